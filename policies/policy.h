@@ -1,0 +1,99 @@
+/*
+ * The policy contract. A policy is one file in this folder plus one line in policies.c.
+ *
+ * A policy sees the requests of the commands that it asked for and decides: pass, answer, hold, close. It does no I/O
+ * and knows nothing of connections or of the event loop; each worker has an instance of its own, called by one thread.
+ *
+ *   on_request ─► PASS  ─► … Redis … ─► on_reply
+ *              ─► REPLY (the answer keeps its place among the client's replies; no on_reply for this policy)
+ *              ─► HOLD  ─► on_request again at hold_until_us or after resume(), with the same ticket ─► …
+ *              ─► CLOSE (the client is closed; no on_reply for this policy)
+ *
+ * Every request that a policy passed, or held and was not asked about again, gets exactly one on_reply.
+ */
+#ifndef HEADGATE_POLICY_H
+#define HEADGATE_POLICY_H
+
+#include "command.h"
+
+#include <sys/socket.h>
+
+/* Policies in one build. */
+#define POLICIES_MAX 16
+/* The longest answer a policy can give, in bytes. */
+#define POLICY_TEXT_MAX 512
+
+struct policy_client {
+    uint64_t id;                            /* unique in this process */
+    const struct sockaddr_storage *address; /* AF_UNIX for a Unix socket */
+    const char *address_text;
+    const char *user; /* Redis' name for the user that the client is now */
+    const char *name; /* of CLIENT SETNAME; "" for none */
+};
+
+struct policy_request {
+    const struct policy_client *client;
+    const struct command *command; /* NULL: Headgate does not know it */
+    struct slice name;             /* as the client wrote it */
+    struct slice frame;            /* the command in multibulk form, whole unless partial */
+    bool partial;                  /* a long request that is forwarded as it comes: the frame is its beginning */
+    bool in_transaction;           /* between MULTI and EXEC */
+    uint32_t argument_count;       /* announced, with the name */
+    uint32_t holds;                /* how often this request was held already */
+    int64_t received_us;           /* when its last byte was read (partial: when this part was), monotonic */
+    int64_t now_us;
+    uint64_t *ticket; /* the policy's own word for this request; 0 at first */
+};
+
+enum policy_verdict { POLICY_PASS, POLICY_REPLY, POLICY_HOLD, POLICY_CLOSE };
+
+struct policy_decision {
+    char text[POLICY_TEXT_MAX]; /* REPLY: a whole RESP reply that is valid in RESP2 and RESP3; CLOSE: the reason */
+    size_t length;
+    int64_t hold_until_us; /* HOLD: when to ask again at the latest */
+};
+
+enum policy_outcome {
+    POLICY_OUTCOME_REPLY,    /* Redis answered */
+    POLICY_OUTCOME_LOCAL,    /* another policy or Headgate itself answered */
+    POLICY_OUTCOME_LOST,     /* the connection to Redis broke, or could not be made */
+    POLICY_OUTCOME_OWNERLESS /* the client went away first, or asked for no reply */
+};
+
+struct policy_reply {
+    const struct policy_client *client; /* NULL when it is gone */
+    const struct command *command;
+    enum policy_outcome outcome;
+    struct slice head;   /* the first bytes of the reply, up to RESP_HEAD_KEPT; empty unless Redis answered */
+    uint64_t length;     /* bytes of the reply */
+    int64_t received_us; /* of the request */
+    int64_t now_us;
+    uint64_t ticket;
+};
+
+/* What a policy may ask of the worker it runs on. */
+struct policy_host {
+    /* Asks again about the request that this client has on hold; does nothing if it has none. */
+    void (*resume)(void *context, uint64_t client_id);
+    void *context;
+};
+
+struct policy {
+    const char *name; /* its sections in the ini file are [name] or [name:RULE] */
+    /* The instance of a worker, or NULL when memory is short. host outlives it. */
+    void *(*start)(const struct policy_host *host);
+    /* Whether this policy wants to be asked about a command (NULL: one that Headgate does not know). Asked once. */
+    bool (*wants)(void *instance, const struct command *command);
+    enum policy_verdict (*on_request)(void *instance, const struct policy_request *request,
+                                      struct policy_decision *decision);
+    /* The rest may be NULL. */
+    void (*on_reply)(void *instance, const struct policy_reply *reply);
+    void (*on_client_close)(void *instance, const struct policy_client *client);
+    void (*on_tick)(void *instance, int64_t now_us); /* ten times a second */
+    void (*stop)(void *instance);
+};
+
+/* All policies of this build, in the order in which they are asked; ends with NULL. */
+extern const struct policy *const policies[];
+
+#endif

@@ -1,0 +1,29 @@
+/*
+ * The admin port: speaks RESP, so that redis-cli and any client library can ask. It lives on the main thread and gets
+ * what workers know by letters, a little at a time, so that it cannot hold up the data path.
+ */
+#ifndef HEADGATE_ADMIN_H
+#define HEADGATE_ADMIN_H
+
+#include "crew.h"
+
+struct admin;
+
+/* What the admin port may ask of the process. */
+struct admin_host {
+    /* Reads the configuration again. NULL if all is well; else a text for the caller to free. */
+    char *(*reload)(void *context);
+    /* Ends the process: drained, or at once. */
+    void (*shut_down)(void *context, bool at_once);
+    /* The configuration in force; valid until the next turn. */
+    const struct conf *(*conf)(void *context);
+    void *context;
+};
+
+/* Listens on all of conf->admin; NULL with one logged line for each address that cannot be used. */
+struct admin *admin_open(struct reactor *reactor, struct crew *crew, const struct conf *conf,
+                         const struct admin_host *host);
+/* Closes all connections. No letter may be under way: stop the crew first. */
+void admin_close(struct admin *admin);
+
+#endif

@@ -1,0 +1,82 @@
+/*
+ * Byte queues and the pool their memory comes from.
+ *
+ * A buffer holds no memory while it is empty: it takes a block from its worker's pool with the first byte and gives it
+ * back with the last, so an idle client costs nothing here, and a warm proxy does not call malloc.
+ */
+#ifndef HEADGATE_BUFFER_H
+#define HEADGATE_BUFFER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Blocks of 1 KiB, 2 KiB, … 1 MiB are recycled; larger ones go straight back to malloc. */
+#define BUFFER_CLASS_SMALLEST ((size_t)1024)
+#define BUFFER_CLASSES 11
+
+struct buffer_block {
+    struct buffer_block *next;
+};
+
+struct buffer_class {
+    struct buffer_block *free;
+    size_t count;     /* blocks in free */
+    size_t low_water; /* the fewest that were free since the last trim: those nobody needed */
+};
+
+/* One for each worker; used by its thread only. */
+struct buffer_pool {
+    struct buffer_class classes[BUFFER_CLASSES];
+    size_t bytes_lent; /* capacity of all blocks in use */
+    size_t bytes_kept; /* capacity of all free blocks */
+};
+
+/* Bytes start … end - 1 of data are the queue's content. data is NULL while there is no block. */
+struct buffer {
+    char *data;
+    size_t capacity;
+    size_t start;
+    size_t end;
+};
+
+static inline size_t buffer_length(const struct buffer *buffer)
+{
+    return buffer->end - buffer->start;
+}
+
+static inline const char *buffer_head(const struct buffer *buffer)
+{
+    return buffer->data + buffer->start;
+}
+
+/* Room for at least size more bytes behind the content; NULL when memory is short (nothing is lost then). The content
+ * may move: pointers into it are void afterwards. */
+char *buffer_reserve(struct buffer_pool *pool, struct buffer *buffer, size_t size);
+
+/* Bytes that can be written behind the content without reserving. */
+static inline size_t buffer_room(const struct buffer *buffer)
+{
+    return buffer->capacity - buffer->end;
+}
+
+/* Counts size bytes, written to what buffer_reserve() gave, as content. */
+static inline void buffer_commit(struct buffer *buffer, size_t size)
+{
+    buffer->end += size;
+}
+
+/* Appends a copy; false when memory is short. */
+bool buffer_append(struct buffer_pool *pool, struct buffer *buffer, const char *data, size_t size);
+
+/* Drops size bytes (at most the length) from the front; gives the block back when none is left. */
+void buffer_consume(struct buffer_pool *pool, struct buffer *buffer, size_t size);
+
+/* Drops everything. */
+void buffer_clear(struct buffer_pool *pool, struct buffer *buffer);
+
+/* Gives back to malloc half of what nobody needed since the last call. True if anything was given back. */
+bool buffer_pool_trim(struct buffer_pool *pool);
+void buffer_pool_free(struct buffer_pool *pool);
+
+#endif

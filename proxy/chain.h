@@ -1,0 +1,35 @@
+/*
+ * The chain of policies on one worker: which of them want which command, and who is owed an on_reply.
+ */
+#ifndef HEADGATE_CHAIN_H
+#define HEADGATE_CHAIN_H
+
+#include "../policies/policy.h"
+#include "stats.h"
+
+struct chain;
+/* What the chain remembers of a request that policies passed or hold. */
+struct chain_record;
+
+/* list ends with NULL. NULL when memory is short. */
+struct chain *chain_new(const struct policy *const *list, struct stats *stats, const struct policy_host *host);
+void chain_free(struct chain *chain);
+
+/* Whether any policy wants this command (NULL: an unknown one). */
+bool chain_wants(const struct chain *chain, const struct command *command);
+
+/*
+ * Asks the policies. *record is NULL for a new request; it is set when a policy passed or holds it, and then has to be
+ * given to chain_end() when the request has ended. After HOLD the same record is given again.
+ */
+enum policy_verdict chain_ask(struct chain *chain, struct policy_request *request, struct policy_decision *decision,
+                              struct chain_record **record);
+
+/* Ends a request: each policy that passed it gets its on_reply; the record is void afterwards. record may be NULL. */
+void chain_end(struct chain *chain, struct chain_record *record, const struct policy_client *client,
+               enum policy_outcome outcome, struct slice head, uint64_t length, int64_t now_us);
+
+void chain_client_closed(struct chain *chain, const struct policy_client *client);
+void chain_tick(struct chain *chain, int64_t now_us);
+
+#endif

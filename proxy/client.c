@@ -1,0 +1,491 @@
+/* The life of a client: accepting, reading, closing, time-outs. */
+#include "client_private.h"
+
+#include "log.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A client that is being closed but does not take its last replies is given up after this. */
+#define ENDING_PATIENCE_US ((int64_t)10 * 1000000)
+
+/* ---- observations ---- */
+
+struct observation *observation_take(struct client_service *service, enum observation_kind kind)
+{
+    struct observation *observation = service->free_observations;
+
+    if (observation != NULL) {
+        service->free_observations = observation->next_free;
+    } else {
+        observation = malloc(sizeof *observation);
+    }
+    if (observation != NULL) {
+        *observation = (struct observation){.kind = kind, .database = -1};
+    }
+    return observation;
+}
+
+void observation_give(struct client_service *service, struct observation *observation)
+{
+    free(observation->user);
+    if (observation->password != NULL) {
+        explicit_bzero(observation->password, strlen(observation->password));
+        free(observation->password);
+    }
+    free(observation->name);
+    observation->next_free = service->free_observations;
+    service->free_observations = observation;
+}
+
+/* ---- the list of clients ---- */
+
+static void list_add(struct client_service *service, struct client *client)
+{
+    client->next = service->clients;
+    if (client->next != NULL) {
+        client->next->previous = client;
+    }
+    service->clients = client;
+    service->count++;
+    stats_set(service->reactor->stats, STATS_CLIENTS_CONNECTED, service->count);
+}
+
+static void list_remove(struct client_service *service, struct client *client)
+{
+    if (client->previous != NULL) {
+        client->previous->next = client->next;
+    } else {
+        service->clients = client->next;
+    }
+    if (client->next != NULL) {
+        client->next->previous = client->previous;
+    }
+    service->count--;
+    stats_set(service->reactor->stats, STATS_CLIENTS_CONNECTED, service->count);
+}
+
+/* ---- closing ---- */
+
+struct policy_client client_policy_view(const struct client *client)
+{
+    return (struct policy_client){
+        .id = client->id,
+        .address = &client->address,
+        .address_text = client->address_text,
+        .user = profile_user(client->profile),
+        .name = client->name != NULL ? client->name : "",
+    };
+}
+
+static void end_held(struct client *client)
+{
+    struct policy_client view = client_policy_view(client);
+
+    if (client->hold_timer_set) {
+        event_del(&client->hold_timer);
+        client->hold_timer_set = false;
+    }
+    chain_end(client->service->chain, client->held, &view, POLICY_OUTCOME_OWNERLESS, (struct slice){0}, 0,
+              reactor_now(client->service->reactor));
+    client->held = NULL;
+}
+
+/* Lets go of everything that is under way. */
+static void abandon_requests(struct client *client)
+{
+    end_held(client);
+    if (client->streaming && client->exclusive != NULL) {
+        client->exclusive->untidy = true;
+    }
+    client_drop_runs(client);
+    if (client->exclusive != NULL) {
+        session_leave_lane(client);
+    }
+    buffer_clear(&client->service->reactor->buffers, &client->input);
+}
+
+void client_finish(struct client *client)
+{
+    if (client->state == CLIENT_OPEN) {
+        client->state = CLIENT_ENDING;
+        client->wait_since_us = reactor_now(client->service->reactor);
+        client_want_flush(client);
+    }
+}
+
+void client_end(struct client *client, const char *why)
+{
+    if (client->state == CLIENT_CLOSED) {
+        return;
+    }
+    log_debug("client", "ending client %s: %s", client->address_text, why);
+    abandon_requests(client);
+    client_finish(client);
+    client_want_flush(client);
+}
+
+static void free_closed(struct reactor_task *task)
+{
+    struct client_service *service =
+        (struct client_service *)(void *)((char *)task - offsetof(struct client_service, free_closed));
+
+    while (service->closed != NULL) {
+        struct client *client = service->closed;
+        service->closed = client->next;
+        free(client->name);
+        free(client->library_name);
+        free(client->library_version);
+        free(client);
+    }
+}
+
+void client_close(struct client *client, const char *why)
+{
+    struct client_service *service = client->service;
+    struct reactor *reactor = service->reactor;
+
+    if (client->state == CLIENT_CLOSED) {
+        return;
+    }
+    log_debug("client", "closed client %s: %s", client->address_text, why);
+    abandon_requests(client);
+    client->state = CLIENT_CLOSED;
+    struct policy_client view = client_policy_view(client);
+    chain_client_closed(service->chain, &view);
+    connection_close(&client->connection);
+    reactor_cancel(reactor, REACTOR_STAGE_CLIENTS, &client->flush);
+    buffer_clear(&reactor->buffers, &client->output);
+    client->borrowed_length = 0;
+    profile_release(client->profile);
+    client->profile = NULL;
+    list_remove(service, client);
+    client->next = service->closed;
+    service->closed = client;
+    reactor_at_turn_end(reactor, REACTOR_STAGE_FREE, &service->free_closed);
+}
+
+/* ---- reading ---- */
+
+void client_update_reading(struct client *client)
+{
+    if (client->state == CLIENT_CLOSED) {
+        return;
+    }
+    bool wanted = !client->input_ended && buffer_length(&client->input) < CLIENT_INPUT_MARK;
+    connection_want_read(&client->connection, wanted);
+}
+
+static void on_input_end(struct client *client)
+{
+    client->input_ended = true;
+    if (client->state == CLIENT_ENDING) {
+        if (client->exclusive != NULL && client->first != NULL) {
+            lane_end_output(client->exclusive);
+        }
+        connection_want_read(&client->connection, false);
+        return;
+    }
+    client_resume(client);
+    client_update_reading(client);
+}
+
+/* Reads into the scratch memory; only what is left of it is kept. */
+static ssize_t read_afresh(struct client *client)
+{
+    struct reactor *reactor = client->service->reactor;
+    ssize_t got = connection_read(&client->connection, reactor->scratch, REACTOR_SCRATCH_SIZE);
+
+    if (got <= 0) {
+        return got;
+    }
+    size_t length = (size_t)got;
+    size_t done = client_take_requests(client, reactor->scratch, length);
+    if (client->state == CLIENT_OPEN && done < length &&
+        !buffer_append(&reactor->buffers, &client->input, reactor->scratch + done, length - done)) {
+        client_close(client, "out of memory");
+    }
+    return got;
+}
+
+/* How much to read behind the beginning of a request that is kept: the rest of it, within reason. */
+static size_t reading_size(const struct client *client)
+{
+    uint64_t missing = client->command.payload_left + 2;
+
+    return missing < 16 * 1024 ? 16 * 1024 : missing > CLIENT_INPUT_MARK ? CLIENT_INPUT_MARK : (size_t)missing;
+}
+
+static ssize_t read_on(struct client *client)
+{
+    struct reactor *reactor = client->service->reactor;
+    size_t size = reading_size(client);
+    char *room = buffer_reserve(&reactor->buffers, &client->input, size);
+
+    if (room == NULL) {
+        client_close(client, "out of memory");
+        return CONNECTION_AGAIN;
+    }
+    ssize_t got = connection_read(&client->connection, room, size);
+    if (got > 0) {
+        buffer_commit(&client->input, (size_t)got);
+        client_resume(client);
+    }
+    return got;
+}
+
+/* What comes from a client that takes no more requests is of no interest but for its end. */
+static ssize_t read_away(struct client *client)
+{
+    return connection_read(&client->connection, client->service->reactor->scratch, REACTOR_SCRATCH_SIZE);
+}
+
+static void client_readable(evutil_socket_t fd, short what, void *context)
+{
+    struct client *client = context;
+    struct stats *stats = client->service->reactor->stats;
+
+    (void)fd;
+    (void)what;
+    ssize_t got = client->state == CLIENT_ENDING       ? read_away(client)
+                  : buffer_length(&client->input) == 0 ? read_afresh(client)
+                                                       : read_on(client);
+    if (client->state == CLIENT_CLOSED || got == CONNECTION_AGAIN) {
+        return;
+    }
+    if (got == CONNECTION_BROKEN) {
+        client_close(client, strerror(errno));
+        return;
+    }
+    if (got == 0) {
+        on_input_end(client);
+        return;
+    }
+    stats_add(stats, STATS_CLIENT_READS, 1);
+    stats_add(stats, STATS_CLIENT_BYTES_IN, (uint64_t)got);
+    client->active_us = reactor_now(client->service->reactor);
+    client_update_reading(client);
+}
+
+static void client_writable(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    client_want_flush(context);
+}
+
+static void hold_expired(evutil_socket_t fd, short what, void *context)
+{
+    struct client *client = context;
+
+    (void)fd;
+    (void)what;
+    client->hold_timer_set = false;
+    if (client->wait == CLIENT_WAIT_POLICY) {
+        client->wait = CLIENT_WAIT_NOTHING;
+        client_want_flush(client);
+    }
+}
+
+/* ---- accepting ---- */
+
+bool client_accept(struct client_service *service, int fd, const struct sockaddr_storage *address, uint64_t id)
+{
+    struct client *client = calloc(1, sizeof *client);
+
+    if (client == NULL) {
+        close(fd);
+        return false;
+    }
+    client->service = service;
+    client->id = id;
+    client->profile = upstream_default_profile(service->upstream);
+    client->place = service->next_place++;
+    client->session.silence_known = true;
+    client->flush.run = client_flush_task;
+    client->address = *address;
+    client->connected_us = reactor_now(service->reactor);
+    client->active_us = client->connected_us;
+    connection_peer_text(address, client->address_text, sizeof client->address_text);
+    connection_open(&client->connection, service->reactor, fd, client_readable, client_writable, client);
+    evtimer_assign(&client->hold_timer, service->reactor->base, hold_expired, client);
+    list_add(service, client);
+    stats_add(service->reactor->stats, STATS_CLIENTS_ACCEPTED, 1);
+    if (service->draining) {
+        client_finish(client);
+    }
+    client_update_reading(client);
+    return true;
+}
+
+/* ---- the service ---- */
+
+static void policy_resume(void *context, uint64_t client_id)
+{
+    struct client_service *service = context;
+
+    for (struct client *client = service->clients; client != NULL; client = client->next) {
+        if (client->id == client_id && client->hold_timer_set) {
+            event_del(&client->hold_timer);
+            hold_expired(-1, 0, client);
+        }
+    }
+}
+
+struct client_service *client_service_new(struct reactor *reactor, struct run_pool *runs, struct upstream *upstream,
+                                          const struct learn *learn, const struct client_settings *settings,
+                                          const struct policy *const *policies)
+{
+    struct client_service *service = calloc(1, sizeof *service);
+
+    if (service == NULL) {
+        return NULL;
+    }
+    service->reactor = reactor;
+    service->runs = runs;
+    service->upstream = upstream;
+    service->learn = learn;
+    service->settings = *settings;
+    service->free_closed.run = free_closed;
+    service->host = (struct policy_host){.resume = policy_resume, .context = service};
+    service->chain = chain_new(policies, reactor->stats, &service->host);
+    if (service->chain == NULL) {
+        free(service);
+        return NULL;
+    }
+    return service;
+}
+
+void client_service_free(struct client_service *service)
+{
+    assert(service->clients == NULL);
+    reactor_cancel(service->reactor, REACTOR_STAGE_FREE, &service->free_closed);
+    free_closed(&service->free_closed);
+    while (service->free_observations != NULL) {
+        struct observation *observation = service->free_observations;
+        service->free_observations = observation->next_free;
+        free(observation);
+    }
+    chain_free(service->chain);
+    free(service);
+}
+
+void client_service_reconfigure(struct client_service *service, const struct client_settings *settings)
+{
+    bool session_pool = service->settings.session_pool;
+
+    service->settings = *settings;
+    service->settings.session_pool = session_pool;
+}
+
+size_t client_count(const struct client_service *service)
+{
+    return service->count;
+}
+
+/* ---- time ---- */
+
+static bool nothing_under_way(const struct client *client)
+{
+    return client->first == NULL && client->wait == CLIENT_WAIT_NOTHING && buffer_length(&client->input) == 0 &&
+           !client->streaming;
+}
+
+/* Redis does not count blocked clients, subscribers and the like as idle. */
+static bool is_idle(const struct client *client, int64_t now)
+{
+    int64_t limit = clock_ms_to_us(client->service->settings.idle_timeout);
+    const struct session *session = &client->session;
+    bool listens = session->channels > 0 || session->patterns > 0 || session->shard_channels > 0 || session->tunnel;
+
+    return limit > 0 && client->first == NULL && !listens && now - client->active_us >= limit;
+}
+
+static void check_times(struct client *client, int64_t now)
+{
+    int64_t patience = clock_ms_to_us(client->service->settings.upstream_wait);
+    bool waits_for_connection =
+        client->wait == CLIENT_WAIT_LANE && client->exclusive != NULL && client->exclusive->state != LANE_READY;
+
+    if (client->state == CLIENT_ENDING && client->first == NULL && now - client->active_us > ENDING_PATIENCE_US &&
+        now - client->wait_since_us > ENDING_PATIENCE_US) {
+        client_close(client, "did not take its last replies");
+    } else if (client->state == CLIENT_OPEN && waits_for_connection && now - client->wait_since_us >= patience) {
+        client_end(client, "no connection to Redis for a long request");
+    } else if (client->state == CLIENT_OPEN && is_idle(client, now)) {
+        log_info("client", "closing client %s: idle for client_idle_timeout", client->address_text);
+        stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_IDLE, 1);
+        client_close(client, "idle");
+    }
+}
+
+void client_service_tick(struct client_service *service)
+{
+    int64_t now = reactor_now(service->reactor);
+    struct client *client = service->clients;
+
+    chain_tick(service->chain, now);
+    while (client != NULL) {
+        struct client *next = client->next;
+        check_times(client, now);
+        if (service->draining && client->state == CLIENT_OPEN && nothing_under_way(client)) {
+            client_finish(client);
+        }
+        client = next;
+    }
+}
+
+void client_service_drain(struct client_service *service)
+{
+    service->draining = true;
+    client_service_tick(service);
+}
+
+void client_service_close_all(struct client_service *service, const char *why)
+{
+    while (service->clients != NULL) {
+        client_close(service->clients, why);
+    }
+}
+
+/* ---- reports ---- */
+
+static struct client_report report_on(const struct client *client, int64_t now)
+{
+    return (struct client_report){
+        .id = client->id,
+        .address = client->address_text,
+        .name = client->name != NULL ? client->name : "",
+        .user = profile_user(client->profile),
+        .database = client->profile->database,
+        .resp = client->profile->resp,
+        .age_us = now - client->connected_us,
+        .idle_us = now - client->active_us,
+        .lane = session_reason(client),
+        .in_flight = client->in_flight,
+        .input_bytes = buffer_length(&client->input),
+        .output_bytes = buffer_length(&client->output),
+    };
+}
+
+/* New clients are put in front and ids grow, so the list is in falling order of ids: "after" counts downwards. */
+uint64_t client_visit(struct client_service *service, uint64_t after, size_t count,
+                      void (*visit)(void *context, const struct client_report *report), void *context)
+{
+    int64_t now = reactor_now(service->reactor);
+    const struct client *client = service->clients;
+    uint64_t last = 0;
+
+    while (client != NULL && after != 0 && client->id >= after) {
+        client = client->next;
+    }
+    for (; client != NULL && count > 0; client = client->next, count--) {
+        struct client_report report = report_on(client, now);
+        visit(context, &report);
+        last = client->id;
+    }
+    return client != NULL ? last : 0;
+}

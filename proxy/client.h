@@ -1,0 +1,67 @@
+/*
+ * Clients: accepted connections. This is what the worker and the admin port see of them.
+ */
+#ifndef HEADGATE_CLIENT_H
+#define HEADGATE_CLIENT_H
+
+#include "chain.h"
+#include "learn.h"
+
+struct client;
+
+/* What all clients of a worker have in common. Times in ms, sizes in bytes. */
+struct client_settings {
+    bool session_pool; /* pool = session: each client has an exclusive lane for life */
+    int64_t idle_timeout;
+    int64_t upstream_wait;
+    uint64_t output_limit; /* 0: none */
+    uint32_t pipeline_limit;
+    uint64_t max_request;
+    uint64_t cut_through;
+    const char *upstream_text; /* for error replies */
+};
+
+struct client_service;
+
+/* All arguments must outlive the service, but for settings, which is copied. NULL when memory is short. */
+struct client_service *client_service_new(struct reactor *reactor, struct run_pool *runs, struct upstream *upstream,
+                                          const struct learn *learn, const struct client_settings *settings,
+                                          const struct policy *const *policies);
+/* All clients must have been closed. */
+void client_service_free(struct client_service *service);
+void client_service_reconfigure(struct client_service *service, const struct client_settings *settings);
+
+/* Takes over an accepted, tuned, non-blocking socket. False (and the socket closed) when memory is short. */
+bool client_accept(struct client_service *service, int fd, const struct sockaddr_storage *address, uint64_t id);
+
+size_t client_count(const struct client_service *service);
+/* Ten times a second: idle time-outs, policies' ticks. */
+void client_service_tick(struct client_service *service);
+
+/* From now on each client is closed as soon as it has no request under way. */
+void client_service_drain(struct client_service *service);
+/* Closes all at once. */
+void client_service_close_all(struct client_service *service, const char *why);
+
+/* One line about a client, as CLIENTS shows it. */
+struct client_report {
+    uint64_t id;
+    const char *address;
+    const char *name;
+    const char *user;
+    int64_t database;
+    int resp;
+    int64_t age_us;
+    int64_t idle_us;
+    const char *lane; /* "shared", or why it has an exclusive lane */
+    uint32_t in_flight;
+    size_t input_bytes;
+    size_t output_bytes;
+};
+
+/* Visits at most count clients, the newest first, beginning with the first whose id is below after (0: the newest).
+ * Returns the last id visited, to go on from, or 0 when there are no more. */
+uint64_t client_visit(struct client_service *service, uint64_t after, size_t count,
+                      void (*visit)(void *context, const struct client_report *report), void *context);
+
+#endif

@@ -1,0 +1,232 @@
+/*
+ * What the four files that make up a client share:
+ *
+ *   client.c           life: accepting, reading, closing, time-outs
+ *   client_request.c   bytes in: framing, policies, sending
+ *   client_session.c   what each command needs of the connection to Redis, and what its reply means for it
+ *   client_reply.c     bytes out: replies in request order, writing, back pressure
+ */
+#ifndef HEADGATE_CLIENT_PRIVATE_H
+#define HEADGATE_CLIENT_PRIVATE_H
+
+#include "client.h"
+
+enum client_state {
+    CLIENT_OPEN,
+    CLIENT_ENDING, /* takes no more requests; closed once what is due was written */
+    CLIENT_CLOSED  /* to be freed at the end of the turn */
+};
+
+/* Why the next request is not taken yet. */
+enum client_wait {
+    CLIENT_WAIT_NOTHING,
+    CLIENT_WAIT_QUIET, /* until the requests under way are answered: the next one goes another way */
+    CLIENT_WAIT_LANE,  /* until the exclusive lane takes bytes (again) */
+    CLIENT_WAIT_POLICY /* held */
+};
+
+/*
+ * The state of a client's connection to Redis beyond its profile. As what Redis makes of a command is known only from
+ * its reply, there are two views: `sent` runs ahead with the requests and says what the next one meets, `known` follows
+ * the replies. When nothing is under way they are made equal, and an exclusive lane may be given back if nothing is on.
+ */
+struct session {
+    bool sent_transaction;
+    bool known_transaction;
+    bool watching;
+    bool tracking;
+    bool silent;        /* CLIENT REPLY OFF */
+    bool silent_next;   /* CLIENT REPLY SKIP: the next request has no reply */
+    bool silence_known; /* false from CLIENT REPLY OFF or SKIP until ON was answered */
+    bool sticky;        /* state that nothing clears: exclusive for life */
+    bool tunnel;        /* replies cannot be told from pushes: bytes only, exclusive for life */
+    bool raw;           /* no longer RESP at all */
+    uint32_t blocking;  /* blocking requests under way */
+    int64_t channels;
+    int64_t patterns;
+    int64_t shard_channels;
+};
+
+/* What the reply to a request will mean; on runs of one request only. */
+enum observation_kind {
+    OBSERVE_NOTHING, /* for policies, which want to see the reply */
+    OBSERVE_MULTI,
+    OBSERVE_EXEC, /* and DISCARD */
+    OBSERVE_WATCH,
+    OBSERVE_UNWATCH,
+    OBSERVE_BLOCKING,
+    OBSERVE_SUBSCRIBE,
+    OBSERVE_UNSUBSCRIBE,
+    OBSERVE_TRACKING_ON,
+    OBSERVE_TRACKING_OFF,
+    OBSERVE_REPLY_ON,
+    OBSERVE_PROFILE, /* AUTH, HELLO, SELECT */
+    OBSERVE_NAME,
+    OBSERVE_RESET,
+    OBSERVE_ACCESS, /* commands that change who needs a password */
+    OBSERVE_UNKNOWN
+};
+
+struct observation {
+    struct observation *next_free;
+    enum observation_kind kind;
+    bool in_transaction;     /* the request was queued by MULTI, if it was accepted */
+    char channel_kind;       /* 's', 'p' or 'c' for [P|S]SUBSCRIBE and their opposites */
+    uint32_t confirmations;  /* of (un)subscribing: how many are to come; 0: one for each subscription there is */
+    bool started;            /* of (un)subscribing without arguments: the number is known now */
+    int64_t database;        /* -1: unchanged */
+    int resp;                /* 0: unchanged */
+    char *user;              /* with password */
+    char *password;          /* NULL: unchanged */
+    char *name;              /* NULL: unchanged */
+    bool has_unclear_errors; /* HELLO with several options: after an error some of them may have been applied */
+};
+
+struct client_service {
+    struct reactor *reactor;
+    struct run_pool *runs;
+    struct upstream *upstream;
+    const struct learn *learn;
+    struct client_settings settings;
+    struct chain *chain;
+    struct policy_host host;
+    struct observation *free_observations;
+    struct client *clients; /* the newest first */
+    struct client *closed;  /* to be freed at the end of the turn */
+    struct reactor_task free_closed;
+    struct buffer inline_command; /* the multibulk form of the inline command at hand */
+    size_t count;
+    size_t next_place;
+    bool draining;
+};
+
+struct client {
+    struct client_service *service;
+    struct client *next, *previous;
+    uint64_t id;
+    enum client_state state;
+    enum client_wait wait;
+    struct connection connection;
+    struct reactor_task flush;
+    struct buffer input;  /* bytes from the start of the first request that was not taken yet */
+    struct buffer output; /* bytes that the client's socket did not take yet */
+    const char *borrowed; /* replies in a lane's scratch memory, behind the output; see client_reply.c */
+    size_t borrowed_length;
+    struct run *first, *last; /* requests under way, in order */
+    uint32_t in_flight;       /* requests in them */
+    uint32_t sent_runs;       /* runs of them that are in a lane's queue */
+    struct lane *lane_in_use; /* the lane of those; requests under way are never on two lanes */
+    uint64_t last_lane_id;    /* where the last request went; WAIT wants to know */
+    struct lane *exclusive;   /* NULL while the client uses shared lanes */
+    struct profile *profile;
+    size_t place; /* which of the profile's shared lanes is home */
+    struct resp_command command;
+    bool command_whole; /* `command` is a whole one at the head of the input, which has to wait */
+    bool streaming;     /* `command` is a long one that goes out as it comes in */
+    bool input_ended;   /* the client has closed its writing half */
+    bool output_congested;
+    bool lane_named; /* the exclusive lane was given the client's name */
+    uint8_t heavy;   /* the last replies were large: keep it off the shared lanes for so many requests */
+    struct session session;
+    struct chain_record *held; /* the policies' record of the request at hand, while it waits */
+    bool admitted;             /* the policies have passed it: they are not asked again */
+    struct event hold_timer;   /* set while a policy holds a request */
+    bool hold_timer_set;
+    char *name;         /* of CLIENT SETNAME, or NULL */
+    char *library_name; /* of CLIENT SETINFO, or NULL */
+    char *library_version;
+    struct sockaddr_storage address;
+    char address_text[64];
+    int64_t connected_us;
+    int64_t wait_since_us;
+    int64_t active_us; /* last byte from or to the client */
+};
+
+/* Output above this stops taking the client's requests. Bytes. */
+#define CLIENT_OUTPUT_MARK ((size_t)256 * 1024)
+/* Input above this stops reading from it. Bytes. */
+#define CLIENT_INPUT_MARK ((size_t)64 * 1024)
+
+/* ---- client.c ---- */
+
+/* Stops taking requests; closes when those under way are answered and the answers written. */
+void client_finish(struct client *client);
+/* Stops taking requests; forgets what is under way; closes when the output is written. why is logged at debug level. */
+void client_end(struct client *client, const char *why);
+/* Closes now. */
+void client_close(struct client *client, const char *why);
+struct policy_client client_policy_view(const struct client *client);
+/* Whether the socket should be read; to be called after whatever may have changed it. */
+void client_update_reading(struct client *client);
+struct observation *observation_take(struct client_service *service, enum observation_kind kind);
+void observation_give(struct client_service *service, struct observation *observation);
+
+/* ---- client_request.c ---- */
+
+/* Takes the requests in data, as many as may be taken now. Returns the bytes that are done with. */
+size_t client_take_requests(struct client *client, const char *data, size_t length);
+/* The same for the client's input buffer; to be called when what it waited for has come. */
+void client_resume(struct client *client);
+
+/* ---- client_session.c ---- */
+
+enum session_answer {
+    SESSION_FORWARD,     /* to the lane in *plan */
+    SESSION_ANSWER_HERE, /* plan->text is the reply (empty: none) */
+    SESSION_CLOSE        /* close the client without a word, as Redis does */
+};
+
+/* How a request is to be handled. */
+struct session_plan {
+    enum session_answer answer;
+    bool exclusive;     /* needs an exclusive lane */
+    bool own_writes;    /* WAIT: needs the lane of the client's last request */
+    bool last;          /* the client is closed after the answer (QUIT) */
+    bool silent;        /* Redis will not answer this request */
+    bool silences;      /* nor those behind it (CLIENT REPLY OFF) */
+    bool silences_next; /* nor the one behind it (CLIENT REPLY SKIP) */
+    bool identity;      /* the lane should carry all that the client said of itself */
+    bool tunnel;        /* from this request on */
+    bool raw;           /* from this request on */
+    bool sticky;        /* from this request on */
+    bool barrier;       /* nothing may follow until it is answered */
+    bool ends_transaction;
+    struct observation *observation;
+    char text[256];
+};
+
+/* What a whole multibulk command needs. arguments: the first RESP_ARGUMENTS_KEPT at most. False when memory is short.
+ */
+bool session_plan_request(struct client *client, const struct command *command, const struct resp_command *framed,
+                          const char *frame, struct session_plan *plan);
+/* The request was sent (or answered here): brings the view of what was sent up to date. */
+void session_request_sent(struct client *client, const struct session_plan *plan);
+/* A reply to an observed request, or a push, has ended: true if it answers the request. */
+bool session_reply(struct client *client, struct observation *observation, const struct resp_reply *reply);
+/* Whether the exclusive lane can be given back. Only meaningful when nothing is under way. */
+bool session_is_clean(const struct client *client);
+/* Why the client has an exclusive lane, for CLIENTS. */
+const char *session_reason(const struct client *client);
+/* Gives the exclusive lane back or closes it. */
+void session_leave_lane(struct client *client);
+/* Takes one, giving it the client's name. False when memory is short. */
+bool session_take_lane(struct client *client, const struct session_plan *plan);
+extern const struct lane_owner session_lane_owner;
+
+/* ---- client_reply.c ---- */
+
+extern const struct run_receiver client_run_receiver;
+
+/* Bytes for the client right now, behind everything given before. Borrowed bytes must stay valid until the client was
+ * written in this stage of the turn. */
+void client_output(struct client *client, const char *data, size_t length, bool borrowed);
+/* An answer of Headgate's own, in its place behind the requests under way. False when memory is short. */
+bool client_answer(struct client *client, const char *text, size_t length, struct chain_record *record);
+/* Appends a run to the requests under way. */
+void client_queue_run(struct client *client, struct run *run);
+/* Takes all runs off the client: those on a lane stay there ownerless. */
+void client_drop_runs(struct client *client);
+void client_want_flush(struct client *client);
+void client_flush_task(struct reactor_task *task);
+
+#endif

@@ -1,0 +1,400 @@
+/*
+ * Bytes out. Replies leave in the order of the requests: the first run's replies go straight to the output, those of a
+ * later one wait in its own buffer until it is the first.
+ *
+ * Most replies are never copied: a run of them lies in the scratch memory of the lane that was read, and is written to
+ * the client from there ("borrowed") before the scratch memory is used again. Only what the socket does not take, or
+ * what does not follow the borrowed bytes directly, is copied to the output buffer.
+ */
+#include "client_private.h"
+
+#include "log.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A reply this large keeps its client off the shared lanes for a while: there its next ones could only be buffered. */
+#define HEAVY_REPLY ((uint64_t)64 * 1024)
+#define HEAVY_REQUESTS 32
+
+void client_want_flush(struct client *client)
+{
+    if (client->state != CLIENT_CLOSED) {
+        reactor_at_turn_end(client->service->reactor, REACTOR_STAGE_CLIENTS, &client->flush);
+    }
+}
+
+/* ---- output ---- */
+
+static bool keep_borrowed(struct client *client)
+{
+    bool kept =
+        buffer_append(&client->service->reactor->buffers, &client->output, client->borrowed, client->borrowed_length);
+
+    client->borrowed = NULL;
+    client->borrowed_length = 0;
+    return kept;
+}
+
+void client_output(struct client *client, const char *data, size_t length, bool borrowed)
+{
+    if (client->state == CLIENT_CLOSED || length == 0) {
+        return;
+    }
+    if (borrowed && client->borrowed_length > 0 && client->borrowed + client->borrowed_length == data) {
+        client->borrowed_length += length;
+        return;
+    }
+    bool kept = client->borrowed_length == 0 || keep_borrowed(client);
+    if (borrowed) {
+        client->borrowed = data;
+        client->borrowed_length = length;
+    } else {
+        kept = buffer_append(&client->service->reactor->buffers, &client->output, data, length) && kept;
+    }
+    if (!kept) {
+        client_close(client, "out of memory");
+        return;
+    }
+    client_want_flush(client);
+}
+
+static bool over_output_limit(struct client *client)
+{
+    uint64_t limit = client->service->settings.output_limit;
+
+    if (limit == 0 || buffer_length(&client->output) <= limit) {
+        return false;
+    }
+    log_warning("client", "closing client %s: %zu bytes of replies wait for it, more than client_output_limit",
+                client->address_text, buffer_length(&client->output));
+    stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_OUTPUT, 1);
+    client_close(client, "past client_output_limit");
+    return true;
+}
+
+/* Writes once. False if the client was closed. */
+static bool write_some(struct client *client, const char *data, size_t length, size_t *written)
+{
+    struct reactor *reactor = client->service->reactor;
+    ssize_t done = connection_write(&client->connection, data, length);
+
+    stats_add(reactor->stats, STATS_CLIENT_WRITES, 1);
+    if (done == CONNECTION_BROKEN) {
+        client_close(client, strerror(errno));
+        return false;
+    }
+    *written = done > 0 ? (size_t)done : 0;
+    stats_add(reactor->stats, STATS_CLIENT_BYTES_OUT, *written);
+    if (*written > 0) {
+        client->active_us = reactor_now(reactor);
+    }
+    return true;
+}
+
+static bool write_output(struct client *client)
+{
+    size_t written;
+
+    if (buffer_length(&client->output) == 0) {
+        return true;
+    }
+    if (!write_some(client, buffer_head(&client->output), buffer_length(&client->output), &written)) {
+        return false;
+    }
+    buffer_consume(&client->service->reactor->buffers, &client->output, written);
+    return true;
+}
+
+static bool write_borrowed(struct client *client)
+{
+    size_t written;
+
+    if (client->borrowed_length == 0) {
+        return true;
+    }
+    if (buffer_length(&client->output) == 0) {
+        if (!write_some(client, client->borrowed, client->borrowed_length, &written)) {
+            return false;
+        }
+        client->borrowed += written;
+        client->borrowed_length -= written;
+    }
+    if (client->borrowed_length > 0 && !keep_borrowed(client)) {
+        client_close(client, "out of memory");
+        return false;
+    }
+    return true;
+}
+
+/* A client that does not read is not read from; its exclusive lane neither. */
+static void update_congestion(struct client *client)
+{
+    bool congested = buffer_length(&client->output) > CLIENT_OUTPUT_MARK;
+
+    if (congested == client->output_congested) {
+        return;
+    }
+    client->output_congested = congested;
+    if (client->exclusive != NULL) {
+        lane_pause(client->exclusive, congested);
+    } else if (congested) {
+        client->heavy = HEAVY_REQUESTS;
+    }
+}
+
+void client_flush_task(struct reactor_task *task)
+{
+    struct client *client = (struct client *)(void *)((char *)task - offsetof(struct client, flush));
+
+    if (client->state == CLIENT_CLOSED || !write_output(client) || !write_borrowed(client)) {
+        return;
+    }
+    connection_want_write(&client->connection, buffer_length(&client->output) > 0);
+    if (over_output_limit(client)) {
+        return;
+    }
+    update_congestion(client);
+    if (client->state == CLIENT_ENDING && client->first == NULL && buffer_length(&client->output) == 0) {
+        client_close(client, "done");
+        return;
+    }
+    client_resume(client);
+    client_update_reading(client);
+}
+
+/* ---- runs ---- */
+
+void client_queue_run(struct client *client, struct run *run)
+{
+    run->client_next = NULL;
+    if (client->first == NULL) {
+        client->first = run;
+    } else {
+        client->last->client_next = run;
+    }
+    client->last = run;
+    client->in_flight += run->requests;
+}
+
+bool client_answer(struct client *client, const char *text, size_t length, struct chain_record *record)
+{
+    struct client_service *service = client->service;
+
+    stats_add(service->reactor->stats, STATS_REQUESTS_LOCAL, 1);
+    if (client->first == NULL) {
+        struct policy_client view = client_policy_view(client);
+        chain_end(service->chain, record, &view, POLICY_OUTCOME_LOCAL, (struct slice){0}, length,
+                  reactor_now(service->reactor));
+        client_output(client, text, length, false);
+        return true;
+    }
+    struct run *run = run_take(service->runs);
+    if (run == NULL || !buffer_append(&service->reactor->buffers, &run->text, text, length)) {
+        return false;
+    }
+    run->receiver = &client_run_receiver;
+    run->owner = client;
+    run->requests = 1;
+    run->answered = 1;
+    run->policy_record = record;
+    client_queue_run(client, run);
+    return true;
+}
+
+static void end_policies(struct client *client, struct run *run, enum policy_outcome outcome,
+                         const struct resp_reply *reply)
+{
+    struct policy_client view = client_policy_view(client);
+    struct slice head = {0};
+
+    if (run->policy_record == NULL) {
+        return;
+    }
+    if (reply != NULL) {
+        head = (struct slice){reply->head, reply->head_length};
+    }
+    chain_end(client->service->chain, run->policy_record, &view, outcome, head, run->reply_bytes,
+              reactor_now(client->service->reactor));
+    run->policy_record = NULL;
+}
+
+/* The run has left its lane, one way or another. */
+static void left_lane(struct client *client)
+{
+    client->sent_runs--;
+    if (client->sent_runs == 0) {
+        client->lane_in_use = NULL;
+    }
+}
+
+static void free_run(struct client *client, struct run *run)
+{
+    struct client_service *service = client->service;
+
+    if (run->observation != NULL) {
+        observation_give(service, run->observation);
+        run->observation = NULL;
+    }
+    buffer_clear(&service->reactor->buffers, &run->text);
+    run_give(service->runs, run);
+}
+
+static bool is_complete(const struct run *run)
+{
+    return run->lane == NULL && run->answered == run->requests;
+}
+
+/* Sends on what the first runs have, and takes those off that are complete. */
+static void advance(struct client *client)
+{
+    struct run *run = client->first;
+
+    while (run != NULL) {
+        client_output(client, buffer_head(&run->text), buffer_length(&run->text), false);
+        if (client->state == CLIENT_CLOSED) {
+            return;
+        }
+        buffer_clear(&client->service->reactor->buffers, &run->text);
+        if (!is_complete(run)) {
+            return;
+        }
+        client->first = run->client_next;
+        client->in_flight -= run->requests;
+        end_policies(client, run, POLICY_OUTCOME_LOCAL, NULL);
+        free_run(client, run);
+        run = client->first;
+    }
+    client->last = NULL;
+}
+
+void client_drop_runs(struct client *client)
+{
+    struct run *run = client->first;
+
+    client->first = NULL;
+    client->last = NULL;
+    client->in_flight = 0;
+    client->sent_runs = 0;
+    client->lane_in_use = NULL;
+    while (run != NULL) {
+        struct run *next = run->client_next;
+        bool lost = run->lane == NULL && run->answered < run->requests;
+        end_policies(client, run, lost ? POLICY_OUTCOME_LOST : POLICY_OUTCOME_OWNERLESS, NULL);
+        if (run->lane != NULL) {
+            if (run->observation != NULL) {
+                observation_give(client->service, run->observation);
+                run->observation = NULL;
+            }
+            buffer_clear(&client->service->reactor->buffers, &run->text);
+            if (run->lane->use == LANE_EXCLUSIVE) {
+                /* Replies are still to come on it that nobody waits for. */
+                run->lane->untidy = true;
+            }
+            run->receiver = NULL;
+            run->owner = NULL;
+        } else {
+            free_run(client, run);
+        }
+        run = next;
+    }
+}
+
+/* ---- what lanes tell ---- */
+
+static void on_bytes(struct run *run, const char *data, size_t length)
+{
+    struct client *client = run->owner;
+
+    if (client->first == run) {
+        client_output(client, data, length, true);
+    } else if (!buffer_append(&client->service->reactor->buffers, &run->text, data, length)) {
+        client_close(client, "out of memory");
+    }
+}
+
+static bool on_reply(struct run *run, const struct resp_reply *reply)
+{
+    struct client *client = run->owner;
+
+    if (!session_reply(client, run->observation, reply)) {
+        return false;
+    }
+    if (run->receiver != NULL) {
+        end_policies(client, run, POLICY_OUTCOME_REPLY, reply);
+    }
+    return true;
+}
+
+static void note_weight(struct client *client, const struct run *run)
+{
+    if (run->reply_bytes / run->requests > HEAVY_REPLY) {
+        client->heavy = HEAVY_REQUESTS;
+    } else if (client->heavy > 0) {
+        client->heavy--;
+    }
+}
+
+static void on_answered(struct run *run)
+{
+    struct client *client = run->owner;
+
+    note_weight(client, run);
+    left_lane(client);
+    if (client->first == run) {
+        advance(client);
+    }
+    client_want_flush(client);
+}
+
+/* Nothing of the run was sent: each of its requests gets an error in its place, and the client may go on. */
+static void answer_unsent(struct client *client, struct run *run, const char *why)
+{
+    struct client_service *service = client->service;
+    char text[384];
+    int length;
+
+    if (why[0] == '-') {
+        length = snprintf(text, sizeof text, "%s\r\n", why);
+    } else {
+        length = snprintf(text, sizeof text, "-ERR headgate: no connection to Redis at %s: %s\r\n",
+                          service->settings.upstream_text, why);
+    }
+    for (; run->answered < run->requests; run->answered++) {
+        if (!buffer_append(&service->reactor->buffers, &run->text, text, (size_t)length)) {
+            client_close(client, "out of memory");
+            return;
+        }
+        stats_add(service->reactor->stats, STATS_REQUESTS_UNREACHABLE, 1);
+    }
+}
+
+static void on_lost(struct run *run, enum run_loss loss, const char *why)
+{
+    struct client *client = run->owner;
+
+    left_lane(client);
+    if (loss == RUN_LOST || client->streaming || client->session.tunnel) {
+        stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_LOST, 1);
+        client_end(client, why);
+        return;
+    }
+    answer_unsent(client, run, why);
+    if (client->state == CLIENT_CLOSED) {
+        return;
+    }
+    end_policies(client, run, POLICY_OUTCOME_LOST, NULL);
+    if (client->first == run) {
+        advance(client);
+    }
+    client_want_flush(client);
+}
+
+const struct run_receiver client_run_receiver = {
+    .bytes = on_bytes,
+    .reply = on_reply,
+    .answered = on_answered,
+    .lost = on_lost,
+};

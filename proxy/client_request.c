@@ -1,0 +1,722 @@
+/*
+ * Bytes in. Whole requests that nothing has to change are gathered into batches, and each batch goes to the lane as one
+ * range of bytes; anything else is looked at on its own, in this order: policies, what the session needs, lane, send.
+ *
+ * A request that has to wait (for earlier ones to be answered, for a lane, for a policy) stays at the head of the input
+ * with everything behind it, so a client's requests take effect in the order in which they were sent.
+ */
+#include "client_private.h"
+
+#include "log.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Whole ordinary requests that lie one behind the other and were not sent yet. */
+struct batch {
+    const char *data;
+    size_t length;
+    uint32_t requests;
+    struct lane *lane;
+};
+
+/* ---- sending ---- */
+
+static bool out_of_memory(struct client *client)
+{
+    client_close(client, "out of memory");
+    return false;
+}
+
+static bool may_extend(const struct client *client, const struct lane *lane)
+{
+    const struct run *run = client->last;
+
+    return run != NULL && run == lane->last && run->observation == NULL && run->policy_record == NULL &&
+           run->first_byte + run->length == lane->appended && run->requests < UINT32_MAX / 2;
+}
+
+static void sent_to(struct client *client, struct lane *lane, uint32_t requests)
+{
+    client->last_lane_id = lane->id;
+    stats_add(client->service->reactor->stats, STATS_REQUESTS_FORWARDED, requests);
+}
+
+/* Sends a run of its own. observation and record may be NULL; they are the run's from here on. */
+static bool send_run(struct client *client, struct lane *lane, const char *data, size_t length, uint32_t requests,
+                     struct observation *observation, struct chain_record *record)
+{
+    struct run *run = run_take(client->service->runs);
+
+    if (run == NULL) {
+        return out_of_memory(client);
+    }
+    run->receiver = &client_run_receiver;
+    run->owner = client;
+    run->requests = requests;
+    run->observation = observation;
+    run->policy_record = record;
+    if (!lane_send(lane, run, data, length)) {
+        run_give(client->service->runs, run);
+        return out_of_memory(client);
+    }
+    client_queue_run(client, run);
+    client->sent_runs++;
+    client->lane_in_use = lane;
+    sent_to(client, lane, requests);
+    return true;
+}
+
+static bool send_plain(struct client *client, struct lane *lane, const char *data, size_t length, uint32_t requests)
+{
+    if (!may_extend(client, lane)) {
+        return send_run(client, lane, data, length, requests, NULL, NULL);
+    }
+    if (!lane_extend(lane, data, length, requests)) {
+        return out_of_memory(client);
+    }
+    client->in_flight += requests;
+    sent_to(client, lane, requests);
+    return true;
+}
+
+static bool batch_send(struct client *client, struct batch *batch)
+{
+    bool sent = true;
+
+    if (batch->requests > 0) {
+        stats_add(client->service->reactor->stats, STATS_REQUESTS, batch->requests);
+        sent = send_plain(client, batch->lane, batch->data, batch->length, batch->requests);
+    }
+    *batch = (struct batch){0};
+    return sent;
+}
+
+/* ---- the lane for a request ---- */
+
+static bool wait_for(struct client *client, enum client_wait what)
+{
+    client->wait = what;
+    client->wait_since_us = reactor_now(client->service->reactor);
+    return false;
+}
+
+static bool needs_exclusive(const struct client *client)
+{
+    return client->service->settings.session_pool || client->profile->needs_password || client->heavy > 0;
+}
+
+/* The lane for requests that need nothing special, or NULL if that cannot be said without a closer look. */
+static struct lane *plain_lane(struct client *client)
+{
+    const struct session *session = &client->session;
+    struct lane *lane = client->exclusive;
+
+    if (session->tunnel || session->silent || session->silent_next) {
+        return NULL;
+    }
+    if (lane != NULL) {
+        /* With nothing under way it may be time to leave it. */
+        return client->lane_in_use == lane && !lane_is_congested(lane) ? lane : NULL;
+    }
+    if (needs_exclusive(client)) {
+        return NULL;
+    }
+    lane = upstream_shared_lane(client->profile, client->place);
+    if (lane == NULL || (client->lane_in_use != NULL && client->lane_in_use != lane) ||
+        !upstream_may_wait(client->service->upstream, lane)) {
+        return NULL;
+    }
+    return lane;
+}
+
+/* Makes sure that the client has an exclusive lane. False: it has to wait, or is closed. */
+static bool enter_exclusive(struct client *client, const struct session_plan *plan)
+{
+    if (client->exclusive != NULL) {
+        return true;
+    }
+    if (client->lane_in_use != NULL &&
+        !(plan->own_writes && client->sent_runs > 0 && client->lane_in_use->use == LANE_SHARED &&
+          client->lane_in_use->id == client->last_lane_id)) {
+        return wait_for(client, CLIENT_WAIT_QUIET);
+    }
+    if (!session_take_lane(client, plan)) {
+        return out_of_memory(client);
+    }
+    if (client->lane_in_use != NULL && client->lane_in_use != client->exclusive) {
+        /* The home lane could not be taken over after all; its replies have to come first. */
+        return wait_for(client, CLIENT_WAIT_QUIET);
+    }
+    return true;
+}
+
+/* The lane for this request in *lane. False: the client has to wait, or is closed. */
+static bool choose_lane(struct client *client, const struct session_plan *plan, struct lane **lane)
+{
+    bool exclusive = plan->exclusive || needs_exclusive(client);
+
+    if (!exclusive && client->exclusive != NULL && client->first == NULL && session_is_clean(client)) {
+        session_leave_lane(client);
+    }
+    if (exclusive || client->exclusive != NULL) {
+        if (!enter_exclusive(client, plan)) {
+            return false;
+        }
+        *lane = client->exclusive;
+        if (lane_is_congested(*lane)) {
+            return wait_for(client, CLIENT_WAIT_LANE);
+        }
+        return true;
+    }
+    *lane = upstream_shared_lane(client->profile, client->place);
+    if (*lane == NULL) {
+        return out_of_memory(client);
+    }
+    if (client->lane_in_use != NULL && client->lane_in_use != *lane) {
+        return wait_for(client, CLIENT_WAIT_QUIET);
+    }
+    return true;
+}
+
+/* ---- policies ---- */
+
+/* Makes the transaction fail that the refused command would have been part of: Redis flags it for a command that it
+ * cannot accept, and the client sees the refusal instead of Redis' complaint. */
+static bool spoil_transaction(struct client *client)
+{
+    static const char bad_arity[] = "*1\r\n$3\r\nGET\r\n";
+
+    if (client->exclusive == NULL || !client->session.sent_transaction) {
+        return true;
+    }
+    if (client->session.silent) {
+        return lane_send_silent(client->exclusive, bad_arity, sizeof bad_arity - 1);
+    }
+    return upstream_send_hidden(client->exclusive, bad_arity, sizeof bad_arity - 1, false);
+}
+
+static void end_record(struct client *client, enum policy_outcome outcome)
+{
+    struct policy_client view = client_policy_view(client);
+
+    chain_end(client->service->chain, client->held, &view, outcome, (struct slice){0}, 0,
+              reactor_now(client->service->reactor));
+    client->held = NULL;
+}
+
+static void refuse(struct client *client, const struct policy_decision *decision)
+{
+    bool silent = client->session.silent || client->session.silent_next;
+    struct chain_record *record = client->held;
+
+    client->held = NULL;
+    if (client->session.tunnel) {
+        client->held = record;
+        client_end(client, "a policy refused a request where no answer has a place");
+        return;
+    }
+    if (!spoil_transaction(client)) {
+        out_of_memory(client);
+        return;
+    }
+    client->session.silent_next = false;
+    if (silent) {
+        client->held = record;
+        end_record(client, POLICY_OUTCOME_LOCAL);
+    } else if (!client_answer(client, decision->text, decision->length, record)) {
+        out_of_memory(client);
+    }
+}
+
+static void hold_until(struct client *client, int64_t until_us)
+{
+    int64_t delay = until_us - reactor_now(client->service->reactor);
+    struct timeval wait = {0};
+
+    if (delay > 0) {
+        wait.tv_sec = delay / 1000000;
+        wait.tv_usec = delay % 1000000;
+    }
+    client->wait = CLIENT_WAIT_POLICY;
+    client->hold_timer_set = true;
+    event_add(&client->hold_timer, &wait);
+}
+
+/* Asks the policies. True: go on with the request. Otherwise it was answered (*waits false), or the client waits or is
+ * closed. */
+static bool admit(struct client *client, const struct command *command, const struct resp_command *framed,
+                  struct slice frame, bool *waits)
+{
+    struct policy_client view = client_policy_view(client);
+    struct policy_decision decision;
+    int64_t now = reactor_now(client->service->reactor);
+    struct policy_request request = {
+        .client = &view,
+        .command = command,
+        .name = {frame.data + framed->arguments[0].offset, (size_t)framed->arguments[0].length},
+        .frame = frame,
+        .partial = frame.length < framed->size || resp_command_arguments_seen(framed) < framed->argument_count,
+        .in_transaction = client->session.sent_transaction,
+        .argument_count = framed->argument_count,
+        .received_us = now,
+        .now_us = now,
+    };
+
+    *waits = false;
+    switch (chain_ask(client->service->chain, &request, &decision, &client->held)) {
+    case POLICY_PASS:
+        client->admitted = true;
+        return true;
+    case POLICY_REPLY:
+        refuse(client, &decision);
+        return false;
+    case POLICY_HOLD:
+        hold_until(client, decision.hold_until_us);
+        *waits = true;
+        return false;
+    case POLICY_CLOSE:
+        log_info("client", "a policy closes client %s: %.*s", client->address_text, (int)decision.length,
+                 decision.text);
+        client_end(client, "closed by a policy");
+        return false;
+    }
+    return false;
+}
+
+/* ---- one request at a time ---- */
+
+/* How a request ended up. */
+enum outcome { OUTCOME_TAKEN, OUTCOME_WAITS };
+
+static void answer_here(struct client *client, const struct session_plan *plan)
+{
+    struct chain_record *record = client->held;
+
+    client->held = NULL;
+    if (client->session.silent || client->session.silent_next) {
+        client->held = record;
+        client->session.silent_next = false;
+        end_record(client, POLICY_OUTCOME_LOCAL);
+    } else if (!client_answer(client, plan->text, strlen(plan->text), record)) {
+        out_of_memory(client);
+        return;
+    }
+    if (plan->last) {
+        client_finish(client);
+    }
+}
+
+static bool answer_unreachable(struct client *client, const struct lane *lane)
+{
+    struct session_plan plan = {0};
+
+    snprintf(plan.text, sizeof plan.text, "-ERR headgate: no connection to Redis at %.80s: %.120s\r\n",
+             client->service->settings.upstream_text,
+             lane->why[0] != '\0' ? lane->why : "too many requests wait for it already");
+    stats_add(client->service->reactor->stats, STATS_REQUESTS_UNREACHABLE, 1);
+    answer_here(client, &plan);
+    return true;
+}
+
+static bool send_silently(struct client *client, struct lane *lane, struct slice bytes)
+{
+    end_record(client, POLICY_OUTCOME_OWNERLESS);
+    if (!lane_send_silent(lane, bytes.data, bytes.length)) {
+        return out_of_memory(client);
+    }
+    sent_to(client, lane, 1);
+    return true;
+}
+
+/* Whether Redis' answer to this request cannot be waited for. */
+static bool has_no_answer(const struct client *client, const struct session_plan *plan)
+{
+    if (plan->observation != NULL && plan->observation->kind == OBSERVE_REPLY_ON) {
+        return false;
+    }
+    return plan->silent || client->session.silent || client->session.silent_next || client->session.tunnel;
+}
+
+static bool forward(struct client *client, struct lane *lane, struct slice bytes, struct session_plan *plan)
+{
+    bool sent;
+
+    if (has_no_answer(client, plan) || plan->raw) {
+        if (plan->observation != NULL) {
+            observation_give(client->service, plan->observation);
+            plan->observation = NULL;
+        }
+        sent = send_silently(client, lane, bytes);
+    } else if (plan->observation == NULL && client->held == NULL) {
+        sent = send_plain(client, lane, bytes.data, bytes.length, 1);
+    } else {
+        if (plan->observation == NULL) {
+            plan->observation = observation_take(client->service, OBSERVE_NOTHING);
+        }
+        sent = plan->observation != NULL &&
+               send_run(client, lane, bytes.data, bytes.length, 1, plan->observation, client->held);
+        client->held = NULL;
+    }
+    if (sent) {
+        session_request_sent(client, plan);
+    }
+    return sent;
+}
+
+static void drop_plan(struct client *client, struct session_plan *plan)
+{
+    if (plan->observation != NULL) {
+        observation_give(client->service, plan->observation);
+        plan->observation = NULL;
+    }
+}
+
+/* Sends what the plan says, or leaves the client waiting. */
+static enum outcome carry_out(struct client *client, struct session_plan *plan, struct slice bytes)
+{
+    struct lane *lane;
+
+    if (plan->answer == SESSION_CLOSE) {
+        client_end(client, "spoke HTTP");
+        return OUTCOME_TAKEN;
+    }
+    if (plan->answer == SESSION_ANSWER_HERE) {
+        answer_here(client, plan);
+        return OUTCOME_TAKEN;
+    }
+    if (!choose_lane(client, plan, &lane)) {
+        drop_plan(client, plan);
+        return OUTCOME_WAITS;
+    }
+    if (client->exclusive == NULL && !upstream_may_wait(client->service->upstream, lane)) {
+        drop_plan(client, plan);
+        answer_unreachable(client, lane);
+        return OUTCOME_TAKEN;
+    }
+    if (forward(client, lane, bytes, plan) && plan->barrier) {
+        client->wait = CLIENT_WAIT_QUIET;
+    }
+    return OUTCOME_TAKEN;
+}
+
+/* A whole command in multibulk form. */
+static enum outcome take_multibulk(struct client *client, const struct resp_command *framed, const char *frame)
+{
+    struct slice bytes = {frame, (size_t)framed->size};
+    struct slice name = {frame + framed->arguments[0].offset, (size_t)framed->arguments[0].length};
+    const struct command *command = command_find(name);
+    struct session_plan plan;
+    bool waits;
+
+    if (!client->admitted && chain_wants(client->service->chain, command) &&
+        !admit(client, command, framed, bytes, &waits)) {
+        return waits ? OUTCOME_WAITS : OUTCOME_TAKEN;
+    }
+    if (command == NULL) {
+        command = learn_find(client->service->learn, name);
+    }
+    if (!session_plan_request(client, command, framed, frame, &plan)) {
+        drop_plan(client, &plan);
+        out_of_memory(client);
+        return OUTCOME_TAKEN;
+    }
+    return carry_out(client, &plan, bytes);
+}
+
+static void protocol_error(struct client *client)
+{
+    char text[160];
+    size_t length = resp_command_fault_text(&client->command, text, sizeof text);
+
+    log_info("client", "closing client %s: %.*s", client->address_text, (int)length - 2, text);
+    stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_PROTOCOL, 1);
+    if (!client_answer(client, text, length, NULL)) {
+        out_of_memory(client);
+        return;
+    }
+    client_finish(client);
+}
+
+/* Inline commands are for people; they are rewritten as multibulk, so that only one form reaches Redis. */
+static enum outcome take_inline(struct client *client, const char *frame)
+{
+    struct client_service *service = client->service;
+    struct slice line = {frame, (size_t)client->command.size};
+    struct resp_command framed = {0};
+    size_t needed = resp_inline_to_multibulk(line, NULL, 0);
+    size_t taken;
+
+    if (needed == 0) {
+        return OUTCOME_TAKEN;
+    }
+    if (needed == SIZE_MAX) {
+        client->command.fault = RESP_COMMAND_BAD_QUOTES;
+        protocol_error(client);
+        return OUTCOME_TAKEN;
+    }
+    buffer_clear(&service->reactor->buffers, &service->inline_command);
+    char *room = buffer_reserve(&service->reactor->buffers, &service->inline_command, needed);
+    if (room == NULL) {
+        out_of_memory(client);
+        return OUTCOME_TAKEN;
+    }
+    (void)resp_inline_to_multibulk(line, room, needed);
+    (void)resp_command_feed(&framed, room, needed, UINT64_MAX, &taken);
+    enum outcome outcome = take_multibulk(client, &framed, room);
+    buffer_clear(&service->reactor->buffers, &service->inline_command);
+    return outcome;
+}
+
+static enum outcome take_whole(struct client *client, const char *frame)
+{
+    enum outcome outcome = OUTCOME_TAKEN;
+
+    if (client->command.argument_count > 0) {
+        outcome = resp_command_is_inline(&client->command) ? take_inline(client, frame)
+                                                           : take_multibulk(client, &client->command, frame);
+        if (outcome == OUTCOME_TAKEN) {
+            stats_add(client->service->reactor->stats, STATS_REQUESTS, 1);
+        }
+    }
+    client->command_whole = outcome == OUTCOME_WAITS;
+    if (outcome == OUTCOME_TAKEN) {
+        client->admitted = false;
+        resp_command_reset(&client->command);
+    }
+    return outcome;
+}
+
+/* ---- long requests ---- */
+
+/* The command whose name has been read, if any. */
+static const struct command *command_so_far(const struct client *client, const char *frame)
+{
+    const struct resp_argument *name = &client->command.arguments[0];
+
+    if (resp_command_arguments_seen(&client->command) == 0) {
+        return NULL;
+    }
+    return command_find((struct slice){frame + name->offset, (size_t)name->length});
+}
+
+static bool is_long(const struct client *client)
+{
+    uint64_t limit = client->service->settings.cut_through;
+
+    return !resp_command_is_inline(&client->command) &&
+           (client->command.size > limit || client->command.payload_left > limit);
+}
+
+/*
+ * Begins to send a request that is too long to be held: on an exclusive lane, as it comes. Commands that the session
+ * has to understand are held whole all the same. False: not now, or not at all.
+ */
+static bool begin_stream(struct client *client, const char *frame)
+{
+    const struct command *command = command_so_far(client, frame);
+    struct slice bytes = {frame, (size_t)client->command.size};
+    struct session_plan plan = {.answer = SESSION_FORWARD, .exclusive = true};
+    bool waits;
+
+    if (command != NULL && command->kind != COMMAND_ORDINARY) {
+        if (client->command.size > client->service->settings.max_request) {
+            client_end(client, "a request of that kind cannot be so long");
+        }
+        return false;
+    }
+    if (!client->admitted && chain_wants(client->service->chain, command) &&
+        !admit(client, command, &client->command, bytes, &waits)) {
+        if (!waits && client->state == CLIENT_OPEN) {
+            /* Refused, but the rest of it is still to come; it would have to be read to be thrown away. */
+            client_finish(client);
+        }
+        return false;
+    }
+    struct lane *lane;
+    if (!choose_lane(client, &plan, &lane)) {
+        return false;
+    }
+    if (lane->state != LANE_READY) {
+        return wait_for(client, CLIENT_WAIT_LANE);
+    }
+    if (command == NULL && !client->session.tunnel) {
+        plan.observation = observation_take(client->service, OBSERVE_UNKNOWN);
+    }
+    client->streaming = forward(client, lane, bytes, &plan);
+    stats_add(client->service->reactor->stats, STATS_REQUESTS, 1);
+    client->admitted = false;
+    return client->streaming;
+}
+
+/* Sends on what has come of a long request. Returns the bytes taken. */
+static size_t continue_stream(struct client *client, const char *data, size_t length)
+{
+    struct lane *lane = client->exclusive;
+    size_t taken;
+    enum resp_status status =
+        resp_command_feed(&client->command, data, length, client->service->settings.max_request, &taken);
+
+    if (status == RESP_FAULT) {
+        /* Redis has a part of it and would take what comes next for the rest: only closing is safe. */
+        lane_fail(lane, "the client broke off a request");
+        protocol_error(client);
+        return length;
+    }
+    if (!lane_send_silent(lane, data, taken)) {
+        out_of_memory(client);
+        return length;
+    }
+    if (status == RESP_DONE) {
+        client->streaming = false;
+        resp_command_reset(&client->command);
+    } else if (lane_is_congested(lane)) {
+        (void)wait_for(client, CLIENT_WAIT_LANE);
+    }
+    return taken;
+}
+
+/* ---- the loop ---- */
+
+static bool may_take(const struct client *client, const struct batch *batch)
+{
+    return client->state == CLIENT_OPEN && client->wait == CLIENT_WAIT_NOTHING && !client->output_congested &&
+           (client->streaming || client->in_flight + batch->requests < client->service->settings.pipeline_limit);
+}
+
+/* Whether a whole command can go with the batch without a closer look. */
+static bool is_plain(const struct client *client, const char *frame)
+{
+    const struct resp_command *framed = &client->command;
+
+    if (framed->argument_count == 0 || resp_command_is_inline(framed) || client->admitted) {
+        return false;
+    }
+    const struct command *command =
+        command_find((struct slice){frame + framed->arguments[0].offset, (size_t)framed->arguments[0].length});
+    return command != NULL && command->kind == COMMAND_ORDINARY && (command->categories & CATEGORY_ADMIN) == 0 &&
+           !chain_wants(client->service->chain, command);
+}
+
+static bool join_batch(struct client *client, struct batch *batch, const char *frame)
+{
+    if (!is_plain(client, frame)) {
+        return false;
+    }
+    if (batch->requests == 0) {
+        batch->lane = plain_lane(client);
+        batch->data = frame;
+        if (batch->lane == NULL) {
+            return false;
+        }
+    }
+    batch->length += (size_t)client->command.size;
+    batch->requests++;
+    return true;
+}
+
+/* Frames what is there of the command at data. True: it is whole. */
+static bool frame_command(struct client *client, const char *data, size_t length, enum resp_status *status)
+{
+    size_t scanned = (size_t)client->command.size;
+    size_t taken;
+
+    *status = RESP_MORE;
+    if (client->command_whole) {
+        *status = RESP_DONE;
+    } else if (length > scanned) {
+        *status = resp_command_feed(&client->command, data + scanned, length - scanned,
+                                    client->service->settings.max_request, &taken);
+    }
+    return *status == RESP_DONE;
+}
+
+size_t client_take_requests(struct client *client, const char *data, size_t length)
+{
+    struct batch batch = {0};
+    enum resp_status status;
+    size_t done = 0;
+
+    while (done < length && may_take(client, &batch)) {
+        const char *frame = data + done;
+        if (client->session.raw) {
+            return lane_send_silent(client->exclusive, frame, length - done) ? length : done;
+        }
+        if (client->streaming) {
+            done += continue_stream(client, frame, length - done);
+            continue;
+        }
+        if (!frame_command(client, frame, length - done, &status)) {
+            if (!batch_send(client, &batch)) {
+                return length;
+            }
+            if (status == RESP_FAULT) {
+                protocol_error(client);
+            } else if (is_long(client) && begin_stream(client, frame)) {
+                return length;
+            }
+            return done;
+        }
+        size_t size = (size_t)client->command.size;
+        if (join_batch(client, &batch, frame)) {
+            resp_command_reset(&client->command);
+        } else {
+            if (!batch_send(client, &batch)) {
+                return length;
+            }
+            if (take_whole(client, frame) == OUTCOME_WAITS) {
+                return done;
+            }
+        }
+        done += size;
+    }
+    return batch_send(client, &batch) ? done : length;
+}
+
+/* Nothing is under way: the views of the session agree, and an exclusive lane that is clean can go. */
+static void became_quiet(struct client *client)
+{
+    client->session.sent_transaction = client->session.known_transaction;
+    if (client->wait == CLIENT_WAIT_QUIET) {
+        client->wait = CLIENT_WAIT_NOTHING;
+    }
+    if (client->exclusive != NULL && buffer_length(&client->input) == 0 && !client->exclusive->ending &&
+        session_is_clean(client)) {
+        session_leave_lane(client);
+    }
+}
+
+static void finish_ended_input(struct client *client)
+{
+    if (!client->input_ended || client->wait != CLIENT_WAIT_NOTHING || client->output_congested) {
+        return;
+    }
+    if (client->in_flight >= client->service->settings.pipeline_limit) {
+        return;
+    }
+    if (client->exclusive != NULL && client->first != NULL) {
+        lane_end_output(client->exclusive);
+    }
+    client_finish(client);
+}
+
+void client_resume(struct client *client)
+{
+    if (client->state != CLIENT_OPEN) {
+        return;
+    }
+    if (client->sent_runs == 0) {
+        became_quiet(client);
+    }
+    if (buffer_length(&client->input) > 0 && client->wait == CLIENT_WAIT_NOTHING) {
+        size_t done = client_take_requests(client, buffer_head(&client->input), buffer_length(&client->input));
+        if (client->state == CLIENT_CLOSED) {
+            return;
+        }
+        buffer_consume(&client->service->reactor->buffers, &client->input, done);
+    }
+    if (client->state == CLIENT_OPEN) {
+        finish_ended_input(client);
+    }
+}

@@ -1,0 +1,395 @@
+#include "command.h"
+
+#include <endian.h>
+#include <string.h>
+#include <strings.h>
+
+/* ---- the table ---- */
+
+#define NAME_SIZE 24 /* bytes of a name with its NUL; whole words, see struct folded_name */
+#define NAME_WORDS (NAME_SIZE / sizeof(uint64_t))
+
+/* Short names for the rows. */
+enum {
+    KEYSPACE = CATEGORY_KEYSPACE,
+    READ = CATEGORY_READ,
+    WRITE = CATEGORY_WRITE,
+    SET = CATEGORY_SET,
+    SORTEDSET = CATEGORY_SORTEDSET,
+    LIST = CATEGORY_LIST,
+    HASH = CATEGORY_HASH,
+    STRING = CATEGORY_STRING,
+    BITMAP = CATEGORY_BITMAP,
+    HYPERLOGLOG = CATEGORY_HYPERLOGLOG,
+    GEO = CATEGORY_GEO,
+    STREAM = CATEGORY_STREAM,
+    PUBSUB = CATEGORY_PUBSUB,
+    ADMIN = CATEGORY_ADMIN,
+    FAST = CATEGORY_FAST,
+    SLOW = CATEGORY_SLOW,
+    BLOCKING = CATEGORY_BLOCKING,
+    DANGEROUS = CATEGORY_DANGEROUS,
+    CONNECTION = CATEGORY_CONNECTION,
+    TRANSACTION = CATEGORY_TRANSACTION,
+    SCRIPTING = CATEGORY_SCRIPTING
+};
+
+#define JOIN_EXPANDED(left, right) left##right
+#define JOIN(left, right) JOIN_EXPANDED(left, right)
+#define ROW JOIN(row_, __LINE__)
+
+/*
+ * Counts the rows: row_LINE is the place of the row in that line, start_LETTER that of the letter's first row. The
+ * enumerator after a heading takes the heading's own number again.
+ */
+enum {
+#define LETTER(letter) start_##letter, before_##letter = start_##letter - 1,
+#define COMMAND(name, kind, arity, keys, first, last, step, categories) ROW,
+#include "command_table.inc"
+#undef LETTER
+#undef COMMAND
+    ROW_COUNT
+};
+
+/* The names apart, at even distances and filled up with NULs: the search reads nothing else. */
+static const char names[ROW_COUNT][NAME_SIZE] = {
+#define LETTER(letter)
+#define COMMAND(name, kind, arity, keys, first, last, step, categories) name,
+#include "command_table.inc"
+#undef COMMAND
+};
+
+#define COMMAND(name, kind, arity, keys, first, last, step, categories)                                                \
+    _Static_assert(sizeof(name) <= NAME_SIZE, "no room for the NUL of " name);
+#include "command_table.inc"
+#undef COMMAND
+
+static const struct command commands[ROW_COUNT] = {
+#define COMMAND(name, kind, arity, keys, first, last, step, categories)                                                \
+    {names[ROW], COMMAND_##kind, arity, COMMAND_KEYS_##keys, first, last, step, categories},
+#include "command_table.inc"
+#undef COMMAND
+#undef LETTER
+};
+
+/* The rows of letter i are starts[i] … starts[i + 1] - 1. */
+static const uint16_t starts['z' - 'a' + 2] = {
+#define LETTER(letter) start_##letter,
+#define COMMAND(name, kind, arity, keys, first, last, step, categories)
+#include "command_table.inc"
+#undef LETTER
+#undef COMMAND
+    ROW_COUNT};
+
+/* ---- looking up a name ---- */
+
+/* A name in lower case as big-endian numbers, filled up with NULs: they compare as the names do. */
+struct folded_name {
+    uint64_t words[NAME_WORDS];
+};
+
+static inline unsigned char lower(char letter)
+{
+    unsigned char byte = (unsigned char)letter;
+    return (unsigned char)(byte - 'A') < 26 ? byte | 0x20 : byte;
+}
+
+/* length: at most that of a word. */
+static inline uint64_t fold_word(const char *data, size_t length)
+{
+    uint64_t word = 0;
+    for (size_t i = 0; i < length; i++)
+        word = word << 8 | lower(data[i]);
+    return length == 0 ? 0 : word << 8 * (sizeof(word) - length);
+}
+
+static inline struct folded_name fold(struct slice name)
+{
+    struct folded_name folded;
+    for (size_t i = 0; i < NAME_WORDS; i++) {
+        size_t length = name.length < sizeof(uint64_t) ? name.length : sizeof(uint64_t);
+        folded.words[i] = fold_word(name.data, length);
+        name.data += length;
+        name.length -= length;
+    }
+    return folded;
+}
+
+static inline uint64_t load_big_endian(const char *data)
+{
+    uint64_t word;
+    memcpy(&word, data, sizeof(word));
+    return be64toh(word);
+}
+
+/* Below, equal to or above 0 as folded is below, equal to or above the name of the row. */
+static inline int compare(const struct folded_name *folded, size_t row)
+{
+    for (size_t i = 0; i < NAME_WORDS; i++) {
+        uint64_t word = load_big_endian(names[row] + i * sizeof(word));
+        if (folded->words[i] != word)
+            return folded->words[i] < word ? -1 : 1;
+    }
+    return 0;
+}
+
+const struct command *command_find(struct slice name)
+{
+    /* A NUL at the end would pass for the filling. */
+    if (name.length == 0 || name.length >= NAME_SIZE || name.data[name.length - 1] == '\0')
+        return NULL;
+    unsigned letter = (unsigned)lower(name.data[0]) - 'a';
+    if (letter > 'z' - 'a')
+        return NULL;
+    struct folded_name folded = fold(name);
+    size_t low = starts[letter];
+    size_t high = starts[letter + 1];
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        int order = compare(&folded, middle);
+        if (order == 0)
+            return &commands[middle];
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
+size_t command_count(void)
+{
+    return ROW_COUNT;
+}
+
+size_t command_index(const struct command *command)
+{
+    return (size_t)(command - commands);
+}
+
+const struct command *command_at(size_t index)
+{
+    return &commands[index];
+}
+
+uint32_t command_category_find(struct slice name)
+{
+    static const struct {
+        const char *name;
+        uint32_t category;
+    } categories[] = {
+        {"keyspace", KEYSPACE},
+        {"read", READ},
+        {"write", WRITE},
+        {"set", SET},
+        {"sortedset", SORTEDSET},
+        {"list", LIST},
+        {"hash", HASH},
+        {"string", STRING},
+        {"bitmap", BITMAP},
+        {"hyperloglog", HYPERLOGLOG},
+        {"geo", GEO},
+        {"stream", STREAM},
+        {"pubsub", PUBSUB},
+        {"admin", ADMIN},
+        {"fast", FAST},
+        {"slow", SLOW},
+        {"blocking", BLOCKING},
+        {"dangerous", DANGEROUS},
+        {"connection", CONNECTION},
+        {"transaction", TRANSACTION},
+        {"scripting", SCRIPTING},
+    };
+    for (size_t i = 0; i < sizeof(categories) / sizeof(categories[0]); i++) {
+        if (strlen(categories[i].name) == name.length && memcmp(categories[i].name, name.data, name.length) == 0)
+            return categories[i].category;
+    }
+    return 0;
+}
+
+/* ---- where the keys are ---- */
+
+/* A walk over the arguments of one command that knows where it is, and whom to tell of keys. */
+struct key_walk {
+    struct resp_walk walk;
+    struct slice argument; /* the last one taken */
+    uint32_t index;        /* its place; the name has 0 */
+    command_key_visitor *visit;
+    void *context;
+};
+
+static bool take(struct key_walk *keys)
+{
+    keys->index++;
+    return resp_walk_next(&keys->walk, &keys->argument);
+}
+
+/* Takes so many arguments, so that `argument` is the last of them; false if there are not enough. */
+static bool take_many(struct key_walk *keys, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (!take(keys))
+            return false;
+    }
+    return true;
+}
+
+static bool visit_taken(struct key_walk *keys)
+{
+    return keys->visit(keys->context, keys->argument, keys->index);
+}
+
+static bool argument_is(const struct key_walk *keys, const char *word)
+{
+    return keys->argument.length == strlen(word) && strncasecmp(keys->argument.data, word, keys->argument.length) == 0;
+}
+
+/* The argument as a number in Redis' strict form (no sign, no blanks, no zero in front); 0 if it is none or above
+ * limit. */
+static uint32_t argument_count(const struct key_walk *keys, uint32_t limit)
+{
+    uint64_t number = 0;
+    for (size_t i = 0; i < keys->argument.length; i++) {
+        char digit = keys->argument.data[i];
+        if (digit < '0' || digit > '9' || (digit == '0' && number == 0))
+            return 0;
+        number = number * 10 + (uint64_t)(digit - '0');
+        if (number > limit)
+            return 0;
+    }
+    return (uint32_t)number;
+}
+
+/* The next argument and each step-th after it, count in all. */
+static void visit_run(struct key_walk *keys, uint32_t count, uint32_t step)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (!take_many(keys, i == 0 ? 1 : step) || !visit_taken(keys))
+            return;
+    }
+}
+
+static void visit_range(const struct command *command, struct key_walk *keys)
+{
+    uint32_t first = (uint32_t)command->first_key;
+    uint32_t step = (uint32_t)command->key_step;
+    int64_t last = command->last_key < 0 ? (int64_t)keys->walk.left + 1 + command->last_key : command->last_key;
+    if (first == 0 || last < first || !take_many(keys, first - 1))
+        return;
+    visit_run(keys, (uint32_t)(last - first) / step + 1, step);
+}
+
+static void visit_counted(const struct command *command, struct key_walk *keys)
+{
+    uint32_t step = (uint32_t)command->key_step;
+    if (take_many(keys, (uint32_t)command->first_key))
+        visit_run(keys, argument_count(keys, keys->walk.left / step), step);
+}
+
+static void visit_stored(struct key_walk *keys)
+{
+    struct key_walk destination;
+    if (!take(keys))
+        return;
+    destination = *keys;
+    if (!take(keys))
+        return;
+    uint32_t count = argument_count(keys, keys->walk.left);
+    if (count > 0 && visit_taken(&destination))
+        visit_run(keys, count, 1);
+}
+
+/* Options come before the word STREAMS, and what they say may be that word, too: each is skipped with its values. */
+static void visit_streams(struct key_walk *keys)
+{
+    while (take(keys)) {
+        if (argument_is(keys, "streams")) {
+            if (keys->walk.left % 2 == 0)
+                visit_run(keys, keys->walk.left / 2, 1);
+            return;
+        }
+        uint32_t values = 1;
+        if (argument_is(keys, "group"))
+            values = 2;
+        else if (argument_is(keys, "noack"))
+            values = 0;
+        else if (!argument_is(keys, "count") && !argument_is(keys, "block") && !argument_is(keys, "claim"))
+            return;
+        if (!take_many(keys, values))
+            return;
+    }
+}
+
+/* Of several STORE options the last counts. What SORT's other options say may be the word STORE, too. */
+static void visit_sort(const struct command *command, struct key_walk *keys)
+{
+    if (!take(keys) || !visit_taken(keys))
+        return;
+    struct key_walk stored = {.index = 0};
+    bool whole = take_many(keys, (uint32_t)-command->arity - 2); /* up to the options */
+    while (whole && take(keys)) {
+        if (argument_is(keys, "by") || argument_is(keys, "get"))
+            whole = take(keys);
+        else if (argument_is(keys, "limit"))
+            whole = take_many(keys, 2);
+        else if (argument_is(keys, "store") || argument_is(keys, "storedist")) {
+            whole = take(keys);
+            if (whole)
+                stored = *keys;
+        }
+    }
+    if (stored.index > 0)
+        visit_taken(&stored);
+}
+
+/* MIGRATE host port key database timeout [COPY] [REPLACE] [AUTH password] [AUTH2 user password] [KEYS key …] */
+static void visit_migrate(struct key_walk *keys)
+{
+    if (!take_many(keys, 3))
+        return;
+    struct key_walk single = *keys;
+    bool whole = take_many(keys, 2);
+    while (whole && take(keys)) {
+        if (argument_is(keys, "keys")) {
+            if (single.argument.length == 0)
+                visit_run(keys, keys->walk.left, 1);
+            return; /* a key and KEYS: Redis refuses both */
+        }
+        if (argument_is(keys, "auth"))
+            whole = take(keys);
+        else if (argument_is(keys, "auth2"))
+            whole = take_many(keys, 2);
+    }
+    visit_taken(&single);
+}
+
+void command_visit_keys(const struct command *command, struct slice frame, command_key_visitor *visit, void *context)
+{
+    struct key_walk keys = {.walk = resp_walk_start(frame), .visit = visit, .context = context};
+    struct slice name;
+    if (!resp_walk_next(&keys.walk, &name))
+        return;
+    /* COMMAND gives shard channels the place of keys, as they have a slot; they are none (COMMAND GETKEYS agrees). */
+    if (command->categories & CATEGORY_PUBSUB)
+        return;
+    switch (command->keys) {
+    case COMMAND_KEYS_RANGE:
+        visit_range(command, &keys);
+        break;
+    case COMMAND_KEYS_COUNTED:
+        visit_counted(command, &keys);
+        break;
+    case COMMAND_KEYS_STORED:
+        visit_stored(&keys);
+        break;
+    case COMMAND_KEYS_STREAMS:
+        visit_streams(&keys);
+        break;
+    case COMMAND_KEYS_SORT:
+        visit_sort(command, &keys);
+        break;
+    case COMMAND_KEYS_MIGRATE:
+        visit_migrate(&keys);
+        break;
+    }
+}

@@ -1,0 +1,95 @@
+/*
+ * Configuration: an ini file over one table of options.
+ *
+ * A struct conf is built whole by conf_load() and never changed afterwards; a reload builds another and swaps it.
+ */
+#ifndef HEADGATE_CONF_H
+#define HEADGATE_CONF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum conf_pool { CONF_POOL_SHARED, CONF_POOL_SESSION };
+
+#define CONF_ADDRESSES_MAX 16
+
+/* A TCP address or the path of a Unix socket. */
+struct conf_address {
+    char *host; /* NULL for a Unix socket; an IPv4 or IPv6 address or a name */
+    uint16_t port;
+    char *path; /* NULL for TCP */
+    char *text; /* as the operator wrote it, for logs: "127.0.0.1:6379", "unix:/run/redis.sock" */
+};
+
+struct conf_address_list {
+    struct conf_address items[CONF_ADDRESSES_MAX];
+    size_t count;
+};
+
+/* Times are in milliseconds, sizes in bytes. 0 means "off" or "no limit" wherever the option table allows it. */
+struct conf {
+    struct conf_address_list listen;
+    struct conf_address_list admin; /* may be empty: no admin port */
+    char *admin_password;           /* "" for none */
+    struct conf_address upstream;
+    char *upstream_user;     /* "" for the default user */
+    char *upstream_password; /* "" for none */
+    enum conf_pool pool;
+    int64_t threads;
+    int64_t lanes; /* shared lanes of each profile on each worker */
+    int64_t max_clients;
+    int64_t backlog;
+    int64_t unix_socket_mode; /* permission bits of listening Unix sockets, written in octal */
+    int64_t client_idle_timeout;
+    int64_t client_output_limit;
+    int64_t client_pipeline_limit; /* requests of one client under way at once */
+    int64_t max_request;           /* the longest argument, as Redis' proto-max-bulk-len */
+    int64_t cut_through;           /* a longer request goes through an exclusive lane without being held in memory */
+    int64_t tcp_keepalive;
+    int64_t tcp_user_timeout;
+    int64_t connect_timeout;
+    int64_t reconnect_min;
+    int64_t reconnect_max;
+    int64_t upstream_wait;          /* how long a request that could not be sent waits for Redis to come back */
+    int64_t upstream_wait_requests; /* and how many may wait on one worker */
+    int64_t upstream_reply_timeout; /* a shared lane without an answer for so long is closed */
+    int64_t exclusive_idle;         /* clean exclusive lanes kept for reuse, each worker and credentials */
+    int64_t lane_idle_timeout;      /* unused lanes are closed after this */
+    int64_t drain_timeout;
+    int log_level;  /* enum log_level */
+    char *log_file; /* "" is standard error */
+    char *path;     /* of the file this came from; "" for defaults */
+};
+
+/* One line a fault, ready to print: "FILE:LINE: [section] option = value: what is wrong, what was expected". */
+struct conf_faults {
+    char **lines;
+    size_t count;
+};
+
+/*
+ * Reads the file at path (NULL: all defaults). Returns a configuration that the caller owns, or NULL with every fault
+ * of the file in *faults. faults is initialised here, and must be given to conf_faults_free() either way.
+ */
+struct conf *conf_load(const char *path, struct conf_faults *faults);
+void conf_free(struct conf *conf);
+void conf_faults_free(struct conf_faults *faults);
+
+/* Writes the effective configuration as an ini file. Passwords are written as ******** unless show_secrets. */
+void conf_print(const struct conf *conf, FILE *out, bool show_secrets);
+
+/* The reference: every option with its help, type, bounds, default and whether a reload takes it; as a commented ini
+ * file (conf/headgate.ini is this text) and as a Markdown table (docs/configuration.md holds it). */
+void conf_print_reference_ini(FILE *out);
+void conf_print_reference_markdown(FILE *out);
+
+/* The options in which old and new differ though they need a restart, one call each; a reload keeps the old value. */
+void conf_restart_only_changes(const struct conf *old, const struct conf *new_conf,
+                               void (*report)(void *context, const char *option), void *context);
+
+/* A copy of new_conf with the values of old where a reload may not change them: what a reload makes effective. */
+struct conf *conf_merge_reloadable(const struct conf *old, const struct conf *new_conf);
+
+#endif

@@ -1,0 +1,71 @@
+/*
+ * The option table and the values it speaks of. Private to the configuration: conf.c reads files by it, conf_table.c
+ * holds it and prints the reference, conf_values.c turns text into values and back.
+ */
+#ifndef HEADGATE_CONF_TABLE_H
+#define HEADGATE_CONF_TABLE_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "conf.h"
+
+#define CONF_SECTION "headgate"
+#define CONF_SECRET_SHOWN "********"
+#define CONF_PROBLEM_MAX 256
+
+/* The field behind an option of each type. */
+enum conf_type {
+    CONF_ADDRESS,   /* struct conf_address */
+    CONF_ADDRESSES, /* struct conf_address_list */
+    CONF_STRING,    /* char *, never NULL */
+    CONF_INTEGER,   /* int64_t, and so the next three */
+    CONF_MODE,
+    CONF_SIZE,
+    CONF_TIME,
+    CONF_WORD, /* int or an enum: the word's index in words */
+};
+
+struct conf_option {
+    const char *name;
+    enum conf_type type;
+    size_t offset; /* of the field in the structure that the section fills */
+    int64_t min;   /* bounds of a number, of the length of a string, of the count of addresses */
+    int64_t max;
+    const char *zero;         /* what 0, or no address at all, means where that is allowed; else NULL */
+    const char *const *words; /* of CONF_WORD, ends with NULL */
+    const char *initial;      /* the default, as it would stand in the file */
+    const char *help;         /* one to three lines */
+    bool reloadable;
+    bool secret; /* the value appears in no fault and no log */
+};
+
+extern const struct conf_option conf_options[];
+extern const size_t conf_option_count;
+
+/*
+ * Sets the option's field in the structure at base from text, as it stands after the "=". The field holds a value or
+ * zero bytes, and what it owned is freed. False: the field is as before and problem says what is wrong.
+ */
+bool conf_value_set(const struct conf_option *option, void *base, const char *text, char problem[CONF_PROBLEM_MAX]);
+
+/* The text from which conf_value_set() makes the same value again. The caller frees it. */
+char *conf_value_text(const struct conf_option *option, const void *base);
+
+/* What may stand after the "=", for faults and the reference. The caller frees it. */
+char *conf_value_expected(const struct conf_option *option);
+
+void conf_value_free(const struct conf_option *option, void *base);
+bool conf_address_equal(const struct conf_address *a, const struct conf_address *b);
+
+/*
+ * Memory for a configuration. It is small, and without it the program can neither start nor take a reload, so running
+ * out of it ends the program with a message: these never return NULL.
+ */
+void *conf_alloc(void *old, size_t size);
+char *conf_vformat(const char *format, va_list arguments) __attribute__((format(printf, 1, 0)));
+char *conf_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

@@ -1,0 +1,245 @@
+#include "connection.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+void connection_open(struct connection *connection, struct reactor *reactor, int fd, connection_callback *readable,
+                     connection_callback *writable, void *context)
+{
+    connection->reactor = reactor;
+    connection->fd = fd;
+    connection->reading = false;
+    connection->writing = false;
+    event_assign(&connection->read_event, reactor->base, fd, EV_READ | EV_PERSIST, readable, context);
+    event_assign(&connection->write_event, reactor->base, fd, EV_WRITE | EV_PERSIST, writable, context);
+}
+
+void connection_close(struct connection *connection)
+{
+    if (connection->fd < 0) {
+        return;
+    }
+    connection_want_read(connection, false);
+    connection_want_write(connection, false);
+    close(connection->fd);
+    connection->fd = -1;
+}
+
+void connection_abort(struct connection *connection)
+{
+    const struct linger reset = {.l_onoff = 1, .l_linger = 0};
+
+    if (connection->fd >= 0) {
+        setsockopt(connection->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    }
+    connection_close(connection);
+}
+
+static void watch(struct event *event, bool *current, bool wanted)
+{
+    if (*current == wanted) {
+        return;
+    }
+    *current = wanted;
+    if (wanted) {
+        event_add(event, NULL);
+    } else {
+        event_del(event);
+    }
+}
+
+void connection_want_read(struct connection *connection, bool wanted)
+{
+    watch(&connection->read_event, &connection->reading, wanted);
+}
+
+void connection_want_write(struct connection *connection, bool wanted)
+{
+    watch(&connection->write_event, &connection->writing, wanted);
+}
+
+static ssize_t io_result(ssize_t done)
+{
+    if (done >= 0) {
+        return done;
+    }
+    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? CONNECTION_AGAIN : CONNECTION_BROKEN;
+}
+
+ssize_t connection_read(struct connection *connection, char *data, size_t size)
+{
+    return io_result(recv(connection->fd, data, size, 0));
+}
+
+ssize_t connection_write(struct connection *connection, const char *data, size_t size)
+{
+    return io_result(send(connection->fd, data, size, MSG_NOSIGNAL));
+}
+
+static void set_number(int fd, int level, int option, int64_t value)
+{
+    int number = value > INT32_MAX ? INT32_MAX : (int)value;
+
+    /* A kernel that lacks an option only loses the refinement. */
+    (void)setsockopt(fd, level, option, &number, sizeof number);
+}
+
+void connection_tune(int fd, const struct connection_tuning *tuning)
+{
+    struct sockaddr_storage own;
+    socklen_t length = sizeof own;
+
+    if (getsockname(fd, (struct sockaddr *)&own, &length) != 0 || own.ss_family == AF_UNIX) {
+        return;
+    }
+    set_number(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    if (tuning->keepalive_ms > 0) {
+        int64_t seconds = tuning->keepalive_ms >= 1000 ? tuning->keepalive_ms / 1000 : 1;
+        set_number(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+        set_number(fd, IPPROTO_TCP, TCP_KEEPIDLE, seconds);
+        set_number(fd, IPPROTO_TCP, TCP_KEEPINTVL, seconds >= 3 ? seconds / 3 : 1);
+        set_number(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+    }
+    if (tuning->user_timeout_ms > 0) {
+        set_number(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, tuning->user_timeout_ms);
+    }
+}
+
+static bool resolve_unix(const char *path, struct connection_target *target, const char **why)
+{
+    struct sockaddr_un *address = (struct sockaddr_un *)&target->address;
+
+    if (strlen(path) >= sizeof address->sun_path) {
+        *why = "the path is too long for a Unix socket";
+        return false;
+    }
+    address->sun_family = AF_UNIX;
+    memcpy(address->sun_path, path, strlen(path) + 1);
+    target->length = sizeof *address;
+    return true;
+}
+
+bool connection_resolve(const struct conf_address *address, struct connection_target *target, const char **why)
+{
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    char port[8];
+
+    memset(target, 0, sizeof *target);
+    if (address->path != NULL) {
+        return resolve_unix(address->path, target, why);
+    }
+    snprintf(port, sizeof port, "%u", (unsigned)address->port);
+    int status = getaddrinfo(address->host, port, &hints, &found);
+    if (status != 0) {
+        *why = gai_strerror(status);
+        return false;
+    }
+    memcpy(&target->address, found->ai_addr, found->ai_addrlen);
+    target->length = found->ai_addrlen;
+    freeaddrinfo(found);
+    return true;
+}
+
+int connection_start(const struct connection_target *target)
+{
+    int fd = socket(target->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    if (fd < 0) {
+        return -1;
+    }
+    if (connect(fd, (const struct sockaddr *)&target->address, target->length) != 0 && errno != EINPROGRESS) {
+        int reason = errno;
+        close(fd);
+        errno = reason;
+        return -1;
+    }
+    return fd;
+}
+
+int connection_outcome(int fd)
+{
+    int outcome = 0;
+    socklen_t length = sizeof outcome;
+
+    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &outcome, &length) != 0 ? errno : outcome;
+}
+
+/* A Unix socket file survives its process. It may be removed only when nobody answers on it. */
+static void remove_dead_socket(const struct connection_target *target)
+{
+    const struct sockaddr_un *address = (const struct sockaddr_un *)&target->address;
+    struct stat status;
+
+    if (lstat(address->sun_path, &status) != 0 || !S_ISSOCK(status.st_mode)) {
+        return;
+    }
+    int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (probe < 0) {
+        return;
+    }
+    if (connect(probe, (const struct sockaddr *)address, target->length) != 0 && errno == ECONNREFUSED) {
+        unlink(address->sun_path);
+    }
+    close(probe);
+}
+
+static bool bind_and_listen(int fd, const struct connection_target *target, int backlog, mode_t unix_mode)
+{
+    bool is_unix = target->address.ss_family == AF_UNIX;
+
+    if (is_unix) {
+        remove_dead_socket(target);
+    } else {
+        set_number(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    }
+    if (target->address.ss_family == AF_INET6) {
+        set_number(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
+    }
+    if (bind(fd, (const struct sockaddr *)&target->address, target->length) != 0) {
+        return false;
+    }
+    if (is_unix && chmod(((const struct sockaddr_un *)&target->address)->sun_path, unix_mode) != 0) {
+        return false;
+    }
+    return listen(fd, backlog) == 0;
+}
+
+int connection_listen(const struct connection_target *target, int backlog, mode_t unix_mode)
+{
+    int fd = socket(target->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    if (fd >= 0 && !bind_and_listen(fd, target, backlog, unix_mode)) {
+        int reason = errno;
+        close(fd);
+        errno = reason;
+        return -1;
+    }
+    return fd;
+}
+
+void connection_peer_text(const struct sockaddr_storage *address, char *text, size_t size)
+{
+    char host[INET6_ADDRSTRLEN] = "?";
+
+    if (address->ss_family == AF_INET) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)address;
+        inet_ntop(AF_INET, &in->sin_addr, host, sizeof host);
+        snprintf(text, size, "%s:%u", host, (unsigned)ntohs(in->sin_port));
+    } else if (address->ss_family == AF_INET6) {
+        const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)address;
+        inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof host);
+        snprintf(text, size, "[%s]:%u", host, (unsigned)ntohs(in6->sin6_port));
+    } else {
+        snprintf(text, size, "unix");
+    }
+}

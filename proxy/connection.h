@@ -1,0 +1,84 @@
+/*
+ * A non-blocking stream socket in an event loop: reading, writing, connecting, listening. Knows nothing of Redis.
+ * (TLS would live here: above are only bytes, below is only the socket.)
+ */
+#ifndef HEADGATE_CONNECTION_H
+#define HEADGATE_CONNECTION_H
+
+#include "conf.h"
+#include "reactor.h"
+
+#include <event2/event_struct.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+struct connection {
+    struct reactor *reactor;
+    int fd; /* -1: not open */
+    bool reading;
+    bool writing;
+    struct event read_event;
+    struct event write_event;
+};
+
+typedef void connection_callback(evutil_socket_t fd, short what, void *context);
+
+enum connection_result {
+    CONNECTION_AGAIN = -1, /* nothing now; the event will tell */
+    CONNECTION_BROKEN = -2 /* errno says why */
+};
+
+/* Takes over fd (non-blocking). The callbacks get context; nothing is watched yet. */
+void connection_open(struct connection *connection, struct reactor *reactor, int fd, connection_callback *readable,
+                     connection_callback *writable, void *context);
+
+/* Closes the descriptor and forgets the events; harmless if it is closed already. */
+void connection_close(struct connection *connection);
+
+/* Closes so that the peer sees a reset, for when it must not take what it has got for the whole. */
+void connection_abort(struct connection *connection);
+
+static inline bool connection_is_open(const struct connection *connection)
+{
+    return connection->fd >= 0;
+}
+
+/* Says whether the readable or writable callback is wanted. Cheap when nothing changes. */
+void connection_want_read(struct connection *connection, bool wanted);
+void connection_want_write(struct connection *connection, bool wanted);
+
+/* Bytes read; 0 at the end of the stream; or an enum connection_result. */
+ssize_t connection_read(struct connection *connection, char *data, size_t size);
+/* Bytes taken by the kernel, possibly fewer than size; or an enum connection_result. */
+ssize_t connection_write(struct connection *connection, const char *data, size_t size);
+
+struct connection_tuning {
+    int64_t keepalive_ms;    /* 0: off */
+    int64_t user_timeout_ms; /* 0: the system's */
+};
+
+/* TCP_NODELAY, keepalive and TCP_USER_TIMEOUT; nothing on Unix sockets. */
+void connection_tune(int fd, const struct connection_tuning *tuning);
+
+/* A resolved address. */
+struct connection_target {
+    struct sockaddr_storage address;
+    socklen_t length;
+};
+
+/* Turns a numeric or Unix address, or a name by the system's resolver (may block: for start-up), into a target. False
+ * with *why set to a constant text. */
+bool connection_resolve(const struct conf_address *address, struct connection_target *target, const char **why);
+
+/* Begins to connect; the socket, writable when it is done, or -1 with errno set. */
+int connection_start(const struct connection_target *target);
+/* After the socket became writable: 0, or the error number that the attempt ended with. */
+int connection_outcome(int fd);
+
+/* Listens; the socket, or -1 with errno set. A left-over Unix socket that nobody listens on is replaced. */
+int connection_listen(const struct connection_target *target, int backlog, mode_t unix_mode);
+
+/* Writes the peer as "1.2.3.4:5678", "[::1]:5678" or "unix" to text. */
+void connection_peer_text(const struct sockaddr_storage *address, char *text, size_t size);
+
+#endif

@@ -1,0 +1,29 @@
+/*
+ * The crew: all workers of the process, and how accepted clients are spread over them. Main thread only.
+ */
+#ifndef HEADGATE_CREW_H
+#define HEADGATE_CREW_H
+
+#include "worker.h"
+
+struct crew {
+    struct worker **workers;
+    size_t count;
+    uint64_t clients_given; /* sockets handed over since the start */
+    uint64_t clients_refused;
+};
+
+/* Starts conf->threads workers; false, with errno set and none left running, if one cannot be started. */
+bool crew_start(struct crew *crew, const struct conf *conf, const struct connection_target *target,
+                const struct policy *const *policies);
+void crew_stop(struct crew *crew);
+void crew_drain(struct crew *crew);
+
+/* Clients that are open, those on their way to a worker included. */
+size_t crew_clients(const struct crew *crew);
+/* Hands the socket to the worker with the fewest clients. */
+void crew_give_client(struct crew *crew, int fd, const struct sockaddr_storage *address);
+/* The sum over all workers. */
+uint64_t crew_stat(const struct crew *crew, enum stats_id id);
+
+#endif

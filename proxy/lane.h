@@ -1,0 +1,155 @@
+/*
+ * A lane: one connection to Redis with the queue of runs whose replies are to come.
+ *
+ *   lane_send ──► output ──(turn end)──► Redis ──► lane_readable ──► first run of the queue ──► its receiver
+ *
+ * A shared lane carries whole requests of many clients; bytes that answer no request mean that somebody could get
+ * another's reply, and close it at once. An exclusive lane has one owner, who also gets what answers no request
+ * (pushes). States are changed by lane_move() only:
+ *
+ *   CONNECTING ─► HANDSHAKE ─► READY
+ *       ▲ └───────────┴──────────┴──► BACKOFF (runs of which nothing was sent wait here) or CLOSED
+ *       └──────────────────────────────┘
+ */
+#ifndef HEADGATE_LANE_H
+#define HEADGATE_LANE_H
+
+#include "connection.h"
+#include "run.h"
+
+enum lane_state { LANE_CONNECTING, LANE_HANDSHAKE, LANE_READY, LANE_BACKOFF, LANE_CLOSED };
+
+enum lane_use {
+    LANE_SHARED,    /* many clients of one profile */
+    LANE_EXCLUSIVE, /* of its owner */
+    LANE_POOLED     /* exclusive, clean, without owner */
+};
+
+/* What every lane of a worker has in common; must outlive them. Times in ms. */
+struct lane_settings {
+    struct connection_target target;
+    const char *target_text; /* for logs and errors */
+    struct connection_tuning tuning;
+    int64_t connect_timeout;
+    int64_t reconnect_min;
+    int64_t reconnect_max;
+    int64_t reply_timeout; /* 0: none */
+};
+
+/* How a connection to Redis is made to stand in for a client: bytes to send first, and what is expected back. */
+struct lane_greeting {
+    const char *bytes;
+    size_t length;
+    uint32_t replies;
+    bool ends_with_ping; /* the last reply is that of a PING, which shows whether Redis wants a password */
+    bool password_known; /* NOAUTH is a failure, not a finding */
+};
+
+struct lane;
+
+/* What the one above wants to know. All calls come from within the event loop; a lane must not be freed in them. */
+struct lane_events {
+    /* The connection is made (ready) or this attempt failed (why). */
+    void (*ready)(struct lane *lane);
+    void (*failed)(struct lane *lane, const char *why);
+    /* Redis answered NOAUTH to the greeting's PING; the lane is closed afterwards. */
+    void (*needs_password)(struct lane *lane);
+    /* The lane is CLOSED and its queue empty; why is one line for a person. The last call for this lane. */
+    void (*closed)(struct lane *lane, const char *why);
+};
+
+/* The owner of an exclusive lane. */
+struct lane_owner {
+    /* Bytes that arrived while no run was waiting, or that belong to a push. */
+    void (*bytes)(void *owner, const char *data, size_t length);
+    /* The end of a frame that answers no run, or of one that might be a push though runs wait: true if it is one. */
+    bool (*frame)(void *owner, const struct resp_reply *reply);
+    /* The lane broke. Its runs have been told before; the owner must let go of the lane. */
+    void (*broken)(void *owner, const char *why);
+    /* The lane became ready, or its output fell below the mark after lane_is_congested() was true. */
+    void (*writable)(void *owner);
+};
+
+struct lane {
+    struct reactor *reactor;
+    struct run_pool *runs;
+    const struct lane_settings *settings;
+    const struct lane_events *events;
+    struct lane *next, *previous; /* the list of all lanes, the upstream's */
+    void *context;                /* the upstream's: the profile this lane speaks for */
+    struct lane *pool_next;       /* the upstream's */
+    uint64_t id;
+    enum lane_state state;
+    enum lane_use use;
+    const struct lane_owner *owner_events;
+    void *owner;
+    struct connection connection;
+    struct event timer; /* of the connection attempt, or until the next one */
+    struct reactor_task flush;
+    struct reactor_task take;
+    struct lane_greeting greeting;
+    uint32_t greetings_left;
+    struct buffer output;     /* position `written` of the stream is its head */
+    uint64_t appended;        /* bytes ever given to lane_send */
+    uint64_t written;         /* bytes of them that the kernel took */
+    struct run *first, *last; /* runs without all their replies; those with first_byte >= written are unsent */
+    uint64_t requests_waiting;
+    struct resp_reply reply;
+    bool expects_pushes; /* the owner is subscribed in RESP2: replies must be looked at one by one */
+    bool raw;            /* no longer RESP (replication): bytes go to the owner as they come */
+    bool untidy;         /* not to be used again by anybody else */
+    bool ending;         /* the output is followed by the end of our stream */
+    bool was_congested;
+    uint32_t failures;   /* connection attempts in a row */
+    uint64_t jitter;     /* state of a small generator */
+    int64_t progress_us; /* last time a reply came, or the queue ceased to be empty */
+    int64_t used_us;     /* last time something was sent */
+    char why[160];       /* the last failure */
+};
+
+/* Output above this makes a lane congested; its owner should wait. Bytes. */
+#define LANE_OUTPUT_MARK ((size_t)256 * 1024)
+
+/* Begins to connect. The lane is freed by lane_free() after events->closed. NULL when memory is short. */
+struct lane *lane_new(struct reactor *reactor, struct run_pool *runs, const struct lane_settings *settings,
+                      const struct lane_events *events, enum lane_use use, void *context, uint64_t id);
+/* Sets the greeting (the bytes must outlive the lane) and starts. */
+void lane_start(struct lane *lane, const struct lane_greeting *greeting);
+void lane_free(struct lane *lane);
+
+/* Appends the whole requests in data as (part of) a run. The run's owner, receiver and requests must be set. */
+bool lane_send(struct lane *lane, struct run *run, const char *data, size_t length);
+/* Appends further whole requests to the lane's last run. */
+bool lane_extend(struct lane *lane, const char *data, size_t length, uint32_t requests);
+/* Sends bytes that belong to no run: more of a long request, or what will have no answer (CLIENT REPLY OFF). Exclusive
+ * lanes only. */
+bool lane_send_silent(struct lane *lane, const char *data, size_t length);
+/* Ends our side of the stream once the output is written: Redis sees what the client did. Exclusive lanes only. */
+void lane_end_output(struct lane *lane);
+
+static inline bool lane_is_congested(const struct lane *lane)
+{
+    return buffer_length(&lane->output) > LANE_OUTPUT_MARK;
+}
+
+/* Exclusive lanes: stops or resumes reading replies (back pressure). */
+void lane_pause(struct lane *lane, bool paused);
+
+void lane_set_owner(struct lane *lane, const struct lane_owner *events, void *owner);
+
+/* Whether somebody waits for a reply on it. */
+bool lane_serves_anybody(const struct lane *lane);
+
+/* Closes for good: runs are lost or unsent, the owner is not told (whoever closes knows). */
+void lane_close(struct lane *lane, const char *why);
+
+/* Treats the lane as broken: as if Redis had closed it now. */
+void lane_fail(struct lane *lane, const char *why);
+
+/* Fails what has waited longer than wait_ms to be sent, and closes a lane that has not answered for reply_timeout. */
+void lane_tick(struct lane *lane, int64_t wait_ms);
+
+const char *lane_state_name(enum lane_state state);
+const char *lane_use_name(enum lane_use use);
+
+#endif

@@ -1,0 +1,239 @@
+#include "learn.h"
+
+#include "log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+/* More names than this are not asked about: no server has so many. */
+#define LEARN_MAX 4096
+/* Names in one COMMAND INFO, so that no answer of it keeps clients waiting. */
+#define LEARN_BATCH 32
+
+struct learn {
+    struct control *control;
+    uint32_t redis_version;
+    int64_t clock_offset_us;
+    int64_t clock_asked_us;
+    struct command **commands;
+    size_t count;
+    size_t capacity;
+};
+
+static struct slice text_of(const redisReply *reply)
+{
+    bool is_text = reply->type == REDIS_REPLY_STRING || reply->type == REDIS_REPLY_STATUS;
+
+    return is_text ? (struct slice){reply->str, reply->len} : (struct slice){"", 0};
+}
+
+/* ---- version ---- */
+
+static void on_info(void *context, const redisReply *reply, const char *why)
+{
+    static const char field[] = "redis_version:";
+    struct learn *learn = context;
+    unsigned major = 0, minor = 0, patch = 0;
+
+    if (reply == NULL || reply->type != REDIS_REPLY_STRING) {
+        log_info("learn", "Redis does not tell its version: %s",
+                 reply != NULL && reply->str != NULL ? reply->str : why);
+        return;
+    }
+    const char *found = strstr(reply->str, field);
+    if (found != NULL && sscanf(found + sizeof field - 1, "%u.%u.%u", &major, &minor, &patch) >= 2) {
+        learn->redis_version = (major & 0xff) << 16 | (minor & 0xff) << 8 | (patch & 0xff);
+    }
+}
+
+/* ---- clock ---- */
+
+static int64_t wall_clock_us(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static void on_clock(void *context, const redisReply *reply, const char *why)
+{
+    struct learn *learn = context;
+    int64_t now = wall_clock_us();
+
+    if (reply == NULL || reply->type != REDIS_REPLY_INTEGER) {
+        log_info("learn", "scripts do not work on this Redis: %s",
+                 reply != NULL && reply->str != NULL ? reply->str : why);
+        return;
+    }
+    learn->clock_offset_us = reply->integer - (learn->clock_asked_us + (now - learn->clock_asked_us) / 2);
+}
+
+/* ---- commands ---- */
+
+static bool has_flag(const redisReply *flags, const char *flag)
+{
+    for (size_t i = 0; flags->type == REDIS_REPLY_ARRAY && i < flags->elements; i++) {
+        struct slice text = text_of(flags->element[i]);
+        if (text.length == strlen(flag) && memcmp(text.data, flag, text.length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int8_t key_position(const redisReply *reply)
+{
+    return reply->integer >= INT8_MIN && reply->integer <= INT8_MAX ? (int8_t)reply->integer : 0;
+}
+
+const struct command *learn_find(const struct learn *learn, struct slice name)
+{
+    for (size_t i = 0; i < learn->count; i++) {
+        const char *known = learn->commands[i]->name;
+        if (strlen(known) == name.length && strncasecmp(known, name.data, name.length) == 0) {
+            return learn->commands[i];
+        }
+    }
+    return NULL;
+}
+
+static bool make_room(struct learn *learn)
+{
+    if (learn->count < learn->capacity) {
+        return true;
+    }
+    size_t capacity = learn->capacity == 0 ? 64 : learn->capacity * 2;
+    struct command **commands = realloc(learn->commands, capacity * sizeof(struct command *));
+    if (commands == NULL) {
+        return false;
+    }
+    learn->commands = commands;
+    learn->capacity = capacity;
+    return true;
+}
+
+/* One entry of COMMAND INFO: name, arity, flags, first key, last key, step, … */
+static void learn_one(struct learn *learn, const redisReply *entry)
+{
+    if (entry->type != REDIS_REPLY_ARRAY || entry->elements < 6 || learn->count >= LEARN_MAX ||
+        entry->element[1]->type != REDIS_REPLY_INTEGER || learn_find(learn, text_of(entry->element[0])) != NULL ||
+        !make_room(learn)) {
+        return;
+    }
+    struct slice name = text_of(entry->element[0]);
+    struct command *command = calloc(1, sizeof *command);
+    char *copy = strndup(name.data, name.length);
+    if (command == NULL || copy == NULL) {
+        free(command);
+        free(copy);
+        return;
+    }
+    const redisReply *flags = entry->element[2];
+    command->name = copy;
+    command->kind = has_flag(flags, "blocking") ? COMMAND_BLOCKING : COMMAND_ORDINARY;
+    command->arity = (int16_t)entry->element[1]->integer;
+    command->first_key = key_position(entry->element[3]);
+    command->last_key = key_position(entry->element[4]);
+    command->key_step = key_position(entry->element[5]);
+    command->categories = has_flag(flags, "write") ? CATEGORY_WRITE : CATEGORY_READ;
+    learn->commands[learn->count++] = command;
+    log_debug("learn", "learned command %s", copy);
+}
+
+static void on_command_info(void *context, const redisReply *reply, const char *why)
+{
+    (void)why;
+    for (size_t i = 0; reply != NULL && reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++) {
+        learn_one(context, reply->element[i]);
+    }
+}
+
+static void ask_about(struct learn *learn, const struct slice *names, int count)
+{
+    const char *arguments[LEARN_BATCH + 2] = {"COMMAND", "INFO"};
+    size_t lengths[LEARN_BATCH + 2] = {7, 4};
+
+    for (int i = 0; i < count; i++) {
+        arguments[i + 2] = names[i].data;
+        lengths[i + 2] = names[i].length;
+    }
+    if (count > 0) {
+        control_call(learn->control, count + 2, arguments, lengths, on_command_info, learn);
+    }
+}
+
+static void on_command_list(void *context, const redisReply *reply, const char *why)
+{
+    struct learn *learn = context;
+    struct slice unknown[LEARN_BATCH];
+    int count = 0;
+
+    if (reply == NULL || reply->type != REDIS_REPLY_ARRAY) {
+        /* Before Redis 7.0 there is no COMMAND LIST; such a server has no command that the table lacks, but modules',
+         * which stay on exclusive lanes. */
+        log_debug("learn", "COMMAND LIST: %s", reply != NULL && reply->str != NULL ? reply->str : why);
+        return;
+    }
+    for (size_t i = 0; i < reply->elements; i++) {
+        struct slice name = text_of(reply->element[i]);
+        if (name.length == 0 || command_find(name) != NULL || learn_find(learn, name) != NULL) {
+            continue;
+        }
+        unknown[count++] = name;
+        if (count == LEARN_BATCH) {
+            ask_about(learn, unknown, count);
+            count = 0;
+        }
+    }
+    ask_about(learn, unknown, count);
+}
+
+/* ---- life ---- */
+
+void learn_again(struct learn *learn)
+{
+    static const char *const info[] = {"INFO", "server"};
+    static const char *const list[] = {"COMMAND", "LIST"};
+    static const size_t info_lengths[] = {4, 6};
+    static const size_t list_lengths[] = {7, 4};
+
+    control_call(learn->control, 2, info, info_lengths, on_info, learn);
+    control_call(learn->control, 2, list, list_lengths, on_command_list, learn);
+    learn->clock_asked_us = wall_clock_us();
+    control_script(learn->control, script_find("clock"), 0, 0, NULL, NULL, on_clock, learn);
+}
+
+struct learn *learn_new(struct control *control)
+{
+    struct learn *learn = calloc(1, sizeof *learn);
+
+    if (learn != NULL) {
+        learn->control = control;
+        learn->clock_offset_us = INT64_MIN;
+    }
+    return learn;
+}
+
+void learn_free(struct learn *learn)
+{
+    for (size_t i = 0; i < learn->count; i++) {
+        free((char *)(uintptr_t)learn->commands[i]->name);
+        free(learn->commands[i]);
+    }
+    free(learn->commands);
+    free(learn);
+}
+
+uint32_t learn_redis_version(const struct learn *learn)
+{
+    return learn->redis_version;
+}
+
+int64_t learn_clock_offset_us(const struct learn *learn)
+{
+    return learn->clock_offset_us;
+}

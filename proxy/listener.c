@@ -1,0 +1,164 @@
+#include "listener.h"
+
+#include "log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* Accepted in one go; the rest waits for the next turn. */
+#define ACCEPT_BURST 64
+
+struct place {
+    struct listener *listener;
+    int fd;
+    struct event event;
+    char *unix_path; /* NULL for TCP */
+};
+
+struct listener {
+    struct reactor *reactor;
+    struct crew *crew;
+    struct connection_tuning tuning;
+    size_t max_clients;
+    int spare_fd; /* given up for a moment to refuse a client when descriptors have run out; -1: none */
+    struct log_limiter refusals;
+    size_t count;
+    struct place places[CONF_ADDRESSES_MAX];
+};
+
+static void refuse(struct listener *listener, int fd, const char *why)
+{
+    static const char text[] = "-ERR max number of clients reached\r\n";
+    uint64_t suppressed;
+
+    if (fd >= 0) {
+        ssize_t done = send(fd, text, sizeof text - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        (void)done;
+        close(fd);
+    }
+    listener->crew->clients_refused++;
+    if (log_limiter_take(&listener->refusals, clock_now_us(), &suppressed)) {
+        log_warning("listener", "refused a client: %s (%llu more since the last line)", why,
+                    (unsigned long long)suppressed);
+    }
+}
+
+/* Descriptors have run out: the client that waits is let in by the spare one, told, and shown out. */
+static void refuse_without_descriptor(struct listener *listener, int listening)
+{
+    const char *why = "no file descriptors left; raise ulimit -n or lower max_clients";
+
+    if (listener->spare_fd < 0) {
+        refuse(listener, -1, why);
+        return;
+    }
+    close(listener->spare_fd);
+    refuse(listener, accept4(listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), why);
+    listener->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+/* False when there is nothing more to accept now. */
+static bool accept_one(struct listener *listener, int listening)
+{
+    struct sockaddr_storage address = {0};
+    socklen_t length = sizeof address;
+    int fd = accept4(listening, (struct sockaddr *)&address, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+    if (fd < 0) {
+        if (errno == EMFILE || errno == ENFILE) {
+            refuse_without_descriptor(listener, listening);
+        }
+        return errno == EINTR || errno == ECONNABORTED;
+    }
+    if (crew_clients(listener->crew) >= listener->max_clients) {
+        refuse(listener, fd, "max_clients are connected");
+        return true;
+    }
+    connection_tune(fd, &listener->tuning);
+    crew_give_client(listener->crew, fd, &address);
+    return true;
+}
+
+static void on_connection(evutil_socket_t fd, short what, void *context)
+{
+    struct place *place = context;
+
+    (void)what;
+    for (int i = 0; i < ACCEPT_BURST && accept_one(place->listener, fd); i++) {
+    }
+}
+
+static bool open_place(struct listener *listener, const struct conf *conf, const struct conf_address *address)
+{
+    struct place *place = &listener->places[listener->count];
+    struct connection_target target;
+    const char *why;
+
+    if (!connection_resolve(address, &target, &why)) {
+        log_error("listener", "cannot listen on %s: %s", address->text, why);
+        return false;
+    }
+    place->fd = connection_listen(&target, (int)conf->backlog, (mode_t)conf->unix_socket_mode);
+    if (place->fd < 0) {
+        log_error("listener", "cannot listen on %s: %s", address->text, strerror(errno));
+        return false;
+    }
+    place->listener = listener;
+    place->unix_path = address->path != NULL ? strdup(address->path) : NULL;
+    event_assign(&place->event, listener->reactor->base, place->fd, EV_READ | EV_PERSIST, on_connection, place);
+    event_add(&place->event, NULL);
+    listener->count++;
+    return true;
+}
+
+struct listener *listener_open(struct reactor *reactor, struct crew *crew, const struct conf *conf)
+{
+    struct listener *listener = calloc(1, sizeof *listener);
+    bool opened = listener != NULL;
+
+    if (listener == NULL) {
+        return NULL;
+    }
+    listener->reactor = reactor;
+    listener->crew = crew;
+    listener->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    listener_reconfigure(listener, conf);
+    for (size_t i = 0; i < conf->listen.count; i++) {
+        opened = open_place(listener, conf, &conf->listen.items[i]) && opened;
+    }
+    if (!opened) {
+        listener_close(listener);
+        return NULL;
+    }
+    return listener;
+}
+
+void listener_reconfigure(struct listener *listener, const struct conf *conf)
+{
+    listener->tuning = (struct connection_tuning){
+        .keepalive_ms = conf->tcp_keepalive,
+        .user_timeout_ms = conf->tcp_user_timeout,
+    };
+    listener->max_clients = (size_t)conf->max_clients;
+}
+
+void listener_close(struct listener *listener)
+{
+    for (size_t i = 0; i < listener->count; i++) {
+        struct place *place = &listener->places[i];
+        event_del(&place->event);
+        close(place->fd);
+        if (place->unix_path != NULL) {
+            unlink(place->unix_path);
+            free(place->unix_path);
+        }
+    }
+    if (listener->spare_fd >= 0) {
+        close(listener->spare_fd);
+    }
+    free(listener);
+}

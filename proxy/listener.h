@@ -1,0 +1,19 @@
+/*
+ * Listening sockets for clients. Accepts on the main thread, refuses what is too much with Redis' own words, and hands
+ * the rest to the crew.
+ */
+#ifndef HEADGATE_LISTENER_H
+#define HEADGATE_LISTENER_H
+
+#include "crew.h"
+
+struct listener;
+
+/* Opens all of conf->listen. NULL with one logged line for each that cannot be opened. conf may be replaced later by
+ * listener_reconfigure(). */
+struct listener *listener_open(struct reactor *reactor, struct crew *crew, const struct conf *conf);
+void listener_reconfigure(struct listener *listener, const struct conf *conf);
+/* Stops accepting; removes Unix sockets from the file system. */
+void listener_close(struct listener *listener);
+
+#endif

@@ -1,0 +1,429 @@
+/* The process: command line, start, signals, reload, drain. */
+#include "admin.h"
+#include "listener.h"
+#include "log.h"
+#include "version.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* How often the main thread looks whether a drain has come to its end. */
+#define DRAIN_CHECK_US 50000
+
+struct process {
+    const char *conf_path; /* NULL: defaults */
+    struct conf *conf;
+    struct conf *conf_before; /* the last one, as long as a worker may still use it */
+    size_t conf_acknowledged; /* workers that have taken over the new one */
+    struct stats stats;       /* of the main thread's reactor; nobody reads them */
+    struct reactor reactor;
+    struct mailbox mailbox;
+    struct crew crew;
+    struct listener *listener;
+    struct admin *admin;
+    struct event signals[3];
+    struct event drain_timer;
+    int64_t drain_until_us; /* 0: not draining */
+    bool ended;
+};
+
+/* ---- command line ---- */
+
+static void print_help(FILE *out)
+{
+    fputs("Usage: headgate [-c FILE] [-t | -T | -v | --help]\n"
+          "A sidecar proxy that enforces policies in front of Redis.\n"
+          "\n"
+          "  -c FILE      read the configuration from FILE (an ini file; without it, all defaults)\n"
+          "  -t           check the configuration and exit: 0 if it is sound, else 1 with every fault\n"
+          "  -T           print the configuration that would be in force, and exit\n"
+          "  -v           print the version and exit\n"
+          "  --help       print this and exit\n"
+          "  --reference ini|markdown\n"
+          "               print the reference of all options and exit\n"
+          "\n"
+          "Signals: TERM and INT drain and exit (a second one exits at once); HUP reads the configuration again.\n",
+          out);
+}
+
+static struct conf *load_conf(const char *path)
+{
+    struct conf_faults faults;
+    struct conf *conf = conf_load(path, &faults);
+
+    for (size_t i = 0; i < faults.count; i++) {
+        fprintf(stderr, "headgate: %s\n", faults.lines[i]);
+    }
+    conf_faults_free(&faults);
+    return conf;
+}
+
+enum task { COMMAND_LINE_RUN, COMMAND_LINE_CHECK, COMMAND_LINE_PRINT };
+
+static int print_reference(const char *form)
+{
+    if (strcmp(form, "ini") == 0) {
+        conf_print_reference_ini(stdout);
+    } else if (strcmp(form, "markdown") == 0) {
+        conf_print_reference_markdown(stdout);
+    } else {
+        fprintf(stderr, "headgate: --reference %s: expected ini or markdown\n", form);
+        return 1;
+    }
+    return 0;
+}
+
+/* The exit status if the program is done with that, else -1. */
+static int read_command_line(int argc, char **argv, const char **path, enum task *task)
+{
+    static const struct option options[] = {
+        {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'v'},
+        {"reference", required_argument, NULL, 'r'},
+        {NULL, 0, NULL, 0},
+    };
+    int option;
+
+    while ((option = getopt_long(argc, argv, "c:tTvh", options, NULL)) != -1) {
+        switch (option) {
+        case 'c':
+            *path = optarg;
+            break;
+        case 't':
+            *task = COMMAND_LINE_CHECK;
+            break;
+        case 'T':
+            *task = COMMAND_LINE_PRINT;
+            break;
+        case 'v':
+            printf("headgate %s\n", HEADGATE_VERSION);
+            return 0;
+        case 'h':
+            print_help(stdout);
+            return 0;
+        case 'r':
+            return print_reference(optarg);
+        default:
+            fputs("Try 'headgate --help'.\n", stderr);
+            return 1;
+        }
+    }
+    if (optind < argc) {
+        fprintf(stderr, "headgate: unexpected argument '%s'\nTry 'headgate --help'.\n", argv[optind]);
+        return 1;
+    }
+    return -1;
+}
+
+/* ---- reload ---- */
+
+struct acknowledgement {
+    struct letter letter;
+    struct process *process;
+};
+
+static void run_acknowledgement(struct letter *letter)
+{
+    struct acknowledgement *acknowledgement = (struct acknowledgement *)(void *)letter;
+    struct process *process = acknowledgement->process;
+
+    free(acknowledgement);
+    if (++process->conf_acknowledged == process->crew.count) {
+        conf_free(process->conf_before);
+        process->conf_before = NULL;
+    }
+}
+
+/* On a worker's thread. */
+static void worker_took_conf(void *context)
+{
+    struct process *process = context;
+    struct acknowledgement *acknowledgement = malloc(sizeof *acknowledgement);
+
+    if (acknowledgement == NULL) {
+        abort();
+    }
+    acknowledgement->letter.run = run_acknowledgement;
+    acknowledgement->process = process;
+    mailbox_post(&process->mailbox, &acknowledgement->letter);
+}
+
+static void report_restart_only(void *context, const char *option)
+{
+    (void)context;
+    log_warning("main", "%s was changed in the file; that takes a restart, the old value stays", option);
+}
+
+static char *join_faults(const struct conf_faults *faults)
+{
+    char *text = NULL;
+    size_t length = 0;
+    FILE *memory = open_memstream(&text, &length);
+
+    if (memory == NULL) {
+        return NULL;
+    }
+    for (size_t i = 0; i < faults->count; i++) {
+        log_error("main", "%s", faults->lines[i]);
+        fprintf(memory, "%s\n", faults->lines[i]);
+    }
+    fclose(memory);
+    return text;
+}
+
+static void put_in_force(struct process *process, struct conf *conf)
+{
+    process->conf_before = process->conf;
+    process->conf = conf;
+    process->conf_acknowledged = 0;
+    if (!log_open(conf->log_file, (enum log_level)conf->log_level)) {
+        log_error("main", "cannot open log_file %s: %s; going on with the old one", conf->log_file, strerror(errno));
+    }
+    if (process->listener != NULL) {
+        listener_reconfigure(process->listener, conf);
+    }
+    for (size_t i = 0; i < process->crew.count; i++) {
+        worker_reconfigure(process->crew.workers[i], conf, worker_took_conf, process);
+    }
+}
+
+/* NULL if all is well. */
+static char *reload(void *context)
+{
+    struct process *process = context;
+    struct conf_faults faults;
+
+    if (process->conf_before != NULL) {
+        return strdup("the last reload is still under way; try again\n");
+    }
+    struct conf *fresh = conf_load(process->conf_path, &faults);
+    if (fresh == NULL) {
+        char *text = join_faults(&faults);
+        log_error("main", "the configuration was not reloaded: nothing was changed");
+        conf_faults_free(&faults);
+        return text;
+    }
+    conf_faults_free(&faults);
+    conf_restart_only_changes(process->conf, fresh, report_restart_only, NULL);
+    struct conf *merged = conf_merge_reloadable(process->conf, fresh);
+    conf_free(fresh);
+    put_in_force(process, merged);
+    log_info("main", "the configuration was reloaded");
+    return NULL;
+}
+
+static const struct conf *current_conf(void *context)
+{
+    const struct process *process = context;
+
+    return process->conf;
+}
+
+/* ---- ending ---- */
+
+static void check_drain(evutil_socket_t fd, short what, void *context)
+{
+    struct process *process = context;
+
+    (void)fd;
+    (void)what;
+    size_t clients = crew_clients(&process->crew);
+    if (clients == 0) {
+        log_info("main", "drained");
+        process->ended = true;
+    } else if (clock_now_us() >= process->drain_until_us) {
+        log_warning("main", "drain_timeout is over: closing %zu clients with requests under way", clients);
+        process->ended = true;
+    }
+}
+
+static void begin_drain(struct process *process)
+{
+    const struct timeval interval = {.tv_sec = 0, .tv_usec = DRAIN_CHECK_US};
+
+    log_info("main", "draining: no new clients; each one is closed when it has no request under way");
+    process->drain_until_us = clock_now_us() + clock_ms_to_us(process->conf->drain_timeout);
+    listener_close(process->listener);
+    process->listener = NULL;
+    crew_drain(&process->crew);
+    event_add(&process->drain_timer, &interval);
+}
+
+static void shut_down(void *context, bool at_once)
+{
+    struct process *process = context;
+
+    if (at_once || process->drain_until_us != 0) {
+        log_info("main", "ending at once");
+        process->ended = true;
+    } else {
+        begin_drain(process);
+    }
+}
+
+static void on_signal(evutil_socket_t number, short what, void *context)
+{
+    struct process *process = context;
+
+    (void)what;
+    if (number == SIGHUP) {
+        free(reload(process));
+    } else {
+        shut_down(process, false);
+    }
+}
+
+/* ---- start ---- */
+
+/* Each client and each lane is a descriptor; the limit is raised as far as the system lets us. */
+static void raise_descriptor_limit(const struct conf *conf)
+{
+    struct rlimit limit;
+    rlim_t wanted = (rlim_t)conf->max_clients * 2 + 128;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) {
+        return;
+    }
+    limit.rlim_cur = limit.rlim_max == RLIM_INFINITY || limit.rlim_max >= wanted ? wanted : limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < (rlim_t)conf->max_clients + 128) {
+        log_warning("main", "ulimit -n is %llu: fewer than max_clients = %lld clients can be served",
+                    (unsigned long long)limit.rlim_cur, (long long)conf->max_clients);
+    }
+}
+
+static void watch_signals(struct process *process)
+{
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
+
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        evsignal_assign(&process->signals[i], process->reactor.base, numbers[i], on_signal, process);
+        event_add(&process->signals[i], NULL);
+    }
+}
+
+static bool start(struct process *process, const struct policy *const *policies)
+{
+    const struct conf *conf = process->conf;
+    const struct admin_host host = {.reload = reload, .shut_down = shut_down, .conf = current_conf, .context = process};
+    struct connection_target target;
+    const char *why;
+
+    if (!connection_resolve(&conf->upstream, &target, &why)) {
+        log_error("main", "upstream = %s: %s", conf->upstream.text, why);
+        return false;
+    }
+    if (!reactor_init(&process->reactor, &process->stats) || !mailbox_open(&process->mailbox, &process->reactor)) {
+        log_error("main", "cannot start the event loop: %s", strerror(errno));
+        return false;
+    }
+    event_assign(&process->drain_timer, process->reactor.base, -1, EV_PERSIST, check_drain, process);
+    if (!crew_start(&process->crew, conf, &target, policies)) {
+        log_error("main", "cannot start the workers: %s", strerror(errno));
+        return false;
+    }
+    process->listener = listener_open(&process->reactor, &process->crew, conf);
+    process->admin = process->listener != NULL ? admin_open(&process->reactor, &process->crew, conf, &host) : NULL;
+    return process->admin != NULL;
+}
+
+static void announce(const struct conf *conf)
+{
+    log_info("main", "headgate %s, process %ld, %lld worker(s), pool = %s", HEADGATE_VERSION, (long)getpid(),
+             (long long)conf->threads, conf->pool == CONF_POOL_SESSION ? "session" : "shared");
+    for (size_t i = 0; i < conf->listen.count; i++) {
+        log_info("main", "serving clients on %s, Redis is at %s", conf->listen.items[i].text, conf->upstream.text);
+    }
+    for (size_t i = 0; i < conf->admin.count; i++) {
+        log_info("main", "admin port on %s", conf->admin.items[i].text);
+    }
+}
+
+static void end(struct process *process)
+{
+    if (process->listener != NULL) {
+        listener_close(process->listener);
+    }
+    crew_stop(&process->crew);
+    if (process->admin != NULL) {
+        admin_close(process->admin);
+    }
+    if (process->mailbox.fd > 0) {
+        mailbox_close(&process->mailbox);
+    }
+    reactor_free(&process->reactor);
+    conf_free(process->conf);
+    if (process->conf_before != NULL) {
+        conf_free(process->conf_before);
+    }
+}
+
+/* Sockets must never get the numbers of the standard streams, which code of others may write to. */
+static void hold_standard_streams(void)
+{
+    int fd;
+
+    do {
+        fd = open("/dev/null", O_RDWR);
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd > STDERR_FILENO) {
+        close(fd);
+    }
+}
+
+static int serve(struct process *process)
+{
+    bool started;
+
+    hold_standard_streams();
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
+    if (!log_open(process->conf->log_file, (enum log_level)process->conf->log_level)) {
+        fprintf(stderr, "headgate: cannot open log_file %s: %s\n", process->conf->log_file, strerror(errno));
+        conf_free(process->conf);
+        return 1;
+    }
+    raise_descriptor_limit(process->conf);
+    started = start(process, policies);
+    if (started) {
+        watch_signals(process);
+        announce(process->conf);
+        while (!process->ended && reactor_turn(&process->reactor)) {
+        }
+        log_info("main", "bye");
+    }
+    end(process);
+    log_close();
+    return started ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    struct process process = {0};
+    enum task task = COMMAND_LINE_RUN;
+    int status = read_command_line(argc, argv, &process.conf_path, &task);
+
+    if (status >= 0) {
+        return status;
+    }
+    process.conf = load_conf(process.conf_path);
+    if (process.conf == NULL) {
+        return 1;
+    }
+    if (task == COMMAND_LINE_RUN) {
+        return serve(&process);
+    }
+    if (task == COMMAND_LINE_PRINT) {
+        conf_print(process.conf, stdout, false);
+    } else {
+        printf("headgate: %s is sound\n", process.conf_path != NULL ? process.conf_path : "the default configuration");
+    }
+    conf_free(process.conf);
+    return 0;
+}

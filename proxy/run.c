@@ -1,0 +1,36 @@
+#include "run.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+struct run *run_take(struct run_pool *pool)
+{
+    struct run *run = pool->free;
+
+    if (run == NULL) {
+        return calloc(1, sizeof *run);
+    }
+    pool->free = run->lane_next;
+    pool->count--;
+    run->lane_next = NULL;
+    return run;
+}
+
+void run_give(struct run_pool *pool, struct run *run)
+{
+    assert(run->text.data == NULL);
+    *run = (struct run){0};
+    run->lane_next = pool->free;
+    pool->free = run;
+    pool->count++;
+}
+
+void run_pool_trim(struct run_pool *pool, size_t keep)
+{
+    while (pool->count > keep) {
+        struct run *run = pool->free;
+        pool->free = run->lane_next;
+        pool->count--;
+        free(run);
+    }
+}

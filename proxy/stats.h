@@ -1,0 +1,98 @@
+/*
+ * Counters and gauges: one table says the name, kind and meaning of each. Each worker has its own set, written by its
+ * thread alone and read by the admin port at any time.
+ */
+#ifndef HEADGATE_STATS_H
+#define HEADGATE_STATS_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* X(identifier, section, name, kind, help) */
+#define STATS_TABLE(X)                                                                                                 \
+    X(CLIENTS_CONNECTED, "Clients", "clients_connected", GAUGE, "client connections open now")                         \
+    X(CLIENTS_ACCEPTED, "Clients", "clients_accepted_total", COUNTER, "client connections accepted")                   \
+    X(CLIENTS_REFUSED, "Clients", "clients_refused_total", COUNTER, "connections refused: max_clients or descriptors") \
+    X(CLIENTS_EXCLUSIVE, "Clients", "clients_exclusive", GAUGE, "clients on an exclusive lane now")                    \
+    X(CLIENTS_CLOSED_PROTOCOL, "Clients", "clients_closed_protocol_total", COUNTER, "closed for malformed requests")   \
+    X(CLIENTS_CLOSED_OUTPUT, "Clients", "clients_closed_output_total", COUNTER, "closed past client_output_limit")     \
+    X(CLIENTS_CLOSED_IDLE, "Clients", "clients_closed_idle_total", COUNTER, "closed by client_idle_timeout")           \
+    X(CLIENTS_CLOSED_LOST, "Clients", "clients_closed_lost_total", COUNTER, "closed: their lane to Redis was lost")    \
+    X(REQUESTS, "Traffic", "requests_total", COUNTER, "requests taken from clients")                                   \
+    X(REQUESTS_FORWARDED, "Traffic", "requests_forwarded_total", COUNTER, "requests sent on to Redis")                 \
+    X(REQUESTS_LOCAL, "Traffic", "requests_answered_locally_total", COUNTER, "requests that Headgate answered itself") \
+    X(REQUESTS_LOST, "Traffic", "requests_lost_total", COUNTER, "requests whose reply was lost with a lane")           \
+    X(REQUESTS_UNREACHABLE, "Traffic", "requests_unreachable_total", COUNTER, "errors given: Redis not reachable")     \
+    X(CLIENT_BYTES_IN, "Traffic", "client_bytes_in_total", COUNTER, "bytes read from clients")                         \
+    X(CLIENT_BYTES_OUT, "Traffic", "client_bytes_out_total", COUNTER, "bytes written to clients")                      \
+    X(CLIENT_READS, "Traffic", "client_reads_total", COUNTER, "read calls on client connections")                      \
+    X(CLIENT_WRITES, "Traffic", "client_writes_total", COUNTER, "write calls on client connections")                   \
+    X(LANES_SHARED, "Upstream", "lanes_shared", GAUGE, "shared lanes open now")                                        \
+    X(LANES_EXCLUSIVE, "Upstream", "lanes_exclusive", GAUGE, "exclusive lanes open now, pooled ones included")         \
+    X(LANES_POOLED, "Upstream", "lanes_pooled", GAUGE, "clean exclusive lanes waiting for a client")                   \
+    X(LANES_OPENED, "Upstream", "lanes_opened_total", COUNTER, "connections to Redis begun")                           \
+    X(LANES_FAILED, "Upstream", "lanes_failed_total", COUNTER, "connections to Redis that could not be made")          \
+    X(LANES_LOST, "Upstream", "lanes_lost_total", COUNTER, "ready lanes that broke")                                   \
+    X(LANES_DESYNCED, "Upstream", "lanes_desynced_total", COUNTER, "lanes closed: bytes that answer no request")       \
+    X(EXCLUSIVE_TAKEN, "Upstream", "exclusive_taken_total", COUNTER, "times a client took an exclusive lane")          \
+    X(EXCLUSIVE_RETURNED, "Upstream", "exclusive_returned_total", COUNTER, "times one went back to the pool, clean")   \
+    X(UPSTREAM_BYTES_IN, "Upstream", "upstream_bytes_in_total", COUNTER, "bytes read from Redis")                      \
+    X(UPSTREAM_BYTES_OUT, "Upstream", "upstream_bytes_out_total", COUNTER, "bytes written to Redis")                   \
+    X(UPSTREAM_READS, "Upstream", "upstream_reads_total", COUNTER, "read calls on lanes")                              \
+    X(UPSTREAM_WRITES, "Upstream", "upstream_writes_total", COUNTER, "write calls on lanes")                           \
+    X(CONTROL_CALLS, "Control", "control_calls_total", COUNTER, "commands of Headgate's own sent to Redis")            \
+    X(CONTROL_ERRORS, "Control", "control_errors_total", COUNTER, "of those, failed or lost")                          \
+    X(CONTROL_SCRIPT_LOADS, "Control", "control_script_loads_total", COUNTER, "scripts sent whole after NOSCRIPT")     \
+    X(POLICY_REPLIES, "Policies", "policy_replies_total", COUNTER, "requests answered by a policy")                    \
+    X(POLICY_HOLDS, "Policies", "policy_holds_total", COUNTER, "requests held by a policy")                            \
+    X(POLICY_CLOSES, "Policies", "policy_closes_total", COUNTER, "clients closed by a policy")                         \
+    X(BUFFER_BYTES_USED, "Memory", "buffer_bytes_used", GAUGE, "buffer memory in use")                                 \
+    X(BUFFER_BYTES_KEPT, "Memory", "buffer_bytes_kept", GAUGE, "buffer memory kept for reuse")                         \
+    X(TURNS, "Loop", "loop_turns_total", COUNTER, "turns of the event loop")
+
+enum stats_id {
+#define STATS_ENUM(identifier, section, name, kind, help) STATS_##identifier,
+    STATS_TABLE(STATS_ENUM)
+#undef STATS_ENUM
+        STATS_COUNT
+};
+
+enum stats_kind { STATS_COUNTER, STATS_GAUGE };
+
+struct stats_description {
+    const char *section;
+    const char *name;
+    enum stats_kind kind;
+    const char *help;
+};
+
+struct stats {
+    _Atomic uint64_t values[STATS_COUNT];
+};
+
+const struct stats_description *stats_describe(enum stats_id id);
+
+/* Only the owning thread writes, so a plain load and store suffice; atomics keep readers whole. */
+static inline void stats_add(struct stats *stats, enum stats_id id, uint64_t amount)
+{
+    uint64_t value = atomic_load_explicit(&stats->values[id], memory_order_relaxed);
+    atomic_store_explicit(&stats->values[id], value + amount, memory_order_relaxed);
+}
+
+static inline void stats_subtract(struct stats *stats, enum stats_id id, uint64_t amount)
+{
+    stats_add(stats, id, (uint64_t)0 - amount);
+}
+
+static inline void stats_set(struct stats *stats, enum stats_id id, uint64_t value)
+{
+    atomic_store_explicit(&stats->values[id], value, memory_order_relaxed);
+}
+
+static inline uint64_t stats_get(const struct stats *stats, enum stats_id id)
+{
+    return atomic_load_explicit(&stats->values[id], memory_order_relaxed);
+}
+
+#endif

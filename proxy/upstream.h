@@ -1,0 +1,113 @@
+/*
+ * The way to Redis: profiles, and the lanes that speak for them.
+ *
+ * A profile is what a connection must have been told to stand in for a client. Clients of one profile share its shared
+ * lanes, and take its exclusive lanes from a pool of clean ones. Nothing here is seen by another worker.
+ */
+#ifndef HEADGATE_UPSTREAM_H
+#define HEADGATE_UPSTREAM_H
+
+#include "lane.h"
+
+struct upstream;
+
+struct profile {
+    struct profile *next;
+    struct upstream *upstream;
+    char *user;     /* NULL: none was given (the default user) */
+    char *password; /* NULL: no credentials */
+    int64_t database;
+    int resp;             /* 2 or 3 */
+    uint32_t generation;  /* see upstream_renew_default() */
+    bool needs_password;  /* Redis wants a password and this profile has none: nobody may share a lane */
+    size_t references;    /* clients, lanes and whoever else holds it */
+    struct lane **shared; /* settings.shared_lanes places; NULL where none is open */
+    struct lane *pooled;  /* clean exclusive lanes, the last used first */
+    size_t pooled_count;
+    char *greeting; /* bytes; ends with a PING */
+    size_t greeting_length;
+    size_t greeting_ping_length; /* of the PING at its end */
+    uint32_t greeting_replies;
+};
+
+/* Times in ms. What a reload may change is changed by upstream_reconfigure(). */
+struct upstream_settings {
+    struct lane_settings lane;
+    size_t shared_lanes;
+    int64_t wait;
+    int64_t wait_requests;
+    int64_t exclusive_idle;
+    int64_t lane_idle_timeout;
+    const char *user; /* of the default profile; "" for none */
+    const char *password;
+};
+
+/* Told once whenever a shared lane of the default profile becomes ready, so that facts about Redis can be learned. */
+typedef void upstream_ready_callback(void *context);
+
+/* settings is copied, its texts are not. NULL when memory is short. */
+struct upstream *upstream_new(struct reactor *reactor, struct run_pool *runs, const struct upstream_settings *settings,
+                              upstream_ready_callback *ready, void *context);
+/* Closes all lanes. */
+void upstream_free(struct upstream *upstream);
+void upstream_reconfigure(struct upstream *upstream, const struct upstream_settings *settings);
+
+/* Opens the first shared lane of the default profile, so that the first client need not wait for it. */
+void upstream_warm_up(struct upstream *upstream);
+
+/* ---- profiles; those returned are referenced for the caller ---- */
+
+struct profile *upstream_default_profile(struct upstream *upstream);
+struct profile *profile_reference(struct profile *profile);
+void profile_release(struct profile *profile);
+/* The profile that differs from this one as said; NULL when memory is short. */
+struct profile *profile_with_database(struct profile *profile, int64_t database);
+struct profile *profile_with_resp(struct profile *profile, int resp);
+/* user NULL: AUTH with a password alone. */
+struct profile *profile_with_credentials(struct profile *profile, struct slice user, struct slice password);
+/* The user that Redis knows for this profile, for policies and the admin port. */
+const char *profile_user(const struct profile *profile);
+
+/* ---- lanes ---- */
+
+/* The shared lane of that place (taken modulo their number), opened if need be; NULL when memory is short. It may not
+ * be ready: what is sent waits in it. */
+struct lane *upstream_shared_lane(struct profile *profile, size_t place);
+/* False when as many requests wait for a connection as may. */
+bool upstream_may_wait(const struct upstream *upstream, const struct lane *lane);
+
+/* A lane for one client alone, from the pool or new; NULL when memory is short. */
+struct lane *upstream_take_exclusive(struct profile *profile, const struct lane_owner *events, void *owner);
+/* Makes a shared lane the owner's exclusive one. Its other clients find another in its place. */
+void upstream_make_exclusive(struct lane *lane, const struct lane_owner *events, void *owner);
+/* The owner does not need it any more: a clean lane goes to the pool, any other is closed. Clean means that nothing is
+ * under way and that the connection's state is just what its profile says. */
+void upstream_release_exclusive(struct lane *lane, bool clean);
+/* The owner has changed what the connection was told (SELECT, AUTH, HELLO). */
+void upstream_lane_speaks_for(struct lane *lane, struct profile *profile);
+
+/* Sends one command of Headgate's own whose reply is swallowed; an error reply breaks the lane if must_succeed. */
+bool upstream_send_hidden(struct lane *lane, const char *command, size_t length, bool must_succeed);
+
+/* The profile a lane speaks for. */
+static inline struct profile *lane_profile(const struct lane *lane)
+{
+    return lane->context;
+}
+
+/* Tells a lane whose connection was RESET what it has to know to speak for its profile. False: out of memory. */
+bool upstream_greet_again(struct lane *lane);
+
+/*
+ * For when Redis may want a password of new connections where it wanted none, or the other way round. Those who are
+ * there keep their lanes, as Redis lets them stay authenticated; those who come now are the default profile anew.
+ */
+void upstream_renew_default(struct upstream *upstream);
+
+/* Several times a second: expires what waits too long, closes what is idle. */
+void upstream_tick(struct upstream *upstream);
+
+/* Calls visit for each lane of the worker. */
+void upstream_visit_lanes(struct upstream *upstream, void (*visit)(void *context, struct lane *lane), void *context);
+
+#endif

@@ -1,0 +1,355 @@
+#include "worker.h"
+
+#include "log.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define TICK_US 100000
+/* Ticks between two looks at memory that could be given back. */
+#define TRIM_TICKS 20
+/* Recycled runs that are kept whatever happens. */
+#define RUNS_KEPT 4096
+
+struct worker {
+    size_t index;
+    pthread_t thread;
+    struct stats stats;
+    struct reactor reactor;
+    struct mailbox mailbox;
+    struct run_pool runs;
+    struct upstream *upstream;
+    struct control *control;
+    struct learn *learn;
+    struct client_service *clients;
+    struct connection_target target;
+    struct event tick;
+    uint32_t ticks;
+    bool stopping;
+};
+
+static struct upstream_settings upstream_settings(const struct conf *conf, const struct connection_target *target)
+{
+    return (struct upstream_settings){
+        .lane =
+            {
+                .target = *target,
+                .target_text = conf->upstream.text,
+                .tuning = {.keepalive_ms = conf->tcp_keepalive, .user_timeout_ms = conf->tcp_user_timeout},
+                .connect_timeout = conf->connect_timeout,
+                .reconnect_min = conf->reconnect_min,
+                .reconnect_max = conf->reconnect_max,
+                .reply_timeout = conf->upstream_reply_timeout,
+            },
+        .shared_lanes = (size_t)conf->lanes,
+        .wait = conf->upstream_wait,
+        .wait_requests = conf->upstream_wait_requests,
+        .exclusive_idle = conf->exclusive_idle,
+        .lane_idle_timeout = conf->lane_idle_timeout,
+        .user = conf->upstream_user,
+        .password = conf->upstream_password,
+    };
+}
+
+static struct client_settings client_settings(const struct conf *conf)
+{
+    return (struct client_settings){
+        .session_pool = conf->pool == CONF_POOL_SESSION,
+        .idle_timeout = conf->client_idle_timeout,
+        .upstream_wait = conf->upstream_wait,
+        .output_limit = (uint64_t)conf->client_output_limit,
+        .pipeline_limit = (uint32_t)conf->client_pipeline_limit,
+        .max_request = (uint64_t)conf->max_request,
+        .cut_through = (uint64_t)conf->cut_through,
+        .upstream_text = conf->upstream.text,
+    };
+}
+
+/* ---- the thread ---- */
+
+/* What a burst took is given back step by step, so that the next burst does not find everything gone. */
+static void trim_memory(struct worker *worker)
+{
+    bool trimmed = buffer_pool_trim(&worker->reactor.buffers);
+
+    if (worker->runs.count > RUNS_KEPT) {
+        run_pool_trim(&worker->runs, worker->runs.count / 2);
+        trimmed = true;
+    }
+    if (trimmed) {
+        malloc_trim(0);
+    }
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *context)
+{
+    struct worker *worker = context;
+
+    (void)fd;
+    (void)what;
+    upstream_tick(worker->upstream);
+    client_service_tick(worker->clients);
+    if (++worker->ticks % TRIM_TICKS == 0) {
+        trim_memory(worker);
+    }
+    stats_set(&worker->stats, STATS_BUFFER_BYTES_USED, worker->reactor.buffers.bytes_lent);
+    stats_set(&worker->stats, STATS_BUFFER_BYTES_KEPT, worker->reactor.buffers.bytes_kept);
+}
+
+static void on_upstream_ready(void *context)
+{
+    struct worker *worker = context;
+
+    learn_again(worker->learn);
+}
+
+static void *worker_run(void *context)
+{
+    struct worker *worker = context;
+
+    upstream_warm_up(worker->upstream);
+    while (!worker->stopping && reactor_turn(&worker->reactor)) {
+    }
+    client_service_close_all(worker->clients, "shutting down");
+    reactor_settle(&worker->reactor);
+    return NULL;
+}
+
+/* Signals are the main thread's. */
+static int start_thread(struct worker *worker)
+{
+    sigset_t all, before;
+    char name[16];
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int status = pthread_create(&worker->thread, NULL, worker_run, worker);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (status == 0) {
+        snprintf(name, sizeof name, "worker-%zu", worker->index);
+        pthread_setname_np(worker->thread, name);
+    }
+    return status;
+}
+
+/* ---- life ---- */
+
+static void worker_free(struct worker *worker)
+{
+    if (worker->clients != NULL) {
+        client_service_free(worker->clients);
+    }
+    if (worker->upstream != NULL) {
+        upstream_free(worker->upstream);
+    }
+    if (worker->learn != NULL) {
+        learn_free(worker->learn);
+    }
+    if (worker->control != NULL) {
+        control_free(worker->control);
+    }
+    run_pool_trim(&worker->runs, 0);
+    reactor_free(&worker->reactor);
+    free(worker);
+}
+
+static bool build_parts(struct worker *worker, const struct conf *conf, const struct policy *const *policies)
+{
+    struct upstream_settings upstream = upstream_settings(conf, &worker->target);
+    struct client_settings clients = client_settings(conf);
+    struct reactor *reactor = &worker->reactor;
+
+    worker->upstream = upstream_new(reactor, &worker->runs, &upstream, on_upstream_ready, worker);
+    worker->control = worker->upstream != NULL ? control_new(reactor, &worker->runs, worker->upstream) : NULL;
+    worker->learn = worker->control != NULL ? learn_new(worker->control) : NULL;
+    worker->clients = worker->learn != NULL ? client_service_new(reactor, &worker->runs, worker->upstream,
+                                                                 worker->learn, &clients, policies)
+                                            : NULL;
+    return worker->clients != NULL;
+}
+
+struct worker *worker_start(size_t index, const struct conf *conf, const struct connection_target *target,
+                            const struct policy *const *policies)
+{
+    const struct timeval tick = {.tv_sec = 0, .tv_usec = TICK_US};
+    struct worker *worker = calloc(1, sizeof *worker);
+
+    if (worker == NULL) {
+        return NULL;
+    }
+    worker->index = index;
+    worker->target = *target;
+    if (!reactor_init(&worker->reactor, &worker->stats) || !build_parts(worker, conf, policies)) {
+        worker_free(worker);
+        errno = ENOMEM;
+        return NULL;
+    }
+    if (!mailbox_open(&worker->mailbox, &worker->reactor)) {
+        int reason = errno;
+        worker_free(worker);
+        errno = reason;
+        return NULL;
+    }
+    event_assign(&worker->tick, worker->reactor.base, -1, EV_PERSIST, on_tick, worker);
+    event_add(&worker->tick, &tick);
+    int status = start_thread(worker);
+    if (status != 0) {
+        mailbox_close(&worker->mailbox);
+        worker_free(worker);
+        errno = status;
+        return NULL;
+    }
+    return worker;
+}
+
+/* ---- letters ---- */
+
+void worker_post(struct worker *worker, struct letter *letter)
+{
+    mailbox_post(&worker->mailbox, letter);
+}
+
+struct plain_letter {
+    struct letter letter;
+    struct worker *worker;
+};
+
+static void post_plain(struct worker *worker, void (*run)(struct letter *letter))
+{
+    struct plain_letter *letter = malloc(sizeof *letter);
+
+    if (letter == NULL) {
+        /* Draining and stopping cannot be done without; there is nothing left to lose. */
+        abort();
+    }
+    letter->letter.run = run;
+    letter->worker = worker;
+    worker_post(worker, &letter->letter);
+}
+
+static void run_drain(struct letter *letter)
+{
+    struct plain_letter *plain = (struct plain_letter *)(void *)letter;
+
+    client_service_drain(plain->worker->clients);
+    free(plain);
+}
+
+void worker_drain(struct worker *worker)
+{
+    post_plain(worker, run_drain);
+}
+
+static void run_stop(struct letter *letter)
+{
+    struct plain_letter *plain = (struct plain_letter *)(void *)letter;
+
+    plain->worker->stopping = true;
+    free(plain);
+}
+
+void worker_stop(struct worker *worker)
+{
+    post_plain(worker, run_stop);
+    pthread_join(worker->thread, NULL);
+    event_del(&worker->tick);
+    mailbox_close(&worker->mailbox);
+    worker_free(worker);
+}
+
+struct client_letter {
+    struct letter letter;
+    struct worker *worker;
+    int fd;
+    struct sockaddr_storage address;
+    uint64_t id;
+};
+
+static void run_client(struct letter *letter)
+{
+    struct client_letter *given = (struct client_letter *)(void *)letter;
+
+    if (!client_accept(given->worker->clients, given->fd, &given->address, given->id)) {
+        log_error("worker", "out of memory: a client could not be taken in");
+    }
+    free(given);
+}
+
+void worker_give_client(struct worker *worker, int fd, const struct sockaddr_storage *address, uint64_t id)
+{
+    struct client_letter *given = malloc(sizeof *given);
+
+    if (given == NULL) {
+        close(fd);
+        return;
+    }
+    *given =
+        (struct client_letter){.letter.run = run_client, .worker = worker, .fd = fd, .address = *address, .id = id};
+    worker_post(worker, &given->letter);
+}
+
+struct conf_letter {
+    struct letter letter;
+    struct worker *worker;
+    const struct conf *conf;
+    void (*done)(void *context);
+    void *context;
+};
+
+static void run_reconfigure(struct letter *letter)
+{
+    struct conf_letter *order = (struct conf_letter *)(void *)letter;
+    struct upstream_settings upstream = upstream_settings(order->conf, &order->worker->target);
+    struct client_settings clients = client_settings(order->conf);
+
+    upstream_reconfigure(order->worker->upstream, &upstream);
+    client_service_reconfigure(order->worker->clients, &clients);
+    order->done(order->context);
+    free(order);
+}
+
+void worker_reconfigure(struct worker *worker, const struct conf *conf, void (*done)(void *context), void *context)
+{
+    struct conf_letter *order = malloc(sizeof *order);
+
+    if (order == NULL) {
+        abort();
+    }
+    *order = (struct conf_letter){
+        .letter.run = run_reconfigure, .worker = worker, .conf = conf, .done = done, .context = context};
+    worker_post(worker, &order->letter);
+}
+
+/* ---- telling ---- */
+
+const struct stats *worker_stats(const struct worker *worker)
+{
+    return &worker->stats;
+}
+
+size_t worker_index(const struct worker *worker)
+{
+    return worker->index;
+}
+
+struct client_service *worker_clients(struct worker *worker)
+{
+    return worker->clients;
+}
+
+struct upstream *worker_upstream(struct worker *worker)
+{
+    return worker->upstream;
+}
+
+struct worker_facts worker_tell(const struct worker *worker)
+{
+    return (struct worker_facts){
+        .redis_version = learn_redis_version(worker->learn),
+        .clock_offset_us = learn_clock_offset_us(worker->learn),
+    };
+}

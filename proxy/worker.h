@@ -1,0 +1,50 @@
+/*
+ * A worker: one thread with one event loop that owns its clients, its lanes and its policies' state. Workers share
+ * nothing; the main thread reaches them by letters.
+ */
+#ifndef HEADGATE_WORKER_H
+#define HEADGATE_WORKER_H
+
+#include "client.h"
+#include "conf.h"
+#include "mailbox.h"
+
+struct worker;
+
+/* What a worker tells about itself to the admin port. */
+struct worker_facts {
+    uint32_t redis_version;
+    int64_t clock_offset_us;
+};
+
+/* Builds a worker and starts its thread. conf and policies must outlive it (but see worker_reconfigure). target: the
+ * resolved upstream address. NULL with errno set when the system refuses. */
+struct worker *worker_start(size_t index, const struct conf *conf, const struct connection_target *target,
+                            const struct policy *const *policies);
+
+/* Hands over an accepted socket. */
+void worker_give_client(struct worker *worker, int fd, const struct sockaddr_storage *address, uint64_t id);
+
+/* Takes over the options that can be reloaded; calls done on the worker's thread when the old ones are no longer used.
+ */
+void worker_reconfigure(struct worker *worker, const struct conf *conf, void (*done)(void *context), void *context);
+
+/* Closes each client as soon as nothing of it is under way. */
+void worker_drain(struct worker *worker);
+
+/* Ends the thread, closing what is still open, and frees the worker. Waits for it. */
+void worker_stop(struct worker *worker);
+
+/* From any thread. */
+const struct stats *worker_stats(const struct worker *worker);
+size_t worker_index(const struct worker *worker);
+
+/* Runs a letter on the worker's thread. */
+void worker_post(struct worker *worker, struct letter *letter);
+
+/* On the worker's thread only. */
+struct client_service *worker_clients(struct worker *worker);
+struct upstream *worker_upstream(struct worker *worker);
+struct worker_facts worker_tell(const struct worker *worker);
+
+#endif

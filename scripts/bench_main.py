@@ -1,0 +1,321 @@
+#!/usr/bin/env python3
+"""Headgate beside direct Redis and other proxies: throughput, latency, processor time and memory, in one sitting.
+
+Every run against a proxy stands between two runs against Redis itself, and its ratio is to the mean of these two, so
+that a machine that slows down for a while slows both. What is printed are medians over the rounds.
+"""
+import argparse
+import contextlib
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from statistics import mean, median
+
+import bench_load
+import bench_memory
+import bench_targets
+from bench_load import CELLS
+from bench_targets import Failure
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+OPERATIONS = ("get", "set")
+IDLE_CLIENT_BAR = 4096  # bytes
+SETTLED_BAR = 2.0       # resident memory a while after the bench, as a multiple of that before
+CALIBRATION_SHARE = 0.15
+
+
+@dataclass
+class Series:
+    """All runs of one target in one cell, and their ratios to direct Redis (none for direct Redis itself)."""
+    runs: list = field(default_factory=list)
+    ratios: list = field(default_factory=list)
+
+    def middle(self, attribute):
+        values = [getattr(run, attribute) for run in self.runs]
+        return None if None in values else median(values)
+
+    def ratio(self):
+        return median(self.ratios) if self.ratios else None
+
+
+@dataclass
+class Memory:
+    """resident bytes of the instance that took the load: before, and after the settling time; idle: of another."""
+    start: int | None
+    settled: int | None = None
+    idle: bench_memory.IdleCost | None = None
+
+
+def parse_arguments():
+    cell_names = [cell.name for cell in CELLS]
+    parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5, help="alternating rounds, of which medians are taken (5)")
+    parser.add_argument("--seconds", type=float, default=2.0, help="length of one run (2)")
+    parser.add_argument("--cells", default=",".join(cell_names), help="any of %(default)s")
+    parser.add_argument("--operations", default=",".join(OPERATIONS), help="any of %(default)s")
+    parser.add_argument("--targets", default=",".join(bench_targets.STARTERS), help="any of %(default)s")
+    parser.add_argument("--peer", action="append", default=[], metavar="NAME=HOST:PORT",
+                        help="a proxy that runs already, best in front of the Redis of the bench (--redis-port)")
+    parser.add_argument("--redis-port", type=int, help="where the bench starts its Redis (a free port)")
+    parser.add_argument("--pool", choices=("shared", "session"), default="shared", help="Headgate's pool mode")
+    parser.add_argument("--threads", type=int, default=1, help="Headgate's workers (1)")
+    parser.add_argument("--headgate", metavar="BINARY", help="measure this binary instead of building the release")
+    parser.add_argument("--idle", type=int, default=10000, metavar="CLIENTS",
+                        help="idle clients (10000); 0 leaves them out")
+    parser.add_argument("--settle", type=float, default=60.0,
+                        help="seconds from the last run to the last look at memory")
+    parser.add_argument("--csv", metavar="FILE", help="write every figure there")
+    parser.add_argument("--quick", action="store_true", help="one short round, 1000 idle clients: to see that it works")
+    options = parser.parse_args()
+    options.redis_port = options.redis_port or bench_targets.free_port()
+    if options.quick:
+        options.rounds, options.seconds, options.settle = 1, 0.3, 2.0
+        options.idle = min(options.idle, 1000)
+    options.cells = [CELLS[cell_names.index(name)] for name in chosen(options.cells, cell_names, "--cells")]
+    options.operations = chosen(options.operations, OPERATIONS, "--operations")
+    options.targets = chosen(options.targets, bench_targets.STARTERS, "--targets") if options.targets else []
+    return options
+
+
+def chosen(text, known, option):
+    names = text.split(",")
+    for name in names:
+        if name not in known:
+            raise Failure(f"{option} {name}: expected one of {', '.join(known)}")
+    return names
+
+
+def prepare(options):
+    """Everything that can fail before the first measurement."""
+    # A relay needs two files a client; beside them, every process needs some for everything else.
+    options.connections = bench_memory.raise_file_limit(2 * options.idle + 5000) - 500
+    if "headgate" in options.targets and not options.headgate:
+        build = subprocess.run([os.path.join(ROOT, "scripts/build"), "release"], capture_output=True, text=True,
+                               check=False)
+        if build.returncode != 0:
+            raise Failure(f"the build failed:\n{(build.stdout + build.stderr)[-3000:]}")
+    options.headgate = os.path.abspath(options.headgate or os.path.join(ROOT, "build/headgate"))
+
+
+class Bench:
+    """Redis, the proxies in front of it, and what was measured: series by (target name, operation, cell)."""
+
+    def __init__(self, options, stack):
+        self.options = options
+        self.stack = stack
+        self.redis = self._keep(bench_targets.start_redis(options.redis_port, options.connections))
+        self.proxies = [self._keep(bench_targets.STARTERS[name](self.redis, options)) for name in options.targets]
+        self.proxies += [bench_targets.peer(text) for text in options.peer]
+        self.memory = {proxy.name: Memory(proxy.resident()) for proxy in self.proxies}
+        self.series = {}
+        self.speed = {}
+
+    def _keep(self, server):
+        self.stack.callback(server.stop)
+        return server
+
+    def names(self):
+        return [self.redis.name] + [proxy.name for proxy in self.proxies]
+
+    def run_idle_clients(self):
+        """On instances of their own, one after the other: what earlier load left behind would hide what they take."""
+        for name in self.options.targets if self.options.idle else ():
+            count = min(self.options.idle, bench_targets.most_clients(name, self.options))
+            progress(f"{count} idle clients of {name}")
+            with contextlib.ExitStack() as stack:
+                redis = bench_targets.start_redis(bench_targets.free_port(), self.options.connections)
+                stack.callback(redis.stop)
+                proxy = bench_targets.STARTERS[name](redis, self.options)
+                stack.callback(proxy.stop)
+                self.memory[name].idle = bench_memory.measure_idle(proxy, redis, count)
+
+    def run_rounds(self):
+        for number in range(self.options.rounds):
+            for cell in self.options.cells:
+                for operation in self.options.operations:
+                    progress(f"round {number + 1} of {self.options.rounds}: {operation} {cell.name}")
+                    self._run_cell(operation, cell)
+
+    def _run_cell(self, operation, cell):
+        for target in (self.redis, *self.proxies):
+            bench_load.preload(target, cell)
+        before = self._measure(self.redis, operation, cell)
+        for proxy in self.proxies:
+            run = self._measure(proxy, operation, cell)
+            after = self._measure(self.redis, operation, cell)
+            self._of(proxy, operation, cell).ratios.append(run.rps / mean((before.rps, after.rps)))
+            before = after
+
+    def _measure(self, target, operation, cell):
+        requests = int(self._speed_of(target, operation, cell) * self.options.seconds)
+        run = bench_load.measure(target, self.redis, operation, cell, max(requests, cell.smallest_run()))
+        self.speed[target.name, operation, cell] = run.rps
+        self._of(target, operation, cell).runs.append(run)
+        return run
+
+    def _speed_of(self, target, operation, cell):
+        """Requests a second to expect: those of the last run, or those of a short one, sized by a shorter one."""
+        key = target.name, operation, cell
+        if key not in self.speed:
+            requests = cell.smallest_run()
+            for _ in range(2):
+                speed = bench_load.measure(target, self.redis, operation, cell, requests).rps
+                requests = max(int(speed * self.options.seconds * CALIBRATION_SHARE), requests)
+            self.speed[key] = speed
+        return self.speed[key]
+
+    def _of(self, target, operation, cell):
+        return self.series.setdefault((target.name, operation, cell), Series())
+
+    def settle(self):
+        progress(f"settling for {self.options.settle:g} s")
+        time.sleep(self.options.settle)
+        for proxy in self.proxies:
+            self.memory[proxy.name].settled = proxy.resident()
+
+    def rows(self):
+        """(operation, cell, target name, series) in the order of the table."""
+        for cell in self.options.cells:
+            for operation in self.options.operations:
+                for name in self.names():
+                    yield operation, cell, name, self.series[name, operation, cell]
+
+    def best_peer(self, operation, cell):
+        """(name, ratio) of the fastest proxy beside Headgate, or None."""
+        peers = [(proxy.name, self.series[proxy.name, operation, cell].ratio()) for proxy in self.proxies
+                 if proxy.name != "headgate"]
+        return max(peers, key=lambda pair: pair[1], default=None)
+
+
+def progress(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def number(value, pattern):
+    return "-" if value is None else pattern.format(value)
+
+
+def mebibytes(value):
+    return number(None if value is None else value / 2**20, "{:.1f}")
+
+
+def print_runs(bench):
+    print("\nlatencies in ms, CPU in seconds a million requests, ratio to direct Redis (lowest and highest round)\n")
+    print(f"{'cell':<9}{'target':<11}{'requests/s':>11}{'ratio':>7}{'low':>6}{'high':>6}{'p50':>9}{'p99':>9}"
+          f"{'p99.9':>9}{'CPU':>8}{'Redis':>8}{'RSS MB':>9}")
+    for operation, cell, name, series in bench.rows():
+        print(f"{operation.upper() + ' ' + cell.name:<9}{name:<11}{series.middle('rps'):>11.0f}"
+              f"{number(series.ratio(), '{:.2f}'):>7}{number(min(series.ratios, default=None), '{:.2f}'):>6}"
+              f"{number(max(series.ratios, default=None), '{:.2f}'):>6}{series.middle('p50'):>9.3f}"
+              f"{series.middle('p99'):>9.3f}{series.middle('p999'):>9.3f}"
+              f"{number(series.middle('proxy_cpu'), '{:.2f}'):>8}{number(series.middle('redis_cpu'), '{:.2f}'):>8}"
+              f"{mebibytes(series.middle('resident')):>9}")
+
+
+def print_memory(bench):
+    print(f"\nmemory: RSS in MB before and {bench.options.settle:g} s after the load; on a fresh instance, bytes for "
+          "each idle client,\nand for one that has sent a PING, what Redis pays for each, how many were answered, and RSS "
+          "after they left\n")
+    print(f"{'target':<11}{'before':>8}{'after':>8}{'idle':>8}{'used':>8}{'Redis':>8}{'answered':>15}{'left':>8}")
+    for name, memory in bench.memory.items():
+        line = f"{name:<11}{mebibytes(memory.start):>8}{mebibytes(memory.settled):>8}"
+        if memory.idle:
+            idle = memory.idle
+            line += (f"{idle.bytes_per_idle_client():>8.0f}{idle.bytes_per_used_client():>8.0f}"
+                     f"{idle.redis_bytes_per_client():>8.0f}{f'{idle.served} of {idle.clients}':>15}"
+                     f"{mebibytes(idle.left):>8}")
+        print(line)
+
+
+def verdict(good):
+    return "ok" if good else "MISSED"
+
+
+def print_bars(bench):
+    """Headgate against what it promises, and against the best of the others."""
+    print(f"\n{'Headgate':<9}{'ratio':>7}{'bar':>7}{'':>9}{'best peer':>14}{'ratio':>7}{'':>9}{'CPU':>8}{'bar':>7}")
+    for operation, cell, name, series in bench.rows():
+        if name != "headgate":
+            continue
+        ratio, cpu = series.ratio(), series.middle("proxy_cpu")
+        line = f"{operation.upper() + ' ' + cell.name:<9}{ratio:>7.2f}{cell.bar:>7.2f}{verdict(ratio >= cell.bar):>9}"
+        peer = bench.best_peer(operation, cell)
+        line += f"{peer[0]:>14}{peer[1]:>7.2f}{'ahead' if ratio > peer[1] else 'BEHIND':>9}" if peer else " " * 30
+        line += f"{cpu:>8.2f}"
+        line += f"{cell.cpu_bar:>7.2f}  {verdict(cpu <= cell.cpu_bar)}" if cell.cpu_bar else ""
+        print(line)
+    memory = bench.memory["headgate"]
+    if memory.idle:
+        idle = memory.idle
+        print(f"an idle client: {idle.bytes_per_idle_client():.0f} bytes, at most {IDLE_CLIENT_BAR}: "
+              f"{verdict(idle.bytes_per_idle_client() <= IDLE_CLIENT_BAR)}")
+        print(f"idle clients served: {idle.served} of {idle.clients}: {verdict(idle.served == idle.clients)}")
+    growth = memory.settled / memory.start
+    print(f"RSS after the load: {growth:.2f} times that before, at most {SETTLED_BAR:g}: "
+          f"{verdict(growth <= SETTLED_BAR)}")
+
+
+CSV_COLUMNS = ["operation", "cell", "clients", "pipeline", "value_bytes", "target", "rounds", "requests_per_second",
+               "ratio", "ratio_low", "ratio_high", "bar", "p50_ms", "p99_ms", "p99_9_ms",
+               "proxy_cpu_seconds_per_million",
+               "redis_cpu_seconds_per_million", "rss_bytes"]
+MEMORY_COLUMNS = ["target", "rss_before_bytes", "rss_after_bytes", "settle_seconds", "idle_clients", "idle_served",
+                  "bytes_per_idle_client", "bytes_per_used_client", "redis_bytes_per_client",
+                  "rss_after_idle_left_bytes"]
+
+
+def write_csv(bench, path):
+    """Two tables with a header each, one empty line between them."""
+    with open(path, "w", encoding="ascii", newline="") as destination:
+        writer = csv.writer(destination)
+        writer.writerow(CSV_COLUMNS)
+        for operation, cell, name, series in bench.rows():
+            writer.writerow([operation, cell.name, cell.clients, cell.pipeline, cell.size, name, len(series.runs),
+                             series.middle("rps"), series.ratio(), min(series.ratios, default=None),
+                             max(series.ratios, default=None), cell.bar if name == "headgate" else None]
+                            + [series.middle(column) for column in ("p50", "p99", "p999", "proxy_cpu", "redis_cpu",
+                                                                    "resident")])
+        destination.write("\r\n")
+        writer.writerow(MEMORY_COLUMNS)
+        for name, memory in bench.memory.items():
+            idle = memory.idle
+            writer.writerow([name, memory.start, memory.settled, bench.options.settle]
+                            + ([idle.clients, idle.served, idle.bytes_per_idle_client(), idle.bytes_per_used_client(),
+                                idle.redis_bytes_per_client(), idle.left] if idle else [None] * 6))
+
+
+def run(options):
+    prepare(options)
+    with contextlib.ExitStack() as stack:
+        bench = Bench(options, stack)
+        bench.run_idle_clients()
+        bench.run_rounds()
+        bench.settle()
+        print_runs(bench)
+        print_memory(bench)
+        if "headgate" in bench.memory:
+            print_bars(bench)
+        if options.csv:
+            write_csv(bench, options.csv)
+
+
+def main():
+    # SIGTERM unwinds like Ctrl-C, so that what was started is ended.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        run(parse_arguments())
+    except Failure as failure:
+        print(f"bench: {failure}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,211 @@
+/*
+ * The cross-talk test: no reply may reach the wrong client.
+ *
+ * README. Starts a redis-server of its own and Headgate in front of it, and drives hundreds of clients with random
+ * pipelines whose replies carry the client's identity. Every reply is checked: type, identity, order, protocol version.
+ * Disconnects at any point, killed lanes and a restarted Redis are part of it (--chaos all). At the end nothing may be
+ * missing and every client must still work. Exit status: 0 no violation, 1 violations (told on standard error with the
+ * logs' directory), 2 the test could not be done.
+ *
+ *   crosstalk --headgate build/headgate --chaos all --seconds 120   the test
+ *   crosstalk --direct                                              clients at Redis itself: the checker is right
+ *   crosstalk --self-test                                           a lying proxy: every kind of lie must be found
+ *
+ * Parts: crosstalk_run (phases of a run), _loop (threads), _client (connections), _workload, _units_data, _units_state
+ * and _send (what is sent), _expect and _verify (what must come back), _reply (RESP), _text (identities), _chaos,
+ * _servers, _liar, _figures, _buffer.
+ */
+#include "crosstalk_liar.h"
+#include "crosstalk_run.h"
+
+#include <fcntl.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CLIENTS_MIN 8
+#define CHAOS_SECONDS_MIN 30 /* what chaos broke is given time before the end */
+#define SELF_TEST_CLIENTS 32
+#define SELF_TEST_REQUESTS 150000
+
+static const char usage[] = "usage: crosstalk --headgate PATH | --direct | --self-test\n"
+                            "  --clients N      concurrent clients (300)\n"
+                            "  --requests N     requests to send (2000000)\n"
+                            "  --seconds N      the run ends within; no new load after two thirds of it (600)\n"
+                            "  --threads N      workers of Headgate (4)\n"
+                            "  --pool POOL      shared or session (shared)\n"
+                            "  --loops N        threads that drive the clients (2)\n"
+                            "  --seed N         of what is random (from the clock)\n"
+                            "  --chaos WHAT     none or all (none); all needs --seconds 30 or more\n";
+
+enum option_code {
+    OPTION_HEADGATE,
+    OPTION_DIRECT,
+    OPTION_SELF_TEST,
+    OPTION_CLIENTS,
+    OPTION_REQUESTS,
+    OPTION_SECONDS,
+    OPTION_THREADS,
+    OPTION_POOL,
+    OPTION_LOOPS,
+    OPTION_SEED,
+    OPTION_CHAOS
+};
+
+static const struct option long_options[] = {
+    {"headgate", required_argument, NULL, OPTION_HEADGATE}, {"direct", no_argument, NULL, OPTION_DIRECT},
+    {"self-test", no_argument, NULL, OPTION_SELF_TEST},     {"clients", required_argument, NULL, OPTION_CLIENTS},
+    {"requests", required_argument, NULL, OPTION_REQUESTS}, {"seconds", required_argument, NULL, OPTION_SECONDS},
+    {"threads", required_argument, NULL, OPTION_THREADS},   {"pool", required_argument, NULL, OPTION_POOL},
+    {"loops", required_argument, NULL, OPTION_LOOPS},       {"seed", required_argument, NULL, OPTION_SEED},
+    {"chaos", required_argument, NULL, OPTION_CHAOS},       {0}};
+
+__attribute__((noreturn)) static void fail_usage(void)
+{
+    fputs(usage, stderr);
+    exit(2);
+}
+
+static uint64_t parse_number(const char *text, uint64_t low, uint64_t high)
+{
+    char *end;
+    unsigned long long number = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end != '\0' || number < low || number > high)
+        fail_usage();
+    return number;
+}
+
+static const char *parse_word(const char *text, const char *one, const char *other)
+{
+    if (strcmp(text, one) != 0 && strcmp(text, other) != 0)
+        fail_usage();
+    return text;
+}
+
+static void take_option(struct options *options, int option, const char *value)
+{
+    switch (option) {
+    case OPTION_HEADGATE:
+        options->headgate = value;
+        break;
+    case OPTION_DIRECT:
+        break;
+    case OPTION_SELF_TEST:
+        options->self_test = true;
+        break;
+    case OPTION_CLIENTS:
+        options->clients = (uint32_t)parse_number(value, CLIENTS_MIN, 20000);
+        break;
+    case OPTION_REQUESTS:
+        options->requests = (int64_t)parse_number(value, 1, INT64_MAX / 2);
+        break;
+    case OPTION_SECONDS:
+        options->seconds = (unsigned)parse_number(value, 1, 1000000);
+        break;
+    case OPTION_THREADS:
+        options->threads = (unsigned)parse_number(value, 1, 64);
+        break;
+    case OPTION_POOL:
+        options->pool = parse_word(value, "shared", "session");
+        break;
+    case OPTION_LOOPS:
+        options->loops = (unsigned)parse_number(value, 1, 16);
+        break;
+    case OPTION_SEED:
+        options->seed = parse_number(value, 0, UINT64_MAX);
+        break;
+    case OPTION_CHAOS:
+        options->chaos = strcmp(parse_word(value, "none", "all"), "all") == 0;
+        break;
+    default:
+        fail_usage();
+    }
+}
+
+static struct options parse_options(int count, char **arguments)
+{
+    struct options options = {.pool = "shared",
+                              .clients = 300,
+                              .requests = 2000000,
+                              .seconds = 600,
+                              .threads = 4,
+                              .loops = 2,
+                              .seed = (uint64_t)now_us()};
+    bool direct = false;
+    int option;
+    while ((option = getopt_long(count, arguments, "", long_options, NULL)) != -1) {
+        direct = direct || option == OPTION_DIRECT;
+        take_option(&options, option, optarg);
+    }
+    if (options.chaos && options.seconds < CHAOS_SECONDS_MIN)
+        fail_usage();
+    if (optind != count || (options.headgate != NULL) + direct + options.self_test != 1)
+        fail_usage();
+    return options;
+}
+
+/* In a process of its own, which may fail in any way. Its words are only shown when they matter. */
+static int run_quietly(const struct options *options)
+{
+    int status = 0;
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid < 0)
+        return 2;
+    if (pid > 0)
+        return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : 2;
+    int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (options->fault != FAULT_NONE && nowhere >= 0) {
+        dup2(nowhere, STDOUT_FILENO);
+        dup2(nowhere, STDERR_FILENO);
+    }
+    exit(run_execute(options));
+}
+
+/* The honest proxy must pass; each fault must be found. */
+static int self_test(struct options options)
+{
+    int result = 0;
+    options.lying = true;
+    options.clients = SELF_TEST_CLIENTS;
+    options.requests = SELF_TEST_REQUESTS;
+    options.chaos = false;
+    for (int fault = FAULT_NONE; fault < FAULT_COUNT; fault++) {
+        options.fault = (enum fault)fault;
+        int outcome = run_quietly(&options);
+        bool right = outcome == (fault == FAULT_NONE ? 0 : 1);
+        printf("self-test, fault %s: %s (%d)\n", fault_name(options.fault), right ? "as it must be" : "WRONG", outcome);
+        if (!right)
+            result = 1;
+    }
+    return result;
+}
+
+static void raise_file_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+int main(int count, char **arguments)
+{
+    struct options options = parse_options(count, arguments);
+    signal(SIGPIPE, SIG_IGN);
+    raise_file_limit();
+    if (options.self_test)
+        return self_test(options);
+    printf("crosstalk: %s, %" PRIu32 " clients, %" PRId64 " requests, seed %" PRIu64 "\n",
+           options.headgate != NULL ? options.pool : "direct", options.clients, options.requests, options.seed);
+    int result = run_execute(&options);
+    printf("crosstalk: %s\n", result == 0 ? "no violation" : "FAILED");
+    return result;
+}

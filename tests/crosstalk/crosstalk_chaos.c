@@ -1,0 +1,77 @@
+#include "crosstalk_chaos.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#define LASTING_US ((int64_t)3600 * 1000000)
+#define GRACE_US (5 * (int64_t)1000000)
+#define PAUSE_MIN_US 200000
+#define PAUSE_RANGE_US 1000000
+#define STOP_US 200000
+#define DOWN_RANGE_US 500000
+
+static uint32_t chaos_random(struct chaos *chaos, uint32_t bound)
+{
+    chaos->random = chaos->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)((chaos->random >> 33) % bound);
+}
+
+static int64_t next_pause(struct chaos *chaos)
+{
+    return PAUSE_MIN_US + chaos_random(chaos, PAUSE_RANGE_US);
+}
+
+void chaos_init(struct chaos *chaos, struct run *run, struct servers *servers)
+{
+    *chaos = (struct chaos){.run = run, .servers = servers, .random = run->options.seed};
+    chaos->next_us = now_us() + next_pause(chaos);
+}
+
+static bool kill_connections(struct chaos *chaos)
+{
+    if (servers_ask_redis(chaos->servers, "CLIENT KILL TYPE normal\r\n", ":"))
+        chaos->kills++;
+    return true;
+}
+
+static bool kill_subscribers(struct chaos *chaos)
+{
+    if (servers_ask_redis(chaos->servers, "CLIENT KILL TYPE pubsub\r\n", ":"))
+        chaos->kills_sub++;
+    return true;
+}
+
+static bool stop_redis(struct chaos *chaos)
+{
+    kill(chaos->servers->redis, SIGSTOP);
+    usleep(STOP_US);
+    kill(chaos->servers->redis, SIGCONT);
+    chaos->stops++;
+    return true;
+}
+
+static bool restart_redis(struct chaos *chaos)
+{
+    atomic_fetch_add(&chaos->run->epoch, 1);
+    servers_kill_redis(chaos->servers);
+    usleep(chaos_random(chaos, DOWN_RANGE_US));
+    if (!servers_start_redis(chaos->servers))
+        return false;
+    atomic_fetch_add(&chaos->run->epoch, 1);
+    chaos->restarts++;
+    return true;
+}
+
+bool chaos_step(struct chaos *chaos)
+{
+    /* Each kind of fault comes round even in a short run. */
+    static bool (*const faults[])(struct chaos * chaos) = {kill_connections, stop_redis,       kill_connections,
+                                                           restart_redis,    kill_subscribers, kill_connections};
+    if (now_us() < chaos->next_us)
+        return true;
+    atomic_store(&chaos->run->excused_until_us, now_us() + LASTING_US);
+    bool done = faults[chaos->turn++ % (sizeof faults / sizeof *faults)](chaos);
+    atomic_store(&chaos->run->excused_until_us, now_us() + GRACE_US);
+    chaos->next_us = now_us() + next_pause(chaos);
+    return done;
+}

@@ -1,0 +1,327 @@
+#include "crosstalk_liar.h"
+
+#include "crosstalk_buffer.h"
+#include "crosstalk_reply.h"
+#include "crosstalk_servers.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define PAIRS_MAX 128
+#define READ_SIZE ((size_t)64 * 1024)
+#define FAULT_ONE_IN 1000
+
+/* A client and its connection to Redis. */
+struct pair {
+    bool used;
+    int client;
+    int server;
+    struct buffer up;       /* for Redis */
+    struct buffer received; /* from Redis, not looked at yet */
+    struct buffer down;     /* for the client */
+    bool client_ended;
+    bool server_ended;
+};
+
+struct liar {
+    enum fault fault;
+    uint16_t redis_port;
+    uint64_t random;
+    int listener;
+    unsigned committed;
+    atomic_bool stop;
+    pthread_t thread;
+    struct pair pairs[PAIRS_MAX];
+};
+
+const char *fault_name(enum fault fault)
+{
+    static const char *const names[] = {
+        [FAULT_NONE] = "none",     [FAULT_SWAP] = "swap",           [FAULT_REORDER] = "reorder",
+        [FAULT_DROP] = "drop",     [FAULT_DUPLICATE] = "duplicate", [FAULT_CORRUPT] = "corrupt",
+        [FAULT_REFUSE] = "refuse", [FAULT_CLOSE] = "close",
+    };
+    return names[fault];
+}
+
+static void pair_close(struct pair *pair)
+{
+    close(pair->client);
+    close(pair->server);
+    buffer_free(&pair->up);
+    buffer_free(&pair->received);
+    buffer_free(&pair->down);
+    *pair = (struct pair){0};
+}
+
+/* ---- the faults ---- */
+
+static size_t frame_length(const struct pair *pair)
+{
+    if (!pair->used || buffer_length(&pair->received) == 0)
+        return 0;
+    size_t length = reply_measure(buffer_head(&pair->received), buffer_length(&pair->received));
+    return length == SIZE_MAX ? 0 : length;
+}
+
+static void frame_pass(struct pair *from, struct pair *to, size_t length)
+{
+    buffer_append(&to->down, buffer_head(&from->received), length);
+    buffer_consume(&from->received, length);
+}
+
+/* Another pair whose next reply is there, and is not the same. */
+static struct pair *other_pair(struct liar *liar, const struct pair *pair, size_t length)
+{
+    for (size_t at = 0; at < PAIRS_MAX; at++) {
+        struct pair *other = &liar->pairs[at];
+        size_t other_length = frame_length(other);
+        if (other == pair || other_length == 0)
+            continue;
+        if (other_length != length || memcmp(buffer_head(&other->received), buffer_head(&pair->received), length) != 0)
+            return other;
+    }
+    return NULL;
+}
+
+static bool commit_swap(struct liar *liar, struct pair *pair, size_t length)
+{
+    struct pair *other = other_pair(liar, pair, length);
+    if (other == NULL)
+        return false;
+    frame_pass(other, pair, frame_length(other));
+    frame_pass(pair, other, length);
+    return true;
+}
+
+static bool commit_reorder(struct pair *pair, size_t length)
+{
+    const char *first = buffer_head(&pair->received);
+    size_t left = buffer_length(&pair->received) - length;
+    size_t second = left > 0 ? reply_measure(first + length, left) : 0;
+    if (second == 0 || second == SIZE_MAX || (second == length && memcmp(first, first + length, length) == 0))
+        return false;
+    buffer_append(&pair->down, first + length, second);
+    buffer_append(&pair->down, first, length);
+    buffer_consume(&pair->received, length + second);
+    return true;
+}
+
+static bool commit_corrupt(struct pair *pair, size_t length)
+{
+    const char *frame = buffer_head(&pair->received);
+    const char *identity = memmem(frame, length, "xt:", 3);
+    if (identity == NULL || identity + 3 >= frame + length)
+        return false;
+    size_t place = (size_t)(identity + 3 - frame);
+    char wrong = identity[3] == '9' ? '1' : (char)(identity[3] + 1);
+    buffer_append(&pair->down, frame, place);
+    buffer_append(&pair->down, &wrong, 1);
+    buffer_append(&pair->down, frame + place + 1, length - place - 1);
+    buffer_consume(&pair->received, length);
+    return true;
+}
+
+static bool commit_refuse(struct pair *pair, size_t length)
+{
+    static const char error[] = "-ERR headgate: Redis is not there\r\n";
+    buffer_append(&pair->down, error, sizeof error - 1);
+    buffer_consume(&pair->received, length);
+    return true;
+}
+
+/* False if the fault cannot be committed on this reply, which then still waits. */
+static bool commit(struct liar *liar, struct pair *pair, size_t length)
+{
+    switch (liar->fault) {
+    case FAULT_SWAP:
+        return commit_swap(liar, pair, length);
+    case FAULT_REORDER:
+        return commit_reorder(pair, length);
+    case FAULT_DROP:
+        buffer_consume(&pair->received, length);
+        return true;
+    case FAULT_DUPLICATE:
+        buffer_append(&pair->down, buffer_head(&pair->received), length);
+        frame_pass(pair, pair, length);
+        return true;
+    case FAULT_CORRUPT:
+        return commit_corrupt(pair, length);
+    case FAULT_REFUSE:
+        return commit_refuse(pair, length);
+    case FAULT_CLOSE:
+        pair_close(pair);
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool fault_is_due(struct liar *liar)
+{
+    liar->random = liar->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return liar->fault != FAULT_NONE && (liar->random >> 33) % FAULT_ONE_IN == 0;
+}
+
+static void pair_take_frames(struct liar *liar, struct pair *pair)
+{
+    for (size_t length = frame_length(pair); length > 0; length = frame_length(pair)) {
+        if (fault_is_due(liar) && commit(liar, pair, length))
+            liar->committed++;
+        else
+            frame_pass(pair, pair, length);
+    }
+}
+
+/* ---- passing bytes ---- */
+
+/* False at the end of the stream. */
+static bool receive(int fd, struct buffer *buffer)
+{
+    ssize_t got = recv(fd, buffer_reserve(buffer, READ_SIZE), READ_SIZE, MSG_DONTWAIT);
+    if (got > 0)
+        buffer_commit(buffer, (size_t)got);
+    return got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+static bool transmit(int fd, struct buffer *buffer)
+{
+    if (buffer_length(buffer) == 0)
+        return true;
+    ssize_t sent = send(fd, buffer_head(buffer), buffer_length(buffer), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent > 0)
+        buffer_consume(buffer, (size_t)sent);
+    return sent >= 0 || errno == EAGAIN || errno == EINTR;
+}
+
+static void pair_receive(struct pair *pair, const struct pollfd *client, const struct pollfd *server)
+{
+    if (client->revents != 0 && !pair->client_ended)
+        pair->client_ended = !receive(pair->client, &pair->up);
+    if (server->revents != 0 && !pair->server_ended)
+        pair->server_ended = !receive(pair->server, &pair->received);
+}
+
+static void pair_transmit(struct pair *pair)
+{
+    bool alive = transmit(pair->server, &pair->up) && transmit(pair->client, &pair->down);
+    if (pair->client_ended && buffer_length(&pair->up) == 0)
+        shutdown(pair->server, SHUT_WR);
+    if (!alive || (pair->server_ended && buffer_length(&pair->down) == 0))
+        pair_close(pair);
+}
+
+static void liar_accept(struct liar *liar)
+{
+    int client = accept4(liar->listener, NULL, NULL, SOCK_CLOEXEC);
+    for (size_t at = 0; client >= 0 && at < PAIRS_MAX; at++) {
+        struct pair *pair = &liar->pairs[at];
+        if (pair->used)
+            continue;
+        int server = servers_connect(liar->redis_port);
+        if (server < 0)
+            break;
+        *pair = (struct pair){.used = true, .client = client, .server = server};
+        return;
+    }
+    if (client >= 0)
+        close(client);
+}
+
+static void pair_poll(const struct pair *pair, struct pollfd *client, struct pollfd *server)
+{
+    *client = (struct pollfd){.fd = -1};
+    *server = (struct pollfd){.fd = -1};
+    if (!pair->used)
+        return;
+    if (!pair->client_ended || buffer_length(&pair->down) > 0)
+        *client = (struct pollfd){
+            .fd = pair->client,
+            .events = (short)((pair->client_ended ? 0 : POLLIN) | (buffer_length(&pair->down) > 0 ? POLLOUT : 0))};
+    if (!pair->server_ended)
+        *server = (struct pollfd){.fd = pair->server,
+                                  .events = (short)(POLLIN | (buffer_length(&pair->up) > 0 ? POLLOUT : 0))};
+}
+
+/* All receive before any reply is passed on, so that two clients' replies can be at hand together. */
+static void liar_turn(struct liar *liar)
+{
+    struct pollfd polled[1 + 2 * PAIRS_MAX];
+    polled[0] = (struct pollfd){.fd = liar->listener, .events = POLLIN};
+    for (size_t at = 0; at < PAIRS_MAX; at++)
+        pair_poll(&liar->pairs[at], &polled[1 + 2 * at], &polled[2 + 2 * at]);
+    if (poll(polled, sizeof polled / sizeof *polled, 20) <= 0)
+        return;
+    for (size_t at = 0; at < PAIRS_MAX; at++)
+        if (liar->pairs[at].used)
+            pair_receive(&liar->pairs[at], &polled[1 + 2 * at], &polled[2 + 2 * at]);
+    for (size_t at = 0; at < PAIRS_MAX; at++)
+        pair_take_frames(liar, &liar->pairs[at]);
+    for (size_t at = 0; at < PAIRS_MAX; at++)
+        if (liar->pairs[at].used)
+            pair_transmit(&liar->pairs[at]);
+    if (polled[0].revents != 0)
+        liar_accept(liar);
+}
+
+static void *liar_run(void *context)
+{
+    struct liar *liar = context;
+    while (!atomic_load(&liar->stop))
+        liar_turn(liar);
+    for (size_t at = 0; at < PAIRS_MAX; at++)
+        if (liar->pairs[at].used)
+            pair_close(&liar->pairs[at]);
+    return NULL;
+}
+
+static int listen_anywhere(uint16_t *port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -1;
+    if (bind(fd, (struct sockaddr *)&address, sizeof address) == 0 && listen(fd, PAIRS_MAX) == 0 &&
+        getsockname(fd, (struct sockaddr *)&address, &size) == 0) {
+        *port = ntohs(address.sin_port);
+        return fd;
+    }
+    close(fd);
+    return -1;
+}
+
+struct liar *liar_start(enum fault fault, uint16_t redis_port, uint64_t seed, uint16_t *port)
+{
+    struct liar *liar = calloc(1, sizeof *liar);
+    if (liar == NULL)
+        return NULL;
+    liar->fault = fault;
+    liar->redis_port = redis_port;
+    liar->random = seed;
+    liar->listener = listen_anywhere(port);
+    if (liar->listener >= 0 && pthread_create(&liar->thread, NULL, liar_run, liar) == 0)
+        return liar;
+    if (liar->listener >= 0)
+        close(liar->listener);
+    free(liar);
+    return NULL;
+}
+
+unsigned liar_stop(struct liar *liar)
+{
+    atomic_store(&liar->stop, true);
+    pthread_join(liar->thread, NULL);
+    unsigned committed = liar->committed;
+    close(liar->listener);
+    free(liar);
+    return committed;
+}

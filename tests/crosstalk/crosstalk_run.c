@@ -1,0 +1,191 @@
+#include "crosstalk_run.h"
+
+#include "crosstalk_chaos.h"
+#include "crosstalk_figures.h"
+#include "crosstalk_liar.h"
+#include "crosstalk_loop.h"
+#include "crosstalk_servers.h"
+#include "crosstalk_verify.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define LOOPS_MAX 16
+#define VIOLATIONS_SHOWN 5
+#define TURN_US 5000
+#define SECOND_US ((int64_t)1000000)
+#define FINAL_US (40 * SECOND_US)
+
+/* Everything of one run that only the main thread touches. */
+struct rig {
+    struct servers servers;
+    struct chaos chaos;
+    struct liar *liar;
+    struct loop loops[LOOPS_MAX];
+    unsigned loops_started;
+    int64_t start_us;
+    int64_t load_us; /* how long the load lasted */
+};
+
+void run_violation(struct run *run, const char *format, ...)
+{
+    if (atomic_fetch_add(&run->violations, 1) < VIOLATIONS_SHOWN) {
+        char text[4096];
+        va_list arguments;
+        va_start(arguments, format);
+        vsnprintf(text, sizeof text, format, arguments);
+        va_end(arguments);
+        fprintf(stderr, "VIOLATION (seed %" PRIu64 ") %s\n", run->options.seed, text);
+    }
+    atomic_store(&run->phase, PHASE_STOP);
+}
+
+static bool rig_start(struct rig *rig, struct run *run)
+{
+    const struct options *options = &run->options;
+    if (!servers_prepare(&rig->servers) || !servers_start_redis(&rig->servers))
+        return false;
+    run->port = rig->servers.redis_port.number;
+    if (options->headgate != NULL) {
+        if (!servers_start_headgate(&rig->servers, options))
+            return false;
+        run->port = rig->servers.listen_port.number;
+    }
+    if (options->lying) {
+        rig->liar = liar_start(options->fault, rig->servers.redis_port.number, options->seed, &run->port);
+        if (rig->liar == NULL)
+            return false;
+    }
+    for (; rig->loops_started < options->loops; rig->loops_started++)
+        if (!loop_start(&rig->loops[rig->loops_started], run, rig->loops_started))
+            return false;
+    return true;
+}
+
+/* One turn of waiting: false when the run has to end. */
+static bool rig_wait(struct rig *rig, struct run *run)
+{
+    usleep(TURN_US);
+    if (run_phase(run) == PHASE_STOP)
+        return false;
+    if (run->options.headgate != NULL && !servers_headgate_lives(&rig->servers))
+        run_violation(run, "headgate ended by itself");
+    else if (now_us() > rig->start_us + (int64_t)run->options.seconds * SECOND_US)
+        run_violation(run, "the run did not end within %u s", run->options.seconds);
+    return run_phase(run) != PHASE_STOP;
+}
+
+/* Sends load until enough requests were sent, or too little time is left for the rest of the run. */
+static void rig_load(struct rig *rig, struct run *run)
+{
+    int64_t limit = (int64_t)run->options.seconds * SECOND_US * 2 / 3;
+    while (rig_wait(rig, run)) {
+        if (atomic_load(&run->requests_left) <= 0 || now_us() > rig->start_us + limit)
+            break;
+        if (run->options.chaos && !chaos_step(&rig->chaos))
+            run_violation(run, "redis-server does not start again");
+    }
+    rig->load_us = now_us() - rig->start_us;
+}
+
+/* A phase never follows PHASE_STOP, which a violation may have set meanwhile. */
+static bool phase_advance(struct run *run, enum phase from, enum phase to)
+{
+    int expected = (int)from;
+    return atomic_compare_exchange_strong(&run->phase, &expected, (int)to);
+}
+
+static void rig_final(struct rig *rig, struct run *run)
+{
+    if (!phase_advance(run, PHASE_LOAD, PHASE_SETTLE))
+        return;
+    while (run_excused(run))
+        if (!rig_wait(rig, run))
+            return;
+    if (!phase_advance(run, PHASE_SETTLE, PHASE_FINAL))
+        return;
+    int64_t limit = now_us() + FINAL_US;
+    while (atomic_load(&run->finished) < run->options.clients && now_us() < limit)
+        if (!rig_wait(rig, run))
+            return;
+}
+
+static void check_finished(struct run *run)
+{
+    for (uint32_t index = 0; index < run->options.clients; index++) {
+        const struct client *client = &run->clients[index];
+        char expected[512];
+        if (client->finished || atomic_load(&run->violations) >= VIOLATIONS_SHOWN)
+            continue;
+        verify_describe(client, expected);
+        run_violation(run,
+                      "client %" PRIu32 ": not finished (link %d, ending %d, %zu replies outstanding), expected: %s",
+                      index, (int)client->link, (int)client->ending, client->expected.count, expected);
+    }
+}
+
+static void rig_join(struct rig *rig, struct run *run)
+{
+    atomic_store(&run->phase, PHASE_STOP);
+    for (unsigned at = 0; at < rig->loops_started; at++)
+        loop_join(&rig->loops[at]);
+    rig->loops_started = 0;
+}
+
+/* The clients' connections are still open: ending must not depend on them. */
+static void rig_end(struct rig *rig, struct run *run)
+{
+    if (run->options.headgate != NULL && rig->servers.headgate > 0 && !servers_end_headgate(&rig->servers))
+        run_violation(run, "headgate did not end well");
+    for (uint32_t index = 0; index < run->options.clients; index++)
+        client_free(&run->clients[index]);
+    if (rig->liar != NULL)
+        printf("  %-34s %12u\n", "faults committed", liar_stop(rig->liar));
+}
+
+static int rig_run(struct rig *rig, struct run *run)
+{
+    struct figures sum = {0};
+    rig->start_us = now_us();
+    chaos_init(&rig->chaos, run, &rig->servers);
+    bool started = rig_start(rig, run);
+    unsigned loops = rig->loops_started;
+    if (started) {
+        rig_load(rig, run);
+        rig_final(rig, run);
+    }
+    rig_join(rig, run);
+    if (started && atomic_load(&run->violations) == 0)
+        check_finished(run);
+    for (unsigned at = 0; at < loops; at++)
+        figures_add(&sum, &rig->loops[at].figures);
+    if (started)
+        figures_print(&sum, &rig->chaos, (double)rig->load_us / 1e6);
+    rig_end(rig, run);
+    return !started ? 2 : atomic_load(&run->violations) > 0 ? 1 : 0;
+}
+
+int run_execute(const struct options *options)
+{
+    struct run *run = calloc(1, sizeof *run);
+    struct rig *rig = calloc(1, sizeof *rig);
+    int result = 2;
+    if (run != NULL && rig != NULL) {
+        run->options = *options;
+        run->clients = calloc(options->clients, sizeof *run->clients);
+        atomic_store(&run->requests_left, options->requests);
+        if (run->clients != NULL && options->loops <= LOOPS_MAX) {
+            for (uint32_t index = 0; index < options->clients; index++)
+                run->clients[index].fd = -1;
+            result = rig_run(rig, run);
+            servers_free(&rig->servers, result != 0 && !options->lying);
+        }
+        free(run->clients);
+    }
+    free(run);
+    free(rig);
+    return result;
+}

@@ -1,0 +1,55 @@
+/*
+ * redis-server and Headgate: started on free ports in a temporary directory, ended by their process ids.
+ *
+ * A port is kept reserved by a socket that is bound to it and never listens, so that while Redis is down no outgoing
+ * connection can be given its port as a local one.
+ */
+#ifndef CROSSTALK_SERVERS_H
+#define CROSSTALK_SERVERS_H
+
+#include "crosstalk_run.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define SERVERS_PATH_MAX 256
+
+struct port {
+    uint16_t number;
+    int reservation;
+};
+
+struct servers {
+    char directory[SERVERS_PATH_MAX - 64];
+    struct port redis_port;
+    struct port listen_port;
+    struct port admin_port;
+    pid_t redis;    /* 0: not running */
+    pid_t headgate; /* 0: not running */
+};
+
+/* Each tells on standard error why it returns false. */
+bool servers_prepare(struct servers *servers);
+bool servers_start_redis(struct servers *servers);
+bool servers_start_headgate(struct servers *servers, const struct options *options);
+
+/* Ends Redis as a crash would. */
+void servers_kill_redis(struct servers *servers);
+
+/* True as long as the process of Headgate has not ended. */
+bool servers_headgate_lives(struct servers *servers);
+
+/* Ends Headgate by SIGTERM. True if it then exits with 0 and no sanitizer wrote to its log. */
+bool servers_end_headgate(struct servers *servers);
+
+/* Ends what still runs; removes the directory, unless it is to be kept. */
+void servers_free(struct servers *servers, bool keep);
+
+/* A blocking connection to a port of this machine; -1 if there is none to be had. */
+int servers_connect(uint16_t port);
+
+/* Sends an inline command to Redis; true if the answer starts with the text. */
+bool servers_ask_redis(const struct servers *servers, const char *command, const char *answer);
+
+#endif

@@ -1,0 +1,440 @@
+/* The log: its lines, its destinations, what happens when writing fails, and swapping files under running threads. */
+#include "log.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <regex.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define HEAD "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{6}Z "
+
+static char directory[] = "/tmp/headgate-test-XXXXXX";
+static char path[64];
+static char other_path[64];
+
+static void make_directory(void)
+{
+    cr_assert_not_null(mkdtemp(directory));
+    snprintf(path, sizeof path, "%s/log", directory);
+    snprintf(other_path, sizeof other_path, "%s/other", directory);
+}
+
+static void remove_directory(void)
+{
+    log_close();
+    unlink(path);
+    unlink(other_path);
+    rmdir(directory);
+}
+
+TestSuite(log, .init = make_directory, .fini = remove_directory);
+
+static char *contents(const char *name)
+{
+    FILE *file = fopen(name, "r");
+    cr_assert_not_null(file, "%s", name);
+    char *text = calloc(1, 4 << 20);
+    size_t length = fread(text, 1, (4 << 20) - 1, file);
+    fclose(file);
+    cr_assert_eq(strlen(text), length, "no NUL bytes in a log");
+    return text;
+}
+
+static void assert_matches(const char *text, const char *pattern)
+{
+    regex_t regex;
+    cr_assert_eq(regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB), 0);
+    cr_assert_eq(regexec(&regex, text, 0, NULL, 0), 0, "%s does not match %s", text, pattern);
+    regfree(&regex);
+}
+
+static void assert_contents(const char *name, const char *pattern)
+{
+    char *text = contents(name);
+    assert_matches(text, pattern);
+    free(text);
+}
+
+static void open_log(const char *name)
+{
+    cr_assert(log_open(name, LOG_LEVEL_INFO), "%s: %s", name, strerror(errno));
+}
+
+/* ---- Lines ---- */
+
+Test(log, format)
+{
+    open_log(path);
+    log_info("lane", "connected to %s after %d ms", "127.0.0.1:6379", 7);
+    assert_contents(path, HEAD "info  lane: connected to 127\\.0\\.0\\.1:6379 after 7 ms\n$");
+}
+
+Test(log, names_of_levels)
+{
+    cr_assert(log_open(path, LOG_LEVEL_DEBUG));
+    log_debug("a", "1");
+    log_warning("b", "2");
+    log_error("c", "3");
+    assert_contents(path, HEAD "debug a: 1\n.* warning b: 2\n.* error c: 3\n$");
+}
+
+/* The time is UTC whatever TZ says. */
+Test(log, time_is_now_in_utc)
+{
+    setenv("TZ", "Asia/Shanghai", 1);
+    tzset();
+    open_log(path);
+    time_t before = time(NULL);
+    log_info("m", "x");
+    time_t after = time(NULL);
+    char *text = contents(path);
+    struct tm utc = {0};
+    cr_assert_not_null(strptime(text, "%Y-%m-%dT%H:%M:%S", &utc));
+    time_t logged = timegm(&utc);
+    cr_assert(logged >= before && logged <= after, "%s", text);
+    free(text);
+}
+
+Test(log, levels)
+{
+    cr_assert(log_open(path, LOG_LEVEL_WARNING));
+    cr_assert_not(log_enabled(LOG_LEVEL_DEBUG));
+    cr_assert_not(log_enabled(LOG_LEVEL_INFO));
+    cr_assert(log_enabled(LOG_LEVEL_WARNING));
+    cr_assert(log_enabled(LOG_LEVEL_ERROR));
+    log_info("m", "not this");
+    log_warning("m", "but this");
+    cr_assert(log_open(path, LOG_LEVEL_DEBUG), "opening again changes the level");
+    cr_assert(log_enabled(LOG_LEVEL_DEBUG));
+    assert_contents(path, HEAD "warning m: but this\n$");
+}
+
+static int evaluations;
+
+static int evaluate(void)
+{
+    return ++evaluations;
+}
+
+Test(log, disabled_debug_lines_cost_nothing)
+{
+    open_log(path);
+    log_debug("m", "%d", evaluate());
+    cr_assert_eq(evaluations, 0);
+    cr_assert(log_open(path, LOG_LEVEL_DEBUG));
+    log_debug("m", "%d", evaluate());
+    cr_assert_eq(evaluations, 1);
+}
+
+Test(log, control_characters_are_escaped)
+{
+    open_log(path);
+    log_info("a\nb", "%s", "x\r\n2026 error lane: forged\t\x1b[31m\x7f\xc2\x9b\xff.");
+    char *text = contents(path);
+    const char *expected = "info  a\\nb: x\\r\\n2026 error lane: forged\\t\\x1b[31m\\x7f\\xc2\\x9b\\xff.\n";
+    cr_assert_not_null(strstr(text, expected), "%s", text);
+    cr_assert_eq(strchr(text, '\n'), text + strlen(text) - 1, "one line");
+    free(text);
+}
+
+static char *log_repeated(char byte, size_t count)
+{
+    char *message = calloc(1, count + 1);
+    memset(message, byte, count);
+    open_log(path);
+    log_info("m", "%s", message);
+    free(message);
+    return contents(path);
+}
+
+Test(log, long_lines_are_cut)
+{
+    char *text = log_repeated('a', 100000);
+    cr_assert_eq(strlen(text), 2048);
+    cr_assert_str_eq(text + 2048 - 6, "aa...\n");
+    free(text);
+}
+
+/* An escape is four bytes of which none may be cut off. */
+Test(log, long_escaped_lines_are_cut)
+{
+    char *text = log_repeated('\x01', 2000);
+    cr_assert_leq(strlen(text), 2048);
+    cr_assert_gt(strlen(text), 2044);
+    cr_assert_str_eq(text + strlen(text) - 8, "\\x01...\n");
+    free(text);
+}
+
+Test(log, a_line_that_just_fits_is_whole)
+{
+    char *text = log_repeated('a', 1);
+    size_t head = strlen(text) - 2;
+    free(text);
+    unlink(path);
+    text = log_repeated('a', 2048 - head - 4);
+    cr_assert_eq(strlen(text), 2048 - 3);
+    cr_assert_str_eq(text + strlen(text) - 3, "aa\n");
+    free(text);
+    unlink(path);
+    text = log_repeated('a', 2048 - head - 3);
+    cr_assert_str_eq(text + strlen(text) - 5, "a...\n");
+    free(text);
+}
+
+Test(log, errno_is_kept)
+{
+    open_log("/dev/full");
+    errno = EXDEV;
+    log_error("m", "lost");
+    cr_assert_eq(errno, EXDEV);
+    open_log(path);
+    errno = EXDEV;
+    log_error("m", "why: %s", strerror(errno));
+    cr_assert_eq(errno, EXDEV);
+    assert_contents(path, "why: Invalid cross-device link\n$");
+}
+
+/* ---- Destinations ---- */
+
+Test(log, standard_error_by_default)
+{
+    int file = open(path, O_RDWR | O_CREAT, 0600);
+    cr_assert_eq(dup2(file, STDERR_FILENO), STDERR_FILENO);
+    log_info("m", "before it is opened");
+    open_log("");
+    log_info("m", "and after");
+    assert_contents(path, HEAD "info  m: before it is opened\n.* info  m: and after\n$");
+}
+
+Test(log, appends)
+{
+    open_log(path);
+    log_info("m", "first");
+    log_close();
+    open_log(path);
+    log_info("m", "second");
+    assert_contents(path, "m: first\n.*m: second\n$");
+    struct stat status;
+    cr_assert_eq(stat(path, &status), 0);
+    cr_assert_eq(status.st_mode & 07, 0, "nobody else reads it");
+}
+
+Test(log, rotation)
+{
+    open_log(path);
+    log_info("m", "old");
+    cr_assert_eq(rename(path, other_path), 0);
+    log_info("m", "still old");
+    open_log(path);
+    log_info("m", "new");
+    assert_contents(other_path, "m: old\n.*m: still old\n$");
+    assert_contents(path, HEAD "info  m: new\n$");
+}
+
+Test(log, failed_opening_keeps_the_old)
+{
+    open_log(path);
+    errno = 0;
+    cr_assert_not(log_open("/nonexistent/log", LOG_LEVEL_ERROR));
+    cr_assert_eq(errno, ENOENT);
+    cr_assert(log_enabled(LOG_LEVEL_INFO), "the level, too");
+    log_info("m", "goes on");
+    assert_contents(path, "m: goes on\n$");
+    cr_assert_not(log_open(directory, LOG_LEVEL_INFO));
+    cr_assert_eq(errno, EISDIR);
+}
+
+Test(log, from_a_file_back_to_standard_error)
+{
+    open_log(path);
+    log_info("m", "in the file");
+    int file = open(other_path, O_RDWR | O_CREAT | O_APPEND, 0600);
+    cr_assert_eq(dup2(file, STDERR_FILENO), STDERR_FILENO);
+    open_log("");
+    log_info("m", "on standard error");
+    log_close();
+    log_info("m", "and after closing");
+    assert_contents(path, "m: in the file\n$");
+    assert_contents(other_path, "m: on standard error\n.*m: and after closing\n$");
+}
+
+/* A log that is opened over and over holds one descriptor. */
+Test(log, descriptors_do_not_leak)
+{
+    open_log(path);
+    int before = dup(0);
+    close(before);
+    for (int i = 0; i < 50; i++) {
+        open_log(i % 3 == 0 ? "" : i % 3 == 1 ? path : other_path);
+        cr_assert_not(log_open("/nonexistent/log", LOG_LEVEL_INFO));
+    }
+    int after = dup(0);
+    close(after);
+    cr_assert_eq(before, after);
+}
+
+Test(log, descriptor_is_closed_on_exec)
+{
+    int lowest = dup(0);
+    close(lowest);
+    open_log(path);
+    cr_assert_eq(fcntl(lowest, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+    open_log(other_path);
+    cr_assert_eq(fcntl(lowest, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+}
+
+/* ---- Failing writes ---- */
+
+Test(log, lost_lines_are_counted)
+{
+    open_log("/dev/full");
+    for (int i = 0; i < 3; i++) {
+        log_info("m", "lost");
+    }
+    open_log(path);
+    log_info("m", "written");
+    log_info("m", "again");
+    assert_contents(path, HEAD "warning log: 3 lines before this could not be written\n.* info  m: written\n"
+                               "[^\n]* info  m: again\n$");
+}
+
+/* A file that may not grow takes half a line: the next line that fits starts on a line of its own. */
+Test(log, torn_line_is_mended)
+{
+    signal(SIGXFSZ, SIG_IGN);
+    open_log(path);
+    log_info("m", "whole");
+    char *text = contents(path);
+    struct rlimit limit;
+    cr_assert_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    struct rlimit small = {.rlim_cur = strlen(text) + 10, .rlim_max = limit.rlim_max};
+    free(text);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
+    log_info("m", "torn");
+    log_info("m", "lost");
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    log_info("m", "written");
+    assert_contents(path, "m: whole\n[-0-9]{10}\n[^\n]*log: 2 lines before this could not be written\n[^\n]*m: "
+                          "written\n$");
+}
+
+/* Standard error as a pipe that nobody empties: lines are lost, and the program goes on. */
+Test(log, full_pipe_does_not_block, .timeout = 30)
+{
+    int ends[2];
+    cr_assert_eq(pipe(ends), 0);
+    cr_assert_eq(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+    for (int i = 0; i < 5000; i++) {
+        log_info("m", "line %d", i);
+    }
+    char *text = calloc(1, 1 << 20);
+    cr_assert_gt(read(ends[0], text, (1 << 20) - 1), 0);
+    assert_matches(text, "m: line 0\n");
+    log_info("m", "room again");
+    memset(text, 0, 1 << 20);
+    cr_assert_gt(read(ends[0], text, (1 << 20) - 1), 0);
+    assert_matches(text, HEAD "warning log: [0-9]+ lines before this could not be written\n.* info  m: room again\n$");
+    free(text);
+}
+
+/* Standard error as a pipe whose reader is gone: no SIGPIPE. */
+Test(log, dead_pipe_does_not_kill)
+{
+    int ends[2];
+    cr_assert_eq(pipe(ends), 0);
+    cr_assert_eq(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+    close(ends[0]);
+    signal(SIGPIPE, SIG_DFL);
+    log_info("m", "nobody reads this");
+    open_log(path);
+    log_info("m", "alive");
+    assert_contents(path, "log: 1 lines before this could not be written\n.*m: alive\n$");
+}
+
+Test(log, fifo_without_reader_is_refused, .timeout = 30)
+{
+    cr_assert_eq(mkfifo(path, 0600), 0);
+    cr_assert_not(log_open(path, LOG_LEVEL_INFO));
+    cr_assert_eq(errno, ENXIO);
+}
+
+/* ---- Threads ---- */
+
+#define THREADS 4
+#define LINES 2000
+
+static void *write_lines(void *argument)
+{
+    const int *number = argument;
+    for (int i = 0; i < LINES; i++) {
+        log_info("m", "thread %d line %d.", *number, i);
+    }
+    return NULL;
+}
+
+static void tally(const char *name, int counts[THREADS][LINES])
+{
+    char *text = contents(name);
+    char *rest = NULL;
+    for (char *line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
+        assert_matches(line, HEAD "info  m: thread [0-9]+ line [0-9]+\\.$");
+        int thread = 0;
+        int number = 0;
+        cr_assert_eq(sscanf(strstr(line, "m: "), "m: thread %d line %d.", &thread, &number), 2);
+        cr_assert(thread >= 0 && thread < THREADS && number >= 0 && number < LINES, "%s", line);
+        counts[thread][number]++;
+    }
+    free(text);
+}
+
+/* Every line is whole and is in exactly one of the two files, however often they are swapped meanwhile. */
+Test(log, swapping_files_loses_and_tears_nothing)
+{
+    static int counts[THREADS][LINES];
+    pthread_t threads[THREADS];
+    int numbers[THREADS];
+    open_log(path);
+    for (int i = 0; i < THREADS; i++) {
+        numbers[i] = i;
+        cr_assert_eq(pthread_create(&threads[i], NULL, write_lines, &numbers[i]), 0);
+    }
+    for (int i = 0; i < 200; i++) {
+        open_log(i % 2 == 0 ? other_path : path);
+        usleep(200);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    tally(path, counts);
+    tally(other_path, counts);
+    for (int i = 0; i < THREADS * LINES; i++) {
+        cr_assert_eq(counts[i / LINES][i % LINES], 1, "thread %d line %d", i / LINES, i % LINES);
+    }
+}
+
+/* ---- Limiter ---- */
+
+Test(log, limiter)
+{
+    struct log_limiter limiter = {0};
+    uint64_t suppressed = 99;
+    cr_assert(log_limiter_take(&limiter, 5000000, &suppressed), "the first at once");
+    cr_assert_eq(suppressed, 0);
+    for (int64_t i = 0; i < 7; i++) {
+        cr_assert_not(log_limiter_take(&limiter, 5000000 + i, &suppressed));
+    }
+    cr_assert_not(log_limiter_take(&limiter, 5999999, &suppressed));
+    cr_assert(log_limiter_take(&limiter, 6000000, &suppressed));
+    cr_assert_eq(suppressed, 8);
+    cr_assert(log_limiter_take(&limiter, 9000000, &suppressed));
+    cr_assert_eq(suppressed, 0, "counted once");
+}

@@ -1,0 +1,737 @@
+/* The framing of commands: every cut of every shape, and the word of a real Redis on what is wrong and what is not. */
+#include "resp.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BULK_MAX ((uint64_t)512 * 1024 * 1024)
+/* A slice of a literal: to initialize with, and as a value. */
+#define TEXT(literal)                                                                                                  \
+    {                                                                                                                  \
+        literal, sizeof(literal) - 1                                                                                   \
+    }
+#define SLICE(literal) ((struct slice)TEXT(literal))
+
+/* ---- feeding ---- */
+
+/* Each piece is copied to a block of just its size, so that a sanitizer sees a byte read too many. */
+static enum resp_status feed_piece(struct resp_command *command, struct slice piece, size_t *taken)
+{
+    char *copy = malloc(piece.length + 1);
+    enum resp_status status;
+
+    cr_assert_not_null(copy, "out of memory");
+    memcpy(copy + 1, piece.data, piece.length);
+    status = resp_command_feed(command, copy + 1, piece.length, BULK_MAX, taken);
+    free(copy);
+    return status;
+}
+
+/* Feeds a first piece, then further ones of the second length, until the frame ends. Returns how, and what it took. */
+static enum resp_status feed_cut(struct resp_command *command, struct slice bytes, size_t first, size_t further,
+                                 size_t *total)
+{
+    enum resp_status status = RESP_MORE;
+    size_t length = first;
+
+    for (*total = 0; status == RESP_MORE && *total < bytes.length; length = further) {
+        size_t left = bytes.length - *total;
+        size_t taken;
+
+        length = length < left ? length : left;
+        status = feed_piece(command, (struct slice){bytes.data + *total, length}, &taken);
+        cr_assert(taken <= length, "%zu bytes taken of %zu", taken, length);
+        cr_assert(status != RESP_MORE || taken == length, "bytes were left though the frame goes on");
+        *total += taken;
+    }
+    return status;
+}
+
+static enum resp_status feed_whole(struct resp_command *command, struct slice bytes)
+{
+    size_t total;
+
+    return feed_cut(command, bytes, bytes.length, bytes.length, &total);
+}
+
+static void assert_alike(const struct resp_command *a, const struct resp_command *b, const char *frame)
+{
+    cr_assert_eq(a->phase, b->phase, "phase of %s", frame);
+    cr_assert_eq(a->fault, b->fault, "fault of %s", frame);
+    cr_assert_eq(a->unexpected, b->unexpected, "unexpected byte of %s", frame);
+    cr_assert_eq(a->argument_count, b->argument_count, "argument count of %s", frame);
+    cr_assert_eq(a->arguments_left, b->arguments_left, "arguments left of %s", frame);
+    for (size_t i = 0; i < RESP_ARGUMENTS_KEPT; i++) {
+        cr_assert_eq(a->arguments[i].offset, b->arguments[i].offset, "offset of argument %zu of %s", i, frame);
+        cr_assert_eq(a->arguments[i].length, b->arguments[i].length, "length of argument %zu of %s", i, frame);
+    }
+}
+
+/* How a frame must come out: what the framer knows at the end, and how many bytes it took (if it is sound). */
+struct outcome {
+    const struct resp_command *command;
+    enum resp_status status;
+    size_t size;
+};
+
+static void assert_cut_alike(struct slice bytes, size_t first, size_t further, const struct outcome *expected)
+{
+    struct resp_command command = {0};
+    size_t total;
+
+    cr_assert_eq(feed_cut(&command, bytes, first, further, &total), expected->status, "%s cut at %zu", bytes.data,
+                 first);
+    assert_alike(&command, expected->command, bytes.data);
+    if (expected->status == RESP_DONE) {
+        cr_assert_eq(total, expected->size, "%s cut at %zu takes %zu", bytes.data, first, total);
+        cr_assert_eq(command.size, expected->size, "size of %s", bytes.data);
+    }
+}
+
+/* In two at every place, and behind it byte by byte, or in twos and threes: all must come to the same. */
+static void assert_cuts_alike(struct slice bytes, const struct resp_command *whole, enum resp_status status,
+                              size_t size)
+{
+    const struct outcome expected = {whole, status, size};
+
+    for (size_t first = 1; first <= bytes.length; first++) {
+        for (size_t further = 1; further <= 3; further++) {
+            assert_cut_alike(bytes, first, further, &expected);
+        }
+        assert_cut_alike(bytes, first, bytes.length, &expected);
+    }
+}
+
+/* ---- what is sound ---- */
+
+struct sound {
+    struct slice frame;
+    uint32_t arguments;
+    bool is_inline;
+};
+
+static const struct sound sound[] = {
+    {TEXT("*1\r\n$4\r\nPING\r\n"), 1, false},
+    {TEXT("*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n"), 2, false},
+    {TEXT("*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$0\r\n\r\n"), 3, false},
+    {TEXT("*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$11\r\n\r\n$3\r\n\0*1\r\n\r\n"), 3, false},
+    {TEXT("*6\r\n$5\r\nRPUSH\r\n$1\r\nl\r\n$1\r\n1\r\n$2\r\n22\r\n$3\r\n333\r\n$1\r\n\r\r\n"), 6, false},
+    {TEXT("*1\r\n$0\r\n\r\n"), 1, false},
+    {TEXT("*0\r\n"), 0, false},
+    {TEXT("*-1\r\n"), 0, false},
+    {TEXT("*-9223372036854775808\r\n"), 0, false},
+    {TEXT("PING\r\n"), 1, true},
+    {TEXT("PING\n"), 1, true},
+    {TEXT("  SET key \"a b\" \r\n"), 1, true},
+    {TEXT("$3\r\n"), 1, true},
+    {TEXT("\"\"\n"), 1, true},
+    {TEXT("\n"), 0, true},
+    {TEXT("\r\n"), 0, true},
+    {TEXT(" \t\v\f\r \r\n"), 0, true},
+};
+#define SOUND_COUNT (sizeof(sound) / sizeof(sound[0]))
+
+Test(resp_command, takes_sound_frames_at_every_cut)
+{
+    for (size_t i = 0; i < SOUND_COUNT; i++) {
+        struct resp_command whole = {0};
+
+        cr_assert_eq(feed_whole(&whole, sound[i].frame), RESP_DONE, "%s", sound[i].frame.data);
+        cr_assert_eq(whole.size, sound[i].frame.length, "size of %s", sound[i].frame.data);
+        cr_assert_eq(whole.argument_count, sound[i].arguments, "arguments of %s", sound[i].frame.data);
+        cr_assert_eq(resp_command_arguments_seen(&whole), sound[i].arguments, "seen of %s", sound[i].frame.data);
+        cr_assert_eq(resp_command_is_inline(&whole), sound[i].is_inline, "form of %s", sound[i].frame.data);
+        assert_cuts_alike(sound[i].frame, &whole, RESP_DONE, sound[i].frame.length);
+    }
+}
+
+Test(resp_command, stops_where_the_frame_ends)
+{
+    for (size_t i = 0; i < SOUND_COUNT; i++) {
+        for (size_t j = 0; j < SOUND_COUNT; j++) {
+            struct resp_command whole = {0};
+            struct slice first = sound[i].frame;
+            struct slice second = sound[j].frame;
+            char both[128];
+
+            memcpy(both, first.data, first.length);
+            memcpy(both + first.length, second.data, second.length);
+            cr_assert_eq(feed_whole(&whole, first), RESP_DONE, "%s", first.data);
+            assert_cuts_alike((struct slice){both, first.length + second.length}, &whole, RESP_DONE, first.length);
+        }
+    }
+}
+
+Test(resp_command, takes_a_pipeline_apart)
+{
+    struct slice pipeline = TEXT("*1\r\n$4\r\nPING\r\nPING\r\n*0\r\n*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n");
+    static const size_t sizes[] = {14, 6, 4, 22};
+    struct resp_command command = {0};
+    size_t next = 0;
+
+    for (size_t i = 0; i < 4; i++) {
+        size_t taken;
+
+        cr_assert_eq(resp_command_feed(&command, pipeline.data + next, pipeline.length - next, BULK_MAX, &taken),
+                     RESP_DONE, "frame %zu", i);
+        cr_assert_eq(taken, sizes[i], "frame %zu takes %zu", i, taken);
+        next += taken;
+        resp_command_reset(&command);
+    }
+    cr_assert_eq(next, pipeline.length, "bytes behind the last frame");
+}
+
+Test(resp_command, remembers_where_the_first_arguments_lie)
+{
+    struct slice frame = TEXT("*5\r\n$3\r\nSET\r\n$10\r\nkey:567890\r\n$0\r\n\r\n$2\r\nEX\r\n$2\r\n10\r\n");
+    static const char *const expected[RESP_ARGUMENTS_KEPT] = {"SET", "key:567890", "", "EX"};
+    struct resp_command command = {0};
+
+    cr_assert_eq(feed_whole(&command, frame), RESP_DONE, "the frame is sound");
+    for (size_t i = 0; i < RESP_ARGUMENTS_KEPT; i++) {
+        cr_assert_eq(command.arguments[i].length, strlen(expected[i]), "length of argument %zu", i);
+        cr_assert_eq(memcmp(frame.data + command.arguments[i].offset, expected[i], strlen(expected[i])), 0,
+                     "argument %zu", i);
+    }
+}
+
+Test(resp_command, knows_an_argument_before_it_is_whole)
+{
+    struct slice frame = TEXT("*2\r\n$3\r\nGET\r\n$5\r\nk");
+    struct resp_command command = {0};
+
+    cr_assert_eq(feed_whole(&command, frame), RESP_MORE, "the frame is cut");
+    cr_assert_eq(resp_command_arguments_seen(&command), 1, "one argument is whole");
+    cr_assert_eq(command.arguments[1].offset, 17, "offset of the second");
+    cr_assert_eq(command.arguments[1].length, 5, "length of the second");
+}
+
+Test(resp_command, counts_an_argument_only_with_its_terminator)
+{
+    struct slice frame = TEXT("*1\r\n$4\r\nPING\r\n");
+    struct resp_command command = {0};
+
+    for (size_t i = 0; i < frame.length; i++) {
+        size_t taken;
+
+        cr_assert_eq(resp_command_arguments_seen(&command), 0, "before byte %zu", i);
+        cr_assert_eq(feed_piece(&command, (struct slice){frame.data + i, 1}, &taken),
+                     i + 1 < frame.length ? RESP_MORE : RESP_DONE, "byte %zu", i);
+    }
+    cr_assert_eq(resp_command_arguments_seen(&command), 1, "at the end");
+}
+
+Test(resp_command, reset_keeps_nothing)
+{
+    static const struct slice frames[] = {
+        TEXT("*4\r\n$3\r\nSET\r\n$3\r\nkey\r\n$1\r\nv\r\n$2\r\nNX\r\n"),
+        TEXT("*4\r\n$3\r\nSET\r\n$3\r\nkey\r\n$-"),
+        TEXT("PI\0NG\n"),
+        TEXT("*1\r\nPING"),
+    };
+    struct resp_command fresh = {0};
+
+    for (size_t i = 0; i < sizeof(frames) / sizeof(frames[0]); i++) {
+        struct resp_command command = {0};
+
+        feed_whole(&command, frames[i]);
+        resp_command_reset(&command);
+        assert_alike(&command, &fresh, frames[i].data);
+        cr_assert(!command.negative && !command.has_nul && command.digits == 0 && command.number == 0 &&
+                      command.line_length == 0 && command.payload_left == 0 && command.size == 0,
+                  "left over from %s", frames[i].data);
+    }
+}
+
+Test(resp_command, takes_a_bulk_as_long_as_allowed)
+{
+    struct slice frame = TEXT("*1\r\n$10\r\n0123456789\r\n");
+
+    for (uint64_t bulk_max = 9; bulk_max <= 10; bulk_max++) {
+        for (size_t cut = 0; cut <= 7; cut++) {
+            struct resp_command command = {0};
+            size_t taken = 0;
+            enum resp_status status = resp_command_feed(&command, frame.data, cut, bulk_max, &taken);
+
+            cr_assert_eq(status, RESP_MORE, "cut at %zu", cut);
+            status = resp_command_feed(&command, frame.data + cut, frame.length - cut, bulk_max, &taken);
+            cr_assert_eq(status, bulk_max == 10 ? RESP_DONE : RESP_FAULT, "cut at %zu", cut);
+        }
+    }
+}
+
+Test(resp_command, skips_a_bulk_longer_than_32_bits)
+{
+    static char chunk[1 << 20];
+    struct slice header = TEXT("*1\r\n$5368709120\r\n");
+    struct resp_command command = {0};
+    size_t taken;
+
+    cr_assert_eq(resp_command_feed(&command, header.data, header.length, UINT64_MAX, &taken), RESP_MORE, "header");
+    for (size_t i = 0; i < 5120; i++) {
+        cr_assert_eq(resp_command_feed(&command, chunk, sizeof(chunk), UINT64_MAX, &taken), RESP_MORE, "chunk");
+        cr_assert_eq(taken, sizeof(chunk), "chunk %zu", i);
+    }
+    cr_assert_eq(resp_command_feed(&command, "\r\n+", 3, UINT64_MAX, &taken), RESP_DONE, "end");
+    cr_assert_eq(taken, 2, "only the end is taken");
+    cr_assert_eq(command.arguments[0].length, UINT64_C(5368709120), "length of the argument");
+    cr_assert_eq(command.size, UINT64_C(5368709120) + header.length + 2, "size of the frame");
+}
+
+/* ---- what is not ---- */
+
+struct unsound {
+    struct slice bytes;
+    enum resp_command_fault fault;
+};
+
+static const struct unsound unsound[] = {
+    {TEXT("*\r\n"), RESP_COMMAND_BAD_COUNT},
+    {TEXT("*-\r\n"), RESP_COMMAND_BAD_COUNT},
+    {TEXT("*-0\r\n"), RESP_COMMAND_BAD_COUNT},
+    {TEXT("*--1\r\n"), RESP_COMMAND_BAD_COUNT},
+    {TEXT("*+1\r\n"), RESP_COMMAND_BAD_COUNT},
+    {TEXT("* 1\r\n"), RESP_COMMAND_BAD_COUNT},
+    {TEXT("*1 \r\n"), RESP_COMMAND_BAD_COUNT},
+    {TEXT("*01\r\n"), RESP_COMMAND_BAD_COUNT},
+    {TEXT("*00\r\n"), RESP_COMMAND_BAD_COUNT},
+    {TEXT("*1\n\r\n"), RESP_COMMAND_BAD_COUNT},
+    {TEXT("*three\r\n"), RESP_COMMAND_BAD_COUNT},
+    {TEXT("*2147483648\r\n"), RESP_COMMAND_BAD_COUNT},
+    {TEXT("*9223372036854775808\r\n"), RESP_COMMAND_BAD_COUNT},
+    {TEXT("*-9223372036854775809\r\n"), RESP_COMMAND_BAD_COUNT},
+    {TEXT("*18446744073709551617\r\n"), RESP_COMMAND_BAD_COUNT},
+    {TEXT("*1\r\n$\r\n"), RESP_COMMAND_BAD_LENGTH},
+    {TEXT("*1\r\n$-1\r\n"), RESP_COMMAND_BAD_LENGTH},
+    {TEXT("*1\r\n$+4\r\nPING\r\n"), RESP_COMMAND_BAD_LENGTH},
+    {TEXT("*1\r\n$04\r\nPING\r\n"), RESP_COMMAND_BAD_LENGTH},
+    {TEXT("*1\r\n$4x\r\nPING\r\n"), RESP_COMMAND_BAD_LENGTH},
+    {TEXT("*1\r\n$536870913\r\n"), RESP_COMMAND_BAD_LENGTH},
+    {TEXT("*1\r\n$18446744073709551620\r\nPING\r\n"), RESP_COMMAND_BAD_LENGTH},
+    {TEXT("*2\r\n$4\r\nECHO\r\n$x\r\n"), RESP_COMMAND_BAD_LENGTH},
+    {TEXT("*1\r\n:4\r\nPING\r\n"), RESP_COMMAND_NO_BULK},
+    {TEXT("*1\r\n\r\n$4\r\nPING\r\n"), RESP_COMMAND_NO_BULK},
+    {TEXT("*1\r\n\n\r\n"), RESP_COMMAND_NO_BULK},
+    {TEXT("*2\r\n$4\r\nECHO\r\n*1\r\n"), RESP_COMMAND_NO_BULK},
+    {TEXT("*1\r\n\377\r\n"), RESP_COMMAND_NO_BULK},
+    {TEXT("*1\rX$4\r\nPING\r\n"), RESP_COMMAND_BAD_TERMINATOR},
+    {TEXT("*0\r\r"), RESP_COMMAND_BAD_TERMINATOR},
+    {TEXT("*1\r\n$4\r\rPING\r\n"), RESP_COMMAND_BAD_TERMINATOR},
+    {TEXT("*1\r\n$4\r\nPINGx\n"), RESP_COMMAND_BAD_TERMINATOR},
+    {TEXT("*1\r\n$4\r\nPING\rx"), RESP_COMMAND_BAD_TERMINATOR},
+    {TEXT("*1\r\n$4\r\nPING\n\r"), RESP_COMMAND_BAD_TERMINATOR},
+    {TEXT("*1\r\n$3\r\nPING\r\n"), RESP_COMMAND_BAD_TERMINATOR},
+};
+#define UNSOUND_COUNT (sizeof(unsound) / sizeof(unsound[0]))
+
+Test(resp_command, refuses_unsound_frames_at_every_cut)
+{
+    for (size_t i = 0; i < UNSOUND_COUNT; i++) {
+        struct resp_command whole = {0};
+        size_t taken;
+
+        cr_assert_eq(feed_whole(&whole, unsound[i].bytes), RESP_FAULT, "%s", unsound[i].bytes.data);
+        cr_assert_eq(whole.fault, unsound[i].fault, "%s is fault %d", unsound[i].bytes.data, (int)whole.fault);
+        assert_cuts_alike(unsound[i].bytes, &whole, RESP_FAULT, 0);
+        cr_assert_eq(feed_piece(&whole, SLICE("*1\r\n$4\r\nPING\r\n"), &taken), RESP_FAULT, "a fault is for good");
+        cr_assert_eq(taken, 0, "and takes nothing");
+    }
+}
+
+Test(resp_command, refuses_a_wrong_number_only_at_its_end)
+{
+    struct resp_command command = {0};
+    size_t taken;
+
+    cr_assert_eq(feed_piece(&command, SLICE("*01x"), &taken), RESP_MORE, "the line goes on");
+    cr_assert_eq(feed_piece(&command, SLICE("\r"), &taken), RESP_FAULT, "the line ends");
+}
+
+/* Prefix, and then so many 'A' that the line is of that length. The caller frees it. */
+static struct slice long_line(struct slice before, struct slice line, size_t line_length)
+{
+    size_t length = before.length + line_length;
+    char *bytes = malloc(length + 1);
+
+    cr_assert_not_null(bytes, "out of memory");
+    memcpy(bytes, before.data, before.length);
+    memset(bytes + before.length, 'A', line_length);
+    memcpy(bytes + before.length, line.data, line.length);
+    bytes[length] = '\0';
+    return (struct slice){bytes, length};
+}
+
+struct endless {
+    struct slice before;
+    struct slice line;
+    enum resp_command_fault fault;
+};
+
+static const struct endless endless[] = {
+    {TEXT(""), TEXT("*1"), RESP_COMMAND_LONG_COUNT},
+    {TEXT(""), TEXT("*1\0\r\n"), RESP_COMMAND_LONG_COUNT},
+    {TEXT("*1\r\n"), TEXT("$1"), RESP_COMMAND_LONG_LENGTH},
+    {TEXT("*1\r\n"), TEXT("$4\0\r\nPING\r\n"), RESP_COMMAND_LONG_LENGTH},
+    {TEXT(""), TEXT("PING"), RESP_COMMAND_LONG_INLINE},
+    {TEXT(""), TEXT("PING\0\r\nPING\r\n"), RESP_COMMAND_LONG_INLINE},
+};
+#define ENDLESS_COUNT (sizeof(endless) / sizeof(endless[0]))
+
+Test(resp_command, refuses_lines_without_end)
+{
+    static const size_t pieces[] = {1, 7, 4096, RESP_LINE_MAX, 2 * RESP_LINE_MAX};
+
+    for (size_t i = 0; i < ENDLESS_COUNT; i++) {
+        struct slice enough = long_line(endless[i].before, endless[i].line, RESP_LINE_MAX);
+        struct slice more = long_line(endless[i].before, endless[i].line, RESP_LINE_MAX + 1);
+
+        for (size_t j = 0; j < sizeof(pieces) / sizeof(pieces[0]); j++) {
+            struct resp_command command = {0};
+            size_t total;
+
+            cr_assert_eq(feed_cut(&command, enough, pieces[j], pieces[j], &total), RESP_MORE, "line %zu", i);
+            resp_command_reset(&command);
+            cr_assert_eq(feed_cut(&command, more, pieces[j], pieces[j], &total), RESP_FAULT, "line %zu", i);
+            cr_assert_eq(command.fault, endless[i].fault, "line %zu is fault %d", i, (int)command.fault);
+        }
+        free((char *)(uintptr_t)enough.data);
+        free((char *)(uintptr_t)more.data);
+    }
+}
+
+Test(resp_command, takes_the_longest_inline_command)
+{
+    struct slice line = long_line(SLICE(""), SLICE("PING "), RESP_LINE_MAX + 1);
+    char *bytes = (char *)(uintptr_t)line.data;
+    struct resp_command command = {0};
+    size_t total;
+
+    bytes[RESP_LINE_MAX] = '\n';
+    cr_assert_eq(feed_cut(&command, line, line.length, 1, &total), RESP_DONE, "in one piece");
+    resp_command_reset(&command);
+    cr_assert_eq(feed_cut(&command, line, RESP_LINE_MAX, 1, &total), RESP_DONE, "LF by itself");
+    cr_assert_eq(command.size, RESP_LINE_MAX + 1, "all of it");
+    free(bytes);
+}
+
+/* ---- walking ---- */
+
+Test(resp_command, walks_the_arguments)
+{
+    struct slice frame = TEXT("*4\r\n$5\r\nRPUSH\r\n$0\r\n\r\n$11\r\n\r\n$3\r\n\0*1\r\n\r\n$3\r\nend\r\n");
+    static const struct slice expected[] = {TEXT("RPUSH"), TEXT(""), TEXT("\r\n$3\r\n\0*1\r\n"), TEXT("end")};
+    struct resp_walk walk = resp_walk_start(frame);
+    struct slice argument;
+
+    for (size_t i = 0; i < 4; i++) {
+        cr_assert(resp_walk_next(&walk, &argument), "argument %zu is there", i);
+        cr_assert_eq(argument.length, expected[i].length, "length of argument %zu", i);
+        cr_assert_eq(memcmp(argument.data, expected[i].data, argument.length), 0, "argument %zu", i);
+    }
+    cr_assert_not(resp_walk_next(&walk, &argument), "that was the last");
+    cr_assert_eq(walk.next, frame.data + frame.length, "the walk ends with the frame");
+}
+
+Test(resp_command, walks_nothing_where_there_is_nothing)
+{
+    static const struct slice frames[] = {TEXT("*0\r\n"), TEXT("*-1\r\n"), TEXT("PING\r\n")};
+
+    for (size_t i = 0; i < 3; i++) {
+        struct resp_walk walk = resp_walk_start(frames[i]);
+        struct slice argument;
+
+        cr_assert_not(resp_walk_next(&walk, &argument), "%s", frames[i].data);
+    }
+}
+
+/* ---- inline commands ---- */
+
+Test(resp_command, writes_inline_commands_as_multibulk)
+{
+    static const struct {
+        struct slice line;
+        struct slice multibulk;
+    } cases[] = {
+        {TEXT("PING\r\n"), TEXT("*1\r\n$4\r\nPING\r\n")},
+        {TEXT("PING"), TEXT("*1\r\n$4\r\nPING\r\n")},
+        {TEXT(" SET\tk 'it\\'s' \n"), TEXT("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$4\r\nit's\r\n")},
+        {TEXT("ECHO \"\\x41\\n\\\"\"\n"), TEXT("*2\r\n$4\r\nECHO\r\n$3\r\nA\n\"\r\n")},
+        {TEXT("ECHO a\"b c\"\n"), TEXT("*2\r\n$4\r\nECHO\r\n$4\r\nab c\r\n")},
+        {TEXT("\"\" ''\n"), TEXT("*2\r\n$0\r\n\r\n$0\r\n\r\n")},
+    };
+    char out[128];
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        size_t length = cases[i].multibulk.length;
+
+        cr_assert_eq(resp_inline_to_multibulk(cases[i].line, NULL, 0), length, "length of %s", cases[i].line.data);
+        memset(out, '#', sizeof(out));
+        cr_assert_eq(resp_inline_to_multibulk(cases[i].line, out, length), length, "%s", cases[i].line.data);
+        cr_assert_eq(memcmp(out, cases[i].multibulk.data, length), 0, "%s", cases[i].line.data);
+        cr_assert_eq(out[length], '#', "written behind the end");
+    }
+}
+
+Test(resp_command, says_why_an_inline_command_is_none)
+{
+    char out[64];
+
+    cr_assert_eq(resp_inline_to_multibulk(SLICE("\r\n"), out, sizeof(out)), 0, "empty");
+    cr_assert_eq(resp_inline_to_multibulk(SLICE(" \t\n"), out, sizeof(out)), 0, "blank");
+    cr_assert_eq(resp_inline_to_multibulk(SLICE("ECHO \"a\r\n"), out, sizeof(out)), SIZE_MAX, "open quote");
+    cr_assert_eq(resp_inline_to_multibulk(SLICE("ECHO 'a'b\r\n"), out, sizeof(out)), SIZE_MAX, "text behind a quote");
+}
+
+/* ---- the word of a real Redis ---- */
+
+struct redis {
+    pid_t pid;
+    char directory[64];
+    char socket[96];
+};
+
+static struct redis redis;
+
+static int connect_to_redis(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct timeval patience = {.tv_sec = 10};
+    int descriptor = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    cr_assert(descriptor >= 0, "socket: %s", strerror(errno));
+    cr_assert_eq(setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0, "SO_RCVTIMEO");
+    memcpy(address.sun_path, redis.socket, strlen(redis.socket) + 1);
+    if (connect(descriptor, (struct sockaddr *)&address, sizeof(address)) != 0) {
+        close(descriptor);
+        return -1;
+    }
+    return descriptor;
+}
+
+static void run_redis(pid_t parent)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() == parent) {
+        execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", redis.socket, "--dir", redis.directory,
+               "--save", "", "--appendonly", "no", "--logfile", "log", (char *)NULL);
+    }
+    _exit(127);
+}
+
+static void start_redis(void)
+{
+    struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
+    pid_t parent = getpid();
+    int descriptor = -1;
+
+    snprintf(redis.directory, sizeof(redis.directory), "/tmp/headgate-test-XXXXXX");
+    cr_assert_not_null(mkdtemp(redis.directory), "mkdtemp: %s", strerror(errno));
+    snprintf(redis.socket, sizeof(redis.socket), "%s/socket", redis.directory);
+    redis.pid = fork();
+    if (redis.pid == 0) {
+        run_redis(parent);
+    }
+    for (int tries = 0; descriptor < 0 && tries < 1000; tries++) {
+        descriptor = connect_to_redis();
+        nanosleep(&pause, NULL);
+    }
+    cr_assert(descriptor >= 0, "redis-server does not answer");
+    close(descriptor);
+}
+
+/* After a failed assertion only the server ends, with its parent; its directory and log stay to be looked at. */
+static void stop_redis(void)
+{
+    char log[96];
+
+    kill(redis.pid, SIGKILL);
+    waitpid(redis.pid, NULL, 0);
+    snprintf(log, sizeof(log), "%s/log", redis.directory);
+    unlink(log);
+    unlink(redis.socket);
+    rmdir(redis.directory);
+}
+
+/* Sends the bytes on a fresh connection and reads all that comes until Redis closes. Returns the length. */
+static size_t ask_redis(struct slice bytes, char *reply, size_t size)
+{
+    int descriptor = connect_to_redis();
+    size_t length = 0;
+    ssize_t got;
+
+    cr_assert(descriptor >= 0, "connect: %s", strerror(errno));
+    cr_assert_eq(send(descriptor, bytes.data, bytes.length, MSG_NOSIGNAL), (ssize_t)bytes.length, "send");
+    while ((got = recv(descriptor, reply + length, size - 1 - length, 0)) > 0) {
+        length += (size_t)got;
+    }
+    cr_assert(got == 0 || errno == ECONNRESET, "Redis does not close: %s", strerror(errno));
+    reply[length] = '\0';
+    close(descriptor);
+    return length;
+}
+
+static void assert_same_fault(struct slice bytes)
+{
+    struct resp_command command = {0};
+    char ours[128];
+    char theirs[256];
+    size_t length;
+
+    cr_assert_eq(feed_whole(&command, bytes), RESP_FAULT, "%.40s", bytes.data);
+    length = resp_command_fault_text(&command, ours, sizeof(ours));
+    cr_assert_eq(length, strlen(ours), "length of %s", ours);
+    ask_redis(bytes, theirs, sizeof(theirs));
+    cr_assert_str_eq(ours, theirs, "%.40s", bytes.data);
+}
+
+Test(resp_command, faults_read_as_those_of_redis, .init = start_redis, .fini = stop_redis)
+{
+    for (size_t i = 0; i < UNSOUND_COUNT; i++) {
+        if (unsound[i].fault != RESP_COMMAND_BAD_TERMINATOR) {
+            assert_same_fault(unsound[i].bytes);
+        }
+    }
+    for (size_t i = 0; i < ENDLESS_COUNT; i++) {
+        struct slice line = long_line(endless[i].before, endless[i].line, RESP_LINE_MAX + 1);
+
+        assert_same_fault(line);
+        free((char *)(uintptr_t)line.data);
+    }
+}
+
+Test(resp_command, our_own_fault_has_a_text)
+{
+    struct resp_command command = {0};
+    char text[128];
+
+    cr_assert_eq(feed_whole(&command, SLICE("*1\rX")), RESP_FAULT, "no LF");
+    resp_command_fault_text(&command, text, sizeof(text));
+    cr_assert_str_eq(text, "-ERR Protocol error: expected CR LF\r\n", "%s", text);
+}
+
+Test(resp_command, an_unexpected_nul_does_not_end_the_text)
+{
+    struct resp_command command = {0};
+    char text[128];
+
+    cr_assert_eq(feed_whole(&command, SLICE("*1\r\n\0")), RESP_FAULT, "no '$'");
+    cr_assert_eq(resp_command_fault_text(&command, text, sizeof(text)), strlen(text), "length");
+    cr_assert_str_eq(text, "-ERR Protocol error: expected '$', got ' '\r\n", "%s", text);
+}
+
+Test(resp_command, redis_skips_what_has_nothing_to_run, .init = start_redis, .fini = stop_redis)
+{
+    struct slice bytes = TEXT("*0\r\n*-1\r\n*-9223372036854775808\r\n\r\n\n \t\v\f\r \r\nQUIT\r\n");
+    char reply[256];
+
+    ask_redis(bytes, reply, sizeof(reply));
+    cr_assert_str_eq(reply, "+OK\r\n", "%s", reply);
+}
+
+static size_t ask_and_quit(struct slice command, char *reply, size_t size)
+{
+    char bytes[1024];
+
+    cr_assert(command.length + 6 <= sizeof(bytes), "room for QUIT");
+    memcpy(bytes, command.data, command.length);
+    memcpy(bytes + command.length, "QUIT\r\n", 6);
+    return ask_redis((struct slice){bytes, command.length + 6}, reply, size);
+}
+
+/* What Redis answers to the inline command it must answer to our multibulk form of it. */
+static void assert_same_quoting(struct slice line)
+{
+    struct resp_command command = {.fault = RESP_COMMAND_BAD_QUOTES};
+    char multibulk[1024];
+    char ours[2048];
+    char theirs[2048];
+    size_t length = resp_inline_to_multibulk(line, multibulk, sizeof(multibulk));
+    size_t got = ask_and_quit(line, theirs, sizeof(theirs));
+
+    if (length == SIZE_MAX) {
+        cr_assert_eq(resp_command_fault_text(&command, ours, sizeof(ours)), got, "%s gets %s", line.data, theirs);
+    } else {
+        cr_assert(length <= sizeof(multibulk), "%s takes %zu bytes", line.data, length);
+        cr_assert_eq(ask_and_quit((struct slice){multibulk, length}, ours, sizeof(ours)), got, "%s", line.data);
+    }
+    cr_assert_eq(memcmp(ours, theirs, got), 0, "%s: %s is not %s", line.data, ours, theirs);
+}
+
+Test(resp_command, quotes_mean_what_they_mean_to_redis, .init = start_redis, .fini = stop_redis)
+{
+    static const struct slice lines[] = {
+        TEXT("ECHO \"a\\x41\\n\" \r\n"),
+        TEXT("ECHO a\\x41\\n\n"),
+        TEXT("ECHO \"\\xZZ\\x4\"\n"),
+        TEXT("ECHO \"\\xfF\\x00\"\n"),
+        TEXT("ECHO '\\x41\\n'\n"),
+        TEXT("ECHO 'it\\'s'\n"),
+        TEXT("ECHO 'back\\\\'\n"),
+        TEXT("ECHO \"\\\\\"\n"),
+        TEXT("ECHO \"\\r\\t\\b\\a\\q\\\"\"\n"),
+        TEXT("ECHO a\"b c\"\n"),
+        TEXT("ECHO a'b c'\n"),
+        TEXT("ECHO \"a\"b\n"),
+        TEXT("ECHO 'a'b\n"),
+        TEXT("ECHO \"a\"\"b\"\n"),
+        TEXT("ECHO \"a\n"),
+        TEXT("ECHO 'a\r\n"),
+        TEXT("ECHO \"a\\\n"),
+        TEXT("ECHO 'a\\\r\n"),
+        TEXT("ECHO \"a\\\"\r\n"),
+        TEXT("ECHO \"\"\n"),
+        TEXT("ECHO ''\n"),
+        TEXT("\vECHO\t\f\v a\n"),
+        TEXT("ECHO a\vb\fc\n"),
+        TEXT("ECHO \"a\"\v\n"),
+        TEXT("ECHO a\rb\n"),
+        TEXT("ECHO a\\\n"),
+        TEXT("\"ECHO\" '\377\200'\n"),
+        TEXT("ECHO \"a\"\r\r\n"),
+        TEXT("ECHO \"\\X41\\x4G\"\n"),
+    };
+
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+        assert_same_quoting(lines[i]);
+    }
+}
+
+/* A line of what matters to quoting, in an order that nobody would think of. */
+static size_t odd_line(char *line, uint32_t *seed)
+{
+    static const char bytes[] = "\"\"\"'''\\\\\\  \t\v\f\rxx04Fanrtb$";
+    size_t length = (size_t)sprintf(line, "EVAL 'return ARGV' 0 ");
+    size_t end = length + 3 + *seed % 20;
+
+    for (; length < end; length++) {
+        *seed = *seed * 1664525 + 1013904223;
+        line[length] = bytes[(*seed >> 16) % (sizeof(bytes) - 1)];
+    }
+    line[length] = '\n';
+    line[length + 1] = '\0';
+    return length + 1;
+}
+
+Test(resp_command, odd_quotes_mean_what_they_mean_to_redis, .init = start_redis, .fini = stop_redis)
+{
+    uint32_t seed = 7;
+    char line[64];
+
+    for (int i = 0; i < 1000; i++) {
+        size_t length = odd_line(line, &seed);
+
+        assert_same_quoting((struct slice){line, length});
+    }
+}

@@ -1,0 +1,446 @@
+/* The framing of replies: every cut of every type of RESP2 and RESP3, and hiredis' reader beside it. */
+#include "resp.h"
+
+#include <criterion/criterion.h>
+#include <hiredis/read.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A slice of a literal: to initialize with, and as a value. */
+#define TEXT(literal)                                                                                                  \
+    {                                                                                                                  \
+        literal, sizeof(literal) - 1                                                                                   \
+    }
+#define SLICE(literal) ((struct slice)TEXT(literal))
+
+/* ---- feeding ---- */
+
+/* Each piece is copied to a block of just its size, so that a sanitizer sees a byte read too many. */
+static enum resp_status feed_piece(struct resp_reply *reply, struct slice piece, size_t *taken)
+{
+    char *copy = malloc(piece.length + 1);
+    enum resp_status status;
+
+    cr_assert_not_null(copy, "out of memory");
+    memcpy(copy + 1, piece.data, piece.length);
+    status = resp_reply_feed(reply, copy + 1, piece.length, taken);
+    free(copy);
+    return status;
+}
+
+/* Feeds a first piece, then further ones of the second length, until the frame ends. Returns how, and what it took. */
+static enum resp_status feed_cut(struct resp_reply *reply, struct slice bytes, size_t first, size_t further,
+                                 size_t *total)
+{
+    enum resp_status status = RESP_MORE;
+    size_t length = first;
+
+    for (*total = 0; status == RESP_MORE && *total < bytes.length; length = further) {
+        size_t left = bytes.length - *total;
+        size_t taken;
+
+        length = length < left ? length : left;
+        status = feed_piece(reply, (struct slice){bytes.data + *total, length}, &taken);
+        cr_assert(taken <= length, "%zu bytes taken of %zu", taken, length);
+        cr_assert(status != RESP_MORE || taken == length, "bytes were left though the frame goes on");
+        *total += taken;
+    }
+    return status;
+}
+
+static enum resp_status feed_whole(struct resp_reply *reply, struct slice bytes)
+{
+    size_t total;
+
+    return feed_cut(reply, bytes, bytes.length, bytes.length, &total);
+}
+
+static void assert_alike(const struct resp_reply *a, const struct resp_reply *b, const char *frame)
+{
+    cr_assert_eq(a->phase, b->phase, "phase of %s", frame);
+    cr_assert_eq(a->type, b->type, "type of %s", frame);
+    cr_assert_eq(a->element, b->element, "last element of %s", frame);
+    cr_assert_eq(a->integer, b->integer, "integer of %s", frame);
+    cr_assert_eq(a->elements_left, b->elements_left, "elements left of %s", frame);
+    cr_assert_eq(a->size, b->size, "size of %s", frame);
+    cr_assert_eq(a->head_length, b->head_length, "length of the head of %s", frame);
+    cr_assert_eq(memcmp(a->head, b->head, a->head_length), 0, "head of %s", frame);
+}
+
+/* In two at every place, and behind it byte by byte, or in twos and threes: all must come to the same. */
+static void assert_cuts_alike(struct slice bytes, const struct resp_reply *whole, enum resp_status status)
+{
+    for (size_t first = 1; first <= bytes.length; first++) {
+        for (size_t further = 1; further <= 4; further++) {
+            struct resp_reply reply = {.keep_head = true};
+            size_t total;
+
+            cr_assert_eq(feed_cut(&reply, bytes, first, further < 4 ? further : bytes.length, &total), status,
+                         "%s cut at %zu", bytes.data, first);
+            cr_assert_eq(total, reply.size, "%zu bytes taken of %s", total, bytes.data);
+            assert_alike(&reply, whole, bytes.data);
+        }
+    }
+}
+
+/* ---- what is sound ---- */
+
+struct sound {
+    struct slice frame;
+    char type;
+    int64_t integer;
+};
+
+static const struct sound sound[] = {
+    {TEXT("+OK\r\n"), '+', 0},
+    {TEXT("+\r\n"), '+', 0},
+    {TEXT("+QUEUED\r\n"), '+', 0},
+    {TEXT("+a\rb\nc\r\r\n"), '+', 0},
+    {TEXT("-ERR unknown command\r\n"), '-', 0},
+    {TEXT(":0\r\n"), ':', 0},
+    {TEXT(":1\r\n"), ':', 1},
+    {TEXT(":-1\r\n"), ':', -1},
+    {TEXT(":1234567890123\r\n"), ':', 1234567890123},
+    {TEXT(":9223372036854775807\r\n"), ':', INT64_MAX},
+    {TEXT(":-9223372036854775808\r\n"), ':', INT64_MIN},
+    {TEXT("$-1\r\n"), '$', 0},
+    {TEXT("$0\r\n\r\n"), '$', 0},
+    {TEXT("$5\r\nhello\r\n"), '$', 0},
+    {TEXT("$11\r\n\r\n$3\r\n\0*1\r\n\r\n"), '$', 0},
+    {TEXT("*-1\r\n"), '*', 0},
+    {TEXT("*0\r\n"), '*', 0},
+    {TEXT("*3\r\n$9\r\nsubscribe\r\n$2\r\nch\r\n:7\r\n"), '*', 7},
+    {TEXT("*3\r\n*2\r\n:1\r\n*0\r\n*-1\r\n*1\r\n*1\r\n$-1\r\n"), '*', 1},
+    {TEXT("*2\r\n-ERR inner\r\n+OK\r\n"), '*', 0},
+    {TEXT("_\r\n"), '_', 0},
+    {TEXT("#t\r\n"), '#', 0},
+    {TEXT("#f\r\n"), '#', 0},
+    {TEXT(",3.25\r\n"), ',', 0},
+    {TEXT(",-inf\r\n"), ',', 0},
+    {TEXT("(3492890328409238509324850943850943825024385\r\n"), '(', 0},
+    {TEXT("!10\r\nSYNTAX bad\r\n"), '!', 0},
+    {TEXT("=8\r\ntxt:text\r\n"), '=', 0},
+    {TEXT("%0\r\n"), '%', 0},
+    {TEXT("%2\r\n+a\r\n:1\r\n+b\r\n*2\r\n:2\r\n_\r\n"), '%', 2},
+    {TEXT("~2\r\n#t\r\n,1\r\n"), '~', 0},
+    {TEXT(">3\r\n+message\r\n+ch\r\n$2\r\nhi\r\n"), '>', 0},
+    {TEXT("*2\r\n>1\r\n+push\r\n:4\r\n"), '*', 4},
+    {TEXT("|0\r\n+OK\r\n"), '+', 0},
+    {TEXT("|1\r\n+ttl\r\n:10\r\n$2\r\nhi\r\n"), '$', 10},
+    {TEXT("|1\r\n+a\r\n*2\r\n:1\r\n:2\r\n*1\r\n:3\r\n"), '*', 3},
+    {TEXT("|1\r\n+a\r\n+b\r\n|1\r\n+c\r\n+d\r\n%1\r\n+e\r\n+f\r\n"), '%', 0},
+    {TEXT("|1\r\n|1\r\n+x\r\n+y\r\n+a\r\n%1\r\n+p\r\n+q\r\n~1\r\n_\r\n"), '~', 0},
+    {TEXT("*2\r\n|1\r\n+a\r\n:5\r\n:6\r\n$1\r\nx\r\n"), '*', 6},
+};
+#define SOUND_COUNT (sizeof(sound) / sizeof(sound[0]))
+
+Test(resp_reply, takes_sound_frames_at_every_cut)
+{
+    for (size_t i = 0; i < SOUND_COUNT; i++) {
+        struct resp_reply whole = {.keep_head = true};
+
+        cr_assert_eq(feed_whole(&whole, sound[i].frame), RESP_DONE, "%s", sound[i].frame.data);
+        cr_assert_eq(whole.size, sound[i].frame.length, "size of %s", sound[i].frame.data);
+        cr_assert_eq(whole.type, sound[i].type, "type of %s is %c", sound[i].frame.data, whole.type);
+        cr_assert_eq(whole.integer, sound[i].integer, "integer of %s", sound[i].frame.data);
+        assert_cuts_alike(sound[i].frame, &whole, RESP_DONE);
+    }
+}
+
+Test(resp_reply, stops_where_the_frame_ends)
+{
+    for (size_t i = 0; i < SOUND_COUNT; i++) {
+        for (size_t j = 0; j < SOUND_COUNT; j++) {
+            struct resp_reply whole = {.keep_head = true};
+            struct slice first = sound[i].frame;
+            struct slice second = sound[j].frame;
+            char both[160];
+
+            memcpy(both, first.data, first.length);
+            memcpy(both + first.length, second.data, second.length);
+            cr_assert_eq(feed_whole(&whole, first), RESP_DONE, "%s", first.data);
+            assert_cuts_alike((struct slice){both, first.length + second.length}, &whole, RESP_DONE);
+        }
+    }
+}
+
+Test(resp_reply, takes_a_pipeline_apart)
+{
+    struct slice pipeline = TEXT("+OK\r\n$2\r\nhi\r\n*1\r\n:1\r\n-ERR no\r\n>1\r\n+push\r\n_\r\n");
+    static const size_t sizes[] = {5, 8, 8, 9, 11, 3};
+    static const char types[] = "+$*->_";
+    struct resp_reply reply = {0};
+    size_t next = 0;
+
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        size_t taken;
+
+        cr_assert(resp_reply_idle(&reply), "before frame %zu", i);
+        cr_assert_eq(resp_reply_feed(&reply, pipeline.data + next, pipeline.length - next, &taken), RESP_DONE,
+                     "frame %zu", i);
+        cr_assert_not(resp_reply_idle(&reply), "after frame %zu", i);
+        cr_assert_eq(taken, sizes[i], "frame %zu takes %zu", i, taken);
+        cr_assert_eq(reply.type, types[i], "frame %zu is %c", i, reply.type);
+        next += taken;
+        resp_reply_reset(&reply);
+    }
+    cr_assert_eq(next, pipeline.length, "bytes behind the last frame");
+}
+
+Test(resp_reply, names_its_type_from_the_first_byte_on)
+{
+    struct resp_reply reply = {0};
+    size_t taken;
+
+    cr_assert_eq(feed_piece(&reply, SLICE("|"), &taken), RESP_MORE, "an attribute begins");
+    cr_assert_eq(reply.type, '|', "for now");
+    cr_assert_eq(feed_piece(&reply, SLICE("1\r\n+a\r\n*1\r\n+b\r\n"), &taken), RESP_MORE, "the attribute ends");
+    cr_assert_eq(reply.type, '|', "still");
+    cr_assert_eq(feed_piece(&reply, SLICE("%"), &taken), RESP_MORE, "the reply begins");
+    cr_assert_eq(reply.type, '%', "that is it");
+}
+
+Test(resp_reply, reset_keeps_nothing_but_the_wish_for_a_head)
+{
+    static const struct slice frames[] = {
+        TEXT("*2\r\n:5\r\n$10\r\nabc"),
+        TEXT("|1\r\n:-1"),
+        TEXT("+OK\r\n"),
+        TEXT("?"),
+    };
+
+    for (size_t i = 0; i < sizeof(frames) / sizeof(frames[0]); i++) {
+        struct resp_reply reply = {.keep_head = true};
+        struct resp_reply fresh = {.keep_head = true};
+
+        feed_whole(&reply, frames[i]);
+        resp_reply_reset(&reply);
+        assert_alike(&reply, &fresh, frames[i].data);
+        cr_assert(reply.keep_head, "the wish is kept");
+        cr_assert(!reply.negative && reply.digits == 0 && reply.number == 0 && reply.payload_left == 0,
+                  "left over from %s", frames[i].data);
+    }
+}
+
+/* ---- the head ---- */
+
+Test(resp_reply, keeps_the_head)
+{
+    struct slice frame = TEXT("*2\r\n$60\r\n012345678901234567890123456789012345678901234567890123456789\r\n+end\r\n");
+
+    for (size_t step = 1; step <= frame.length; step++) {
+        struct resp_reply reply = {.keep_head = true};
+        size_t total;
+
+        cr_assert_eq(feed_cut(&reply, frame, step, step, &total), RESP_DONE, "in steps of %zu", step);
+        cr_assert_eq(reply.head_length, RESP_HEAD_KEPT, "in steps of %zu", step);
+        cr_assert_eq(memcmp(reply.head, frame.data, RESP_HEAD_KEPT), 0, "in steps of %zu", step);
+    }
+}
+
+Test(resp_reply, keeps_no_more_than_the_frame)
+{
+    struct resp_reply reply = {.keep_head = true};
+
+    cr_assert_eq(feed_whole(&reply, SLICE("-MOVED 1 a:1\r\n+OK\r\n")), RESP_DONE, "the first frame");
+    cr_assert_eq(reply.head_length, 14, "its length");
+    cr_assert_eq(memcmp(reply.head, "-MOVED 1 a:1\r\n", 14), 0, "its bytes");
+}
+
+Test(resp_reply, keeps_no_head_unasked)
+{
+    struct resp_reply reply = {0};
+
+    cr_assert_eq(feed_whole(&reply, SLICE("-ERR\r\n")), RESP_DONE, "the frame");
+    cr_assert_eq(reply.head_length, 0, "no head");
+}
+
+/* ---- what is large ---- */
+
+Test(resp_reply, takes_a_line_of_any_length)
+{
+    static char chunk[1 << 20];
+    struct resp_reply reply = {0};
+    size_t taken;
+
+    memset(chunk, 'x', sizeof(chunk));
+    cr_assert_eq(resp_reply_feed(&reply, "+", 1, &taken), RESP_MORE, "begin");
+    for (size_t i = 0; i < 16; i++) {
+        cr_assert_eq(resp_reply_feed(&reply, chunk, sizeof(chunk), &taken), RESP_MORE, "chunk %zu", i);
+    }
+    cr_assert_eq(resp_reply_feed(&reply, "\r\n", 2, &taken), RESP_DONE, "end");
+    cr_assert_eq(reply.size, 16 * sizeof(chunk) + 3, "size");
+}
+
+Test(resp_reply, skips_a_bulk_of_4_gib_but_no_more)
+{
+    static char chunk[1 << 20];
+    struct slice header = TEXT("$4294967296\r\n");
+    struct resp_reply reply = {0};
+    size_t taken;
+
+    cr_assert_eq(feed_whole(&reply, header), RESP_MORE, "header");
+    for (size_t i = 0; i < 4096; i++) {
+        cr_assert_eq(resp_reply_feed(&reply, chunk, sizeof(chunk), &taken), RESP_MORE, "chunk %zu", i);
+        cr_assert_eq(taken, sizeof(chunk), "chunk %zu", i);
+    }
+    cr_assert_eq(resp_reply_feed(&reply, "\r\n+", 3, &taken), RESP_DONE, "end");
+    cr_assert_eq(taken, 2, "only the end is taken");
+    cr_assert_eq(reply.size, UINT64_C(4294967296) + header.length + 2, "size");
+    resp_reply_reset(&reply);
+    cr_assert_eq(feed_whole(&reply, SLICE("$4294967297\r\n")), RESP_FAULT, "one byte more");
+}
+
+Test(resp_reply, follows_any_depth)
+{
+    struct resp_reply reply = {0};
+    size_t taken;
+
+    for (size_t i = 0; i < 100000; i++) {
+        cr_assert_eq(resp_reply_feed(&reply, "*1\r\n", 4, &taken), RESP_MORE, "level %zu", i);
+    }
+    cr_assert_eq(resp_reply_feed(&reply, ":1\r\n:2\r\n", 8, &taken), RESP_DONE, "the one leaf");
+    cr_assert_eq(taken, 4, "and nothing behind it");
+}
+
+/* Nests the header until the framer has enough of it; returns how often it did not. */
+static size_t nest(struct slice header, size_t piece)
+{
+    struct resp_reply reply = {0};
+    size_t total;
+    size_t depth = 0;
+
+    while (depth < 2000 && feed_cut(&reply, header, piece, piece, &total) == RESP_MORE) {
+        depth++;
+    }
+    return depth;
+}
+
+Test(resp_reply, refuses_absurd_sums_of_elements)
+{
+    /* 2^40 elements are 512 times 2^31. */
+    cr_assert_eq(nest(SLICE("*2147483647\r\n"), 1), 512, "arrays");
+    cr_assert_eq(nest(SLICE("*2147483647\r\n"), 13), 512, "arrays, whole");
+    cr_assert_eq(nest(SLICE("%2147483647\r\n"), 13), 256, "maps");
+    cr_assert_eq(nest(SLICE("|2147483647\r\n"), 13), 256, "attributes");
+    /* And nearly 1100 times 10^9, which is the most that the fast path counts. */
+    cr_assert_eq(nest(SLICE("*999999999\r\n"), 1), 1099, "smaller arrays");
+    cr_assert_eq(nest(SLICE("*999999999\r\n"), 12), 1099, "smaller arrays, whole");
+}
+
+/* ---- what is not sound ---- */
+
+static const struct slice unsound[] = {
+    TEXT("?"),
+    TEXT("OK\r\n"),
+    TEXT("\r\n"),
+    TEXT("\0"),
+    TEXT("HTTP/1.1 400 Bad Request\r\n"),
+    TEXT(":\r\n"),
+    TEXT(":-\r\n"),
+    TEXT(":+1\r\n"),
+    TEXT(":01\r\n"),
+    TEXT(":1.5\r\n"),
+    TEXT(":1\rx"),
+    TEXT(":9223372036854775808\r\n"),
+    TEXT(":-9223372036854775809\r\n"),
+    TEXT(":99999999999999999999\r\n"),
+    TEXT("$\r\n"),
+    TEXT("$-2\r\n"),
+    TEXT("$-0\r\n"),
+    TEXT("$?\r\n"),
+    TEXT("$1x\r\n"),
+    TEXT("$4294967297\r\n"),
+    TEXT("$2\r\nhi!\n"),
+    TEXT("$2\r\nhi\r!"),
+    TEXT("$2\rxhi\r\n"),
+    TEXT("$3\r\nhi\r\n+"),
+    TEXT("$0\r\n\n\r"),
+    TEXT("*-2\r\n"),
+    TEXT("*?\r\n"),
+    TEXT("*2147483648\r\n"),
+    TEXT("*1\r\n?"),
+    TEXT("*2\r\n+OK\r\nOK\r\n"),
+    TEXT("!-1\r\n"),
+    TEXT("=-1\r\n"),
+    TEXT("~-1\r\n"),
+    TEXT("%-1\r\n"),
+    TEXT("%2147483648\r\n"),
+    TEXT(">-1\r\n"),
+    TEXT("|-1\r\n"),
+    TEXT("|1\r\n+a\r\n+b\r\n."),
+};
+#define UNSOUND_COUNT (sizeof(unsound) / sizeof(unsound[0]))
+
+Test(resp_reply, refuses_unsound_frames_at_every_cut)
+{
+    for (size_t i = 0; i < UNSOUND_COUNT; i++) {
+        for (size_t first = 1; first <= unsound[i].length; first++) {
+            for (size_t further = 1; further <= unsound[i].length; further++) {
+                struct resp_reply reply = {0};
+                size_t total;
+
+                cr_assert_eq(feed_cut(&reply, unsound[i], first, further, &total), RESP_FAULT, "%s cut at %zu",
+                             unsound[i].data, first);
+            }
+        }
+    }
+}
+
+/* ---- hiredis beside it ---- */
+
+/* What hiredis 0.14 knows of these bytes: it reads RESP2 only, and does not look at what ends a bulk. */
+static enum resp_status ask_hiredis(struct slice bytes, size_t *taken)
+{
+    redisReader *reader = redisReaderCreateWithFunctions(NULL);
+    void *reply = NULL;
+    enum resp_status status;
+
+    cr_assert_not_null(reader, "out of memory");
+    cr_assert_eq(redisReaderFeed(reader, bytes.data, bytes.length), REDIS_OK, "feed");
+    if (redisReaderGetReply(reader, &reply) != REDIS_OK) {
+        status = RESP_FAULT;
+    } else {
+        status = reply == NULL ? RESP_MORE : RESP_DONE;
+    }
+    *taken = reader->pos;
+    redisReaderFree(reader);
+    return status;
+}
+
+static bool is_resp2(struct slice bytes)
+{
+    return bytes.length > 0 && strchr("+-:$*", bytes.data[0]) != NULL;
+}
+
+Test(resp_reply, ends_replies_where_hiredis_does)
+{
+    for (size_t i = 0; i < SOUND_COUNT; i++) {
+        for (size_t length = 1; length <= sound[i].frame.length; length++) {
+            struct slice start = {sound[i].frame.data, length};
+            struct resp_reply reply = {0};
+            size_t theirs;
+            enum resp_status status;
+
+            /* The RESP3 types inside arrays are beyond it, too. */
+            if (!is_resp2(start) || strpbrk(start.data, "|>") != NULL) {
+                continue;
+            }
+            status = ask_hiredis(start, &theirs);
+            cr_assert_eq(feed_whole(&reply, start), status, "%zu bytes of %s", length, start.data);
+            cr_assert(status != RESP_DONE || reply.size == theirs, "%s takes %zu", start.data, theirs);
+        }
+    }
+}
+
+Test(resp_reply, refuses_what_hiredis_refuses)
+{
+    for (size_t i = 0; i < UNSOUND_COUNT; i++) {
+        struct resp_reply reply = {0};
+        size_t taken;
+
+        if (ask_hiredis(unsound[i], &taken) == RESP_FAULT) {
+            cr_assert_eq(feed_whole(&reply, unsound[i]), RESP_FAULT, "%s", unsound[i].data);
+        }
+    }
+}
