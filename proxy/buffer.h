@@ -45,9 +45,10 @@ static inline size_t buffer_length(const struct buffer *buffer)
     return buffer->end - buffer->start;
 }
 
+/* The first byte of the content; NULL for an empty buffer. */
 static inline const char *buffer_head(const struct buffer *buffer)
 {
-    return buffer->data + buffer->start;
+    return buffer->data != NULL ? buffer->data + buffer->start : NULL;
 }
 
 /* Room for at least size more bytes behind the content; NULL when memory is short (nothing is lost then). The content

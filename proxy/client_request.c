@@ -333,7 +333,9 @@ static bool send_silently(struct client *client, struct lane *lane, struct slice
 /* Whether Redis' answer to this request cannot be waited for. */
 static bool has_no_answer(const struct client *client, const struct session_plan *plan)
 {
-    if (plan->observation != NULL && plan->observation->kind == OBSERVE_REPLY_ON) {
+    enum observation_kind kind = plan->observation != NULL ? plan->observation->kind : OBSERVE_NOTHING;
+
+    if (kind == OBSERVE_REPLY_ON || (kind == OBSERVE_RESET && !client->session.silent_next)) {
         return false;
     }
     return plan->silent || client->session.silent || client->session.silent_next || client->session.tunnel;
@@ -432,7 +434,7 @@ static void protocol_error(struct client *client)
 
     log_info("client", "closing client %s: %.*s", client->address_text, (int)length - 2, text);
     stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_PROTOCOL, 1);
-    if (!client_answer(client, text, length, NULL)) {
+    if (!client->session.silent && !client->session.silent_next && !client_answer(client, text, length, NULL)) {
         out_of_memory(client);
         return;
     }

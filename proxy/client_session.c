@@ -289,6 +289,15 @@ static bool plan_hello(struct client *client, const struct resp_command *framed,
 
 /* ---- the others ---- */
 
+/* 'p' for patterns, 's' for shard channels, 'c' for plain channels. */
+static char channel_kind_of(const char *name)
+{
+    if (name[0] == 'p') {
+        return 'p';
+    }
+    return strcmp(name, "ssubscribe") == 0 || strcmp(name, "sunsubscribe") == 0 ? 's' : 'c';
+}
+
 static bool plan_subscribe(struct client *client, const struct command *command, const struct resp_command *framed,
                            struct session_plan *plan)
 {
@@ -304,10 +313,7 @@ static bool plan_subscribe(struct client *client, const struct command *command,
     if (!observe(client, plan, opposite ? OBSERVE_UNSUBSCRIBE : OBSERVE_SUBSCRIBE)) {
         return false;
     }
-    /* subscribe, psubscribe, ssubscribe; unsubscribe, punsubscribe, sunsubscribe */
-    char kind = command->name[0];
-    bool prefixed = command->name[1] == 's' || command->name[1] == 'u';
-    plan->observation->channel_kind = prefixed && (kind == 'p' || kind == 's') ? kind : 'c';
+    plan->observation->channel_kind = channel_kind_of(command->name);
     plan->observation->confirmations = framed->argument_count - 1;
     return true;
 }
@@ -379,6 +385,8 @@ static void plan_replication(const struct command *command, struct session_plan 
         plan->tunnel = true;
     }
 }
+
+static bool give_identity(struct client *client, bool whole);
 
 static bool sets_password(const struct resp_command *framed, const char *frame)
 {
@@ -526,6 +534,10 @@ void session_request_sent(struct client *client, const struct session_plan *plan
     session->silent_next = false;
     if (plan->raw) {
         client->exclusive->raw = true;
+    }
+    if (plan->own_writes && !client->lane_named && !give_identity(client, true)) {
+        client_close(client, "out of memory");
+        return;
     }
     if (kind == OBSERVE_MULTI) {
         session->sent_transaction = true;
@@ -894,6 +906,7 @@ bool session_take_lane(struct client *client, const struct session_plan *plan)
     static const char ping[] = "*1\r\n$4\r\nPING\r\n";
 
     if (plan->own_writes && make_home_lane_exclusive(client)) {
+        /* It gets the name after the WAIT: a command before it would make it wait for more than the own writes. */
         taken(client);
         return true;
     }
@@ -937,6 +950,10 @@ static bool owner_frame(void *owner, const struct resp_reply *reply)
     struct client *client = owner;
 
     if (is_push(client, reply)) {
+        return true;
+    }
+    if (client->first == NULL && note_confirmation(client, reply)) {
+        /* SUBSCRIBE is confirmed even under CLIENT REPLY OFF. */
         return true;
     }
     if (client->first == NULL && !client->session.tunnel) {
