@@ -1,5 +1,7 @@
 #include "buffer.h"
 
+#include "recycle.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +43,7 @@ static char *block_take(struct buffer_pool *pool, size_t size, size_t *capacity)
             }
             pool->bytes_kept -= *capacity;
             data = (char *)block;
+            recycle_show(data, *capacity);
         } else {
             data = malloc(*capacity);
         }
@@ -67,6 +70,7 @@ static void block_give(struct buffer_pool *pool, char *data, size_t capacity)
     class->free = block;
     class->count++;
     pool->bytes_kept += capacity;
+    recycle_hide(block + 1, capacity - sizeof *block);
 }
 
 /* Doubles, so that a queue that grows byte by byte is copied a constant number of times. */

@@ -11,9 +11,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Blocks of 1 KiB, 2 KiB, … 1 MiB are recycled; larger ones go straight back to malloc. */
+/* Blocks of 1 KiB, 2 KiB, … 8 MiB are recycled; larger ones go straight back to malloc. The largest holds what fifty
+ * clients with sixteen requests of 16 KiB each leave behind on one lane. */
 #define BUFFER_CLASS_SMALLEST ((size_t)1024)
-#define BUFFER_CLASSES 11
+#define BUFFER_CLASSES 14
 
 struct buffer_block {
     struct buffer_block *next;

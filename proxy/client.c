@@ -2,6 +2,7 @@
 #include "client_private.h"
 
 #include "log.h"
+#include "splice.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -11,6 +12,9 @@
 
 /* A client that is being closed but does not take its last replies is given up after this. */
 #define ENDING_PATIENCE_US ((int64_t)10 * 1000000)
+
+/* Read from a client in one go: a deep pipeline, but not so much of a long payload that could be passed on. Bytes. */
+#define READ_SIZE ((size_t)64 * 1024)
 
 /* ---- observations ---- */
 
@@ -98,7 +102,8 @@ static void end_held(struct client *client)
 static void abandon_requests(struct client *client)
 {
     end_held(client);
-    if (client->streaming && client->exclusive != NULL) {
+    lane_waiter_cancel(&client->lane_waiter);
+    if (client->streaming && !client->discarding && client->exclusive != NULL) {
         client->exclusive->untidy = true;
     }
     client_drop_runs(client);
@@ -175,8 +180,8 @@ void client_update_reading(struct client *client)
     if (client->state == CLIENT_CLOSED) {
         return;
     }
-    bool wanted = !client->input_ended && buffer_length(&client->input) < CLIENT_INPUT_MARK;
-    connection_want_read(&client->connection, wanted);
+    bool has_room = buffer_length(&client->input) < CLIENT_INPUT_MARK || client_may_take(client);
+    connection_want_read(&client->connection, has_room && !client->input_ended);
 }
 
 static void on_input_end(struct client *client)
@@ -197,7 +202,7 @@ static void on_input_end(struct client *client)
 static ssize_t read_afresh(struct client *client)
 {
     struct reactor *reactor = client->service->reactor;
-    ssize_t got = connection_read(&client->connection, reactor->scratch, REACTOR_SCRATCH_SIZE);
+    ssize_t got = connection_read(&client->connection, reactor->scratch, READ_SIZE);
 
     if (got <= 0) {
         return got;
@@ -237,6 +242,30 @@ static ssize_t read_on(struct client *client)
     return got;
 }
 
+/* Whether nothing stands between the client's socket and its lane but the payload of a long request. */
+static bool may_pass_on(const struct client *client)
+{
+    return client->streaming && !client->discarding && client->state == CLIENT_OPEN &&
+           client->wait == CLIENT_WAIT_NOTHING && buffer_length(&client->input) == 0 &&
+           resp_command_payload_left(&client->command) > SPLICE_LEAST;
+}
+
+/* Moves payload on inside the kernel; 0 if it has to be read. */
+static ssize_t pass_on(struct client *client)
+{
+    size_t most = (size_t)resp_command_payload_left(&client->command) - 1;
+    ssize_t taken = lane_pull_silent(client->exclusive, &client->connection, most);
+
+    if (taken > 0 && client->state == CLIENT_OPEN) {
+        resp_command_skip(&client->command, (uint64_t)taken);
+        if (lane_is_congested(client->exclusive)) {
+            client->wait = CLIENT_WAIT_LANE;
+            client->wait_since_us = reactor_now(client->service->reactor);
+        }
+    }
+    return taken;
+}
+
 /* What comes from a client that takes no more requests is of no interest but for its end. */
 static ssize_t read_away(struct client *client)
 {
@@ -250,9 +279,12 @@ static void client_readable(evutil_socket_t fd, short what, void *context)
 
     (void)fd;
     (void)what;
-    ssize_t got = client->state == CLIENT_ENDING       ? read_away(client)
-                  : buffer_length(&client->input) == 0 ? read_afresh(client)
-                                                       : read_on(client);
+    ssize_t got = may_pass_on(client) ? pass_on(client) : 0;
+    if (got == 0) {
+        got = client->state == CLIENT_ENDING       ? read_away(client)
+              : buffer_length(&client->input) == 0 ? read_afresh(client)
+                                                   : read_on(client);
+    }
     if (client->state == CLIENT_CLOSED || got == CONNECTION_AGAIN) {
         return;
     }
@@ -290,6 +322,13 @@ static void hold_expired(evutil_socket_t fd, short what, void *context)
     }
 }
 
+static void shared_lane_relieved(struct lane_waiter *waiter)
+{
+    struct client *client = (struct client *)(void *)((char *)waiter - offsetof(struct client, lane_waiter));
+
+    session_lane_owner.writable(client);
+}
+
 /* ---- accepting ---- */
 
 bool client_accept(struct client_service *service, int fd, const struct sockaddr_storage *address, uint64_t id)
@@ -304,8 +343,8 @@ bool client_accept(struct client_service *service, int fd, const struct sockaddr
     client->id = id;
     client->profile = upstream_default_profile(service->upstream);
     client->place = service->next_place++;
-    client->session.silence_known = true;
     client->flush.run = client_flush_task;
+    client->lane_waiter.wake = shared_lane_relieved;
     client->address = *address;
     client->connected_us = reactor_now(service->reactor);
     client->active_us = client->connected_us;
@@ -394,14 +433,15 @@ static bool nothing_under_way(const struct client *client)
            !client->streaming;
 }
 
-/* Redis does not count blocked clients, subscribers and the like as idle. */
+/* Redis does not count blocked clients, subscribers and the like as idle; a held one waits for its reply, too. */
 static bool is_idle(const struct client *client, int64_t now)
 {
     int64_t limit = clock_ms_to_us(client->service->settings.idle_timeout);
     const struct session *session = &client->session;
     bool listens = session->channels > 0 || session->patterns > 0 || session->shard_channels > 0 || session->tunnel;
+    bool waits = client->first != NULL || client->wait != CLIENT_WAIT_NOTHING;
 
-    return limit > 0 && client->first == NULL && !listens && now - client->active_us >= limit;
+    return limit > 0 && !waits && !listens && now - client->active_us >= limit;
 }
 
 static void check_times(struct client *client, int64_t now)

@@ -21,7 +21,7 @@ enum client_state {
 enum client_wait {
     CLIENT_WAIT_NOTHING,
     CLIENT_WAIT_QUIET, /* until the requests under way are answered: the next one goes another way */
-    CLIENT_WAIT_LANE,  /* until the exclusive lane takes bytes (again) */
+    CLIENT_WAIT_LANE,  /* until the lane takes bytes (again) */
     CLIENT_WAIT_POLICY /* held */
 };
 
@@ -35,13 +35,12 @@ struct session {
     bool known_transaction;
     bool watching;
     bool tracking;
-    bool silent;        /* CLIENT REPLY OFF */
-    bool silent_next;   /* CLIENT REPLY SKIP: the next request has no reply */
-    bool silence_known; /* false from CLIENT REPLY OFF or SKIP until ON was answered */
-    bool sticky;        /* state that nothing clears: exclusive for life */
-    bool tunnel;        /* replies cannot be told from pushes: bytes only, exclusive for life */
-    bool raw;           /* no longer RESP at all */
-    uint32_t blocking;  /* blocking requests under way */
+    bool silent;       /* CLIENT REPLY OFF */
+    bool silent_next;  /* CLIENT REPLY SKIP: the next request has no reply */
+    bool sticky;       /* state that nothing clears: exclusive for life */
+    bool tunnel;       /* replies cannot be told from pushes: bytes only, exclusive for life */
+    bool raw;          /* no longer RESP at all */
+    uint32_t blocking; /* blocking requests under way */
     int64_t channels;
     int64_t patterns;
     int64_t shard_channels;
@@ -112,17 +111,20 @@ struct client {
     struct buffer output; /* bytes that the client's socket did not take yet */
     const char *borrowed; /* replies in a lane's scratch memory, behind the output; see client_reply.c */
     size_t borrowed_length;
-    struct run *first, *last; /* requests under way, in order */
-    uint32_t in_flight;       /* requests in them */
-    uint32_t sent_runs;       /* runs of them that are in a lane's queue */
-    struct lane *lane_in_use; /* the lane of those; requests under way are never on two lanes */
-    uint64_t last_lane_id;    /* where the last request went; WAIT wants to know */
-    struct lane *exclusive;   /* NULL while the client uses shared lanes */
+    struct run *first, *last;       /* requests under way, in order */
+    uint32_t in_flight;             /* requests in them */
+    uint32_t sent_runs;             /* runs of them that are in a lane's queue */
+    struct lane *lane_in_use;       /* the lane of those; requests under way are never on two lanes */
+    uint64_t last_lane_id;          /* where the last request went; WAIT wants to know */
+    struct lane_waiter lane_waiter; /* while it waits for a shared lane */
+    struct lane *exclusive;         /* NULL while the client uses shared lanes */
     struct profile *profile;
     size_t place; /* which of the profile's shared lanes is home */
     struct resp_command command;
     bool command_whole; /* `command` is a whole one at the head of the input, which has to wait */
     bool streaming;     /* `command` is a long one that goes out as it comes in */
+    bool discarding;    /* … that was refused: it is thrown away instead */
+    bool lost;          /* the lane broke with requests under way: they are all lost */
     bool input_ended;   /* the client has closed its writing half */
     bool output_congested;
     bool lane_named; /* the exclusive lane was given the client's name */
@@ -165,6 +167,8 @@ void observation_give(struct client_service *service, struct observation *observ
 
 /* Takes the requests in data, as many as may be taken now. Returns the bytes that are done with. */
 size_t client_take_requests(struct client *client, const char *data, size_t length);
+/* Whether requests are taken now: what is in the input then is the beginning of one. */
+bool client_may_take(const struct client *client);
 /* The same for the client's input buffer; to be called when what it waited for has come. */
 void client_resume(struct client *client);
 
@@ -180,7 +184,7 @@ enum session_answer {
 struct session_plan {
     enum session_answer answer;
     bool exclusive;     /* needs an exclusive lane */
-    bool own_writes;    /* WAIT: needs the lane of the client's last request */
+    bool own_writes;    /* WAIT: the lane of the client's last request, or a lane that saw a command after it */
     bool last;          /* the client is closed after the answer (QUIT) */
     bool silent;        /* Redis will not answer this request */
     bool silences;      /* nor those behind it (CLIENT REPLY OFF) */
@@ -190,6 +194,7 @@ struct session_plan {
     bool raw;           /* from this request on */
     bool sticky;        /* from this request on */
     bool barrier;       /* nothing may follow until it is answered */
+    bool begins_transaction;
     bool ends_transaction;
     struct observation *observation;
     char text[256];
@@ -209,7 +214,10 @@ bool session_is_clean(const struct client *client);
 const char *session_reason(const struct client *client);
 /* Gives the exclusive lane back or closes it. */
 void session_leave_lane(struct client *client);
-/* Takes one, giving it the client's name. False when memory is short. */
+/* Whether the lane of the client's last request can become its exclusive one (for WAIT). */
+bool session_may_take_home_lane(const struct client *client);
+/* Takes one, giving it the client's name. With requests under way: only if it may take the home lane, which it takes
+ * then. False when memory is short. */
 bool session_take_lane(struct client *client, const struct session_plan *plan);
 extern const struct lane_owner session_lane_owner;
 
@@ -224,6 +232,8 @@ void client_output(struct client *client, const char *data, size_t length, bool 
 bool client_answer(struct client *client, const char *text, size_t length, struct chain_record *record);
 /* Appends a run to the requests under way. */
 void client_queue_run(struct client *client, struct run *run);
+/* A push has gone out as a whole: answers that came meanwhile may follow. */
+void client_push_ended(struct client *client);
 /* Takes all runs off the client: those on a lane stay there ownerless. */
 void client_drop_runs(struct client *client);
 void client_want_flush(struct client *client);

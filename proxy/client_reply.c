@@ -9,6 +9,7 @@
 #include "client_private.h"
 
 #include "log.h"
+#include "splice.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -145,6 +146,20 @@ static void update_congestion(struct client *client)
     }
 }
 
+/*
+ * Whether the client, who has all its replies, has to stay for requests without replies that are still on their way to
+ * Redis. The lane is ended behind them; when Redis has taken them, it closes the lane, and the client ends with it.
+ */
+static bool is_lane_draining(struct client *client)
+{
+    struct lane *lane = client->exclusive;
+
+    if (lane != NULL && buffer_length(&lane->output) > 0 && !lane->ending) {
+        lane_end_output(lane);
+    }
+    return lane != NULL && lane->ending;
+}
+
 void client_flush_task(struct reactor_task *task)
 {
     struct client *client = (struct client *)(void *)((char *)task - offsetof(struct client, flush));
@@ -157,7 +172,8 @@ void client_flush_task(struct reactor_task *task)
         return;
     }
     update_congestion(client);
-    if (client->state == CLIENT_ENDING && client->first == NULL && buffer_length(&client->output) == 0) {
+    if (client->state == CLIENT_ENDING && client->first == NULL && buffer_length(&client->output) == 0 &&
+        !is_lane_draining(client)) {
         client_close(client, "done");
         return;
     }
@@ -179,12 +195,20 @@ void client_queue_run(struct client *client, struct run *run)
     client->in_flight += run->requests;
 }
 
+/* Whether a part of a push has gone out: nothing may come between it and the rest. */
+static bool is_within_push(const struct client *client)
+{
+    const struct lane *lane = client->exclusive;
+
+    return lane != NULL && !resp_reply_idle(&lane->reply) && (lane->first == NULL || lane->reply.type == '>');
+}
+
 bool client_answer(struct client *client, const char *text, size_t length, struct chain_record *record)
 {
     struct client_service *service = client->service;
 
     stats_add(service->reactor->stats, STATS_REQUESTS_LOCAL, 1);
-    if (client->first == NULL) {
+    if (client->first == NULL && !is_within_push(client)) {
         struct policy_client view = client_policy_view(client);
         chain_end(service->chain, record, &view, POLICY_OUTCOME_LOCAL, (struct slice){0}, length,
                   reactor_now(service->reactor));
@@ -270,6 +294,13 @@ static void advance(struct client *client)
     client->last = NULL;
 }
 
+void client_push_ended(struct client *client)
+{
+    if (client->first != NULL && is_complete(client->first)) {
+        advance(client);
+    }
+}
+
 void client_drop_runs(struct client *client)
 {
     struct run *run = client->first;
@@ -281,7 +312,7 @@ void client_drop_runs(struct client *client)
     client->lane_in_use = NULL;
     while (run != NULL) {
         struct run *next = run->client_next;
-        bool lost = run->lane == NULL && run->answered < run->requests;
+        bool lost = run->answered < run->requests && (run->lane == NULL || client->lost);
         end_policies(client, run, lost ? POLICY_OUTCOME_LOST : POLICY_OUTCOME_OWNERLESS, NULL);
         if (run->lane != NULL) {
             if (run->observation != NULL) {
@@ -315,11 +346,37 @@ static void on_bytes(struct run *run, const char *data, size_t length)
     }
 }
 
+/* Long payloads go from the lane's socket to the client's without passing through here, as long as nothing else has to
+ * go first. */
+static ssize_t on_pull(struct run *run, struct connection *from, size_t most)
+{
+    struct client *client = run->owner;
+    struct reactor *reactor = client->service->reactor;
+    size_t left;
+
+    if (client->first != run || client->borrowed_length > 0 || buffer_length(&client->output) > 0) {
+        return 0;
+    }
+    ssize_t taken = splice_move(&reactor->splice, from, &client->connection, most, &left);
+    if (taken <= 0) {
+        return taken;
+    }
+    client->active_us = reactor_now(reactor);
+    stats_add(reactor->stats, STATS_CLIENT_WRITES, 1);
+    stats_add(reactor->stats, STATS_CLIENT_BYTES_OUT, (uint64_t)taken - left);
+    if (left > 0 && !splice_fetch(&reactor->splice, &reactor->buffers, &client->output, left)) {
+        client_close(client, "out of memory");
+    }
+    client_want_flush(client);
+    return taken;
+}
+
 static bool on_reply(struct run *run, const struct resp_reply *reply)
 {
     struct client *client = run->owner;
 
     if (!session_reply(client, run->observation, reply)) {
+        client_push_ended(client);
         return false;
     }
     if (run->receiver != NULL) {
@@ -378,6 +435,7 @@ static void on_lost(struct run *run, enum run_loss loss, const char *why)
     left_lane(client);
     if (loss == RUN_LOST || client->streaming || client->session.tunnel) {
         stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_LOST, 1);
+        client->lost = true;
         client_end(client, why);
         return;
     }
@@ -394,6 +452,7 @@ static void on_lost(struct run *run, enum run_loss loss, const char *why)
 
 const struct run_receiver client_run_receiver = {
     .bytes = on_bytes,
+    .pull = on_pull,
     .reply = on_reply,
     .answered = on_answered,
     .lost = on_lost,

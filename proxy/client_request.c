@@ -124,7 +124,7 @@ static struct lane *plain_lane(struct client *client)
         return NULL;
     }
     lane = upstream_shared_lane(client->profile, client->place);
-    if (lane == NULL || (client->lane_in_use != NULL && client->lane_in_use != lane) ||
+    if (lane == NULL || (client->lane_in_use != NULL && client->lane_in_use != lane) || lane_is_congested(lane) ||
         !upstream_may_wait(client->service->upstream, lane)) {
         return NULL;
     }
@@ -137,19 +137,10 @@ static bool enter_exclusive(struct client *client, const struct session_plan *pl
     if (client->exclusive != NULL) {
         return true;
     }
-    if (client->lane_in_use != NULL &&
-        !(plan->own_writes && client->sent_runs > 0 && client->lane_in_use->use == LANE_SHARED &&
-          client->lane_in_use->id == client->last_lane_id)) {
+    if (client->lane_in_use != NULL && !(plan->own_writes && session_may_take_home_lane(client))) {
         return wait_for(client, CLIENT_WAIT_QUIET);
     }
-    if (!session_take_lane(client, plan)) {
-        return out_of_memory(client);
-    }
-    if (client->lane_in_use != NULL && client->lane_in_use != client->exclusive) {
-        /* The home lane could not be taken over after all; its replies have to come first. */
-        return wait_for(client, CLIENT_WAIT_QUIET);
-    }
-    return true;
+    return session_take_lane(client, plan) || out_of_memory(client);
 }
 
 /* The lane for this request in *lane. False: the client has to wait, or is closed. */
@@ -177,21 +168,29 @@ static bool choose_lane(struct client *client, const struct session_plan *plan, 
     if (client->lane_in_use != NULL && client->lane_in_use != *lane) {
         return wait_for(client, CLIENT_WAIT_QUIET);
     }
+    if (lane_is_congested(*lane)) {
+        lane_await(*lane, &client->lane_waiter);
+        return wait_for(client, CLIENT_WAIT_LANE);
+    }
     return true;
 }
 
 /* ---- policies ---- */
 
-/* Makes the transaction fail that the refused command would have been part of: Redis flags it for a command that it
- * cannot accept, and the client sees the refusal instead of Redis' complaint. */
-static bool spoil_transaction(struct client *client)
+/*
+ * Gives Redis a command that it cannot accept in place of the refused one, where the lack of one would be noticed: the
+ * transaction that it would have been part of has to fail, and CLIENT REPLY SKIP has to find something to skip. The
+ * client sees the refusal instead of Redis' complaint.
+ */
+static bool send_stand_in(struct client *client)
 {
     static const char bad_arity[] = "*1\r\n$3\r\nGET\r\n";
+    const struct session *session = &client->session;
 
-    if (client->exclusive == NULL || !client->session.sent_transaction) {
+    if (client->exclusive == NULL || !(session->sent_transaction || session->silent_next)) {
         return true;
     }
-    if (client->session.silent) {
+    if (session->silent || session->silent_next) {
         return lane_send_silent(client->exclusive, bad_arity, sizeof bad_arity - 1);
     }
     return upstream_send_hidden(client->exclusive, bad_arity, sizeof bad_arity - 1, false);
@@ -217,7 +216,7 @@ static void refuse(struct client *client, const struct policy_decision *decision
         client_end(client, "a policy refused a request where no answer has a place");
         return;
     }
-    if (!spoil_transaction(client)) {
+    if (!send_stand_in(client)) {
         out_of_memory(client);
         return;
     }
@@ -244,6 +243,15 @@ static void hold_until(struct client *client, int64_t until_us)
     event_add(&client->hold_timer, &wait);
 }
 
+/* The name, or what has come of it: a name can be long, too. */
+static struct slice name_so_far(const struct resp_command *framed, struct slice frame)
+{
+    const struct resp_argument *name = &framed->arguments[0];
+    uint64_t here = frame.length > name->offset ? frame.length - name->offset : 0;
+
+    return (struct slice){frame.data + name->offset, (size_t)(name->length < here ? name->length : here)};
+}
+
 /* Asks the policies. True: go on with the request. Otherwise it was answered (*waits false), or the client waits or is
  * closed. */
 static bool admit(struct client *client, const struct command *command, const struct resp_command *framed,
@@ -255,7 +263,7 @@ static bool admit(struct client *client, const struct command *command, const st
     struct policy_request request = {
         .client = &view,
         .command = command,
-        .name = {frame.data + framed->arguments[0].offset, (size_t)framed->arguments[0].length},
+        .name = name_so_far(framed, frame),
         .frame = frame,
         .partial = frame.length < framed->size || resp_command_arguments_seen(framed) < framed->argument_count,
         .in_transaction = client->session.sent_transaction,
@@ -397,8 +405,14 @@ static enum outcome carry_out(struct client *client, struct session_plan *plan, 
         answer_unreachable(client, lane);
         return OUTCOME_TAKEN;
     }
-    if (forward(client, lane, bytes, plan) && plan->barrier) {
+    if (!forward(client, lane, bytes, plan)) {
+        return OUTCOME_TAKEN;
+    }
+    if (plan->barrier && client->sent_runs > 0) {
         client->wait = CLIENT_WAIT_QUIET;
+    }
+    if (plan->last) {
+        client_finish(client);
     }
     return OUTCOME_TAKEN;
 }
@@ -530,11 +544,11 @@ static bool begin_stream(struct client *client, const char *frame)
     }
     if (!client->admitted && chain_wants(client->service->chain, command) &&
         !admit(client, command, &client->command, bytes, &waits)) {
-        if (!waits && client->state == CLIENT_OPEN) {
-            /* Refused, but the rest of it is still to come; it would have to be read to be thrown away. */
-            client_finish(client);
-        }
-        return false;
+        /* If it was refused, the rest of it is thrown away as it comes. */
+        client->discarding = !waits && client->state == CLIENT_OPEN;
+        client->streaming = client->discarding;
+        stats_add(client->service->reactor->stats, STATS_REQUESTS, client->discarding ? 1 : 0);
+        return client->streaming;
     }
     struct lane *lane;
     if (!choose_lane(client, &plan, &lane)) {
@@ -552,7 +566,7 @@ static bool begin_stream(struct client *client, const char *frame)
     return client->streaming;
 }
 
-/* Sends on what has come of a long request. Returns the bytes taken. */
+/* Sends on what has come of a long request, or throws it away. Returns the bytes taken. */
 static size_t continue_stream(struct client *client, const char *data, size_t length)
 {
     struct lane *lane = client->exclusive;
@@ -562,18 +576,21 @@ static size_t continue_stream(struct client *client, const char *data, size_t le
 
     if (status == RESP_FAULT) {
         /* Redis has a part of it and would take what comes next for the rest: only closing is safe. */
-        lane_fail(lane, "the client broke off a request");
+        if (!client->discarding) {
+            lane_fail(lane, "the client broke off a request");
+        }
         protocol_error(client);
         return length;
     }
-    if (!lane_send_silent(lane, data, taken)) {
+    if (!client->discarding && !lane_send_silent(lane, data, taken)) {
         out_of_memory(client);
         return length;
     }
     if (status == RESP_DONE) {
         client->streaming = false;
+        client->discarding = false;
         resp_command_reset(&client->command);
-    } else if (lane_is_congested(lane)) {
+    } else if (!client->discarding && lane_is_congested(lane)) {
         (void)wait_for(client, CLIENT_WAIT_LANE);
     }
     return taken;
@@ -585,6 +602,11 @@ static bool may_take(const struct client *client, const struct batch *batch)
 {
     return client->state == CLIENT_OPEN && client->wait == CLIENT_WAIT_NOTHING && !client->output_congested &&
            (client->streaming || client->in_flight + batch->requests < client->service->settings.pipeline_limit);
+}
+
+bool client_may_take(const struct client *client)
+{
+    return may_take(client, &(struct batch){0});
 }
 
 /* Whether a whole command can go with the batch without a closer look. */
@@ -634,6 +656,15 @@ static bool frame_command(struct client *client, const char *data, size_t length
     return *status == RESP_DONE;
 }
 
+/* False: it has to wait, or is closed. */
+static bool send_raw(struct client *client, const char *data, size_t length)
+{
+    if (lane_is_congested(client->exclusive)) {
+        return wait_for(client, CLIENT_WAIT_LANE);
+    }
+    return lane_send_silent(client->exclusive, data, length) || out_of_memory(client);
+}
+
 size_t client_take_requests(struct client *client, const char *data, size_t length)
 {
     struct batch batch = {0};
@@ -643,7 +674,7 @@ size_t client_take_requests(struct client *client, const char *data, size_t leng
     while (done < length && may_take(client, &batch)) {
         const char *frame = data + done;
         if (client->session.raw) {
-            return lane_send_silent(client->exclusive, frame, length - done) ? length : done;
+            return send_raw(client, frame, length - done) ? length : done;
         }
         if (client->streaming) {
             done += continue_stream(client, frame, length - done);
@@ -683,7 +714,9 @@ static void became_quiet(struct client *client)
     if (client->wait == CLIENT_WAIT_QUIET) {
         client->wait = CLIENT_WAIT_NOTHING;
     }
-    if (client->exclusive != NULL && buffer_length(&client->input) == 0 && !client->exclusive->ending &&
+    struct lane *lane = client->exclusive;
+    /* An untidy one will not do for what comes next either: after RESET it lacks Headgate's credentials. */
+    if (lane != NULL && (buffer_length(&client->input) == 0 || lane->untidy) && !lane->ending &&
         session_is_clean(client)) {
         session_leave_lane(client);
     }
@@ -713,7 +746,8 @@ void client_resume(struct client *client)
     }
     if (buffer_length(&client->input) > 0 && client->wait == CLIENT_WAIT_NOTHING) {
         size_t done = client_take_requests(client, buffer_head(&client->input), buffer_length(&client->input));
-        if (client->state == CLIENT_CLOSED) {
+        if (client->state != CLIENT_OPEN) {
+            /* Nothing more is taken, and the input may be gone already. */
             return;
         }
         buffer_consume(&client->service->reactor->buffers, &client->input, done);

@@ -179,6 +179,8 @@ static bool plan_client_reply(struct client *client, struct slice mode, struct s
     plan->silences = slice_is(mode, "off");
     plan->silences_next = slice_is(mode, "skip");
     plan->silent = plan->silences || plan->silences_next;
+    /* If Redis refuses it (an ACL may say so), answers come that nobody counts: others must never get this lane. */
+    plan->sticky = plan->silent;
     return true;
 }
 
@@ -354,11 +356,10 @@ static void plan_wait(struct client *client, struct session_plan *plan)
 
 static void plan_quit(struct client *client, struct session_plan *plan)
 {
-    if (client->service->settings.session_pool) {
-        return;
-    }
-    answer(plan, "+OK\r\n");
     plan->last = true;
+    if (!client->service->settings.session_pool) {
+        answer(plan, "+OK\r\n");
+    }
 }
 
 static bool plan_reset(struct client *client, struct session_plan *plan)
@@ -380,10 +381,9 @@ static void plan_replication(const struct command *command, struct session_plan 
 {
     plan->exclusive = true;
     plan->sticky = true;
-    if (strcmp(command->name, "replconf") != 0) {
-        plan->raw = true;
-        plan->tunnel = true;
-    }
+    /* Some of REPLCONF is not answered at all. */
+    plan->tunnel = true;
+    plan->raw = strcmp(command->name, "replconf") != 0;
 }
 
 static bool give_identity(struct client *client, bool whole);
@@ -431,6 +431,7 @@ static bool plan_by_kind(struct client *client, const struct command *command, c
     case COMMAND_ORDINARY:
         return plan_ordinary(client, command, framed, frame, plan);
     case COMMAND_MULTI:
+        plan->begins_transaction = framed->argument_count == 1;
         return observe(client, plan, OBSERVE_MULTI);
     case COMMAND_EXEC:
     case COMMAND_DISCARD:
@@ -518,9 +519,6 @@ static void sent_client_reply(struct session *session, const struct session_plan
     } else if (plan->silences_next) {
         session->silent_next = !session->silent;
     }
-    if (plan->silent) {
-        session->silence_known = false;
-    }
 }
 
 void session_request_sent(struct client *client, const struct session_plan *plan)
@@ -539,10 +537,12 @@ void session_request_sent(struct client *client, const struct session_plan *plan
         client_close(client, "out of memory");
         return;
     }
-    if (kind == OBSERVE_MULTI) {
-        session->sent_transaction = true;
-    } else if (plan->ends_transaction) {
-        session->sent_transaction = false;
+    if (plan->begins_transaction || plan->ends_transaction) {
+        session->sent_transaction = plan->begins_transaction;
+        if (kind == OBSERVE_NOTHING) {
+            /* Under CLIENT REPLY OFF or SKIP: no reply will tell. */
+            session->known_transaction = session->sent_transaction;
+        }
     } else if (kind == OBSERVE_BLOCKING) {
         session->blocking++;
     } else if (kind == OBSERVE_REPLY_ON) {
@@ -605,8 +605,8 @@ static void replied_profile(struct client *client, struct observation *observati
         client->session.sticky = client->session.sticky || !profile_error_is_clear(observation, reply);
         return;
     }
-    if (observation->in_transaction) {
-        /* Queued: whether and when it is executed can no longer be followed. */
+    if (head_is(reply, "+QUEUED")) {
+        /* Whether and when it is executed can no longer be followed. */
         client->session.sticky = true;
         return;
     }
@@ -634,9 +634,10 @@ static void replied_reset(struct client *client, const struct resp_reply *reply)
     if (!head_is(reply, ok_head)) {
         return;
     }
-    client->session = (struct session){.silence_known = true};
+    client->session = (struct session){0};
     replace_profile(client, upstream_default_profile(client->service->upstream));
     (void)keep_text(&client->name, (struct slice){0});
+    client->heavy = 0;
     client->exclusive->expects_pushes = false;
     client->exclusive->untidy = true;
     client->lane_named = false;
@@ -706,7 +707,8 @@ static bool is_message(const struct client *client, const struct resp_reply *rep
     if (reply->type == '>') {
         return true;
     }
-    if (session->channels <= 0 && session->patterns <= 0 && session->shard_channels <= 0) {
+    if (client->profile->resp == 3 ||
+        (session->channels <= 0 && session->patterns <= 0 && session->shard_channels <= 0)) {
         return false;
     }
     return kind_is(reply, "message") || kind_is(reply, "smessage") || head_is(reply, "*4\r\n$8\r\npmessage\r\n");
@@ -714,7 +716,7 @@ static bool is_message(const struct client *client, const struct resp_reply *rep
 
 static bool is_push(struct client *client, const struct resp_reply *reply)
 {
-    bool subscribed = client->exclusive != NULL && client->exclusive->expects_pushes;
+    bool subscribed = client->profile->resp == 2 && client->exclusive != NULL && client->exclusive->expects_pushes;
 
     return ((reply->type == '>' || subscribed) && note_confirmation(client, reply)) || is_message(client, reply);
 }
@@ -740,15 +742,6 @@ static bool replied_subscription(struct client *client, struct observation *obse
     confirmed(client, observation->channel_kind, reply->integer);
     observation->confirmations--;
     return observation->confirmations == 0;
-}
-
-static void replied_reply_on(struct client *client, const struct resp_reply *reply)
-{
-    if (head_is(reply, "+OK")) {
-        client->session.silence_known = true;
-    } else {
-        client->session.sticky = true;
-    }
 }
 
 bool session_reply(struct client *client, struct observation *observation, const struct resp_reply *reply)
@@ -783,9 +776,6 @@ bool session_reply(struct client *client, struct observation *observation, const
     case OBSERVE_TRACKING_OFF:
         session->tracking = session->tracking && !head_is(reply, "+OK");
         break;
-    case OBSERVE_REPLY_ON:
-        replied_reply_on(client, reply);
-        break;
     case OBSERVE_PROFILE:
         replied_profile(client, observation, reply);
         break;
@@ -806,6 +796,7 @@ bool session_reply(struct client *client, struct observation *observation, const
         session->sticky = session->sticky || !is_error(reply);
         break;
     case OBSERVE_NOTHING:
+    case OBSERVE_REPLY_ON:
     case OBSERVE_SUBSCRIBE:
     case OBSERVE_UNSUBSCRIBE:
         break;
@@ -821,8 +812,8 @@ bool session_is_clean(const struct client *client)
 
     return !client->service->settings.session_pool && !client->profile->needs_password && client->heavy == 0 &&
            !client->streaming && !session->known_transaction && !session->watching && !session->tracking &&
-           session->silence_known && !session->silent && !session->silent_next && !session->sticky &&
-           !session->tunnel && session->channels == 0 && session->patterns == 0 && session->shard_channels == 0;
+           !session->sticky && !session->tunnel && session->channels == 0 && session->patterns == 0 &&
+           session->shard_channels == 0;
 }
 
 const char *session_reason(const struct client *client)
@@ -839,7 +830,7 @@ const char *session_reason(const struct client *client)
            : session->watching                                                             ? "watch"
            : session->channels > 0 || session->patterns > 0 || session->shard_channels > 0 ? "subscribed"
            : session->tracking                                                             ? "tracking"
-           : !session->silence_known                                                       ? "reply-mode"
+           : session->silent                                                               ? "reply-mode"
            : client->profile->needs_password                                               ? "unauthenticated"
            : session->sticky                                                               ? "connection-state"
            : client->heavy > 0                                                             ? "large-values"
@@ -884,33 +875,38 @@ static bool give_identity(struct client *client, bool whole)
 
 static void taken(struct client *client)
 {
-    client->session.silence_known = true;
     client->session.sent_transaction = false;
     stats_add(client->service->reactor->stats, STATS_CLIENTS_EXCLUSIVE, 1);
 }
 
-static bool make_home_lane_exclusive(struct client *client)
+/* Others that wait on it would have to wait for this client, too, and would lose their replies with it. */
+bool session_may_take_home_lane(const struct client *client)
+{
+    const struct lane *lane = upstream_shared_lane(client->profile, client->place);
+
+    return lane != NULL && lane->id == client->last_lane_id && lane->state == LANE_READY &&
+           !lane_serves_others(lane, client);
+}
+
+static void take_home_lane(struct client *client)
 {
     struct lane *lane = upstream_shared_lane(client->profile, client->place);
 
-    if (lane == NULL || lane->id != client->last_lane_id || lane->state != LANE_READY) {
-        return false;
-    }
     upstream_make_exclusive(lane, &session_lane_owner, client);
     client->exclusive = lane;
-    return true;
 }
 
 bool session_take_lane(struct client *client, const struct session_plan *plan)
 {
     static const char ping[] = "*1\r\n$4\r\nPING\r\n";
 
-    if (plan->own_writes && make_home_lane_exclusive(client)) {
+    if (plan->own_writes && session_may_take_home_lane(client)) {
+        take_home_lane(client);
         /* It gets the name after the WAIT: a command before it would make it wait for more than the own writes. */
         taken(client);
         return true;
     }
-    client->exclusive = upstream_take_exclusive(client->profile, &session_lane_owner, client);
+    client->exclusive = upstream_take_exclusive(client->profile, plan->raw, &session_lane_owner, client);
     if (client->exclusive == NULL) {
         return false;
     }
@@ -920,7 +916,7 @@ bool session_take_lane(struct client *client, const struct session_plan *plan)
     if (plan->own_writes && !upstream_send_hidden(client->exclusive, ping, sizeof ping - 1, false)) {
         return false;
     }
-    return give_identity(client, plan->identity);
+    return plan->raw || give_identity(client, plan->identity);
 }
 
 void session_leave_lane(struct client *client)
@@ -933,7 +929,7 @@ void session_leave_lane(struct client *client)
     }
     client->exclusive = NULL;
     client->lane_named = false;
-    client->session = (struct session){.silence_known = true};
+    client->session = (struct session){0};
     stats_subtract(client->service->reactor->stats, STATS_CLIENTS_EXCLUSIVE, 1);
     upstream_release_exclusive(lane, clean);
 }
@@ -949,6 +945,7 @@ static bool owner_frame(void *owner, const struct resp_reply *reply)
 {
     struct client *client = owner;
 
+    client_push_ended(client);
     if (is_push(client, reply)) {
         return true;
     }

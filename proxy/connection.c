@@ -166,12 +166,25 @@ int connection_start(const struct connection_target *target)
     return fd;
 }
 
+static bool is_connected_to_itself(int fd)
+{
+    struct sockaddr_storage own = {0}, peer = {0};
+    socklen_t own_length = sizeof own, peer_length = sizeof peer;
+
+    return getsockname(fd, (struct sockaddr *)&own, &own_length) == 0 && own.ss_family != AF_UNIX &&
+           getpeername(fd, (struct sockaddr *)&peer, &peer_length) == 0 && own_length == peer_length &&
+           memcmp(&own, &peer, own_length) == 0;
+}
+
 int connection_outcome(int fd)
 {
     int outcome = 0;
     socklen_t length = sizeof outcome;
 
-    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &outcome, &length) != 0 ? errno : outcome;
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &outcome, &length) != 0) {
+        return errno;
+    }
+    return outcome == 0 && is_connected_to_itself(fd) ? ECONNREFUSED : outcome;
 }
 
 /* A Unix socket file survives its process. It may be removed only when nobody answers on it. */

@@ -72,7 +72,8 @@ bool connection_resolve(const struct conf_address *address, struct connection_ta
 
 /* Begins to connect; the socket, writable when it is done, or -1 with errno set. */
 int connection_start(const struct connection_target *target);
-/* After the socket became writable: 0, or the error number that the attempt ended with. */
+/* After the socket became writable: 0, or the error number that the attempt ended with. A socket that was connected to
+ * itself, as happens when nobody listens on a port that the system gives out, counts as refused. */
 int connection_outcome(int fd);
 
 /* Listens; the socket, or -1 with errno set. A left-over Unix socket that nobody listens on is replaced. */

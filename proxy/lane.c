@@ -1,6 +1,7 @@
 #include "lane.h"
 
 #include "log.h"
+#include "splice.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -84,6 +85,66 @@ static bool run_is_unsent(const struct lane *lane, const struct run *run)
     return run->first_byte >= lane->written;
 }
 
+/* ---- congestion ---- */
+
+static void waiter_push(struct lane_waiter **first, struct lane_waiter *waiter)
+{
+    assert(waiter->link == NULL);
+    waiter->next = *first;
+    waiter->link = first;
+    if (waiter->next != NULL) {
+        waiter->next->link = &waiter->next;
+    }
+    *first = waiter;
+}
+
+void lane_await(struct lane *lane, struct lane_waiter *waiter)
+{
+    waiter_push(&lane->waiters, waiter);
+}
+
+void lane_waiter_cancel(struct lane_waiter *waiter)
+{
+    if (waiter->link == NULL) {
+        return;
+    }
+    *waiter->link = waiter->next;
+    if (waiter->next != NULL) {
+        waiter->next->link = waiter->link;
+    }
+    waiter->link = NULL;
+}
+
+/* In the order in which they came, so that nobody waits longer than others. */
+static void wake_waiters(struct lane *lane)
+{
+    struct lane_waiter *first = NULL;
+
+    while (lane->waiters != NULL) {
+        struct lane_waiter *waiter = lane->waiters;
+        lane_waiter_cancel(waiter);
+        waiter_push(&first, waiter);
+    }
+    while (first != NULL) {
+        struct lane_waiter *waiter = first;
+        lane_waiter_cancel(waiter);
+        waiter->wake(waiter);
+    }
+}
+
+/* To be called when there may be less output than before. */
+static void note_relief(struct lane *lane)
+{
+    if (!lane->was_congested || lane_is_congested(lane)) {
+        return;
+    }
+    lane->was_congested = false;
+    wake_waiters(lane);
+    if (lane->owner != NULL) {
+        lane->owner_events->writable(lane->owner);
+    }
+}
+
 /* ---- what happens when a lane breaks ---- */
 
 static void lose_sent_runs(struct lane *lane, const char *why)
@@ -157,6 +218,7 @@ void lane_close(struct lane *lane, const char *why)
     lane->owner = NULL;
     lose_sent_runs(lane, why);
     fail_unsent_runs(lane, why);
+    wake_waiters(lane);
     lane->events->closed(lane, why);
 }
 
@@ -212,6 +274,7 @@ static void lane_break(struct lane *lane, const char *why)
         if (lane->state != LANE_CLOSED && !keep_unsent_runs(lane)) {
             fail_unsent_runs(lane, "out of memory");
         }
+        note_relief(lane);
         return;
     }
     const struct lane_owner *events = lane->owner_events;
@@ -297,6 +360,32 @@ bool lane_send_silent(struct lane *lane, const char *data, size_t length)
     return append_output(lane, data, length);
 }
 
+ssize_t lane_pull_silent(struct lane *lane, struct connection *from, size_t most)
+{
+    struct reactor *reactor = lane->reactor;
+    size_t left;
+
+    if (lane->state != LANE_READY || buffer_length(&lane->output) > 0) {
+        return 0;
+    }
+    ssize_t taken = splice_move(&reactor->splice, from, &lane->connection, most, &left);
+    if (taken <= 0) {
+        return taken;
+    }
+    lane->used_us = reactor_now(reactor);
+    lane->appended += (uint64_t)taken;
+    lane->written += (uint64_t)taken - left;
+    stats_add(reactor->stats, STATS_UPSTREAM_WRITES, 1);
+    stats_add(reactor->stats, STATS_UPSTREAM_BYTES_OUT, (uint64_t)taken - left);
+    if (left > 0 && !splice_fetch(&reactor->splice, &reactor->buffers, &lane->output, left)) {
+        lane_fail(lane, "out of memory");
+    } else if (left > 0) {
+        lane->was_congested = lane->was_congested || lane_is_congested(lane);
+        want_flush(lane);
+    }
+    return taken;
+}
+
 static void end_stream_when_written(struct lane *lane)
 {
     if (lane->ending && buffer_length(&lane->output) == 0 && lane->state == LANE_READY) {
@@ -332,12 +421,7 @@ static void lane_flush(struct lane *lane)
     }
     connection_want_write(&lane->connection, buffer_length(&lane->output) > 0);
     end_stream_when_written(lane);
-    if (lane->was_congested && !lane_is_congested(lane)) {
-        lane->was_congested = false;
-        if (lane->owner != NULL) {
-            lane->owner_events->writable(lane->owner);
-        }
-    }
+    note_relief(lane);
 }
 
 static void lane_flush_task(struct reactor_task *task)
@@ -381,12 +465,8 @@ static bool ping_was_refused(const struct lane *lane)
 static void greeting_refused(struct lane *lane)
 {
     char why[sizeof lane->why];
-    size_t length = lane->reply.head_length;
 
-    while (length > 0 && (lane->reply.head[length - 1] == '\r' || lane->reply.head[length - 1] == '\n')) {
-        length--;
-    }
-    snprintf(why, sizeof why, "Redis answered %.*s", (int)length, lane->reply.head);
+    snprintf(why, sizeof why, "Redis answered %.*s", (int)resp_reply_head_line(&lane->reply), lane->reply.head);
     lane_break(lane, why);
 }
 
@@ -496,6 +576,10 @@ static size_t take_plain(struct lane *lane, const char *data, size_t length)
             lane_desync(lane, "Redis sent bytes that are not RESP");
             return length;
         }
+        if (lane->reply.type == '>') {
+            lane_desync(lane, "Redis sent a push with an attribute");
+            return length;
+        }
         position += taken;
         if (status == RESP_DONE) {
             run->answered++;
@@ -549,6 +633,10 @@ static size_t take_frame(struct lane *lane, const char *data, size_t length)
         lane_desync(lane, "Redis sent bytes that are not RESP");
         return length;
     }
+    if (lane->owner == NULL && lane->reply.type == '>') {
+        lane_desync(lane, "Redis sent a push with an attribute");
+        return length;
+    }
     hand_over(lane, data, taken);
     if (status == RESP_DONE && lane->state == LANE_READY) {
         frame_ended(lane);
@@ -572,10 +660,43 @@ static void take_replies(struct lane *lane, const char *data, size_t length)
     }
 }
 
+/* Lets the receiver take the rest of a long payload right from the connection. False: read it instead. */
+static bool let_pull(struct lane *lane)
+{
+    uint64_t payload = resp_reply_payload_left(&lane->reply);
+    struct run *run = lane->first;
+
+    if (lane->state != LANE_READY || payload <= SPLICE_LEAST || lane->reply.size < RESP_HEAD_KEPT || run == NULL ||
+        run->receiver == NULL || run->receiver->pull == NULL || lane->reply.type == '>') {
+        return false;
+    }
+    ssize_t taken = run->receiver->pull(run, &lane->connection, (size_t)payload - 1);
+    if (taken > 0) {
+        resp_reply_skip(&lane->reply, (uint64_t)taken);
+        run->reply_bytes += (uint64_t)taken;
+        lane->progress_us = reactor_now(lane->reactor);
+        stats_add(lane->reactor->stats, STATS_UPSTREAM_READS, 1);
+        stats_add(lane->reactor->stats, STATS_UPSTREAM_BYTES_IN, (uint64_t)taken);
+    } else if (taken == CONNECTION_BROKEN) {
+        lane_break(lane, strerror(errno));
+    }
+    return taken != 0;
+}
+
+/* An exclusive lane is read in smaller pieces, so that most of a long payload is left to be pulled. */
+static size_t read_size(const struct lane *lane)
+{
+    return lane->use == LANE_SHARED ? REACTOR_SCRATCH_SIZE : SPLICE_LEAST;
+}
+
 static void lane_read(struct lane *lane)
 {
     char *scratch = lane->reactor->scratch;
-    ssize_t got = connection_read(&lane->connection, scratch, REACTOR_SCRATCH_SIZE);
+
+    if (let_pull(lane)) {
+        return;
+    }
+    ssize_t got = connection_read(&lane->connection, scratch, read_size(lane));
     if (got == CONNECTION_AGAIN) {
         return;
     }
@@ -611,11 +732,11 @@ static void lane_readable(evutil_socket_t fd, short what, void *context)
     reactor_at_turn_end(lane->reactor, REACTOR_STAGE_REPLIES, &lane->take);
 }
 
-bool lane_serves_anybody(const struct lane *lane)
+bool lane_serves_others(const struct lane *lane, const void *owner)
 {
     const struct run *run = lane->first;
 
-    while (run != NULL && run->receiver == NULL) {
+    while (run != NULL && (run->receiver == NULL || run->owner == owner)) {
         run = run->lane_next;
     }
     return run != NULL;
@@ -632,6 +753,15 @@ void lane_set_owner(struct lane *lane, const struct lane_owner *events, void *ow
 {
     lane->owner_events = events;
     lane->owner = owner;
+}
+
+void lane_make_exclusive(struct lane *lane, const struct lane_owner *events, void *owner)
+{
+    assert(lane->use == LANE_SHARED);
+    lane->use = LANE_EXCLUSIVE;
+    lane->was_congested = lane_is_congested(lane);
+    lane_set_owner(lane, events, owner);
+    wake_waiters(lane);
 }
 
 /* ---- connecting ---- */
@@ -732,6 +862,7 @@ static void expire_first_run(struct lane *lane)
 
     buffer_consume(&lane->reactor->buffers, &lane->output, (size_t)(end - lane->written));
     lane->written = end;
+    note_relief(lane);
     run_was_lost(lane, run, RUN_UNSENT, lane->why);
 }
 

@@ -70,6 +70,13 @@ struct lane_owner {
     void (*writable)(void *owner);
 };
 
+/* Somebody who waits for a congested shared lane to take bytes again; embedded in who waits. */
+struct lane_waiter {
+    struct lane_waiter *next;
+    struct lane_waiter **link; /* what points to it; NULL: it does not wait */
+    void (*wake)(struct lane_waiter *waiter);
+};
+
 struct lane {
     struct reactor *reactor;
     struct run_pool *runs;
@@ -100,15 +107,17 @@ struct lane {
     bool untidy;         /* not to be used again by anybody else */
     bool ending;         /* the output is followed by the end of our stream */
     bool was_congested;
-    uint32_t failures;   /* connection attempts in a row */
-    uint64_t jitter;     /* state of a small generator */
-    int64_t progress_us; /* last time a reply came, or the queue ceased to be empty */
-    int64_t used_us;     /* last time something was sent */
-    char why[160];       /* the last failure */
+    struct lane_waiter *waiters; /* the last come first */
+    uint32_t failures;           /* connection attempts in a row */
+    uint64_t jitter;             /* state of a small generator */
+    int64_t progress_us;         /* last time a reply came, or the queue ceased to be empty */
+    int64_t used_us;             /* last time something was sent */
+    char why[160];               /* the last failure */
 };
 
-/* Output above this makes a lane congested; its owner should wait. Bytes. */
+/* Output above this makes a lane congested; its owner, or the clients of a shared one, should wait. Bytes. */
 #define LANE_OUTPUT_MARK ((size_t)256 * 1024)
+#define LANE_SHARED_OUTPUT_MARK ((size_t)4 * 1024 * 1024)
 
 /* Begins to connect. The lane is freed by lane_free() after events->closed. NULL when memory is short. */
 struct lane *lane_new(struct reactor *reactor, struct run_pool *runs, const struct lane_settings *settings,
@@ -124,21 +133,31 @@ bool lane_extend(struct lane *lane, const char *data, size_t length, uint32_t re
 /* Sends bytes that belong to no run: more of a long request, or what will have no answer (CLIENT REPLY OFF). Exclusive
  * lanes only. */
 bool lane_send_silent(struct lane *lane, const char *data, size_t length);
+/* The same with bytes that come from a connection, moved inside the kernel. The bytes taken, an enum connection_result,
+ * or 0 if the lane would rather be given bytes. */
+ssize_t lane_pull_silent(struct lane *lane, struct connection *from, size_t most);
 /* Ends our side of the stream once the output is written: Redis sees what the client did. Exclusive lanes only. */
 void lane_end_output(struct lane *lane);
 
 static inline bool lane_is_congested(const struct lane *lane)
 {
-    return buffer_length(&lane->output) > LANE_OUTPUT_MARK;
+    return buffer_length(&lane->output) > (lane->use == LANE_SHARED ? LANE_SHARED_OUTPUT_MARK : LANE_OUTPUT_MARK);
 }
+
+/* Wakes the waiter, once, when the lane is not congested any more, or is not to be used any more. */
+void lane_await(struct lane *lane, struct lane_waiter *waiter);
+/* Harmless if it does not wait. */
+void lane_waiter_cancel(struct lane_waiter *waiter);
 
 /* Exclusive lanes: stops or resumes reading replies (back pressure). */
 void lane_pause(struct lane *lane, bool paused);
 
 void lane_set_owner(struct lane *lane, const struct lane_owner *events, void *owner);
+/* Makes a shared lane the owner's exclusive one. */
+void lane_make_exclusive(struct lane *lane, const struct lane_owner *events, void *owner);
 
-/* Whether somebody waits for a reply on it. */
-bool lane_serves_anybody(const struct lane *lane);
+/* Whether anybody but this owner of runs waits for a reply on it. */
+bool lane_serves_others(const struct lane *lane, const void *owner);
 
 /* Closes for good: runs are lost or unsent, the owner is not told (whoever closes knows). */
 void lane_close(struct lane *lane, const char *why);

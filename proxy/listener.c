@@ -53,6 +53,8 @@ static void refuse_without_descriptor(struct listener *listener, int listening)
     const char *why = "no file descriptors left; raise ulimit -n or lower max_clients";
 
     if (listener->spare_fd < 0) {
+        /* Another thread was faster when it was last taken back. */
+        listener->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
         refuse(listener, -1, why);
         return;
     }

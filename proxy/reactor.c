@@ -1,5 +1,7 @@
 #include "reactor.h"
 
+#include "splice.h"
+
 #include <stdlib.h>
 
 static struct event_base *base_new(void)
@@ -20,8 +22,12 @@ static struct event_base *base_new(void)
 bool reactor_init(struct reactor *reactor, struct stats *stats)
 {
     *reactor = (struct reactor){.stats = stats};
+    for (size_t stage = 0; stage < REACTOR_STAGES; stage++) {
+        reactor->ends[stage] = &reactor->tasks[stage];
+    }
     reactor->base = base_new();
     reactor->scratch = malloc(REACTOR_SCRATCH_SIZE);
+    (void)splice_open(&reactor->splice);
     if (reactor->base == NULL || reactor->scratch == NULL) {
         reactor_free(reactor);
         return false;
@@ -35,8 +41,20 @@ void reactor_free(struct reactor *reactor)
         event_base_free(reactor->base);
     }
     free(reactor->scratch);
+    splice_close(&reactor->splice);
     buffer_pool_free(&reactor->buffers);
     *reactor = (struct reactor){0};
+}
+
+static void unlink_task(struct reactor *reactor, enum reactor_stage stage, struct reactor_task **link)
+{
+    struct reactor_task *task = *link;
+
+    *link = task->next;
+    if (reactor->ends[stage] == &task->next) {
+        reactor->ends[stage] = link;
+    }
+    task->queued = false;
 }
 
 void reactor_cancel(struct reactor *reactor, enum reactor_stage stage, struct reactor_task *task)
@@ -48,8 +66,7 @@ void reactor_cancel(struct reactor *reactor, enum reactor_stage stage, struct re
     while (*link != task) {
         link = &(*link)->next;
     }
-    *link = task->next;
-    task->queued = false;
+    unlink_task(reactor, stage, link);
 }
 
 bool reactor_settle_stage(struct reactor *reactor, enum reactor_stage stage)
@@ -58,8 +75,7 @@ bool reactor_settle_stage(struct reactor *reactor, enum reactor_stage stage)
 
     while (reactor->tasks[stage] != NULL) {
         struct reactor_task *task = reactor->tasks[stage];
-        reactor->tasks[stage] = task->next;
-        task->queued = false;
+        unlink_task(reactor, stage, &reactor->tasks[stage]);
         task->run(task);
         worked = true;
     }

@@ -33,13 +33,20 @@ struct reactor_task {
     bool queued;
 };
 
+/* A pipe as scratch memory inside the kernel; see splice.h. */
+struct splice {
+    int read_fd, write_fd; /* -1: there is none */
+};
+
 struct reactor {
     struct event_base *base;
     struct buffer_pool buffers;
     struct stats *stats;
-    char *scratch;  /* REACTOR_SCRATCH_SIZE bytes */
-    int64_t now_us; /* monotonic; 0: not yet asked for in this turn */
-    struct reactor_task *tasks[REACTOR_STAGES];
+    struct splice splice;
+    char *scratch;                              /* REACTOR_SCRATCH_SIZE bytes */
+    int64_t now_us;                             /* monotonic; 0: not yet asked for in this turn */
+    struct reactor_task *tasks[REACTOR_STAGES]; /* in the order in which they were queued … */
+    struct reactor_task **ends[REACTOR_STAGES]; /* … and where the next one is linked */
 };
 
 /* Monotonic time in µs, read once a turn. */
@@ -55,13 +62,15 @@ static inline int64_t reactor_now(struct reactor *reactor)
 bool reactor_init(struct reactor *reactor, struct stats *stats);
 void reactor_free(struct reactor *reactor);
 
-/* Queues the task for the end of this turn; does nothing if it is queued already. */
+/* Queues the task for the end of this turn; does nothing if it is queued already. First in, first out: requests that
+ * clients sent one after the other reach Redis in that order, whatever lanes they take. */
 static inline void reactor_at_turn_end(struct reactor *reactor, enum reactor_stage stage, struct reactor_task *task)
 {
     if (!task->queued) {
         task->queued = true;
-        task->next = reactor->tasks[stage];
-        reactor->tasks[stage] = task;
+        task->next = NULL;
+        *reactor->ends[stage] = task;
+        reactor->ends[stage] = &task->next;
     }
 }
 

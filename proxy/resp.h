@@ -103,6 +103,19 @@ static inline uint32_t resp_command_arguments_seen(const struct resp_command *co
     return command->argument_count - command->arguments_left;
 }
 
+/* Bytes of a payload that are still to come, when nothing but payload comes next. */
+static inline uint64_t resp_command_payload_left(const struct resp_command *command)
+{
+    return command->phase == RESP_COMMAND_PAYLOAD ? command->payload_left : 0;
+}
+
+/* Counts bytes of that payload as taken, fewer than are left, that went another way. */
+static inline void resp_command_skip(struct resp_command *command, uint64_t length)
+{
+    command->payload_left -= length;
+    command->size += length;
+}
+
 /* Writes Redis' error text for the fault, with "-ERR Protocol error: " before and CR LF behind; returns its length,
  * which is below size (128 is enough). */
 size_t resp_command_fault_text(const struct resp_command *command, char *text, size_t size);
@@ -160,8 +173,31 @@ struct resp_reply {
 /* Takes bytes up to the end of one reply (or push), at most length of them; *taken says how many. */
 enum resp_status resp_reply_feed(struct resp_reply *reply, const char *data, size_t length, size_t *taken);
 
+/* The same for replies. */
+static inline uint64_t resp_reply_payload_left(const struct resp_reply *reply)
+{
+    return reply->phase == RESP_REPLY_PAYLOAD ? reply->payload_left : 0;
+}
+
+static inline void resp_reply_skip(struct resp_reply *reply, uint64_t length)
+{
+    reply->payload_left -= length;
+    reply->size += length;
+}
+
 /* Makes ready for the next reply; keep_head stays. */
 void resp_reply_reset(struct resp_reply *reply);
+
+/* How much of the head is its first line, for texts of one line. */
+static inline size_t resp_reply_head_line(const struct resp_reply *reply)
+{
+    size_t length = 0;
+
+    while (length < reply->head_length && reply->head[length] != '\r' && reply->head[length] != '\n') {
+        length++;
+    }
+    return length;
+}
 
 /* True while no byte of a further frame has been taken. */
 static inline bool resp_reply_idle(const struct resp_reply *reply)

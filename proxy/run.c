@@ -1,5 +1,7 @@
 #include "run.h"
 
+#include "recycle.h"
+
 #include <assert.h>
 #include <stdlib.h>
 
@@ -12,6 +14,7 @@ struct run *run_take(struct run_pool *pool)
     }
     pool->free = run->lane_next;
     pool->count--;
+    recycle_show(run, sizeof *run);
     run->lane_next = NULL;
     return run;
 }
@@ -23,6 +26,8 @@ void run_give(struct run_pool *pool, struct run *run)
     run->lane_next = pool->free;
     pool->free = run;
     pool->count++;
+    /* All but the link, which comes first. */
+    recycle_hide((char *)run + sizeof run->lane_next, sizeof *run - sizeof run->lane_next);
 }
 
 void run_pool_trim(struct run_pool *pool, size_t keep)

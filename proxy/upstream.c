@@ -428,8 +428,8 @@ static bool hidden_reply(struct run *run, const struct resp_reply *reply)
     }
     if (reply->type == '-') {
         char why[96];
-        snprintf(why, sizeof why, "Redis answered %.*s to a command of Headgate's own", (int)reply->head_length,
-                 reply->head);
+        snprintf(why, sizeof why, "Redis answered %.*s to a command of Headgate's own",
+                 (int)resp_reply_head_line(reply), reply->head);
         lane_fail(run->lane, why);
     }
     return true;
@@ -543,9 +543,9 @@ static struct lane *take_pooled(struct profile *profile)
     return lane;
 }
 
-struct lane *upstream_take_exclusive(struct profile *profile, const struct lane_owner *events, void *owner)
+struct lane *upstream_take_exclusive(struct profile *profile, bool fresh, const struct lane_owner *events, void *owner)
 {
-    struct lane *lane = take_pooled(profile);
+    struct lane *lane = fresh ? NULL : take_pooled(profile);
 
     stats_add(profile->upstream->reactor->stats, STATS_EXCLUSIVE_TAKEN, 1);
     if (lane != NULL) {
@@ -564,10 +564,8 @@ void upstream_make_exclusive(struct lane *lane, const struct lane_owner *events,
 {
     struct stats *stats = lane->reactor->stats;
 
-    assert(lane->use == LANE_SHARED);
     forget_place(lane);
-    lane->use = LANE_EXCLUSIVE;
-    lane_set_owner(lane, events, owner);
+    lane_make_exclusive(lane, events, owner);
     stats_subtract(stats, STATS_LANES_SHARED, 1);
     stats_add(stats, STATS_LANES_EXCLUSIVE, 1);
     stats_add(stats, STATS_EXCLUSIVE_TAKEN, 1);
@@ -580,11 +578,8 @@ void upstream_release_exclusive(struct lane *lane, bool clean)
 
     assert(lane->use == LANE_EXCLUSIVE);
     lane_set_owner(lane, NULL, NULL);
-    if (!clean && lane_serves_anybody(lane)) {
-        return;
-    }
-    if (!clean || lane->untidy || lane->state != LANE_READY || profile->needs_password ||
-        profile->pooled_count >= (size_t)upstream->settings.exclusive_idle) {
+    if (!clean || lane->untidy || lane->state != LANE_READY || !resp_reply_idle(&lane->reply) ||
+        profile->needs_password || profile->pooled_count >= (size_t)upstream->settings.exclusive_idle) {
         lane_close(lane, "not needed any more");
         return;
     }
@@ -649,12 +644,6 @@ static bool is_forgotten(const struct upstream *upstream, const struct lane *lan
     return true;
 }
 
-/* An exclusive lane whose owner went away while replies of others were still to come on it (see WAIT). */
-static bool is_orphan(const struct lane *lane)
-{
-    return lane->use == LANE_EXCLUSIVE && lane->owner == NULL && !lane_serves_anybody(lane);
-}
-
 void upstream_tick(struct upstream *upstream)
 {
     int64_t now = reactor_now(upstream->reactor);
@@ -667,7 +656,7 @@ void upstream_tick(struct upstream *upstream)
             lane = next;
             continue;
         }
-        if (is_idle(upstream, lane, now) || is_forgotten(upstream, lane) || is_orphan(lane)) {
+        if (is_idle(upstream, lane, now) || is_forgotten(upstream, lane)) {
             lane_close(lane, "idle");
         } else {
             lane_tick(lane, upstream->settings.wait);

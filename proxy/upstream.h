@@ -76,8 +76,9 @@ struct lane *upstream_shared_lane(struct profile *profile, size_t place);
 /* False when as many requests wait for a connection as may. */
 bool upstream_may_wait(const struct upstream *upstream, const struct lane *lane);
 
-/* A lane for one client alone, from the pool or new; NULL when memory is short. */
-struct lane *upstream_take_exclusive(struct profile *profile, const struct lane_owner *events, void *owner);
+/* A lane for one client alone, from the pool or new; NULL when memory is short. fresh: a new one, for SYNC and PSYNC,
+ * which Redis refuses while answers to other commands (Headgate's own, too) are under way. */
+struct lane *upstream_take_exclusive(struct profile *profile, bool fresh, const struct lane_owner *events, void *owner);
 /* Makes a shared lane the owner's exclusive one. Its other clients find another in its place. */
 void upstream_make_exclusive(struct lane *lane, const struct lane_owner *events, void *owner);
 /* The owner does not need it any more: a clean lane goes to the pool, any other is closed. Clean means that nothing is

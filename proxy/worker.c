@@ -12,6 +12,8 @@
 #define TICK_US 100000
 /* Ticks between two looks at memory that could be given back. */
 #define TRIM_TICKS 20
+/* Clients that have gone since the last look, from which on the C library is asked to give their memory back. */
+#define TRIM_CLIENTS 256
 /* Recycled runs that are kept whatever happens. */
 #define RUNS_KEPT 4096
 
@@ -29,6 +31,7 @@ struct worker {
     struct connection_target target;
     struct event tick;
     uint32_t ticks;
+    uint64_t gone_at_trim; /* clients that had gone when memory was given back last */
     bool stopping;
 };
 
@@ -75,7 +78,12 @@ static struct client_settings client_settings(const struct conf *conf)
 static void trim_memory(struct worker *worker)
 {
     bool trimmed = buffer_pool_trim(&worker->reactor.buffers);
+    uint64_t gone = stats_get(&worker->stats, STATS_CLIENTS_ACCEPTED) - client_count(worker->clients);
 
+    if (gone - worker->gone_at_trim >= TRIM_CLIENTS) {
+        worker->gone_at_trim = gone;
+        trimmed = true;
+    }
     if (worker->runs.count > RUNS_KEPT) {
         run_pool_trim(&worker->runs, worker->runs.count / 2);
         trimmed = true;

@@ -1,0 +1,128 @@
+"""Fixtures of the black-box tests. Run: /usr/bin/python3 -m pytest tests  (HEADGATE_BINARY names another build)."""
+
+import signal
+import sys
+
+sys.dont_write_bytecode = True
+
+import pytest
+
+from harness.servers import Headgate, Redis, Server
+from harness.fake_redis import FakeRedis
+from harness.target import MODES, Target
+
+TEST_TIMEOUT = 90
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "threads: run under the thread sanitizer, too")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A failure shows the end of every server's log."""
+    outcome = yield
+    report = outcome.get_result()
+    if report.failed:
+        for server in list(Server.running):
+            report.sections.append((f"log of {server.name} ({server.directory})", server.log_tail()))
+
+
+@pytest.fixture(autouse=True)
+def bounded():
+    """No test hangs, whatever it waits for."""
+
+    def expire(_number, _frame):
+        raise TimeoutError(f"the test took more than {TEST_TIMEOUT} s")
+
+    previous = signal.signal(signal.SIGALRM, expire)
+    signal.alarm(TEST_TIMEOUT)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, previous)
+
+
+@pytest.fixture(autouse=True)
+def sound_logs(bounded):
+    """After each test, no Headgate has complained about itself."""
+    yield
+    for server in list(Server.running):
+        if isinstance(server, Headgate):
+            server.check_log()
+
+
+@pytest.fixture(scope="module", params=MODES)
+def shared_target(request):
+    target = Target(request.param)
+    yield target
+    target.finish()
+
+
+@pytest.fixture
+def target(shared_target):
+    """Redis, reached directly or through Headgate in either pool mode. "direct" proves the expectation right."""
+    yield shared_target
+    shared_target.clean()
+
+
+@pytest.fixture
+def client(target):
+    return target.connect()
+
+
+@pytest.fixture(params=("shared", "session"))
+def pool(request):
+    return request.param
+
+
+@pytest.fixture
+def redis():
+    server = Redis()
+    yield server
+    server.discard()
+
+
+@pytest.fixture
+def make_redis():
+    """Starts further Redis servers that end with the test."""
+    servers = []
+
+    def make(*options, **keywords):
+        servers.append(Redis(*options, **keywords))
+        return servers[-1]
+
+    yield make
+    for server in servers:
+        server.discard()
+
+
+@pytest.fixture
+def make_headgate():
+    """Starts Headgates that end with the test and must end well: make_headgate(upstream, pool=…, option=…)."""
+    servers = []
+
+    def make(upstream, **options):
+        servers.append(Headgate(upstream, **options))
+        return servers[-1]
+
+    yield make
+    finish_all(servers)
+
+
+def finish_all(servers):
+    failure = None
+    for server in servers:
+        try:
+            server.finish()
+        except AssertionError as error:
+            failure = failure or error
+    if failure:
+        raise failure
+
+
+@pytest.fixture
+def fake():
+    """A Redis whose every reply the test writes."""
+    server = FakeRedis()
+    yield server
+    server.close()

@@ -1,0 +1,263 @@
+"""Commands that wait: woken, timed out, pipelined behind, abandoned; and WAIT, which speaks of the own writes."""
+
+import signal
+import time
+
+import pytest
+
+from harness.resp import NIL_ARRAY, NULL, OK, Error, encode, wait_for
+from harness.servers import Redis, elapsed
+from harness.target import info
+
+QUICK = 0.5
+
+
+def test_woken_by_another_client(target):
+    client, other = target.connect(), target.connect()
+    client.request("BLPOP", "k", 5)
+    target.await_blocked(1)
+    assert other("RPUSH", "k", "v") == 1
+    assert client.read() == [b"k", b"v"]
+
+
+def test_nothing_to_wait_for(client):
+    client("RPUSH", "k", 1, 2, 3)
+    assert client("BLPOP", "k", 0) == [b"k", b"1"]
+    assert client("BRPOP", "none", "k", 0) == [b"k", b"3"]
+
+
+def test_time_out(client):
+    assert elapsed(lambda: client("BLPOP", "k", "0.2")) >= 0.2
+    assert client("BLPOP", "k", "0.01") is NIL_ARRAY
+    assert client("BLMOVE", "a", "b", "LEFT", "LEFT", "0.01") is NIL_ARRAY
+    assert client("BZPOPMIN", "k", "0.01") is NIL_ARRAY
+    assert client("XREAD", "BLOCK", 10, "STREAMS", "k", "$") is NIL_ARRAY
+    assert client("BLMPOP", "0.01", 1, "k", "LEFT") is NIL_ARRAY
+    client("HELLO", 3)
+    assert client("BLPOP", "k", "0.01") is NULL
+
+
+@pytest.mark.parametrize(
+    "command, wake, reply",
+    [
+        (("BRPOP", "k", 5), ("RPUSH", "k", "v"), [b"k", b"v"]),
+        (("BLMOVE", "k", "to", "LEFT", "RIGHT", 5), ("RPUSH", "k", "v"), b"v"),
+        (("BRPOPLPUSH", "k", "to", 5), ("RPUSH", "k", "v"), b"v"),
+        (("BLMPOP", 5, 2, "none", "k", "LEFT"), ("RPUSH", "k", "v"), [b"k", [b"v"]]),
+        (("BZPOPMIN", "k", 5), ("ZADD", "k", 1, "v"), [b"k", b"v", b"1"]),
+        (("BZPOPMAX", "k", 5), ("ZADD", "k", 1, "v"), [b"k", b"v", b"1"]),
+        (("BZMPOP", 5, 1, "k", "MIN"), ("ZADD", "k", 1, "v"), [b"k", [[b"v", b"1"]]]),
+        (("XREAD", "BLOCK", 5000, "STREAMS", "k", "$"), ("XADD", "k", "1-1", "f", "v"),
+         [[b"k", [[b"1-1", [b"f", b"v"]]]]]),
+        (("xread", "count", 1, "block", 5000, "streams", "k", "$"), ("XADD", "k", "1-1", "f", "v"),
+         [[b"k", [[b"1-1", [b"f", b"v"]]]]]),
+    ],
+)
+def test_every_blocking_command_blocks_nobody_else(target, command, wake, reply):
+    client, other, third = target.connect(), target.connect(), target.connect()
+    client.request(*command)
+    target.await_blocked(1)
+    for _ in range(20):
+        assert elapsed(lambda: third("ECHO", "x")) < QUICK
+    other(*wake)
+    assert client.read() == reply
+
+
+def test_xreadgroup(target):
+    client, other = target.connect(), target.connect()
+    client("XGROUP", "CREATE", "k", "g", "$", "MKSTREAM")
+    client.request("XREADGROUP", "GROUP", "g", "c", "BLOCK", 0, "STREAMS", "k", ">")
+    target.await_blocked(1)
+    other("XADD", "k", "1-1", "f", "v")
+    assert client.read() == [[b"k", [[b"1-1", [b"f", b"v"]]]]]
+
+
+def test_many_clients_block_at_once(target):
+    waiting = [target.connect() for _ in range(50)]
+    for index, client in enumerate(waiting):
+        client.request("BLPOP", f"k{index}", 0)
+    target.await_blocked(50)
+    other = target.connect()
+    for index in reversed(range(50)):
+        other("RPUSH", f"k{index}", index)
+        assert waiting[index].read() == [b"k%d" % index, b"%d" % index]
+
+
+def test_first_come_first_served(target):
+    waiting = []
+    for number in range(5):
+        waiting.append(target.connect())
+        waiting[-1].request("BLPOP", "k", 0)
+        target.await_blocked(number + 1)
+    target.connect()("RPUSH", "k", *range(5))
+    assert [client.read() for client in waiting] == [[b"k", b"%d" % number] for number in range(5)]
+
+
+def test_commands_pipelined_behind_wait_for_it(target):
+    client, other = target.connect(), target.connect()
+    client.send(encode("SET", "n", 1) + encode("BLPOP", "k", 0) + encode("INCR", "n") + encode("GET", "n"))
+    assert client.read() == OK
+    target.await_blocked(1)
+    client.assert_silent()
+    assert other("GET", "n") == b"1"
+    other("RPUSH", "k", "v")
+    assert client.read_many(3) == [[b"k", b"v"], 2, b"2"]
+
+
+def test_blocking_commands_in_one_pipeline(client):
+    client("RPUSH", "k", *range(10))
+    client.send(b"".join(encode("BLPOP", "k", 0) + encode("ECHO", "between") for _ in range(10)))
+    for number in range(10):
+        assert client.read_many(2) == [[b"k", b"%d" % number], b"between"]
+
+
+@pytest.mark.parametrize("vanish", ["close", "reset", "shutdown_write"])
+@pytest.mark.parametrize("command", [("BLPOP", "k", 0), ("BLMOVE", "k", "to", "LEFT", "LEFT", 0)])
+def test_a_client_that_vanishes_takes_no_element(target, command, vanish):
+    observer = target.direct()
+    for _ in range(5):
+        client = target.connect()
+        client.request(*command)
+        target.await_blocked(1)
+        getattr(client, vanish)()
+        target.await_blocked(0)
+        assert observer("RPUSH", "k", "precious") == 1
+        assert observer("LRANGE", "k", 0, -1) == [b"precious"]
+        observer("DEL", "k")
+
+
+def test_a_vanished_client_does_not_take_what_another_waits_for(target):
+    gone, waiting, other = target.connect(), target.connect(), target.connect()
+    gone.request("BLPOP", "k", 0)
+    target.await_blocked(1)
+    waiting.request("BLPOP", "k", 0)
+    target.await_blocked(2)
+    gone.close()
+    target.await_blocked(1)
+    other("RPUSH", "k", "v")
+    assert waiting.read() == [b"k", b"v"]
+
+
+def test_a_client_that_vanishes_with_commands_behind(target):
+    client = target.connect()
+    client.send(encode("BLPOP", "k", 0) + encode("SET", "behind", 1))
+    target.await_blocked(1)
+    client.close()
+    target.await_blocked(0)
+    assert target.direct()("EXISTS", "behind") == 0
+
+
+def test_client_unblock(target):
+    client, other = target.connect(), target.connect()
+    identity = client("CLIENT", "ID")
+    client.request("BLPOP", "k", 0)
+    target.await_blocked(1)
+    assert other("CLIENT", "UNBLOCK", identity) == 1
+    assert client.read() is NIL_ARRAY
+    client.request("BLPOP", "k", 0)
+    target.await_blocked(1)
+    assert other("CLIENT", "UNBLOCK", identity, "ERROR") == 1
+    assert client.read() == Error(b"UNBLOCKED client unblocked via CLIENT UNBLOCK")
+    assert other("CLIENT", "UNBLOCK", identity) == 0
+
+
+def test_blocking_in_another_database(target):
+    client, other = target.connect(), target.connect()
+    client("SELECT", 5)
+    client.request("BLPOP", "k", 0)
+    target.await_blocked(1)
+    other("RPUSH", "k", "in 0")
+    client.assert_silent()
+    other("SELECT", 5)
+    other("RPUSH", "k", "in 5")
+    assert client.read() == [b"k", b"in 5"]
+
+
+def test_client_pause(target):
+    client, other = target.connect(), target.connect()
+    assert other("CLIENT", "PAUSE", 300, "WRITE") == OK
+    assert elapsed(lambda: client("SET", "k", 1)) > 0.15
+    assert client("GET", "k") == b"1"
+
+
+def test_client_unpause(target):
+    client, other = target.connect(), target.direct()
+    assert other("CLIENT", "PAUSE", 60_000, "WRITE") == OK
+    client.request("SET", "k", 1)
+    client.assert_silent()
+    assert other("CLIENT", "UNPAUSE") == OK
+    assert client.read() == OK
+
+
+# ---- WAIT ----
+
+
+@pytest.fixture
+def replica(target):
+    server = Redis("--replicaof", f"127.0.0.1 {target.redis.port}", "--repl-diskless-load", "swapdb")
+    observer = target.direct()
+    wait_for(lambda: b"state=online" in observer("INFO", "replication"), what="the replica online")
+    yield server
+    server.discard()
+    wait_for(lambda: info(observer, "replication")["connected_slaves"] == "0", what="the replica gone")
+
+
+def test_wait_without_replicas(client):
+    client("SET", "k", 1)
+    assert client("WAIT", 0, 100) == 0
+    assert elapsed(lambda: client("WAIT", 1, 200)) >= 0.2
+
+
+def test_wait_speaks_of_the_clients_own_writes(target, replica):
+    """Only a client that wrote has something to wait for while the replica hangs."""
+    writer, reader = target.connect(), target.connect()
+    assert writer("SET", "k", 1) == OK
+    assert writer("WAIT", 1, 5000) == 1
+    assert reader("GET", "k") == b"1"
+    replica.signal(signal.SIGSTOP)
+    try:
+        assert writer("SET", "k", 2) == OK
+        assert writer("WAIT", 1, 300) == 0
+        assert writer("GET", "k") == b"2"
+        writer.send(encode("SET", "k", 3) + encode("WAIT", 1, 300) + encode("GET", "k"))
+        assert writer.read_many(3) == [OK, 0, b"3"]
+    finally:
+        replica.signal(signal.SIGCONT)
+    assert writer("WAIT", 1, 5000) == 1
+
+
+def test_wait_holds_nobody_up(target, replica):
+    writer, others = target.connect(), [target.connect() for _ in range(8)]
+    for other in others:
+        other("SET", "theirs", 1)
+    replica.signal(signal.SIGSTOP)
+    try:
+        writer("SET", "k", 1)
+        writer.request("WAIT", 1, 1500)
+        target.await_blocked(1)
+        for other in others:
+            assert elapsed(lambda: other("ECHO", "x")) < QUICK
+            assert elapsed(lambda: other("SET", "theirs", 2)) < QUICK
+        assert writer.read() == 0
+    finally:
+        replica.signal(signal.SIGCONT)
+
+
+def test_wait_of_each_of_several_writers(target, replica):
+    """Each asks of its own last write, one after the other, on whatever connection it went by."""
+    writers = [target.connect() for _ in range(6)]
+    for index, writer in enumerate(writers):
+        assert writer("SET", f"k{index}", 1) == OK
+    for writer in writers:
+        assert writer("WAIT", 1, 5000) == 1
+    replica.signal(signal.SIGSTOP)
+    try:
+        for index, writer in enumerate(writers):
+            assert writer("SET", f"k{index}", 2) == OK
+        start = time.monotonic()
+        for writer in writers:
+            writer.request("WAIT", 1, 300)
+        assert [writer.read() for writer in writers] == [0] * len(writers)
+        assert time.monotonic() - start < 3
+    finally:
+        replica.signal(signal.SIGCONT)

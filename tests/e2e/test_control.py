@@ -1,0 +1,107 @@
+"""Headgate's own commands to Redis: scripts by digest with one retry, and that they are nobody else's business."""
+
+from harness.admin import stats
+from harness.resp import PONG, Closed, wait_for
+from harness.target import client_list, info
+
+
+def control(headgate):
+    return {name: int(value) for name, value in stats(headgate, "control").items()}
+
+
+def script_calls(redis):
+    """How often Redis was asked to run a script, by command."""
+    with redis.connect() as client:
+        commands = info(client, "commandstats")
+
+    def calls(name):
+        line = commands.get(f"cmdstat_{name}", "calls=0,")
+        return int(line.split("calls=")[1].split(",")[0])
+
+    return {name: calls(name) for name in ("eval", "evalsha")}
+
+
+def reconnect(redis, headgate):
+    """Ends all of Headgate's connections; it makes new ones and asks Redis anew."""
+    asked = script_calls(redis)["evalsha"]
+    with redis.connect() as client:
+        own_id = client("CLIENT", "ID")
+        for other in client_list(client):
+            if int(other["id"]) != own_id:
+                client("CLIENT", "KILL", "ID", other["id"])
+
+    def asked_again():
+        with headgate.connect() as client:
+            try:
+                assert client("PING") == PONG
+            except Closed:
+                return False
+        return script_calls(redis)["evalsha"] > asked
+
+    wait_for(asked_again, what="the script to be run on the new connection")
+
+
+def test_a_script_is_sent_whole_once(redis, pool, make_headgate):
+    headgate = make_headgate(redis, pool=pool)
+    wait_for(lambda: control(headgate)["control_script_loads_total"] == 1, what="the first script")
+    assert script_calls(redis) == {"eval": 1, "evalsha": 1}
+    for number in range(2, 4):
+        reconnect(redis, headgate)
+        assert control(headgate)["control_script_loads_total"] == 1
+        assert script_calls(redis) == {"eval": 1, "evalsha": number}
+    assert control(headgate)["control_errors_total"] == 0
+
+
+def test_a_script_that_redis_has_forgotten_is_sent_again(redis, pool, make_headgate):
+    headgate = make_headgate(redis, pool=pool)
+    wait_for(lambda: control(headgate)["control_script_loads_total"] == 1, what="the first script")
+    for number in range(2, 5):
+        with redis.connect() as client:
+            client("SCRIPT", "FLUSH", "SYNC")
+        reconnect(redis, headgate)
+        wait_for(lambda: control(headgate)["control_script_loads_total"] == number, what="the script to be sent again")
+        assert script_calls(redis) == {"eval": number, "evalsha": number}
+    assert control(headgate)["control_errors_total"] == 0
+
+
+def test_the_retry_is_only_one(fake, make_headgate):
+    """A Redis that never knows a script, not even when it gets it whole, is not asked for ever."""
+    asked = []
+
+    def refuse(_lane, arguments):
+        asked.append(arguments[0].upper())
+        return b"-NOSCRIPT No matching script. Please use EVAL.\r\n"
+
+    fake.answers["EVALSHA"] = fake.answers["EVAL"] = refuse
+    headgate = make_headgate(fake.url)
+    wait_for(lambda: control(headgate)["control_errors_total"] == 1, what="the error to be counted")
+    with headgate.connect() as client:
+        assert client("PING") == PONG
+    assert asked == [b"EVALSHA", b"EVAL"]
+
+
+def test_clients_are_served_where_scripts_are_forbidden(make_redis, pool, make_headgate):
+    redis = make_redis("--rename-command", "EVAL", "", "--rename-command", "EVALSHA", "")
+    headgate = make_headgate(redis, pool=pool)
+    with headgate.connect() as client:
+        assert client("PING") == PONG
+        assert client("SET", "a", "1") == b"OK"
+        wait_for(lambda: control(headgate)["control_errors_total"] >= 1, what="the error to be counted")
+        assert client("GET", "a") == b"1"
+    assert "scripts do not work on this Redis" in headgate.log()
+
+
+def test_control_commands_are_not_counted_as_requests_of_clients(redis, make_headgate):
+    headgate = make_headgate(redis)
+    wait_for(lambda: control(headgate)["control_calls_total"] >= 4, what="Headgate's own commands")
+    assert stats(headgate, "traffic")["requests_total"] == "0"
+
+
+def test_control_commands_take_one_connection(redis, make_headgate):
+    """What Headgate asks is no client's, and needs no lane of its own."""
+    headgate = make_headgate(redis)
+    wait_for(lambda: control(headgate)["control_script_loads_total"] == 1, what="the first script")
+    with headgate.admin() as admin:
+        assert admin("CLIENTS") == b""
+    with redis.connect() as client:
+        assert len(client_list(client)) == 2

@@ -1,0 +1,252 @@
+"""Slow, greedy, idle and too many clients: bounded memory, and nobody else waits."""
+
+import resource
+import time
+
+import pytest
+
+from harness.admin import await_empty
+from harness.resp import OK, PONG, Closed, Error, encode, wait_for
+from harness.servers import elapsed, sanitizer_overhead
+
+MEBIBYTE = 1 << 20
+VALUE = b"v" * MEBIBYTE
+
+
+def worst_wait(client, seconds):
+    """The longest that a client waited for an answer while asking for that long."""
+    worst, deadline = 0.0, time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        worst = max(worst, elapsed(lambda: client("GET", "small")))
+        time.sleep(0.005)
+    return worst
+
+
+def test_a_client_that_never_reads(redis, make_headgate, pool):
+    """200 MiB of replies wait for it: not in Headgate's memory, and not in other clients' way."""
+    headgate = make_headgate(redis, pool=pool, client_output_limit="32mb")
+    with redis.connect() as client:
+        client.pipeline([("SET", "big", VALUE), ("SET", "small", 1)])
+    other = headgate.connect()
+    assert other("GET", "small") == b"1"
+    slow = headgate.connect()
+    slow.send(encode("GET", "big") * 200)
+    assert worst_wait(other, 2.0) < 1.0
+    bound = (64 if pool == "session" else 96) * MEBIBYTE + sanitizer_overhead()
+    assert headgate.peak_rss() < bound, f"{headgate.peak_rss() >> 20} MiB"
+    slow.close()
+    assert other("GET", "small") == b"1"
+
+
+def test_a_client_that_reads_late_gets_everything(redis, make_headgate, pool):
+    """Within its output limit a slow client loses nothing."""
+    headgate = make_headgate(redis, pool=pool)
+    with redis.connect() as client:
+        client.pipeline([("SET", "big", VALUE)])
+    slow = headgate.connect()
+    slow.send(encode("GET", "big") * 40 + encode("ECHO", "end"))
+    time.sleep(0.5)
+    for _ in range(40):
+        assert slow.read() == VALUE
+    assert slow.read() == b"end"
+
+
+def test_a_slow_reader_of_one_large_value(redis, make_headgate, pool):
+    headgate = make_headgate(redis, pool=pool)
+    with redis.connect() as client:
+        client.pipeline([("SET", "huge", b"v" * (100 * MEBIBYTE)), ("SET", "small", 1)])
+    other, slow = headgate.connect(), headgate.connect()
+    slow.request("GET", "huge")
+    assert worst_wait(other, 1.0) < 1.0
+    assert len(slow.read()) == 100 * MEBIBYTE
+    assert other("GET", "small") == b"1"
+
+
+def test_a_subscriber_that_does_not_read(redis, make_headgate, pool):
+    """What it does not read stays in Redis, whose own limit decides; it is there when the subscriber reads at last."""
+    headgate = make_headgate(redis, pool=pool, client_output_limit="1mb")
+    client, other = headgate.connect(), headgate.connect()
+    client("SUBSCRIBE", "a")
+    with redis.connect() as publisher:
+        publisher("CONFIG", "SET", "client-output-buffer-limit", "pubsub 0 0 0")
+        for _ in range(64):
+            assert publisher.pipeline([("PUBLISH", "a", VALUE)]) == [1]
+    assert headgate.peak_rss() < 64 * MEBIBYTE + sanitizer_overhead()
+    assert other("PING") == PONG
+    for _ in range(64):
+        assert client.read() == [b"message", b"a", VALUE]
+
+
+def test_a_client_past_the_output_limit_is_closed_with_a_reason(redis, make_headgate):
+    """On a shared lane there is no way to hold Redis back for one client alone."""
+    headgate = make_headgate(redis, pool="shared", client_output_limit="256kb", client_pipeline_limit=65536)
+    with redis.connect() as client:
+        client("SET", "k", b"v" * 32_000)
+    other, greedy = headgate.connect(), headgate.connect()
+    greedy.send(encode("GET", "k") * 2_000)
+    time.sleep(0.5)
+    assert other("PING") == PONG
+    received = 0
+    try:
+        while received < 2_000:
+            assert greedy.read() == b"v" * 32_000
+            received += 1
+    except Closed:
+        wait_for(lambda: "output" in headgate.log(), what="the reason in the log")
+
+
+def test_a_request_that_never_ends_takes_no_memory(redis, make_headgate, pool):
+    """200 MiB of a request whose end does not come."""
+    headgate = make_headgate(redis, pool=pool)
+    client, other = headgate.connect(), headgate.connect()
+    assert other("PING") == PONG
+    client.send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n" % (300 * MEBIBYTE))
+    for _ in range(200):
+        client.send(VALUE)
+    assert headgate.peak_rss() < 64 * MEBIBYTE + sanitizer_overhead()
+    assert other("EXISTS", "k") == 0
+    client.close()
+    assert other("EXISTS", "k") == 0
+
+
+def test_many_unfinished_requests_take_bounded_memory(redis, make_headgate, pool):
+    headgate = make_headgate(redis, pool=pool)
+    clients = [headgate.connect() for _ in range(200)]
+    for client in clients:
+        client.send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$60000\r\n" + b"v" * 50_000)
+    with headgate.connect() as other:
+        assert other("PING") == PONG
+    assert headgate.rss() < 96 * MEBIBYTE + sanitizer_overhead()
+
+
+def test_memory_comes_back(redis, make_headgate):
+    headgate = make_headgate(redis, pool="shared")
+    with headgate.connect() as client:
+        assert client("PING") == PONG
+    before = headgate.rss()
+    clients = [headgate.connect() for _ in range(300)]
+    for client in clients:
+        client.send(encode("SET", "k", b"v" * 60_000) + encode("GET", "k") * 5)
+    for client in clients:
+        client.read_many(6)
+        client.close()
+    limit = 2 * before + 8 * MEBIBYTE + sanitizer_overhead()
+    wait_for(lambda: headgate.rss() < limit, 30, f"RSS below {limit >> 20} MiB")
+
+
+def test_idle_clients_are_small(redis, make_headgate):
+    headgate = make_headgate(redis, pool="shared", max_clients=5_000)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(8_192, hard), hard))
+    try:
+        warm = [headgate.connect() for _ in range(50)]
+        before = headgate.rss()
+        clients = [headgate.connect() for _ in range(2_000)]
+        for client in clients:
+            assert client("PING") == PONG
+        per_client = (headgate.rss() - before) / len(clients)
+        assert per_client < 8192 + sanitizer_overhead() / len(clients), per_client
+        for client in clients + warm:
+            client.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_max_clients(redis, make_headgate, pool):
+    headgate = make_headgate(redis, pool=pool, max_clients=2)
+    await_empty(headgate)
+    one, two = headgate.connect(), headgate.connect()
+    assert one("PING") == two("PING") == PONG
+    three = headgate.connect()
+    assert three.read_to_end() == b"-ERR max number of clients reached\r\n"
+    assert one("PING") == PONG
+    two.close()
+    wait_for(lambda: accepted(headgate), what="the free place to be given")
+
+
+def accepted(headgate):
+    with headgate.connect() as client:
+        try:
+            return client("PING") == PONG
+        except (Closed, ConnectionError):
+            return False
+
+
+def test_idle_clients_are_closed(redis, make_headgate, pool):
+    headgate = make_headgate(redis, pool=pool, client_idle_timeout="400ms")
+    idle, busy, blocked, silent = (headgate.connect() for _ in range(4))
+    assert idle("PING") == PONG
+    blocked.request("BLPOP", "none", "1.5")
+    start = time.monotonic()
+    while time.monotonic() - start < 1.2:
+        assert busy("PING") == PONG
+        time.sleep(0.05)
+    assert idle.is_closed()
+    assert silent.is_closed()
+    assert not busy.is_closed()
+    assert repr(blocked.read()) == "NIL_ARRAY"
+
+
+def test_idle_subscribers_are_not_idle(redis, make_headgate):
+    """Redis never times out subscribers: they wait for something."""
+    headgate = make_headgate(redis, client_idle_timeout="300ms")
+    client = headgate.connect()
+    client("SUBSCRIBE", "a")
+    time.sleep(1.0)
+    with redis.connect() as publisher:
+        assert publisher("PUBLISH", "a", "m") == 1
+    assert client.read() == [b"message", b"a", b"m"]
+
+
+def test_half_a_request_is_idle(redis, make_headgate):
+    headgate = make_headgate(redis, client_idle_timeout="400ms")
+    client = headgate.connect()
+    client.send(b"*2\r\n$4\r\nECHO\r\n$5\r\nhe")
+    client.assert_closed()
+
+
+def test_max_request(redis, make_headgate, pool):
+    headgate = make_headgate(redis, pool=pool, max_request="1mb")
+    client, other = headgate.connect(), headgate.connect()
+    assert client.pipeline([("SET", "k", VALUE)]) == [OK]
+    client.send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n" % (MEBIBYTE + 1))
+    assert client.read_to_end() == b"-ERR Protocol error: invalid bulk length\r\n"
+    assert other("STRLEN", "k") == MEBIBYTE
+
+
+def test_a_small_pipeline_limit_slows_and_loses_nothing(redis, make_headgate, pool):
+    headgate = make_headgate(redis, pool=pool, client_pipeline_limit=4)
+    client = headgate.connect()
+    words = [b"%d" % number for number in range(5_000)]
+    assert client.pipeline([("ECHO", word) for word in words]) == words
+
+
+def test_no_descriptors_left(redis, make_headgate):
+    """A full ulimit -n: it is logged, who is served stays served, and new clients are again when there is room."""
+    headgate = make_headgate(redis, pool="shared", start=False)
+    headgate.start()
+    resource.prlimit(headgate.process.pid, resource.RLIMIT_NOFILE, (64, 64))
+    first = headgate.connect()
+    assert first("PING") == PONG
+    crowd = [headgate.connect() for _ in range(100)]
+    time.sleep(0.5)
+    assert first("PING") == PONG
+    for client in crowd:
+        client.close()
+    wait_for(lambda: accepted(headgate), what="new clients to be served again")
+    assert first("PING") == PONG
+
+
+def test_commands_of_every_size_around_cut_through(redis, make_headgate):
+    """Short and long requests of one client, mixed, keep their order and their effects."""
+    headgate = make_headgate(redis, pool="shared", cut_through="16kb")
+    client = headgate.connect()
+    sizes = [0, 10, 16_000, 16_383, 16_384, 16_385, 17_000, 100, 200_000, 5, 16_340, 1_000_000, 1]
+    commands, expected = [], []
+    for number, size in enumerate(sizes * 5):
+        value = b"%d:" % number + b"v" * size
+        commands += [("SET", "k", value), ("GET", "k"), ("APPEND", "log", b"%d " % number)]
+        expected += [OK, value]
+    replies = client.pipeline(commands)
+    assert [reply for index, reply in enumerate(replies) if index % 3 != 2] == expected
+    assert client("GET", "log") == b"".join(b"%d " % number for number in range(len(sizes) * 5))

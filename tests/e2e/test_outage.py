@@ -1,0 +1,365 @@
+"""Redis not there, going away, hanging, refusing, answering garbage; and coming back."""
+
+import signal
+import socket
+import threading
+import time
+
+import pytest
+
+from harness.fake_redis import FakeRedis
+from harness.resp import OK, PONG, Closed, Error, encode, wait_for
+from harness.servers import elapsed, free_port
+
+
+def serves(headgate):
+    """True if a new client gets an answer that is no error."""
+    with headgate.connect() as client:
+        try:
+            return client("PING") == PONG
+        except Closed:
+            return False
+
+
+def await_service(headgate, seconds=8):
+    wait_for(lambda: serves(headgate), seconds, "Headgate to serve again")
+
+
+def is_error(reply):
+    return isinstance(reply, Error)
+
+
+def test_idle_clients_notice_no_restart(redis, make_headgate):
+    headgate = make_headgate(redis, pool="shared")
+    clients = [headgate.connect() for _ in range(20)]
+    for number, client in enumerate(clients):
+        client("CLIENT", "SETNAME", f"name-{number}")
+        client("SELECT", number % 4)
+        assert client("SET", "k", number) == OK
+    redis.restart()
+    for number, client in enumerate(clients):
+        assert client("SET", "mine", number) == OK
+        assert client("CLIENT", "GETNAME") == b"name-%d" % number
+    with redis.connect() as observer:
+        observer("SELECT", 3)
+        assert observer("GET", "mine") == b"19"
+
+
+def test_protocol_and_user_survive_a_restart(make_redis, make_headgate):
+    redis = make_redis("--requirepass", "secret")
+    headgate = make_headgate(redis, pool="shared")
+    client, stranger = headgate.connect(), headgate.connect()
+    client("HELLO", 3, "AUTH", "default", "secret")
+    client("SELECT", 2)
+    assert client("SET", "k", 1) == OK
+    redis.restart()
+    assert client("SET", "k", 1) == OK
+    assert client("HGETALL", "none") == []
+    assert repr(client("GET", "none")) == "NULL"
+    assert b"db=2" in client("CLIENT", "INFO")
+    assert is_error(stranger("GET", "k"))
+
+
+def test_clients_with_requests_under_way_are_closed(redis, make_headgate, pool):
+    """They cannot know what became of them; the others stay, in shared mode."""
+    headgate = make_headgate(redis, pool=pool)
+    idle, waiting, transaction = headgate.connect(), headgate.connect(), headgate.connect()
+    assert idle("PING") == PONG
+    transaction("MULTI")
+    transaction("SET", "k", 1)
+    waiting.request("BLPOP", "k", 0)
+    with redis.connect() as observer:
+        wait_for(lambda: b"blocked_clients:1" in observer("INFO", "clients"), what="the client to block")
+    redis.kill()
+    waiting.assert_closed()
+    transaction.assert_closed()
+    redis.start()
+    await_service(headgate)
+    if pool == "shared":
+        assert idle("PING") == PONG
+
+
+def test_requests_under_way_on_the_shared_lane_are_lost_and_only_they(redis, make_headgate):
+    headgate = make_headgate(redis, pool="shared")
+    idle = [headgate.connect() for _ in range(5)]
+    busy = [headgate.connect() for _ in range(5)]
+    for client in idle + busy:
+        assert client("PING") == PONG
+    redis.signal(signal.SIGSTOP)
+    for client in busy:
+        client.request("GET", "k")
+    time.sleep(0.3)
+    redis.kill()
+    for client in busy:
+        client.assert_closed()
+    redis.start()
+    for client in idle:
+        assert client("GET", "k") is None
+
+
+def test_requests_wait_for_the_reconnection(redis, make_headgate):
+    headgate = make_headgate(redis, pool="shared", upstream_wait="8s")
+    clients = [headgate.connect() for _ in range(10)]
+    for client in clients:
+        assert client("PING") == PONG
+    redis.kill()
+    wait_for(lambda: "lost" in headgate.log().lower() or "connect" in headgate.log().lower(), what="the loss")
+    time.sleep(0.2)
+    for number, client in enumerate(clients):
+        client.send(encode("SET", f"k{number}", number) + encode("GET", f"k{number}"))
+    time.sleep(0.5)
+    redis.start()
+    for number, client in enumerate(clients):
+        assert client.read_many(2) == [OK, b"%d" % number]
+
+
+def test_waiting_requests_get_an_error_in_the_end(redis, make_headgate, pool):
+    headgate = make_headgate(redis, pool=pool, upstream_wait="500ms")
+    redis.kill()
+    time.sleep(0.2)
+    client = headgate.connect()
+    start = time.monotonic()
+    reply = client("GET", "k")
+    assert is_error(reply)
+    assert 0.3 < time.monotonic() - start < 4
+    redis.start()
+    await_service(headgate)
+
+
+def test_so_do_pipelines_each_command_its_own(redis, make_headgate):
+    headgate = make_headgate(redis, pool="shared", upstream_wait="300ms")
+    client = headgate.connect()
+    assert client("PING") == PONG
+    redis.kill()
+    time.sleep(0.2)
+    client.send(b"".join(encode("SET", "k", number) for number in range(100)))
+    assert all(is_error(reply) for reply in client.read_many(100))
+    redis.start()
+    wait_for(lambda: not is_error(client("GET", "k")), 8, "the same client to be served again")
+    assert client("GET", "k") is None
+
+
+def test_too_many_waiting_requests(redis, make_headgate):
+    headgate = make_headgate(redis, pool="shared", upstream_wait="8s", upstream_wait_requests=10)
+    client = headgate.connect()
+    assert client("PING") == PONG
+    redis.kill()
+    time.sleep(0.2)
+    clients = [headgate.connect() for _ in range(30)]
+    for client in clients:
+        client.request("GET", "k")
+    wait_for(lambda: sum(1 for client in clients if readable(client)) >= 20, 4, "the surplus to be refused at once")
+    refused = [client for client in clients if readable(client)]
+    assert len(refused) == 20
+    assert all(is_error(client.read()) for client in refused)
+    redis.start()
+    for client in set(clients) - set(refused):
+        assert client.read() is None
+
+
+def readable(client):
+    client.socket.settimeout(0.0)
+    try:
+        return client.socket.recv(1, 2) != b""
+    except BlockingIOError:
+        return False
+    finally:
+        client.socket.settimeout(client.timeout)
+
+
+def test_redis_absent_at_start(make_headgate, make_redis, pool):
+    port = free_port()
+    headgate = make_headgate(f"127.0.0.1:{port}", pool=pool, upstream_wait="300ms")
+    client = headgate.connect()
+    assert is_error(client("GET", "k"))
+    assert "connect" in headgate.log().lower()
+    make_redis(port=port)
+    await_service(headgate)
+    wait_for(lambda: not is_error(client("GET", "k")), 8, "the early client to be served")
+
+
+def test_a_request_sent_before_redis_is_there(make_headgate, make_redis, pool):
+    port = free_port()
+    headgate = make_headgate(f"127.0.0.1:{port}", pool=pool, upstream_wait="9s")
+    client = headgate.connect()
+    client.request("SET", "k", 1)
+    time.sleep(0.3)
+    make_redis(port=port)
+    assert client.read() == OK
+
+
+def test_an_upstream_that_drops_packets(make_headgate):
+    """A listening socket whose queue is full: connecting takes for ever, and connect_timeout ends it."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        port = listener.getsockname()[1]
+        fillers = []
+        for _ in range(4):
+            filler = socket.socket()
+            filler.setblocking(False)
+            filler.connect_ex(("127.0.0.1", port))
+            fillers.append(filler)
+        headgate = make_headgate(f"127.0.0.1:{port}", connect_timeout="300ms", upstream_wait="1s")
+        with headgate.connect() as client:
+            assert elapsed(lambda: client("GET", "k")) < 5
+        for filler in fillers:
+            filler.close()
+
+
+def test_redis_at_its_client_limit(make_redis, make_headgate):
+    """maxclients reached: Redis says so and closes; Headgate reports it and recovers when there is room."""
+    redis = make_redis()
+    occupant = redis.connect()
+    wait_for(lambda: b"connected_clients:1\r" in occupant("INFO", "clients"), what="nobody else to be connected")
+    assert occupant("CONFIG", "SET", "maxclients", "1") == OK
+    headgate = make_headgate(redis, pool="shared", upstream_wait="300ms")
+    client = headgate.connect()
+    assert is_error(client("GET", "k"))
+    wait_for(lambda: "max number of clients" in headgate.log(), what="the reason in the log")
+    assert occupant("CONFIG", "SET", "maxclients", "100") == OK
+    wait_for(lambda: not is_error(client("GET", "k")), 8, "service after there is room")
+
+
+def test_a_wrong_upstream_password(make_redis, make_headgate, pool):
+    redis = make_redis("--requirepass", "secret")
+    headgate = make_headgate(redis, pool=pool, upstream_password="wrong", upstream_wait="300ms")
+    client = headgate.connect()
+    assert is_error(client("GET", "k"))
+    wait_for(lambda: "WRONGPASS" in headgate.log(), what="the reason in the log")
+    assert "wrong" not in headgate.log().replace("WRONGPASS", ""), "the password stands in the log"
+    with redis.connect() as admin:
+        admin("AUTH", "secret")
+        admin("CONFIG", "SET", "requirepass", "wrong")
+    await_service(headgate)
+
+
+def test_a_hanging_redis_and_back(redis, make_headgate, pool):
+    headgate = make_headgate(redis, pool=pool)
+    client, other = headgate.connect(), headgate.connect()
+    assert client("PING") == other("PING") == PONG
+    redis.signal(signal.SIGSTOP)
+    try:
+        client.request("SET", "k", 1)
+        client.assert_silent(0.5)
+        with headgate.admin() as admin:
+            assert admin("PING") == PONG
+    finally:
+        redis.signal(signal.SIGCONT)
+    assert client.read() == OK
+    assert other("GET", "k") == b"1"
+
+
+def test_a_redis_that_hangs_for_too_long(redis, make_headgate):
+    headgate = make_headgate(redis, pool="shared", upstream_reply_timeout="500ms")
+    client = headgate.connect()
+    assert client("PING") == PONG
+    redis.signal(signal.SIGSTOP)
+    try:
+        client.request("GET", "k")
+        client.assert_closed()
+    finally:
+        redis.signal(signal.SIGCONT)
+    await_service(headgate)
+
+
+def test_blocking_commands_are_no_hanging_redis(redis, make_headgate):
+    headgate = make_headgate(redis, pool="shared", upstream_reply_timeout="300ms")
+    client = headgate.connect()
+    assert elapsed(lambda: client("BLPOP", "none", "1")) >= 1
+    assert client("PING") == PONG
+
+
+def test_a_redis_that_is_loading(make_headgate, fake):
+    """-LOADING is Redis' own answer; it reaches the client as it is."""
+    headgate = make_headgate(fake.url)
+    client = headgate.connect()
+    client.request("GET", "k")
+    fake.expect("GET", "k").reply(b"-LOADING Redis is loading the dataset in memory\r\n")
+    assert client.read() == Error(b"LOADING Redis is loading the dataset in memory")
+
+
+GARBAGE = [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0\0\0\0\r\n", b"$abc\r\n", b"*-5\r\n", b"$5\r\nhelloXX", b"garbage"]
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_garbage_for_a_reply(make_headgate, fake, pool, garbage):
+    """The lane is closed, and whoever waited on it; new lanes serve on."""
+    headgate = make_headgate(fake.url, pool=pool)
+    client, idle = headgate.connect(), headgate.connect()
+    idle.request("GET", "idle")
+    fake.expect("GET", "idle").reply(b"+fine\r\n")
+    idle.read()
+    client.request("GET", "k")
+    command = fake.expect("GET", "k")
+    command.reply(garbage)
+    client.assert_closed()
+    wait_for(lambda: command.lane.closed_by_peer, what="the lane to be closed")
+    if pool == "shared":
+        idle.request("GET", "again")
+        fake.expect("GET", "again").reply(b"+fine\r\n")
+        assert idle.read() == b"fine"
+    with headgate.connect() as later:
+        later.request("GET", "later")
+        fake.expect("GET", "later").reply(b"+fine\r\n")
+        assert later.read() == b"fine"
+
+
+def test_garbage_for_every_hand_shake(make_headgate):
+    """Something that is no Redis at all."""
+    fake = FakeRedis()
+    try:
+        for name in ("HELLO", "AUTH", "SELECT", "CLIENT", "INFO", "COMMAND", "PING", "SCRIPT", "EVALSHA", "GET"):
+            fake.answers[name] = lambda _lane, _arguments: b"220 mail.example.org ESMTP\r\n"
+        headgate = make_headgate(fake.url, upstream_wait="300ms")
+        with headgate.connect() as client:
+            client.request("GET", "k")
+            reply = client.read_until_quiet(1)
+            assert reply == b"" or reply.startswith(b"-"), reply
+        assert headgate.is_alive()
+        lanes = len(fake.lanes)
+        time.sleep(1)
+        assert len(fake.lanes) - lanes < 60, "a storm of reconnections"
+    finally:
+        fake.close()
+
+
+def test_restarts_under_load(redis, make_headgate, pool):
+    """Every reply that comes is right; a client is closed or served, never left hanging."""
+    headgate = make_headgate(redis, pool=pool)
+    wrong, served, ended = [], [0], threading.Event()
+
+    def work(identity):
+        while not ended.is_set():
+            try:
+                with headgate.connect() as client:
+                    for turn in range(10_000):
+                        if ended.is_set():
+                            return
+                        words = [b"%d-%d-%d" % (identity, turn, index) for index in range(5)]
+                        client.send(b"".join(encode("ECHO", word) for word in words))
+                        for word in words:
+                            reply = client.read()
+                            if not isinstance(reply, Error) and reply != word:
+                                wrong.append((word, reply))
+                            served[0] += 1
+            except (Closed, ConnectionError):
+                continue
+            except TimeoutError:
+                wrong.append((identity, "left hanging"))
+                return
+
+    threads = [threading.Thread(target=work, args=(identity,), daemon=True) for identity in range(8)]
+    for thread in threads:
+        thread.start()
+    for _ in range(4):
+        time.sleep(0.4)
+        redis.restart()
+    time.sleep(0.4)
+    before = served[0]
+    wait_for(lambda: served[0] > before + 100, what="requests served after the last restart")
+    ended.set()
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+    assert wrong == []

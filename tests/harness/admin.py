@@ -1,0 +1,23 @@
+"""Reading the admin port."""
+
+from harness.resp import wait_for
+
+
+def stats(headgate, *section):
+    """STATS as a dictionary of text, without its section lines."""
+    with headgate.admin() as client:
+        reply = client("STATS", *section)
+    assert isinstance(reply, bytes), reply
+    pairs = [line.split(":", 1) for line in reply.decode().splitlines() if line and not line.startswith("#")]
+    return {name: value for name, value in pairs}
+
+
+def await_empty(headgate):
+    """Until no client is connected: that which waited for the start has been seen to leave, too."""
+    wait_for(lambda: stats(headgate, "clients")["clients_connected"] == "0", what="no client to be connected")
+
+
+def text(reply):
+    """A reply as text."""
+    assert isinstance(reply, bytes), reply
+    return reply.decode()

@@ -1,0 +1,269 @@
+"""Starts redis-server and headgate on free ports in directories of their own, and looks after their logs."""
+
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+from harness.resp import Client, wait_for
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+BINARY = os.environ.get("HEADGATE_BINARY", str(REPOSITORY / "build" / "headgate"))
+STOP_TIMEOUT = 15.0
+LOG_TAIL = 4000
+
+FATAL_MARKS = re.compile(
+    r"AddressSanitizer|LeakSanitizer|ThreadSanitizer|runtime error:|Assertion|assertion failed|stack smashing"
+)
+
+# Added to what the caller has set. A small quarantine keeps the memory tests meaningful in sanitizer builds.
+SANITIZER_OPTIONS = {
+    "ASAN_OPTIONS": "quarantine_size_mb=8:malloc_context_size=10:exitcode=99",
+    "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+    "TSAN_OPTIONS": "exitcode=99",
+}
+
+
+def child_environment():
+    environment = dict(os.environ)
+    for name, options in SANITIZER_OPTIONS.items():
+        environment[name] = ":".join(filter(None, [options, environment.get(name)]))
+    return environment
+
+
+PORTS_TAKEN = set()
+
+
+def free_port():
+    """A port that nobody listens on, given out once. It lies below the range from which the kernel takes the ports of
+    outgoing connections, since one of those could otherwise take it before the server does."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as limits:
+        first_outgoing = int(limits.read().split()[0])
+    while True:
+        port = random.randrange(10_000, max(first_outgoing, 20_000))
+        if port in PORTS_TAKEN:
+            continue
+        PORTS_TAKEN.add(port)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
+
+
+def sanitizer_overhead():
+    """Bytes of resident memory that a sanitizer build may take beyond an ordinary one."""
+    with open(BINARY, "rb") as binary:
+        content = binary.read()
+    return (256 << 20) if b"__asan_init" in content or b"__tsan_init" in content else 0
+
+
+class Server:
+    """A child process with a directory and a log. running holds all that are alive, for reports on failure."""
+
+    running = []
+
+    def __init__(self, name):
+        self.name = name
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix=f"headgate-test-{name}-"))
+        self.log_path = self.directory / "log"
+        self.process = None
+
+    def launch(self, command):
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory, env=child_environment()
+            )
+        if self not in Server.running:
+            Server.running.append(self)
+
+    def await_port(self, address):
+        def answers():
+            assert self.is_alive(), f"{self.name} ended at start:\n{self.log_tail()}"
+            try:
+                Client(address).close()
+                return True
+            except OSError:
+                return False
+
+        try:
+            wait_for(answers, what=f"{self.name} listening on {address}")
+        except AssertionError:
+            self.discard()
+            raise
+
+    def is_alive(self):
+        return self.process is not None and self.process.poll() is None
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def log(self):
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def log_tail(self):
+        return self.log()[-LOG_TAIL:]
+
+    def wait(self, timeout=STOP_TIMEOUT):
+        return self.process.wait(timeout)
+
+    def kill(self):
+        """Ends the process at once; the directory stays until discard()."""
+        if self.is_alive():
+            self.process.kill()
+            self.process.wait(STOP_TIMEOUT)
+
+    def discard(self):
+        self.kill()
+        if self in Server.running:
+            Server.running.remove(self)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def rss(self):
+        """Resident memory in bytes."""
+        return self._status_kilobytes("VmRSS") * 1024
+
+    def peak_rss(self):
+        return self._status_kilobytes("VmHWM") * 1024
+
+    def _status_kilobytes(self, field):
+        with open(f"/proc/{self.process.pid}/status") as status:
+            for line in status:
+                if line.startswith(field + ":"):
+                    return int(line.split()[1])
+        raise AssertionError(f"no {field} in /proc/{self.process.pid}/status")
+
+
+class Redis(Server):
+    def __init__(self, *options, port=None):
+        super().__init__("redis")
+        self.port = port or free_port()
+        self.options = options
+        self.socket_path = self.directory / "redis.sock"
+        self.start()
+
+    @property
+    def address(self):
+        return ("127.0.0.1", self.port)
+
+    @property
+    def url(self):
+        return f"127.0.0.1:{self.port}"
+
+    def start(self):
+        self.launch(
+            ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+            + ["--enable-debug-command", "yes", "--unixsocket", str(self.socket_path), "--repl-diskless-sync-delay", "0"]
+            + ["--maxclients", "4000", *self.options]
+        )
+        self.await_port(self.address)
+
+    def restart(self):
+        self.kill()
+        self.start()
+
+    def connect(self):
+        return Client(self.address)
+
+    def discard(self):
+        if self.is_alive():
+            self.signal(signal.SIGCONT)
+        super().discard()
+
+
+class Headgate(Server):
+    """headgate with an ini file of the given options; every test's directory and ports are its own."""
+
+    def __init__(self, upstream, pool="shared", start=True, **options):
+        """upstream: a Redis, or an address as text."""
+        super().__init__("headgate")
+        assert os.access(BINARY, os.X_OK), f"no headgate at {BINARY}: build it, or name it in HEADGATE_BINARY"
+        self.port = free_port()
+        self.admin_port = free_port()
+        self.options = {
+            "listen": f"127.0.0.1:{self.port}",
+            "admin": f"127.0.0.1:{self.admin_port}",
+            "upstream": upstream if isinstance(upstream, str) else upstream.url,
+            "pool": pool,
+            "reconnect_min": "20ms",
+            "reconnect_max": "200ms",
+            "drain_timeout": "1s",
+            **options,
+        }
+        self.config_path = self.directory / "headgate.ini"
+        self.checked = 0
+        self.clients = []
+        self.expected_exit = {0}
+        self.write_config()
+        if start:
+            self.start()
+
+    @property
+    def address(self):
+        return ("127.0.0.1", self.port)
+
+    @property
+    def admin_address(self):
+        return ("127.0.0.1", self.admin_port)
+
+    def write_config(self, **changes):
+        self.options.update(changes)
+        lines = ["[headgate]"] + [f"{name} = {value}" for name, value in self.options.items() if value is not None]
+        self.config_path.write_text("\n".join(lines) + "\n")
+
+    def start(self):
+        self.launch([BINARY, "-c", str(self.config_path)])
+        self.await_port(self.address)
+
+    def connect(self):
+        self.clients.append(Client(self.address))
+        return self.clients[-1]
+
+    def admin(self):
+        return Client(self.admin_address)
+
+    def check_log(self):
+        """Fails on what a sanitizer or an assertion left in the log since the last look."""
+        log = self.log()
+        fresh, self.checked = log[self.checked :], len(log)
+        mark = FATAL_MARKS.search(fresh)
+        assert not mark, f"headgate's log:\n{fresh[max(0, mark.start() - 500):][:LOG_TAIL]}"
+
+    def terminate(self, timeout=STOP_TIMEOUT):
+        """SIGTERM; the exit status is returned."""
+        self.signal(signal.SIGTERM)
+        return self.wait(timeout)
+
+    def finish(self):
+        """Ends it in good order and checks that it was in good order."""
+        try:
+            for client in self.clients:
+                client.close()
+            if self.process is not None:
+                status = self.terminate() if self.is_alive() else self.process.returncode
+                self.check_log()
+                assert status in self.expected_exit, f"headgate exited with {status}:\n{self.log_tail()}"
+        finally:
+            self.discard()
+
+
+def run_headgate(*arguments, timeout=10.0):
+    """headgate with those arguments, run to its end; a CompletedProcess with text output."""
+    assert os.access(BINARY, os.X_OK), f"no headgate at {BINARY}: build it, or name it in HEADGATE_BINARY"
+    return subprocess.run(
+        [BINARY, *map(str, arguments)], capture_output=True, text=True, timeout=timeout, env=child_environment()
+    )
+
+
+def elapsed(action):
+    """Seconds that action() takes."""
+    start = time.monotonic()
+    action()
+    return time.monotonic() - start

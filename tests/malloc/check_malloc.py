@@ -1,0 +1,104 @@
+"""No malloc per request once warm: check_malloc.py HEADGATE MALLOC_COUNTER
+
+redis-benchmark keeps 50 clients busy with GET and SET; while it runs, after some time to get warm, calls to the
+allocator and requests that reach Redis are counted over the same time. Less than one call in 1,000 requests is "none":
+the rest is what happens in the background ten times a second.
+"""
+
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+import time
+
+os.environ["HEADGATE_BINARY"] = str(pathlib.Path(sys.argv[1]).resolve())
+COUNTER = pathlib.Path(sys.argv[2]).resolve()
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from harness.servers import BINARY, Headgate, Redis
+from harness.target import info
+
+CLIENTS = 50
+WARM_UP_SECONDS = 1.5
+MOST_PER_REQUEST = 1 / 1000
+KEY = "key:__rand_int__"  # the one that redis-benchmark uses
+# Requests to count, pipeline, bytes of a value.
+WORKLOADS = [(200_000, 1, 64), (200_000, 16, 64), (50_000, 1, 16384), (50_000, 16, 16384)]
+
+
+class CountedHeadgate(Headgate):
+    """Headgate whose calls to the allocator are counted in a file."""
+
+    def start(self):
+        self.counts_path = self.directory / "malloc-counts"
+        self.counts_path.write_bytes(bytes(16))
+        preload = [f"LD_PRELOAD={COUNTER}", f"HEADGATE_MALLOC_COUNTS={self.counts_path}"]
+        self.launch(["env", *preload, BINARY, "-c", str(self.config_path)])
+        self.await_port(self.address)
+
+    def allocations(self):
+        allocated, freed = struct.unpack("=QQ", self.counts_path.read_bytes())
+        return allocated, freed
+
+
+def start_load(headgate, command, pipeline, size):
+    """Half of the clients, for as long as they are let."""
+    return subprocess.Popen(
+        ["redis-benchmark", "-p", str(headgate.port), "-q", "-t", command, "-n", "1000000000"]
+        + ["-c", str(CLIENTS // 2), "-P", str(pipeline), "-d", str(size)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def commands_served(client):
+    return int(info(client, "stats")["total_commands_processed"])
+
+
+def measure(redis, headgate, least, pipeline, size):
+    """(allocations, frees, requests) while the load goes on."""
+    loads = [start_load(headgate, command, pipeline, size) for command in ("get", "set")]
+    try:
+        with redis.connect() as client:
+            client("SET", KEY, "x" * size)
+            time.sleep(WARM_UP_SECONDS)
+            served, counts = commands_served(client), headgate.allocations()
+            deadline = time.monotonic() + 60
+            while (requests := commands_served(client) - served) < least:
+                assert time.monotonic() < deadline, f"only {requests} requests within 60 s"
+                time.sleep(0.1)
+            allocated, freed = (after - before for before, after in zip(counts, headgate.allocations()))
+            assert all(load.poll() is None for load in loads), "redis-benchmark ended early"
+            return allocated, freed, requests
+    finally:
+        for load in loads:
+            load.kill()
+            load.wait()
+
+
+def check(pool):
+    """The number of workloads that allocated."""
+    failures = 0
+    redis = Redis()
+    headgate = CountedHeadgate(redis, pool=pool)
+    try:
+        assert headgate.allocations()[0] > 100, "the counter counts nothing"
+        for least, pipeline, size in WORKLOADS:
+            allocated, freed, requests = measure(redis, headgate, least, pipeline, size)
+            good = max(allocated, freed) < requests * MOST_PER_REQUEST
+            failures += not good
+            print(
+                f"{'ok  ' if good else 'FAIL'} pool = {pool}, pipeline {pipeline}, {size} bytes: "
+                f"{allocated} allocations, {freed} frees in {requests} requests",
+                flush=True,
+            )
+        headgate.finish()
+    finally:
+        headgate.discard()
+        redis.discard()
+    return failures
+
+
+sys.exit(1 if sum(check(pool) for pool in ("shared", "session")) else 0)

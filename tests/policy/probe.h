@@ -1,0 +1,28 @@
+/*
+ * Two policies that only tests use. The watcher passes every request; the probe does what the first argument that
+ * begins with "probe:" says:
+ *
+ *   probe:pass:*             PASS, as is everything without such an argument
+ *   probe:reply:*            REPLY with an error that repeats the argument
+ *   probe:hold:MS:*          HOLD for so many ms, then PASS
+ *   probe:delayreply:MS:*    HOLD for so many ms, then REPLY
+ *   probe:delayclose:MS:*    HOLD for so many ms, then CLOSE
+ *   probe:close:*            CLOSE
+ *   probe:wait:*             HOLD until somebody sends probe:release:*, then PASS
+ *   probe:release:*          resumes the client that waits, and REPLY with +OK
+ *   probe:counts             REPLY with what the probe has counted, one name:value a line
+ *   probe:watched            the same for the watcher, answered by the watcher itself
+ *
+ * Both abort when the contract is broken: a request that is asked about with a stranger's ticket, an on_reply for none
+ * that was passed or held, a second one, or one that is missing when its client or its worker ends. ECHO is wanted by
+ * neither of them, so that there are requests that no policy looks at.
+ */
+#ifndef HEADGATE_PROBE_H
+#define HEADGATE_PROBE_H
+
+#include "../../policies/policy.h"
+
+extern const struct policy probe_watcher;
+extern const struct policy probe_policy;
+
+#endif

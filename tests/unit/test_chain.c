@@ -1,0 +1,422 @@
+/* The chain of policies: who is asked, in which order, whose word counts, and who is owed an on_reply. */
+#include "chain.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+/*
+ * Three policies that decide as `verdicts` says and write down each call as one word: "a?1" policy a was asked and had
+ * ticket 1 before, "a=" with the outcome it was told, "a!" a client was closed, "a~" a tick, "a." stop.
+ */
+struct fake {
+    char letter;
+    enum policy_verdict verdict;
+    uint64_t last_ticket;
+    uint32_t holds; /* as it was told when last asked */
+    int64_t received_us;
+    int64_t hold_until_us;
+    bool refuses_to_start;
+    bool wants_gets_only;
+    struct policy_reply told;
+    char told_head[RESP_HEAD_KEPT + 1];
+};
+
+static struct fake fakes[3];
+static char calls[1000];
+static struct stats stats;
+static const struct policy_host host = {0};
+static const struct policy_client client = {.id = 42, .user = "default", .name = ""};
+static const char frame[] = "*2\r\n$3\r\nGET\r\n$1\r\na\r\n";
+
+static void write_down(const struct fake *fake, const char *format, unsigned long long number)
+{
+    size_t length = strlen(calls);
+
+    length += (size_t)snprintf(calls + length, sizeof calls - length, "%s%c", length > 0 ? " " : "", fake->letter);
+    snprintf(calls + length, sizeof calls - length, format, number);
+}
+
+static void *start(struct fake *fake)
+{
+    return fake->refuses_to_start ? NULL : fake;
+}
+
+static void *start_a(const struct policy_host *given)
+{
+    cr_assert_eq(given, &host);
+    return start(&fakes[0]);
+}
+
+static void *start_b(const struct policy_host *given)
+{
+    cr_assert_eq(given, &host);
+    return start(&fakes[1]);
+}
+
+static void *start_c(const struct policy_host *given)
+{
+    cr_assert_eq(given, &host);
+    return start(&fakes[2]);
+}
+
+static bool wants(void *instance, const struct command *command)
+{
+    const struct fake *fake = instance;
+
+    return !fake->wants_gets_only || (command != NULL && strcmp(command->name, "get") == 0);
+}
+
+/* Gives each request a ticket of its own on the first question: 100 times the number of the policy, and counting. */
+static enum policy_verdict on_request(void *instance, const struct policy_request *request,
+                                      struct policy_decision *decision)
+{
+    struct fake *fake = instance;
+
+    write_down(fake, "?%llu", *request->ticket);
+    if (*request->ticket == 0) {
+        *request->ticket = ++fake->last_ticket;
+    }
+    fake->holds = request->holds;
+    fake->received_us = request->received_us;
+    decision->hold_until_us = fake->hold_until_us;
+    decision->length = (size_t)snprintf(decision->text, sizeof decision->text, "-%c\r\n", fake->letter);
+    return fake->verdict;
+}
+
+static void on_reply(void *instance, const struct policy_reply *reply)
+{
+    struct fake *fake = instance;
+
+    write_down(fake, "=%llu", reply->ticket);
+    fake->told = *reply;
+    snprintf(fake->told_head, sizeof fake->told_head, "%.*s", (int)reply->head.length,
+             reply->head.length > 0 ? reply->head.data : "");
+}
+
+static void on_client_close(void *instance, const struct policy_client *closed)
+{
+    write_down(instance, "!%llu", closed->id);
+}
+
+static void on_tick(void *instance, int64_t now_us)
+{
+    write_down(instance, "~%llu", (unsigned long long)now_us);
+}
+
+static void stop(void *instance)
+{
+    write_down(instance, ".", 0);
+}
+
+#define WHOLE_POLICY(letter_start)                                                                                     \
+    {                                                                                                                  \
+        .name = #letter_start, .start = letter_start, .wants = wants, .on_request = on_request, .on_reply = on_reply,  \
+        .on_client_close = on_client_close, .on_tick = on_tick, .stop = stop                                           \
+    }
+
+static const struct policy policy_a = WHOLE_POLICY(start_a);
+static const struct policy policy_b = WHOLE_POLICY(start_b);
+static const struct policy policy_c = WHOLE_POLICY(start_c);
+/* One that gives nothing but what it must. */
+static const struct policy policy_bare = {.name = "bare", .start = start_b, .wants = wants, .on_request = on_request};
+static const struct policy *const three[] = {&policy_a, &policy_b, &policy_c, NULL};
+
+static struct chain *chain;
+
+static void set_up(void)
+{
+    for (size_t i = 0; i < 3; i++) {
+        fakes[i] = (struct fake){.letter = (char)('a' + i), .verdict = POLICY_PASS, .last_ticket = i * 100};
+    }
+    calls[0] = '\0';
+    stats = (struct stats){0};
+    chain = chain_new(three, &stats, &host);
+    cr_assert_not_null(chain);
+}
+
+static void tear_down(void)
+{
+    if (chain != NULL) {
+        chain_free(chain);
+    }
+}
+
+TestSuite(chain, .init = set_up, .fini = tear_down);
+
+#define assert_calls(expected)                                                                                         \
+    do {                                                                                                               \
+        cr_assert_str_eq(calls, expected);                                                                             \
+        calls[0] = '\0';                                                                                               \
+    } while (0)
+
+static const struct command *get(void)
+{
+    return command_find((struct slice){"get", 3});
+}
+
+static enum policy_verdict ask_at(struct chain_record **record, struct policy_decision *decision, int64_t now_us)
+{
+    struct policy_request request = {
+        .client = &client,
+        .command = get(),
+        .name = {"GET", 3},
+        .frame = {frame, sizeof frame - 1},
+        .argument_count = 2,
+        .received_us = now_us,
+        .now_us = now_us,
+    };
+
+    return chain_ask(chain, &request, decision, record);
+}
+
+static enum policy_verdict ask(struct chain_record **record)
+{
+    struct policy_decision decision = {0};
+
+    return ask_at(record, &decision, 1000);
+}
+
+static void end(struct chain_record *record, enum policy_outcome outcome, const char *head)
+{
+    chain_end(chain, record, &client, outcome, (struct slice){head, strlen(head)}, 77, 5000);
+}
+
+Test(chain, all_are_asked_in_order_and_owed_a_reply)
+{
+    struct chain_record *record = NULL;
+
+    cr_assert_eq(ask(&record), POLICY_PASS);
+    cr_assert_not_null(record);
+    assert_calls("a?0 b?0 c?0");
+    end(record, POLICY_OUTCOME_REPLY, "+OK\r\n");
+    assert_calls("a=1 b=101 c=201");
+    for (size_t i = 0; i < 3; i++) {
+        cr_assert_eq(fakes[i].told.outcome, POLICY_OUTCOME_REPLY);
+        cr_assert_eq(fakes[i].told.client, &client);
+        cr_assert_eq(fakes[i].told.command, get());
+        cr_assert_eq(fakes[i].told.length, 77);
+        cr_assert_eq(fakes[i].told.received_us, 1000);
+        cr_assert_eq(fakes[i].told.now_us, 5000);
+        cr_assert_str_eq(fakes[i].told_head, "+OK\r\n");
+    }
+}
+
+Test(chain, the_first_verdict_that_is_not_pass_wins)
+{
+    struct chain_record *record = NULL;
+    struct policy_decision decision = {0};
+
+    fakes[1].verdict = POLICY_REPLY;
+    cr_assert_eq(ask_at(&record, &decision, 1000), POLICY_REPLY);
+    cr_assert_eq(decision.length, 4);
+    cr_assert_eq(memcmp(decision.text, "-b\r\n", 4), 0);
+    assert_calls("a?0 b?0");
+    /* Only the one that passed it is told. */
+    end(record, POLICY_OUTCOME_LOCAL, "");
+    assert_calls("a=1");
+    cr_assert_eq(fakes[0].told.outcome, POLICY_OUTCOME_LOCAL);
+}
+
+Test(chain, closing_is_told_to_those_that_passed)
+{
+    struct chain_record *record = NULL;
+
+    fakes[2].verdict = POLICY_CLOSE;
+    cr_assert_eq(ask(&record), POLICY_CLOSE);
+    end(record, POLICY_OUTCOME_OWNERLESS, "");
+    assert_calls("a?0 b?0 c?0 a=1 b=101");
+}
+
+Test(chain, a_held_request_goes_on_where_it_was_held)
+{
+    struct chain_record *record = NULL;
+    struct policy_decision decision = {0};
+
+    fakes[1].verdict = POLICY_HOLD;
+    fakes[1].hold_until_us = 1500;
+    cr_assert_eq(ask_at(&record, &decision, 1000), POLICY_HOLD);
+    cr_assert_eq(decision.hold_until_us, 1500);
+    cr_assert_eq(fakes[1].holds, 0);
+    assert_calls("a?0 b?0");
+    fakes[1].hold_until_us = 2500;
+    cr_assert_eq(ask_at(&record, &decision, 1500), POLICY_HOLD);
+    cr_assert_eq(fakes[1].holds, 1);
+    cr_assert_eq(fakes[1].received_us, 1000, "when it was received stays what it was");
+    assert_calls("b?101");
+    fakes[1].verdict = POLICY_PASS;
+    cr_assert_eq(ask_at(&record, &decision, 2500), POLICY_PASS);
+    cr_assert_eq(fakes[1].holds, 2);
+    assert_calls("b?101 c?0");
+    end(record, POLICY_OUTCOME_REPLY, "$-1\r\n");
+    assert_calls("a=1 b=101 c=201");
+    cr_assert_eq(fakes[1].told.received_us, 1000);
+}
+
+Test(chain, several_may_hold_one_after_the_other)
+{
+    struct chain_record *record = NULL;
+
+    for (size_t i = 0; i < 3; i++) {
+        fakes[i].verdict = POLICY_HOLD;
+        cr_assert_eq(ask(&record), POLICY_HOLD);
+        fakes[i].verdict = POLICY_PASS;
+    }
+    cr_assert_eq(ask(&record), POLICY_PASS);
+    cr_assert_eq(fakes[2].holds, 3);
+    assert_calls("a?0 a?1 b?0 b?101 c?0 c?201");
+    end(record, POLICY_OUTCOME_LOST, "");
+    assert_calls("a=1 b=101 c=201");
+}
+
+Test(chain, a_request_that_ends_while_it_is_held_is_told_to_the_holder)
+{
+    struct chain_record *record = NULL;
+
+    fakes[1].verdict = POLICY_HOLD;
+    ask(&record);
+    end(record, POLICY_OUTCOME_OWNERLESS, "");
+    assert_calls("a?0 b?0 a=1 b=101");
+    cr_assert_eq(fakes[1].told.outcome, POLICY_OUTCOME_OWNERLESS);
+}
+
+Test(chain, a_refusal_after_a_hold_is_not_told_to_the_one_that_refused)
+{
+    struct chain_record *record = NULL;
+
+    fakes[1].verdict = POLICY_HOLD;
+    ask(&record);
+    fakes[1].verdict = POLICY_REPLY;
+    cr_assert_eq(ask(&record), POLICY_REPLY);
+    end(record, POLICY_OUTCOME_LOCAL, "");
+    assert_calls("a?0 b?0 b?101 a=1");
+}
+
+Test(chain, records_do_not_remember_the_request_before)
+{
+    struct chain_record *first = NULL, *second = NULL, *third = NULL;
+
+    fakes[0].verdict = POLICY_HOLD;
+    ask(&first);
+    fakes[0].verdict = POLICY_PASS;
+    ask(&first);
+    end(first, POLICY_OUTCOME_REPLY, ":1\r\n");
+    calls[0] = '\0';
+    cr_assert_eq(ask(&second), POLICY_PASS);
+    cr_assert_eq(fakes[0].holds, 0);
+    cr_assert_eq(ask(&third), POLICY_PASS);
+    assert_calls("a?0 b?0 c?0 a?0 b?0 c?0");
+    cr_assert_neq(second, third);
+    end(third, POLICY_OUTCOME_REPLY, ":1\r\n");
+    end(second, POLICY_OUTCOME_REPLY, ":1\r\n");
+    assert_calls("a=3 b=103 c=203 a=2 b=102 c=202");
+}
+
+Test(chain, nothing_is_owed_for_what_nobody_was_asked)
+{
+    end(NULL, POLICY_OUTCOME_REPLY, "+OK\r\n");
+    assert_calls("");
+}
+
+Test(chain, only_those_that_want_a_command_are_asked)
+{
+    struct chain_record *record = NULL;
+
+    chain_free(chain);
+    fakes[0].wants_gets_only = true;
+    fakes[2].wants_gets_only = true;
+    chain = chain_new(three, &stats, &host);
+    calls[0] = '\0';
+    struct policy_decision decision;
+    struct policy_request request = {.client = &client, .command = NULL, .name = {"X", 1}, .frame = {frame, 1}};
+    cr_assert(chain_wants(chain, get()));
+    cr_assert(chain_wants(chain, NULL));
+    cr_assert_eq(chain_ask(chain, &request, &decision, &record), POLICY_PASS);
+    assert_calls("b?0");
+    end(record, POLICY_OUTCOME_REPLY, "+OK\r\n");
+    assert_calls("b=101");
+}
+
+Test(chain, a_command_that_nobody_wants_costs_nothing)
+{
+    static const struct policy *const list[] = {&policy_a, NULL};
+
+    chain_free(chain);
+    fakes[0].wants_gets_only = true;
+    chain = chain_new(list, &stats, &host);
+    cr_assert(chain_wants(chain, get()));
+    cr_assert_not(chain_wants(chain, command_find((struct slice){"set", 3})));
+    cr_assert_not(chain_wants(chain, NULL));
+}
+
+Test(chain, an_empty_list_wants_nothing)
+{
+    static const struct policy *const none[] = {NULL};
+
+    chain_free(chain);
+    chain = chain_new(none, &stats, &host);
+    cr_assert_not(chain_wants(chain, get()));
+    cr_assert_not(chain_wants(chain, NULL));
+    calls[0] = '\0';
+    chain_client_closed(chain, &client);
+    chain_tick(chain, 1);
+    assert_calls("");
+}
+
+Test(chain, clients_and_ticks_are_told_to_all)
+{
+    chain_client_closed(chain, &client);
+    chain_tick(chain, 7);
+    assert_calls("a!42 b!42 c!42 a~7 b~7 c~7");
+}
+
+Test(chain, hooks_may_be_missing)
+{
+    static const struct policy *const list[] = {&policy_a, &policy_bare, NULL};
+    struct chain_record *record = NULL;
+
+    chain_free(chain);
+    chain = chain_new(list, &stats, &host);
+    calls[0] = '\0';
+    cr_assert_eq(ask(&record), POLICY_PASS);
+    end(record, POLICY_OUTCOME_REPLY, "+OK\r\n");
+    chain_client_closed(chain, &client);
+    chain_tick(chain, 7);
+    assert_calls("a?0 b?0 a=1 a!42 a~7");
+}
+
+Test(chain, all_are_stopped)
+{
+    chain_free(chain);
+    chain = NULL;
+    assert_calls("a. b. c.");
+}
+
+Test(chain, those_that_were_started_are_stopped_when_one_cannot_be)
+{
+    chain_free(chain);
+    calls[0] = '\0';
+    fakes[1].refuses_to_start = true;
+    chain = chain_new(three, &stats, &host);
+    cr_assert_null(chain);
+    assert_calls("a.");
+}
+
+Test(chain, verdicts_are_counted)
+{
+    static const enum policy_verdict verdicts[] = {POLICY_PASS, POLICY_HOLD, POLICY_HOLD, POLICY_REPLY};
+    struct chain_record *record = NULL;
+
+    for (size_t i = 0; i < sizeof verdicts / sizeof verdicts[0]; i++) {
+        fakes[2].verdict = verdicts[i];
+        if (i == 1) {
+            end(record, POLICY_OUTCOME_REPLY, "+OK\r\n");
+            record = NULL;
+        }
+        ask(&record);
+    }
+    end(record, POLICY_OUTCOME_LOCAL, "");
+    cr_assert_eq(stats_get(&stats, STATS_POLICY_HOLDS), 2);
+    cr_assert_eq(stats_get(&stats, STATS_POLICY_REPLIES), 1);
+    cr_assert_eq(stats_get(&stats, STATS_POLICY_CLOSES), 0);
+}
