@@ -127,8 +127,8 @@ struct client {
     bool lost;          /* the lane broke with requests under way: they are all lost */
     bool input_ended;   /* the client has closed its writing half */
     bool output_congested;
-    bool lane_named; /* the exclusive lane was given the client's name */
-    uint8_t heavy;   /* the last replies were large: keep it off the shared lanes for so many requests */
+    bool owes_identity; /* the exclusive lane has yet to be told the client's name */
+    uint8_t heavy; /* the last replies were large: keep it off the shared lanes for so many requests */
     struct session session;
     struct chain_record *held; /* the policies' record of the request at hand, while it waits */
     bool admitted;             /* the policies have passed it: they are not asked again */

@@ -517,12 +517,20 @@ static const struct command *command_so_far(const struct client *client, const c
     return command_find((struct slice){frame + name->offset, (size_t)name->length});
 }
 
+/* What Redis refuses by the header alone from a client that has not authenticated: it has to see the header at once. */
+static bool is_too_long_without_password(const struct client *client)
+{
+    return client->profile->needs_password &&
+           (client->command.argument_count > 10 || client->command.payload_left > (uint64_t)16 * 1024);
+}
+
 static bool is_long(const struct client *client)
 {
     uint64_t limit = client->service->settings.cut_through;
 
     return !resp_command_is_inline(&client->command) &&
-           (client->command.size > limit || client->command.payload_left > limit);
+           (client->command.size > limit || client->command.payload_left > limit ||
+            is_too_long_without_password(client));
 }
 
 /*
@@ -640,6 +648,25 @@ static bool join_batch(struct client *client, struct batch *batch, const char *f
     return true;
 }
 
+/* What Redis allows to those who have not authenticated yet, where it wants a password. */
+#define STRANGER_ARGUMENTS 10
+#define STRANGER_BULK 16384
+
+static bool asks_too_much(struct client *client)
+{
+    struct resp_command *command = &client->command;
+
+    if (!client->profile->needs_password || resp_command_is_inline(command)) {
+        return false;
+    }
+    if (command->argument_count > STRANGER_ARGUMENTS) {
+        command->fault = RESP_COMMAND_STRANGER_COUNT;
+    } else if (resp_command_payload_left(command) > STRANGER_BULK) {
+        command->fault = RESP_COMMAND_STRANGER_LENGTH;
+    }
+    return command->fault != RESP_COMMAND_SOUND;
+}
+
 /* Frames what is there of the command at data. True: it is whole. */
 static bool frame_command(struct client *client, const char *data, size_t length, enum resp_status *status)
 {
@@ -652,6 +679,9 @@ static bool frame_command(struct client *client, const char *data, size_t length
     } else if (length > scanned) {
         *status = resp_command_feed(&client->command, data + scanned, length - scanned,
                                     client->service->settings.max_request, &taken);
+        if (*status == RESP_MORE && asks_too_much(client)) {
+            *status = RESP_FAULT;
+        }
     }
     return *status == RESP_DONE;
 }

@@ -58,6 +58,17 @@ static void answer(struct session_plan *plan, const char *text)
     snprintf(plan->text, sizeof plan->text, "%s", text);
 }
 
+/* An error is one line whatever the client wrote, as Redis sees to it. */
+static void end_error_line(char *text)
+{
+    for (; *text != '\0'; text++) {
+        if (*text == '\r' || *text == '\n') {
+            *text = ' ';
+        }
+    }
+    memcpy(text, "\r\n", 3);
+}
+
 /* An exclusive lane, with the reply watched. */
 static bool observe(struct client *client, struct session_plan *plan, enum observation_kind kind)
 {
@@ -99,9 +110,18 @@ static bool keep_text(char **place, struct slice text)
     return true;
 }
 
+/* A longer name is left to Redis, and its client keeps the lane that has it. */
+#define LONGEST_NAME ((size_t)200)
+
+/* Headgate answers for Redis only where Redis has shown that this user may ask. */
+static bool may_answer_naming(const struct client *client)
+{
+    return client->exclusive == NULL && client->profile->naming == PROFILE_NAMING_ALLOWED;
+}
+
 static bool plan_setname(struct client *client, struct slice name, struct session_plan *plan)
 {
-    if (client->exclusive != NULL) {
+    if (!may_answer_naming(client) || name.length > LONGEST_NAME) {
         if (!observe(client, plan, OBSERVE_NAME)) {
             return false;
         }
@@ -118,16 +138,13 @@ static bool plan_setname(struct client *client, struct slice name, struct sessio
 
 static void plan_getname(struct client *client, struct session_plan *plan)
 {
-    if (client->exclusive != NULL) {
+    if (!may_answer_naming(client)) {
         plan->exclusive = true;
     } else if (client->name == NULL) {
         answer(plan, client->profile->resp == 3 ? "_\r\n" : "$-1\r\n");
-    } else if (strlen(client->name) < sizeof plan->text - 32) {
+    } else {
         plan->answer = SESSION_ANSWER_HERE;
         snprintf(plan->text, sizeof plan->text, "$%zu\r\n%s\r\n", strlen(client->name), client->name);
-    } else {
-        /* Too long to be answered here: the exclusive lane has the name, too. */
-        plan->exclusive = true;
     }
 }
 
@@ -139,7 +156,7 @@ static bool plan_setinfo(struct client *client, struct slice attribute, struct s
 {
     uint32_t version = learn_redis_version(client->service->learn);
 
-    if (client->exclusive != NULL || version == 0) {
+    if (!may_answer_naming(client) || version == 0) {
         plan->exclusive = true;
         return true;
     }
@@ -152,8 +169,9 @@ static bool plan_setinfo(struct client *client, struct slice attribute, struct s
     bool is_name = slice_is(attribute, "lib-name");
     if (!is_name && !slice_is(attribute, "lib-ver")) {
         plan->answer = SESSION_ANSWER_HERE;
-        snprintf(plan->text, sizeof plan->text, "-ERR Unrecognized option '%.*s'\r\n",
+        snprintf(plan->text, sizeof plan->text, "-ERR Unrecognized option '%.*s'",
                  (int)(attribute.length > 128 ? 128 : attribute.length), attribute.data);
+        end_error_line(plan->text);
         return true;
     }
     if (!name_is_sound(value)) {
@@ -377,13 +395,19 @@ static void plan_alone(const struct resp_command *framed, const char *frame, str
     }
 }
 
+/* SYNC and PSYNC: what follows is not RESP. */
+static bool is_sync(const struct command *command)
+{
+    return command != NULL && command->kind == COMMAND_REPLICATION && strcmp(command->name, "replconf") != 0;
+}
+
 static void plan_replication(const struct command *command, struct session_plan *plan)
 {
     plan->exclusive = true;
     plan->sticky = true;
     /* Some of REPLCONF is not answered at all. */
     plan->tunnel = true;
-    plan->raw = strcmp(command->name, "replconf") != 0;
+    plan->raw = is_sync(command);
 }
 
 static bool give_identity(struct client *client, bool whole);
@@ -497,6 +521,7 @@ bool session_plan_request(struct client *client, const struct command *command, 
     *plan = (struct session_plan){.answer = SESSION_FORWARD};
     if (client->session.tunnel) {
         plan->exclusive = true;
+        plan->raw = is_sync(command);
         return true;
     }
     bool planned =
@@ -533,7 +558,7 @@ void session_request_sent(struct client *client, const struct session_plan *plan
     if (plan->raw) {
         client->exclusive->raw = true;
     }
-    if (plan->own_writes && !client->lane_named && !give_identity(client, true)) {
+    if (client->owes_identity && !give_identity(client, true)) {
         client_close(client, "out of memory");
         return;
     }
@@ -588,10 +613,12 @@ static void replace_profile(struct client *client, struct profile *profile)
 
 static void adopt_name(struct client *client, const char *name)
 {
-    if (!keep_text(&client->name, (struct slice){name, strlen(name)})) {
+    bool kept = keep_text(&client->name, (struct slice){name, strlen(name)});
+
+    if (!kept || strlen(name) > LONGEST_NAME) {
         client->session.sticky = true;
     }
-    client->lane_named = true;
+    client->exclusive->named = true;
 }
 
 static bool profile_error_is_clear(const struct observation *observation, const struct resp_reply *reply)
@@ -614,6 +641,8 @@ static void replied_profile(struct client *client, struct observation *observati
         struct slice user = {observation->user, observation->user != NULL ? strlen(observation->user) : 0};
         struct slice password = {observation->password, strlen(observation->password)};
         replace_profile(client, profile_with_credentials(client->profile, user, password));
+        /* Nobody knows whether this user may SELECT the database that was selected before. */
+        client->session.sticky = client->session.sticky || client->profile->database != 0;
     }
     if (observation->resp != 0) {
         replace_profile(client, profile_with_resp(client->profile, observation->resp));
@@ -640,7 +669,7 @@ static void replied_reset(struct client *client, const struct resp_reply *reply)
     client->heavy = 0;
     client->exclusive->expects_pushes = false;
     client->exclusive->untidy = true;
-    client->lane_named = false;
+    client->exclusive->named = false;
     if (client->service->settings.session_pool && !upstream_greet_again(client->exclusive)) {
         client_close(client, "out of memory");
     }
@@ -783,6 +812,7 @@ bool session_reply(struct client *client, struct observation *observation, const
         if (head_is(reply, "+OK")) {
             adopt_name(client, observation->name);
         }
+        client->profile->naming = head_is(reply, "-NOPERM") ? PROFILE_NAMING_REFUSED : PROFILE_NAMING_ALLOWED;
         break;
     case OBSERVE_RESET:
         replied_reset(client, reply);
@@ -854,9 +884,10 @@ static bool give_identity(struct client *client, bool whole)
 {
     struct lane *lane = client->exclusive;
 
-    if (client->name != NULL) {
-        client->lane_named = true;
-        if (!send_name(lane, SET_NAME, client->name)) {
+    client->owes_identity = false;
+    if (client->name != NULL || lane->named) {
+        lane->named = client->name != NULL;
+        if (!send_name(lane, SET_NAME, lane->named ? client->name : "")) {
             return false;
         }
     }
@@ -894,6 +925,7 @@ static void take_home_lane(struct client *client)
 
     upstream_make_exclusive(lane, &session_lane_owner, client);
     client->exclusive = lane;
+    client->owes_identity = true;
 }
 
 bool session_take_lane(struct client *client, const struct session_plan *plan)
@@ -924,11 +956,7 @@ void session_leave_lane(struct client *client)
     struct lane *lane = client->exclusive;
     bool clean = client->sent_runs == 0 && session_is_clean(client);
 
-    if (clean && client->lane_named && lane->state == LANE_READY) {
-        clean = upstream_send_hidden(lane, SET_NAME "$0\r\n\r\n", sizeof SET_NAME "$0\r\n\r\n" - 1, false);
-    }
     client->exclusive = NULL;
-    client->lane_named = false;
     client->session = (struct session){0};
     stats_subtract(client->service->reactor->stats, STATS_CLIENTS_EXCLUSIVE, 1);
     upstream_release_exclusive(lane, clean);

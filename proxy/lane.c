@@ -452,14 +452,15 @@ static bool head_starts(const struct resp_reply *reply, const char *text)
     return reply->head_length >= length && memcmp(reply->head, text, length) == 0;
 }
 
-/* Whether this answer to the PING that ends a greeting means that the connection is of no use. */
+/* What Redis says, unasked, to a connection that it does not take. */
+static bool is_unwelcome(const struct lane *lane)
+{
+    return head_starts(&lane->reply, "-ERR max number of clients") || head_starts(&lane->reply, "-DENIED");
+}
+
 static bool ping_was_refused(const struct lane *lane)
 {
-    if (lane->reply.type != '-') {
-        return false;
-    }
-    return head_starts(&lane->reply, "-ERR max number of clients") || head_starts(&lane->reply, "-DENIED") ||
-           (head_starts(&lane->reply, "-NOAUTH") && lane->greeting.password_known);
+    return head_starts(&lane->reply, "-NOAUTH") && lane->greeting.password_known;
 }
 
 static void greeting_refused(struct lane *lane)
@@ -473,11 +474,16 @@ static void greeting_refused(struct lane *lane)
 /* One reply to the greeting has ended. */
 static void greeting_answered(struct lane *lane)
 {
-    bool is_ping = lane->greeting.ends_with_ping && lane->greetings_left == 1;
+    bool is_ping = lane->greeting.has_tail && lane->greetings_left == 1;
+    bool is_naming = lane->greeting.has_tail && lane->greetings_left == 2;
+    bool refused = is_ping ? ping_was_refused(lane) : !is_naming && lane->reply.type == '-';
 
-    if (is_ping ? ping_was_refused(lane) : lane->reply.type == '-') {
+    if (refused || is_unwelcome(lane)) {
         greeting_refused(lane);
         return;
+    }
+    if (is_naming) {
+        lane->named = lane->reply.type != '-';
     }
     if (is_ping && head_starts(&lane->reply, "-NOAUTH")) {
         lane->events->needs_password(lane);

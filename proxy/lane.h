@@ -41,7 +41,7 @@ struct lane_greeting {
     const char *bytes;
     size_t length;
     uint32_t replies;
-    bool ends_with_ping; /* the last reply is that of a PING, which shows whether Redis wants a password */
+    bool has_tail;       /* the last two replies are to CLIENT SETNAME, which may be refused, and to a PING */
     bool password_known; /* NOAUTH is a failure, not a finding */
 };
 
@@ -105,6 +105,7 @@ struct lane {
     bool expects_pushes; /* the owner is subscribed in RESP2: replies must be looked at one by one */
     bool raw;            /* no longer RESP (replication): bytes go to the owner as they come */
     bool untidy;         /* not to be used again by anybody else */
+    bool named;          /* was given the name of a client, perhaps of one that has left it */
     bool ending;         /* the output is followed by the end of our stream */
     bool was_congested;
     struct lane_waiter *waiters; /* the last come first */

@@ -43,6 +43,8 @@ enum resp_command_fault {
     RESP_COMMAND_NO_BULK,       /* expected '$', got '%c' */
     RESP_COMMAND_LONG_INLINE,   /* too big inline request */
     RESP_COMMAND_BAD_QUOTES,    /* unbalanced quotes in request */
+    RESP_COMMAND_STRANGER_COUNT,  /* unauthenticated multibulk length */
+    RESP_COMMAND_STRANGER_LENGTH, /* unauthenticated bulk length */
     RESP_COMMAND_BAD_TERMINATOR /* a line or bulk that does not end in CR LF */
 };
 

@@ -24,11 +24,17 @@ struct upstream {
     bool told;           /* whether anything was logged yet */
 };
 
+/* How long an unused lane keeps the name of its last client. */
+#define NAME_PATIENCE_US ((int64_t)1000000)
+
 static const struct lane_events lane_events;
 
 /* ---- profiles ---- */
 
-static const char ping[] = "*1\r\n$4\r\nPING\r\n";
+/* What shared lanes say besides: the name shows operators what these connections are, and PING shows whether Redis
+ * wants a password. */
+static const char tail[] = "*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n$8\r\nheadgate\r\n*1\r\n$4\r\nPING\r\n";
+#define TAIL_REPLIES 2
 
 /* Appends a command to *text, which is extended by realloc; counts it in *replies. */
 static bool greeting_add(struct profile *profile, size_t argument_count, const char *const *arguments)
@@ -81,13 +87,13 @@ static bool greeting_build(struct profile *profile)
     if (!greeting_add_credentials(profile) || (profile->database != 0 && !greeting_add(profile, 2, select))) {
         return false;
     }
-    char *text = realloc(profile->greeting, profile->greeting_length + sizeof ping);
+    char *text = realloc(profile->greeting, profile->greeting_length + sizeof tail);
     if (text == NULL) {
         return false;
     }
-    memcpy(text + profile->greeting_length, ping, sizeof ping);
+    memcpy(text + profile->greeting_length, tail, sizeof tail);
     profile->greeting = text;
-    profile->greeting_ping_length = sizeof ping - 1;
+    profile->greeting_tail_length = sizeof tail - 1;
     return true;
 }
 
@@ -143,6 +149,7 @@ static struct profile *profile_create(struct upstream *upstream, const struct pr
     profile->shared = calloc(upstream->settings.shared_lanes, sizeof *profile->shared);
     /* Of the same credentials, so Redis' answer will be the same. */
     profile->needs_password = wanted->needs_password;
+    profile->naming = wanted->naming;
     if ((wanted->user != NULL && profile->user == NULL) || (wanted->password != NULL && profile->password == NULL) ||
         profile->shared == NULL || !greeting_build(profile)) {
         profile_free(profile);
@@ -213,6 +220,7 @@ struct profile *profile_with_credentials(struct profile *profile, struct slice u
     wanted.user = user.data != NULL ? strndup(user.data, user.length) : NULL;
     wanted.password = strndup(password.data, password.length);
     wanted.needs_password = false;
+    wanted.naming = PROFILE_NAMING_UNKNOWN;
     wanted.generation = 0;
     if (wanted.password != NULL && (wanted.user != NULL || user.data == NULL)) {
         found = profile_get(profile->upstream, &wanted);
@@ -278,9 +286,9 @@ static void start_lane(struct lane *lane)
     bool shared = lane->use == LANE_SHARED;
     struct lane_greeting greeting = {
         .bytes = profile->greeting,
-        .length = profile->greeting_length + (shared ? profile->greeting_ping_length : 0),
-        .replies = profile->greeting_replies + (shared ? 1 : 0),
-        .ends_with_ping = shared,
+        .length = profile->greeting_length + (shared ? profile->greeting_tail_length : 0),
+        .replies = profile->greeting_replies + (shared ? TAIL_REPLIES : 0),
+        .has_tail = shared,
         .password_known = profile->password != NULL,
     };
 
@@ -332,6 +340,9 @@ static void on_ready(struct lane *lane)
         log_info("upstream", "connected to Redis at %s", upstream->settings.lane.target_text);
         upstream->reachable = true;
         upstream->told = true;
+    }
+    if (lane->use == LANE_SHARED) {
+        lane_profile(lane)->naming = lane->named ? PROFILE_NAMING_ALLOWED : PROFILE_NAMING_REFUSED;
     }
     if (lane->use == LANE_SHARED && lane_profile(lane) == upstream->base) {
         upstream->ready(upstream->context);
@@ -644,6 +655,17 @@ static bool is_forgotten(const struct upstream *upstream, const struct lane *lan
     return true;
 }
 
+/* The name of a client that has left goes with a delay: most often the next one has the same, and a transaction of a
+ * client with a name costs Redis no further command. */
+static void forget_name(struct lane *lane, int64_t now)
+{
+    static const char unname[] = "*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n$0\r\n\r\n";
+
+    if (lane->use == LANE_POOLED && lane->named && now - lane->used_us >= NAME_PATIENCE_US) {
+        lane->named = !upstream_send_hidden(lane, unname, sizeof unname - 1, false);
+    }
+}
+
 void upstream_tick(struct upstream *upstream)
 {
     int64_t now = reactor_now(upstream->reactor);
@@ -659,6 +681,7 @@ void upstream_tick(struct upstream *upstream)
         if (is_idle(upstream, lane, now) || is_forgotten(upstream, lane)) {
             lane_close(lane, "idle");
         } else {
+            forget_name(lane, now);
             lane_tick(lane, upstream->settings.wait);
         }
         lane = next;
@@ -712,6 +735,9 @@ void upstream_renew_default(struct upstream *upstream)
 {
     struct profile *before = upstream->base;
 
+    for (struct profile *profile = upstream->profiles; profile != NULL; profile = profile->next) {
+        profile->naming = PROFILE_NAMING_UNKNOWN;
+    }
     if (before->password != NULL) {
         return;
     }

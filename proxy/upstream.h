@@ -11,6 +11,9 @@
 
 struct upstream;
 
+/* Whether the user may use CLIENT SETNAME and the like: shown by the first who tries, a lane's greeting or a client. */
+enum profile_naming { PROFILE_NAMING_UNKNOWN, PROFILE_NAMING_ALLOWED, PROFILE_NAMING_REFUSED };
+
 struct profile {
     struct profile *next;
     struct upstream *upstream;
@@ -20,13 +23,14 @@ struct profile {
     int resp;             /* 2 or 3 */
     uint32_t generation;  /* see upstream_renew_default() */
     bool needs_password;  /* Redis wants a password and this profile has none: nobody may share a lane */
+    enum profile_naming naming;
     size_t references;    /* clients, lanes and whoever else holds it */
     struct lane **shared; /* settings.shared_lanes places; NULL where none is open */
     struct lane *pooled;  /* clean exclusive lanes, the last used first */
     size_t pooled_count;
-    char *greeting; /* bytes; ends with a PING */
+    char *greeting;
     size_t greeting_length;
-    size_t greeting_ping_length; /* of the PING at its end */
+    size_t greeting_tail_length; /* of what only shared lanes say, at its end: a name, and PING */
     uint32_t greeting_replies;
 };
 

@@ -545,6 +545,7 @@ def test_redis_stays_away(redis, make_probe):
     client = probe.connect()
     assert client("PING") == PONG
     redis.kill()
+    wait_for(lambda: stats(probe, "upstream")["lanes_failed_total"] != "0", what="the loss of Redis to be noticed")
     client.send(encode("SET", "probe:pass:a", "1") + encode("GET", "probe:reply:b") + encode("GET", "probe:hold:50:c"))
     replies = client.read_many(3)
     assert replies[0].startswith(b"ERR headgate: no connection to Redis"), replies

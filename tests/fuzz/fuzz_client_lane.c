@@ -19,6 +19,7 @@
 #include "../../policies/policy.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -894,6 +895,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     socklen_t length;
 
     make_address(&address, &length);
+    /* As headgate does: splice() knows no MSG_NOSIGNAL. */
+    signal(SIGPIPE, SIG_IGN);
     /* Who looks into a finding names a file. */
     const char *log = getenv("HEADGATE_FUZZ_LOG");
     require(log != NULL ? log_open(log, LOG_LEVEL_DEBUG) : log_open("/dev/null", LOG_LEVEL_ERROR));
