@@ -2,7 +2,6 @@
 #include "client_private.h"
 
 #include "log.h"
-#include "splice.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -439,7 +438,8 @@ static bool is_idle(const struct client *client, int64_t now)
     int64_t limit = clock_ms_to_us(client->service->settings.idle_timeout);
     const struct session *session = &client->session;
     bool listens = session->channels > 0 || session->patterns > 0 || session->shard_channels > 0 || session->tunnel;
-    bool waits = client->first != NULL || client->wait != CLIENT_WAIT_NOTHING;
+    /* In the turn in which the wait ended, the request is taken only after the events. */
+    bool waits = client->first != NULL || client->wait != CLIENT_WAIT_NOTHING || client->flush.queued;
 
     return limit > 0 && !waits && !listens && now - client->active_us >= limit;
 }

@@ -128,7 +128,7 @@ struct client {
     bool input_ended;   /* the client has closed its writing half */
     bool output_congested;
     bool owes_identity; /* the exclusive lane has yet to be told the client's name */
-    uint8_t heavy; /* the last replies were large: keep it off the shared lanes for so many requests */
+    uint8_t heavy;      /* the last replies were large: keep it off the shared lanes for so many requests */
     struct session session;
     struct chain_record *held; /* the policies' record of the request at hand, while it waits */
     bool admitted;             /* the policies have passed it: they are not asked again */
@@ -184,6 +184,7 @@ enum session_answer {
 struct session_plan {
     enum session_answer answer;
     bool exclusive;     /* needs an exclusive lane */
+    bool script;        /* may run for long */
     bool own_writes;    /* WAIT: the lane of the client's last request, or a lane that saw a command after it */
     bool last;          /* the client is closed after the answer (QUIT) */
     bool silent;        /* Redis will not answer this request */

@@ -9,7 +9,6 @@
 #include "client_private.h"
 
 #include "log.h"
-#include "splice.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -357,7 +356,7 @@ static ssize_t on_pull(struct run *run, struct connection *from, size_t most)
     if (client->first != run || client->borrowed_length > 0 || buffer_length(&client->output) > 0) {
         return 0;
     }
-    ssize_t taken = splice_move(&reactor->splice, from, &client->connection, most, &left);
+    ssize_t taken = connection_pull(from, &client->connection, most, &left);
     if (taken <= 0) {
         return taken;
     }

@@ -107,6 +107,15 @@ static bool needs_exclusive(const struct client *client)
     return client->service->settings.session_pool || client->profile->needs_password || client->heavy > 0;
 }
 
+/* Scripts have a lane for themselves. What follows one of the client's own may as well follow it on its lane. */
+static struct lane *shared_lane(const struct client *client, bool script)
+{
+    if (!script && client->lane_in_use != NULL && upstream_is_script_lane(client->lane_in_use)) {
+        return client->lane_in_use;
+    }
+    return script ? upstream_script_lane(client->profile) : upstream_shared_lane(client->profile, client->place);
+}
+
 /* The lane for requests that need nothing special, or NULL if that cannot be said without a closer look. */
 static struct lane *plain_lane(struct client *client)
 {
@@ -123,7 +132,7 @@ static struct lane *plain_lane(struct client *client)
     if (needs_exclusive(client)) {
         return NULL;
     }
-    lane = upstream_shared_lane(client->profile, client->place);
+    lane = shared_lane(client, false);
     if (lane == NULL || (client->lane_in_use != NULL && client->lane_in_use != lane) || lane_is_congested(lane) ||
         !upstream_may_wait(client->service->upstream, lane)) {
         return NULL;
@@ -161,7 +170,7 @@ static bool choose_lane(struct client *client, const struct session_plan *plan, 
         }
         return true;
     }
-    *lane = upstream_shared_lane(client->profile, client->place);
+    *lane = shared_lane(client, plan->script);
     if (*lane == NULL) {
         return out_of_memory(client);
     }
@@ -544,7 +553,7 @@ static bool begin_stream(struct client *client, const char *frame)
     struct session_plan plan = {.answer = SESSION_FORWARD, .exclusive = true};
     bool waits;
 
-    if (command != NULL && command->kind != COMMAND_ORDINARY) {
+    if (command != NULL && command->kind != COMMAND_ORDINARY && command->kind != COMMAND_EVAL) {
         if (client->command.size > client->service->settings.max_request) {
             client_end(client, "a request of that kind cannot be so long");
         }

@@ -505,6 +505,9 @@ static bool plan_by_kind(struct client *client, const struct command *command, c
     case COMMAND_ALONE:
         plan_alone(framed, frame, plan);
         return true;
+    case COMMAND_EVAL:
+        plan->script = true;
+        return true;
     case COMMAND_SCRIPT:
         if (framed->argument_count > 1 && slice_is(kept_argument(framed, frame, 1), "debug")) {
             plan->exclusive = true;

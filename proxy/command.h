@@ -33,7 +33,9 @@ enum command_kind {
     COMMAND_HTTP,   /* POST and Host:, on which Redis closes */
     COMMAND_STICKY, /* leaves state that nothing clears: READONLY, READWRITE, ASKING */
     COMMAND_ALONE,  /* no lasting state, but a reply or an effect others should not share: DEBUG, SHUTDOWN */
-    COMMAND_SCRIPT  /* SCRIPT …: ordinary, except SCRIPT DEBUG (state that nothing clears) */
+    COMMAND_EVAL, /* EVAL, FCALL, …: leaves no trace, but may run for long, and Redis answers BUSY elsewhere meanwhile
+                   */
+    COMMAND_SCRIPT /* SCRIPT …: ordinary, except SCRIPT DEBUG (state that nothing clears) */
 };
 
 /* How keys are found when first, last and step cannot say it (redis: "movablekeys"). */

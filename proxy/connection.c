@@ -85,6 +85,11 @@ ssize_t connection_write(struct connection *connection, const char *data, size_t
     return io_result(send(connection->fd, data, size, MSG_NOSIGNAL));
 }
 
+ssize_t connection_pull(struct connection *from, struct connection *to, size_t most, size_t *left)
+{
+    return io_result(splice_move(&from->reactor->splice, from->fd, to->fd, most, left));
+}
+
 static void set_number(int fd, int level, int option, int64_t value)
 {
     int number = value > INT32_MAX ? INT32_MAX : (int)value;

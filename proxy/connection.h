@@ -52,6 +52,10 @@ ssize_t connection_read(struct connection *connection, char *data, size_t size);
 /* Bytes taken by the kernel, possibly fewer than size; or an enum connection_result. */
 ssize_t connection_write(struct connection *connection, const char *data, size_t size);
 
+/* Moves at most `most` bytes from one connection to another inside the kernel (see splice_move()). The bytes taken, 0
+ * if there are none to be had this way, or an enum connection_result about `from`. */
+ssize_t connection_pull(struct connection *from, struct connection *to, size_t most, size_t *left);
+
 struct connection_tuning {
     int64_t keepalive_ms;    /* 0: off */
     int64_t user_timeout_ms; /* 0: the system's */

@@ -1,7 +1,6 @@
 #include "lane.h"
 
 #include "log.h"
-#include "splice.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -368,7 +367,7 @@ ssize_t lane_pull_silent(struct lane *lane, struct connection *from, size_t most
     if (lane->state != LANE_READY || buffer_length(&lane->output) > 0) {
         return 0;
     }
-    ssize_t taken = splice_move(&reactor->splice, from, &lane->connection, most, &left);
+    ssize_t taken = connection_pull(from, &lane->connection, most, &left);
     if (taken <= 0) {
         return taken;
     }

@@ -13,7 +13,8 @@ static struct event_base *base_new(void)
     }
     /* Everything on a base belongs to one thread; other threads reach it by a pipe of its own. */
     event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK);
-    event_config_set_flag(config, EVENT_BASE_FLAG_EPOLL_USE_CHANGELIST);
+    /* Not EVENT_BASE_FLAG_EPOLL_USE_CHANGELIST: it tells the kernel of a closed descriptor only later, when the number
+     * may already be another worker's socket. */
     struct event_base *base = event_base_new_with_config(config);
     event_config_free(config);
     return base;

@@ -10,6 +10,7 @@
 
 #include "buffer.h"
 #include "clock.h"
+#include "splice.h"
 #include "stats.h"
 
 #include <event2/event.h>
@@ -33,16 +34,11 @@ struct reactor_task {
     bool queued;
 };
 
-/* A pipe as scratch memory inside the kernel; see splice.h. */
-struct splice {
-    int read_fd, write_fd; /* -1: there is none */
-};
-
 struct reactor {
     struct event_base *base;
     struct buffer_pool buffers;
     struct stats *stats;
-    struct splice splice;
+    struct splice splice;                       /* empty whenever no callback is at work with it */
     char *scratch;                              /* REACTOR_SCRATCH_SIZE bytes */
     int64_t now_us;                             /* monotonic; 0: not yet asked for in this turn */
     struct reactor_task *tasks[REACTOR_STAGES]; /* in the order in which they were queued … */

@@ -1,6 +1,5 @@
 #include "splice.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -33,22 +32,21 @@ void splice_close(struct splice *splice)
     }
 }
 
-ssize_t splice_move(struct splice *splice_pipe, struct connection *from, struct connection *to, size_t most,
-                    size_t *left)
+ssize_t splice_move(struct splice *scratch, int from, int to, size_t most, size_t *left)
 {
     const unsigned flags = SPLICE_F_MOVE | SPLICE_F_NONBLOCK;
 
     *left = 0;
-    if (splice_pipe->write_fd < 0) {
+    if (scratch->write_fd < 0) {
         return 0;
     }
-    ssize_t taken = splice(from->fd, NULL, splice_pipe->write_fd, NULL, most, flags);
+    ssize_t taken = splice(from, NULL, scratch->write_fd, NULL, most, flags);
     if (taken <= 0) {
-        return taken == 0 ? 0 : errno == EAGAIN || errno == EINTR ? CONNECTION_AGAIN : CONNECTION_BROKEN;
+        return taken;
     }
     *left = (size_t)taken;
     while (*left > 0) {
-        ssize_t given = splice(splice_pipe->read_fd, NULL, to->fd, NULL, *left, flags);
+        ssize_t given = splice(scratch->read_fd, NULL, to, NULL, *left, flags);
         if (given <= 0) {
             /* It is full, or broken: the next ordinary write will tell which. */
             break;

@@ -31,6 +31,11 @@ static const struct lane_events lane_events;
 
 /* ---- profiles ---- */
 
+static size_t shared_places(const struct upstream *upstream)
+{
+    return upstream->settings.shared_lanes + 1;
+}
+
 /* What shared lanes say besides: the name shows operators what these connections are, and PING shows whether Redis
  * wants a password. */
 static const char tail[] = "*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n$8\r\nheadgate\r\n*1\r\n$4\r\nPING\r\n";
@@ -146,7 +151,7 @@ static struct profile *profile_create(struct upstream *upstream, const struct pr
     profile->generation = wanted->generation;
     profile->user = wanted->user != NULL ? strdup(wanted->user) : NULL;
     profile->password = wanted->password != NULL ? strdup(wanted->password) : NULL;
-    profile->shared = calloc(upstream->settings.shared_lanes, sizeof *profile->shared);
+    profile->shared = calloc(shared_places(upstream), sizeof *profile->shared);
     /* Of the same credentials, so Redis' answer will be the same. */
     profile->needs_password = wanted->needs_password;
     profile->naming = wanted->naming;
@@ -299,7 +304,7 @@ static void forget_place(struct lane *lane)
 {
     struct profile *profile = lane_profile(lane);
 
-    for (size_t i = 0; i < profile->upstream->settings.shared_lanes; i++) {
+    for (size_t i = 0; i < shared_places(profile->upstream); i++) {
         if (profile->shared[i] == lane) {
             profile->shared[i] = NULL;
         }
@@ -405,9 +410,9 @@ static const struct lane_events lane_events = {
 
 /* ---- shared lanes ---- */
 
-struct lane *upstream_shared_lane(struct profile *profile, size_t place)
+static struct lane *lane_at(struct profile *profile, size_t place)
 {
-    struct lane **slot = &profile->shared[place % profile->upstream->settings.shared_lanes];
+    struct lane **slot = &profile->shared[place];
 
     if (*slot == NULL) {
         struct lane *lane = open_lane(profile, LANE_SHARED);
@@ -418,6 +423,23 @@ struct lane *upstream_shared_lane(struct profile *profile, size_t place)
         start_lane(lane);
     }
     return *slot;
+}
+
+struct lane *upstream_shared_lane(struct profile *profile, size_t place)
+{
+    return lane_at(profile, place % profile->upstream->settings.shared_lanes);
+}
+
+struct lane *upstream_script_lane(struct profile *profile)
+{
+    return lane_at(profile, profile->upstream->settings.shared_lanes);
+}
+
+bool upstream_is_script_lane(const struct lane *lane)
+{
+    const struct profile *profile = lane_profile(lane);
+
+    return profile->shared[profile->upstream->settings.shared_lanes] == lane;
 }
 
 bool upstream_may_wait(const struct upstream *upstream, const struct lane *lane)
@@ -647,7 +669,7 @@ static bool is_forgotten(const struct upstream *upstream, const struct lane *lan
     if (lane->use != LANE_SHARED || lane->first != NULL) {
         return false;
     }
-    for (size_t i = 0; i < upstream->settings.shared_lanes; i++) {
+    for (size_t i = 0; i < shared_places(upstream); i++) {
         if (profile->shared[i] == lane) {
             return false;
         }

@@ -20,12 +20,12 @@ struct profile {
     char *user;     /* NULL: none was given (the default user) */
     char *password; /* NULL: no credentials */
     int64_t database;
-    int resp;             /* 2 or 3 */
-    uint32_t generation;  /* see upstream_renew_default() */
-    bool needs_password;  /* Redis wants a password and this profile has none: nobody may share a lane */
+    int resp;            /* 2 or 3 */
+    uint32_t generation; /* see upstream_renew_default() */
+    bool needs_password; /* Redis wants a password and this profile has none: nobody may share a lane */
     enum profile_naming naming;
     size_t references;    /* clients, lanes and whoever else holds it */
-    struct lane **shared; /* settings.shared_lanes places; NULL where none is open */
+    struct lane **shared; /* settings.shared_lanes places, and one for scripts; NULL where none is open */
     struct lane *pooled;  /* clean exclusive lanes, the last used first */
     size_t pooled_count;
     char *greeting;
@@ -77,6 +77,10 @@ const char *profile_user(const struct profile *profile);
 /* The shared lane of that place (taken modulo their number), opened if need be; NULL when memory is short. It may not
  * be ready: what is sent waits in it. */
 struct lane *upstream_shared_lane(struct profile *profile, size_t place);
+/* The shared lane for scripts. While one of them runs for long, Redis answers BUSY and SCRIPT KILL on the others only.
+ */
+struct lane *upstream_script_lane(struct profile *profile);
+bool upstream_is_script_lane(const struct lane *lane);
 /* False when as many requests wait for a connection as may. */
 bool upstream_may_wait(const struct upstream *upstream, const struct lane *lane);
 

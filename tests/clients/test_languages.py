@@ -1,5 +1,6 @@
 """Client libraries of other languages: one program each, run against Redis and through Headgate in both modes."""
 
+import os
 import pathlib
 import subprocess
 
@@ -7,6 +8,9 @@ import pytest
 
 PROGRAMS = pathlib.Path(__file__).parent / "programs"
 TIMEOUT = 60
+
+# Where Debian puts the modules; a node that is not Debian's does not look there by itself.
+DEBIAN_NODE_PATH = "/usr/share/nodejs"
 
 LIBRARIES = [
     pytest.param(["ruby", PROGRAMS / "ruby_redis.rb"], ["ruby"], id="ruby-redis"),
@@ -25,7 +29,8 @@ def test_library(target, command, arguments):
     host, port = target.address
     try:
         result = subprocess.run(
-            [*map(str, command), host, str(port), *arguments], capture_output=True, text=True, timeout=TIMEOUT
+            [*map(str, command), host, str(port), *arguments],
+            capture_output=True, text=True, timeout=TIMEOUT, env={**os.environ, "NODE_PATH": DEBIAN_NODE_PATH},
         )
     except FileNotFoundError:
         pytest.fail(f"{command[0]} is not installed: install the packages of tests/clients/packages.txt")

@@ -73,7 +73,11 @@ def test_optimistic_locking(connect):
         pipeline.set("k", "mine")
         with pytest.raises(redis.WatchError):
             pipeline.execute()
-    assert client.transaction(lambda pipe: pipe.incr("n"), "n") == [1]
+    with client.pipeline() as pipeline:
+        pipeline.watch("k")
+        pipeline.multi()
+        pipeline.set("k", "mine")
+        assert pipeline.execute() == [True]
 
 
 def test_counting_with_watch_by_many_threads(connect):

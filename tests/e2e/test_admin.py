@@ -125,7 +125,8 @@ def test_version(admin):
 
 
 def test_unknown_verbs_and_wrong_arguments(admin):
-    for command in (("NONSENSE",), ("GET", "k"), ("STATS", "a", "b"), ("CLIENTS", "x"), ("FLUSHALL",), ("SHUTDOWN", "x")):
+    wrong = [("NONSENSE",), ("GET", "k"), ("STATS", "a", "b"), ("CLIENTS", "x"), ("FLUSHALL",), ("SHUTDOWN", "x")]
+    for command in wrong:
         assert isinstance(admin(*command), Error), command
     assert admin("PING") == PONG
 

@@ -271,7 +271,8 @@ def test_hello_errors_change_nothing(client, arguments, text):
 def test_hello_amid_a_pipeline(client):
     client("HSET", "h", "a", 1)
     client.send(
-        encode("HGETALL", "h") + encode("HELLO", 3) + encode("HGETALL", "h") + encode("HELLO", 2) + encode("HGETALL", "h")
+        encode("HGETALL", "h") + encode("HELLO", 3) + encode("HGETALL", "h") + encode("HELLO", 2)
+        + encode("HGETALL", "h")
     )
     first, hello, second, _, third = client.read_many(5)
     assert same(first, [b"a", b"1"])

@@ -12,6 +12,9 @@ from harness.servers import elapsed, sanitizer_overhead
 MEBIBYTE = 1 << 20
 VALUE = b"v" * MEBIBYTE
 
+# Seconds. Whoever waits for the slow client itself waits for ever; the rest is the speed of a busy machine.
+LONGEST_WAIT = 3.0
+
 
 def worst_wait(client, seconds):
     """The longest that a client waited for an answer while asking for that long."""
@@ -31,7 +34,7 @@ def test_a_client_that_never_reads(redis, make_headgate, pool):
     assert other("GET", "small") == b"1"
     slow = headgate.connect()
     slow.send(encode("GET", "big") * 200)
-    assert worst_wait(other, 2.0) < 1.0
+    assert worst_wait(other, 2.0) < LONGEST_WAIT
     bound = (64 if pool == "session" else 96) * MEBIBYTE + sanitizer_overhead()
     assert headgate.peak_rss() < bound, f"{headgate.peak_rss() >> 20} MiB"
     slow.close()
@@ -57,7 +60,7 @@ def test_a_slow_reader_of_one_large_value(redis, make_headgate, pool):
         client.pipeline([("SET", "huge", b"v" * (100 * MEBIBYTE)), ("SET", "small", 1)])
     other, slow = headgate.connect(), headgate.connect()
     slow.request("GET", "huge")
-    assert worst_wait(other, 1.0) < 1.0
+    assert worst_wait(other, 1.0) < LONGEST_WAIT
     assert len(slow.read()) == 100 * MEBIBYTE
     assert other("GET", "small") == b"1"
 

@@ -615,9 +615,9 @@ def test_clients_die_with_requests_under_way(probe, redis):
 
 
 def test_a_held_client_is_not_idle(redis, pool, make_probe):
-    probe = make_probe(redis, pool=pool, client_idle_timeout="300ms")
+    probe = make_probe(redis, pool=pool, client_idle_timeout="800ms")
     with probe.connect() as client:
-        assert client("SET", "probe:hold:1000:a", "1") == OK
+        assert client("SET", "probe:hold:2000:a", "1") == OK
     probe.await_balance()
 
 

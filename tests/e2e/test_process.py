@@ -54,7 +54,8 @@ def test_checking_the_defaults():
 
 
 def test_printing_the_configuration(tmp_path):
-    path = write(tmp_path / "some.ini", "[headgate]", "threads = 3", "client_idle_timeout = 10m", "upstream_password = hidden")
+    options = ("threads = 3", "client_idle_timeout = 10m", "upstream_password = hidden")
+    path = write(tmp_path / "some.ini", "[headgate]", *options)
     result = run_headgate("-T", "-c", path)
     assert result.returncode == 0
     lines = result.stdout.splitlines()
@@ -100,7 +101,8 @@ def test_a_port_in_use(make_redis, tmp_path, option):
 
 
 def test_an_unwritable_log_file(tmp_path):
-    path = write(tmp_path / "headgate.ini", "[headgate]", f"log_file = {tmp_path}/none/log", f"listen = 127.0.0.1:{free_port()}")
+    options = (f"log_file = {tmp_path}/none/log", f"listen = 127.0.0.1:{free_port()}")
+    path = write(tmp_path / "headgate.ini", "[headgate]", *options)
     result = run_headgate("-c", path)
     assert result.returncode == 1
     assert "log" in result.stderr and len(result.stderr.splitlines()) == 1
@@ -312,7 +314,8 @@ def test_unix_sockets_on_both_sides(redis, make_headgate, tmp_path, pool):
     path = tmp_path / "headgate.sock"
     port = free_port()
     headgate = make_headgate(
-        f"unix:{redis.socket_path}", pool=pool, start=False, listen=f"unix:{path}, 127.0.0.1:{port}", unix_socket_mode="0600"
+        f"unix:{redis.socket_path}", pool=pool, start=False, listen=f"unix:{path}, 127.0.0.1:{port}",
+        unix_socket_mode="0600",
     )
     headgate.port = port
     headgate.start()

@@ -78,7 +78,7 @@ struct world {
     uint64_t moved; /* bytes and events, to see whether anything still happens */
     uint32_t heavy_left;
     bool small_sockets;
-    bool broken;  /* a lane is, and Headgate has not seen it yet: who comes now may be given it */
+    int broken;   /* a lane is, and Headgate sees it within so many turns: who comes now may be given it */
     bool garbage; /* Redis lied: nothing can be said about what clients get */
     struct peer peers[CLIENTS];
     struct redis_lane lanes[LANES];
@@ -365,7 +365,7 @@ static void peer_connect(struct world *world, struct peer *peer)
     }
     peer->fd = pair[1];
     peer->serial = (uint32_t)++world->last_client_id;
-    peer->excused = world->broken;
+    peer->excused = world->broken > 0;
     model_init(&peer->reference, false);
     require(client_accept(world->service, pair[0], &address, world->last_client_id));
 }
@@ -482,12 +482,17 @@ static void add_request(struct peer *peer, const char *text)
 static void note_request(struct peer *peer, const char *text)
 {
     bool is_subscription = strstr(text, "SUBSCRIBE") != NULL;
+    bool is_reply_mode = strncmp(text, "CLIENT REPLY", 12) == 0;
 
+    if (is_reply_mode && peer->reference.channels != 0 && peer->reference.resp == 2) {
+        /* Redis refuses it, but Headgate takes it for granted: a refusal by the policy may be silent then. */
+        peer->wild = true;
+        peer->excused = true;
+    }
     peer->subscribed = peer->subscribed || strncmp(text, "SUBSCRIBE", 9) == 0;
     peer->transacted = peer->transacted || strcmp(text, "MULTI") == 0;
     /* In a transaction, these make a tunnel of the connection, where nothing can be refused but by closing. */
-    peer->tunnelled =
-        peer->tunnelled || (peer->transacted && (is_subscription || strncmp(text, "CLIENT REPLY", 12) == 0));
+    peer->tunnelled = peer->tunnelled || (peer->transacted && (is_subscription || is_reply_mode));
     peer->excused = peer->excused || strcmp(text, "QUIT") == 0 || (strcmp(text, "DECR k") == 0 && peer->tunnelled);
 }
 
@@ -504,8 +509,8 @@ static void step_request(struct world *world, struct peer *peer, struct steps *s
         }
         world->heavy_left--;
     }
-    add_request(peer, text);
     note_request(peer, text);
+    add_request(peer, text);
 }
 
 static void step_raw(struct world *world, struct peer *peer, struct steps *script)
@@ -566,7 +571,8 @@ static void break_lane(struct world *world, struct redis_lane *lane)
     for (size_t i = 0; i < CLIENTS; i++) {
         world->peers[i].excused = true;
     }
-    world->broken = true;
+    /* One turn for what it sent before, and one for its end. */
+    world->broken = 3;
     world->moved++;
     lane_forget(lane);
 }
@@ -646,7 +652,7 @@ static void turn(struct world *world)
     world->reactor.now_us = world->now_us;
     require(event_base_loop(world->reactor.base, EVLOOP_ONCE | EVLOOP_NONBLOCK) >= 0);
     reactor_settle(&world->reactor);
-    world->broken = false;
+    world->broken -= world->broken > 0;
     accept_lanes(world);
     lanes_read(world);
     for (size_t i = 0; i < CLIENTS; i++) {

@@ -160,8 +160,8 @@ class Redis(Server):
     def start(self):
         self.launch(
             ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
-            + ["--enable-debug-command", "yes", "--unixsocket", str(self.socket_path), "--repl-diskless-sync-delay", "0"]
-            + ["--maxclients", "4000", *self.options]
+            + ["--enable-debug-command", "yes", "--unixsocket", str(self.socket_path)]
+            + ["--repl-diskless-sync-delay", "0", "--maxclients", "4000", *self.options]
         )
         self.await_port(self.address)
 

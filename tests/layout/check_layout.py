@@ -16,9 +16,9 @@ import sys
 ROWS = [
     ["resp", "recycle", "log", "clock", "stats", "script", "version"],
     ["buffer", "conf", "command"],
+    ["splice"],
     ["run", "reactor"],
     ["mailbox", "connection"],
-    ["splice"],
     ["lane"],
     ["upstream"],
     ["control"],

@@ -25,7 +25,7 @@ WARM_UP_SECONDS = 1.5
 MOST_PER_REQUEST = 1 / 1000
 KEY = "key:__rand_int__"  # the one that redis-benchmark uses
 # Requests to count, pipeline, bytes of a value.
-WORKLOADS = [(200_000, 1, 64), (200_000, 16, 64), (50_000, 1, 16384), (50_000, 16, 16384)]
+WORKLOADS = [(60_000, 1, 64), (100_000, 16, 64), (30_000, 1, 16384), (30_000, 16, 16384)]
 
 
 class CountedHeadgate(Headgate):

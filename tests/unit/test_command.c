@@ -196,6 +196,7 @@ Test(command, kinds)
         {COMMAND_HTTP, "host: post"},
         {COMMAND_STICKY, "asking readonly readwrite"},
         {COMMAND_ALONE, "debug failover shutdown"},
+        {COMMAND_EVAL, "eval eval_ro evalsha evalsha_ro fcall fcall_ro"},
         {COMMAND_SCRIPT, "script"},
     };
     for (size_t i = 0; i < COUNT_OF(kinds); i++) {

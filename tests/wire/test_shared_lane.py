@@ -93,7 +93,7 @@ def test_many_clients_and_random_pieces(fake, headgate):
         for command in fake.next_many(sum(counts)):
             key = command.arguments[1]
             reply = chance.choice(
-                [bulk(key), b"+" + key + b"\r\n", b"*2\r\n" + bulk(key) + b":1\r\n", bulk(key * 3_000), b"-E " + key + b"\r\n"]
+                [bulk(key), b"+%s\r\n" % key, b"*2\r\n%s:1\r\n" % bulk(key), bulk(key * 3_000), b"-E %s\r\n" % key]
             )
             answers.append((command, reply))
             wanted[int(key.split(b"-")[1])] += reply
@@ -234,7 +234,8 @@ def test_an_attribute_belongs_to_its_reply(fake, headgate):
 
 
 RESP3_REPLIES = [
-    b"_\r\n", b"#t\r\n", b",3.14\r\n", b",inf\r\n", b"(12345678901234567890\r\n", b"=7\r\ntxt:abc\r\n", b"!5\r\nERR x\r\n",
+    b"_\r\n", b"#t\r\n", b",3.14\r\n", b",inf\r\n", b"(12345678901234567890\r\n", b"=7\r\ntxt:abc\r\n",
+    b"!5\r\nERR x\r\n",
     b"%1\r\n+k\r\n~2\r\n:1\r\n#f\r\n", b"%0\r\n", b"~0\r\n", b"*2\r\n%1\r\n_\r\n_\r\n=5\r\ntxt:\n\r\n",
 ]
 

@@ -1,0 +1,145 @@
+"""The pages for people say what is so: links, files, commands, verbs, counters, log lines and kinds of commands."""
+
+import os
+import re
+
+import pytest
+
+from harness.admin import text
+from harness.resp import Error
+from harness.servers import REPOSITORY
+
+PAGES = [REPOSITORY / "README.md", REPOSITORY / "CHANGELOG.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+FOLDERS = ("proxy", "policies", "lua", "conf", "tests", "scripts", "docs", ".ci")
+
+
+def page(name):
+    return (REPOSITORY / name).read_text()
+
+
+def without_code(markdown):
+    return re.sub(r"^```.*?^```", "", markdown, flags=re.MULTILINE | re.DOTALL)
+
+
+def code_lines(markdown):
+    """The lines of all code blocks."""
+    blocks = re.findall(r"^```[a-z]*\n(.*?)^```", markdown, flags=re.MULTILINE | re.DOTALL)
+    return [line for block in blocks for line in block.splitlines()]
+
+
+def section(markdown, heading):
+    """The text from that heading to the next of any level."""
+    match = re.search(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#|\Z)", markdown, flags=re.MULTILINE | re.DOTALL)
+    assert match, f"no heading {heading}"
+    return match.group(1)
+
+
+def rows(markdown):
+    """The cells of a table's rows, without the head."""
+    lines = [line for line in markdown.splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+    return [row for row in cells if not set("".join(row)) <= set("-")][1:]
+
+
+def anchors(markdown):
+    """Headings as GitHub makes anchors of them."""
+    headings = re.findall(r"^#+ (.*)$", without_code(markdown), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_links_lead_somewhere(path):
+    markdown = without_code(path.read_text())
+    for target in re.findall(r"\]\(([^)]+)\)", markdown):
+        if target.startswith(("http://", "https://")):
+            continue
+        name, _, anchor = target.partition("#")
+        file = path.parent / name if name else path
+        assert file.exists(), target
+        assert not anchor or anchor in anchors(file.read_text()), target
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_files_that_are_named_exist(path):
+    for name in re.findall(r"`([^`\s]+)`", without_code(path.read_text())):
+        if name.startswith(tuple(folder + "/" for folder in FOLDERS)):
+            assert list(REPOSITORY.glob(name.rstrip("/"))), name
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_scripts_that_are_named_can_be_run(path):
+    for name in re.findall(r"\bscripts/[a-z-]+\b(?!\.)", path.read_text()):
+        assert os.access(REPOSITORY / name, os.X_OK), name
+
+
+def test_the_tour_asks_what_can_be_asked(redis, make_headgate):
+    """Each command to the admin port in any page is answered without an error."""
+    headgate = make_headgate(redis, pool="shared")
+    pattern = re.compile(r"redis-cli (?:--raw )?-p 6390 ([A-Z]+(?: [a-z]+)?)\b")
+    asked = {match for path in PAGES for match in pattern.findall(path.read_text())}
+    assert {"LANES", "CLIENTS", "STATS", "STATS traffic", "STATS upstream"} <= asked
+    with headgate.admin() as admin:
+        for words in asked:
+            assert not isinstance(admin(*words.split()), Error), words
+
+
+def test_the_tour_shows_all_that_is_printed(redis, make_headgate):
+    """What STATS prints in README has the counters of today."""
+    headgate = make_headgate(redis, pool="shared")
+    shown = code_lines(page("README.md"))
+    with headgate.admin() as admin:
+        for name in ("traffic", "upstream"):
+            expected = [line.split(":")[0] for line in text(admin("STATS", name)).split("\r\n") if line]
+            start = shown.index(expected[0])
+            assert [line.split(":")[0] for line in shown[start : start + len(expected)]] == expected
+
+
+def test_every_verb_has_its_row(redis, make_headgate):
+    with make_headgate(redis, pool="shared").admin() as admin:
+        known = {re.split(r"  +", line)[0] for line in text(admin("HELP")).splitlines()}
+    shown = {row[0].strip("`") for row in rows(section(page("docs/operations.md"), "Admin port")) if "`" in row[0]}
+    assert known == {verb for verb in shown if verb.split()[0].isupper()}
+
+
+def test_every_counter_has_its_row(redis, make_headgate):
+    with make_headgate(redis, pool="shared").admin() as admin:
+        lines = text(admin("HELP", "COUNTERS")).splitlines()
+        stats = text(admin("STATS")).split("\r\n")
+    known = dict(re.match(r"(\w+) \((gauge|counter)\): ", line).groups() for line in lines if "): " in line)
+    places, title = {}, ""
+    for line in stats:
+        title = line[2:] if line.startswith("# ") else title
+        places[line.split(":")[0]] = title
+    table = {row[0].strip("`"): row[1] for row in rows(section(page("docs/operations.md"), "Counters"))}
+    assert table.keys() == known.keys()
+    for name, kind in known.items():
+        assert table[name] == places[name]
+        assert name.endswith("_total") == (kind == "counter"), name
+    named = section(page("docs/operations.md"), "Counters")
+    for name in places.keys() - known.keys():
+        assert not name or name.startswith("#") or f"`{name}`" in named, name
+
+
+def test_log_lines_are_those_of_the_source():
+    """Each piece of a quoted line between what varies stands in a string of the source; and no error is left out."""
+    joined = "\n".join(path.read_text() for path in sorted((REPOSITORY / "proxy").glob("*.c")))
+    source = re.sub(r'"\s*\n\s*"', "", joined)
+    quoted = [(row[0], row[1].strip("`")) for row in rows(section(page("docs/operations.md"), "Log"))]
+    assert len(quoted) > 15
+    for level, line in quoted:
+        module, _, message = line.partition(": ")
+        assert f'log_{level}("{module}"' in source, line
+        for piece in re.split("…|-ERR", message):
+            assert piece in source, piece
+    for module in set(re.findall(r'log_error\("(\w+)"', source)):
+        assert any(level == "error" and line.startswith(module + ": ") for level, line in quoted), module
+
+
+def test_every_kind_of_command_has_its_row():
+    header = page("proxy/command.h")
+    kinds = set(re.findall(r"\bCOMMAND_([A-Z_]+)\b", header.split("enum command_kind {")[1].split("};")[0]))
+    table = {row[0]: row for row in rows(page("docs/compatibility.md")) if row[0] in kinds}
+    assert table.keys() == kinds
+    for name, kind in re.findall(r'^COMMAND\("([^"]+)",\s*(\w+),', page("proxy/command_table.inc"), flags=re.MULTILINE):
+        if kind != "ORDINARY":
+            assert name.upper() in table[kind][1].upper().split(", "), name
