@@ -57,7 +57,7 @@ struct verb {
     const char *help;
 };
 
-#define VERB_COUNT 12
+#define VERB_COUNT 13
 static const struct verb verbs[VERB_COUNT + 1];
 
 /* ---- replies ---- */
@@ -534,6 +534,7 @@ static const struct verb verbs[VERB_COUNT + 1] = {
     {"PING", 1, 2, run_ping, "PING [text]", "answers PONG, or the text"},
     {"HELP", 1, 2, run_help, "HELP [name]", "the verbs; HELP COUNTERS explains all counters, HELP name one of them"},
     {"STATS", 1, 2, run_stats, "STATS [section]", "counters and gauges, as key:value under # Section"},
+    {"INFO", 1, 2, run_stats, "INFO [section]", "the same as STATS; redis-cli prints the answer to this name as text"},
     {"CLIENTS", 1, 1, run_clients, "CLIENTS", "one line for each client"},
     {"LANES", 1, 1, run_lanes, "LANES", "one line for each connection to Redis"},
     {"CONFIG", 1, 1, run_config, "CONFIG", "the configuration in force, without passwords"},
