@@ -15,6 +15,21 @@
 /* Read from a client in one go: a deep pipeline, but not so much of a long payload that could be passed on. Bytes. */
 #define READ_SIZE ((size_t)64 * 1024)
 
+bool client_keep_text(char **place, struct slice text)
+{
+    char *copy = NULL;
+
+    if (text.length > 0) {
+        copy = strndup(text.data, text.length);
+        if (copy == NULL) {
+            return false;
+        }
+    }
+    free(*place);
+    *place = copy;
+    return true;
+}
+
 /* ---- observations ---- */
 
 struct observation *observation_take(struct client_service *service, enum observation_kind kind)

@@ -1,9 +1,10 @@
 /*
- * What the four files that make up a client share:
+ * What the five files that make up a client share:
  *
  *   client.c           life: accepting, reading, closing, time-outs
  *   client_request.c   bytes in: framing, policies, sending
- *   client_session.c   what each command needs of the connection to Redis, and what its reply means for it
+ *   client_plan.c      what each command needs of the connection to Redis
+ *   client_session.c   the state of that connection: what requests and replies make of it, exclusive lanes
  *   client_reply.c     bytes out: replies in request order, writing, back pressure
  */
 #ifndef HEADGATE_CLIENT_PRIVATE_H
@@ -62,6 +63,7 @@ enum observation_kind {
     OBSERVE_PROFILE, /* AUTH, HELLO, SELECT */
     OBSERVE_NAME,
     OBSERVE_RESET,
+    OBSERVE_PAUSE,  /* CLIENT PAUSE and UNPAUSE */
     OBSERVE_ACCESS, /* commands that change who needs a password */
     OBSERVE_UNKNOWN
 };
@@ -74,6 +76,7 @@ struct observation {
     uint32_t confirmations;  /* of (un)subscribing: how many are to come; 0: one for each subscription there is */
     bool started;            /* of (un)subscribing without arguments: the number is known now */
     int64_t database;        /* -1: unchanged */
+    int64_t pause_ms;        /* of CLIENT PAUSE; 0: UNPAUSE */
     int resp;                /* 0: unchanged */
     char *user;              /* with password */
     char *password;          /* NULL: unchanged */
@@ -96,6 +99,7 @@ struct client_service {
     struct buffer inline_command; /* the multibulk form of the inline command at hand */
     size_t count;
     size_t next_place;
+    int64_t paused_until_us; /* a client of this worker has asked Redis to pause: a request may block its connection */
     bool draining;
 };
 
@@ -148,6 +152,8 @@ struct client {
 #define CLIENT_OUTPUT_MARK ((size_t)256 * 1024)
 /* Input above this stops reading from it. Bytes. */
 #define CLIENT_INPUT_MARK ((size_t)64 * 1024)
+/* A longer name is left to Redis, and its client keeps the lane that has it. */
+#define CLIENT_NAME_MAX ((size_t)200)
 
 /* ---- client.c ---- */
 
@@ -160,6 +166,8 @@ void client_close(struct client *client, const char *why);
 struct policy_client client_policy_view(const struct client *client);
 /* Whether the socket should be read; to be called after whatever may have changed it. */
 void client_update_reading(struct client *client);
+/* Replaces *place by a copy of the text; an empty text means none. False when memory is short. */
+bool client_keep_text(char **place, struct slice text);
 struct observation *observation_take(struct client_service *service, enum observation_kind kind);
 void observation_give(struct client_service *service, struct observation *observation);
 
@@ -172,7 +180,7 @@ bool client_may_take(const struct client *client);
 /* The same for the client's input buffer; to be called when what it waited for has come. */
 void client_resume(struct client *client);
 
-/* ---- client_session.c ---- */
+/* ---- client_plan.c ---- */
 
 enum session_answer {
     SESSION_FORWARD,     /* to the lane in *plan */
@@ -205,6 +213,8 @@ struct session_plan {
  */
 bool session_plan_request(struct client *client, const struct command *command, const struct resp_command *framed,
                           const char *frame, struct session_plan *plan);
+/* ---- client_session.c ---- */
+
 /* The request was sent (or answered here): brings the view of what was sent up to date. */
 void session_request_sent(struct client *client, const struct session_plan *plan);
 /* A reply to an observed request, or a push, has ended: true if it answers the request. */

@@ -65,11 +65,13 @@ static bool over_output_limit(struct client *client)
 {
     uint64_t limit = client->service->settings.output_limit;
 
-    if (limit == 0 || buffer_length(&client->output) <= limit) {
+    uint64_t held = buffer_length(&client->output) + client->sent_runs * sizeof(struct run);
+
+    if (limit == 0 || held <= limit) {
         return false;
     }
-    log_warning("client", "closing client %s: %zu bytes of replies wait for it, more than client_output_limit",
-                client->address_text, buffer_length(&client->output));
+    log_warning("client", "closing client %s: %llu bytes of replies wait for it, more than client_output_limit",
+                client->address_text, (unsigned long long)held);
     stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_OUTPUT, 1);
     client_close(client, "past client_output_limit");
     return true;
@@ -129,7 +131,11 @@ static bool write_borrowed(struct client *client)
     return true;
 }
 
-/* A client that does not read is not read from; its exclusive lane neither. */
+/*
+ * A client that does not read: on an exclusive lane its replies are left to Redis, which keeps them as it does for any
+ * client, while its requests still go through, for many a client writes a whole pipeline before it reads. One on a
+ * shared lane moves to an exclusive one.
+ */
 static void update_congestion(struct client *client)
 {
     bool congested = buffer_length(&client->output) > CLIENT_OUTPUT_MARK;
@@ -388,7 +394,7 @@ static void note_weight(struct client *client, const struct run *run)
 {
     if (run->reply_bytes / run->requests > HEAVY_REPLY) {
         client->heavy = HEAVY_REQUESTS;
-    } else if (client->heavy > 0) {
+    } else if (client->heavy > 0 && !client->output_congested) {
         client->heavy--;
     }
 }

@@ -102,9 +102,15 @@ static bool wait_for(struct client *client, enum client_wait what)
     return false;
 }
 
+static bool is_paused(struct client_service *service)
+{
+    return service->paused_until_us != 0 && reactor_now(service->reactor) < service->paused_until_us;
+}
+
 static bool needs_exclusive(const struct client *client)
 {
-    return client->service->settings.session_pool || client->profile->needs_password || client->heavy > 0;
+    return client->service->settings.session_pool || client->profile->needs_password || client->heavy > 0 ||
+           client->output_congested || is_paused(client->service);
 }
 
 /* Scripts have a lane for themselves. What follows one of the client's own may as well follow it on its lane. */
@@ -617,8 +623,10 @@ static size_t continue_stream(struct client *client, const char *data, size_t le
 
 static bool may_take(const struct client *client, const struct batch *batch)
 {
-    return client->state == CLIENT_OPEN && client->wait == CLIENT_WAIT_NOTHING && !client->output_congested &&
-           (client->streaming || client->in_flight + batch->requests < client->service->settings.pipeline_limit);
+    bool has_place = client->exclusive != NULL || needs_exclusive(client) ||
+                     client->in_flight + batch->requests < client->service->settings.pipeline_limit;
+
+    return client->state == CLIENT_OPEN && client->wait == CLIENT_WAIT_NOTHING && (client->streaming || has_place);
 }
 
 bool client_may_take(const struct client *client)
@@ -763,10 +771,7 @@ static void became_quiet(struct client *client)
 
 static void finish_ended_input(struct client *client)
 {
-    if (!client->input_ended || client->wait != CLIENT_WAIT_NOTHING || client->output_congested) {
-        return;
-    }
-    if (client->in_flight >= client->service->settings.pipeline_limit) {
+    if (!client->input_ended || !client_may_take(client)) {
         return;
     }
     if (client->exclusive != NULL && client->first != NULL) {

@@ -1,44 +1,15 @@
 /*
- * What each command needs of the connection to Redis in pool = shared, and what its reply means for it. The table of
- * docs/compatibility.md is this file in words.
+ * The state of a client's connection to Redis: what requests and their replies make of it, and when the client takes an
+ * exclusive lane and leaves it.
  */
 #include "client_private.h"
 
 #include "log.h"
 
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
-/* ---- small helpers ---- */
-
-static struct slice kept_argument(const struct resp_command *framed, const char *frame, size_t index)
-{
-    const struct resp_argument *argument = &framed->arguments[index];
-
-    return (struct slice){frame + argument->offset, (size_t)argument->length};
-}
-
-static bool slice_is(struct slice slice, const char *word)
-{
-    return slice.length == strlen(word) && strncasecmp(slice.data, word, slice.length) == 0;
-}
-
-static bool slice_integer(struct slice slice, int64_t *value)
-{
-    char digits[24];
-    char *end;
-
-    if (slice.length == 0 || slice.length >= sizeof digits) {
-        return false;
-    }
-    memcpy(digits, slice.data, slice.length);
-    digits[slice.length] = '\0';
-    *value = strtoll(digits, &end, 10);
-    return *end == '\0';
-}
+static bool give_identity(struct client *client, bool whole);
 
 static bool head_is(const struct resp_reply *reply, const char *text)
 {
@@ -52,493 +23,7 @@ static bool is_error(const struct resp_reply *reply)
     return reply->type == '-' || reply->type == '!';
 }
 
-static void answer(struct session_plan *plan, const char *text)
-{
-    plan->answer = SESSION_ANSWER_HERE;
-    snprintf(plan->text, sizeof plan->text, "%s", text);
-}
-
-/* An error is one line whatever the client wrote, as Redis sees to it. */
-static void end_error_line(char *text)
-{
-    for (; *text != '\0'; text++) {
-        if (*text == '\r' || *text == '\n') {
-            *text = ' ';
-        }
-    }
-    memcpy(text, "\r\n", 3);
-}
-
-/* An exclusive lane, with the reply watched. */
-static bool observe(struct client *client, struct session_plan *plan, enum observation_kind kind)
-{
-    plan->exclusive = true;
-    plan->observation = observation_take(client->service, kind);
-    if (plan->observation == NULL) {
-        return false;
-    }
-    plan->observation->in_transaction = client->session.sent_transaction;
-    return true;
-}
-
-/* ---- CLIENT ---- */
-
-/* Redis allows in a name only what cannot break a line of CLIENT LIST. */
-static bool name_is_sound(struct slice name)
-{
-    for (size_t i = 0; i < name.length; i++) {
-        if (name.data[i] < '!' || name.data[i] > '~') {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Replaces *place by the text; an empty text means none. False when memory is short. */
-static bool keep_text(char **place, struct slice text)
-{
-    char *copy = NULL;
-
-    if (text.length > 0) {
-        copy = strndup(text.data, text.length);
-        if (copy == NULL) {
-            return false;
-        }
-    }
-    free(*place);
-    *place = copy;
-    return true;
-}
-
-/* A longer name is left to Redis, and its client keeps the lane that has it. */
-#define LONGEST_NAME ((size_t)200)
-
-/* Headgate answers for Redis only where Redis has shown that this user may ask. */
-static bool may_answer_naming(const struct client *client)
-{
-    return client->exclusive == NULL && client->profile->naming == PROFILE_NAMING_ALLOWED;
-}
-
-static bool plan_setname(struct client *client, struct slice name, struct session_plan *plan)
-{
-    if (!may_answer_naming(client) || name.length > LONGEST_NAME) {
-        if (!observe(client, plan, OBSERVE_NAME)) {
-            return false;
-        }
-        plan->observation->name = strndup(name.data, name.length);
-        return plan->observation->name != NULL;
-    }
-    if (!name_is_sound(name)) {
-        answer(plan, "-ERR Client names cannot contain spaces, newlines or special characters.\r\n");
-        return true;
-    }
-    answer(plan, "+OK\r\n");
-    return keep_text(&client->name, name);
-}
-
-static void plan_getname(struct client *client, struct session_plan *plan)
-{
-    if (!may_answer_naming(client)) {
-        plan->exclusive = true;
-    } else if (client->name == NULL) {
-        answer(plan, client->profile->resp == 3 ? "_\r\n" : "$-1\r\n");
-    } else {
-        plan->answer = SESSION_ANSWER_HERE;
-        snprintf(plan->text, sizeof plan->text, "$%zu\r\n%s\r\n", strlen(client->name), client->name);
-    }
-}
-
-/* CLIENT SETINFO came with Redis 7.2; an older one answers with an error, which is as good from here. */
-#define VERSION_WITH_SETINFO ((uint32_t)7 << 16 | 2 << 8)
-
-static bool plan_setinfo(struct client *client, struct slice attribute, struct slice value, struct slice subcommand,
-                         struct session_plan *plan)
-{
-    uint32_t version = learn_redis_version(client->service->learn);
-
-    if (!may_answer_naming(client) || version == 0) {
-        plan->exclusive = true;
-        return true;
-    }
-    if (version < VERSION_WITH_SETINFO) {
-        plan->answer = SESSION_ANSWER_HERE;
-        snprintf(plan->text, sizeof plan->text, "-ERR unknown subcommand '%.*s'. Try CLIENT HELP.\r\n",
-                 (int)(subcommand.length > 128 ? 128 : subcommand.length), subcommand.data);
-        return true;
-    }
-    bool is_name = slice_is(attribute, "lib-name");
-    if (!is_name && !slice_is(attribute, "lib-ver")) {
-        plan->answer = SESSION_ANSWER_HERE;
-        snprintf(plan->text, sizeof plan->text, "-ERR Unrecognized option '%.*s'",
-                 (int)(attribute.length > 128 ? 128 : attribute.length), attribute.data);
-        end_error_line(plan->text);
-        return true;
-    }
-    if (!name_is_sound(value)) {
-        plan->answer = SESSION_ANSWER_HERE;
-        snprintf(plan->text, sizeof plan->text, "-ERR %s cannot contain spaces, newlines or special characters.\r\n",
-                 is_name ? "lib-name" : "lib-ver");
-        return true;
-    }
-    answer(plan, "+OK\r\n");
-    return keep_text(is_name ? &client->library_name : &client->library_version, value);
-}
-
-static bool plan_client_reply(struct client *client, struct slice mode, struct session_plan *plan)
-{
-    plan->exclusive = true;
-    if (client->session.sent_transaction) {
-        plan->tunnel = true;
-        return true;
-    }
-    if (slice_is(mode, "on")) {
-        return observe(client, plan, OBSERVE_REPLY_ON);
-    }
-    plan->silences = slice_is(mode, "off");
-    plan->silences_next = slice_is(mode, "skip");
-    plan->silent = plan->silences || plan->silences_next;
-    /* If Redis refuses it (an ACL may say so), answers come that nobody counts: others must never get this lane. */
-    plan->sticky = plan->silent;
-    return true;
-}
-
-static bool plan_client(struct client *client, const struct resp_command *framed, const char *frame,
-                        struct session_plan *plan)
-{
-    uint32_t count = framed->argument_count;
-
-    if (count < 2) {
-        return true;
-    }
-    struct slice subcommand = kept_argument(framed, frame, 1);
-    if (slice_is(subcommand, "reply") && count == 3) {
-        return plan_client_reply(client, kept_argument(framed, frame, 2), plan);
-    }
-    if (client->session.sent_transaction) {
-        plan->exclusive = true;
-        plan->sticky = true;
-        return true;
-    }
-    if (slice_is(subcommand, "setname") && count == 3) {
-        return plan_setname(client, kept_argument(framed, frame, 2), plan);
-    }
-    if (slice_is(subcommand, "getname") && count == 2) {
-        plan_getname(client, plan);
-        return true;
-    }
-    if (slice_is(subcommand, "setinfo") && count == 4) {
-        return plan_setinfo(client, kept_argument(framed, frame, 2), kept_argument(framed, frame, 3), subcommand, plan);
-    }
-    plan->identity = true;
-    if (slice_is(subcommand, "tracking") && count >= 3) {
-        bool off = slice_is(kept_argument(framed, frame, 2), "off");
-        return observe(client, plan, off ? OBSERVE_TRACKING_OFF : OBSERVE_TRACKING_ON);
-    }
-    plan->exclusive = true;
-    plan->sticky = true;
-    return true;
-}
-
-/* ---- AUTH, HELLO, SELECT ---- */
-
-/* A text for a profile; NULL for one with a NUL in it, which no profile can hold. */
-static char *profile_text(struct slice text)
-{
-    return memchr(text.data, '\0', text.length) == NULL ? strndup(text.data, text.length) : NULL;
-}
-
-static bool plan_auth(struct client *client, const struct resp_command *framed, const char *frame,
-                      struct session_plan *plan)
-{
-    if (!observe(client, plan, OBSERVE_PROFILE)) {
-        return false;
-    }
-    if (framed->argument_count == 2) {
-        plan->observation->password = profile_text(kept_argument(framed, frame, 1));
-    } else if (framed->argument_count == 3) {
-        plan->observation->user = profile_text(kept_argument(framed, frame, 1));
-        plan->observation->password = profile_text(kept_argument(framed, frame, 2));
-    }
-    plan->sticky = plan->observation->password == NULL;
-    return true;
-}
-
-static bool plan_select(struct client *client, const struct resp_command *framed, const char *frame,
-                        struct session_plan *plan)
-{
-    if (!observe(client, plan, OBSERVE_PROFILE)) {
-        return false;
-    }
-    if (framed->argument_count == 2 && !slice_integer(kept_argument(framed, frame, 1), &plan->observation->database)) {
-        plan->observation->database = -1;
-    }
-    return true;
-}
-
-/* HELLO [version [AUTH user password] [SETNAME name] …] */
-static bool plan_hello(struct client *client, const struct resp_command *framed, const char *frame,
-                       struct session_plan *plan)
-{
-    struct resp_walk walk = resp_walk_start((struct slice){frame, (size_t)framed->size});
-    struct slice argument, user, value;
-    int64_t version = 0;
-
-    if (!observe(client, plan, OBSERVE_PROFILE)) {
-        return false;
-    }
-    struct observation *observation = plan->observation;
-    (void)resp_walk_next(&walk, &argument);
-    if (resp_walk_next(&walk, &argument) && slice_integer(argument, &version)) {
-        observation->resp = (int)version;
-    }
-    while (resp_walk_next(&walk, &argument)) {
-        if (slice_is(argument, "auth") && resp_walk_next(&walk, &user) && resp_walk_next(&walk, &value)) {
-            free(observation->user);
-            free(observation->password);
-            observation->user = profile_text(user);
-            observation->password = profile_text(value);
-            plan->sticky = plan->sticky || observation->password == NULL || observation->user == NULL;
-        } else if (slice_is(argument, "setname") && resp_walk_next(&walk, &value)) {
-            free(observation->name);
-            observation->name = strndup(value.data, value.length);
-            observation->has_unclear_errors = true;
-        }
-    }
-    return true;
-}
-
-/* ---- the others ---- */
-
-/* 'p' for patterns, 's' for shard channels, 'c' for plain channels. */
-static char channel_kind_of(const char *name)
-{
-    if (name[0] == 'p') {
-        return 'p';
-    }
-    return strcmp(name, "ssubscribe") == 0 || strcmp(name, "sunsubscribe") == 0 ? 's' : 'c';
-}
-
-static bool plan_subscribe(struct client *client, const struct command *command, const struct resp_command *framed,
-                           struct session_plan *plan)
-{
-    bool opposite = command->kind == COMMAND_UNSUBSCRIBE;
-
-    plan->identity = true;
-    if (client->session.sent_transaction) {
-        /* EXEC will answer with an unknown number of frames. */
-        plan->exclusive = true;
-        plan->tunnel = true;
-        return true;
-    }
-    if (!observe(client, plan, opposite ? OBSERVE_UNSUBSCRIBE : OBSERVE_SUBSCRIBE)) {
-        return false;
-    }
-    plan->observation->channel_kind = channel_kind_of(command->name);
-    plan->observation->confirmations = framed->argument_count - 1;
-    return true;
-}
-
-static bool blocks(const struct command *command, const struct resp_command *framed, const char *frame)
-{
-    struct resp_walk walk = resp_walk_start((struct slice){frame, (size_t)framed->size});
-    struct slice argument;
-
-    if (command->kind == COMMAND_BLOCKING) {
-        return true;
-    }
-    while (resp_walk_next(&walk, &argument) && !slice_is(argument, "streams")) {
-        if (slice_is(argument, "block")) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool plan_blocking(struct client *client, const struct command *command, const struct resp_command *framed,
-                          const char *frame, struct session_plan *plan)
-{
-    if (client->session.sent_transaction || !blocks(command, framed, frame)) {
-        return true;
-    }
-    return observe(client, plan, OBSERVE_BLOCKING);
-}
-
-static void plan_wait(struct client *client, struct session_plan *plan)
-{
-    if (!client->session.sent_transaction) {
-        plan->exclusive = true;
-        plan->own_writes = true;
-        plan->sticky = true;
-    }
-}
-
-static void plan_quit(struct client *client, struct session_plan *plan)
-{
-    plan->last = true;
-    if (!client->service->settings.session_pool) {
-        answer(plan, "+OK\r\n");
-    }
-}
-
-static bool plan_reset(struct client *client, struct session_plan *plan)
-{
-    plan->barrier = true;
-    return observe(client, plan, OBSERVE_RESET);
-}
-
-static void plan_alone(const struct resp_command *framed, const char *frame, struct session_plan *plan)
-{
-    plan->exclusive = true;
-    /* DEBUG PROTOCOL PUSH is answered by a push. */
-    if (framed->argument_count > 1 && slice_is(kept_argument(framed, frame, 1), "protocol")) {
-        plan->tunnel = true;
-    }
-}
-
-/* SYNC and PSYNC: what follows is not RESP. */
-static bool is_sync(const struct command *command)
-{
-    return command != NULL && command->kind == COMMAND_REPLICATION && strcmp(command->name, "replconf") != 0;
-}
-
-static void plan_replication(const struct command *command, struct session_plan *plan)
-{
-    plan->exclusive = true;
-    plan->sticky = true;
-    /* Some of REPLCONF is not answered at all. */
-    plan->tunnel = true;
-    plan->raw = is_sync(command);
-}
-
-static bool give_identity(struct client *client, bool whole);
-
-static bool sets_password(const struct resp_command *framed, const char *frame)
-{
-    struct resp_walk walk = resp_walk_start((struct slice){frame, (size_t)framed->size});
-    struct slice argument;
-
-    while (resp_walk_next(&walk, &argument)) {
-        if (slice_is(argument, "requirepass")) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Commands after which Redis may want a password of new connections, or no longer want one. */
-static bool changes_access(const struct command *command, const struct resp_command *framed, const char *frame)
-{
-    if (framed->argument_count < 2) {
-        return false;
-    }
-    struct slice subcommand = kept_argument(framed, frame, 1);
-    if (strcmp(command->name, "acl") == 0) {
-        return slice_is(subcommand, "setuser") || slice_is(subcommand, "load");
-    }
-    return strcmp(command->name, "config") == 0 && slice_is(subcommand, "set") && sets_password(framed, frame);
-}
-
-static bool plan_ordinary(struct client *client, const struct command *command, const struct resp_command *framed,
-                          const char *frame, struct session_plan *plan)
-{
-    if (!changes_access(command, framed, frame)) {
-        return true;
-    }
-    plan->observation = observation_take(client->service, OBSERVE_ACCESS);
-    return plan->observation != NULL;
-}
-
-static bool plan_by_kind(struct client *client, const struct command *command, const struct resp_command *framed,
-                         const char *frame, struct session_plan *plan)
-{
-    switch (command->kind) {
-    case COMMAND_ORDINARY:
-        return plan_ordinary(client, command, framed, frame, plan);
-    case COMMAND_MULTI:
-        plan->begins_transaction = framed->argument_count == 1;
-        return observe(client, plan, OBSERVE_MULTI);
-    case COMMAND_EXEC:
-    case COMMAND_DISCARD:
-        plan->ends_transaction = framed->argument_count == 1;
-        return observe(client, plan, OBSERVE_EXEC);
-    case COMMAND_WATCH:
-        return observe(client, plan, OBSERVE_WATCH);
-    case COMMAND_UNWATCH:
-        return client->exclusive == NULL || observe(client, plan, OBSERVE_UNWATCH);
-    case COMMAND_BLOCKING:
-    case COMMAND_BLOCKING_IF:
-        return plan_blocking(client, command, framed, frame, plan);
-    case COMMAND_SUBSCRIBE:
-    case COMMAND_UNSUBSCRIBE:
-        return plan_subscribe(client, command, framed, plan);
-    case COMMAND_MONITOR:
-        plan->exclusive = true;
-        plan->identity = true;
-        plan->tunnel = true;
-        return true;
-    case COMMAND_REPLICATION:
-        plan_replication(command, plan);
-        return true;
-    case COMMAND_CLIENT:
-        return plan_client(client, framed, frame, plan);
-    case COMMAND_AUTH:
-        return plan_auth(client, framed, frame, plan);
-    case COMMAND_HELLO:
-        return plan_hello(client, framed, frame, plan);
-    case COMMAND_SELECT:
-        return plan_select(client, framed, frame, plan);
-    case COMMAND_RESET:
-        return plan_reset(client, plan);
-    case COMMAND_WAIT:
-        plan_wait(client, plan);
-        return true;
-    case COMMAND_QUIT:
-        plan_quit(client, plan);
-        return true;
-    case COMMAND_HTTP:
-        plan->answer = client->service->settings.session_pool ? SESSION_FORWARD : SESSION_CLOSE;
-        return true;
-    case COMMAND_STICKY:
-        plan->exclusive = true;
-        plan->sticky = true;
-        return true;
-    case COMMAND_ALONE:
-        plan_alone(framed, frame, plan);
-        return true;
-    case COMMAND_EVAL:
-        plan->script = true;
-        return true;
-    case COMMAND_SCRIPT:
-        if (framed->argument_count > 1 && slice_is(kept_argument(framed, frame, 1), "debug")) {
-            plan->exclusive = true;
-            plan->tunnel = true;
-        }
-        return true;
-    }
-    return true;
-}
-
-bool session_plan_request(struct client *client, const struct command *command, const struct resp_command *framed,
-                          const char *frame, struct session_plan *plan)
-{
-    *plan = (struct session_plan){.answer = SESSION_FORWARD};
-    if (client->session.tunnel) {
-        plan->exclusive = true;
-        plan->raw = is_sync(command);
-        return true;
-    }
-    bool planned =
-        command != NULL ? plan_by_kind(client, command, framed, frame, plan) : observe(client, plan, OBSERVE_UNKNOWN);
-    if (!planned) {
-        return false;
-    }
-    bool silent = client->session.silent || client->session.silent_next;
-    if (silent && plan->observation != NULL && plan->observation->kind != OBSERVE_REPLY_ON) {
-        /* Its effect will not be seen, so nothing is known of the connection from here on. */
-        plan->sticky = true;
-    }
-    return true;
-}
+/* ---- what was sent ---- */
 
 static void sent_client_reply(struct session *session, const struct session_plan *plan)
 {
@@ -616,9 +101,9 @@ static void replace_profile(struct client *client, struct profile *profile)
 
 static void adopt_name(struct client *client, const char *name)
 {
-    bool kept = keep_text(&client->name, (struct slice){name, strlen(name)});
+    bool kept = client_keep_text(&client->name, (struct slice){name, strlen(name)});
 
-    if (!kept || strlen(name) > LONGEST_NAME) {
+    if (!kept || strlen(name) > CLIENT_NAME_MAX) {
         client->session.sticky = true;
     }
     client->exclusive->named = true;
@@ -668,7 +153,7 @@ static void replied_reset(struct client *client, const struct resp_reply *reply)
     }
     client->session = (struct session){0};
     replace_profile(client, upstream_default_profile(client->service->upstream));
-    (void)keep_text(&client->name, (struct slice){0});
+    (void)client_keep_text(&client->name, (struct slice){0});
     client->heavy = 0;
     client->exclusive->expects_pushes = false;
     client->exclusive->untidy = true;
@@ -776,6 +261,20 @@ static bool replied_subscription(struct client *client, struct observation *obse
     return observation->confirmations == 0;
 }
 
+/* While Redis is paused a write blocks its connection, and on a shared lane it would block the reads of others. */
+static void replied_pause(struct client_service *service, const struct observation *observation,
+                          const struct resp_reply *reply)
+{
+    /* Far more than a century is for ever. */
+    int64_t most = INT64_MAX / 4000;
+    int64_t pause_ms = observation->pause_ms < most ? observation->pause_ms : most;
+    int64_t until_us = pause_ms > 0 ? reactor_now(service->reactor) + clock_ms_to_us(pause_ms) : 0;
+
+    if (head_is(reply, "+OK") && (until_us == 0 || until_us > service->paused_until_us)) {
+        service->paused_until_us = until_us;
+    }
+}
+
 bool session_reply(struct client *client, struct observation *observation, const struct resp_reply *reply)
 {
     struct session *session = &client->session;
@@ -820,6 +319,9 @@ bool session_reply(struct client *client, struct observation *observation, const
     case OBSERVE_RESET:
         replied_reset(client, reply);
         break;
+    case OBSERVE_PAUSE:
+        replied_pause(client->service, observation, reply);
+        break;
     case OBSERVE_ACCESS:
         if (!is_error(reply)) {
             upstream_renew_default(client->service->upstream);
@@ -844,9 +346,9 @@ bool session_is_clean(const struct client *client)
     const struct session *session = &client->session;
 
     return !client->service->settings.session_pool && !client->profile->needs_password && client->heavy == 0 &&
-           !client->streaming && !session->known_transaction && !session->watching && !session->tracking &&
-           !session->sticky && !session->tunnel && session->channels == 0 && session->patterns == 0 &&
-           session->shard_channels == 0;
+           !client->output_congested && !client->streaming && !session->known_transaction && !session->watching &&
+           !session->tracking && !session->sticky && !session->tunnel && session->channels == 0 &&
+           session->patterns == 0 && session->shard_channels == 0;
 }
 
 const char *session_reason(const struct client *client)
@@ -909,6 +411,7 @@ static bool give_identity(struct client *client, bool whole)
 
 static void taken(struct client *client)
 {
+    lane_pause(client->exclusive, client->output_congested);
     client->session.sent_transaction = false;
     stats_add(client->service->reactor->stats, STATS_CLIENTS_EXCLUSIVE, 1);
 }
@@ -934,6 +437,8 @@ static void take_home_lane(struct client *client)
 bool session_take_lane(struct client *client, const struct session_plan *plan)
 {
     static const char ping[] = "*1\r\n$4\r\nPING\r\n";
+    /* A sticky client would not give a pooled lane back. */
+    bool fresh = plan->raw || plan->sticky;
 
     if (plan->own_writes && session_may_take_home_lane(client)) {
         take_home_lane(client);
@@ -941,7 +446,7 @@ bool session_take_lane(struct client *client, const struct session_plan *plan)
         taken(client);
         return true;
     }
-    client->exclusive = upstream_take_exclusive(client->profile, plan->raw, &session_lane_owner, client);
+    client->exclusive = upstream_take_exclusive(client->profile, fresh, &session_lane_owner, client);
     if (client->exclusive == NULL) {
         return false;
     }

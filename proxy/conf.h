@@ -48,7 +48,8 @@ struct conf {
     int64_t max_request;           /* the longest argument, as Redis' proto-max-bulk-len */
     int64_t cut_through;           /* a longer request goes through an exclusive lane without being held in memory */
     int64_t tcp_keepalive;
-    int64_t tcp_user_timeout;
+    int64_t tcp_user_timeout;        /* of lanes */
+    int64_t client_tcp_user_timeout; /* of clients; 0: a slow reader is never given up by the kernel for that */
     int64_t connect_timeout;
     int64_t reconnect_min;
     int64_t reconnect_max;

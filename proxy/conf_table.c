@@ -65,8 +65,9 @@ const struct conf_option conf_options[] = {
      .initial = "1gb", .reloadable = true,
      .help = "A client with more than this in replies that it has not read is closed."},
     {FIELD(client_pipeline_limit), .type = CONF_INTEGER, .min = 1, .max = 65536, .initial = "1024", .reloadable = true,
-     .help = "Requests of one client under way at once. A client that sends more is not read from until some are\n"
-             "answered."},
+     .help =
+         "Requests of one client under way at once on a shared lane. A client that sends more is not read from until\n"
+         "some are answered."},
     {FIELD(max_request), .type = CONF_SIZE, .min = KB, .max = 4 * GB, .initial = "512mb", .reloadable = true,
      .help = "The longest argument of a request, as proto-max-bulk-len of Redis."},
     {FIELD(cut_through), .type = CONF_SIZE, .min = 16 * KB, .max = 64 * MB, .initial = "64kb", .reloadable = true,
@@ -75,8 +76,10 @@ const struct conf_option conf_options[] = {
      .reloadable = true,
      .help = "A TCP connection that is silent for so long is probed, on both sides. In whole seconds."},
     {FIELD(tcp_user_timeout), .type = CONF_TIME, .min = 1, .max = DAY, .zero = "the kernel's default", .initial = "30s",
-     .reloadable = true,
-     .help = "A TCP connection whose data is not acknowledged for so long is given up, on both sides."},
+     .reloadable = true, .help = "A TCP connection to Redis whose data is not acknowledged for so long is given up."},
+    {FIELD(client_tcp_user_timeout), .type = CONF_TIME, .min = 1, .max = DAY, .zero = "the kernel's default",
+     .initial = "0", .reloadable = true,
+     .help = "The same for clients. The kernel counts a client that does not read as one that does not acknowledge."},
     {FIELD(connect_timeout), .type = CONF_TIME, .min = 1, .max = HOUR, .initial = "5s", .reloadable = true,
      .help = "How long one attempt to connect to Redis may take."},
     {FIELD(reconnect_min), .type = CONF_TIME, .min = 1, .max = HOUR, .initial = "50ms", .reloadable = true,

@@ -436,6 +436,7 @@ static void lane_now_ready(struct lane *lane)
     lane_move(lane, LANE_READY);
     lane->failures = 0;
     lane->progress_us = reactor_now(lane->reactor);
+    connection_want_read(&lane->connection, !lane->paused);
     want_flush(lane);
     end_stream_when_written(lane);
     lane->events->ready(lane);
@@ -749,6 +750,7 @@ bool lane_serves_others(const struct lane *lane, const void *owner)
 
 void lane_pause(struct lane *lane, bool paused)
 {
+    lane->paused = paused;
     if (connection_is_open(&lane->connection) && lane->state == LANE_READY) {
         connection_want_read(&lane->connection, !paused);
     }

@@ -107,6 +107,7 @@ struct lane {
     bool untidy;         /* not to be used again by anybody else */
     bool named;          /* was given the name of a client, perhaps of one that has left it */
     bool ending;         /* the output is followed by the end of our stream */
+    bool paused;         /* replies are not read (once it is ready) */
     bool was_congested;
     struct lane_waiter *waiters; /* the last come first */
     uint32_t failures;           /* connection attempts in a row */

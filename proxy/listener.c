@@ -143,7 +143,7 @@ void listener_reconfigure(struct listener *listener, const struct conf *conf)
 {
     listener->tuning = (struct connection_tuning){
         .keepalive_ms = conf->tcp_keepalive,
-        .user_timeout_ms = conf->tcp_user_timeout,
+        .user_timeout_ms = conf->client_tcp_user_timeout,
     };
     listener->max_clients = (size_t)conf->max_clients;
 }

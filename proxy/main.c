@@ -323,14 +323,16 @@ static bool start(struct process *process, const struct policy *const *policies)
         log_error("main", "cannot start the event loop: %s", strerror(errno));
         return false;
     }
+    watch_signals(process);
     event_assign(&process->drain_timer, process->reactor.base, -1, EV_PERSIST, check_drain, process);
     if (!crew_start(&process->crew, conf, &target, policies)) {
         log_error("main", "cannot start the workers: %s", strerror(errno));
         return false;
     }
-    process->listener = listener_open(&process->reactor, &process->crew, conf);
-    process->admin = process->listener != NULL ? admin_open(&process->reactor, &process->crew, conf, &host) : NULL;
-    return process->admin != NULL;
+    /* The clients' port comes last: whoever can connect to it finds everything else in place. */
+    process->admin = admin_open(&process->reactor, &process->crew, conf, &host);
+    process->listener = process->admin != NULL ? listener_open(&process->reactor, &process->crew, conf) : NULL;
+    return process->listener != NULL;
 }
 
 static void announce(const struct conf *conf)
@@ -392,7 +394,6 @@ static int serve(struct process *process)
     raise_descriptor_limit(process->conf);
     started = start(process, policies);
     if (started) {
-        watch_signals(process);
         announce(process->conf);
         while (!process->ended && reactor_turn(&process->reactor)) {
         }

@@ -521,26 +521,18 @@ bool upstream_send_hidden(struct lane *lane, const char *command, size_t length,
     return run != NULL;
 }
 
-/* Makes a lane of the same credentials speak for the profile: the commands go ahead of the owner's. */
+/*
+ * Makes a lane of the same credentials and database speak for the profile: HELLO goes ahead of the owner's commands.
+ * The database is never changed like that: were SELECT refused, the commands behind it would be executed in another
+ * one.
+ */
 static bool adapt(struct lane *lane, struct profile *profile)
 {
-    const struct profile *present = lane_profile(lane);
-    char command[96];
-    int length;
+    char command[48];
+    int length = snprintf(command, sizeof command, "*2\r\n$5\r\nHELLO\r\n$1\r\n%d\r\n", profile->resp);
 
-    if (present->resp != profile->resp) {
-        length = snprintf(command, sizeof command, "*2\r\n$5\r\nHELLO\r\n$1\r\n%d\r\n", profile->resp);
-        if (!upstream_send_hidden(lane, command, (size_t)length, true)) {
-            return false;
-        }
-    }
-    if (present->database != profile->database) {
-        char number[24];
-        int digits = snprintf(number, sizeof number, "%lld", (long long)profile->database);
-        length = snprintf(command, sizeof command, "*2\r\n$6\r\nSELECT\r\n$%d\r\n%s\r\n", digits, number);
-        if (!upstream_send_hidden(lane, command, (size_t)length, true)) {
-            return false;
-        }
+    if (!upstream_send_hidden(lane, command, (size_t)length, true)) {
+        return false;
     }
     upstream_lane_speaks_for(lane, profile);
     return true;
@@ -553,8 +545,8 @@ static struct lane *find_pooled(struct profile *profile)
     if (profile->pooled != NULL) {
         return profile->pooled;
     }
-    while (other != NULL &&
-           !(other->pooled != NULL && other->generation == profile->generation && same_credentials(other, profile))) {
+    while (other != NULL && !(other->pooled != NULL && other->generation == profile->generation &&
+                              other->database == profile->database && same_credentials(other, profile))) {
         other = other->next;
     }
     return other != NULL ? other->pooled : NULL;
@@ -661,22 +653,6 @@ static bool is_idle(const struct upstream *upstream, const struct lane *lane, in
            now - lane->used_us >= limit;
 }
 
-/* A shared lane that lost its place to another: closed when it has nothing more to do. */
-static bool is_forgotten(const struct upstream *upstream, const struct lane *lane)
-{
-    const struct profile *profile = lane_profile(lane);
-
-    if (lane->use != LANE_SHARED || lane->first != NULL) {
-        return false;
-    }
-    for (size_t i = 0; i < shared_places(upstream); i++) {
-        if (profile->shared[i] == lane) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* The name of a client that has left goes with a delay: most often the next one has the same, and a transaction of a
  * client with a name costs Redis no further command. */
 static void forget_name(struct lane *lane, int64_t now)
@@ -700,7 +676,7 @@ void upstream_tick(struct upstream *upstream)
             lane = next;
             continue;
         }
-        if (is_idle(upstream, lane, now) || is_forgotten(upstream, lane)) {
+        if (is_idle(upstream, lane, now)) {
             lane_close(lane, "idle");
         } else {
             forget_name(lane, now);

@@ -84,8 +84,8 @@ bool upstream_is_script_lane(const struct lane *lane);
 /* False when as many requests wait for a connection as may. */
 bool upstream_may_wait(const struct upstream *upstream, const struct lane *lane);
 
-/* A lane for one client alone, from the pool or new; NULL when memory is short. fresh: a new one, for SYNC and PSYNC,
- * which Redis refuses while answers to other commands (Headgate's own, too) are under way. */
+/* A lane for one client alone, from the pool or new; NULL when memory is short. fresh: a new one, on which no
+ * answer to a command of Headgate's own is under way: SYNC would be refused, and CLIENT LIST would show it. */
 struct lane *upstream_take_exclusive(struct profile *profile, bool fresh, const struct lane_owner *events, void *owner);
 /* Makes a shared lane the owner's exclusive one. Its other clients find another in its place. */
 void upstream_make_exclusive(struct lane *lane, const struct lane_owner *events, void *owner);

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from harness.resp import NIL_ARRAY, NULL, OK, PONG, Error, Map, Push, Status, encode, same, wait_for
+from harness.resp import NULL, OK, PONG, Error, Map, Status, encode, same, wait_for
 from harness.target import client_list
 
 # ---- SELECT and SWAPDB ----

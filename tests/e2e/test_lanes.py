@@ -1,7 +1,5 @@
 """How many connections to Redis Headgate takes, as Redis itself counts them, and who is closed when one breaks."""
 
-import pytest
-
 from harness.admin import stats
 from harness.resp import OK, PONG, Error, Status, encode, wait_for
 from harness.target import client_list, info

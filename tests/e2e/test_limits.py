@@ -6,7 +6,7 @@ import time
 import pytest
 
 from harness.admin import await_empty
-from harness.resp import OK, PONG, Closed, Error, encode, wait_for
+from harness.resp import OK, PONG, Closed, encode, wait_for
 from harness.servers import elapsed, sanitizer_overhead
 
 MEBIBYTE = 1 << 20

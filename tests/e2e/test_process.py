@@ -4,7 +4,6 @@ import os
 import signal
 import socket
 import stat
-import subprocess
 import threading
 import time
 
@@ -12,7 +11,7 @@ import pytest
 
 from harness.admin import await_empty
 from harness.resp import OK, PONG, Client, Closed, Error, Status, encode, wait_for
-from harness.servers import BINARY, elapsed, free_port, run_headgate
+from harness.servers import elapsed, free_port, run_headgate
 
 # ---- command line ----
 
@@ -106,21 +105,6 @@ def test_an_unwritable_log_file(tmp_path):
     result = run_headgate("-c", path)
     assert result.returncode == 1
     assert "log" in result.stderr and len(result.stderr.splitlines()) == 1
-
-
-def test_starting_without_any_option():
-    """The defaults work by themselves, if the default ports are free; if not, it says which is not."""
-    process = subprocess.Popen([BINARY], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    try:
-        line = process.stderr.readline()
-        assert "headgate" in line or "6380" in line or "6390" in line
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.communicate(timeout=15)
-        finally:
-            process.kill()
-    assert process.returncode in (0, 1)
 
 
 # ---- SIGTERM and SIGINT ----

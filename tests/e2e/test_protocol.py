@@ -317,3 +317,16 @@ def test_names_that_look_like_others(client):
         reply = client(name)
         assert isinstance(reply, Error) and reply.startswith(b"ERR unknown command"), reply
     assert client("SET", "k", 1) == OK
+
+
+@pytest.mark.parametrize("unit", [encode("ECHO", "x" * 100), encode("MULTI") + encode("ECHO", "x" * 100) + encode("EXEC")])
+def test_a_pipeline_that_is_written_whole_before_anything_is_read(target, unit):
+    """Client libraries do that. Redis keeps the replies meanwhile, however many there are."""
+    is_transaction = unit.startswith(encode("MULTI"))
+    count = 30_000 if is_transaction else 150_000
+    with target.connect() as client:
+        for _ in range(100):
+            client.send(unit * (count // 100))
+        replies = client.read_many(count * (3 if is_transaction else 1))
+    expected = [Status(b"OK"), Status(b"QUEUED"), [b"x" * 100]] if is_transaction else [b"x" * 100]
+    assert replies == expected * count

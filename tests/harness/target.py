@@ -49,9 +49,6 @@ class Target:
             client("FLUSHALL")
             client("FUNCTION", "FLUSH")
 
-    def blocked_clients(self):
-        return info(self.direct(), "clients")["blocked_clients"]
-
     def await_blocked(self, count):
         """Until that many clients are blocked in Redis."""
         client = self.direct()

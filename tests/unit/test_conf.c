@@ -175,6 +175,7 @@ Test(conf, default_numbers)
         {conf->cut_through, 64 << 10},
         {conf->tcp_keepalive, 300000},
         {conf->tcp_user_timeout, 30000},
+        {conf->client_tcp_user_timeout, 0},
         {conf->connect_timeout, 5000},
         {conf->reconnect_min, 50},
         {conf->reconnect_max, 2000},
@@ -821,6 +822,7 @@ static const char *const other_values[][2] = {
     {"cut_through", "17kb"},
     {"tcp_keepalive", "0"},
     {"tcp_user_timeout", "1ms"},
+    {"client_tcp_user_timeout", "2m"},
     {"connect_timeout", "1h"},
     {"reconnect_min", "1500ms"},
     {"reconnect_max", "3m"},
@@ -925,7 +927,7 @@ Test(conf, table_is_sound)
             cr_assert_neq(option->offset, conf_options[j].offset, "%s", option->name);
         }
     }
-    cr_assert_eq(conf_option_count, 30, "a new field of struct conf needs its option, and a word here");
+    cr_assert_eq(conf_option_count, 31, "a new field of struct conf needs its option, and a word here");
 }
 
 Test(conf, sample_file_is_the_reference)

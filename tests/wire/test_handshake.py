@@ -2,8 +2,6 @@
 
 import time
 
-import pytest
-
 from harness.resp import Closed, Error, wait_for
 
 REFUSAL = b"-ERR max number of clients reached\r\n"
