@@ -665,25 +665,6 @@ static bool join_batch(struct client *client, struct batch *batch, const char *f
     return true;
 }
 
-/* What Redis allows to those who have not authenticated yet, where it wants a password. */
-#define STRANGER_ARGUMENTS 10
-#define STRANGER_BULK 16384
-
-static bool asks_too_much(struct client *client)
-{
-    struct resp_command *command = &client->command;
-
-    if (!client->profile->needs_password || resp_command_is_inline(command)) {
-        return false;
-    }
-    if (command->argument_count > STRANGER_ARGUMENTS) {
-        command->fault = RESP_COMMAND_STRANGER_COUNT;
-    } else if (resp_command_payload_left(command) > STRANGER_BULK) {
-        command->fault = RESP_COMMAND_STRANGER_LENGTH;
-    }
-    return command->fault != RESP_COMMAND_SOUND;
-}
-
 /* Frames what is there of the command at data. True: it is whole. */
 static bool frame_command(struct client *client, const char *data, size_t length, enum resp_status *status)
 {
@@ -696,9 +677,6 @@ static bool frame_command(struct client *client, const char *data, size_t length
     } else if (length > scanned) {
         *status = resp_command_feed(&client->command, data + scanned, length - scanned,
                                     client->service->settings.max_request, &taken);
-        if (*status == RESP_MORE && asks_too_much(client)) {
-            *status = RESP_FAULT;
-        }
     }
     return *status == RESP_DONE;
 }

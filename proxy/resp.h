@@ -36,16 +36,14 @@ enum resp_status {
 
 enum resp_command_fault {
     RESP_COMMAND_SOUND,
-    RESP_COMMAND_BAD_COUNT,       /* invalid multibulk length */
-    RESP_COMMAND_LONG_COUNT,      /* too big mbulk count string */
-    RESP_COMMAND_BAD_LENGTH,      /* invalid bulk length */
-    RESP_COMMAND_LONG_LENGTH,     /* too big bulk count string */
-    RESP_COMMAND_NO_BULK,         /* expected '$', got '%c' */
-    RESP_COMMAND_LONG_INLINE,     /* too big inline request */
-    RESP_COMMAND_BAD_QUOTES,      /* unbalanced quotes in request */
-    RESP_COMMAND_STRANGER_COUNT,  /* unauthenticated multibulk length */
-    RESP_COMMAND_STRANGER_LENGTH, /* unauthenticated bulk length */
-    RESP_COMMAND_BAD_TERMINATOR   /* a line or bulk that does not end in CR LF */
+    RESP_COMMAND_BAD_COUNT,     /* invalid multibulk length */
+    RESP_COMMAND_LONG_COUNT,    /* too big mbulk count string */
+    RESP_COMMAND_BAD_LENGTH,    /* invalid bulk length */
+    RESP_COMMAND_LONG_LENGTH,   /* too big bulk count string */
+    RESP_COMMAND_NO_BULK,       /* expected '$', got '%c' */
+    RESP_COMMAND_LONG_INLINE,   /* too big inline request */
+    RESP_COMMAND_BAD_QUOTES,    /* unbalanced quotes in request */
+    RESP_COMMAND_BAD_TERMINATOR /* a line or bulk that does not end in CR LF */
 };
 
 enum resp_command_phase {

@@ -319,8 +319,6 @@ size_t resp_command_fault_text(const struct resp_command *command, char *text, s
         [RESP_COMMAND_NO_BULK] = "expected '$', got '",
         [RESP_COMMAND_LONG_INLINE] = "too big inline request",
         [RESP_COMMAND_BAD_QUOTES] = "unbalanced quotes in request",
-        [RESP_COMMAND_STRANGER_COUNT] = "unauthenticated multibulk length",
-        [RESP_COMMAND_STRANGER_LENGTH] = "unauthenticated bulk length",
         [RESP_COMMAND_BAD_TERMINATOR] = "expected CR LF",
     };
     char got[3] = "";
