@@ -340,11 +340,20 @@ void client_drop_runs(struct client *client)
 
 /* ---- what lanes tell ---- */
 
+/*
+ * What comes from the lane for a run that is not the first, while the first is complete, is the rest of a push: it had
+ * begun to go out when the first was answered here, and the run was sent only after that.
+ */
+static bool is_rest_of_push(const struct client *client)
+{
+    return client->first != NULL && is_complete(client->first);
+}
+
 static void on_bytes(struct run *run, const char *data, size_t length)
 {
     struct client *client = run->owner;
 
-    if (client->first == run) {
+    if (client->first == run || is_rest_of_push(client)) {
         client_output(client, data, length, true);
     } else if (!buffer_append(&client->service->reactor->buffers, &run->text, data, length)) {
         client_close(client, "out of memory");
