@@ -15,8 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A reply this large keeps its client off the shared lanes for a while: there its next ones could only be buffered. */
-#define HEAVY_REPLY ((uint64_t)64 * 1024)
+/* A client that did not keep up with its replies stays off the shared lanes for so many runs of requests. */
 #define HEAVY_REQUESTS 32
 
 void client_want_flush(struct client *client)
@@ -360,31 +359,6 @@ static void on_bytes(struct run *run, const char *data, size_t length)
     }
 }
 
-/* Long payloads go from the lane's socket to the client's without passing through here, as long as nothing else has to
- * go first. */
-static ssize_t on_pull(struct run *run, struct connection *from, size_t most)
-{
-    struct client *client = run->owner;
-    struct reactor *reactor = client->service->reactor;
-    size_t left;
-
-    if (client->first != run || client->borrowed_length > 0 || buffer_length(&client->output) > 0) {
-        return 0;
-    }
-    ssize_t taken = connection_pull(from, &client->connection, most, &left);
-    if (taken <= 0) {
-        return taken;
-    }
-    client->active_us = reactor_now(reactor);
-    stats_add(reactor->stats, STATS_CLIENT_WRITES, 1);
-    stats_add(reactor->stats, STATS_CLIENT_BYTES_OUT, (uint64_t)taken - left);
-    if (left > 0 && !splice_fetch(&reactor->splice, &reactor->buffers, &client->output, left)) {
-        client_close(client, "out of memory");
-    }
-    client_want_flush(client);
-    return taken;
-}
-
 static bool on_reply(struct run *run, const struct resp_reply *reply)
 {
     struct client *client = run->owner;
@@ -399,11 +373,10 @@ static bool on_reply(struct run *run, const struct resp_reply *reply)
     return true;
 }
 
-static void note_weight(struct client *client, const struct run *run)
+/* A client that caught up may come back to the shared lanes after a while. */
+static void note_weight(struct client *client)
 {
-    if (run->reply_bytes / run->requests > HEAVY_REPLY) {
-        client->heavy = HEAVY_REQUESTS;
-    } else if (client->heavy > 0 && !client->output_congested) {
+    if (client->heavy > 0 && !client->output_congested) {
         client->heavy--;
     }
 }
@@ -412,7 +385,7 @@ static void on_answered(struct run *run)
 {
     struct client *client = run->owner;
 
-    note_weight(client, run);
+    note_weight(client);
     left_lane(client);
     if (client->first == run) {
         advance(client);
@@ -442,12 +415,19 @@ static void answer_unsent(struct client *client, struct run *run, const char *wh
     }
 }
 
+/* Whether the lane ended within a reply or a push. If none of the requests sent was lost, the client has a part of it.
+ */
+static bool ended_within_frame(const struct client *client)
+{
+    return client->exclusive != NULL && !resp_reply_idle(&client->exclusive->reply);
+}
+
 static void on_lost(struct run *run, enum run_loss loss, const char *why)
 {
     struct client *client = run->owner;
 
     left_lane(client);
-    if (loss == RUN_LOST || client->streaming || client->session.tunnel) {
+    if (loss == RUN_LOST || client->streaming || client->session.tunnel || ended_within_frame(client)) {
         stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_LOST, 1);
         client->lost = true;
         client_end(client, why);
@@ -466,7 +446,6 @@ static void on_lost(struct run *run, enum run_loss loss, const char *why)
 
 const struct run_receiver client_run_receiver = {
     .bytes = on_bytes,
-    .pull = on_pull,
     .reply = on_reply,
     .answered = on_answered,
     .lost = on_lost,

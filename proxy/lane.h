@@ -101,22 +101,28 @@ struct lane {
     uint64_t written;         /* bytes of them that the kernel took */
     struct run *first, *last; /* runs without all their replies; those with first_byte >= written are unsent */
     uint64_t requests_waiting;
-    struct resp_reply reply;
-    bool expects_pushes; /* the owner is subscribed in RESP2: replies must be looked at one by one */
-    bool raw;            /* no longer RESP (replication): bytes go to the owner as they come */
-    bool untidy;         /* not to be used again by anybody else */
-    bool named;          /* was given the name of a client, perhaps of one that has left it */
-    bool ending;         /* the output is followed by the end of our stream */
-    bool paused;         /* replies are not read (once it is ready) */
+    struct resp_reply reply; /* the frame that is coming in; after the end of the connection: how far it came */
+    bool expects_pushes;     /* the owner is subscribed in RESP2: replies must be looked at one by one */
+    bool raw;                /* no longer RESP (replication): bytes go to the owner as they come */
+    bool untidy;             /* not to be used again by anybody else */
+    bool named;              /* was given the name of a client, perhaps of one that has left it */
+    bool ending;             /* the output is followed by the end of our stream */
+    bool paused;             /* replies are not read (once it is ready) */
     bool was_congested;
     struct lane_waiter *waiters; /* the last come first */
     uint32_t failures;           /* connection attempts in a row */
     uint64_t jitter;             /* state of a small generator */
     int64_t progress_us;         /* last time a reply came, or the queue ceased to be empty */
     int64_t used_us;             /* last time something was sent */
+    int64_t asked_us;            /* when what is due first was sent, if nothing was due before; 0: unknown */
+    int64_t round_trip_us;       /* the shortest so far */
     char why[160];               /* the last failure */
 };
 
+/* What Redis reads in one go: so much is sent at once, less may be held back while answers are due. Bytes. */
+#define LANE_BATCH ((size_t)16 * 1024)
+/* Nothing is held back on a longer way. */
+#define LANE_SHORT_ROUND_TRIP_US 250
 /* Output above this makes a lane congested; its owner, or the clients of a shared one, should wait. Bytes. */
 #define LANE_OUTPUT_MARK ((size_t)256 * 1024)
 #define LANE_SHARED_OUTPUT_MARK ((size_t)4 * 1024 * 1024)

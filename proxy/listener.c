@@ -11,12 +11,15 @@
 
 /* Accepted in one go; the rest waits for the next turn. */
 #define ACCEPT_BURST 64
+/* With not even a descriptor to refuse clients, the next look at them comes so much later. µs. */
+#define REST_US 50000
 
 struct place {
     struct listener *listener;
     int fd;
     struct event event;
-    char *unix_path; /* NULL for TCP */
+    struct event rest; /* until it fires, nothing is accepted */
+    char *unix_path;   /* NULL for TCP */
 };
 
 struct listener {
@@ -34,12 +37,10 @@ static void refuse(struct listener *listener, int fd, const char *why)
 {
     static const char text[] = "-ERR max number of clients reached\r\n";
     uint64_t suppressed;
+    ssize_t done = send(fd, text, sizeof text - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 
-    if (fd >= 0) {
-        ssize_t done = send(fd, text, sizeof text - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-        (void)done;
-        close(fd);
-    }
+    (void)done;
+    close(fd);
     listener->crew->clients_refused++;
     if (log_limiter_take(&listener->refusals, clock_now_us(), &suppressed)) {
         log_warning("listener", "refused a client: %s (%llu more since the last line)", why,
@@ -47,32 +48,50 @@ static void refuse(struct listener *listener, int fd, const char *why)
     }
 }
 
-/* Descriptors have run out: the client that waits is let in by the spare one, told, and shown out. */
-static void refuse_without_descriptor(struct listener *listener, int listening)
+/*
+ * Descriptors have run out: the client that waits is let in by the spare one, told, and shown out. Another thread may
+ * be faster than we are, to the spare one or to a new one in its stead; then the clients wait for a moment, as the
+ * kernel would otherwise report them again and again.
+ */
+static void refuse_without_descriptor(struct place *place)
 {
-    const char *why = "no file descriptors left; raise ulimit -n or lower max_clients";
+    const struct timeval rest = {.tv_usec = REST_US};
+    struct listener *listener = place->listener;
+    int fd = -1;
 
-    if (listener->spare_fd < 0) {
-        /* Another thread was faster when it was last taken back. */
-        listener->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-        refuse(listener, -1, why);
-        return;
+    if (listener->spare_fd >= 0) {
+        close(listener->spare_fd);
+        fd = accept4(place->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     }
-    close(listener->spare_fd);
-    refuse(listener, accept4(listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), why);
+    if (fd >= 0) {
+        refuse(listener, fd, "no file descriptors left; raise ulimit -n or lower max_clients");
+    } else {
+        event_del(&place->event);
+        event_add(&place->rest, &rest);
+    }
     listener->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* False when there is nothing more to accept now. */
-static bool accept_one(struct listener *listener, int listening)
+static void on_rested(evutil_socket_t fd, short what, void *context)
 {
+    struct place *place = context;
+
+    (void)fd;
+    (void)what;
+    event_add(&place->event, NULL);
+}
+
+/* False when there is nothing more to accept now. */
+static bool accept_one(struct place *place)
+{
+    struct listener *listener = place->listener;
     struct sockaddr_storage address = {0};
     socklen_t length = sizeof address;
-    int fd = accept4(listening, (struct sockaddr *)&address, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    int fd = accept4(place->fd, (struct sockaddr *)&address, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
     if (fd < 0) {
         if (errno == EMFILE || errno == ENFILE) {
-            refuse_without_descriptor(listener, listening);
+            refuse_without_descriptor(place);
         }
         return errno == EINTR || errno == ECONNABORTED;
     }
@@ -89,8 +108,9 @@ static void on_connection(evutil_socket_t fd, short what, void *context)
 {
     struct place *place = context;
 
+    (void)fd;
     (void)what;
-    for (int i = 0; i < ACCEPT_BURST && accept_one(place->listener, fd); i++) {
+    for (int i = 0; i < ACCEPT_BURST && accept_one(place); i++) {
     }
 }
 
@@ -112,6 +132,7 @@ static bool open_place(struct listener *listener, const struct conf *conf, const
     place->listener = listener;
     place->unix_path = address->path != NULL ? strdup(address->path) : NULL;
     event_assign(&place->event, listener->reactor->base, place->fd, EV_READ | EV_PERSIST, on_connection, place);
+    evtimer_assign(&place->rest, listener->reactor->base, on_rested, place);
     event_add(&place->event, NULL);
     listener->count++;
     return true;
@@ -153,6 +174,7 @@ void listener_close(struct listener *listener)
     for (size_t i = 0; i < listener->count; i++) {
         struct place *place = &listener->places[i];
         event_del(&place->event);
+        event_del(&place->rest);
         close(place->fd);
         if (place->unix_path != NULL) {
             unlink(place->unix_path);

@@ -173,18 +173,6 @@ struct resp_reply {
 /* Takes bytes up to the end of one reply (or push), at most length of them; *taken says how many. */
 enum resp_status resp_reply_feed(struct resp_reply *reply, const char *data, size_t length, size_t *taken);
 
-/* The same for replies. */
-static inline uint64_t resp_reply_payload_left(const struct resp_reply *reply)
-{
-    return reply->phase == RESP_REPLY_PAYLOAD ? reply->payload_left : 0;
-}
-
-static inline void resp_reply_skip(struct resp_reply *reply, uint64_t length)
-{
-    reply->payload_left -= length;
-    reply->size += length;
-}
-
 /* Makes ready for the next reply; keep_head stays. */
 void resp_reply_reset(struct resp_reply *reply);
 

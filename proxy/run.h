@@ -13,9 +13,7 @@
 #include "resp.h"
 
 #include <stdint.h>
-#include <sys/types.h>
 
-struct connection;
 struct lane;
 struct run;
 
@@ -28,9 +26,6 @@ enum run_loss {
 struct run_receiver {
     /* Bytes of the run's replies, whole or in parts, in order. They stay valid until the clients were written. */
     void (*bytes)(struct run *run, const char *data, size_t length);
-    /* May be NULL. Takes at most `most` bytes of the run's replies from the lane's connection itself, inside the
-     * kernel. The bytes taken, or an enum connection_result, or 0 if it would rather be given bytes. */
-    ssize_t (*pull)(struct run *run, struct connection *from, size_t most);
     /* Observed runs only: a reply (or something that may be a push) has ended. True: it answers one request. */
     bool (*reply)(struct run *run, const struct resp_reply *reply);
     /* The last reply has come; the run has left its lane. */
