@@ -29,15 +29,12 @@ static bool out_of_memory(struct client *client)
     return false;
 }
 
-/* Nothing is added to a run of which something was sent: that answers are due for it would not tell any more that all
- * of it is on its way (see may_hold_back() in lane.c). */
 static bool may_extend(const struct client *client, const struct lane *lane)
 {
     const struct run *run = client->last;
 
     return run != NULL && run == lane->last && run->observation == NULL && run->policy_record == NULL &&
-           run->first_byte >= lane->written && run->first_byte + run->length == lane->appended &&
-           run->requests < UINT32_MAX / 2;
+           run->first_byte + run->length == lane->appended && run->requests < UINT32_MAX / 2;
 }
 
 static void sent_to(struct client *client, struct lane *lane, uint32_t requests)

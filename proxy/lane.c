@@ -410,9 +410,6 @@ static void lane_flush(struct lane *lane)
     if (lane->state != LANE_READY || length == 0) {
         return;
     }
-    if (lane->first != NULL && run_is_unsent(lane, lane->first)) {
-        lane->asked_us = reactor_now(lane->reactor);
-    }
     ssize_t done = connection_write(&lane->connection, buffer_head(&lane->output), length);
     stats_add(lane->reactor->stats, STATS_UPSTREAM_WRITES, 1);
     if (done == CONNECTION_BROKEN) {
@@ -429,34 +426,9 @@ static void lane_flush(struct lane *lane)
     note_relief(lane);
 }
 
-/*
- * While answers are due on a shared lane, a little more is held back until some of them are here, and goes out with
- * what has come meanwhile: Redis would hardly have read it any sooner, and every write costs Redis a read. Only where
- * the way to Redis is short, so that the wait is. Requests are never added to a run that was sent, so the first run
- * tells whether answers are due, and nobody waits for bytes that are held back.
- */
-static bool may_hold_back(const struct lane *lane)
-{
-    return lane->use == LANE_SHARED && lane->first != NULL && !run_is_unsent(lane, lane->first) &&
-           lane->round_trip_us <= LANE_SHORT_ROUND_TRIP_US && !lane->connection.writing &&
-           buffer_length(&lane->output) < LANE_BATCH;
-}
-
-/* Also called by the tick: if Redis works on one command for long, or not at all, it has the others nevertheless. */
-static void flush_held_back(struct lane *lane)
-{
-    if (!lane->connection.writing) {
-        lane_flush(lane);
-    }
-}
-
 static void lane_flush_task(struct reactor_task *task)
 {
-    struct lane *lane = (struct lane *)(void *)((char *)task - offsetof(struct lane, flush));
-
-    if (!may_hold_back(lane)) {
-        lane_flush(lane);
-    }
+    lane_flush((struct lane *)(void *)((char *)task - offsetof(struct lane, flush)));
 }
 
 /* ---- the greeting ---- */
@@ -697,17 +669,6 @@ static void take_replies(struct lane *lane, const char *data, size_t length)
     }
 }
 
-/* The shortest of all round trips is the one that says how far Redis is, not how busy. */
-static void note_round_trip(struct lane *lane)
-{
-    int64_t round_trip_us = reactor_now(lane->reactor) - lane->asked_us;
-
-    if (lane->asked_us != 0 && round_trip_us < lane->round_trip_us) {
-        lane->round_trip_us = round_trip_us;
-    }
-    lane->asked_us = 0;
-}
-
 static void lane_read(struct lane *lane)
 {
     char *scratch = lane->reactor->scratch;
@@ -724,7 +685,6 @@ static void lane_read(struct lane *lane)
     if (lane->state == LANE_HANDSHAKE) {
         take_greeting(lane, scratch, (size_t)got);
     } else {
-        note_round_trip(lane);
         take_replies(lane, scratch, (size_t)got);
     }
 }
@@ -736,10 +696,6 @@ static void lane_take_task(struct reactor_task *task)
     struct lane *lane = (struct lane *)(void *)((char *)task - offsetof(struct lane, take));
 
     lane_read(lane);
-    if (lane->use == LANE_SHARED) {
-        /* Redis gets its next batch before these answers are handed out. */
-        flush_held_back(lane);
-    }
     reactor_settle_stage(lane->reactor, REACTOR_STAGE_CLIENTS);
 }
 
@@ -827,8 +783,6 @@ static void lane_connect(struct lane *lane)
 
     lane_move(lane, LANE_CONNECTING);
     resp_reply_reset(&lane->reply);
-    lane->asked_us = 0;
-    lane->round_trip_us = INT64_MAX;
     stats_add(lane->reactor->stats, STATS_LANES_OPENED, 1);
     if (fd < 0) {
         attempt_failed(lane, strerror(errno));
@@ -907,10 +861,6 @@ void lane_tick(struct lane *lane, int64_t wait_ms)
     }
     if (lane->state != LANE_READY) {
         expire_runs(lane, now - clock_ms_to_us(wait_ms));
-        return;
-    }
-    flush_held_back(lane);
-    if (lane->state != LANE_READY) {
         return;
     }
     if (timeout > 0 && lane->use == LANE_SHARED && now - lane->progress_us >= timeout) {

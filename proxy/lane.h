@@ -114,15 +114,9 @@ struct lane {
     uint64_t jitter;             /* state of a small generator */
     int64_t progress_us;         /* last time a reply came, or the queue ceased to be empty */
     int64_t used_us;             /* last time something was sent */
-    int64_t asked_us;            /* when what is due first was sent, if nothing was due before; 0: unknown */
-    int64_t round_trip_us;       /* the shortest so far */
     char why[160];               /* the last failure */
 };
 
-/* What Redis reads in one go: so much is sent at once, less may be held back while answers are due. Bytes. */
-#define LANE_BATCH ((size_t)16 * 1024)
-/* Nothing is held back on a longer way. */
-#define LANE_SHORT_ROUND_TRIP_US 250
 /* Output above this makes a lane congested; its owner, or the clients of a shared one, should wait. Bytes. */
 #define LANE_OUTPUT_MARK ((size_t)256 * 1024)
 #define LANE_SHARED_OUTPUT_MARK ((size_t)4 * 1024 * 1024)
