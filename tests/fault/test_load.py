@@ -242,8 +242,9 @@ def test_a_redis_that_accepts_and_says_nothing(make_headgate):
 
 
 def test_descriptors_run_out_for_lanes_too(redis, make_headgate):
-    """Two workers and the listener fight for the last descriptors. When there is room again, all is well again."""
-    headgate = make_headgate(redis, threads=2)
+    """Two workers and the listener fight for the last descriptors. When there is room again, all is well again: at the
+    latest when clients that wait for a lane, and may have closed no more than their writing half, had their error."""
+    headgate = make_headgate(redis, threads=2, upstream_wait="2s")
     with headgate.connect() as steady:
         assert steady("PING") == PONG
         resource.prlimit(headgate.process.pid, resource.RLIMIT_NOFILE, (60, 4096))
