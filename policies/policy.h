@@ -1,5 +1,6 @@
 /*
- * The policy contract. A policy is one file in this folder plus one line in policies.c.
+ * The policy contract. A policy is one file in this folder plus one line in policies.c. It brings its hooks, the table
+ * of its options (the section of the ini file that holds its rules) and the table of its counters.
  *
  * A policy sees the requests of the commands that it asked for and decides: pass, answer, hold, close. It does no I/O
  * and knows nothing of connections or of the event loop; each worker has an instance of its own, called by one thread.
@@ -15,6 +16,8 @@
 #define HEADGATE_POLICY_H
 
 #include "command.h"
+#include "conf_table.h"
+#include "stats.h"
 
 #include <sys/socket.h>
 
@@ -78,20 +81,53 @@ struct policy_host {
     void *context;
 };
 
+struct policy_counter {
+    const char *name; /* in STATS */
+    enum stats_kind kind;
+    const char *help;
+};
+
+/* What an instance is started with. */
+struct policy_start {
+    const struct policy_host *host; /* outlives the instance */
+    /* The rules of the whole file, of which those of the policy's own section concern it; valid within the call. */
+    const struct conf_rule *rules;
+    /* One for each of the policy's counters, in the order of its table; this worker's own. */
+    _Atomic uint64_t *counters;
+};
+
 struct policy {
-    const char *name; /* its sections in the ini file are [name] or [name:RULE] */
-    /* The instance of a worker, or NULL when memory is short. host outlives it. */
-    void *(*start)(const struct policy_host *host);
-    /* Whether this policy wants to be asked about a command (NULL: one that Headgate does not know). Asked once. */
+    const char *name;
+    /* Its section of the ini file; NULL for none. */
+    const struct conf_section *section;
+    /* Its counters, shown by STATS as the section counter_section. */
+    const char *counter_section;
+    const struct policy_counter *counters;
+    size_t counter_count;
+    /* The instance of a worker, or NULL when memory is short. */
+    void *(*start)(const struct policy_start *start);
+    /* Whether this policy wants to be asked about a command (NULL: one that Headgate does not know), under the rules
+     * that it has. Asked for every command after start and after reload, and never for a request. */
     bool (*wants)(void *instance, const struct command *command);
     enum policy_verdict (*on_request)(void *instance, const struct policy_request *request,
                                       struct policy_decision *decision);
     /* The rest may be NULL. */
+    /* Takes over other rules, as those of struct policy_start. The state of rules that stay as they are is kept.
+     * Requests that are held are asked about again, or ended, as if nothing had happened. False when memory is short:
+     * the instance goes on with the rules it had. */
+    bool (*reload)(void *instance, const struct conf_rule *rules);
     void (*on_reply)(void *instance, const struct policy_reply *reply);
     void (*on_client_close)(void *instance, const struct policy_client *client);
     void (*on_tick)(void *instance, int64_t now_us); /* ten times a second */
     void (*stop)(void *instance);
 };
+
+/* Adds to a counter that only this worker's thread writes. */
+static inline void policy_count(_Atomic uint64_t *counter, uint64_t amount)
+{
+    uint64_t value = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, value + amount, memory_order_relaxed);
+}
 
 /* All policies of this build, in the order in which they are asked; ends with NULL. */
 extern const struct policy *const policies[];

@@ -362,12 +362,30 @@ static void add_counters(struct gathering *gathering)
     }
 }
 
+static void add_policy_counters(struct gathering *gathering)
+{
+    const struct crew *crew = gathering->session->admin->crew;
+
+    for (size_t i = 0; crew->policies[i] != NULL; i++) {
+        const struct policy *policy = crew->policies[i];
+        if (policy->counter_count == 0 || !section_wanted(gathering, policy->counter_section)) {
+            continue;
+        }
+        begin_section(gathering->text, policy->counter_section);
+        for (size_t n = 0; n < policy->counter_count; n++) {
+            evbuffer_add_printf(gathering->text, "%s:%" PRIu64 "\r\n", policy->counters[n].name,
+                                crew_policy_counter(crew, i, n));
+        }
+    }
+}
+
 static void finish_stats(struct gathering *gathering)
 {
     if (section_wanted(gathering, "Server")) {
         add_server_section(gathering);
     }
     add_counters(gathering);
+    add_policy_counters(gathering);
     if (evbuffer_get_length(gathering->text) == 0) {
         reply_error(gathering->session, "ERR no section of that name; see STATS");
         return;
@@ -396,6 +414,28 @@ static void run_ping(struct session_entry *session, size_t count, const struct s
     }
 }
 
+static void add_counter_help(struct evbuffer *text, const struct slice *wanted, const char *name, enum stats_kind kind,
+                             const char *help)
+{
+    if (slice_is(*wanted, "counters") || slice_is(*wanted, name)) {
+        evbuffer_add_printf(text, "%s (%s): %s\n", name, kind == STATS_GAUGE ? "gauge" : "counter", help);
+    }
+}
+
+static void add_counters_help(struct evbuffer *text, const struct crew *crew, const struct slice *wanted)
+{
+    for (enum stats_id id = 0; id < STATS_COUNT; id++) {
+        const struct stats_description *description = stats_describe(id);
+        add_counter_help(text, wanted, description->name, description->kind, description->help);
+    }
+    for (size_t i = 0; crew->policies[i] != NULL; i++) {
+        for (size_t n = 0; n < crew->policies[i]->counter_count; n++) {
+            const struct policy_counter *counter = &crew->policies[i]->counters[n];
+            add_counter_help(text, wanted, counter->name, counter->kind, counter->help);
+        }
+    }
+}
+
 static void run_help(struct session_entry *session, size_t count, const struct slice *arguments)
 {
     struct evbuffer *text = evbuffer_new();
@@ -405,12 +445,8 @@ static void run_help(struct session_entry *session, size_t count, const struct s
             evbuffer_add_printf(text, "%-16s %s\n", verb->usage, verb->help);
         }
     }
-    for (enum stats_id id = 0; id < STATS_COUNT; id++) {
-        const struct stats_description *description = stats_describe(id);
-        if (count > 1 && (slice_is(arguments[1], "counters") || slice_is(arguments[1], description->name))) {
-            evbuffer_add_printf(text, "%s (%s): %s\n", description->name,
-                                description->kind == STATS_GAUGE ? "gauge" : "counter", description->help);
-        }
+    if (count > 1) {
+        add_counters_help(text, session->admin->crew, &arguments[1]);
     }
     if (evbuffer_get_length(text) == 0) {
         reply_error(session, "ERR no verb or counter of that name; see HELP and HELP COUNTERS");

@@ -15,6 +15,7 @@ struct chain_record {
 struct chain {
     const struct policy *list[POLICIES_MAX];
     void *instances[POLICIES_MAX];
+    _Atomic uint64_t *counters[POLICIES_MAX]; /* of each; NULL: it has none */
     size_t count;
     struct stats *stats;
     struct chain_record *free;
@@ -31,6 +32,7 @@ static void compile_wanted(struct chain *chain)
 {
     for (size_t index = 0; index <= command_count(); index++) {
         const struct command *command = index < command_count() ? command_at(index) : NULL;
+        chain->wanted[index] = 0;
         for (size_t n = 0; n < chain->count; n++) {
             if (chain->list[n]->wants(chain->instances[n], command)) {
                 chain->wanted[index] |= UINT32_C(1) << n;
@@ -39,7 +41,30 @@ static void compile_wanted(struct chain *chain)
     }
 }
 
-struct chain *chain_new(const struct policy *const *list, struct stats *stats, const struct policy_host *host)
+/* Starts the policy as the next of the chain. */
+static bool add_policy(struct chain *chain, const struct policy *policy, const struct conf_rule *rules,
+                       const struct policy_host *host)
+{
+    _Atomic uint64_t *counters = policy->counter_count > 0 ? calloc(policy->counter_count, sizeof *counters) : NULL;
+    const struct policy_start start = {.host = host, .rules = rules, .counters = counters};
+
+    if (policy->counter_count > 0 && counters == NULL) {
+        return false;
+    }
+    void *instance = policy->start(&start);
+    if (instance == NULL) {
+        free(counters);
+        return false;
+    }
+    chain->list[chain->count] = policy;
+    chain->instances[chain->count] = instance;
+    chain->counters[chain->count] = counters;
+    chain->count++;
+    return true;
+}
+
+struct chain *chain_new(const struct policy *const *list, const struct conf_rule *rules, struct stats *stats,
+                        const struct policy_host *host)
 {
     struct chain *chain = calloc(1, sizeof *chain + (command_count() + 1) * sizeof chain->wanted[0]);
 
@@ -47,10 +72,8 @@ struct chain *chain_new(const struct policy *const *list, struct stats *stats, c
         return NULL;
     }
     chain->stats = stats;
-    for (; list[chain->count] != NULL && chain->count < POLICIES_MAX; chain->count++) {
-        chain->list[chain->count] = list[chain->count];
-        chain->instances[chain->count] = list[chain->count]->start(host);
-        if (chain->instances[chain->count] == NULL) {
+    while (list[chain->count] != NULL && chain->count < POLICIES_MAX) {
+        if (!add_policy(chain, list[chain->count], rules, host)) {
             chain_free(chain);
             return NULL;
         }
@@ -59,12 +82,31 @@ struct chain *chain_new(const struct policy *const *list, struct stats *stats, c
     return chain;
 }
 
+bool chain_reload(struct chain *chain, const struct conf_rule *rules)
+{
+    bool whole = true;
+
+    for (size_t n = 0; n < chain->count; n++) {
+        if (chain->list[n]->reload != NULL) {
+            whole = chain->list[n]->reload(chain->instances[n], rules) && whole;
+        }
+    }
+    compile_wanted(chain);
+    return whole;
+}
+
+uint64_t chain_counter(const struct chain *chain, size_t policy, size_t counter)
+{
+    return atomic_load_explicit(&chain->counters[policy][counter], memory_order_relaxed);
+}
+
 void chain_free(struct chain *chain)
 {
     for (size_t n = 0; n < chain->count; n++) {
         if (chain->list[n]->stop != NULL) {
             chain->list[n]->stop(chain->instances[n]);
         }
+        free(chain->counters[n]);
     }
     while (chain->free != NULL) {
         struct chain_record *record = chain->free;
@@ -113,6 +155,10 @@ static enum policy_verdict ask_all(struct chain *chain, struct policy_request *r
     uint32_t wanted = chain->wanted[wanted_index(request->command)];
     size_t first = record->holding > 0 ? record->holding - 1 : 0;
 
+    if (record->holding > 0) {
+        /* Who held it is owed another word, even if a reload has made it lose interest in such commands. */
+        wanted |= UINT32_C(1) << first;
+    }
     record->holding = 0;
     for (size_t n = first; n < chain->count; n++) {
         if ((wanted >> n & 1) == 0) {

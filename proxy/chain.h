@@ -11,8 +11,11 @@ struct chain;
 /* What the chain remembers of a request that policies passed or hold. */
 struct chain_record;
 
-/* list ends with NULL. NULL when memory is short. */
-struct chain *chain_new(const struct policy *const *list, struct stats *stats, const struct policy_host *host);
+/* list ends with NULL; rules are needed within the call only. NULL when memory is short. */
+struct chain *chain_new(const struct policy *const *list, const struct conf_rule *rules, struct stats *stats,
+                        const struct policy_host *host);
+/* Gives the policies other rules. False when memory is short: some of them go on with those that they had. */
+bool chain_reload(struct chain *chain, const struct conf_rule *rules);
 void chain_free(struct chain *chain);
 
 /* Whether any policy wants this command (NULL: an unknown one). */
@@ -28,6 +31,9 @@ enum policy_verdict chain_ask(struct chain *chain, struct policy_request *reques
 /* Ends a request: each policy that passed it gets its on_reply; the record is void afterwards. record may be NULL. */
 void chain_end(struct chain *chain, struct chain_record *record, const struct policy_client *client,
                enum policy_outcome outcome, struct slice head, uint64_t length, int64_t now_us);
+
+/* A counter of the policy at this place of the list. From any thread. */
+uint64_t chain_counter(const struct chain *chain, size_t policy, size_t counter);
 
 void chain_client_closed(struct chain *chain, const struct policy_client *client);
 void chain_tick(struct chain *chain, int64_t now_us);

@@ -390,7 +390,7 @@ static void policy_resume(void *context, uint64_t client_id)
 
 struct client_service *client_service_new(struct reactor *reactor, struct run_pool *runs, struct upstream *upstream,
                                           const struct learn *learn, const struct client_settings *settings,
-                                          const struct policy *const *policies)
+                                          const struct policy *const *policies, const struct conf_rule *rules)
 {
     struct client_service *service = calloc(1, sizeof *service);
 
@@ -404,7 +404,7 @@ struct client_service *client_service_new(struct reactor *reactor, struct run_po
     service->settings = *settings;
     service->free_closed.run = free_closed;
     service->host = (struct policy_host){.resume = policy_resume, .context = service};
-    service->chain = chain_new(policies, reactor->stats, &service->host);
+    service->chain = chain_new(policies, rules, reactor->stats, &service->host);
     if (service->chain == NULL) {
         free(service);
         return NULL;
@@ -426,12 +426,21 @@ void client_service_free(struct client_service *service)
     free(service);
 }
 
-void client_service_reconfigure(struct client_service *service, const struct client_settings *settings)
+void client_service_reconfigure(struct client_service *service, const struct client_settings *settings,
+                                const struct conf_rule *rules)
 {
     bool session_pool = service->settings.session_pool;
 
     service->settings = *settings;
     service->settings.session_pool = session_pool;
+    if (!chain_reload(service->chain, rules)) {
+        log_error("client", "out of memory: some rules stay as they were before the reload");
+    }
+}
+
+uint64_t client_service_policy_counter(const struct client_service *service, size_t policy, size_t counter)
+{
+    return chain_counter(service->chain, policy, counter);
 }
 
 size_t client_count(const struct client_service *service)

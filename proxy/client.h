@@ -23,13 +23,17 @@ struct client_settings {
 
 struct client_service;
 
-/* All arguments must outlive the service, but for settings, which is copied. NULL when memory is short. */
+/* All arguments must outlive the service, but for settings, which is copied, and rules, which the policies look at
+ * within the call. NULL when memory is short. */
 struct client_service *client_service_new(struct reactor *reactor, struct run_pool *runs, struct upstream *upstream,
                                           const struct learn *learn, const struct client_settings *settings,
-                                          const struct policy *const *policies);
+                                          const struct policy *const *policies, const struct conf_rule *rules);
 /* All clients must have been closed. */
 void client_service_free(struct client_service *service);
-void client_service_reconfigure(struct client_service *service, const struct client_settings *settings);
+void client_service_reconfigure(struct client_service *service, const struct client_settings *settings,
+                                const struct conf_rule *rules);
+/* A counter of the policy at this place of the list. From any thread. */
+uint64_t client_service_policy_counter(const struct client_service *service, size_t policy, size_t counter);
 
 /* Takes over an accepted, tuned, non-blocking socket. False (and the socket closed) when memory is short. */
 bool client_accept(struct client_service *service, int fd, const struct sockaddr_storage *address, uint64_t id);

@@ -24,22 +24,31 @@
 #define VALUE_SHOWN 120
 #define BLANKS " \t"
 
-enum section { SECTION_NONE, SECTION_HEADGATE, SECTION_UNKNOWN };
-
 /* What is known of an option while its file is read. */
 struct sighting {
     int line; /* 0: not in the file */
     bool faulty;
 };
 
+/* One section of the file: [headgate], or the one of a rule. */
+struct part {
+    struct part *next;
+    const struct conf_section *section;
+    void *values; /* what its options fill */
+    char *title;  /* what stands between the brackets */
+    int line;     /* of its heading; 0: not in the file */
+    struct sighting sightings[];
+};
+
 struct reading {
     const char *path;
     const char *next; /* text not read yet: next..end */
     const char *end;
-    int line; /* of the line that inih has, from 1 */
-    enum section section;
-    int section_line;           /* of the first [headgate], or 0 */
-    struct sighting *sightings; /* one for each option of the table */
+    int line;                                   /* of the line that inih has, from 1 */
+    const struct conf_section *const *sections; /* ends with NULL */
+    struct part *parts;                         /* [headgate] first, then in the order of the file */
+    struct part *part;                          /* where the line stands; NULL: in none, or in one that is unknown */
+    bool in_unknown;
     struct conf *conf;
     struct conf_faults *faults;
 };
@@ -73,12 +82,12 @@ __attribute__((format(printf, 2, 3))) static void fault_line(struct reading *rea
     free(what);
 }
 
-static void fault_option(struct reading *reading, int line, const char *name, const char *value, const char *what,
-                         const char *expected)
+static void fault_option(struct reading *reading, const struct part *part, int line, const char *name,
+                         const char *value, const char *what, const char *expected)
 {
     bool cut = strlen(value) > VALUE_SHOWN;
     add_fault(reading->faults,
-              conf_format("%s:%d: [%s] %.*s =%s%.*s%s: %s; expected %s", reading->path, line, CONF_SECTION, NAME_SHOWN,
+              conf_format("%s:%d: [%s] %.*s =%s%.*s%s: %s; expected %s", reading->path, line, part->title, NAME_SHOWN,
                           name, *value != '\0' ? " " : "", VALUE_SHOWN, value, cut ? "..." : "", what, expected));
 }
 
@@ -115,22 +124,23 @@ static bool near_enough(size_t distance, const char *name)
 }
 
 /* Returns the option whose name is most like name, or NULL if none is much like it. */
-static const struct conf_option *nearest_option(const char *name)
+static const struct conf_option *nearest_option(const struct conf_section *section, const char *name)
 {
-    const struct conf_option *nearest = &conf_options[0];
-    for (size_t i = 1; i < conf_option_count; i++) {
-        if (edit_distance(name, conf_options[i].name) < edit_distance(name, nearest->name)) {
-            nearest = &conf_options[i];
+    const struct conf_option *nearest = &section->options[0];
+    for (size_t i = 1; i < section->option_count; i++) {
+        const struct conf_option *option = &section->options[i];
+        if (edit_distance(name, option->name) < edit_distance(name, nearest->name)) {
+            nearest = option;
         }
     }
     return near_enough(edit_distance(name, nearest->name), nearest->name) ? nearest : NULL;
 }
 
-static const struct conf_option *find_option(const char *name)
+static const struct conf_option *find_option(const struct conf_section *section, const char *name)
 {
-    for (size_t i = 0; i < conf_option_count; i++) {
-        if (strcmp(conf_options[i].name, name) == 0) {
-            return &conf_options[i];
+    for (size_t i = 0; i < section->option_count; i++) {
+        if (strcmp(section->options[i].name, name) == 0) {
+            return &section->options[i];
         }
     }
     return NULL;
@@ -149,11 +159,12 @@ static bool names_a_secret(const char *name)
 
 static void fault_unknown_option(struct reading *reading, const char *name, const char *value)
 {
-    const struct conf_option *nearest = nearest_option(name);
+    const struct conf_option *nearest = nearest_option(reading->part->section, name);
     bool hide = names_a_secret(name) || (nearest != NULL && nearest->secret);
     char *expected = nearest != NULL ? conf_format("a known option, perhaps \"%s\"", nearest->name)
                                      : conf_format("one of the options in conf/headgate.ini");
-    fault_option(reading, reading->line, name, hide ? CONF_SECRET_SHOWN : value, "unknown option", expected);
+    fault_option(reading, reading->part, reading->line, name, hide ? CONF_SECRET_SHOWN : value, "unknown option",
+                 expected);
     free(expected);
 }
 
@@ -174,20 +185,140 @@ static bool has_control_character(const char *text)
     return false;
 }
 
-static void enter_section(struct reading *reading, const char *name)
+static struct conf_rule *rule_new(const struct conf_section *section, const char *name, int line);
+
+static struct part *make_part(const struct conf_section *section, const char *title, void *values, int line)
 {
-    if (strcmp(name, CONF_SECTION) == 0) {
-        if (reading->section_line > 0) {
-            fault_line(reading, "[%s]: section stands on line %d already; expected once", name, reading->section_line);
-        } else {
-            reading->section_line = reading->line;
-        }
-        reading->section = SECTION_HEADGATE;
-        return;
+    size_t size = sizeof(struct part) + section->option_count * sizeof(struct sighting);
+    struct part *part = conf_alloc(NULL, size);
+
+    memset(part, 0, size);
+    part->section = section;
+    part->values = values;
+    part->title = conf_format("%s", title);
+    part->line = line;
+    return part;
+}
+
+static void free_parts(struct reading *reading)
+{
+    while (reading->parts != NULL) {
+        struct part *part = reading->parts;
+        reading->parts = part->next;
+        free(part->title);
+        free(part);
     }
+}
+
+static struct part *find_part(const struct reading *reading, const char *title)
+{
+    for (struct part *part = reading->parts; part != NULL; part = part->next) {
+        if (strcmp(part->title, title) == 0) {
+            return part;
+        }
+    }
+    return NULL;
+}
+
+/* The section of a heading [name] or [name:RULE]; *rule is the part behind the colon, or NULL. */
+static const struct conf_section *find_section(const struct reading *reading, const char *title, const char **rule)
+{
+    size_t length = strcspn(title, ":");
+
+    *rule = title[length] == ':' ? title + length + 1 : NULL;
+    for (const struct conf_section *const *section = reading->sections; *section != NULL; section++) {
+        if (strlen((*section)->name) == length && strncmp((*section)->name, title, length) == 0) {
+            return *section;
+        }
+    }
+    return NULL;
+}
+
+static bool is_rule_name(const char *name)
+{
+    size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
+
+    return length > 0 && length <= CONF_RULE_NAME_MAX && name[length] == '\0';
+}
+
+/* What may stand in brackets. The caller frees it. */
+static char *expected_sections(const struct reading *reading)
+{
+    char *text = conf_format("[" CONF_SECTION "]");
+
+    for (const struct conf_section *const *section = reading->sections; *section != NULL; section++) {
+        char *longer = conf_format("%s%s[%s%s]", text, section[1] != NULL ? ", " : " or ", (*section)->name,
+                                   (*section)->has_rules ? ":NAME" : "");
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
+static void fault_unknown_section(struct reading *reading, const char *title)
+{
+    size_t length = strcspn(title, ":");
+    char *name = conf_format("%.*s", (int)length, title);
     bool near = near_enough(edit_distance(name, CONF_SECTION), CONF_SECTION);
-    fault_line(reading, "[%s]: unknown section; expected %s[" CONF_SECTION "]", name, near ? "perhaps " : "");
-    reading->section = SECTION_UNKNOWN;
+    char *expected = near ? conf_format("perhaps [" CONF_SECTION "]") : expected_sections(reading);
+
+    fault_line(reading, "[%s]: unknown section; expected %s", title, expected);
+    free(expected);
+    free(name);
+}
+
+/* Adds a rule to the configuration, and the part that says what is known of it. */
+static void add_rule(struct reading *reading, const struct conf_section *section, const char *title, const char *name)
+{
+    struct conf_rule *rule = rule_new(section, name != NULL ? name : "", reading->line);
+    struct conf_rule **last = &reading->conf->rules;
+    struct part **last_part = &reading->parts;
+
+    while (*last != NULL) {
+        last = &(*last)->next;
+    }
+    *last = rule;
+    while (*last_part != NULL) {
+        last_part = &(*last_part)->next;
+    }
+    *last_part = make_part(section, title, rule->values, reading->line);
+    reading->part = *last_part;
+}
+
+static void enter_rule(struct reading *reading, const char *title)
+{
+    const char *name;
+    const struct conf_section *section = find_section(reading, title, &name);
+
+    if (section == NULL) {
+        fault_unknown_section(reading, title);
+    } else if (section->has_rules != (name != NULL)) {
+        fault_line(reading, "[%s]: %s; expected [%s%s]", title,
+                   name != NULL ? "this section has no rules with names" : "rule has no name", section->name,
+                   section->has_rules ? ":NAME" : "");
+    } else if (name != NULL && !is_rule_name(name)) {
+        fault_line(reading, "[%s]: not a name for a rule; expected 1 to %d letters, digits, \"_\", \".\" or \"-\"",
+                   title, CONF_RULE_NAME_MAX);
+    } else {
+        add_rule(reading, section, title, name);
+    }
+}
+
+static void enter_section(struct reading *reading, const char *title)
+{
+    struct part *known = find_part(reading, title);
+
+    reading->part = NULL;
+    reading->in_unknown = true;
+    if (known != NULL && known->line > 0) {
+        fault_line(reading, "[%s]: section stands on line %d already; expected once", title, known->line);
+        reading->part = known;
+    } else if (known != NULL) {
+        known->line = reading->line;
+        reading->part = known;
+    } else {
+        enter_rule(reading, title);
+    }
 }
 
 /* line starts with "[" and is changed. */
@@ -195,8 +326,10 @@ static bool check_section(struct reading *reading, char *line)
 {
     char *close = strchr(line, ']');
     if (close == NULL) {
-        fault_line(reading, "section has no closing bracket; expected [" CONF_SECTION "]");
-        reading->section = SECTION_HEADGATE;
+        char *expected = expected_sections(reading);
+        fault_line(reading, "section has no closing bracket; expected %s", expected);
+        free(expected);
+        reading->part = reading->parts;
         return false;
     }
     const char *rest = close + 1 + strspn(close + 1, BLANKS);
@@ -207,7 +340,8 @@ static bool check_section(struct reading *reading, char *line)
     if (close - line - 1 > SECTION_MAX_BYTES) {
         fault_line(reading, "section name of %zu bytes; expected at most %d", (size_t)(close - line - 1),
                    SECTION_MAX_BYTES);
-        reading->section = SECTION_UNKNOWN;
+        reading->part = NULL;
+        reading->in_unknown = true;
         return false;
     }
     enter_section(reading, line + 1);
@@ -248,10 +382,12 @@ static bool check_form(struct reading *reading, char *line, const char *text, co
  * What a fault of a line says first: the option, if the line starts with a known one. Nothing else of the line is
  * shown, as it may be a secret.
  */
-static char *line_subject(const char *text)
+static char *line_subject(const struct reading *reading, const char *text)
 {
+    const struct part *part = reading->part != NULL ? reading->part : reading->parts;
     char *name = conf_format("%.*s", (int)strcspn(text, "=:" BLANKS), text);
-    char *subject = find_option(name) != NULL ? conf_format("[" CONF_SECTION "] %s: ", name) : conf_format("%s", "");
+    bool known = find_option(part->section, name) != NULL;
+    char *subject = known ? conf_format("[%s] %s: ", part->title, name) : conf_format("%s", "");
     free(name);
     return subject;
 }
@@ -260,7 +396,7 @@ static char *line_subject(const char *text)
 static bool check_line(struct reading *reading, char *line, size_t longest)
 {
     const char *text = line + strspn(line, BLANKS);
-    char *subject = line_subject(text);
+    char *subject = line_subject(reading, text);
     bool sound = true;
     if (strlen(line) > longest) {
         fault_line(reading, "%sline of %zu bytes; expected at most %zu", subject, strlen(line), longest);
@@ -302,9 +438,9 @@ static char *next_line(char *buffer, int capacity, void *stream)
 /* Options before any section are faulty once, and then taken as those of [headgate], so that their faults show too. */
 static void check_within_section(struct reading *reading)
 {
-    if (reading->section == SECTION_NONE) {
+    if (reading->part == NULL && !reading->in_unknown) {
         fault_line(reading, "option stands before any section; expected [" CONF_SECTION "] above it");
-        reading->section = SECTION_HEADGATE;
+        reading->part = reading->parts;
     }
 }
 
@@ -317,27 +453,28 @@ static int take_option(void *user, const char *section, const char *name, const 
     (void)section;
     struct reading *reading = user;
     check_within_section(reading);
-    if (reading->section == SECTION_UNKNOWN) {
+    struct part *part = reading->part;
+    if (part == NULL) {
         return 1;
     }
-    const struct conf_option *option = find_option(name);
+    const struct conf_option *option = find_option(part->section, name);
     if (option == NULL) {
         fault_unknown_option(reading, name, value);
         return 1;
     }
-    struct sighting *sighting = &reading->sightings[option - conf_options];
+    struct sighting *sighting = &part->sightings[option - part->section->options];
     const char *shown = option->secret ? CONF_SECRET_SHOWN : value;
     if (sighting->line > 0) {
         char *what = conf_format("given on line %d already", sighting->line);
-        fault_option(reading, reading->line, name, shown, what, "it once");
+        fault_option(reading, part, reading->line, name, shown, what, "it once");
         free(what);
         return 1;
     }
     sighting->line = reading->line;
     char problem[CONF_PROBLEM_MAX];
-    if (!conf_value_set(option, reading->conf, value, problem)) {
+    if (!conf_value_set(option, part->values, value, problem)) {
         char *expected = conf_value_expected(option);
-        fault_option(reading, reading->line, name, shown, problem, expected);
+        fault_option(reading, part, reading->line, name, shown, problem, expected);
         free(expected);
         sighting->faulty = true;
     }
@@ -346,23 +483,24 @@ static int take_option(void *user, const char *section, const char *name, const 
 
 /* ---- Options against each other ---- */
 
-static struct sighting *sighting_of(struct reading *reading, const char *name)
+static struct sighting *sighting_of(struct part *part, const char *name)
 {
-    return &reading->sightings[find_option(name) - conf_options];
+    return &part->sightings[find_option(part->section, name) - part->section->options];
 }
 
 /* Reports option, or other if only that stands in the file; says nothing if either has a fault of its own. */
 static void fault_pair(struct reading *reading, const char *option, const char *other, const char *what,
                        const char *expected)
 {
-    struct sighting *first = sighting_of(reading, option);
-    struct sighting *second = sighting_of(reading, other);
+    struct part *part = reading->parts;
+    struct sighting *first = sighting_of(part, option);
+    struct sighting *second = sighting_of(part, other);
     if (first->faulty || second->faulty) {
         return;
     }
     const char *name = first->line > 0 ? option : other;
-    char *value = conf_value_text(find_option(name), reading->conf);
-    fault_option(reading, sighting_of(reading, name)->line, name, value, what, expected);
+    char *value = conf_value_text(find_option(part->section, name), reading->conf);
+    fault_option(reading, part, sighting_of(part, name)->line, name, value, what, expected);
     free(value);
 }
 
@@ -382,8 +520,8 @@ static void check_together(struct reading *reading)
 {
     const struct conf *conf = reading->conf;
     if (conf->reconnect_min > conf->reconnect_max) {
-        char *max = conf_value_text(find_option("reconnect_max"), conf);
-        char *min = conf_value_text(find_option("reconnect_min"), conf);
+        char *max = conf_value_text(find_option(&conf_section_headgate, "reconnect_max"), conf);
+        char *min = conf_value_text(find_option(&conf_section_headgate, "reconnect_min"), conf);
         char *what = conf_format("reconnect_min (%s) is longer than reconnect_max (%s)", min, max);
         fault_pair(reading, "reconnect_min", "reconnect_max", what, "reconnect_min of at most reconnect_max");
         free(what);
@@ -400,18 +538,117 @@ static void check_together(struct reading *reading)
     check_address_use(reading, "admin", &conf->admin, "upstream", &conf->upstream, "the address of Redis upstream");
 }
 
+static bool has_faulty_option(const struct part *part)
+{
+    for (size_t i = 0; i < part->section->option_count; i++) {
+        if (part->sightings[i].faulty) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A rule whose options contradict each other, or that lacks one. Says nothing if one of them has a fault of its own. */
+static void check_rule(struct reading *reading, struct part *part)
+{
+    char problem[CONF_PROBLEM_MAX];
+    const char *expected = "";
+
+    if (part->section->check == NULL || has_faulty_option(part)) {
+        return;
+    }
+    const char *name = part->section->check(part->values, problem, &expected);
+    if (name == NULL) {
+        return;
+    }
+    const struct conf_option *option = find_option(part->section, name);
+    const struct sighting *sighting = sighting_of(part, name);
+    char *value = option->secret ? conf_format(CONF_SECRET_SHOWN) : conf_value_text(option, part->values);
+    fault_option(reading, part, sighting->line > 0 ? sighting->line : part->line, name, value, problem, expected);
+    free(value);
+}
+
+static void check_rules(struct reading *reading)
+{
+    for (struct part *part = reading->parts->next; part != NULL; part = part->next) {
+        check_rule(reading, part);
+    }
+}
+
+/* ---- Rules ---- */
+
+static void set_to_default(const struct conf_section *section, void *values)
+{
+    for (size_t i = 0; i < section->option_count; i++) {
+        char problem[CONF_PROBLEM_MAX];
+        bool set = conf_value_set(&section->options[i], values, section->options[i].initial, problem);
+        assert(set);
+        (void)set;
+    }
+}
+
+static struct conf_rule *rule_new(const struct conf_section *section, const char *name, int line)
+{
+    struct conf_rule *rule = conf_alloc(NULL, sizeof *rule);
+
+    *rule = (struct conf_rule){.section = section, .name = conf_format("%s", name), .line = line};
+    rule->values = conf_alloc(NULL, section->values_size);
+    memset(rule->values, 0, section->values_size);
+    set_to_default(section, rule->values);
+    return rule;
+}
+
+static void free_values(const struct conf_section *section, void *values)
+{
+    for (size_t i = 0; i < section->option_count; i++) {
+        conf_value_free(&section->options[i], values);
+    }
+}
+
+static void free_rules(struct conf_rule *rule)
+{
+    while (rule != NULL) {
+        struct conf_rule *next = rule->next;
+        free_values(rule->section, rule->values);
+        free(rule->values);
+        free(rule->name);
+        free(rule);
+        rule = next;
+    }
+}
+
+static void copy_value(const struct conf_option *option, void *to, const void *from)
+{
+    char problem[CONF_PROBLEM_MAX];
+    char *text = conf_value_text(option, from);
+    bool set = conf_value_set(option, to, text, problem);
+
+    assert(set);
+    (void)set;
+    free(text);
+}
+
+static struct conf_rule *copy_rules(const struct conf_rule *from)
+{
+    struct conf_rule *first = NULL, **last = &first;
+
+    for (; from != NULL; from = from->next) {
+        *last = rule_new(from->section, from->name, from->line);
+        for (size_t i = 0; i < from->section->option_count; i++) {
+            copy_value(&from->section->options[i], (*last)->values, from->values);
+        }
+        last = &(*last)->next;
+    }
+    return first;
+}
+
 /* ---- Files ---- */
 
 static struct conf *make_defaults(const char *path)
 {
     struct conf *conf = conf_alloc(NULL, sizeof *conf);
     *conf = (struct conf){.path = conf_format("%s", path)};
-    for (size_t i = 0; i < conf_option_count; i++) {
-        char problem[CONF_PROBLEM_MAX];
-        bool set = conf_value_set(&conf_options[i], conf, conf_options[i].initial, problem);
-        assert(set);
-        (void)set;
-    }
+    set_to_default(&conf_section_headgate, conf);
     return conf;
 }
 
@@ -420,9 +657,8 @@ void conf_free(struct conf *conf)
     if (conf == NULL) {
         return;
     }
-    for (size_t i = 0; i < conf_option_count; i++) {
-        conf_value_free(&conf_options[i], conf);
-    }
+    free_values(&conf_section_headgate, conf);
+    free_rules(conf->rules);
     free(conf->path);
     free(conf);
 }
@@ -480,6 +716,7 @@ static void parse_text(struct reading *reading, const char *text, size_t length)
         fault_line(reading, "line is not understood; expected option = value");
     }
     check_together(reading);
+    check_rules(reading);
 }
 
 static void load_file(struct reading *reading)
@@ -496,18 +733,24 @@ static void load_file(struct reading *reading)
     free(text);
 }
 
-struct conf *conf_load(const char *path, struct conf_faults *faults)
+struct conf *conf_load(const char *path, const struct conf_section *const *sections, struct conf_faults *faults)
 {
+    static const struct conf_section *const none[] = {NULL};
+
     *faults = (struct conf_faults){0};
     struct conf *conf = make_defaults(path != NULL ? path : "");
     if (path == NULL) {
         return conf;
     }
-    struct reading reading = {.path = path, .conf = conf, .faults = faults};
-    reading.sightings = conf_alloc(NULL, conf_option_count * sizeof *reading.sightings);
-    memset(reading.sightings, 0, conf_option_count * sizeof *reading.sightings);
+    struct reading reading = {
+        .path = path,
+        .conf = conf,
+        .faults = faults,
+        .sections = sections != NULL ? sections : none,
+        .parts = make_part(&conf_section_headgate, CONF_SECTION, conf, 0),
+    };
     load_file(&reading);
-    free(reading.sightings);
+    free_parts(&reading);
     if (faults->count > 0) {
         conf_free(conf);
         return NULL;
@@ -517,15 +760,24 @@ struct conf *conf_load(const char *path, struct conf_faults *faults)
 
 /* ---- Printing and comparing ---- */
 
-void conf_print(const struct conf *conf, FILE *out, bool show_secrets)
+static void print_values(const struct conf_section *section, const void *values, FILE *out, bool show_secrets)
 {
-    fputs("[" CONF_SECTION "]\n", out);
-    for (size_t i = 0; i < conf_option_count; i++) {
-        const struct conf_option *option = &conf_options[i];
-        char *text = conf_value_text(option, conf);
+    for (size_t i = 0; i < section->option_count; i++) {
+        const struct conf_option *option = &section->options[i];
+        char *text = conf_value_text(option, values);
         bool hide = option->secret && !show_secrets && *text != '\0';
         fprintf(out, "%s =%s%s\n", option->name, *text != '\0' ? " " : "", hide ? CONF_SECRET_SHOWN : text);
         free(text);
+    }
+}
+
+void conf_print(const struct conf *conf, FILE *out, bool show_secrets)
+{
+    fputs("[" CONF_SECTION "]\n", out);
+    print_values(&conf_section_headgate, conf, out, show_secrets);
+    for (const struct conf_rule *rule = conf->rules; rule != NULL; rule = rule->next) {
+        fprintf(out, "\n[%s%s%s]\n", rule->section->name, *rule->name != '\0' ? ":" : "", rule->name);
+        print_values(rule->section, rule->values, out, show_secrets);
     }
 }
 
@@ -555,12 +807,8 @@ struct conf *conf_merge_reloadable(const struct conf *old, const struct conf *ne
     struct conf *merged = make_defaults(new_conf->path);
     for (size_t i = 0; i < conf_option_count; i++) {
         const struct conf_option *option = &conf_options[i];
-        char problem[CONF_PROBLEM_MAX];
-        char *text = conf_value_text(option, option->reloadable ? new_conf : old);
-        bool set = conf_value_set(option, merged, text, problem);
-        assert(set);
-        (void)set;
-        free(text);
+        copy_value(option, merged, option->reloadable ? new_conf : old);
     }
+    merged->rules = copy_rules(new_conf->rules);
     return merged;
 }

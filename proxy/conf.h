@@ -28,6 +28,17 @@ struct conf_address_list {
     size_t count;
 };
 
+struct conf_section; /* conf_table.h */
+
+/* A section besides [headgate], as it stands in the file. */
+struct conf_rule {
+    struct conf_rule *next; /* in the order of the file */
+    const struct conf_section *section;
+    char *name; /* of [section:NAME]; "" where the section has no rules with names */
+    int line;
+    void *values; /* what the section's options fill */
+};
+
 /* Times are in milliseconds, sizes in bytes. 0 means "off" or "no limit" wherever the option table allows it. */
 struct conf {
     struct conf_address_list listen;
@@ -62,6 +73,7 @@ struct conf {
     int log_level;  /* enum log_level */
     char *log_file; /* "" is standard error */
     char *path;     /* of the file this came from; "" for defaults */
+    struct conf_rule *rules;
 };
 
 /* One line a fault, ready to print: "FILE:LINE: [section] option = value: what is wrong, what was expected". */
@@ -71,10 +83,11 @@ struct conf_faults {
 };
 
 /*
- * Reads the file at path (NULL: all defaults). Returns a configuration that the caller owns, or NULL with every fault
+ * Reads the file at path (NULL: all defaults). sections are those that may stand beside [headgate], up to a NULL; NULL
+ * for none. Returns a configuration that the caller owns, or NULL with every fault
  * of the file in *faults. faults is initialised here, and must be given to conf_faults_free() either way.
  */
-struct conf *conf_load(const char *path, struct conf_faults *faults);
+struct conf *conf_load(const char *path, const struct conf_section *const *sections, struct conf_faults *faults);
 void conf_free(struct conf *conf);
 void conf_faults_free(struct conf_faults *faults);
 
@@ -90,7 +103,8 @@ void conf_print_reference_markdown(FILE *out);
 void conf_restart_only_changes(const struct conf *old, const struct conf *new_conf,
                                void (*report)(void *context, const char *option), void *context);
 
-/* A copy of new_conf with the values of old where a reload may not change them: what a reload makes effective. */
+/* A copy of new_conf with the values of old where a reload may not change them: what a reload makes effective. Rules
+ * are always those of new_conf. */
 struct conf *conf_merge_reloadable(const struct conf *old, const struct conf *new_conf);
 
 #endif

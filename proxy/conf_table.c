@@ -111,6 +111,13 @@ const struct conf_option conf_options[] = {
 
 const size_t conf_option_count = sizeof conf_options / sizeof conf_options[0];
 
+const struct conf_section conf_section_headgate = {
+    .name = CONF_SECTION,
+    .options = conf_options,
+    .option_count = sizeof conf_options / sizeof conf_options[0],
+    .values_size = sizeof(struct conf),
+};
+
 static void print_help_comment(const struct conf_option *option, FILE *out)
 {
     fputs("# ", out);

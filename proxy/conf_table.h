@@ -1,6 +1,6 @@
 /*
- * The option table and the values it speaks of. Private to the configuration: conf.c reads files by it, conf_table.c
- * holds it and prints the reference, conf_values.c turns text into values and back.
+ * Option tables and the values they speak of. conf_table.c holds the one of [headgate] and prints the reference, each
+ * policy brings the one of its rules, conf.c reads files by them, conf_values.c turns text into values and back.
  */
 #ifndef HEADGATE_CONF_TABLE_H
 #define HEADGATE_CONF_TABLE_H
@@ -44,6 +44,27 @@ struct conf_option {
 
 extern const struct conf_option conf_options[];
 extern const size_t conf_option_count;
+
+/* Of the NAME in [section:NAME], in bytes. */
+#define CONF_RULE_NAME_MAX 32
+
+/* A section of the file and the structure that it fills. */
+struct conf_section {
+    const char *name;
+    bool has_rules; /* it is [name:NAME], and may stand there under many names; else [name], once */
+    const struct conf_option *options;
+    size_t option_count;
+    size_t values_size;
+    const char *help; /* what it is for: one to three lines for the reference */
+    /*
+     * May be NULL. Looks at options together, once each of them is sound. The name of the option at fault, with what is
+     * wrong in problem and what was expected in *expected; NULL if there is none.
+     */
+    const char *(*check)(const void *values, char problem[CONF_PROBLEM_MAX], const char **expected);
+};
+
+/* [headgate]; its values are struct conf. */
+extern const struct conf_section conf_section_headgate;
 
 /*
  * Sets the option's field in the structure at base from text, as it stands after the "=". The field holds a value or

@@ -8,7 +8,7 @@ bool crew_start(struct crew *crew, const struct conf *conf, const struct connect
 {
     size_t count = (size_t)conf->threads;
 
-    *crew = (struct crew){.workers = calloc(count, sizeof(struct worker *))};
+    *crew = (struct crew){.workers = calloc(count, sizeof(struct worker *)), .policies = policies};
     if (crew->workers == NULL) {
         return false;
     }
@@ -46,6 +46,16 @@ uint64_t crew_stat(const struct crew *crew, enum stats_id id)
 
     for (size_t i = 0; i < crew->count; i++) {
         sum += stats_get(worker_stats(crew->workers[i]), id);
+    }
+    return sum;
+}
+
+uint64_t crew_policy_counter(const struct crew *crew, size_t policy, size_t counter)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < crew->count; i++) {
+        sum += worker_policy_counter(crew->workers[i], policy, counter);
     }
     return sum;
 }

@@ -9,7 +9,8 @@
 struct crew {
     struct worker **workers;
     size_t count;
-    uint64_t clients_given; /* sockets handed over since the start */
+    const struct policy *const *policies; /* those that each worker has an instance of; ends with NULL */
+    uint64_t clients_given;               /* sockets handed over since the start */
     uint64_t clients_refused;
 };
 
@@ -25,5 +26,7 @@ size_t crew_clients(const struct crew *crew);
 void crew_give_client(struct crew *crew, int fd, const struct sockaddr_storage *address);
 /* The sum over all workers. */
 uint64_t crew_stat(const struct crew *crew, enum stats_id id);
+/* The same for a counter of the policy at this place of the list. */
+uint64_t crew_policy_counter(const struct crew *crew, size_t policy, size_t counter);
 
 #endif

@@ -53,10 +53,24 @@ static void print_help(FILE *out)
           out);
 }
 
+/* [headgate], and one section for each policy that has rules. */
+static struct conf *read_conf(const char *path, struct conf_faults *faults)
+{
+    const struct conf_section *sections[POLICIES_MAX + 1] = {NULL};
+    size_t count = 0;
+
+    for (size_t i = 0; policies[i] != NULL && i < POLICIES_MAX; i++) {
+        if (policies[i]->section != NULL) {
+            sections[count++] = policies[i]->section;
+        }
+    }
+    return conf_load(path, sections, faults);
+}
+
 static struct conf *load_conf(const char *path)
 {
     struct conf_faults faults;
-    struct conf *conf = conf_load(path, &faults);
+    struct conf *conf = read_conf(path, &faults);
 
     for (size_t i = 0; i < faults.count; i++) {
         fprintf(stderr, "headgate: %s\n", faults.lines[i]);
@@ -203,7 +217,7 @@ static char *reload(void *context)
     if (process->conf_before != NULL) {
         return strdup("the last reload is still under way; try again\n");
     }
-    struct conf *fresh = conf_load(process->conf_path, &faults);
+    struct conf *fresh = read_conf(process->conf_path, &faults);
     if (fresh == NULL) {
         char *text = join_faults(&faults);
         log_error("main", "the configuration was not reloaded: nothing was changed");

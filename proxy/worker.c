@@ -175,7 +175,7 @@ static bool build_parts(struct worker *worker, const struct conf *conf, const st
     worker->control = worker->upstream != NULL ? control_new(reactor, &worker->runs, worker->upstream) : NULL;
     worker->learn = worker->control != NULL ? learn_new(worker->control) : NULL;
     worker->clients = worker->learn != NULL ? client_service_new(reactor, &worker->runs, worker->upstream,
-                                                                 worker->learn, &clients, policies)
+                                                                 worker->learn, &clients, policies, conf->rules)
                                             : NULL;
     return worker->clients != NULL;
 }
@@ -315,7 +315,7 @@ static void run_reconfigure(struct letter *letter)
     struct client_settings clients = client_settings(order->conf);
 
     upstream_reconfigure(order->worker->upstream, &upstream);
-    client_service_reconfigure(order->worker->clients, &clients);
+    client_service_reconfigure(order->worker->clients, &clients, order->conf->rules);
     order->done(order->context);
     free(order);
 }
@@ -337,6 +337,11 @@ void worker_reconfigure(struct worker *worker, const struct conf *conf, void (*d
 const struct stats *worker_stats(const struct worker *worker)
 {
     return &worker->stats;
+}
+
+uint64_t worker_policy_counter(const struct worker *worker, size_t policy, size_t counter)
+{
+    return client_service_policy_counter(worker->clients, policy, counter);
 }
 
 size_t worker_index(const struct worker *worker)

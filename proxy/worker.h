@@ -37,6 +37,7 @@ void worker_stop(struct worker *worker);
 
 /* From any thread. */
 const struct stats *worker_stats(const struct worker *worker);
+uint64_t worker_policy_counter(const struct worker *worker, size_t policy, size_t counter);
 size_t worker_index(const struct worker *worker);
 
 /* Runs a letter on the worker's thread. */

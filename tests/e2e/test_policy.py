@@ -667,3 +667,66 @@ def test_everything_at_once(redis, pool, make_probe):
             client.close()
     # Each worker counts for itself.
     wait_for(lambda: all(probe.counts()["open"] == 0 for _ in range(4)), what="the end of all requests")
+
+
+# ---- rules in the ini file, and counters ----
+
+
+@pytest.mark.threads
+def test_rules_of_the_ini_file_and_reload(redis, pool, make_probe):
+    """Rules come from the file, a reload changes them, and what did not change keeps its state."""
+    probe = make_probe(redis, pool=pool, threads=1)
+    kept = "[probe:kept]\nrefuse = k\nafter = 2\n"
+    probe.write_rules(kept + "[probe:gone]\nrefuse = g\n")
+    reload(probe, rules=2)
+    client = probe.connect()
+    assert client("SET", "g", "1") == Error(b"PROBE gone")
+    assert client("SET", "k", "1") == OK
+    probe.write_rules(kept + "[probe:fresh]\nrefuse = f\n[probe:third]\nrefuse = t\n")
+    reload(probe, rules=3)
+    assert client.pipeline([("SET", "g", "1"), ("SET", "f", "1"), ("GET", "k")]) == [OK, Error(b"PROBE fresh"), b"1"]
+    assert client("GET", "k") == Error(b"PROBE kept")
+    assert stats(probe, "probe")["probe_refused_total"] == "3"
+    client.close()
+    probe.await_balance()
+
+
+def test_a_reload_with_a_faulty_rule_changes_nothing(redis, make_probe):
+    probe = make_probe(redis)
+    probe.write_rules("[probe:a]\nrefuse = k\n")
+    reload(probe, rules=1)
+    probe.write_rules("[probe:a]\nrefuse = other\n[probe:b]\nafter = 5\n")
+    probe.signal(signal.SIGHUP)
+    wait_for(lambda: "[probe:b] refuse =: names no key" in probe.log(), what="the fault in the log")
+    with probe.connect() as client:
+        assert client("GET", "k") == Error(b"PROBE a")
+        assert client("GET", "other") is None
+
+
+def test_reloads_while_requests_are_held(redis, pool, make_probe):
+    probe = make_probe(redis, pool=pool, threads=2)
+    clients = [probe.connect() for _ in range(10)]
+    for i in range(20):
+        for client in clients:
+            client.send(encode("SET", f"probe:hold:{i}:a", i))
+        probe.write_rules(f"[probe:r{i}]\nrefuse = k{i}\n")
+        probe.signal(signal.SIGHUP)
+        assert [client.read() for client in clients] == [OK] * 10
+    wait_for(lambda: clients[0]("GET", "k19") == Error(b"PROBE r19"), what="the last rule")
+    for client in clients:
+        client.close()
+    probe.await_balance()
+
+
+def test_counters_of_policies_are_explained(redis, make_probe):
+    probe = make_probe(redis)
+    with probe.admin() as admin:
+        assert b"# Probe\r\nprobe_rules:0\r\nprobe_refused_total:0" in admin("STATS", "probe")
+        assert b"# Probe\r\n" in admin("STATS")
+        assert admin("HELP", "probe_refused_total") == b"probe_refused_total (counter): requests refused by a rule\n"
+        assert b"probe_rules (gauge): " in admin("HELP", "COUNTERS")
+
+
+def reload(probe, rules):
+    probe.signal(signal.SIGHUP)
+    wait_for(lambda: stats(probe, "probe")["probe_rules"] == str(rules), what="the new rules")

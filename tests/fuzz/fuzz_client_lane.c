@@ -106,9 +106,9 @@ struct ledger {
     int64_t owed;
 };
 
-static void *policy_start(const struct policy_host *host)
+static void *policy_start(const struct policy_start *with)
 {
-    (void)host;
+    (void)with;
     return calloc(1, sizeof(struct ledger));
 }
 
@@ -888,7 +888,7 @@ static void start(struct world *world, int listener, const struct sockaddr_un *a
     world->control = control_new(&world->reactor, &world->runs, world->upstream);
     world->learn = learn_new(world->control);
     world->service =
-        client_service_new(&world->reactor, &world->runs, world->upstream, world->learn, &clients, policy_list);
+        client_service_new(&world->reactor, &world->runs, world->upstream, world->learn, &clients, policy_list, NULL);
     require(world->service != NULL);
     upstream_warm_up(world->upstream);
 }

@@ -198,6 +198,7 @@ class Headgate(Server):
             **options,
         }
         self.config_path = self.directory / "headgate.ini"
+        self.rules = ""
         self.checked = 0
         self.clients = []
         self.expected_exit = {0}
@@ -216,7 +217,12 @@ class Headgate(Server):
     def write_config(self, **changes):
         self.options.update(changes)
         lines = ["[headgate]"] + [f"{name} = {value}" for name, value in self.options.items() if value is not None]
-        self.config_path.write_text("\n".join(lines) + "\n")
+        self.config_path.write_text("\n".join(lines) + "\n" + self.rules)
+
+    def write_rules(self, rules):
+        """Further sections of the ini file, as text; for the next start or reload."""
+        self.rules = rules
+        self.write_config()
 
     def start(self):
         self.launch([BINARY, "-c", str(self.config_path)])

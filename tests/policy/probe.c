@@ -179,6 +179,19 @@ static bool starts_with(struct slice slice, const char *text)
     return slice.length >= length && memcmp(slice.data, text, length) == 0;
 }
 
+/* The first argument if it came whole, or an empty slice. */
+static struct slice first_argument(const struct policy_request *request)
+{
+    struct resp_command framed = {0};
+    size_t taken;
+
+    (void)resp_command_feed(&framed, request->frame.data, request->frame.length, UINT64_MAX, &taken);
+    if (request->partial || resp_command_arguments_seen(&framed) < 2) {
+        return (struct slice){0};
+    }
+    return (struct slice){request->frame.data + framed.arguments[1].offset, (size_t)framed.arguments[1].length};
+}
+
 /* The first whole argument that begins with PREFIX, or an empty slice. Also of a request that came in part. */
 static struct slice order_of(const struct policy_request *request)
 {
@@ -227,11 +240,11 @@ static bool wants(void *instance, const struct command *command)
 
 /* ---- the watcher ---- */
 
-static void *watcher_start(const struct policy_host *host)
+static void *watcher_start(const struct policy_start *start)
 {
     struct ledger *ledger = malloc(sizeof *ledger);
 
-    (void)host;
+    (void)start;
     if (ledger != NULL) {
         ledger_start(ledger, "watcher");
     }
@@ -277,21 +290,141 @@ const struct policy probe_watcher = {
 
 /* ---- the probe ---- */
 
+#define RULES_MAX 8
+
+/* What the ini file says of a rule. */
+struct rule_options {
+    char *refuse;
+    int64_t after;
+};
+
+static const struct conf_option rule_options[] = {
+    {.name = "refuse",
+     .type = CONF_STRING,
+     .offset = offsetof(struct rule_options, refuse),
+     .max = 64,
+     .initial = "",
+     .reloadable = true,
+     .help = "The key that is refused."},
+    {.name = "after",
+     .type = CONF_INTEGER,
+     .offset = offsetof(struct rule_options, after),
+     .min = 1,
+     .max = 1000,
+     .zero = "at once",
+     .initial = "0",
+     .reloadable = true,
+     .help = "How many requests pass before."},
+};
+
+static const char *check_rule(const void *values, char problem[CONF_PROBLEM_MAX], const char **expected)
+{
+    const struct rule_options *options = values;
+
+    if (*options->refuse == '\0') {
+        snprintf(problem, CONF_PROBLEM_MAX, "names no key");
+        *expected = "the key that is refused";
+        return "refuse";
+    }
+    return NULL;
+}
+
+static const struct conf_section rule_section = {
+    .name = "probe",
+    .has_rules = true,
+    .options = rule_options,
+    .option_count = sizeof rule_options / sizeof rule_options[0],
+    .values_size = sizeof(struct rule_options),
+    .help = "Refuses a key.",
+    .check = check_rule,
+};
+
+enum { COUNTER_RULES, COUNTER_REFUSED };
+
+static const struct policy_counter counters[] = {
+    [COUNTER_RULES] = {"probe_rules", STATS_GAUGE, "rules in force, summed over workers"},
+    [COUNTER_REFUSED] = {"probe_refused_total", STATS_COUNTER, "requests refused by a rule"},
+};
+
+struct rule {
+    char name[CONF_RULE_NAME_MAX + 1];
+    char key[65];
+    int64_t after;
+    int64_t passed; /* the state that a reload keeps */
+};
+
 struct probe {
     struct ledger ledger;
     const struct policy_host *host;
     uint64_t waiting; /* the client that probe:release: is for */
+    struct rule rules[RULES_MAX];
+    size_t rule_count;
+    _Atomic uint64_t *counters;
 };
 
-static void *probe_start(const struct policy_host *host)
+/* The state of the same rule, if it was there before. */
+static int64_t kept_state(const struct probe *probe, const struct rule *rule)
+{
+    for (size_t i = 0; i < probe->rule_count; i++) {
+        const struct rule *old = &probe->rules[i];
+        if (strcmp(old->name, rule->name) == 0 && strcmp(old->key, rule->key) == 0 && old->after == rule->after) {
+            return old->passed;
+        }
+    }
+    return 0;
+}
+
+static bool probe_reload(void *instance, const struct conf_rule *rules)
+{
+    struct probe *probe = instance;
+    struct rule fresh[RULES_MAX] = {0};
+    size_t count = 0;
+
+    for (; rules != NULL && count < RULES_MAX; rules = rules->next) {
+        const struct rule_options *options = rules->values;
+        if (rules->section != &rule_section) {
+            continue;
+        }
+        struct rule *rule = &fresh[count++];
+        snprintf(rule->name, sizeof rule->name, "%s", rules->name);
+        snprintf(rule->key, sizeof rule->key, "%s", options->refuse);
+        rule->after = options->after;
+        rule->passed = kept_state(probe, rule);
+    }
+    memcpy(probe->rules, fresh, sizeof fresh);
+    policy_count(&probe->counters[COUNTER_RULES], count - probe->rule_count);
+    probe->rule_count = count;
+    return true;
+}
+
+static void *probe_start(const struct policy_start *start)
 {
     struct probe *probe = calloc(1, sizeof *probe);
 
     if (probe != NULL) {
         ledger_start(&probe->ledger, "probe");
-        probe->host = host;
+        probe->host = start->host;
+        probe->counters = start->counters;
+        probe_reload(probe, start->rules);
     }
     return probe;
+}
+
+/* The rule that refuses the request, or NULL. */
+static const struct rule *refusing_rule(struct probe *probe, const struct policy_request *request)
+{
+    struct slice key = first_argument(request);
+
+    for (size_t i = 0; i < probe->rule_count; i++) {
+        struct rule *rule = &probe->rules[i];
+        if (key.length == strlen(rule->key) && memcmp(key.data, rule->key, key.length) == 0) {
+            if (rule->passed >= rule->after) {
+                return rule;
+            }
+            rule->passed++;
+        }
+    }
+    return NULL;
 }
 
 static enum policy_verdict refusal(struct slice order, struct policy_decision *decision)
@@ -386,6 +519,12 @@ static enum policy_verdict probe_request(void *instance, const struct policy_req
         return POLICY_REPLY;
     }
     struct entry *entry = ledger_ask(&probe->ledger, request);
+    const struct rule *rule = refusing_rule(probe, request);
+    if (rule != NULL) {
+        policy_count(&probe->counters[COUNTER_REFUSED], 1);
+        decision->length = (size_t)snprintf(decision->text, sizeof decision->text, "-PROBE %s\r\n", rule->name);
+        return ledger_decide(&probe->ledger, entry, POLICY_REPLY);
+    }
     return ledger_decide(&probe->ledger, entry, obey(probe, request, order, decision));
 }
 
@@ -413,7 +552,12 @@ static void probe_stop(void *instance)
 
 const struct policy probe_policy = {
     .name = "probe",
+    .section = &rule_section,
+    .counter_section = "Probe",
+    .counters = counters,
+    .counter_count = sizeof counters / sizeof counters[0],
     .start = probe_start,
+    .reload = probe_reload,
     .wants = wants,
     .on_request = probe_request,
     .on_reply = probe_reply,

@@ -13,6 +13,9 @@
  *   probe:counts             REPLY with what the probe has counted, one name:value a line
  *   probe:watched            the same for the watcher, answered by the watcher itself
  *
+ * A rule [probe:NAME] with refuse = KEY and after = N makes the probe refuse requests whose first argument is KEY, with
+ * -PROBE NAME, once it has passed N of them; it counts on over a reload that leaves the rule as it is.
+ *
  * Both abort when the contract is broken: a request that is asked about with a stranger's ticket, an on_reply for none
  * that was passed or held, a second one, or one that is missing when its client or its worker ends. ECHO is wanted by
  * neither of them, so that there are requests that no policy looks at.

@@ -7,7 +7,7 @@
 
 /*
  * Three policies that decide as `verdicts` says and write down each call as one word: "a?1" policy a was asked and had
- * ticket 1 before, "a=" with the outcome it was told, "a!" a client was closed, "a~" a tick, "a." stop.
+ * ticket 1 before, "a=" with the outcome it was told, "a!" a client was closed, "a~" a tick, "a@" a reload, "a." stop.
  */
 struct fake {
     char letter;
@@ -18,6 +18,9 @@ struct fake {
     int64_t hold_until_us;
     bool refuses_to_start;
     bool wants_gets_only;
+    bool wants_nothing;
+    bool fails_to_reload;
+    _Atomic uint64_t *counters;
     struct policy_reply told;
     char told_head[RESP_HEAD_KEPT + 1];
 };
@@ -26,6 +29,7 @@ static struct fake fakes[3];
 static char calls[1000];
 static struct stats stats;
 static const struct policy_host host = {0};
+static const struct conf_rule rule = {.name = NULL};
 static const struct policy_client client = {.id = 42, .user = "default", .name = ""};
 static const char frame[] = "*2\r\n$3\r\nGET\r\n$1\r\na\r\n";
 
@@ -37,33 +41,36 @@ static void write_down(const struct fake *fake, const char *format, unsigned lon
     snprintf(calls + length, sizeof calls - length, format, number);
 }
 
-static void *start(struct fake *fake)
+static void *start(struct fake *fake, const struct policy_start *with)
 {
+    cr_assert_eq(with->host, &host);
+    cr_assert_eq(with->rules, &rule);
+    fake->counters = with->counters;
     return fake->refuses_to_start ? NULL : fake;
 }
 
-static void *start_a(const struct policy_host *given)
+static void *start_a(const struct policy_start *with)
 {
-    cr_assert_eq(given, &host);
-    return start(&fakes[0]);
+    return start(&fakes[0], with);
 }
 
-static void *start_b(const struct policy_host *given)
+static void *start_b(const struct policy_start *with)
 {
-    cr_assert_eq(given, &host);
-    return start(&fakes[1]);
+    return start(&fakes[1], with);
 }
 
-static void *start_c(const struct policy_host *given)
+static void *start_c(const struct policy_start *with)
 {
-    cr_assert_eq(given, &host);
-    return start(&fakes[2]);
+    return start(&fakes[2], with);
 }
 
 static bool wants(void *instance, const struct command *command)
 {
     const struct fake *fake = instance;
 
+    if (fake->wants_nothing) {
+        return false;
+    }
     return !fake->wants_gets_only || (command != NULL && strcmp(command->name, "get") == 0);
 }
 
@@ -109,10 +116,25 @@ static void stop(void *instance)
     write_down(instance, ".", 0);
 }
 
+static bool reload(void *instance, const struct conf_rule *rules)
+{
+    struct fake *fake = instance;
+
+    (void)rules;
+    write_down(fake, "@%llu", 0);
+    return !fake->fails_to_reload;
+}
+
+static const struct policy_counter fake_counters[] = {
+    {"asked", STATS_COUNTER, "questions"},
+    {"told", STATS_COUNTER, "answers"},
+};
+
 #define WHOLE_POLICY(letter_start)                                                                                     \
     {                                                                                                                  \
         .name = #letter_start, .start = letter_start, .wants = wants, .on_request = on_request, .on_reply = on_reply,  \
-        .on_client_close = on_client_close, .on_tick = on_tick, .stop = stop                                           \
+        .on_client_close = on_client_close, .on_tick = on_tick, .stop = stop, .reload = reload,                        \
+        .counters = fake_counters, .counter_count = 2                                                                  \
     }
 
 static const struct policy policy_a = WHOLE_POLICY(start_a);
@@ -131,7 +153,7 @@ static void set_up(void)
     }
     calls[0] = '\0';
     stats = (struct stats){0};
-    chain = chain_new(three, &stats, &host);
+    chain = chain_new(three, &rule, &stats, &host);
     cr_assert_not_null(chain);
 }
 
@@ -312,6 +334,57 @@ Test(chain, records_do_not_remember_the_request_before)
     assert_calls("a=3 b=103 c=203 a=2 b=102 c=202");
 }
 
+Test(chain, a_reload_asks_anew_what_is_wanted)
+{
+    struct chain_record *record = NULL;
+
+    fakes[0].wants_nothing = true;
+    fakes[2].wants_nothing = true;
+    cr_assert(chain_reload(chain, &rule));
+    assert_calls("a@0 b@0 c@0");
+    cr_assert(chain_wants(chain, get()));
+    ask(&record);
+    end(record, POLICY_OUTCOME_REPLY, "+OK\r\n");
+    assert_calls("b?0 b=101");
+    fakes[1].wants_nothing = true;
+    cr_assert(chain_reload(chain, &rule));
+    cr_assert_not(chain_wants(chain, get()));
+    cr_assert_not(chain_wants(chain, NULL));
+}
+
+Test(chain, who_holds_a_request_is_asked_again_though_it_wants_no_more_of_them)
+{
+    struct chain_record *record = NULL;
+
+    fakes[1].verdict = POLICY_HOLD;
+    ask(&record);
+    fakes[1].wants_nothing = true;
+    fakes[1].verdict = POLICY_PASS;
+    chain_reload(chain, &rule);
+    calls[0] = '\0';
+    cr_assert_eq(ask(&record), POLICY_PASS);
+    end(record, POLICY_OUTCOME_REPLY, "+OK\r\n");
+    assert_calls("b?101 c?0 a=1 b=101 c=201");
+}
+
+Test(chain, a_reload_that_fails_for_one_is_done_for_the_others_and_told)
+{
+    fakes[1].fails_to_reload = true;
+    cr_assert_not(chain_reload(chain, &rule));
+    assert_calls("a@0 b@0 c@0");
+}
+
+Test(chain, each_policy_has_counters_of_its_own)
+{
+    policy_count(&fakes[0].counters[1], 2);
+    policy_count(&fakes[0].counters[1], 3);
+    policy_count(&fakes[2].counters[0], 7);
+    cr_assert_eq(chain_counter(chain, 0, 0), 0);
+    cr_assert_eq(chain_counter(chain, 0, 1), 5);
+    cr_assert_eq(chain_counter(chain, 1, 1), 0);
+    cr_assert_eq(chain_counter(chain, 2, 0), 7);
+}
+
 Test(chain, nothing_is_owed_for_what_nobody_was_asked)
 {
     end(NULL, POLICY_OUTCOME_REPLY, "+OK\r\n");
@@ -325,7 +398,7 @@ Test(chain, only_those_that_want_a_command_are_asked)
     chain_free(chain);
     fakes[0].wants_gets_only = true;
     fakes[2].wants_gets_only = true;
-    chain = chain_new(three, &stats, &host);
+    chain = chain_new(three, &rule, &stats, &host);
     calls[0] = '\0';
     struct policy_decision decision;
     struct policy_request request = {.client = &client, .command = NULL, .name = {"X", 1}, .frame = {frame, 1}};
@@ -343,7 +416,7 @@ Test(chain, a_command_that_nobody_wants_costs_nothing)
 
     chain_free(chain);
     fakes[0].wants_gets_only = true;
-    chain = chain_new(list, &stats, &host);
+    chain = chain_new(list, &rule, &stats, &host);
     cr_assert(chain_wants(chain, get()));
     cr_assert_not(chain_wants(chain, command_find((struct slice){"set", 3})));
     cr_assert_not(chain_wants(chain, NULL));
@@ -354,7 +427,7 @@ Test(chain, an_empty_list_wants_nothing)
     static const struct policy *const none[] = {NULL};
 
     chain_free(chain);
-    chain = chain_new(none, &stats, &host);
+    chain = chain_new(none, &rule, &stats, &host);
     cr_assert_not(chain_wants(chain, get()));
     cr_assert_not(chain_wants(chain, NULL));
     calls[0] = '\0';
@@ -376,7 +449,7 @@ Test(chain, hooks_may_be_missing)
     struct chain_record *record = NULL;
 
     chain_free(chain);
-    chain = chain_new(list, &stats, &host);
+    chain = chain_new(list, &rule, &stats, &host);
     calls[0] = '\0';
     cr_assert_eq(ask(&record), POLICY_PASS);
     end(record, POLICY_OUTCOME_REPLY, "+OK\r\n");
@@ -397,7 +470,7 @@ Test(chain, those_that_were_started_are_stopped_when_one_cannot_be)
     chain_free(chain);
     calls[0] = '\0';
     fakes[1].refuses_to_start = true;
-    chain = chain_new(three, &stats, &host);
+    chain = chain_new(three, &rule, &stats, &host);
     cr_assert_null(chain);
     assert_calls("a.");
 }

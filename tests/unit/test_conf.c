@@ -33,7 +33,7 @@ static void load_bytes(struct fixture *fixture, const char *bytes, size_t length
     cr_assert_not_null(file);
     cr_assert_eq(fwrite(bytes, 1, length, file), length);
     cr_assert_eq(fclose(file), 0);
-    fixture->conf = conf_load(fixture->path, &fixture->faults);
+    fixture->conf = conf_load(fixture->path, NULL, &fixture->faults);
     unlink(fixture->path);
     rmdir(fixture->directory);
     cr_assert_eq(fixture->conf == NULL, fixture->faults.count > 0, "either a configuration or faults");
@@ -131,7 +131,7 @@ static char *source_file(const char *name)
 static struct conf *defaults(void)
 {
     struct conf_faults faults;
-    struct conf *conf = conf_load(NULL, &faults);
+    struct conf *conf = conf_load(NULL, NULL, &faults);
     cr_assert_not_null(conf);
     cr_assert_eq(faults.count, 0);
     conf_faults_free(&faults);
@@ -744,15 +744,15 @@ Test(conf, long_values_are_cut_in_faults)
 Test(conf, unreadable_files)
 {
     struct conf_faults faults;
-    cr_assert_null(conf_load("/nonexistent/h.ini", &faults));
+    cr_assert_null(conf_load("/nonexistent/h.ini", NULL, &faults));
     cr_assert_eq(faults.count, 1);
     cr_assert_str_eq(faults.lines[0], "/nonexistent/h.ini: cannot be read: No such file or directory");
     conf_faults_free(&faults);
-    cr_assert_null(conf_load("/", &faults));
+    cr_assert_null(conf_load("/", NULL, &faults));
     cr_assert_eq(faults.count, 1);
     cr_assert_str_eq(faults.lines[0], "/: cannot be read: Is a directory");
     conf_faults_free(&faults);
-    cr_assert_null(conf_load("/dev/zero", &faults));
+    cr_assert_null(conf_load("/dev/zero", NULL, &faults));
     cr_assert_eq(faults.count, 1);
     cr_assert_str_eq(faults.lines[0], "/dev/zero: file is too large; expected at most 1mb");
     conf_faults_free(&faults);
@@ -986,7 +986,7 @@ Test(conf, examples_load)
     for (size_t i = 0; i < COUNT_OF(names); i++) {
         char *path = conf_format("%s/conf/examples/%s.ini", HEADGATE_SOURCE_DIR, names[i]);
         struct conf_faults faults;
-        struct conf *conf = conf_load(path, &faults);
+        struct conf *conf = conf_load(path, NULL, &faults);
         cr_assert_not_null(conf, "%s", faults.count > 0 ? faults.lines[0] : path);
         conf_free(conf);
         conf_faults_free(&faults);
