@@ -1,0 +1,131 @@
+/* The funnel: what fits, when more fits, and that it never leaks faster than it was told. */
+#include "../../policies/limit_funnel.h"
+
+#include <criterion/criterion.h>
+
+#define SECOND INT64_C(1000000000)
+#define HOUR (3600 * SECOND)
+
+static struct limit_funnel make(int64_t capacity, int64_t leak, int64_t period_ns)
+{
+    struct limit_funnel funnel;
+
+    cr_assert(limit_funnel_make(&funnel, capacity, leak, period_ns));
+    return funnel;
+}
+
+/* Admits if it fits; the wait otherwise. */
+static int64_t try(const struct limit_funnel *funnel, limit_funnel_state *state, int64_t now_ns, int64_t cost)
+{
+    int64_t wait = limit_funnel_wait(funnel, *state, now_ns, cost);
+
+    if (wait == 0) {
+        limit_funnel_charge(funnel, state, now_ns, cost);
+    }
+    return wait;
+}
+
+Test(limit_funnel, takes_its_capacity_at_once_and_then_one_each_leak)
+{
+    struct limit_funnel funnel = make(3, 1, SECOND);
+    limit_funnel_state state = 0;
+    int64_t now = 50 * SECOND;
+
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(try(&funnel, &state, now, 1), 0);
+    }
+    cr_assert_eq(try(&funnel, &state, now, 1), SECOND);
+    cr_assert_eq(try(&funnel, &state, now + SECOND - 1, 1), 1);
+    cr_assert_eq(try(&funnel, &state, now + SECOND, 1), 0);
+    cr_assert_eq(try(&funnel, &state, now + SECOND, 1), SECOND);
+}
+
+Test(limit_funnel, waits_for_several_drops)
+{
+    struct limit_funnel funnel = make(10, 2, SECOND);
+    limit_funnel_state state = 0;
+
+    cr_assert_eq(try(&funnel, &state, SECOND, 7), 0);
+    cr_assert_eq(try(&funnel, &state, SECOND, 5), SECOND);
+    cr_assert_eq(try(&funnel, &state, SECOND, 11), LIMIT_NEVER);
+    cr_assert_eq(try(&funnel, &state, SECOND, 3), 0);
+    cr_assert_eq(try(&funnel, &state, SECOND, 10), 5 * SECOND);
+}
+
+Test(limit_funnel, is_idle_when_it_has_run_out)
+{
+    struct limit_funnel funnel = make(2, 1, SECOND);
+    limit_funnel_state state = 0;
+
+    cr_assert(limit_funnel_is_idle(state, 0));
+    limit_funnel_charge(&funnel, &state, 0, 2);
+    cr_assert_not(limit_funnel_is_idle(state, 2 * SECOND - 1));
+    cr_assert(limit_funnel_is_idle(state, 2 * SECOND));
+}
+
+Test(limit_funnel, from_one_an_hour_to_a_million_a_second)
+{
+    struct limit_funnel slow = make(1, 1, HOUR), fast = make(1, 1000000, SECOND);
+    limit_funnel_state state = 0;
+
+    cr_assert_eq(try(&slow, &state, 1, 1), 0);
+    cr_assert_eq(try(&slow, &state, HOUR, 1), 1);
+    cr_assert_eq(try(&slow, &state, HOUR + 1, 1), 0);
+    state = 0;
+    for (int64_t i = 0; i < 1000000; i++) {
+        cr_assert_eq(try(&fast, &state, SECOND + i * 1000, 1), 0);
+        cr_assert_eq(try(&fast, &state, SECOND + i * 1000, 1), 1000);
+    }
+}
+
+Test(limit_funnel, rounds_so_that_it_never_leaks_faster)
+{
+    /* 3 a second do not divide: over a long time no more than told get through, and hardly fewer. */
+    struct limit_funnel funnel = make(1, 3, SECOND);
+    limit_funnel_state state = 0;
+    int64_t admitted = 0;
+
+    for (int64_t now = 0; now < 100000 * SECOND; now += SECOND / 10) {
+        admitted += try(&funnel, &state, now, 1) == 0;
+    }
+    cr_assert_leq(admitted, 3 * 100000 + 1);
+    /* At tenths of a second: four of them are the first time that it fits. */
+    cr_assert_eq(admitted, 250000);
+}
+
+Test(limit_funnel, refuses_what_it_cannot_reckon_with)
+{
+    struct limit_funnel funnel;
+
+    cr_assert_not(limit_funnel_make(&funnel, 1000000, 1, HOUR));
+    cr_assert_not(limit_funnel_make(&funnel, INT64_MAX, 1, INT64_MAX));
+    cr_assert(limit_funnel_make(&funnel, INT64_C(1000000000), 1000000, SECOND));
+    limit_funnel_state state = 0;
+    int64_t late = INT64_C(100) * 366 * 86400 * SECOND;
+    cr_assert_eq(try(&funnel, &state, late, INT64_C(1000000000)), 0);
+    cr_assert_eq(try(&funnel, &state, late, INT64_MAX), LIMIT_NEVER);
+    cr_assert_eq(try(&funnel, &state, late, 1), 1000);
+}
+
+/* Against a bucket that is reckoned with in steps of a drop: level and time as they are. */
+Test(limit_funnel, agrees_with_a_bucket_on_random_arrivals)
+{
+    uint64_t seed = 12345;
+
+    for (int round = 0; round < 200; round++) {
+        int64_t capacity = 1 + (int64_t)(seed >> 33) % 20, drop = 1 + (int64_t)(seed >> 40) % 1000;
+        struct limit_funnel funnel = make(capacity, 1, drop);
+        limit_funnel_state state = 0;
+        int64_t level_ns = 0, last = 0, now = 0;
+        for (int i = 0; i < 500; i++) {
+            seed = seed * 6364136223846793005U + 1442695040888963407U;
+            now += (int64_t)(seed >> 33) % (2 * drop);
+            int64_t cost = 1 + (int64_t)(seed >> 50) % 3;
+            level_ns = level_ns > now - last ? level_ns - (now - last) : 0;
+            last = now;
+            bool fits = level_ns + cost * drop <= capacity * drop;
+            cr_assert_eq(try(&funnel, &state, now, cost) == 0, fits);
+            level_ns += fits ? cost * drop : 0;
+        }
+    }
+}
