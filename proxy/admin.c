@@ -24,6 +24,9 @@
 /* Clients a worker reports on in one turn. */
 #define CLIENTS_PER_TURN 256
 
+/* With no descriptor left, the next look at who wants to connect comes so much later. µs. */
+#define REST_US 50000
+
 struct admin {
     struct reactor *reactor;
     struct crew *crew;
@@ -31,6 +34,7 @@ struct admin {
     struct evconnlistener *listeners[CONF_ADDRESSES_MAX];
     char *unix_paths[CONF_ADDRESSES_MAX];
     size_t listener_count;
+    struct event rest; /* until it fires, nothing is accepted */
     struct session_entry *sessions;
     size_t session_count;
     int64_t started_us;
@@ -758,6 +762,30 @@ static void on_connection(struct evconnlistener *listener, evutil_socket_t fd, s
     bufferevent_enable(stream, EV_READ | EV_WRITE);
 }
 
+/* Descriptors have run out. Without a pause, the kernel would report the same connection again and again. */
+static void on_accept_error(struct evconnlistener *listener, void *context)
+{
+    const struct timeval rest = {.tv_usec = REST_US};
+    struct admin *admin = context;
+
+    (void)listener;
+    for (size_t i = 0; i < admin->listener_count; i++) {
+        evconnlistener_disable(admin->listeners[i]);
+    }
+    event_add(&admin->rest, &rest);
+}
+
+static void on_rested(evutil_socket_t fd, short what, void *context)
+{
+    struct admin *admin = context;
+
+    (void)fd;
+    (void)what;
+    for (size_t i = 0; i < admin->listener_count; i++) {
+        evconnlistener_enable(admin->listeners[i]);
+    }
+}
+
 static bool open_address(struct admin *admin, const struct conf_address *address)
 {
     struct connection_target target;
@@ -774,6 +802,7 @@ static bool open_address(struct admin *admin, const struct conf_address *address
         log_error("admin", "cannot listen on %s: %s", address->text, why);
         return false;
     }
+    evconnlistener_set_error_cb(listener, on_accept_error);
     admin->unix_paths[admin->listener_count] = address->path != NULL ? strdup(address->path) : NULL;
     admin->listeners[admin->listener_count++] = listener;
     return true;
@@ -792,6 +821,7 @@ struct admin *admin_open(struct reactor *reactor, struct crew *crew, const struc
     admin->crew = crew;
     admin->host = *host;
     admin->started_us = clock_now_us();
+    evtimer_assign(&admin->rest, reactor->base, on_rested, admin);
     if (!mailbox_open(&admin->mailbox, reactor)) {
         log_error("admin", "cannot open the mailbox: %s", strerror(errno));
         free(admin);
@@ -809,6 +839,7 @@ struct admin *admin_open(struct reactor *reactor, struct crew *crew, const struc
 
 void admin_close(struct admin *admin)
 {
+    event_del(&admin->rest);
     while (admin->listener_count > 0) {
         evconnlistener_free(admin->listeners[--admin->listener_count]);
         if (admin->unix_paths[admin->listener_count] != NULL) {

@@ -161,7 +161,8 @@ static bool is_lane_draining(struct client *client)
     if (lane != NULL && buffer_length(&lane->output) > 0 && !lane->ending) {
         lane_end_output(lane);
     }
-    return lane != NULL && lane->ending;
+    /* A lane that never came to be, and has nothing to send any more, will not tell. */
+    return lane != NULL && lane->ending && (lane->state == LANE_READY || buffer_length(&lane->output) > 0);
 }
 
 void client_flush_task(struct reactor_task *task)
@@ -415,6 +416,20 @@ static void answer_unsent(struct client *client, struct run *run, const char *wh
     }
 }
 
+/*
+ * A lane that never came to be has nothing of the client's state; once all its requests were answered with an error,
+ * none of them (BLPOP, MULTI, SUBSCRIBE, …) means anything any more, and the lane can be let go.
+ */
+static void forget_unsent_state(struct client *client)
+{
+    const struct lane *lane = client->exclusive;
+
+    if (lane != NULL && lane->state != LANE_READY && lane->state != LANE_CLOSED && client->sent_runs == 0 &&
+        buffer_length(&lane->output) == 0) {
+        client->session = (struct session){0};
+    }
+}
+
 /* Whether the lane ended within a reply or a push. If none of the requests sent was lost, the client has a part of it.
  */
 static bool ended_within_frame(const struct client *client)
@@ -441,6 +456,7 @@ static void on_lost(struct run *run, enum run_loss loss, const char *why)
     if (client->first == run) {
         advance(client);
     }
+    forget_unsent_state(client);
     client_want_flush(client);
 }
 

@@ -139,6 +139,37 @@ def test_so_do_pipelines_each_command_its_own(redis, make_headgate):
     assert client("GET", "k") is None
 
 
+@pytest.mark.parametrize("requests", [[("BLPOP", "k", 0)], [("MULTI",), ("SET", "k", 1)], [("SUBSCRIBE", "c")]])
+def test_who_has_sent_all_and_waits_for_a_lane_of_its_own_is_closed(redis, make_headgate, pool, requests):
+    """The lane never comes; the client has ended its input, gets its errors, and keeps no descriptor."""
+    headgate = make_headgate(redis, pool=pool, upstream_wait="200ms")
+    with headgate.connect() as client:
+        assert client("PING") == PONG
+    redis.kill()
+    client = headgate.connect()
+    client.send(b"".join(encode(*request) for request in requests))
+    client.shutdown_write()
+    for _ in requests:
+        assert client.read().startswith(b"ERR headgate: no connection to Redis")
+    client.assert_closed()
+
+
+def test_an_error_for_want_of_a_lane_leaves_no_state(redis, make_headgate):
+    """MULTI and SUBSCRIBE that were never sent are forgotten: what comes next takes the shared lane."""
+    headgate = make_headgate(redis, pool="shared", upstream_wait="200ms")
+    with headgate.connect() as client:
+        assert client("PING") == PONG
+        redis.kill()
+        for request in (("BLPOP", "k", 0), ("MULTI",), ("SUBSCRIBE", "c")):
+            assert client(*request).startswith(b"ERR headgate: no connection to Redis")
+        redis.start()
+        wait_for(lambda: client("PING") == PONG, what="Redis to be back")
+        with headgate.admin() as admin:
+            assert b"lane=shared" in admin("CLIENTS")
+            assert b"lane=blocking" not in admin("CLIENTS")
+        assert client("SET", "k", 1) == OK
+
+
 def test_too_many_waiting_requests(redis, make_headgate):
     headgate = make_headgate(redis, pool="shared", upstream_wait="8s", upstream_wait_requests=10)
     client = headgate.connect()

@@ -1,6 +1,7 @@
 """Things that break while there is much to do. What is under way may be lost with its connection; nothing else is."""
 
 import os
+import pathlib
 import random
 import resource
 import socket
@@ -244,7 +245,7 @@ def test_a_redis_that_accepts_and_says_nothing(make_headgate):
 def test_descriptors_run_out_for_lanes_too(redis, make_headgate):
     """Two workers and the listener fight for the last descriptors. When there is room again, all is well again: at the
     latest when clients that wait for a lane, and may have closed no more than their writing half, had their error."""
-    headgate = make_headgate(redis, threads=2, upstream_wait="2s")
+    headgate = make_headgate(redis, threads=2, upstream_wait="1s")
     with headgate.connect() as steady:
         assert steady("PING") == PONG
         resource.prlimit(headgate.process.pid, resource.RLIMIT_NOFILE, (60, 4096))
@@ -259,6 +260,27 @@ def test_descriptors_run_out_for_lanes_too(redis, make_headgate):
         wait_for(lambda: serves(headgate), what="new clients to be served")
         assert steady("PING") == PONG
         assert steady.pipeline([("MULTI",), ("PING",), ("EXEC",)])[2] == [PONG]
+
+
+def test_the_admin_port_rests_without_descriptors(redis, make_headgate):
+    """Who waits for the admin port costs no processor time, and is let in when there is room again."""
+    headgate = make_headgate(redis)
+    with headgate.admin() as first:
+        assert first("PING") == PONG
+        in_use = len(os.listdir(f"/proc/{headgate.process.pid}/fd"))
+        resource.prlimit(headgate.process.pid, resource.RLIMIT_NOFILE, (in_use, 4096))
+        with headgate.admin() as second:
+            second.request("PING")
+            before = processor_seconds(headgate)
+            time.sleep(1)
+            assert processor_seconds(headgate) - before < 0.5
+            resource.prlimit(headgate.process.pid, resource.RLIMIT_NOFILE, (in_use + 5, 4096))
+            assert second.read() == PONG
+
+
+def processor_seconds(headgate):
+    fields = pathlib.Path(f"/proc/{headgate.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def serves(headgate):
