@@ -1,6 +1,9 @@
 /* The policies of this build, in the order in which they are asked. */
 #include "policy.h"
 
+extern const struct policy deny_policy;
+
 const struct policy *const policies[] = {
+    &deny_policy,
     NULL,
 };

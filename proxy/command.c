@@ -207,6 +207,27 @@ uint32_t command_category_find(struct slice name)
     return 0;
 }
 
+/* ---- subcommands ---- */
+
+void command_visit_subcommands(const struct command *command, command_subcommand_visitor *visit, void *context)
+{
+    static const struct {
+        const char *command;
+        const char *name;
+        uint32_t categories;
+    } subcommands[] = {
+#define SUBCOMMAND(command, name, categories) {command, name, categories},
+#include "command_subcommands.inc"
+#undef SUBCOMMAND
+    };
+
+    for (size_t i = 0; i < sizeof subcommands / sizeof subcommands[0]; i++) {
+        if (strcmp(subcommands[i].command, command->name) == 0) {
+            visit(context, subcommands[i].name, subcommands[i].categories);
+        }
+    }
+}
+
 /* ---- where the keys are ---- */
 
 /* A walk over the arguments of one command that knows where it is, and whom to tell of keys. */

@@ -92,6 +92,13 @@ size_t command_count(void);
 size_t command_index(const struct command *command);
 const struct command *command_at(size_t index);
 
+/*
+ * Calls visit for each subcommand of the command that the table knows, with its categories. Of other subcommands only
+ * the command's own categories are known, which are those of all of them.
+ */
+typedef void command_subcommand_visitor(void *context, const char *name, uint32_t categories);
+void command_visit_subcommands(const struct command *command, command_subcommand_visitor *visit, void *context);
+
 /* Category by its name without '@' in lower case; 0 if Redis has none of that name. */
 uint32_t command_category_find(struct slice name);
 

@@ -96,8 +96,8 @@ void conf_print(const struct conf *conf, FILE *out, bool show_secrets);
 
 /* The reference: every option with its help, type, bounds, default and whether a reload takes it; as a commented ini
  * file (conf/headgate.ini is this text) and as a Markdown table (docs/configuration.md holds it). */
-void conf_print_reference_ini(FILE *out);
-void conf_print_reference_markdown(FILE *out);
+void conf_print_reference_ini(FILE *out, const struct conf_section *const *sections);
+void conf_print_reference_markdown(FILE *out, const struct conf_section *const *sections);
 
 /* The options in which old and new differ though they need a restart, one call each; a reload keeps the old value. */
 void conf_restart_only_changes(const struct conf *old, const struct conf *new_conf,

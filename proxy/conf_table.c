@@ -118,10 +118,10 @@ const struct conf_section conf_section_headgate = {
     .values_size = sizeof(struct conf),
 };
 
-static void print_help_comment(const struct conf_option *option, FILE *out)
+static void print_comment(const char *text, FILE *out)
 {
     fputs("# ", out);
-    for (const char *at = option->help; *at != '\0'; at++) {
+    for (const char *at = text; *at != '\0'; at++) {
         fputc(*at, out);
         if (*at == '\n') {
             fputs("# ", out);
@@ -129,21 +129,32 @@ static void print_help_comment(const struct conf_option *option, FILE *out)
     }
 }
 
-void conf_print_reference_ini(FILE *out)
+static void print_ini_options(const struct conf_section *section, FILE *out)
+{
+    for (size_t i = 0; i < section->option_count; i++) {
+        const struct conf_option *option = &section->options[i];
+        char *expected = conf_value_expected(option);
+        fputc('\n', out);
+        print_comment(option->help, out);
+        fprintf(out, "\n# Value: %s.\n# Reload: %s.\n#%s =%s%s\n", expected,
+                option->reloadable ? "yes" : "no, takes a restart", option->name, *option->initial != '\0' ? " " : "",
+                option->initial);
+        free(expected);
+    }
+}
+
+void conf_print_reference_ini(FILE *out, const struct conf_section *const *sections)
 {
     fputs("# Every option of Headgate, at its default. Remove the \"#\" before an option to change it, then run\n"
           "# headgate -t -c FILE to check. A comment line starts with # or ;. A value ends with its line.\n"
           "# docs/configuration.md says more.\n\n[" CONF_SECTION "]\n",
           out);
-    for (size_t i = 0; i < conf_option_count; i++) {
-        const struct conf_option *option = &conf_options[i];
-        char *expected = conf_value_expected(option);
-        fputc('\n', out);
-        print_help_comment(option, out);
-        fprintf(out, "\n# Value: %s.\n# Reload: %s.\n#%s =%s%s\n", expected,
-                option->reloadable ? "yes" : "no, takes a restart", option->name, *option->initial != '\0' ? " " : "",
-                option->initial);
-        free(expected);
+    print_ini_options(&conf_section_headgate, out);
+    for (; sections != NULL && *sections != NULL; sections++) {
+        fputs("\n", out);
+        print_comment((*sections)->help, out);
+        fprintf(out, "\n#[%s%s]\n", (*sections)->name, (*sections)->has_rules ? ":NAME" : "");
+        print_ini_options(*sections, out);
     }
 }
 
@@ -160,11 +171,11 @@ static void print_cell(const char *text, FILE *out)
     fputs(" |", out);
 }
 
-void conf_print_reference_markdown(FILE *out)
+static void print_markdown_options(const struct conf_section *section, FILE *out)
 {
     fputs("| option | default | reload | value | meaning |\n|---|---|---|---|---|\n", out);
-    for (size_t i = 0; i < conf_option_count; i++) {
-        const struct conf_option *option = &conf_options[i];
+    for (size_t i = 0; i < section->option_count; i++) {
+        const struct conf_option *option = &section->options[i];
         char *expected = conf_value_expected(option);
         char *initial = *option->initial != '\0' ? conf_format("`%s`", option->initial) : conf_format("empty");
         fprintf(out, "| `%s` |", option->name);
@@ -175,5 +186,18 @@ void conf_print_reference_markdown(FILE *out)
         fputc('\n', out);
         free(initial);
         free(expected);
+    }
+}
+
+void conf_print_reference_markdown(FILE *out, const struct conf_section *const *sections)
+{
+    print_markdown_options(&conf_section_headgate, out);
+    for (; sections != NULL && *sections != NULL; sections++) {
+        fprintf(out, "\n### [%s%s]\n\n", (*sections)->name, (*sections)->has_rules ? ":NAME" : "");
+        for (const char *at = (*sections)->help; *at != '\0'; at++) {
+            fputc(*at == '\n' ? ' ' : *at, out);
+        }
+        fputs("\n\n", out);
+        print_markdown_options(*sections, out);
     }
 }

@@ -53,10 +53,9 @@ static void print_help(FILE *out)
           out);
 }
 
-/* [headgate], and one section for each policy that has rules. */
-static struct conf *read_conf(const char *path, struct conf_faults *faults)
+/* The sections of the policies, up to a NULL. */
+static void list_sections(const struct conf_section *sections[POLICIES_MAX + 1])
 {
-    const struct conf_section *sections[POLICIES_MAX + 1] = {NULL};
     size_t count = 0;
 
     for (size_t i = 0; policies[i] != NULL && i < POLICIES_MAX; i++) {
@@ -64,6 +63,14 @@ static struct conf *read_conf(const char *path, struct conf_faults *faults)
             sections[count++] = policies[i]->section;
         }
     }
+    sections[count] = NULL;
+}
+
+static struct conf *read_conf(const char *path, struct conf_faults *faults)
+{
+    const struct conf_section *sections[POLICIES_MAX + 1];
+
+    list_sections(sections);
     return conf_load(path, sections, faults);
 }
 
@@ -83,10 +90,13 @@ enum task { COMMAND_LINE_RUN, COMMAND_LINE_CHECK, COMMAND_LINE_PRINT };
 
 static int print_reference(const char *form)
 {
+    const struct conf_section *sections[POLICIES_MAX + 1];
+
+    list_sections(sections);
     if (strcmp(form, "ini") == 0) {
-        conf_print_reference_ini(stdout);
+        conf_print_reference_ini(stdout, sections);
     } else if (strcmp(form, "markdown") == 0) {
-        conf_print_reference_markdown(stdout);
+        conf_print_reference_markdown(stdout, sections);
     } else {
         fprintf(stderr, "headgate: --reference %s: expected ini or markdown\n", form);
         return 1;

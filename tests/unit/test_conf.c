@@ -6,6 +6,8 @@
 #include "conf_table.h"
 #include "log.h"
 
+#include "../../policies/policy.h"
+
 #include <criterion/criterion.h>
 #include <ini.h>
 #include <stdio.h>
@@ -106,12 +108,20 @@ static char *printed(const struct conf *conf, bool show_secrets)
     return text;
 }
 
-static char *reference(void (*print)(FILE *))
+/* With the sections of the policies of this build. */
+static char *reference(void (*print)(FILE *, const struct conf_section *const *))
 {
+    const struct conf_section *sections[POLICIES_MAX + 1] = {NULL};
+    size_t count = 0;
+    for (size_t i = 0; policies[i] != NULL; i++) {
+        if (policies[i]->section != NULL) {
+            sections[count++] = policies[i]->section;
+        }
+    }
     char *text = NULL;
     size_t length = 0;
     FILE *out = open_memstream(&text, &length);
-    print(out);
+    print(out, sections);
     fclose(out);
     return text;
 }

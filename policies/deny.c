@@ -1,0 +1,254 @@
+/*
+ * [deny:NAME]: commands, keys and sizes that clients may not use. Rules are asked in the order of the file; the first
+ * one that applies refuses the request, or counts it if it only observes.
+ */
+#include "match.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum deny_action { DENY_REJECT, DENY_OBSERVE };
+
+/* What stands in the ini file. */
+struct deny_options {
+    char *commands;
+    char *keys;
+    char *except;
+    int64_t max_bytes;
+    int action; /* enum deny_action */
+};
+
+#define TEXT_MAX 2048
+#define FIELD(field) .name = #field, .offset = offsetof(struct deny_options, field), .reloadable = true
+
+static const char *const action_words[] = {"reject", "observe", NULL};
+
+static const struct conf_option deny_option_table[] = {
+    {FIELD(commands), .type = CONF_STRING, .max = TEXT_MAX, .initial = "*",
+     .help = "Commands: names, @categories, * for all, config|set for a subcommand, ! before a word to exclude it.\n"
+             "Later words override earlier ones."},
+    {FIELD(keys), .type = CONF_STRING, .max = TEXT_MAX, .initial = "",
+     .help =
+         "Globs of keys, as in KEYS. A request that has any such key is meant. Empty: requests with any keys or none."},
+    {FIELD(except), .type = CONF_STRING, .max = TEXT_MAX, .initial = "",
+     .help = "Clients that may all the same: ip:10.0.0.0/8 user:GLOB name:GLOB."},
+    {FIELD(max_bytes), .type = CONF_SIZE, .min = 1, .max = INT64_C(1) << 40, .zero = "requests of any size",
+     .initial = "0", .help = "Only requests that are longer than this, all their arguments together, are meant."},
+    {FIELD(action), .type = CONF_WORD, .words = action_words, .initial = "reject",
+     .help = "reject: -DENIED NAME: … is the answer. observe: the request goes on and is counted."},
+};
+
+/* A rule, compiled. */
+struct deny_rule {
+    char name[CONF_RULE_NAME_MAX + 1];
+    struct match_commands *commands;
+    struct match_keys *keys;
+    struct match_clients *except;
+    uint64_t max_bytes; /* 0: any size */
+    enum deny_action action;
+};
+
+static void rule_clear(struct deny_rule *rule)
+{
+    if (rule->commands != NULL) {
+        match_commands_free(rule->commands);
+    }
+    if (rule->keys != NULL) {
+        match_keys_free(rule->keys);
+    }
+    if (rule->except != NULL) {
+        match_clients_free(rule->except);
+    }
+}
+
+/* The name of the option that is at fault, or NULL. Either way the rule is to be cleared. */
+static const char *rule_compile(struct deny_rule *rule, const struct deny_options *options,
+                                char problem[CONF_PROBLEM_MAX], const char **expected)
+{
+    *rule = (struct deny_rule){.max_bytes = (uint64_t)options->max_bytes, .action = (enum deny_action)options->action};
+    *expected = "command names, @categories or * , with ! before those to leave out";
+    rule->commands = match_commands_compile(options->commands, problem);
+    if (rule->commands == NULL) {
+        return "commands";
+    }
+    *expected = "globs with * ? [a-z] and \\, with blanks between them";
+    rule->keys = match_keys_compile(options->keys, problem);
+    if (rule->keys == NULL) {
+        return "keys";
+    }
+    if (!match_keys_all(rule->keys) && !match_commands_have_keys(rule->commands)) {
+        snprintf(problem, CONF_PROBLEM_MAX, "can never match: none of the commands has keys");
+        *expected = "commands with keys beside it, or no keys";
+        return "keys";
+    }
+    *expected = "ip:ADDRESS, ip:ADDRESS/BITS, user:GLOB and name:GLOB, with blanks between them";
+    rule->except = match_clients_compile(options->except, problem);
+    return rule->except == NULL ? "except" : NULL;
+}
+
+static const char *check_rule(const void *values, char problem[CONF_PROBLEM_MAX], const char **expected)
+{
+    const struct deny_options *options = values;
+    struct deny_rule rule;
+    const char *at_fault = rule_compile(&rule, options, problem, expected);
+
+    rule_clear(&rule);
+    if (at_fault == NULL && strcmp(options->commands, "*") == 0 && *options->keys == '\0' && options->max_bytes == 0) {
+        snprintf(problem, CONF_PROBLEM_MAX, "leaves no request");
+        *expected = "fewer commands, or keys or max_bytes beside it";
+        return "commands";
+    }
+    return at_fault;
+}
+
+static const struct conf_section deny_section = {
+    .name = "deny",
+    .has_rules = true,
+    .options = deny_option_table,
+    .option_count = sizeof deny_option_table / sizeof deny_option_table[0],
+    .values_size = sizeof(struct deny_options),
+    .help = "What clients may not do. The first rule of the file that applies to a request answers it.",
+    .check = check_rule,
+};
+
+enum deny_counter { DENY_REJECTED, DENY_OBSERVED };
+
+static const struct policy_counter deny_counters[] = {
+    [DENY_REJECTED] = {"deny_rejected_total", STATS_COUNTER, "requests refused by a [deny:…] rule"},
+    [DENY_OBSERVED] = {"deny_observed_total", STATS_COUNTER, "requests that a rule with action = observe would refuse"},
+};
+
+struct deny {
+    struct deny_rule *rules;
+    size_t count;
+    _Atomic uint64_t *counters;
+};
+
+static void free_rules(struct deny *deny)
+{
+    for (size_t i = 0; i < deny->count; i++) {
+        rule_clear(&deny->rules[i]);
+    }
+    free(deny->rules);
+    deny->rules = NULL;
+    deny->count = 0;
+}
+
+static bool deny_reload(void *instance, const struct conf_rule *rules)
+{
+    struct deny *deny = instance;
+    size_t count = 0;
+
+    free_rules(deny);
+    for (const struct conf_rule *rule = rules; rule != NULL; rule = rule->next) {
+        count += rule->section == &deny_section;
+    }
+    deny->rules = conf_alloc(NULL, count * sizeof *deny->rules);
+    for (const struct conf_rule *rule = rules; rule != NULL; rule = rule->next) {
+        char problem[CONF_PROBLEM_MAX];
+        const char *expected;
+        if (rule->section != &deny_section) {
+            continue;
+        }
+        struct deny_rule *fresh = &deny->rules[deny->count++];
+        /* It was sound when the file was read. */
+        (void)rule_compile(fresh, rule->values, problem, &expected);
+        snprintf(fresh->name, sizeof fresh->name, "%s", rule->name);
+    }
+    return true;
+}
+
+static void *deny_start(const struct policy_start *start)
+{
+    struct deny *deny = calloc(1, sizeof *deny);
+
+    if (deny != NULL) {
+        deny->counters = start->counters;
+        deny_reload(deny, start->rules);
+    }
+    return deny;
+}
+
+static void deny_stop(void *instance)
+{
+    free_rules(instance);
+    free(instance);
+}
+
+static bool deny_wants(void *instance, const struct command *command)
+{
+    const struct deny *deny = instance;
+
+    for (size_t i = 0; i < deny->count; i++) {
+        if (match_commands_may(deny->rules[i].commands, command)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The bytes of the request's arguments. Of one whose end has not come: of what came, and of the rest of the argument
+ * that is coming. */
+static uint64_t request_bytes(const struct policy_request *request)
+{
+    struct resp_command framed = {0};
+    size_t taken;
+
+    (void)resp_command_feed(&framed, request->frame.data, request->frame.length, UINT64_MAX, &taken);
+    return framed.size + resp_command_payload_left(&framed);
+}
+
+static bool applies(const struct deny_rule *rule, const struct policy_request *request)
+{
+    return match_commands_is(rule->commands, request->command, match_subcommand(request)) &&
+           (rule->max_bytes == 0 || request_bytes(request) > rule->max_bytes) &&
+           !match_clients_is(rule->except, request->client) && match_keys_any(rule->keys, request);
+}
+
+/* What a client may see in an error: its own command's name, made harmless. */
+static void write_refusal(const struct deny_rule *rule, const struct policy_request *request,
+                          struct policy_decision *decision)
+{
+    const char *name = request->command != NULL ? request->command->name : "this command";
+    const char *what = rule->max_bytes > 0          ? "is not allowed at this size"
+                       : match_keys_all(rule->keys) ? "is not allowed"
+                                                    : "is not allowed on such a key";
+
+    decision->length =
+        (size_t)snprintf(decision->text, sizeof decision->text, "-DENIED %s: %s %s\r\n", rule->name, name, what);
+}
+
+static enum policy_verdict deny_request(void *instance, const struct policy_request *request,
+                                        struct policy_decision *decision)
+{
+    const struct deny *deny = instance;
+
+    for (size_t i = 0; i < deny->count; i++) {
+        const struct deny_rule *rule = &deny->rules[i];
+        if (!applies(rule, request)) {
+            continue;
+        }
+        if (rule->action == DENY_REJECT) {
+            policy_count(&deny->counters[DENY_REJECTED], 1);
+            write_refusal(rule, request, decision);
+            return POLICY_REPLY;
+        }
+        policy_count(&deny->counters[DENY_OBSERVED], 1);
+    }
+    return POLICY_PASS;
+}
+
+const struct policy deny_policy = {
+    .name = "deny",
+    .section = &deny_section,
+    .counter_section = "Deny",
+    .counters = deny_counters,
+    .counter_count = sizeof deny_counters / sizeof deny_counters[0],
+    .start = deny_start,
+    .wants = deny_wants,
+    .on_request = deny_request,
+    .reload = deny_reload,
+    .stop = deny_stop,
+};

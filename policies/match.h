@@ -1,0 +1,56 @@
+/*
+ * What a rule speaks of: commands, keys and clients, as an operator names them in the ini file. Each is compiled from
+ * the text of its option, once for a rule, and asked for each request.
+ *
+ * Compiling gives NULL if the text is faulty, with what is wrong in problem. It ends the program when memory is short,
+ * as all of the configuration does.
+ */
+#ifndef HEADGATE_MATCH_H
+#define HEADGATE_MATCH_H
+
+#include "policy.h"
+
+/* ---- commands: "get set @write config|set !del *", later words override earlier ones ---- */
+
+struct match_commands;
+
+struct match_commands *match_commands_compile(const char *text, char problem[CONF_PROBLEM_MAX]);
+void match_commands_free(struct match_commands *commands);
+/* Whether any request of this command (NULL: one that Headgate does not know) may match. */
+bool match_commands_may(const struct match_commands *commands, const struct command *command);
+/* Whether one with this second argument (empty if there is none) does. */
+bool match_commands_is(const struct match_commands *commands, const struct command *command, struct slice subcommand);
+/* Whether any command that may match has keys. */
+bool match_commands_have_keys(const struct match_commands *commands);
+
+/* ---- keys: globs in the manner of Redis' KEYS; no text stands for all requests, with or without keys ---- */
+
+struct match_keys;
+
+struct match_keys *match_keys_compile(const char *text, char problem[CONF_PROBLEM_MAX]);
+void match_keys_free(struct match_keys *keys);
+/* Whether all requests match, so that their keys need not be looked for. */
+bool match_keys_all(const struct match_keys *keys);
+bool match_keys_is(const struct match_keys *keys, struct slice key);
+/* Whether any key of the request matches. A key that the frame of a partial request does not show counts as one that
+ * does: who is not to touch certain keys could otherwise hide them in a long request. */
+bool match_keys_any(const struct match_keys *keys, const struct policy_request *request);
+
+/* ---- clients: "ip:10.0.0.0/8 user:batch name:worker-*" ---- */
+
+struct match_clients;
+
+struct match_clients *match_clients_compile(const char *text, char problem[CONF_PROBLEM_MAX]);
+void match_clients_free(struct match_clients *clients);
+bool match_clients_is(const struct match_clients *clients, const struct policy_client *client);
+
+/* ---- parts ---- */
+
+/* The second argument of the request's command, or an empty slice. */
+struct slice match_subcommand(const struct policy_request *request);
+
+/* Whether the text matches a sound glob: * ? [abc] [^a-z] and \ before a character that stands for itself. The time is
+ * at most the product of the lengths. */
+bool match_glob(const char *glob, struct slice text);
+
+#endif

@@ -1,0 +1,292 @@
+/* What rules speak of: commands, keys, clients; and what is wrong with a text that names them. */
+#include "../../policies/match.h"
+
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <string.h>
+
+static struct slice slice(const char *text)
+{
+    return (struct slice){text, strlen(text)};
+}
+
+/* ---- globs ---- */
+
+Test(match_glob, stands_for_what_redis_takes_it_for)
+{
+    static const struct {
+        const char *glob;
+        const char *text;
+        bool matches;
+    } cases[] = {
+        {"*", "", true},
+        {"*", "a", true},
+        {"", "", true},
+        {"", "a", false},
+        {"a", "a", true},
+        {"a", "A", false},
+        {"a", "ab", false},
+        {"ab", "a", false},
+        {"?", "", false},
+        {"?", "x", true},
+        {"a?c", "abc", true},
+        {"a*c", "ac", true},
+        {"a*c", "abbbc", true},
+        {"a*c", "acb", false},
+        {"*a*b*", "xxaxxbxx", true},
+        {"*ab", "aab", true},
+        {"*ab", "aba", false},
+        {"a**b", "ab", true},
+        {"[abc]", "b", true},
+        {"[abc]", "d", false},
+        {"[^abc]", "d", true},
+        {"[^abc]", "a", false},
+        {"[a-c]x", "bx", true},
+        {"[c-a]x", "bx", true},
+        {"[a-c]x", "dx", false},
+        {"[a\\]]", "]", true},
+        {"[\\^a]", "^", true},
+        {"[a-]", "-", true},
+        {"\\*", "*", true},
+        {"\\*", "x", false},
+        {"user:*:cart", "user:7:cart", true},
+        {"user:*:cart", "user:7:carts", false},
+        {"\\[a]", "[a]", true},
+        {"*[0-9]", "abc7", true},
+        {"h[^e]llo", "hello", false},
+        {"[]", "a", false},
+        {"[^]", "a", true},
+        {"*?", "", false},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        cr_assert_eq(match_glob(cases[i].glob, slice(cases[i].text)), cases[i].matches, "%s on %s", cases[i].glob,
+                     cases[i].text);
+    }
+    cr_assert(match_glob("a*\xff?", (struct slice){"a\0b\xff\0", 5}), "any byte is a character");
+}
+
+Test(match_glob, takes_bounded_time, .timeout = 10)
+{
+    static char text[20001];
+    char glob[201];
+
+    memset(text, 'a', 20000);
+    for (size_t i = 0; i < 200; i += 2) {
+        memcpy(glob + i, "*a", 2);
+    }
+    memcpy(glob + 198, "*b", 3);
+    for (int i = 0; i < 20; i++) {
+        cr_assert_not(match_glob(glob, (struct slice){text, 20000}));
+    }
+}
+
+/* ---- commands ---- */
+
+static struct match_commands *commands_of(const char *text)
+{
+    char problem[CONF_PROBLEM_MAX] = "";
+    struct match_commands *commands = match_commands_compile(text, problem);
+
+    cr_assert_not_null(commands, "%s: %s", text, problem);
+    return commands;
+}
+
+static bool commands_match(const char *text, const char *name, const char *subcommand)
+{
+    struct match_commands *commands = commands_of(text);
+    const struct command *command = command_find(slice(name));
+    bool is = match_commands_is(commands, command, slice(subcommand));
+
+    cr_assert(!is || match_commands_may(commands, command), "%s: what matches may match", text);
+    match_commands_free(commands);
+    return is;
+}
+
+Test(match_commands, by_name_category_and_exclusion)
+{
+    cr_assert(commands_match("get", "get", ""));
+    cr_assert(commands_match("GET", "get", ""));
+    cr_assert_not(commands_match("get", "set", ""));
+    cr_assert(commands_match("get  set\tdel", "del", ""));
+    cr_assert(commands_match("@write", "set", ""));
+    cr_assert_not(commands_match("@write", "get", ""));
+    cr_assert_not(commands_match("@write !set", "set", ""));
+    cr_assert(commands_match("@write !@string set", "set", ""));
+    cr_assert_not(commands_match("@write !@string", "append", ""));
+    cr_assert(commands_match("*", "get", ""));
+    cr_assert(commands_match("*", "json.get", ""), "also what Headgate does not know");
+    cr_assert_not(commands_match("@read", "json.get", ""));
+    cr_assert_not(commands_match("!get *  !set", "set", ""));
+    cr_assert(commands_match("!get *", "get", ""), "later words override earlier ones");
+}
+
+Test(match_commands, by_subcommand)
+{
+    cr_assert(commands_match("config|set", "config", "SET"));
+    cr_assert_not(commands_match("config|set", "config", "get"));
+    cr_assert_not(commands_match("config|set", "config", ""));
+    cr_assert_not(commands_match("config !config|get", "config", "get"));
+    cr_assert(commands_match("config !config|get", "config", "set"));
+    cr_assert(commands_match("!config|get config", "config", "get"), "a word on the whole command overrides");
+    cr_assert_not(commands_match("config|get config|set !config|get", "config", "get"));
+}
+
+Test(match_commands, by_category_means_the_subcommands_of_the_category)
+{
+    cr_assert(commands_match("@dangerous", "client", "kill"));
+    cr_assert_not(commands_match("@dangerous", "client", "setname"));
+    cr_assert_not(commands_match("@dangerous", "client", "SETINFO"));
+    cr_assert(commands_match("@dangerous", "client", "of-the-future"), "what is not known is taken for the worst");
+    cr_assert(commands_match("@dangerous", "config", "get"));
+    cr_assert_not(commands_match("@write", "xgroup", "help"));
+    cr_assert(commands_match("@write", "xgroup", "create"));
+    cr_assert(commands_match("* !@dangerous", "client", "setname"));
+    cr_assert_not(commands_match("* !@dangerous", "client", "kill"));
+    cr_assert(commands_match("client @dangerous", "client", "setname"), "it was meant before");
+    cr_assert(commands_match("@dangerous client|setname", "client", "setname"));
+    cr_assert_not(commands_match("@dangerous !client", "client", "kill"));
+    cr_assert_not(commands_match("get client|setname !@connection", "client", "setname"));
+}
+
+Test(match_commands, tells_which_may_match)
+{
+    struct match_commands *commands = commands_of("config|set get !get");
+
+    cr_assert(match_commands_may(commands, command_find(slice("config"))));
+    cr_assert_not(match_commands_may(commands, command_find(slice("get"))));
+    cr_assert_not(match_commands_may(commands, NULL));
+    cr_assert_not(match_commands_have_keys(commands));
+    match_commands_free(commands);
+    commands = commands_of("ping get");
+    cr_assert(match_commands_have_keys(commands));
+    match_commands_free(commands);
+    commands = commands_of("publish spublish ping");
+    cr_assert_not(match_commands_have_keys(commands), "a channel is no key");
+    match_commands_free(commands);
+}
+
+Test(match_commands, that_are_none)
+{
+    static const char *const cases[][2] = {
+        {"", "matches no command"},
+        {"get !get", "matches no command"},
+        {"!get", "matches no command"},
+        {"gte", "\"gte\" is no command that Headgate knows"},
+        {"@wirte", "\"@wirte\" is no category of commands"},
+        {"@", "\"@\" is no category of commands"},
+        {"get !", "\"!\" excludes nothing"},
+        {"config|", "\"config|\" names no subcommand"},
+        {"confi|get", "\"confi|get\" is no command that Headgate knows"},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char problem[CONF_PROBLEM_MAX] = "";
+        cr_assert_null(match_commands_compile(cases[i][0], problem), "%s", cases[i][0]);
+        cr_assert_str_eq(problem, cases[i][1]);
+    }
+}
+
+/* ---- keys ---- */
+
+static bool keys_match(const char *globs, const char *name, const char *frame, bool partial)
+{
+    char problem[CONF_PROBLEM_MAX] = "";
+    struct match_keys *keys = match_keys_compile(globs, problem);
+    const struct policy_request request = {
+        .command = command_find(slice(name)), .frame = slice(frame), .partial = partial};
+
+    cr_assert_not_null(keys, "%s: %s", globs, problem);
+    bool any = match_keys_any(keys, &request);
+    match_keys_free(keys);
+    return any;
+}
+
+Test(match_keys, of_requests)
+{
+    cr_assert(keys_match("", "ping", "*1\r\n$4\r\nPING\r\n", false));
+    cr_assert_not(keys_match("*", "ping", "*1\r\n$4\r\nPING\r\n", false), "no key is no key that matches");
+    cr_assert(keys_match("a*", "get", "*2\r\n$3\r\nGET\r\n$2\r\nab\r\n", false));
+    cr_assert_not(keys_match("b* c*", "get", "*2\r\n$3\r\nGET\r\n$2\r\nab\r\n", false));
+    cr_assert(keys_match("b", "mget", "*3\r\n$4\r\nMGET\r\n$1\r\na\r\n$1\r\nb\r\n", false), "one of them is enough");
+    cr_assert_not(keys_match("v", "set", "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nv\r\n", false), "a value is no key");
+    cr_assert_not(keys_match("a", "json.get", "*2\r\n$8\r\nJSON.GET\r\n$1\r\na\r\n", false));
+}
+
+Test(match_keys, of_requests_that_came_in_part)
+{
+    cr_assert(keys_match("a", "set", "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$90000\r\nvvv", true));
+    cr_assert_not(keys_match("b", "set", "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$90000\r\nvvv", true));
+    cr_assert(keys_match("b", "set", "*3\r\n$3\r\nSET\r\n$90000\r\na", true), "a key that is not there yet");
+    cr_assert(keys_match("b", "mset", "*5\r\n$4\r\nMSET\r\n$1\r\na\r\n$90000\r\nvvv", true), "more keys are to come");
+    cr_assert_not(keys_match("b", "ping", "*2\r\n$4\r\nPING\r\n$90000\r\naaa", true));
+}
+
+Test(match_keys, that_are_no_globs)
+{
+    char problem[CONF_PROBLEM_MAX];
+
+    cr_assert_null(match_keys_compile("a [b", problem));
+    cr_assert_str_eq(problem, "\"[b\" opens a class with \"[\" that it does not close");
+    cr_assert_null(match_keys_compile("a\\", problem));
+    cr_assert_str_eq(problem, "\"a\\\" ends with a backslash");
+    cr_assert_null(match_keys_compile("[a\\]", problem));
+}
+
+/* ---- clients ---- */
+
+static bool client_matches(const char *text, const char *address, const char *user, const char *name)
+{
+    char problem[CONF_PROBLEM_MAX] = "";
+    struct match_clients *clients = match_clients_compile(text, problem);
+    struct sockaddr_storage from = {.ss_family = AF_UNIX};
+    struct sockaddr_in ipv4 = {.sin_family = AF_INET};
+    struct sockaddr_in6 ipv6 = {.sin6_family = AF_INET6};
+
+    cr_assert_not_null(clients, "%s: %s", text, problem);
+    if (inet_pton(AF_INET, address, &ipv4.sin_addr) == 1) {
+        memcpy(&from, &ipv4, sizeof ipv4);
+    } else if (inet_pton(AF_INET6, address, &ipv6.sin6_addr) == 1) {
+        memcpy(&from, &ipv6, sizeof ipv6);
+    }
+    const struct policy_client client = {.address = &from, .user = user, .name = name};
+    bool is = match_clients_is(clients, &client);
+    match_clients_free(clients);
+    return is;
+}
+
+Test(match_clients, by_address)
+{
+    cr_assert(client_matches("ip:10.0.0.0/8", "10.250.3.4", "", ""));
+    cr_assert_not(client_matches("ip:10.0.0.0/8", "11.0.0.1", "", ""));
+    cr_assert(client_matches("ip:10.1.2.3", "10.1.2.3", "", ""));
+    cr_assert_not(client_matches("ip:10.1.2.3", "10.1.2.4", "", ""));
+    cr_assert(client_matches("ip:10.1.2.0/23", "10.1.3.255", "", ""));
+    cr_assert_not(client_matches("ip:10.1.2.0/23", "10.1.4.0", "", ""));
+    cr_assert(client_matches("ip:0.0.0.0/0", "1.2.3.4", "", ""));
+    cr_assert_not(client_matches("ip:0.0.0.0/0", "2001:db8::1", "", ""));
+    cr_assert(client_matches("ip:10.0.0.0/8", "::ffff:10.2.3.4", "", ""), "IPv4 on an IPv6 socket");
+    cr_assert(client_matches("ip:2001:db8::/32", "2001:db8:1::5", "", ""));
+    cr_assert_not(client_matches("ip:2001:db8::/33", "2001:db8:8000::5", "", ""));
+    cr_assert_not(client_matches("ip:::/0", "a Unix socket", "", ""));
+}
+
+Test(match_clients, by_user_and_name)
+{
+    cr_assert(client_matches("user:batch", "1.1.1.1", "batch", ""));
+    cr_assert_not(client_matches("user:batch", "1.1.1.1", "batch2", "batch"));
+    cr_assert(client_matches("ip:9.9.9.9 name:job-*", "1.1.1.1", "default", "job-7"));
+    cr_assert_not(client_matches("", "1.1.1.1", "default", ""));
+}
+
+Test(match_clients, that_are_none)
+{
+    static const char *const cases[] = {"10.0.0.1",      "ip:",        "ip:10.0.0.0/33", "ip:10.0.0/8", "ip:10.0.0.0/",
+                                        "ip:10.0.0.0/x", "ip:::1/129", "user:",          "host:a",      "user:[a"};
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char problem[CONF_PROBLEM_MAX] = "";
+        cr_assert_null(match_clients_compile(cases[i], problem), "%s", cases[i]);
+        cr_assert_neq(problem[0], '\0');
+    }
+}
