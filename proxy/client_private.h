@@ -132,7 +132,7 @@ struct client {
     bool input_ended;   /* the client has closed its writing half */
     bool output_congested;
     bool owes_identity; /* the exclusive lane has yet to be told the client's name */
-    uint8_t heavy;      /* the last replies were large: keep it off the shared lanes for so many requests */
+    uint8_t heavy;      /* it did not keep up with its replies: keep it off the shared lanes for so many runs */
     struct session session;
     struct chain_record *held; /* the policies' record of the request at hand, while it waits */
     bool admitted;             /* the policies have passed it: they are not asked again */
@@ -213,6 +213,7 @@ struct session_plan {
  */
 bool session_plan_request(struct client *client, const struct command *command, const struct resp_command *framed,
                           const char *frame, struct session_plan *plan);
+
 /* ---- client_session.c ---- */
 
 /* The request was sent (or answered here): brings the view of what was sent up to date. */

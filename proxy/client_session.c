@@ -368,7 +368,7 @@ const char *session_reason(const struct client *client)
            : session->silent                                                               ? "reply-mode"
            : client->profile->needs_password                                               ? "unauthenticated"
            : session->sticky                                                               ? "connection-state"
-           : client->heavy > 0                                                             ? "large-values"
+           : client->heavy > 0                                                             ? "slow-reader"
                                                                                            : "passing";
 }
 
