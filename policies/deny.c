@@ -35,7 +35,7 @@ static const struct conf_option deny_option_table[] = {
     {FIELD(except), .type = CONF_STRING, .max = TEXT_MAX, .initial = "",
      .help = "Clients that may all the same: ip:10.0.0.0/8 user:GLOB name:GLOB."},
     {FIELD(max_bytes), .type = CONF_SIZE, .min = 1, .max = INT64_C(1) << 40, .zero = "requests of any size",
-     .initial = "0", .help = "Only requests that are longer than this, all their arguments together, are meant."},
+     .initial = "0", .help = "Only requests that are longer than this on the wire are meant."},
     {FIELD(action), .type = CONF_WORD, .words = action_words, .initial = "reject",
      .help = "reject: -DENIED NAME: … is the answer. observe: the request goes on and is counted."},
 };
@@ -189,20 +189,23 @@ static bool deny_wants(void *instance, const struct command *command)
     return false;
 }
 
-/* The bytes of the request's arguments. Of one whose end has not come: of what came, and of the rest of the argument
+/* The bytes of the request on the wire. Of one whose end has not come: of what came, and of the rest of the argument
  * that is coming. */
 static uint64_t request_bytes(const struct policy_request *request)
 {
     struct resp_command framed = {0};
     size_t taken;
 
+    if (!request->partial) {
+        return request->frame.length;
+    }
     (void)resp_command_feed(&framed, request->frame.data, request->frame.length, UINT64_MAX, &taken);
     return framed.size + resp_command_payload_left(&framed);
 }
 
 static bool applies(const struct deny_rule *rule, const struct policy_request *request)
 {
-    return match_commands_is(rule->commands, request->command, match_subcommand(request)) &&
+    return match_commands_request(rule->commands, request) &&
            (rule->max_bytes == 0 || request_bytes(request) > rule->max_bytes) &&
            !match_clients_is(rule->except, request->client) && match_keys_any(rule->keys, request);
 }

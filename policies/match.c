@@ -382,7 +382,8 @@ bool match_commands_have_keys(const struct match_commands *commands)
     return false;
 }
 
-struct slice match_subcommand(const struct policy_request *request)
+/* The argument behind the name, if it came whole; else an empty slice. */
+static struct slice second_argument(const struct policy_request *request)
 {
     struct resp_command framed = {0};
     size_t taken;
@@ -392,6 +393,16 @@ struct slice match_subcommand(const struct policy_request *request)
         return (struct slice){0};
     }
     return (struct slice){request->frame.data + framed.arguments[1].offset, (size_t)framed.arguments[1].length};
+}
+
+bool match_commands_request(const struct match_commands *commands, const struct policy_request *request)
+{
+    uint8_t marks = commands->marks[index_of(request->command)];
+
+    if ((marks & MARK_SUBCOMMANDS) == 0) {
+        return (marks & MARK_INCLUDED) != 0;
+    }
+    return match_commands_is(commands, request->command, second_argument(request));
 }
 
 /* ---- keys ---- */
@@ -457,7 +468,7 @@ static bool look_at_key(void *context, struct slice key, uint32_t argument_index
 static bool any_of_partial(const struct match_keys *keys, const struct policy_request *request)
 {
     const struct command *command = request->command;
-    struct slice first = match_subcommand(request);
+    struct slice first = second_argument(request);
 
     if (command->keys == COMMAND_KEYS_RANGE && command->first_key == 0) {
         return false;

@@ -20,6 +20,8 @@ void match_commands_free(struct match_commands *commands);
 bool match_commands_may(const struct match_commands *commands, const struct command *command);
 /* Whether one with this second argument (empty if there is none) does. */
 bool match_commands_is(const struct match_commands *commands, const struct command *command, struct slice subcommand);
+/* The same for a request, which is taken apart only if the words speak of subcommands of its command. */
+bool match_commands_request(const struct match_commands *commands, const struct policy_request *request);
 /* Whether any command that may match has keys. */
 bool match_commands_have_keys(const struct match_commands *commands);
 
@@ -43,11 +45,6 @@ struct match_clients;
 struct match_clients *match_clients_compile(const char *text, char problem[CONF_PROBLEM_MAX]);
 void match_clients_free(struct match_clients *clients);
 bool match_clients_is(const struct match_clients *clients, const struct policy_client *client);
-
-/* ---- parts ---- */
-
-/* The second argument of the request's command, or an empty slice. */
-struct slice match_subcommand(const struct policy_request *request);
 
 /* Whether the text matches a sound glob: * ? [abc] [^a-z] and \ before a character that stands for itself. The time is
  * at most the product of the lengths. */

@@ -12,17 +12,8 @@ from harness.resp import OK, PONG, Closed, Error, encode, wait_for
 from harness.servers import elapsed, free_port
 
 
-def serves(headgate):
-    """True if a new client gets an answer that is no error."""
-    with headgate.connect() as client:
-        try:
-            return client("PING") == PONG
-        except Closed:
-            return False
-
-
 def await_service(headgate, seconds=8):
-    wait_for(lambda: serves(headgate), seconds, "Headgate to serve again")
+    wait_for(headgate.serves, seconds, "Headgate to serve again")
 
 
 def is_error(reply):

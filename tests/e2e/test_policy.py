@@ -489,15 +489,7 @@ def test_redis_dies_with_requests_under_way(probe, redis):
         client.assert_closed()
     probe.await_counts(reply=50, lost=50, ownerless=0)
     redis.start()
-    wait_for(lambda: served(probe), what="Redis to be back")
-
-
-def served(probe):
-    with probe.connect() as client:
-        try:
-            return client("PING") == PONG
-        except Closed:
-            return False
+    wait_for(probe.serves, what="Redis to be back")
 
 
 def test_redis_dies_while_a_request_is_held(redis, make_probe):
@@ -523,7 +515,7 @@ def test_redis_dies_while_a_request_is_held_in_session_mode(redis, make_probe):
     probe.await_counts(held=1)
     redis.restart()
     client.assert_closed()
-    wait_for(lambda: served(probe), what="Redis to be back")
+    wait_for(probe.serves, what="Redis to be back")
     probe.await_balance()
     assert probe.counts()["ownerless"] + probe.counts()["lost"] >= 1
 
@@ -536,7 +528,7 @@ def test_a_held_request_in_a_transaction_is_lost_with_it(redis, pool, make_probe
     probe.await_counts(held=1)
     redis.restart()
     client.assert_closed()
-    wait_for(lambda: served(probe), what="Redis to be back")
+    wait_for(probe.serves, what="Redis to be back")
     probe.await_balance()
 
 

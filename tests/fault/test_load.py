@@ -257,7 +257,7 @@ def test_descriptors_run_out_for_lanes_too(redis, make_headgate):
             time.sleep(0.05)
         for connection in random.sample(crowd, len(crowd)):
             connection.close()
-        wait_for(lambda: serves(headgate), what="new clients to be served")
+        wait_for(headgate.serves, what="new clients to be served")
         assert steady("PING") == PONG
         assert steady.pipeline([("MULTI",), ("PING",), ("EXEC",)])[2] == [PONG]
 
@@ -281,11 +281,3 @@ def test_the_admin_port_rests_without_descriptors(redis, make_headgate):
 def processor_seconds(headgate):
     fields = pathlib.Path(f"/proc/{headgate.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def serves(headgate):
-    with headgate.connect() as client:
-        try:
-            return client("PING") == PONG
-        except Closed:
-            return False

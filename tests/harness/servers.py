@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 
-from harness.resp import Client, wait_for
+from harness.resp import PONG, Client, Closed, wait_for
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("HEADGATE_BINARY", str(REPOSITORY / "build" / "headgate"))
@@ -234,6 +234,14 @@ class Headgate(Server):
 
     def admin(self):
         return Client(self.admin_address)
+
+    def serves(self):
+        """True if a new client gets an answer that is no error."""
+        with self.connect() as client:
+            try:
+                return client("PING") == PONG
+            except Closed:
+                return False
 
     def check_log(self):
         """Fails on what a sanitizer or an assertion left in the log since the last look."""
