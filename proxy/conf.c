@@ -185,8 +185,6 @@ static bool has_control_character(const char *text)
     return false;
 }
 
-static struct conf_rule *rule_new(const struct conf_section *section, const char *name, int line);
-
 static struct part *make_part(const struct conf_section *section, const char *title, void *values, int line)
 {
     size_t size = sizeof(struct part) + section->option_count * sizeof(struct sighting);
@@ -270,7 +268,7 @@ static void fault_unknown_section(struct reading *reading, const char *title)
 /* Adds a rule to the configuration, and the part that says what is known of it. */
 static void add_rule(struct reading *reading, const struct conf_section *section, const char *title, const char *name)
 {
-    struct conf_rule *rule = rule_new(section, name != NULL ? name : "", reading->line);
+    struct conf_rule *rule = conf_rule_new(section, name != NULL ? name : "", reading->line);
     struct conf_rule **last = &reading->conf->rules;
     struct part **last_part = &reading->parts;
 
@@ -575,80 +573,13 @@ static void check_rules(struct reading *reading)
     }
 }
 
-/* ---- Rules ---- */
-
-static void set_to_default(const struct conf_section *section, void *values)
-{
-    for (size_t i = 0; i < section->option_count; i++) {
-        char problem[CONF_PROBLEM_MAX];
-        bool set = conf_value_set(&section->options[i], values, section->options[i].initial, problem);
-        assert(set);
-        (void)set;
-    }
-}
-
-static struct conf_rule *rule_new(const struct conf_section *section, const char *name, int line)
-{
-    struct conf_rule *rule = conf_alloc(NULL, sizeof *rule);
-
-    *rule = (struct conf_rule){.section = section, .name = conf_format("%s", name), .line = line};
-    rule->values = conf_alloc(NULL, section->values_size);
-    memset(rule->values, 0, section->values_size);
-    set_to_default(section, rule->values);
-    return rule;
-}
-
-static void free_values(const struct conf_section *section, void *values)
-{
-    for (size_t i = 0; i < section->option_count; i++) {
-        conf_value_free(&section->options[i], values);
-    }
-}
-
-static void free_rules(struct conf_rule *rule)
-{
-    while (rule != NULL) {
-        struct conf_rule *next = rule->next;
-        free_values(rule->section, rule->values);
-        free(rule->values);
-        free(rule->name);
-        free(rule);
-        rule = next;
-    }
-}
-
-static void copy_value(const struct conf_option *option, void *to, const void *from)
-{
-    char problem[CONF_PROBLEM_MAX];
-    char *text = conf_value_text(option, from);
-    bool set = conf_value_set(option, to, text, problem);
-
-    assert(set);
-    (void)set;
-    free(text);
-}
-
-static struct conf_rule *copy_rules(const struct conf_rule *from)
-{
-    struct conf_rule *first = NULL, **last = &first;
-
-    for (; from != NULL; from = from->next) {
-        *last = rule_new(from->section, from->name, from->line);
-        for (size_t i = 0; i < from->section->option_count; i++) {
-            copy_value(&from->section->options[i], (*last)->values, from->values);
-        }
-        last = &(*last)->next;
-    }
-    return first;
-}
-
 /* ---- Files ---- */
 
 static struct conf *make_defaults(const char *path)
 {
     struct conf *conf = conf_alloc(NULL, sizeof *conf);
     *conf = (struct conf){.path = conf_format("%s", path)};
-    set_to_default(&conf_section_headgate, conf);
+    conf_values_default(&conf_section_headgate, conf);
     return conf;
 }
 
@@ -657,8 +588,8 @@ void conf_free(struct conf *conf)
     if (conf == NULL) {
         return;
     }
-    free_values(&conf_section_headgate, conf);
-    free_rules(conf->rules);
+    conf_values_free(&conf_section_headgate, conf);
+    conf_rules_free(conf->rules);
     free(conf->path);
     free(conf);
 }
@@ -807,8 +738,8 @@ struct conf *conf_merge_reloadable(const struct conf *old, const struct conf *ne
     struct conf *merged = make_defaults(new_conf->path);
     for (size_t i = 0; i < conf_option_count; i++) {
         const struct conf_option *option = &conf_options[i];
-        copy_value(option, merged, option->reloadable ? new_conf : old);
+        conf_value_copy(option, merged, option->reloadable ? new_conf : old);
     }
-    merged->rules = copy_rules(new_conf->rules);
+    merged->rules = conf_rules_copy(new_conf->rules);
     return merged;
 }

@@ -1,6 +1,7 @@
 /*
  * Option tables and the values they speak of. conf_table.c holds the one of [headgate] and prints the reference, each
- * policy brings the one of its rules, conf.c reads files by them, conf_values.c turns text into values and back.
+ * policy brings the one of its rules, conf.c reads files by them, conf_values.c turns text into values and back, and
+ * conf_rules.c keeps them as rules.
  */
 #ifndef HEADGATE_CONF_TABLE_H
 #define HEADGATE_CONF_TABLE_H
@@ -79,6 +80,20 @@ char *conf_value_text(const struct conf_option *option, const void *base);
 char *conf_value_expected(const struct conf_option *option);
 
 void conf_value_free(const struct conf_option *option, void *base);
+
+/* Sets the option's field at to from that at from. */
+void conf_value_copy(const struct conf_option *option, void *to, const void *from);
+
+/* All values of a section: sets them to their defaults, frees what they own. */
+void conf_values_default(const struct conf_section *section, void *values);
+void conf_values_free(const struct conf_section *section, void *values);
+
+/* A rule with the defaults of its section; line: of its heading. */
+struct conf_rule *conf_rule_new(const struct conf_section *section, const char *name, int line);
+/* A list of rules, and all that is in them. */
+struct conf_rule *conf_rules_copy(const struct conf_rule *from);
+void conf_rules_free(struct conf_rule *rule);
+
 bool conf_address_equal(const struct conf_address *a, const struct conf_address *b);
 
 /*
