@@ -4,8 +4,10 @@
  *
  * A policy sees the requests of the commands that it asked for and decides: pass, answer, hold, close. It does no I/O
  * and knows nothing of connections or of the event loop; each worker has an instance of its own, called by one thread.
+ * What all instances have in common (a limit holds over all workers) is in an object that they share.
  *
  *   on_request ─► PASS  ─► … Redis … ─► on_reply
+ *              ─► ADMIT ─► … Redis … (no on_reply for this policy: it has seen what it wanted to see)
  *              ─► REPLY (the answer keeps its place among the client's replies; no on_reply for this policy)
  *              ─► HOLD  ─► on_request again at hold_until_us or after resume(), with the same ticket ─► …
  *              ─► CLOSE (the client is closed; no on_reply for this policy)
@@ -22,7 +24,7 @@
 #include <sys/socket.h>
 
 /* Policies in one build. */
-#define POLICIES_MAX 16
+#define POLICIES_MAX 8
 /* The longest answer a policy can give, in bytes. */
 #define POLICY_TEXT_MAX 512
 
@@ -32,6 +34,9 @@ struct policy_client {
     const char *address_text;
     const char *user; /* Redis' name for the user that the client is now */
     const char *name; /* of CLIENT SETNAME; "" for none */
+    /* Another one whenever user or name may have changed. */
+    uint32_t identity;
+    void **attachments; /* the chain's; a policy sees its own in the request */
 };
 
 struct policy_request {
@@ -45,10 +50,11 @@ struct policy_request {
     uint32_t holds;                /* how often this request was held already */
     int64_t received_us;           /* when its last byte was read (partial: when this part was), monotonic */
     int64_t now_us;
-    uint64_t *ticket; /* the policy's own word for this request; 0 at first */
+    uint64_t *ticket;  /* the policy's own word for this request; 0 at first */
+    void **attachment; /* the policy's own pointer for this client; NULL at first, on_client_close() gets it back */
 };
 
-enum policy_verdict { POLICY_PASS, POLICY_REPLY, POLICY_HOLD, POLICY_CLOSE };
+enum policy_verdict { POLICY_PASS, POLICY_ADMIT, POLICY_REPLY, POLICY_HOLD, POLICY_CLOSE };
 
 struct policy_decision {
     char text[POLICY_TEXT_MAX]; /* REPLY: a whole RESP reply that is valid in RESP2 and RESP3; CLOSE: the reason */
@@ -90,6 +96,7 @@ struct policy_counter {
 /* What an instance is started with. */
 struct policy_start {
     const struct policy_host *host; /* outlives the instance */
+    void *shared;                   /* what share() gave; NULL without it */
     /* The rules of the whole file, of which those of the policy's own section concern it; valid within the call. */
     const struct conf_rule *rules;
     /* One for each of the policy's counters, in the order of its table; this worker's own. */
@@ -104,6 +111,11 @@ struct policy {
     const char *counter_section;
     const struct policy_counter *counters;
     size_t counter_count;
+    /* What the instances of all workers share, made before the first of them and given back after the last; both NULL
+     * for nothing. threads: how many workers there are. Instances lock what they find in it, unless there is but one
+     * worker. NULL when memory is short. */
+    void *(*share)(size_t threads);
+    void (*unshare)(void *shared);
     /* The instance of a worker, or NULL when memory is short. */
     void *(*start)(const struct policy_start *start);
     /* Whether this policy wants to be asked about a command (NULL: one that Headgate does not know), under the rules
@@ -117,7 +129,8 @@ struct policy {
      * the instance goes on with the rules it had. */
     bool (*reload)(void *instance, const struct conf_rule *rules);
     void (*on_reply)(void *instance, const struct policy_reply *reply);
-    void (*on_client_close)(void *instance, const struct policy_client *client);
+    /* attachment: what the policy left with the client, if anything. */
+    void (*on_client_close)(void *instance, const struct policy_client *client, void *attachment);
     void (*on_tick)(void *instance, int64_t now_us); /* ten times a second */
     void (*stop)(void *instance);
 };

@@ -370,8 +370,8 @@ static void add_policy_counters(struct gathering *gathering)
 {
     const struct crew *crew = gathering->session->admin->crew;
 
-    for (size_t i = 0; crew->policies[i] != NULL; i++) {
-        const struct policy *policy = crew->policies[i];
+    for (size_t i = 0; i < crew->policies.count; i++) {
+        const struct policy *policy = crew->policies.list[i];
         if (policy->counter_count == 0 || !section_wanted(gathering, policy->counter_section)) {
             continue;
         }
@@ -432,9 +432,9 @@ static void add_counters_help(struct evbuffer *text, const struct crew *crew, co
         const struct stats_description *description = stats_describe(id);
         add_counter_help(text, wanted, description->name, description->kind, description->help);
     }
-    for (size_t i = 0; crew->policies[i] != NULL; i++) {
-        for (size_t n = 0; n < crew->policies[i]->counter_count; n++) {
-            const struct policy_counter *counter = &crew->policies[i]->counters[n];
+    for (size_t i = 0; i < crew->policies.count; i++) {
+        for (size_t n = 0; n < crew->policies.list[i]->counter_count; n++) {
+            const struct policy_counter *counter = &crew->policies.list[i]->counters[n];
             add_counter_help(text, wanted, counter->name, counter->kind, counter->help);
         }
     }

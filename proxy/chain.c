@@ -6,6 +6,7 @@ struct chain_record {
     struct chain_record *next_free;
     const struct command *command;
     int64_t received_us;
+    uint32_t asked;   /* bit n: policy n has seen it: its ticket is set */
     uint32_t passed;  /* bit n: policy n passed it and is owed an on_reply */
     uint32_t holding; /* 1 + the policy that holds it; 0: none does */
     uint32_t holds;
@@ -41,12 +42,41 @@ static void compile_wanted(struct chain *chain)
     }
 }
 
-/* Starts the policy as the next of the chain. */
-static bool add_policy(struct chain *chain, const struct policy *policy, const struct conf_rule *rules,
+bool chain_roster_open(struct chain_roster *roster, const struct policy *const *list, size_t threads)
+{
+    *roster = (struct chain_roster){.list = list};
+    for (; list[roster->count] != NULL && roster->count < POLICIES_MAX; roster->count++) {
+        const struct policy *policy = list[roster->count];
+        if (policy->share == NULL) {
+            continue;
+        }
+        roster->shared[roster->count] = policy->share(threads);
+        if (roster->shared[roster->count] == NULL) {
+            chain_roster_close(roster);
+            return false;
+        }
+    }
+    return true;
+}
+
+void chain_roster_close(struct chain_roster *roster)
+{
+    while (roster->count > 0) {
+        const struct policy *policy = roster->list[--roster->count];
+        if (policy->unshare != NULL) {
+            policy->unshare(roster->shared[roster->count]);
+        }
+    }
+}
+
+/* Starts the next policy of the roster. */
+static bool add_policy(struct chain *chain, const struct chain_roster *roster, const struct conf_rule *rules,
                        const struct policy_host *host)
 {
+    const struct policy *policy = roster->list[chain->count];
     _Atomic uint64_t *counters = policy->counter_count > 0 ? calloc(policy->counter_count, sizeof *counters) : NULL;
-    const struct policy_start start = {.host = host, .rules = rules, .counters = counters};
+    const struct policy_start start = {
+        .host = host, .shared = roster->shared[chain->count], .rules = rules, .counters = counters};
 
     if (policy->counter_count > 0 && counters == NULL) {
         return false;
@@ -63,7 +93,7 @@ static bool add_policy(struct chain *chain, const struct policy *policy, const s
     return true;
 }
 
-struct chain *chain_new(const struct policy *const *list, const struct conf_rule *rules, struct stats *stats,
+struct chain *chain_new(const struct chain_roster *roster, const struct conf_rule *rules, struct stats *stats,
                         const struct policy_host *host)
 {
     struct chain *chain = calloc(1, sizeof *chain + (command_count() + 1) * sizeof chain->wanted[0]);
@@ -72,8 +102,8 @@ struct chain *chain_new(const struct policy *const *list, const struct conf_rule
         return NULL;
     }
     chain->stats = stats;
-    while (list[chain->count] != NULL && chain->count < POLICIES_MAX) {
-        if (!add_policy(chain, list[chain->count], rules, host)) {
+    while (chain->count < roster->count) {
+        if (!add_policy(chain, roster, rules, host)) {
             chain_free(chain);
             return NULL;
         }
@@ -131,9 +161,20 @@ static struct chain_record *record_take(struct chain *chain, const struct policy
         record = malloc(sizeof *record);
     }
     if (record != NULL) {
-        *record = (struct chain_record){.command = request->command, .received_us = request->received_us};
+        record->command = request->command;
+        record->received_us = request->received_us;
+        record->asked = 0;
+        record->passed = 0;
+        record->holding = 0;
+        record->holds = 0;
     }
     return record;
+}
+
+static void record_give(struct chain *chain, struct chain_record *record)
+{
+    record->next_free = chain->free;
+    chain->free = record;
 }
 
 static void count_verdict(struct chain *chain, enum policy_verdict verdict)
@@ -164,16 +205,22 @@ static enum policy_verdict ask_all(struct chain *chain, struct policy_request *r
         if ((wanted >> n & 1) == 0) {
             continue;
         }
+        if ((record->asked >> n & 1) == 0) {
+            record->asked |= UINT32_C(1) << n;
+            record->tickets[n] = 0;
+        }
         request->ticket = &record->tickets[n];
+        request->attachment = &request->client->attachments[n];
         enum policy_verdict verdict = chain->list[n]->on_request(chain->instances[n], request, decision);
         if (verdict == POLICY_HOLD) {
             record->holding = (uint32_t)n + 1;
             record->holds++;
         }
-        if (verdict != POLICY_PASS) {
+        if (verdict != POLICY_PASS && verdict != POLICY_ADMIT) {
             return verdict;
         }
-        record->passed |= UINT32_C(1) << n;
+        bool wants_reply = verdict == POLICY_PASS && chain->list[n]->on_reply != NULL;
+        record->passed |= (uint32_t)wants_reply << n;
     }
     return POLICY_PASS;
 }
@@ -192,6 +239,10 @@ enum policy_verdict chain_ask(struct chain *chain, struct policy_request *reques
     request->received_us = (*record)->received_us;
     enum policy_verdict verdict = ask_all(chain, request, decision, *record);
     count_verdict(chain, verdict);
+    if ((*record)->passed == 0 && (*record)->holding == 0) {
+        record_give(chain, *record);
+        *record = NULL;
+    }
     return verdict;
 }
 
@@ -217,15 +268,14 @@ void chain_end(struct chain *chain, struct chain_record *record, const struct po
             chain->list[n]->on_reply(chain->instances[n], &reply);
         }
     }
-    record->next_free = chain->free;
-    chain->free = record;
+    record_give(chain, record);
 }
 
 void chain_client_closed(struct chain *chain, const struct policy_client *client)
 {
     for (size_t n = 0; n < chain->count; n++) {
         if (chain->list[n]->on_client_close != NULL) {
-            chain->list[n]->on_client_close(chain->instances[n], client);
+            chain->list[n]->on_client_close(chain->instances[n], client, client->attachments[n]);
         }
     }
 }

@@ -11,8 +11,20 @@ struct chain;
 /* What the chain remembers of a request that policies passed or hold. */
 struct chain_record;
 
-/* list ends with NULL; rules are needed within the call only. NULL when memory is short. */
-struct chain *chain_new(const struct policy *const *list, const struct conf_rule *rules, struct stats *stats,
+/* The policies of the process, and what the instances of each share. */
+struct chain_roster {
+    const struct policy *const *list; /* ends with NULL */
+    size_t count;
+    void *shared[POLICIES_MAX];
+};
+
+/* list must outlive the roster. False, and nothing is left to be closed, when memory is short. */
+bool chain_roster_open(struct chain_roster *roster, const struct policy *const *list, size_t threads);
+/* All chains must be gone. */
+void chain_roster_close(struct chain_roster *roster);
+
+/* The roster must outlive the chain; rules are needed within the call only. NULL when memory is short. */
+struct chain *chain_new(const struct chain_roster *roster, const struct conf_rule *rules, struct stats *stats,
                         const struct policy_host *host);
 /* Gives the policies other rules. False when memory is short: some of them go on with those that they had. */
 bool chain_reload(struct chain *chain, const struct conf_rule *rules);
@@ -22,8 +34,9 @@ void chain_free(struct chain *chain);
 bool chain_wants(const struct chain *chain, const struct command *command);
 
 /*
- * Asks the policies. *record is NULL for a new request; it is set when a policy passed or holds it, and then has to be
- * given to chain_end() when the request has ended. After HOLD the same record is given again.
+ * Asks the policies; the verdict is never ADMIT. *record is NULL for a new request; it is set when a policy passed or
+ * holds it, and then has to be given to chain_end() when the request has ended. After HOLD the same record is given
+ * again.
  */
 enum policy_verdict chain_ask(struct chain *chain, struct policy_request *request, struct policy_decision *decision,
                               struct chain_record **record);

@@ -88,7 +88,7 @@ static void list_remove(struct client_service *service, struct client *client)
 
 /* ---- closing ---- */
 
-struct policy_client client_policy_view(const struct client *client)
+struct policy_client client_policy_view(struct client *client)
 {
     return (struct policy_client){
         .id = client->id,
@@ -96,7 +96,15 @@ struct policy_client client_policy_view(const struct client *client)
         .address_text = client->address_text,
         .user = profile_user(client->profile),
         .name = client->name != NULL ? client->name : "",
+        .identity = client->identity,
+        .attachments = client->attachments,
     };
+}
+
+bool client_rename(struct client *client, struct slice name)
+{
+    client->identity++;
+    return client_keep_text(&client->name, name);
 }
 
 static void end_held(struct client *client)
@@ -390,7 +398,7 @@ static void policy_resume(void *context, uint64_t client_id)
 
 struct client_service *client_service_new(struct reactor *reactor, struct run_pool *runs, struct upstream *upstream,
                                           const struct learn *learn, const struct client_settings *settings,
-                                          const struct policy *const *policies, const struct conf_rule *rules)
+                                          const struct chain_roster *policies, const struct conf_rule *rules)
 {
     struct client_service *service = calloc(1, sizeof *service);
 

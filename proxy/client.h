@@ -27,7 +27,7 @@ struct client_service;
  * within the call. NULL when memory is short. */
 struct client_service *client_service_new(struct reactor *reactor, struct run_pool *runs, struct upstream *upstream,
                                           const struct learn *learn, const struct client_settings *settings,
-                                          const struct policy *const *policies, const struct conf_rule *rules);
+                                          const struct chain_roster *policies, const struct conf_rule *rules);
 /* All clients must have been closed. */
 void client_service_free(struct client_service *service);
 void client_service_reconfigure(struct client_service *service, const struct client_settings *settings,

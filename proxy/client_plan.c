@@ -99,7 +99,7 @@ static bool plan_setname(struct client *client, struct slice name, struct sessio
         return true;
     }
     answer(plan, "+OK\r\n");
-    return client_keep_text(&client->name, name);
+    return client_rename(client, name);
 }
 
 static void plan_getname(struct client *client, struct session_plan *plan)

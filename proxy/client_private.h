@@ -138,8 +138,10 @@ struct client {
     bool admitted;             /* the policies have passed it: they are not asked again */
     struct event hold_timer;   /* set while a policy holds a request */
     bool hold_timer_set;
-    char *name;         /* of CLIENT SETNAME, or NULL */
-    char *library_name; /* of CLIENT SETINFO, or NULL */
+    void *attachments[POLICIES_MAX]; /* what policies left with the client */
+    uint32_t identity;               /* counts the changes of its user and its name */
+    char *name;                      /* of CLIENT SETNAME, or NULL */
+    char *library_name;              /* of CLIENT SETINFO, or NULL */
     char *library_version;
     struct sockaddr_storage address;
     char address_text[64];
@@ -163,7 +165,9 @@ void client_finish(struct client *client);
 void client_end(struct client *client, const char *why);
 /* Closes now. */
 void client_close(struct client *client, const char *why);
-struct policy_client client_policy_view(const struct client *client);
+struct policy_client client_policy_view(struct client *client);
+/* Gives the client another name (empty: none). False when memory is short. */
+bool client_rename(struct client *client, struct slice name);
 /* Whether the socket should be read; to be called after whatever may have changed it. */
 void client_update_reading(struct client *client);
 /* Replaces *place by a copy of the text; an empty text means none. False when memory is short. */

@@ -267,13 +267,12 @@ static struct slice name_so_far(const struct resp_command *framed, struct slice 
     return (struct slice){frame.data + name->offset, (size_t)(name->length < here ? name->length : here)};
 }
 
-/* Asks the policies. True: go on with the request. Otherwise it was answered (*waits false), or the client waits or is
- * closed. */
-static bool admit(struct client *client, const struct command *command, const struct resp_command *framed,
-                  struct slice frame, bool *waits)
+/* Asks the policies. */
+static enum policy_verdict ask_policies(struct client *client, const struct command *command,
+                                        const struct resp_command *framed, struct slice frame,
+                                        struct policy_decision *decision)
 {
     struct policy_client view = client_policy_view(client);
-    struct policy_decision decision;
     int64_t now = reactor_now(client->service->reactor);
     struct policy_request request = {
         .client = &view,
@@ -287,31 +286,50 @@ static bool admit(struct client *client, const struct command *command, const st
         .now_us = now,
     };
 
-    *waits = false;
-    switch (chain_ask(client->service->chain, &request, &decision, &client->held)) {
-    case POLICY_PASS:
-        client->admitted = true;
-        return true;
-    case POLICY_REPLY:
-        refuse(client, &decision);
-        return false;
-    case POLICY_HOLD:
-        hold_until(client, decision.hold_until_us);
-        *waits = true;
-        return false;
-    case POLICY_CLOSE:
-        log_info("client", "a policy closes client %s: %.*s", client->address_text, (int)decision.length,
-                 decision.text);
-        client_end(client, "closed by a policy");
-        return false;
-    }
-    return false;
+    client->admitted = false;
+    enum policy_verdict verdict = chain_ask(client->service->chain, &request, decision, &client->held);
+    client->admitted = verdict == POLICY_PASS;
+    return verdict;
 }
-
-/* ---- one request at a time ---- */
 
 /* How a request ended up. */
 enum outcome { OUTCOME_TAKEN, OUTCOME_WAITS };
+
+/* Does what the policies decided on a request that they did not pass. */
+static enum outcome obey(struct client *client, enum policy_verdict verdict, const struct policy_decision *decision)
+{
+    if (verdict == POLICY_HOLD) {
+        hold_until(client, decision->hold_until_us);
+        return OUTCOME_WAITS;
+    }
+    if (verdict == POLICY_REPLY) {
+        refuse(client, decision);
+    } else {
+        log_info("client", "a policy closes client %s: %.*s", client->address_text, (int)decision->length,
+                 decision->text);
+        client_end(client, "closed by a policy");
+    }
+    return OUTCOME_TAKEN;
+}
+
+/* Asks the policies, unless they have passed it already or do not care. True: go on with the request; *outcome is set
+ * otherwise. */
+static bool admit(struct client *client, const struct command *command, const struct resp_command *framed,
+                  struct slice frame, enum outcome *outcome)
+{
+    struct policy_decision decision;
+
+    if (client->admitted || !chain_wants(client->service->chain, command)) {
+        return true;
+    }
+    enum policy_verdict verdict = ask_policies(client, command, framed, frame, &decision);
+    if (verdict != POLICY_PASS) {
+        *outcome = obey(client, verdict, &decision);
+    }
+    return verdict == POLICY_PASS;
+}
+
+/* ---- one request at a time ---- */
 
 static void answer_here(struct client *client, const struct session_plan *plan)
 {
@@ -439,11 +457,10 @@ static enum outcome take_multibulk(struct client *client, const struct resp_comm
     struct slice name = {frame + framed->arguments[0].offset, (size_t)framed->arguments[0].length};
     const struct command *command = command_find(name);
     struct session_plan plan;
-    bool waits;
+    enum outcome outcome;
 
-    if (!client->admitted && chain_wants(client->service->chain, command) &&
-        !admit(client, command, framed, bytes, &waits)) {
-        return waits ? OUTCOME_WAITS : OUTCOME_TAKEN;
+    if (!admit(client, command, framed, bytes, &outcome)) {
+        return outcome;
     }
     if (command == NULL) {
         command = learn_find(client->service->learn, name);
@@ -500,6 +517,18 @@ static enum outcome take_inline(struct client *client, const char *frame)
     return outcome;
 }
 
+/* A whole command was dealt with, or waits where it is. */
+static enum outcome settle_whole(struct client *client, enum outcome outcome)
+{
+    client->command_whole = outcome == OUTCOME_WAITS;
+    if (outcome == OUTCOME_TAKEN) {
+        stats_add(client->service->reactor->stats, STATS_REQUESTS, client->command.argument_count > 0);
+        client->admitted = false;
+        resp_command_reset(&client->command);
+    }
+    return outcome;
+}
+
 static enum outcome take_whole(struct client *client, const char *frame)
 {
     enum outcome outcome = OUTCOME_TAKEN;
@@ -507,16 +536,8 @@ static enum outcome take_whole(struct client *client, const char *frame)
     if (client->command.argument_count > 0) {
         outcome = resp_command_is_inline(&client->command) ? take_inline(client, frame)
                                                            : take_multibulk(client, &client->command, frame);
-        if (outcome == OUTCOME_TAKEN) {
-            stats_add(client->service->reactor->stats, STATS_REQUESTS, 1);
-        }
     }
-    client->command_whole = outcome == OUTCOME_WAITS;
-    if (outcome == OUTCOME_TAKEN) {
-        client->admitted = false;
-        resp_command_reset(&client->command);
-    }
-    return outcome;
+    return settle_whole(client, outcome);
 }
 
 /* ---- long requests ---- */
@@ -557,7 +578,7 @@ static bool begin_stream(struct client *client, const char *frame)
     const struct command *command = command_so_far(client, frame);
     struct slice bytes = {frame, (size_t)client->command.size};
     struct session_plan plan = {.answer = SESSION_FORWARD, .exclusive = true};
-    bool waits;
+    enum outcome outcome;
 
     if (command != NULL && command->kind != COMMAND_ORDINARY && command->kind != COMMAND_EVAL) {
         if (client->command.size > client->service->settings.max_request) {
@@ -565,10 +586,9 @@ static bool begin_stream(struct client *client, const char *frame)
         }
         return false;
     }
-    if (!client->admitted && chain_wants(client->service->chain, command) &&
-        !admit(client, command, &client->command, bytes, &waits)) {
+    if (!admit(client, command, &client->command, bytes, &outcome)) {
         /* If it was refused, the rest of it is thrown away as it comes. */
-        client->discarding = !waits && client->state == CLIENT_OPEN;
+        client->discarding = outcome == OUTCOME_TAKEN && client->state == CLIENT_OPEN;
         client->streaming = client->discarding;
         stats_add(client->service->reactor->stats, STATS_REQUESTS, client->discarding ? 1 : 0);
         return client->streaming;
@@ -634,23 +654,31 @@ bool client_may_take(const struct client *client)
     return may_take(client, &(struct batch){0});
 }
 
-/* Whether a whole command can go with the batch without a closer look. */
-static bool is_plain(const struct client *client, const char *frame)
+/* The command, if it can go with the batch without a closer look but for that of the policies; else NULL. */
+static const struct command *plain_command(const struct client *client, const char *frame)
 {
     const struct resp_command *framed = &client->command;
 
-    if (framed->argument_count == 0 || resp_command_is_inline(framed) || client->admitted) {
-        return false;
+    if (framed->argument_count == 0 || resp_command_is_inline(framed) || client->admitted || client->held != NULL) {
+        return NULL;
     }
     const struct command *command =
         command_find((struct slice){frame + framed->arguments[0].offset, (size_t)framed->arguments[0].length});
-    return command != NULL && command->kind == COMMAND_ORDINARY && (command->categories & CATEGORY_ADMIN) == 0 &&
-           !chain_wants(client->service->chain, command);
+    bool plain = command != NULL && command->kind == COMMAND_ORDINARY && (command->categories & CATEGORY_ADMIN) == 0;
+    return plain ? command : NULL;
 }
 
-static bool join_batch(struct client *client, struct batch *batch, const char *frame)
+/*
+ * Adds the whole command to the batch if nothing is to be known of its reply. *verdict is what the policies decided on
+ * it: PASS also if none was asked. Any other one is for after the batch.
+ */
+static bool join_batch(struct client *client, struct batch *batch, const char *frame, enum policy_verdict *verdict,
+                       struct policy_decision *decision)
 {
-    if (!is_plain(client, frame)) {
+    const struct command *command = plain_command(client, frame);
+
+    *verdict = POLICY_PASS;
+    if (command == NULL) {
         return false;
     }
     if (batch->requests == 0) {
@@ -659,6 +687,14 @@ static bool join_batch(struct client *client, struct batch *batch, const char *f
         if (batch->lane == NULL) {
             return false;
         }
+    }
+    if (chain_wants(client->service->chain, command)) {
+        struct slice bytes = {frame, (size_t)client->command.size};
+        *verdict = ask_policies(client, command, &client->command, bytes, decision);
+        if (*verdict != POLICY_PASS || client->held != NULL) {
+            return false;
+        }
+        client->admitted = false;
     }
     batch->length += (size_t)client->command.size;
     batch->requests++;
@@ -693,6 +729,8 @@ static bool send_raw(struct client *client, const char *data, size_t length)
 size_t client_take_requests(struct client *client, const char *data, size_t length)
 {
     struct batch batch = {0};
+    struct policy_decision decision;
+    enum policy_verdict verdict;
     enum resp_status status;
     size_t done = 0;
 
@@ -717,13 +755,15 @@ size_t client_take_requests(struct client *client, const char *data, size_t leng
             return done;
         }
         size_t size = (size_t)client->command.size;
-        if (join_batch(client, &batch, frame)) {
+        if (join_batch(client, &batch, frame, &verdict, &decision)) {
             resp_command_reset(&client->command);
         } else {
             if (!batch_send(client, &batch)) {
                 return length;
             }
-            if (take_whole(client, frame) == OUTCOME_WAITS) {
+            enum outcome outcome = verdict == POLICY_PASS ? take_whole(client, frame)
+                                                          : settle_whole(client, obey(client, verdict, &decision));
+            if (outcome == OUTCOME_WAITS) {
                 return done;
             }
         }

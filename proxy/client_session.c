@@ -93,6 +93,7 @@ static void replace_profile(struct client *client, struct profile *profile)
     }
     struct profile *before = client->profile;
     client->profile = profile;
+    client->identity++;
     if (client->exclusive != NULL) {
         upstream_lane_speaks_for(client->exclusive, profile);
     }
@@ -101,7 +102,7 @@ static void replace_profile(struct client *client, struct profile *profile)
 
 static void adopt_name(struct client *client, const char *name)
 {
-    bool kept = client_keep_text(&client->name, (struct slice){name, strlen(name)});
+    bool kept = client_rename(client, (struct slice){name, strlen(name)});
 
     if (!kept || strlen(name) > CLIENT_NAME_MAX) {
         client->session.sticky = true;
@@ -153,7 +154,7 @@ static void replied_reset(struct client *client, const struct resp_reply *reply)
     }
     client->session = (struct session){0};
     replace_profile(client, upstream_default_profile(client->service->upstream));
-    (void)client_keep_text(&client->name, (struct slice){0});
+    (void)client_rename(client, (struct slice){0});
     client->heavy = 0;
     client->exclusive->expects_pushes = false;
     client->exclusive->untidy = true;

@@ -8,12 +8,17 @@ bool crew_start(struct crew *crew, const struct conf *conf, const struct connect
 {
     size_t count = (size_t)conf->threads;
 
-    *crew = (struct crew){.workers = calloc(count, sizeof(struct worker *)), .policies = policies};
+    *crew = (struct crew){.workers = calloc(count, sizeof(struct worker *))};
     if (crew->workers == NULL) {
         return false;
     }
+    if (!chain_roster_open(&crew->policies, policies, count)) {
+        free(crew->workers);
+        errno = ENOMEM;
+        return false;
+    }
     for (; crew->count < count; crew->count++) {
-        crew->workers[crew->count] = worker_start(crew->count, conf, target, policies);
+        crew->workers[crew->count] = worker_start(crew->count, conf, target, &crew->policies);
         if (crew->workers[crew->count] == NULL) {
             int reason = errno;
             crew_stop(crew);
@@ -29,6 +34,7 @@ void crew_stop(struct crew *crew)
     while (crew->count > 0) {
         worker_stop(crew->workers[--crew->count]);
     }
+    chain_roster_close(&crew->policies);
     free(crew->workers);
     crew->workers = NULL;
 }

@@ -9,8 +9,8 @@
 struct crew {
     struct worker **workers;
     size_t count;
-    const struct policy *const *policies; /* those that each worker has an instance of; ends with NULL */
-    uint64_t clients_given;               /* sockets handed over since the start */
+    struct chain_roster policies; /* those that each worker has an instance of */
+    uint64_t clients_given;       /* sockets handed over since the start */
     uint64_t clients_refused;
 };
 

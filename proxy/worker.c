@@ -165,7 +165,7 @@ static void worker_free(struct worker *worker)
     free(worker);
 }
 
-static bool build_parts(struct worker *worker, const struct conf *conf, const struct policy *const *policies)
+static bool build_parts(struct worker *worker, const struct conf *conf, const struct chain_roster *policies)
 {
     struct upstream_settings upstream = upstream_settings(conf, &worker->target);
     struct client_settings clients = client_settings(conf);
@@ -181,7 +181,7 @@ static bool build_parts(struct worker *worker, const struct conf *conf, const st
 }
 
 struct worker *worker_start(size_t index, const struct conf *conf, const struct connection_target *target,
-                            const struct policy *const *policies)
+                            const struct chain_roster *policies)
 {
     const struct timeval tick = {.tv_sec = 0, .tv_usec = TICK_US};
     struct worker *worker = calloc(1, sizeof *worker);

@@ -20,7 +20,7 @@ struct worker_facts {
 /* Builds a worker and starts its thread. conf and policies must outlive it (but see worker_reconfigure). target: the
  * resolved upstream address. NULL with errno set when the system refuses. */
 struct worker *worker_start(size_t index, const struct conf *conf, const struct connection_target *target,
-                            const struct policy *const *policies);
+                            const struct chain_roster *policies);
 
 /* Hands over an accepted socket. */
 void worker_give_client(struct worker *worker, int fd, const struct sockaddr_storage *address, uint64_t id);

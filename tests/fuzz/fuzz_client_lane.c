@@ -70,6 +70,7 @@ struct world {
     struct run_pool runs;
     struct upstream *upstream;
     struct control *control;
+    struct chain_roster roster;
     struct learn *learn;
     struct client_service *service;
     int listener;
@@ -887,8 +888,9 @@ static void start(struct world *world, int listener, const struct sockaddr_un *a
     world->upstream = upstream_new(&world->reactor, &world->runs, &upstream, on_ready, world);
     world->control = control_new(&world->reactor, &world->runs, world->upstream);
     world->learn = learn_new(world->control);
-    world->service =
-        client_service_new(&world->reactor, &world->runs, world->upstream, world->learn, &clients, policy_list, NULL);
+    require(chain_roster_open(&world->roster, policy_list, 1));
+    world->service = client_service_new(&world->reactor, &world->runs, world->upstream, world->learn, &clients,
+                                        &world->roster, NULL);
     require(world->service != NULL);
     upstream_warm_up(world->upstream);
 }

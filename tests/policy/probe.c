@@ -267,8 +267,9 @@ static void watcher_reply(void *instance, const struct policy_reply *reply)
     ledger_end(instance, reply);
 }
 
-static void watcher_client_close(void *instance, const struct policy_client *client)
+static void watcher_client_close(void *instance, const struct policy_client *client, void *attachment)
 {
+    (void)attachment;
     ledger_client_closed(instance, client->id);
 }
 
@@ -535,8 +536,9 @@ static void probe_reply(void *instance, const struct policy_reply *reply)
     ledger_end(&probe->ledger, reply);
 }
 
-static void probe_client_close(void *instance, const struct policy_client *client)
+static void probe_client_close(void *instance, const struct policy_client *client, void *attachment)
 {
+    (void)attachment;
     struct probe *probe = instance;
 
     ledger_client_closed(&probe->ledger, client->id);

@@ -30,7 +30,8 @@ static char calls[1000];
 static struct stats stats;
 static const struct policy_host host = {0};
 static const struct conf_rule rule = {.name = NULL};
-static const struct policy_client client = {.id = 42, .user = "default", .name = ""};
+static void *attachments[POLICIES_MAX];
+static const struct policy_client client = {.id = 42, .user = "default", .name = "", .attachments = attachments};
 static const char frame[] = "*2\r\n$3\r\nGET\r\n$1\r\na\r\n";
 
 static void write_down(const struct fake *fake, const char *format, unsigned long long number)
@@ -101,8 +102,9 @@ static void on_reply(void *instance, const struct policy_reply *reply)
              reply->head.length > 0 ? reply->head.data : "");
 }
 
-static void on_client_close(void *instance, const struct policy_client *closed)
+static void on_client_close(void *instance, const struct policy_client *closed, void *attachment)
 {
+    cr_assert_eq(attachment, NULL);
     write_down(instance, "!%llu", closed->id);
 }
 
@@ -145,6 +147,13 @@ static const struct policy policy_bare = {.name = "bare", .start = start_b, .wan
 static const struct policy *const three[] = {&policy_a, &policy_b, &policy_c, NULL};
 
 static struct chain *chain;
+static struct chain_roster roster;
+
+static struct chain *new_chain(const struct policy *const *list)
+{
+    cr_assert(chain_roster_open(&roster, list, 3));
+    return chain_new(&roster, &rule, &stats, &host);
+}
 
 static void set_up(void)
 {
@@ -153,7 +162,7 @@ static void set_up(void)
     }
     calls[0] = '\0';
     stats = (struct stats){0};
-    chain = chain_new(three, &rule, &stats, &host);
+    chain = new_chain(three);
     cr_assert_not_null(chain);
 }
 
@@ -398,7 +407,7 @@ Test(chain, only_those_that_want_a_command_are_asked)
     chain_free(chain);
     fakes[0].wants_gets_only = true;
     fakes[2].wants_gets_only = true;
-    chain = chain_new(three, &rule, &stats, &host);
+    chain = new_chain(three);
     calls[0] = '\0';
     struct policy_decision decision;
     struct policy_request request = {.client = &client, .command = NULL, .name = {"X", 1}, .frame = {frame, 1}};
@@ -416,7 +425,7 @@ Test(chain, a_command_that_nobody_wants_costs_nothing)
 
     chain_free(chain);
     fakes[0].wants_gets_only = true;
-    chain = chain_new(list, &rule, &stats, &host);
+    chain = new_chain(list);
     cr_assert(chain_wants(chain, get()));
     cr_assert_not(chain_wants(chain, command_find((struct slice){"set", 3})));
     cr_assert_not(chain_wants(chain, NULL));
@@ -427,7 +436,7 @@ Test(chain, an_empty_list_wants_nothing)
     static const struct policy *const none[] = {NULL};
 
     chain_free(chain);
-    chain = chain_new(none, &rule, &stats, &host);
+    chain = new_chain(none);
     cr_assert_not(chain_wants(chain, get()));
     cr_assert_not(chain_wants(chain, NULL));
     calls[0] = '\0';
@@ -449,13 +458,119 @@ Test(chain, hooks_may_be_missing)
     struct chain_record *record = NULL;
 
     chain_free(chain);
-    chain = chain_new(list, &rule, &stats, &host);
+    chain = new_chain(list);
     calls[0] = '\0';
     cr_assert_eq(ask(&record), POLICY_PASS);
     end(record, POLICY_OUTCOME_REPLY, "+OK\r\n");
     chain_client_closed(chain, &client);
     chain_tick(chain, 7);
     assert_calls("a?0 b?0 a=1 a!42 a~7");
+}
+
+Test(chain, who_admits_is_not_told_of_the_reply)
+{
+    struct chain_record *record = NULL;
+
+    fakes[1].verdict = POLICY_ADMIT;
+    cr_assert_eq(ask(&record), POLICY_PASS);
+    cr_assert_not_null(record);
+    end(record, POLICY_OUTCOME_REPLY, "+OK\r\n");
+    assert_calls("a?0 b?0 c?0 a=1 c=201");
+}
+
+Test(chain, nothing_is_remembered_of_a_request_that_all_admit)
+{
+    struct chain_record *record = NULL;
+
+    for (size_t i = 0; i < 3; i++) {
+        fakes[i].verdict = POLICY_ADMIT;
+    }
+    cr_assert_eq(ask(&record), POLICY_PASS);
+    cr_assert_null(record);
+    cr_assert_eq(ask(&record), POLICY_PASS);
+    assert_calls("a?0 b?0 c?0 a?0 b?0 c?0");
+}
+
+/* Leaves the number of its questions with the client. */
+static enum policy_verdict count_questions(void *instance, const struct policy_request *request,
+                                           struct policy_decision *decision)
+{
+    uintptr_t questions = (uintptr_t)*request->attachment + 1;
+
+    (void)instance;
+    (void)decision;
+    *request->attachment = (void *)questions;
+    return POLICY_ADMIT;
+}
+
+static void told_questions(void *instance, const struct policy_client *closed, void *attachment)
+{
+    (void)instance;
+    (void)closed;
+    cr_assert_eq((uintptr_t)attachment, 2);
+    calls[0] = '!';
+    calls[1] = '\0';
+}
+
+static size_t shared_threads;
+
+static void *share(size_t threads)
+{
+    shared_threads += threads;
+    return &shared_threads;
+}
+
+static void unshare(void *shared)
+{
+    cr_assert_eq(shared, &shared_threads);
+    shared_threads = 0;
+}
+
+static void *start_sharing(const struct policy_start *with)
+{
+    cr_assert_eq(with->shared, &shared_threads);
+    return start_b(with);
+}
+
+Test(chain, what_a_policy_leaves_with_a_client_comes_back)
+{
+    static const struct policy counting = {.name = "counting",
+                                           .start = start_b,
+                                           .wants = wants,
+                                           .on_request = count_questions,
+                                           .on_client_close = told_questions};
+    static const struct policy *const list[] = {&policy_bare, &counting, NULL};
+    struct chain_record *record = NULL;
+
+    chain_free(chain);
+    chain = new_chain(list);
+    (void)ask(&record);
+    (void)ask(&record);
+    cr_assert_null(attachments[0]);
+    chain_client_closed(chain, &client);
+    assert_calls("!");
+}
+
+Test(chain, what_instances_share_is_made_once)
+{
+    static const struct policy sharing = {.name = "sharing",
+                                          .start = start_sharing,
+                                          .wants = wants,
+                                          .on_request = on_request,
+                                          .share = share,
+                                          .unshare = unshare};
+    static const struct policy *const list[] = {&policy_bare, &sharing, NULL};
+
+    chain_free(chain);
+    chain = new_chain(list);
+    struct chain *other = chain_new(&roster, &rule, &stats, &host);
+    cr_assert_eq(shared_threads, 3);
+    chain_free(other);
+    chain_free(chain);
+    chain = NULL;
+    cr_assert_eq(shared_threads, 3);
+    chain_roster_close(&roster);
+    cr_assert_eq(shared_threads, 0);
 }
 
 Test(chain, all_are_stopped)
@@ -470,7 +585,7 @@ Test(chain, those_that_were_started_are_stopped_when_one_cannot_be)
     chain_free(chain);
     calls[0] = '\0';
     fakes[1].refuses_to_start = true;
-    chain = chain_new(three, &rule, &stats, &host);
+    chain = new_chain(three);
     cr_assert_null(chain);
     assert_calls("a.");
 }
