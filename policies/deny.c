@@ -189,24 +189,10 @@ static bool deny_wants(void *instance, const struct command *command)
     return false;
 }
 
-/* The bytes of the request on the wire. Of one whose end has not come: of what came, and of the rest of the argument
- * that is coming. */
-static uint64_t request_bytes(const struct policy_request *request)
-{
-    struct resp_command framed = {0};
-    size_t taken;
-
-    if (!request->partial) {
-        return request->frame.length;
-    }
-    (void)resp_command_feed(&framed, request->frame.data, request->frame.length, UINT64_MAX, &taken);
-    return framed.size + resp_command_payload_left(&framed);
-}
-
 static bool applies(const struct deny_rule *rule, const struct policy_request *request)
 {
     return match_commands_request(rule->commands, request) &&
-           (rule->max_bytes == 0 || request_bytes(request) > rule->max_bytes) &&
+           (rule->max_bytes == 0 || match_request_bytes(request) > rule->max_bytes) &&
            !match_clients_is(rule->except, request->client) && match_keys_any(rule->keys, request);
 }
 

@@ -11,8 +11,7 @@
 
 /* ---- words ---- */
 
-/* Takes the next word off the text; false at its end. */
-static bool next_word(const char **text, struct slice *word)
+bool match_next_word(const char **text, struct slice *word)
 {
     *text += strspn(*text, BLANKS);
     *word = (struct slice){*text, strcspn(*text, BLANKS)};
@@ -25,7 +24,7 @@ static size_t count_words(const char *text)
     struct slice word;
     size_t count = 0;
 
-    while (next_word(&text, &word)) {
+    while (match_next_word(&text, &word)) {
         count++;
     }
     return count;
@@ -83,8 +82,7 @@ static bool class_has(const char **at, unsigned char character)
     return found != negated;
 }
 
-/* Whether the one element at *at, which is no star, stands for the character; *at is moved behind it. */
-static bool element_is(const char **at, char character)
+bool match_glob_element(const char **at, char character)
 {
     if (**at == '[') {
         (*at)++;
@@ -111,7 +109,7 @@ bool match_glob(const char *glob, struct slice text)
         if (*glob == '*') {
             after_star = ++glob;
             star_taken = position;
-        } else if (*glob != '\0' && element_is(&next, text.data[position])) {
+        } else if (*glob != '\0' && match_glob_element(&next, text.data[position])) {
             glob = next;
             position++;
         } else if (after_star != NULL) {
@@ -128,7 +126,7 @@ bool match_glob(const char *glob, struct slice text)
     return *glob == '\0';
 }
 
-static bool check_glob(struct slice word, char problem[CONF_PROBLEM_MAX])
+bool match_glob_check(struct slice word, char problem[CONF_PROBLEM_MAX])
 {
     bool within_class = false;
 
@@ -314,7 +312,7 @@ struct match_commands *match_commands_compile(const char *text, char problem[CON
     struct slice word;
     bool sound = true;
 
-    while (sound && next_word(&text, &word)) {
+    while (sound && match_next_word(&text, &word)) {
         sound = take_command_word(commands, word, problem);
     }
     if (sound && !may_match_any(commands)) {
@@ -417,8 +415,8 @@ struct match_keys *match_keys_compile(const char *text, char problem[CONF_PROBLE
     struct match_keys *keys = zeroed(sizeof *keys + count_words(text) * sizeof keys->globs[0]);
     struct slice word;
 
-    while (next_word(&text, &word)) {
-        if (!check_glob(word, problem)) {
+    while (match_next_word(&text, &word)) {
+        if (!match_glob_check(word, problem)) {
             match_keys_free(keys);
             return NULL;
         }
@@ -465,19 +463,32 @@ static bool look_at_key(void *context, struct slice key, uint32_t argument_index
 }
 
 /* Of a request whose end has not come: its key is seen only if it is the first argument and the only key. */
-static bool any_of_partial(const struct match_keys *keys, const struct policy_request *request)
+static bool visit_partial(const struct policy_request *request, command_key_visitor *visit, void *context)
 {
     const struct command *command = request->command;
     struct slice first = second_argument(request);
 
     if (command->keys == COMMAND_KEYS_RANGE && command->first_key == 0) {
-        return false;
+        return true;
     }
     if (command->keys != COMMAND_KEYS_RANGE || command->first_key != 1 || command->last_key != 1 ||
         first.data == NULL) {
+        return false;
+    }
+    (void)visit(context, first, 1);
+    return true;
+}
+
+bool match_visit_keys(const struct policy_request *request, command_key_visitor *visit, void *context)
+{
+    if (request->command == NULL) {
         return true;
     }
-    return match_keys_is(keys, first);
+    if (request->partial) {
+        return visit_partial(request, visit, context);
+    }
+    command_visit_keys(request->command, request->frame, visit, context);
+    return true;
 }
 
 bool match_keys_any(const struct match_keys *keys, const struct policy_request *request)
@@ -487,14 +498,19 @@ bool match_keys_any(const struct match_keys *keys, const struct policy_request *
     if (keys->count == 0) {
         return true;
     }
-    if (request->command == NULL) {
-        return false;
+    return !match_visit_keys(request, look_at_key, &search) || search.found;
+}
+
+uint64_t match_request_bytes(const struct policy_request *request)
+{
+    struct resp_command framed = {0};
+    size_t taken;
+
+    if (!request->partial) {
+        return request->frame.length;
     }
-    if (request->partial) {
-        return any_of_partial(keys, request);
-    }
-    command_visit_keys(request->command, request->frame, look_at_key, &search);
-    return search.found;
+    (void)resp_command_feed(&framed, request->frame.data, request->frame.length, UINT64_MAX, &taken);
+    return framed.size + resp_command_payload_left(&framed);
 }
 
 /* ---- clients ---- */
@@ -569,7 +585,7 @@ static bool take_client_word(struct client_word *client, struct slice word, char
         if (client->trait == CLIENT_IP) {
             return read_network(client->glob, client) || faulty(problem, word, "holds no IP address or network");
         }
-        return check_glob(value, problem);
+        return match_glob_check(value, problem);
     }
     return faulty(problem, word, "is none of ip:ADDRESS, ip:ADDRESS/BITS, user:GLOB, name:GLOB");
 }
@@ -579,7 +595,7 @@ struct match_clients *match_clients_compile(const char *text, char problem[CONF_
     struct match_clients *clients = zeroed(sizeof *clients + count_words(text) * sizeof clients->words[0]);
     struct slice word;
 
-    while (next_word(&text, &word)) {
+    while (match_next_word(&text, &word)) {
         if (!take_client_word(&clients->words[clients->count++], word, problem)) {
             match_clients_free(clients);
             return NULL;

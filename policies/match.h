@@ -38,6 +38,13 @@ bool match_keys_is(const struct match_keys *keys, struct slice key);
  * does: who is not to touch certain keys could otherwise hide them in a long request. */
 bool match_keys_any(const struct match_keys *keys, const struct policy_request *request);
 
+/* Calls visit for the keys of the request, until it returns false. False: it is partial and may have others. */
+bool match_visit_keys(const struct policy_request *request, command_key_visitor *visit, void *context);
+
+/* The bytes of the request on the wire. Of a partial one: of what came, and of the rest of the argument that is coming.
+ */
+uint64_t match_request_bytes(const struct policy_request *request);
+
 /* ---- clients: "ip:10.0.0.0/8 user:batch name:worker-*" ---- */
 
 struct match_clients;
@@ -49,5 +56,13 @@ bool match_clients_is(const struct match_clients *clients, const struct policy_c
 /* Whether the text matches a sound glob: * ? [abc] [^a-z] and \ before a character that stands for itself. The time is
  * at most the product of the lengths. */
 bool match_glob(const char *glob, struct slice text);
+/* Whether the word is one, with what is wrong in problem. */
+bool match_glob_check(struct slice word, char problem[CONF_PROBLEM_MAX]);
+/* Whether the one element at *at, which is neither a star nor the end, stands for the character; *at is moved behind
+ * it.
+ */
+bool match_glob_element(const char **at, char character);
+/* Takes the next word, between blanks, off the text; false at its end. */
+bool match_next_word(const char **text, struct slice *word);
 
 #endif

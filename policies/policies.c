@@ -2,8 +2,10 @@
 #include "policy.h"
 
 extern const struct policy deny_policy;
+extern const struct policy limit_policy;
 
 const struct policy *const policies[] = {
     &deny_policy,
+    &limit_policy,
     NULL,
 };

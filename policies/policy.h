@@ -19,8 +19,10 @@
 
 #include "command.h"
 #include "conf_table.h"
+#include "script.h"
 #include "stats.h"
 
+#include <stdio.h>
 #include <sys/socket.h>
 
 /* Policies in one build. */
@@ -50,6 +52,7 @@ struct policy_request {
     uint32_t holds;                /* how often this request was held already */
     int64_t received_us;           /* when its last byte was read (partial: when this part was), monotonic */
     int64_t now_us;
+    void *holder;      /* for resume(): valid while this request is on hold */
     uint64_t *ticket;  /* the policy's own word for this request; 0 at first */
     void **attachment; /* the policy's own pointer for this client; NULL at first, on_client_close() gets it back */
 };
@@ -80,17 +83,57 @@ struct policy_reply {
     uint64_t ticket;
 };
 
+/* How a script ended. */
+struct policy_script_reply {
+    const char *error;       /* NULL: it succeeded; else what Redis said, or why it said nothing */
+    const int64_t *integers; /* the reply: an integer, or an array of them */
+    size_t count;
+};
+
+typedef void policy_script_done(void *context, const struct policy_script_reply *reply);
+
+#define POLICY_SCRIPT_ARGUMENTS_MAX 16
+
+/* A script of lua/ that replies with integers. */
+struct policy_script {
+    const struct script *script;
+    const struct slice *arguments; /* the keys, then the rest; needed within the call only */
+    size_t argument_count;         /* up to POLICY_SCRIPT_ARGUMENTS_MAX */
+    size_t key_count;
+    policy_script_done *done;
+    void *context; /* of done */
+};
+
 /* What a policy may ask of the worker it runs on. */
 struct policy_host {
-    /* Asks again about the request that this client has on hold; does nothing if it has none. */
-    void (*resume)(void *context, uint64_t client_id);
+    /* Asks again about a request that is on hold, at the end of this turn. holder: as in struct policy_request. */
+    void (*resume)(void *context, void *holder);
+    /* Runs a script in Redis; done is called once, possibly before this returns, but never after stop(). */
+    void (*run_script)(void *context, const struct policy_script *script);
+    /* The time of this turn, as in struct policy_request. */
+    int64_t (*now_us)(void *context);
     void *context;
+    size_t worker; /* the number of this one, from 0 */
 };
 
 struct policy_counter {
     const char *name; /* in STATS */
     enum stats_kind kind;
     const char *help;
+};
+
+/* How a question on the admin port is answered: by the text that was written, by OK, or by the one line that was
+ * written, which is an error. */
+enum policy_answer { POLICY_ANSWER_TEXT, POLICY_ANSWER_OK, POLICY_ANSWER_ERROR };
+
+/* Something to ask or tell the policy on the admin port. */
+struct policy_verb {
+    const char *name;   /* in capitals; not one of Headgate's own */
+    size_t least, most; /* arguments, with the verb */
+    const char *usage;
+    const char *help;
+    /* Called on the thread of one worker. */
+    enum policy_answer (*run)(void *instance, size_t count, const struct slice *arguments, FILE *answer);
 };
 
 /* What an instance is started with. */
@@ -111,6 +154,9 @@ struct policy {
     const char *counter_section;
     const struct policy_counter *counters;
     size_t counter_count;
+    /* Its verbs, which HELP lists behind Headgate's own. */
+    const struct policy_verb *verbs;
+    size_t verb_count;
     /* What the instances of all workers share, made before the first of them and given back after the last; both NULL
      * for nothing. threads: how many workers there are. Instances lock what they find in it, unless there is but one
      * worker. NULL when memory is short. */
@@ -132,6 +178,7 @@ struct policy {
     /* attachment: what the policy left with the client, if anything. */
     void (*on_client_close)(void *instance, const struct policy_client *client, void *attachment);
     void (*on_tick)(void *instance, int64_t now_us); /* ten times a second */
+    void (*on_stats)(void *instance);                /* STATS was asked for: gauges are to be up to date */
     void (*stop)(void *instance);
 };
 

@@ -18,6 +18,7 @@ struct chain {
     void *instances[POLICIES_MAX];
     _Atomic uint64_t *counters[POLICIES_MAX]; /* of each; NULL: it has none */
     size_t count;
+    bool wants_any;
     struct stats *stats;
     struct chain_record *free;
     /* For each command, by command_index(), the policies that want it as bits; the last is for unknown commands. */
@@ -31,6 +32,7 @@ static size_t wanted_index(const struct command *command)
 
 static void compile_wanted(struct chain *chain)
 {
+    chain->wants_any = false;
     for (size_t index = 0; index <= command_count(); index++) {
         const struct command *command = index < command_count() ? command_at(index) : NULL;
         chain->wanted[index] = 0;
@@ -39,6 +41,7 @@ static void compile_wanted(struct chain *chain)
                 chain->wanted[index] |= UINT32_C(1) << n;
             }
         }
+        chain->wants_any = chain->wants_any || chain->wanted[index] != 0;
     }
 }
 
@@ -149,6 +152,11 @@ void chain_free(struct chain *chain)
 bool chain_wants(const struct chain *chain, const struct command *command)
 {
     return chain->count > 0 && chain->wanted[wanted_index(command)] != 0;
+}
+
+bool chain_wants_any(const struct chain *chain)
+{
+    return chain->wants_any;
 }
 
 static struct chain_record *record_take(struct chain *chain, const struct policy_request *request)
@@ -287,4 +295,19 @@ void chain_tick(struct chain *chain, int64_t now_us)
             chain->list[n]->on_tick(chain->instances[n], now_us);
         }
     }
+}
+
+void chain_update_gauges(struct chain *chain)
+{
+    for (size_t n = 0; n < chain->count; n++) {
+        if (chain->list[n]->on_stats != NULL) {
+            chain->list[n]->on_stats(chain->instances[n]);
+        }
+    }
+}
+
+enum policy_answer chain_run_verb(struct chain *chain, size_t policy, size_t verb, size_t count,
+                                  const struct slice *arguments, FILE *answer)
+{
+    return chain->list[policy]->verbs[verb].run(chain->instances[policy], count, arguments, answer);
 }

@@ -33,6 +33,9 @@ void chain_free(struct chain *chain);
 /* Whether any policy wants this command (NULL: an unknown one). */
 bool chain_wants(const struct chain *chain, const struct command *command);
 
+/* Whether any policy wants any command. */
+bool chain_wants_any(const struct chain *chain);
+
 /*
  * Asks the policies; the verdict is never ADMIT. *record is NULL for a new request; it is set when a policy passed or
  * holds it, and then has to be given to chain_end() when the request has ended. After HOLD the same record is given
@@ -48,7 +51,13 @@ void chain_end(struct chain *chain, struct chain_record *record, const struct po
 /* A counter of the policy at this place of the list. From any thread. */
 uint64_t chain_counter(const struct chain *chain, size_t policy, size_t counter);
 
+/* Puts a question to a policy, by their places in the lists; see struct policy_verb. */
+enum policy_answer chain_run_verb(struct chain *chain, size_t policy, size_t verb, size_t count,
+                                  const struct slice *arguments, FILE *answer);
+
 void chain_client_closed(struct chain *chain, const struct policy_client *client);
 void chain_tick(struct chain *chain, int64_t now_us);
+/* Brings the policies' gauges up to date. */
+void chain_update_gauges(struct chain *chain);
 
 #endif

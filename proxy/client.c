@@ -331,17 +331,23 @@ static void client_writable(evutil_socket_t fd, short what, void *context)
     client_want_flush(context);
 }
 
-static void hold_expired(evutil_socket_t fd, short what, void *context)
+void client_end_hold(struct client *client)
 {
-    struct client *client = context;
-
-    (void)fd;
-    (void)what;
-    client->hold_timer_set = false;
+    if (client->hold_timer_set) {
+        event_del(&client->hold_timer);
+        client->hold_timer_set = false;
+    }
     if (client->wait == CLIENT_WAIT_POLICY) {
         client->wait = CLIENT_WAIT_NOTHING;
         client_want_flush(client);
     }
+}
+
+static void hold_expired(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    client_end_hold(context);
 }
 
 static void shared_lane_relieved(struct lane_waiter *waiter)
@@ -384,35 +390,23 @@ bool client_accept(struct client_service *service, int fd, const struct sockaddr
 
 /* ---- the service ---- */
 
-static void policy_resume(void *context, uint64_t client_id)
-{
-    struct client_service *service = context;
-
-    for (struct client *client = service->clients; client != NULL; client = client->next) {
-        if (client->id == client_id && client->hold_timer_set) {
-            event_del(&client->hold_timer);
-            hold_expired(-1, 0, client);
-        }
-    }
-}
-
-struct client_service *client_service_new(struct reactor *reactor, struct run_pool *runs, struct upstream *upstream,
-                                          const struct learn *learn, const struct client_settings *settings,
-                                          const struct chain_roster *policies, const struct conf_rule *rules)
+struct client_service *client_service_new(const struct client_parts *parts, const struct client_settings *settings,
+                                          const struct conf_rule *rules)
 {
     struct client_service *service = calloc(1, sizeof *service);
 
     if (service == NULL) {
         return NULL;
     }
-    service->reactor = reactor;
-    service->runs = runs;
-    service->upstream = upstream;
-    service->learn = learn;
+    service->reactor = parts->reactor;
+    service->runs = parts->runs;
+    service->upstream = parts->upstream;
+    service->control = parts->control;
+    service->learn = parts->learn;
     service->settings = *settings;
     service->free_closed.run = free_closed;
-    service->host = (struct policy_host){.resume = policy_resume, .context = service};
-    service->chain = chain_new(policies, rules, reactor->stats, &service->host);
+    service->host = client_policy_host(service, parts->worker);
+    service->chain = chain_new(parts->policies, rules, parts->reactor->stats, &service->host);
     if (service->chain == NULL) {
         free(service);
         return NULL;
@@ -444,6 +438,17 @@ void client_service_reconfigure(struct client_service *service, const struct cli
     if (!chain_reload(service->chain, rules)) {
         log_error("client", "out of memory: some rules stay as they were before the reload");
     }
+}
+
+void client_service_update_gauges(struct client_service *service)
+{
+    chain_update_gauges(service->chain);
+}
+
+enum policy_answer client_service_ask_policy(struct client_service *service, size_t policy, size_t verb, size_t count,
+                                             const struct slice *arguments, FILE *answer)
+{
+    return chain_run_verb(service->chain, policy, verb, count, arguments, answer);
 }
 
 uint64_t client_service_policy_counter(const struct client_service *service, size_t policy, size_t counter)

@@ -23,16 +23,29 @@ struct client_settings {
 
 struct client_service;
 
-/* All arguments must outlive the service, but for settings, which is copied, and rules, which the policies look at
- * within the call. NULL when memory is short. */
-struct client_service *client_service_new(struct reactor *reactor, struct run_pool *runs, struct upstream *upstream,
-                                          const struct learn *learn, const struct client_settings *settings,
-                                          const struct chain_roster *policies, const struct conf_rule *rules);
+/* What a worker lends to its clients; all of it must outlive them. */
+struct client_parts {
+    struct reactor *reactor;
+    struct run_pool *runs;
+    struct upstream *upstream;
+    struct control *control;
+    const struct learn *learn;
+    const struct chain_roster *policies;
+    size_t worker; /* its number, from 0 */
+};
+
+/* Copies parts and settings; rules are needed within the call only. NULL when memory is short. */
+struct client_service *client_service_new(const struct client_parts *parts, const struct client_settings *settings,
+                                          const struct conf_rule *rules);
 /* All clients must have been closed. */
 void client_service_free(struct client_service *service);
 void client_service_reconfigure(struct client_service *service, const struct client_settings *settings,
                                 const struct conf_rule *rules);
 /* A counter of the policy at this place of the list. From any thread. */
+/* On the worker's thread: brings the policies' gauges up to date, and puts a question to one (see chain_run_verb()). */
+void client_service_update_gauges(struct client_service *service);
+enum policy_answer client_service_ask_policy(struct client_service *service, size_t policy, size_t verb, size_t count,
+                                             const struct slice *arguments, FILE *answer);
 uint64_t client_service_policy_counter(const struct client_service *service, size_t policy, size_t counter);
 
 /* Takes over an accepted, tuned, non-blocking socket. False (and the socket closed) when memory is short. */

@@ -1,8 +1,9 @@
 /*
- * What the five files that make up a client share:
+ * What the six files that make up a client share:
  *
  *   client.c           life: accepting, reading, closing, time-outs
  *   client_request.c   bytes in: framing, policies, sending
+ *   client_policy.c    what policies may ask for
  *   client_plan.c      what each command needs of the connection to Redis
  *   client_session.c   the state of that connection: what requests and replies make of it, exclusive lanes
  *   client_reply.c     bytes out: replies in request order, writing, back pressure
@@ -88,6 +89,7 @@ struct client_service {
     struct reactor *reactor;
     struct run_pool *runs;
     struct upstream *upstream;
+    struct control *control;
     const struct learn *learn;
     struct client_settings settings;
     struct chain *chain;
@@ -168,12 +170,19 @@ void client_close(struct client *client, const char *why);
 struct policy_client client_policy_view(struct client *client);
 /* Gives the client another name (empty: none). False when memory is short. */
 bool client_rename(struct client *client, struct slice name);
+/* Lets the request that a policy holds be asked about again. */
+void client_end_hold(struct client *client);
 /* Whether the socket should be read; to be called after whatever may have changed it. */
 void client_update_reading(struct client *client);
 /* Replaces *place by a copy of the text; an empty text means none. False when memory is short. */
 bool client_keep_text(char **place, struct slice text);
 struct observation *observation_take(struct client_service *service, enum observation_kind kind);
 void observation_give(struct client_service *service, struct observation *observation);
+
+/* ---- client_policy.c ---- */
+
+/* What the policies of this worker may ask of it. */
+struct policy_host client_policy_host(struct client_service *service, size_t worker);
 
 /* ---- client_request.c ---- */
 

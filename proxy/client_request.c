@@ -284,6 +284,7 @@ static enum policy_verdict ask_policies(struct client *client, const struct comm
         .argument_count = framed->argument_count,
         .received_us = now,
         .now_us = now,
+        .holder = client,
     };
 
     client->admitted = false;
@@ -382,6 +383,14 @@ static bool has_no_answer(const struct client *client, const struct session_plan
     return plan->silent || client->session.silent || client->session.silent_next || client->session.tunnel;
 }
 
+/* Whether Redis' answer to this request says who the client is: what follows is for the policies to judge by it. */
+static bool settles_identity(const struct client *client, const struct session_plan *plan)
+{
+    enum observation_kind kind = plan->observation != NULL ? plan->observation->kind : OBSERVE_NOTHING;
+
+    return (kind == OBSERVE_PROFILE || kind == OBSERVE_NAME) && chain_wants_any(client->service->chain);
+}
+
 static bool forward(struct client *client, struct lane *lane, struct slice bytes, struct session_plan *plan)
 {
     bool sent;
@@ -438,10 +447,11 @@ static enum outcome carry_out(struct client *client, struct session_plan *plan, 
         answer_unreachable(client, lane);
         return OUTCOME_TAKEN;
     }
+    bool barrier = plan->barrier || settles_identity(client, plan);
     if (!forward(client, lane, bytes, plan)) {
         return OUTCOME_TAKEN;
     }
-    if (plan->barrier && client->sent_runs > 0) {
+    if (barrier && client->sent_runs > 0) {
         client->wait = CLIENT_WAIT_QUIET;
     }
     if (plan->last) {

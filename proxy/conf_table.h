@@ -22,18 +22,21 @@ enum conf_type {
     CONF_ADDRESS,   /* struct conf_address */
     CONF_ADDRESSES, /* struct conf_address_list */
     CONF_STRING,    /* char *, never NULL */
-    CONF_INTEGER,   /* int64_t, and so the next three */
+    CONF_INTEGER,   /* int64_t, and so the next five */
     CONF_MODE,
     CONF_SIZE,
-    CONF_TIME,
-    CONF_WORD, /* int or an enum: the word's index in words */
+    CONF_AMOUNT, /* requests or bytes: read as a size, written as a number */
+    CONF_TIME,   /* milliseconds */
+    CONF_PERIOD, /* microseconds, for what cannot do with milliseconds */
+    CONF_RATE,   /* struct conf_rate */
+    CONF_WORD,   /* int or an enum: the word's index in words */
 };
 
 struct conf_option {
     const char *name;
     enum conf_type type;
     size_t offset; /* of the field in the structure that the section fills */
-    int64_t min;   /* bounds of a number, of the length of a string, of the count of addresses */
+    int64_t min;   /* bounds of a number, of a rate's amount, of the length of a string, of the count of addresses */
     int64_t max;
     const char *zero;         /* what 0, or no address at all, means where that is allowed; else NULL */
     const char *const *words; /* of CONF_WORD, ends with NULL */
@@ -41,6 +44,12 @@ struct conf_option {
     const char *help;         /* one to three lines */
     bool reloadable;
     bool secret; /* the value appears in no fault and no log */
+};
+
+/* So much in so long. */
+struct conf_rate {
+    int64_t amount; /* 0: none, and then so is the period */
+    int64_t period_us;
 };
 
 extern const struct conf_option conf_options[];

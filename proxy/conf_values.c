@@ -21,6 +21,15 @@ struct unit {
 static const struct unit size_units[] = {{"gb", 1 << 30}, {"mb", 1 << 20}, {"kb", 1 << 10}, {"", 1}, {NULL, 0}};
 static const struct unit time_units[] = {{"d", 86400000}, {"h", 3600000}, {"m", 60000},
                                          {"s", 1000},     {"ms", 1},      {NULL, 0}};
+static const struct unit period_units[] = {{"d", INT64_C(86400000000)},
+                                           {"h", INT64_C(3600000000)},
+                                           {"m", 60000000},
+                                           {"s", 1000000},
+                                           {"ms", 1000},
+                                           {"us", 1},
+                                           {NULL, 0}};
+/* Of a rate's period. */
+#define PERIOD_MAX_US (INT64_C(365) * 86400000000)
 
 static_assert(sizeof(enum conf_pool) == sizeof(int), "CONF_WORD fields are written as int");
 
@@ -131,13 +140,29 @@ static const struct unit *find_unit(const struct unit *units, const char *suffix
     return NULL;
 }
 
-static bool apply_unit(const struct conf_option *option, const char *suffix, int64_t *value, char *problem)
+/* NULL: numbers of the type have none. */
+static const struct unit *units_of(enum conf_type type)
 {
-    bool is_size = option->type == CONF_SIZE;
+    switch (type) {
+    case CONF_SIZE:
+    case CONF_AMOUNT:
+        return size_units;
+    case CONF_TIME:
+        return time_units;
+    case CONF_PERIOD:
+        return period_units;
+    default:
+        return NULL;
+    }
+}
+
+static bool apply_unit(const struct unit *units, const char *suffix, int64_t *value, char *problem)
+{
+    bool is_size = units == size_units;
     if (*suffix == '\0' && !is_size) {
         return *value == 0 || wrong(problem, "has no unit");
     }
-    const struct unit *unit = find_unit(is_size ? size_units : time_units, suffix, is_size);
+    const struct unit *unit = find_unit(units, suffix, is_size);
     if (unit == NULL) {
         return wrong(problem, "has no such unit as \"%.120s\"", suffix);
     }
@@ -153,11 +178,11 @@ static bool parse_number(const struct conf_option *option, const char *text, int
         return wrong(problem, "is empty");
     }
     const char *rest = read_digits(text, option->type == CONF_MODE ? 8 : 10, value);
-    bool has_unit = option->type == CONF_SIZE || option->type == CONF_TIME;
-    if (rest == text || (!has_unit && *rest != '\0')) {
+    const struct unit *units = units_of(option->type);
+    if (rest == text || (units == NULL && *rest != '\0')) {
         return wrong(problem, option->type == CONF_MODE ? "is not an octal number" : "is not a whole number");
     }
-    if (has_unit && !apply_unit(option, rest, value, problem)) {
+    if (units != NULL && !apply_unit(units, rest, value, problem)) {
         return false;
     }
     if (*value == 0 && option->zero != NULL) {
@@ -174,14 +199,61 @@ static char *number_text(enum conf_type type, int64_t value)
     if (type == CONF_MODE) {
         return conf_format("%04llo", (unsigned long long)value);
     }
-    if (type == CONF_INTEGER || value == 0) {
+    const struct unit *unit = units_of(type);
+    if (unit == NULL || type == CONF_AMOUNT || value == 0) {
         return conf_format("%lld", (long long)value);
     }
-    const struct unit *unit = type == CONF_SIZE ? size_units : time_units;
     while (value % unit->factor != 0) {
         unit++;
     }
     return conf_format("%lld%s", (long long)(value / unit->factor), unit->suffix);
+}
+
+/* ---- Rates ---- */
+
+/* The period: a time, or a unit alone for one of it. */
+static bool parse_period(const char *text, int64_t *period_us, char *problem)
+{
+    const char *suffix = read_digits(text, 10, period_us);
+    if (suffix == text) {
+        *period_us = 1;
+    }
+    if (*suffix == '\0') {
+        return wrong(problem, "has a period without a unit");
+    }
+    if (!apply_unit(period_units, suffix, period_us, problem)) {
+        return false;
+    }
+    if (*period_us < 1 || *period_us > PERIOD_MAX_US) {
+        return wrong(problem, "has a period that is too %s", *period_us < 1 ? "short" : "long");
+    }
+    return true;
+}
+
+static bool parse_rate(const struct conf_option *option, char *text, struct conf_rate *rate, char *problem)
+{
+    const struct conf_option amount = {.type = CONF_AMOUNT, .min = option->min, .max = option->max};
+    char *slash = strchr(text, '/');
+
+    *rate = (struct conf_rate){0};
+    if (slash == NULL) {
+        bool none = strcmp(text, "0") == 0 && option->zero != NULL;
+        return none || wrong(problem, *text == '\0' ? "is empty" : "has no period");
+    }
+    *slash = '\0';
+    return parse_number(&amount, text, &rate->amount, problem) && parse_period(slash + 1, &rate->period_us, problem);
+}
+
+static char *rate_text(const struct conf_rate *rate)
+{
+    if (rate->amount == 0) {
+        return copy_bytes("0", 1);
+    }
+    char *period = number_text(CONF_PERIOD, rate->period_us);
+    bool is_one = *period == '1' && !(period[1] >= '0' && period[1] <= '9');
+    char *text = conf_format("%lld/%s", (long long)rate->amount, period + is_one);
+    free(period);
+    return text;
 }
 
 /* ---- Words ---- */
@@ -478,6 +550,7 @@ union value {
     struct conf_address address;
     struct conf_address_list addresses;
     char *string;
+    struct conf_rate rate;
     int64_t number;
     int word;
 };
@@ -491,6 +564,8 @@ static size_t value_size(enum conf_type type)
         return sizeof(struct conf_address_list);
     case CONF_STRING:
         return sizeof(char *);
+    case CONF_RATE:
+        return sizeof(struct conf_rate);
     case CONF_WORD:
         return sizeof(int);
     default:
@@ -511,6 +586,9 @@ static bool parse_value(const struct conf_option *option, const char *text, unio
         break;
     case CONF_ADDRESSES:
         parsed = parse_addresses(option, bare, &value->addresses, problem);
+        break;
+    case CONF_RATE:
+        parsed = parse_rate(option, bare, &value->rate, problem);
         break;
     case CONF_WORD:
         parsed = parse_word(option, bare, &value->word, problem);
@@ -544,6 +622,8 @@ char *conf_value_text(const struct conf_option *option, const void *base)
         return addresses_text(&value.addresses);
     case CONF_STRING:
         return string_text(value.string);
+    case CONF_RATE:
+        return rate_text(&value.rate);
     case CONF_WORD:
         return conf_format("%s", option->words[value.word]);
     default:
@@ -609,6 +689,13 @@ char *conf_value_expected(const struct conf_option *option)
         return expected_number(option, "a size", ", in bytes or with kb, mb or gb");
     case CONF_TIME:
         return expected_number(option, "a time", ", with ms, s, m, h or d");
+    case CONF_PERIOD:
+        return expected_number(option, "a time", ", with us, ms, s, m, h or d");
+    case CONF_AMOUNT:
+        return expected_number(option, "a number", ", of bytes also with kb, mb or gb");
+    case CONF_RATE:
+        return conf_format("a number and a time such as 5/s, 100/250ms or 10mb/1m%s%s",
+                           option->zero != NULL ? ", or 0: " : "", option->zero != NULL ? option->zero : "");
     case CONF_WORD:
         return expected_word(option);
     default:

@@ -148,11 +148,12 @@ static int start_thread(struct worker *worker)
 
 static void worker_free(struct worker *worker)
 {
-    if (worker->clients != NULL) {
-        client_service_free(worker->clients);
-    }
+    /* With the lanes end the scripts that policies wait for, so that none ends after the policies. */
     if (worker->upstream != NULL) {
         upstream_free(worker->upstream);
+    }
+    if (worker->clients != NULL) {
+        client_service_free(worker->clients);
     }
     if (worker->learn != NULL) {
         learn_free(worker->learn);
@@ -174,9 +175,16 @@ static bool build_parts(struct worker *worker, const struct conf *conf, const st
     worker->upstream = upstream_new(reactor, &worker->runs, &upstream, on_upstream_ready, worker);
     worker->control = worker->upstream != NULL ? control_new(reactor, &worker->runs, worker->upstream) : NULL;
     worker->learn = worker->control != NULL ? learn_new(worker->control) : NULL;
-    worker->clients = worker->learn != NULL ? client_service_new(reactor, &worker->runs, worker->upstream,
-                                                                 worker->learn, &clients, policies, conf->rules)
-                                            : NULL;
+    const struct client_parts parts = {
+        .reactor = reactor,
+        .runs = &worker->runs,
+        .upstream = worker->upstream,
+        .control = worker->control,
+        .learn = worker->learn,
+        .policies = policies,
+        .worker = worker->index,
+    };
+    worker->clients = worker->learn != NULL ? client_service_new(&parts, &clients, conf->rules) : NULL;
     return worker->clients != NULL;
 }
 

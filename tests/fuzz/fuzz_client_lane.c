@@ -889,8 +889,15 @@ static void start(struct world *world, int listener, const struct sockaddr_un *a
     world->control = control_new(&world->reactor, &world->runs, world->upstream);
     world->learn = learn_new(world->control);
     require(chain_roster_open(&world->roster, policy_list, 1));
-    world->service = client_service_new(&world->reactor, &world->runs, world->upstream, world->learn, &clients,
-                                        &world->roster, NULL);
+    const struct client_parts parts = {
+        .reactor = &world->reactor,
+        .runs = &world->runs,
+        .upstream = world->upstream,
+        .control = world->control,
+        .learn = world->learn,
+        .policies = &world->roster,
+    };
+    world->service = client_service_new(&parts, &clients, NULL);
     require(world->service != NULL);
     upstream_warm_up(world->upstream);
 }

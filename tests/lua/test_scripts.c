@@ -1,19 +1,13 @@
 /* The scripts of lua/: their heads, their embedding, and what each does on a real Redis. */
-#include "script.h"
+#include "redis_fixture.h"
 
 #include <criterion/criterion.h>
 #include <dirent.h>
-#include <hiredis/hiredis.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#define START_PATIENCE_MS 10000
 
 /* ---- without Redis ---- */
 
@@ -88,52 +82,6 @@ Test(scripts, an_unknown_name_is_a_mistake_of_the_program, .signal = SIGABRT)
 
 /* ---- on a real Redis ---- */
 
-static char directory[] = "/tmp/headgate-lua-XXXXXX";
-static char socket_path[64];
-static pid_t server;
-static redisContext *redis;
-
-static void run_server(void)
-{
-    /* A test that crashes takes its server with it. */
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (freopen("/dev/null", "w", stdout) == NULL) {
-        _exit(126);
-    }
-    execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", socket_path, "--save", "", "--dir", directory,
-           (char *)NULL);
-    _exit(127);
-}
-
-static void start_redis(void)
-{
-    cr_assert_not_null(mkdtemp(directory));
-    snprintf(socket_path, sizeof socket_path, "%s/redis.sock", directory);
-    server = fork();
-    if (server == 0) {
-        run_server();
-    }
-    for (int waited = 0; waited < START_PATIENCE_MS; waited += 10) {
-        redis = redisConnectUnix(socket_path);
-        if (redis != NULL && redis->err == 0) {
-            return;
-        }
-        redisFree(redis);
-        redis = NULL;
-        usleep(10000);
-    }
-    cr_assert_fail("redis-server did not start");
-}
-
-static void stop_redis(void)
-{
-    redisFree(redis);
-    kill(server, SIGKILL);
-    waitpid(server, NULL, 0);
-    unlink(socket_path);
-    rmdir(directory);
-}
-
 TestSuite(scripts_on_redis, .init = start_redis, .fini = stop_redis, .timeout = 60);
 
 /* Runs a script without keys and arguments by its digest, as Headgate does. */
@@ -145,20 +93,10 @@ static redisReply *run_by_digest(const char *name)
     return reply;
 }
 
-static void load(const struct script *script)
-{
-    redisReply *reply = redisCommand(redis, "SCRIPT LOAD %b", script->text, script->length);
-
-    cr_assert_not_null(reply, "%s", redis->errstr);
-    cr_assert_eq(reply->type, REDIS_REPLY_STRING, "lua/%s.lua: %s", script->name, reply->str);
-    cr_assert_str_eq(reply->str, script->sha1, "lua/%s.lua", script->name);
-    freeReplyObject(reply);
-}
-
 Test(scripts_on_redis, each_compiles_and_has_the_digest_that_redis_gives_it)
 {
     for (const struct script *script = scripts; script->name != NULL; script++) {
-        load(script);
+        load_script(script);
     }
 }
 
@@ -183,7 +121,7 @@ Test(scripts_on_redis, clock_tells_the_time)
 {
     long long before, last = 0;
 
-    load(script_find("clock"));
+    load_script(script_find("clock"));
     for (int i = 0; i < 20; i++) {
         before = wall_clock_us();
         redisReply *reply = run_by_digest("clock");
@@ -204,7 +142,7 @@ Test(scripts_on_redis, clock_counts_single_microseconds)
 {
     long long remainders = 0;
 
-    load(script_find("clock"));
+    load_script(script_find("clock"));
     for (int i = 0; i < 50; i++) {
         redisReply *reply = run_by_digest("clock");
         remainders += reply->integer % 1000 != 0;

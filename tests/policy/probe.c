@@ -357,7 +357,8 @@ struct rule {
 struct probe {
     struct ledger ledger;
     const struct policy_host *host;
-    uint64_t waiting; /* the client that probe:release: is for */
+    void *waiting; /* what holds the request that probe:release: is for */
+    uint64_t waiting_ticket;
     struct rule rules[RULES_MAX];
     size_t rule_count;
     _Atomic uint64_t *counters;
@@ -466,20 +467,31 @@ static enum policy_verdict delayed(const struct policy_request *request, struct 
     return after == POLICY_CLOSE ? closing(decision) : POLICY_PASS;
 }
 
+static void forget_waiting(struct probe *probe, uint64_t ticket)
+{
+    if (probe->waiting_ticket == ticket) {
+        probe->waiting = NULL;
+    }
+}
+
 static enum policy_verdict wait_for_release(struct probe *probe, const struct policy_request *request,
                                             struct policy_decision *decision)
 {
     if (request->holds > 0) {
+        forget_waiting(probe, *request->ticket);
         return POLICY_PASS;
     }
-    probe->waiting = request->client->id;
+    probe->waiting = request->holder;
+    probe->waiting_ticket = *request->ticket;
     decision->hold_until_us = request->now_us + WAIT_US;
     return POLICY_HOLD;
 }
 
 static enum policy_verdict release(struct probe *probe, struct policy_decision *decision)
 {
-    probe->host->resume(probe->host->context, probe->waiting);
+    if (probe->waiting != NULL) {
+        probe->host->resume(probe->host->context, probe->waiting);
+    }
     decision->length = (size_t)snprintf(decision->text, sizeof decision->text, "+OK\r\n");
     return POLICY_REPLY;
 }
@@ -533,6 +545,7 @@ static void probe_reply(void *instance, const struct policy_reply *reply)
 {
     struct probe *probe = instance;
 
+    forget_waiting(probe, reply->ticket);
     ledger_end(&probe->ledger, reply);
 }
 

@@ -1,0 +1,16 @@
+-- DELIFEQ as Valkey has it, for servers that do not: deletes the key if that is its value, so that a lock is given back
+-- only by who holds it.
+-- KEYS: the key
+-- ARGV: the value
+-- Reply: 1 if it was deleted, 0 if there is none or it has another value
+-- Complexity: O(1)
+
+-- Caught and returned, an error reads the same from every version of Redis.
+local value = redis.pcall('GET', KEYS[1])
+if type(value) == 'table' then
+    return value
+end
+if value ~= ARGV[1] then
+    return 0
+end
+return redis.call('DEL', KEYS[1])

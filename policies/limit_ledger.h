@@ -1,0 +1,98 @@
+/*
+ * What limits remember: a ledger for each rule, in it a subject for each client, user or key that the rule counts. It
+ * is shared by all workers. A request that concerns several subjects locks them together, so that all are charged or
+ * none; with one worker nothing is locked.
+ *
+ * Memory is bounded: a ledger tracks only so many subjects. When it is full and another is asked for, a subject that
+ * stands for all of those is given instead: they share what one of them would have had.
+ */
+#ifndef HEADGATE_LIMIT_LEDGER_H
+#define HEADGATE_LIMIT_LEDGER_H
+
+#include "limit_meter.h"
+#include "policy.h"
+
+#include <stdio.h>
+
+/* The longest name of a subject, in bytes. */
+#define LIMIT_SUBJECT_MAX 320
+
+struct limit_share;
+struct limit_ledger;
+
+struct limit_subject {
+    struct limit_subject *next; /* in its bucket */
+    struct limit_ledger *ledger;
+    union limit_meter_state state;
+    uint64_t hash;
+    uint64_t refused;
+    int64_t queued; /* what requests on hold wait for */
+    uint32_t pins;  /* who keeps a pointer to it: it is not freed meanwhile */
+    bool revoked;   /* it was idle, and its room was needed: who has it pinned must look for another one */
+    uint16_t length;
+    char name[]; /* "user:alice", not terminated */
+};
+
+/* A rule's counters of one worker, and its hold on the ledger. */
+enum limit_count { LIMIT_ADMITTED, LIMIT_REFUSED, LIMIT_DELAYED, LIMIT_OBSERVED, LIMIT_COUNTS };
+
+struct limit_member {
+    struct limit_member *next;
+    struct limit_ledger *ledger;
+    const char *description; /* for LIMITS, the member's */
+    _Atomic uint64_t counts[LIMIT_COUNTS];
+};
+
+/* What a ledger is made for. */
+struct limit_terms {
+    const char *rule;
+    const char *identity; /* ledgers of equal identity are one: a rule that a reload left as it was keeps its own */
+    struct limit_meter meter;
+    size_t subjects_max;
+};
+
+/* ---- the share ---- */
+
+/* NULL when memory is short. */
+struct limit_share *limit_share_new(size_t threads);
+/* All members must have left. */
+void limit_share_free(struct limit_share *share);
+/* Drops subjects that are idle, a part of them at each call, if no other worker is at it. */
+void limit_share_sweep(struct limit_share *share, int64_t now_us);
+/* How many subjects are tracked. */
+size_t limit_share_tracked(struct limit_share *share);
+
+/* ---- members ---- */
+
+/* Joins the ledger of that identity, which is made if there is none. member is the caller's, its description set, and
+ * must stay where it is. False when memory is short. */
+bool limit_ledger_join(struct limit_share *share, struct limit_member *member, const struct limit_terms *terms);
+/* The last one takes the ledger with it: nothing may be pinned then that others still look at. */
+void limit_ledger_leave(struct limit_share *share, struct limit_member *member);
+
+/* ---- subjects ---- */
+
+/*
+ * The subject of that name, pinned. If so many are tracked that there is no room, those that are idle give up theirs,
+ * even if they are pinned: they are revoked. Without any, it is the subject that stands for those without room.
+ */
+struct limit_subject *limit_subject_pin(struct limit_share *share, struct limit_ledger *ledger, struct slice name,
+                                        int64_t now_us);
+bool limit_subject_is_tracked(const struct limit_subject *subject);
+void limit_subject_unpin(struct limit_share *share, struct limit_subject *subject);
+
+/* The locks that guard a subject, as a set; sets are joined by |. */
+typedef uint64_t limit_locks;
+limit_locks limit_subject_locks(const struct limit_subject *subject);
+/* Only what is locked may be looked at, but for ledger and name. */
+void limit_share_lock(struct limit_share *share, limit_locks locks);
+void limit_share_unlock(struct limit_share *share, limit_locks locks);
+
+/* ---- for the admin port ---- */
+
+/* Writes one line for each rule, and under it those who were refused most. */
+void limit_share_print(struct limit_share *share, FILE *out, int64_t now_us);
+/* Forgets what was admitted: of all subjects of the rule, or (name not empty) of one. False: there is none. */
+bool limit_share_reset(struct limit_share *share, struct slice rule, struct slice name);
+
+#endif

@@ -1,0 +1,57 @@
+/*
+ * A [limit:NAME] rule: its options, and what is made of them for the time of a configuration.
+ */
+#ifndef HEADGATE_LIMIT_RULE_H
+#define HEADGATE_LIMIT_RULE_H
+
+#include "limit_keys.h"
+#include "limit_ledger.h"
+
+enum limit_scope { LIMIT_LOCAL, LIMIT_GLOBAL };
+enum limit_accuracy { LIMIT_EXACT, LIMIT_LEASED };
+enum limit_action { LIMIT_REJECT, LIMIT_DELAY, LIMIT_OBSERVE };
+enum limit_cost { LIMIT_COST_ONE, LIMIT_COST_KEYS, LIMIT_COST_BYTES };
+enum limit_on_error { LIMIT_ON_ERROR_ALLOW, LIMIT_ON_ERROR_DENY, LIMIT_ON_ERROR_LOCAL };
+
+/* What a rule counts apart from each other. */
+struct limit_per {
+    bool ip, user, name, connection, key;
+    unsigned int ipv4_bits, ipv6_bits; /* of the address that count */
+};
+
+struct limit_rule {
+    char name[CONF_RULE_NAME_MAX + 1];
+    struct match_commands *commands;
+    struct match_keys *keys;         /* NULL if it counts per key */
+    struct limit_keys *counted_keys; /* NULL unless it counts per key */
+    struct match_clients *except;
+    struct limit_per per;
+    char *per_text;
+    struct limit_meter meter;
+    char *what;     /* "5 in 60s per user", for refusals */
+    char *identity; /* of its ledger: equal for rules whose state means the same */
+    enum limit_scope scope;
+    enum limit_accuracy accuracy;
+    enum limit_action action;
+    enum limit_cost cost;
+    enum limit_on_error on_error;
+    int64_t max_delay_us;
+    int64_t decision_timeout_us;
+    size_t subjects_max;
+    struct limit_member member; /* its description is the rule's own memory */
+};
+
+extern const struct conf_section limit_section;
+
+/* Makes the rule of what the file says, which was checked. The member is not joined yet. */
+void limit_rule_make(struct limit_rule *rule, const struct conf_rule *from);
+/* The member must have left. */
+void limit_rule_clear(struct limit_rule *rule);
+
+/* The name of the subject that the client is for the rule, without its key; at most LIMIT_SUBJECT_MAX bytes. */
+size_t limit_rule_name_client(const struct limit_rule *rule, const struct policy_client *client,
+                              char name[LIMIT_SUBJECT_MAX]);
+/* The same with a key behind it, where length bytes of the name are there already. */
+size_t limit_rule_name_key(char name[LIMIT_SUBJECT_MAX], size_t length, struct slice key);
+
+#endif

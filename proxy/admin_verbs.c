@@ -1,0 +1,677 @@
+/* What can be asked on the admin port. */
+#include "admin_private.h"
+
+#include "log.h"
+#include "version.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* Clients a worker reports on in one turn. */
+#define CLIENTS_PER_TURN 256
+#define VERB_COUNT 13
+
+struct verb {
+    const char *name;
+    size_t least, most; /* arguments, with the verb */
+    void (*run)(struct session_entry *session, size_t count, const struct slice *arguments);
+    const char *usage;
+    const char *help;
+};
+
+static const struct verb verbs[VERB_COUNT + 1];
+
+/* ---- gathering from workers ---- */
+
+/* What a policy is asked; it runs on a worker's thread, when the request is gone already. */
+struct policy_question {
+    size_t policy, verb;
+    enum policy_answer answer;
+    char *text;
+    size_t length;
+    size_t count;
+    struct slice arguments[ADMIN_ARGUMENTS_MAX]; /* within memory */
+    char memory[];
+};
+
+/*
+ * Goes from worker to worker and collects lines. On a worker's thread it only reads that worker; between two parts it
+ * lets the worker's clients have a turn.
+ */
+struct gathering {
+    struct letter letter;
+    struct session_entry *session;
+    struct evbuffer *text;
+    size_t worker;
+    uint64_t after;
+    bool more;
+    void (*collect)(struct gathering *gathering, struct worker *worker);
+    void (*finish)(struct gathering *gathering);
+    size_t workers; /* how many are asked, from the first on */
+    struct worker_facts facts;
+    const char *section; /* STATS: the one wanted, or NULL */
+    char section_name[32];
+    struct policy_question *question; /* to a policy, or NULL */
+};
+
+static void gathering_on_main(struct letter *letter);
+
+static void gathering_on_worker(struct letter *letter)
+{
+    struct gathering *gathering = (struct gathering *)(void *)letter;
+    struct admin *admin = gathering->session->admin;
+
+    gathering->more = false;
+    gathering->collect(gathering, admin->crew->workers[gathering->worker]);
+    letter->run = gathering_on_main;
+    mailbox_post(&admin->mailbox, letter);
+}
+
+static void gathering_go_on(struct gathering *gathering)
+{
+    struct admin *admin = gathering->session->admin;
+
+    gathering->letter.run = gathering_on_worker;
+    worker_post(admin->crew->workers[gathering->worker], &gathering->letter);
+}
+
+static void gathering_end(struct gathering *gathering)
+{
+    struct session_entry *session = gathering->session;
+
+    if (!session->closed) {
+        gathering->finish(gathering);
+    }
+    if (gathering->question != NULL) {
+        free(gathering->question->text);
+        free(gathering->question);
+    }
+    evbuffer_free(gathering->text);
+    free(gathering);
+    admin_session_resume(session);
+}
+
+static void gathering_on_main(struct letter *letter)
+{
+    struct gathering *gathering = (struct gathering *)(void *)letter;
+
+    if (!gathering->more) {
+        gathering->worker++;
+        gathering->after = 0;
+    }
+    if (gathering->worker < gathering->workers && !gathering->session->closed) {
+        gathering_go_on(gathering);
+    } else {
+        gathering_end(gathering);
+    }
+}
+
+static void finish_with_text(struct gathering *gathering)
+{
+    admin_reply_evbuffer(gathering->session, gathering->text);
+}
+
+/* NULL when memory is short, which the session is told. */
+static struct gathering *gathering_new(struct session_entry *session,
+                                       void (*collect)(struct gathering *, struct worker *),
+                                       void (*finish)(struct gathering *))
+{
+    struct gathering *gathering = calloc(1, sizeof *gathering);
+    struct evbuffer *text = evbuffer_new();
+
+    if (gathering == NULL || text == NULL) {
+        admin_reply_error(session, "ERR out of memory");
+        free(gathering);
+        if (text != NULL) {
+            evbuffer_free(text);
+        }
+        return NULL;
+    }
+    gathering->session = session;
+    gathering->text = text;
+    gathering->workers = session->admin->crew->count;
+    gathering->collect = collect;
+    gathering->finish = finish;
+    return gathering;
+}
+
+static void gathering_start(struct gathering *gathering)
+{
+    admin_session_pause(gathering->session);
+    gathering_go_on(gathering);
+}
+
+static void gather(struct session_entry *session, void (*collect)(struct gathering *, struct worker *),
+                   void (*finish)(struct gathering *))
+{
+    struct gathering *gathering = gathering_new(session, collect, finish);
+
+    if (gathering != NULL) {
+        gathering_start(gathering);
+    }
+}
+
+/* ---- CLIENTS and LANES ---- */
+
+struct line_context {
+    struct evbuffer *text;
+    size_t worker;
+    int64_t now_us;
+};
+
+static void add_client(void *context, const struct client_report *report)
+{
+    const struct line_context *line = context;
+
+    evbuffer_add_printf(line->text,
+                        "id=%" PRIu64 " addr=%s worker=%zu name=%s user=%s db=%" PRId64 " resp=%d age=%" PRId64
+                        " idle=%" PRId64 " lane=%s pending=%u qbuf=%zu obuf=%zu\n",
+                        report->id, report->address, line->worker, report->name, report->user, report->database,
+                        report->resp, report->age_us / 1000000, report->idle_us / 1000000, report->lane,
+                        report->in_flight, report->input_bytes, report->output_bytes);
+}
+
+static void collect_clients(struct gathering *gathering, struct worker *worker)
+{
+    struct line_context line = {.text = gathering->text, .worker = worker_index(worker)};
+
+    gathering->after = client_visit(worker_clients(worker), gathering->after, CLIENTS_PER_TURN, add_client, &line);
+    gathering->more = gathering->after != 0;
+}
+
+static void run_clients(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    (void)count;
+    (void)arguments;
+    gather(session, collect_clients, finish_with_text);
+}
+
+static void add_lane(void *context, struct lane *lane)
+{
+    const struct line_context *line = context;
+    const struct profile *profile = lane_profile(lane);
+
+    evbuffer_add_printf(line->text,
+                        "id=%" PRIu64 " worker=%zu use=%s state=%s user=%s db=%" PRId64 " resp=%d pending=%" PRIu64
+                        " obuf=%zu idle=%" PRId64 " failures=%u\n",
+                        lane->id, line->worker, lane_use_name(lane->use), lane_state_name(lane->state),
+                        profile_user(profile), profile->database, profile->resp, lane->requests_waiting,
+                        buffer_length(&lane->output), (line->now_us - lane->used_us) / 1000000, lane->failures);
+}
+
+static void collect_lanes(struct gathering *gathering, struct worker *worker)
+{
+    struct line_context line = {.text = gathering->text, .worker = worker_index(worker), .now_us = clock_now_us()};
+
+    upstream_visit_lanes(worker_upstream(worker), add_lane, &line);
+}
+
+static void run_lanes(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    (void)count;
+    (void)arguments;
+    gather(session, collect_lanes, finish_with_text);
+}
+
+/* ---- STATS ---- */
+
+static void collect_facts(struct gathering *gathering, struct worker *worker)
+{
+    struct worker_facts facts = worker_tell(worker);
+
+    client_service_update_gauges(worker_clients(worker));
+
+    if (facts.redis_version > gathering->facts.redis_version) {
+        gathering->facts = facts;
+    }
+}
+
+static uint64_t resident_bytes(void)
+{
+    unsigned long long size = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+
+    if (file != NULL) {
+        if (fscanf(file, "%llu %llu", &size, &resident) != 2) {
+            resident = 0;
+        }
+        fclose(file);
+    }
+    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static bool section_wanted(const struct gathering *gathering, const char *section)
+{
+    return gathering->section == NULL || strcasecmp(gathering->section, section) == 0;
+}
+
+static void begin_section(struct evbuffer *text, const char *section)
+{
+    evbuffer_add_printf(text, "%s# %s\r\n", evbuffer_get_length(text) > 0 ? "\r\n" : "", section);
+}
+
+static void add_server_section(struct gathering *gathering)
+{
+    const struct admin *admin = gathering->session->admin;
+    const struct conf *conf = admin->host.conf(admin->host.context);
+    const struct worker_facts *facts = &gathering->facts;
+    struct evbuffer *text = gathering->text;
+
+    begin_section(text, "Server");
+    evbuffer_add_printf(text, "headgate_version:%s\r\n", HEADGATE_VERSION);
+    evbuffer_add_printf(text, "process_id:%ld\r\n", (long)getpid());
+    evbuffer_add_printf(text, "uptime_in_seconds:%" PRId64 "\r\n", (clock_now_us() - admin->started_us) / 1000000);
+    evbuffer_add_printf(text, "threads:%zu\r\n", admin->crew->count);
+    evbuffer_add_printf(text, "pool:%s\r\n", conf->pool == CONF_POOL_SESSION ? "session" : "shared");
+    evbuffer_add_printf(text, "config_file:%s\r\n", conf->path);
+    evbuffer_add_printf(text, "upstream:%s\r\n", conf->upstream.text);
+    if (facts->redis_version != 0) {
+        evbuffer_add_printf(text, "redis_version:%u.%u.%u\r\n", facts->redis_version >> 16,
+                            facts->redis_version >> 8 & 0xff, facts->redis_version & 0xff);
+    }
+    if (facts->clock_offset_us != INT64_MIN && facts->redis_version != 0) {
+        evbuffer_add_printf(text, "redis_clock_offset_us:%" PRId64 "\r\n", facts->clock_offset_us);
+    }
+}
+
+static void add_counters(struct gathering *gathering)
+{
+    const struct crew *crew = gathering->session->admin->crew;
+    const char *section = "";
+
+    for (enum stats_id id = 0; id < STATS_COUNT; id++) {
+        const struct stats_description *description = stats_describe(id);
+        if (!section_wanted(gathering, description->section)) {
+            continue;
+        }
+        if (strcmp(section, description->section) != 0) {
+            section = description->section;
+            begin_section(gathering->text, section);
+            if (strcmp(section, "Memory") == 0) {
+                evbuffer_add_printf(gathering->text, "resident_bytes:%" PRIu64 "\r\n", resident_bytes());
+            }
+        }
+        evbuffer_add_printf(gathering->text, "%s:%" PRIu64 "\r\n", description->name, crew_stat(crew, id));
+    }
+}
+
+static void add_policy_counters(struct gathering *gathering)
+{
+    const struct crew *crew = gathering->session->admin->crew;
+
+    for (size_t i = 0; i < crew->policies.count; i++) {
+        const struct policy *policy = crew->policies.list[i];
+        if (policy->counter_count == 0 || !section_wanted(gathering, policy->counter_section)) {
+            continue;
+        }
+        begin_section(gathering->text, policy->counter_section);
+        for (size_t n = 0; n < policy->counter_count; n++) {
+            evbuffer_add_printf(gathering->text, "%s:%" PRIu64 "\r\n", policy->counters[n].name,
+                                crew_policy_counter(crew, i, n));
+        }
+    }
+}
+
+static void finish_stats(struct gathering *gathering)
+{
+    if (section_wanted(gathering, "Server")) {
+        add_server_section(gathering);
+    }
+    add_counters(gathering);
+    add_policy_counters(gathering);
+    if (evbuffer_get_length(gathering->text) == 0) {
+        admin_reply_error(gathering->session, "ERR no section of that name; see STATS");
+        return;
+    }
+    admin_reply_evbuffer(gathering->session, gathering->text);
+}
+
+static void run_stats(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    struct gathering *gathering = gathering_new(session, collect_facts, finish_stats);
+
+    if (gathering == NULL) {
+        return;
+    }
+    if (count > 1) {
+        /* A longer name is none that there is, and neither is what is left of it. */
+        snprintf(gathering->section_name, sizeof gathering->section_name, "%.*s", (int)arguments[1].length,
+                 arguments[1].data);
+        gathering->section = gathering->section_name;
+    }
+    gathering_start(gathering);
+}
+
+/* ---- verbs of policies ---- */
+
+static struct policy_question *question_new(size_t count, const struct slice *arguments)
+{
+    size_t size = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        size += arguments[i].length;
+    }
+    struct policy_question *question = calloc(1, sizeof *question + size);
+    if (question == NULL) {
+        return NULL;
+    }
+    question->count = count;
+    size = 0;
+    for (size_t i = 0; i < count; i++) {
+        memcpy(question->memory + size, arguments[i].data, arguments[i].length);
+        question->arguments[i] = (struct slice){question->memory + size, arguments[i].length};
+        size += arguments[i].length;
+    }
+    return question;
+}
+
+static void ask_policy(struct gathering *gathering, struct worker *worker)
+{
+    struct policy_question *question = gathering->question;
+    FILE *answer = open_memstream(&question->text, &question->length);
+
+    if (answer != NULL) {
+        question->answer = client_service_ask_policy(worker_clients(worker), question->policy, question->verb,
+                                                     question->count, question->arguments, answer);
+        fclose(answer);
+    }
+}
+
+static void finish_with_answer(struct gathering *gathering)
+{
+    const struct policy_question *question = gathering->question;
+    char error[300];
+
+    if (question->text == NULL || question->answer == POLICY_ANSWER_ERROR) {
+        snprintf(error, sizeof error, "ERR %s", question->text != NULL ? question->text : "out of memory");
+        admin_reply_error(gathering->session, error);
+    } else if (question->answer == POLICY_ANSWER_TEXT) {
+        admin_reply_text(gathering->session, question->text, question->length);
+    } else {
+        admin_reply_status(gathering->session, "OK");
+    }
+}
+
+/* Puts the question to the policy on the first worker; what concerns all workers it finds in what they share. */
+static void run_policy_verb(struct session_entry *session, size_t policy, size_t verb, size_t count,
+                            const struct slice *arguments)
+{
+    struct gathering *gathering = gathering_new(session, ask_policy, finish_with_answer);
+
+    if (gathering == NULL) {
+        return;
+    }
+    gathering->question = question_new(count, arguments);
+    if (gathering->question == NULL) {
+        admin_reply_error(session, "ERR out of memory");
+        evbuffer_free(gathering->text);
+        free(gathering);
+        return;
+    }
+    gathering->question->policy = policy;
+    gathering->question->verb = verb;
+    gathering->workers = 1;
+    gathering_start(gathering);
+}
+
+/* ---- the other verbs ---- */
+
+static void run_ping(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    if (count > 1) {
+        admin_reply_text(session, arguments[1].data, arguments[1].length);
+    } else {
+        admin_reply_status(session, "PONG");
+    }
+}
+
+static void add_counter_help(struct evbuffer *text, const struct slice *wanted, const char *name, enum stats_kind kind,
+                             const char *help)
+{
+    if (slice_is(*wanted, "counters") || slice_is(*wanted, name)) {
+        evbuffer_add_printf(text, "%s (%s): %s\n", name, kind == STATS_GAUGE ? "gauge" : "counter", help);
+    }
+}
+
+static void add_counters_help(struct evbuffer *text, const struct crew *crew, const struct slice *wanted)
+{
+    for (enum stats_id id = 0; id < STATS_COUNT; id++) {
+        const struct stats_description *description = stats_describe(id);
+        add_counter_help(text, wanted, description->name, description->kind, description->help);
+    }
+    for (size_t i = 0; i < crew->policies.count; i++) {
+        for (size_t n = 0; n < crew->policies.list[i]->counter_count; n++) {
+            const struct policy_counter *counter = &crew->policies.list[i]->counters[n];
+            add_counter_help(text, wanted, counter->name, counter->kind, counter->help);
+        }
+    }
+}
+
+static void add_verb_help(struct evbuffer *text, const struct slice *wanted, const char *name, const char *usage,
+                          const char *help)
+{
+    if (wanted == NULL || slice_is(*wanted, name)) {
+        evbuffer_add_printf(text, "%-28s %s\n", usage, help);
+    }
+}
+
+static void run_help(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    const struct crew *crew = session->admin->crew;
+    struct evbuffer *text = evbuffer_new();
+
+    for (const struct verb *verb = verbs; verb->name != NULL; verb++) {
+        add_verb_help(text, count > 1 ? &arguments[1] : NULL, verb->name, verb->usage, verb->help);
+    }
+    for (size_t i = 0; i < crew->policies.count; i++) {
+        for (size_t n = 0; n < crew->policies.list[i]->verb_count; n++) {
+            const struct policy_verb *verb = &crew->policies.list[i]->verbs[n];
+            add_verb_help(text, count > 1 ? &arguments[1] : NULL, verb->name, verb->usage, verb->help);
+        }
+    }
+    if (count > 1) {
+        add_counters_help(text, session->admin->crew, &arguments[1]);
+    }
+    if (evbuffer_get_length(text) == 0) {
+        admin_reply_error(session, "ERR no verb or counter of that name; see HELP and HELP COUNTERS");
+    } else {
+        admin_reply_evbuffer(session, text);
+    }
+    evbuffer_free(text);
+}
+
+static void run_config(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    const struct admin_host *host = &session->admin->host;
+    char *text = NULL;
+    size_t length = 0;
+    FILE *memory = open_memstream(&text, &length);
+
+    (void)count;
+    (void)arguments;
+    if (memory == NULL) {
+        admin_reply_error(session, "ERR out of memory");
+        return;
+    }
+    conf_print(host->conf(host->context), memory, false);
+    fclose(memory);
+    admin_reply_text(session, text, length);
+    free(text);
+}
+
+static void run_version(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    (void)count;
+    (void)arguments;
+    admin_reply_text(session, HEADGATE_VERSION, strlen(HEADGATE_VERSION));
+}
+
+/* An error reply is one line, so the faults of a file are joined. */
+static void reply_faults(struct session_entry *session, char *faults)
+{
+    struct evbuffer *output = bufferevent_get_output(session->stream);
+
+    for (char *c = faults; *c != '\0'; c++) {
+        if (*c == '\r' || *c == '\n') {
+            *c = c[1] != '\0' ? ';' : ' ';
+        }
+    }
+    evbuffer_add_printf(output, "-ERR nothing was changed: %s\r\n", faults);
+}
+
+static void run_reload(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    const struct admin_host *host = &session->admin->host;
+    char *faults = host->reload(host->context);
+
+    (void)count;
+    (void)arguments;
+    if (faults == NULL) {
+        admin_reply_status(session, "OK");
+    } else {
+        reply_faults(session, faults);
+        free(faults);
+    }
+}
+
+static void run_shutdown(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    const struct admin_host *host = &session->admin->host;
+
+    if (count > 1 && !slice_is(arguments[1], "now")) {
+        admin_reply_error(session, "ERR usage: SHUTDOWN [NOW]");
+        return;
+    }
+    log_info("admin", "SHUTDOWN was asked for on the admin port");
+    admin_reply_status(session, "OK");
+    host->shut_down(host->context, count > 1);
+}
+
+static bool same_password(struct slice given, const char *wanted)
+{
+    size_t length = strlen(wanted);
+    unsigned char difference = given.length == length ? 0 : 1;
+
+    /* Takes the same time wherever the first difference is. */
+    for (size_t i = 0; i < given.length; i++) {
+        difference |= (unsigned char)(given.data[i] ^ wanted[length > 0 ? i % length : 0]);
+    }
+    return difference == 0;
+}
+
+static void run_auth(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    const struct admin_host *host = &session->admin->host;
+    const char *password = host->conf(host->context)->admin_password;
+
+    if (password[0] == '\0') {
+        admin_reply_error(session, "ERR the admin port has no password: admin_password is not set");
+    } else if (!same_password(arguments[count - 1], password)) {
+        admin_reply_error(session, "WRONGPASS invalid password for the admin port");
+    } else {
+        session->authenticated = true;
+        admin_reply_status(session, "OK");
+    }
+}
+
+static void run_quit(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    (void)count;
+    (void)arguments;
+    admin_reply_status(session, "OK");
+    session->last = true;
+}
+
+/* redis-cli asks for it when it starts; an empty list is an answer to its liking. */
+static void run_command(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    (void)count;
+    (void)arguments;
+    evbuffer_add(bufferevent_get_output(session->stream), "*0\r\n", 4);
+}
+
+static const struct verb verbs[VERB_COUNT + 1] = {
+    {"PING", 1, 2, run_ping, "PING [text]", "answers PONG, or the text"},
+    {"HELP", 1, 2, run_help, "HELP [name]", "the verbs; HELP COUNTERS explains all counters, HELP name one of them"},
+    {"STATS", 1, 2, run_stats, "STATS [section]", "counters and gauges, as key:value under # Section"},
+    {"INFO", 1, 2, run_stats, "INFO [section]", "the same as STATS; redis-cli prints the answer to this name as text"},
+    {"CLIENTS", 1, 1, run_clients, "CLIENTS", "one line for each client"},
+    {"LANES", 1, 1, run_lanes, "LANES", "one line for each connection to Redis"},
+    {"CONFIG", 1, 1, run_config, "CONFIG", "the configuration in force, without passwords"},
+    {"RELOAD", 1, 1, run_reload, "RELOAD", "reads the configuration file again, like SIGHUP"},
+    {"VERSION", 1, 1, run_version, "VERSION", "the version of Headgate"},
+    {"SHUTDOWN", 1, 2, run_shutdown, "SHUTDOWN [NOW]", "ends Headgate: drained, or at once"},
+    {"AUTH", 2, 3, run_auth, "AUTH password", "needed first if admin_password is set"},
+    {"QUIT", 1, 1, run_quit, "QUIT", "closes this connection"},
+    {"COMMAND", 1, ADMIN_ARGUMENTS_MAX, run_command, "COMMAND", "an empty list, for redis-cli"},
+    {NULL, 0, 0, NULL, NULL, NULL},
+};
+
+/* ---- requests ---- */
+
+static void answer_unknown(struct session_entry *session, struct slice name)
+{
+    char text[160];
+
+    snprintf(text, sizeof text, "ERR unknown verb '%.*s'; HELP lists them", (int)(name.length > 64 ? 64 : name.length),
+             name.data);
+    for (char *c = text; *c != '\0'; c++) {
+        *c = *c < ' ' ? ' ' : *c;
+    }
+    admin_reply_error(session, text);
+}
+
+/* Whether the request has as many arguments as the verb wants; it is told if not. */
+static bool fits(struct session_entry *session, size_t count, size_t least, size_t most, const char *usage)
+{
+    char text[160];
+
+    if (count >= least && count <= most) {
+        return true;
+    }
+    snprintf(text, sizeof text, "ERR usage: %s", usage);
+    admin_reply_error(session, text);
+    return false;
+}
+
+/* False: no policy has the verb. */
+static bool run_verb_of_policy(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    const struct crew *crew = session->admin->crew;
+
+    for (size_t i = 0; i < crew->policies.count; i++) {
+        const struct policy *policy = crew->policies.list[i];
+        for (size_t n = 0; n < policy->verb_count; n++) {
+            if (!slice_is(arguments[0], policy->verbs[n].name)) {
+                continue;
+            }
+            if (fits(session, count, policy->verbs[n].least, policy->verbs[n].most, policy->verbs[n].usage)) {
+                run_policy_verb(session, i, n, count, arguments);
+            }
+            return true;
+        }
+    }
+    return false;
+}
+
+void admin_run(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    const struct admin_host *host = &session->admin->host;
+    const struct verb *verb = verbs;
+
+    while (verb->name != NULL && !slice_is(arguments[0], verb->name)) {
+        verb++;
+    }
+    bool open = session->authenticated || host->conf(host->context)->admin_password[0] == '\0';
+    if (!open && verb->run != run_auth && verb->run != run_quit) {
+        admin_reply_error(session, "NOAUTH Authentication required.");
+    } else if (verb->name == NULL) {
+        if (!run_verb_of_policy(session, count, arguments)) {
+            answer_unknown(session, arguments[0]);
+        }
+    } else if (fits(session, count, verb->least, verb->most, verb->usage)) {
+        verb->run(session, count, arguments);
+    }
+}
