@@ -80,6 +80,8 @@ struct limit {
      * last is for commands that Headgate does not know. */
     uint32_t *starts;
     uint32_t *numbers;
+    /* For each command, by index: equal for those of which no rule looks at more than the client; 0: some rule does. */
+    uint32_t *groups;
     struct limit_client *clients;
     struct held *first_held, *last_held; /* in the order in which they were put on hold */
     /* The charges of the request at hand. */
@@ -88,10 +90,11 @@ struct limit {
     size_t charge_room;
 };
 
-static void count_for(struct limit *limit, struct limit_rule *rule, enum limit_count count, enum limit_counter counter)
+static void count_for(struct limit *limit, struct limit_rule *rule, enum limit_count count, enum limit_counter counter,
+                      uint32_t requests)
 {
-    policy_count(&rule->member.counts[count], 1);
-    policy_count(&limit->counters[counter], 1);
+    policy_count(&rule->member.counts[count], requests);
+    policy_count(&limit->counters[counter], requests);
 }
 
 /* ---- what hangs from a client ---- */
@@ -429,7 +432,7 @@ static struct judgement judge(struct limit *limit, const struct policy_request *
 }
 
 /* False when memory is short. */
-static bool charge_all(struct limit *limit, int64_t now_us)
+static bool charge_all(struct limit *limit, int64_t now_us, uint32_t requests)
 {
     bool charged = true;
 
@@ -437,12 +440,12 @@ static bool charge_all(struct limit *limit, int64_t now_us)
         const struct charge *charge = &limit->charges[i];
         bool is_new_rule = i == 0 || charge[-1].rule != charge->rule;
         if (charge->passed_over) {
-            count_for(limit, charge->rule, LIMIT_OBSERVED, COUNTER_OBSERVED);
+            count_for(limit, charge->rule, LIMIT_OBSERVED, COUNTER_OBSERVED, requests);
             charge->subject->refused++;
             continue;
         }
         if (is_new_rule) {
-            count_for(limit, charge->rule, LIMIT_ADMITTED, COUNTER_ADMITTED);
+            count_for(limit, charge->rule, LIMIT_ADMITTED, COUNTER_ADMITTED, requests);
         }
         charged = limit_meter_charge(&charge->rule->meter, &charge->subject->state, now_us, charge->cost) && charged;
     }
@@ -486,7 +489,7 @@ static enum policy_verdict hold(struct limit *limit, const struct policy_request
         }
         held_take_place(held, charge);
         if (request->holds == 0 && charge->wait_us > 0) {
-            count_for(limit, charge->rule, LIMIT_DELAYED, COUNTER_DELAYED);
+            count_for(limit, charge->rule, LIMIT_DELAYED, COUNTER_DELAYED, 1);
         }
     }
     held->holder = request->holder;
@@ -503,14 +506,14 @@ static enum policy_verdict decide(struct limit *limit, const struct policy_reque
     if (judgement.refuser != NULL) {
         struct limit_rule *rule = judgement.refuser->rule;
         judgement.refuser->subject->refused++;
-        count_for(limit, rule, LIMIT_REFUSED, COUNTER_REFUSED);
+        count_for(limit, rule, LIMIT_REFUSED, COUNTER_REFUSED, 1);
         write_refusal(judgement.refuser, decision);
         return POLICY_REPLY;
     }
     if (judgement.hold_us > 0) {
         return hold(limit, request, judgement.hold_us, decision);
     }
-    return charge_all(limit, request->now_us) ? POLICY_ADMIT : close_for_memory(decision);
+    return charge_all(limit, request->now_us, 1) ? POLICY_ADMIT : close_for_memory(decision);
 }
 
 /* ---- hooks ---- */
@@ -573,6 +576,35 @@ static enum policy_verdict limit_request(void *instance, const struct policy_req
     }
     drop_charges(limit);
     return verdict;
+}
+
+/* A pipeline of requests that differ in nothing that a rule looks at. */
+static bool limit_batch(void *instance, const struct policy_request *request, uint32_t count)
+{
+    struct limit *limit = instance;
+    struct judgement judgement = {0};
+    limit_locks locks;
+
+    if (!lock_charges(limit, request, &locks)) {
+        return false;
+    }
+    bool admitted = true;
+    for (size_t i = 0; i < limit->charge_count; i++) {
+        limit->charges[i].cost *= count;
+        judge_charge(&limit->charges[i], false, 0, request->now_us, &judgement);
+        admitted = admitted && limit->charges[i].wait_us == 0;
+    }
+    admitted = admitted && charge_all(limit, request->now_us, count);
+    limit_share_unlock(limit->share, locks);
+    drop_charges(limit);
+    return admitted;
+}
+
+static uint32_t limit_group(void *instance, const struct command *command)
+{
+    const struct limit *limit = instance;
+
+    return command != NULL ? limit->groups[command_index(command)] : 0;
 }
 
 /* Only requests that left while they were held come here: those that were passed are not heard of again. */
@@ -654,6 +686,38 @@ static const struct policy_verb verb_table[] = {
 
 /* ---- rules ---- */
 
+/* Whether the rule looks at nothing of a request of this command but who sent it. */
+static bool looks_at_client_only(const struct limit_rule *rule, const struct command *command)
+{
+    return rule->keys != NULL && match_keys_all(rule->keys) && rule->cost == LIMIT_COST_ONE &&
+           rule->scope == LIMIT_LOCAL && match_commands_all_of(rule->commands, command);
+}
+
+static bool have_same_rules(const struct limit *limit, size_t left, size_t right)
+{
+    uint32_t count = limit->starts[left + 1] - limit->starts[left];
+
+    return limit->starts[right + 1] - limit->starts[right] == count &&
+           memcmp(limit->numbers + limit->starts[left], limit->numbers + limit->starts[right],
+                  count * sizeof *limit->numbers) == 0;
+}
+
+/* The group of a command: 1 + the first command with the same rules. */
+static uint32_t find_group(const struct limit *limit, size_t index)
+{
+    size_t first = 0;
+
+    for (size_t i = limit->starts[index]; i < limit->starts[index + 1]; i++) {
+        if (!looks_at_client_only(&limit->rules[limit->numbers[i]], command_at(index))) {
+            return 0;
+        }
+    }
+    while (!have_same_rules(limit, first, index) || (first < index && limit->groups[first] == 0)) {
+        first++;
+    }
+    return (uint32_t)first + 1;
+}
+
 static void free_rules(struct limit *limit, struct limit_rule *rules, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -716,6 +780,10 @@ static void list_rules(struct limit *limit)
         }
     }
     limit->starts[command_count() + 1] = count;
+    limit->groups = conf_alloc(limit->groups, command_count() * sizeof *limit->groups);
+    for (size_t index = 0; index < command_count(); index++) {
+        limit->groups[index] = find_group(limit, index);
+    }
 }
 
 static bool limit_reload(void *instance, const struct conf_rule *list)
@@ -754,6 +822,7 @@ static void limit_stop(void *instance)
     }
     free_rules(limit, limit->rules, limit->rule_count);
     free(limit->starts);
+    free(limit->groups);
     free(limit->numbers);
     free(limit->charges);
     free(limit);
@@ -798,6 +867,8 @@ const struct policy limit_policy = {
     .unshare = unshare,
     .start = limit_start,
     .wants = limit_wants,
+    .group = limit_group,
+    .on_batch = limit_batch,
     .on_request = limit_request,
     .reload = limit_reload,
     .on_reply = limit_reply,

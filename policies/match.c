@@ -350,6 +350,11 @@ bool match_commands_may(const struct match_commands *commands, const struct comm
     return may;
 }
 
+bool match_commands_all_of(const struct match_commands *commands, const struct command *command)
+{
+    return commands->marks[index_of(command)] == MARK_INCLUDED;
+}
+
 bool match_commands_is(const struct match_commands *commands, const struct command *command, struct slice subcommand)
 {
     uint8_t marks = commands->marks[index_of(command)];

@@ -18,6 +18,8 @@ struct match_commands *match_commands_compile(const char *text, char problem[CON
 void match_commands_free(struct match_commands *commands);
 /* Whether any request of this command (NULL: one that Headgate does not know) may match. */
 bool match_commands_may(const struct match_commands *commands, const struct command *command);
+/* The same for all of its requests, whatever their subcommand. */
+bool match_commands_all_of(const struct match_commands *commands, const struct command *command);
 /* Whether one with this second argument (empty if there is none) does. */
 bool match_commands_is(const struct match_commands *commands, const struct command *command, struct slice subcommand);
 /* The same for a request, which is taken apart only if the words speak of subcommands of its command. */

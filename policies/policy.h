@@ -170,6 +170,13 @@ struct policy {
     enum policy_verdict (*on_request)(void *instance, const struct policy_request *request,
                                       struct policy_decision *decision);
     /* The rest may be NULL. */
+    /*
+     * For pipelines: requests of commands for which group() gives the same number, other than 0, differ in nothing that
+     * the policy looks at. on_batch() is asked about so many of them in a row, of which the request is the first: true
+     * admits them all, false decides nothing, and on_request() is asked about each.
+     */
+    uint32_t (*group)(void *instance, const struct command *command);
+    bool (*on_batch)(void *instance, const struct policy_request *request, uint32_t count);
     /* Takes over other rules, as those of struct policy_start. The state of rules that stay as they are is kept.
      * Requests that are held are asked about again, or ended, as if nothing had happened. False when memory is short:
      * the instance goes on with the rules it had. */

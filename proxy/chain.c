@@ -13,6 +13,12 @@ struct chain_record {
     uint64_t tickets[POLICIES_MAX];
 };
 
+/* What the policies want of a command. */
+struct interest {
+    uint32_t wanted; /* bit n: policy n is to be asked */
+    uint32_t group;  /* not 0: it is the only one, and may be asked about several requests at once */
+};
+
 struct chain {
     const struct policy *list[POLICIES_MAX];
     void *instances[POLICIES_MAX];
@@ -21,27 +27,38 @@ struct chain {
     bool wants_any;
     struct stats *stats;
     struct chain_record *free;
-    /* For each command, by command_index(), the policies that want it as bits; the last is for unknown commands. */
-    uint32_t wanted[];
+    /* For each command, by command_index(); the last is for unknown commands. */
+    struct interest interests[];
 };
 
-static size_t wanted_index(const struct command *command)
+static size_t interest_index(const struct command *command)
 {
     return command != NULL ? command_index(command) : command_count();
 }
 
-static void compile_wanted(struct chain *chain)
+static struct interest interest_in(const struct chain *chain, const struct command *command)
+{
+    struct interest interest = {0};
+
+    for (size_t n = 0; n < chain->count; n++) {
+        const struct policy *policy = chain->list[n];
+        if (!policy->wants(chain->instances[n], command)) {
+            continue;
+        }
+        bool alone = interest.wanted == 0 && policy->group != NULL;
+        interest.group = alone ? policy->group(chain->instances[n], command) : 0;
+        interest.wanted |= UINT32_C(1) << n;
+    }
+    return interest;
+}
+
+static void compile_interests(struct chain *chain)
 {
     chain->wants_any = false;
     for (size_t index = 0; index <= command_count(); index++) {
         const struct command *command = index < command_count() ? command_at(index) : NULL;
-        chain->wanted[index] = 0;
-        for (size_t n = 0; n < chain->count; n++) {
-            if (chain->list[n]->wants(chain->instances[n], command)) {
-                chain->wanted[index] |= UINT32_C(1) << n;
-            }
-        }
-        chain->wants_any = chain->wants_any || chain->wanted[index] != 0;
+        chain->interests[index] = interest_in(chain, command);
+        chain->wants_any = chain->wants_any || chain->interests[index].wanted != 0;
     }
 }
 
@@ -99,7 +116,7 @@ static bool add_policy(struct chain *chain, const struct chain_roster *roster, c
 struct chain *chain_new(const struct chain_roster *roster, const struct conf_rule *rules, struct stats *stats,
                         const struct policy_host *host)
 {
-    struct chain *chain = calloc(1, sizeof *chain + (command_count() + 1) * sizeof chain->wanted[0]);
+    struct chain *chain = calloc(1, sizeof *chain + (command_count() + 1) * sizeof chain->interests[0]);
 
     if (chain == NULL) {
         return NULL;
@@ -111,7 +128,7 @@ struct chain *chain_new(const struct chain_roster *roster, const struct conf_rul
             return NULL;
         }
     }
-    compile_wanted(chain);
+    compile_interests(chain);
     return chain;
 }
 
@@ -124,7 +141,7 @@ bool chain_reload(struct chain *chain, const struct conf_rule *rules)
             whole = chain->list[n]->reload(chain->instances[n], rules) && whole;
         }
     }
-    compile_wanted(chain);
+    compile_interests(chain);
     return whole;
 }
 
@@ -151,7 +168,20 @@ void chain_free(struct chain *chain)
 
 bool chain_wants(const struct chain *chain, const struct command *command)
 {
-    return chain->count > 0 && chain->wanted[wanted_index(command)] != 0;
+    return chain->count > 0 && chain->interests[interest_index(command)].wanted != 0;
+}
+
+uint32_t chain_group(const struct chain *chain, const struct command *command)
+{
+    return chain->interests[interest_index(command)].group;
+}
+
+bool chain_admit(struct chain *chain, struct policy_request *request, uint32_t count)
+{
+    size_t n = (size_t)__builtin_ctz(chain->interests[interest_index(request->command)].wanted);
+
+    request->attachment = &request->client->attachments[n];
+    return chain->list[n]->on_batch(chain->instances[n], request, count);
 }
 
 bool chain_wants_any(const struct chain *chain)
@@ -201,7 +231,7 @@ static void count_verdict(struct chain *chain, enum policy_verdict verdict)
 static enum policy_verdict ask_all(struct chain *chain, struct policy_request *request,
                                    struct policy_decision *decision, struct chain_record *record)
 {
-    uint32_t wanted = chain->wanted[wanted_index(request->command)];
+    uint32_t wanted = chain->interests[interest_index(request->command)].wanted;
     size_t first = record->holding > 0 ? record->holding - 1 : 0;
 
     if (record->holding > 0) {

@@ -37,6 +37,13 @@ bool chain_wants(const struct chain *chain, const struct command *command);
 bool chain_wants_any(const struct chain *chain);
 
 /*
+ * Requests of commands with the same group, other than 0, may be put to chain_admit() together: true admits so many of
+ * them, and nothing is to be told of their replies; false leaves them all to chain_ask().
+ */
+uint32_t chain_group(const struct chain *chain, const struct command *command);
+bool chain_admit(struct chain *chain, struct policy_request *request, uint32_t count);
+
+/*
  * Asks the policies; the verdict is never ADMIT. *record is NULL for a new request; it is set when a policy passed or
  * holds it, and then has to be given to chain_end() when the request has ended. After HOLD the same record is given
  * again.

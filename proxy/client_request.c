@@ -13,12 +13,22 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Requests that can be put to the policies together. */
+struct group {
+    uint32_t number;               /* of chain_group() */
+    uint32_t count;                /* 0: there is no group */
+    const struct command *command; /* of the first, and so the next two */
+    struct slice frame;
+    uint32_t requests_before; /* in the batch */
+};
+
 /* Whole ordinary requests that lie one behind the other and were not sent yet. */
 struct batch {
     const char *data;
     size_t length;
     uint32_t requests;
     struct lane *lane;
+    struct group group; /* those at its end that the policies have yet to admit */
 };
 
 /* ---- sending ---- */
@@ -258,6 +268,23 @@ static void hold_until(struct client *client, int64_t until_us)
     event_add(&client->hold_timer, &wait);
 }
 
+/* What policies are told of any request. */
+static struct policy_request describe(struct client *client, const struct policy_client *view,
+                                      const struct command *command, struct slice frame)
+{
+    int64_t now = reactor_now(client->service->reactor);
+
+    return (struct policy_request){
+        .client = view,
+        .command = command,
+        .frame = frame,
+        .in_transaction = client->session.sent_transaction,
+        .received_us = now,
+        .now_us = now,
+        .holder = client,
+    };
+}
+
 /* The name, or what has come of it: a name can be long, too. */
 static struct slice name_so_far(const struct resp_command *framed, struct slice frame)
 {
@@ -273,20 +300,12 @@ static enum policy_verdict ask_policies(struct client *client, const struct comm
                                         struct policy_decision *decision)
 {
     struct policy_client view = client_policy_view(client);
-    int64_t now = reactor_now(client->service->reactor);
-    struct policy_request request = {
-        .client = &view,
-        .command = command,
-        .name = name_so_far(framed, frame),
-        .frame = frame,
-        .partial = frame.length < framed->size || resp_command_arguments_seen(framed) < framed->argument_count,
-        .in_transaction = client->session.sent_transaction,
-        .argument_count = framed->argument_count,
-        .received_us = now,
-        .now_us = now,
-        .holder = client,
-    };
+    struct policy_request request = describe(client, &view, command, frame);
 
+    request.name = name_so_far(framed, frame);
+    request.partial = frame.length < framed->size || resp_command_arguments_seen(framed) < framed->argument_count;
+    request.argument_count = framed->argument_count;
+    client->ask_each -= client->ask_each > 0;
     client->admitted = false;
     enum policy_verdict verdict = chain_ask(client->service->chain, &request, decision, &client->held);
     client->admitted = verdict == POLICY_PASS;
@@ -678,14 +697,56 @@ static const struct command *plain_command(const struct client *client, const ch
     return plain ? command : NULL;
 }
 
-/*
- * Adds the whole command to the batch if nothing is to be known of its reply. *verdict is what the policies decided on
- * it: PASS also if none was asked. Any other one is for after the batch.
- */
-static bool join_batch(struct client *client, struct batch *batch, const char *frame, enum policy_verdict *verdict,
-                       struct policy_decision *decision)
+/* Counts the whole command at the end of the batch as one of its group. */
+static void join_group(struct batch *batch, uint32_t number, const struct command *command, struct slice frame)
 {
-    const struct command *command = plain_command(client, frame);
+    if (batch->group.count == 0) {
+        batch->group =
+            (struct group){.number = number, .command = command, .frame = frame, .requests_before = batch->requests};
+    }
+    batch->group.count++;
+}
+
+/*
+ * Puts the group at the end of the batch to the policies. False: they want to be asked about each of its requests,
+ * which are taken out of the batch again.
+ */
+static bool settle_group(struct client *client, struct batch *batch)
+{
+    struct group *group = &batch->group;
+
+    if (group->count == 0) {
+        return true;
+    }
+    struct policy_client view = client_policy_view(client);
+    struct policy_request request = describe(client, &view, group->command, group->frame);
+    bool admitted = chain_admit(client->service->chain, &request, group->count);
+    if (!admitted) {
+        client->ask_each = group->count;
+        batch->length = (size_t)(group->frame.data - batch->data);
+        batch->requests = group->requests_before;
+    }
+    group->count = 0;
+    return admitted;
+}
+
+/* The group that the command may join, with those at the end of the batch if they are of it; 0: none. */
+static uint32_t group_of(const struct client *client, const struct command *command)
+{
+    bool may = command != NULL && client->ask_each == 0;
+
+    return may ? chain_group(client->service->chain, command) : 0;
+}
+
+/*
+ * Adds the whole command (NULL: it cannot go with a batch) if nothing is to be known of its reply. *verdict is what the
+ * policies decided on it: PASS also if none was asked, or none yet. Any other one is for after the batch.
+ */
+static bool join_batch(struct client *client, struct batch *batch, const struct command *command, const char *frame,
+                       enum policy_verdict *verdict, struct policy_decision *decision)
+{
+    struct slice bytes = {frame, (size_t)client->command.size};
+    uint32_t group = group_of(client, command);
 
     *verdict = POLICY_PASS;
     if (command == NULL) {
@@ -698,15 +759,16 @@ static bool join_batch(struct client *client, struct batch *batch, const char *f
             return false;
         }
     }
-    if (chain_wants(client->service->chain, command)) {
-        struct slice bytes = {frame, (size_t)client->command.size};
+    if (group != 0) {
+        join_group(batch, group, command, bytes);
+    } else if (chain_wants(client->service->chain, command)) {
         *verdict = ask_policies(client, command, &client->command, bytes, decision);
         if (*verdict != POLICY_PASS || client->held != NULL) {
             return false;
         }
         client->admitted = false;
     }
-    batch->length += (size_t)client->command.size;
+    batch->length += bytes.length;
     batch->requests++;
     return true;
 }
@@ -736,15 +798,28 @@ static bool send_raw(struct client *client, const char *data, size_t length)
     return lane_send_silent(client->exclusive, data, length) || out_of_memory(client);
 }
 
-size_t client_take_requests(struct client *client, const char *data, size_t length)
+/* Where the bytes behind the batch begin, of which what was framed is forgotten. */
+static size_t take_up_behind(struct client *client, const struct batch *batch, const char *data)
 {
-    struct batch batch = {0};
+    resp_command_reset(&client->command);
+    return (size_t)(batch->data - data) + batch->length;
+}
+
+/* The command at hand goes another way than the batch, or belongs to another group than the end of it. */
+static bool parts_group(const struct client *client, const struct batch *batch, const struct command *command)
+{
+    return batch->group.count > 0 && (command == NULL || (chain_wants(client->service->chain, command) &&
+                                                          group_of(client, command) != batch->group.number));
+}
+
+/* As client_take_requests(), but leaves a batch behind, and policies that have yet to admit its end. */
+static size_t take_requests(struct client *client, struct batch *batch, const char *data, size_t done, size_t length)
+{
     struct policy_decision decision;
     enum policy_verdict verdict;
     enum resp_status status;
-    size_t done = 0;
 
-    while (done < length && may_take(client, &batch)) {
+    while (done < length && may_take(client, batch)) {
         const char *frame = data + done;
         if (client->session.raw) {
             return send_raw(client, frame, length - done) ? length : done;
@@ -754,7 +829,11 @@ size_t client_take_requests(struct client *client, const char *data, size_t leng
             continue;
         }
         if (!frame_command(client, frame, length - done, &status)) {
-            if (!batch_send(client, &batch)) {
+            if (!settle_group(client, batch)) {
+                done = take_up_behind(client, batch, data);
+                continue;
+            }
+            if (!batch_send(client, batch)) {
                 return length;
             }
             if (status == RESP_FAULT) {
@@ -764,11 +843,16 @@ size_t client_take_requests(struct client *client, const char *data, size_t leng
             }
             return done;
         }
+        const struct command *command = plain_command(client, frame);
+        if (parts_group(client, batch, command) && !settle_group(client, batch)) {
+            done = take_up_behind(client, batch, data);
+            continue;
+        }
         size_t size = (size_t)client->command.size;
-        if (join_batch(client, &batch, frame, &verdict, &decision)) {
+        if (join_batch(client, batch, command, frame, &verdict, &decision)) {
             resp_command_reset(&client->command);
         } else {
-            if (!batch_send(client, &batch)) {
+            if (!batch_send(client, batch)) {
                 return length;
             }
             enum outcome outcome = verdict == POLICY_PASS ? take_whole(client, frame)
@@ -778,6 +862,18 @@ size_t client_take_requests(struct client *client, const char *data, size_t leng
             }
         }
         done += size;
+    }
+    return done;
+}
+
+size_t client_take_requests(struct client *client, const char *data, size_t length)
+{
+    struct batch batch = {0};
+    size_t done = take_requests(client, &batch, data, 0, length);
+
+    while (!settle_group(client, &batch)) {
+        done = take_up_behind(client, &batch, data);
+        done = take_requests(client, &batch, data, done, length);
     }
     return batch_send(client, &batch) ? done : length;
 }

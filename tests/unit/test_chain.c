@@ -551,6 +551,57 @@ Test(chain, what_a_policy_leaves_with_a_client_comes_back)
     assert_calls("!");
 }
 
+static uint32_t group_gets(void *instance, const struct command *command)
+{
+    (void)instance;
+    return command != NULL && strcmp(command->name, "get") == 0 ? 7 : 0;
+}
+
+static bool admit_up_to_three(void *instance, const struct policy_request *request, uint32_t count)
+{
+    cr_assert_eq(request->attachment, &attachments[1]);
+    write_down(instance, "#%llu", count);
+    return count <= 3;
+}
+
+#define GROUPING                                                                                                       \
+    {                                                                                                                  \
+        .name = "grouping", .start = start_b, .wants = wants, .on_request = on_request, .group = group_gets,           \
+        .on_batch = admit_up_to_three                                                                                  \
+    }
+
+Test(chain, a_group_is_put_to_its_policy_at_once)
+{
+    static const struct policy grouping = GROUPING;
+    static const struct policy *const list[] = {&policy_a, &grouping, NULL};
+    struct policy_request request = {.client = &client, .command = get()};
+
+    chain_free(chain);
+    fakes[0].wants_nothing = true;
+    chain = new_chain(list);
+    cr_assert_eq(chain_group(chain, get()), 7);
+    cr_assert_eq(chain_group(chain, command_find((struct slice){"set", 3})), 0);
+    cr_assert_eq(chain_group(chain, NULL), 0);
+    calls[0] = '\0';
+    cr_assert(chain_admit(chain, &request, 3));
+    cr_assert_not(chain_admit(chain, &request, 4));
+    assert_calls("b#3 b#4");
+}
+
+Test(chain, there_is_no_group_if_two_policies_want_a_command)
+{
+    static const struct policy grouping = GROUPING;
+    static const struct policy *const first[] = {&grouping, &policy_c, NULL};
+    static const struct policy *const last[] = {&policy_a, &grouping, NULL};
+
+    chain_free(chain);
+    chain = new_chain(first);
+    cr_assert_eq(chain_group(chain, get()), 0);
+    chain_free(chain);
+    chain = new_chain(last);
+    cr_assert_eq(chain_group(chain, get()), 0);
+}
+
 Test(chain, what_instances_share_is_made_once)
 {
     static const struct policy sharing = {.name = "sharing",
