@@ -118,6 +118,7 @@ static struct limit_subject *subject_new(struct limit_ledger *ledger, struct sli
 static void subject_free(struct limit_subject *subject)
 {
     limit_meter_clear(&subject->ledger->meter, &subject->state);
+    free(subject->remote);
     free(subject);
 }
 
@@ -217,7 +218,8 @@ static void sweep_bucket(struct limit_ledger *ledger, struct stripe *stripe, str
 {
     while (*link != NULL) {
         struct limit_subject *subject = *link;
-        bool idle = subject->queued == 0 && limit_meter_is_idle(&ledger->meter, &subject->state, now_us);
+        bool idle = subject->queued == 0 && subject->keep_until_us <= now_us &&
+                    limit_meter_is_idle(&ledger->meter, &subject->state, now_us);
         if (idle) {
             limit_meter_clear(&ledger->meter, &subject->state);
         }
@@ -485,6 +487,9 @@ static void note_offender(struct offenders *offenders, struct limit_subject *sub
     struct offender *offender = &offenders->list[place];
     offender->refused = subject->refused;
     offender->wait_us = limit_meter_wait(&subject->ledger->meter, &subject->state, now_us, 1);
+    if (subject->remote != NULL && subject->remote->refused_until_us - now_us > offender->wait_us) {
+        offender->wait_us = subject->remote->refused_until_us - now_us;
+    }
     offender->length = subject->length;
     memcpy(offender->name, subject->name, subject->length);
 }
@@ -513,17 +518,20 @@ struct shown_name {
     char text[4 * LIMIT_SUBJECT_MAX + 1];
 };
 
-/* A name may hold any bytes of a key: what would break the line, or look like another field, is shown by its number. */
+/* A key, which is the last part of a name, may hold any bytes: what would break the line, or look like another part or
+ * another field, is shown by its number. */
 static struct shown_name show_name(const char *name, size_t length)
 {
     struct shown_name shown;
     char *at = shown.text;
+    bool in_key = length >= 4 && memcmp(name, "key:", 4) == 0;
 
     for (size_t i = 0; i < length; i++) {
         unsigned char character = (unsigned char)name[i];
-        if (character == '\n') {
+        if (character == '\n' && !in_key) {
             *at++ = '+'; /* between the parts */
-        } else if (character > ' ' && character < 0x7f && character != '\\') {
+            in_key = length - i > 4 && memcmp(name + i + 1, "key:", 4) == 0;
+        } else if (character > ' ' && character < 0x7f && character != '\\' && character != '+') {
             *at++ = (char)character;
         } else {
             at += sprintf(at, "\\x%02x", character);
@@ -568,50 +576,63 @@ void limit_share_print(struct limit_share *share, FILE *out, int64_t now_us)
     pthread_mutex_unlock(&share->registry);
 }
 
-/* name: as it is shown; empty for any. */
-static bool reset_subject(struct limit_subject *subject, struct slice name)
+/* What is to be forgotten, and who is told. */
+struct reset {
+    struct slice name; /* as it is shown; empty for any */
+    bool found;
+    limit_forgotten_callback *forgotten;
+    void *context;
+};
+
+static void reset_subject(struct reset *reset, struct limit_subject *subject)
 {
-    if (name.length > 0) {
+    if (reset->name.length > 0) {
         struct shown_name shown = show_name(subject->name, subject->length);
-        if (strlen(shown.text) != name.length || memcmp(shown.text, name.data, name.length) != 0) {
-            return false;
+        if (strlen(shown.text) != reset->name.length || memcmp(shown.text, reset->name.data, reset->name.length) != 0) {
+            return;
         }
     }
     limit_meter_clear(&subject->ledger->meter, &subject->state);
     subject->refused = 0;
-    return true;
+    if (subject->remote != NULL) {
+        subject->remote->refused_until_us = 0;
+        subject->remote->lots[0] = subject->remote->lots[1] = (struct limit_lot){0};
+    }
+    reset->found = true;
+    if (reset->forgotten != NULL) {
+        reset->forgotten(reset->context, subject);
+    }
 }
 
-static bool reset_ledger(struct limit_share *share, struct limit_ledger *ledger, struct slice name)
+static void reset_ledger(struct limit_share *share, struct limit_ledger *ledger, struct reset *reset)
 {
-    bool found = name.length == 0;
-
+    reset->found = reset->found || reset->name.length == 0;
     for (size_t number = 0; number < STRIPES; number++) {
         const struct stripe *stripe = &ledger->stripes[number];
         limit_share_lock(share, UINT64_C(1) << number);
         for (size_t i = 0; i < stripe->bucket_count; i++) {
             for (struct limit_subject *subject = stripe->buckets[i]; subject != NULL; subject = subject->next) {
-                found = reset_subject(subject, name) || found;
+                reset_subject(reset, subject);
             }
         }
         if (number == stripe_of(ledger->overflow->hash)) {
-            found = reset_subject(ledger->overflow, name) || found;
+            reset_subject(reset, ledger->overflow);
         }
         limit_share_unlock(share, UINT64_C(1) << number);
     }
-    return found;
 }
 
-bool limit_share_reset(struct limit_share *share, struct slice rule, struct slice name)
+bool limit_share_reset(struct limit_share *share, struct slice rule, struct slice name,
+                       limit_forgotten_callback *forgotten, void *context)
 {
-    bool found = false;
+    struct reset reset = {.name = name, .forgotten = forgotten, .context = context};
 
     pthread_mutex_lock(&share->registry);
     for (struct limit_ledger *ledger = share->ledgers; ledger != NULL; ledger = ledger->next) {
         if (strlen(ledger->rule) == rule.length && memcmp(ledger->rule, rule.data, rule.length) == 0) {
-            found = reset_ledger(share, ledger, name) || found;
+            reset_ledger(share, ledger, &reset);
         }
     }
     pthread_mutex_unlock(&share->registry);
-    return found;
+    return reset.found;
 }

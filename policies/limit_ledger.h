@@ -20,15 +20,35 @@
 struct limit_share;
 struct limit_ledger;
 
+struct limit_call;
+
+/* Permits that were fetched from Redis and may be spent here until then. */
+struct limit_lot {
+    int64_t permits;
+    int64_t until_us;
+};
+
+/* What is known here of a subject whose state is in Redis. */
+struct limit_remote {
+    int64_t refused_until_us; /* Redis has said so of requests that cost as much as … */
+    int64_t refused_cost;
+    struct limit_lot lots[2]; /* the first is spent first */
+    int64_t batch;            /* how many permits to fetch next */
+    struct limit_call *fetch; /* on its way, or NULL */
+    size_t fetch_worker;      /* whose it is */
+};
+
 struct limit_subject {
     struct limit_subject *next; /* in its bucket */
     struct limit_ledger *ledger;
     union limit_meter_state state;
     uint64_t hash;
     uint64_t refused;
-    int64_t queued; /* what requests on hold wait for */
-    uint32_t pins;  /* who keeps a pointer to it: it is not freed meanwhile */
-    bool revoked;   /* it was idle, and its room was needed: who has it pinned must look for another one */
+    int64_t queued;              /* what requests on hold wait for */
+    int64_t keep_until_us;       /* it is not idle before */
+    struct limit_remote *remote; /* of global rules, made when it is needed first */
+    uint32_t pins;               /* who keeps a pointer to it: it is not freed meanwhile */
+    bool revoked;                /* it was idle, and its room was needed: who has it pinned must look for another one */
     uint16_t length;
     char name[]; /* "user:alice", not terminated */
 };
@@ -92,7 +112,10 @@ void limit_share_unlock(struct limit_share *share, limit_locks locks);
 
 /* Writes one line for each rule, and under it those who were refused most. */
 void limit_share_print(struct limit_share *share, FILE *out, int64_t now_us);
-/* Forgets what was admitted: of all subjects of the rule, or (name not empty) of one. False: there is none. */
-bool limit_share_reset(struct limit_share *share, struct slice rule, struct slice name);
+/* Forgets what was admitted: of all subjects of the rule, or (name, as it is shown, not empty) of one. forgotten may be
+ * NULL; it is called for each of them while it is locked. False: there is none. */
+typedef void limit_forgotten_callback(void *context, const struct limit_subject *subject);
+bool limit_share_reset(struct limit_share *share, struct slice rule, struct slice name,
+                       limit_forgotten_callback *forgotten, void *context);
 
 #endif

@@ -268,6 +268,7 @@ static const char *compile(struct limit_rule *rule, const struct limit_options *
         .accuracy = (enum limit_accuracy)options->accuracy,
         .action = (enum limit_action)options->action,
         .cost = (enum limit_cost)options->cost,
+        .leak = options->leak,
         .on_error = (enum limit_on_error)options->on_error,
         .max_delay_us = options->max_delay * 1000,
         .decision_timeout_us = options->decision_timeout * 1000,
@@ -281,6 +282,10 @@ static const char *compile(struct limit_rule *rule, const struct limit_options *
     *expected = "ip, ip/BITS, user, name, connection or key, with + between them, or all";
     if (!read_per(options->per, &rule->per, problem)) {
         return "per";
+    }
+    if (rule->per.connection && options->scope == LIMIT_GLOBAL) {
+        return fault("per", problem, "has connection, which other sidecars do not know", expected,
+                     "scope = local, or something that all of them know");
     }
     const char *at_fault = compile_keys(rule, options, problem, expected);
     if (at_fault != NULL) {
@@ -399,7 +404,7 @@ void limit_rule_clear(struct limit_rule *rule)
 /* ip, user, name and connection take no more than that each, and a key what is left. */
 static_assert(5 * PART_MAX <= LIMIT_SUBJECT_MAX, "no room for all parts of a subject's name");
 
-/* Nobody can find two texts of one digest, though the keys are known; and all sidecars agree on it. */
+/* Of 128 bits, so that nobody comes upon two texts of one digest; with known keys, so that all sidecars agree. */
 static void write_digest(char digits[DIGEST_DIGITS + 1], struct slice text)
 {
     static const struct limit_hash_key keys[2] = {{{1, 2}}, {{3, 4}}};
@@ -420,7 +425,8 @@ static size_t add_part(char *name, size_t length, size_t room, const char *kind,
     memcpy(name + length, kind, strlen(kind));
     length += strlen(kind);
     name[length++] = ':';
-    if (head + text.length > room) {
+    /* A part that fills its room is always a cut one: so no short text can pass for a long one. */
+    if (head + text.length >= room) {
         write_digest(digits, text);
         size_t kept = room - head - DIGEST_DIGITS - 1;
         memcpy(name + length, text.data, kept);

@@ -28,8 +28,9 @@ struct limit_rule {
     struct limit_per per;
     char *per_text;
     struct limit_meter meter;
-    char *what;     /* "5 in 60s per user", for refusals */
-    char *identity; /* of its ledger: equal for rules whose state means the same */
+    struct conf_rate leak; /* of the funnel */
+    char *what;            /* "5 in 60s per user", for refusals */
+    char *identity;        /* of its ledger: equal for rules whose state means the same */
     enum limit_scope scope;
     enum limit_accuracy accuracy;
     enum limit_action action;
@@ -38,6 +39,7 @@ struct limit_rule {
     int64_t max_delay_us;
     int64_t decision_timeout_us;
     size_t subjects_max;
+    int64_t warned_us;          /* when its troubles were logged last; 0: never */
     struct limit_member member; /* its description is the rule's own memory */
 };
 

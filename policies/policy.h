@@ -110,6 +110,8 @@ struct policy_host {
     void (*resume)(void *context, void *holder);
     /* Runs a script in Redis; done is called once, possibly before this returns, but never after stop(). */
     void (*run_script)(void *context, const struct policy_script *script);
+    /* Logs a trouble of a rule of this policy, in one line. */
+    void (*warn)(void *context, const char *rule, const char *text);
     /* The time of this turn, as in struct policy_request. */
     int64_t (*now_us)(void *context);
     void *context;

@@ -1,6 +1,8 @@
 /* What policies may ask of the worker that they run on. */
 #include "client_private.h"
 
+#include "log.h"
+
 #include <stdlib.h>
 
 /* Integers of a script's reply that a policy is shown. */
@@ -53,6 +55,12 @@ static void script_ended(void *context, const redisReply *reply, const char *why
     call.done(call.context, &told);
 }
 
+static void warn(void *context, const char *rule, const char *text)
+{
+    (void)context;
+    log_warning("policy", "rule %s: %s", rule, text);
+}
+
 static int64_t now_us(void *context)
 {
     const struct client_service *service = context;
@@ -83,6 +91,10 @@ static void run_script(void *context, const struct policy_script *script)
 
 struct policy_host client_policy_host(struct client_service *service, size_t worker)
 {
-    return (struct policy_host){
-        .resume = resume, .run_script = run_script, .now_us = now_us, .context = service, .worker = worker};
+    return (struct policy_host){.resume = resume,
+                                .run_script = run_script,
+                                .warn = warn,
+                                .now_us = now_us,
+                                .context = service,
+                                .worker = worker};
 }

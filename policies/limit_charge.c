@@ -1,0 +1,283 @@
+/* What a request is charged with. */
+#include "limit_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what hangs from a client ---- */
+
+void limit_give_up_seats(struct limit *limit, struct limit_client *client)
+{
+    for (size_t i = 0; client->seats != NULL && i < limit->rule_count; i++) {
+        if (client->seats[i].subject != NULL) {
+            limit_subject_unpin(limit->share, client->seats[i].subject);
+        }
+    }
+    free(client->seats);
+    client->seats = NULL;
+}
+
+static struct limit_client *add_client(struct limit *limit)
+{
+    struct limit_client *client = calloc(1, sizeof *client);
+
+    if (client != NULL) {
+        client->next = limit->clients;
+        if (client->next != NULL) {
+            client->next->previous = client;
+        }
+        limit->clients = client;
+    }
+    return client;
+}
+
+void limit_remove_client(struct limit *limit, struct limit_client *client)
+{
+    limit_give_up_seats(limit, client);
+    if (client->previous != NULL) {
+        client->previous->next = client->next;
+    } else {
+        limit->clients = client->next;
+    }
+    if (client->next != NULL) {
+        client->next->previous = client->previous;
+    }
+    free(client);
+}
+
+/* The seats of the client as it is now; NULL when memory is short. */
+static struct limit_seat *take_seats(struct limit *limit, const struct policy_request *request)
+{
+    struct limit_client *client = *request->attachment;
+
+    if (client == NULL) {
+        client = add_client(limit);
+        *request->attachment = client;
+    }
+    if (client == NULL || (client->seats != NULL && client->identity == request->client->identity)) {
+        return client != NULL ? client->seats : NULL;
+    }
+    limit_give_up_seats(limit, client);
+    client->seats = calloc(limit->rule_count, sizeof *client->seats);
+    client->identity = request->client->identity;
+    for (size_t i = 0; client->seats != NULL && i < limit->rule_count; i++) {
+        client->seats[i].excepted = match_clients_is(limit->rules[i].except, request->client);
+    }
+    return client->seats;
+}
+
+/* ---- charges ---- */
+
+/* False when memory is short. */
+static bool add_charge(struct limit *limit, struct limit_charge charge)
+{
+    if (limit->charge_count == limit->charge_room) {
+        size_t room = limit->charge_room > 0 ? limit->charge_room * 2 : 16;
+        struct limit_charge *charges = realloc(limit->charges, room * sizeof *charges);
+        if (charges == NULL) {
+            return false;
+        }
+        limit->charges = charges;
+        limit->charge_room = room;
+    }
+    limit->charges[limit->charge_count++] = charge;
+    return true;
+}
+
+static struct limit_subject *pin_subject(struct limit *limit, struct limit_rule *rule, struct slice name,
+                                         int64_t now_us)
+{
+    struct limit_subject *subject = limit_subject_pin(limit->share, rule->member.ledger, name, now_us);
+
+    if (!limit_subject_is_tracked(subject)) {
+        policy_count(&limit->counters[LIMIT_COUNTER_UNTRACKED], 1);
+    }
+    return subject;
+}
+
+/* The keys of a request as a rule sees them. */
+struct key_search {
+    struct limit *limit;
+    struct limit_rule *rule;
+    int64_t now_us;
+    int64_t cost;       /* of each subject, unless keys are counted */
+    int64_t found;      /* keys that are meant */
+    bool out_of_memory; /* the search was ended by it */
+    size_t name_length; /* of the client's part of the name */
+    char name[LIMIT_SUBJECT_MAX];
+};
+
+static bool charge_key(void *context, struct slice key, uint32_t argument_index)
+{
+    struct key_search *search = context;
+    struct slice counted;
+
+    (void)argument_index;
+    if (!limit_keys_find(search->rule->counted_keys, key, &counted)) {
+        return true;
+    }
+    size_t length = limit_rule_name_key(search->name, search->name_length, counted);
+    struct limit_subject *subject =
+        pin_subject(search->limit, search->rule, (struct slice){search->name, length}, search->now_us);
+    struct limit_charge charge = {.rule = search->rule, .subject = subject, .cost = search->cost, .pinned = true};
+    search->found++;
+    if (!add_charge(search->limit, charge)) {
+        limit_subject_unpin(search->limit->share, subject);
+        search->out_of_memory = true;
+    }
+    return !search->out_of_memory;
+}
+
+static bool count_key(void *context, struct slice key, uint32_t argument_index)
+{
+    struct key_search *search = context;
+
+    (void)argument_index;
+    search->found += match_keys_is(search->rule->keys, key);
+    return true;
+}
+
+static int by_subject(const void *left, const void *right)
+{
+    uintptr_t a = (uintptr_t)((const struct limit_charge *)left)->subject;
+    uintptr_t b = (uintptr_t)((const struct limit_charge *)right)->subject;
+
+    return (a > b) - (a < b);
+}
+
+/* A subject that several keys of the request stand for is charged once, or with the number of these keys. */
+static void merge_charges(struct limit *limit, size_t first, bool add)
+{
+    size_t kept = first;
+
+    qsort(limit->charges + first, limit->charge_count - first, sizeof limit->charges[0], by_subject);
+    for (size_t i = first + 1; i < limit->charge_count; i++) {
+        struct limit_charge *charge = &limit->charges[i];
+        if (charge->subject == limit->charges[kept].subject) {
+            limit->charges[kept].cost += add ? charge->cost : 0;
+            limit_subject_unpin(limit->share, charge->subject);
+        } else {
+            limit->charges[++kept] = *charge;
+        }
+    }
+    limit->charge_count = kept + 1;
+}
+
+/* False when memory is short. */
+static bool charge_keys(struct limit *limit, struct limit_rule *rule, const struct policy_request *request)
+{
+    static const struct slice unseen = {"(in a long request)", 19};
+    struct key_search search = {.limit = limit, .rule = rule, .now_us = request->now_us, .cost = 1};
+    size_t first = limit->charge_count;
+
+    if (rule->cost == LIMIT_COST_BYTES) {
+        search.cost = (int64_t)match_request_bytes(request);
+    }
+    search.name_length = limit_rule_name_client(rule, request->client, search.name);
+    if (!match_visit_keys(request, charge_key, &search)) {
+        (void)charge_key(&search, unseen, 0);
+    }
+    if (limit->charge_count > first + 1) {
+        merge_charges(limit, first, rule->cost == LIMIT_COST_KEYS);
+    }
+    return !search.out_of_memory;
+}
+
+/* What the request costs by the rule; 0: the rule does not mean it. */
+static int64_t cost_of(struct limit_rule *rule, const struct policy_request *request)
+{
+    struct key_search search = {.rule = rule};
+
+    if (rule->cost == LIMIT_COST_KEYS) {
+        /* A key that is not seen is still one. */
+        return match_visit_keys(request, count_key, &search) ? search.found : 1;
+    }
+    if (!match_keys_any(rule->keys, request)) {
+        return 0;
+    }
+    return rule->cost == LIMIT_COST_BYTES ? (int64_t)match_request_bytes(request) : 1;
+}
+
+/* False when memory is short. */
+static bool charge_client(struct limit *limit, struct limit_rule *rule, struct limit_seat *seat,
+                          const struct policy_request *request)
+{
+    int64_t cost = cost_of(rule, request);
+    struct limit_charge charge = {.rule = rule, .subject = seat->subject, .cost = cost};
+
+    if (cost > 0 && charge.subject == NULL) {
+        char name[LIMIT_SUBJECT_MAX];
+        size_t length = limit_rule_name_client(rule, request->client, name);
+        charge.subject = pin_subject(limit, rule, (struct slice){name, length}, request->now_us);
+        /* A client without room looks for it again the next time. */
+        charge.pinned = !limit_subject_is_tracked(charge.subject);
+        seat->subject = charge.pinned ? NULL : charge.subject;
+    }
+    return cost == 0 || add_charge(limit, charge);
+}
+
+/* Finds what the request is to be charged with. False when memory is short. */
+static bool find_charges(struct limit *limit, const struct policy_request *request)
+{
+    size_t command = request->command != NULL ? command_index(request->command) : command_count();
+    struct limit_seat *seats = take_seats(limit, request);
+    bool found = seats != NULL;
+
+    for (size_t i = limit->starts[command]; found && i < limit->starts[command + 1]; i++) {
+        struct limit_rule *rule = &limit->rules[limit->numbers[i]];
+        struct limit_seat *seat = &seats[limit->numbers[i]];
+        if (!seat->excepted && match_commands_request(rule->commands, request)) {
+            found = rule->per.key ? charge_keys(limit, rule, request) : charge_client(limit, rule, seat, request);
+        }
+    }
+    return found;
+}
+
+void limit_drop_charges(struct limit *limit)
+{
+    for (size_t i = 0; i < limit->charge_count; i++) {
+        if (limit->charges[i].pinned) {
+            limit_subject_unpin(limit->share, limit->charges[i].subject);
+        }
+    }
+    limit->charge_count = 0;
+}
+
+static limit_locks locks_of_charges(const struct limit *limit)
+{
+    limit_locks locks = 0;
+
+    for (size_t i = 0; i < limit->charge_count; i++) {
+        locks |= limit_subject_locks(limit->charges[i].subject);
+    }
+    return locks;
+}
+
+/* Whether the charges can be relied on. A subject that was revoked is looked for anew. */
+static bool are_charges_valid(const struct limit *limit)
+{
+    for (size_t i = 0; i < limit->charge_count; i++) {
+        if (limit->charges[i].subject->revoked) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Finds the charges and locks them. False, and nothing is locked, when memory is short. */
+bool limit_lock_charges(struct limit *limit, const struct policy_request *request, limit_locks *locks)
+{
+    for (;;) {
+        if (!find_charges(limit, request)) {
+            return false;
+        }
+        *locks = locks_of_charges(limit);
+        limit_share_lock(limit->share, *locks);
+        if (are_charges_valid(limit)) {
+            return true;
+        }
+        limit_share_unlock(limit->share, *locks);
+        limit_drop_charges(limit);
+        limit_give_up_seats(limit, *request->attachment);
+    }
+}

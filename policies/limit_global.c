@@ -1,0 +1,649 @@
+/*
+ * Rules that are decided in Redis, for all sidecars together, by scripts on Redis' own clock.
+ *
+ * exact: a call for each request, which is on hold until it is answered. leased: a call fetches permits, which are
+ * spent here until they expire. Either way a refusal says for how long, and until then nothing is asked.
+ *
+ * Never more than the limit: Redis counts leased permits as spent at the end of their time (the scripts' hold), and
+ * they are not spent later, as their time is counted from before the call.
+ */
+#include "limit_private.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A log has a member for each permit; larger limits have slots. */
+#define LOG_LIMIT_MAX 128
+/* Leased permits live for this part of the window, or of the time in which the funnel empties, … */
+#define HOLD_PART_WINDOW 20
+#define HOLD_PART_FUNNEL 8
+/* … and no longer than this. */
+#define HOLD_MAX_US 500000
+/* A batch is at most this part of the limit, so that the other sidecars get something. */
+#define BATCH_PART 8
+#define BATCH_FIRST 16
+/* The next batch is fetched when this part of the last is left. */
+#define REFILL_PART 4
+/* How soon a worker looks whether the permits that another one fetches have come. */
+#define OTHERS_FETCH_US 1000
+/* A request asks so often at most: others may take what was fetched. */
+#define ASKS_MAX 4
+#define WARN_US INT64_C(60000000)
+
+enum state_kind { STATE_LOG, STATE_SLOTS, STATE_FUNNEL };
+
+static const char *const kind_names[] = {[STATE_LOG] = "log", [STATE_SLOTS] = "slots", [STATE_FUNNEL] = "funnel"};
+
+/* A script under way. */
+struct limit_call {
+    struct limit_call *next, *previous;
+    struct limit *limit;
+    struct limit_rule *rule;       /* NULL once it was detached, and then so is the subject */
+    struct limit_subject *subject; /* pinned */
+    struct limit_place *places;    /* who waits for it */
+    uint64_t number;
+    int64_t least;
+    int64_t wanted;
+    int64_t sent_us;
+    bool leased;
+    bool asked_aside; /* by a rule that observes: its answer is counted */
+};
+
+/* ---- what is asked ---- */
+
+static enum state_kind kind_of(const struct limit_rule *rule)
+{
+    if (rule->meter.algorithm == LIMIT_FUNNEL) {
+        return STATE_FUNNEL;
+    }
+    bool few = rule->meter.most <= LOG_LIMIT_MAX && rule->cost == LIMIT_COST_ONE;
+    return few && rule->accuracy == LIMIT_EXACT ? STATE_LOG : STATE_SLOTS;
+}
+
+static int64_t hold_of(const struct limit_rule *rule)
+{
+    if (rule->accuracy == LIMIT_EXACT) {
+        return 0;
+    }
+    int64_t part_us = rule->meter.algorithm == LIMIT_FUNNEL ? rule->meter.funnel.full_ns / 1000 / HOLD_PART_FUNNEL
+                                                            : rule->meter.window.length_us / HOLD_PART_WINDOW;
+    return part_us < HOLD_MAX_US ? part_us : HOLD_MAX_US;
+}
+
+/* Room for "hist:slots:", a rule, ":" and a subject. */
+#define KEY_MAX (16 + CONF_RULE_NAME_MAX + LIMIT_SUBJECT_MAX)
+
+static struct slice write_key(char key[KEY_MAX], const struct limit_rule *rule, struct slice subject)
+{
+    int length = snprintf(key, KEY_MAX, "hist:%s:%s:", kind_names[kind_of(rule)], rule->name);
+
+    memcpy(key + length, subject.data, subject.length);
+    return (struct slice){key, (size_t)length + subject.length};
+}
+
+#define NUMBER_MAX 24
+#define ID_MAX 48
+
+/* Arguments of a script, with room for their texts. */
+struct arguments {
+    size_t count;
+    struct slice slices[POLICY_SCRIPT_ARGUMENTS_MAX];
+    char key[KEY_MAX];
+    char numbers[POLICY_SCRIPT_ARGUMENTS_MAX][NUMBER_MAX];
+    char id[ID_MAX];
+};
+
+static void add_slice(struct arguments *arguments, struct slice slice)
+{
+    arguments->slices[arguments->count++] = slice;
+}
+
+static void add_number(struct arguments *arguments, int64_t number)
+{
+    char *text = arguments->numbers[arguments->count];
+    int length = snprintf(text, NUMBER_MAX, "%" PRId64, number);
+
+    add_slice(arguments, (struct slice){text, (size_t)length});
+}
+
+/* A name for the permits of a call that no other call has. */
+static void add_id(struct arguments *arguments, const struct limit *limit, uint64_t number)
+{
+    int length = snprintf(arguments->id, ID_MAX, "%016" PRIx64 "-%" PRIu64, limit->process_id, number);
+
+    add_slice(arguments, (struct slice){arguments->id, (size_t)length});
+}
+
+static struct slice subject_name(const struct limit_subject *subject)
+{
+    return (struct slice){subject->name, subject->length};
+}
+
+static void run(struct limit *limit, const char *script, const struct arguments *arguments, policy_script_done *done,
+                void *context)
+{
+    const struct policy_script call = {
+        .script = script_find(script),
+        .arguments = arguments->slices,
+        .argument_count = arguments->count,
+        .key_count = 1,
+        .done = done,
+        .context = context,
+    };
+
+    policy_count(&limit->counters[LIMIT_COUNTER_SCRIPT_CALLS], 1);
+    limit->host->run_script(limit->host->context, &call);
+}
+
+/* ---- calls ---- */
+
+static void call_add(struct limit *limit, struct limit_call *call)
+{
+    call->limit = limit;
+    call->number = ++limit->call_count;
+    call->next = limit->calls;
+    if (call->next != NULL) {
+        call->next->previous = call;
+    }
+    limit->calls = call;
+}
+
+/* Lets go of rule, subject and places. */
+static void call_detach(struct limit_call *call)
+{
+    limit_locks locks = call->subject != NULL ? limit_subject_locks(call->subject) : 0;
+
+    for (struct limit_place *place = call->places; place != NULL; place = place->next_in_call) {
+        place->call = NULL;
+        place->held->asked--;
+    }
+    call->places = NULL;
+    if (call->subject == NULL) {
+        return;
+    }
+    limit_share_lock(call->limit->share, locks);
+    if (call->subject->remote != NULL && call->subject->remote->fetch == call) {
+        call->subject->remote->fetch = NULL;
+    }
+    limit_share_unlock(call->limit->share, locks);
+    limit_subject_unpin(call->limit->share, call->subject);
+    call->subject = NULL;
+    call->rule = NULL;
+}
+
+static void call_free(struct limit_call *call)
+{
+    call_detach(call);
+    if (call->previous != NULL) {
+        call->previous->next = call->next;
+    } else {
+        call->limit->calls = call->next;
+    }
+    if (call->next != NULL) {
+        call->next->previous = call->previous;
+    }
+    free(call);
+}
+
+void limit_global_detach(struct limit *limit)
+{
+    for (struct limit_call *call = limit->calls; call != NULL; call = call->next) {
+        call_detach(call);
+    }
+}
+
+/* ---- answers ---- */
+
+static void returned(void *context, const struct policy_script_reply *reply)
+{
+    (void)context;
+    (void)reply;
+    /* What could not be given back is counted as spent: there is less than the limit, never more. */
+}
+
+static void give_back(struct limit *limit, const struct limit_rule *rule, const struct limit_subject *subject,
+                      uint64_t grant, int64_t count)
+{
+    struct arguments arguments = {0};
+    struct slice kind = {kind_names[kind_of(rule)], strlen(kind_names[kind_of(rule)])};
+
+    add_slice(&arguments, write_key(arguments.key, rule, subject_name(subject)));
+    add_slice(&arguments, kind);
+    add_number(&arguments, count);
+    add_id(&arguments, limit, grant);
+    run(limit, "limit_return", &arguments, returned, NULL);
+}
+
+static void add_lot(struct limit_remote *remote, int64_t permits, int64_t until_us)
+{
+    struct limit_lot lot = {permits, until_us};
+
+    if (remote->lots[0].permits == 0) {
+        remote->lots[0] = lot;
+    } else if (remote->lots[1].permits == 0) {
+        remote->lots[1] = lot;
+    } else {
+        /* There is no third: what both have lives as long as the one that ends first. */
+        remote->lots[1].permits += permits;
+        remote->lots[1].until_us = remote->lots[1].until_us < until_us ? remote->lots[1].until_us : until_us;
+    }
+}
+
+/* What Redis said is kept with the subject, which is locked. */
+static void note_answer(struct limit_call *call, int64_t granted, int64_t wait_us, int64_t now_us)
+{
+    struct limit_subject *subject = call->subject;
+    struct limit_remote *remote = subject->remote;
+    int64_t until_us = now_us;
+
+    if (remote == NULL) {
+        return;
+    }
+    if (granted == 0) {
+        until_us = remote->refused_until_us = now_us + wait_us;
+        remote->refused_cost = call->least;
+    } else if (call->leased) {
+        until_us = call->sent_us + hold_of(call->rule);
+        add_lot(remote, granted, until_us);
+    }
+    if (subject->keep_until_us < until_us) {
+        subject->keep_until_us = until_us;
+    }
+}
+
+static void warn(struct limit *limit, struct limit_rule *rule, const char *error, int64_t now_us)
+{
+    if (rule->warned_us == 0 || now_us - rule->warned_us >= WARN_US) {
+        rule->warned_us = now_us;
+        limit->host->warn(limit->host->context, rule->name, error);
+    }
+}
+
+/* Tells the places what has come of the call. */
+static void settle_places(struct limit_call *call, enum limit_place_state state, int64_t refused_until_us)
+{
+    struct limit *limit = call->limit;
+    struct limit_place *place = call->places;
+
+    call->places = NULL;
+    while (place != NULL) {
+        struct limit_place *next = place->next_in_call;
+        place->state = state;
+        place->refused_until_us = refused_until_us;
+        place->grant = call->number;
+        place->call = NULL;
+        place->held->asked--;
+        if (place->held->asked == 0) {
+            limit->host->resume(limit->host->context, place->held->holder);
+        }
+        place = next;
+    }
+}
+
+static void count_aside(struct limit_call *call, bool granted)
+{
+    if (granted) {
+        limit_count(call->limit, call->rule, LIMIT_ADMITTED, LIMIT_COUNTER_ADMITTED, 1);
+    } else {
+        limit_count(call->limit, call->rule, LIMIT_OBSERVED, LIMIT_COUNTER_OBSERVED, 1);
+    }
+}
+
+static void answered(struct limit_call *call, const int64_t *integers, int64_t now_us)
+{
+    limit_locks locks = limit_subject_locks(call->subject);
+    int64_t granted = integers[0];
+    enum limit_place_state state = granted > 0 ? LIMIT_PLACE_GRANTED : LIMIT_PLACE_REFUSED;
+
+    limit_share_lock(call->limit->share, locks);
+    note_answer(call, granted, integers[1], now_us);
+    limit_share_unlock(call->limit->share, locks);
+    if (call->asked_aside && !call->leased) {
+        count_aside(call, granted > 0);
+    } else if (!call->leased && granted > 0 && call->places == NULL) {
+        /* Who asked has left, or did not wait so long. */
+        give_back(call->limit, call->rule, call->subject, call->number, granted);
+    }
+    settle_places(call, call->leased ? LIMIT_PLACE_FETCHED : state, now_us + integers[1]);
+}
+
+static void done(void *context, const struct policy_script_reply *reply)
+{
+    struct limit_call *call = context;
+    struct limit *limit = call->limit;
+    int64_t now_us = limit->host->now_us(limit->host->context);
+
+    if (call->rule != NULL && reply->error == NULL && reply->count == 2) {
+        answered(call, reply->integers, now_us);
+    } else if (call->rule != NULL) {
+        warn(limit, call->rule, reply->error != NULL ? reply->error : "the script's reply is too short", now_us);
+        settle_places(call, LIMIT_PLACE_FAILED, 0);
+    }
+    call_free(call);
+}
+
+/* ---- asking ---- */
+
+static void send_call(struct limit *limit, struct limit_call *call)
+{
+    static const char *const scripts[] = {
+        [STATE_LOG] = "limit_log", [STATE_SLOTS] = "limit_slots", [STATE_FUNNEL] = "limit_funnel"};
+    const struct limit_rule *rule = call->rule;
+    enum state_kind kind = kind_of(rule);
+    struct arguments arguments = {0};
+
+    add_slice(&arguments, write_key(arguments.key, rule, subject_name(call->subject)));
+    add_number(&arguments, rule->meter.most);
+    if (kind == STATE_FUNNEL) {
+        add_number(&arguments, rule->leak.amount);
+        add_number(&arguments, rule->leak.period_us);
+    } else {
+        add_number(&arguments, rule->meter.window.length_us);
+    }
+    add_number(&arguments, call->wanted);
+    add_number(&arguments, call->least);
+    add_number(&arguments, hold_of(rule));
+    if (kind == STATE_LOG) {
+        add_id(&arguments, limit, call->number);
+    }
+    run(limit, scripts[kind], &arguments, done, call);
+}
+
+/* NULL when memory is short. */
+static struct limit_call *call_new(struct limit *limit, struct limit_rule *rule, struct limit_subject *subject,
+                                   int64_t cost, int64_t now_us)
+{
+    struct limit_call *call = calloc(1, sizeof *call);
+    limit_locks locks = limit_subject_locks(subject);
+
+    if (call == NULL) {
+        return NULL;
+    }
+    *call = (struct limit_call){.rule = rule,
+                                .subject = subject,
+                                .least = cost,
+                                .wanted = cost,
+                                .sent_us = now_us,
+                                .leased = rule->accuracy == LIMIT_LEASED};
+    call_add(limit, call);
+    limit_share_lock(limit->share, locks);
+    subject->pins++;
+    if (subject->remote == NULL) {
+        subject->remote = calloc(1, sizeof *subject->remote);
+    }
+    if (subject->remote != NULL && call->leased) {
+        struct limit_remote *remote = subject->remote;
+        remote->batch = remote->batch == 0 ? BATCH_FIRST : remote->batch;
+        call->wanted = remote->batch > cost ? remote->batch : cost;
+        remote->fetch = call;
+        remote->fetch_worker = limit->host->worker;
+    }
+    limit_share_unlock(limit->share, locks);
+    return call;
+}
+
+static void wait_for_call(struct limit_place *place, struct limit_call *call)
+{
+    place->call = call;
+    place->next_in_call = call->places;
+    place->held->asked++;
+    call->places = place;
+}
+
+/* The call of this worker that fetches permits already; the same of another one is shown by *others. */
+static struct limit_call *find_fetch(struct limit *limit, const struct limit_place *place, bool *others)
+{
+    limit_locks locks = limit_subject_locks(place->subject);
+    struct limit_call *call = NULL;
+
+    limit_share_lock(limit->share, locks);
+    const struct limit_remote *remote = place->subject->remote;
+    bool fetches = remote != NULL && remote->fetch != NULL && place->rule->accuracy == LIMIT_LEASED;
+    *others = fetches && remote->fetch_worker != limit->host->worker;
+    call = fetches && !*others ? remote->fetch : NULL;
+    limit_share_unlock(limit->share, locks);
+    return call;
+}
+
+static void ask_for(struct limit *limit, struct limit_place *place, int64_t now_us)
+{
+    bool others;
+    struct limit_call *call = find_fetch(limit, place, &others);
+
+    if (others) {
+        place->state = LIMIT_PLACE_FETCHED;
+        return;
+    }
+    if (call != NULL) {
+        wait_for_call(place, call);
+        return;
+    }
+    call = call_new(limit, place->rule, place->subject, place->cost, now_us);
+    if (call == NULL) {
+        place->state = LIMIT_PLACE_FAILED;
+        return;
+    }
+    place->asks++;
+    wait_for_call(place, call);
+    send_call(limit, call);
+}
+
+/* When to look at the place again at the latest; INT64_MAX: it waits for nothing. */
+static int64_t look_again_at(const struct limit_place *place, int64_t now_us)
+{
+    if (place->state == LIMIT_PLACE_ASKED) {
+        return place->deadline_us;
+    }
+    return place->state == LIMIT_PLACE_FETCHED ? now_us + OTHERS_FETCH_US : INT64_MAX;
+}
+
+int64_t limit_global_ask(struct limit *limit, struct limit_held *held, int64_t now_us)
+{
+    int64_t until_us = INT64_MAX;
+    bool asked = false;
+
+    for (size_t i = 0; i < held->count; i++) {
+        struct limit_place *place = &held->places[i];
+        asked = asked || place->state == LIMIT_PLACE_ASKED;
+        if (place->state == LIMIT_PLACE_ASKED && place->call == NULL) {
+            ask_for(limit, place, now_us);
+        }
+        int64_t look_us = look_again_at(place, now_us);
+        until_us = look_us < until_us ? look_us : until_us;
+    }
+    if (!asked) {
+        return 0;
+    }
+    /* Without a call under way, all was answered before this returned. */
+    return until_us != INT64_MAX ? until_us : now_us;
+}
+
+void limit_global_ask_aside(struct limit *limit, int64_t now_us)
+{
+    for (size_t i = 0; i < limit->charge_count; i++) {
+        struct limit_charge *charge = &limit->charges[i];
+        if (!charge->asks_aside) {
+            continue;
+        }
+        struct limit_call *call = call_new(limit, charge->rule, charge->subject, charge->cost, now_us);
+        if (call != NULL) {
+            call->asked_aside = charge->rule->action == LIMIT_OBSERVE;
+            send_call(limit, call);
+        }
+    }
+}
+
+void limit_global_leave(struct limit *limit, struct limit_place *place)
+{
+    struct limit_call *call = place->call;
+
+    if (place->state == LIMIT_PLACE_GRANTED) {
+        give_back(limit, place->rule, place->subject, place->grant, place->cost);
+    }
+    if (call != NULL) {
+        struct limit_place **link = &call->places;
+        while (*link != place) {
+            link = &(*link)->next_in_call;
+        }
+        *link = place->next_in_call;
+        place->call = NULL;
+        place->held->asked--;
+    }
+}
+
+/* ---- judging and charging: the subject is locked ---- */
+
+/* Drops what has expired. A batch of which much was left was too large. */
+static void drop_expired_lots(struct limit_remote *remote, int64_t now_us)
+{
+    for (size_t i = 0; i < 2; i++) {
+        struct limit_lot *lot = &remote->lots[i];
+        if (lot->permits > 0 && lot->until_us <= now_us) {
+            remote->batch = lot->permits > remote->batch / 2 && remote->batch > 1 ? remote->batch / 2 : remote->batch;
+            lot->permits = 0;
+        }
+    }
+    if (remote->lots[0].permits == 0) {
+        remote->lots[0] = remote->lots[1];
+        remote->lots[1] = (struct limit_lot){0};
+    }
+}
+
+static int64_t permits_left(const struct limit_remote *remote)
+{
+    return remote->lots[0].permits + remote->lots[1].permits;
+}
+
+static void judge_failure(struct limit_charge *charge, int64_t now_us)
+{
+    const struct limit_rule *rule = charge->rule;
+
+    charge->undecided = true;
+    charge->wait_us = 0;
+    if (rule->on_error == LIMIT_ON_ERROR_DENY) {
+        charge->wait_us = rule->decision_timeout_us;
+    } else if (rule->on_error == LIMIT_ON_ERROR_LOCAL) {
+        charge->undecided = false;
+        charge->wait_us = limit_meter_wait(&rule->meter, &charge->subject->state, now_us, charge->cost);
+    }
+}
+
+/* Whether the place says what is to become of the charge. */
+static bool judge_by_place(struct limit_charge *charge, int64_t now_us)
+{
+    struct limit_place *place = charge->place;
+
+    switch (place->state) {
+    case LIMIT_PLACE_GRANTED:
+        charge->wait_us = 0;
+        return true;
+    case LIMIT_PLACE_ASKED:
+        if (place->deadline_us > now_us) {
+            charge->needs_answer = true;
+            return true;
+        }
+        judge_failure(charge, now_us);
+        return true;
+    case LIMIT_PLACE_FAILED:
+        judge_failure(charge, now_us);
+        return true;
+    case LIMIT_PLACE_REFUSED:
+        charge->wait_us = place->refused_until_us - now_us;
+        return charge->wait_us > 0;
+    case LIMIT_PLACE_FETCHED:
+        if (place->deadline_us > now_us) {
+            return false;
+        }
+        judge_failure(charge, now_us);
+        return true;
+    case LIMIT_PLACE_EMPTY:
+    case LIMIT_PLACE_QUEUED:
+        break;
+    }
+    return false;
+}
+
+void limit_global_judge(struct limit_charge *charge, int64_t now_us)
+{
+    struct limit_remote *remote = charge->subject->remote;
+    bool observes = charge->rule->action == LIMIT_OBSERVE;
+
+    charge->wait_us = 0;
+    if (charge->place != NULL && judge_by_place(charge, now_us)) {
+        return;
+    }
+    if (charge->cost > charge->rule->meter.most) {
+        charge->wait_us = LIMIT_NEVER;
+        return;
+    }
+    if (remote != NULL) {
+        drop_expired_lots(remote, now_us);
+        if (permits_left(remote) >= charge->cost) {
+            return;
+        }
+        if (remote->refused_until_us > now_us && charge->cost >= remote->refused_cost) {
+            charge->wait_us = remote->refused_until_us - now_us;
+            return;
+        }
+    }
+    if (charge->place != NULL && charge->place->asks >= ASKS_MAX && charge->rule->accuracy == LIMIT_LEASED) {
+        judge_failure(charge, now_us);
+        return;
+    }
+    charge->needs_answer = !observes;
+    charge->asks_aside = observes && (remote == NULL || remote->fetch == NULL);
+}
+
+static void spend(struct limit_remote *remote, int64_t cost)
+{
+    for (size_t i = 0; i < 2 && cost > 0; i++) {
+        int64_t spent = remote->lots[i].permits < cost ? remote->lots[i].permits : cost;
+        remote->lots[i].permits -= spent;
+        cost -= spent;
+    }
+}
+
+/* Fetches ahead when little is left. A batch that did not last half of its time was too small. */
+static bool wants_refill(const struct limit_rule *rule, struct limit_remote *remote, int64_t now_us)
+{
+    int64_t most = rule->meter.most / BATCH_PART;
+
+    if (remote->fetch != NULL || remote->lots[1].permits > 0 || permits_left(remote) > remote->batch / REFILL_PART ||
+        remote->refused_until_us > now_us) {
+        return false;
+    }
+    if (remote->lots[0].until_us - now_us > hold_of(rule) / 2) {
+        remote->batch = remote->batch * 2 < most ? remote->batch * 2 : most > 1 ? most : 1;
+    }
+    return true;
+}
+
+void limit_global_charge(struct limit_charge *charge, int64_t now_us)
+{
+    struct limit_rule *rule = charge->rule;
+    struct limit_subject *subject = charge->subject;
+    struct limit_remote *remote = subject->remote;
+    bool granted = charge->place != NULL && charge->place->state == LIMIT_PLACE_GRANTED;
+
+    if (granted) {
+        charge->place->state = LIMIT_PLACE_EMPTY;
+    } else if (rule->accuracy == LIMIT_LEASED && remote != NULL && permits_left(remote) >= charge->cost) {
+        spend(remote, charge->cost);
+        charge->asks_aside = wants_refill(rule, remote, now_us);
+    }
+    if (rule->on_error == LIMIT_ON_ERROR_LOCAL &&
+        limit_meter_wait(&rule->meter, &subject->state, now_us, charge->cost) == 0) {
+        (void)limit_meter_charge(&rule->meter, &subject->state, now_us, charge->cost);
+    }
+}
+
+/* ---- forgetting ---- */
+
+void limit_global_forget(struct limit *limit, const struct limit_rule *rule, struct slice subject)
+{
+    struct arguments arguments = {0};
+
+    add_slice(&arguments, write_key(arguments.key, rule, subject));
+    run(limit, "limit_forget", &arguments, returned, NULL);
+}

@@ -1,0 +1,800 @@
+/*
+ * [limit:NAME] rules: what is faulty about one, who is the same subject for it, and when a reload may keep what it
+ * remembers. And the types of its options: amounts, periods and rates.
+ */
+#include "../../policies/limit_rule.h"
+#include "conf.h"
+#include "conf_table.h"
+
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct conf_section *const sections[] = {&limit_section, NULL};
+
+static struct conf *load(const char *text, struct conf_faults *faults)
+{
+    char directory[] = "/tmp/headgate-test-XXXXXX", path[64];
+
+    cr_assert_not_null(mkdtemp(directory));
+    snprintf(path, sizeof path, "%s/h.ini", directory);
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file);
+    fputs(text, file);
+    cr_assert_eq(fclose(file), 0);
+    struct conf *conf = conf_load(path, sections, faults);
+    unlink(path);
+    rmdir(directory);
+    return conf;
+}
+
+/* Below "[limit:a]"; expects this one fault, without what stands before the number of its line. */
+static void assert_fault(const char *options, const char *expected)
+{
+    static const char before[] = "h.ini:";
+    char *text = conf_format("[limit:a]\n%s", options);
+    struct conf_faults faults;
+
+    cr_assert_null(load(text, &faults), "%s", text);
+    cr_assert_eq(faults.count, 1, "%zu faults in %s", faults.count, text);
+    cr_assert_str_eq(strstr(faults.lines[0], before) + strlen(before), expected);
+    conf_faults_free(&faults);
+    free(text);
+}
+
+/* The heading is "[limit:a]" unless the text brings one. */
+static struct limit_rule *rule_of(const char *options)
+{
+    struct limit_rule *rule = conf_alloc(NULL, sizeof *rule);
+    struct conf_faults faults;
+    char *text = conf_format("%s%s", *options == '[' ? "" : "[limit:a]\n", options);
+    struct conf *conf = load(text, &faults);
+
+    cr_assert_not_null(conf, "%s: %s", text, faults.count > 0 ? faults.lines[0] : "");
+    conf_faults_free(&faults);
+    limit_rule_make(rule, conf->rules);
+    conf_free(conf);
+    free(text);
+    return rule;
+}
+
+static void rule_free(struct limit_rule *rule)
+{
+    limit_rule_clear(rule);
+    free(rule);
+}
+
+#define WINDOW "limit = 5\nwindow = 90s\n"
+#define FUNNEL "algorithm = funnel\ncapacity = 20\nleak = 5/s\n"
+
+/* ---- faults ---- */
+
+Test(limit_rule, that_does_not_say_how_much)
+{
+    assert_fault("window = 1s\n", "1: [limit:a] limit = 0: is not set; expected how much is admitted in any window");
+    assert_fault("limit = 0\nwindow = 1s\n",
+                 "2: [limit:a] limit = 0: is not set; expected how much is admitted in any window");
+    assert_fault("limit = 1\n", "1: [limit:a] window = 0: is not set; expected a time such as 60s");
+    assert_fault("limit = 1\nwindow = 0s\n", "3: [limit:a] window = 0: is not set; expected a time such as 60s");
+    assert_fault("algorithm = funnel\nleak = 3/s\n",
+                 "1: [limit:a] capacity = 0: is not set; expected how much is admitted at once");
+    assert_fault("algorithm = funnel\ncapacity = 3\n",
+                 "1: [limit:a] leak = 0: is not set; expected a rate such as 5/s");
+    assert_fault(WINDOW "action = delay\n",
+                 "1: [limit:a] max_delay = 0: is not set; expected how long a request may be delayed");
+}
+
+Test(limit_rule, that_says_what_has_no_meaning)
+{
+    assert_fault(WINDOW "capacity = 3\n",
+                 "4: [limit:a] capacity = 3: is of the funnel; expected limit and window, or algorithm = funnel");
+    assert_fault(WINDOW "leak = 3/s\n",
+                 "4: [limit:a] leak = 3/s: is of the funnel; expected limit and window, or algorithm = funnel");
+    assert_fault(FUNNEL "limit = 3\n", "5: [limit:a] limit = 3: is of the sliding window; expected capacity and leak");
+    assert_fault(FUNNEL "window = 3s\n",
+                 "5: [limit:a] window = 3s: is of the sliding window; expected capacity and leak");
+    assert_fault(WINDOW "max_delay = 1s\n",
+                 "4: [limit:a] max_delay = 1s: has no meaning without action = delay; expected action = delay");
+    assert_fault(WINDOW "action = observe\nmax_delay = 1s\n",
+                 "5: [limit:a] max_delay = 1s: has no meaning without action = delay; expected action = delay");
+    assert_fault(WINDOW "accuracy = leased\n",
+                 "4: [limit:a] accuracy = leased: has no meaning without scope = global; expected scope = global");
+    rule_free(rule_of(WINDOW "scope = global\naccuracy = leased\n"));
+    rule_free(rule_of(WINDOW "action = delay\nmax_delay = 1s\n"));
+}
+
+#define A_NUMBER "expected a number from 1 to 1000000000000000, or 0 (not set), of bytes also with kb, mb or gb"
+#define A_PERIOD "expected a time from 1us to 366d, or 0 (not set), with us, ms, s, m, h or d"
+
+Test(limit_rule, of_numbers_that_are_none_or_too_large)
+{
+    assert_fault("limit = -5\nwindow = 1s\n", "2: [limit:a] limit = -5: is not a whole number; " A_NUMBER);
+    assert_fault("limit = five\nwindow = 1s\n", "2: [limit:a] limit = five: is not a whole number; " A_NUMBER);
+    assert_fault("limit = 1000000000000001\nwindow = 1s\n",
+                 "2: [limit:a] limit = 1000000000000001: is too large; " A_NUMBER);
+    assert_fault("limit = 99999999999999999999\nwindow = 1s\n",
+                 "2: [limit:a] limit = 99999999999999999999: is too large; " A_NUMBER);
+    assert_fault("limit = 5\nwindow = 5\n", "3: [limit:a] window = 5: has no unit; " A_PERIOD);
+    assert_fault("limit = 5\nwindow = 367d\n", "3: [limit:a] window = 367d: is too large; " A_PERIOD);
+    assert_fault("algorithm = funnel\ncapacity = 101\nleak = 1/365d\n",
+                 "4: [limit:a] leak = 1/365d: would take more than a hundred years to empty the funnel; expected a "
+                 "faster leak or a smaller capacity");
+    rule_free(rule_of("algorithm = funnel\ncapacity = 100\nleak = 1/365d\n"));
+    rule_free(rule_of("limit = 1000000000000000\nwindow = 366d\n"));
+    rule_free(rule_of("algorithm = funnel\ncapacity = 1000000000000000\nleak = 1000000000000000/us\n"));
+}
+
+Test(limit_rule, of_words_that_nobody_knows)
+{
+    assert_fault(WINDOW "algorithm = bucket\n", "4: [limit:a] algorithm = bucket: is not one of the known words; "
+                                                "expected sliding-window or funnel");
+    assert_fault(WINDOW "cost = 2\n",
+                 "4: [limit:a] cost = 2: is not one of the known words; expected 1, keys or bytes");
+    assert_fault(WINDOW "action = refuse\n",
+                 "4: [limit:a] action = refuse: is not one of the known words; expected reject, delay or observe");
+    assert_fault(WINDOW "scope = world\n",
+                 "4: [limit:a] scope = world: is not one of the known words; expected local or global");
+    assert_fault(WINDOW "accuracy = rough\n",
+                 "4: [limit:a] accuracy = rough: is not one of the known words; expected exact or leased");
+    assert_fault(WINDOW "on_error = maybe\n",
+                 "4: [limit:a] on_error = maybe: is not one of the known words; expected allow, deny or local");
+    assert_fault(WINDOW "limits = 5\n",
+                 "4: [limit:a] limits = 5: unknown option; expected a known option, perhaps \"limit\"");
+}
+
+#define EXPECTED_PER "; expected ip, ip/BITS, user, name, connection or key, with + between them, or all"
+
+Test(limit_rule, of_a_per_that_is_none)
+{
+    static const char *const words[][2] = {
+        {"host", "host"},
+        {"user+user", "user"},
+        {"ip+ip", "ip"},
+        {"ip/24+ip", "ip"},
+        {"user+", ""},
+        {"+user", ""},
+        {"user++ip", ""},
+        {"user + ip", "user "},
+        {"user ip", "user ip"},
+        {"USER", "USER"},
+        {"ip/", "ip/"},
+        {"ip/0", "ip/0"},
+        {"ip/33", "ip/33"},
+        {"ip/x", "ip/x"},
+        {"ip/24/129", "ip/24/129"},
+        {"ip/24/0", "ip/24/0"},
+        {"ip/24/", "ip/24/"},
+        {"ip//64", "ip//64"},
+        {"ip/-1", "ip/-1"},
+        {"ip/24/64/8", "ip/24/64/8"},
+        {"ip/4294967320", "ip/4294967320"},
+        {"ipv4", "ipv4"},
+        {"user/24", "user/24"},
+        {"users", "users"},
+        {"all+all", "all"},
+    };
+
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        char *options = conf_format(WINDOW "per = %s\n", words[i][0]);
+        char *expected = conf_format("4: [limit:a] per = %s: \"%s\" is not one of the known words, or there twice%s",
+                                     words[i][0], words[i][1], EXPECTED_PER);
+        assert_fault(options, expected);
+        free(expected);
+        free(options);
+    }
+    assert_fault(WINDOW "per =\n",
+                 "4: [limit:a] per =: \"\" is not one of the known words, or there twice" EXPECTED_PER);
+    assert_fault(WINDOW "per = all+user\n", "4: [limit:a] per = all+user: joins all with something else" EXPECTED_PER);
+    assert_fault(WINDOW "per = user+all\n", "4: [limit:a] per = user+all: joins all with something else" EXPECTED_PER);
+}
+
+#define EXPECTED_KEYS                                                                                                  \
+    "; expected globs with * ? [a-z] and \\, with blanks between them, one part of each in braces with key in per"
+#define KEYS_BESIDE "; expected commands with keys beside it"
+
+Test(limit_rule, that_speaks_of_what_is_not_there)
+{
+    assert_fault(WINDOW "commands = gte\n",
+                 "4: [limit:a] commands = gte: \"gte\" is no command that Headgate knows; expected command names, "
+                 "@categories or * , with ! before those to leave out");
+    assert_fault(WINDOW "except = bob\n",
+                 "4: [limit:a] except = bob: \"bob\" is none of ip:ADDRESS, ip:ADDRESS/BITS, user:GLOB, name:GLOB; "
+                 "expected ip:ADDRESS, ip:ADDRESS/BITS, user:GLOB and name:GLOB, with blanks between them");
+    assert_fault(WINDOW "keys = a[\n", "4: [limit:a] keys = a[: \"a[\" opens a class with \"[\" that it does not "
+                                       "close" EXPECTED_KEYS);
+    assert_fault(WINDOW "keys = a[\nper = key\n", "4: [limit:a] keys = a[: \"a[\" opens a class with \"[\" that it "
+                                                  "does not close" EXPECTED_KEYS);
+    assert_fault(WINDOW "keys = {a}{b}\nper = key\n",
+                 "4: [limit:a] keys = {a}{b}: \"{a}{b}\" has more or other braces than one {…}" EXPECTED_KEYS);
+    assert_fault(WINDOW "keys = {a\nper = ip+key\n",
+                 "4: [limit:a] keys = {a: \"{a\" opens a brace that it does not close" EXPECTED_KEYS);
+    rule_free(rule_of(WINDOW "keys = {a}{b} {\n"));
+}
+
+Test(limit_rule, that_can_never_match)
+{
+    assert_fault(WINDOW "commands = get !get\n",
+                 "4: [limit:a] commands = get !get: matches no command; expected command names, @categories or * , "
+                 "with ! before those to leave out");
+    assert_fault(WINDOW "commands = ping\nkeys = a\n",
+                 "5: [limit:a] keys = a: can never match: none of the commands has keys" KEYS_BESIDE);
+    assert_fault(WINDOW "commands = ping\nper = key\n",
+                 "5: [limit:a] per = key: can never match: none of the commands has keys" KEYS_BESIDE);
+    assert_fault(WINDOW "commands = ping\nper = user+key\nkeys = {*}\n",
+                 "5: [limit:a] per = user+key: can never match: none of the commands has keys" KEYS_BESIDE);
+    assert_fault(WINDOW "commands = ping\ncost = keys\n",
+                 "5: [limit:a] cost = keys: can never count: none of the commands has keys" KEYS_BESIDE);
+    rule_free(rule_of(WINDOW "commands = ping get\nper = user+key\nkeys = {*}\ncost = keys\n"));
+}
+
+/* As limit_section.check does it, without a file. */
+Test(limit_rule, is_sound_by_default_but_for_its_numbers)
+{
+    char *values = conf_alloc(NULL, limit_section.values_size), problem[CONF_PROBLEM_MAX] = "";
+    const char *expected = NULL;
+
+    memset(values, 0, limit_section.values_size);
+    conf_values_default(&limit_section, values);
+    cr_assert_str_eq(limit_section.check(values, problem, &expected), "limit");
+    for (size_t i = 0; i < limit_section.option_count; i++) {
+        const struct conf_option *option = &limit_section.options[i];
+        cr_assert(option->reloadable, "%s", option->name);
+        if (strcmp(option->name, "limit") == 0 || strcmp(option->name, "window") == 0) {
+            cr_assert(conf_value_set(option, values, strcmp(option->name, "limit") == 0 ? "1" : "1s", problem));
+        }
+    }
+    cr_assert_null(limit_section.check(values, problem, &expected));
+    conf_values_free(&limit_section, values);
+    free(values);
+}
+
+/* ---- what is made of the options ---- */
+
+Test(limit_rule, has_what_its_options_say)
+{
+    struct limit_rule *rule = rule_of(WINDOW);
+
+    cr_assert_str_eq(rule->name, "a");
+    cr_assert(rule->meter.algorithm == LIMIT_SLIDING_WINDOW && rule->meter.most == 5 && rule->meter.window.limit == 5 &&
+              rule->meter.window.length_us == 90000000);
+    cr_assert(rule->per.ip && !rule->per.user && !rule->per.name && !rule->per.connection && !rule->per.key);
+    cr_assert(rule->scope == LIMIT_LOCAL && rule->accuracy == LIMIT_EXACT && rule->action == LIMIT_REJECT &&
+              rule->cost == LIMIT_COST_ONE && rule->on_error == LIMIT_ON_ERROR_ALLOW);
+    cr_assert(rule->max_delay_us == 0 && rule->decision_timeout_us == 100000 && rule->subjects_max == 100000);
+    cr_assert(rule->keys != NULL && rule->counted_keys == NULL);
+    cr_assert_str_eq(rule->what, "5 in 90s per ip");
+    rule_free(rule);
+
+    rule = rule_of("[limit:b-2]\n" FUNNEL "per = user+key\nkeys = {*}:*\nscope = global\naccuracy = leased\n"
+                   "action = delay\nmax_delay = 250ms\ncost = keys\non_error = local\ndecision_timeout = 5ms\n"
+                   "max_clients_tracked = 7\n");
+    cr_assert_str_eq(rule->name, "b-2");
+    cr_assert(rule->meter.algorithm == LIMIT_FUNNEL && rule->meter.most == 20);
+    cr_assert(rule->meter.funnel.drop_ns == 200000000 && rule->meter.funnel.full_ns == 4000000000);
+    cr_assert(rule->per.user && rule->per.key && !rule->per.ip);
+    cr_assert(rule->scope == LIMIT_GLOBAL && rule->accuracy == LIMIT_LEASED && rule->action == LIMIT_DELAY &&
+              rule->cost == LIMIT_COST_KEYS && rule->on_error == LIMIT_ON_ERROR_LOCAL);
+    cr_assert(rule->max_delay_us == 250000 && rule->decision_timeout_us == 5000 && rule->subjects_max == 7);
+    cr_assert(rule->keys == NULL && rule->counted_keys != NULL);
+    cr_assert_str_eq(rule->per_text, "user+key");
+    cr_assert_not_null(strstr(rule->member.description, "per=user+key"));
+    rule_free(rule);
+}
+
+static void assert_what(const char *options, const char *expected)
+{
+    struct limit_rule *rule = rule_of(options);
+
+    cr_assert_str_eq(rule->what, expected);
+    cr_assert_null(strchr(rule->member.description, '\n'), "it is a part of one line");
+    rule_free(rule);
+}
+
+Test(limit_rule, says_what_is_exceeded)
+{
+    assert_what(WINDOW "per = all\n", "5 in 90s");
+    assert_what(WINDOW "per = ip/24/56+user\n", "5 in 90s per ip/24/56+user");
+    assert_what("limit = 1mb\nwindow = 250ms\ncost = bytes\nper = connection\n",
+                "1048576 bytes in 250ms per connection");
+    assert_what(WINDOW "cost = keys\nper = user\n", "5 keys in 90s per user");
+    assert_what("algorithm = funnel\ncapacity = 20\nleak = 5/250ms\n", "20 leaking 5/250ms per ip");
+    assert_what("algorithm = funnel\ncapacity = 10kb\nleak = 1kb/1h\ncost = bytes\nper = all\n",
+                "10240 bytes leaking 1024/h");
+}
+
+/* ---- names of subjects ---- */
+
+/* Of IPv4 or IPv6; any other text is a Unix socket. */
+static struct sockaddr_storage address_of(const char *text)
+{
+    struct sockaddr_storage from = {.ss_family = AF_UNIX};
+    struct sockaddr_in ipv4 = {.sin_family = AF_INET, .sin_port = htons(1234)};
+    struct sockaddr_in6 ipv6 = {.sin6_family = AF_INET6, .sin6_port = htons(1234)};
+
+    if (inet_pton(AF_INET, text, &ipv4.sin_addr) == 1) {
+        memcpy(&from, &ipv4, sizeof ipv4);
+    } else if (inet_pton(AF_INET6, text, &ipv6.sin6_addr) == 1) {
+        memcpy(&from, &ipv6, sizeof ipv6);
+    }
+    return from;
+}
+
+struct name {
+    size_t length;
+    char text[LIMIT_SUBJECT_MAX + 1]; /* terminated, for comparing */
+};
+
+struct who {
+    const char *address, *user, *name;
+    uint64_t id;
+    struct slice key; /* without data: the rule does not count per key */
+};
+
+static struct name name_of(const struct limit_rule *rule, const struct who *who)
+{
+    struct sockaddr_storage from = address_of(who->address);
+    const struct policy_client client = {
+        .id = who->id, .address = &from, .address_text = "", .user = who->user, .name = who->name};
+    /* Of its own, so that the sanitizer sees a byte too many. */
+    char *text = conf_alloc(NULL, LIMIT_SUBJECT_MAX);
+    struct name name = {.length = limit_rule_name_client(rule, &client, text)};
+
+    cr_assert_leq(name.length, LIMIT_SUBJECT_MAX);
+    if (who->key.data != NULL) {
+        name.length = limit_rule_name_key(text, name.length, who->key);
+        cr_assert_leq(name.length, LIMIT_SUBJECT_MAX);
+    }
+    memcpy(name.text, text, name.length);
+    free(text);
+    return name;
+}
+
+static void assert_name(const char *per, struct who who, const char *expected)
+{
+    char *options = conf_format(WINDOW "per = %s\n", per);
+    struct limit_rule *rule = rule_of(options);
+    struct name name = name_of(rule, &who);
+
+    cr_assert_str_eq(name.text, expected, "per %s: \"%s\", not \"%s\"", per, name.text, expected);
+    cr_assert_eq(name.length, strlen(expected));
+    rule_free(rule);
+    free(options);
+}
+
+static void assert_ip(const char *per, const char *address, const char *expected)
+{
+    assert_name(per, (struct who){.address = address, .user = "u", .name = "n", .id = 1}, expected);
+}
+
+Test(limit_rule, counts_per_address_or_network)
+{
+    assert_ip("ip", "10.1.2.3", "ip:10.1.2.3");
+    assert_ip("ip/32", "10.1.2.3", "ip:10.1.2.3");
+    assert_ip("ip/24", "10.1.2.3", "ip:10.1.2.0/24");
+    assert_ip("ip/24", "10.1.2.255", "ip:10.1.2.0/24");
+    assert_ip("ip/8", "10.1.2.3", "ip:10.0.0.0/8");
+    assert_ip("ip/1", "255.255.255.255", "ip:128.0.0.0/1");
+    assert_ip("ip/1", "127.255.255.255", "ip:0.0.0.0/1");
+    assert_ip("ip/31", "10.1.2.3", "ip:10.1.2.2/31");
+    assert_ip("ip/23", "10.1.3.3", "ip:10.1.2.0/23");
+    assert_ip("ip/9", "10.255.3.3", "ip:10.128.0.0/9");
+
+    assert_ip("ip", "2001:db8::1", "ip:2001:db8::1");
+    assert_ip("ip", "::1", "ip:::1");
+    assert_ip("ip/24", "2001:db8:1:2:3:4:5:6", "ip:2001:db8:1:2::/64");
+    assert_ip("ip/32", "2001:db8:1:2:3:4:5:6", "ip:2001:db8:1:2::/64");
+    assert_ip("ip/24/56", "2001:db8:1:2ff:3:4:5:6", "ip:2001:db8:1:200::/56");
+    assert_ip("ip/24/128", "2001:db8:1:2:3:4:5:6", "ip:2001:db8:1:2:3:4:5:6");
+    assert_ip("ip/24/127", "2001:db8:1:2:3:4:5:7", "ip:2001:db8:1:2:3:4:5:6/127");
+    assert_ip("ip/24/1", "ffff::1", "ip:8000::/1");
+    assert_ip("ip/24/127", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "ip:ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe/127");
+
+    /* IPv4 on an IPv6 socket is the same client as on an IPv4 socket. */
+    assert_ip("ip", "::ffff:10.1.2.3", "ip:10.1.2.3");
+    assert_ip("ip/24/56", "::ffff:10.1.2.3", "ip:10.1.2.0/24");
+
+    /* All of a Unix socket are one. */
+    assert_ip("ip", "a Unix socket", "ip:unix");
+    assert_ip("ip/24/56", "a Unix socket", "ip:unix");
+}
+
+Test(limit_rule, counts_per_user_name_connection_key_or_all_together)
+{
+    const struct who who = {
+        .address = "10.1.2.3", .user = "alice", .name = "job-7", .id = 18446744073709551615U, .key = {NULL, 0}};
+    struct who with_key = who, nobody = {.address = "10.1.2.3", .user = "", .name = "", .key = {"", 0}};
+
+    with_key.key = (struct slice){"user:42", 7};
+    assert_name("user", who, "user:alice");
+    assert_name("name", who, "name:job-7");
+    assert_name("connection", who, "connection:18446744073709551615");
+    assert_name("all", who, "all");
+    assert_name("key", with_key, "key:user:42");
+    assert_name("user+key", with_key, "user:alice\nkey:user:42");
+    assert_name("key+user", with_key, "user:alice\nkey:user:42");
+    assert_name("ip/16+user+name+connection+key", with_key,
+                "ip:10.1.0.0/16\nuser:alice\nname:job-7\nconnection:18446744073709551615\nkey:user:42");
+    assert_name("name", nobody, "name:\nkey:");
+    assert_name("key", nobody, "key:");
+}
+
+/* What users, names and keys hold must not make two of them one. */
+Test(limit_rule, keeps_parts_apart)
+{
+    struct limit_rule *rule = rule_of(WINDOW "per = user+name+key\n");
+    const struct who who[] = {
+        {.address = "", .user = "a", .name = "b", .key = {"c", 1}},
+        {.address = "", .user = "a", .name = "", .key = {"bc", 2}},
+        {.address = "", .user = "a+name:b", .name = "", .key = {"c", 1}},
+        {.address = "", .user = "a", .name = "b+key:c", .key = {"", 0}},
+        {.address = "", .user = "a", .name = "b", .key = {"\nkey:c", 6}},
+        {.address = "", .user = "a", .name = "b", .key = {"", 0}},
+        {.address = "", .user = "a", .name = "b", .key = {"c\0", 2}},
+        {.address = "", .user = "a", .name = "name:b", .key = {"c", 1}},
+        {.address = "", .user = "", .name = "a", .key = {"c", 1}},
+    };
+    enum { COUNT = sizeof who / sizeof who[0] };
+    struct name names[COUNT];
+
+    for (size_t i = 0; i < COUNT; i++) {
+        names[i] = name_of(rule, &who[i]);
+        for (size_t j = 0; j < i; j++) {
+            cr_assert(names[i].length != names[j].length || memcmp(names[i].text, names[j].text, names[i].length) != 0,
+                      "%zu and %zu: %s", i, j, names[i].text);
+        }
+    }
+    rule_free(rule);
+}
+
+/* Of that length, but for its last character the same each time; good until the call after the next. */
+static const char *long_text(size_t length, char last)
+{
+    static char text[2][100001];
+    static int turn;
+
+    turn = !turn;
+    memset(text[turn], 'k', length);
+    text[turn][length - 1] = last;
+    text[turn][length] = '\0';
+    return text[turn];
+}
+
+Test(limit_rule, cuts_long_users_and_names_and_keeps_them_apart)
+{
+    struct limit_rule *rule = rule_of(WINDOW "per = user\n");
+    static const size_t lengths[] = {60, 61, 100, 1000, 100000};
+    const struct who shorter = {.address = "", .user = long_text(58, 'x'), .name = ""};
+    struct name name = name_of(rule, &shorter);
+
+    cr_assert(name.length == 63 && strcmp(name.text + 5, shorter.user) == 0, "it fits: %s", name.text);
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        const struct who one = {.address = "", .user = long_text(lengths[i], 'x'), .name = ""};
+        const struct who same = {.address = "", .user = long_text(lengths[i], 'x'), .name = ""};
+        struct name first = name_of(rule, &one), second = name_of(rule, &same);
+        cr_assert(first.length == 64 && strcmp(first.text, second.text) == 0, "%s", first.text);
+        cr_assert(memcmp(first.text, "user:kkkkkkkkkkkkkkkkkkkk", 25) == 0, "one sees who it is");
+        const struct who other = {.address = "", .user = long_text(lengths[i], 'y'), .name = ""};
+        cr_assert_str_neq(name_of(rule, &other).text, first.text);
+    }
+    rule_free(rule);
+}
+
+/* All Headgates that count together must agree on it: the digest is two SipHashes of keys that never change. */
+Test(limit_rule, cuts_long_keys_as_others_do)
+{
+    struct limit_rule *rule = rule_of(WINDOW "per = key\n");
+    const struct who fits = {.address = "", .user = "", .name = "", .key = {long_text(315, 'x'), 315}};
+    const struct who cut = {.address = "", .user = "", .name = "", .key = {long_text(400, 'k'), 400}};
+    struct name name = name_of(rule, &fits);
+
+    cr_assert(name.length == 319 && memcmp(name.text + 4, fits.key.data, 315) == 0);
+    name = name_of(rule, &cut);
+    cr_assert_eq(name.length, LIMIT_SUBJECT_MAX);
+    cr_assert_str_eq(name.text + LIMIT_SUBJECT_MAX - 33, "#dcbf12f9aaa583e3082edda8450d5c20");
+    rule_free(rule);
+}
+
+/* With everything at its longest, nothing is longer than it may be, and every part still tells. */
+Test(limit_rule, has_names_of_bounded_length)
+{
+    struct limit_rule *rule = rule_of(WINDOW "per = ip/24/127+user+name+connection+key\n");
+    static char texts[4][100001];
+    const struct who longest = {
+        .address = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+        .user = texts[0],
+        .name = texts[1],
+        .id = UINT64_MAX,
+        .key = {texts[2], 100000},
+    };
+    struct who others[] = {longest, longest, longest, longest, longest};
+
+    for (size_t i = 0; i < 4; i++) {
+        memset(texts[i], 'z', 100000);
+    }
+    texts[3][50000] = 'y';
+    others[0].address = "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fff0";
+    others[1].user = texts[3];
+    others[2].name = texts[3];
+    others[3].id = UINT64_MAX - 1;
+    others[4].key.data = texts[3];
+    struct name name = name_of(rule, &longest);
+    cr_assert_geq(name.length, 5 * 32);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        struct name other = name_of(rule, &others[i]);
+        cr_assert(other.length != name.length || memcmp(other.text, name.text, name.length) != 0, "%zu", i);
+    }
+    /* Lengths about those at which something is cut. */
+    for (size_t length = 0; length < 400; length++) {
+        char part[401] = "";
+        memset(part, 'p', length);
+        struct who who = longest;
+        who.user = who.name = part;
+        who.key = (struct slice){part, length};
+        cr_assert_leq(name_of(rule, &who).length, LIMIT_SUBJECT_MAX);
+    }
+    rule_free(rule);
+}
+
+/* ---- identity ---- */
+
+static void assert_identity(const char *options, const char *other_options, bool same)
+{
+    struct limit_rule *rule = rule_of(options), *other = rule_of(other_options);
+
+    cr_assert_eq(strcmp(rule->identity, other->identity) == 0, same, "%s and %s", options, other_options);
+    rule_free(rule);
+    rule_free(other);
+}
+
+Test(limit_rule, keeps_its_state_when_only_what_it_does_is_changed)
+{
+    assert_identity(WINDOW, WINDOW, true);
+    assert_identity(WINDOW, "limit = 5\nwindow = 90000ms\n", true);
+    assert_identity(FUNNEL, "algorithm = funnel\ncapacity = 20\nleak = 5/1000ms\n", true);
+    assert_identity(WINDOW, WINDOW "commands = @write !del\n", true);
+    assert_identity(WINDOW, WINDOW "except = user:batch\n", true);
+    assert_identity(WINDOW, WINDOW "action = observe\n", true);
+    assert_identity(WINDOW, WINDOW "action = delay\nmax_delay = 1s\n", true);
+    assert_identity(WINDOW, WINDOW "max_clients_tracked = 7\n", true);
+    assert_identity(WINDOW, WINDOW "on_error = deny\ndecision_timeout = 5ms\n", true);
+    assert_identity(WINDOW, "[headgate]\nthreads = 1\n[limit:a]\n" WINDOW, true);
+}
+
+Test(limit_rule, begins_anew_when_what_it_counts_is_changed)
+{
+    assert_identity(WINDOW, "[limit:b]\n" WINDOW, false);
+    assert_identity(WINDOW, "limit = 6\nwindow = 90s\n", false);
+    assert_identity(WINDOW, "limit = 5\nwindow = 91s\n", false);
+    assert_identity(WINDOW, WINDOW "per = user\n", false);
+    assert_identity(WINDOW, WINDOW "per = ip/24\n", false);
+    assert_identity(WINDOW "per = ip/24", WINDOW "per = ip/24/56\n", false);
+    assert_identity(WINDOW, WINDOW "per = ip+user\n", false);
+    assert_identity(WINDOW, WINDOW "scope = global\n", false);
+    assert_identity(WINDOW, WINDOW "cost = bytes\n", false);
+    assert_identity(WINDOW, WINDOW "cost = keys\n", false);
+    assert_identity(WINDOW, FUNNEL, false);
+    assert_identity(FUNNEL, "algorithm = funnel\ncapacity = 21\nleak = 5/s\n", false);
+    assert_identity(FUNNEL, "algorithm = funnel\ncapacity = 20\nleak = 6/s\n", false);
+    assert_identity(FUNNEL, "algorithm = funnel\ncapacity = 20\nleak = 5/2s\n", false);
+    /* The same rate, but not the same meter: what fits is reckoned in other drops. */
+    assert_identity(FUNNEL, "algorithm = funnel\ncapacity = 20\nleak = 10/2s\n", false);
+    assert_identity(WINDOW "per = key\nkeys = {*}:*\n", WINDOW "per = key\nkeys = *:{*}\n", false);
+    assert_identity(WINDOW "per = key\nkeys = {*}:*\n", WINDOW "per = key\n", false);
+}
+
+/* ---- the types of options ---- */
+
+struct numbers {
+    int64_t number;
+    struct conf_rate rate;
+};
+
+static const struct conf_option amount = {.name = "amount",
+                                          .type = CONF_AMOUNT,
+                                          .offset = offsetof(struct numbers, number),
+                                          .min = 1,
+                                          .max = INT64_C(1) << 40};
+static const struct conf_option period = {.name = "period",
+                                          .type = CONF_PERIOD,
+                                          .offset = offsetof(struct numbers, number),
+                                          .min = 1,
+                                          .max = INT64_C(1) << 50};
+static const struct conf_option rate = {
+    .name = "rate", .type = CONF_RATE, .offset = offsetof(struct numbers, rate), .min = 1, .max = INT64_C(1) << 40};
+
+static struct conf_option or_zero(struct conf_option option)
+{
+    option.zero = "off";
+    return option;
+}
+
+/* That this text is read as the value, and how that is written. */
+static void assert_number(struct conf_option option, const char *text, int64_t value, const char *written)
+{
+    struct numbers numbers = {-1, {0, 0}};
+    char problem[CONF_PROBLEM_MAX] = "";
+
+    cr_assert(conf_value_set(&option, &numbers, text, problem), "%s %s: %s", option.name, text, problem);
+    cr_assert_eq(numbers.number, value, "%s %s is %lld", option.name, text, (long long)numbers.number);
+    char *again = conf_value_text(&option, &numbers);
+    cr_assert_str_eq(again, written);
+    free(again);
+}
+
+static void assert_rate(const char *text, int64_t expected_amount, int64_t period_us, const char *written)
+{
+    struct numbers numbers = {0};
+    char problem[CONF_PROBLEM_MAX] = "";
+    struct conf_option option = or_zero(rate);
+
+    cr_assert(conf_value_set(&option, &numbers, text, problem), "%s: %s", text, problem);
+    cr_assert(numbers.rate.amount == expected_amount && numbers.rate.period_us == period_us, "%s is %lld in %lld us",
+              text, (long long)numbers.rate.amount, (long long)numbers.rate.period_us);
+    char *again = conf_value_text(&option, &numbers);
+    cr_assert_str_eq(again, written);
+    free(again);
+}
+
+/* The fields are as they were. */
+static void assert_problem(struct conf_option option, const char *text, const char *expected)
+{
+    struct numbers numbers = {77, {78, 79}};
+    char problem[CONF_PROBLEM_MAX] = "";
+
+    cr_assert_not(conf_value_set(&option, &numbers, text, problem), "%s %s", option.name, text);
+    cr_assert_str_eq(problem, expected, "%s %s: %s", option.name, text, problem);
+    cr_assert(numbers.number == 77 && numbers.rate.amount == 78 && numbers.rate.period_us == 79);
+}
+
+Test(limit_options, periods)
+{
+    assert_number(period, "1us", 1, "1us");
+    assert_number(period, "500us", 500, "500us");
+    assert_number(period, "1000us", 1000, "1ms");
+    assert_number(period, "10ms", 10000, "10ms");
+    assert_number(period, "1500ms", 1500000, "1500ms");
+    assert_number(period, "59s", 59000000, "59s");
+    assert_number(period, "90m", INT64_C(5400000000), "90m");
+    assert_number(period, "1h", INT64_C(3600000000), "1h");
+    assert_number(period, "30d", INT64_C(2592000000000), "30d");
+    assert_number(period, "007s ; seven", 7000000, "7s");
+    assert_number(or_zero(period), "0", 0, "0");
+    assert_number(or_zero(period), "0h", 0, "0");
+
+    assert_problem(period, "", "is empty");
+    assert_problem(or_zero(period), "", "is empty");
+    assert_problem(period, "5", "has no unit");
+    assert_problem(or_zero(period), "5", "has no unit");
+    assert_problem(period, "0", "is too small");
+    assert_problem(period, "0s", "is too small");
+    assert_problem(period, "s", "is not a whole number");
+    assert_problem(period, "-5s", "is not a whole number");
+    assert_problem(period, "+5s", "is not a whole number");
+    assert_problem(period, "1.5s", "has no such unit as \".5s\"");
+    assert_problem(period, "5 s", "has no such unit as \" s\"");
+    assert_problem(period, "5S", "has no such unit as \"S\"");
+    assert_problem(period, "5ns", "has no such unit as \"ns\"");
+    assert_problem(period, "5w", "has no such unit as \"w\"");
+    assert_problem(period, "5s6", "has no such unit as \"s6\"");
+    assert_problem(period, "1125899906842625us", "is too large");
+    assert_problem(period, "106751992d", "is too large");
+    assert_problem(period, "9223372036854775807d", "is too large");
+    assert_problem(period, "18446744073709551617us", "is too large");
+    assert_problem(period, "99999999999999999999999999d", "is too large");
+}
+
+Test(limit_options, amounts)
+{
+    assert_number(amount, "5", 5, "5");
+    assert_number(amount, "1000000", 1000000, "1000000");
+    assert_number(amount, "1kb", 1024, "1024");
+    assert_number(amount, "10MB", 10485760, "10485760");
+    assert_number(amount, "1gb", 1073741824, "1073741824");
+    assert_number(or_zero(amount), "0", 0, "0");
+
+    assert_problem(amount, "", "is empty");
+    assert_problem(amount, "0", "is too small");
+    assert_problem(amount, "0kb", "is too small");
+    assert_problem(amount, "-1", "is not a whole number");
+    assert_problem(amount, "kb", "is not a whole number");
+    assert_problem(amount, "5s", "has no such unit as \"s\"");
+    assert_problem(amount, "5k", "has no such unit as \"k\"");
+    assert_problem(amount, "5.0", "has no such unit as \".0\"");
+    assert_problem(amount, "1099511627777", "is too large");
+    assert_problem(amount, "9007199254740993kb", "is too large");
+    assert_problem(amount, "18446744073709551617", "is too large");
+}
+
+Test(limit_options, rates)
+{
+    assert_rate("5/s", 5, 1000000, "5/s");
+    assert_rate("5/1s", 5, 1000000, "5/s");
+    assert_rate("100/250ms", 100, 250000, "100/250ms");
+    assert_rate("1/1h", 1, INT64_C(3600000000), "1/h");
+    assert_rate("1/h", 1, INT64_C(3600000000), "1/h");
+    assert_rate("1/60m", 1, INT64_C(3600000000), "1/h");
+    assert_rate("3/us", 3, 1, "3/us");
+    assert_rate("3/ms", 3, 1000, "3/ms");
+    assert_rate("3/10s", 3, 10000000, "3/10s");
+    assert_rate("3/100ms", 3, 100000, "3/100ms");
+    assert_rate("7/12d", 7, INT64_C(1036800000000), "7/12d");
+    assert_rate("10mb/m", 10485760, 60000000, "10485760/m");
+    assert_rate("1/365d", 1, INT64_C(31536000000000), "1/365d");
+    assert_rate("5/s # five", 5, 1000000, "5/s");
+    assert_rate("0", 0, 0, "0");
+}
+
+Test(limit_options, rates_that_are_none)
+{
+    assert_problem(rate, "", "is empty");
+    assert_problem(or_zero(rate), "", "is empty");
+    assert_problem(rate, "0", "has no period");
+    assert_problem(rate, "5", "has no period");
+    assert_problem(or_zero(rate), "5", "has no period");
+    assert_problem(or_zero(rate), "00", "has no period");
+    assert_problem(rate, "5/", "has a period without a unit");
+    assert_problem(rate, "5/5", "has a period without a unit");
+    assert_problem(rate, "/s", "is empty");
+    assert_problem(rate, "/", "is empty");
+    assert_problem(rate, "0/s", "is too small");
+    assert_problem(or_zero(rate), "0/s", "is too small");
+    assert_problem(rate, "5/0s", "has a period that is too short");
+    assert_problem(rate, "5/0", "has a period without a unit");
+    assert_problem(rate, "5/366d", "has a period that is too long");
+    assert_problem(rate, "5/18446744073709551617s", "has a period that is too long");
+    assert_problem(rate, "5/x", "has no such unit as \"x\"");
+    assert_problem(rate, "5/S", "has no such unit as \"S\"");
+    assert_problem(rate, "5/s/s", "has no such unit as \"s/s\"");
+    assert_problem(rate, "5//s", "has no such unit as \"/s\"");
+    assert_problem(rate, "5 / s", "has no such unit as \" \"");
+    assert_problem(rate, "-5/s", "is not a whole number");
+    assert_problem(rate, "5/-1s", "has no such unit as \"-1s\"");
+    assert_problem(rate, "1099511627777/s", "is too large");
+    assert_problem(rate, "99999999999999999999/s", "is too large");
+}
+
+static uint64_t next_random(uint64_t *seed)
+{
+    *seed = *seed * 6364136223846793005U + 1442695040888963407U;
+    return *seed >> 33;
+}
+
+/* Writes the value and reads that: nothing is lost. */
+static void assert_round_trip(const struct conf_option *option, const struct numbers *numbers)
+{
+    struct numbers again = {0}, copy = {0};
+    char problem[CONF_PROBLEM_MAX] = "";
+    char *text = conf_value_text(option, numbers);
+
+    cr_assert(conf_value_set(option, &again, text, problem), "%s %s: %s", option->name, text, problem);
+    conf_value_copy(option, &copy, numbers);
+    if (option->type == CONF_RATE) {
+        cr_assert(again.rate.amount == numbers->rate.amount && again.rate.period_us == numbers->rate.period_us, "%s",
+                  text);
+        cr_assert(copy.rate.amount == numbers->rate.amount && copy.rate.period_us == numbers->rate.period_us);
+    } else {
+        cr_assert_eq(again.number, numbers->number, "%s", text);
+        cr_assert_eq(copy.number, numbers->number);
+    }
+    free(text);
+}
+
+Test(limit_options, are_written_as_they_are_read)
+{
+    static const int64_t units[] = {1, 10, 1000, 1000000, 60000000, INT64_C(3600000000), INT64_C(86400000000)};
+    uint64_t seed = 11;
+
+    for (int i = 0; i < 20000; i++) {
+        struct numbers numbers = {0};
+        int64_t some_period = (1 + (int64_t)(next_random(&seed) % 360)) * units[next_random(&seed) % 7];
+        numbers.number = 1 + (int64_t)next_random(&seed);
+        assert_round_trip(&amount, &numbers);
+        numbers.rate = (struct conf_rate){numbers.number, some_period};
+        assert_round_trip(&rate, &numbers);
+        numbers.number = some_period;
+        assert_round_trip(&period, &numbers);
+    }
+}
