@@ -5,11 +5,19 @@
 -- rounded at a million a second either. Asked with another rate, the level stays the same stretch of time, as with the
 -- module. The time is Redis' own.
 -- KEYS: what is throttled
--- ARGV: max_burst (0 or more), count (1 or more), period in seconds (1 or more), quantity (0 or more; 0 stores nothing)
+-- ARGV: max_burst (0 or more), count (1 or more), period in seconds (1 or more), quantity (0 or more; 0 stores nothing),
+--       and optionally "try": use the module's command if the server has it after all
 -- Reply: {refused 0 or 1, max_burst + 1, remaining, retry_after (-1: admitted, or it never will be), reset_after};
---        times in seconds, rounded up
+--        times in seconds, rounded up (the module drops what is left of a millisecond before)
 -- Complexity: O(1)
 local key = KEYS[1]
+
+if ARGV[5] == 'try' then
+    local reply = redis.pcall('CL.THROTTLE', key, ARGV[1], ARGV[2], ARGV[3], ARGV[4])
+    if not (reply.err and string.find(reply.err, 'Unknown Redis command', 1, true)) then
+        return reply
+    end
+end
 
 local function whole(text, least)
     local number = tonumber(text)

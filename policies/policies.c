@@ -1,11 +1,13 @@
 /* The policies of this build, in the order in which they are asked. */
 #include "policy.h"
 
+extern const struct policy added_commands_policy;
 extern const struct policy deny_policy;
 extern const struct policy limit_policy;
 
 const struct policy *const policies[] = {
     &deny_policy,
     &limit_policy,
+    &added_commands_policy,
     NULL,
 };

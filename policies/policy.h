@@ -83,6 +83,16 @@ struct policy_reply {
     uint64_t ticket;
 };
 
+/* Whether the server has a command; UNKNOWN until it was asked, or if it does not tell. */
+enum policy_server_has { POLICY_SERVER_UNKNOWN, POLICY_SERVER_HAS, POLICY_SERVER_LACKS };
+
+/* What becomes of a request that all policies admitted. */
+enum policy_translation {
+    POLICY_AS_IT_IS,
+    POLICY_TRANSLATED, /* another one is sent in its place */
+    POLICY_ANSWERED    /* it is answered, as by POLICY_REPLY */
+};
+
 /* How a script ended. */
 struct policy_script_reply {
     const char *error;       /* NULL: it succeeded; else what Redis said, or why it said nothing */
@@ -183,6 +193,15 @@ struct policy {
      * Requests that are held are asked about again, or ended, as if nothing had happened. False when memory is short:
      * the instance goes on with the rules it had. */
     bool (*reload)(void *instance, const struct conf_rule *rules);
+    /*
+     * Says something else to Redis in place of a command that servers may lack. Asked for commands that translates()
+     * is true of, which only one policy may be, once the policies have admitted the request and as often as it is
+     * looked at. *frame is set to a whole multibulk command that is valid until the next call.
+     */
+    bool (*translates)(void *instance, const struct command *command);
+    enum policy_translation (*translate)(void *instance, const struct policy_request *request,
+                                         enum policy_server_has server, struct slice *frame,
+                                         struct policy_decision *decision);
     void (*on_reply)(void *instance, const struct policy_reply *reply);
     /* attachment: what the policy left with the client, if anything. */
     void (*on_client_close)(void *instance, const struct policy_client *client, void *attachment);

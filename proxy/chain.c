@@ -15,8 +15,9 @@ struct chain_record {
 
 /* What the policies want of a command. */
 struct interest {
-    uint32_t wanted; /* bit n: policy n is to be asked */
-    uint32_t group;  /* not 0: it is the only one, and may be asked about several requests at once */
+    uint32_t wanted;     /* bit n: policy n is to be asked */
+    uint32_t group;      /* not 0: it is the only one, and may be asked about several requests at once */
+    uint32_t translator; /* 1 + the policy that translates it; 0: none does */
 };
 
 struct chain {
@@ -42,6 +43,9 @@ static struct interest interest_in(const struct chain *chain, const struct comma
 
     for (size_t n = 0; n < chain->count; n++) {
         const struct policy *policy = chain->list[n];
+        if (policy->translates != NULL && policy->translates(chain->instances[n], command)) {
+            interest.translator = (uint32_t)n + 1;
+        }
         if (!policy->wants(chain->instances[n], command)) {
             continue;
         }
@@ -169,6 +173,20 @@ void chain_free(struct chain *chain)
 bool chain_wants(const struct chain *chain, const struct command *command)
 {
     return chain->count > 0 && chain->interests[interest_index(command)].wanted != 0;
+}
+
+bool chain_translates(const struct chain *chain, const struct command *command)
+{
+    return chain->interests[interest_index(command)].translator != 0;
+}
+
+enum policy_translation chain_translate(struct chain *chain, struct policy_request *request,
+                                        enum policy_server_has server, struct slice *frame,
+                                        struct policy_decision *decision)
+{
+    size_t n = chain->interests[interest_index(request->command)].translator - 1;
+
+    return chain->list[n]->translate(chain->instances[n], request, server, frame, decision);
 }
 
 uint32_t chain_group(const struct chain *chain, const struct command *command)

@@ -36,6 +36,12 @@ bool chain_wants(const struct chain *chain, const struct command *command);
 /* Whether any policy wants any command. */
 bool chain_wants_any(const struct chain *chain);
 
+/* Whether a policy may say something else to Redis for this command; and what, see struct policy. */
+bool chain_translates(const struct chain *chain, const struct command *command);
+enum policy_translation chain_translate(struct chain *chain, struct policy_request *request,
+                                        enum policy_server_has server, struct slice *frame,
+                                        struct policy_decision *decision);
+
 /*
  * Requests of commands with the same group, other than 0, may be put to chain_admit() together: true admits so many of
  * them, and nothing is to be told of their replies; false leaves them all to chain_ask().

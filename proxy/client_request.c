@@ -479,27 +479,74 @@ static enum outcome carry_out(struct client *client, struct session_plan *plan, 
     return OUTCOME_TAKEN;
 }
 
-/* A whole command in multibulk form. */
-static enum outcome take_multibulk(struct client *client, const struct resp_command *framed, const char *frame)
+static struct slice name_of(const struct resp_command *framed, const char *frame)
 {
-    struct slice bytes = {frame, (size_t)framed->size};
-    struct slice name = {frame + framed->arguments[0].offset, (size_t)framed->arguments[0].length};
-    const struct command *command = command_find(name);
-    struct session_plan plan;
-    enum outcome outcome;
+    return (struct slice){frame + framed->arguments[0].offset, (size_t)framed->arguments[0].length};
+}
 
-    if (!admit(client, command, framed, bytes, &outcome)) {
-        return outcome;
-    }
+/* A whole command that the policies have admitted, as Redis is to get it. */
+static enum outcome take_admitted(struct client *client, const struct command *command,
+                                  const struct resp_command *framed, const char *frame)
+{
+    struct session_plan plan;
+
     if (command == NULL) {
-        command = learn_find(client->service->learn, name);
+        command = learn_find(client->service->learn, name_of(framed, frame));
     }
     if (!session_plan_request(client, command, framed, frame, &plan)) {
         drop_plan(client, &plan);
         out_of_memory(client);
         return OUTCOME_TAKEN;
     }
-    return carry_out(client, &plan, bytes);
+    return carry_out(client, &plan, (struct slice){frame, (size_t)framed->size});
+}
+
+/* The same, if a policy may say something else to Redis. */
+static enum outcome take_translatable(struct client *client, const struct command *command,
+                                      const struct resp_command *framed, const char *frame)
+{
+    static const enum policy_server_has server_has[] = {
+        [LEARN_UNKNOWN] = POLICY_SERVER_UNKNOWN,
+        [LEARN_HAS] = POLICY_SERVER_HAS,
+        [LEARN_LACKS] = POLICY_SERVER_LACKS,
+    };
+    struct policy_client view = client_policy_view(client);
+    struct slice bytes = {frame, (size_t)framed->size};
+    struct policy_request request = describe(client, &view, command, bytes);
+    struct resp_command translated = {0};
+    struct policy_decision decision;
+    size_t taken;
+
+    request.name = name_of(framed, frame);
+    request.argument_count = framed->argument_count;
+    enum policy_server_has server = server_has[learn_server_has(client->service->learn, request.name)];
+    switch (chain_translate(client->service->chain, &request, server, &bytes, &decision)) {
+    case POLICY_AS_IT_IS:
+        break;
+    case POLICY_TRANSLATED:
+        (void)resp_command_feed(&translated, bytes.data, bytes.length, UINT64_MAX, &taken);
+        return take_admitted(client, command_find(name_of(&translated, bytes.data)), &translated, bytes.data);
+    case POLICY_ANSWERED:
+        refuse(client, &decision);
+        return OUTCOME_TAKEN;
+    }
+    return take_admitted(client, command, framed, frame);
+}
+
+/* A whole command in multibulk form. */
+static enum outcome take_multibulk(struct client *client, const struct resp_command *framed, const char *frame)
+{
+    struct slice bytes = {frame, (size_t)framed->size};
+    const struct command *command = command_find(name_of(framed, frame));
+    enum outcome outcome;
+
+    if (!admit(client, command, framed, bytes, &outcome)) {
+        return outcome;
+    }
+    if (chain_translates(client->service->chain, command)) {
+        return take_translatable(client, command, framed, frame);
+    }
+    return take_admitted(client, command, framed, frame);
 }
 
 static void protocol_error(struct client *client)
@@ -598,9 +645,20 @@ static bool is_long(const struct client *client)
             is_too_long_without_password(client));
 }
 
+/* Whether the session has to understand the command, or a policy may say something else in its place. */
+static bool has_to_be_whole(const struct client *client, const struct command *command)
+{
+    struct slice name = {command->name, strlen(command->name)};
+
+    if (chain_translates(client->service->chain, command)) {
+        return learn_server_has(client->service->learn, name) != LEARN_HAS;
+    }
+    return command->kind != COMMAND_ORDINARY && command->kind != COMMAND_EVAL;
+}
+
 /*
- * Begins to send a request that is too long to be held: on an exclusive lane, as it comes. Commands that the session
- * has to understand are held whole all the same. False: not now, or not at all.
+ * Begins to send a request that is too long to be held: on an exclusive lane, as it comes. Some commands are held whole
+ * all the same. False: not now, or not at all.
  */
 static bool begin_stream(struct client *client, const char *frame)
 {
@@ -609,7 +667,7 @@ static bool begin_stream(struct client *client, const char *frame)
     struct session_plan plan = {.answer = SESSION_FORWARD, .exclusive = true};
     enum outcome outcome;
 
-    if (command != NULL && command->kind != COMMAND_ORDINARY && command->kind != COMMAND_EVAL) {
+    if (command != NULL && has_to_be_whole(client, command)) {
         if (client->command.size > client->service->settings.max_request) {
             client_end(client, "a request of that kind cannot be so long");
         }
@@ -758,6 +816,9 @@ static bool join_batch(struct client *client, struct batch *batch, const struct 
         if (batch->lane == NULL) {
             return false;
         }
+    }
+    if (chain_translates(client->service->chain, command)) {
+        return false;
     }
     if (group != 0) {
         join_group(batch, group, command, bytes);

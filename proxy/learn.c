@@ -21,6 +21,8 @@ struct learn {
     struct command **commands;
     size_t count;
     size_t capacity;
+    bool listed;     /* the server has told all its commands; those of our own table are … */
+    bool *has_known; /* … by command_index(), those that it has */
 };
 
 static struct slice text_of(const redisReply *reply)
@@ -101,6 +103,17 @@ const struct command *learn_find(const struct learn *learn, struct slice name)
     return NULL;
 }
 
+enum learn_answer learn_server_has(const struct learn *learn, struct slice name)
+{
+    const struct command *known = command_find(name);
+
+    if (!learn->listed) {
+        return LEARN_UNKNOWN;
+    }
+    bool has = known != NULL ? learn->has_known[command_index(known)] : learn_find(learn, name) != NULL;
+    return has ? LEARN_HAS : LEARN_LACKS;
+}
+
 static bool make_room(struct learn *learn)
 {
     if (learn->count < learn->capacity) {
@@ -178,9 +191,15 @@ static void on_command_list(void *context, const redisReply *reply, const char *
         log_debug("learn", "COMMAND LIST: %s", reply != NULL && reply->str != NULL ? reply->str : why);
         return;
     }
+    memset(learn->has_known, 0, command_count() * sizeof *learn->has_known);
+    learn->listed = true;
     for (size_t i = 0; i < reply->elements; i++) {
         struct slice name = text_of(reply->element[i]);
-        if (name.length == 0 || command_find(name) != NULL || learn_find(learn, name) != NULL) {
+        const struct command *known = command_find(name);
+        if (known != NULL) {
+            learn->has_known[command_index(known)] = true;
+        }
+        if (name.length == 0 || known != NULL || learn_find(learn, name) != NULL) {
             continue;
         }
         unknown[count++] = name;
@@ -211,9 +230,15 @@ struct learn *learn_new(struct control *control)
 {
     struct learn *learn = calloc(1, sizeof *learn);
 
-    if (learn != NULL) {
-        learn->control = control;
-        learn->clock_offset_us = INT64_MIN;
+    if (learn == NULL) {
+        return NULL;
+    }
+    learn->control = control;
+    learn->clock_offset_us = INT64_MIN;
+    learn->has_known = calloc(command_count(), sizeof *learn->has_known);
+    if (learn->has_known == NULL) {
+        free(learn);
+        return NULL;
     }
     return learn;
 }
@@ -225,6 +250,7 @@ void learn_free(struct learn *learn)
         free(learn->commands[i]);
     }
     free(learn->commands);
+    free(learn->has_known);
     free(learn);
 }
 

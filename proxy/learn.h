@@ -11,6 +11,8 @@
 
 struct learn;
 
+enum learn_answer { LEARN_UNKNOWN, LEARN_HAS, LEARN_LACKS };
+
 struct learn *learn_new(struct control *control);
 void learn_free(struct learn *learn);
 
@@ -21,6 +23,8 @@ void learn_again(struct learn *learn);
 uint32_t learn_redis_version(const struct learn *learn);
 /* Redis' clock minus ours in µs when asked last, for operators; INT64_MIN: not known. */
 int64_t learn_clock_offset_us(const struct learn *learn);
+/* Whether Redis has a command of that name. */
+enum learn_answer learn_server_has(const struct learn *learn, struct slice name);
 /* A learned command, or NULL. The result lives as long as learn. */
 const struct command *learn_find(const struct learn *learn, struct slice name);
 

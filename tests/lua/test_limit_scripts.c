@@ -1363,13 +1363,13 @@ Test(limit_return, never_has_a_funnel_run_over)
         } else if (one->grant.count > 0) {
             given += return_to_funnel(&give, "a", one->grant.count, now_us - one->asked_us, funnel, now_us);
         }
-        *one = (struct pending){.asked_us = now_us - chance(SECOND)};
+        *one = (struct pending){.asked_us = now_us - chance(SECOND / 10)};
         one->grant = (struct grant){now_us, now_us, 0};
         one->grant.count = ask_funnel(&grant, "a", funnel, random_demand(50, 0), now_us).granted;
-        now_us += chance(20) == 0 ? chance(60 * SECOND) : chance(2 * SECOND);
+        now_us += chance(20) == 0 ? chance(60 * SECOND) : chance(SECOND / 5);
     }
     cr_assert_gt(history.count, 300);
-    cr_assert_gt(given, 500);
+    cr_assert_gt(given, 300, "%" PRId64, given);
     assert_never_runs_over(funnel, 0);
 }
 

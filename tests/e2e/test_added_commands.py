@@ -1,0 +1,211 @@
+"""CL.THROTTLE and DELIFEQ on servers that lack them: replies, errors, transactions, and stepping aside."""
+
+import pytest
+
+from harness.resp import OK, PONG, QUEUED, Error, bulk, wait_for
+
+USAGE = "Cell error: Store error: Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]"
+
+
+@pytest.fixture
+def client(redis, pool, make_headgate):
+    return make_headgate(redis, pool=pool).connect()
+
+
+def error(text):
+    return Error(text.encode())
+
+
+def calls_of(redis, command):
+    """How often Redis has run a command."""
+    with redis.connect() as direct:
+        for line in direct("INFO", "commandstats").decode().splitlines():
+            if line.startswith(f"cmdstat_{command}:"):
+                return int(line.split("calls=")[1].split(",")[0])
+    return 0
+
+
+# ---- CL.THROTTLE ----
+
+
+def test_a_burst_and_then_no_more(client):
+    replies = [client("CL.THROTTLE", "user:1", 4, 1, 3600) for _ in range(6)]
+    assert [reply[:4] for reply in replies] == [[0, 5, left, -1] for left in (4, 3, 2, 1, 0)] + [[1, 5, 0, replies[5][3]]]
+    assert 3590 <= replies[5][3] <= 3600
+    assert 5 * 3600 - 10 <= replies[5][4] <= 5 * 3600
+
+
+def test_keys_are_apart_and_names_in_any_case(client):
+    assert client("cl.throttle", "a", 0, 1, 3600)[0] == 0
+    assert client("Cl.Throttle", "b", 0, 1, 3600)[0] == 0
+    assert client("CL.THROTTLE", "a", 0, 1, 3600)[0] == 1
+
+
+def test_quantities(client):
+    assert client("CL.THROTTLE", "q", 9, 1, 3600, 10)[:3] == [0, 10, 0]
+    assert client("CL.THROTTLE", "q", 9, 1, 3600, 0)[:3] == [0, 10, 0]
+    assert client("CL.THROTTLE", "q", 9, 1, 3600, 11)[:4] == [1, 10, 0, -1]
+    assert client("CL.THROTTLE", "peek", 9, 1, 3600, 0)[:3] == [0, 10, 10]
+    assert client("EXISTS", "q", "peek") == 1
+
+
+def test_above_a_thousand_a_second(client):
+    """The module forgets here what it granted. A burst of 50 of 2,000 a second is used up by one request, and comes back
+    in 25 ms: of several tries, one transaction takes less."""
+
+    def is_used_up(key):
+        client.pipeline([("MULTI",)] + [("CL.THROTTLE", key, 49, 2000, 1, 50)] * 2)
+        first, second = client("EXEC")
+        assert first[:3] == [0, 50, 0]
+        return second[0] == 1
+
+    assert any(is_used_up(f"fast:{number}") for number in range(50))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], USAGE),
+        (["k", 1, 1], USAGE),
+        (["k", 1, 1, 1, 1, 1], USAGE),
+        (["k"] + [1] * 20, USAGE),
+        (["k", "x", 1, 1], "Cell error: Store error: Couldn't parse as integer: x"),
+        (["k", 1, "", 1], "Cell error: Store error: Couldn't parse as integer: "),
+        (["k", 1, 1, "1.0", "y"], "Cell error: Store error: Couldn't parse as integer: 1.0"),
+        (["k", 1, 1, 1, "9223372036854775808"], "Cell error: Store error: Couldn't parse as integer: 9223372036854775808"),
+        (["k", 1, 1, "a\r\n-b"], "Cell error: Store error: Couldn't parse as integer: a  -b"),
+        (["k", 1, 0, 1], "Cell error: Store error: Zero rates are not supported"),
+        (["k", 1, 1, 0], "Cell error: Store error: Zero rates are not supported"),
+        (["k", -1, 1, 1], "ERR max_burst, count, period or quantity out of range"),
+        (["k", "9223372036854775807", 1, 1], "ERR max_burst, count, period or quantity out of range"),
+    ],
+)
+def test_errors_of_throttle(client, arguments, text):
+    assert client("CL.THROTTLE", *arguments) == error(text)
+    assert client("PING") == PONG
+    assert client("EXISTS", "k") == 0
+
+
+def test_signs_and_zeros_are_read_as_the_module_does(client):
+    assert client("CL.THROTTLE", "k", "+4", "0001", "3600", "+1")[:2] == [0, 5]
+
+
+def test_foreign_keys(client):
+    client("RPUSH", "list", "a")
+    client("SET", "text", "a")
+    assert client("CL.THROTTLE", "list", 1, 1, 1).startswith(b"WRONGTYPE")
+    assert client("CL.THROTTLE", "text", 1, 1, 1).startswith(b"HEADGATE")
+    assert client("LRANGE", "list", 0, -1) == [b"a"]
+
+
+# ---- DELIFEQ ----
+
+
+def test_delifeq(client):
+    assert client("SET", "lock", "me") == OK
+    assert client("DELIFEQ", "lock", "you") == 0
+    assert client("GET", "lock") == b"me"
+    assert client("delifeq", "lock", "me") == 1
+    assert client("DELIFEQ", "lock", "me") == 0
+
+
+def test_errors_of_delifeq(client):
+    arity = error("ERR wrong number of arguments for 'delifeq' command")
+    assert client("DELIFEQ") == client("DELIFEQ", "a") == client("DELIFEQ", "a", "b", "c") == arity
+    client("RPUSH", "list", "a")
+    assert client("DELIFEQ", "list", "a").startswith(b"WRONGTYPE")
+
+
+def test_binary_and_long_values(client):
+    value = bytes(range(256)) * 2000
+    assert client("SET", "k", value) == OK
+    assert client("DELIFEQ", "k", value[:-1] + b"x") == 0
+    assert client("DELIFEQ", "k", value) == 1
+
+
+# ---- both ----
+
+
+def test_order_in_a_pipeline(client):
+    commands = [("SET", "a", 1), ("DELIFEQ", "a", 1), ("EXISTS", "a"), ("CL.THROTTLE", "t"), ("SET", "a", 2), ("GET", "a")]
+    assert client.pipeline(commands * 50) == [OK, 1, 0, error(USAGE), OK, b"2"] * 50
+
+
+def test_in_a_transaction(client):
+    assert client.pipeline([("MULTI",), ("SET", "a", 1), ("DELIFEQ", "a", 1), ("CL.THROTTLE", "t", 0, 1, 60)]) == [
+        OK,
+        QUEUED,
+        QUEUED,
+        QUEUED,
+    ]
+    replies = client("EXEC")
+    assert replies[:2] == [OK, 1] and replies[2][:3] == [0, 1, 0]
+
+
+def test_a_fault_spoils_a_transaction(client):
+    replies = client.pipeline([("MULTI",), ("SET", "a", 1), ("DELIFEQ", "a"), ("EXEC",), ("EXISTS", "a")])
+    assert replies[3].startswith(b"EXECABORT") and replies[4] == 0
+
+
+def test_without_replies(client):
+    client.request("CLIENT", "REPLY", "SKIP")
+    client.request("CL.THROTTLE", "t", 0, 1, 60)
+    assert client("CL.THROTTLE", "t", 0, 1, 60)[0] == 1
+
+
+def test_resp3(client):
+    client("HELLO", 3)
+    assert client("CL.THROTTLE", "t", 0, 1, 60)[:3] == [0, 1, 0]
+    assert client("DELIFEQ", "none", "x") == 0
+
+
+def test_scripts_that_were_flushed(client, redis):
+    assert client("DELIFEQ", "none", "x") == 0
+    redis.connect()("SCRIPT", "FLUSH")
+    assert client("DELIFEQ", "none", "x") == 0
+
+
+def answer_with(names):
+    """COMMAND of a server that has these commands."""
+
+    def answer(_lane, arguments):
+        if arguments[1].upper() == b"LIST":
+            return b"*%d\r\n" % len(names) + b"".join(bulk(name) for name in names)
+        asked = [name.decode() for name in arguments[2:]]
+        infos = [b"*6\r\n" + bulk(name) + b":-2\r\n*1\r\n+write\r\n:1\r\n:1\r\n:1\r\n" for name in asked]
+        return b"*%d\r\n" % len(asked) + b"".join(infos)
+
+    return answer
+
+
+def test_what_the_server_has_goes_through(fake, make_headgate):
+    fake.answers["COMMAND"] = answer_with(["get", "delifeq", "cl.throttle"])
+    headgate = make_headgate(fake.url, log_level="debug")
+    wait_for(lambda: "learned command cl.throttle" in headgate.log(), what="what the server has")
+    with headgate.connect() as client:
+        client.request("DELIFEQ", "k", "v")
+        fake.expect("DELIFEQ", "k", "v").reply(b":7\r\n")
+        assert client.read() == 7
+        client.request("CL.THROTTLE", "k", "bad")
+        fake.expect("CL.THROTTLE", "k", "bad").reply(b"-ERR of the module\r\n")
+        assert client.read() == error("ERR of the module")
+
+
+def test_until_the_server_has_told_the_script_tries_first(fake, make_headgate):
+    """Servers before 7.0 never tell."""
+    fake.answers["COMMAND"] = lambda _lane, _arguments: b"-ERR Unknown subcommand\r\n"
+    headgate = make_headgate(fake.url)
+    with headgate.connect() as client:
+        client.request("DELIFEQ", "k", "v")
+        command = fake.next()
+        assert command.arguments[0] == b"EVAL" and command.arguments[2:] == [b"1", b"k", b"v", b"try"]
+        command.reply(b":1\r\n")
+        assert client.read() == 1
+
+
+def test_redis_sees_a_script_and_nothing_that_it_lacks(client, redis):
+    assert client("DELIFEQ", "none", "x") == 0
+    assert calls_of(redis, "eval") >= 1
+    with redis.connect() as direct:
+        errors = direct("INFO", "errorstats")
+    assert b"errorstat_ERR" not in errors
