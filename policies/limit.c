@@ -263,10 +263,75 @@ static enum policy_verdict limit_request(void *instance, const struct policy_req
     return verdict == POLICY_CLOSE ? close_for_memory(decision) : verdict;
 }
 
-/* A pipeline of requests that differ in nothing that a rule looks at. */
-static bool limit_batch(void *instance, const struct policy_request *request, uint32_t count)
+/* ---- pipelines of requests that differ in nothing that a rule looks at ---- */
+
+/* The rules of a command with what hangs from the client, in the common case: all are local, all know the client, and
+ * nobody waits. */
+struct common {
+    struct limit *limit;
+    const struct limit_seat *seats;
+    const uint32_t *numbers;
+    size_t count;
+};
+
+/* False: it is not the common case. */
+static bool find_common(struct limit *limit, const struct policy_request *request, struct common *common,
+                        limit_locks *locks)
 {
-    struct limit *limit = instance;
+    const struct limit_client *client = *request->attachment;
+    size_t command = command_index(request->command);
+
+    if (client == NULL || client->seats == NULL || client->identity != request->client->identity) {
+        return false;
+    }
+    *common = (struct common){
+        .limit = limit,
+        .seats = client->seats,
+        .numbers = &limit->numbers[limit->starts[command]],
+        .count = limit->starts[command + 1] - limit->starts[command],
+    };
+    *locks = 0;
+    for (size_t i = 0; i < common->count; i++) {
+        const struct limit_seat *seat = &common->seats[common->numbers[i]];
+        if (seat->excepted) {
+            continue;
+        }
+        if (seat->subject == NULL || limit->rules[common->numbers[i]].scope != LIMIT_LOCAL) {
+            return false;
+        }
+        *locks |= limit_subject_locks(seat->subject);
+    }
+    return true;
+}
+
+/* The subjects are locked. False, and nothing is charged: not all of them admit so many requests at once. */
+static bool charge_common(const struct common *common, int64_t now_us, uint32_t requests)
+{
+    for (size_t i = 0; i < common->count; i++) {
+        struct limit_subject *subject = common->seats[common->numbers[i]].subject;
+        const struct limit_meter *meter = &common->limit->rules[common->numbers[i]].meter;
+        /* Without a subject, the client is excepted. */
+        if (subject != NULL && (subject->revoked || subject->queued > 0 ||
+                                limit_meter_wait(meter, &subject->state, now_us, requests) != 0)) {
+            return false;
+        }
+    }
+    bool charged = true;
+    for (size_t i = 0; i < common->count; i++) {
+        struct limit_rule *rule = &common->limit->rules[common->numbers[i]];
+        struct limit_subject *subject = common->seats[common->numbers[i]].subject;
+        if (subject == NULL) {
+            continue;
+        }
+        charged = limit_meter_charge(&rule->meter, &subject->state, now_us, requests) && charged;
+        limit_count(common->limit, rule, LIMIT_ADMITTED, LIMIT_COUNTER_ADMITTED, requests);
+    }
+    return charged;
+}
+
+/* In any case. */
+static bool charge_batch(struct limit *limit, const struct policy_request *request, uint32_t count)
+{
     struct judgement judgement = {0};
     limit_locks locks;
 
@@ -287,6 +352,21 @@ static bool limit_batch(void *instance, const struct policy_request *request, ui
     }
     limit_drop_charges(limit);
     return admitted;
+}
+
+static bool limit_batch(void *instance, const struct policy_request *request, uint32_t count)
+{
+    struct limit *limit = instance;
+    struct common common;
+    limit_locks locks;
+
+    if (!find_common(limit, request, &common, &locks)) {
+        return charge_batch(limit, request, count);
+    }
+    limit_share_lock(limit->share, locks);
+    bool charged = charge_common(&common, request->now_us, count);
+    limit_share_unlock(limit->share, locks);
+    return charged;
 }
 
 static uint32_t limit_group(void *instance, const struct command *command)

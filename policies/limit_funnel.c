@@ -13,7 +13,7 @@ bool limit_funnel_make(struct limit_funnel *funnel, int64_t capacity, int64_t le
     if (drop_ns > FULL_MAX_NS / capacity) {
         return false;
     }
-    *funnel = (struct limit_funnel){.drop_ns = drop_ns, .full_ns = drop_ns * capacity};
+    *funnel = (struct limit_funnel){.drop_ns = drop_ns, .full_ns = drop_ns * capacity, .capacity = capacity};
     return true;
 }
 
@@ -22,7 +22,7 @@ int64_t limit_funnel_wait(const struct limit_funnel *funnel, limit_funnel_state 
     assert(cost > 0);
     int64_t level_ns = state > now_ns ? state - now_ns : 0;
 
-    if (cost > funnel->full_ns / funnel->drop_ns) {
+    if (cost > funnel->capacity) {
         return LIMIT_NEVER;
     }
     int64_t over_ns = level_ns + cost * funnel->drop_ns - funnel->full_ns;
@@ -31,6 +31,6 @@ int64_t limit_funnel_wait(const struct limit_funnel *funnel, limit_funnel_state 
 
 void limit_funnel_charge(const struct limit_funnel *funnel, limit_funnel_state *state, int64_t now_ns, int64_t cost)
 {
-    assert(limit_funnel_wait(funnel, *state, now_ns, cost) == 0);
     *state = (*state > now_ns ? *state : now_ns) + cost * funnel->drop_ns;
+    assert(*state - now_ns <= funnel->full_ns);
 }

@@ -17,6 +17,7 @@
 struct limit_funnel {
     int64_t drop_ns; /* in which one drop leaks out, rounded up: never faster than it was told */
     int64_t full_ns; /* in which a full funnel becomes empty */
+    int64_t capacity;
 };
 
 /* The time at which it will be empty; 0: it is. */

@@ -1,8 +1,10 @@
 /*
  * Rules that are decided in Redis, for all sidecars together, by scripts on Redis' own clock.
  *
- * exact: a call for each request, which is on hold until it is answered. leased: a call fetches permits, which are
- * spent here until they expire. Either way a refusal says for how long, and until then nothing is asked.
+ * exact: each request is on hold until Redis has answered for it. While a call for a subject is under way, further
+ * requests of the subject gather, and the next call asks for all of them together: Redis decides on each, in the order
+ * in which they came, as if each had asked. leased: a call fetches permits, which are spent here until they expire.
+ * Either way a refusal says for how long, and until then nothing is asked.
  *
  * Never more than the limit: Redis counts leased permits as spent at the end of their time (the scripts' hold), and
  * they are not spent later, as their time is counted from before the call.
@@ -41,7 +43,9 @@ struct limit_call {
     struct limit *limit;
     struct limit_rule *rule;       /* NULL once it was detached, and then so is the subject */
     struct limit_subject *subject; /* pinned */
-    struct limit_place *places;    /* who waits for it */
+    struct limit_place *places;    /* who waits for it, in the order in which they came … */
+    struct limit_place **places_end;
+    struct limit_call *successor; /* … and for those who came since it was sent; NULL: nobody did */
     uint64_t number;
     int64_t least;
     int64_t wanted;
@@ -159,6 +163,7 @@ static void call_detach(struct limit_call *call)
         place->held->asked--;
     }
     call->places = NULL;
+    call->places_end = &call->places;
     if (call->subject == NULL) {
         return;
     }
@@ -260,24 +265,58 @@ static void warn(struct limit *limit, struct limit_rule *rule, const char *error
     }
 }
 
-/* Tells the places what has come of the call. */
-static void settle_places(struct limit_call *call, enum limit_place_state state, int64_t refused_until_us)
+static void settle_place(struct limit_call *call, struct limit_place *place, enum limit_place_state state)
 {
     struct limit *limit = call->limit;
-    struct limit_place *place = call->places;
+
+    place->state = state;
+    place->grant = call->number;
+    place->call = NULL;
+    place->held->asked--;
+    if (place->held->asked == 0) {
+        limit->host->resume(limit->host->context, place->held->holder);
+    }
+}
+
+static struct limit_place *take_places(struct limit_call *call)
+{
+    struct limit_place *places = call->places;
 
     call->places = NULL;
+    call->places_end = &call->places;
+    return places;
+}
+
+/* Tells all places what has come of the call. */
+static void settle_places(struct limit_call *call, enum limit_place_state state)
+{
+    struct limit_place *place = take_places(call);
+
     while (place != NULL) {
         struct limit_place *next = place->next_in_call;
-        place->state = state;
-        place->refused_until_us = refused_until_us;
-        place->grant = call->number;
-        place->call = NULL;
-        place->held->asked--;
-        if (place->held->asked == 0) {
-            limit->host->resume(limit->host->context, place->held->holder);
-        }
+        settle_place(call, place, state);
         place = next;
+    }
+}
+
+/* Deals out what was granted, first come first served. Who gets nothing though something was granted asks again, as it
+ * was not said when there will be more. */
+static void deal_out(struct limit_call *call, int64_t granted, int64_t refused_until_us)
+{
+    enum limit_place_state otherwise = granted > 0 ? LIMIT_PLACE_FETCHED : LIMIT_PLACE_REFUSED;
+    struct limit_place *place = take_places(call);
+
+    while (place != NULL) {
+        struct limit_place *next = place->next_in_call;
+        bool enough = granted >= place->cost;
+        granted -= enough ? place->cost : 0;
+        place->refused_until_us = refused_until_us;
+        settle_place(call, place, enough ? LIMIT_PLACE_GRANTED : otherwise);
+        place = next;
+    }
+    if (granted > 0) {
+        /* Who asked for it has left, or did not wait so long. */
+        give_back(call->limit, call->rule, call->subject, call->number, granted);
     }
 }
 
@@ -293,20 +332,20 @@ static void count_aside(struct limit_call *call, bool granted)
 static void answered(struct limit_call *call, const int64_t *integers, int64_t now_us)
 {
     limit_locks locks = limit_subject_locks(call->subject);
-    int64_t granted = integers[0];
-    enum limit_place_state state = granted > 0 ? LIMIT_PLACE_GRANTED : LIMIT_PLACE_REFUSED;
 
     limit_share_lock(call->limit->share, locks);
-    note_answer(call, granted, integers[1], now_us);
+    note_answer(call, integers[0], integers[1], now_us);
     limit_share_unlock(call->limit->share, locks);
-    if (call->asked_aside && !call->leased) {
-        count_aside(call, granted > 0);
-    } else if (!call->leased && granted > 0 && call->places == NULL) {
-        /* Who asked has left, or did not wait so long. */
-        give_back(call->limit, call->rule, call->subject, call->number, granted);
+    if (call->leased) {
+        settle_places(call, LIMIT_PLACE_FETCHED);
+    } else if (call->asked_aside) {
+        count_aside(call, integers[0] > 0);
+    } else {
+        deal_out(call, integers[0], now_us + integers[1]);
     }
-    settle_places(call, call->leased ? LIMIT_PLACE_FETCHED : state, now_us + integers[1]);
 }
+
+static void send_successor(struct limit_call *call);
 
 static void done(void *context, const struct policy_script_reply *reply)
 {
@@ -318,8 +357,9 @@ static void done(void *context, const struct policy_script_reply *reply)
         answered(call, reply->integers, now_us);
     } else if (call->rule != NULL) {
         warn(limit, call->rule, reply->error != NULL ? reply->error : "the script's reply is too short", now_us);
-        settle_places(call, LIMIT_PLACE_FAILED, 0);
+        settle_places(call, LIMIT_PLACE_FAILED);
     }
+    send_successor(call);
     call_free(call);
 }
 
@@ -366,6 +406,7 @@ static struct limit_call *call_new(struct limit *limit, struct limit_rule *rule,
                                 .wanted = cost,
                                 .sent_us = now_us,
                                 .leased = rule->accuracy == LIMIT_LEASED};
+    call->places_end = &call->places;
     call_add(limit, call);
     limit_share_lock(limit->share, locks);
     subject->pins++;
@@ -376,8 +417,10 @@ static struct limit_call *call_new(struct limit *limit, struct limit_rule *rule,
         struct limit_remote *remote = subject->remote;
         remote->batch = remote->batch == 0 ? BATCH_FIRST : remote->batch;
         call->wanted = remote->batch > cost ? remote->batch : cost;
-        remote->fetch = call;
-        remote->fetch_worker = limit->host->worker;
+    }
+    if (subject->remote != NULL && subject->remote->fetch == NULL) {
+        subject->remote->fetch = call;
+        subject->remote->fetch_worker = limit->host->worker;
     }
     limit_share_unlock(limit->share, locks);
     return call;
@@ -386,47 +429,104 @@ static struct limit_call *call_new(struct limit *limit, struct limit_rule *rule,
 static void wait_for_call(struct limit_place *place, struct limit_call *call)
 {
     place->call = call;
-    place->next_in_call = call->places;
+    place->next_in_call = NULL;
     place->held->asked++;
-    call->places = place;
+    *call->places_end = place;
+    call->places_end = &place->next_in_call;
 }
 
-/* The call of this worker that fetches permits already; the same of another one is shown by *others. */
-static struct limit_call *find_fetch(struct limit *limit, const struct limit_place *place, bool *others)
+/* What this worker asks for the subject already; *others: another one does. */
+static struct limit_call *find_call(struct limit *limit, const struct limit_place *place, bool *others)
 {
     limit_locks locks = limit_subject_locks(place->subject);
-    struct limit_call *call = NULL;
 
     limit_share_lock(limit->share, locks);
     const struct limit_remote *remote = place->subject->remote;
-    bool fetches = remote != NULL && remote->fetch != NULL && place->rule->accuracy == LIMIT_LEASED;
-    *others = fetches && remote->fetch_worker != limit->host->worker;
-    call = fetches && !*others ? remote->fetch : NULL;
+    struct limit_call *call = remote != NULL ? remote->fetch : NULL;
+    *others = call != NULL && remote->fetch_worker != limit->host->worker;
     limit_share_unlock(limit->share, locks);
-    return call;
+    return *others ? NULL : call;
 }
 
-static void ask_for(struct limit *limit, struct limit_place *place, int64_t now_us)
+/* Waits for permits that are on their way. */
+static void wait_for_fetch(struct limit_place *place, struct limit_call *call, bool others)
 {
-    bool others;
-    struct limit_call *call = find_fetch(limit, place, &others);
-
     if (others) {
         place->state = LIMIT_PLACE_FETCHED;
-        return;
-    }
-    if (call != NULL) {
+    } else {
         wait_for_call(place, call);
-        return;
     }
-    call = call_new(limit, place->rule, place->subject, place->cost, now_us);
+}
+
+/* A new call for the place, which is sent now, or after the one that is under way. */
+static void ask_anew(struct limit *limit, struct limit_place *place, struct limit_call *under_way, int64_t now_us)
+{
+    struct limit_call *call = call_new(limit, place->rule, place->subject, place->cost, now_us);
+
     if (call == NULL) {
         place->state = LIMIT_PLACE_FAILED;
         return;
     }
     place->asks++;
     wait_for_call(place, call);
-    send_call(limit, call);
+    if (under_way != NULL) {
+        under_way->successor = call;
+    } else {
+        send_call(limit, call);
+    }
+}
+
+static void ask_for(struct limit *limit, struct limit_place *place, int64_t now_us)
+{
+    bool others;
+    struct limit_call *call = find_call(limit, place, &others);
+
+    if (place->rule->accuracy == LIMIT_LEASED && (call != NULL || others)) {
+        wait_for_fetch(place, call, others);
+    } else if (call != NULL && call->successor != NULL) {
+        place->asks++;
+        wait_for_call(place, call->successor);
+    } else {
+        ask_anew(limit, place, call, now_us);
+    }
+}
+
+/* It is the one that others of this worker wait behind from now on. */
+static void take_over(struct limit_call *call, const struct limit_call *before)
+{
+    limit_locks locks = limit_subject_locks(call->subject);
+    struct limit_remote *remote = call->subject->remote;
+
+    limit_share_lock(call->limit->share, locks);
+    if (remote != NULL && (remote->fetch == before || remote->fetch == NULL)) {
+        remote->fetch = call;
+        remote->fetch_worker = call->limit->host->worker;
+    }
+    limit_share_unlock(call->limit->share, locks);
+}
+
+/* Sends what has gathered while the call was under way. */
+static void send_successor(struct limit_call *call)
+{
+    struct limit_call *next = call->successor;
+
+    call->successor = NULL;
+    if (next == NULL) {
+        return;
+    }
+    if (next->places == NULL) {
+        /* All have left, or the rules are others now. */
+        call_free(next);
+        return;
+    }
+    take_over(next, call);
+    next->least = next->places->cost;
+    next->wanted = 0;
+    for (const struct limit_place *place = next->places; place != NULL; place = place->next_in_call) {
+        next->wanted += place->cost;
+    }
+    next->sent_us = next->limit->host->now_us(next->limit->host->context);
+    send_call(next->limit, next);
 }
 
 /* When to look at the place again at the latest; INT64_MAX: it waits for nothing. */
@@ -481,15 +581,19 @@ void limit_global_leave(struct limit *limit, struct limit_place *place)
     if (place->state == LIMIT_PLACE_GRANTED) {
         give_back(limit, place->rule, place->subject, place->grant, place->cost);
     }
-    if (call != NULL) {
-        struct limit_place **link = &call->places;
-        while (*link != place) {
-            link = &(*link)->next_in_call;
-        }
-        *link = place->next_in_call;
-        place->call = NULL;
-        place->held->asked--;
+    if (call == NULL) {
+        return;
     }
+    struct limit_place **link = &call->places;
+    while (*link != place) {
+        link = &(*link)->next_in_call;
+    }
+    *link = place->next_in_call;
+    if (*link == NULL) {
+        call->places_end = link;
+    }
+    place->call = NULL;
+    place->held->asked--;
 }
 
 /* ---- judging and charging: the subject is locked ---- */
@@ -592,7 +696,8 @@ void limit_global_judge(struct limit_charge *charge, int64_t now_us)
         return;
     }
     charge->needs_answer = !observes;
-    charge->asks_aside = observes && (remote == NULL || remote->fetch == NULL);
+    bool fetches = charge->rule->accuracy == LIMIT_LEASED && remote != NULL && remote->fetch != NULL;
+    charge->asks_aside = observes && !fetches;
 }
 
 static void spend(struct limit_remote *remote, int64_t cost)

@@ -12,14 +12,16 @@
 
 static struct limit_window_slot *slot_at(const struct limit_window_state *state, uint32_t index)
 {
-    return &state->slots[(state->first + index) % state->room];
+    uint32_t place = state->first + index;
+
+    return &state->slots[place < state->room ? place : place - state->room];
 }
 
 static void forget_old(const struct limit_window *window, struct limit_window_state *state, int64_t now_us)
 {
     while (state->used > 0 && slot_at(state, 0)->last_us <= now_us - window->length_us) {
         state->count -= slot_at(state, 0)->count;
-        state->first = (state->first + 1) % state->room;
+        state->first = state->first + 1 < state->room ? state->first + 1 : 0;
         state->used--;
     }
 }
@@ -78,7 +80,7 @@ static bool shares_slot(const struct limit_window *window, const struct limit_wi
 bool limit_window_charge(const struct limit_window *window, struct limit_window_state *state, int64_t now_us,
                          int64_t cost)
 {
-    assert(limit_window_wait(window, state, now_us, cost) == 0);
+    assert(state->count + cost <= window->limit);
     if (!shares_slot(window, state, now_us)) {
         if (!make_room(state)) {
             return false;
