@@ -4,7 +4,7 @@
 -- again; so not even what others were granted meanwhile can be given away.
 -- KEYS: the limit
 -- ARGV: kind ("log", "slots" or "funnel"), count, and
---       of a log: the id that they were granted under
+--       of a log: the id that they were granted under, and which of these permits is the first (1 without it)
 --       of slots: how many µs ago they were asked for (or more; it need not be known to the µs), window in µs
 --       of a funnel: how many µs ago they were asked for (or more), leak, period in µs
 --       Without a time of asking nobody else may have been granted any meanwhile: slots give back the newest, and a
@@ -16,11 +16,11 @@ local key, kind, count = KEYS[1], ARGV[1], tonumber(ARGV[2])
 -- Lua passes on only a few thousand arguments in one call.
 local at_once = 1000
 
-local function return_to_log(id)
-    local given = 0
-    for first = 1, count, at_once do
+local function return_to_log(id, from)
+    local given, last = 0, from + count - 1
+    for first = from, last, at_once do
         local members = {}
-        for i = first, math.min(first + at_once - 1, count) do
+        for i = first, math.min(first + at_once - 1, last) do
             members[#members + 1] = id .. ':' .. i
         end
         local removed = redis.pcall('ZREM', key, unpack(members))
@@ -125,7 +125,7 @@ local function return_to_funnel(age, leak, period)
 end
 
 if kind == 'log' then
-    return return_to_log(ARGV[3])
+    return return_to_log(ARGV[3], tonumber(ARGV[4] or 1))
 elseif kind == 'slots' then
     return return_to_slots(tonumber(ARGV[3]), tonumber(ARGV[4]))
 end

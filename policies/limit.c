@@ -21,7 +21,7 @@ static const struct policy_counter counter_table[] = {
     [LIMIT_COUNTER_OBSERVED] = {"limit_observed_total", STATS_COUNTER,
                                 "requests that a rule with action = observe would refuse"},
     [LIMIT_COUNTER_UNDECIDED] = {"limit_undecided_total", STATS_COUNTER,
-                                 "requests on which Redis did not decide in time, and on_error = allow or deny did"},
+                                 "requests on which Redis did not decide in time, so that on_error did"},
     [LIMIT_COUNTER_SCRIPT_CALLS] = {"limit_script_calls_total", STATS_COUNTER,
                                     "scripts that rules with scope = global had run"},
     [LIMIT_COUNTER_UNTRACKED] = {"limit_untracked_total", STATS_COUNTER,
@@ -38,6 +38,12 @@ struct judgement {
     bool asks;                          /* it has to wait for Redis' answer first */
 };
 
+/* Redis did not decide, and on_error = deny does. */
+static bool is_denied_undecided(const struct limit_charge *charge)
+{
+    return charge->undecided && charge->rule->on_error == LIMIT_ON_ERROR_DENY;
+}
+
 static void judge_locally(struct limit_charge *charge, int64_t now_us)
 {
     const struct limit_meter *meter = &charge->rule->meter;
@@ -51,12 +57,13 @@ static void judge_locally(struct limit_charge *charge, int64_t now_us)
                           : limit_meter_wait(meter, &subject->state, now_us, charge->cost);
 }
 
-static void judge_charge(struct limit_charge *charge, int64_t waited_us, int64_t now_us, struct judgement *judgement)
+static void judge_charge(struct limit *limit, struct limit_charge *charge, int64_t waited_us, int64_t now_us,
+                         struct judgement *judgement)
 {
     const struct limit_rule *rule = charge->rule;
 
     if (rule->scope == LIMIT_GLOBAL) {
-        limit_global_judge(charge, now_us);
+        limit_global_judge(limit, charge, now_us);
     } else {
         judge_locally(charge, now_us);
     }
@@ -66,7 +73,8 @@ static void judge_charge(struct limit_charge *charge, int64_t waited_us, int64_t
     }
     if (rule->action == LIMIT_OBSERVE) {
         charge->passed_over = true;
-    } else if (rule->action == LIMIT_DELAY && !charge->undecided && charge->wait_us <= rule->max_delay_us - waited_us) {
+    } else if (rule->action == LIMIT_DELAY && !is_denied_undecided(charge) &&
+               charge->wait_us <= rule->max_delay_us - waited_us) {
         judgement->hold_us = charge->wait_us > judgement->hold_us ? charge->wait_us : judgement->hold_us;
     } else if (judgement->refuser == NULL || judgement->refuser->wait_us < charge->wait_us) {
         judgement->refuser = charge;
@@ -117,7 +125,7 @@ static void write_refusal(const struct limit_charge *charge, struct policy_decis
 
     if (charge->wait_us == LIMIT_NEVER) {
         snprintf(what, sizeof what, "cost %" PRId64 " is more than %s ever admits", charge->cost, rule->what);
-    } else if (charge->undecided) {
+    } else if (is_denied_undecided(charge)) {
         snprintf(what, sizeof what, "not decided in %" PRId64 " ms, retry in %" PRId64 " ms",
                  rule->decision_timeout_us / 1000, wait_ms);
     } else {
@@ -191,7 +199,7 @@ static enum policy_verdict decide(struct limit *limit, const struct policy_reque
     struct judgement judgement = {0};
 
     for (size_t i = 0; i < limit->charge_count; i++) {
-        judge_charge(&limit->charges[i], waited_us, request->now_us, &judgement);
+        judge_charge(limit, &limit->charges[i], waited_us, request->now_us, &judgement);
     }
     if (judgement.refuser != NULL) {
         refuse(limit, judgement.refuser, decision);
@@ -342,7 +350,7 @@ static bool charge_batch(struct limit *limit, const struct policy_request *reque
     bool admitted = true;
     for (size_t i = 0; i < limit->charge_count; i++) {
         limit->charges[i].cost *= count;
-        judge_charge(&limit->charges[i], 0, request->now_us, &judgement);
+        judge_charge(limit, &limit->charges[i], 0, request->now_us, &judgement);
         admitted = admitted && limit->charges[i].wait_us == 0 && !limit->charges[i].needs_answer;
     }
     admitted = admitted && charge_all(limit, request->now_us, count);

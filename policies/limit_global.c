@@ -31,7 +31,8 @@
 #define OTHERS_FETCH_US 1000
 /* A request asks so often at most: others may take what was fetched. */
 #define ASKS_MAX 4
-#define WARN_US INT64_C(60000000)
+/* See age_bound(). */
+#define RETURN_MARGIN_US 1000000
 
 enum state_kind { STATE_LOG, STATE_SLOTS, STATE_FUNNEL };
 
@@ -207,16 +208,45 @@ static void returned(void *context, const struct policy_script_reply *reply)
     /* What could not be given back is counted as spent: there is less than the limit, never more. */
 }
 
-static void give_back(struct limit *limit, const struct limit_rule *rule, const struct limit_subject *subject,
-                      uint64_t grant, int64_t count)
+/* Permits that a call was granted. */
+struct grant {
+    uint64_t call;
+    int64_t asked_us; /* when the call was sent */
+    int64_t first;    /* its number among the permits of the call, from 1 on */
+    int64_t count;
+};
+
+/* How long the permits' asking may be ago when Redis gets them back; rather more than less, or others' would be taken
+ * for them. */
+static int64_t age_bound(const struct limit_rule *rule, int64_t age_us)
 {
+    int64_t margin_us = rule->meter.algorithm == LIMIT_FUNNEL ? RETURN_MARGIN_US : rule->meter.window.length_us / 4;
+
+    return age_us + (margin_us < RETURN_MARGIN_US ? margin_us : RETURN_MARGIN_US);
+}
+
+static void give_back(struct limit *limit, const struct limit_rule *rule, const struct limit_subject *subject,
+                      struct grant grant)
+{
+    int64_t now_us = limit->host->now_us(limit->host->context);
+    enum state_kind kind = kind_of(rule);
     struct arguments arguments = {0};
-    struct slice kind = {kind_names[kind_of(rule)], strlen(kind_names[kind_of(rule)])};
 
     add_slice(&arguments, write_key(arguments.key, rule, subject_name(subject)));
-    add_slice(&arguments, kind);
-    add_number(&arguments, count);
-    add_id(&arguments, limit, grant);
+    add_slice(&arguments, (struct slice){kind_names[kind], strlen(kind_names[kind])});
+    add_number(&arguments, grant.count);
+    if (kind == STATE_LOG) {
+        add_id(&arguments, limit, grant.call);
+        add_number(&arguments, grant.first);
+    } else {
+        add_number(&arguments, age_bound(rule, now_us - grant.asked_us));
+    }
+    if (kind == STATE_SLOTS) {
+        add_number(&arguments, rule->meter.window.length_us);
+    } else if (kind == STATE_FUNNEL) {
+        add_number(&arguments, rule->leak.amount);
+        add_number(&arguments, rule->leak.period_us);
+    }
     run(limit, "limit_return", &arguments, returned, NULL);
 }
 
@@ -257,10 +287,9 @@ static void note_answer(struct limit_call *call, int64_t granted, int64_t wait_u
     }
 }
 
-static void warn(struct limit *limit, struct limit_rule *rule, const char *error, int64_t now_us)
+static void warn(struct limit *limit, const struct limit_rule *rule, const char *error, int64_t now_us)
 {
-    if (rule->warned_us == 0 || now_us - rule->warned_us >= WARN_US) {
-        rule->warned_us = now_us;
+    if (limit_ledger_may_warn(rule->member.ledger, now_us)) {
         limit->host->warn(limit->host->context, rule->name, error);
     }
 }
@@ -270,7 +299,6 @@ static void settle_place(struct limit_call *call, struct limit_place *place, enu
     struct limit *limit = call->limit;
 
     place->state = state;
-    place->grant = call->number;
     place->call = NULL;
     place->held->asked--;
     if (place->held->asked == 0) {
@@ -304,19 +332,26 @@ static void settle_places(struct limit_call *call, enum limit_place_state state)
 static void deal_out(struct limit_call *call, int64_t granted, int64_t refused_until_us)
 {
     enum limit_place_state otherwise = granted > 0 ? LIMIT_PLACE_FETCHED : LIMIT_PLACE_REFUSED;
+    struct grant rest = {.call = call->number, .asked_us = call->sent_us, .first = 1, .count = granted};
     struct limit_place *place = take_places(call);
 
     while (place != NULL) {
         struct limit_place *next = place->next_in_call;
-        bool enough = granted >= place->cost;
-        granted -= enough ? place->cost : 0;
+        bool enough = rest.count >= place->cost;
+        if (enough) {
+            place->grant_call = rest.call;
+            place->grant_asked_us = rest.asked_us;
+            place->grant_first = rest.first;
+            rest.first += place->cost;
+            rest.count -= place->cost;
+        }
         place->refused_until_us = refused_until_us;
         settle_place(call, place, enough ? LIMIT_PLACE_GRANTED : otherwise);
         place = next;
     }
-    if (granted > 0) {
+    if (rest.count > 0) {
         /* Who asked for it has left, or did not wait so long. */
-        give_back(call->limit, call->rule, call->subject, call->number, granted);
+        give_back(call->limit, call->rule, call->subject, rest);
     }
 }
 
@@ -390,6 +425,16 @@ static void send_call(struct limit *limit, struct limit_call *call)
     run(limit, scripts[kind], &arguments, done, call);
 }
 
+static int64_t batch_most(const struct limit_rule *rule)
+{
+    return rule->meter.most >= BATCH_PART ? rule->meter.most / BATCH_PART : 1;
+}
+
+static int64_t first_batch(const struct limit_rule *rule)
+{
+    return batch_most(rule) < BATCH_FIRST ? batch_most(rule) : BATCH_FIRST;
+}
+
 /* NULL when memory is short. */
 static struct limit_call *call_new(struct limit *limit, struct limit_rule *rule, struct limit_subject *subject,
                                    int64_t cost, int64_t now_us)
@@ -415,7 +460,7 @@ static struct limit_call *call_new(struct limit *limit, struct limit_rule *rule,
     }
     if (subject->remote != NULL && call->leased) {
         struct limit_remote *remote = subject->remote;
-        remote->batch = remote->batch == 0 ? BATCH_FIRST : remote->batch;
+        remote->batch = remote->batch == 0 ? first_batch(rule) : remote->batch;
         call->wanted = remote->batch > cost ? remote->batch : cost;
     }
     if (subject->remote != NULL && subject->remote->fetch == NULL) {
@@ -579,7 +624,8 @@ void limit_global_leave(struct limit *limit, struct limit_place *place)
     struct limit_call *call = place->call;
 
     if (place->state == LIMIT_PLACE_GRANTED) {
-        give_back(limit, place->rule, place->subject, place->grant, place->cost);
+        struct grant grant = {place->grant_call, place->grant_asked_us, place->grant_first, place->cost};
+        give_back(limit, place->rule, place->subject, grant);
     }
     if (call == NULL) {
         return;
@@ -619,22 +665,22 @@ static int64_t permits_left(const struct limit_remote *remote)
     return remote->lots[0].permits + remote->lots[1].permits;
 }
 
-static void judge_failure(struct limit_charge *charge, int64_t now_us)
+static void judge_failure(struct limit *limit, struct limit_charge *charge, int64_t now_us)
 {
     const struct limit_rule *rule = charge->rule;
 
+    warn(limit, rule, "Redis does not decide in time", now_us);
     charge->undecided = true;
     charge->wait_us = 0;
     if (rule->on_error == LIMIT_ON_ERROR_DENY) {
         charge->wait_us = rule->decision_timeout_us;
     } else if (rule->on_error == LIMIT_ON_ERROR_LOCAL) {
-        charge->undecided = false;
         charge->wait_us = limit_meter_wait(&rule->meter, &charge->subject->state, now_us, charge->cost);
     }
 }
 
 /* Whether the place says what is to become of the charge. */
-static bool judge_by_place(struct limit_charge *charge, int64_t now_us)
+static bool judge_by_place(struct limit *limit, struct limit_charge *charge, int64_t now_us)
 {
     struct limit_place *place = charge->place;
 
@@ -647,10 +693,10 @@ static bool judge_by_place(struct limit_charge *charge, int64_t now_us)
             charge->needs_answer = true;
             return true;
         }
-        judge_failure(charge, now_us);
+        judge_failure(limit, charge, now_us);
         return true;
     case LIMIT_PLACE_FAILED:
-        judge_failure(charge, now_us);
+        judge_failure(limit, charge, now_us);
         return true;
     case LIMIT_PLACE_REFUSED:
         charge->wait_us = place->refused_until_us - now_us;
@@ -659,7 +705,7 @@ static bool judge_by_place(struct limit_charge *charge, int64_t now_us)
         if (place->deadline_us > now_us) {
             return false;
         }
-        judge_failure(charge, now_us);
+        judge_failure(limit, charge, now_us);
         return true;
     case LIMIT_PLACE_EMPTY:
     case LIMIT_PLACE_QUEUED:
@@ -668,13 +714,13 @@ static bool judge_by_place(struct limit_charge *charge, int64_t now_us)
     return false;
 }
 
-void limit_global_judge(struct limit_charge *charge, int64_t now_us)
+void limit_global_judge(struct limit *limit, struct limit_charge *charge, int64_t now_us)
 {
     struct limit_remote *remote = charge->subject->remote;
     bool observes = charge->rule->action == LIMIT_OBSERVE;
 
     charge->wait_us = 0;
-    if (charge->place != NULL && judge_by_place(charge, now_us)) {
+    if (charge->place != NULL && judge_by_place(limit, charge, now_us)) {
         return;
     }
     if (charge->cost > charge->rule->meter.most) {
@@ -692,7 +738,7 @@ void limit_global_judge(struct limit_charge *charge, int64_t now_us)
         }
     }
     if (charge->place != NULL && charge->place->asks >= ASKS_MAX && charge->rule->accuracy == LIMIT_LEASED) {
-        judge_failure(charge, now_us);
+        judge_failure(limit, charge, now_us);
         return;
     }
     charge->needs_answer = !observes;
@@ -712,14 +758,14 @@ static void spend(struct limit_remote *remote, int64_t cost)
 /* Fetches ahead when little is left. A batch that did not last half of its time was too small. */
 static bool wants_refill(const struct limit_rule *rule, struct limit_remote *remote, int64_t now_us)
 {
-    int64_t most = rule->meter.most / BATCH_PART;
+    int64_t most = batch_most(rule);
 
     if (remote->fetch != NULL || remote->lots[1].permits > 0 || permits_left(remote) > remote->batch / REFILL_PART ||
         remote->refused_until_us > now_us) {
         return false;
     }
     if (remote->lots[0].until_us - now_us > hold_of(rule) / 2) {
-        remote->batch = remote->batch * 2 < most ? remote->batch * 2 : most > 1 ? most : 1;
+        remote->batch = remote->batch * 2 < most ? remote->batch * 2 : most;
     }
     return true;
 }

@@ -15,6 +15,7 @@
 #define BUCKETS_LEAST 4
 /* How often room is looked for in a full ledger. */
 #define RECLAIM_US 100000
+#define WARN_US INT64_C(60000000)
 #define OFFENDERS_SHOWN 10
 
 /* A part of a ledger's subjects, guarded by the lock of the same number. */
@@ -35,6 +36,7 @@ struct limit_ledger {
     uint64_t counts_of_those_who_left[LIMIT_COUNTS];
     size_t sweep_stripe;
     _Atomic int64_t reclaimed_us;
+    _Atomic int64_t warned_us; /* 0: never */
     struct stripe stripes[STRIPES];
     struct limit_subject *overflow; /* stands for those without room; in no bucket */
 };
@@ -443,6 +445,15 @@ void limit_ledger_leave(struct limit_share *share, struct limit_member *member)
         remove_ledger(share, ledger);
     }
     pthread_mutex_unlock(&share->registry);
+}
+
+bool limit_ledger_may_warn(struct limit_ledger *ledger, int64_t now_us)
+{
+    int64_t last_us = atomic_load_explicit(&ledger->warned_us, memory_order_relaxed);
+
+    return (last_us == 0 || now_us - last_us >= WARN_US) &&
+           atomic_compare_exchange_strong_explicit(&ledger->warned_us, &last_us, now_us, memory_order_relaxed,
+                                                   memory_order_relaxed);
 }
 
 /* ---- for the admin port ---- */

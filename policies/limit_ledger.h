@@ -90,6 +90,9 @@ bool limit_ledger_join(struct limit_share *share, struct limit_member *member, c
 /* The last one takes the ledger with it: nothing may be pinned then that others still look at. */
 void limit_ledger_leave(struct limit_share *share, struct limit_member *member);
 
+/* Whether a trouble of the rule is to be logged: once a minute, whichever worker has it. */
+bool limit_ledger_may_warn(struct limit_ledger *ledger, int64_t now_us);
+
 /* ---- subjects ---- */
 
 /*

@@ -69,7 +69,9 @@ struct limit_place {
     uint32_t asks;            /* how often Redis was asked */
     int64_t deadline_us;      /* ASKED, FETCHED: it failed if it is not decided until then */
     int64_t refused_until_us; /* REFUSED */
-    uint64_t grant;           /* GRANTED: the number of the call */
+    uint64_t grant_call;      /* GRANTED: the number of the call, when it was sent, and which of its permits … */
+    int64_t grant_asked_us;
+    int64_t grant_first; /* … are these, from 1 on */
     struct limit_held *held;
     struct limit_call *call; /* ASKED; NULL: another worker's, or none yet */
     struct limit_place *next_in_call;
@@ -139,7 +141,7 @@ void limit_end_hold(struct limit *limit, struct limit_held *held);
 /* ---- limit_global.c ---- */
 
 /* Judges a charge of a global rule by what is known; its subject is locked. */
-void limit_global_judge(struct limit_charge *charge, int64_t now_us);
+void limit_global_judge(struct limit *limit, struct limit_charge *charge, int64_t now_us);
 /* Charges what was judged to be admissible; its subject is locked. */
 void limit_global_charge(struct limit_charge *charge, int64_t now_us);
 /* Asks Redis for the places that are ASKED and have no call yet; nothing is locked. When to look again at the latest;

@@ -39,7 +39,6 @@ struct limit_rule {
     int64_t max_delay_us;
     int64_t decision_timeout_us;
     size_t subjects_max;
-    int64_t warned_us;          /* when its troubles were logged last; 0: never */
     struct limit_member member; /* its description is the rule's own memory */
 };
 

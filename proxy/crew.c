@@ -1,6 +1,7 @@
 #include "crew.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdlib.h>
 
 bool crew_start(struct crew *crew, const struct conf *conf, const struct connection_target *target,
@@ -8,6 +9,9 @@ bool crew_start(struct crew *crew, const struct conf *conf, const struct connect
 {
     size_t count = (size_t)conf->threads;
 
+    /* Initialises the C library's allocator while there is one thread. Under a sanitizer nobody else does, and workers
+     * that trim would all do it at once. */
+    (void)malloc_trim(0);
     *crew = (struct crew){.workers = calloc(count, sizeof(struct worker *))};
     if (crew->workers == NULL) {
         return false;

@@ -1127,10 +1127,16 @@ Test(limit_funnel, expires_when_empty)
 /* That nobody else was granted any since: the time of asking is not needed. */
 #define JUST_NOW INT64_C(-1)
 
+static int64_t return_part_to_log(const struct runner *runner, const char *key, int64_t first, int64_t count,
+                                  int64_t call, int64_t now_us)
+{
+    return integer_of(ask("EVALSHA %s 1 %s log %lld call-%lld %lld %lld", runner->digest, key, (long long)count,
+                          (long long)call, (long long)first, (long long)now_us));
+}
+
 static int64_t return_to_log(const struct runner *runner, const char *key, int64_t count, int64_t call, int64_t now_us)
 {
-    return integer_of(ask("EVALSHA %s 1 %s log %lld call-%lld %lld", runner->digest, key, (long long)count,
-                          (long long)call, (long long)now_us));
+    return return_part_to_log(runner, key, 1, count, call, now_us);
 }
 
 static int64_t return_to_slots(const struct runner *runner, const char *key, int64_t count, int64_t age_us,
@@ -1173,6 +1179,20 @@ Test(limit_return, makes_a_log_as_if_nothing_had_been_granted)
     /* The first three are still where they were. */
     cr_assert_eq(ask_window(&grant, "a", window, (struct demand){3, 3, 0}, EPOCH + 5).wait_us, HOUR - 5);
     cr_assert_eq(ask_window(&grant, "a", window, (struct demand){4, 4, 0}, EPOCH + 5).wait_us, HOUR - 3);
+}
+
+Test(limit_return, takes_parts_of_what_was_granted_to_a_log)
+{
+    struct runner grant = with_own_clock("limit_log"), give = with_own_clock("limit_return");
+    struct window window = {10, HOUR};
+    int64_t call = calls;
+
+    cr_assert_eq(ask_window(&grant, "a", window, (struct demand){6, 6, 0}, EPOCH).granted, 6);
+    cr_assert_eq(return_part_to_log(&give, "a", 5, 2, call, EPOCH + 1), 2);
+    cr_assert_eq(return_part_to_log(&give, "a", 2, 1, call, EPOCH + 1), 1);
+    cr_assert_eq(return_part_to_log(&give, "a", 5, 2, call, EPOCH + 1), 0, "given back twice");
+    cr_assert_eq(return_part_to_log(&give, "a", 1, 6, call, EPOCH + 1), 3, "the rest");
+    cr_assert_eq(integer_of(ask("EXISTS a")), 0);
 }
 
 Test(limit_return, takes_many_from_a_log)
