@@ -224,7 +224,7 @@ static bool fits(const struct limit *limit, const struct limit_held *held)
 static bool take_up(struct limit *limit, const struct policy_request *request, struct limit_held **held,
                     limit_locks *locks)
 {
-    while (limit_lock_charges(limit, request, locks)) {
+    while (limit_lock_charges(limit, request, *held, locks)) {
         limit_find_places(limit, *held);
         if (fits(limit, *held)) {
             return true;
@@ -343,7 +343,7 @@ static bool charge_batch(struct limit *limit, const struct policy_request *reque
     struct judgement judgement = {0};
     limit_locks locks;
 
-    if (!limit_lock_charges(limit, request, &locks)) {
+    if (!limit_lock_charges(limit, request, NULL, &locks)) {
         limit_drop_charges(limit);
         return false;
     }
@@ -559,6 +559,7 @@ static bool join_ledgers(struct limit *limit, struct limit_rule *rules, size_t c
             .identity = rules[i].identity,
             .meter = rules[i].meter,
             .subjects_max = rules[i].subjects_max,
+            .is_cache = rules[i].scope == LIMIT_GLOBAL,
         };
         if (!limit_ledger_join(limit->share, &rules[i].member, &terms)) {
             return false;

@@ -89,7 +89,7 @@ static struct limit_subject *pin_subject(struct limit *limit, struct limit_rule 
 {
     struct limit_subject *subject = limit_subject_pin(limit->share, rule->member.ledger, name, now_us);
 
-    if (!limit_subject_is_tracked(subject)) {
+    if (subject != NULL && !limit_subject_is_tracked(subject)) {
         policy_count(&limit->counters[LIMIT_COUNTER_UNTRACKED], 1);
     }
     return subject;
@@ -121,9 +121,11 @@ static bool charge_key(void *context, struct slice key, uint32_t argument_index)
         pin_subject(search->limit, search->rule, (struct slice){search->name, length}, search->now_us);
     struct limit_charge charge = {.rule = search->rule, .subject = subject, .cost = search->cost, .pinned = true};
     search->found++;
-    if (!add_charge(search->limit, charge)) {
-        limit_subject_unpin(search->limit->share, subject);
+    if (subject == NULL || !add_charge(search->limit, charge)) {
         search->out_of_memory = true;
+        if (subject != NULL) {
+            limit_subject_unpin(search->limit->share, subject);
+        }
     }
     return !search->out_of_memory;
 }
@@ -209,6 +211,9 @@ static bool charge_client(struct limit *limit, struct limit_rule *rule, struct l
         char name[LIMIT_SUBJECT_MAX];
         size_t length = limit_rule_name_client(rule, request->client, name);
         charge.subject = pin_subject(limit, rule, (struct slice){name, length}, request->now_us);
+        if (charge.subject == NULL) {
+            return false;
+        }
         /* A client without room looks for it again the next time. */
         charge.pinned = !limit_subject_is_tracked(charge.subject);
         seat->subject = charge.pinned ? NULL : charge.subject;
@@ -253,6 +258,23 @@ static limit_locks locks_of_charges(const struct limit *limit)
     return locks;
 }
 
+/* A transient subject is made anew each time: the one that a request on hold has its place with is to be gone on with.
+ */
+static void find_transients(struct limit *limit, const struct limit_held *held)
+{
+    for (size_t i = 0; i < limit->charge_count && i < held->count; i++) {
+        struct limit_charge *charge = &limit->charges[i];
+        struct limit_subject *before = held->places[i].subject;
+        if (charge->subject != before && charge->subject->transient && before->transient &&
+            charge->subject->ledger == before->ledger && charge->subject->length == before->length &&
+            memcmp(charge->subject->name, before->name, before->length) == 0) {
+            limit_subject_unpin(limit->share, charge->subject);
+            charge->subject = before;
+            charge->pinned = false;
+        }
+    }
+}
+
 /* Whether the charges can be relied on. A subject that was revoked is looked for anew. */
 static bool are_charges_valid(const struct limit *limit)
 {
@@ -265,11 +287,15 @@ static bool are_charges_valid(const struct limit *limit)
 }
 
 /* Finds the charges and locks them. False, and nothing is locked, when memory is short. */
-bool limit_lock_charges(struct limit *limit, const struct policy_request *request, limit_locks *locks)
+bool limit_lock_charges(struct limit *limit, const struct policy_request *request, const struct limit_held *held,
+                        limit_locks *locks)
 {
     for (;;) {
         if (!find_charges(limit, request)) {
             return false;
+        }
+        if (held != NULL) {
+            find_transients(limit, held);
         }
         *locks = locks_of_charges(limit);
         limit_share_lock(limit->share, *locks);

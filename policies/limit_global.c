@@ -38,23 +38,6 @@ enum state_kind { STATE_LOG, STATE_SLOTS, STATE_FUNNEL };
 
 static const char *const kind_names[] = {[STATE_LOG] = "log", [STATE_SLOTS] = "slots", [STATE_FUNNEL] = "funnel"};
 
-/* A script under way. */
-struct limit_call {
-    struct limit_call *next, *previous;
-    struct limit *limit;
-    struct limit_rule *rule;       /* NULL once it was detached, and then so is the subject */
-    struct limit_subject *subject; /* pinned */
-    struct limit_place *places;    /* who waits for it, in the order in which they came … */
-    struct limit_place **places_end;
-    struct limit_call *successor; /* … and for those who came since it was sent; NULL: nobody did */
-    uint64_t number;
-    int64_t least;
-    int64_t wanted;
-    int64_t sent_us;
-    bool leased;
-    bool asked_aside; /* by a rule that observes: its answer is counted */
-};
-
 /* ---- what is asked ---- */
 
 static enum state_kind kind_of(const struct limit_rule *rule)
@@ -79,13 +62,43 @@ static int64_t hold_of(const struct limit_rule *rule)
 /* Room for "hist:slots:", a rule, ":" and a subject. */
 #define KEY_MAX (16 + CONF_RULE_NAME_MAX + LIMIT_SUBJECT_MAX)
 
-static struct slice write_key(char key[KEY_MAX], const struct limit_rule *rule, struct slice subject)
-{
-    int length = snprintf(key, KEY_MAX, "hist:%s:%s:", kind_names[kind_of(rule)], rule->name);
+/* The state of a subject in Redis. It is known without the rule, which may go while a call is under way. */
+struct state {
+    enum state_kind kind;
+    int64_t window_us;
+    struct conf_rate leak;
+    size_t key_length;
+    char key[KEY_MAX];
+};
 
-    memcpy(key + length, subject.data, subject.length);
-    return (struct slice){key, (size_t)length + subject.length};
+static struct state state_of(const struct limit_rule *rule, struct slice subject)
+{
+    struct state state = {.kind = kind_of(rule), .window_us = rule->meter.window.length_us, .leak = rule->leak};
+    int length = snprintf(state.key, KEY_MAX, "hist:%s:%s:", kind_names[state.kind], rule->name);
+
+    memcpy(state.key + length, subject.data, subject.length);
+    state.key_length = (size_t)length + subject.length;
+    return state;
 }
+
+/* A script under way. */
+struct limit_call {
+    struct limit_call *next, *previous;
+    struct limit *limit;
+    struct limit_rule *rule;       /* NULL once it was detached, and then so is the subject */
+    struct limit_subject *subject; /* pinned */
+    struct limit_place *places;    /* who waits for it, in the order in which they came … */
+    struct limit_place **places_end;
+    struct limit_call *successor; /* … and for those who came since it was sent; NULL: nobody did */
+    struct state state;
+    uint64_t number;
+    int64_t least;
+    int64_t wanted;
+    int64_t sent_us;
+    uint64_t resets; /* of the subject, when it was sent */
+    bool leased;
+    bool asked_aside; /* by a rule that observes: its answer is counted */
+};
 
 #define NUMBER_MAX 24
 #define ID_MAX 48
@@ -94,7 +107,6 @@ static struct slice write_key(char key[KEY_MAX], const struct limit_rule *rule, 
 struct arguments {
     size_t count;
     struct slice slices[POLICY_SCRIPT_ARGUMENTS_MAX];
-    char key[KEY_MAX];
     char numbers[POLICY_SCRIPT_ARGUMENTS_MAX][NUMBER_MAX];
     char id[ID_MAX];
 };
@@ -218,36 +230,57 @@ struct grant {
 
 /* How long the permits' asking may be ago when Redis gets them back; rather more than less, or others' would be taken
  * for them. */
-static int64_t age_bound(const struct limit_rule *rule, int64_t age_us)
+static int64_t age_bound(const struct state *state, int64_t age_us)
 {
-    int64_t margin_us = rule->meter.algorithm == LIMIT_FUNNEL ? RETURN_MARGIN_US : rule->meter.window.length_us / 4;
+    int64_t margin_us = state->window_us / 4;
 
     return age_us + (margin_us < RETURN_MARGIN_US ? margin_us : RETURN_MARGIN_US);
 }
 
-static void give_back(struct limit *limit, const struct limit_rule *rule, const struct limit_subject *subject,
-                      struct grant grant)
+/* Of a funnel: what may have leaked out of it meanwhile is not given back, unless that is next to nothing: a hundredth
+ * of a drop would cost a request its place. */
+static int64_t funnel_age(const struct state *state, int64_t age_us)
 {
-    int64_t now_us = limit->host->now_us(limit->host->context);
-    enum state_kind kind = kind_of(rule);
+    return (double)age_us * (double)state->leak.amount * 100 < (double)state->leak.period_us ? 0 : age_us;
+}
+
+static void give_back(struct limit *limit, const struct state *state, struct grant grant)
+{
+    int64_t age_us = limit->host->now_us(limit->host->context) - grant.asked_us;
     struct arguments arguments = {0};
 
-    add_slice(&arguments, write_key(arguments.key, rule, subject_name(subject)));
-    add_slice(&arguments, (struct slice){kind_names[kind], strlen(kind_names[kind])});
+    add_slice(&arguments, (struct slice){state->key, state->key_length});
+    add_slice(&arguments, (struct slice){kind_names[state->kind], strlen(kind_names[state->kind])});
     add_number(&arguments, grant.count);
-    if (kind == STATE_LOG) {
+    switch (state->kind) {
+    case STATE_LOG:
         add_id(&arguments, limit, grant.call);
         add_number(&arguments, grant.first);
-    } else {
-        add_number(&arguments, age_bound(rule, now_us - grant.asked_us));
-    }
-    if (kind == STATE_SLOTS) {
-        add_number(&arguments, rule->meter.window.length_us);
-    } else if (kind == STATE_FUNNEL) {
-        add_number(&arguments, rule->leak.amount);
-        add_number(&arguments, rule->leak.period_us);
+        break;
+    case STATE_SLOTS:
+        add_number(&arguments, age_bound(state, age_us));
+        add_number(&arguments, state->window_us);
+        break;
+    case STATE_FUNNEL:
+        add_number(&arguments, funnel_age(state, age_us));
+        add_number(&arguments, state->leak.amount);
+        add_number(&arguments, state->leak.period_us);
+        break;
     }
     run(limit, "limit_return", &arguments, returned, NULL);
+}
+
+/* What Redis said of the subject before is void: there is more now. */
+static void forget_answers(struct limit *limit, struct limit_subject *subject)
+{
+    limit_locks locks = limit_subject_locks(subject);
+
+    limit_share_lock(limit->share, locks);
+    if (subject->remote != NULL) {
+        subject->remote->resets++;
+        subject->remote->refused_until_us = 0;
+    }
+    limit_share_unlock(limit->share, locks);
 }
 
 static void add_lot(struct limit_remote *remote, int64_t permits, int64_t until_us)
@@ -272,7 +305,7 @@ static void note_answer(struct limit_call *call, int64_t granted, int64_t wait_u
     struct limit_remote *remote = subject->remote;
     int64_t until_us = now_us;
 
-    if (remote == NULL) {
+    if (remote == NULL || remote->resets != call->resets) {
         return;
     }
     if (granted == 0) {
@@ -351,7 +384,8 @@ static void deal_out(struct limit_call *call, int64_t granted, int64_t refused_u
     }
     if (rest.count > 0) {
         /* Who asked for it has left, or did not wait so long. */
-        give_back(call->limit, call->rule, call->subject, rest);
+        give_back(call->limit, &call->state, rest);
+        forget_answers(call->limit, call->subject);
     }
 }
 
@@ -380,6 +414,14 @@ static void answered(struct limit_call *call, const int64_t *integers, int64_t n
     }
 }
 
+/* The rule went while the call was under way, and who asked asks by another one. */
+static void give_back_all(struct limit_call *call, int64_t granted)
+{
+    if (granted > 0) {
+        give_back(call->limit, &call->state, (struct grant){call->number, call->sent_us, 1, granted});
+    }
+}
+
 static void send_successor(struct limit_call *call);
 
 static void done(void *context, const struct policy_script_reply *reply)
@@ -390,6 +432,8 @@ static void done(void *context, const struct policy_script_reply *reply)
 
     if (call->rule != NULL && reply->error == NULL && reply->count == 2) {
         answered(call, reply->integers, now_us);
+    } else if (call->rule == NULL && reply->error == NULL && reply->count == 2 && !call->leased) {
+        give_back_all(call, reply->integers[0]);
     } else if (call->rule != NULL) {
         warn(limit, call->rule, reply->error != NULL ? reply->error : "the script's reply is too short", now_us);
         settle_places(call, LIMIT_PLACE_FAILED);
@@ -405,10 +449,10 @@ static void send_call(struct limit *limit, struct limit_call *call)
     static const char *const scripts[] = {
         [STATE_LOG] = "limit_log", [STATE_SLOTS] = "limit_slots", [STATE_FUNNEL] = "limit_funnel"};
     const struct limit_rule *rule = call->rule;
-    enum state_kind kind = kind_of(rule);
+    enum state_kind kind = call->state.kind;
     struct arguments arguments = {0};
 
-    add_slice(&arguments, write_key(arguments.key, rule, subject_name(call->subject)));
+    add_slice(&arguments, (struct slice){call->state.key, call->state.key_length});
     add_number(&arguments, rule->meter.most);
     if (kind == STATE_FUNNEL) {
         add_number(&arguments, rule->leak.amount);
@@ -447,6 +491,7 @@ static struct limit_call *call_new(struct limit *limit, struct limit_rule *rule,
     }
     *call = (struct limit_call){.rule = rule,
                                 .subject = subject,
+                                .state = state_of(rule, subject_name(subject)),
                                 .least = cost,
                                 .wanted = cost,
                                 .sent_us = now_us,
@@ -463,6 +508,7 @@ static struct limit_call *call_new(struct limit *limit, struct limit_rule *rule,
         remote->batch = remote->batch == 0 ? first_batch(rule) : remote->batch;
         call->wanted = remote->batch > cost ? remote->batch : cost;
     }
+    call->resets = subject->remote != NULL ? subject->remote->resets : 0;
     if (subject->remote != NULL && subject->remote->fetch == NULL) {
         subject->remote->fetch = call;
         subject->remote->fetch_worker = limit->host->worker;
@@ -543,6 +589,7 @@ static void take_over(struct limit_call *call, const struct limit_call *before)
     struct limit_remote *remote = call->subject->remote;
 
     limit_share_lock(call->limit->share, locks);
+    call->resets = remote != NULL ? remote->resets : 0;
     if (remote != NULL && (remote->fetch == before || remote->fetch == NULL)) {
         remote->fetch = call;
         remote->fetch_worker = call->limit->host->worker;
@@ -625,7 +672,9 @@ void limit_global_leave(struct limit *limit, struct limit_place *place)
 
     if (place->state == LIMIT_PLACE_GRANTED) {
         struct grant grant = {place->grant_call, place->grant_asked_us, place->grant_first, place->cost};
-        give_back(limit, place->rule, place->subject, grant);
+        struct state state = state_of(place->rule, subject_name(place->subject));
+        give_back(limit, &state, grant);
+        forget_answers(limit, place->subject);
     }
     if (call == NULL) {
         return;
@@ -793,8 +842,9 @@ void limit_global_charge(struct limit_charge *charge, int64_t now_us)
 
 void limit_global_forget(struct limit *limit, const struct limit_rule *rule, struct slice subject)
 {
+    struct state state = state_of(rule, subject);
     struct arguments arguments = {0};
 
-    add_slice(&arguments, write_key(arguments.key, rule, subject));
+    add_slice(&arguments, (struct slice){state.key, state.key_length});
     run(limit, "limit_forget", &arguments, returned, NULL);
 }

@@ -30,6 +30,7 @@ struct limit_ledger {
     char *rule;
     char *identity;
     struct limit_meter meter;
+    bool is_cache;
     _Atomic size_t subjects_max;
     _Atomic size_t subject_count;
     struct limit_member *members; /* guarded by the registry's lock, and so are the next two */
@@ -318,7 +319,13 @@ struct limit_subject *limit_subject_pin(struct limit_share *share, struct limit_
     if (subject == NULL && reclaim(share, ledger, now_us)) {
         subject = try_to_pin(share, ledger, name, hash);
     }
-    if (subject == NULL) {
+    if (subject == NULL && ledger->is_cache) {
+        subject = subject_new(ledger, name, hash);
+        if (subject != NULL) {
+            subject->transient = true;
+            subject->pins = 1;
+        }
+    } else if (subject == NULL) {
         subject = ledger->overflow;
         limit_share_lock(share, limit_subject_locks(subject));
         subject->pins++;
@@ -329,7 +336,7 @@ struct limit_subject *limit_subject_pin(struct limit_share *share, struct limit_
 
 bool limit_subject_is_tracked(const struct limit_subject *subject)
 {
-    return subject != subject->ledger->overflow;
+    return subject != subject->ledger->overflow && !subject->transient;
 }
 
 void limit_subject_unpin(struct limit_share *share, struct limit_subject *subject)
@@ -338,7 +345,7 @@ void limit_subject_unpin(struct limit_share *share, struct limit_subject *subjec
 
     limit_share_lock(share, locks);
     assert(subject->pins > 0);
-    bool last = --subject->pins == 0 && subject->revoked;
+    bool last = --subject->pins == 0 && (subject->revoked || subject->transient);
     limit_share_unlock(share, locks);
     if (last) {
         subject_free(subject);
@@ -378,6 +385,7 @@ static struct limit_ledger *ledger_new(const struct limit_terms *terms)
     ledger->rule = strdup(terms->rule);
     ledger->identity = strdup(terms->identity);
     ledger->meter = terms->meter;
+    ledger->is_cache = terms->is_cache;
     ledger->overflow = subject_new(ledger, (struct slice){others, sizeof others - 1}, 0);
     if (ledger->rule == NULL || ledger->identity == NULL || ledger->overflow == NULL) {
         ledger_free(ledger);
@@ -606,6 +614,7 @@ static void reset_subject(struct reset *reset, struct limit_subject *subject)
     limit_meter_clear(&subject->ledger->meter, &subject->state);
     subject->refused = 0;
     if (subject->remote != NULL) {
+        subject->remote->resets++;
         subject->remote->refused_until_us = 0;
         subject->remote->lots[0] = subject->remote->lots[1] = (struct limit_lot){0};
     }

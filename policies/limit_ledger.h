@@ -36,6 +36,7 @@ struct limit_remote {
     int64_t batch;            /* how many permits to fetch next */
     struct limit_call *fetch; /* on its way, or NULL */
     size_t fetch_worker;      /* whose it is */
+    uint64_t resets;          /* LIMIT RESET: what Redis said before is void */
 };
 
 struct limit_subject {
@@ -48,6 +49,7 @@ struct limit_subject {
     int64_t keep_until_us;       /* it is not idle before */
     struct limit_remote *remote; /* of global rules, made when it is needed first */
     uint32_t pins;               /* who keeps a pointer to it: it is not freed meanwhile */
+    bool transient;              /* it is in no table, and gone when it is not pinned any more */
     bool revoked;                /* it was idle, and its room was needed: who has it pinned must look for another one */
     uint16_t length;
     char name[]; /* "user:alice", not terminated */
@@ -69,6 +71,8 @@ struct limit_terms {
     const char *identity; /* ledgers of equal identity are one: a rule that a reload left as it was keeps its own */
     struct limit_meter meter;
     size_t subjects_max;
+    /* What is remembered here is but a copy: a subject without room is made for the moment, instead of sharing one. */
+    bool is_cache;
 };
 
 /* ---- the share ---- */
@@ -97,7 +101,8 @@ bool limit_ledger_may_warn(struct limit_ledger *ledger, int64_t now_us);
 
 /*
  * The subject of that name, pinned. If so many are tracked that there is no room, those that are idle give up theirs,
- * even if they are pinned: they are revoked. Without any, it is the subject that stands for those without room.
+ * even if they are pinned: they are revoked. Without any, it is the subject that stands for those without room, or a
+ * transient one. NULL when memory is short.
  */
 struct limit_subject *limit_subject_pin(struct limit_share *share, struct limit_ledger *ledger, struct slice name,
                                         int64_t now_us);

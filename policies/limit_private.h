@@ -118,9 +118,10 @@ static inline void limit_count(struct limit *limit, struct limit_rule *rule, enu
 
 /* ---- limit_charge.c ---- */
 
-/* Finds what the request is to be charged with, and locks its subjects. False, and nothing is locked, when memory is
- * short; limit_drop_charges() is due either way. */
-bool limit_lock_charges(struct limit *limit, const struct policy_request *request, limit_locks *locks);
+/* Finds what the request is to be charged with, and locks its subjects. held: what it has on hold, or NULL. False, and
+ * nothing is locked, when memory is short; limit_drop_charges() is due either way. */
+bool limit_lock_charges(struct limit *limit, const struct policy_request *request, const struct limit_held *held,
+                        limit_locks *locks);
 void limit_drop_charges(struct limit *limit);
 /* Unpins what hangs from the client, before the rules go. */
 void limit_give_up_seats(struct limit *limit, struct limit_client *client);
