@@ -42,7 +42,8 @@ static const char usage[] = "usage: crosstalk --headgate PATH | --direct | --sel
                             "  --pool POOL      shared or session (shared)\n"
                             "  --loops N        threads that drive the clients (2)\n"
                             "  --seed N         of what is random (from the clock)\n"
-                            "  --chaos WHAT     none or all (none); all needs --seconds 30 or more\n";
+                            "  --chaos WHAT     none or all (none); all needs --seconds 30 or more\n"
+                            "  --limits         with rate limits that hold requests, but refuse none\n";
 
 enum option_code {
     OPTION_HEADGATE,
@@ -55,16 +56,23 @@ enum option_code {
     OPTION_POOL,
     OPTION_LOOPS,
     OPTION_SEED,
-    OPTION_CHAOS
+    OPTION_CHAOS,
+    OPTION_LIMITS
 };
 
-static const struct option long_options[] = {
-    {"headgate", required_argument, NULL, OPTION_HEADGATE}, {"direct", no_argument, NULL, OPTION_DIRECT},
-    {"self-test", no_argument, NULL, OPTION_SELF_TEST},     {"clients", required_argument, NULL, OPTION_CLIENTS},
-    {"requests", required_argument, NULL, OPTION_REQUESTS}, {"seconds", required_argument, NULL, OPTION_SECONDS},
-    {"threads", required_argument, NULL, OPTION_THREADS},   {"pool", required_argument, NULL, OPTION_POOL},
-    {"loops", required_argument, NULL, OPTION_LOOPS},       {"seed", required_argument, NULL, OPTION_SEED},
-    {"chaos", required_argument, NULL, OPTION_CHAOS},       {0}};
+static const struct option long_options[] = {{"headgate", required_argument, NULL, OPTION_HEADGATE},
+                                             {"direct", no_argument, NULL, OPTION_DIRECT},
+                                             {"self-test", no_argument, NULL, OPTION_SELF_TEST},
+                                             {"clients", required_argument, NULL, OPTION_CLIENTS},
+                                             {"requests", required_argument, NULL, OPTION_REQUESTS},
+                                             {"seconds", required_argument, NULL, OPTION_SECONDS},
+                                             {"threads", required_argument, NULL, OPTION_THREADS},
+                                             {"pool", required_argument, NULL, OPTION_POOL},
+                                             {"loops", required_argument, NULL, OPTION_LOOPS},
+                                             {"seed", required_argument, NULL, OPTION_SEED},
+                                             {"chaos", required_argument, NULL, OPTION_CHAOS},
+                                             {"limits", no_argument, NULL, OPTION_LIMITS},
+                                             {0}};
 
 __attribute__((noreturn)) static void fail_usage(void)
 {
@@ -122,6 +130,9 @@ static void take_option(struct options *options, int option, const char *value)
         break;
     case OPTION_CHAOS:
         options->chaos = strcmp(parse_word(value, "none", "all"), "all") == 0;
+        break;
+    case OPTION_LIMITS:
+        options->limits = true;
         break;
     default:
         fail_usage();

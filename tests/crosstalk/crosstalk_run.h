@@ -33,6 +33,7 @@ struct options {
     unsigned loops;   /* threads that drive the clients */
     uint64_t seed;
     bool chaos;
+    bool limits; /* Headgate has rules that hold requests and ask Redis about them, but refuse none */
     bool self_test;
     bool lying; /* clients speak to the lying proxy */
     enum fault fault;

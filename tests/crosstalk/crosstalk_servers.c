@@ -185,6 +185,33 @@ void servers_kill_redis(struct servers *servers)
     process_kill(&servers->redis);
 }
 
+/* Of every kind that holds requests: while Redis decides on them, while permits are fetched, and until their turn. */
+static const char limit_rules[] = "[limit:asked]\n"
+                                  "commands = get incr mget\n"
+                                  "per = all\n"
+                                  "limit = 1000000000\n"
+                                  "window = 60s\n"
+                                  "scope = global\n"
+                                  "[limit:leased]\n"
+                                  "commands = @write !incr\n"
+                                  "per = key\n"
+                                  "limit = 1000000\n"
+                                  "window = 10s\n"
+                                  "scope = global\n"
+                                  "accuracy = leased\n"
+                                  "[limit:delayed]\n"
+                                  "commands = echo set\n"
+                                  "per = all\n"
+                                  "algorithm = funnel\n"
+                                  "capacity = 50\n"
+                                  "leak = 20000/s\n"
+                                  "action = delay\n"
+                                  "max_delay = 10m\n"
+                                  "[limit:counted]\n"
+                                  "per = ip+user\n"
+                                  "limit = 1000000000\n"
+                                  "window = 1s\n";
+
 static bool write_headgate_ini(const struct servers *servers, const struct options *options)
 {
     char path[SERVERS_PATH_MAX];
@@ -196,6 +223,7 @@ static bool write_headgate_ini(const struct servers *servers, const struct optio
             (unsigned)servers->listen_port.number, (unsigned)servers->admin_port.number,
             (unsigned)servers->redis_port.number);
     fprintf(file, "threads = %u\npool = %s\n", options->threads, options->pool);
+    fputs(options->limits ? limit_rules : "", file);
     return fclose(file) == 0;
 }
 
