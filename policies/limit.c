@@ -463,6 +463,18 @@ static void forget(void *context, const struct limit_subject *subject)
     limit_global_forget(forgetting->limit, forgetting->rule, (struct slice){subject->name, subject->length});
 }
 
+/* name: as LIMITS shows it. */
+static bool forget_by_name(const struct forgetting *forgetting, struct slice name)
+{
+    char subject[LIMIT_SUBJECT_MAX];
+    size_t length = limit_ledger_name(name, subject);
+
+    if (length > 0) {
+        limit_global_forget(forgetting->limit, forgetting->rule, (struct slice){subject, length});
+    }
+    return length > 0;
+}
+
 /* LIMIT RESET rule [offender] */
 static enum policy_answer reset_limit(void *instance, size_t count, const struct slice *arguments, FILE *answer)
 {
@@ -474,7 +486,13 @@ static enum policy_answer reset_limit(void *instance, size_t count, const struct
         return POLICY_ANSWER_ERROR;
     }
     struct forgetting forgetting = {limit, find_global_rule(limit, arguments[2])};
-    if (!limit_share_reset(limit->share, arguments[2], name, forgetting.rule != NULL ? forget : NULL, &forgetting)) {
+    bool found =
+        limit_share_reset(limit->share, arguments[2], name, forgetting.rule != NULL ? forget : NULL, &forgetting);
+    if (!found && forgetting.rule != NULL && name.length > 0) {
+        /* What is not tracked here may still be counted in Redis. */
+        found = forget_by_name(&forgetting, name);
+    }
+    if (!found) {
         fputs(count > 3 ? "no such rule, or nothing is known of that offender; see LIMITS" : "no such rule; see LIMITS",
               answer);
         return POLICY_ANSWER_ERROR;
@@ -568,6 +586,12 @@ static bool join_ledgers(struct limit *limit, struct limit_rule *rules, size_t c
     return true;
 }
 
+/* What was queued has been charged, and a transaction that cannot be ended would hold its client for ever. */
+static bool ends_transaction(const struct command *command)
+{
+    return command != NULL && (command->kind == COMMAND_EXEC || command->kind == COMMAND_DISCARD);
+}
+
 /* Which rules may apply to which command. */
 static void list_rules(struct limit *limit)
 {
@@ -579,7 +603,7 @@ static void list_rules(struct limit *limit)
         const struct command *command = index < command_count() ? command_at(index) : NULL;
         limit->starts[index] = count;
         for (size_t i = 0; i < limit->rule_count; i++) {
-            if (match_commands_may(limit->rules[i].commands, command)) {
+            if (!ends_transaction(command) && match_commands_may(limit->rules[i].commands, command)) {
                 limit->numbers[count++] = (uint32_t)i;
             }
         }

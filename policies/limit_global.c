@@ -94,6 +94,7 @@ struct limit_call {
     uint64_t number;
     int64_t least;
     int64_t wanted;
+    int64_t spent; /* of what it will be granted: by requests that on_error admitted meanwhile */
     int64_t sent_us;
     uint64_t resets; /* of the subject, when it was sent */
     bool leased;
@@ -365,7 +366,8 @@ static void settle_places(struct limit_call *call, enum limit_place_state state)
 static void deal_out(struct limit_call *call, int64_t granted, int64_t refused_until_us)
 {
     enum limit_place_state otherwise = granted > 0 ? LIMIT_PLACE_FETCHED : LIMIT_PLACE_REFUSED;
-    struct grant rest = {.call = call->number, .asked_us = call->sent_us, .first = 1, .count = granted};
+    int64_t spent = call->spent < granted ? call->spent : granted;
+    struct grant rest = {.call = call->number, .asked_us = call->sent_us, .first = 1 + spent, .count = granted - spent};
     struct limit_place *place = take_places(call);
 
     while (place != NULL) {
@@ -606,14 +608,14 @@ static void send_successor(struct limit_call *call)
     if (next == NULL) {
         return;
     }
-    if (next->places == NULL) {
-        /* All have left, or the rules are others now. */
+    if (next->rule == NULL || (next->places == NULL && next->spent == 0)) {
+        /* The rules are others now, or all have left. */
         call_free(next);
         return;
     }
     take_over(next, call);
-    next->least = next->places->cost;
-    next->wanted = 0;
+    next->least = next->places != NULL ? next->places->cost : 1;
+    next->wanted = next->spent;
     for (const struct limit_place *place = next->places; place != NULL; place = place->next_in_call) {
         next->wanted += place->cost;
     }
@@ -828,6 +830,9 @@ void limit_global_charge(struct limit_charge *charge, int64_t now_us)
 
     if (granted) {
         charge->place->state = LIMIT_PLACE_EMPTY;
+    } else if (charge->undecided && charge->place->call != NULL) {
+        /* Redis may yet count it. */
+        charge->place->call->spent += charge->cost;
     } else if (rule->accuracy == LIMIT_LEASED && remote != NULL && permits_left(remote) >= charge->cost) {
         spend(remote, charge->cost);
         charge->asks_aside = wants_refill(rule, remote, now_us);

@@ -595,6 +595,45 @@ void limit_share_print(struct limit_share *share, FILE *out, int64_t now_us)
     pthread_mutex_unlock(&share->registry);
 }
 
+static int hexadecimal(char digit)
+{
+    const char *digits = "0123456789abcdef";
+    const char *found = digit != '\0' ? strchr(digits, digit) : NULL;
+
+    return found != NULL ? (int)(found - digits) : -1;
+}
+
+/* Takes one character of a name off the text that shows it. False: it shows none. */
+static bool read_shown(struct slice *shown, char *character)
+{
+    size_t taken = 1;
+
+    *character = *shown->data == '+' ? '\n' : *shown->data;
+    if (*shown->data == '\\') {
+        int high = shown->length >= 4 && shown->data[1] == 'x' ? hexadecimal(shown->data[2]) : -1;
+        int low = high >= 0 ? hexadecimal(shown->data[3]) : -1;
+        *character = (char)(high * 16 + low);
+        taken = 4;
+        if (low < 0) {
+            return false;
+        }
+    }
+    *shown = (struct slice){shown->data + taken, shown->length - taken};
+    return true;
+}
+
+size_t limit_ledger_name(struct slice shown, char name[LIMIT_SUBJECT_MAX])
+{
+    size_t length = 0;
+
+    while (shown.length > 0) {
+        if (length == LIMIT_SUBJECT_MAX || !read_shown(&shown, &name[length++])) {
+            return 0;
+        }
+    }
+    return length;
+}
+
 /* What is to be forgotten, and who is told. */
 struct reset {
     struct slice name; /* as it is shown; empty for any */

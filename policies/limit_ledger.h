@@ -120,6 +120,8 @@ void limit_share_unlock(struct limit_share *share, limit_locks locks);
 
 /* Writes one line for each rule, and under it those who were refused most. */
 void limit_share_print(struct limit_share *share, FILE *out, int64_t now_us);
+/* The name of the subject that is shown so: its length, or 0 if none is. */
+size_t limit_ledger_name(struct slice shown, char name[LIMIT_SUBJECT_MAX]);
 /* Forgets what was admitted: of all subjects of the rule, or (name, as it is shown, not empty) of one. forgotten may be
  * NULL; it is called for each of them while it is locked. False: there is none. */
 typedef void limit_forgotten_callback(void *context, const struct limit_subject *subject);

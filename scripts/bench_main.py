@@ -2,7 +2,8 @@
 """Headgate beside direct Redis and other proxies: throughput, latency, processor time and memory, in one sitting.
 
 Every run against a proxy stands between two runs against Redis itself, and its ratio is to the mean of these two, so
-that a machine that slows down for a while slows both. What is printed are medians over the rounds.
+that a machine that slows down for a while slows both. What is printed are medians over the rounds. With --policies it
+is Headgate with rules, between runs of the same Headgate without.
 """
 import argparse
 import contextlib
@@ -12,34 +13,18 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
-from statistics import mean, median
+from dataclasses import dataclass
 
-import bench_load
 import bench_memory
+import bench_policies
 import bench_targets
 from bench_load import CELLS
+from bench_rounds import OPERATIONS, Benchmark, Sitting, number, progress, verdict
 from bench_targets import Failure
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-OPERATIONS = ("get", "set")
 IDLE_CLIENT_BAR = 4096  # bytes
 SETTLED_BAR = 2.0       # resident memory a while after the bench, as a multiple of that before
-CALIBRATION_SHARE = 0.15
-
-
-@dataclass
-class Series:
-    """All runs of one target in one cell, and their ratios to direct Redis (none for direct Redis itself)."""
-    runs: list = field(default_factory=list)
-    ratios: list = field(default_factory=list)
-
-    def middle(self, attribute):
-        values = [getattr(run, attribute) for run in self.runs]
-        return None if None in values else median(values)
-
-    def ratio(self):
-        return median(self.ratios) if self.ratios else None
 
 
 @dataclass
@@ -59,6 +44,9 @@ def parse_arguments():
     parser.add_argument("--cells", default=",".join(cell_names), help="any of %(default)s")
     parser.add_argument("--operations", default=",".join(OPERATIONS), help="any of %(default)s")
     parser.add_argument("--targets", default=",".join(bench_targets.STARTERS), help="any of %(default)s")
+    parser.add_argument("--policies", nargs="?", const=",".join(bench_policies.PARTS), metavar="PARTS",
+                        help="instead: what rules cost, and what a flood of refused commands does to others; "
+                             "any of %(const)s")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=HOST:PORT",
                         help="a proxy that runs already, best in front of the Redis of the bench (--redis-port)")
     parser.add_argument("--redis-port", type=int, help="where the bench starts its Redis (a free port)")
@@ -79,6 +67,9 @@ def parse_arguments():
     options.cells = [CELLS[cell_names.index(name)] for name in chosen(options.cells, cell_names, "--cells")]
     options.operations = chosen(options.operations, OPERATIONS, "--operations")
     options.targets = chosen(options.targets, bench_targets.STARTERS, "--targets") if options.targets else []
+    if options.policies:
+        options.policies = chosen(options.policies, bench_policies.PARTS, "--policies")
+        options.idle, options.targets = 0, ["headgate"]
     return options
 
 
@@ -103,7 +94,7 @@ def prepare(options):
 
 
 class Bench:
-    """Redis, the proxies in front of it, and what was measured: series by (target name, operation, cell)."""
+    """Redis, the proxies in front of it, and what was measured."""
 
     def __init__(self, options, stack):
         self.options = options
@@ -112,15 +103,12 @@ class Bench:
         self.proxies = [self._keep(bench_targets.STARTERS[name](self.redis, options)) for name in options.targets]
         self.proxies += [bench_targets.peer(text) for text in options.peer]
         self.memory = {proxy.name: Memory(proxy.resident()) for proxy in self.proxies}
-        self.series = {}
-        self.speed = {}
+        self.sitting = Sitting(self.redis, self.proxies, options.cells, options.operations,
+                               Benchmark(self.redis, options.seconds).measure)
 
     def _keep(self, server):
         self.stack.callback(server.stop)
         return server
-
-    def names(self):
-        return [self.redis.name] + [proxy.name for proxy in self.proxies]
 
     def run_idle_clients(self):
         """On instances of their own, one after the other: what earlier load left behind would hide what they take."""
@@ -134,70 +122,17 @@ class Bench:
                 stack.callback(proxy.stop)
                 self.memory[name].idle = bench_memory.measure_idle(proxy, redis, count)
 
-    def run_rounds(self):
-        for number in range(self.options.rounds):
-            for cell in self.options.cells:
-                for operation in self.options.operations:
-                    progress(f"round {number + 1} of {self.options.rounds}: {operation} {cell.name}")
-                    self._run_cell(operation, cell)
-
-    def _run_cell(self, operation, cell):
-        for target in (self.redis, *self.proxies):
-            bench_load.preload(target, cell)
-        before = self._measure(self.redis, operation, cell)
-        for proxy in self.proxies:
-            run = self._measure(proxy, operation, cell)
-            after = self._measure(self.redis, operation, cell)
-            self._of(proxy, operation, cell).ratios.append(run.rps / mean((before.rps, after.rps)))
-            before = after
-
-    def _measure(self, target, operation, cell):
-        requests = int(self._speed_of(target, operation, cell) * self.options.seconds)
-        run = bench_load.measure(target, self.redis, operation, cell, max(requests, cell.smallest_run()))
-        self.speed[target.name, operation, cell] = run.rps
-        self._of(target, operation, cell).runs.append(run)
-        return run
-
-    def _speed_of(self, target, operation, cell):
-        """Requests a second to expect: those of the last run, or those of a short one, sized by a shorter one."""
-        key = target.name, operation, cell
-        if key not in self.speed:
-            requests = cell.smallest_run()
-            for _ in range(2):
-                speed = bench_load.measure(target, self.redis, operation, cell, requests).rps
-                requests = max(int(speed * self.options.seconds * CALIBRATION_SHARE), requests)
-            self.speed[key] = speed
-        return self.speed[key]
-
-    def _of(self, target, operation, cell):
-        return self.series.setdefault((target.name, operation, cell), Series())
-
     def settle(self):
         progress(f"settling for {self.options.settle:g} s")
         time.sleep(self.options.settle)
         for proxy in self.proxies:
             self.memory[proxy.name].settled = proxy.resident()
 
-    def rows(self):
-        """(operation, cell, target name, series) in the order of the table."""
-        for cell in self.options.cells:
-            for operation in self.options.operations:
-                for name in self.names():
-                    yield operation, cell, name, self.series[name, operation, cell]
-
     def best_peer(self, operation, cell):
         """(name, ratio) of the fastest proxy beside Headgate, or None."""
-        peers = [(proxy.name, self.series[proxy.name, operation, cell].ratio()) for proxy in self.proxies
+        peers = [(proxy.name, self.sitting.series[proxy.name, operation, cell].ratio()) for proxy in self.proxies
                  if proxy.name != "headgate"]
         return max(peers, key=lambda pair: pair[1], default=None)
-
-
-def progress(text):
-    print(text, file=sys.stderr, flush=True)
-
-
-def number(value, pattern):
-    return "-" if value is None else pattern.format(value)
 
 
 def mebibytes(value):
@@ -208,7 +143,7 @@ def print_runs(bench):
     print("\nlatencies in ms, CPU in seconds a million requests, ratio to direct Redis (lowest and highest round)\n")
     print(f"{'cell':<9}{'target':<11}{'requests/s':>11}{'ratio':>7}{'low':>6}{'high':>6}{'p50':>9}{'p99':>9}"
           f"{'p99.9':>9}{'CPU':>8}{'Redis':>8}{'RSS MB':>9}")
-    for operation, cell, name, series in bench.rows():
+    for operation, cell, name, series in bench.sitting.rows():
         print(f"{operation.upper() + ' ' + cell.name:<9}{name:<11}{series.middle('rps'):>11.0f}"
               f"{number(series.ratio(), '{:.2f}'):>7}{number(min(series.ratios, default=None), '{:.2f}'):>6}"
               f"{number(max(series.ratios, default=None), '{:.2f}'):>6}{series.middle('p50'):>9.3f}"
@@ -232,14 +167,10 @@ def print_memory(bench):
         print(line)
 
 
-def verdict(good):
-    return "ok" if good else "MISSED"
-
-
 def print_bars(bench):
     """Headgate against what it promises, and against the best of the others."""
     print(f"\n{'Headgate':<9}{'ratio':>7}{'bar':>7}{'':>9}{'best peer':>14}{'ratio':>7}{'':>9}{'CPU':>8}{'bar':>7}")
-    for operation, cell, name, series in bench.rows():
+    for operation, cell, name, series in bench.sitting.rows():
         if name != "headgate":
             continue
         ratio, cpu = series.ratio(), series.middle("proxy_cpu")
@@ -274,7 +205,7 @@ def write_csv(bench, path):
     with open(path, "w", encoding="ascii", newline="") as destination:
         writer = csv.writer(destination)
         writer.writerow(CSV_COLUMNS)
-        for operation, cell, name, series in bench.rows():
+        for operation, cell, name, series in bench.sitting.rows():
             writer.writerow([operation, cell.name, cell.clients, cell.pipeline, cell.size, name, len(series.runs),
                              series.middle("rps"), series.ratio(), min(series.ratios, default=None),
                              max(series.ratios, default=None), cell.bar if name == "headgate" else None]
@@ -291,10 +222,13 @@ def write_csv(bench, path):
 
 def run(options):
     prepare(options)
+    if options.policies:
+        bench_policies.run(options)
+        return
     with contextlib.ExitStack() as stack:
         bench = Bench(options, stack)
         bench.run_idle_clients()
-        bench.run_rounds()
+        bench.sitting.run(options.rounds)
         bench.settle()
         print_runs(bench)
         print_memory(bench)

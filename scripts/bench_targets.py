@@ -137,15 +137,28 @@ class Child(Target):
 
 
 def start_redis(port, connections):
+    # Its protected mode lets nobody in but 127.0.0.1, and some load comes from 127.0.0.2.
     return Child("redis", port, ["redis-server", "--bind", HOST, "--port", str(port), "--save", "", "--appendonly",
-                                 "no", "--maxclients", str(connections)])
+                                 "no", "--maxclients", str(connections), "--protected-mode", "no"])
 
 
-def start_headgate(redis, settings):
-    port = free_port()
-    text = (f"[headgate]\nlisten = {HOST}:{port}\nupstream = {HOST}:{redis.port}\nadmin = {HOST}:{free_port()}\n"
-            f"threads = {settings.threads}\npool = {settings.pool}\nmax_clients = {settings.connections}\n")
-    return Child("headgate", port, [settings.headgate, "-c", "headgate.ini"], [("headgate.ini", text)])
+class Headgate(Child):
+    """rules: further sections of its file."""
+
+    def __init__(self, redis, settings, name="headgate", rules=""):
+        port, self.admin_port = free_port(), free_port()
+        text = (f"[headgate]\nlisten = {HOST}:{port}\nupstream = {HOST}:{redis.port}\n"
+                f"admin = {HOST}:{self.admin_port}\nthreads = {settings.threads}\npool = {settings.pool}\n"
+                f"max_clients = {settings.connections}\n{rules}")
+        super().__init__(name, port, [settings.headgate, "-c", "headgate.ini"], [("headgate.ini", text)])
+
+    def counters(self, section):
+        """A section of STATS, numbers by name."""
+        with socket.create_connection((HOST, self.admin_port), timeout=5) as connection:
+            connection.sendall(f"STATS {section}\r\n".encode())
+            with connection.makefile("rb") as reply:
+                lines = reply.read(int(reply.readline()[1:])).decode().splitlines()
+        return {name: int(value) for name, _, value in (line.partition(":") for line in lines) if value.isdigit()}
 
 
 def start_haproxy(redis, settings):
@@ -166,7 +179,7 @@ def start_twemproxy(redis, _settings):
     return Child("twemproxy", port, command, [("nutcracker.yml", text)])
 
 
-STARTERS = {"headgate": start_headgate, "haproxy": start_haproxy, "twemproxy": start_twemproxy}
+STARTERS = {"headgate": Headgate, "haproxy": start_haproxy, "twemproxy": start_twemproxy}
 
 
 def find(program):
