@@ -27,10 +27,18 @@ struct thread_list {
     size_t count;
 };
 
+/* Most globs are simple: "prefix{*}", "prefix{*}rest" or "prefix{*}rest*", with nothing special in prefix and rest. */
+struct simple_glob {
+    bool is_simple;
+    struct slice prefix, rest; /* within the glob's text */
+    bool is_open;              /* a star ends it */
+};
+
 struct key_glob {
     char *text;
     struct element *elements;
     bool captures;
+    struct simple_glob simple;
 };
 
 struct limit_keys {
@@ -80,6 +88,29 @@ static bool split_glob(struct key_glob *glob, size_t *count, char problem[CONF_P
     return place != WITHIN;
 }
 
+/* The text up to anything that is special in a glob. */
+static struct slice literal(const char *text)
+{
+    return (struct slice){text, strcspn(text, "*?[\\{}")};
+}
+
+static struct simple_glob find_simple(const char *text)
+{
+    static const char counted[] = "{*}";
+    struct simple_glob simple = {.prefix = literal(text)};
+
+    text += simple.prefix.length;
+    if (strncmp(text, counted, strlen(counted)) != 0) {
+        return simple;
+    }
+    text += strlen(counted);
+    simple.rest = literal(text);
+    text += simple.rest.length;
+    simple.is_open = *text == '*';
+    simple.is_simple = text[simple.is_open] == '\0';
+    return simple;
+}
+
 static void make_room(struct limit_keys *keys, size_t elements)
 {
     keys->now.threads = conf_alloc(keys->now.threads, elements * sizeof *keys->now.threads);
@@ -100,6 +131,7 @@ static bool add_glob(struct limit_keys *keys, struct slice word, size_t *longest
         .text = conf_format("%.*s", (int)word.length, word.data),
         .elements = conf_alloc(NULL, (word.length + 1) * sizeof *glob->elements),
     };
+    glob->simple = find_simple(glob->text);
     bool sound = split_glob(glob, &count, problem);
     *longest = count > *longest ? count : *longest;
     return sound;
@@ -202,18 +234,50 @@ static bool run_glob(struct limit_keys *keys, const struct key_glob *glob, struc
     for (size_t i = 0; position == key.length && i < keys->now.count; i++) {
         const struct thread *thread = &keys->now.threads[i];
         if (glob->elements[thread->element].kind == ELEMENT_END) {
-            *counted = glob->captures ? (struct slice){key.data + thread->start, thread->end - thread->start} : key;
+            *counted = (struct slice){key.data + thread->start, thread->end - thread->start};
             return true;
         }
     }
     return false;
 }
 
+static bool find_in_simple(const struct simple_glob *simple, struct slice key, struct slice *counted)
+{
+    size_t before = simple->prefix.length, behind = simple->rest.length;
+
+    if (key.length < before + behind || memcmp(key.data, simple->prefix.data, before) != 0) {
+        return false;
+    }
+    const char *start = key.data + before;
+    const char *end = key.data + key.length - behind;
+    if (simple->is_open) {
+        /* The shortest: up to the first place where the rest stands. */
+        end = memmem(start, key.length - before, simple->rest.data, behind);
+    } else if (memcmp(end, simple->rest.data, behind) != 0) {
+        end = NULL;
+    }
+    if (end != NULL) {
+        *counted = (struct slice){start, (size_t)(end - start)};
+    }
+    return end != NULL;
+}
+
+static bool find_in_glob(struct limit_keys *keys, const struct key_glob *glob, struct slice key, struct slice *counted)
+{
+    if (glob->simple.is_simple) {
+        return find_in_simple(&glob->simple, key, counted);
+    }
+    if (!glob->captures) {
+        return match_glob(glob->text, key);
+    }
+    return run_glob(keys, glob, key, counted);
+}
+
 bool limit_keys_find(struct limit_keys *keys, struct slice key, struct slice *counted)
 {
     *counted = key;
     for (size_t i = 0; i < keys->count; i++) {
-        if (run_glob(keys, &keys->globs[i], key, counted)) {
+        if (find_in_glob(keys, &keys->globs[i], key, counted)) {
             return true;
         }
     }
