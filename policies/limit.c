@@ -117,22 +117,45 @@ static bool charge_all(struct limit *limit, int64_t now_us, uint32_t requests)
     return charged;
 }
 
+/* Who floods is refused as often as it asks: this is not left to printf(). */
+static void write_common_refusal(const struct limit_rule *rule, int64_t wait_ms, struct policy_decision *decision)
+{
+    static const char end[] = " ms\r\n";
+    char digits[20];
+    size_t count = 0;
+
+    do {
+        digits[sizeof digits - ++count] = (char)('0' + wait_ms % 10);
+        wait_ms /= 10;
+    } while (wait_ms > 0);
+    assert(rule->refusal_length + sizeof digits + sizeof end <= sizeof decision->text);
+    char *at = decision->text;
+    memcpy(at, rule->refusal, rule->refusal_length);
+    at += rule->refusal_length;
+    memcpy(at, digits + sizeof digits - count, count);
+    memcpy(at + count, end, sizeof end - 1);
+    decision->length = rule->refusal_length + count + sizeof end - 1;
+}
+
 static void write_refusal(const struct limit_charge *charge, struct policy_decision *decision)
 {
     const struct limit_rule *rule = charge->rule;
     int64_t wait_ms = charge->wait_us / 1000 + (charge->wait_us % 1000 != 0);
-    char what[POLICY_TEXT_MAX - 100];
+    int length = 0;
 
     if (charge->wait_us == LIMIT_NEVER) {
-        snprintf(what, sizeof what, "cost %" PRId64 " is more than %s ever admits", charge->cost, rule->what);
+        length = snprintf(decision->text, sizeof decision->text,
+                          "-RATELIMITED %s: cost %" PRId64 " is more than %s ever admits\r\n", rule->name, charge->cost,
+                          rule->what);
     } else if (is_denied_undecided(charge)) {
-        snprintf(what, sizeof what, "not decided in %" PRId64 " ms, retry in %" PRId64 " ms",
-                 rule->decision_timeout_us / 1000, wait_ms);
+        length = snprintf(decision->text, sizeof decision->text,
+                          "-RATELIMITED %s: not decided in %" PRId64 " ms, retry in %" PRId64 " ms\r\n", rule->name,
+                          rule->decision_timeout_us / 1000, wait_ms);
     } else {
-        snprintf(what, sizeof what, "%s exceeded, retry in %" PRId64 " ms", rule->what, wait_ms);
+        write_common_refusal(rule, wait_ms, decision);
+        return;
     }
-    decision->length =
-        (size_t)snprintf(decision->text, sizeof decision->text, "-RATELIMITED %s: %s\r\n", rule->name, what);
+    decision->length = (size_t)length;
 }
 
 static void refuse(struct limit *limit, const struct limit_charge *refuser, struct policy_decision *decision)

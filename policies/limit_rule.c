@@ -367,6 +367,8 @@ void limit_rule_make(struct limit_rule *rule, const struct conf_rule *from)
     char *amount = amount_text(options);
     rule->what =
         strcmp(options->per, "all") == 0 ? conf_format("%s", amount) : conf_format("%s per %s", amount, options->per);
+    rule->refusal = conf_format("-RATELIMITED %s: %s exceeded, retry in ", rule->name, rule->what);
+    rule->refusal_length = strlen(rule->refusal);
     rule->identity =
         conf_format("%s\n%s\n%s\n%s\n%s", from->name, amount, options->per, options->keys, scope_words[options->scope]);
     rule->member.description = conf_format("scope=%s algorithm=%s admits=\"%s\" per=%s cost=%s action=%s",
@@ -391,6 +393,7 @@ void limit_rule_clear(struct limit_rule *rule)
     }
     free(rule->per_text);
     free(rule->what);
+    free(rule->refusal);
     free(rule->identity);
     free((char *)(uintptr_t)rule->member.description);
 }

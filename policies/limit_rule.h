@@ -30,7 +30,9 @@ struct limit_rule {
     struct limit_meter meter;
     struct conf_rate leak; /* of the funnel */
     char *what;            /* "5 in 60s per user", for refusals */
-    char *identity;        /* of its ledger: equal for rules whose state means the same */
+    char *refusal;         /* what most refusals begin with, up to the number of ms */
+    size_t refusal_length;
+    char *identity; /* of its ledger: equal for rules whose state means the same */
     enum limit_scope scope;
     enum limit_accuracy accuracy;
     enum limit_action action;
