@@ -183,6 +183,9 @@ static void hold_for_answer(struct limit_charge *charge, int64_t now_us)
         bool goes_on = place->state == LIMIT_PLACE_FETCHED;
         place->state = LIMIT_PLACE_ASKED;
         place->deadline_us = goes_on ? place->deadline_us : now_us + charge->rule->decision_timeout_us;
+        if (charge->subject->keep_until_us < place->deadline_us) {
+            charge->subject->keep_until_us = place->deadline_us;
+        }
     }
 }
 
@@ -197,15 +200,19 @@ static void hold_for_turn(struct limit *limit, struct limit_charge *charge)
     }
 }
 
-static enum policy_verdict hold(struct limit *limit, const struct policy_request *request, struct limit_held **held)
+/* hold_us: how long it waits for its turn. Redis is asked only when that has come: what it grants is for now. */
+static enum policy_verdict hold(struct limit *limit, const struct policy_request *request, struct limit_held **held,
+                                int64_t hold_us)
 {
+    bool waits_for_answers = hold_us == 0;
+
     *held = limit_hold(limit, *held, request->holder);
     if (*held == NULL) {
         return POLICY_CLOSE;
     }
     for (size_t i = 0; i < limit->charge_count; i++) {
         struct limit_charge *charge = &limit->charges[i];
-        if (charge->needs_answer) {
+        if (charge->needs_answer && waits_for_answers) {
             hold_for_answer(charge, request->now_us);
         } else if (charge->rule->action == LIMIT_DELAY) {
             hold_for_turn(limit, charge);
@@ -230,7 +237,7 @@ static enum policy_verdict decide(struct limit *limit, const struct policy_reque
     }
     if (judgement.hold_us > 0 || judgement.asks) {
         decision->hold_until_us = request->now_us + judgement.hold_us;
-        return hold(limit, request, held);
+        return hold(limit, request, held, judgement.hold_us);
     }
     return charge_all(limit, request->now_us, 1) ? POLICY_ADMIT : POLICY_CLOSE;
 }
@@ -265,6 +272,9 @@ static void ask_redis(struct limit *limit, const struct policy_request *request,
                       struct limit_held *held, struct policy_decision *decision)
 {
     if (verdict == POLICY_HOLD) {
+        if (decision->hold_until_us > request->now_us) {
+            limit_global_return_grants(limit, held);
+        }
         int64_t until_us = limit_global_ask(limit, held, request->now_us);
         decision->hold_until_us = until_us > 0 ? until_us : decision->hold_until_us;
     } else if (verdict == POLICY_ADMIT) {
@@ -504,7 +514,9 @@ static enum policy_answer reset_limit(void *instance, size_t count, const struct
     struct limit *limit = instance;
     struct slice name = count > 3 ? arguments[3] : (struct slice){"", 0};
 
-    if (arguments[1].length != 5 || strncasecmp(arguments[1].data, "reset", 5) != 0) {
+    /* An empty offender is a mistake, and not to be taken for all of them. */
+    bool names_nobody = count > 3 && name.length == 0;
+    if (names_nobody || arguments[1].length != 5 || strncasecmp(arguments[1].data, "reset", 5) != 0) {
         fputs("usage: LIMIT RESET rule [offender]", answer);
         return POLICY_ANSWER_ERROR;
     }

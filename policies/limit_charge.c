@@ -107,15 +107,9 @@ struct key_search {
     char name[LIMIT_SUBJECT_MAX];
 };
 
-static bool charge_key(void *context, struct slice key, uint32_t argument_index)
+/* False when memory is short. */
+static bool charge_part(struct key_search *search, struct slice counted)
 {
-    struct key_search *search = context;
-    struct slice counted;
-
-    (void)argument_index;
-    if (!limit_keys_find(search->rule->counted_keys, key, &counted)) {
-        return true;
-    }
     size_t length = limit_rule_name_key(search->name, search->name_length, counted);
     struct limit_subject *subject =
         pin_subject(search->limit, search->rule, (struct slice){search->name, length}, search->now_us);
@@ -130,6 +124,15 @@ static bool charge_key(void *context, struct slice key, uint32_t argument_index)
     return !search->out_of_memory;
 }
 
+static bool charge_key(void *context, struct slice key, uint32_t argument_index)
+{
+    struct key_search *search = context;
+    struct slice counted;
+
+    (void)argument_index;
+    return !limit_keys_find(search->rule->counted_keys, key, &counted) || charge_part(search, counted);
+}
+
 static bool count_key(void *context, struct slice key, uint32_t argument_index)
 {
     struct key_search *search = context;
@@ -139,12 +142,16 @@ static bool count_key(void *context, struct slice key, uint32_t argument_index)
     return true;
 }
 
+/* By name, not by place in memory: a transient subject is another one each time, and the order has to stay. */
 static int by_subject(const void *left, const void *right)
 {
-    uintptr_t a = (uintptr_t)((const struct limit_charge *)left)->subject;
-    uintptr_t b = (uintptr_t)((const struct limit_charge *)right)->subject;
+    const struct limit_subject *a = ((const struct limit_charge *)left)->subject;
+    const struct limit_subject *b = ((const struct limit_charge *)right)->subject;
 
-    return (a > b) - (a < b);
+    if (a->hash != b->hash) {
+        return a->hash > b->hash ? 1 : -1;
+    }
+    return a->length != b->length ? (int)a->length - (int)b->length : memcmp(a->name, b->name, a->length);
 }
 
 /* A subject that several keys of the request stand for is charged once, or with the number of these keys. */
@@ -155,7 +162,7 @@ static void merge_charges(struct limit *limit, size_t first, bool add)
     qsort(limit->charges + first, limit->charge_count - first, sizeof limit->charges[0], by_subject);
     for (size_t i = first + 1; i < limit->charge_count; i++) {
         struct limit_charge *charge = &limit->charges[i];
-        if (charge->subject == limit->charges[kept].subject) {
+        if (by_subject(charge, &limit->charges[kept]) == 0) {
             limit->charges[kept].cost += add ? charge->cost : 0;
             limit_subject_unpin(limit->share, charge->subject);
         } else {
@@ -177,7 +184,7 @@ static bool charge_keys(struct limit *limit, struct limit_rule *rule, const stru
     }
     search.name_length = limit_rule_name_client(rule, request->client, search.name);
     if (!match_visit_keys(request, charge_key, &search)) {
-        (void)charge_key(&search, unseen, 0);
+        (void)charge_part(&search, unseen);
     }
     if (limit->charge_count > first + 1) {
         merge_charges(limit, first, rule->cost == LIMIT_COST_KEYS);

@@ -314,7 +314,8 @@ static void note_answer(struct limit_call *call, int64_t granted, int64_t wait_u
         remote->refused_cost = call->least;
     } else if (call->leased) {
         until_us = call->sent_us + hold_of(call->rule);
-        add_lot(remote, granted, until_us);
+        /* Requests that on_error admitted meanwhile have spent some of it. */
+        add_lot(remote, call->spent < granted ? granted - call->spent : 0, until_us);
     }
     if (subject->keep_until_us < until_us) {
         subject->keep_until_us = until_us;
@@ -365,7 +366,6 @@ static void settle_places(struct limit_call *call, enum limit_place_state state)
  * was not said when there will be more. */
 static void deal_out(struct limit_call *call, int64_t granted, int64_t refused_until_us)
 {
-    enum limit_place_state otherwise = granted > 0 ? LIMIT_PLACE_FETCHED : LIMIT_PLACE_REFUSED;
     int64_t spent = call->spent < granted ? call->spent : granted;
     struct grant rest = {.call = call->number, .asked_us = call->sent_us, .first = 1 + spent, .count = granted - spent};
     struct limit_place *place = take_places(call);
@@ -373,6 +373,7 @@ static void deal_out(struct limit_call *call, int64_t granted, int64_t refused_u
     while (place != NULL) {
         struct limit_place *next = place->next_in_call;
         bool enough = rest.count >= place->cost;
+        bool is_refused = granted == 0 && place->cost >= call->least;
         if (enough) {
             place->grant_call = rest.call;
             place->grant_asked_us = rest.asked_us;
@@ -381,7 +382,10 @@ static void deal_out(struct limit_call *call, int64_t granted, int64_t refused_u
             rest.count -= place->cost;
         }
         place->refused_until_us = refused_until_us;
-        settle_place(call, place, enough ? LIMIT_PLACE_GRANTED : otherwise);
+        settle_place(call, place,
+                     enough       ? LIMIT_PLACE_GRANTED
+                     : is_refused ? LIMIT_PLACE_REFUSED
+                                  : LIMIT_PLACE_FETCHED);
         place = next;
     }
     if (rest.count > 0) {
@@ -668,16 +672,29 @@ void limit_global_ask_aside(struct limit *limit, int64_t now_us)
     }
 }
 
-void limit_global_leave(struct limit *limit, struct limit_place *place)
+static void return_grant(struct limit *limit, struct limit_place *place)
 {
-    struct limit_call *call = place->call;
-
     if (place->state == LIMIT_PLACE_GRANTED) {
         struct grant grant = {place->grant_call, place->grant_asked_us, place->grant_first, place->cost};
         struct state state = state_of(place->rule, subject_name(place->subject));
         give_back(limit, &state, grant);
         forget_answers(limit, place->subject);
+        place->state = LIMIT_PLACE_EMPTY;
     }
+}
+
+void limit_global_return_grants(struct limit *limit, struct limit_held *held)
+{
+    for (size_t i = 0; i < held->count; i++) {
+        return_grant(limit, &held->places[i]);
+    }
+}
+
+void limit_global_leave(struct limit *limit, struct limit_place *place)
+{
+    struct limit_call *call = place->call;
+
+    return_grant(limit, place);
     if (call == NULL) {
         return;
     }
@@ -780,7 +797,9 @@ void limit_global_judge(struct limit *limit, struct limit_charge *charge, int64_
     }
     if (remote != NULL) {
         drop_expired_lots(remote, now_us);
-        if (permits_left(remote) >= charge->cost) {
+        /* Those of another worker, or of before a reload, are not for an exact rule. */
+        if (charge->rule->accuracy == LIMIT_LEASED && permits_left(remote) >= charge->cost) {
+            charge->wait_us = 0;
             return;
         }
         if (remote->refused_until_us > now_us && charge->cost >= remote->refused_cost) {

@@ -152,6 +152,9 @@ int64_t limit_global_ask(struct limit *limit, struct limit_held *held, int64_t n
 void limit_global_ask_aside(struct limit *limit, int64_t now_us);
 /* The place does not wait for its call any more, and gives back what it was granted. Nothing is locked. */
 void limit_global_leave(struct limit *limit, struct limit_place *place);
+/* Gives back what Redis has granted to a request that has to wait for another rule: it would be spent too late. Nothing
+ * is locked. */
+void limit_global_return_grants(struct limit *limit, struct limit_held *held);
 /* No call is to touch rules or subjects any more: they are about to go. */
 void limit_global_detach(struct limit *limit);
 /* Deletes the state of a subject in Redis. */

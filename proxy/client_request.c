@@ -869,8 +869,11 @@ static size_t take_up_behind(struct client *client, const struct batch *batch, c
 /* The command at hand goes another way than the batch, or belongs to another group than the end of it. */
 static bool parts_group(const struct client *client, const struct batch *batch, const struct command *command)
 {
-    return batch->group.count > 0 && (command == NULL || (chain_wants(client->service->chain, command) &&
-                                                          group_of(client, command) != batch->group.number));
+    struct chain *chain = client->service->chain;
+
+    return batch->group.count > 0 &&
+           (command == NULL || chain_translates(chain, command) ||
+            (chain_wants(chain, command) && group_of(client, command) != batch->group.number));
 }
 
 /* As client_take_requests(), but leaves a batch behind, and policies that have yet to admit its end. */

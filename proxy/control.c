@@ -116,7 +116,8 @@ static struct lane *control_lane(struct control *control)
     struct lane *lane = profile->needs_password ? NULL : upstream_shared_lane(profile, 0);
 
     profile_release(profile);
-    return lane;
+    /* What was lost with the lane may be followed by another call before the lane is forgotten. */
+    return lane != NULL && lane->state == LANE_CLOSED ? NULL : lane;
 }
 
 static void call_send(struct call *call, const char *command, size_t length)

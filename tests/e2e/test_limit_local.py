@@ -1480,3 +1480,32 @@ def test_a_rule_needs_a_name(tmp_path):
     path.write_text("[limit]\nlimit = 5\nwindow = 1s\n")
     done = subprocess.run([BINARY, "-t", "-c", path], capture_output=True, text=True, timeout=30)
     assert done.returncode == 1 and "[limit]: rule has no name" in done.stderr
+
+
+# ---- what could slip through ----
+
+
+def test_a_command_that_is_translated_ends_a_pipeline(make):
+    """Requests that are put to the rules together must be so before anything else is sent."""
+    headgate = make(rule(per="all", limit=5))
+    client = headgate.connect()
+    replies = client.pipeline([("INCR", "n")] * 100 + [("DELIFEQ", "x", "y")] + [("INCR", "n")] * 10)
+    assert admitted(replies[:100]) == 5 and replies[100] == 0 and admitted(replies[101:]) == 0
+
+
+def test_long_requests_count_together_where_their_keys_are_not_seen(make):
+    """Their keys cannot be told apart, so they share one limit, whatever the glob is."""
+    headgate = make(rule(per="key", keys="{*}:*", limit=2, commands="mset"))
+    client = headgate.connect()
+    replies = [client("MSET", "t:a", "v" * 300_000) for _ in range(6)]
+    assert replies[:2] == [OK, OK] and all(refuses(reply) for reply in replies[2:])
+
+
+def test_reset_of_an_empty_name(make):
+    """An unset variable of a shell must not forget everything."""
+    headgate = make(rule(per="all", limit=1))
+    client = headgate.connect()
+    assert spend(client) == 1
+    with headgate.admin() as admin:
+        assert isinstance(admin("LIMIT", "RESET", "a", ""), Error)
+    assert spend(client) == 0
