@@ -1,0 +1,54 @@
+-- Renews a permit of a semaphore that is a sorted set: raises its score, be that when it was taken or when it ends. It
+-- proves first that the permit is still there with the score that it ought to have, never adds one, never lowers a
+-- score, never shortens the key's time to live and gives none to a key without, and defers to an owner that renews by
+-- itself.
+-- Scores are reckoned by the caller, from the client's own, so that the client's clock and unit stay what they are.
+-- KEYS: the sorted set
+-- ARGV: member, new score, expected score (what it ought to be if nobody touched it), lease in ms (1 or more; the least
+--       time to live that the key has afterwards, if it has any)
+-- Reply: {code, PTTL}; the PTTL is the key's: -1 if it has no time to live
+--         1: renewed: it has the new score, or the expected if that is higher
+--         2: deferred: its score is another than expected
+--         0: gone: there is no such key
+--        -1: others have it: the key has no such member
+--        -4: it is of another type
+-- Complexity: O(log(members))
+local key, member = KEYS[1], ARGV[1]
+
+-- Neither infinite nor NaN, of which no comparison is true.
+local function finite(text)
+    local number = tonumber(text)
+    return number and math.abs(number) < math.huge and number
+end
+
+-- PEXPIRE with less than 1 would delete the key.
+local score, expected, lease = finite(ARGV[2]), finite(ARGV[3]), finite(ARGV[4])
+if not (key and score and expected and lease and lease >= 1 and lease <= 2 ^ 53 and lease % 1 == 0) then
+    return redis.error_reply('HEADGATE no key, or score, expected or lease out of range')
+end
+
+-- Caught and returned, an error reads the same from every version of Redis.
+local found = redis.pcall('ZSCORE', key, member)
+local life = redis.call('PTTL', key)
+if type(found) == 'table' then
+    return string.sub(found.err, 1, 9) == 'WRONGTYPE' and {-4, life} or found
+elseif life == -2 then
+    return {0, life}
+elseif not found then
+    return {-1, life}
+elseif tonumber(found) ~= expected then
+    return {2, life}
+end
+
+if score > expected then
+    -- The only one of the commands here that Redis may refuse for want of memory; then nothing was changed.
+    local added = redis.pcall('ZADD', key, 'XX', string.format('%.17g', score), member)
+    if type(added) == 'table' then
+        return added
+    end
+end
+if life >= 0 and life < lease then
+    redis.call('PEXPIRE', key, string.format('%.0f', lease))
+    life = lease
+end
+return {1, life}
