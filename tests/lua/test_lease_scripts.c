@@ -215,17 +215,56 @@ static redisReply *finish(struct call *call)
 struct answer {
     int64_t code;
     int64_t life_ms;
+    double score; /* of a permit that is deferred to; NaN if none was told */
 };
+
+static struct answer read_answer(redisReply *reply, size_t elements)
+{
+    checked(reply, REDIS_REPLY_ARRAY);
+    cr_assert_eq(reply->elements, elements);
+    for (size_t i = 0; i < elements; i++) {
+        cr_assert_eq(reply->element[i]->type, REDIS_REPLY_INTEGER);
+    }
+    return (struct answer){reply->element[0]->integer, reply->element[1]->integer, NAN};
+}
 
 static struct answer answer_of(redisReply *reply)
 {
-    checked(reply, REDIS_REPLY_ARRAY);
-    cr_assert_eq(reply->elements, 2);
-    cr_assert_eq(reply->element[0]->type, REDIS_REPLY_INTEGER);
-    cr_assert_eq(reply->element[1]->type, REDIS_REPLY_INTEGER);
-    struct answer answer = {reply->element[0]->integer, reply->element[1]->integer};
+    struct answer answer = read_answer(reply, 2);
+
     freeReplyObject(reply);
     return answer;
+}
+
+/* The two halves of the score's bits. */
+static double told_score(const redisReply *high, const redisReply *low)
+{
+    uint64_t bits = (uint64_t)high->integer << 32 | (uint64_t)low->integer;
+    double score;
+
+    cr_assert(high->integer >= 0 && high->integer <= UINT32_MAX);
+    cr_assert(low->integer >= 0 && low->integer <= UINT32_MAX);
+    memcpy(&score, &bits, sizeof score);
+    return score;
+}
+
+static struct answer permit_answer_of(redisReply *reply)
+{
+    bool tells_score = reply->type == REDIS_REPLY_ARRAY && reply->elements == 4;
+    struct answer answer = read_answer(reply, tells_score ? 4 : 2);
+
+    cr_assert_eq(tells_score, answer.code == DEFERRED);
+    if (tells_score) {
+        answer.score = told_score(reply->element[2], reply->element[3]);
+    }
+    freeReplyObject(reply);
+    return answer;
+}
+
+/* -0 is another number than 0 here. */
+static bool same_number(double a, double b)
+{
+    return memcmp(&a, &b, sizeof a) == 0;
 }
 
 static void assert_answer(struct answer answer, int64_t code, int64_t life_ms, const char *what)
@@ -265,7 +304,7 @@ static struct answer renew_permit(const struct runner *runner, struct owner memb
     add_score(&call, expected);
     add_number(&call, lease_ms);
     add_number(&call, now_ms);
-    return answer_of(finish(&call));
+    return permit_answer_of(finish(&call));
 }
 
 static struct answer heal(const struct runner *runner, struct owner token, int64_t ttl_ms, int64_t now_ms)
@@ -666,12 +705,12 @@ static enum code code_of_string(const struct seen *seen, int64_t life_ms, struct
 
 static struct answer model_strings(const struct seen *seen, size_t count, struct terms terms, int64_t now_ms)
 {
-    struct answer answer = {DEFERRED, INT64_MAX};
+    struct answer answer = {.code = DEFERRED, .life_ms = INT64_MAX};
 
     for (size_t i = 0; i < count; i++) {
         int64_t life_ms = life_at(&seen[i], now_ms), code = code_of_string(&seen[i], life_ms, terms);
         if (code < answer.code) {
-            answer = (struct answer){code, life_ms};
+            answer = (struct answer){.code = code, .life_ms = life_ms};
         } else if (code == answer.code && life_ms < answer.life_ms) {
             answer.life_ms = life_ms;
         }
@@ -1048,34 +1087,34 @@ static struct answer model_hash(const struct seen *seen, size_t count, struct te
     int64_t life_ms = life_at(&seen[0], now_ms), longest_ms = NO_KEY;
 
     if (seen[0].at_ms == NO_KEY) {
-        return (struct answer){GONE, NO_KEY};
+        return (struct answer){.code = GONE, .life_ms = NO_KEY};
     } else if (strcmp(seen[0].type, "hash") != 0) {
-        return (struct answer){ANOTHER_TYPE, life_ms};
+        return (struct answer){.code = ANOTHER_TYPE, .life_ms = life_ms};
     } else if (!seen[0].owned) {
-        return (struct answer){NOT_OWNER, life_ms};
+        return (struct answer){.code = NOT_OWNER, .life_ms = life_ms};
     } else if (seen[0].at_ms == NO_EXPIRY) {
-        return (struct answer){PERSISTENT, NO_EXPIRY};
+        return (struct answer){.code = PERSISTENT, .life_ms = NO_EXPIRY};
     }
     for (size_t i = 1; i < count; i++) {
         int64_t hold_ms = life_at(&seen[i], now_ms);
         if (hold_ms != NO_KEY && strcmp(seen[i].type, "string") != 0) {
-            return (struct answer){ANOTHER_TYPE, hold_ms};
+            return (struct answer){.code = ANOTHER_TYPE, .life_ms = hold_ms};
         } else if (hold_ms == NO_EXPIRY) {
-            return (struct answer){PERSISTENT, NO_EXPIRY};
+            return (struct answer){.code = PERSISTENT, .life_ms = NO_EXPIRY};
         }
         longest_ms = hold_ms > longest_ms ? hold_ms : longest_ms;
     }
     if (count > 1 && longest_ms == NO_KEY) {
-        return (struct answer){GONE, NO_KEY};
+        return (struct answer){.code = GONE, .life_ms = NO_KEY};
     } else if (count > 1 && longest_ms < life_ms) {
         life_ms = longest_ms;
     }
     if (terms.expected_ms - life_ms > terms.slack_ms) {
-        return (struct answer){SHORTENED, life_ms};
+        return (struct answer){.code = SHORTENED, .life_ms = life_ms};
     } else if (life_ms - terms.expected_ms > terms.slack_ms) {
-        return (struct answer){DEFERRED, life_ms};
+        return (struct answer){.code = DEFERRED, .life_ms = life_ms};
     }
-    return (struct answer){RENEWED, life_ms > terms.lease_ms ? life_ms : terms.lease_ms};
+    return (struct answer){.code = RENEWED, .life_ms = life_ms > terms.lease_ms ? life_ms : terms.lease_ms};
 }
 
 static bool is_read_write(void)
@@ -1161,7 +1200,9 @@ Test(lease_zset, tells_what_became_of_the_permit)
     for (size_t i = 0; i < LENGTH(others); i++) {
         set_permit("me", others[i], 4000);
         struct seen before = look_for("lock", owner("me"));
-        assert_answer(renew_permit(&runner, owner("me"), 200, 100, 9000, EPOCH), DEFERRED, 4000, others[i]);
+        struct answer answer = renew_permit(&runner, owner("me"), 200, 100, 9000, EPOCH);
+        assert_answer(answer, DEFERRED, 4000, others[i]);
+        cr_assert(same_number(answer.score, strtod(others[i], NULL)), "%s: %.17g", others[i], answer.score);
         struct seen after = look_for("lock", owner("me"));
         cr_assert(is_same(&before, &after), "%s", others[i]);
     }
@@ -1231,6 +1272,43 @@ Test(lease_zset, keeps_every_digit_of_a_score)
         assert_answer(answer_of(ask("EVALSHA %s 1 lock me %s %s 1 %lld", runner.digest, cases[i].next, cases[i].next,
                                     (long long)EPOCH)),
                       RENEWED, NO_EXPIRY, cases[i].next);
+    }
+}
+
+/* The sign, the exponent and each bit of the fraction, on either side of the halves. */
+Test(lease_zset, tells_the_score_it_has_to_the_bit)
+{
+    struct runner runner = with_own_clock("lease_renew_zset");
+    static const uint64_t some[] = {
+        0x0000000000000000, 0x8000000000000000, /* 0, -0 */
+        0x0000000000000001, 0x800fffffffffffff, /* the least above 0; a negative one without an exponent */
+        0x7ff0000000000000, 0xfff0000000000000, /* inf, -inf */
+        0x7fefffffffffffff, 0xffefffffffffffff, /* the largest of all, and the smallest */
+        0x3ff00000ffffffff, 0x3ff0000100000000, /* the low half full, and the carry */
+        0xbff0000080000000, 0x41d954fc4007e6b7, /* its highest bit; a time in seconds with a fraction */
+    };
+    char score[40];
+
+    for (size_t i = 0; i < 2000; i++) {
+        uint64_t bits = (uint64_t)chance(1 << 30) << 34 ^ (uint64_t)chance(1 << 30) << 17 ^ (uint64_t)chance(1 << 30);
+        double number;
+        bits = i < LENGTH(some) ? some[i] : bits;
+        memcpy(&number, &bits, sizeof number);
+        if (isnan(number) || number == 100) {
+            continue;
+        }
+        snprintf(score, sizeof score, "%.17g", number);
+        set_permit("me", score, NO_EXPIRY);
+        struct answer answer = renew_permit(&runner, owner("me"), 200, 100, 9000, EPOCH);
+        assert_answer(answer, DEFERRED, NO_EXPIRY, score);
+        cr_assert_eq(answer.score, number, "%s: %.17g", score, answer.score);
+        /* Redis may have made 0 of -0. */
+        cr_assert(same_number(answer.score, score_of("lock", "me")), "%s: %.17g", score, answer.score);
+        /* With that it goes on, where there is an end to go on from. */
+        if (isfinite(number)) {
+            assert_answer(renew_permit(&runner, owner("me"), number, answer.score, 9000, EPOCH), RENEWED, NO_EXPIRY,
+                          score);
+        }
     }
 }
 
@@ -1307,15 +1385,15 @@ static struct answer model_zset(const struct seen *seen, double found, double ex
     int64_t life_ms = life_at(seen, now_ms);
 
     if (life_ms == NO_KEY) {
-        return (struct answer){GONE, life_ms};
+        return (struct answer){.code = GONE, .life_ms = life_ms};
     } else if (strcmp(seen->type, "zset") != 0) {
-        return (struct answer){ANOTHER_TYPE, life_ms};
+        return (struct answer){.code = ANOTHER_TYPE, .life_ms = life_ms};
     } else if (!seen->owned) {
-        return (struct answer){NOT_OWNER, life_ms};
+        return (struct answer){.code = NOT_OWNER, .life_ms = life_ms};
     } else if (found != expected) {
-        return (struct answer){DEFERRED, life_ms};
+        return (struct answer){.code = DEFERRED, .life_ms = life_ms};
     }
-    return (struct answer){RENEWED, life_ms >= 0 && life_ms < lease_ms ? lease_ms : life_ms};
+    return (struct answer){.code = RENEWED, .life_ms = life_ms >= 0 && life_ms < lease_ms ? lease_ms : life_ms};
 }
 
 /* NaN of those that are not there, and of all if it is no sorted set. */
@@ -1360,6 +1438,7 @@ Test(lease_zset, does_as_the_model_whatever_others_do)
         struct seen after = look_for("lock", member);
         look_at_scores(after_scores, &after);
         assert_answer(answer, model.code, model.life_ms, "step");
+        cr_assert(answer.code != DEFERRED || same_number(answer.score, found), "%.17g, not %.17g", answer.score, found);
         cr_assert_str_eq(before.type, after.type);
         cr_assert_eq(after.at_ms, answer.life_ms < 0 ? answer.life_ms : now_ms + answer.life_ms);
         cr_assert_geq(after.at_ms, before.at_ms);
