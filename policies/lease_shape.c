@@ -320,6 +320,8 @@ static enum lease_reply set_reply(const struct set_options *options)
     switch (options->condition) {
     case SET_NX:
         return LEASE_REPLY_NIL;
+    case SET_XX:
+        return LEASE_REPLY_VALUE;
     case SET_ALWAYS:
         return LEASE_REPLY_NO_ERROR;
     default:
@@ -327,20 +329,19 @@ static enum lease_reply set_reply(const struct set_options *options)
     }
 }
 
-/* SET key token IFEQ token with a time to live extends; with another value or none, it takes the lock from its owner.
- */
+/* A value that is in place of itself extends if it brings a time to live, and so does any value by XX, as ShedLock
+ * sends it: that compares nothing. All else takes the lock from its owner. */
 static enum lease_action set_action(const struct set_options *options, struct slice value)
 {
-    if (options->keeps_ttl || options->condition == SET_XX) {
+    bool may_extend = options->condition == SET_XX || (options->condition == SET_IFEQ && equal(options->match, value));
+
+    if (options->keeps_ttl) {
         return LEASE_NOTHING;
     }
     if (options->condition == SET_NX) {
         return LEASE_ACQUIRE;
     }
-    if (options->condition == SET_IFEQ && options->unit != LEASE_UNIT_NONE && equal(options->match, value)) {
-        return LEASE_EXTEND;
-    }
-    return LEASE_FORCE_RELEASE;
+    return may_extend && options->unit != LEASE_UNIT_NONE ? LEASE_EXTEND : LEASE_FORCE_RELEASE;
 }
 
 static void read_set(struct lease_shape *shape, const struct command *command, struct lease_run arguments)
@@ -673,8 +674,9 @@ void lease_shape_digest(struct slice text, char digest[LEASE_DIGEST_LENGTH + 1])
 /* ---- scripts ---- */
 
 #define ALL 0
-#define SCRIPT(name_, digest_, bytes_, action_, kind_, reply_, renews_, key_, token_, lease_, ...)                     \
-    {.name = (name_),                                                                                                  \
+#define SCRIPT(library_, script_, digest_, bytes_, action_, kind_, reply_, renews_, key_, token_, lease_, ...)         \
+    {.library = (library_),                                                                                            \
+     .name = library_ " " script_,                                                                                     \
      .digest = (digest_),                                                                                              \
      .bytes = (bytes_),                                                                                                \
      .action = LEASE_##action_,                                                                                        \
@@ -838,6 +840,27 @@ const struct lease_script *lease_shape_learn(struct slice text)
 const struct lease_script *lease_shape_script(size_t index)
 {
     return index < SCRIPT_COUNT ? &script_table[index] : NULL;
+}
+
+/* The rows of a library stand together. */
+const char *lease_script_library(size_t index)
+{
+    for (size_t i = 0; i < SCRIPT_COUNT; i++) {
+        const char *library = script_table[i].library;
+        if (i > 0 && strcmp(library, script_table[i - 1].library) == 0) {
+            continue;
+        }
+        if (index == 0) {
+            return library;
+        }
+        index--;
+    }
+    return NULL;
+}
+
+bool lease_script_is_of(const struct lease_script *script, struct slice library)
+{
+    return script->library != NULL && is_word(library, script->library);
 }
 
 static const struct lease_script *find_script(struct slice digest, lease_shape_lookup *lookup, void *context)

@@ -7,6 +7,7 @@
  *
  *   SET … NX, SETNX, MSETEX … NX, scripts        ACQUIRE        the reply decides (lease_shape_answer)
  *   scripts, SET … IFEQ with the same value      EXTEND         the client renews for itself
+ *   SET … XX with a time to live                 EXTEND         compares nothing: the token may be another's than held
  *   scripts, DELIFEQ, DELEX … IFEQ, ZREM         RELEASE        of one owner's lease: compares the token
  *   DEL, UNLINK, GETDEL, SET, RENAME, scripts …  FORCE_RELEASE  of whoever holds the keys
  *   EXPIRE and its like                          EXPIRE         heals a SETNX, or shortens a lease
@@ -53,7 +54,7 @@ enum lease_reply {
     LEASE_REPLY_COUNT,    /* an integer above 0 */
     LEASE_REPLY_ALL_KEYS, /* the number of the keys */
     LEASE_REPLY_TRUTH,    /* OK, true or an integer above 0 */
-    LEASE_REPLY_VALUE,    /* what was there: anything but nil */
+    LEASE_REPLY_VALUE,    /* GETDEL, SET XX GET: what was there; nil if nothing was */
     LEASE_REPLY_NO_ERROR,
     LEASE_REPLY_HOLDS, /* 1: released; 0: held less often; nil: not the owner */
     LEASE_REPLY_MAYBE, /* 1: released; nil: not the owner; 0: one of both, or held less often */
@@ -92,6 +93,7 @@ struct lease_run {
 
 /* A script that is known: what it does, and at which place its arguments are. Places begin at 1, 0 is none. */
 struct lease_script {
+    const char *library; /* as lease_script_library names it; NULL for an idiom */
     const char *name;
     const char *digest; /* SHA-1 of the text in lower-case hex; NULL for an idiom */
     uint16_t bytes;     /* of the text */
@@ -156,5 +158,10 @@ void lease_shape_digest(struct slice text, char digest[LEASE_DIGEST_LENGTH + 1])
 
 /* The rows of the table, for tests; NULL behind the last. */
 const struct lease_script *lease_shape_script(size_t index);
+
+/* The libraries whose scripts are known, in lower case, each once; NULL behind the last. */
+const char *lease_script_library(size_t index);
+/* Whether the script is one of the library with that name, in any case. */
+bool lease_script_is_of(const struct lease_script *script, struct slice library);
 
 #endif

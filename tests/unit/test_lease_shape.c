@@ -192,10 +192,10 @@ Test(lease_shape_set, leases_of_all_sizes)
 
 Test(lease_shape_set, what_is_no_lock)
 {
-    static const char *const nothing[] = {"set k t xx",
-                                          "set k t xx px 5",
-                                          "set k t px 5 XX",
-                                          "set k t keepttl",
+    static const char *const nothing[] = {"set k t keepttl",
+                                          "set k t xx keepttl",
+                                          "set k t xx px 0",
+                                          "set k t xx px 5 ex 5",
                                           "set k t nx keepttl",
                                           "set k t nx xx",
                                           "set k t xx nx",
@@ -235,6 +235,41 @@ Test(lease_shape_set, replaces_and_extends)
     cr_assert_eq(action_of("set k t ifeq t"), LEASE_FORCE_RELEASE, "the time to live goes");
     cr_assert_eq(action_of("set k t px 5 ifeq u"), LEASE_FORCE_RELEASE, "another owner");
     cr_assert_eq(action_of("set k t px 5 ifne u"), LEASE_FORCE_RELEASE);
+}
+
+Test(lease_shape_set, extends_what_is_there)
+{
+    static const struct {
+        const char *text;
+        enum lease_action action;
+        enum lease_reply reply;
+        int64_t ms; /* at 1000 s of the wall clock */
+    } cases[] = {
+        {"set k t xx px 5", LEASE_EXTEND, LEASE_REPLY_OK, 5},
+        {"SET k t PX 5 XX", LEASE_EXTEND, LEASE_REPLY_OK, 5},
+        {"set k t XX EX 5", LEASE_EXTEND, LEASE_REPLY_OK, 5000},
+        {"set k t xx exat 1005", LEASE_EXTEND, LEASE_REPLY_OK, 5000},
+        {"set k t pxat 1000005 xx", LEASE_EXTEND, LEASE_REPLY_OK, 5},
+        {"set k t xx get px 5", LEASE_EXTEND, LEASE_REPLY_VALUE, 5},
+        {"set k t px 5 get xx", LEASE_EXTEND, LEASE_REPLY_VALUE, 5},
+        {"set k t xx", LEASE_FORCE_RELEASE, LEASE_REPLY_OK, 0},
+        {"set k t XX get", LEASE_FORCE_RELEASE, LEASE_REPLY_VALUE, 0},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct request made = request(cases[i].text);
+        cr_assert_eq(made.shape.action, cases[i].action, "%s", cases[i].text);
+        cr_assert_eq(made.shape.reply, cases[i].reply, "%s", cases[i].text);
+        cr_assert_eq(lease_shape_ms(&made.shape, 1000000), cases[i].ms, "%s", cases[i].text);
+        cr_assert(made.shape.kind == LEASE_STRING && made.shape.key_count == 1, "%s", cases[i].text);
+        cr_assert(is(made.shape.key, "k") && is(made.shape.token, "t"), "%s", cases[i].text);
+        cr_assert_eq(lease_shape_answer(&made.shape, slice("$-1\r\n")), LEASE_ANSWER_NO, "%s", cases[i].text);
+        cr_assert_eq(lease_shape_answer(&made.shape, slice("-ERR no\r\n")), LEASE_ANSWER_UNCLEAR);
+        cr_assert_eq(lease_shape_answer(&made.shape, slice("$1\r\nt\r\n")),
+                     cases[i].reply == LEASE_REPLY_VALUE ? LEASE_ANSWER_YES : LEASE_ANSWER_NO, "%s", cases[i].text);
+        check_runs(&made);
+        free(made.bytes);
+    }
 }
 
 Test(lease_shape_set, tokens_of_all_sizes)
@@ -453,6 +488,40 @@ Test(lease_shape_scripts, every_row)
     cr_assert_gt(count, (size_t)70);
 }
 
+Test(lease_shape_scripts, of_libraries)
+{
+    static const char *const some[] = {"redis-py", "node-redlock", "redlock.net", "spring", "shedlock", "redisson"};
+    size_t count = 0, rows = 0;
+
+    for (const char *library; (library = lease_script_library(count)) != NULL; count++) {
+        cr_assert_eq(strcspn(library, " :ABCDEFGHIJKLMNOPQRSTUVWXYZ"), strlen(library), "%s", library);
+        for (size_t i = 0; i < count; i++) {
+            cr_assert_str_neq(lease_script_library(i), library);
+        }
+        for (size_t i = 0; lease_shape_script(i) != NULL; i++) {
+            rows += lease_script_is_of(lease_shape_script(i), slice(library));
+        }
+    }
+    for (size_t i = 0; lease_shape_script(i) != NULL; i++) {
+        const struct lease_script *script = lease_shape_script(i);
+        cr_assert(strncmp(script->name, script->library, strlen(script->library)) == 0, "%s", script->name);
+        rows--;
+    }
+    cr_assert_eq(rows, (size_t)0, "each row is of one library");
+    for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
+        size_t at = 0;
+        while (at < count && strcmp(lease_script_library(at), some[i]) != 0) {
+            at++;
+        }
+        cr_assert_lt(at, count, "%s", some[i]);
+    }
+    const struct lease_script *first = lease_shape_script(0);
+    cr_assert(lease_script_is_of(first, slice("redis-py")) && lease_script_is_of(first, slice("Redis-PY")));
+    cr_assert_not(lease_script_is_of(first, slice("redis-p")));
+    cr_assert_not(lease_script_is_of(first, slice("redis-py ")));
+    cr_assert_not(lease_script_is_of(first, slice("")));
+}
+
 Test(lease_shape_scripts, with_leases_that_are_none)
 {
     static const char *const faulty[] = {"", "x", "1.5", "9223372036854775808", "00", "- 1", "0x10"};
@@ -580,6 +649,7 @@ Test(lease_shape_texts, idioms_in_any_dress)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct lease_script *script = learn(cases[i].text);
         cr_assert_not_null(script, "%s", cases[i].text);
+        cr_assert_not(lease_script_is_of(script, slice("")), "no library's");
         cr_assert(script->action == cases[i].action && script->unit == cases[i].unit, "%s", cases[i].text);
         cr_assert(script->key == 1 && script->token == 1 && script->kind == LEASE_STRING);
     }
