@@ -128,6 +128,17 @@ struct demand {
     int64_t hold_us;
 };
 
+/* Frees the reply. */
+static struct answer answer_to(struct demand demand, redisReply *reply)
+{
+    struct answer answer = answer_of(reply);
+
+    freeReplyObject(reply);
+    cr_assert(answer.granted == 0 || answer.granted >= demand.least);
+    cr_assert_leq(answer.granted, demand.cost);
+    return answer;
+}
+
 /* The number of the next call, which makes each one's id its own. */
 static int64_t calls;
 
@@ -142,13 +153,7 @@ static redisReply *ask_window_raw(const struct runner *runner, const char *key, 
 static struct answer ask_window(const struct runner *runner, const char *key, struct window window,
                                 struct demand demand, int64_t now_us)
 {
-    redisReply *reply = ask_window_raw(runner, key, window, demand, now_us);
-    struct answer answer = answer_of(reply);
-
-    freeReplyObject(reply);
-    cr_assert(answer.granted == 0 || answer.granted >= demand.least);
-    cr_assert_leq(answer.granted, demand.cost);
-    return answer;
+    return answer_to(demand, ask_window_raw(runner, key, window, demand, now_us));
 }
 
 /* All that was granted and still matters, each with when it may be spent: what a window is judged by. */
@@ -781,13 +786,7 @@ static redisReply *ask_funnel_raw(const struct runner *runner, const char *key, 
 static struct answer ask_funnel(const struct runner *runner, const char *key, struct funnel funnel,
                                 struct demand demand, int64_t now_us)
 {
-    redisReply *reply = ask_funnel_raw(runner, key, funnel, demand, now_us);
-    struct answer answer = answer_of(reply);
-
-    freeReplyObject(reply);
-    cr_assert(answer.granted == 0 || answer.granted >= demand.least);
-    cr_assert_leq(answer.granted, demand.cost);
-    return answer;
+    return answer_to(demand, ask_funnel_raw(runner, key, funnel, demand, now_us));
 }
 
 /* A drop is period_us parts, of which leak leave in each microsecond: whole numbers only. */
