@@ -13,13 +13,6 @@ struct chain_record {
     uint64_t tickets[POLICIES_MAX];
 };
 
-/* What the policies want of a command. */
-struct interest {
-    uint32_t wanted;     /* bit n: policy n is to be asked */
-    uint32_t group;      /* not 0: it is the only one, and may be asked about several requests at once */
-    uint32_t translator; /* 1 + the policy that translates it; 0: none does */
-};
-
 struct chain {
     const struct policy *list[POLICIES_MAX];
     void *instances[POLICIES_MAX];
@@ -29,17 +22,13 @@ struct chain {
     struct stats *stats;
     struct chain_record *free;
     /* For each command, by command_index(); the last is for unknown commands. */
-    struct interest interests[];
+    struct chain_interest interests[];
 };
 
-static size_t interest_index(const struct command *command)
+/* group: of the one policy that wants it. translator: 1 + the policy that translates it. */
+static struct chain_interest compile_interest(const struct chain *chain, const struct command *command)
 {
-    return command != NULL ? command_index(command) : command_count();
-}
-
-static struct interest interest_in(const struct chain *chain, const struct command *command)
-{
-    struct interest interest = {0};
+    struct chain_interest interest = {0};
 
     for (size_t n = 0; n < chain->count; n++) {
         const struct policy *policy = chain->list[n];
@@ -61,7 +50,7 @@ static void compile_interests(struct chain *chain)
     chain->wants_any = false;
     for (size_t index = 0; index <= command_count(); index++) {
         const struct command *command = index < command_count() ? command_at(index) : NULL;
-        chain->interests[index] = interest_in(chain, command);
+        chain->interests[index] = compile_interest(chain, command);
         chain->wants_any = chain->wants_any || chain->interests[index].wanted != 0;
     }
 }
@@ -170,33 +159,23 @@ void chain_free(struct chain *chain)
     free(chain);
 }
 
-bool chain_wants(const struct chain *chain, const struct command *command)
+const struct chain_interest *chain_interest(const struct chain *chain, const struct command *command)
 {
-    return chain->count > 0 && chain->interests[interest_index(command)].wanted != 0;
-}
-
-bool chain_translates(const struct chain *chain, const struct command *command)
-{
-    return chain->interests[interest_index(command)].translator != 0;
+    return &chain->interests[command != NULL ? command_index(command) : command_count()];
 }
 
 enum policy_translation chain_translate(struct chain *chain, struct policy_request *request,
                                         enum policy_server_has server, struct slice *frame,
                                         struct policy_decision *decision)
 {
-    size_t n = chain->interests[interest_index(request->command)].translator - 1;
+    size_t n = chain_interest(chain, request->command)->translator - 1;
 
     return chain->list[n]->translate(chain->instances[n], request, server, frame, decision);
 }
 
-uint32_t chain_group(const struct chain *chain, const struct command *command)
-{
-    return chain->interests[interest_index(command)].group;
-}
-
 bool chain_admit(struct chain *chain, struct policy_request *request, uint32_t count)
 {
-    size_t n = (size_t)__builtin_ctz(chain->interests[interest_index(request->command)].wanted);
+    size_t n = (size_t)__builtin_ctz(chain_interest(chain, request->command)->wanted);
 
     request->attachment = &request->client->attachments[n];
     return chain->list[n]->on_batch(chain->instances[n], request, count);
@@ -249,7 +228,7 @@ static void count_verdict(struct chain *chain, enum policy_verdict verdict)
 static enum policy_verdict ask_all(struct chain *chain, struct policy_request *request,
                                    struct policy_decision *decision, struct chain_record *record)
 {
-    uint32_t wanted = chain->interests[interest_index(request->command)].wanted;
+    uint32_t wanted = chain_interest(chain, request->command)->wanted;
     size_t first = record->holding > 0 ? record->holding - 1 : 0;
 
     if (record->holding > 0) {
