@@ -282,6 +282,23 @@ static void ask_redis(struct limit *limit, const struct policy_request *request,
     }
 }
 
+/* Whether more of the request has to come before it can be judged. What is known of its cost may be enough to refuse it
+ * for good. */
+static bool is_cost_open(const struct limit *limit)
+{
+    bool is_open = false;
+
+    for (size_t i = 0; i < limit->charge_count; i++) {
+        const struct limit_charge *charge = &limit->charges[i];
+        bool is_too_much = charge->cost > charge->rule->meter.most;
+        if (is_too_much && charge->rule->action != LIMIT_OBSERVE) {
+            return false;
+        }
+        is_open = is_open || (charge->is_cost_open && !is_too_much);
+    }
+    return is_open;
+}
+
 static enum policy_verdict limit_request(void *instance, const struct policy_request *request,
                                          struct policy_decision *decision)
 {
@@ -291,7 +308,7 @@ static enum policy_verdict limit_request(void *instance, const struct policy_req
     limit_locks locks;
 
     if (take_up(limit, request, &held, &locks)) {
-        verdict = decide(limit, request, &held, decision);
+        verdict = is_cost_open(limit) ? POLICY_WHOLE : decide(limit, request, &held, decision);
         limit_share_unlock(limit->share, locks);
         ask_redis(limit, request, verdict, held, decision);
     }

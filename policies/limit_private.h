@@ -41,6 +41,7 @@ struct limit_charge {
     struct limit_subject *subject;
     int64_t cost;
     int64_t wait_us;           /* when judged: how long until the rule admits it */
+    bool is_cost_open;         /* the request may come to cost more: not all of it is known */
     bool pinned;               /* for this request alone */
     bool passed_over;          /* its rule observes and would refuse: it is not charged */
     bool undecided;            /* Redis did not say: wait_us is what on_error makes of it */

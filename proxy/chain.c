@@ -1,5 +1,6 @@
 #include "chain.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 struct chain_record {
@@ -8,7 +9,7 @@ struct chain_record {
     int64_t received_us;
     uint32_t asked;   /* bit n: policy n has seen it: its ticket is set */
     uint32_t passed;  /* bit n: policy n passed it and is owed an on_reply */
-    uint32_t holding; /* 1 + the policy that holds it; 0: none does */
+    uint32_t holding; /* 1 + the policy that holds it, or waits for more of it; 0: none does */
     uint32_t holds;
     uint64_t tickets[POLICIES_MAX];
 };
@@ -220,7 +221,7 @@ static void count_verdict(struct chain *chain, enum policy_verdict verdict)
         [POLICY_CLOSE] = STATS_POLICY_CLOSES,
     };
 
-    if (verdict != POLICY_PASS) {
+    if (verdict != POLICY_PASS && verdict != POLICY_WHOLE) {
         stats_add(chain->stats, counters[verdict], 1);
     }
 }
@@ -247,9 +248,10 @@ static enum policy_verdict ask_all(struct chain *chain, struct policy_request *r
         request->ticket = &record->tickets[n];
         request->attachment = &request->client->attachments[n];
         enum policy_verdict verdict = chain->list[n]->on_request(chain->instances[n], request, decision);
-        if (verdict == POLICY_HOLD) {
+        assert(verdict != POLICY_WHOLE || request->partial);
+        if (verdict == POLICY_HOLD || verdict == POLICY_WHOLE) {
             record->holding = (uint32_t)n + 1;
-            record->holds++;
+            record->holds += verdict == POLICY_HOLD;
         }
         if (verdict != POLICY_PASS && verdict != POLICY_ADMIT) {
             return verdict;
@@ -269,6 +271,10 @@ enum policy_verdict chain_ask(struct chain *chain, struct policy_request *reques
     if (*record == NULL) {
         decision->length = 0;
         return POLICY_CLOSE;
+    }
+    if ((*record)->holds == 0) {
+        /* More of it may have come since it was asked about. */
+        (*record)->received_us = request->received_us;
     }
     request->holds = (*record)->holds;
     request->received_us = (*record)->received_us;

@@ -5,22 +5,6 @@
 
 /* ---- what they are told ---- */
 
-struct policy_request client_describe(struct client *client, const struct policy_client *view,
-                                      const struct command *command, struct slice frame)
-{
-    int64_t now = reactor_now(client->service->reactor);
-
-    return (struct policy_request){
-        .client = view,
-        .command = command,
-        .frame = frame,
-        .in_transaction = client->session.sent_transaction,
-        .received_us = now,
-        .now_us = now,
-        .holder = client,
-    };
-}
-
 /* The name, or what has come of it: a name can be long, too. */
 static struct slice name_so_far(const struct resp_command *framed, struct slice frame)
 {
@@ -30,20 +14,43 @@ static struct slice name_so_far(const struct resp_command *framed, struct slice 
     return (struct slice){frame.data + name->offset, (size_t)(name->length < here ? name->length : here)};
 }
 
+struct policy_request client_describe(struct client *client, const struct policy_client *view,
+                                      const struct command *command, const struct resp_command *framed,
+                                      struct slice frame)
+{
+    int64_t now = reactor_now(client->service->reactor);
+
+    return (struct policy_request){
+        .client = view,
+        .command = command,
+        .name = name_so_far(framed, frame),
+        .frame = frame,
+        .partial = resp_command_arguments_seen(framed) < framed->argument_count,
+        .framed = framed,
+        .in_transaction = client->session.sent_transaction,
+        .argument_count = framed->argument_count,
+        .received_us = now,
+        .now_us = now,
+        .holder = client,
+    };
+}
+
 enum policy_verdict client_ask_policies(struct client *client, const struct command *command,
                                         const struct resp_command *framed, struct slice frame,
                                         struct policy_decision *decision)
 {
     struct policy_client view = client_policy_view(client);
-    struct policy_request request = client_describe(client, &view, command, frame);
+    struct policy_request request = client_describe(client, &view, command, framed, frame);
 
-    request.name = name_so_far(framed, frame);
-    request.partial = frame.length < framed->size || resp_command_arguments_seen(framed) < framed->argument_count;
-    request.argument_count = framed->argument_count;
     client->ask_each -= client->ask_each > 0;
     client->admitted = false;
     enum policy_verdict verdict = chain_ask(client->service->chain, &request, decision, &client->held);
     client->admitted = verdict == POLICY_PASS;
+    client->foreseen = 0;
+    if (verdict == POLICY_WHOLE) {
+        client->gathering = true;
+        (void)resp_command_foresee(framed, &client->foreseen);
+    }
     return verdict;
 }
 
@@ -120,6 +127,8 @@ enum client_outcome client_obey(struct client *client, enum policy_verdict verdi
 {
     if (verdict == POLICY_HOLD) {
         hold_until(client, decision->hold_until_us);
+    }
+    if (verdict == POLICY_HOLD || verdict == POLICY_WHOLE) {
         return CLIENT_WAITS;
     }
     if (verdict == POLICY_REPLY) {

@@ -34,11 +34,15 @@ struct client_plain client_plain_request(const struct client *client, const char
 }
 
 /* Counts the whole command at the end of the batch as one of its group. */
-static void join_group(struct client_batch *batch, uint32_t number, const struct command *command, struct slice frame)
+static void join_group(struct client_batch *batch, uint32_t number, const struct command *command,
+                       const struct resp_command *framed, struct slice frame)
 {
     if (batch->group.count == 0) {
-        batch->group = (struct client_group){
-            .number = number, .command = command, .frame = frame, .requests_before = batch->requests};
+        batch->group = (struct client_group){.number = number,
+                                             .command = command,
+                                             .framed = *framed,
+                                             .frame = frame,
+                                             .requests_before = batch->requests};
     }
     batch->group.count++;
 }
@@ -51,7 +55,7 @@ bool client_batch_settle(struct client *client, struct client_batch *batch)
         return true;
     }
     struct policy_client view = client_policy_view(client);
-    struct policy_request request = client_describe(client, &view, group->command, group->frame);
+    struct policy_request request = client_describe(client, &view, group->command, &group->framed, group->frame);
     bool admitted = chain_admit(client->service->chain, &request, group->count);
     if (!admitted) {
         client->ask_each = group->count;
@@ -93,7 +97,7 @@ bool client_batch_join(struct client *client, struct client_batch *batch, const 
     }
     uint32_t group = group_of(client, plain);
     if (group != 0) {
-        join_group(batch, group, plain->command, bytes);
+        join_group(batch, group, plain->command, &client->command, bytes);
     } else if (plain->interest->wanted != 0) {
         *verdict = client_ask_policies(client, plain->command, &client->command, bytes, decision);
         if (*verdict != POLICY_PASS || client->held != NULL) {

@@ -134,6 +134,8 @@ struct client {
     bool command_whole; /* `command` is a whole one at the head of the input, which has to wait */
     bool streaming;     /* `command` is a long one that goes out as it comes in */
     bool discarding;    /* … that was refused: it is thrown away instead */
+    bool gathering;     /* … that is kept instead: policies do not know enough of it yet */
+    uint64_t foreseen;  /* the bytes by which they did not; 0: other ones, they are to be asked */
     bool lost;          /* the lane broke with requests under way: they are all lost */
     bool input_ended;   /* the client has closed its writing half */
     bool output_congested;
@@ -248,6 +250,7 @@ struct client_group {
     uint32_t number;               /* of chain_interest() */
     uint32_t count;                /* 0: there is no group */
     const struct command *command; /* of the first, and so the next two */
+    struct resp_command framed;
     struct slice frame;
     uint32_t requests_before; /* in the batch */
 };
@@ -297,9 +300,10 @@ size_t client_continue_stream(struct client *client, const char *data, size_t le
 /* How a request ended up. */
 enum client_outcome { CLIENT_TAKEN, CLIENT_WAITS };
 
-/* What policies are told of any request; what is not known of a group is left at zero. */
+/* What policies are told of a request. */
 struct policy_request client_describe(struct client *client, const struct policy_client *view,
-                                      const struct command *command, struct slice frame);
+                                      const struct command *command, const struct resp_command *framed,
+                                      struct slice frame);
 /* Asks the policies; client->held and client->admitted are set. */
 enum policy_verdict client_ask_policies(struct client *client, const struct command *command,
                                         const struct resp_command *framed, struct slice frame,

@@ -113,6 +113,7 @@ static enum client_outcome take_admitted(struct client *client, const struct com
         client_out_of_memory(client);
         return CLIENT_TAKEN;
     }
+    plan.exclusive = plan.exclusive || client->gathering;
     return carry_out(client, &plan, (struct slice){frame, (size_t)framed->size});
 }
 
@@ -127,13 +128,11 @@ static enum client_outcome take_translatable(struct client *client, const struct
     };
     struct policy_client view = client_policy_view(client);
     struct slice bytes = {frame, (size_t)framed->size};
-    struct policy_request request = client_describe(client, &view, command, bytes);
+    struct policy_request request = client_describe(client, &view, command, framed, bytes);
     struct resp_command translated = {0};
     struct policy_decision decision;
     size_t taken;
 
-    request.name = name_of(framed, frame);
-    request.argument_count = framed->argument_count;
     enum policy_server_has server = server_has[learn_server_has(client->service->learn, request.name)];
     switch (chain_translate(client->service->chain, &request, server, &bytes, &decision)) {
     case POLICY_AS_IT_IS:
@@ -215,6 +214,7 @@ static enum client_outcome settle_whole(struct client *client, enum client_outco
     if (outcome == CLIENT_TAKEN) {
         stats_add(client->service->reactor->stats, STATS_REQUESTS, client->command.argument_count > 0);
         client->admitted = false;
+        client->gathering = false;
         resp_command_reset(&client->command);
     }
     return outcome;

@@ -1,6 +1,7 @@
 /*
  * Requests that are too long to be held. They go to an exclusive lane as they come (client->streaming), and are put to
- * the policies when their beginning is there. Those that are refused are thrown away as they come (client->discarding).
+ * the policies when their beginning is there. Those that are refused are thrown away as they come (client->discarding);
+ * those of which the policies have to see more are kept until they have (client->gathering), or have come whole.
  */
 #include "client_private.h"
 
@@ -44,25 +45,54 @@ static bool has_to_be_whole(const struct client *client, const struct command *c
     return command->kind != COMMAND_ORDINARY && command->kind != COMMAND_EVAL;
 }
 
+/* Keeps what came of the request, and takes more of it if it does not wait for anything else: within reason. Always
+ * false: none of it is taken yet. */
+static bool keep(struct client *client)
+{
+    if (client->wait == CLIENT_WAIT_NOTHING && client->command.size > client->service->settings.max_request) {
+        client_end(client, "a request that has to be held whole is longer than max_request");
+    }
+    return false;
+}
+
+/* Whether the policies, who want to know more of the request, know all that there is to say. */
+static bool is_nothing_new(const struct client *client)
+{
+    uint64_t size;
+
+    (void)resp_command_foresee(&client->command, &size);
+    return client->gathering && client->foreseen == size;
+}
+
+/* It was refused: the rest of it is thrown away as it comes. False: the client was closed. */
+static bool begin_discarding(struct client *client)
+{
+    client->gathering = false;
+    client->discarding = client->state == CLIENT_OPEN;
+    client->streaming = client->discarding;
+    stats_add(client->service->reactor->stats, STATS_REQUESTS, client->discarding ? 1 : 0);
+    return client->streaming;
+}
+
 bool client_begin_stream(struct client *client, const char *frame)
 {
     const struct command *command = command_so_far(client, frame);
     struct slice bytes = {frame, (size_t)client->command.size};
     struct session_plan plan = {.answer = SESSION_FORWARD, .exclusive = true};
+    bool may_keep = !is_too_long_without_password(client);
     enum client_outcome outcome;
 
-    if (command != NULL && has_to_be_whole(client, command)) {
-        if (client->command.size > client->service->settings.max_request) {
-            client_end(client, "a request of that kind cannot be so long");
-        }
-        return false;
+    if ((command != NULL && has_to_be_whole(client, command)) || (may_keep && is_nothing_new(client))) {
+        return keep(client);
     }
     if (!client_admit(client, command, &client->command, bytes, &outcome)) {
-        /* If it was refused, the rest of it is thrown away as it comes. */
-        client->discarding = outcome == CLIENT_TAKEN && client->state == CLIENT_OPEN;
-        client->streaming = client->discarding;
-        stats_add(client->service->reactor->stats, STATS_REQUESTS, client->discarding ? 1 : 0);
-        return client->streaming;
+        if (outcome == CLIENT_TAKEN) {
+            return begin_discarding(client);
+        }
+        if (may_keep || client->wait != CLIENT_WAIT_NOTHING) {
+            return keep(client);
+        }
+        /* What the policies want to see more of is refused by Redis, who would hold nothing of it either. */
     }
     struct lane *lane;
     if (!client_choose_lane(client, &plan, &lane)) {
@@ -77,6 +107,7 @@ bool client_begin_stream(struct client *client, const char *frame)
     client->streaming = client_forward(client, lane, bytes, &plan);
     stats_add(client->service->reactor->stats, STATS_REQUESTS, 1);
     client->admitted = false;
+    client->gathering = false;
     return client->streaming;
 }
 

@@ -2,6 +2,7 @@
 #include "chain.h"
 
 #include <criterion/criterion.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,6 +27,7 @@ struct fake {
 };
 
 static struct fake fakes[3];
+static bool partial; /* what is asked about is the beginning of a request */
 static char calls[1000];
 static struct stats stats;
 static const struct policy_host host = {0};
@@ -161,6 +163,7 @@ static void set_up(void)
         fakes[i] = (struct fake){.letter = (char)('a' + i), .verdict = POLICY_PASS, .last_ticket = i * 100};
     }
     calls[0] = '\0';
+    partial = false;
     stats = (struct stats){0};
     chain = new_chain(three);
     cr_assert_not_null(chain);
@@ -199,6 +202,7 @@ static uint32_t group_of(const struct command *command)
 static enum policy_verdict ask_at(struct chain_record **record, struct policy_decision *decision, int64_t now_us)
 {
     struct policy_request request = {
+        .partial = partial,
         .client = &client,
         .command = get(),
         .name = {"GET", 3},
@@ -331,6 +335,68 @@ Test(chain, a_refusal_after_a_hold_is_not_told_to_the_one_that_refused)
     cr_assert_eq(ask(&record), POLICY_REPLY);
     end(record, POLICY_OUTCOME_LOCAL, "");
     assert_calls("a?0 b?0 b?101 a=1");
+}
+
+Test(chain, who_wants_it_whole_is_asked_again_and_nobody_before)
+{
+    struct chain_record *record = NULL;
+    struct policy_decision decision = {0};
+
+    partial = true;
+    fakes[1].verdict = POLICY_WHOLE;
+    cr_assert_eq(ask_at(&record, &decision, 1000), POLICY_WHOLE);
+    cr_assert_eq(ask_at(&record, &decision, 1500), POLICY_WHOLE);
+    assert_calls("a?0 b?0 b?101");
+    cr_assert_eq(fakes[1].received_us, 1500, "more of it was received since");
+    partial = false;
+    fakes[1].verdict = POLICY_PASS;
+    cr_assert_eq(ask_at(&record, &decision, 2000), POLICY_PASS);
+    assert_calls("b?101 c?0");
+    cr_assert_eq(fakes[1].holds, 0, "it was not held");
+    cr_assert_eq(fakes[2].received_us, 2000);
+    end(record, POLICY_OUTCOME_REPLY, ":1\r\n");
+    assert_calls("a=1 b=101 c=201");
+    cr_assert_eq(fakes[0].told.received_us, 2000);
+}
+
+Test(chain, several_may_want_it_whole_or_hold_it)
+{
+    struct chain_record *record = NULL;
+    struct policy_decision decision = {0};
+
+    partial = true;
+    fakes[0].verdict = POLICY_WHOLE;
+    cr_assert_eq(ask_at(&record, &decision, 1000), POLICY_WHOLE);
+    fakes[0].verdict = POLICY_ADMIT;
+    fakes[1].verdict = POLICY_HOLD;
+    cr_assert_eq(ask_at(&record, &decision, 2000), POLICY_HOLD);
+    fakes[1].verdict = POLICY_WHOLE;
+    cr_assert_eq(ask_at(&record, &decision, 3000), POLICY_WHOLE);
+    cr_assert_eq(fakes[1].received_us, 2000, "how long it is held counts from its first hold");
+    fakes[1].verdict = POLICY_REPLY;
+    cr_assert_eq(ask_at(&record, &decision, 4000), POLICY_REPLY);
+    cr_assert_eq(fakes[1].holds, 1);
+    assert_calls("a?0 a?1 b?0 b?101 b?101");
+    cr_assert_null(record, "nobody is owed a reply");
+}
+
+Test(chain, a_request_that_ends_before_it_is_whole_is_told_to_those_that_saw_it)
+{
+    struct chain_record *record = NULL;
+
+    partial = true;
+    fakes[1].verdict = POLICY_WHOLE;
+    ask(&record);
+    end(record, POLICY_OUTCOME_OWNERLESS, "");
+    assert_calls("a?0 b?0 a=1 b=101");
+}
+
+Test(chain, a_whole_request_cannot_be_wanted_whole, .signal = SIGABRT)
+{
+    struct chain_record *record = NULL;
+
+    fakes[1].verdict = POLICY_WHOLE;
+    ask(&record);
 }
 
 Test(chain, records_do_not_remember_the_request_before)
