@@ -189,6 +189,14 @@ static void hold_for_answer(struct limit_charge *charge, int64_t now_us)
     }
 }
 
+/* Redis has answered, and time will pass: what it said is asked anew then, with a deadline of its own. */
+static void forget_answer(struct limit_charge *charge)
+{
+    if (charge->place->state == LIMIT_PLACE_FETCHED) {
+        charge->place->state = LIMIT_PLACE_EMPTY;
+    }
+}
+
 static void hold_for_turn(struct limit *limit, struct limit_charge *charge)
 {
     if (charge->rule->scope == LIMIT_LOCAL) {
@@ -214,7 +222,12 @@ static enum policy_verdict hold(struct limit *limit, const struct policy_request
         struct limit_charge *charge = &limit->charges[i];
         if (charge->needs_answer && waits_for_answers) {
             hold_for_answer(charge, request->now_us);
-        } else if (charge->rule->action == LIMIT_DELAY) {
+            continue;
+        }
+        if (!waits_for_answers) {
+            forget_answer(charge);
+        }
+        if (charge->rule->action == LIMIT_DELAY) {
             hold_for_turn(limit, charge);
         }
     }

@@ -810,6 +810,21 @@ def test_delay_in_a_leased_window(make):
     assert counter(headgate, "delayed_total") >= 1
 
 
+def test_a_delay_is_no_part_of_the_time_to_decide(make, any_kind):
+    """Redis has decided, and the request waits for its turn: longer than decision_timeout."""
+    options = {"action": "delay", "max_delay": "60s", "decision_timeout": "1s"}
+    if "funnel" in any_kind:
+        headgate = make(ALL_KINDS[any_kind](8, leak="8/1500ms", **options))
+    else:
+        headgate = make(ALL_KINDS[any_kind](8, window="1500ms", **options))
+    clients = [headgate.connect() for _ in range(4)]
+    for client in clients:
+        client.send(encode("INCR", "n") * 5)
+    assert sorted(reply for client in clients for reply in client.read_many(5)) == list(range(1, 21))
+    assert counter(headgate, "undecided_total") == 0
+    assert counter(headgate, "refused_total") == 0
+
+
 def test_beyond_max_delay_is_refused_at_once(make, any_kind):
     client = make(ALL_KINDS[any_kind](16, action="delay", max_delay="1s")).connect()
     replies = client.pipeline([("INCR", "n")] * 40 + [("PING",)])
