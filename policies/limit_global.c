@@ -17,11 +17,6 @@
 
 /* A log has a member for each permit; larger limits have slots. */
 #define LOG_LIMIT_MAX 128
-/* Leased permits live for this part of the window, or of the time in which the funnel empties, … */
-#define HOLD_PART_WINDOW 20
-#define HOLD_PART_FUNNEL 8
-/* … and no longer than this. */
-#define HOLD_MAX_US 500000
 /* A batch is at most this part of the limit, so that the other sidecars get something. */
 #define BATCH_PART 8
 #define BATCH_FIRST 16
@@ -29,8 +24,6 @@
 #define REFILL_PART 4
 /* How soon a worker looks whether the permits that another one fetches have come. */
 #define OTHERS_FETCH_US 1000
-/* A request asks so often at most: others may take what was fetched. */
-#define ASKS_MAX 4
 /* See age_bound(). */
 #define RETURN_MARGIN_US 1000000
 
@@ -47,16 +40,6 @@ static enum state_kind kind_of(const struct limit_rule *rule)
     }
     bool few = rule->meter.most <= LOG_LIMIT_MAX && rule->cost == LIMIT_COST_ONE;
     return few && rule->accuracy == LIMIT_EXACT ? STATE_LOG : STATE_SLOTS;
-}
-
-static int64_t hold_of(const struct limit_rule *rule)
-{
-    if (rule->accuracy == LIMIT_EXACT) {
-        return 0;
-    }
-    int64_t part_us = rule->meter.algorithm == LIMIT_FUNNEL ? rule->meter.funnel.full_ns / 1000 / HOLD_PART_FUNNEL
-                                                            : rule->meter.window.length_us / HOLD_PART_WINDOW;
-    return part_us < HOLD_MAX_US ? part_us : HOLD_MAX_US;
 }
 
 /* Room for "hist:slots:", a rule, ":" and a subject. */
@@ -313,7 +296,7 @@ static void note_answer(struct limit_call *call, int64_t granted, int64_t wait_u
         until_us = remote->refused_until_us = now_us + wait_us;
         remote->refused_cost = call->least;
     } else if (call->leased) {
-        until_us = call->sent_us + hold_of(call->rule);
+        until_us = call->sent_us + limit_rule_hold_us(call->rule);
         /* Requests that on_error admitted meanwhile have spent some of it. */
         add_lot(remote, call->spent < granted ? granted - call->spent : 0, until_us);
     }
@@ -468,7 +451,7 @@ static void send_call(struct limit *limit, struct limit_call *call)
     }
     add_number(&arguments, call->wanted);
     add_number(&arguments, call->least);
-    add_number(&arguments, hold_of(rule));
+    add_number(&arguments, limit_rule_hold_us(rule));
     if (kind == STATE_LOG) {
         add_id(&arguments, limit, call->number);
     }
@@ -564,7 +547,6 @@ static void ask_anew(struct limit *limit, struct limit_place *place, struct limi
         place->state = LIMIT_PLACE_FAILED;
         return;
     }
-    place->asks++;
     wait_for_call(place, call);
     if (under_way != NULL) {
         under_way->successor = call;
@@ -581,7 +563,6 @@ static void ask_for(struct limit *limit, struct limit_place *place, int64_t now_
     if (place->rule->accuracy == LIMIT_LEASED && (call != NULL || others)) {
         wait_for_fetch(place, call, others);
     } else if (call != NULL && call->successor != NULL) {
-        place->asks++;
         wait_for_call(place, call->successor);
     } else {
         ask_anew(limit, place, call, now_us);
@@ -807,10 +788,6 @@ void limit_global_judge(struct limit *limit, struct limit_charge *charge, int64_
             return;
         }
     }
-    if (charge->place != NULL && charge->place->asks >= ASKS_MAX && charge->rule->accuracy == LIMIT_LEASED) {
-        judge_failure(limit, charge, now_us);
-        return;
-    }
     charge->needs_answer = !observes;
     bool fetches = charge->rule->accuracy == LIMIT_LEASED && remote != NULL && remote->fetch != NULL;
     charge->asks_aside = observes && !fetches;
@@ -834,7 +811,7 @@ static bool wants_refill(const struct limit_rule *rule, struct limit_remote *rem
         remote->refused_until_us > now_us) {
         return false;
     }
-    if (remote->lots[0].until_us - now_us > hold_of(rule) / 2) {
+    if (remote->lots[0].until_us - now_us > limit_rule_hold_us(rule) / 2) {
         remote->batch = remote->batch * 2 < most ? remote->batch * 2 : most;
     }
     return true;

@@ -67,7 +67,6 @@ struct limit_place {
     int64_t cost;
     enum limit_place_state state;
     bool counted;             /* as delayed */
-    uint32_t asks;            /* how often Redis was asked */
     int64_t deadline_us;      /* ASKED, FETCHED: it failed if it is not decided until then */
     int64_t refused_until_us; /* REFUSED */
     uint64_t grant_call;      /* GRANTED: the number of the call, when it was sent, and which of its permits … */

@@ -1271,7 +1271,9 @@ def test_nobody_is_admitted_twice_where_few_are_tracked(make):
 
 
 def global_file(*options):
-    return ["limit = 5", "window = 1s", "scope = global", *options]
+    window = () if any(option.startswith(("window", "leak")) for option in options) else ("window = 1s",)
+    limit = () if any(option.startswith("capacity") for option in options) else ("limit = 5",)
+    return [*limit, *window, "scope = global", *options]
 
 
 @pytest.mark.parametrize(
@@ -1279,6 +1281,9 @@ def global_file(*options):
     [
         [],
         ["accuracy = leased"],
+        ["accuracy = leased", "window = 20ms"],
+        ["accuracy = leased", "algorithm = funnel", "capacity = 80", "leak = 10/ms"],
+        ["accuracy = exact", "window = 1us"],
         ["accuracy = exact", "per = user+key", "on_error = deny", "decision_timeout = 5ms"],
         ["on_error = local", "action = delay", "max_delay = 1s", "accuracy = leased"],
         ["on_error = allow", "action = observe", "cost = bytes"],
@@ -1299,6 +1304,8 @@ def test_rules_that_can_be(tmp_path, options):
         (["accuracy = rough"], "accuracy"),
         (["on_error = maybe"], "on_error"),
         (["decision_timeout = 0"], "decision_timeout"),
+        (["accuracy = leased", "window = 19ms"], "accuracy"),
+        (["accuracy = leased", "algorithm = funnel", "capacity = 79", "leak = 10/ms"], "accuracy"),
         (["decision_timeout = 5"], "decision_timeout"),
         (["decision_timeout = -5ms"], "decision_timeout"),
     ],
