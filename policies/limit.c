@@ -286,12 +286,12 @@ static void ask_redis(struct limit *limit, const struct policy_request *request,
 {
     if (verdict == POLICY_HOLD) {
         if (decision->hold_until_us > request->now_us) {
-            limit_global_return_grants(limit, held);
+            limit_call_return_grants(limit, held);
         }
-        int64_t until_us = limit_global_ask(limit, held, request->now_us);
+        int64_t until_us = limit_call_ask(limit, held, request->now_us);
         decision->hold_until_us = until_us > 0 ? until_us : decision->hold_until_us;
     } else if (verdict == POLICY_ADMIT) {
-        limit_global_ask_aside(limit, request->now_us);
+        limit_call_ask_aside(limit, request->now_us);
     }
 }
 
@@ -419,7 +419,7 @@ static bool charge_batch(struct limit *limit, const struct policy_request *reque
     admitted = admitted && charge_all(limit, request->now_us, count);
     limit_share_unlock(limit->share, locks);
     if (admitted) {
-        limit_global_ask_aside(limit, request->now_us);
+        limit_call_ask_aside(limit, request->now_us);
     }
     limit_drop_charges(limit);
     return admitted;
@@ -523,7 +523,7 @@ static void forget(void *context, const struct limit_subject *subject)
 {
     const struct forgetting *forgetting = context;
 
-    limit_global_forget(forgetting->limit, forgetting->rule, (struct slice){subject->name, subject->length});
+    limit_script_forget(forgetting->limit, forgetting->rule, (struct slice){subject->name, subject->length});
 }
 
 /* name: as LIMITS shows it. */
@@ -533,7 +533,7 @@ static bool forget_by_name(const struct forgetting *forgetting, struct slice nam
     size_t length = limit_ledger_name(name, subject);
 
     if (length > 0) {
-        limit_global_forget(forgetting->limit, forgetting->rule, (struct slice){subject, length});
+        limit_script_forget(forgetting->limit, forgetting->rule, (struct slice){subject, length});
     }
     return length > 0;
 }
@@ -699,7 +699,7 @@ static bool limit_reload(void *instance, const struct conf_rule *list)
         limit_leave_places(limit, held);
         limit->host->resume(limit->host->context, held->holder);
     }
-    limit_global_detach(limit);
+    limit_call_detach(limit);
     free_rules(limit, limit->rules, limit->rule_count);
     limit->rules = rules;
     limit->rule_count = count;
