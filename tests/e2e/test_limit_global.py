@@ -421,6 +421,27 @@ def test_cost_in_bytes(make, redis):
     assert redis.connect()("STRLEN", "k") == len(value)
 
 
+@pytest.mark.parametrize("accuracy", ["exact", "leased"])
+def test_cost_in_bytes_of_several_values(make, redis, accuracy):
+    """Redis is asked once all of them are known of, and for all of them."""
+    request = encode("RPUSH", "l", "a" * 70_000, "b" * 100_000, "c" * 200_000)
+    rules = shared(limit=4 * len(request), cost="bytes", commands="rpush", accuracy=accuracy)
+    clients = [make(rules).connect() for _ in range(2)]
+    replies = []
+    for number in range(7):
+        client = clients[0 if number < 2 else 1]
+        stream = encode("ECHO", "before") + request + encode("ECHO", "after")
+        for start in range(0, len(stream), 69_000):
+            client.send(stream[start : start + 69_000])
+        before, reply, after = client.read_many(3)
+        assert (before, after) == (b"before", b"after")
+        replies.append(reply)
+    assert replies[0] == 3 and refuses(replies[6])
+    count = admitted(replies)
+    assert count == 4 if accuracy == "exact" else count <= 4
+    assert redis.connect()("LLEN", "l") == 3 * count
+
+
 def test_leased_costs_larger_than_a_batch(make):
     rules = shared(limit=1000, cost="keys", commands="mget", accuracy="leased")
     client = make(rules).connect()
