@@ -166,6 +166,16 @@ bool latency_call_flush(struct latency_call *call, const struct latency_layout *
     return true;
 }
 
+enum latency_flush_end latency_flush_ended(const struct policy_script_reply *reply)
+{
+    static const char refused[] = "HEADGATE ";
+
+    if (reply->error == NULL) {
+        return LATENCY_FLUSH_DONE;
+    }
+    return strncmp(reply->error, refused, sizeof refused - 1) == 0 ? LATENCY_FLUSH_NEVER : LATENCY_FLUSH_AGAIN;
+}
+
 /* ---- the report ---- */
 
 bool latency_call_report(struct latency_call *call, const struct latency_layout *layout, const char *interface,

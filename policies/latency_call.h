@@ -60,10 +60,19 @@ void latency_call_clear(struct latency_call *call);
 size_t latency_key_write(const struct latency_layout *layout, const char *interface, int64_t minute,
                          enum latency_key key, char out[LATENCY_KEY_SIZE]);
 
-/* For lua/latency_flush.lua, which replies 1 or, for a repeat, 0: acknowledge the snapshot after either. False when
- * memory is short. */
+/* For lua/latency_flush.lua. False when memory is short. */
 bool latency_call_flush(struct latency_call *call, const struct latency_layout *layout, const char *interface,
                         const struct latency_snapshot *snapshot);
+
+/* What is to be done with the snapshot of a flush that has ended. */
+enum latency_flush_end {
+    LATENCY_FLUSH_DONE, /* acknowledge it: Redis has it, from this call or from one before */
+    LATENCY_FLUSH_AGAIN, /* repeat it later: no answer, or Redis cannot write now (OOM, READONLY, NOPERM, LOADING, …) */
+    LATENCY_FLUSH_NEVER /* give it up: the script refuses it, as for a key of another type; the error names the key */
+};
+
+enum latency_flush_end latency_flush_ended(const struct policy_script_reply *reply);
+
 /* For lua/latency_report.lua: count minutes from first on, 1 to LATENCY_REPORT_MINUTES. False when memory is short. */
 bool latency_call_report(struct latency_call *call, const struct latency_layout *layout, const char *interface,
                          int64_t first, size_t count);

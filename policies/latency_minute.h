@@ -33,7 +33,7 @@ struct latency_minute {
     unsigned char packed[]; /* for each of them: how far it is from the one before, and its count */
 };
 
-/* One of two bytes and ten of a count in each bucket, and the head: no minute is longer. */
+/* The head, and two bytes of distance and ten of count for each bucket: no minute is longer. */
 #define LATENCY_MINUTE_BYTES_MAX (sizeof(struct latency_minute) + LATENCY_BUCKETS * 12)
 
 /* The minute in which a Unix time in µs lies, also one before 1970. */

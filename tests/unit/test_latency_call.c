@@ -102,6 +102,22 @@ Test(latency_call, flushes_a_snapshot)
     latency_pending_free(pending);
 }
 
+Test(latency_call, tells_what_becomes_of_a_snapshot)
+{
+    static const char *const later[] = {"OOM command not allowed when used memory > 'maxmemory'.",
+                                        "READONLY You can't write against a read only replica.",
+                                        "NOPERM the user of the sidecar may not use SET, nothing was written",
+                                        "the connection to Redis was lost", "HEADGATEWAY"};
+
+    cr_assert_eq(latency_flush_ended(&(struct policy_script_reply){.count = 1}), LATENCY_FLUSH_DONE);
+    for (size_t i = 0; i < sizeof later / sizeof later[0]; i++) {
+        cr_assert_eq(latency_flush_ended(&(struct policy_script_reply){.error = later[i]}), LATENCY_FLUSH_AGAIN);
+    }
+    cr_assert_eq(latency_flush_ended(&(struct policy_script_reply){
+                     .error = "HEADGATE key statistics_get_1_for_max holds a list, nothing was written"}),
+                 LATENCY_FLUSH_NEVER);
+}
+
 Test(latency_call, asks_for_a_report)
 {
     struct latency_call call = {0};

@@ -117,9 +117,10 @@ Test(latency_sketch, keeps_its_promises_when_merged)
             memset(exact, 0, sizeof exact);
             for (int worker = 0; worker < 3; worker++) {
                 workers[worker] = latency_sketch_new(sizes[size]);
-                /* Some have nothing, or are not full. */
+                /* Some have nothing, or are not full; some have the same hot keys, some each its own. */
                 for (uint64_t step = 0, steps = chance(3) * chance(4000); step < steps; step++) {
-                    add(workers[worker], exact, draw((round + worker) % 4, step), 1);
+                    uint64_t shift = round % 2 == 0 ? 0 : (uint64_t)worker * (KEYS / 3);
+                    add(workers[worker], exact, (draw((round / 2 + worker) % 4, step) + shift) % KEYS, 1);
                 }
             }
             latency_sketch_merge(workers[0], workers[1]);
@@ -135,6 +136,22 @@ Test(latency_sketch, keeps_its_promises_when_merged)
             }
         }
     }
+}
+
+Test(latency_sketch, keeps_the_highest_of_both_when_merged)
+{
+    struct latency_sketch *into = latency_sketch_new(2), *from = latency_sketch_new(2);
+    static uint64_t exact[KEYS];
+
+    add(into, exact, 1, 1000);
+    add(into, exact, 2, 10);
+    add(from, exact, 3, 50);
+    add(from, exact, 4, 1);
+    latency_sketch_merge(into, from);
+    assert_promises(into, exact, 2);
+    cr_assert_eq(latency_sketch_least(into), 60, "of the third key, 50 and what the other one may have had of it");
+    latency_sketch_free(into);
+    latency_sketch_free(from);
 }
 
 Test(latency_sketch, counts_exactly_while_there_is_room)
