@@ -1,6 +1,7 @@
 /*
  * The interfaces whose latency is on record: names, numbered in the order in which they came. There are so many at
  * most; the rest goes to "other", which is there from the beginning and has the number 0. A name stays once it is in.
+ * Nothing is locked: threads that share a table lock around each call.
  *
  * Names become parts of keys, so they are made safe for that, the same way in every process: blanks, control
  * characters, what is not ASCII, and { } % ~ are written as % and two hexadecimal digits; nothing at all is written as

@@ -83,34 +83,57 @@ static void replace(struct waiting *waiting, struct latency_minute **at, struct 
     free(old);
 }
 
-/* What is open goes to the minutes that wait; nothing is open then. */
-static void seal_open(struct latency_pending *pending, struct waiting *waiting)
+/* One sealed minute of two, in the place of the one that waits. */
+static void join(struct latency_pending *pending, struct waiting *waiting, struct latency_minute **at,
+                 struct latency_minute *minute)
 {
-    struct record *record = waiting->record;
-    uint64_t requests = record->open.histogram.count;
+    struct latency_figures figures = {0};
 
-    if (requests == 0) {
+    latency_minute_add_to(*at, &figures);
+    latency_minute_add_to(minute, &figures);
+    struct latency_minute *both = latency_minute_seal(minute->minute, &figures);
+    if (both == NULL) {
+        lose(pending, minute->count);
+    } else {
+        replace(waiting, at, both);
+    }
+    free(minute);
+}
+
+/* Has a sealed minute wait; takes it. */
+static void add_sealed(struct latency_pending *pending, struct waiting *waiting, struct latency_minute *minute)
+{
+    struct latency_minute **same = find_minute(waiting, minute->minute);
+
+    if (*same != NULL) {
+        join(pending, waiting, same, minute);
         return;
     }
-    latency_figures_add(&record->total, &record->open);
-    struct latency_minute **same = find_minute(waiting, record->minute);
-    if (*same != NULL) {
-        latency_minute_add_to(*same, &record->open);
-    }
-    struct latency_minute *sealed = latency_minute_seal(record->minute, &record->open);
-    memset(&record->open, 0, sizeof record->open);
-    if (sealed == NULL) {
-        lose(pending, requests);
-    } else if (*same != NULL) {
-        replace(waiting, same, sealed);
-    } else {
-        append(waiting, sealed);
-    }
+    append(waiting, minute);
     if (waiting->count > pending->keep) {
         struct latency_minute *oldest = take_first(waiting);
         lose(pending, oldest->count);
         free(oldest);
     }
+}
+
+/* What is open waits, too; nothing is open then. */
+static void seal_open(struct latency_pending *pending, struct waiting *waiting)
+{
+    struct record *record = waiting->record;
+    uint64_t requests = record == NULL ? 0 : record->open.histogram.count;
+
+    if (requests == 0) {
+        return;
+    }
+    latency_figures_add(&record->total, &record->open);
+    struct latency_minute *sealed = latency_minute_seal(record->minute, &record->open);
+    memset(&record->open, 0, sizeof record->open);
+    if (sealed == NULL) {
+        lose(pending, requests);
+        return;
+    }
+    add_sealed(pending, waiting, sealed);
 }
 
 /* ---- recording ---- */
@@ -153,19 +176,25 @@ static struct waiting *waiting_of(struct latency_pending *pending, uint32_t inte
     return &pending->waiting[interface];
 }
 
+/* NULL when memory is short. */
+static struct record *record_of(struct waiting *waiting)
+{
+    if (waiting->record == NULL) {
+        waiting->record = calloc(1, sizeof *waiting->record);
+    }
+    return waiting->record;
+}
+
 void latency_pending_record(struct latency_pending *pending, uint32_t interface, int64_t minute,
                             const struct latency_sample *sample)
 {
     struct waiting *waiting = waiting_of(pending, interface);
 
-    if (waiting->record == NULL) {
-        waiting->record = calloc(1, sizeof *waiting->record);
-        if (waiting->record == NULL) {
-            lose(pending, sample->count);
-            return;
-        }
+    struct record *record = record_of(waiting);
+    if (record == NULL) {
+        lose(pending, sample->count);
+        return;
     }
-    struct record *record = waiting->record;
     if (record->minute != minute) {
         seal_open(pending, waiting);
         record->minute = minute;
@@ -174,6 +203,22 @@ void latency_pending_record(struct latency_pending *pending, uint32_t interface,
     record->open.errors += sample->errors;
     record->open.bytes_in += sample->bytes_in;
     record->open.bytes_out += sample->bytes_out;
+}
+
+void latency_pending_move(struct latency_pending *into, struct latency_pending *from, uint32_t interface)
+{
+    struct waiting *source = waiting_of(from, interface), *target = waiting_of(into, interface);
+
+    assert(into != from);
+    seal_open(from, source);
+    while (source->first != NULL) {
+        struct latency_minute *minute = take_first(source);
+        struct record *record = record_of(target);
+        if (record != NULL) {
+            latency_minute_add_to(minute, &record->total);
+        }
+        add_sealed(into, target, minute);
+    }
 }
 
 /* ---- flushing ---- */
@@ -194,11 +239,11 @@ const struct latency_snapshot *latency_pending_take(struct latency_pending *pend
     if (snapshot->number != 0) {
         return snapshot;
     }
+    /* The open minute joins one of its number that waits. Otherwise what waits leaves first, to make room for it. */
     if (waiting->record != NULL && *find_minute(waiting, waiting->record->minute) != NULL) {
         seal_open(pending, waiting);
     }
-    /* What waits leaves first: it makes the room that the open minute needs. */
-    if (!fill_snapshot(snapshot, waiting) && waiting->record != NULL) {
+    if (!fill_snapshot(snapshot, waiting)) {
         seal_open(pending, waiting);
         (void)fill_snapshot(snapshot, waiting);
     }

@@ -19,7 +19,9 @@
  * earlier minute again; minutes of one number that wait are made one. So there are never more than `keep`, and nothing
  * is recorded under a time at which it did not happen.
  *
- * Not locked: of one worker. Memory, for each interface that something was recorded for: 9,600 bytes, and keep + 2
+ * Nothing is locked. Either each worker has an object and flushes for itself, which costs Redis a call for each of
+ * them, or workers record into objects of their own and move() what they have, under the caller's lock, into one that
+ * all share and that is flushed. Memory, for each interface that something was recorded for: 9,600 bytes, and keep + 2
  * minutes (latency_minute.h) at most.
  */
 #ifndef HEADGATE_LATENCY_PENDING_H
@@ -60,6 +62,10 @@ void latency_pending_free(struct latency_pending *pending);
 /* Records under that minute (latency_minute_of(), looked up once a turn). When memory is short it is lost. */
 void latency_pending_record(struct latency_pending *pending, uint32_t interface, int64_t minute,
                             const struct latency_sample *sample);
+
+/* What waits in from, and is open there, waits in into instead, and counts for its total, too. The snapshot that is out
+ * stays where it is; so do lost and from's total. Both have the same interfaces. */
+void latency_pending_move(struct latency_pending *into, struct latency_pending *from, uint32_t interface);
 
 /* What is to be flushed next: the snapshot that is out, or a new one of the oldest minutes, the open one last. NULL if
  * there is nothing, or memory is short. It is valid until acknowledged or given up. */

@@ -594,6 +594,24 @@ Test(latency_report, all_sidecars_add_up_to_what_was_recorded)
     }
 }
 
+Test(latency_report, least_and_greatest_are_those_of_all_minutes)
+{
+    struct latency_pending *pending = latency_pending_new(1, 60);
+
+    record(pending, MINUTE, 10, 1, 0);
+    record(pending, MINUTE + 1, 500, 1, 0);
+    record(pending, MINUTE + 2, 400, 1, 0);
+    flush_all(pending, &layout, "get");
+    for (int first = -2; first <= 2; first++) {
+        static const uint64_t least[] = {10, 10, 10, 400, 400}, greatest[] = {10, 500, 500, 500, 400};
+        struct latency_figures figures = {0};
+        report("get", MINUTE + first, 3, &figures);
+        cr_assert_eq(figures.histogram.min_us, least[first + 2]);
+        cr_assert_eq(figures.histogram.max_us, greatest[first + 2]);
+    }
+    latency_pending_free(pending);
+}
+
 Test(latency_report, reads_what_other_writers_of_the_pattern_left)
 {
     static struct latency_figures figures;
@@ -622,7 +640,9 @@ Test(latency_report, what_makes_no_sense_counts_for_nothing)
     cr_assert_eq(figures.errors, 0);
     cr_assert_eq(figures.bytes_in, 0);
     cr_assert_eq(figures.bytes_out, 7);
-    cr_assert_eq(figures.histogram.buckets[100 - LATENCY_INDEX_MIN], 5);
+    for (int index = LATENCY_INDEX_MIN; index <= LATENCY_INDEX_MAX; index++) {
+        cr_assert_eq(figures.histogram.buckets[index - LATENCY_INDEX_MIN], index == 100 ? 5 : 0, "bucket %d", index);
+    }
 
     tell(ask("ZADD %s 9e15 sum 9e15 count", KEY("sum_count")));
     tell(ask("ZADD %s 9e15 max", KEY("max")));

@@ -208,6 +208,76 @@ Test(latency_pending, totals_are_of_all_that_was_recorded)
     latency_pending_free(pending);
 }
 
+Test(latency_pending, what_workers_have_is_moved_into_one)
+{
+    struct latency_pending *all = latency_pending_new(2, KEEP);
+    struct latency_pending *workers[3];
+    static struct latency_figures expected[4], whole, told;
+
+    for (int i = 0; i < 3; i++) {
+        workers[i] = latency_pending_new(2, KEEP);
+    }
+    for (int step = 0; step < 300; step++) {
+        struct latency_pending *worker = step % 4 == 3 ? all : workers[step % 3];
+        int64_t minute = step % 7 == 0 ? 0 : step / 75;
+        const struct latency_sample sample = sample_of((uint64_t)(step * step));
+        latency_pending_record(worker, 1, minute, &sample);
+        latency_histogram_record(&expected[minute].histogram, sample.us, 1);
+        expected[minute].bytes_in += sample.bytes_in;
+        expected[minute].bytes_out += sample.bytes_out;
+        if (step % 10 == 9 || step >= 297) {
+            latency_pending_move(all, workers[step / 10 % 3], 1);
+            latency_pending_move(all, workers[step % 3], 1);
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        latency_pending_move(all, workers[i], 0);
+        latency_pending_move(all, workers[i], 1);
+        cr_assert(latency_pending_is_empty(workers[i]));
+        cr_assert_eq(latency_pending_lost(workers[i]).minutes, 0);
+        latency_pending_free(workers[i]);
+    }
+    for (int i = 0; i < 4; i++) {
+        latency_figures_add(&whole, &expected[i]);
+    }
+    latency_pending_total(all, 1, &told);
+    assert_same(&told, &whole);
+
+    static struct latency_figures flushed[4];
+    const struct latency_snapshot *snapshot;
+    size_t minutes = 0;
+    while ((snapshot = latency_pending_take(all, 1)) != NULL) {
+        for (size_t i = 0; i < snapshot->count; i++) {
+            latency_minute_add_to(snapshot->minutes[i], &flushed[snapshot->minutes[i]->minute]);
+        }
+        minutes += snapshot->count;
+        cr_assert(latency_pending_acknowledge(all, 1, snapshot->number));
+    }
+    cr_assert_eq(minutes, 4, "one for each minute, whoever had it");
+    cr_assert_eq(memcmp(flushed, expected, sizeof expected), 0);
+    latency_pending_free(all);
+}
+
+Test(latency_pending, what_is_moved_is_bounded_and_a_snapshot_stays)
+{
+    struct latency_pending *all = latency_pending_new(1, 2), *worker = latency_pending_new(1, 9);
+
+    record(worker, 0, 100, 7);
+    const struct latency_snapshot *snapshot = latency_pending_take(worker, 0);
+    for (int64_t minute = 0; minute < 6; minute++) {
+        record(worker, 0, minute, 7);
+    }
+    latency_pending_move(all, worker, 0);
+    cr_assert_eq(latency_pending_minutes(all), 2);
+    cr_assert_eq(latency_pending_lost(all).minutes, 4);
+    cr_assert_eq(latency_pending_lost(worker).minutes, 0);
+    cr_assert_eq(latency_pending_take(worker, 0), snapshot);
+    cr_assert_eq(snapshot->minutes[0]->minute, 100);
+    cr_assert_eq(latency_pending_take(all, 0)->minutes[0]->minute, 4);
+    latency_pending_free(all);
+    latency_pending_free(worker);
+}
+
 /* ---- whatever happens ---- */
 
 enum { INTERFACES = 4, MINUTES = 40 };
