@@ -437,6 +437,16 @@ Test(latency_flush, a_replica_takes_all_or_nothing)
     assert_taken_now(pending);
 }
 
+Test(latency_flush, redis_that_wants_replicas_takes_all_or_nothing)
+{
+    struct latency_pending *pending = pending_of_two_minutes();
+
+    tell(ask("CONFIG SET min-replicas-to-write 1"));
+    assert_refused(pending, "NOREPLICAS");
+    tell(ask("CONFIG SET min-replicas-to-write 0"));
+    assert_taken_now(pending);
+}
+
 Test(latency_flush, too_few_rights_stop_it_before_it_begins)
 {
     static const char *const rights[] = {"set", "zscore", "zadd", "zincrby", "expire"};
@@ -592,6 +602,27 @@ Test(latency_report, all_sidecars_add_up_to_what_was_recorded)
         cr_assert(latency_pending_is_empty(sidecars[i]));
         latency_pending_free(sidecars[i]);
     }
+}
+
+Test(latency_report, has_room_for_every_bucket)
+{
+    static struct latency_figures expected, told;
+    struct latency_pending *pending = latency_pending_new(1, 60);
+
+    for (int index = LATENCY_INDEX_MIN; index <= LATENCY_INDEX_MAX; index++) {
+        uint64_t us = index == LATENCY_INDEX_MAX ? LATENCY_US_MAX : latency_index_greatest(index);
+        uint64_t count = UINT64_C(1) << (index + 1) % 11;
+        if (latency_index(us) == index) {
+            record(pending, MINUTE + index % 2, us, count, 0);
+            latency_histogram_record(&expected.histogram, us, count);
+            expected.bytes_in += 30 * count;
+            expected.bytes_out += 500 * count;
+        }
+    }
+    flush_all(pending, &layout, "get");
+    report("get", MINUTE - 1, 3, &told);
+    cr_assert_eq(memcmp(&told, &expected, sizeof told), 0);
+    latency_pending_free(pending);
 }
 
 Test(latency_report, least_and_greatest_are_those_of_all_minutes)
