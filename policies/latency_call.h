@@ -41,7 +41,9 @@ struct latency_layout {
     bool braces;         /* around the interface */
     const char *process; /* what no other process, nor another latency_pending of this one, has ever been called */
     int64_t retention_s; /* for how long a minute is kept after it was written last: 1 or more */
-    int64_t remember_s;  /* for how long after a flush a repeat of it is known as one: 1 or more */
+    /* For how long after a flush a repeat of it is known as one: 1 or more. Longer than Redis may be out of reach: a
+     * repeat that comes later counts twice. */
+    int64_t remember_s;
 };
 
 /* A script's arguments, ready for struct policy_script. All zero at first; used again, it keeps its memory. */
