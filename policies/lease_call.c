@@ -362,6 +362,16 @@ static void end_renewal(const struct lease_call *call, const struct policy_scrip
     }
 }
 
+/* It is there, and it will end if nobody renews it. */
+static void hold(struct lease_worker *worker, struct lease *lease)
+{
+    if (lease->abandoned) {
+        lease_end(worker, lease, LEASE_REASON_RELEASED);
+    } else {
+        lease_move(lease, LEASE_HELD);
+    }
+}
+
 static void end_check(const struct lease_call *call, const struct policy_script_reply *reply)
 {
     struct lease *lease = call->lease;
@@ -388,7 +398,7 @@ static void end_check(const struct lease_call *call, const struct policy_script_
         lose(call->worker, lease, CODE_GONE);
     } else if (lease->state == LEASE_DOUBTFUL) {
         lease_confirm(call->worker, lease);
-        lease_move(lease, LEASE_HELD);
+        hold(call->worker, lease);
     }
 }
 
@@ -405,7 +415,7 @@ static void end_healing(const struct lease_call *call, const struct policy_scrip
         lease_count(call->worker, LEASE_COUNTER_HEALED);
     }
     hold_for(lease, call->sent_us, reply->integers[1]);
-    lease_move(lease, LEASE_HELD);
+    hold(call->worker, lease);
 }
 
 static bool is_sound(const struct lease_call *call, const struct policy_script_reply *reply)

@@ -151,6 +151,7 @@ static void set_terms(struct effect *effect, struct lease *lease)
     lease->expires_us = request->sent_us + request->lease_us;
     lease->score = request->score;
     lease->scored_us = request->sent_us;
+    lease->abandoned = false;
     lease->companion = request->shape.script != NULL ? request->shape.script->companion : NULL;
     struct lease_owner *owner = lease_client_owner(effect->worker, request->client, request->terms.owner);
     if (owner != NULL) {
@@ -317,6 +318,10 @@ static void expire_one(struct effect *effect, struct lease *lease)
 {
     int64_t expires_us = effect->request->sent_us + effect->request->lease_us;
 
+    if (lease->abandoned) {
+        lease_end(effect->worker, lease, LEASE_REASON_RELEASED);
+        return;
+    }
     if (lease->state == LEASE_HELD && is_shorter(lease, expires_us)) {
         lease_end(effect->worker, lease, LEASE_REASON_SHORTENED);
         return;
@@ -337,13 +342,26 @@ static bool lives_with_its_key(const struct lease *lease)
 
 /* ---- for all that a request may end ---- */
 
+/* Who asked for a release does not want it kept, whether Redis has heard of it or not: if not, it has to end by itself.
+ */
+static void give_up(struct effect *effect, struct lease *lease)
+{
+    if (lease_may_be_endless(lease)) {
+        lease->abandoned = true;
+        lease_schedule(effect->worker, lease);
+    } else {
+        lease_end(effect->worker, lease, LEASE_REASON_RELEASED);
+    }
+}
+
 static void release_one(struct effect *effect, struct lease *lease)
 {
     switch (effect->outcome) {
     case OUTCOME_YES:
-    case OUTCOME_UNKNOWN:
-        /* Who asked for a release does not want it kept, whether Redis has heard of it or not. */
         lease_end(effect->worker, lease, LEASE_REASON_RELEASED);
+        return;
+    case OUTCOME_UNKNOWN:
+        give_up(effect, lease);
         return;
     case OUTCOME_NO:
     case OUTCOME_HELD:

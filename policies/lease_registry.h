@@ -106,6 +106,7 @@ struct lease {
     bool calling;       /* a script for it is under way */
     bool confirmed;     /* Redis has said that it was taken */
     bool after_release; /* DOUBTFUL: a release may have come about */
+    bool abandoned;     /* a release of it may not have reached Redis: it is to be healed, and left alone then */
     size_t worker;      /* which of them watches it */
     uint64_t client;    /* the connection that took it */
     uint64_t sequence;  /* of the request that took it */
