@@ -80,7 +80,8 @@ static int64_t latest(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* A string has one owner: those who had it before have lost it. */
+/* A string has one owner: those who had it before have lost it. Of those who asked for it later nothing is known: their
+ * reply may have come first. */
 static void supersede(struct effect *effect, const struct lease *lease)
 {
     const struct lease_key *key = lease->members[0].key;
@@ -89,7 +90,8 @@ static void supersede(struct effect *effect, const struct lease *lease)
     while (member != NULL) {
         struct lease_member *next = LIST_NEXT(member, of_key);
         struct lease *other = member->lease;
-        if (other != lease && (other->kind == LEASE_STRING || other->kind == LEASE_STRINGS)) {
+        bool is_string = other->kind == LEASE_STRING || other->kind == LEASE_STRINGS;
+        if (is_string && other->sequence < lease->sequence) {
             lease_end(effect->worker, other, LEASE_REASON_TAKEN);
         }
         member = next;
@@ -192,6 +194,16 @@ static void grant(struct effect *effect, const struct lease_target *targets, siz
     lease_schedule(effect->worker, lease);
 }
 
+static bool is_overtaken(const struct lease_request *request)
+{
+    bool overtaken = false;
+
+    for (size_t i = 0; i < request->target_count; i++) {
+        overtaken = overtaken || request->targets[i].touch.overtaken;
+    }
+    return overtaken;
+}
+
 static void acquire(struct effect *effect)
 {
     const struct lease_request *request = effect->request;
@@ -202,11 +214,7 @@ static void acquire(struct effect *effect)
         return;
     }
     if (request->shape.kind == LEASE_STRINGS) {
-        bool overtaken = false;
-        for (size_t i = 0; i < request->target_count; i++) {
-            overtaken = overtaken || request->targets[i].touch.overtaken;
-        }
-        grant(effect, request->targets, request->target_count, overtaken);
+        grant(effect, request->targets, request->target_count, is_overtaken(request));
         return;
     }
     for (size_t i = 0; i < request->target_count; i++) {
@@ -279,10 +287,14 @@ static void extend(struct effect *effect)
 
     for (size_t i = 0; i < (is_multi_key ? 1 : request->target_count); i++) {
         struct lease *lease = find(effect, &request->targets[i]);
+        if (lease != NULL && lease->sequence > request->sequence) {
+            /* It speaks of the one before, or may. */
+            continue;
+        }
         if (effect->outcome == OUTCOME_YES && lease != NULL) {
             extend_one(effect, lease);
         } else if (effect->outcome == OUTCOME_YES && !request->shape.adds) {
-            grant(effect, &request->targets[i], is_multi_key ? request->target_count : 1, false);
+            grant(effect, &request->targets[i], is_multi_key ? request->target_count : 1, is_overtaken(request));
         } else if (lease != NULL && (effect->outcome == OUTCOME_NO || request->in_transaction)) {
             doubt(effect, lease, false);
         }

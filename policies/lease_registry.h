@@ -79,7 +79,7 @@ struct lease_touch {
     struct lease_key *key; /* NULL: it is not written down (any more) */
     struct slice token;    /* whose lease; data NULL: any */
     bool releases;         /* it may release it: nothing is renewed until the answer is there */
-    bool acquires;         /* it may acquire it … */
+    bool acquires;         /* it may acquire it, or show that it is held … */
     bool overtaken;        /* … and a release of it was answered in the meantime */
     uint64_t sequence;     /* of the request: later ones are greater */
 };

@@ -272,7 +272,7 @@ static void keep_targets(const struct reading *reading, struct lease_request *ke
             continue;
         }
         *target = (struct lease_target){
-            .touch = {.releases = releases(&reading->shape), .acquires = reading->shape.action == LEASE_ACQUIRE}};
+            .touch = {.releases = releases(&reading->shape), .acquires = takes_or_extends(&reading->shape)}};
         at = keep(at, &target->key, pairs.key);
         if (pairs.token.data != NULL) {
             at = keep(at, &target->touch.token, pairs.token);
