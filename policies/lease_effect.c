@@ -279,6 +279,42 @@ static void doubt(struct effect *effect, struct lease *lease, bool after_release
     lease_schedule(effect->worker, lease);
 }
 
+static struct lease *find_string(const struct effect *effect, const struct lease_target *target)
+{
+    struct lease_registry *registry = effect->worker->registry;
+    const struct lease_key *key = lease_registry_find_key(registry, effect->request->database, target->key);
+    struct lease_member *member = key != NULL ? LIST_FIRST(&key->members) : NULL;
+
+    while (member != NULL && member->lease->kind != LEASE_STRING) {
+        member = LIST_NEXT(member, of_key);
+    }
+    return member != NULL ? member->lease : NULL;
+}
+
+/* SET XX has put another token in the place of the one that is on file: the same hold goes on under it, or was ended by
+ * a shorter lease. Of a lock that is not on file it proves nothing, as it compares nothing: it may be such an end. */
+static void replace(struct effect *effect, const struct lease_target *target)
+{
+    const struct lease_request *request = effect->request;
+    struct lease *before = find_string(effect, target);
+
+    if (before == NULL || before->sequence > request->sequence) {
+        return;
+    }
+    int64_t acquired_us = before->acquired_us;
+    bool shortened = before->state == LEASE_HELD && is_shorter(before, request->sent_us + request->lease_us);
+    lease_end(effect->worker, before, LEASE_REASON_RELEASED);
+    if (shortened) {
+        return;
+    }
+    grant(effect, target, 1, is_overtaken(request));
+    struct lease *lease = find(effect, target);
+    if (lease != NULL) {
+        lease->acquired_us = acquired_us;
+        lease_schedule(effect->worker, lease);
+    }
+}
+
 /* One that is not on file was taken through another Headgate, or before a restart: the reply shows that it is held. */
 static void extend(struct effect *effect)
 {
@@ -293,6 +329,8 @@ static void extend(struct effect *effect)
         }
         if (effect->outcome == OUTCOME_YES && lease != NULL) {
             extend_one(effect, lease);
+        } else if (effect->outcome == OUTCOME_YES && request->shape.replaces) {
+            replace(effect, &request->targets[i]);
         } else if (effect->outcome == OUTCOME_YES && !request->shape.adds) {
             grant(effect, &request->targets[i], is_multi_key ? request->target_count : 1, is_overtaken(request));
         } else if (lease != NULL && (effect->outcome == OUTCOME_NO || request->in_transaction)) {
