@@ -339,6 +339,20 @@ static void extend(struct effect *effect)
     }
 }
 
+/* A bare ZADD says nothing of the lease: that of a permit on file stays as it is. */
+static void refresh(struct effect *effect, const struct lease_target *target)
+{
+    struct lease *lease = find(effect, target);
+    int64_t lease_us = lease != NULL && !effect->request->score.measured ? lease->lease_us : 0;
+
+    grant(effect, target, 1, target->touch.overtaken);
+    if (lease_us > 0) {
+        lease->lease_us = lease_us;
+        lease->expires_us = lease->scored_us + lease_us;
+        lease_schedule(effect->worker, lease);
+    }
+}
+
 /* A ZADD: of a new member it takes a permit; of one that was there it refreshes it, and if that is gone, Redis adds it
  * again, which the client takes for a loss. */
 static void score(struct effect *effect)
@@ -356,7 +370,7 @@ static void score(struct effect *effect)
         return;
     case OUTCOME_HELD:
     case OUTCOME_UNCLEAR:
-        grant(effect, target, 1, target->touch.overtaken);
+        refresh(effect, target);
         return;
     default:
         return;

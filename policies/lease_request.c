@@ -132,7 +132,10 @@ static bool read_score(struct reading *reading)
         return read_script_score(reading, value, wall_us);
     }
     const double *reaped = reaped_before(reading, hash_name(shape->key));
-    if (!lease_score_tell(&reading->score, reading->rule, value, reaped, wall_us)) {
+    bool told = lease_score_tell(&reading->score, reading->rule, value, reaped, wall_us);
+    /* It belongs to the ZADD behind it: of a later one it would make a longer lease each time. */
+    reading->client->reap.known = reading->client->reap.known && reaped == NULL;
+    if (!told) {
         return false;
     }
     shape->kind = reading->score.kind;
