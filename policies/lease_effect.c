@@ -119,9 +119,10 @@ static bool is_taken_anew(const struct effect *effect, const struct lease *lease
 {
     const struct lease_request *request = effect->request;
 
-    /* SET NX and its like succeed only where there was nothing. */
-    return (request->shape.action == LEASE_ACQUIRE && request->shape.script == NULL) ||
-           lease->expires_us < request->sent_us;
+    /* SET NX and its like succeed only where there was nothing; whether they did is not known within a transaction. */
+    bool was_free = effect->outcome == OUTCOME_YES && request->shape.action == LEASE_ACQUIRE &&
+                    request->shape.script == NULL;
+    return was_free || lease->expires_us < request->sent_us;
 }
 
 static enum lease_state state_of(const struct effect *effect, const struct lease *lease, bool overtaken)
@@ -169,6 +170,11 @@ static void grant(struct effect *effect, const struct lease_target *targets, siz
     struct lease_key *key = lease_registry_find_key(registry, request->database, targets[0].key);
     struct lease *lease = key != NULL ? lease_registry_find(registry, key, targets[0].touch.token) : NULL;
 
+    if (lease != NULL && lease_may_be_endless(lease) && effect->outcome != OUTCOME_YES) {
+        /* Healing is due, and finds out whatever there is to find out. */
+        lease_schedule(effect->worker, lease);
+        return;
+    }
     if (lease == NULL) {
         lease = add(effect, targets, key_count);
     } else if (is_taken_anew(effect, lease)) {
@@ -408,7 +414,8 @@ static void expire_one(struct effect *effect, struct lease *lease)
     lease->proved = effect->request->sequence;
     if (lease->state == LEASE_UNHEALED || lease->lease_us == 0) {
         lease->lease_us = effect->request->lease_us;
-        lease_move(lease, LEASE_HELD);
+        /* Of one that is in doubt it says that the key is there, not whose it is. */
+        lease_move(lease, lease->state == LEASE_UNHEALED ? LEASE_HELD : lease->state);
     }
     lease_schedule(effect->worker, lease);
 }
