@@ -120,8 +120,8 @@ static bool is_taken_anew(const struct effect *effect, const struct lease *lease
     const struct lease_request *request = effect->request;
 
     /* SET NX and its like succeed only where there was nothing; whether they did is not known within a transaction. */
-    bool was_free = effect->outcome == OUTCOME_YES && request->shape.action == LEASE_ACQUIRE &&
-                    request->shape.script == NULL;
+    bool was_free =
+        effect->outcome == OUTCOME_YES && request->shape.action == LEASE_ACQUIRE && request->shape.script == NULL;
     return was_free || lease->expires_us < request->sent_us;
 }
 
@@ -189,6 +189,7 @@ static void grant(struct effect *effect, const struct lease_target *targets, siz
     bool holds_more = request->shape.action == LEASE_ACQUIRE && lease->holds < LEASE_KEYS_MAX - 1;
     lease->holds += lease->holds == 0 || holds_more;
     lease->sequence = request->sequence;
+    lease->answered = lease_registry_sequence(registry);
     set_terms(effect, lease);
     lease_move(lease, state_of(effect, lease, overtaken));
     if (lease->state != LEASE_DOUBTFUL) {
@@ -277,9 +278,9 @@ static struct lease *find(const struct effect *effect, const struct lease_target
 /* Redis is to be asked what has come of it. */
 static void doubt(struct effect *effect, struct lease *lease, bool after_release)
 {
+    lease->after_release = lease->after_release || after_release;
     /* What was never given a time to live is found out by healing, too. */
     if (lease->state == LEASE_HELD || lease->state == LEASE_DOUBTFUL) {
-        lease->after_release = lease->after_release || after_release;
         lease_move(lease, LEASE_DOUBTFUL);
     }
     lease_schedule(effect->worker, lease);
@@ -439,11 +440,22 @@ static void give_up(struct effect *effect, struct lease *lease)
     }
 }
 
+/* Of several connections Redis executes in any order what is under way at the same time: it may have released what was
+ * there before. */
+static bool may_have_come_first(const struct effect *effect, const struct lease *lease)
+{
+    return effect->request->sequence < lease->answered && effect->request->client->id != lease->client;
+}
+
 static void release_one(struct effect *effect, struct lease *lease)
 {
     switch (effect->outcome) {
     case OUTCOME_YES:
-        lease_end(effect->worker, lease, LEASE_REASON_RELEASED);
+        if (may_have_come_first(effect, lease)) {
+            doubt(effect, lease, true);
+        } else {
+            lease_end(effect->worker, lease, LEASE_REASON_RELEASED);
+        }
         return;
     case OUTCOME_UNKNOWN:
         give_up(effect, lease);

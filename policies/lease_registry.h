@@ -105,11 +105,12 @@ struct lease {
     enum lease_reason reason;
     bool calling;       /* a script for it is under way */
     bool confirmed;     /* Redis has said that it was taken */
-    bool after_release; /* DOUBTFUL: a release may have come about */
+    bool after_release; /* a release may have come about */
     bool abandoned;     /* a release of it may not have reached Redis: it is to be healed, and left alone then */
     size_t worker;      /* which of them watches it */
     uint64_t client;    /* the connection that took it */
     uint64_t sequence;  /* of the request that took it */
+    uint64_t answered;  /* later than all that was forwarded before the reply to that came */
     uint64_t proved;    /* of the last request whose reply said that it is held: what was asked before is out of date */
     uint32_t holds;     /* of a read lock: how many its owner had at most */
     int64_t lease_us;

@@ -83,6 +83,38 @@ Test(lease_order, a_release_that_was_sent_before_the_acquisition_ends_nothing)
     stage_free(scene.stage);
 }
 
+/* In Redis the DEL comes first, and removes what was there before: nobody knows but Redis. */
+Test(lease_order, a_release_that_was_under_way_at_the_same_time_is_asked_for)
+{
+    static const struct {
+        const char *taking;
+        const char *granted;
+        const char *script;
+        const char *answer;
+        bool goes_on;
+    } cases[] = {
+        {"SET job t1 NX PX 30000", "+OK\r\n", "lease_renew_string job / t1", "1 29900", true},
+        {"SET job t1 NX PX 30000", "+OK\r\n", "lease_renew_string job / t1", "0 -2", false},
+        {"SETNX job t1", ":1\r\n", "lease_heal job / t1", "1 30000", true},
+        {"SETNX job t1", ":1\r\n", "lease_heal job / t1", "0 -2", false},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct scene scene = scene_of(RULES);
+        stage_send(scene.a, cases[i].taking);
+        stage_ask(scene.b, "SET job t0 NX PX 30000", "+OK\r\n");
+        stage_send(scene.b, "DEL job");
+        stage_hear(scene.a, cases[i].granted);
+        stage_hear(scene.b, ":1\r\n");
+        stage_pass_until_call(scene.stage, 1000);
+        cr_assert_str_eq(stage_call_text(scene.stage), cases[i].script);
+        stage_answer(scene.stage, cases[i].answer);
+        cr_assert(stage_lists(scene.stage, cases[i].goes_on ? "state=held" : NULL));
+        assert_counter(scene.stage, "lease_lost_gone_total", 0);
+        stage_free(scene.stage);
+    }
+}
+
 Test(lease_order, who_takes_a_lock_ends_the_watch_over_the_one_before)
 {
     struct scene scene = scene_of(RULES);
