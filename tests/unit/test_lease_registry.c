@@ -1,0 +1,349 @@
+/*
+ * The registry: what is found by key, by token and by owner, and that nothing is left of what has gone; and the table
+ * below it, when it grows and when hashes are the same.
+ */
+#include "../../policies/lease_registry.h"
+#include "lease_request.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- the table ---- */
+
+struct item {
+    struct lease_node node;
+    int number;
+};
+
+static size_t count_of(const struct lease_table *table, uint64_t hash)
+{
+    size_t count = 0;
+
+    for (struct lease_node *node = lease_table_first(table, hash); node != NULL; node = lease_table_next(node)) {
+        cr_assert_eq(node->hash, hash);
+        count++;
+    }
+    return count;
+}
+
+Test(lease_table, finds_all_of_a_hash_when_it_has_grown)
+{
+    enum { ITEMS = 10000, HASHES = 3000 };
+    struct item *items = calloc(ITEMS, sizeof *items);
+    struct lease_table table;
+
+    cr_assert(lease_table_open(&table));
+    for (int i = 0; i < ITEMS; i++) {
+        /* Many fall into the same bucket, and some have the same hash. */
+        lease_table_add(&table, &items[i].node, (uint64_t)(i % HASHES) << 8);
+    }
+    cr_assert_eq(table.count, (size_t)ITEMS);
+    cr_assert_geq(table.size, (size_t)ITEMS / 2);
+    for (int i = 0; i < HASHES; i++) {
+        cr_assert_eq(count_of(&table, (uint64_t)i << 8), (size_t)(i < ITEMS % HASHES ? 4 : 3));
+    }
+    cr_assert_eq(count_of(&table, 1), (size_t)0);
+    for (int i = 0; i < ITEMS; i++) {
+        lease_table_remove(&table, &items[i].node);
+        cr_assert_eq(count_of(&table, (uint64_t)(i % HASHES) << 8),
+                     (size_t)(i % HASHES < ITEMS % HASHES ? 4 : 3) - (size_t)(i / HASHES) - 1);
+    }
+    cr_assert_eq(table.count, (size_t)0);
+    lease_table_close(&table);
+    free(items);
+}
+
+/* ---- the registry ---- */
+
+static struct lease_registry *registry_new(void)
+{
+    struct lease_registry *registry = lease_registry_new(1);
+
+    cr_assert_not_null(registry);
+    return registry;
+}
+
+static struct lease *add(struct lease_registry *registry, int64_t database, const char *key, const char *token)
+{
+    struct slice name = slice_of(key);
+    struct lease *lease = lease_registry_add(registry, database, &name, 1, slice_of(token));
+
+    cr_assert_not_null(lease);
+    return lease;
+}
+
+static struct lease *find(struct lease_registry *registry, int64_t database, const char *key, const char *token)
+{
+    struct lease_key *found = lease_registry_find_key(registry, database, slice_of(key));
+
+    return found != NULL ? lease_registry_find(registry, found, slice_of(token)) : NULL;
+}
+
+Test(lease_registry, finds_by_database_key_and_token)
+{
+    struct lease_registry *registry = registry_new();
+    struct lease *one = add(registry, 0, "job", "t1");
+    struct lease *other_token = add(registry, 0, "job", "t2");
+    struct lease *other_database = add(registry, 1, "job", "t1");
+    struct lease *empty = add(registry, 0, "", "");
+
+    cr_assert_eq(find(registry, 0, "job", "t1"), one);
+    cr_assert_eq(find(registry, 0, "job", "t2"), other_token);
+    cr_assert_eq(find(registry, 1, "job", "t1"), other_database);
+    cr_assert_eq(find(registry, 0, "", ""), empty);
+    cr_assert_null(find(registry, 2, "job", "t1"));
+    cr_assert_null(find(registry, 0, "job", "t3"));
+    cr_assert_null(find(registry, 0, "jo", "t1"));
+    cr_assert_eq(lease_registry_count(registry), (size_t)4);
+    lease_registry_remove(registry, one, LEASE_REASON_RELEASED);
+    cr_assert_null(find(registry, 0, "job", "t1"));
+    cr_assert_eq(find(registry, 0, "job", "t2"), other_token);
+    lease_registry_remove(registry, other_token, LEASE_REASON_RELEASED);
+    cr_assert_null(lease_registry_find_key(registry, 0, slice_of("job")));
+    cr_assert_eq(lease_registry_count(registry), (size_t)2);
+    /* What is left goes with it. */
+    lease_registry_free(registry);
+}
+
+Test(lease_registry, takes_bytes_of_any_kind)
+{
+    struct lease_registry *registry = registry_new();
+    char *large = malloc(LEASE_TEXT_MAX);
+    struct slice key = {"a\0b", 3}, token = {large, LEASE_TEXT_MAX};
+
+    memset(large, 0xff, LEASE_TEXT_MAX);
+    struct lease *lease = lease_registry_add(registry, 0, &key, 1, token);
+    memset(large, 0, LEASE_TEXT_MAX);
+    cr_assert_null(lease_registry_find(registry, lease->members[0].key, token));
+    memset(large, 0xff, LEASE_TEXT_MAX);
+    cr_assert_eq(lease_registry_find(registry, lease->members[0].key, token), lease);
+    cr_assert_null(lease_registry_find_key(registry, 0, (struct slice){"a\0c", 3}));
+    lease_registry_free(registry);
+    free(large);
+}
+
+Test(lease_registry, finds_a_lease_by_each_of_its_keys)
+{
+    const struct slice keys[] = {{"a", 1}, {"b", 1}, {"c", 1}};
+    struct lease_registry *registry = registry_new();
+    struct lease *lease = lease_registry_add(registry, 0, keys, 3, slice_of("t"));
+    struct lease *other = add(registry, 0, "b", "t2");
+
+    cr_assert_eq(find(registry, 0, "a", "t"), lease);
+    cr_assert_eq(find(registry, 0, "b", "t"), lease);
+    cr_assert_eq(find(registry, 0, "c", "t"), lease);
+    cr_assert_eq(lease_registry_count(registry), (size_t)2);
+    lease_registry_remove(registry, lease, LEASE_REASON_RELEASED);
+    cr_assert_null(lease_registry_find_key(registry, 0, slice_of("a")));
+    cr_assert_null(find(registry, 0, "b", "t"));
+    cr_assert_eq(find(registry, 0, "b", "t2"), other);
+    lease_registry_free(registry);
+}
+
+Test(lease_registry, bears_a_hundred_thousand)
+{
+    struct lease_registry *registry = registry_new();
+    char key[32];
+
+    for (int i = 0; i < 100000; i++) {
+        snprintf(key, sizeof key, "lock:%d", i);
+        (void)add(registry, i % 3, key, "one-token-for-all");
+    }
+    for (int i = 0; i < 100000; i++) {
+        snprintf(key, sizeof key, "lock:%d", i);
+        struct lease *lease = find(registry, i % 3, key, "one-token-for-all");
+        cr_assert_not_null(lease);
+        if (i % 2 == 0) {
+            lease_registry_remove(registry, lease, LEASE_REASON_RELEASED);
+        }
+    }
+    cr_assert_eq(lease_registry_count(registry), (size_t)50000);
+    lease_registry_free(registry);
+}
+
+/* ---- requests under way ---- */
+
+Test(lease_registry, knows_who_is_being_released)
+{
+    static const struct {
+        const char *token; /* NULL: any */
+        bool releases;
+        bool releasing[2]; /* t1, t2 */
+        bool touched[2];
+    } cases[] = {
+        {"t1", true, {true, false}, {true, false}},  {"t2", true, {false, true}, {false, true}},
+        {NULL, true, {true, true}, {true, true}},    {"t1", false, {false, false}, {true, false}},
+        {NULL, false, {false, false}, {true, true}}, {"", true, {false, false}, {false, false}},
+    };
+    struct lease_registry *registry = registry_new();
+    struct lease *leases[] = {add(registry, 0, "job", "t1"), add(registry, 0, "job", "t2")};
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct lease_touch touch = {.releases = cases[i].releases};
+        touch.token = cases[i].token != NULL ? slice_of(cases[i].token) : (struct slice){NULL, 0};
+        cr_assert(lease_registry_touch(registry, &touch, 0, slice_of("job")));
+        for (size_t n = 0; n < 2; n++) {
+            cr_assert_eq(lease_registry_is_releasing(registry, leases[n]), cases[i].releasing[n], "%zu %zu", i, n);
+            cr_assert_eq(lease_registry_is_touched(registry, leases[n]), cases[i].touched[n], "%zu %zu", i, n);
+        }
+        lease_registry_untouch(registry, &touch);
+        lease_registry_untouch(registry, &touch);
+        cr_assert_not(lease_registry_is_touched(registry, leases[0]));
+    }
+    lease_registry_free(registry);
+}
+
+Test(lease_registry, knows_of_releases_of_any_of_several_keys)
+{
+    const struct slice keys[] = {{"a", 1}, {"b", 1}};
+    struct lease_registry *registry = registry_new();
+    struct lease *lease = lease_registry_add(registry, 0, keys, 2, slice_of("t"));
+    struct lease_touch touches[2] = {{.releases = true}, {.releases = true}};
+
+    cr_assert(lease_registry_touch(registry, &touches[0], 0, slice_of("b")));
+    cr_assert(lease_registry_touch(registry, &touches[1], 1, slice_of("a")));
+    cr_assert(lease_registry_is_releasing(registry, lease));
+    lease_registry_untouch(registry, &touches[0]);
+    cr_assert_not(lease_registry_is_releasing(registry, lease), "the other is of another database");
+    lease_registry_untouch(registry, &touches[1]);
+    cr_assert_null(lease_registry_find_key(registry, 1, slice_of("a")));
+    lease_registry_free(registry);
+}
+
+Test(lease_registry, keeps_a_key_as_long_as_a_request_has_to_do_with_it)
+{
+    struct lease_registry *registry = registry_new();
+    struct lease_touch touch = {.token = {"t", 1}, .acquires = true};
+
+    cr_assert(lease_registry_touch(registry, &touch, 0, slice_of("job")));
+    cr_assert_not_null(lease_registry_find_key(registry, 0, slice_of("job")));
+    struct lease *lease = add(registry, 0, "job", "t");
+    lease_registry_remove(registry, lease, LEASE_REASON_RELEASED);
+    cr_assert_not_null(lease_registry_find_key(registry, 0, slice_of("job")));
+    lease_registry_untouch(registry, &touch);
+    cr_assert_null(lease_registry_find_key(registry, 0, slice_of("job")));
+    lease_registry_free(registry);
+}
+
+Test(lease_registry, takes_every_lease_for_released_during_a_flush)
+{
+    struct lease_registry *registry = registry_new();
+    struct lease *lease = add(registry, 5, "job", "t");
+
+    lease_registry_begin_flush(registry);
+    lease_registry_begin_flush(registry);
+    lease_registry_end_flush(registry);
+    cr_assert(lease_registry_is_releasing(registry, lease));
+    lease_registry_end_flush(registry);
+    cr_assert_not(lease_registry_is_releasing(registry, lease));
+    lease_registry_free(registry);
+}
+
+/* ---- the end ---- */
+
+Test(lease_registry, keeps_what_has_ended_until_its_script_has)
+{
+    struct lease_registry *registry = registry_new();
+    struct lease *lease = add(registry, 0, "job", "t");
+
+    lease->calling = true;
+    lease_wheel_set(lease_registry_wheel(registry, 0), &lease->watch, 0);
+    lease_registry_remove(registry, lease, LEASE_REASON_TAKEN);
+    cr_assert_eq(lease->state, LEASE_ENDED);
+    cr_assert_eq(lease->reason, LEASE_REASON_TAKEN);
+    cr_assert_null(lease_wheel_take(lease_registry_wheel(registry, 0), 0));
+    cr_assert_null(find(registry, 0, "job", "t"));
+    cr_assert_eq(lease_registry_count(registry), (size_t)0);
+    /* A new one of that name is another. */
+    struct lease *again = add(registry, 0, "job", "t");
+    cr_assert_neq(again, lease);
+    lease_free_ended(lease);
+    lease->calling = false;
+    lease_free_ended(lease);
+    lease_free_ended(again);
+    cr_assert_eq(find(registry, 0, "job", "t"), again);
+    lease_registry_free(registry);
+}
+
+/* ---- owners ---- */
+
+Test(lease_registry, has_an_owner_as_long_as_it_has_connections_or_leases)
+{
+    struct lease_registry *registry = registry_new();
+    struct lease_owner *owner = lease_registry_join(registry, slice_of("app"));
+
+    cr_assert_eq(lease_registry_join(registry, slice_of("app")), owner);
+    struct lease_owner *other = lease_registry_join(registry, slice_of("apps"));
+    cr_assert_neq(other, owner);
+    lease_registry_leave(registry, other, 6);
+    cr_assert_eq(owner->connections, (size_t)2);
+    struct lease *lease = add(registry, 0, "job", "t");
+    lease_registry_own(registry, lease, owner);
+    lease_registry_own(registry, lease, owner);
+    lease_registry_leave(registry, owner, 7);
+    cr_assert_eq(owner->gone_us, 0);
+    lease_registry_leave(registry, owner, 8);
+    cr_assert_eq(owner->gone_us, 8);
+    cr_assert_eq(lease_registry_join(registry, slice_of("app")), owner);
+    cr_assert_eq(owner->gone_us, 0);
+    lease_registry_leave(registry, owner, 9);
+    lease_registry_remove(registry, lease, LEASE_REASON_OWNER_GONE);
+    owner = lease_registry_join(registry, slice_of("app"));
+    cr_assert_eq(owner->connections, (size_t)1);
+    cr_assert(LIST_EMPTY(&owner->leases));
+    lease_registry_leave(registry, owner, 10);
+    lease_registry_free(registry);
+}
+
+Test(lease_registry, gives_leases_from_owner_to_owner)
+{
+    struct lease_registry *registry = registry_new();
+    struct lease_owner *one = lease_registry_join(registry, slice_of("one"));
+    struct lease_owner *two = lease_registry_join(registry, slice_of("two"));
+    struct lease *lease = add(registry, 0, "job", "t");
+
+    lease_registry_own(registry, lease, one);
+    lease_registry_leave(registry, one, 5);
+    /* The one before has nothing any more, and is gone. */
+    lease_registry_own(registry, lease, two);
+    cr_assert_eq(LIST_FIRST(&two->leases), lease);
+    lease_registry_leave(registry, two, 6);
+    lease_registry_free(registry);
+}
+
+Test(lease_registry, does_not_note_departures_when_the_process_ends)
+{
+    struct lease_registry *registry = registry_new();
+    struct lease_owner *owner = lease_registry_join(registry, slice_of("app"));
+    struct lease *lease = add(registry, 0, "job", "t");
+
+    lease_registry_own(registry, lease, owner);
+    cr_assert_not(lease_registry_is_draining(registry));
+    lease_registry_drain(registry);
+    cr_assert(lease_registry_is_draining(registry));
+    lease_registry_leave(registry, owner, 7);
+    cr_assert_eq(owner->gone_us, 0);
+    lease_registry_free(registry);
+}
+
+/* ---- scripts ---- */
+
+Test(lease_registry, remembers_scripts_but_not_without_end)
+{
+    struct lease_registry *registry = registry_new();
+    const struct lease_script script = {.name = "a"}, other = {.name = "b"};
+    char digest[LEASE_DIGEST_LENGTH + 1];
+
+    cr_assert_null(lease_registry_script(registry, slice_of(DIGEST_OF_NOTHING)));
+    lease_registry_learn(registry, DIGEST_OF_NOTHING, &script);
+    lease_registry_learn(registry, DIGEST_OF_NOTHING, &other);
+    cr_assert_eq(lease_registry_script(registry, slice_of(DIGEST_OF_NOTHING)), &script);
+    for (int i = 0; i < 5000; i++) {
+        snprintf(digest, sizeof digest, "%040d", i);
+        lease_registry_learn(registry, digest, &other);
+    }
+    cr_assert_eq(lease_registry_script(registry, slice_of("0000000000000000000000000000000000000000")), &other);
+    cr_assert_null(lease_registry_script(registry, slice_of("0000000000000000000000000000000000004999")));
+    lease_registry_free(registry);
+}

@@ -1,0 +1,206 @@
+/* [lease:NAME] rules: what they are without a word, each fault, and what becomes of the locks of which library. */
+#include "../../policies/lease_rule.h"
+#include "conf_fixture.h"
+#include "lease_request.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define SECOND INT64_C(1000000)
+
+static const struct conf_section *const sections[] = {&lease_section, NULL};
+
+/* Below "[lease:a]"; expects this one fault, without what stands before the number of its line. */
+static void assert_fault(const char *options, const char *expected)
+{
+    static const char before[] = "h.ini:";
+    char *text = conf_format("[lease:a]\n%s", options);
+    struct conf_faults faults;
+
+    cr_assert_null(load_conf(text, sections, &faults), "%s", text);
+    cr_assert_eq(faults.count, 1, "%zu faults in %s", faults.count, text);
+    cr_assert_str_eq(strstr(faults.lines[0], before) + strlen(before), expected);
+    conf_faults_free(&faults);
+    free(text);
+}
+
+static struct lease_rule *rule_of(const char *options)
+{
+    struct lease_rule *rule = conf_alloc(NULL, sizeof *rule);
+    char *text = conf_format("[lease:a]\n%s", options);
+    struct conf_faults faults;
+    struct conf *conf = load_conf(text, sections, &faults);
+
+    cr_assert_not_null(conf, "%s: %s", text, faults.count > 0 ? faults.lines[0] : "");
+    conf_faults_free(&faults);
+    lease_rule_make(rule, conf->rules);
+    conf_free(conf);
+    free(text);
+    return rule;
+}
+
+static void rule_free(struct lease_rule *rule)
+{
+    lease_rule_clear(rule);
+    free(rule);
+}
+
+Test(lease_rule, without_a_word)
+{
+    struct lease_rule *rule = rule_of("keys = lock:*\n");
+
+    cr_assert_str_eq(rule->terms.rule, "a");
+    cr_assert_eq(rule->terms.ttl_us, 30 * SECOND);
+    cr_assert_eq(rule->terms.renew, 1);
+    cr_assert_eq(rule->terms.renew_of, 3);
+    cr_assert_eq(rule->terms.max_hold_us, 3600 * SECOND);
+    cr_assert_eq(rule->terms.grace_us, 5 * SECOND);
+    cr_assert_eq(rule->terms.owner, LEASE_OWNER_CLIENT);
+    cr_assert_eq(rule->terms.farewell, LEASE_FAREWELL_EXPIRE);
+    cr_assert_eq(rule->watched, LEASE_WATCH_AUTO);
+    cr_assert_eq(rule->score, LEASE_SCORE_AUTO);
+    cr_assert_eq(rule->unit, LEASE_SCORE_UNIT_AUTO);
+    cr_assert(match_keys_is(rule->keys, slice_of("lock:7")));
+    cr_assert_not(match_keys_is(rule->keys, slice_of("job")));
+    rule_free(rule);
+}
+
+Test(lease_rule, with_all_words)
+{
+    struct lease_rule *rule = rule_of("keys = a b*\nkind = semaphore\nttl = 100ms\nrenew = 999/1000\nmax_hold = 2m\n"
+                                      "owner = connection\ngrace = 0s\non_owner_gone = release\nscore = expires\n"
+                                      "unit = us\nlibraries = Spring:never  redsync:self\n");
+
+    cr_assert_eq(rule->terms.ttl_us, SECOND / 10);
+    cr_assert_eq(rule->terms.renew, 999);
+    cr_assert_eq(rule->terms.renew_of, 1000);
+    cr_assert_eq(rule->terms.max_hold_us, 120 * SECOND);
+    cr_assert_eq(rule->terms.grace_us, 0);
+    cr_assert_eq(rule->terms.owner, LEASE_OWNER_CONNECTION);
+    cr_assert_eq(rule->terms.farewell, LEASE_FAREWELL_RELEASE);
+    cr_assert_eq(rule->watched, LEASE_WATCH_SEMAPHORES);
+    cr_assert_eq(rule->score, LEASE_SCORE_EXPIRES);
+    cr_assert_eq(rule->unit, LEASE_SCORE_MICROSECONDS);
+    cr_assert(match_keys_is(rule->keys, slice_of("bcd")));
+    rule_free(rule);
+}
+
+Test(lease_rule, that_names_no_keys_or_bad_ones)
+{
+    assert_fault("ttl = 3s\n", "1: [lease:a] keys =: is not set; expected globs of the keys that are locks");
+    assert_fault("keys = [a\n", "2: [lease:a] keys = [a: \"[a\" opens a class with \"[\" that it does not close; "
+                                "expected globs with * ? [a-z] and \\, with blanks between them");
+}
+
+Test(lease_rule, whose_part_is_none)
+{
+    static const char *const parts[] = {"1",    "1/1",    "2/1", "0/3", "1/0",   "-1/3", "1 / 3",
+                                        "1/3x", "1/1001", "a/b", "/",   "1/3/4", "+1/3"};
+
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        char *options = conf_format("keys = a\nrenew = %s\n", parts[i]);
+        char *fault = conf_format("3: [lease:a] renew = %s: \"%s\" is no part of a whole; expected two numbers up to "
+                                  "1000, the first one less than the other, such as 1/3",
+                                  parts[i], parts[i]);
+        assert_fault(options, fault);
+        free(options);
+        free(fault);
+    }
+}
+
+Test(lease_rule, whose_libraries_are_unknown)
+{
+    static const char expected[] = "expected words such as redisson:renew, redlock.net:self or some-library:never";
+    static const char *const faults[][2] = {
+        {"redisson", "\"redisson\" is not LIBRARY:CARE"},
+        {":self", "\":self\" is not LIBRARY:CARE"},
+        {"redisson:", "\"redisson:\" is not LIBRARY:CARE"},
+        {"redisson:always", "\"redisson:always\" is not LIBRARY:CARE"},
+        {"redisson:selfish", "\"redisson:selfish\" is not LIBRARY:CARE"},
+        {"nobody:self", "\"nobody\" is no library whose scripts are known"},
+    };
+
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        char *options = conf_format("keys = a\nlibraries = %s\n", faults[i][0]);
+        char *fault = conf_format("3: [lease:a] libraries = %s: %s; %s", faults[i][0], faults[i][1], expected);
+        assert_fault(options, fault);
+        free(options);
+        free(fault);
+    }
+}
+
+Test(lease_rule, whose_times_are_out_of_range_or_without_a_unit)
+{
+    static const char *const lines[] = {"ttl = 99ms", "ttl = 25h", "max_hold = 99ms",  "max_hold = 367d", "grace = 25h",
+                                        "ttl = 30",   "grace = 5", "max_hold = 60",    "kind = list",     "unit = h",
+                                        "score = x",  "owner = x", "on_owner_gone = x"};
+
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        char *text = conf_format("[lease:a]\nkeys = a\n%s\n", lines[i]);
+        struct conf_faults faults;
+        struct conf *conf = load_conf(text, sections, &faults);
+        cr_assert_null(conf, "%s", lines[i]);
+        cr_assert_eq(faults.count, 1, "%s", lines[i]);
+        conf_faults_free(&faults);
+        free(text);
+    }
+}
+
+/* One letter for each kind that is watched. */
+static void assert_watches(const char *kind, const char *expected)
+{
+    static const char letters[] = "-sShrbe";
+    char *options = conf_format("keys = a\nkind = %s\n", kind);
+    struct lease_rule *rule = rule_of(options);
+    char watched[sizeof letters] = "";
+
+    for (int i = LEASE_STRING; i <= LEASE_SEMAPHORE_BY_EXPIRY; i++) {
+        if (lease_rule_watches(rule, (enum lease_kind)i)) {
+            strncat(watched, &letters[i], 1);
+        }
+    }
+    cr_assert_str_eq(watched, expected);
+    cr_assert(lease_rule_watches(rule, LEASE_KIND_ANY));
+    rule_free(rule);
+    free(options);
+}
+
+Test(lease_rule, watches_its_kind)
+{
+    assert_watches("auto", "sShrbe");
+    assert_watches("string", "sS");
+    assert_watches("hash", "hr");
+    assert_watches("semaphore", "be");
+}
+
+static const struct lease_script *script_of(const char *library)
+{
+    for (size_t i = 0; lease_shape_script(i) != NULL; i++) {
+        if (strcmp(lease_shape_script(i)->library, library) == 0) {
+            return lease_shape_script(i);
+        }
+    }
+    cr_assert_fail("no script of %s", library);
+    return NULL;
+}
+
+Test(lease_rule, cares_for_libraries_as_it_is_told)
+{
+    const struct lease_script idiom = {.name = "compare and DEL"};
+    struct lease_rule *rule = rule_of("keys = a\n");
+
+    cr_assert_eq(lease_rule_care(rule, NULL), LEASE_CARE_RENEW);
+    cr_assert_eq(lease_rule_care(rule, &idiom), LEASE_CARE_RENEW);
+    cr_assert_eq(lease_rule_care(rule, script_of("redisson")), LEASE_CARE_RENEW);
+    cr_assert_eq(lease_rule_care(rule, script_of("redlock.net")), LEASE_CARE_SELF);
+    cr_assert_eq(lease_rule_care(rule, script_of("redis-semaphore")), LEASE_CARE_SELF);
+    rule_free(rule);
+    /* The last word counts. */
+    rule = rule_of("keys = a\nlibraries = REDISSON:never spring:self spring:renew\n");
+    cr_assert_eq(lease_rule_care(rule, script_of("redisson")), LEASE_CARE_NEVER);
+    cr_assert_eq(lease_rule_care(rule, script_of("spring")), LEASE_CARE_RENEW);
+    cr_assert_eq(lease_rule_care(rule, script_of("redlock.net")), LEASE_CARE_RENEW);
+    cr_assert_eq(lease_rule_care(rule, NULL), LEASE_CARE_RENEW);
+    rule_free(rule);
+}
