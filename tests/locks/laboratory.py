@@ -192,9 +192,10 @@ class Laboratory:
     def assert_for(self, leases, condition, what):
         """The condition holds whenever it is looked at over that many leases."""
         end = time.monotonic() + leases * self.lease
+        assert condition(), what
         while time.monotonic() < end:
-            assert condition(), what
             time.sleep(LOOK_EVERY)
+            assert condition(), what
 
     def assert_held(self, leases):
         token = wait_for(self.holder, PATIENCE, "the lock to have a holder")

@@ -8,7 +8,7 @@ import pytest
 from laboratory import PATIENCE, Laboratory
 from harness.admin import stats
 from harness.resp import wait_for
-from libraries import LIBRARIES
+from libraries import LIBRARIES, UNKNOWN
 
 POOLS = ("shared", "session")
 THOROUGH = [library for library in LIBRARIES if not library.brief]
@@ -62,7 +62,22 @@ def test_it_is_kept_until_it_is_released(library, pool):
         assert_nothing_was_lost(lab)
         assert lab.stats()["lease_released_total"] > 0
         assert lab.acquire()
+        wait_for(lab.holder, PATIENCE, "the lock to have a holder")
+
+
+@pytest.mark.parametrize("pool", POOLS)
+@libraries(UNKNOWN)
+def test_what_headgate_does_not_know_works_as_without_it(library, pool):
+    with Laboratory(library, pool) as lab:
+        assert lab.acquire()
         assert lab.holder()
+        assert not lab.acquire()
+        assert lab.leases() == []
+        assert lab.release()
+        lab.assert_gone(leases=0)
+        assert lab.acquire()
+        lab.await_lost(lab.lease + PATIENCE)
+        assert lab.acquire()
 
 
 @libraries(LIBRARIES, lambda library: library.renews)
@@ -117,7 +132,7 @@ def test_it_is_released_for_an_owner_that_was_killed(library):
     library = dataclasses.replace(library, lease=60_000)
     with Laboratory(library, "shared", grace="300ms", on_owner_gone="release", ttl="60s") as lab:
         assert lab.acquire()
-        assert lab.holder()
+        wait_for(lab.holder, PATIENCE, "the lock to have a holder")
         lab.kill()
         lab.await_lost(2 * PATIENCE)
         assert not lab.exists()
