@@ -8,7 +8,7 @@
 #ifndef HEADGATE_LEASE_SCRIPT_H
 #define HEADGATE_LEASE_SCRIPT_H
 
-#include "lease_terms.h"
+#include "lease_words.h"
 #include "policy.h"
 
 #define LEASE_DIGEST_LENGTH 40

@@ -18,7 +18,7 @@
 
 #include "lease_run.h"
 #include "lease_script.h"
-#include "lease_terms.h"
+#include "lease_words.h"
 #include "policy.h"
 
 enum lease_answer {

@@ -1,7 +1,7 @@
 /* The terms in which requests, scripts and replies are told: what is done with which kind of lock, and how it is seen.
  */
-#ifndef HEADGATE_LEASE_TERMS_H
-#define HEADGATE_LEASE_TERMS_H
+#ifndef HEADGATE_LEASE_WORDS_H
+#define HEADGATE_LEASE_WORDS_H
 
 #include <stdint.h>
 
