@@ -70,9 +70,10 @@ class Program:
 
 
 class Monitor:
-    """What reaches Redis, for reports."""
+    """What reaches Redis, for reports. What the test itself asks is left out."""
 
-    def __init__(self, redis):
+    def __init__(self, redis, look):
+        self.own = b" 127.0.0.1:%d] " % look.socket.getsockname()[1]
         self.lines = collections.deque(maxlen=60)
         self.client = redis.connect()
         self.client.send(encode("MONITOR"))
@@ -83,8 +84,8 @@ class Monitor:
             with self.client.socket.makefile("rb") as lines:
                 self.client.socket.settimeout(None)
                 for line in lines:
-                    if b"PTTL" not in line or b"lua" in line:
-                        self.lines.append(line.decode(errors="replace").strip()[:600])
+                    if self.own not in line and b'"COMMAND"' not in line:
+                        self.lines.append(line.decode(errors="replace").strip())
         except (OSError, ValueError):
             pass
 
@@ -95,7 +96,7 @@ class Laboratory:
     def __init__(self, library, pool, **options):
         self.library = library
         self.pool = pool
-        options = {"ttl": f"{library.lease}ms", **options}
+        options = {"ttl": f"{library.lease}ms", **library.rule, **options}
         self.rule = RULE + "".join(f"{name} = {value}\n" for name, value in options.items())
         self.lease = library.lease / 1000
         self.keys = library.keys_of(NAME)
@@ -105,7 +106,7 @@ class Laboratory:
         try:
             self.redis = Redis()
             self.look = self.redis.connect()
-            self.monitor = Monitor(self.redis)
+            self.monitor = Monitor(self.redis, self.look)
             if self.pool != "direct":
                 self.headgate = Headgate(self.redis, pool=self.pool, start=False)
                 self.headgate.write_rules(self.rule)
@@ -143,7 +144,7 @@ class Laboratory:
         parts = ["---- on the wire to Redis", *self.monitor.lines]
         if self.headgate and self.headgate.is_alive():
             parts += ["---- LEASES", *self.leases()]
-            parts += ["---- STATS", *(f"{name}:{value}" for name, value in self.stats().items() if value != "0")]
+            parts += ["---- STATS", *(f"{name}:{value}" for name, value in self.stats().items() if value)]
             parts += ["---- log", self.headgate.log_tail()]
         return "\n".join(parts)
 
