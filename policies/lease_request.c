@@ -101,6 +101,18 @@ static uint64_t hash_name(struct slice name)
     return hash;
 }
 
+/* Redis itself reckons the score: what it is like is known, and Redis will say the rest. */
+static bool guess_score(struct reading *reading, int64_t wall_us)
+{
+    bool expires = reading->shape.kind == LEASE_SEMAPHORE_BY_EXPIRY;
+    double guess_ms = (double)(wall_us + (expires ? reading->lease_us : 0)) / 1000;
+    bool is_sound = read_script_score(reading, guess_ms, wall_us);
+
+    reading->score.unit_us = 1000;
+    reading->score.guessed = true;
+    return is_sound;
+}
+
 /* False: it is no time, or not what the rule speaks of. */
 static bool read_score(struct reading *reading)
 {
@@ -109,6 +121,9 @@ static bool read_score(struct reading *reading)
     int64_t wall_us = host->wall_us(host->context);
     double value;
 
+    if (shape->script != NULL && shape->script->score == 0) {
+        return guess_score(reading, wall_us);
+    }
     if (!lease_score_read(shape->score, &value)) {
         return false;
     }

@@ -251,6 +251,12 @@ static int64_t due_us(const struct lease *lease)
     }
 }
 
+/* A renewal may come a step early, the farewell to an owner may not: it could come back. */
+static bool is_farewell(const struct lease *lease)
+{
+    return lease->owner != NULL && lease->owner->gone_us != 0 && lease->state != LEASE_UNHEALED;
+}
+
 void lease_schedule(struct lease_worker *worker, struct lease *lease)
 {
     /* What stands in its way leads here again when it is over. */
@@ -258,7 +264,8 @@ void lease_schedule(struct lease_worker *worker, struct lease *lease)
         lease_wheel_cancel(&lease->watch);
         return;
     }
-    lease_wheel_set(lease_registry_wheel(worker->registry, lease->worker), &lease->watch, due_us(lease));
+    int64_t due = due_us(lease) + (is_farewell(lease) ? LEASE_WHEEL_STEP_US : 0);
+    lease_wheel_set(lease_registry_wheel(worker->registry, lease->worker), &lease->watch, due);
 }
 
 /* ---- what ---- */
@@ -310,9 +317,7 @@ static struct lease_call *attend_held(struct lease_worker *worker, struct lease 
 /* The lease is due, and in no wheel. */
 static struct lease_call *attend(struct lease_worker *worker, struct lease *lease, int64_t now)
 {
-    bool orphan = lease->owner != NULL && lease->owner->gone_us != 0;
-
-    if (orphan && lease->state != LEASE_UNHEALED) {
+    if (is_farewell(lease)) {
         return attend_orphan(worker, lease);
     }
     switch (lease->state) {
@@ -328,7 +333,7 @@ static struct lease_call *attend(struct lease_worker *worker, struct lease *leas
 /* Whether there is nothing to do for it but in the round before the process ends. */
 static bool is_early(const struct lease_worker *worker, const struct lease *lease, int64_t now)
 {
-    return due_us(lease) > now + LEASE_WHEEL_STEP_US &&
+    return due_us(lease) > now + (is_farewell(lease) ? 0 : LEASE_WHEEL_STEP_US) &&
            !(worker->last_round && lease->state == LEASE_HELD && lease->expires_us < lease_deadline_us(lease));
 }
 
