@@ -239,6 +239,7 @@ struct lease_call *lease_call_prepare(struct lease_worker *worker, struct lease 
         add_text(call, (struct slice){lease->companion, strlen(lease->companion)});
     }
     lease->calling = true;
+    lease->called_us = call->sent_us;
     worker->calls++;
     return call;
 }

@@ -115,6 +115,7 @@ struct lease {
     int64_t acquired_us;
     int64_t expires_us;       /* not before this, if nobody has touched it */
     int64_t retry_us;         /* after a failure: when to try again; else 0 */
+    int64_t called_us;        /* when a script for it was sent last; 0: never */
     struct lease_score score; /* of a semaphore: as it is now … */
     int64_t scored_us;        /* … which was right at this time */
     const char *companion;    /* a member that shares the score, if it is there; or NULL */
