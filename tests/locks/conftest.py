@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-AT_ONCE = int(os.environ.get("LOCKS_AT_ONCE", "12"))
+AT_ONCE = int(os.environ.get("LOCKS_AT_ONCE", "20"))
 OUTCOMES = pytest.StashKey()
 
 

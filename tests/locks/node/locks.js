@@ -4,7 +4,7 @@ const readline = require('readline');
 const Redis = require('ioredis');
 const Redlock4 = require('redlock4');
 const { default: Redlock5, ExecutionError } = require('redlock5');
-const { Mutex, Semaphore, LostLockError } = require('redis-semaphore');
+const { Mutex, Semaphore } = require('redis-semaphore');
 
 const [host, port, library] = process.argv.slice(2);
 const redis = new Redis({ host, port: Number(port) });
