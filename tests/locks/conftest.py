@@ -1,13 +1,16 @@
 """The tests of this folder run beside each other, since nearly all of their time goes by waiting for leases to end.
 
-Each is an ordinary function of its parameters. It runs in a thread; pytest, which asks for one after the other, waits for
-what it came to. Servers and programs are each test's own.
+Each is an ordinary function of its parameters. It runs in a thread; pytest, which asks for one after the other, waits
+for what it came to. Servers and programs are each test's own.
 """
 
 import concurrent.futures
 import os
+import pathlib
 
 import pytest
+
+HERE = pathlib.Path(__file__).parent
 
 AT_ONCE = int(os.environ.get("LOCKS_AT_ONCE", "20"))
 OUTCOMES = pytest.StashKey()
@@ -20,11 +23,12 @@ def sound_logs():
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session):
+    if session.config.option.collectonly:
+        return
     executor = concurrent.futures.ThreadPoolExecutor(AT_ONCE)
+    items = [item for item in session.items if item.path.is_relative_to(HERE)]
     session.config.stash[OUTCOMES] = executor, {
-        item.nodeid: executor.submit(item.obj, **item.callspec.params)
-        for item in session.items
-        if isinstance(item, pytest.Function) and not session.config.option.collectonly
+        item.nodeid: executor.submit(item.obj, **item.callspec.params) for item in items
     }
 
 

@@ -139,7 +139,9 @@ class Laboratory:
             self.look = self.redis.connect()
             self.monitor = Monitor(self.redis, self.look)
             if self.pool != "direct":
-                self.headgate = Headgate(self.redis, pool=self.pool, start=False)
+                # Connections of one program come to both threads; with pool = session all is in one.
+                threads = 2 if self.pool == "shared" else 1
+                self.headgate = Headgate(self.redis, pool=self.pool, threads=threads, start=False)
                 self.headgate.write_rules(self.rule)
                 self.headgate.start()
             server = self.headgate or self.redis

@@ -94,7 +94,9 @@ LIBRARIES = [
     Library("redis-py", PYTHON, "redis-py"),
     Library("redis-py-of-debian", DEBIAN_PYTHON, "redis-py", brief=True),
     Library("python-redis-lock", PYTHON, "python-redis-lock", keys=("lock:{}",), lease=2000),
-    Library("python-redis-lock-renewed", PYTHON, "python-redis-lock-renewed", keys=("lock:{}",), lease=2000, renews=True),
+    Library(
+        "python-redis-lock-renewed", PYTHON, "python-redis-lock-renewed", keys=("lock:{}",), lease=2000, renews=True
+    ),
     Library("set-nx", PYTHON, "set-nx"),
     Library("set-nx-get", PYTHON, "set-nx-get"),
     Library("book-lock", PYTHON, "book-lock", lease=2000),
