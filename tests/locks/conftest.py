@@ -12,7 +12,7 @@ import pytest
 
 HERE = pathlib.Path(__file__).parent
 
-AT_ONCE = int(os.environ.get("LOCKS_AT_ONCE", "20"))
+AT_ONCE = int(os.environ.get("LOCKS_AT_ONCE", "24"))
 OUTCOMES = pytest.StashKey()
 
 
