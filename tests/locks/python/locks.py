@@ -92,12 +92,16 @@ class BookLock(ByHand):
 
     def release(self):
         with self.client.pipeline() as pipeline:
-            pipeline.watch(self.name)
-            if pipeline.get(self.name) != self.token.encode():
-                return False
-            pipeline.multi()
-            pipeline.delete(self.name)
-            return pipeline.execute() == [1]
+            while True:
+                try:
+                    pipeline.watch(self.name)
+                    if pipeline.get(self.name) != self.token.encode():
+                        return False
+                    pipeline.multi()
+                    pipeline.delete(self.name)
+                    return pipeline.execute() == [1]
+                except redis.WatchError:
+                    pass
 
 
 class BookLockWithoutExpire(BookLock):
