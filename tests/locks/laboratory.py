@@ -4,6 +4,7 @@ Programs read commands from their standard input, a line each, and answer each b
 
     acquire NAME LEASE_MS    as a new owner: yes or no
     again NAME LEASE_MS      as the owner that has it: yes or no
+    extend NAME LEASE_MS     by its owner, from now on: yes or no
     release NAME             yes, or no if the library says that it was not held any more
 
 After it has connected a program says "ready". "error …" may come instead of any answer. It ends with its input.
@@ -192,6 +193,9 @@ class Laboratory:
     def acquire_again(self):
         return self.program.ask("again", NAME, self.library.lease)
 
+    def extend(self, leases):
+        return self.program.ask("extend", NAME, leases * self.library.lease)
+
     def release(self):
         return self.program.ask("release", NAME)
 
@@ -236,6 +240,18 @@ class Laboratory:
     def assert_held(self, leases):
         token = wait_for(self.holder, PATIENCE, "the lock to have a holder")
         self.assert_for(leases, lambda: self.holder() == token, "the lock was lost while its owner lived")
+
+    def assert_never_shortened(self, leases):
+        """The time to live never falls faster than time goes by: nobody shortens what another has set."""
+        end = time.monotonic() + leases * self.lease
+        seen, left = time.monotonic(), self.left()
+        while time.monotonic() < end:
+            time.sleep(LOOK_EVERY)
+            before, previous = seen, left
+            seen, left = time.monotonic(), self.left()
+            passed = (time.monotonic() - before) * 1000
+            assert left > 0, "the lock was lost"
+            assert left >= previous - passed - 5, f"{previous} ms were left, and {left} ms after {passed} ms"
 
     def assert_gone(self, leases=1.5):
         """At once, and for good."""

@@ -71,6 +71,7 @@ class Library:
     lease: int = 2000  # ms; what is kept must be renewed in time on a busy machine, too
     renews: bool = False  # by itself
     reentrant: bool = False
+    extends: bool = False  # when its owner says so
     rival: bool = True  # others may try to take it and fail
     heals: bool = False  # it has no time to live unless Headgate gives it one
     brief: bool = False  # an older version of one that goes through all tests
@@ -91,9 +92,9 @@ def redisson(version, argument, holder=hash_lock, **facts):
 PERMITS = {"holder": by_expiry, "keys": ("{{}}:timeout",)}
 
 LIBRARIES = [
-    Library("redis-py", PYTHON, "redis-py"),
+    Library("redis-py", PYTHON, "redis-py", extends=True),
     Library("redis-py-of-debian", DEBIAN_PYTHON, "redis-py", brief=True),
-    Library("python-redis-lock", PYTHON, "python-redis-lock", keys=("lock:{}",)),
+    Library("python-redis-lock", PYTHON, "python-redis-lock", keys=("lock:{}",), extends=True),
     Library(
         "python-redis-lock-renewed", PYTHON, "python-redis-lock-renewed", keys=("lock:{}",), renews=True
     ),
@@ -104,8 +105,8 @@ LIBRARIES = [
     Library("book-semaphore", PYTHON, "book-semaphore", by_start_in_seconds),
     Library("book-fair-semaphore", PYTHON, "book-fair-semaphore", by_start_in_seconds, rival=False),
     Library("ioredis", NODE, "ioredis"),
-    Library("node-redlock-4", NODE, "node-redlock-4"),
-    Library("node-redlock-5", NODE, "node-redlock-5"),
+    Library("node-redlock-4", NODE, "node-redlock-4", extends=True),
+    Library("node-redlock-5", NODE, "node-redlock-5", extends=True),
     Library("node-redlock-5-two-keys", NODE, "node-redlock-5-two-keys", keys=("{}", "{}:second")),
     Library("node-redlock-5-using", NODE, "node-redlock-5-using", renews=True),
     Library("redis-semaphore-mutex", NODE, "redis-semaphore-mutex", keys=("mutex:{}",)),
@@ -119,9 +120,9 @@ LIBRARIES = [
         keys=("semaphore:{}",), renews=True,
     ),
     Library("redsync", GO, "redsync"),
-    Library("redislock", GO, "redislock"),
+    Library("redislock", GO, "redislock", extends=True),
     Library("go-redis", GO, "go-redis"),
-    Library("rslock", RUST, "rslock"),
+    Library("rslock", RUST, "rslock", extends=True),
     Library("laravel", PHP, "laravel"),
     Library("symfony", PHP, "symfony", symfony),
     redisson("4.7.0", "lock", reentrant=True),

@@ -20,6 +20,9 @@ import (
 // release gives the lock back and tells whether it was held.
 type release func() (bool, error)
 
+// extend makes the lock last so long from now on, where the library can do so.
+var extend func(lease time.Duration) error
+
 // acquire gives nil without an error when the lock is taken.
 type acquire func(client *redis.Client, name string, lease time.Duration) (release, error)
 
@@ -42,6 +45,7 @@ func acquireRedislock(client *redis.Client, name string, lease time.Duration) (r
 	} else if err != nil {
 		return nil, err
 	}
+	extend = func(lease time.Duration) error { return lock.Refresh(ctx, lease, nil) }
 	return func() (bool, error) {
 		err := lock.Release(ctx)
 		return err == nil, err
@@ -90,14 +94,21 @@ func main() {
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		words := strings.Fields(lines.Text())
 		name := words[1]
-		if words[0] == "acquire" {
+		var lease time.Duration
+		if len(words) > 2 {
 			milliseconds, _ := strconv.Atoi(words[2])
-			free, err := take(client, name, time.Duration(milliseconds)*time.Millisecond)
+			lease = time.Duration(milliseconds) * time.Millisecond
+		}
+		switch words[0] {
+		case "acquire":
+			free, err := take(client, name, lease)
 			if free != nil {
 				held[name] = free
 			}
 			answer(free != nil, err)
-		} else {
+		case "extend":
+			answer(true, extend(lease))
+		default:
 			answer(held[name]())
 			delete(held, name)
 		}

@@ -12,7 +12,8 @@ const redis = new Redis({ host, port: Number(port) });
 const COMPARE_AND_DELETE =
   'if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end';
 
-// Each gives a function that releases the lock, or null if the lock is taken.
+// Each gives a function that releases the lock, with another, extend, where the library has it; or null if the lock is
+// taken.
 
 async function acquireByHand(name, lease) {
   const token = randomUUID();
@@ -24,10 +25,11 @@ async function acquireRedlock4(name, lease) {
   const redlock = new Redlock4([redis], { retryCount: 0 });
   try {
     const lock = await redlock.lock(name, lease);
-    return async () => {
+    const release = async () => {
       await lock.unlock();
       return true;
     };
+    return Object.assign(release, { extend: (longer) => lock.extend(longer) });
   } catch (error) {
     if (error instanceof Redlock4.LockError) return null;
     throw error;
@@ -37,11 +39,15 @@ async function acquireRedlock4(name, lease) {
 async function acquireRedlock5(name, lease) {
   const redlock = new Redlock5([redis], { retryCount: 0 });
   try {
-    const lock = await redlock.acquire([name], lease);
-    return async () => {
+    let lock = await redlock.acquire([name], lease);
+    const release = async () => {
       await lock.release();
       return true;
     };
+    const extend = async (longer) => {
+      lock = await lock.extend(longer);
+    };
+    return Object.assign(release, { extend });
   } catch (error) {
     if (error instanceof ExecutionError) return null;
     throw error;
@@ -119,6 +125,9 @@ async function main() {
       const release = await acquire(name, Number(lease));
       if (release) held.set(name, release);
       console.log(release ? 'yes' : 'no');
+    } else if (command === 'extend') {
+      await held.get(name).extend(Number(lease));
+      console.log('yes');
     } else {
       console.log((await held.get(name)()) ? 'yes' : 'no');
       held.delete(name);

@@ -22,6 +22,9 @@ class RedisPy:
     def acquire(self):
         return self.lock.acquire(blocking=False)
 
+    def extend(self, lease_ms):
+        return self.lock.extend(lease_ms / 1000, replace_ttl=True)
+
     def release(self):
         self.lock.release()
         return True
@@ -39,6 +42,10 @@ class PythonRedisLock:
 
     def acquire(self):
         return self.lock.acquire(blocking=False)
+
+    def extend(self, lease_ms):
+        self.lock.extend(lease_ms // 1000)
+        return True
 
     def release(self):
         self.lock.release()
@@ -187,6 +194,8 @@ def main(host, port, library):
             if acquired:
                 held[name] = lock
             answer("yes" if acquired else "no")
+        elif command == "extend":
+            answer("yes" if held[name].extend(int(lease[0])) else "no")
         elif command == "release":
             answer("yes" if held.pop(name).release() else "no")
         else:

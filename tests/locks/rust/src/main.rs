@@ -36,6 +36,13 @@ fn main() {
                 Err(LockError::Unavailable) => println!("no"),
                 Err(error) => println!("error {:?}", error),
             }
+        } else if words[0] == "extend" {
+            let lock = held.get(name).expect("a lock that is held");
+            let lease_ms = words[2].parse().expect("milliseconds");
+            match runtime.block_on(manager.extend(lock, lease_ms)) {
+                Ok(_) => println!("yes"),
+                Err(error) => println!("error {:?}", error),
+            }
         } else {
             let lock = held.remove(name).expect("a lock that is held");
             runtime.block_on(manager.unlock(&lock));
