@@ -132,7 +132,7 @@ class Laboratory:
         self.rule = RULE + "".join(f"{name} = {value}\n" for name, value in options.items())
         self.lease = library.lease / 1000
         self.keys = library.keys_of(NAME)
-        self.redis = self.headgate = self.program = None
+        self.redis = self.headgate = self.program = self.other = None
 
     def __enter__(self):
         try:
@@ -145,10 +145,9 @@ class Laboratory:
                 self.headgate = Headgate(self.redis, pool=self.pool, threads=threads, start=False)
                 self.headgate.write_rules(self.rule)
                 self.headgate.start()
-            server = self.headgate or self.redis
             # Their logs have nothing to do with the failures of others that run beside this one.
             Server.running[:] = [other for other in Server.running if other not in (self.redis, self.headgate)]
-            self.program = Program(self.library.command(*server.address), server.directory / "program")
+            self.program = self._start("program")
         except BaseException:
             self._end()
             raise
@@ -166,10 +165,14 @@ class Laboratory:
         finally:
             raise AssertionError(report) from (error if kind else None)
 
+    def _start(self, name):
+        server = self.headgate or self.redis
+        return Program(self.library.command(*server.address), server.directory / name)
+
     def _end(self):
         try:
-            if self.program:
-                self.program.end()
+            for program in filter(None, [self.program, self.other]):
+                program.end()
             if self.headgate:
                 self.headgate.finish()
         finally:
@@ -189,6 +192,13 @@ class Laboratory:
     def acquire(self):
         """True, or False when somebody else has the lock."""
         return self.program.ask("acquire", NAME, self.library.lease)
+
+    def start_other(self):
+        """A second program, of the same address, user and name as the first."""
+        self.other = self._start("other")
+
+    def other_acquires(self):
+        return self.other.ask("acquire", NAME, self.library.lease)
 
     def acquire_again(self):
         return self.program.ask("again", NAME, self.library.lease)

@@ -11,6 +11,11 @@ from libraries import LIBRARIES, UNKNOWN
 
 POOLS = ("shared", "session")
 THOROUGH = [library for library in LIBRARIES if not library.brief]
+# One or two of each program, and of each kind of lock.
+SOME = {
+    "redis-py", "book-semaphore", "node-redlock-5", "redis-semaphore-semaphore", "redsync", "redislock", "laravel",
+    "symfony", "redisson-4.7.0-lock", "redisson-4.7.0-permit",
+}
 LOST = ("gone", "taken", "persisted", "shortened", "type", "unreachable")
 
 
@@ -128,6 +133,35 @@ def test_it_ends_when_its_owner_is_killed(library):
         lab.await_no_leases()
         assert lab.stats()["lease_owner_gone_total"] > 0
         lab.assert_for(1, lambda: lab.holder() is None, "the lock came back")
+
+
+@libraries(THOROUGH, lambda library: library.name in SOME)
+def test_it_ends_with_its_connection_though_others_of_the_host_live(library):
+    with Laboratory(library, "shared", owner="connection", grace="300ms") as lab:
+        lab.start_other()
+        assert lab.acquire()
+        lab.assert_held(leases=2)
+        lab.kill()
+        lab.await_lost(lab.lease + PATIENCE)
+        lab.await_no_leases()
+        assert lab.stats()["lease_owner_gone_total"] > 0
+
+
+@libraries(THOROUGH, lambda library: library.name in SOME)
+def test_it_goes_from_one_program_to_the_other(library):
+    with Laboratory(library, "shared") as lab:
+        lab.start_other()
+        assert lab.acquire()
+        lab.assert_held(leases=1.5)
+        assert not lab.other_acquires()
+        first = lab.holder()
+        assert lab.release()
+        assert lab.other_acquires()
+        assert lab.holder() not in (None, first)
+        lab.assert_held(leases=1.5)
+        assert not lab.acquire()
+        assert len(lab.leases()) == 1
+        assert_nothing_was_lost(lab)
 
 
 @libraries(THOROUGH, lambda library: not library.renews)
