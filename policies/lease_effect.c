@@ -122,7 +122,8 @@ static bool is_taken_anew(const struct effect *effect, const struct lease *lease
     /* SET NX and its like succeed only where there was nothing; whether they did is not known within a transaction. */
     bool was_free =
         effect->outcome == OUTCOME_YES && request->shape.action == LEASE_ACQUIRE && request->shape.script == NULL;
-    return was_free || lease->expires_us < request->sent_us;
+    /* A script takes a lock once more by the same reply, unless it was over by then. */
+    return was_free || lease->expires_us <= effect->now_us;
 }
 
 static enum lease_state state_of(const struct effect *effect, const struct lease *lease, bool overtaken)
