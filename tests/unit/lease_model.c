@@ -68,6 +68,11 @@ static bool holds(const struct model_key *key, int token)
     }
 }
 
+bool model_holds(const struct model *model, size_t key, int token)
+{
+    return holds(&model->keys[key], token);
+}
+
 void model_set_time(struct model *model, int64_t now_us)
 {
     model->now_us = now_us;

@@ -46,6 +46,8 @@ size_t model_key_of(const char *name);
 const char *model_token_name(int token);
 int model_token_of(const char *name);
 
+bool model_holds(const struct model *model, size_t key, int token);
+
 /* ---- what clients do: each is as true as Redis' reply says yes ---- */
 
 /* lease_ms 0: without a time to live. */

@@ -270,6 +270,18 @@ Test(lease_end, an_owner_that_comes_back_in_time_goes_on)
     stage_free(scene.stage);
 }
 
+Test(lease_end, an_owner_that_comes_back_is_not_kept_waiting_for_grace)
+{
+    struct scene scene = scene_of("[lease:locks]\nkeys = *\ngrace = 60s\n");
+
+    stage_pass(scene.stage, 8000);
+    stage_leave(scene.client);
+    stage_pass(scene.stage, 4000);
+    stage_join(scene.stage, 0, "10.0.0.1", "app");
+    cr_assert_leq(stage_pass_until_call(scene.stage, 2000), 200);
+    stage_free(scene.stage);
+}
+
 Test(lease_end, any_connection_of_its_owner_keeps_it)
 {
     struct scene scene = scene_of(RULES);

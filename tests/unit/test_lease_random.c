@@ -74,6 +74,7 @@ struct actor {
 struct claim {
     bool is_held;           /* a reply said so, nobody has sent a release since, and the owner was there all the time */
     bool is_known;          /* Redis has said that it is held, and not that it was released */
+    bool is_given_up;       /* the answer to a release was lost */
     uint64_t answered;      /* when its owner was told so, */
     uint64_t taker;         /* the client that was */
     uint64_t released;      /* the last release that came about behind that */
@@ -405,6 +406,14 @@ static struct move take_first(struct actor *actor)
     return first;
 }
 
+/* A release that is answered and was none: the owner has it still, and Redis is asked. */
+static bool goes_on(const struct play *play, const struct claim *claim, size_t key, int token)
+{
+    return claim->releases_sent == 0 && claim->is_known && !claim->is_given_up &&
+           model_holds(&play->model, key, token) && play->owners[owner_of(token)].connections > 0 &&
+           play->stage->now_us > play->outage_us;
+}
+
 static void note_released(struct play *play, const struct move *move, uint64_t client, bool answered)
 {
     for (int token = 0; token < MODEL_TOKENS; token++) {
@@ -413,6 +422,7 @@ static void note_released(struct play *play, const struct move *move, uint64_t c
             continue;
         }
         claim->releases_sent -= move->passed;
+        claim->is_given_up = claim->is_given_up || !answered;
         /* What EXEC says is not looked into. */
         bool is_yes = answered && move->passed && move->answer == 1 && move->act != ACT_EXEC_DEL;
         /* What several connections have under way at the same time is executed in any order. */
@@ -420,6 +430,7 @@ static void note_released(struct play *play, const struct move *move, uint64_t c
             claim->is_known = false;
             claim->released = move->sequence > claim->released ? move->sequence : claim->released;
         }
+        claim->is_held = claim->is_held || goes_on(play, claim, move->key, token);
     }
 }
 
@@ -433,6 +444,7 @@ static void note_granted(struct play *play, const struct move *move, uint64_t cl
     }
     if (move->sequence > claim->released) {
         claim->is_known = true;
+        claim->is_given_up = false;
         claim->answered = ++play->sequence;
         claim->taker = client;
     }
