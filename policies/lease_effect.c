@@ -163,6 +163,35 @@ static void set_terms(struct effect *effect, struct lease *lease)
     }
 }
 
+/* Redis is to be asked what has come of it. */
+static void doubt(struct effect *effect, struct lease *lease, bool after_release)
+{
+    lease->after_release = lease->after_release || after_release;
+    /* What was never given a time to live is found out by healing, too. */
+    if (lease->state == LEASE_HELD || lease->state == LEASE_DOUBTFUL) {
+        lease_move(lease, LEASE_DOUBTFUL);
+    }
+    lease_schedule(effect->worker, lease);
+}
+
+static void count_hold(const struct effect *effect, struct lease *lease)
+{
+    bool holds_more = effect->request->shape.action == LEASE_ACQUIRE && lease->holds < LEASE_KEYS_MAX - 1;
+
+    lease->holds += lease->holds == 0 || holds_more;
+}
+
+/* The reply to an older request for a lock that was taken under the same token since: nobody knows which of both Redis
+ * executed last, and thus whether the lock has a time to live. */
+static void grant_late(struct effect *effect, struct lease *lease)
+{
+    count_hold(effect, lease);
+    if (effect->request->lease_us == 0) {
+        lease_move(lease, LEASE_UNHEALED);
+    }
+    doubt(effect, lease, false);
+}
+
 /* The lock on these keys was taken, or may have been. */
 static void grant(struct effect *effect, const struct lease_target *targets, size_t key_count, bool overtaken)
 {
@@ -176,6 +205,10 @@ static void grant(struct effect *effect, const struct lease_target *targets, siz
         lease_schedule(effect->worker, lease);
         return;
     }
+    if (lease != NULL && lease->sequence > request->sequence) {
+        grant_late(effect, lease);
+        return;
+    }
     if (lease == NULL) {
         lease = add(effect, targets, key_count);
     } else if (is_taken_anew(effect, lease)) {
@@ -187,8 +220,7 @@ static void grant(struct effect *effect, const struct lease_target *targets, siz
     if (lease == NULL) {
         return;
     }
-    bool holds_more = request->shape.action == LEASE_ACQUIRE && lease->holds < LEASE_KEYS_MAX - 1;
-    lease->holds += lease->holds == 0 || holds_more;
+    count_hold(effect, lease);
     lease->sequence = request->sequence;
     lease->granted = lease_registry_last(registry);
     set_terms(effect, lease);
@@ -274,17 +306,6 @@ static struct lease *find(const struct effect *effect, const struct lease_target
     struct lease_key *key = lease_registry_find_key(registry, effect->request->database, target->key);
 
     return key != NULL ? lease_registry_find(registry, key, target->touch.token) : NULL;
-}
-
-/* Redis is to be asked what has come of it. */
-static void doubt(struct effect *effect, struct lease *lease, bool after_release)
-{
-    lease->after_release = lease->after_release || after_release;
-    /* What was never given a time to live is found out by healing, too. */
-    if (lease->state == LEASE_HELD || lease->state == LEASE_DOUBTFUL) {
-        lease_move(lease, LEASE_DOUBTFUL);
-    }
-    lease_schedule(effect->worker, lease);
 }
 
 static struct lease *find_string(const struct effect *effect, const struct lease_target *target)

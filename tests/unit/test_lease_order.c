@@ -48,6 +48,22 @@ static void assert_renewal(struct stage *stage, const char *text)
     cr_assert_gt(stage_call_number(stage, 1), 1);
 }
 
+/* Answers until all is quiet, as Redis does that has the key of a SETNX; whether it was given a time to live. */
+static bool is_healed(struct stage *stage)
+{
+    bool healed = false;
+
+    for (int i = 0; i < 50; i++) {
+        stage_pass(stage, 100);
+        while (stage->calls != NULL) {
+            bool heals = strcmp(stage_call_text(stage), "lease_heal job / t1") == 0;
+            stage_answer(stage, heals ? "1 30000" : healed ? "1 30000" : "-2 -1");
+            healed = healed || heals;
+        }
+    }
+    return healed;
+}
+
 /* ---- acquisitions ---- */
 
 Test(lease_order, an_acquisition_that_a_release_overtook_is_asked_for)
@@ -140,6 +156,26 @@ Test(lease_order, a_late_answer_does_not_end_the_watch_over_who_took_it_later)
     cr_assert(stage_lists(scene.stage, "state=held"));
     assert_renewal(scene.stage, "lease_renew_string job / t2");
     stage_free(scene.stage);
+}
+
+/* In Redis: with a lease, released by another, and then without one; or the other way round. */
+Test(lease_order, two_acquisitions_of_one_token_are_healed_whichever_is_answered_first)
+{
+    static const char *const takings[][4] = {
+        {"SET job t1 NX PX 30000", "+OK\r\n", "SETNX job t1", ":1\r\n"},
+        {"SETNX job t1", ":1\r\n", "SET job t1 NX PX 30000", "+OK\r\n"},
+    };
+
+    for (size_t i = 0; i < sizeof takings / sizeof takings[0]; i++) {
+        struct scene scene = scene_of(RULES);
+        stage_send(scene.a, takings[i][0]);
+        stage_ask(scene.b, "DEL job", ":1\r\n");
+        stage_ask(scene.b, takings[i][2], takings[i][3]);
+        stage_hear(scene.a, takings[i][1]);
+        cr_assert(is_healed(scene.stage));
+        cr_assert(stage_lists(scene.stage, "state=held"));
+        stage_free(scene.stage);
+    }
 }
 
 Test(lease_order, an_acquisition_whose_answer_is_lost_is_none)
@@ -303,22 +339,6 @@ Test(lease_order, an_answer_after_the_end_is_harmless)
 }
 
 /* ---- without a time to live: never for ever ---- */
-
-/* Answers until all is quiet, as Redis does that has the key of a SETNX; whether it was given a time to live. */
-static bool is_healed(struct stage *stage)
-{
-    bool healed = false;
-
-    for (int i = 0; i < 50; i++) {
-        stage_pass(stage, 100);
-        while (stage->calls != NULL) {
-            bool heals = strcmp(stage_call_text(stage), "lease_heal job / t1") == 0;
-            stage_answer(stage, heals ? "1 30000" : healed ? "1 30000" : "-2 -1");
-            healed = healed || heals;
-        }
-    }
-    return healed;
-}
 
 Test(lease_order, setnx_without_an_answer_is_healed)
 {
