@@ -6,9 +6,10 @@
 -- KEYS: the sorted set
 -- ARGV: member, new score, expected score (what it ought to be if nobody touched it), lease in ms (1 or more; the least
 --       time to live that the key has afterwards, if it has any)
--- Reply: {code, PTTL}; the PTTL is the key's: -1 if it has no time to live
+-- Reply: {code, PTTL}, or {2, PTTL, high, low}; the PTTL is the key's: -1 if it has no time to live
 --         1: renewed: it has the new score, or the expected if that is higher
---         2: deferred: its score is another than expected
+--         2: deferred: its score is another than expected; high and low are the halves, 32 bits without a sign each, of
+--            the IEEE 754 double that it is
 --         0: gone: there is no such key
 --        -1: others have it: the key has no such member
 --        -4: it is of another type
@@ -37,7 +38,8 @@ elseif life == -2 then
 elseif not found then
     return {-1, life}
 elseif tonumber(found) ~= expected then
-    return {2, life}
+    local high, low = struct.unpack('>I4I4', struct.pack('>d', tonumber(found)))
+    return {2, life, high, low}
 end
 
 if score > expected then

@@ -4,8 +4,8 @@
  *
  *   request ─► charges (rule, subject, cost) ─► all locked ─► judged ─► all charged, or refused, or put on hold
  */
-#include "limit_hash.h"
 #include "limit_private.h"
+#include "siphash.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -703,7 +703,7 @@ static void *limit_start(const struct policy_start *start)
     limit->share = start->shared;
     limit->host = start->host;
     limit->counters = start->counters;
-    limit->process_id = limit_hash_random_key().words[0];
+    limit->process_id = siphash_random_key().words[0];
     if (!limit_reload(limit, start->rules)) {
         free(limit);
         return NULL;

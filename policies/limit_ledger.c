@@ -1,6 +1,6 @@
 #include "limit_ledger.h"
 
-#include "limit_hash.h"
+#include "siphash.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -44,7 +44,7 @@ struct limit_ledger {
 
 struct limit_share {
     bool locks; /* there are several workers */
-    struct limit_hash_key key;
+    struct siphash_key key;
     pthread_mutex_t registry; /* guards the list of ledgers; taken before any stripe's */
     struct limit_ledger *ledgers;
     pthread_mutex_t stripes[STRIPES];
@@ -87,7 +87,7 @@ struct limit_share *limit_share_new(size_t threads)
         return NULL;
     }
     share->locks = threads > 1;
-    share->key = limit_hash_random_key();
+    share->key = siphash_random_key();
     pthread_mutex_init(&share->registry, NULL);
     for (size_t i = 0; i < STRIPES; i++) {
         pthread_mutex_init(&share->stripes[i], NULL);
@@ -313,7 +313,7 @@ struct limit_subject *limit_subject_pin(struct limit_share *share, struct limit_
                                         int64_t now_us)
 {
     assert(name.length <= LIMIT_SUBJECT_MAX);
-    uint64_t hash = limit_hash(&share->key, name.data, name.length);
+    uint64_t hash = siphash(&share->key, name.data, name.length);
     struct limit_subject *subject = try_to_pin(share, ledger, name, hash);
 
     if (subject == NULL && reclaim(share, ledger, now_us)) {

@@ -1,6 +1,6 @@
 #include "limit_rule.h"
 
-#include "limit_hash.h"
+#include "siphash.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
@@ -410,10 +410,10 @@ static_assert(5 * PART_MAX <= LIMIT_SUBJECT_MAX, "no room for all parts of a sub
 /* Of 128 bits, so that nobody comes upon two texts of one digest; with known keys, so that all sidecars agree. */
 static void write_digest(char digits[DIGEST_DIGITS + 1], struct slice text)
 {
-    static const struct limit_hash_key keys[2] = {{{1, 2}}, {{3, 4}}};
+    static const struct siphash_key keys[2] = {{{1, 2}}, {{3, 4}}};
 
-    snprintf(digits, DIGEST_DIGITS + 1, "%016" PRIx64 "%016" PRIx64, limit_hash(&keys[0], text.data, text.length),
-             limit_hash(&keys[1], text.data, text.length));
+    snprintf(digits, DIGEST_DIGITS + 1, "%016" PRIx64 "%016" PRIx64, siphash(&keys[0], text.data, text.length),
+             siphash(&keys[1], text.data, text.length));
 }
 
 /* Appends "kind:text" behind a line end, which no user and no name can hold, in room bytes at most. */

@@ -36,6 +36,7 @@ struct policy_client {
     const char *address_text;
     const char *user; /* Redis' name for the user that the client is now */
     const char *name; /* of CLIENT SETNAME; "" for none */
+    int64_t database; /* that it has selected */
     /* Another one whenever user or name may have changed. */
     uint32_t identity;
     void **attachments; /* the chain's; a policy sees its own in the request */
@@ -102,7 +103,7 @@ struct policy_script_reply {
 
 typedef void policy_script_done(void *context, const struct policy_script_reply *reply);
 
-#define POLICY_SCRIPT_ARGUMENTS_MAX 16
+#define POLICY_SCRIPT_ARGUMENTS_MAX 64
 
 /* A script of lua/ that replies with integers. */
 struct policy_script {
@@ -110,6 +111,7 @@ struct policy_script {
     const struct slice *arguments; /* the keys, then the rest; needed within the call only */
     size_t argument_count;         /* up to POLICY_SCRIPT_ARGUMENTS_MAX */
     size_t key_count;
+    int64_t database; /* in which it runs */
     policy_script_done *done;
     void *context; /* of done */
 };
@@ -124,6 +126,8 @@ struct policy_host {
     void (*warn)(void *context, const char *rule, const char *text);
     /* The time of this turn, as in struct policy_request. */
     int64_t (*now_us)(void *context);
+    /* The time by the calendar, since 1970; it may jump. */
+    int64_t (*wall_us)(void *context);
     void *context;
     size_t worker; /* the number of this one, from 0 */
 };
@@ -203,10 +207,16 @@ struct policy {
                                          enum policy_server_has server, struct slice *frame,
                                          struct policy_decision *decision);
     void (*on_reply)(void *instance, const struct policy_reply *reply);
+    /* Who a client is: when it has come, when its user or name may have changed, and for each client after reload().
+     * attachment: the policy's own pointer for this client, as in struct policy_request. */
+    void (*on_client)(void *instance, const struct policy_client *client, void **attachment);
     /* attachment: what the policy left with the client, if anything. */
     void (*on_client_close)(void *instance, const struct policy_client *client, void *attachment);
     void (*on_tick)(void *instance, int64_t now_us); /* ten times a second */
-    void (*on_stats)(void *instance);                /* STATS was asked for: gauges are to be up to date */
+    /* The process is about to end. Called before each on_tick() from then on, with the number of clients that this
+     * worker still has: true when nothing is left to do first. The wait for it is bounded. */
+    bool (*on_drain)(void *instance, size_t clients);
+    void (*on_stats)(void *instance); /* STATS was asked for: gauges are to be up to date */
     void (*stop)(void *instance);
 };
 

@@ -327,6 +327,15 @@ void chain_end(struct chain *chain, struct chain_record *record, const struct po
     record_give(chain, record);
 }
 
+void chain_client(struct chain *chain, const struct policy_client *client)
+{
+    for (size_t n = 0; n < chain->count; n++) {
+        if (chain->list[n]->on_client != NULL) {
+            chain->list[n]->on_client(chain->instances[n], client, &client->attachments[n]);
+        }
+    }
+}
+
 void chain_client_closed(struct chain *chain, const struct policy_client *client)
 {
     for (size_t n = 0; n < chain->count; n++) {
@@ -343,6 +352,18 @@ void chain_tick(struct chain *chain, int64_t now_us)
             chain->list[n]->on_tick(chain->instances[n], now_us);
         }
     }
+}
+
+bool chain_drain(struct chain *chain, size_t clients)
+{
+    bool done = true;
+
+    for (size_t n = 0; n < chain->count; n++) {
+        if (chain->list[n]->on_drain != NULL) {
+            done = chain->list[n]->on_drain(chain->instances[n], clients) && done;
+        }
+    }
+    return done;
 }
 
 void chain_update_gauges(struct chain *chain)

@@ -68,8 +68,12 @@ uint64_t chain_counter(const struct chain *chain, size_t policy, size_t counter)
 enum policy_answer chain_run_verb(struct chain *chain, size_t policy, size_t verb, size_t count,
                                   const struct slice *arguments, FILE *answer);
 
+/* Tells the policies who a client is (again). */
+void chain_client(struct chain *chain, const struct policy_client *client);
 void chain_client_closed(struct chain *chain, const struct policy_client *client);
 void chain_tick(struct chain *chain, int64_t now_us);
+/* While the process drains: whether all policies have done what they have to do first. */
+bool chain_drain(struct chain *chain, size_t clients);
 /* Brings the policies' gauges up to date. */
 void chain_update_gauges(struct chain *chain);
 

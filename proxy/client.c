@@ -96,15 +96,25 @@ struct policy_client client_policy_view(struct client *client)
         .address_text = client->address_text,
         .user = profile_user(client->profile),
         .name = client->name != NULL ? client->name : "",
+        .database = client->profile->database,
         .identity = client->identity,
         .attachments = client->attachments,
     };
 }
 
-bool client_rename(struct client *client, struct slice name)
+void client_tell_identity(struct client *client)
 {
     client->identity++;
-    return client_keep_text(&client->name, name);
+    struct policy_client view = client_policy_view(client);
+    chain_client(client->service->chain, &view);
+}
+
+bool client_rename(struct client *client, struct slice name)
+{
+    bool kept = client_keep_text(&client->name, name);
+
+    client_tell_identity(client);
+    return kept;
 }
 
 static void end_held(struct client *client)
@@ -381,6 +391,7 @@ bool client_accept(struct client_service *service, int fd, const struct sockaddr
     evtimer_assign(&client->hold_timer, service->reactor->base, hold_expired, client);
     list_add(service, client);
     stats_add(service->reactor->stats, STATS_CLIENTS_ACCEPTED, 1);
+    client_tell_identity(client);
     if (service->draining) {
         client_finish(client);
     }
@@ -437,6 +448,9 @@ void client_service_reconfigure(struct client_service *service, const struct cli
     service->settings.session_pool = session_pool;
     if (!chain_reload(service->chain, rules)) {
         log_error("client", "out of memory: some rules stay as they were before the reload");
+    }
+    for (struct client *client = service->clients; client != NULL; client = client->next) {
+        client_tell_identity(client);
     }
 }
 
@@ -504,6 +518,9 @@ void client_service_tick(struct client_service *service)
     int64_t now = reactor_now(service->reactor);
     struct client *client = service->clients;
 
+    if (service->draining && chain_drain(service->chain, service->count)) {
+        atomic_store_explicit(&service->settled, service->count == 0, memory_order_relaxed);
+    }
     chain_tick(service->chain, now);
     while (client != NULL) {
         struct client *next = client->next;
@@ -519,6 +536,11 @@ void client_service_drain(struct client_service *service)
 {
     service->draining = true;
     client_service_tick(service);
+}
+
+bool client_service_is_settled(const struct client_service *service)
+{
+    return atomic_load_explicit(&service->settled, memory_order_relaxed);
 }
 
 void client_service_close_all(struct client_service *service, const char *why)

@@ -57,6 +57,8 @@ void client_service_tick(struct client_service *service);
 
 /* From now on each client is closed as soon as it has no request under way. */
 void client_service_drain(struct client_service *service);
+/* Whether that has come to its end, and the policies have done what they had to do first. From any thread. */
+bool client_service_is_settled(const struct client_service *service);
 /* Closes all at once. */
 void client_service_close_all(struct client_service *service, const char *why);
 

@@ -61,6 +61,12 @@ static void warn(void *context, const char *rule, const char *text)
     log_warning("policy", "rule %s: %s", rule, text);
 }
 
+static int64_t wall_us(void *context)
+{
+    (void)context;
+    return clock_wall_us();
+}
+
 static int64_t now_us(void *context)
 {
     const struct client_service *service = context;
@@ -85,8 +91,8 @@ static void run_script(void *context, const struct policy_script *script)
         arguments[i] = script->arguments[i].data;
         lengths[i] = script->arguments[i].length;
     }
-    control_script(service->control, script->script, (int)script->key_count, (int)script->argument_count, arguments,
-                   lengths, script_ended, call);
+    control_script(service->control, script->database, script->script, (int)script->key_count,
+                   (int)script->argument_count, arguments, lengths, script_ended, call);
 }
 
 struct policy_host client_policy_host(struct client_service *service, size_t worker)
@@ -95,6 +101,7 @@ struct policy_host client_policy_host(struct client_service *service, size_t wor
                                 .run_script = run_script,
                                 .warn = warn,
                                 .now_us = now_us,
+                                .wall_us = wall_us,
                                 .context = service,
                                 .worker = worker};
 }

@@ -103,6 +103,7 @@ struct client_service {
     size_t next_place;
     int64_t paused_until_us; /* a client of this worker has asked Redis to pause: a request may block its connection */
     bool draining;
+    _Atomic bool settled; /* drained: no clients, and the policies have done what they had to */
 };
 
 struct client {
@@ -169,6 +170,8 @@ void client_end(struct client *client, const char *why);
 /* Closes now. */
 void client_close(struct client *client, const char *why);
 struct policy_client client_policy_view(struct client *client);
+/* The client's user or name is (or may be) another one: the policies are told. */
+void client_tell_identity(struct client *client);
 /* Gives the client another name (empty: none). False when memory is short. */
 bool client_rename(struct client *client, struct slice name);
 /* Lets the request that a policy holds be asked about again. */

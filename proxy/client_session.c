@@ -93,7 +93,7 @@ static void replace_profile(struct client *client, struct profile *profile)
     }
     struct profile *before = client->profile;
     client->profile = profile;
-    client->identity++;
+    client_tell_identity(client);
     if (client->exclusive != NULL) {
         upstream_lane_speaks_for(client->exclusive, profile);
     }

@@ -16,6 +16,7 @@ struct call {
     struct control *control;
     control_callback *callback;
     void *context;
+    int64_t database;
     struct buffer reply;
     const struct script *script; /* NULL: no script, or the retry */
     int key_count;
@@ -110,12 +111,17 @@ static const struct run_receiver control_receiver = {
     .lost = on_lost,
 };
 
-static struct lane *control_lane(struct control *control)
+/* The lane of the default profile, with that database. */
+static struct lane *control_lane(struct control *control, int64_t database)
 {
-    struct profile *profile = upstream_default_profile(control->upstream);
-    struct lane *lane = profile->needs_password ? NULL : upstream_shared_lane(profile, 0);
+    struct profile *base = upstream_default_profile(control->upstream);
+    struct profile *profile = profile_with_database(base, database);
+    struct lane *lane = profile == NULL || profile->needs_password ? NULL : upstream_shared_lane(profile, 0);
 
-    profile_release(profile);
+    profile_release(base);
+    if (profile != NULL) {
+        profile_release(profile);
+    }
     /* What was lost with the lane may be followed by another call before the lane is forgotten. */
     return lane != NULL && lane->state == LANE_CLOSED ? NULL : lane;
 }
@@ -123,7 +129,7 @@ static struct lane *control_lane(struct control *control)
 static void call_send(struct call *call, const char *command, size_t length)
 {
     struct control *control = call->control;
-    struct lane *lane = control_lane(control);
+    struct lane *lane = control_lane(control, call->database);
     struct run *run = lane != NULL ? run_take(control->runs) : NULL;
 
     if (run == NULL) {
@@ -235,14 +241,16 @@ static bool keep_arguments(struct call *call, int count, const char *const *argu
     return true;
 }
 
-void control_script(struct control *control, const struct script *script, int key_count, int argument_count,
-                    const char *const *arguments, const size_t *lengths, control_callback *callback, void *context)
+void control_script(struct control *control, int64_t database, const struct script *script, int key_count,
+                    int argument_count, const char *const *arguments, const size_t *lengths, control_callback *callback,
+                    void *context)
 {
     struct call *call = call_new(control, callback, context);
 
     if (call == NULL) {
         return;
     }
+    call->database = database;
     call->script = script;
     call->key_count = key_count;
     if (!keep_arguments(call, argument_count, arguments, lengths)) {

@@ -25,8 +25,10 @@ void control_free(struct control *control);
 void control_call(struct control *control, int argument_count, const char *const *arguments, const size_t *lengths,
                   control_callback *callback, void *context);
 
-/* Runs a script: EVALSHA, and once EVAL if Redis does not know it. The arguments are the keys followed by the rest. */
-void control_script(struct control *control, const struct script *script, int key_count, int argument_count,
-                    const char *const *arguments, const size_t *lengths, control_callback *callback, void *context);
+/* Runs a script in a database: EVALSHA, and once EVAL if Redis does not know it. The arguments are the keys followed by
+ * the rest. */
+void control_script(struct control *control, int64_t database, const struct script *script, int key_count,
+                    int argument_count, const char *const *arguments, const size_t *lengths, control_callback *callback,
+                    void *context);
 
 #endif

@@ -50,6 +50,23 @@ void crew_drain(struct crew *crew)
     }
 }
 
+bool crew_is_settled(const struct crew *crew)
+{
+    bool settled = true;
+
+    for (size_t i = 0; i < crew->count; i++) {
+        settled = settled && worker_is_settled(crew->workers[i]);
+    }
+    return settled;
+}
+
+void crew_close_clients(struct crew *crew)
+{
+    for (size_t i = 0; i < crew->count; i++) {
+        worker_close_clients(crew->workers[i]);
+    }
+}
+
 uint64_t crew_stat(const struct crew *crew, enum stats_id id)
 {
     uint64_t sum = id == STATS_CLIENTS_REFUSED ? crew->clients_refused : 0;

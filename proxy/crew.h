@@ -19,6 +19,10 @@ bool crew_start(struct crew *crew, const struct conf *conf, const struct connect
                 const struct policy *const *policies);
 void crew_stop(struct crew *crew);
 void crew_drain(struct crew *crew);
+/* Whether all workers have been drained: no clients, and the policies have done what they had to do first. */
+bool crew_is_settled(const struct crew *crew);
+/* Closes the clients that a drain has left. */
+void crew_close_clients(struct crew *crew);
 
 /* Clients that are open, those on their way to a worker included. */
 size_t crew_clients(const struct crew *crew);

@@ -53,18 +53,10 @@ static void on_info(void *context, const redisReply *reply, const char *why)
 
 /* ---- clock ---- */
 
-static int64_t wall_clock_us(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
 static void on_clock(void *context, const redisReply *reply, const char *why)
 {
     struct learn *learn = context;
-    int64_t now = wall_clock_us();
+    int64_t now = clock_wall_us();
 
     if (reply == NULL || reply->type != REDIS_REPLY_INTEGER) {
         log_info("learn", "scripts do not work on this Redis: %s",
@@ -222,8 +214,8 @@ void learn_again(struct learn *learn)
 
     control_call(learn->control, 2, info, info_lengths, on_info, learn);
     control_call(learn->control, 2, list, list_lengths, on_command_list, learn);
-    learn->clock_asked_us = wall_clock_us();
-    control_script(learn->control, script_find("clock"), 0, 0, NULL, NULL, on_clock, learn);
+    learn->clock_asked_us = clock_wall_us();
+    control_script(learn->control, 0, script_find("clock"), 0, 0, NULL, NULL, on_clock, learn);
 }
 
 struct learn *learn_new(struct control *control)

@@ -14,6 +14,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+/* How long policies may take after drain_timeout to do what they have to do before the end. */
+#define SETTLE_PATIENCE_US ((int64_t)1000000)
 /* How often the main thread looks whether a drain has come to its end. */
 #define DRAIN_CHECK_US 50000
 
@@ -31,6 +33,7 @@ struct process {
     struct event signals[3];
     struct event drain_timer;
     int64_t drain_until_us; /* 0: not draining */
+    bool drain_is_over;     /* drain_timeout has passed: no clients any more, only what policies have to do */
     bool ended;
 };
 
@@ -259,12 +262,20 @@ static void check_drain(evutil_socket_t fd, short what, void *context)
     (void)fd;
     (void)what;
     size_t clients = crew_clients(&process->crew);
-    if (clients == 0) {
+    bool in_time = clock_now_us() < process->drain_until_us;
+    if (clients == 0 && crew_is_settled(&process->crew)) {
         log_info("main", "drained");
         process->ended = true;
-    } else if (clock_now_us() >= process->drain_until_us) {
-        log_warning("main", "drain_timeout is over: closing %zu clients with requests under way", clients);
+    } else if (!in_time && process->drain_is_over) {
+        log_warning("main", "Redis did not answer before the end: the policies leave something undone");
         process->ended = true;
+    } else if (!in_time) {
+        if (clients > 0) {
+            log_warning("main", "drain_timeout is over: closing %zu clients with requests under way", clients);
+            crew_close_clients(&process->crew);
+        }
+        process->drain_is_over = true;
+        process->drain_until_us = clock_now_us() + SETTLE_PATIENCE_US;
     }
 }
 

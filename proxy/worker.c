@@ -260,6 +260,24 @@ void worker_drain(struct worker *worker)
     post_plain(worker, run_drain);
 }
 
+bool worker_is_settled(const struct worker *worker)
+{
+    return client_service_is_settled(worker->clients);
+}
+
+static void run_close_clients(struct letter *letter)
+{
+    struct plain_letter *plain = (struct plain_letter *)(void *)letter;
+
+    client_service_close_all(plain->worker->clients, "drain_timeout");
+    free(plain);
+}
+
+void worker_close_clients(struct worker *worker)
+{
+    post_plain(worker, run_close_clients);
+}
+
 static void run_stop(struct letter *letter)
 {
     struct plain_letter *plain = (struct plain_letter *)(void *)letter;

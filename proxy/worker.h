@@ -31,6 +31,10 @@ void worker_reconfigure(struct worker *worker, const struct conf *conf, void (*d
 
 /* Closes each client as soon as nothing of it is under way. */
 void worker_drain(struct worker *worker);
+/* Whether that is done, and the policies have done what they had to do first. */
+bool worker_is_settled(const struct worker *worker);
+/* Closes the clients that are left. */
+void worker_close_clients(struct worker *worker);
 
 /* Ends the thread, closing what is still open, and frees the worker. Waits for it. */
 void worker_stop(struct worker *worker);

@@ -2,23 +2,11 @@
 
 from harness.admin import stats
 from harness.resp import PONG, Closed, wait_for
-from harness.target import client_list, info
+from harness.target import client_list, script_calls
 
 
 def control(headgate):
     return {name: int(value) for name, value in stats(headgate, "control").items()}
-
-
-def script_calls(redis):
-    """How often Redis was asked to run a script, by command."""
-    with redis.connect() as client:
-        commands = info(client, "commandstats")
-
-    def calls(name):
-        line = commands.get(f"cmdstat_{name}", "calls=0,")
-        return int(line.split("calls=")[1].split(",")[0])
-
-    return {name: calls(name) for name in ("eval", "evalsha")}
 
 
 def reconnect(redis, headgate):

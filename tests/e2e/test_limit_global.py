@@ -16,35 +16,25 @@ import time
 import pytest
 
 from harness.admin import await_empty, stats
+from harness.attempts import attempt, burst, hammer, judge_funnel
 from harness.fake_redis import always
-from harness.resp import OK, PONG, QUEUED, Closed, Error, encode, wait_for
-from harness.servers import elapsed
-from harness.target import info
-from test_control import script_calls
-from test_limit_local import (
-    add_users,
+from harness.identity import add_users, authenticated, connect_from, named
+from harness.limits import (
     admitted,
     assert_never,
-    attempt,
-    authenticated,
     await_holds,
-    burst,
-    check_file,
-    connect_from,
     counter,
     explain,
     forget,
     funnel,
-    hammer,
-    judge_funnel,
-    launch,
     limits,
-    named,
     refuses,
-    reload,
     rule,
     spend,
 )
+from harness.resp import OK, PONG, QUEUED, Closed, Error, encode, wait_for
+from harness.rules import check_file, launch, reload
+from harness.target import info, script_calls
 
 UNDECIDED = re.compile(rb"RATELIMITED (\S+): not decided in (\S+|\d+ ms), retry in (\d+) ms")
 PATIENT = {"scope": "global", "per": "all", "on_error": "deny", "decision_timeout": "30s"}

@@ -5,51 +5,38 @@ client's own clock judges: a request is admitted somewhere between its sending a
 admitted only if all of them lie, from the first sending to the last reply, surely within one window.
 """
 
-import bisect
-import collections
-import concurrent.futures
 import functools
 import re
-import socket
 import subprocess
 import time
 
 import pytest
 
 from harness.admin import await_empty, stats, text
-from harness.resp import NIL_ARRAY, OK, PONG, QUEUED, SOCKET_TIMEOUT, Client, Error, Push, Status, encode, wait_for
+from harness.attempts import attempt, burst, hammer, judge_funnel, judge_refusals_of_funnel, judge_window
+from harness.identity import add_users, authenticated, connect_from, named
+from harness.limits import (
+    admitted,
+    assert_never,
+    await_holds,
+    await_tracked,
+    counter,
+    explain,
+    forget,
+    funnel,
+    limits,
+    refuses,
+    rule,
+    spend,
+)
+from harness.resp import NIL_ARRAY, OK, PONG, QUEUED, Client, Error, Push, Status, encode, wait_for
+from harness.rules import check_file, launch, reload
 from harness.servers import BINARY, elapsed, free_port
 
 KIB_300 = 300 * 1024  # beyond cut_through
-REFUSAL = re.compile(rb"RATELIMITED (\S+): (.+) exceeded, retry in (\d+) ms")
-EXPLAINED = re.compile(rb"RATELIMITED (\S+): cost (\d+) is more than (.+) ever admits")
-
-Attempt = collections.namedtuple("Attempt", "sent replied admitted")
 
 
 # ---- what the tests share ----
-
-
-def rule(name="a", **options):
-    """A rule as text: of INCR, so that tests can look around by other commands, and with a window in which nothing
-    comes back, unless told otherwise. None leaves an option out; a "_" at the end of a name is dropped (except_)."""
-    options = {"commands": "incr", "window": "1h", **options}
-    lines = [f"{option.rstrip('_')} = {value}" for option, value in options.items() if value is not None]
-    return "\n".join([f"[limit:{name}]", *lines]) + "\n"
-
-
-def funnel(name="a", **options):
-    return rule(name, **{"window": None, "algorithm": "funnel", "leak": "1/h", **options})
-
-
-def launch(make_headgate, redis, pool, rules, listen=None, **options):
-    """The rules are there from the start: no request can be earlier. listen: another address beside the usual one."""
-    headgate = make_headgate(redis, pool=pool, start=False, **options)
-    if listen:
-        headgate.write_config(listen=f"{headgate.options['listen']}, {listen}")
-    headgate.write_rules(rules)
-    headgate.start()
-    return headgate
 
 
 @pytest.fixture
@@ -66,172 +53,6 @@ def make_shared(redis, make_headgate):
 @pytest.fixture(params=(1, 4))
 def threads(request):
     return request.param
-
-
-class SourceClient(Client):
-    """A client with a source address of its choice; on Linux all of 127.0.0.0/8 is this machine."""
-
-    def __init__(self, address, source):
-        self.socket = socket.create_connection(address, timeout=SOCKET_TIMEOUT, source_address=(source, 0))
-        self.timeout = SOCKET_TIMEOUT
-        self.buffer = bytearray()
-        self.position = 0
-
-
-def connect_from(headgate, source):
-    headgate.clients.append(SourceClient(headgate.address, source))
-    return headgate.clients[-1]
-
-
-def named(headgate, name):
-    client = headgate.connect()
-    assert client("CLIENT", "SETNAME", name) == OK
-    return client
-
-
-def add_users(redis, *names):
-    with redis.connect() as client:
-        for name in names:
-            assert client("ACL", "SETUSER", name, "on", ">secret", "~*", "&*", "+@all") == OK
-
-
-def authenticated(headgate, user):
-    client = headgate.connect()
-    assert client("AUTH", user, "secret") == OK
-    return client
-
-
-def refuses(reply, name="a"):
-    return isinstance(reply, Error) and reply.startswith(f"RATELIMITED {name}: ".encode())
-
-
-def admitted(replies, name="a"):
-    """How many were not refused. Any other error, or a refusal by another rule, is a failure."""
-    errors = [reply for reply in replies if isinstance(reply, Error)]
-    assert all(refuses(error, name) for error in errors), errors
-    return len(replies) - len(errors)
-
-
-def spend(client, *command, count=10, name="a"):
-    """How many of so many at once are admitted."""
-    return admitted(client.pipeline([command or ("INCR", "n")] * count), name)
-
-
-def explain(refusal):
-    """The rule, what was exceeded, and the wait in ms."""
-    match = isinstance(refusal, Error) and REFUSAL.fullmatch(refusal)
-    assert match, refusal
-    return match[1].decode(), match[2].decode(), int(match[3])
-
-
-def assert_never(refusal, cost, name="a"):
-    """It says that no waiting helps."""
-    match = isinstance(refusal, Error) and EXPLAINED.fullmatch(refusal)
-    assert match, refusal
-    assert (match[1], int(match[2])) == (name.encode(), cost)
-
-
-def counter(headgate, name):
-    return int(stats(headgate, "limit")[f"limit_{name}"])
-
-
-def await_tracked(headgate, *counts):
-    """It is a gauge, which may lag behind a little."""
-    wait_for(lambda: counter(headgate, "tracked") in counts, 30, what=f"limit_tracked to be one of {counts}")
-
-
-def await_holds(headgate, count):
-    """Until that many requests were held. One that was asked about again counts again."""
-    wait_for(lambda: int(stats(headgate, "policies")["policy_holds_total"]) >= count, what=f"{count} held requests")
-
-
-def limits(headgate):
-    """What LIMITS tells: the lines of the rules by name, and those of the offenders, as dictionaries of text."""
-    with headgate.admin() as admin:
-        lines = text(admin("LIMITS")).splitlines()
-    words = [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in lines]
-    rules = {line["rule"]: line for line in words if line and "offender" not in line}
-    return rules, [line for line in words if "offender" in line]
-
-
-def forget(headgate, *what):
-    with headgate.admin() as admin:
-        return admin("LIMIT", "RESET", *what)
-
-
-def reload(headgate, rules, *clients):
-    """Other rules, in force for these clients at the end: a rule of another policy, new each time, shows when their
-    workers have them."""
-    generation = f"generation:{time.monotonic_ns()}"
-    headgate.write_rules(rules + f"[deny:generation]\ncommands = strlen\nkeys = {generation}\n")
-    with headgate.admin() as admin:
-        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
-    for client in clients:
-        wait_for(lambda: isinstance(client("STRLEN", generation), Error), what="the new rules")
-
-
-# ---- judging by the clock ----
-
-
-def attempt(client, *command):
-    sent = time.monotonic()
-    reply = client(*command)
-    return Attempt(sent, time.monotonic(), admitted([reply]) == 1)
-
-
-def burst(client, count, *command):
-    sent = time.monotonic()
-    replies = client.pipeline([command] * count)
-    replied = time.monotonic()
-    return [Attempt(sent, replied, admitted([reply]) == 1) for reply in replies]
-
-
-def hammer(clients, seconds, *command):
-    """All of them at once, each as fast as it gets replies."""
-
-    def work(client):
-        attempts = []
-        while time.monotonic() < until:
-            attempts.append(attempt(client, *command))
-        return attempts
-
-    until = time.monotonic() + seconds
-    with concurrent.futures.ThreadPoolExecutor(len(clients)) as executor:
-        return [one for attempts in executor.map(work, clients) for one in attempts]
-
-
-def judge_window(attempts, limit, seconds):
-    """Never more than limit in any window; and nobody is refused while there is plenty of room."""
-    taken = [one for one in attempts if one.admitted]
-    for first in taken:
-        surely = sum(first.sent <= one.sent and one.replied < first.sent + seconds for one in taken)
-        assert surely <= limit, f"{surely} in {seconds} s from {first.sent}"
-    sent = sorted(one.sent for one in taken)
-    replied = sorted(one.replied for one in taken)
-    for refused in attempts:
-        # Half a window of leeway: permits may come back a little late, but not much.
-        gone = bisect.bisect_left(replied, refused.sent - 1.5 * seconds)
-        perhaps = bisect.bisect_right(sent, refused.replied) - gone
-        assert refused.admitted or perhaps >= limit, f"{refused} was refused with {perhaps} in its window"
-
-
-def judge_funnel(attempts, capacity, drop):
-    """In any time no more than fit at once and leak meanwhile."""
-    taken = [one for one in attempts if one.admitted]
-    for first in taken:
-        ends = sorted(one.replied for one in taken if one.sent >= first.sent)
-        for count, end in enumerate(ends, 1):
-            assert count <= capacity + (end - first.sent) / drop, f"{count} in {end - first.sent} s"
-
-
-def judge_refusals_of_funnel(attempts, capacity, drop):
-    """Nobody is refused by a funnel that cannot be full. attempts: one client's, in order."""
-    empty = 0.0
-    for one in attempts:
-        if one.admitted:
-            empty = max(empty, one.replied) + drop
-        else:
-            assert empty - one.sent > (capacity - 2) * drop, f"{one} was refused by a funnel with room for two"
 
 
 # ---- sliding window ----
@@ -1345,12 +1166,6 @@ def test_reset_of_one_offender_leaves_the_others(make_shared):
 
 
 # ---- the file ----
-
-
-def check_file(tmp_path, options):
-    path = tmp_path / "h.ini"
-    path.write_text("\n".join(["[limit:a]", *options]) + "\n")
-    return subprocess.run([BINARY, "-t", "-c", path], capture_output=True, text=True, timeout=30)
 
 
 WINDOW = ("limit = 5", "window = 1s")

@@ -73,3 +73,15 @@ def client_list(client):
     """Redis' CLIENT LIST as a list of dictionaries."""
     lines = client("CLIENT", "LIST").decode().splitlines()
     return [dict(word.split("=", 1) for word in line.split(" ")) for line in lines]
+
+
+def script_calls(redis):
+    """How often Redis was asked to run a script, by command."""
+    with redis.connect() as client:
+        commands = info(client, "commandstats")
+
+    def calls(name):
+        line = commands.get(f"cmdstat_{name}", "calls=0,")
+        return int(line.split("calls=")[1].split(",")[0])
+
+    return {name: calls(name) for name in ("eval", "evalsha")}

@@ -2,8 +2,10 @@
 
 #include <criterion/criterion.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -65,4 +67,75 @@ void load_script(const struct script *script)
     cr_assert_eq(reply->type, REDIS_REPLY_STRING, "lua/%s.lua: %s", script->name, reply->str);
     cr_assert_str_eq(reply->str, script->sha1, "lua/%s.lua", script->name);
     freeReplyObject(reply);
+}
+
+struct runner with_redis_clock(const char *name)
+{
+    struct runner runner;
+
+    load_script(script_find(name));
+    snprintf(runner.digest, sizeof runner.digest, "%s", script_find(name)->sha1);
+    return runner;
+}
+
+struct runner with_clock(const char *clock, const char *name)
+{
+    struct runner runner;
+    char text[16384];
+    int length = snprintf(text, sizeof text, "%s%s", clock, script_find(name)->text);
+
+    cr_assert_lt((size_t)length, sizeof text);
+    redisReply *reply = checked(ask("SCRIPT LOAD %s", text), REDIS_REPLY_STRING);
+    snprintf(runner.digest, sizeof runner.digest, "%s", reply->str);
+    freeReplyObject(reply);
+    return runner;
+}
+
+redisReply *ask(const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    redisReply *reply = redisvCommand(redis, format, arguments);
+    va_end(arguments);
+    cr_assert_not_null(reply, "%s", redis->errstr);
+    return reply;
+}
+
+redisReply *checked(redisReply *reply, int type)
+{
+    cr_assert_neq(reply->type, REDIS_REPLY_ERROR, "%s", reply->str);
+    cr_assert_eq(reply->type, type);
+    return reply;
+}
+
+void tell(redisReply *reply)
+{
+    cr_assert_neq(reply->type, REDIS_REPLY_ERROR, "%s", reply->str);
+    freeReplyObject(reply);
+}
+
+int64_t integer_of(redisReply *reply)
+{
+    int64_t integer = checked(reply, REDIS_REPLY_INTEGER)->integer;
+
+    freeReplyObject(reply);
+    return integer;
+}
+
+void assert_error_begins(redisReply *reply, const char *text)
+{
+    cr_assert_eq(reply->type, REDIS_REPLY_ERROR, "no error, where there ought to be: %s", text);
+    cr_assert_eq(strncmp(reply->str, text, strlen(text)), 0, "%s", reply->str);
+    freeReplyObject(reply);
+}
+
+int64_t chance(int64_t bound)
+{
+    static uint64_t state = 88172645463325252;
+
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return (int64_t)(state % (uint64_t)bound);
 }

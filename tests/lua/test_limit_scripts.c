@@ -8,7 +8,6 @@
 
 #include <criterion/criterion.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,8 +19,6 @@
 #define DAY (24 * HOUR)
 #define EPOCH INT64_C(1700000000123456)
 
-#define LENGTH(array) (sizeof(array) / sizeof(array)[0])
-
 TestSuite(limit_log, .init = start_redis, .fini = stop_redis, .timeout = 100);
 TestSuite(limit_slots, .init = start_redis, .fini = stop_redis, .timeout = 100);
 TestSuite(limit_windows, .init = start_redis, .fini = stop_redis, .timeout = 100);
@@ -32,38 +29,6 @@ TestSuite(throttle, .init = start_redis, .fini = stop_redis, .timeout = 100);
 TestSuite(delifeq, .init = start_redis, .fini = stop_redis, .timeout = 100);
 
 /* ---- asking Redis ---- */
-
-static redisReply *ask(const char *format, ...)
-{
-    va_list arguments;
-
-    va_start(arguments, format);
-    redisReply *reply = redisvCommand(redis, format, arguments);
-    va_end(arguments);
-    cr_assert_not_null(reply, "%s", redis->errstr);
-    return reply;
-}
-
-static redisReply *checked(redisReply *reply, int type)
-{
-    cr_assert_neq(reply->type, REDIS_REPLY_ERROR, "%s", reply->str);
-    cr_assert_eq(reply->type, type);
-    return reply;
-}
-
-static void tell(redisReply *reply)
-{
-    cr_assert_neq(reply->type, REDIS_REPLY_ERROR, "%s", reply->str);
-    freeReplyObject(reply);
-}
-
-static int64_t integer_of(redisReply *reply)
-{
-    int64_t integer = checked(reply, REDIS_REPLY_INTEGER)->integer;
-
-    freeReplyObject(reply);
-    return integer;
-}
 
 static int64_t time_of(const redisReply *clock)
 {
@@ -89,11 +54,6 @@ static void assert_error(redisReply *reply, const char *text)
 #define WRONG_TYPE "WRONGTYPE Operation against a key holding the wrong kind of value"
 #define OVERWRITTEN "HEADGATE the state of this limit was overwritten"
 
-/* A script with or without a clock of the test's own, as Redis knows it. */
-struct runner {
-    char digest[41];
-};
-
 /* Goes before a script whose last argument is the time. */
 static const char own_clock[] = "local own_time, real = ARGV[#ARGV], redis\n"
                                 "local redis = setmetatable({call = function(name, ...)\n"
@@ -107,23 +67,7 @@ static const char own_clock[] = "local own_time, real = ARGV[#ARGV], redis\n"
 
 static struct runner with_own_clock(const char *name)
 {
-    struct runner runner;
-    char text[16384];
-
-    snprintf(text, sizeof text, "%s%s", own_clock, script_find(name)->text);
-    redisReply *reply = checked(ask("SCRIPT LOAD %s", text), REDIS_REPLY_STRING);
-    snprintf(runner.digest, sizeof runner.digest, "%s", reply->str);
-    freeReplyObject(reply);
-    return runner;
-}
-
-static struct runner with_redis_clock(const char *name)
-{
-    struct runner runner;
-
-    load_script(script_find(name));
-    snprintf(runner.digest, sizeof runner.digest, "%s", script_find(name)->sha1);
-    return runner;
+    return with_clock(own_clock, name);
 }
 
 struct answer {
@@ -171,19 +115,6 @@ static void assert_life(const char *key, int64_t says_ms)
     freeReplyObject(reply);
 }
 
-/* ---- chance ---- */
-
-static uint64_t chance_state = 88172645463325252;
-
-/* From 0 to below bound, always the same ones in a test. */
-static int64_t chance(int64_t bound)
-{
-    chance_state ^= chance_state << 13;
-    chance_state ^= chance_state >> 7;
-    chance_state ^= chance_state << 17;
-    return (int64_t)(chance_state % (uint64_t)bound);
-}
-
 /* ---- windows ---- */
 
 struct window {
@@ -196,6 +127,17 @@ struct demand {
     int64_t least;
     int64_t hold_us;
 };
+
+/* Frees the reply. */
+static struct answer answer_to(struct demand demand, redisReply *reply)
+{
+    struct answer answer = answer_of(reply);
+
+    freeReplyObject(reply);
+    cr_assert(answer.granted == 0 || answer.granted >= demand.least);
+    cr_assert_leq(answer.granted, demand.cost);
+    return answer;
+}
 
 /* The number of the next call, which makes each one's id its own. */
 static int64_t calls;
@@ -211,13 +153,7 @@ static redisReply *ask_window_raw(const struct runner *runner, const char *key, 
 static struct answer ask_window(const struct runner *runner, const char *key, struct window window,
                                 struct demand demand, int64_t now_us)
 {
-    redisReply *reply = ask_window_raw(runner, key, window, demand, now_us);
-    struct answer answer = answer_of(reply);
-
-    freeReplyObject(reply);
-    cr_assert(answer.granted == 0 || answer.granted >= demand.least);
-    cr_assert_leq(answer.granted, demand.cost);
-    return answer;
+    return answer_to(demand, ask_window_raw(runner, key, window, demand, now_us));
 }
 
 /* All that was granted and still matters, each with when it may be spent: what a window is judged by. */
@@ -850,13 +786,7 @@ static redisReply *ask_funnel_raw(const struct runner *runner, const char *key, 
 static struct answer ask_funnel(const struct runner *runner, const char *key, struct funnel funnel,
                                 struct demand demand, int64_t now_us)
 {
-    redisReply *reply = ask_funnel_raw(runner, key, funnel, demand, now_us);
-    struct answer answer = answer_of(reply);
-
-    freeReplyObject(reply);
-    cr_assert(answer.granted == 0 || answer.granted >= demand.least);
-    cr_assert_leq(answer.granted, demand.cost);
-    return answer;
+    return answer_to(demand, ask_funnel_raw(runner, key, funnel, demand, now_us));
 }
 
 /* A drop is period_us parts, of which leak leave in each microsecond: whole numbers only. */

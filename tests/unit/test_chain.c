@@ -7,7 +7,8 @@
 
 /*
  * Three policies that decide as `verdicts` says and write down each call as one word: "a?1" policy a was asked and had
- * ticket 1 before, "a=" with the outcome it was told, "a!" a client was closed, "a~" a tick, "a@" a reload, "a." stop.
+ * ticket 1 before, "a=" with the outcome it was told, "a!" a client was closed, "a^" who a client is, "a~" a tick, "a-"
+ * a drain, "a@" a reload, "a." stop.
  */
 struct fake {
     char letter;
@@ -20,6 +21,7 @@ struct fake {
     bool wants_gets_only;
     bool wants_nothing;
     bool fails_to_reload;
+    bool is_drained;
     _Atomic uint64_t *counters;
     struct policy_reply told;
     char told_head[RESP_HEAD_KEPT + 1];
@@ -108,6 +110,22 @@ static void on_client_close(void *instance, const struct policy_client *closed, 
     write_down(instance, "!%llu", closed->id);
 }
 
+static void on_client(void *instance, const struct policy_client *told, void **attachment)
+{
+    struct fake *fake = instance;
+
+    cr_assert_eq(attachment, &attachments[fake - fakes]);
+    write_down(fake, "^%llu", told->id);
+}
+
+static bool on_drain(void *instance, size_t clients)
+{
+    struct fake *fake = instance;
+
+    write_down(fake, "-%llu", clients);
+    return fake->is_drained;
+}
+
 static void on_tick(void *instance, int64_t now_us)
 {
     write_down(instance, "~%llu", (unsigned long long)now_us);
@@ -135,8 +153,8 @@ static const struct policy_counter fake_counters[] = {
 #define WHOLE_POLICY(letter_start)                                                                                     \
     {                                                                                                                  \
         .name = #letter_start, .start = letter_start, .wants = wants, .on_request = on_request, .on_reply = on_reply,  \
-        .on_client_close = on_client_close, .on_tick = on_tick, .stop = stop, .reload = reload,                        \
-        .counters = fake_counters, .counter_count = 2                                                                  \
+        .on_client_close = on_client_close, .on_client = on_client, .on_tick = on_tick, .on_drain = on_drain,          \
+        .stop = stop, .reload = reload, .counters = fake_counters, .counter_count = 2                                  \
     }
 
 static const struct policy policy_a = WHOLE_POLICY(start_a);
@@ -450,6 +468,19 @@ Test(chain, clients_and_ticks_are_told_to_all)
     chain_client_closed(chain, &client);
     chain_tick(chain, 7);
     assert_calls("a!42 b!42 c!42 a~7 b~7 c~7");
+    chain_client(chain, &client);
+    assert_calls("a^42 b^42 c^42");
+}
+
+Test(chain, is_drained_when_all_are_and_asks_all)
+{
+    cr_assert_not(chain_drain(chain, 3));
+    assert_calls("a-3 b-3 c-3");
+    fakes[0].is_drained = true;
+    fakes[2].is_drained = true;
+    cr_assert_not(chain_drain(chain, 0));
+    fakes[1].is_drained = true;
+    cr_assert(chain_drain(chain, 0));
 }
 
 Test(chain, hooks_may_be_missing)
@@ -464,7 +495,9 @@ Test(chain, hooks_may_be_missing)
     end(record, POLICY_OUTCOME_REPLY, "+OK\r\n");
     chain_client_closed(chain, &client);
     chain_tick(chain, 7);
-    assert_calls("a?0 b?0 a=1 a!42 a~7");
+    chain_client(chain, &client);
+    (void)chain_drain(chain, 0);
+    assert_calls("a?0 b?0 a=1 a!42 a~7 a^42 a-0");
 }
 
 Test(chain, who_admits_is_not_told_of_the_reply)

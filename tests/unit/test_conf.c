@@ -2,8 +2,7 @@
  * The configuration: values, faults, files that inih would read wrongly, and that the table, conf/headgate.ini and
  * docs/configuration.md say the same. Each test writes its file into a directory of its own.
  */
-#include "conf.h"
-#include "conf_table.h"
+#include "conf_fixture.h"
 #include "log.h"
 
 #include "../../policies/policy.h"
@@ -96,16 +95,6 @@ static void assert_refused(const char *option, const char *value, const char *wh
     cr_assert_not_null(strstr(fault_at(&fixture, 0), what), "%s", fault_at(&fixture, 0));
     drop(&fixture);
     free(text);
-}
-
-static char *printed(const struct conf *conf, bool show_secrets)
-{
-    char *text = NULL;
-    size_t length = 0;
-    FILE *out = open_memstream(&text, &length);
-    conf_print(conf, out, show_secrets);
-    fclose(out);
-    return text;
 }
 
 /* With the sections of the policies of this build. */
@@ -205,12 +194,12 @@ Test(conf, default_numbers)
 Test(conf, empty_file_is_all_defaults)
 {
     struct conf *conf = defaults();
-    char *expected = printed(conf, true);
+    char *expected = print_conf(conf, true);
     const char *const texts[] = {"", "\n\n", "# only a comment", "[headgate]\n", "\xef\xbb\xbf[headgate]\r\n"};
     for (size_t i = 0; i < COUNT_OF(texts); i++) {
         struct fixture fixture;
         assert_loads(&fixture, texts[i]);
-        char *text = printed(fixture.conf, true);
+        char *text = print_conf(fixture.conf, true);
         cr_assert_str_eq(text, expected);
         cr_assert_str_eq(fixture.conf->path, fixture.path);
         free(text);
@@ -874,9 +863,9 @@ Test(conf, every_option_is_printed_as_it_was_read)
         free(before);
         free(after);
     }
-    char *first = printed(fixture.conf, true);
+    char *first = print_conf(fixture.conf, true);
     assert_loads(&again, first);
-    char *second = printed(again.conf, true);
+    char *second = print_conf(again.conf, true);
     cr_assert_str_eq(first, second);
     cr_assert_str_eq(again.conf->admin_password, " quoted \"pass\\word\" ;#");
     cr_assert_str_eq(again.conf->upstream_password, "********");
@@ -901,10 +890,10 @@ Test(conf, longest_list_is_printed_as_it_was_read)
     struct fixture fixture;
     struct fixture again;
     assert_loads(&fixture, text);
-    char *first = printed(fixture.conf, true);
+    char *first = print_conf(fixture.conf, true);
     cr_assert_gt(strlen(first), 1700);
     assert_loads(&again, first);
-    char *second = printed(again.conf, true);
+    char *second = print_conf(again.conf, true);
     cr_assert_str_eq(first, second);
     free(first);
     free(second);
@@ -916,8 +905,8 @@ Test(conf, passwords_are_hidden_unless_asked_for)
 {
     struct fixture fixture;
     assert_loads(&fixture, "[headgate]\nupstream_password = hunter2\n");
-    char *hidden = printed(fixture.conf, false);
-    char *shown = printed(fixture.conf, true);
+    char *hidden = print_conf(fixture.conf, false);
+    char *shown = print_conf(fixture.conf, true);
     cr_assert_not_null(strstr(hidden, "upstream_password = ********\n"));
     cr_assert_not_null(strstr(hidden, "admin_password =\n"), "that there is none is no secret");
     cr_assert_null(strstr(hidden, "hunter2"));
@@ -964,8 +953,8 @@ Test(conf, sample_file_shows_the_defaults)
     struct fixture fixture;
     assert_loads(&fixture, sample);
     struct conf *conf = defaults();
-    char *expected = printed(conf, true);
-    char *text = printed(fixture.conf, true);
+    char *expected = print_conf(conf, true);
+    char *text = print_conf(fixture.conf, true);
     cr_assert_str_eq(text, expected);
     free(text);
     free(expected);

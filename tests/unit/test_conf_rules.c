@@ -1,12 +1,10 @@
 /* Sections beside [headgate]: rules with names, each with a structure of its own, by the table that a policy brings. */
-#include "conf.h"
-#include "conf_table.h"
+#include "conf_fixture.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define SHORT_TEXT "text of up to 20 bytes, in double quotes if it holds ';' or '#' after a blank"
 
@@ -77,18 +75,7 @@ static const struct conf_section *const sections[] = {&fruit_section, &basket_se
 
 static struct conf *load(const char *text, struct conf_faults *faults)
 {
-    char directory[] = "/tmp/headgate-test-XXXXXX", path[64];
-
-    cr_assert_not_null(mkdtemp(directory));
-    snprintf(path, sizeof path, "%s/h.ini", directory);
-    FILE *file = fopen(path, "w");
-    cr_assert_not_null(file);
-    fputs(text, file);
-    cr_assert_eq(fclose(file), 0);
-    struct conf *conf = conf_load(path, sections, faults);
-    unlink(path);
-    rmdir(directory);
-    return conf;
+    return load_conf(text, sections, faults);
 }
 
 static struct conf *load_sound(const char *text)
@@ -117,17 +104,6 @@ static void assert_faults(const char *text, size_t count, const char *const *exp
 static void assert_fault(const char *text, const char *expected)
 {
     assert_faults(text, 1, &expected);
-}
-
-static char *printed(const struct conf *conf, bool show_secrets)
-{
-    char *text = NULL;
-    size_t length = 0;
-    FILE *out = open_memstream(&text, &length);
-
-    conf_print(conf, out, show_secrets);
-    fclose(out);
-    return text;
 }
 
 static const struct fruit *fruit_of(const struct conf_rule *rule)
@@ -222,13 +198,13 @@ Test(rules, of_sections_that_nobody_knows)
 Test(rules, are_printed_and_read_again)
 {
     struct conf *conf = load_sound("[fruit:a]\nweight = 9\nsecret_seed = good\n[basket]\ncolour = red\n");
-    char *hidden = printed(conf, false), *shown = printed(conf, true);
+    char *hidden = print_conf(conf, false), *shown = print_conf(conf, true);
 
     cr_assert_not_null(strstr(hidden, "\n\n[fruit:a]\ncolour = green\nweight = 9\nsecret_seed = ********\n\n[basket]\n"
                                       "colour = red\nweight = 7\n"));
     cr_assert_null(strstr(hidden, "good"));
     struct conf *again = load_sound(shown);
-    char *shown_again = printed(again, true);
+    char *shown_again = print_conf(again, true);
     cr_assert_str_eq(shown, shown_again);
     free(shown_again);
     free(shown);

@@ -1,106 +1,10 @@
 /* What requests mean for locks and semaphores: on bytes, sound and unsound. */
-#include "../../policies/lease_shape.h"
+#include "lease_request.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <strings.h>
-
-#define WORDS_MAX 64
-#define DIGEST_OF_NOTHING "da39a3ee5e6b4b0d3255bfef95601890afd80709"
-
-static struct slice slice(const char *text)
-{
-    return (struct slice){text, strlen(text)};
-}
-
-static bool is(struct slice value, const char *text)
-{
-    return value.length == strlen(text) && (value.length == 0 || memcmp(value.data, text, value.length) == 0);
-}
-
-/* ---- requests ---- */
-
-/* The frame ends where its memory does, so that the sanitizer sees who reads on. */
-struct request {
-    char *bytes;
-    size_t length;
-    const struct command *command;
-    struct lease_shape shape;
-};
-
-static struct request request_of(const struct slice *words, size_t count)
-{
-    struct request request = {0};
-    FILE *out = open_memstream(&request.bytes, &request.length);
-
-    fprintf(out, "*%zu\r\n", count);
-    for (size_t i = 0; i < count; i++) {
-        fprintf(out, "$%zu\r\n", words[i].length);
-        fwrite(words[i].data, 1, words[i].length, out);
-        fputs("\r\n", out);
-    }
-    fclose(out);
-    char *exact = malloc(request.length);
-    memcpy(exact, request.bytes, request.length);
-    free(request.bytes);
-    request.bytes = exact;
-    request.command = command_find(words[0]);
-    return request;
-}
-
-static void read_request(struct request *request)
-{
-    lease_shape_read(&request->shape, request->command, (struct slice){request->bytes, request->length}, NULL, NULL);
-}
-
-/* The words stand between single blanks; two blanks hold an empty one. */
-static struct request request(const char *text)
-{
-    struct slice words[WORDS_MAX];
-    size_t count = 0;
-
-    for (const char *at = text;; at++) {
-        cr_assert_lt(count, (size_t)WORDS_MAX);
-        words[count] = (struct slice){at, strcspn(at, " ")};
-        at += words[count++].length;
-        if (*at == '\0') {
-            break;
-        }
-    }
-    struct request made = request_of(words, count);
-    cr_assert_not_null(made.command, "%s", text);
-    read_request(&made);
-    return made;
-}
-
-static enum lease_action action_of(const char *text)
-{
-    struct request made = request(text);
-    enum lease_action action = made.shape.action;
-
-    free(made.bytes);
-    return action;
-}
-
-static void check_runs(const struct request *request)
-{
-    struct lease_run keys = request->shape.keys;
-    struct slice argument;
-    uint32_t count = 0;
-
-    while (lease_run_next(&keys, &argument)) {
-        cr_assert(argument.data >= request->bytes && argument.length <= request->length &&
-                  argument.data + argument.length <= request->bytes + request->length);
-        count++;
-    }
-    cr_assert_leq(count, request->shape.key_count);
-    struct lease_run tokens = request->shape.tokens;
-    while (lease_run_next(&tokens, &argument)) {
-        cr_assert(argument.data + argument.length <= request->bytes + request->length);
-    }
-}
 
 /* ---- SET ---- */
 
@@ -120,29 +24,29 @@ Test(lease_shape_set, takes_a_lock_in_any_order_and_case)
             strcat(strcat(text, " "), options[i][j]);
             get = get || strcasecmp(options[i][j], "get") == 0;
         }
-        struct request made = request(text);
+        struct request made = request_of(text);
         cr_assert_eq(made.shape.action, LEASE_ACQUIRE, "%s", text);
         cr_assert_eq(made.shape.kind, LEASE_STRING);
         cr_assert_eq(made.shape.reply, get ? LEASE_REPLY_NIL : LEASE_REPLY_OK, "%s", text);
         cr_assert_eq(made.shape.lease_ms, 30000, "%s", text);
-        cr_assert(is(made.shape.key, "lock") && is(made.shape.token, "token"));
+        cr_assert(slice_is(made.shape.key, "lock") && slice_is(made.shape.token, "token"));
         cr_assert(made.shape.key_count == 1 && made.shape.token_count == 1 && made.shape.script == NULL);
         cr_assert_eq(lease_shape_ms(&made.shape, 77), 30000);
-        check_runs(&made);
+        request_check_runs(&made);
         free(made.bytes);
     }
 }
 
 Test(lease_shape_set, leases_by_date)
 {
-    struct request made = request("set k t exat 2000 nx");
+    struct request made = request_of("set k t exat 2000 nx");
 
     cr_assert(made.shape.action == LEASE_ACQUIRE && made.shape.lease_ms == 0 && made.shape.expires_at == 2000);
     cr_assert_eq(made.shape.expires_unit, LEASE_UNIT_AT_S);
     cr_assert_eq(lease_shape_ms(&made.shape, 1990000), 10000);
     cr_assert_eq(lease_shape_ms(&made.shape, 2000001), 0, "over");
     free(made.bytes);
-    made = request("set k t nx PXAT 2000");
+    made = request_of("set k t nx PXAT 2000");
     cr_assert(made.shape.expires_at == 2000 && made.shape.expires_unit == LEASE_UNIT_AT_MS);
     cr_assert_eq(lease_shape_ms(&made.shape, 1500), 500);
     cr_assert_eq(lease_shape_ms(&made.shape, INT64_MIN), 0, "no overflow");
@@ -183,7 +87,7 @@ Test(lease_shape_set, leases_of_all_sizes)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char text[128];
         snprintf(text, sizeof text, "set k t %s", cases[i].options);
-        struct request made = request(text);
+        struct request made = request_of(text);
         cr_assert_eq(made.shape.action, cases[i].action, "%s", text);
         cr_assert_eq(made.shape.lease_ms, cases[i].ms, "%s", text);
         free(made.bytes);
@@ -192,10 +96,10 @@ Test(lease_shape_set, leases_of_all_sizes)
 
 Test(lease_shape_set, what_is_no_lock)
 {
-    static const char *const nothing[] = {"set k t xx",
-                                          "set k t xx px 5",
-                                          "set k t px 5 XX",
-                                          "set k t keepttl",
+    static const char *const nothing[] = {"set k t keepttl",
+                                          "set k t xx keepttl",
+                                          "set k t xx px 0",
+                                          "set k t xx px 5 ex 5",
                                           "set k t nx keepttl",
                                           "set k t nx xx",
                                           "set k t xx nx",
@@ -218,7 +122,7 @@ Test(lease_shape_set, what_is_no_lock)
                                           "set k t exat 5 pxat 5 nx"};
 
     for (size_t i = 0; i < sizeof nothing / sizeof nothing[0]; i++) {
-        struct request made = request(nothing[i]);
+        struct request made = request_of(nothing[i]);
         cr_assert_eq(made.shape.action, LEASE_NOTHING, "%s", nothing[i]);
         cr_assert(made.shape.key_count == 0 && made.shape.key.length == 0 && made.shape.lease_ms == 0);
         free(made.bytes);
@@ -227,14 +131,49 @@ Test(lease_shape_set, what_is_no_lock)
 
 Test(lease_shape_set, replaces_and_extends)
 {
-    cr_assert_eq(action_of("set k t"), LEASE_FORCE_RELEASE);
-    cr_assert_eq(action_of("set k t px 5"), LEASE_FORCE_RELEASE);
-    cr_assert_eq(action_of("set k t get"), LEASE_FORCE_RELEASE);
-    cr_assert_eq(action_of("set k t px 5 ifeq t"), LEASE_EXTEND);
-    cr_assert_eq(action_of("SET k t IFEQ t EX 5"), LEASE_EXTEND);
-    cr_assert_eq(action_of("set k t ifeq t"), LEASE_FORCE_RELEASE, "the time to live goes");
-    cr_assert_eq(action_of("set k t px 5 ifeq u"), LEASE_FORCE_RELEASE, "another owner");
-    cr_assert_eq(action_of("set k t px 5 ifne u"), LEASE_FORCE_RELEASE);
+    cr_assert_eq(request_action("set k t"), LEASE_FORCE_RELEASE);
+    cr_assert_eq(request_action("set k t px 5"), LEASE_FORCE_RELEASE);
+    cr_assert_eq(request_action("set k t get"), LEASE_FORCE_RELEASE);
+    cr_assert_eq(request_action("set k t px 5 ifeq t"), LEASE_EXTEND);
+    cr_assert_eq(request_action("SET k t IFEQ t EX 5"), LEASE_EXTEND);
+    cr_assert_eq(request_action("set k t ifeq t"), LEASE_FORCE_RELEASE, "the time to live goes");
+    cr_assert_eq(request_action("set k t px 5 ifeq u"), LEASE_FORCE_RELEASE, "another owner");
+    cr_assert_eq(request_action("set k t px 5 ifne u"), LEASE_FORCE_RELEASE);
+}
+
+Test(lease_shape_set, extends_what_is_there)
+{
+    static const struct {
+        const char *text;
+        enum lease_action action;
+        enum lease_reply reply;
+        int64_t ms; /* at 1000 s of the wall clock */
+    } cases[] = {
+        {"set k t xx px 5", LEASE_EXTEND, LEASE_REPLY_OK, 5},
+        {"SET k t PX 5 XX", LEASE_EXTEND, LEASE_REPLY_OK, 5},
+        {"set k t XX EX 5", LEASE_EXTEND, LEASE_REPLY_OK, 5000},
+        {"set k t xx exat 1005", LEASE_EXTEND, LEASE_REPLY_OK, 5000},
+        {"set k t pxat 1000005 xx", LEASE_EXTEND, LEASE_REPLY_OK, 5},
+        {"set k t xx get px 5", LEASE_EXTEND, LEASE_REPLY_VALUE, 5},
+        {"set k t px 5 get xx", LEASE_EXTEND, LEASE_REPLY_VALUE, 5},
+        {"set k t xx", LEASE_FORCE_RELEASE, LEASE_REPLY_OK, 0},
+        {"set k t XX get", LEASE_FORCE_RELEASE, LEASE_REPLY_VALUE, 0},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct request made = request_of(cases[i].text);
+        cr_assert_eq(made.shape.action, cases[i].action, "%s", cases[i].text);
+        cr_assert_eq(made.shape.reply, cases[i].reply, "%s", cases[i].text);
+        cr_assert_eq(lease_shape_ms(&made.shape, 1000000), cases[i].ms, "%s", cases[i].text);
+        cr_assert(made.shape.kind == LEASE_STRING && made.shape.key_count == 1, "%s", cases[i].text);
+        cr_assert(slice_is(made.shape.key, "k") && slice_is(made.shape.token, "t"), "%s", cases[i].text);
+        cr_assert_eq(lease_shape_answer(&made.shape, slice_of("$-1\r\n")), LEASE_ANSWER_NO, "%s", cases[i].text);
+        cr_assert_eq(lease_shape_answer(&made.shape, slice_of("-ERR no\r\n")), LEASE_ANSWER_UNCLEAR);
+        cr_assert_eq(lease_shape_answer(&made.shape, slice_of("$1\r\nt\r\n")),
+                     cases[i].reply == LEASE_REPLY_VALUE ? LEASE_ANSWER_YES : LEASE_ANSWER_NO, "%s", cases[i].text);
+        request_check_runs(&made);
+        free(made.bytes);
+    }
 }
 
 Test(lease_shape_set, tokens_of_all_sizes)
@@ -243,12 +182,13 @@ Test(lease_shape_set, tokens_of_all_sizes)
     char *large = malloc(size);
     memset(large, '\r', size);
     for (size_t length = 0; length <= size; length += size) {
-        const struct slice words[] = {slice("set"), slice(""), {large, length}, slice("nx"), slice("px"), slice("9")};
-        struct request made = request_of(words, 6);
-        read_request(&made);
+        const struct slice words[] = {slice_of("set"), slice_of(""),   {large, length},
+                                      slice_of("nx"),  slice_of("px"), slice_of("9")};
+        struct request made = request_of_words(words, 6);
+        request_read(&made);
         cr_assert_eq(made.shape.action, LEASE_ACQUIRE);
         cr_assert(made.shape.token.length == length && made.shape.key.length == 0 && made.shape.lease_ms == 9);
-        check_runs(&made);
+        request_check_runs(&made);
         free(made.bytes);
     }
     free(large);
@@ -326,17 +266,17 @@ Test(lease_shape, of_plain_commands)
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct request made = request(cases[i].text);
+        struct request made = request_of(cases[i].text);
         cr_assert_eq(made.shape.action, cases[i].action, "%s", cases[i].text);
         cr_assert_eq(made.shape.reply, cases[i].reply, "%s", cases[i].text);
         cr_assert_eq(made.shape.key_count, cases[i].keys, "%s", cases[i].text);
-        cr_assert(is(made.shape.token, cases[i].token), "%s", cases[i].text);
-        cr_assert(is(made.shape.score, cases[i].score), "%s", cases[i].text);
+        cr_assert(slice_is(made.shape.token, cases[i].token), "%s", cases[i].text);
+        cr_assert(slice_is(made.shape.score, cases[i].score), "%s", cases[i].text);
         cr_assert_eq(made.shape.lease_ms, cases[i].ms, "%s", cases[i].text);
         cr_assert_eq(made.shape.every_key, strstr(cases[i].text, "flush") != NULL || cases[i].text[1] == 'w', "%s",
                      cases[i].text);
         cr_assert(made.shape.action == LEASE_NOTHING || lease_shape_wants(made.command));
-        check_runs(&made);
+        request_check_runs(&made);
         free(made.bytes);
     }
 }
@@ -351,7 +291,7 @@ Test(lease_shape, finds_every_reader)
     size_t count = 0;
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        cr_assert(lease_shape_wants(command_find(slice(names[i]))), "%s", names[i]);
+        cr_assert(lease_shape_wants(command_find(slice_of(names[i]))), "%s", names[i]);
     }
     for (size_t i = 0; i < command_count(); i++) {
         count += lease_shape_wants(command_at(i));
@@ -363,335 +303,21 @@ Test(lease_shape, finds_every_reader)
 Test(lease_shape, runs_give_every_key_and_token)
 {
     static const char *const expected[] = {"a", "b", "c"};
-    struct request made = request("mset a 1 b 2 c 3");
+    struct request made = request_of("mset a 1 b 2 c 3");
     struct slice argument;
 
     for (size_t i = 0; i < 3; i++) {
-        cr_assert(lease_run_next(&made.shape.keys, &argument) && is(argument, expected[i]));
+        cr_assert(lease_run_next(&made.shape.keys, &argument) && slice_is(argument, expected[i]));
     }
     cr_assert_not(lease_run_next(&made.shape.keys, &argument));
     free(made.bytes);
-    made = request("zrem k a b c");
+    made = request_of("zrem k a b c");
     cr_assert_eq(made.shape.token_count, 3);
     for (size_t i = 0; i < 3; i++) {
-        cr_assert(lease_run_next(&made.shape.tokens, &argument) && is(argument, expected[i]));
+        cr_assert(lease_run_next(&made.shape.tokens, &argument) && slice_is(argument, expected[i]));
     }
     cr_assert_not(lease_run_next(&made.shape.tokens, &argument));
     free(made.bytes);
-}
-
-/* ---- scripts ---- */
-
-/* A call with two more keys and values than the row needs: K1 K2 … and V1 V2 …, with the lease and time given. */
-static struct request call_of(const struct lease_script *script, const char *lease, const char *now, bool upper)
-{
-    char digest[LEASE_DIGEST_LENGTH + 1];
-    char text[512];
-    int keys = script->key == 0 ? 3 : script->key + 2;
-    int length;
-
-    for (size_t i = 0; i <= LEASE_DIGEST_LENGTH; i++) {
-        char c = script->digest[i];
-        digest[i] = upper && c >= 'a' && c <= 'f' ? (char)(c - 'a' + 'A') : c;
-    }
-    length = sprintf(text, "evalsha %s %d", digest, keys);
-    for (int i = 1; i <= keys; i++) {
-        length += sprintf(text + length, " K%d", i);
-    }
-    for (int i = 1; i <= 8; i++) {
-        length += i == script->lease  ? sprintf(text + length, " %s", lease)
-                  : i == script->now  ? sprintf(text + length, " %s", now)
-                  : i == script->adds ? sprintf(text + length, " 0")
-                                      : sprintf(text + length, " V%d", i);
-    }
-    return request(text);
-}
-
-static void check_call(const struct lease_script *script, bool upper)
-{
-    struct request made = call_of(script, script->now != 0 ? "31000" : "30", "1000", upper);
-    char expected[16];
-
-    cr_assert_eq(made.shape.action, script->action, "%s", script->name);
-    cr_assert(made.shape.script == script && made.shape.kind == script->kind && made.shape.reply == script->reply);
-    cr_assert_eq(made.shape.renews, script->renews);
-    cr_assert_eq(made.shape.key_count, script->key == 0 ? 3 : 1, "%s", script->name);
-    sprintf(expected, "K%d", script->key == 0 ? 1 : script->key);
-    cr_assert(is(made.shape.key, expected), "%s", script->name);
-    sprintf(expected, "V%d", script->token);
-    cr_assert(script->token == 0 ? made.shape.token_count == 0 : is(made.shape.token, expected), "%s", script->name);
-    cr_assert(!script->tokens || made.shape.token_count == 9u - script->token, "%s", script->name);
-    cr_assert_eq(made.shape.lease_ms,
-                 script->lease == 0             ? 0
-                 : script->now != 0             ? 30000
-                 : script->unit == LEASE_UNIT_S ? 30000
-                                                : 30,
-                 "%s", script->name);
-    cr_assert_eq(made.shape.adds, script->adds != 0);
-    cr_assert_eq(made.shape.score.length > 0, script->score != 0);
-    check_runs(&made);
-    free(made.bytes);
-}
-
-Test(lease_shape_scripts, every_row)
-{
-    size_t count = 0;
-
-    for (const struct lease_script *script; (script = lease_shape_script(count)) != NULL; count++) {
-        cr_assert_eq(strlen(script->digest), (size_t)LEASE_DIGEST_LENGTH, "%s", script->name);
-        cr_assert_eq(strspn(script->digest, "0123456789abcdef"), (size_t)LEASE_DIGEST_LENGTH, "%s", script->name);
-        cr_assert(script->bytes > 0 && script->action != LEASE_NOTHING && script->kind != LEASE_KIND_ANY);
-        cr_assert_eq(script->lease == 0, script->unit == LEASE_UNIT_NONE, "%s", script->name);
-        cr_assert(script->action == LEASE_FORCE_RELEASE || script->token > 0, "%s", script->name);
-        cr_assert(script->reply != LEASE_REPLY_NONE || script->action == LEASE_EXTEND, "%s", script->name);
-        for (size_t i = 0; i < count; i++) {
-            cr_assert_str_neq(lease_shape_script(i)->digest, script->digest, "%s", script->name);
-        }
-        check_call(script, false);
-        check_call(script, true);
-    }
-    cr_assert_gt(count, (size_t)70);
-}
-
-Test(lease_shape_scripts, with_leases_that_are_none)
-{
-    static const char *const faulty[] = {"", "x", "1.5", "9223372036854775808", "00", "- 1", "0x10"};
-
-    for (size_t i = 0; lease_shape_script(i) != NULL; i++) {
-        const struct lease_script *script = lease_shape_script(i);
-        for (size_t j = 0; j < sizeof faulty / sizeof faulty[0] && script->lease != 0; j++) {
-            struct request made = call_of(script, faulty[j], "0", false);
-            cr_assert_eq(made.shape.action, LEASE_NOTHING, "%s: %s", script->name, faulty[j]);
-            free(made.bytes);
-        }
-        for (int j = 0; j < 2 && script->lease != 0; j++) {
-            struct request made = call_of(script, j == 0 ? "0" : "-9223372036854775", "1", false);
-            cr_assert_eq(made.shape.action, script->action == LEASE_EXTEND ? LEASE_RELEASE : LEASE_NOTHING, "%s",
-                         script->name);
-            free(made.bytes);
-        }
-        if (script->lease != 0) {
-            struct request made = call_of(script, "922337203685477", "1", false);
-            cr_assert(made.shape.action == script->action && made.shape.lease_ms == 0, "%s: never ends", script->name);
-            free(made.bytes);
-            made = call_of(script, script->unit == LEASE_UNIT_S ? "3155760000" : "3155760000000", "0", false);
-            cr_assert_eq(made.shape.lease_ms, 3155760000000, "%s: 100 years", script->name);
-            free(made.bytes);
-        }
-    }
-    struct request made = request("evalsha 992c96b09a3d8ea0b37f5dc12e5347a44d93909d 3 a b c 1 9 -9223372036854775807 0 "
-                                  "publish id");
-    cr_assert_eq(made.shape.action, LEASE_NOTHING, "no overflow");
-    free(made.bytes);
-}
-
-Test(lease_shape_scripts, with_counts_that_are_wrong)
-{
-    static const char *const counts[] = {"-1",
-                                         "0",
-                                         "5",
-                                         "4",
-                                         "x",
-                                         "",
-                                         "+1",
-                                         "01",
-                                         "1.0",
-                                         "2147483648",
-                                         "4294967297",
-                                         "9223372036854775807",
-                                         "9223372036854775808",
-                                         "-9223372036854775808"};
-    char text[256];
-
-    for (size_t i = 0; lease_shape_script(i) != NULL; i++) {
-        for (size_t j = 0; j < sizeof counts / sizeof counts[0]; j++) {
-            sprintf(text, "evalsha %s %s 1 2 3", lease_shape_script(i)->digest, counts[j]);
-            enum lease_action action = action_of(text);
-            cr_assert_eq(action, LEASE_NOTHING, "%s: %s", lease_shape_script(i)->name, counts[j]);
-        }
-        sprintf(text, "evalsha %s", lease_shape_script(i)->digest);
-        cr_assert_eq(action_of(text), LEASE_NOTHING);
-        /* All are keys, no value is left. */
-        sprintf(text, "evalsha %s 3 1 2 3", lease_shape_script(i)->digest);
-        cr_assert_eq(action_of(text), lease_shape_script(i)->token == 0 ? LEASE_FORCE_RELEASE : LEASE_NOTHING);
-    }
-}
-
-Test(lease_shape_scripts, of_unknown_digests)
-{
-    cr_assert_eq(action_of("evalsha " DIGEST_OF_NOTHING " 1 k t 5"), LEASE_NOTHING);
-    cr_assert_eq(action_of("evalsha 96da70f7716f27d278a5218544df37fd8b0a5e4 1 k t 5"), LEASE_NOTHING);
-    cr_assert_eq(action_of("evalsha 96da70f7716f27d278a5218544df37fd8b0a5e4c0 1 k t 5"), LEASE_NOTHING);
-    cr_assert_eq(action_of("evalsha  1 k t 5"), LEASE_NOTHING);
-    cr_assert_eq(action_of("eval 96da70f7716f27d278a5218544df37fd8b0a5e4c 1 k t 5"), LEASE_NOTHING);
-}
-
-Test(lease_shape_scripts, digests)
-{
-    static const struct {
-        const char *text;
-        const char *digest;
-    } cases[] = {
-        {"", DIGEST_OF_NOTHING},
-        {"abc", "a9993e364706816aba3e25717850c26c9cd0d89d"},
-        {"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", "84983e441c3bd26ebaae4aa1f95129e5e54670f1"},
-    };
-    char digest[LEASE_DIGEST_LENGTH + 1];
-    char million[1000];
-
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        lease_shape_digest(slice(cases[i].text), digest);
-        cr_assert_str_eq(digest, cases[i].digest);
-    }
-    memset(million, 'a', sizeof million);
-    lease_shape_digest((struct slice){million, 63}, digest);
-    cr_assert_str_eq(digest, "03f09f5b158a7a8cdad920bddc29b81c18a551f5");
-    lease_shape_digest((struct slice){million, 64}, digest);
-    cr_assert_str_eq(digest, "0098ba824b5c16427bd7a1122a5a442a25ec644d");
-    lease_shape_digest((struct slice){million, 1000}, digest);
-    cr_assert_str_eq(digest, "291e9a6c66994949b57ba5e650361e98fc36b1ba");
-}
-
-/* ---- texts ---- */
-
-#define HELD "if redis.call('get', KEYS[1]) == ARGV[1] then "
-
-static const struct lease_script *learn(const char *text)
-{
-    return lease_shape_learn(slice(text));
-}
-
-Test(lease_shape_texts, idioms_in_any_dress)
-{
-    static const struct {
-        const char *text;
-        enum lease_action action;
-        enum lease_unit unit;
-    } cases[] = {
-        {HELD "return redis.call('del', KEYS[1]) else return 0 end", LEASE_RELEASE, LEASE_UNIT_NONE},
-        {HELD "return redis.call('unlink', KEYS[1]) end return 0", LEASE_RELEASE, LEASE_UNIT_NONE},
-        {HELD "return redis.call('DEL', KEYS[1]); end;", LEASE_RELEASE, LEASE_UNIT_NONE},
-        {"\n\t" HELD "\r\n return  redis.call ( \"Del\" ,KEYS[ 1 ])\n else\n  return 0;\n end;\n", LEASE_RELEASE,
-         LEASE_UNIT_NONE},
-        {HELD "return redis.call('pexpire', KEYS[1], ARGV[2]) else return 0 end", LEASE_EXTEND, LEASE_UNIT_MS},
-        {HELD "return redis.call(\"EXPIRE\",KEYS[1],ARGV[2]) else return 0 end", LEASE_EXTEND, LEASE_UNIT_S},
-    };
-
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const struct lease_script *script = learn(cases[i].text);
-        cr_assert_not_null(script, "%s", cases[i].text);
-        cr_assert(script->action == cases[i].action && script->unit == cases[i].unit, "%s", cases[i].text);
-        cr_assert(script->key == 1 && script->token == 1 && script->kind == LEASE_STRING);
-    }
-}
-
-Test(lease_shape_texts, what_is_no_idiom)
-{
-    static const char *const texts[] = {
-        "",
-        "return 1",
-        "if",
-        HELD,
-        HELD "return redis.call(",
-        HELD "return redis.call('del', KEYS[1])",
-        HELD "return redis.call('del', KEYS[2]) else return 0 end",
-        HELD "return redis.call('del', KEYS[1], KEYS[2]) else return 0 end",
-        HELD "return redis.call('del', KEYS[1]) else return 1 end",
-        HELD "return redis.call('del', KEYS[1]) else return 0 end return 1",
-        HELD "return redis.call('set', KEYS[1], 'x') else return 0 end",
-        HELD "return redis.call('pexpire', KEYS[1], ARGV[3]) else return 0 end",
-        HELD "return redis.call('pexpire', KEYS[1], ARGV[2] + 1) else return 0 end",
-        HELD "return redis.call(' del', KEYS[1]) else return 0 end",
-        "if redis.call('get', keys[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end",
-        "if redis.call('get', KEYS[1]) ~= ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end",
-        "if redis.call('get', KEYS[1]) == ARGV[2] then return redis.call('del', KEYS[1]) else return 0 end",
-        "return redis.call('set', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])",
-    };
-
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        cr_assert_null(learn(texts[i]), "%s", texts[i]);
-    }
-    cr_assert_null(lease_shape_learn((struct slice){NULL, 0}));
-}
-
-static const struct lease_script *lookup(void *context, struct slice digest)
-{
-    return is(digest, DIGEST_OF_NOTHING) ? context : NULL;
-}
-
-Test(lease_shape_texts, by_eval_and_learned)
-{
-    const char *text = HELD "return redis.call('pexpire', KEYS[1], ARGV[2]) else return 0 end";
-    const struct slice words[] = {slice("eval"), slice(text), slice("1"), slice("k"), slice("t"), slice("5")};
-    struct request made = request_of(words, 6);
-    struct slice found;
-
-    read_request(&made);
-    cr_assert(made.shape.action == LEASE_EXTEND && is(made.shape.key, "k") && is(made.shape.token, "t"));
-    cr_assert_eq(made.shape.lease_ms, 5);
-    cr_assert(lease_shape_text(made.command, (struct slice){made.bytes, made.length}, &found) && is(found, text));
-    free(made.bytes);
-    made = request("evalsha DA39a3ee5e6b4b0d3255bfef95601890afd80709 1 k t 5");
-    cr_assert_eq(made.shape.action, LEASE_NOTHING);
-    lease_shape_read(&made.shape, made.command, (struct slice){made.bytes, made.length}, lookup, (void *)learn(text));
-    cr_assert(made.shape.action == LEASE_EXTEND && made.shape.lease_ms == 5);
-    free(made.bytes);
-    made = request("script LOAD return");
-    cr_assert(lease_shape_text(made.command, (struct slice){made.bytes, made.length}, &found) && is(found, "return"));
-    free(made.bytes);
-    made = request("script exists return");
-    cr_assert_not(lease_shape_text(made.command, (struct slice){made.bytes, made.length}, &found));
-    free(made.bytes);
-}
-
-/* ---- replies ---- */
-
-static enum lease_answer answer(enum lease_reply reply, const char *head)
-{
-    struct lease_shape shape = {.action = LEASE_ACQUIRE, .reply = reply, .key_count = 3};
-
-    return lease_shape_answer(&shape, slice(head));
-}
-
-Test(lease_shape_answer, of_every_reply)
-{
-    static const char *const heads[] = {"+OK\r\n",
-                                        "$2\r\nOK\r\n",
-                                        "$-1\r\n",
-                                        "_\r\n",
-                                        ":1\r\n",
-                                        ":0\r\n",
-                                        ":3\r\n",
-                                        ":-1\r\n",
-                                        "$1\r\nx\r\n",
-                                        "*2\r\n:-1\r\n:7\r\n",
-                                        "*2\r\n:99\r\n:-1\r\n",
-                                        "-ERR no\r\n",
-                                        "-NOSCRIPT no\r\n",
-                                        "+QUEUED\r\n"};
-    /* Yes, No, Held, ? unclear: one for each head. */
-    static const char *const expected[] = {
-        [LEASE_REPLY_NONE] = "??????????????",     [LEASE_REPLY_OK] = "YYNN????N???N?",
-        [LEASE_REPLY_NIL] = "NNYYNNNNN???N?",      [LEASE_REPLY_ONE] = "??NNYNNN????N?",
-        [LEASE_REPLY_ZERO] = "????NYNN????N?",     [LEASE_REPLY_COUNT] = "??NNYNYN????N?",
-        [LEASE_REPLY_ALL_KEYS] = "??NNNNYN????N?", [LEASE_REPLY_TRUTH] = "YYNNYNYN????N?",
-        [LEASE_REPLY_VALUE] = "YYNNYYYYY???N?",    [LEASE_REPLY_NO_ERROR] = "YYYYYYYYY??NN?",
-        [LEASE_REPLY_HOLDS] = "??NNYH??????N?",    [LEASE_REPLY_MAYBE] = "??NNY???????N?",
-        [LEASE_REPLY_FENCE] = "?????????YN?N?",
-    };
-    static const char letters[] = {
-        [LEASE_ANSWER_UNCLEAR] = '?', [LEASE_ANSWER_YES] = 'Y', [LEASE_ANSWER_NO] = 'N', [LEASE_ANSWER_HELD] = 'H'};
-
-    for (size_t reply = 0; reply < sizeof expected / sizeof expected[0]; reply++) {
-        for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) {
-            char letter = letters[answer((enum lease_reply)reply, heads[i])];
-            cr_assert_eq(letter, expected[reply][i], "reply %zu: %c to %s", reply, letter, heads[i]);
-        }
-    }
-    cr_assert_eq(answer(LEASE_REPLY_OK, ""), LEASE_ANSWER_UNCLEAR);
-    cr_assert_eq(answer(LEASE_REPLY_ONE, "#t\r\n"), LEASE_ANSWER_YES);
-    cr_assert_eq(answer(LEASE_REPLY_ONE, "#f\r\n"), LEASE_ANSWER_NO);
-    cr_assert_eq(answer(LEASE_REPLY_ONE, ":1"), LEASE_ANSWER_UNCLEAR, "the line is not whole");
 }
 
 /* ---- unsound frames ---- */
@@ -702,8 +328,8 @@ static void read_copy(const char *bytes, size_t length, const struct command *co
     struct slice text;
 
     memcpy(made.bytes, bytes, length);
-    read_request(&made);
-    check_runs(&made);
+    request_read(&made);
+    request_check_runs(&made);
     if (lease_shape_text(command, (struct slice){made.bytes, length}, &text)) {
         cr_assert(text.data + text.length <= made.bytes + length);
     }
@@ -731,7 +357,7 @@ static const char *const samples[] = {
 Test(lease_shape_frames, cut_anywhere)
 {
     for (size_t i = 0; i < SAMPLE_COUNT; i++) {
-        struct request made = request(samples[i]);
+        struct request made = request_of(samples[i]);
         for (size_t length = 0; length < made.length; length++) {
             read_copy(made.bytes, length, made.command);
         }
@@ -757,26 +383,18 @@ Test(lease_shape_frames, with_wrong_numbers)
                                          "*4\r\n$3\r\nset\r\n$\r\nk\r\n$1\r\nt\r\n$2\r\nnx\r\n",
                                          "",
                                          "*5\r\n$3\r\nset\r\n$1\r\nk\r\n$1\r\nt\r\n$2\r\nnx\r\n"};
-    const struct command *set = command_find(slice("set"));
+    const struct command *set = command_find(slice_of("set"));
     struct lease_shape shape;
 
     for (size_t i = 0; i < sizeof frames / sizeof frames[0]; i++) {
-        lease_shape_read(&shape, set, slice(frames[i]), NULL, NULL);
+        lease_shape_read(&shape, set, slice_of(frames[i]), NULL, NULL);
         cr_assert_eq(shape.action, LEASE_NOTHING, "%zu", i);
         read_copy(frames[i], strlen(frames[i]), set);
     }
     lease_shape_read(&shape, set, (struct slice){NULL, 0}, NULL, NULL);
     cr_assert_eq(shape.action, LEASE_NOTHING);
-    lease_shape_read(&shape, NULL, slice("*1\r\n$1\r\nx\r\n"), NULL, NULL);
+    lease_shape_read(&shape, NULL, slice_of("*1\r\n$1\r\nx\r\n"), NULL, NULL);
     cr_assert_eq(shape.action, LEASE_NOTHING);
-}
-
-static uint32_t next_random(uint32_t *state)
-{
-    *state ^= *state << 13;
-    *state ^= *state >> 17;
-    *state ^= *state << 5;
-    return *state;
 }
 
 /* The same on every run. */
@@ -786,7 +404,7 @@ Test(lease_shape_frames, at_random, .timeout = 60)
     uint32_t state = 20260401;
 
     for (int i = 0; i < 60000; i++) {
-        struct request made = request(samples[next_random(&state) % SAMPLE_COUNT]);
+        struct request made = request_of(samples[next_random(&state) % SAMPLE_COUNT]);
         uint32_t changes = 1 + next_random(&state) % 6;
         while (changes-- > 0) {
             made.bytes[next_random(&state) % made.length] = next_random(&state) % 2 == 0
@@ -798,25 +416,5 @@ Test(lease_shape_frames, at_random, .timeout = 60)
             next_random(&state) % 4 == 0 ? command_at(next_random(&state) % command_count()) : made.command;
         read_copy(made.bytes, next_random(&state) % 8 == 0 ? next_random(&state) % made.length : made.length, command);
         free(made.bytes);
-    }
-}
-
-Test(lease_shape_frames, replies_at_random)
-{
-    static const char likely[] = "*$:+-_#\r\n0123OKtf=!NOSCRIPT";
-    uint32_t state = 7;
-
-    for (int i = 0; i < 100000; i++) {
-        size_t length = next_random(&state) % 24;
-        char *head = malloc(length + 1);
-        char *exact = head + 1;
-        for (size_t j = 0; j < length; j++) {
-            exact[j] = likely[next_random(&state) % (sizeof likely - 1)];
-        }
-        struct lease_shape shape = {.action = LEASE_RELEASE,
-                                    .reply = (enum lease_reply)(next_random(&state) % (LEASE_REPLY_FENCE + 1))};
-        lease_shape_answer(&shape, (struct slice){exact, length});
-        lease_shape_learn((struct slice){exact, length});
-        free(head);
     }
 }

@@ -3,32 +3,19 @@
  * remembers. And the types of its options: amounts, periods and rates.
  */
 #include "../../policies/limit_rule.h"
-#include "conf.h"
-#include "conf_table.h"
+#include "conf_fixture.h"
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const struct conf_section *const sections[] = {&limit_section, NULL};
 
 static struct conf *load(const char *text, struct conf_faults *faults)
 {
-    char directory[] = "/tmp/headgate-test-XXXXXX", path[64];
-
-    cr_assert_not_null(mkdtemp(directory));
-    snprintf(path, sizeof path, "%s/h.ini", directory);
-    FILE *file = fopen(path, "w");
-    cr_assert_not_null(file);
-    fputs(text, file);
-    cr_assert_eq(fclose(file), 0);
-    struct conf *conf = conf_load(path, sections, faults);
-    unlink(path);
-    rmdir(directory);
-    return conf;
+    return load_conf(text, sections, faults);
 }
 
 /* Below "[limit:a]"; expects this one fault, without what stands before the number of its line. */

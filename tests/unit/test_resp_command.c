@@ -1,5 +1,5 @@
 /* The framing of commands: every cut of every shape, and the word of a real Redis on what is wrong and what is not. */
-#include "resp.h"
+#include "cut_fixture.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -17,46 +17,23 @@
 #include <unistd.h>
 
 #define BULK_MAX ((uint64_t)512 * 1024 * 1024)
-/* A slice of a literal: to initialize with, and as a value. */
-#define TEXT(literal)                                                                                                  \
-    {                                                                                                                  \
-        literal, sizeof(literal) - 1                                                                                   \
-    }
-#define SLICE(literal) ((struct slice)TEXT(literal))
 
 /* ---- feeding ---- */
 
-/* Each piece is copied to a block of just its size, so that a sanitizer sees a byte read too many. */
-static enum resp_status feed_piece(struct resp_command *command, struct slice piece, size_t *taken)
+static enum resp_status feed(void *command, const char *bytes, size_t length, size_t *taken)
 {
-    char *copy = malloc(piece.length + 1);
-    enum resp_status status;
-
-    cr_assert_not_null(copy, "out of memory");
-    memcpy(copy + 1, piece.data, piece.length);
-    status = resp_command_feed(command, copy + 1, piece.length, BULK_MAX, taken);
-    free(copy);
-    return status;
+    return resp_command_feed(command, bytes, length, BULK_MAX, taken);
 }
 
-/* Feeds a first piece, then further ones of the second length, until the frame ends. Returns how, and what it took. */
+static enum resp_status feed_piece(struct resp_command *command, struct slice piece, size_t *taken)
+{
+    return feed_one_piece(feed, command, piece, taken);
+}
+
 static enum resp_status feed_cut(struct resp_command *command, struct slice bytes, size_t first, size_t further,
                                  size_t *total)
 {
-    enum resp_status status = RESP_MORE;
-    size_t length = first;
-
-    for (*total = 0; status == RESP_MORE && *total < bytes.length; length = further) {
-        size_t left = bytes.length - *total;
-        size_t taken;
-
-        length = length < left ? length : left;
-        status = feed_piece(command, (struct slice){bytes.data + *total, length}, &taken);
-        cr_assert(taken <= length, "%zu bytes taken of %zu", taken, length);
-        cr_assert(status != RESP_MORE || taken == length, "bytes were left though the frame goes on");
-        *total += taken;
-    }
-    return status;
+    return feed_in_pieces(feed, command, bytes, first, further, total);
 }
 
 static enum resp_status feed_whole(struct resp_command *command, struct slice bytes)

@@ -1,51 +1,27 @@
 /* The framing of replies: every cut of every type of RESP2 and RESP3, and hiredis' reader beside it. */
-#include "resp.h"
+#include "cut_fixture.h"
 
 #include <criterion/criterion.h>
 #include <hiredis/read.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A slice of a literal: to initialize with, and as a value. */
-#define TEXT(literal)                                                                                                  \
-    {                                                                                                                  \
-        literal, sizeof(literal) - 1                                                                                   \
-    }
-#define SLICE(literal) ((struct slice)TEXT(literal))
-
 /* ---- feeding ---- */
 
-/* Each piece is copied to a block of just its size, so that a sanitizer sees a byte read too many. */
-static enum resp_status feed_piece(struct resp_reply *reply, struct slice piece, size_t *taken)
+static enum resp_status feed(void *reply, const char *bytes, size_t length, size_t *taken)
 {
-    char *copy = malloc(piece.length + 1);
-    enum resp_status status;
-
-    cr_assert_not_null(copy, "out of memory");
-    memcpy(copy + 1, piece.data, piece.length);
-    status = resp_reply_feed(reply, copy + 1, piece.length, taken);
-    free(copy);
-    return status;
+    return resp_reply_feed(reply, bytes, length, taken);
 }
 
-/* Feeds a first piece, then further ones of the second length, until the frame ends. Returns how, and what it took. */
+static enum resp_status feed_piece(struct resp_reply *reply, struct slice piece, size_t *taken)
+{
+    return feed_one_piece(feed, reply, piece, taken);
+}
+
 static enum resp_status feed_cut(struct resp_reply *reply, struct slice bytes, size_t first, size_t further,
                                  size_t *total)
 {
-    enum resp_status status = RESP_MORE;
-    size_t length = first;
-
-    for (*total = 0; status == RESP_MORE && *total < bytes.length; length = further) {
-        size_t left = bytes.length - *total;
-        size_t taken;
-
-        length = length < left ? length : left;
-        status = feed_piece(reply, (struct slice){bytes.data + *total, length}, &taken);
-        cr_assert(taken <= length, "%zu bytes taken of %zu", taken, length);
-        cr_assert(status != RESP_MORE || taken == length, "bytes were left though the frame goes on");
-        *total += taken;
-    }
-    return status;
+    return feed_in_pieces(feed, reply, bytes, first, further, total);
 }
 
 static enum resp_status feed_whole(struct resp_reply *reply, struct slice bytes)

@@ -1,11 +1,11 @@
 /* SipHash-2-4 against the values that its authors publish, and keys that are not used twice. */
-#include "../../policies/limit_hash.h"
+#include "../../policies/siphash.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
 
 /* Of the key 00 01 … 0f. */
-static const struct limit_hash_key published_key = {{0x0706050403020100, 0x0f0e0d0c0b0a0908}};
+static const struct siphash_key published_key = {{0x0706050403020100, 0x0f0e0d0c0b0a0908}};
 
 /* By the length of 00 01 02 …: the reference implementation's vectors, and OpenSSL says the same. That of 15 bytes is
  * the paper's example (appendix A). */
@@ -27,7 +27,7 @@ static const uint64_t published[] = {
 
 #define PUBLISHED_COUNT (sizeof published / sizeof published[0])
 
-Test(limit_hash, gives_the_published_values)
+Test(siphash, gives_the_published_values)
 {
     char data[PUBLISHED_COUNT];
 
@@ -35,11 +35,11 @@ Test(limit_hash, gives_the_published_values)
     cr_assert_eq(published[15], 0xa129ca6149be45e5);
     for (size_t length = 0; length < PUBLISHED_COUNT; length++) {
         data[length] = (char)length;
-        cr_assert_eq(limit_hash(&published_key, data, length), published[length], "of %zu bytes", length);
+        cr_assert_eq(siphash(&published_key, data, length), published[length], "of %zu bytes", length);
     }
 }
 
-Test(limit_hash, wherever_the_data_stands)
+Test(siphash, wherever_the_data_stands)
 {
     char memory[PUBLISHED_COUNT + 16];
 
@@ -49,52 +49,52 @@ Test(limit_hash, wherever_the_data_stands)
             memory[shift + i] = (char)i;
         }
         for (size_t length = 0; length < PUBLISHED_COUNT; length++) {
-            cr_assert_eq(limit_hash(&published_key, memory + shift, length), published[length], "%zu bytes at %zu",
-                         length, shift);
+            cr_assert_eq(siphash(&published_key, memory + shift, length), published[length], "%zu bytes at %zu", length,
+                         shift);
         }
     }
 }
 
-Test(limit_hash, takes_bytes_above_127_for_what_they_are)
+Test(siphash, takes_bytes_above_127_for_what_they_are)
 {
     static const char data[] = "\xff\x80\xfe";
-    const struct limit_hash_key key = {{0, 0}};
+    const struct siphash_key key = {{0, 0}};
 
     /* A sign that is carried into the last word would make these one. */
-    cr_assert_neq(limit_hash(&key, data, 2), limit_hash(&key, "\xff\xff", 2));
-    cr_assert_neq(limit_hash(&key, data, 3), limit_hash(&key, "\xff\x80\xff", 3));
+    cr_assert_neq(siphash(&key, data, 2), siphash(&key, "\xff\xff", 2));
+    cr_assert_neq(siphash(&key, data, 3), siphash(&key, "\xff\x80\xff", 3));
 }
 
-Test(limit_hash, every_bit_of_data_and_key_matters)
+Test(siphash, every_bit_of_data_and_key_matters)
 {
     char data[24] = "twenty-three bytes long";
 
     for (size_t length = 1; length <= sizeof data; length++) {
-        uint64_t whole = limit_hash(&published_key, data, length);
+        uint64_t whole = siphash(&published_key, data, length);
         for (size_t bit = 0; bit < length * 8; bit++) {
             data[bit / 8] = (char)(data[bit / 8] ^ 1 << bit % 8);
-            cr_assert_neq(limit_hash(&published_key, data, length), whole, "bit %zu of %zu bytes", bit, length);
+            cr_assert_neq(siphash(&published_key, data, length), whole, "bit %zu of %zu bytes", bit, length);
             data[bit / 8] = (char)(data[bit / 8] ^ 1 << bit % 8);
         }
         for (size_t bit = 0; bit < 128; bit++) {
-            struct limit_hash_key key = published_key;
+            struct siphash_key key = published_key;
             key.words[bit / 64] ^= UINT64_C(1) << bit % 64;
-            cr_assert_neq(limit_hash(&key, data, length), whole, "bit %zu of the key", bit);
+            cr_assert_neq(siphash(&key, data, length), whole, "bit %zu of the key", bit);
         }
     }
 }
 
-Test(limit_hash, random_keys_are_not_used_twice)
+Test(siphash, random_keys_are_not_used_twice)
 {
     enum { KEYS = 100 };
-    struct limit_hash_key keys[KEYS];
+    struct siphash_key keys[KEYS];
 
     for (size_t i = 0; i < KEYS; i++) {
-        keys[i] = limit_hash_random_key();
+        keys[i] = siphash_random_key();
         cr_assert(keys[i].words[0] != 0 && keys[i].words[1] != 0);
         for (size_t j = 0; j < i; j++) {
             cr_assert(keys[i].words[0] != keys[j].words[0] && keys[i].words[1] != keys[j].words[1]);
-            cr_assert_neq(limit_hash(&keys[i], "key:user:42", 11), limit_hash(&keys[j], "key:user:42", 11));
+            cr_assert_neq(siphash(&keys[i], "key:user:42", 11), siphash(&keys[j], "key:user:42", 11));
         }
     }
 }

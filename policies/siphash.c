@@ -1,4 +1,4 @@
-#include "limit_hash.h"
+#include "siphash.h"
 
 #include <endian.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static void take_word(struct hash_state *state, uint64_t word)
     state->v0 ^= word;
 }
 
-uint64_t limit_hash(const struct limit_hash_key *key, const char *data, size_t length)
+uint64_t siphash(const struct siphash_key *key, const char *data, size_t length)
 {
     struct hash_state state = {
         key->words[0] ^ UINT64_C(0x736f6d6570736575),
@@ -65,9 +65,9 @@ uint64_t limit_hash(const struct limit_hash_key *key, const char *data, size_t l
     return state.v0 ^ state.v1 ^ state.v2 ^ state.v3;
 }
 
-struct limit_hash_key limit_hash_random_key(void)
+struct siphash_key siphash_random_key(void)
 {
-    struct limit_hash_key key;
+    struct siphash_key key;
 
     /* So few bytes come whole, and only a kernel older than any that Debian 12 runs on has none. */
     if (getrandom(&key, sizeof key, 0) != (ssize_t)sizeof key) {

@@ -1,0 +1,476 @@
+/*
+ * What the reply to a request has made of leases. Redis executes what comes over several connections in an order that
+ * is not that of the replies: so each lease remembers the number of the request that took it, and what was forwarded
+ * before that does not end it.
+ */
+#include "lease_private.h"
+
+#include <string.h>
+
+/* How much sooner than expected a lease may end without anybody having shortened it. Of the lease. */
+#define SLACK_PART 8
+
+/* What became of a request. */
+enum outcome {
+    OUTCOME_YES,
+    OUTCOME_NO,
+    OUTCOME_HELD,    /* released once, and held still */
+    OUTCOME_REFUSED, /* it was not executed */
+    OUTCOME_UNCLEAR, /* Redis has to be asked */
+    OUTCOME_UNKNOWN  /* and may execute it yet */
+};
+
+struct effect {
+    struct lease_worker *worker;
+    const struct lease_request *request;
+    enum outcome outcome;
+    int64_t now_us;
+};
+
+/* ---- what the reply says ---- */
+
+static bool begins(struct slice head, const char *text)
+{
+    return head.length >= strlen(text) && memcmp(head.data, text, strlen(text)) == 0;
+}
+
+static enum outcome outcome_of_exec(struct slice head)
+{
+    bool executed = begins(head, "*") && !begins(head, "*-1");
+
+    return executed ? OUTCOME_UNCLEAR : OUTCOME_REFUSED;
+}
+
+/* ZADD: 1 for a new member, 0 for one that was there. */
+static enum outcome outcome_of_score(struct slice head)
+{
+    return begins(head, ":1\r") ? OUTCOME_YES : begins(head, ":0\r") ? OUTCOME_HELD : OUTCOME_REFUSED;
+}
+
+static enum outcome outcome_of(const struct lease_request *request, const struct policy_reply *reply)
+{
+    if (reply->outcome == POLICY_OUTCOME_LOCAL) {
+        return OUTCOME_REFUSED;
+    }
+    if (reply->outcome != POLICY_OUTCOME_REPLY) {
+        return OUTCOME_UNKNOWN;
+    }
+    if (request->in_transaction) {
+        return outcome_of_exec(reply->head);
+    }
+    if (request->shape.action == LEASE_SCORE) {
+        return outcome_of_score(reply->head);
+    }
+    switch (lease_shape_answer(&request->shape, reply->head)) {
+    case LEASE_ANSWER_YES:
+        return OUTCOME_YES;
+    case LEASE_ANSWER_NO:
+        return begins(reply->head, "-") ? OUTCOME_REFUSED : OUTCOME_NO;
+    case LEASE_ANSWER_HELD:
+        return OUTCOME_HELD;
+    default:
+        return OUTCOME_UNCLEAR;
+    }
+}
+
+/* ---- taking ---- */
+
+static int64_t latest(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* A string has one owner: those who had it before have lost it. */
+static void supersede(struct effect *effect, const struct lease *lease)
+{
+    const struct lease_key *key = lease->members[0].key;
+    struct lease_member *member = LIST_FIRST(&key->members);
+
+    while (member != NULL) {
+        struct lease_member *next = LIST_NEXT(member, of_key);
+        struct lease *other = member->lease;
+        if (other != lease && (other->kind == LEASE_STRING || other->kind == LEASE_STRINGS)) {
+            lease_end(effect->worker, other, LEASE_REASON_TAKEN);
+        }
+        member = next;
+    }
+}
+
+static struct lease *add(struct effect *effect, const struct lease_target *targets, size_t key_count)
+{
+    const struct lease_request *request = effect->request;
+    struct slice keys[LEASE_KEYS_MAX];
+
+    for (size_t i = 0; i < key_count; i++) {
+        keys[i] = targets[i].key;
+    }
+    struct lease *lease =
+        lease_registry_add(effect->worker->registry, request->database, keys, key_count, targets[0].touch.token);
+    if (lease != NULL) {
+        lease->acquired_us = request->sent_us;
+    }
+    return lease;
+}
+
+/* Whether the lease is held anew, rather than once more. */
+static bool is_taken_anew(const struct effect *effect, const struct lease *lease)
+{
+    const struct lease_request *request = effect->request;
+
+    /* SET NX and its like succeed only where there was nothing. */
+    return (request->shape.action == LEASE_ACQUIRE && request->shape.script == NULL) ||
+           lease->expires_us < request->sent_us;
+}
+
+static enum lease_state state_of(const struct effect *effect, const struct lease *lease, bool overtaken)
+{
+    if (overtaken || effect->outcome == OUTCOME_UNCLEAR || effect->outcome == OUTCOME_UNKNOWN) {
+        return LEASE_DOUBTFUL;
+    }
+    if (effect->request->care == LEASE_CARE_SELF) {
+        return LEASE_SELF;
+    }
+    if (lease->state == LEASE_EXHAUSTED) {
+        return LEASE_EXHAUSTED;
+    }
+    return effect->request->lease_us == 0 ? LEASE_UNHEALED : LEASE_HELD;
+}
+
+/* What the request says of the lease, which it has set. */
+static void set_terms(struct effect *effect, struct lease *lease)
+{
+    const struct lease_request *request = effect->request;
+
+    lease->terms = request->terms;
+    lease->kind = request->shape.kind;
+    lease->worker = effect->worker->host->worker;
+    lease->client = request->client->id;
+    lease->proved = request->sequence;
+    lease->lease_us = request->lease_us;
+    lease->expires_us = request->sent_us + request->lease_us;
+    lease->score = request->score;
+    lease->scored_us = request->sent_us;
+    struct lease_owner *owner = lease_client_owner(effect->worker, request->client, request->terms.owner);
+    if (owner != NULL) {
+        lease_registry_own(effect->worker->registry, lease, owner);
+    }
+}
+
+/* The lock on these keys was taken, or may have been. */
+static void grant(struct effect *effect, const struct lease_target *targets, size_t key_count, bool overtaken)
+{
+    const struct lease_request *request = effect->request;
+    struct lease_registry *registry = effect->worker->registry;
+    struct lease_key *key = lease_registry_find_key(registry, request->database, targets[0].key);
+    struct lease *lease = key != NULL ? lease_registry_find(registry, key, targets[0].touch.token) : NULL;
+
+    if (lease == NULL) {
+        lease = add(effect, targets, key_count);
+    } else if (is_taken_anew(effect, lease)) {
+        lease->acquired_us = request->sent_us;
+        lease->holds = 0;
+        lease->state = LEASE_HELD;
+        lease->confirmed = false;
+    }
+    if (lease == NULL) {
+        return;
+    }
+    bool holds_more = request->shape.action == LEASE_ACQUIRE && lease->holds < LEASE_KEYS_MAX - 1;
+    lease->holds += lease->holds == 0 || holds_more;
+    lease->sequence = request->sequence;
+    set_terms(effect, lease);
+    lease_move(lease, state_of(effect, lease, overtaken));
+    if (lease->state != LEASE_DOUBTFUL) {
+        lease_confirm(effect->worker, lease);
+        if (lease->kind == LEASE_STRING || lease->kind == LEASE_STRINGS) {
+            supersede(effect, lease);
+        }
+    }
+    lease_schedule(effect->worker, lease);
+}
+
+static void acquire(struct effect *effect)
+{
+    const struct lease_request *request = effect->request;
+    bool without_lease = request->lease_us == 0;
+
+    if (effect->outcome == OUTCOME_NO || effect->outcome == OUTCOME_REFUSED || effect->outcome == OUTCOME_HELD ||
+        (effect->outcome == OUTCOME_UNKNOWN && !without_lease)) {
+        return;
+    }
+    if (request->shape.kind == LEASE_STRINGS) {
+        bool overtaken = false;
+        for (size_t i = 0; i < request->target_count; i++) {
+            overtaken = overtaken || request->targets[i].touch.overtaken;
+        }
+        grant(effect, request->targets, request->target_count, overtaken);
+        return;
+    }
+    for (size_t i = 0; i < request->target_count; i++) {
+        grant(effect, &request->targets[i], 1, request->targets[i].touch.overtaken);
+    }
+}
+
+/* ---- extending ---- */
+
+static bool is_shorter(const struct lease *lease, int64_t expires_us)
+{
+    return lease->expires_us - expires_us > lease->lease_us / SLACK_PART;
+}
+
+/* The owner has set when it ends. Sooner than it would have is how some libraries release. */
+static void extend_one(struct effect *effect, struct lease *lease)
+{
+    const struct lease_request *request = effect->request;
+    int64_t expires_us = request->shape.adds ? latest(lease->expires_us, request->sent_us) + request->lease_us
+                                             : request->sent_us + request->lease_us;
+
+    if (lease->state == LEASE_HELD && is_shorter(lease, expires_us)) {
+        lease_end(effect->worker, lease, LEASE_REASON_RELEASED);
+        return;
+    }
+    bool exhausted = lease->state == LEASE_EXHAUSTED;
+    bool adds = request->shape.adds;
+    int64_t lease_us = lease->lease_us;
+    set_terms(effect, lease);
+    lease->expires_us = expires_us;
+    lease->lease_us = adds ? latest(lease_us, request->lease_us) : request->lease_us;
+    lease_move(lease, request->care == LEASE_CARE_SELF ? LEASE_SELF : exhausted ? LEASE_EXHAUSTED : LEASE_HELD);
+    lease_confirm(effect->worker, lease);
+    lease_schedule(effect->worker, lease);
+}
+
+static struct lease *find(const struct effect *effect, const struct lease_target *target)
+{
+    struct lease_registry *registry = effect->worker->registry;
+    struct lease_key *key = lease_registry_find_key(registry, effect->request->database, target->key);
+
+    return key != NULL ? lease_registry_find(registry, key, target->touch.token) : NULL;
+}
+
+/* Redis is to be asked what has come of it. */
+static void doubt(struct effect *effect, struct lease *lease, bool after_release)
+{
+    /* What was never given a time to live is found out by healing, too. */
+    if (lease->state == LEASE_HELD || lease->state == LEASE_DOUBTFUL) {
+        lease->after_release = lease->after_release || after_release;
+        lease_move(lease, LEASE_DOUBTFUL);
+    }
+    lease_schedule(effect->worker, lease);
+}
+
+/* One that is not on file was taken through another Headgate, or before a restart: the reply shows that it is held. */
+static void extend(struct effect *effect)
+{
+    const struct lease_request *request = effect->request;
+    bool is_multi_key = request->shape.kind == LEASE_STRINGS;
+
+    for (size_t i = 0; i < (is_multi_key ? 1 : request->target_count); i++) {
+        struct lease *lease = find(effect, &request->targets[i]);
+        if (effect->outcome == OUTCOME_YES && lease != NULL) {
+            extend_one(effect, lease);
+        } else if (effect->outcome == OUTCOME_YES && !request->shape.adds) {
+            grant(effect, &request->targets[i], is_multi_key ? request->target_count : 1, false);
+        } else if (lease != NULL && (effect->outcome == OUTCOME_NO || request->in_transaction)) {
+            doubt(effect, lease, false);
+        }
+    }
+}
+
+/* A ZADD: of a new member it takes a permit; of one that was there it refreshes it, and if that is gone, Redis adds it
+ * again, which the client takes for a loss. */
+static void score(struct effect *effect)
+{
+    const struct lease_target *target = &effect->request->targets[0];
+    struct lease *lease = find(effect, target);
+
+    switch (effect->outcome) {
+    case OUTCOME_YES:
+        if (lease != NULL && lease->confirmed) {
+            lease_end(effect->worker, lease, LEASE_REASON_GONE);
+            return;
+        }
+        grant(effect, target, 1, target->touch.overtaken);
+        return;
+    case OUTCOME_HELD:
+    case OUTCOME_UNCLEAR:
+        grant(effect, target, 1, target->touch.overtaken);
+        return;
+    default:
+        return;
+    }
+}
+
+/* EXPIRE and its like, by whomever: they set the time to live of all that the key holds. */
+static void expire_one(struct effect *effect, struct lease *lease)
+{
+    int64_t expires_us = effect->request->sent_us + effect->request->lease_us;
+
+    if (lease->state == LEASE_HELD && is_shorter(lease, expires_us)) {
+        lease_end(effect->worker, lease, LEASE_REASON_SHORTENED);
+        return;
+    }
+    lease->expires_us = expires_us;
+    lease->proved = effect->request->sequence;
+    if (lease->state == LEASE_UNHEALED || lease->lease_us == 0) {
+        lease->lease_us = effect->request->lease_us;
+        lease_move(lease, LEASE_HELD);
+    }
+    lease_schedule(effect->worker, lease);
+}
+
+static bool lives_with_its_key(const struct lease *lease)
+{
+    return lease->kind != LEASE_SEMAPHORE_BY_START && lease->kind != LEASE_SEMAPHORE_BY_EXPIRY;
+}
+
+/* ---- for all that a request may end ---- */
+
+static void release_one(struct effect *effect, struct lease *lease)
+{
+    switch (effect->outcome) {
+    case OUTCOME_YES:
+    case OUTCOME_UNKNOWN:
+        /* Who asked for a release does not want it kept, whether Redis has heard of it or not. */
+        lease_end(effect->worker, lease, LEASE_REASON_RELEASED);
+        return;
+    case OUTCOME_NO:
+    case OUTCOME_HELD:
+        doubt(effect, lease, false);
+        return;
+    case OUTCOME_UNCLEAR:
+        doubt(effect, lease, true);
+        return;
+    case OUTCOME_REFUSED:
+        lease_schedule(effect->worker, lease);
+        return;
+    }
+}
+
+static void change_one(struct effect *effect, struct lease *lease)
+{
+    if (effect->request->shape.action != LEASE_EXPIRE) {
+        release_one(effect, lease);
+    } else if (effect->outcome == OUTCOME_YES && lives_with_its_key(lease)) {
+        expire_one(effect, lease);
+    } else if (effect->request->in_transaction && effect->outcome == OUTCOME_UNCLEAR) {
+        doubt(effect, lease, false);
+    }
+}
+
+/* What was being taken when it was released may be gone before it is known to be there. */
+static void overtake(const struct effect *effect, const struct lease_key *key, struct slice token)
+{
+    struct lease_touch *touch;
+
+    LIST_FOREACH(touch, &key->touches, of_key)
+    {
+        bool concerns = token.data == NULL || (touch->token.length == token.length &&
+                                               memcmp(touch->token.data, token.data, token.length) == 0);
+        if (touch->acquires && concerns && touch->sequence < effect->request->sequence) {
+            touch->overtaken = true;
+        }
+    }
+}
+
+static void change_all(struct effect *effect, struct lease_key *key, struct slice token)
+{
+    struct lease_member *member = LIST_FIRST(&key->members);
+
+    while (member != NULL) {
+        struct lease_member *next = LIST_NEXT(member, of_key);
+        struct lease *lease = member->lease;
+        bool concerns = token.data == NULL || (lease->token.length == token.length &&
+                                               memcmp(lease->token.data, token.data, token.length) == 0);
+        if (concerns && lease->sequence < effect->request->sequence) {
+            change_one(effect, lease);
+        } else if (concerns) {
+            lease_schedule(effect->worker, lease);
+        }
+        member = next;
+    }
+}
+
+static void change(struct effect *effect)
+{
+    const struct lease_request *request = effect->request;
+
+    for (size_t i = 0; i < request->target_count; i++) {
+        const struct lease_target *target = &request->targets[i];
+        struct lease_key *key = lease_registry_find_key(effect->worker->registry, request->database, target->key);
+        if (key == NULL) {
+            continue;
+        }
+        if (effect->outcome != OUTCOME_REFUSED && request->shape.action != LEASE_EXPIRE) {
+            overtake(effect, key, target->touch.token);
+        }
+        change_all(effect, key, target->touch.token);
+    }
+}
+
+/* Whatever is left is asked for at once, as nobody says which keys there were. */
+static void flush(struct effect *effect)
+{
+    struct lease *lease = lease_registry_first(effect->worker->registry);
+
+    for (; lease != NULL; lease = LIST_NEXT(lease, of_all)) {
+        if (effect->outcome != OUTCOME_REFUSED && effect->outcome != OUTCOME_NO) {
+            doubt(effect, lease, false);
+        } else {
+            lease_schedule(effect->worker, lease);
+        }
+    }
+}
+
+/* ---- requests ---- */
+
+static void apply(struct effect *effect)
+{
+    switch (effect->request->shape.action) {
+    case LEASE_ACQUIRE:
+        acquire(effect);
+        return;
+    case LEASE_SCORE:
+        score(effect);
+        return;
+    case LEASE_EXTEND:
+        extend(effect);
+        return;
+    default:
+        change(effect);
+        return;
+    }
+}
+
+static void end_one(struct lease_worker *worker, struct lease_request *request, const struct policy_reply *reply)
+{
+    struct effect effect = {
+        .worker = worker,
+        .request = request,
+        .outcome = outcome_of(request, reply),
+        .now_us = reply->now_us,
+    };
+
+    lease_registry_lock(worker->registry);
+    /* Marks of the others stay as they are: they say whether this one was overtaken. */
+    for (size_t i = 0; i < request->target_count; i++) {
+        lease_registry_untouch(worker->registry, &request->targets[i].touch);
+    }
+    if (request->flushes) {
+        lease_registry_end_flush(worker->registry);
+        flush(&effect);
+    } else {
+        apply(&effect);
+    }
+    lease_registry_unlock(worker->registry);
+}
+
+void lease_request_end(struct lease_worker *worker, struct lease_request *request, const struct policy_reply *reply)
+{
+    while (request != NULL) {
+        struct lease_request *next = request->next;
+        end_one(worker, request, reply);
+        lease_request_free(request);
+        request = next;
+    }
+}

@@ -1,0 +1,171 @@
+/*
+ * What the files of the lease policy share:
+ *
+ *   lease.c            the hooks, and the rules of this configuration
+ *   lease_request.c    what a request is about to do to leases: written down before it is forwarded
+ *   lease_effect.c     what its reply has made of them
+ *   lease_watch.c      when a lease is to be looked at, what is done then, and how it ends
+ *   lease_call.c       the scripts for it, and what their replies say
+ *   lease_client.c     whose connections show that a holder lives
+ *   lease_verbs.c      LEASES and LEASE on the admin port
+ */
+#ifndef HEADGATE_LEASE_PRIVATE_H
+#define HEADGATE_LEASE_PRIVATE_H
+
+#include "lease_registry.h"
+
+enum lease_counter {
+    LEASE_COUNTER_ACQUIRED,
+    LEASE_COUNTER_HELD,
+    LEASE_COUNTER_RENEWALS,
+    LEASE_COUNTER_DEFERRED,
+    LEASE_COUNTER_FAILURES,
+    LEASE_COUNTER_HEALED,
+    LEASE_COUNTER_RELEASED,
+    LEASE_COUNTER_LOST_GONE,
+    LEASE_COUNTER_LOST_TAKEN,
+    LEASE_COUNTER_LOST_PERSISTED,
+    LEASE_COUNTER_LOST_SHORTENED,
+    LEASE_COUNTER_LOST_TYPE,
+    LEASE_COUNTER_LOST_UNREACHABLE,
+    LEASE_COUNTER_OWNER_GONE,
+    LEASE_COUNTER_MAX_HOLD,
+    LEASE_COUNTER_DROPPED,
+    LEASE_COUNTERS
+};
+
+/* The bound of the last ZREMRANGEBYSCORE of a client, which tells the lease of the ZADD behind it. */
+struct lease_reap {
+    uint64_t key_hash;
+    double bound;
+    bool known;
+};
+
+/* Hangs from a client. */
+struct lease_client {
+    LIST_ENTRY(lease_client) of_worker;
+    uint64_t id;
+    struct lease_owner *client_owner;     /* all connections of its address, user and name */
+    struct lease_owner *connection_owner; /* this one alone; NULL until it takes a lock under such a rule */
+    struct lease_request *queued;         /* by MULTI, the last one first */
+    size_t queued_count;
+    struct lease_reap reap;
+};
+
+/* One lease that a request may change: on one key, or on several at once. */
+struct lease_target {
+    struct lease_touch touch;
+    struct slice key; /* the request's own memory, as the touch's token is */
+};
+
+/* A request under way that may change leases; its ticket points here. */
+struct lease_request {
+    struct lease_request *next; /* in the transaction, the one before it */
+    struct lease_client *client;
+    struct lease_terms terms;
+    enum lease_care care;
+    struct lease_shape shape; /* its slices are void */
+    int64_t database;
+    int64_t sent_us;
+    uint64_t sequence;
+    int64_t lease_us;         /* that it sets; 0: none */
+    struct lease_score score; /* that it sets */
+    bool in_transaction;
+    bool flushes;
+    size_t target_count;
+    struct lease_target targets[]; /* for locks of several keys, one for each */
+};
+
+/* The policy on one worker. */
+struct lease_worker {
+    struct lease_registry *registry;
+    const struct policy_host *host;
+    _Atomic uint64_t *counters;
+    struct lease_rule *rules;
+    size_t rule_count;
+    LIST_HEAD(, lease_client) clients;
+    size_t calls;              /* scripts under way */
+    bool watching;             /* lease_watch() is at work */
+    bool last_round;           /* the process ends: all leases are renewed once more */
+    int64_t warned_us;         /* the beginning of the second in which … */
+    uint32_t warnings;         /* … so many losses were logged, and … */
+    uint32_t unsaid;           /* … so many were not */
+    int64_t failure_warned_us; /* when a failure was logged last */
+};
+
+static inline void lease_count(struct lease_worker *worker, enum lease_counter counter)
+{
+    policy_count(&worker->counters[counter], 1);
+}
+
+static inline int64_t lease_now(const struct lease_worker *worker)
+{
+    return worker->host->now_us(worker->host->context);
+}
+
+/* ---- lease_client.c ---- */
+
+/* Says who the client is, from which on its connections count; *attachment is NULL at first. */
+void lease_client_join(struct lease_worker *worker, const struct policy_client *client, void **attachment);
+void lease_client_leave(struct lease_worker *worker, struct lease_client *client);
+/* Whose lease it is, under such terms, that the client takes. The registry is locked. NULL when memory is short. */
+struct lease_owner *lease_client_owner(struct lease_worker *worker, struct lease_client *client,
+                                       enum lease_owner_kind kind);
+
+/* ---- lease_request.c ---- */
+
+enum policy_verdict lease_request_begin(struct lease_worker *worker, const struct policy_request *request);
+/* Frees those that MULTI has queued. */
+void lease_request_forget(struct lease_client *client);
+void lease_request_free(struct lease_request *request);
+
+/* ---- lease_effect.c ---- */
+
+/* What has come of the request; frees it. */
+void lease_request_end(struct lease_worker *worker, struct lease_request *request, const struct policy_reply *reply);
+
+/* ---- lease_watch.c; all but lease_watch() for who has locked the registry ---- */
+
+/* Sets when the lease is to be looked at next, after whatever may have changed that. */
+void lease_schedule(struct lease_worker *worker, struct lease *lease);
+/* The one that moves a lease from state to state. */
+void lease_move(struct lease *lease, enum lease_state state);
+/* Redis has said that the lock was taken: it counts from now on. */
+void lease_confirm(struct lease_worker *worker, struct lease *lease);
+/* Takes the lease off file, counts why, and logs it if somebody has lost a lock. */
+void lease_end(struct lease_worker *worker, struct lease *lease, enum lease_reason reason);
+/* Looks after the leases of this worker that are due. Nothing is locked. */
+void lease_watch(struct lease_worker *worker);
+/* Whether it has nothing to wait for. Nothing is locked. */
+bool lease_watch_is_done(struct lease_worker *worker);
+/* Logs, not too often, that a script has failed. Nothing is locked. */
+void lease_warn_of_failure(struct lease_worker *worker, const char *error);
+/* When it will have been held for so long as it may be. */
+int64_t lease_deadline_us(const struct lease *lease);
+const char *lease_reason_name(enum lease_reason reason);
+const char *lease_kind_name(enum lease_kind kind);
+
+/* Bytes of a quoted text. */
+#define LEASE_QUOTED_MAX 200
+/* Writes the text as it is if it is plain, else in quotes with \xHH for what is not printable; long ones are cut. */
+void lease_quote(char quoted[LEASE_QUOTED_MAX], struct slice text);
+
+/* ---- lease_call.c ---- */
+
+/* What a script is called for. */
+enum lease_errand { LEASE_ERRAND_RENEW, LEASE_ERRAND_CHECK, LEASE_ERRAND_HEAL, LEASE_ERRAND_RELEASE };
+
+/* A call that is made up, with all its bytes. */
+struct lease_call;
+
+/* Makes up the call and notes that it is under way; the registry is locked. NULL when memory is short. */
+struct lease_call *lease_call_prepare(struct lease_worker *worker, struct lease *lease, enum lease_errand errand);
+/* Sends it; nothing is locked. */
+void lease_call_send(struct lease_call *call);
+
+/* ---- lease_verbs.c ---- */
+
+enum policy_answer lease_verb_leases(void *instance, size_t count, const struct slice *arguments, FILE *answer);
+enum policy_answer lease_verb_lease(void *instance, size_t count, const struct slice *arguments, FILE *answer);
+
+#endif

@@ -1,0 +1,298 @@
+#include "lease_rule.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* What stands in the ini file. Times in ms. */
+struct lease_options {
+    char *keys;
+    int watched; /* enum lease_watched, and so on */
+    int64_t ttl;
+    char *renew;
+    int64_t max_hold;
+    int owner;
+    int64_t grace;
+    int farewell;
+    int score;
+    int unit;
+    char *libraries;
+};
+
+#define TEXT_MAX 2048
+#define SECOND_MS INT64_C(1000)
+#define DAY_MS (INT64_C(86400) * SECOND_MS)
+#define PARTS_MAX 1000
+#define FIELD(field) .offset = offsetof(struct lease_options, field), .reloadable = true
+
+static const char *const watched_words[] = {"auto", "string", "hash", "semaphore", NULL};
+static const char *const owner_words[] = {"client", "connection", NULL};
+static const char *const farewell_words[] = {"expire", "release", NULL};
+static const char *const score_words[] = {"auto", "acquired", "expires", NULL};
+static const char *const unit_words[] = {"auto", "s", "ms", "us", NULL};
+static const char *const care_words[] = {"renew", "self", "never", NULL};
+
+static const struct conf_option option_table[] = {
+    {.name = "keys",
+     FIELD(keys),
+     .type = CONF_STRING,
+     .max = TEXT_MAX,
+     .initial = "",
+     .help = "Globs of the keys that are locks or semaphores, as in KEYS. They must be named: not every SET NX is a\n"
+             "lock."},
+    {.name = "kind",
+     FIELD(watched),
+     .type = CONF_WORD,
+     .words = watched_words,
+     .initial = "auto",
+     .help = "What is watched: string (SET NX and scripts that take strings), hash (Redisson's locks), semaphore\n"
+             "(sorted sets), or auto for all of them."},
+    {.name = "ttl",
+     FIELD(ttl),
+     .type = CONF_TIME,
+     .min = 100,
+     .max = DAY_MS,
+     .initial = "30s",
+     .help = "The lease of what was taken without one: by SETNX without EXPIRE, or as a permit whose lease is not to\n"
+             "be seen."},
+    {.name = "renew",
+     FIELD(renew),
+     .type = CONF_STRING,
+     .min = 1,
+     .max = 16,
+     .initial = "1/3",
+     .help = "After which part of the lease it is renewed."},
+    {.name = "max_hold",
+     FIELD(max_hold),
+     .type = CONF_TIME,
+     .min = 100,
+     .max = 366 * DAY_MS,
+     .initial = "1h",
+     .help = "Nothing is renewed beyond this time after a lock was taken: a program that hangs must not hold it for\n"
+             "ever."},
+    {.name = "owner",
+     FIELD(owner),
+     .type = CONF_WORD,
+     .words = owner_words,
+     .initial = "client",
+     .help = "Whose connection shows that the holder lives: connection, the one that took the lock; client, any of\n"
+             "the same address, user and name, as with pools."},
+    {.name = "grace",
+     FIELD(grace),
+     .type = CONF_TIME,
+     .min = 1,
+     .max = DAY_MS,
+     .zero = "none",
+     .initial = "5s",
+     .help = "How long an owner without connections is waited for. Nothing is renewed meanwhile."},
+    {.name = "on_owner_gone",
+     FIELD(farewell),
+     .type = CONF_WORD,
+     .words = farewell_words,
+     .initial = "expire",
+     .help = "What becomes of its locks then: expire, they end with their lease; release, they are released at once."},
+    {.name = "score",
+     FIELD(score),
+     .type = CONF_WORD,
+     .words = score_words,
+     .initial = "auto",
+     .help = "What the scores of a semaphore say: when a permit was acquired, or when it expires."},
+    {.name = "unit",
+     FIELD(unit),
+     .type = CONF_WORD,
+     .words = unit_words,
+     .initial = "auto",
+     .help = "The unit of those scores."},
+    {.name = "libraries",
+     FIELD(libraries),
+     .type = CONF_STRING,
+     .max = TEXT_MAX,
+     .initial = "redlock.net:self redis-semaphore:self",
+     .help =
+         "LIBRARY:renew, LIBRARY:self (it renews its locks itself, and they are left to it) or LIBRARY:never (they\n"
+         "are no business of the watchdog), for libraries that are told by their scripts."},
+};
+
+/* ---- reading ---- */
+
+static bool read_number(const char **text, int64_t *number)
+{
+    char *end;
+    bool is_digit = **text >= '0' && **text <= '9';
+
+    *number = is_digit ? strtoll(*text, &end, 10) : 0;
+    if (!is_digit || *number < 1 || *number > PARTS_MAX) {
+        return false;
+    }
+    *text = end;
+    return true;
+}
+
+/* "1/3": more than nothing and less than all. */
+static bool read_part(const char *text, int64_t *part, int64_t *whole)
+{
+    return read_number(&text, part) && *text++ == '/' && read_number(&text, whole) && *text == '\0' && *part < *whole;
+}
+
+/* "LIBRARY:CARE" */
+static bool read_care(struct slice word, struct slice *library, enum lease_care *care)
+{
+    const char *colon = word.length > 0 ? memchr(word.data, ':', word.length) : NULL;
+
+    if (colon == NULL || colon == word.data) {
+        return false;
+    }
+    *library = (struct slice){word.data, (size_t)(colon - word.data)};
+    size_t length = word.length - library->length - 1;
+    for (size_t i = 0; care_words[i] != NULL; i++) {
+        if (strlen(care_words[i]) == length && memcmp(care_words[i], colon + 1, length) == 0) {
+            *care = (enum lease_care)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_library(struct slice name)
+{
+    const char *library;
+
+    for (size_t i = 0; (library = lease_script_library(i)) != NULL; i++) {
+        if (strlen(library) == name.length && strncasecmp(library, name.data, name.length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool check_libraries(const char *text, char problem[CONF_PROBLEM_MAX])
+{
+    struct slice word, library;
+    enum lease_care care;
+
+    while (match_next_word(&text, &word)) {
+        if (!read_care(word, &library, &care)) {
+            snprintf(problem, CONF_PROBLEM_MAX, "\"%.*s\" is not LIBRARY:CARE",
+                     (int)(word.length > 64 ? 64 : word.length), word.data);
+            return false;
+        }
+        if (!is_library(library)) {
+            snprintf(problem, CONF_PROBLEM_MAX, "\"%.*s\" is no library whose scripts are known",
+                     (int)(library.length > 64 ? 64 : library.length), library.data);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- checking and compiling ---- */
+
+/* The name of the option that is at fault, or NULL. Either way the rule is to be cleared. */
+static const char *compile(struct lease_rule *rule, const struct lease_options *options, char problem[CONF_PROBLEM_MAX],
+                           const char **expected)
+{
+    *rule = (struct lease_rule){
+        .terms =
+            {
+                .ttl_us = options->ttl * 1000,
+                .max_hold_us = options->max_hold * 1000,
+                .grace_us = options->grace * 1000,
+                .owner = (enum lease_owner_kind)options->owner,
+                .farewell = (enum lease_farewell)options->farewell,
+            },
+        .watched = (enum lease_watched)options->watched,
+        .score = (enum lease_score_meaning)options->score,
+        .unit = (enum lease_score_unit)options->unit,
+        .libraries = conf_format("%s", options->libraries),
+    };
+    *expected = "globs with * ? [a-z] and \\, with blanks between them";
+    rule->keys = match_keys_compile(options->keys, problem);
+    if (rule->keys == NULL) {
+        return "keys";
+    }
+    if (match_keys_all(rule->keys)) {
+        snprintf(problem, CONF_PROBLEM_MAX, "is not set");
+        *expected = "globs of the keys that are locks";
+        return "keys";
+    }
+    if (!read_part(options->renew, &rule->terms.renew, &rule->terms.renew_of)) {
+        snprintf(problem, CONF_PROBLEM_MAX, "\"%s\" is no part of a whole", options->renew);
+        *expected = "two numbers up to 1000, the first one less than the other, such as 1/3";
+        return "renew";
+    }
+    *expected = "words such as redisson:renew, redlock.net:self or some-library:never";
+    return check_libraries(options->libraries, problem) ? NULL : "libraries";
+}
+
+static const char *check_rule(const void *values, char problem[CONF_PROBLEM_MAX], const char **expected)
+{
+    struct lease_rule rule;
+    const char *at_fault = compile(&rule, values, problem, expected);
+
+    lease_rule_clear(&rule);
+    return at_fault;
+}
+
+const struct conf_section lease_section = {
+    .name = "lease",
+    .has_rules = true,
+    .options = option_table,
+    .option_count = sizeof option_table / sizeof option_table[0],
+    .values_size = sizeof(struct lease_options),
+    .help = "Locks and semaphores that do not expire under a client that still holds them. The first rule of the file\n"
+            "whose keys match a lock is the one that counts.",
+    .check = check_rule,
+};
+
+void lease_rule_make(struct lease_rule *rule, const struct conf_rule *from)
+{
+    char problem[CONF_PROBLEM_MAX];
+    const char *expected;
+
+    /* It was sound when the file was read. */
+    (void)compile(rule, from->values, problem, &expected);
+    snprintf(rule->terms.rule, sizeof rule->terms.rule, "%s", from->name);
+}
+
+void lease_rule_clear(struct lease_rule *rule)
+{
+    if (rule->keys != NULL) {
+        match_keys_free(rule->keys);
+    }
+    free(rule->libraries);
+}
+
+/* ---- asking ---- */
+
+bool lease_rule_watches(const struct lease_rule *rule, enum lease_kind kind)
+{
+    switch (kind) {
+    case LEASE_STRING:
+    case LEASE_STRINGS:
+        return rule->watched == LEASE_WATCH_AUTO || rule->watched == LEASE_WATCH_STRINGS;
+    case LEASE_HASH:
+    case LEASE_READ_LOCK:
+        return rule->watched == LEASE_WATCH_AUTO || rule->watched == LEASE_WATCH_HASHES;
+    case LEASE_SEMAPHORE_BY_START:
+    case LEASE_SEMAPHORE_BY_EXPIRY:
+        return rule->watched == LEASE_WATCH_AUTO || rule->watched == LEASE_WATCH_SEMAPHORES;
+    default:
+        return true;
+    }
+}
+
+enum lease_care lease_rule_care(const struct lease_rule *rule, const struct lease_script *script)
+{
+    const char *text = rule->libraries;
+    struct slice word, library;
+    enum lease_care care = LEASE_CARE_RENEW;
+
+    while (script != NULL && match_next_word(&text, &word)) {
+        enum lease_care said;
+        if (read_care(word, &library, &said) && lease_script_is_of(script, library)) {
+            care = said;
+        }
+    }
+    return care;
+}

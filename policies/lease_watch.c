@@ -1,0 +1,385 @@
+/*
+ * When a lease is to be looked at, what is done then, and how it ends.
+ *
+ *   UNHEALED ─► (a second later) HEAL ─► HELD
+ *   DOUBTFUL ─► CHECK ─► HELD, or ended
+ *   HELD     ─► (at a part of the lease) RENEW ─► HELD, or ended
+ *            ─► (at max_hold) EXHAUSTED
+ *   SELF, EXHAUSTED ─► (when it should be over) CHECK ─► the same, or ended
+ *   any      ─► (the owner is gone for grace) RELEASE, or ended at once
+ *
+ * While a request that may release a lease is under way, nothing is done for it.
+ */
+#include "lease_private.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Scripts under way at once: more wait here, where a release can still stop them. */
+#define CALLS_MAX 1024
+/* How long a lock that was taken by SETNX may be without a time to live: EXPIRE ought to follow at once. */
+#define HEAL_US INT64_C(1000000)
+#define SECOND_US INT64_C(1000000)
+/* Losses that are logged in a second, and how often failures are. */
+#define WARNINGS_MAX 20
+#define FAILURE_WARNING_US (60 * SECOND_US)
+
+/* ---- names ---- */
+
+static const struct {
+    const char *name;
+    bool is_loss;
+    enum lease_counter counter; /* of those that end a lease; else LEASE_COUNTERS */
+} reasons[] = {
+    [LEASE_REASON_NONE] = {"none", false, LEASE_COUNTERS},
+    [LEASE_REASON_RENEWED] = {"renewed", false, LEASE_COUNTERS},
+    [LEASE_REASON_DEFERRED] = {"deferred", false, LEASE_COUNTERS},
+    [LEASE_REASON_FAILED] = {"failed", false, LEASE_COUNTERS},
+    [LEASE_REASON_RELEASED] = {"released", false, LEASE_COUNTER_RELEASED},
+    [LEASE_REASON_GONE] = {"gone", true, LEASE_COUNTER_LOST_GONE},
+    [LEASE_REASON_TAKEN] = {"taken by another", true, LEASE_COUNTER_LOST_TAKEN},
+    [LEASE_REASON_PERSISTED] = {"made persistent", true, LEASE_COUNTER_LOST_PERSISTED},
+    [LEASE_REASON_SHORTENED] = {"shortened", true, LEASE_COUNTER_LOST_SHORTENED},
+    [LEASE_REASON_OTHER_TYPE] = {"of another type", true, LEASE_COUNTER_LOST_TYPE},
+    [LEASE_REASON_UNREACHABLE] = {"not renewed in time", true, LEASE_COUNTER_LOST_UNREACHABLE},
+    [LEASE_REASON_OWNER_GONE] = {"owner gone", false, LEASE_COUNTER_OWNER_GONE},
+    [LEASE_REASON_MAX_HOLD] = {"max_hold reached", false, LEASE_COUNTERS},
+    [LEASE_REASON_DROPPED] = {"dropped", false, LEASE_COUNTER_DROPPED},
+};
+
+const char *lease_reason_name(enum lease_reason reason)
+{
+    return reasons[reason].name;
+}
+
+const char *lease_kind_name(enum lease_kind kind)
+{
+    static const char *const names[] = {
+        [LEASE_KIND_ANY] = "any",
+        [LEASE_STRING] = "string",
+        [LEASE_STRINGS] = "strings",
+        [LEASE_HASH] = "hash",
+        [LEASE_READ_LOCK] = "read-lock",
+        [LEASE_SEMAPHORE_BY_START] = "semaphore",
+        [LEASE_SEMAPHORE_BY_EXPIRY] = "semaphore",
+    };
+
+    return names[kind];
+}
+
+static bool is_plain(struct slice text)
+{
+    for (size_t i = 0; i < text.length; i++) {
+        if (text.data[i] <= ' ' || text.data[i] > '~' || text.data[i] == '"' || text.data[i] == '\\') {
+            return false;
+        }
+    }
+    return text.length > 0 && text.length < LEASE_QUOTED_MAX;
+}
+
+void lease_quote(char quoted[LEASE_QUOTED_MAX], struct slice text)
+{
+    char *at = quoted;
+
+    if (is_plain(text)) {
+        memcpy(quoted, text.data, text.length);
+        quoted[text.length] = '\0';
+        return;
+    }
+    *at++ = '"';
+    for (size_t i = 0; i < text.length; i++) {
+        unsigned char c = (unsigned char)text.data[i];
+        /* Room for one more, the mark of a cut, the quote and the end. */
+        if (at - quoted > LEASE_QUOTED_MAX - 12) {
+            memcpy(at, "...", 3);
+            at += 3;
+            break;
+        }
+        if (c == '"' || c == '\\') {
+            *at++ = '\\';
+            *at++ = (char)c;
+        } else if (c < ' ' || c > '~') {
+            at += snprintf(at, 5, "\\x%02x", c);
+        } else {
+            *at++ = (char)c;
+        }
+    }
+    *at++ = '"';
+    *at = '\0';
+}
+
+/* ---- telling ---- */
+
+/* Whether a line more may be logged in this second. */
+static bool may_warn(struct lease_worker *worker, int64_t now)
+{
+    if (now - worker->warned_us >= SECOND_US) {
+        worker->warned_us = now;
+        worker->warnings = 0;
+    }
+    worker->warnings++;
+    return worker->warnings <= WARNINGS_MAX;
+}
+
+static void warn(struct lease_worker *worker, const struct lease *lease, const char *what)
+{
+    int64_t now = lease_now(worker);
+    char key[LEASE_QUOTED_MAX], owner[LEASE_QUOTED_MAX], line[LEASE_QUOTED_MAX * 2 + 160];
+    const struct lease_key *first = lease->members[0].key;
+
+    if (!may_warn(worker, now)) {
+        worker->unsaid++;
+        return;
+    }
+    lease_quote(key, (struct slice){first->name, first->length});
+    lease_quote(owner, lease->owner != NULL ? (struct slice){lease->owner->name, lease->owner->length}
+                                            : (struct slice){"nobody", 6});
+    snprintf(line, sizeof line, "%s: %s of %s, held for %" PRId64 " ms, with %" PRId64 " ms of its lease left", what,
+             key, owner, (now - lease->acquired_us) / 1000, (lease->expires_us - now) / 1000);
+    worker->host->warn(worker->host->context, lease->terms.rule, line);
+    if (worker->unsaid > 0) {
+        snprintf(line, sizeof line, "%" PRIu32 " losses before this one were not logged", worker->unsaid);
+        worker->unsaid = 0;
+        worker->host->warn(worker->host->context, lease->terms.rule, line);
+    }
+}
+
+void lease_warn_of_failure(struct lease_worker *worker, const char *error)
+{
+    int64_t now = lease_now(worker);
+
+    if (worker->failure_warned_us == 0 || now - worker->failure_warned_us >= FAILURE_WARNING_US) {
+        worker->failure_warned_us = now;
+        worker->host->warn(worker->host->context, "lease", error);
+    }
+}
+
+/* ---- moving ---- */
+
+void lease_move(struct lease *lease, enum lease_state state)
+{
+    lease->state = state;
+    lease->retry_us = 0;
+    lease->after_release = lease->after_release && state == LEASE_DOUBTFUL;
+}
+
+void lease_confirm(struct lease_worker *worker, struct lease *lease)
+{
+    if (!lease->confirmed) {
+        lease->confirmed = true;
+        lease_count(worker, LEASE_COUNTER_ACQUIRED);
+    }
+}
+
+void lease_end(struct lease_worker *worker, struct lease *lease, enum lease_reason reason)
+{
+    /* What Redis has never confirmed was no lock. */
+    if (lease->confirmed && reasons[reason].is_loss && lease->state != LEASE_EXHAUSTED) {
+        char what[64];
+        snprintf(what, sizeof what, "lock lost (%s)", reasons[reason].name);
+        warn(worker, lease, what);
+    }
+    bool counts = lease->confirmed && reasons[reason].counter != LEASE_COUNTERS;
+    if (counts && !(lease->state == LEASE_EXHAUSTED && reasons[reason].is_loss)) {
+        lease_count(worker, reasons[reason].counter);
+    }
+    lease_registry_remove(worker->registry, lease, reason);
+}
+
+static void exhaust(struct lease_worker *worker, struct lease *lease)
+{
+    lease_move(lease, LEASE_EXHAUSTED);
+    lease->reason = LEASE_REASON_MAX_HOLD;
+    lease_count(worker, LEASE_COUNTER_MAX_HOLD);
+    warn(worker, lease, "max_hold reached, not renewed any more");
+}
+
+/* ---- when ---- */
+
+int64_t lease_deadline_us(const struct lease *lease)
+{
+    return lease->acquired_us + lease->terms.max_hold_us;
+}
+
+static int64_t part_of(const struct lease *lease, int64_t lease_us)
+{
+    return lease_us / lease->terms.renew_of * lease->terms.renew;
+}
+
+/* So that locks that were taken together are not renewed together: up to an eighth earlier. */
+static int64_t spread(const struct lease *lease, int64_t part)
+{
+    return part / 8192 * (int64_t)(lease->sequence * UINT64_C(0x9e3779b97f4a7c15) >> 54);
+}
+
+static int64_t renewal_due_us(const struct lease *lease)
+{
+    int64_t part = part_of(lease, lease->lease_us);
+    int64_t due = lease->expires_us - lease->lease_us + part - spread(lease, part);
+
+    return lease->expires_us >= lease_deadline_us(lease) ? lease_deadline_us(lease) : due;
+}
+
+static int64_t healing_due_us(const struct lease *lease)
+{
+    int64_t part = part_of(lease, lease->terms.ttl_us);
+
+    return lease->acquired_us + (part < HEAL_US ? part : HEAL_US);
+}
+
+static int64_t due_us(const struct lease *lease)
+{
+    int64_t gone_us = lease->owner != NULL ? lease->owner->gone_us : 0;
+
+    if (lease->retry_us != 0) {
+        return lease->retry_us;
+    }
+    if (gone_us != 0 && lease->state != LEASE_UNHEALED) {
+        return gone_us + lease->terms.grace_us;
+    }
+    switch (lease->state) {
+    case LEASE_UNHEALED:
+        return gone_us != 0 ? gone_us : healing_due_us(lease);
+    case LEASE_HELD:
+        return renewal_due_us(lease);
+    case LEASE_SELF:
+    case LEASE_EXHAUSTED:
+        return lease->expires_us;
+    default:
+        return 0;
+    }
+}
+
+void lease_schedule(struct lease_worker *worker, struct lease *lease)
+{
+    /* What stands in its way leads here again when it is over. */
+    if (lease->calling || lease_registry_is_releasing(worker->registry, lease)) {
+        lease_wheel_cancel(&lease->watch);
+        return;
+    }
+    lease_wheel_set(lease_registry_wheel(worker->registry, lease->worker), &lease->watch, due_us(lease));
+}
+
+/* ---- what ---- */
+
+static void look_again_later(struct lease_worker *worker, struct lease *lease, int64_t later_us)
+{
+    struct lease_wheel *wheel = lease_registry_wheel(worker->registry, lease->worker);
+
+    lease_wheel_set(wheel, &lease->watch, lease_now(worker) + later_us);
+}
+
+static struct lease_call *call(struct lease_worker *worker, struct lease *lease, enum lease_errand errand)
+{
+    struct lease_call *made = lease_call_prepare(worker, lease, errand);
+
+    if (made == NULL) {
+        /* Without memory there is nothing to do but try again. */
+        look_again_later(worker, lease, SECOND_US);
+    }
+    return made;
+}
+
+static struct lease_call *attend_orphan(struct lease_worker *worker, struct lease *lease)
+{
+    if (lease->terms.farewell == LEASE_FAREWELL_RELEASE) {
+        return call(worker, lease, LEASE_ERRAND_RELEASE);
+    }
+    lease_end(worker, lease, LEASE_REASON_OWNER_GONE);
+    return NULL;
+}
+
+static struct lease_call *attend_held(struct lease_worker *worker, struct lease *lease, int64_t now)
+{
+    int64_t deadline = lease_deadline_us(lease);
+
+    if (now >= deadline) {
+        exhaust(worker, lease);
+        lease_schedule(worker, lease);
+        return NULL;
+    }
+    if (lease->expires_us >= deadline) {
+        /* There is nothing to gain, and it is not over yet. */
+        look_again_later(worker, lease, LEASE_WHEEL_STEP_US);
+        return NULL;
+    }
+    return call(worker, lease, LEASE_ERRAND_RENEW);
+}
+
+/* The lease is due, and in no wheel. */
+static struct lease_call *attend(struct lease_worker *worker, struct lease *lease, int64_t now)
+{
+    bool orphan = lease->owner != NULL && lease->owner->gone_us != 0;
+
+    if (orphan && lease->state != LEASE_UNHEALED) {
+        return attend_orphan(worker, lease);
+    }
+    switch (lease->state) {
+    case LEASE_UNHEALED:
+        return call(worker, lease, LEASE_ERRAND_HEAL);
+    case LEASE_HELD:
+        return attend_held(worker, lease, now);
+    default:
+        return call(worker, lease, LEASE_ERRAND_CHECK);
+    }
+}
+
+/* Whether there is nothing to do for it but in the round before the process ends. */
+static bool is_early(const struct lease_worker *worker, const struct lease *lease, int64_t now)
+{
+    return due_us(lease) > now + LEASE_WHEEL_STEP_US &&
+           !(worker->last_round && lease->state == LEASE_HELD && lease->expires_us < lease_deadline_us(lease));
+}
+
+/* Takes the next one that is due, and makes up what is to be sent for it, if anything. False: none is. */
+static bool attend_next(struct lease_worker *worker, struct lease_call **made)
+{
+    int64_t now = lease_now(worker);
+    struct lease_wheel *wheel = lease_registry_wheel(worker->registry, worker->host->worker);
+    struct lease_wheel_entry *entry = worker->calls < CALLS_MAX ? lease_wheel_take(wheel, now) : NULL;
+    struct lease *lease = (struct lease *)(void *)entry;
+
+    *made = NULL;
+    if (lease == NULL) {
+        return false;
+    }
+    if (lease_registry_is_releasing(worker->registry, lease)) {
+        return true;
+    }
+    if (is_early(worker, lease, now)) {
+        lease_schedule(worker, lease);
+        return true;
+    }
+    *made = attend(worker, lease, now);
+    return true;
+}
+
+void lease_watch(struct lease_worker *worker)
+{
+    struct lease_call *made;
+    bool more = true;
+
+    /* A call that fails at once comes here again. */
+    if (worker->watching) {
+        return;
+    }
+    worker->watching = true;
+    while (more) {
+        lease_registry_lock(worker->registry);
+        more = attend_next(worker, &made);
+        lease_registry_unlock(worker->registry);
+        if (made != NULL) {
+            lease_call_send(made);
+        }
+    }
+    worker->watching = false;
+}
+
+bool lease_watch_is_done(struct lease_worker *worker)
+{
+    lease_registry_lock(worker->registry);
+    bool done = worker->calls == 0 && lease_registry_wheel(worker->registry, worker->host->worker)->ready == NULL;
+    lease_registry_unlock(worker->registry);
+    return done;
+}

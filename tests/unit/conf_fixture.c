@@ -1,0 +1,33 @@
+#include "conf_fixture.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+struct conf *load_conf(const char *text, const struct conf_section *const *sections, struct conf_faults *faults)
+{
+    char directory[] = "/tmp/headgate-test-XXXXXX", path[64];
+
+    cr_assert_not_null(mkdtemp(directory));
+    snprintf(path, sizeof path, "%s/h.ini", directory);
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file);
+    fputs(text, file);
+    cr_assert_eq(fclose(file), 0);
+    struct conf *conf = conf_load(path, sections, faults);
+    unlink(path);
+    rmdir(directory);
+    return conf;
+}
+
+char *print_conf(const struct conf *conf, bool show_secrets)
+{
+    char *text = NULL;
+    size_t length = 0;
+    FILE *out = open_memstream(&text, &length);
+
+    conf_print(conf, out, show_secrets);
+    fclose(out);
+    return text;
+}

@@ -1,0 +1,14 @@
+/* Files of options, as tests write them, and how they print again. */
+#ifndef HEADGATE_TESTS_CONF_FIXTURE_H
+#define HEADGATE_TESTS_CONF_FIXTURE_H
+
+#include "conf.h"
+#include "conf_table.h"
+
+/* Loads the text as a file called h.ini: conf_load() with its result and its faults, which are the caller's. */
+struct conf *load_conf(const char *text, const struct conf_section *const *sections, struct conf_faults *faults);
+
+/* What conf_print() prints; the caller frees it. */
+char *print_conf(const struct conf *conf, bool show_secrets);
+
+#endif

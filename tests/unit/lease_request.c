@@ -1,0 +1,91 @@
+#include "lease_request.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define WORDS_MAX 64
+
+bool slice_is(struct slice value, const char *text)
+{
+    return value.length == strlen(text) && (value.length == 0 || memcmp(value.data, text, value.length) == 0);
+}
+
+struct request request_of_words(const struct slice *words, size_t count)
+{
+    struct request request = {0};
+    FILE *out = open_memstream(&request.bytes, &request.length);
+
+    fprintf(out, "*%zu\r\n", count);
+    for (size_t i = 0; i < count; i++) {
+        fprintf(out, "$%zu\r\n", words[i].length);
+        fwrite(words[i].data, 1, words[i].length, out);
+        fputs("\r\n", out);
+    }
+    fclose(out);
+    char *exact = malloc(request.length);
+    memcpy(exact, request.bytes, request.length);
+    free(request.bytes);
+    request.bytes = exact;
+    request.command = command_find(words[0]);
+    return request;
+}
+
+void request_read(struct request *request)
+{
+    lease_shape_read(&request->shape, request->command, (struct slice){request->bytes, request->length}, NULL, NULL);
+}
+
+struct request request_of(const char *text)
+{
+    struct slice words[WORDS_MAX];
+    size_t count = 0;
+
+    for (const char *at = text;; at++) {
+        cr_assert_lt(count, (size_t)WORDS_MAX);
+        words[count] = (struct slice){at, strcspn(at, " ")};
+        at += words[count++].length;
+        if (*at == '\0') {
+            break;
+        }
+    }
+    struct request made = request_of_words(words, count);
+    cr_assert_not_null(made.command, "%s", text);
+    request_read(&made);
+    return made;
+}
+
+enum lease_action request_action(const char *text)
+{
+    struct request made = request_of(text);
+    enum lease_action action = made.shape.action;
+
+    free(made.bytes);
+    return action;
+}
+
+void request_check_runs(const struct request *request)
+{
+    struct lease_run keys = request->shape.keys;
+    struct slice argument;
+    uint32_t count = 0;
+
+    while (lease_run_next(&keys, &argument)) {
+        cr_assert(argument.data >= request->bytes && argument.length <= request->length &&
+                  argument.data + argument.length <= request->bytes + request->length);
+        count++;
+    }
+    cr_assert_leq(count, request->shape.key_count);
+    struct lease_run tokens = request->shape.tokens;
+    while (lease_run_next(&tokens, &argument)) {
+        cr_assert(argument.data + argument.length <= request->bytes + request->length);
+    }
+}
+
+uint32_t next_random(uint32_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 17;
+    *state ^= *state << 5;
+    return *state;
+}

@@ -1,0 +1,73 @@
+/* What replies say about what was asked for. */
+#include "lease_request.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+static enum lease_answer answer(enum lease_reply reply, const char *head)
+{
+    struct lease_shape shape = {.action = LEASE_ACQUIRE, .reply = reply, .key_count = 3};
+
+    return lease_shape_answer(&shape, slice_of(head));
+}
+
+Test(lease_shape_answer, of_every_reply)
+{
+    static const char *const heads[] = {"+OK\r\n",
+                                        "$2\r\nOK\r\n",
+                                        "$-1\r\n",
+                                        "_\r\n",
+                                        ":1\r\n",
+                                        ":0\r\n",
+                                        ":3\r\n",
+                                        ":-1\r\n",
+                                        "$1\r\nx\r\n",
+                                        "*2\r\n:-1\r\n:7\r\n",
+                                        "*2\r\n:99\r\n:-1\r\n",
+                                        "-ERR no\r\n",
+                                        "-NOSCRIPT no\r\n",
+                                        "+QUEUED\r\n"};
+    /* Yes, No, Held, ? unclear: one for each head. */
+    static const char *const expected[] = {
+        [LEASE_REPLY_NONE] = "??????????????",     [LEASE_REPLY_OK] = "YYNN????N???N?",
+        [LEASE_REPLY_NIL] = "NNYYNNNNN???N?",      [LEASE_REPLY_ONE] = "??NNYNNN????N?",
+        [LEASE_REPLY_ZERO] = "????NYNN????N?",     [LEASE_REPLY_COUNT] = "??NNYNYN????N?",
+        [LEASE_REPLY_ALL_KEYS] = "??NNNNYN????N?", [LEASE_REPLY_TRUTH] = "YYNNYNYN????N?",
+        [LEASE_REPLY_VALUE] = "YYNNYYYYY???N?",    [LEASE_REPLY_NO_ERROR] = "YYYYYYYYY??NN?",
+        [LEASE_REPLY_HOLDS] = "??NNYH??????N?",    [LEASE_REPLY_MAYBE] = "??NNY???????N?",
+        [LEASE_REPLY_FENCE] = "?????????YN?N?",
+    };
+    static const char letters[] = {
+        [LEASE_ANSWER_UNCLEAR] = '?', [LEASE_ANSWER_YES] = 'Y', [LEASE_ANSWER_NO] = 'N', [LEASE_ANSWER_HELD] = 'H'};
+
+    for (size_t reply = 0; reply < sizeof expected / sizeof expected[0]; reply++) {
+        for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) {
+            char letter = letters[answer((enum lease_reply)reply, heads[i])];
+            cr_assert_eq(letter, expected[reply][i], "reply %zu: %c to %s", reply, letter, heads[i]);
+        }
+    }
+    cr_assert_eq(answer(LEASE_REPLY_OK, ""), LEASE_ANSWER_UNCLEAR);
+    cr_assert_eq(answer(LEASE_REPLY_ONE, "#t\r\n"), LEASE_ANSWER_YES);
+    cr_assert_eq(answer(LEASE_REPLY_ONE, "#f\r\n"), LEASE_ANSWER_NO);
+    cr_assert_eq(answer(LEASE_REPLY_ONE, ":1"), LEASE_ANSWER_UNCLEAR, "the line is not whole");
+}
+
+/* The same on every run. */
+Test(lease_shape_answer, at_random)
+{
+    static const char likely[] = "*$:+-_#\r\n0123OKtf=!NOSCRIPT";
+    uint32_t state = 7;
+
+    for (int i = 0; i < 100000; i++) {
+        size_t length = next_random(&state) % 24;
+        char *head = malloc(length + 1);
+        char *exact = head + 1;
+        for (size_t j = 0; j < length; j++) {
+            exact[j] = likely[next_random(&state) % (sizeof likely - 1)];
+        }
+        struct lease_shape shape = {.action = LEASE_RELEASE,
+                                    .reply = (enum lease_reply)(next_random(&state) % (LEASE_REPLY_FENCE + 1))};
+        lease_shape_answer(&shape, (struct slice){exact, length});
+        free(head);
+    }
+}
