@@ -149,12 +149,20 @@ static const struct judge_case judge_cases[] = {
      .end_ms = 600,
      .del = true,
      .verdict = VERDICT_LATE_DEL},
-    {.name = "late DEL before",
+    {.name = "late DEL before, after which others may have met",
      .key = "expire:del:28",
      .kind = NOTE_LOSS,
      .noted_ms = 700,
      .begin_ms = -30,
      .end_ms = -1,
+     .del = true,
+     .verdict = VERDICT_LATE_DEL},
+    {.name = "late DEL long before",
+     .key = "expire:del:28",
+     .kind = NOTE_LOSS,
+     .noted_ms = 700,
+     .begin_ms = -4000,
+     .end_ms = -3000,
      .del = true},
 };
 
@@ -187,7 +195,8 @@ static bool judge_comes_out(const struct judge_case *it)
         put_note(shared, it, NOTE_LATE_DEL, 2, it->begin_ms, it->end_ms);
     if (it->troubled)
         atomic_store(&shared_trouble(shared, it->trouble, it->who, it->begin_ms * MS)->end_us, it->end_ms * MS);
-    bool right = judge_note(shared, &shared->notes[0]) == it->verdict;
+    const struct note *loser;
+    bool right = judge_note(shared, &shared->notes[0], &loser) == it->verdict;
     shared_free(shared);
     return right;
 }

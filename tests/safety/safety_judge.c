@@ -1,7 +1,10 @@
 #include "safety_judge.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
+
+#define CHAIN_US 3000000
 
 /* A holder and the time in which it has to have kept its lock. */
 struct tenure {
@@ -49,6 +52,20 @@ static bool is_same_section(const struct note *one, const struct note *other)
     return one->slot == other->slot && one->serial == other->serial;
 }
 
+/* When what a late DEL began was over. */
+static int64_t chain_end_us(const struct shared *shared, const struct note *del)
+{
+    unsigned count = count_of(&shared->note_count, NOTES_MAX);
+    int64_t end = del->end_us + CHAIN_US;
+    for (unsigned at = 0; at < count; at++) {
+        const struct note *loss = &shared->notes[at];
+        if (atomic_load(&loss->ready) && loss->kind == NOTE_LOSS && loss->lock == del->lock &&
+            loss->end_us >= del->asked_us && loss->end_us < end)
+            end = loss->end_us;
+    }
+    return end;
+}
+
 static bool met_late_del(const struct shared *shared, const struct tenure *tenure)
 {
     unsigned count = count_of(&shared->note_count, NOTES_MAX);
@@ -56,7 +73,7 @@ static bool met_late_del(const struct shared *shared, const struct tenure *tenur
         const struct note *del = &shared->notes[at];
         if (atomic_load(&del->ready) && del->kind == NOTE_LATE_DEL && del->lock == tenure->note->lock &&
             !is_same_section(del, tenure->note) && del->asked_us <= tenure->until_us &&
-            del->end_us >= tenure->note->asked_us)
+            (del->end_us >= tenure->note->asked_us || chain_end_us(shared, del) >= tenure->until_us))
             return true;
     }
     return false;
@@ -98,28 +115,44 @@ static enum verdict judge_tenure(const struct shared *shared, const struct tenur
     return tenure->lock->limit > 1 && is_over_admitted(shared, note->token) ? VERDICT_RACE : VERDICT_VIOLATION;
 }
 
+/* Whether the section was inside when the note was made by another. */
+static bool was_inside(const struct note *other, const struct note *note)
+{
+    return atomic_load(&other->ready) && other->kind == NOTE_END && other->lock == note->lock &&
+           !is_same_section(other, note) && other->granted_us <= note->granted_us && other->end_us >= note->granted_us;
+}
+
 /* Who was inside with the one that noted it: one of them may have lost the lock before. */
-static enum verdict judge_others(const struct shared *shared, const struct note *note)
+static enum verdict judge_others(const struct shared *shared, const struct note *note, const struct note **loser)
 {
     unsigned count = count_of(&shared->note_count, NOTES_MAX);
     for (unsigned at = 0; at < count; at++) {
-        const struct note *other = &shared->notes[at];
-        if (!atomic_load(&other->ready) || other->kind != NOTE_END || other->lock != note->lock ||
-            is_same_section(other, note) || other->granted_us > note->granted_us || other->end_us < note->granted_us)
+        if (!was_inside(&shared->notes[at], note))
             continue;
-        struct tenure tenure = {other, &shared->locks[note->lock], note->granted_us};
+        struct tenure tenure = {&shared->notes[at], &shared->locks[note->lock], note->granted_us};
         enum verdict verdict = judge_tenure(shared, &tenure);
+        *loser = tenure.note;
         if (verdict != VERDICT_VIOLATION)
             return verdict;
     }
     return VERDICT_VIOLATION;
 }
 
-enum verdict judge_note(const struct shared *shared, const struct note *note)
+enum verdict judge_note(const struct shared *shared, const struct note *note, const struct note **loser)
 {
     struct tenure own = {note, &shared->locks[note->lock], note->end_us};
     enum verdict verdict = judge_tenure(shared, &own);
-    return verdict == VERDICT_VIOLATION && note->kind != NOTE_LOSS ? judge_others(shared, note) : verdict;
+    *loser = note;
+    return verdict == VERDICT_VIOLATION && note->kind != NOTE_LOSS ? judge_others(shared, note, loser) : verdict;
+}
+
+/* Appends who is meant, and when it was there. */
+static int describe(char *text, size_t size, const char *who, const struct note *note)
+{
+    return snprintf(text, size,
+                    "; %s slot %u, section %" PRIu32 ", Headgate %u: asked %" PRId64 ", granted %" PRId64
+                    ", until %" PRId64,
+                    who, note->slot, note->serial, note->headgate, note->asked_us, note->granted_us, note->end_us);
 }
 
 static void tell(struct shared *shared, const struct note *note)
@@ -127,11 +160,13 @@ static void tell(struct shared *shared, const struct note *note)
     const char *what = note->kind == NOTE_OVERLAP ? "was granted while others were inside"
                        : note->kind == NOTE_EARLY ? "was granted within the grace of a dead holder"
                                                   : "was lost by its live holder";
-    shared_violation(shared, BREACH_EXCLUSION,
-                     "%s %s: %s, through Headgate %u; asked for at %" PRId64 ", granted at %" PRId64
-                     ", noted at %" PRId64 " us",
-                     shared->locks[note->lock].key, what, shared->holds[note->slot].token, note->headgate,
-                     note->asked_us, note->granted_us, note->end_us);
+    unsigned count = count_of(&shared->note_count, NOTES_MAX);
+    char text[1024];
+    size_t length = (size_t)describe(text, sizeof text, "noted by", note);
+    for (unsigned at = 0; at < count && note->kind != NOTE_LOSS && length < sizeof text / 2; at++)
+        if (was_inside(&shared->notes[at], note))
+            length += (size_t)describe(text + length, sizeof text - length, "inside", &shared->notes[at]);
+    shared_violation(shared, BREACH_EXCLUSION, "%s %s%s", shared->locks[note->lock].key, what, text);
 }
 
 void judge_all(struct shared *shared, uint64_t verdicts[VERDICT_COUNT])
@@ -139,13 +174,19 @@ void judge_all(struct shared *shared, uint64_t verdicts[VERDICT_COUNT])
     unsigned count = count_of(&shared->note_count, NOTES_MAX);
     for (unsigned at = 0; at < count; at++) {
         const struct note *note = &shared->notes[at];
+        const struct note *loser;
         if (!atomic_load(&note->ready) || note->kind == NOTE_END || note->kind == NOTE_LATE_DEL ||
             atomic_load(&shared->doors[note->lock].spoiled))
             continue;
-        enum verdict verdict = judge_note(shared, note);
-        verdicts[verdict]++;
-        if (verdict == VERDICT_VIOLATION)
+        enum verdict verdict = judge_note(shared, note, &loser);
+        if (verdict == VERDICT_VIOLATION) {
+            verdicts[verdict]++;
             tell(shared, note);
+        } else if (!shared->notes[loser - shared->notes].counted) {
+            /* Many may find the same one inside that has lost its lock. */
+            shared->notes[loser - shared->notes].counted = true;
+            verdicts[verdict]++;
+        }
     }
 }
 

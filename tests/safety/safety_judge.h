@@ -40,11 +40,12 @@ enum verdict {
     VERDICT_COUNT
 };
 
-/* On a note of an overlap, an early grant or a loss, when nothing is added to the lists any more. */
-enum verdict judge_note(const struct shared *shared, const struct note *note);
+/* On a note of an overlap, an early grant or a loss, when nothing is added to the lists any more. *loser is the note of
+ * who lost its lock, if that is excused. */
+enum verdict judge_note(const struct shared *shared, const struct note *note, const struct note **loser);
 const char *judge_verdict_name(enum verdict verdict);
 
-/* Judges all notes. verdicts counts what was noted by outcome. Violations are told. */
+/* Judges all notes. verdicts counts the sections that lost their lock, by why that is excused. Violations are told. */
 void judge_all(struct shared *shared, uint64_t verdicts[VERDICT_COUNT]);
 
 /* When the last trouble of that Headgate, or of Redis, that began before the time was over; 0 if there was none. */

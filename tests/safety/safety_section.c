@@ -91,7 +91,8 @@ static void enter(struct slot *slot, int64_t now)
     atomic_store(&hold->place, PLACE_ENTERING);
     int before = atomic_fetch_add(&door->inside, 1);
     atomic_store(&hold->place, PLACE_INSIDE);
-    bool early = now < atomic_load(&door->kept_until_us);
+    /* Only the first is told: what comes after it follows from it. */
+    bool early = now < atomic_load(&door->kept_until_us) && now < atomic_exchange(&door->kept_until_us, 0);
     if ((before < lock_of(slot)->limit && !early) || atomic_load(&door->spoiled))
         return;
     atomic_fetch_add(&door->overlaps, 1);
@@ -298,6 +299,15 @@ static void note_late_del(struct slot *slot, int64_t end_us)
         shared_note(shared_of(slot), &note);
 }
 
+/* A client that deletes without comparing had better be sure that it holds the lock. */
+static bool is_sure(const struct slot *slot, bool disputed, int64_t now)
+{
+    const struct lock *lock = lock_of(slot);
+    return lock->kind != KIND_DEL ||
+           (!disputed && (!lock->rule->watched ||
+                          now - slot->hold->asked_us < (int64_t)lock->rule->max_hold_ms * US_PER_MS - lock->lease_us));
+}
+
 /* The lock was found and released, or there was nothing any more. */
 static void release_answered(struct slot *slot, bool found, int64_t now)
 {
@@ -305,7 +315,7 @@ static void release_answered(struct slot *slot, bool found, int64_t now)
     struct hold *released = &slot->released;
     const struct lock *lock = &shared->locks[released->lock];
     bool late = now - slot->release_us > lock->lease_us / 4;
-    if (late || !slot->judged || atomic_load(&shared->doors[released->lock].overlaps) != released->overlaps)
+    if (late || !slot->judged)
         note_late_del(slot, now);
     if (!found && slot->judged) {
         struct note note = shared_note_of(NOTE_LOSS, released, now);
@@ -382,7 +392,8 @@ static void abandon(struct slot *slot, bool by_itself, int64_t now)
         shared_leave_over(shared, LEFTOVER_CRASH, hold, now);
     }
     if (hold->state == SLOT_RELEASING) {
-        note_late_del(slot, now + LATE_DEL_US);
+        if (slot->via != NULL || slot->again)
+            note_late_del(slot, now + LATE_DEL_US);
         if (slot->via != NULL && slot->via != slot->home)
             return; /* its reply is still to come */
         shared_leave_over(shared, LEFTOVER_CRASH, &slot->released, now);
@@ -410,7 +421,14 @@ void section_connection_lost(struct client *client, int64_t now)
     abandon_all(client, false, now);
 }
 
-/* The client vanishes with all that it holds. */
+/* The client goes with all that it holds. */
+static void vanish(struct client *client, int64_t now)
+{
+    shared_count(client->worker->shared, FIGURE_CRASHES);
+    abandon_all(client, true, now);
+    client_close(client, now);
+}
+
 static void crash(struct slot *slot, int64_t now)
 {
     struct client *client = slot->home;
@@ -420,9 +438,7 @@ static void crash(struct slot *slot, int64_t now)
     }
     if (client->link != LINK_UP)
         return;
-    shared_count(shared_of(slot), FIGURE_CRASHES);
-    abandon_all(client, true, now);
-    client_close(client, now);
+    vanish(client, now);
 }
 
 /* ---- from one step to the next ---- */
@@ -435,10 +451,14 @@ static void finish(struct slot *slot, bool load, int64_t now)
         crash(slot, now);
         return;
     }
-    leave(slot);
+    bool sure = is_sure(slot, leave(slot), now);
     slot->released = *slot->hold;
     slot->judged = true;
     slot->hold->state = SLOT_RELEASING;
+    if (!sure) {
+        vanish(slot->home, now);
+        return;
+    }
     send_release(slot, choose_way(slot), now);
     bool in_one_step = slot->only == KIND_COUNT && slot->via == slot->home;
     if (!load || !in_one_step || slot->lengthy || !worker_one_in(worker, RETAKE_ONE_IN))
@@ -446,6 +466,15 @@ static void finish(struct slot *slot, bool load, int64_t now)
     shared_count(worker->shared, FIGURE_RETAKEN);
     slot->retaking = true;
     ask_for(slot, slot->hold->lock, now);
+}
+
+/* A DEL that was lost may yet be executed: a second one could hit another's lock. */
+static void release_again(struct slot *slot, int64_t now)
+{
+    if (lock_of(slot)->kind == KIND_DEL)
+        vanish(slot->home, now);
+    else
+        send_release(slot, slot->home, now);
 }
 
 bool section_act(struct slot *slot, bool load, int64_t now)
@@ -461,7 +490,7 @@ bool section_act(struct slot *slot, bool load, int64_t now)
     else if (state == SLOT_HOLDING && !slot->retaking)
         finish(slot, load, now);
     else if (state == SLOT_RELEASING && slot->again)
-        send_release(slot, slot->home, now);
+        release_again(slot, now);
     return true;
 }
 

@@ -97,6 +97,7 @@ struct note {
     int64_t granted_us; /* the reply was read */
     int64_t end_us;     /* NOTE_END: left; NOTE_LOSS: told so; NOTE_LATE_DEL: answered, or FOR_EVER */
     bool lost;          /* NOTE_END: its connection was closed when it left */
+    bool counted;       /* the judge's */
 };
 
 enum leftover_reason {
