@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #define WAIT_MIN_US 200000
-#define WAIT_RANGE_US 500000
+#define WAIT_RANGE_US 1000000
 #define PAUSE_MIN_US 200000
 #define PAUSE_RANGE_US 1300000
 #define DOWN_RANGE_US 300000

@@ -107,8 +107,7 @@ static enum verdict judge_tenure(const struct shared *shared, const struct tenur
         return VERDICT_STALL;
     if (held_us >= (int64_t)rule->max_hold_ms * 1000)
         return VERDICT_MAX_HOLD;
-    if (note->kind == NOTE_END && note->lost &&
-        had_trouble(shared, tenure, TROUBLE_LATE, note->slot / SLOTS_PER_WORKER, 0))
+    if (note->lost && had_trouble(shared, tenure, TROUBLE_LATE, note->slot / SLOTS_PER_WORKER, 0))
         return VERDICT_LATE;
     if (met_late_del(shared, tenure))
         return VERDICT_LATE_DEL;

@@ -109,7 +109,7 @@ static bool rig_showed_enough(const struct rig *rig)
     bool enough = shared_figure(shared, FIGURE_MONITORED) > 0;
     if (shared->options.headgate != NULL)
         enough = enough && shared_figure(shared, FIGURE_RENEWALS) > 0 &&
-                 shared_figure(shared, FIGURE_LONG_KEPT) * 2 >= shared_figure(shared, FIGURE_LONG);
+                 shared_figure(shared, FIGURE_LONG_KEPT) * 5 >= shared_figure(shared, FIGURE_LONG);
     if (!enough)
         fprintf(stderr, "safety: too little was seen, or too much excused\n");
     return enough;

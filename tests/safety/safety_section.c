@@ -319,6 +319,7 @@ static void release_answered(struct slot *slot, bool found, int64_t now)
         note_late_del(slot, now);
     if (!found && slot->judged) {
         struct note note = shared_note_of(NOTE_LOSS, released, now);
+        note.lost = client_is_cut(slot->home);
         shared_note(shared, &note);
     }
     if (found && slot->judged) {
