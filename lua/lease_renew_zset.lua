@@ -5,7 +5,8 @@
 -- Scores are reckoned by the caller, from the client's own, so that the client's clock and unit stay what they are.
 -- KEYS: the sorted set
 -- ARGV: member, new score, expected score (what it ought to be if nobody touched it), lease in ms (1 or more; the least
---       time to live that the key has afterwards, if it has any)
+--       time to live that the key has afterwards, if it has any), and other members: of those that have the expected
+--       score, too, the score is raised along
 -- Reply: {code, PTTL}, or {2, PTTL, high, low}; the PTTL is the key's: -1 if it has no time to live
 --         1: renewed: it has the new score, or the expected if that is higher
 --         2: deferred: its score is another than expected; high and low are the halves, 32 bits without a sign each, of
@@ -13,7 +14,7 @@
 --         0: gone: there is no such key
 --        -1: others have it: the key has no such member
 --        -4: it is of another type
--- Complexity: O(log(members))
+-- Complexity: O(others * log(members))
 local key, member = KEYS[1], ARGV[1]
 
 -- Neither infinite nor NaN, of which no comparison is true.
@@ -44,7 +45,13 @@ end
 
 if score > expected then
     -- The only one of the commands here that Redis may refuse for want of memory; then nothing was changed.
-    local added = redis.pcall('ZADD', key, 'XX', string.format('%.17g', score), member)
+    local raised = {string.format('%.17g', score), member}
+    for i = 5, #ARGV do
+        if tonumber(redis.call('ZSCORE', key, ARGV[i]) or '') == expected then
+            raised[#raised + 1], raised[#raised + 2] = raised[1], ARGV[i]
+        end
+    end
+    local added = redis.pcall('ZADD', key, 'XX', unpack(raised))
     if type(added) == 'table' then
         return added
     end

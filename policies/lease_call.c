@@ -190,13 +190,30 @@ static void add_check(struct lease_call *call, const struct lease *lease)
 
 static size_t bytes_of(const struct lease *lease)
 {
-    size_t bytes = NUMBERS_MAX + lease->token.length;
+    size_t bytes = NUMBERS_MAX + lease->token.length + (lease->companion != NULL ? strlen(lease->companion) : 0);
 
     for (size_t i = 0; i < lease->key_count; i++) {
         bytes += lease->members[i].key->length;
     }
     size_t hold = lease->members[0].key->length + lease->token.length + HOLD_SUFFIX_MAX + 3;
     return lease->kind == LEASE_READ_LOCK ? bytes + hold * lease->holds : bytes;
+}
+
+static void add_errand(struct lease_call *call, const struct lease *lease)
+{
+    switch (call->errand) {
+    case LEASE_ERRAND_RENEW:
+        add_renewal(call, lease);
+        break;
+    case LEASE_ERRAND_CHECK:
+        add_check(call, lease);
+        break;
+    case LEASE_ERRAND_HEAL:
+        add_number(call, to_ms(lease->terms.ttl_us));
+        break;
+    case LEASE_ERRAND_RELEASE:
+        break;
+    }
 }
 
 struct lease_call *lease_call_prepare(struct lease_worker *worker, struct lease *lease, enum lease_errand errand)
@@ -217,14 +234,12 @@ struct lease_call *lease_call_prepare(struct lease_worker *worker, struct lease 
     call->end = call->bytes;
     add_keys(call, lease);
     add_text(call, lease->token);
-    if (errand == LEASE_ERRAND_RENEW) {
-        add_renewal(call, lease);
-    } else if (errand == LEASE_ERRAND_CHECK) {
-        add_check(call, lease);
-    } else if (errand == LEASE_ERRAND_HEAL) {
-        add_number(call, to_ms(lease->terms.ttl_us));
+    add_errand(call, lease);
+    if (lease->companion != NULL) {
+        add_text(call, (struct slice){lease->companion, strlen(lease->companion)});
     }
     lease->calling = true;
+    lease->called_us = call->sent_us;
     worker->calls++;
     return call;
 }
@@ -259,8 +274,9 @@ static void lose(struct lease_worker *worker, struct lease *lease, int64_t code)
         [-CODE_OTHER_TYPE] = LEASE_REASON_OTHER_TYPE,
     };
 
-    if (lease_registry_is_releasing(worker->registry, lease)) {
-        /* The answer to that will tell. */
+    if (lease_registry_is_touched(worker->registry, lease)) {
+        /* The owner is just doing something with it, and the answer to that tells more. */
+        lease->retry_us = lease_now(worker) + LEASE_WHEEL_STEP_US;
         return;
     }
     bool was_released = lease->after_release && (code == CODE_GONE || code == CODE_TAKEN);
@@ -283,9 +299,12 @@ static void take_score(struct lease *lease, const struct policy_script_reply *re
     double value;
 
     memcpy(&value, &bits, sizeof value);
-    int64_t then = lease->scored_us + lease_score_distance(&lease->score, value);
-    lease->scored_us = then < now_us ? then : now_us;
+    if (!lease->score.guessed) {
+        int64_t then = lease->scored_us + lease_score_distance(&lease->score, value);
+        lease->scored_us = then < now_us ? then : now_us;
+    }
     lease->score.value = value;
+    lease->score.guessed = false;
     lease->expires_us = lease->scored_us + lease->lease_us;
 }
 

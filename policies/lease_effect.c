@@ -124,7 +124,8 @@ static bool is_taken_anew(const struct effect *effect, const struct lease *lease
 
 static enum lease_state state_of(const struct effect *effect, const struct lease *lease, bool overtaken)
 {
-    if (overtaken || effect->outcome == OUTCOME_UNCLEAR || effect->outcome == OUTCOME_UNKNOWN) {
+    if (overtaken || effect->request->score.guessed || effect->outcome == OUTCOME_UNCLEAR ||
+        effect->outcome == OUTCOME_UNKNOWN) {
         return LEASE_DOUBTFUL;
     }
     if (effect->request->care == LEASE_CARE_SELF) {
@@ -150,6 +151,7 @@ static void set_terms(struct effect *effect, struct lease *lease)
     lease->expires_us = request->sent_us + request->lease_us;
     lease->score = request->score;
     lease->scored_us = request->sent_us;
+    lease->companion = request->shape.script != NULL ? request->shape.script->companion : NULL;
     struct lease_owner *owner = lease_client_owner(effect->worker, request->client, request->terms.owner);
     if (owner != NULL) {
         lease_registry_own(effect->worker->registry, lease, owner);
@@ -218,24 +220,33 @@ static bool is_shorter(const struct lease *lease, int64_t expires_us)
     return lease->expires_us - expires_us > lease->lease_us / SLACK_PART;
 }
 
-/* The owner has set when it ends. Sooner than it would have is how some libraries release. */
+/* ShedLock releases by a shorter lease, with SET XX or a script. Others have just chosen another one. */
+static bool may_release_by_shortening(const struct lease_request *request)
+{
+    return request->shape.script == NULL || lease_script_is_of(request->shape.script, (struct slice){"shedlock", 8});
+}
+
+/* The owner has set when it ends. */
 static void extend_one(struct effect *effect, struct lease *lease)
 {
     const struct lease_request *request = effect->request;
     int64_t expires_us = request->shape.adds ? latest(lease->expires_us, request->sent_us) + request->lease_us
                                              : request->sent_us + request->lease_us;
 
-    if (lease->state == LEASE_HELD && is_shorter(lease, expires_us)) {
+    if (lease->state == LEASE_HELD && may_release_by_shortening(request) && is_shorter(lease, expires_us)) {
         lease_end(effect->worker, lease, LEASE_REASON_RELEASED);
         return;
     }
-    bool exhausted = lease->state == LEASE_EXHAUSTED;
+    enum lease_state state = request->care == LEASE_CARE_SELF  ? LEASE_SELF
+                             : lease->state == LEASE_EXHAUSTED ? LEASE_EXHAUSTED
+                             : request->score.guessed          ? LEASE_DOUBTFUL
+                                                               : LEASE_HELD;
     bool adds = request->shape.adds;
     int64_t lease_us = lease->lease_us;
     set_terms(effect, lease);
     lease->expires_us = expires_us;
     lease->lease_us = adds ? latest(lease_us, request->lease_us) : request->lease_us;
-    lease_move(lease, request->care == LEASE_CARE_SELF ? LEASE_SELF : exhausted ? LEASE_EXHAUSTED : LEASE_HELD);
+    lease_move(lease, state);
     lease_confirm(effect->worker, lease);
     lease_schedule(effect->worker, lease);
 }

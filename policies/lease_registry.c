@@ -354,7 +354,8 @@ struct lease *lease_registry_first(const struct lease_registry *registry)
     return LIST_FIRST(&registry->leases);
 }
 
-bool lease_registry_is_releasing(const struct lease_registry *registry, const struct lease *lease)
+/* Whether a request is under way that concerns the lease, or only one that may release it. */
+static bool is_touched(const struct lease_registry *registry, const struct lease *lease, bool releasing)
 {
     const struct lease_touch *touch;
 
@@ -365,12 +366,22 @@ bool lease_registry_is_releasing(const struct lease_registry *registry, const st
         LIST_FOREACH(touch, &lease->members[i].key->touches, of_key)
         {
             bool concerns = touch->token.data == NULL || is_text(touch->token, lease->token.data, lease->token.length);
-            if (touch->releases && concerns) {
+            if (concerns && (touch->releases || !releasing)) {
                 return true;
             }
         }
     }
     return false;
+}
+
+bool lease_registry_is_releasing(const struct lease_registry *registry, const struct lease *lease)
+{
+    return is_touched(registry, lease, true);
+}
+
+bool lease_registry_is_touched(const struct lease_registry *registry, const struct lease *lease)
+{
+    return is_touched(registry, lease, false);
 }
 
 /* ---- owners ---- */

@@ -115,8 +115,10 @@ struct lease {
     int64_t acquired_us;
     int64_t expires_us;       /* not before this, if nobody has touched it */
     int64_t retry_us;         /* after a failure: when to try again; else 0 */
+    int64_t called_us;        /* when a script for it was sent last; 0: never */
     struct lease_score score; /* of a semaphore: as it is now … */
     int64_t scored_us;        /* … which was right at this time */
+    const char *companion;    /* a member that shares the score, if it is there; or NULL */
     uint64_t renewals;
     uint64_t deferrals;
     uint64_t failures;
@@ -172,6 +174,8 @@ void lease_free_ended(struct lease *lease);
 struct lease *lease_registry_first(const struct lease_registry *registry);
 /* Whether a request that may release the lease is under way. */
 bool lease_registry_is_releasing(const struct lease_registry *registry, const struct lease *lease);
+/* Whether any request that concerns it is: what a script says in the meantime may be out of date. */
+bool lease_registry_is_touched(const struct lease_registry *registry, const struct lease *lease);
 
 /* ---- owners ---- */
 

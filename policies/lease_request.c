@@ -5,6 +5,7 @@
  * Within MULTI requests are kept until EXEC is forwarded, which is when they can come about.
  */
 #include "lease_private.h"
+#include "lease_run.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -101,6 +102,18 @@ static uint64_t hash_name(struct slice name)
     return hash;
 }
 
+/* Redis itself reckons the score: what it is like is known, and Redis will say the rest. */
+static bool guess_score(struct reading *reading, int64_t wall_us)
+{
+    bool expires = reading->shape.kind == LEASE_SEMAPHORE_BY_EXPIRY;
+    double guess_ms = (double)(wall_us + (expires ? reading->lease_us : 0)) / 1000;
+    bool is_sound = read_script_score(reading, guess_ms, wall_us);
+
+    reading->score.unit_us = 1000;
+    reading->score.guessed = true;
+    return is_sound;
+}
+
 /* False: it is no time, or not what the rule speaks of. */
 static bool read_score(struct reading *reading)
 {
@@ -109,6 +122,9 @@ static bool read_score(struct reading *reading)
     int64_t wall_us = host->wall_us(host->context);
     double value;
 
+    if (shape->script != NULL && shape->script->score == 0) {
+        return guess_score(reading, wall_us);
+    }
     if (!lease_score_read(shape->score, &value)) {
         return false;
     }
@@ -423,6 +439,25 @@ static void overflow(struct reading *reading)
     }
 }
 
+/* Most requests are of one key that no rule names: that is told first, as it is all that they cost. */
+static bool is_elsewhere(const struct lease_worker *worker, const struct policy_request *request)
+{
+    const struct command *command = request->command;
+    struct lease_run arguments;
+    struct slice key;
+
+    return command->first_key == 1 && command->last_key == 1 && lease_run_begin(&arguments, request->frame) &&
+           lease_run_take(&arguments, &key) && find_rule(worker, key) == NULL;
+}
+
+static int64_t lease_of(const struct lease_worker *worker, const struct lease_shape *shape)
+{
+    const struct policy_host *host = worker->host;
+    bool is_date = shape->expires_unit != LEASE_UNIT_NONE;
+
+    return lease_shape_ms(shape, is_date ? host->wall_us(host->context) / 1000 : 0) * 1000;
+}
+
 enum policy_verdict lease_request_begin(struct lease_worker *worker, const struct policy_request *request)
 {
     struct lease_client *client = *request->attachment;
@@ -438,11 +473,13 @@ enum policy_verdict lease_request_begin(struct lease_worker *worker, const struc
     if (kind == COMMAND_EXEC) {
         return begin_transaction(worker, client, request);
     }
+    if (is_elsewhere(worker, request)) {
+        return POLICY_ADMIT;
+    }
     learn(worker, request);
     struct reading reading = {.worker = worker, .client = client, .request = request};
     lease_shape_read(&reading.shape, request->command, request->frame, look_up_script, worker);
-    const struct policy_host *host = worker->host;
-    reading.lease_us = lease_shape_ms(&reading.shape, host->wall_us(host->context) / 1000) * 1000;
+    reading.lease_us = lease_of(worker, &reading.shape);
     if (!is_of_interest(&reading)) {
         return POLICY_ADMIT;
     }

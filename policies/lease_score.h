@@ -15,6 +15,7 @@ struct lease_score {
     double value;
     int64_t unit_us;
     enum lease_kind kind; /* BY_START or BY_EXPIRY */
+    bool guessed;         /* the client did not say it: Redis has to */
     int64_t lease_us;
 };
 

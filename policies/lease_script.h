@@ -28,9 +28,10 @@ struct lease_script {
     bool tokens; /* all arguments from the token on are tokens */
     uint8_t lease;
     enum lease_unit unit;
-    uint8_t now;   /* the client's time, from which a lease with LEASE_UNIT_AT_MS counts */
-    uint8_t score; /* of the sorted set */
-    uint8_t adds;  /* a "0" there adds the lease to what is left of the old one */
+    uint8_t now;           /* the client's time, from which a lease with LEASE_UNIT_AT_MS counts */
+    uint8_t score;         /* of the sorted set */
+    uint8_t adds;          /* a "0" there adds the lease to what is left of the old one */
+    const char *companion; /* a member that the token's shares its score with, if it is there; NULL: none */
 };
 
 /* The row of a digest (LEASE_DIGEST_LENGTH characters in lower case), or NULL. */

@@ -213,12 +213,18 @@ static int64_t spread(const struct lease *lease, int64_t part)
     return part / 8192 * (int64_t)(lease->sequence * UINT64_C(0x9e3779b97f4a7c15) >> 54);
 }
 
+/* Whether there is nothing to gain any more; leases are given in whole ms. */
+static bool reaches_deadline(const struct lease *lease)
+{
+    return lease->expires_us + 1000 >= lease_deadline_us(lease);
+}
+
 static int64_t renewal_due_us(const struct lease *lease)
 {
     int64_t part = part_of(lease, lease->lease_us);
     int64_t due = lease->expires_us - lease->lease_us + part - spread(lease, part);
 
-    return lease->expires_us >= lease_deadline_us(lease) ? lease_deadline_us(lease) : due;
+    return reaches_deadline(lease) ? lease_deadline_us(lease) : due;
 }
 
 static int64_t healing_due_us(const struct lease *lease)
@@ -251,6 +257,12 @@ static int64_t due_us(const struct lease *lease)
     }
 }
 
+/* A renewal may come a step early, the farewell to an owner may not: it could come back. */
+static bool is_farewell(const struct lease *lease)
+{
+    return lease->owner != NULL && lease->owner->gone_us != 0 && lease->state != LEASE_UNHEALED;
+}
+
 void lease_schedule(struct lease_worker *worker, struct lease *lease)
 {
     /* What stands in its way leads here again when it is over. */
@@ -258,7 +270,11 @@ void lease_schedule(struct lease_worker *worker, struct lease *lease)
         lease_wheel_cancel(&lease->watch);
         return;
     }
-    lease_wheel_set(lease_registry_wheel(worker->registry, lease->worker), &lease->watch, due_us(lease));
+    int64_t due = due_us(lease) + (is_farewell(lease) ? LEASE_WHEEL_STEP_US : 0);
+    int64_t next_call = lease->called_us + LEASE_WHEEL_STEP_US;
+    /* Whatever it is, asking again at once is not going to help. */
+    due = due > next_call || lease->called_us == 0 ? due : next_call;
+    lease_wheel_set(lease_registry_wheel(worker->registry, lease->worker), &lease->watch, due);
 }
 
 /* ---- what ---- */
@@ -299,7 +315,7 @@ static struct lease_call *attend_held(struct lease_worker *worker, struct lease 
         lease_schedule(worker, lease);
         return NULL;
     }
-    if (lease->expires_us >= deadline) {
+    if (reaches_deadline(lease)) {
         /* There is nothing to gain, and it is not over yet. */
         look_again_later(worker, lease, LEASE_WHEEL_STEP_US);
         return NULL;
@@ -310,9 +326,7 @@ static struct lease_call *attend_held(struct lease_worker *worker, struct lease 
 /* The lease is due, and in no wheel. */
 static struct lease_call *attend(struct lease_worker *worker, struct lease *lease, int64_t now)
 {
-    bool orphan = lease->owner != NULL && lease->owner->gone_us != 0;
-
-    if (orphan && lease->state != LEASE_UNHEALED) {
+    if (is_farewell(lease)) {
         return attend_orphan(worker, lease);
     }
     switch (lease->state) {
@@ -328,8 +342,8 @@ static struct lease_call *attend(struct lease_worker *worker, struct lease *leas
 /* Whether there is nothing to do for it but in the round before the process ends. */
 static bool is_early(const struct lease_worker *worker, const struct lease *lease, int64_t now)
 {
-    return due_us(lease) > now + LEASE_WHEEL_STEP_US &&
-           !(worker->last_round && lease->state == LEASE_HELD && lease->expires_us < lease_deadline_us(lease));
+    return due_us(lease) > now + (is_farewell(lease) ? 0 : LEASE_WHEEL_STEP_US) &&
+           !(worker->last_round && lease->state == LEASE_HELD && !reaches_deadline(lease));
 }
 
 /* Takes the next one that is due, and makes up what is to be sent for it, if anything. False: none is. */

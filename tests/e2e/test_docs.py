@@ -7,7 +7,7 @@ import pytest
 
 from harness.admin import text
 from harness.resp import Error
-from harness.servers import REPOSITORY
+from harness.servers import REPOSITORY, run_headgate
 
 PAGES = [REPOSITORY / "README.md", REPOSITORY / "CHANGELOG.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 FOLDERS = ("proxy", "policies", "lua", "conf", "tests", "scripts", "docs", ".ci")
@@ -143,3 +143,9 @@ def test_every_kind_of_command_has_its_row():
     for name, kind in re.findall(r'^COMMAND\("([^"]+)",\s*(\w+),', page("proxy/command_table.inc"), flags=re.MULTILINE):
         if kind != "ORDINARY":
             assert name.upper() in table[kind][1].upper().split(", "), name
+
+
+@pytest.mark.parametrize("path", sorted((REPOSITORY / "conf" / "examples").glob("*.ini")), ids=lambda path: path.name)
+def test_examples_are_sound(path):
+    result = run_headgate("-t", "-c", path)
+    assert result.returncode == 0, result.stderr

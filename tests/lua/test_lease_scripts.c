@@ -189,6 +189,19 @@ Test(lease_release, removes_the_permit_of_the_owner)
     cr_assert_eq(integer_of(ask("SCARD lock")), 1);
 }
 
+Test(lease_release, removes_companions_that_have_the_score_of_the_permit)
+{
+    struct runner runner = with_redis_clock("lease_release_zset");
+
+    tell(ask("ZADD lock 7 me 7 with-me 8 newer 7 bystander"));
+    cr_assert_eq(integer_of(ask("EVALSHA %s 1 lock other with-me", runner.digest)), 0);
+    cr_assert_eq(integer_of(ask("ZCARD lock")), 4);
+    cr_assert_eq(integer_of(ask("EVALSHA %s 1 lock me with-me newer missing", runner.digest)), 1);
+    cr_assert_eq(integer_of(ask("ZCARD lock")), 2);
+    cr_assert_eq(score_of("lock", "newer"), 8);
+    cr_assert_eq(score_of("lock", "bystander"), 7);
+}
+
 /* ---- all of them ---- */
 
 static const char *const lease_scripts[] = {"lease_renew_string", "lease_renew_hash", "lease_renew_zset",

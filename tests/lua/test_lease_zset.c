@@ -145,6 +145,24 @@ Test(lease_zset, tells_the_score_it_has_to_the_bit)
     }
 }
 
+Test(lease_zset, raises_companions_that_have_its_score)
+{
+    struct runner runner = with_redis_clock("lease_renew_zset");
+
+    tell(ask("ZADD lock 100 me 100 with-me 99 older 101 newer 100 bystander"));
+    redisReply *reply = ask("EVALSHA %s 1 lock me 200 100 9000 with-me older newer missing me", runner.digest);
+    assert_answer(answer_of(reply), RENEWED, NO_EXPIRY, "with companions");
+    cr_assert_eq(score_of("lock", "me"), 200);
+    cr_assert_eq(score_of("lock", "with-me"), 200);
+    cr_assert_eq(score_of("lock", "older"), 99);
+    cr_assert_eq(score_of("lock", "newer"), 101);
+    cr_assert_eq(score_of("lock", "bystander"), 100);
+    cr_assert_eq(integer_of(ask("ZCARD lock")), 5, "one was added");
+    reply = ask("EVALSHA %s 1 lock me 300 100 9000 with-me", runner.digest);
+    assert_answer(permit_answer_of(reply), DEFERRED, NO_EXPIRY, "another score than expected");
+    cr_assert_eq(score_of("lock", "with-me"), 200);
+}
+
 Test(lease_zset, takes_any_bytes_for_a_member)
 {
     struct runner runner = with_own_clock("lease_renew_zset");
