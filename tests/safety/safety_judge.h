@@ -10,8 +10,8 @@
  *   AWAY       chaos stopped or killed its Headgate for a quarter of the lease or longer
  *   STALL      requests through its Headgate went unanswered for a quarter of the lease or longer (the prober): less
  *              cannot make a lease end, which is renewed at a third and lives on for two
- *   LATE       its connection was closed already when it left, and its process had not run for a while meanwhile: it
- *              could not know yet. A pause alone excuses nothing: Headgate renews for who is stopped
+ *   LATE       its connection was closed already, and its process had not run for a while meanwhile: it could not know
+ *              yet. A pause alone excuses nothing: Headgate renews for who is stopped
  *   MAX_HOLD   it was inside for as long as the rule allows
  *   UNWATCHED  no rule names the lock, and the lease that it asked for had passed
  *   LATE_DEL   another client's DEL, which compares nothing, may have been executed meanwhile: it was under way when

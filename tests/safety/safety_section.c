@@ -97,6 +97,7 @@ static void enter(struct slot *slot, int64_t now)
         return;
     atomic_fetch_add(&door->overlaps, 1);
     struct note note = shared_note_of(before >= lock_of(slot)->limit ? NOTE_OVERLAP : NOTE_EARLY, hold, now);
+    note.lost = client_is_cut(slot->home);
     shared_note(shared, &note);
 }
 
@@ -395,8 +396,11 @@ static void abandon(struct slot *slot, bool by_itself, int64_t now)
     if (hold->state == SLOT_RELEASING) {
         if (slot->via != NULL || slot->again)
             note_late_del(slot, now + LATE_DEL_US);
-        if (slot->via != NULL && slot->via != slot->home)
-            return; /* its reply is still to come */
+        if (slot->via != NULL && slot->via != slot->home) {
+            /* Its reply is still to come; but the lock has no owner any more, and may be gone by then. */
+            slot->judged = false;
+            return;
+        }
         shared_leave_over(shared, LEFTOVER_CRASH, &slot->released, now);
     }
     slot->retaking = false;

@@ -96,7 +96,7 @@ struct note {
     int64_t asked_us;   /* the request that was granted was sent; of NOTE_LATE_DEL the DEL */
     int64_t granted_us; /* the reply was read */
     int64_t end_us;     /* NOTE_END: left; NOTE_LOSS: told so; NOTE_LATE_DEL: answered, or FOR_EVER */
-    bool lost;          /* NOTE_END, NOTE_LOSS: its connection had been closed, known to it or not */
+    bool lost;          /* its connection had been closed by then, known to it or not */
     bool counted;       /* the judge's */
 };
 
