@@ -189,11 +189,26 @@ static bool deny_wants(void *instance, const struct command *command)
     return false;
 }
 
-static bool applies(const struct deny_rule *rule, const struct policy_request *request)
+enum deny_match { DENY_NO, DENY_YES, DENY_OPEN /* not known before more of the request has come */ };
+
+static enum deny_match match_size(const struct deny_rule *rule, const struct policy_request *request)
 {
-    return match_commands_request(rule->commands, request) &&
-           (rule->max_bytes == 0 || match_request_bytes(request) > rule->max_bytes) &&
-           !match_clients_is(rule->except, request->client) && match_keys_any(rule->keys, request);
+    uint64_t bytes;
+    bool is_all = match_request_bytes(request, &bytes);
+
+    if (rule->max_bytes == 0 || bytes > rule->max_bytes) {
+        return DENY_YES;
+    }
+    return is_all ? DENY_NO : DENY_OPEN;
+}
+
+static enum deny_match match(const struct deny_rule *rule, const struct policy_request *request)
+{
+    enum deny_match size = match_size(rule, request);
+    bool is_meant = size != DENY_NO && match_commands_request(rule->commands, request) &&
+                    !match_clients_is(rule->except, request->client) && match_keys_any(rule->keys, request);
+
+    return is_meant ? size : DENY_NO;
 }
 
 /* What a client may see in an error: its own command's name, made harmless. */
@@ -213,20 +228,26 @@ static enum policy_verdict deny_request(void *instance, const struct policy_requ
                                         struct policy_decision *decision)
 {
     const struct deny *deny = instance;
+    enum policy_verdict verdict = POLICY_PASS;
+    uint32_t observed = 0;
 
-    for (size_t i = 0; i < deny->count; i++) {
+    for (size_t i = 0; i < deny->count && verdict == POLICY_PASS; i++) {
         const struct deny_rule *rule = &deny->rules[i];
-        if (!applies(rule, request)) {
-            continue;
+        enum deny_match matches = match(rule, request);
+        if (matches == DENY_OPEN) {
+            /* Nothing is counted yet: all rules are asked again. */
+            return POLICY_WHOLE;
         }
-        if (rule->action == DENY_REJECT) {
+        if (matches == DENY_YES && rule->action == DENY_REJECT) {
             policy_count(&deny->counters[DENY_REJECTED], 1);
             write_refusal(rule, request, decision);
-            return POLICY_REPLY;
+            verdict = POLICY_REPLY;
+        } else if (matches == DENY_YES) {
+            observed++;
         }
-        policy_count(&deny->counters[DENY_OBSERVED], 1);
     }
-    return POLICY_PASS;
+    policy_count(&deny->counters[DENY_OBSERVED], observed);
+    return verdict;
 }
 
 const struct policy deny_policy = {

@@ -312,11 +312,25 @@ static void score(struct effect *effect)
     }
 }
 
-/* EXPIRE and its like, by whomever: they set the time to live of all that the key holds. */
+/* The renewal compares what it finds with what is expected. */
+static void renew_soon(struct effect *effect, struct lease *lease)
+{
+    if (lease->state == LEASE_HELD) {
+        lease->retry_us = effect->now_us;
+    }
+    lease_schedule(effect->worker, lease);
+}
+
+/* EXPIRE and its like set the time to live of all that the key holds. On the connection that took the lock they come
+ * behind that; from another one they may have been executed before it. */
 static void expire_one(struct effect *effect, struct lease *lease)
 {
     int64_t expires_us = effect->request->sent_us + effect->request->lease_us;
 
+    if (effect->request->client->id != lease->client) {
+        renew_soon(effect, lease);
+        return;
+    }
     if (lease->state == LEASE_HELD && is_shorter(lease, expires_us)) {
         lease_end(effect->worker, lease, LEASE_REASON_SHORTENED);
         return;
@@ -364,8 +378,8 @@ static void change_one(struct effect *effect, struct lease *lease)
         release_one(effect, lease);
     } else if (effect->outcome == OUTCOME_YES && lives_with_its_key(lease)) {
         expire_one(effect, lease);
-    } else if (effect->request->in_transaction && effect->outcome == OUTCOME_UNCLEAR) {
-        doubt(effect, lease, false);
+    } else if (effect->outcome == OUTCOME_UNCLEAR || effect->outcome == OUTCOME_UNKNOWN) {
+        renew_soon(effect, lease);
     }
 }
 

@@ -51,7 +51,7 @@ static void learn(struct lease_worker *worker, const struct policy_request *requ
     char digest[LEASE_DIGEST_LENGTH + 1];
     struct slice text;
 
-    if (request->partial || !lease_shape_text(request->command, request->frame, &text)) {
+    if (!lease_shape_text(request->command, request->frame, &text)) {
         return;
     }
     const struct lease_script *script = lease_shape_learn(text);
@@ -450,6 +450,40 @@ static bool is_elsewhere(const struct lease_worker *worker, const struct policy_
            lease_run_take(&arguments, &key) && find_rule(worker, key) == NULL;
 }
 
+static bool is_one_of(const struct command *command, const char *const *names)
+{
+    for (; *names != NULL; names++) {
+        if (strcmp(command->name, *names) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/*
+ * A long request that is forwarded as it comes. What removes many keys is waited for, as a lock may be the last of
+ * them. What sets a lock's key to a long value ends the lock, whatever else it is: Redis is asked. For the rest it is
+ * as with a release that comes by another way: the script for renewals finds out.
+ */
+static enum policy_verdict begin_partial(struct reading *reading)
+{
+    static const char *const removals[] = {"del", "unlink", "zrem", NULL};
+    const struct command *command = reading->request->command;
+    struct lease_shape *shape = &reading->shape;
+
+    if (is_one_of(command, removals)) {
+        return POLICY_WHOLE;
+    }
+    if (command->first_key != 1 || command->last_key != 1 || !lease_run_begin(&shape->keys, reading->request->frame) ||
+        shape->keys.left == 0) {
+        return POLICY_ADMIT;
+    }
+    shape->keys.left = 1;
+    shape->key_count = 1;
+    shape->action = LEASE_FORCE_RELEASE;
+    return begin_one(reading);
+}
+
 static int64_t lease_of(const struct lease_worker *worker, const struct lease_shape *shape)
 {
     const struct policy_host *host = worker->host;
@@ -476,8 +510,11 @@ enum policy_verdict lease_request_begin(struct lease_worker *worker, const struc
     if (is_elsewhere(worker, request)) {
         return POLICY_ADMIT;
     }
-    learn(worker, request);
     struct reading reading = {.worker = worker, .client = client, .request = request};
+    if (request->partial) {
+        return begin_partial(&reading);
+    }
+    learn(worker, request);
     lease_shape_read(&reading.shape, request->command, request->frame, look_up_script, worker);
     reading.lease_us = lease_of(worker, &reading.shape);
     if (!is_of_interest(&reading)) {

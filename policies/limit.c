@@ -189,6 +189,14 @@ static void hold_for_answer(struct limit_charge *charge, int64_t now_us)
     }
 }
 
+/* Redis has answered, and time will pass: what it said is asked anew then, with a deadline of its own. */
+static void forget_answer(struct limit_charge *charge)
+{
+    if (charge->place->state == LIMIT_PLACE_FETCHED) {
+        charge->place->state = LIMIT_PLACE_EMPTY;
+    }
+}
+
 static void hold_for_turn(struct limit *limit, struct limit_charge *charge)
 {
     if (charge->rule->scope == LIMIT_LOCAL) {
@@ -214,7 +222,12 @@ static enum policy_verdict hold(struct limit *limit, const struct policy_request
         struct limit_charge *charge = &limit->charges[i];
         if (charge->needs_answer && waits_for_answers) {
             hold_for_answer(charge, request->now_us);
-        } else if (charge->rule->action == LIMIT_DELAY) {
+            continue;
+        }
+        if (!waits_for_answers) {
+            forget_answer(charge);
+        }
+        if (charge->rule->action == LIMIT_DELAY) {
             hold_for_turn(limit, charge);
         }
     }
@@ -273,13 +286,30 @@ static void ask_redis(struct limit *limit, const struct policy_request *request,
 {
     if (verdict == POLICY_HOLD) {
         if (decision->hold_until_us > request->now_us) {
-            limit_global_return_grants(limit, held);
+            limit_call_return_grants(limit, held);
         }
-        int64_t until_us = limit_global_ask(limit, held, request->now_us);
+        int64_t until_us = limit_call_ask(limit, held, request->now_us);
         decision->hold_until_us = until_us > 0 ? until_us : decision->hold_until_us;
     } else if (verdict == POLICY_ADMIT) {
-        limit_global_ask_aside(limit, request->now_us);
+        limit_call_ask_aside(limit, request->now_us);
     }
+}
+
+/* Whether more of the request has to come before it can be judged. What is known of its cost may be enough to refuse it
+ * for good. */
+static bool is_cost_open(const struct limit *limit)
+{
+    bool is_open = false;
+
+    for (size_t i = 0; i < limit->charge_count; i++) {
+        const struct limit_charge *charge = &limit->charges[i];
+        bool is_too_much = charge->cost > charge->rule->meter.most;
+        if (is_too_much && charge->rule->action != LIMIT_OBSERVE) {
+            return false;
+        }
+        is_open = is_open || (charge->is_cost_open && !is_too_much);
+    }
+    return is_open;
 }
 
 static enum policy_verdict limit_request(void *instance, const struct policy_request *request,
@@ -291,7 +321,7 @@ static enum policy_verdict limit_request(void *instance, const struct policy_req
     limit_locks locks;
 
     if (take_up(limit, request, &held, &locks)) {
-        verdict = decide(limit, request, &held, decision);
+        verdict = is_cost_open(limit) ? POLICY_WHOLE : decide(limit, request, &held, decision);
         limit_share_unlock(limit->share, locks);
         ask_redis(limit, request, verdict, held, decision);
     }
@@ -389,7 +419,7 @@ static bool charge_batch(struct limit *limit, const struct policy_request *reque
     admitted = admitted && charge_all(limit, request->now_us, count);
     limit_share_unlock(limit->share, locks);
     if (admitted) {
-        limit_global_ask_aside(limit, request->now_us);
+        limit_call_ask_aside(limit, request->now_us);
     }
     limit_drop_charges(limit);
     return admitted;
@@ -493,7 +523,7 @@ static void forget(void *context, const struct limit_subject *subject)
 {
     const struct forgetting *forgetting = context;
 
-    limit_global_forget(forgetting->limit, forgetting->rule, (struct slice){subject->name, subject->length});
+    limit_script_forget(forgetting->limit, forgetting->rule, (struct slice){subject->name, subject->length});
 }
 
 /* name: as LIMITS shows it. */
@@ -503,7 +533,7 @@ static bool forget_by_name(const struct forgetting *forgetting, struct slice nam
     size_t length = limit_ledger_name(name, subject);
 
     if (length > 0) {
-        limit_global_forget(forgetting->limit, forgetting->rule, (struct slice){subject, length});
+        limit_script_forget(forgetting->limit, forgetting->rule, (struct slice){subject, length});
     }
     return length > 0;
 }
@@ -669,7 +699,7 @@ static bool limit_reload(void *instance, const struct conf_rule *list)
         limit_leave_places(limit, held);
         limit->host->resume(limit->host->context, held->holder);
     }
-    limit_global_detach(limit);
+    limit_call_detach(limit);
     free_rules(limit, limit->rules, limit->rule_count);
     limit->rules = rules;
     limit->rule_count = count;

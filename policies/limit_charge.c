@@ -95,12 +95,21 @@ static struct limit_subject *pin_subject(struct limit *limit, struct limit_rule 
     return subject;
 }
 
+static int64_t cost_in_bytes(const struct policy_request *request, bool *is_open)
+{
+    uint64_t bytes;
+
+    *is_open = !match_request_bytes(request, &bytes);
+    return (int64_t)bytes;
+}
+
 /* The keys of a request as a rule sees them. */
 struct key_search {
     struct limit *limit;
     struct limit_rule *rule;
     int64_t now_us;
-    int64_t cost;       /* of each subject, unless keys are counted */
+    int64_t cost; /* of each subject, unless keys are counted */
+    bool is_cost_open;
     int64_t found;      /* keys that are meant */
     bool out_of_memory; /* the search was ended by it */
     size_t name_length; /* of the client's part of the name */
@@ -113,7 +122,11 @@ static bool charge_part(struct key_search *search, struct slice counted)
     size_t length = limit_rule_name_key(search->name, search->name_length, counted);
     struct limit_subject *subject =
         pin_subject(search->limit, search->rule, (struct slice){search->name, length}, search->now_us);
-    struct limit_charge charge = {.rule = search->rule, .subject = subject, .cost = search->cost, .pinned = true};
+    struct limit_charge charge = {.rule = search->rule,
+                                  .subject = subject,
+                                  .cost = search->cost,
+                                  .is_cost_open = search->is_cost_open,
+                                  .pinned = true};
     search->found++;
     if (subject == NULL || !add_charge(search->limit, charge)) {
         search->out_of_memory = true;
@@ -180,7 +193,7 @@ static bool charge_keys(struct limit *limit, struct limit_rule *rule, const stru
     size_t first = limit->charge_count;
 
     if (rule->cost == LIMIT_COST_BYTES) {
-        search.cost = (int64_t)match_request_bytes(request);
+        search.cost = cost_in_bytes(request, &search.is_cost_open);
     }
     search.name_length = limit_rule_name_client(rule, request->client, search.name);
     if (!match_visit_keys(request, charge_key, &search)) {
@@ -192,11 +205,12 @@ static bool charge_keys(struct limit *limit, struct limit_rule *rule, const stru
     return !search.out_of_memory;
 }
 
-/* What the request costs by the rule; 0: the rule does not mean it. */
-static int64_t cost_of(struct limit_rule *rule, const struct policy_request *request)
+/* What the request costs by the rule; 0: the rule does not mean it. *is_open: it may be more in the end. */
+static int64_t cost_of(struct limit_rule *rule, const struct policy_request *request, bool *is_open)
 {
     struct key_search search = {.rule = rule};
 
+    *is_open = false;
     if (rule->cost == LIMIT_COST_KEYS) {
         /* A key that is not seen is still one. */
         return match_visit_keys(request, count_key, &search) ? search.found : 1;
@@ -204,17 +218,17 @@ static int64_t cost_of(struct limit_rule *rule, const struct policy_request *req
     if (!match_keys_any(rule->keys, request)) {
         return 0;
     }
-    return rule->cost == LIMIT_COST_BYTES ? (int64_t)match_request_bytes(request) : 1;
+    return rule->cost == LIMIT_COST_BYTES ? cost_in_bytes(request, is_open) : 1;
 }
 
 /* False when memory is short. */
 static bool charge_client(struct limit *limit, struct limit_rule *rule, struct limit_seat *seat,
                           const struct policy_request *request)
 {
-    int64_t cost = cost_of(rule, request);
-    struct limit_charge charge = {.rule = rule, .subject = seat->subject, .cost = cost};
+    struct limit_charge charge = {.rule = rule, .subject = seat->subject};
 
-    if (cost > 0 && charge.subject == NULL) {
+    charge.cost = cost_of(rule, request, &charge.is_cost_open);
+    if (charge.cost > 0 && charge.subject == NULL) {
         char name[LIMIT_SUBJECT_MAX];
         size_t length = limit_rule_name_client(rule, request->client, name);
         charge.subject = pin_subject(limit, rule, (struct slice){name, length}, request->now_us);
@@ -225,7 +239,7 @@ static bool charge_client(struct limit *limit, struct limit_rule *rule, struct l
         charge.pinned = !limit_subject_is_tracked(charge.subject);
         seat->subject = charge.pinned ? NULL : charge.subject;
     }
-    return cost == 0 || add_charge(limit, charge);
+    return charge.cost == 0 || add_charge(limit, charge);
 }
 
 /* Finds what the request is to be charged with. False when memory is short. */

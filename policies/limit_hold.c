@@ -77,7 +77,7 @@ static void leave_place(struct limit *limit, struct limit_place *place)
 {
     limit_locks locks = limit_subject_locks(place->subject);
 
-    limit_global_leave(limit, place);
+    limit_call_leave(limit, place);
     if (place->state == LIMIT_PLACE_QUEUED) {
         limit_share_lock(limit->share, locks);
         place->subject->queued -= place->cost;

@@ -4,7 +4,9 @@
  *   limit.c          the hooks: a request is judged by all rules, then charged, refused or put on hold
  *   limit_charge.c   what a request is charged with: rules, subjects, costs
  *   limit_hold.c     requests on hold: their places in the queues of subjects, and what was decided on them
- *   limit_global.c   rules that are decided in Redis
+ *   limit_global.c   rules that are decided in Redis: judging by what it has said
+ *   limit_call.c     calls to Redis: who waits for which, and what becomes of their answers
+ *   limit_script.c   what is said to Redis
  */
 #ifndef HEADGATE_LIMIT_PRIVATE_H
 #define HEADGATE_LIMIT_PRIVATE_H
@@ -41,6 +43,7 @@ struct limit_charge {
     struct limit_subject *subject;
     int64_t cost;
     int64_t wait_us;           /* when judged: how long until the rule admits it */
+    bool is_cost_open;         /* the request may come to cost more: not all of it is known */
     bool pinned;               /* for this request alone */
     bool passed_over;          /* its rule observes and would refuse: it is not charged */
     bool undecided;            /* Redis did not say: wait_us is what on_error makes of it */
@@ -66,7 +69,6 @@ struct limit_place {
     int64_t cost;
     enum limit_place_state state;
     bool counted;             /* as delayed */
-    uint32_t asks;            /* how often Redis was asked */
     int64_t deadline_us;      /* ASKED, FETCHED: it failed if it is not decided until then */
     int64_t refused_until_us; /* REFUSED */
     uint64_t grant_call;      /* GRANTED: the number of the call, when it was sent, and which of its permits … */
@@ -145,19 +147,25 @@ void limit_end_hold(struct limit *limit, struct limit_held *held);
 void limit_global_judge(struct limit *limit, struct limit_charge *charge, int64_t now_us);
 /* Charges what was judged to be admissible; its subject is locked. */
 void limit_global_charge(struct limit_charge *charge, int64_t now_us);
+
+/* ---- limit_call.c ---- */
+
 /* Asks Redis for the places that are ASKED and have no call yet; nothing is locked. When to look again at the latest;
  * 0: there is no such place. */
-int64_t limit_global_ask(struct limit *limit, struct limit_held *held, int64_t now_us);
+int64_t limit_call_ask(struct limit *limit, struct limit_held *held, int64_t now_us);
 /* Asks Redis for what the charges want that nobody waits for; nothing is locked. */
-void limit_global_ask_aside(struct limit *limit, int64_t now_us);
+void limit_call_ask_aside(struct limit *limit, int64_t now_us);
 /* The place does not wait for its call any more, and gives back what it was granted. Nothing is locked. */
-void limit_global_leave(struct limit *limit, struct limit_place *place);
+void limit_call_leave(struct limit *limit, struct limit_place *place);
 /* Gives back what Redis has granted to a request that has to wait for another rule: it would be spent too late. Nothing
  * is locked. */
-void limit_global_return_grants(struct limit *limit, struct limit_held *held);
+void limit_call_return_grants(struct limit *limit, struct limit_held *held);
 /* No call is to touch rules or subjects any more: they are about to go. */
-void limit_global_detach(struct limit *limit);
+void limit_call_detach(struct limit *limit);
+
+/* ---- limit_script.c ---- */
+
 /* Deletes the state of a subject in Redis. */
-void limit_global_forget(struct limit *limit, const struct limit_rule *rule, struct slice subject);
+void limit_script_forget(struct limit *limit, const struct limit_rule *rule, struct slice subject);
 
 #endif

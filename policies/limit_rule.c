@@ -9,6 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Leased permits live for this part of the window, or of the time in which the funnel empties, … */
+#define HOLD_PART_WINDOW 20
+#define HOLD_PART_FUNNEL 8
+/* … no longer than this, … */
+#define HOLD_MAX_US 500000
+/* … and not shorter: they would be over before they come, and be asked for again and again. */
+#define HOLD_MIN_US 1000
+
 /* ---- options ---- */
 
 /* What stands in the ini file. */
@@ -235,6 +243,16 @@ static bool make_meter(struct limit_meter *meter, const struct limit_options *op
     return limit_funnel_make(&meter->funnel, options->capacity, options->leak.amount, options->leak.period_us * 1000);
 }
 
+int64_t limit_rule_hold_us(const struct limit_rule *rule)
+{
+    if (rule->accuracy == LIMIT_EXACT) {
+        return 0;
+    }
+    int64_t part_us = rule->meter.algorithm == LIMIT_FUNNEL ? rule->meter.funnel.full_ns / 1000 / HOLD_PART_FUNNEL
+                                                            : rule->meter.window.length_us / HOLD_PART_WINDOW;
+    return part_us < HOLD_MAX_US ? part_us : HOLD_MAX_US;
+}
+
 static const char *compile_keys(struct limit_rule *rule, const struct limit_options *options,
                                 char problem[CONF_PROBLEM_MAX], const char **expected)
 {
@@ -299,6 +317,10 @@ static const char *compile(struct limit_rule *rule, const struct limit_options *
     if (!make_meter(&rule->meter, options)) {
         return fault("leak", problem, "would take more than a hundred years to empty the funnel", expected,
                      "a faster leak or a smaller capacity");
+    }
+    if (rule->accuracy == LIMIT_LEASED && limit_rule_hold_us(rule) < HOLD_MIN_US) {
+        return fault("accuracy", problem, "leases permits for less than 1 ms, which is over before they come", expected,
+                     "exact, or a window of 20ms at least, or a funnel that takes 8ms at least to empty");
     }
     return NULL;
 }

@@ -56,5 +56,7 @@ size_t limit_rule_name_client(const struct limit_rule *rule, const struct policy
                               char name[LIMIT_SUBJECT_MAX]);
 /* The same with a key behind it, where length bytes of the name are there already. */
 size_t limit_rule_name_key(char name[LIMIT_SUBJECT_MAX], size_t length, struct slice key);
+/* How long permits may be kept here that Redis has granted: 0 unless they are leased. */
+int64_t limit_rule_hold_us(const struct limit_rule *rule);
 
 #endif

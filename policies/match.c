@@ -388,14 +388,12 @@ bool match_commands_have_keys(const struct match_commands *commands)
 /* The argument behind the name, if it came whole; else an empty slice. */
 static struct slice second_argument(const struct policy_request *request)
 {
-    struct resp_command framed = {0};
-    size_t taken;
+    const struct resp_argument *second = &request->framed->arguments[1];
 
-    (void)resp_command_feed(&framed, request->frame.data, request->frame.length, UINT64_MAX, &taken);
-    if (resp_command_arguments_seen(&framed) < 2) {
+    if (resp_command_arguments_seen(request->framed) < 2) {
         return (struct slice){0};
     }
-    return (struct slice){request->frame.data + framed.arguments[1].offset, (size_t)framed.arguments[1].length};
+    return (struct slice){request->frame.data + second->offset, (size_t)second->length};
 }
 
 bool match_commands_request(const struct match_commands *commands, const struct policy_request *request)
@@ -506,16 +504,9 @@ bool match_keys_any(const struct match_keys *keys, const struct policy_request *
     return !match_visit_keys(request, look_at_key, &search) || search.found;
 }
 
-uint64_t match_request_bytes(const struct policy_request *request)
+bool match_request_bytes(const struct policy_request *request, uint64_t *bytes)
 {
-    struct resp_command framed = {0};
-    size_t taken;
-
-    if (!request->partial) {
-        return request->frame.length;
-    }
-    (void)resp_command_feed(&framed, request->frame.data, request->frame.length, UINT64_MAX, &taken);
-    return framed.size + resp_command_payload_left(&framed);
+    return resp_command_foresee(request->framed, bytes);
 }
 
 /* ---- clients ---- */

@@ -43,9 +43,9 @@ bool match_keys_any(const struct match_keys *keys, const struct policy_request *
 /* Calls visit for the keys of the request, until it returns false. False: it is partial and may have others. */
 bool match_visit_keys(const struct policy_request *request, command_key_visitor *visit, void *context);
 
-/* The bytes of the request on the wire. Of a partial one: of what came, and of the rest of the argument that is coming.
- */
-uint64_t match_request_bytes(const struct policy_request *request);
+/* The bytes of the request on the wire. False: it is partial, and these are what came and the rest of the argument that
+ * is coming; there is more. */
+bool match_request_bytes(const struct policy_request *request, uint64_t *bytes);
 
 /* ---- clients: "ip:10.0.0.0/8 user:batch name:worker-*" ---- */
 

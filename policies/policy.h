@@ -10,9 +10,10 @@
  *              ─► ADMIT ─► … Redis … (no on_reply for this policy: it has seen what it wanted to see)
  *              ─► REPLY (the answer keeps its place among the client's replies; no on_reply for this policy)
  *              ─► HOLD  ─► on_request again at hold_until_us or after resume(), with the same ticket ─► …
+ *              ─► WHOLE (of a partial request) ─► on_request again when more of it is known, with the same ticket ─► …
  *              ─► CLOSE (the client is closed; no on_reply for this policy)
  *
- * Every request that a policy passed, or held and was not asked about again, gets exactly one on_reply.
+ * Every request that a policy passed, or held or wanted whole and was not asked about again, gets exactly one on_reply.
  */
 #ifndef HEADGATE_POLICY_H
 #define HEADGATE_POLICY_H
@@ -48,17 +49,24 @@ struct policy_request {
     struct slice name;             /* as the client wrote it */
     struct slice frame;            /* the command in multibulk form, whole unless partial */
     bool partial;                  /* a long request that is forwarded as it comes: the frame is its beginning */
-    bool in_transaction;           /* between MULTI and EXEC */
-    uint32_t argument_count;       /* announced, with the name */
-    uint32_t holds;                /* how often this request was held already */
-    int64_t received_us;           /* when its last byte was read (partial: when this part was), monotonic */
+    /* How far it has come, and where its first arguments lie: what is asked again need not be framed again. */
+    const struct resp_command *framed;
+    bool in_transaction;     /* between MULTI and EXEC */
+    uint32_t argument_count; /* announced, with the name */
+    uint32_t holds;          /* how often this request was held already */
+    int64_t received_us;     /* when its last byte was read (partial: the last that is here), monotonic */
     int64_t now_us;
     void *holder;      /* for resume(): valid while this request is on hold */
     uint64_t *ticket;  /* the policy's own word for this request; 0 at first */
     void **attachment; /* the policy's own pointer for this client; NULL at first, on_client_close() gets it back */
 };
 
-enum policy_verdict { POLICY_PASS, POLICY_ADMIT, POLICY_REPLY, POLICY_HOLD, POLICY_CLOSE };
+/*
+ * WHOLE: a partial request cannot be judged by its beginning. It is kept and asked about again whenever another
+ * argument has been announced, and at the latest when it is whole. Nothing of it reaches Redis before, and up to
+ * max_request of it is held in memory: decide as soon as it can be decided.
+ */
+enum policy_verdict { POLICY_PASS, POLICY_ADMIT, POLICY_REPLY, POLICY_HOLD, POLICY_WHOLE, POLICY_CLOSE };
 
 struct policy_decision {
     char text[POLICY_TEXT_MAX]; /* REPLY: a whole RESP reply that is valid in RESP2 and RESP3; CLOSE: the reason */

@@ -1,5 +1,6 @@
 #include "chain.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 struct chain_record {
@@ -8,16 +9,9 @@ struct chain_record {
     int64_t received_us;
     uint32_t asked;   /* bit n: policy n has seen it: its ticket is set */
     uint32_t passed;  /* bit n: policy n passed it and is owed an on_reply */
-    uint32_t holding; /* 1 + the policy that holds it; 0: none does */
+    uint32_t holding; /* 1 + the policy that holds it, or waits for more of it; 0: none does */
     uint32_t holds;
     uint64_t tickets[POLICIES_MAX];
-};
-
-/* What the policies want of a command. */
-struct interest {
-    uint32_t wanted;     /* bit n: policy n is to be asked */
-    uint32_t group;      /* not 0: it is the only one, and may be asked about several requests at once */
-    uint32_t translator; /* 1 + the policy that translates it; 0: none does */
 };
 
 struct chain {
@@ -29,17 +23,13 @@ struct chain {
     struct stats *stats;
     struct chain_record *free;
     /* For each command, by command_index(); the last is for unknown commands. */
-    struct interest interests[];
+    struct chain_interest interests[];
 };
 
-static size_t interest_index(const struct command *command)
+/* group: of the one policy that wants it. translator: 1 + the policy that translates it. */
+static struct chain_interest compile_interest(const struct chain *chain, const struct command *command)
 {
-    return command != NULL ? command_index(command) : command_count();
-}
-
-static struct interest interest_in(const struct chain *chain, const struct command *command)
-{
-    struct interest interest = {0};
+    struct chain_interest interest = {0};
 
     for (size_t n = 0; n < chain->count; n++) {
         const struct policy *policy = chain->list[n];
@@ -61,7 +51,7 @@ static void compile_interests(struct chain *chain)
     chain->wants_any = false;
     for (size_t index = 0; index <= command_count(); index++) {
         const struct command *command = index < command_count() ? command_at(index) : NULL;
-        chain->interests[index] = interest_in(chain, command);
+        chain->interests[index] = compile_interest(chain, command);
         chain->wants_any = chain->wants_any || chain->interests[index].wanted != 0;
     }
 }
@@ -170,33 +160,23 @@ void chain_free(struct chain *chain)
     free(chain);
 }
 
-bool chain_wants(const struct chain *chain, const struct command *command)
+const struct chain_interest *chain_interest(const struct chain *chain, const struct command *command)
 {
-    return chain->count > 0 && chain->interests[interest_index(command)].wanted != 0;
-}
-
-bool chain_translates(const struct chain *chain, const struct command *command)
-{
-    return chain->interests[interest_index(command)].translator != 0;
+    return &chain->interests[command != NULL ? command_index(command) : command_count()];
 }
 
 enum policy_translation chain_translate(struct chain *chain, struct policy_request *request,
                                         enum policy_server_has server, struct slice *frame,
                                         struct policy_decision *decision)
 {
-    size_t n = chain->interests[interest_index(request->command)].translator - 1;
+    size_t n = chain_interest(chain, request->command)->translator - 1;
 
     return chain->list[n]->translate(chain->instances[n], request, server, frame, decision);
 }
 
-uint32_t chain_group(const struct chain *chain, const struct command *command)
-{
-    return chain->interests[interest_index(command)].group;
-}
-
 bool chain_admit(struct chain *chain, struct policy_request *request, uint32_t count)
 {
-    size_t n = (size_t)__builtin_ctz(chain->interests[interest_index(request->command)].wanted);
+    size_t n = (size_t)__builtin_ctz(chain_interest(chain, request->command)->wanted);
 
     request->attachment = &request->client->attachments[n];
     return chain->list[n]->on_batch(chain->instances[n], request, count);
@@ -241,7 +221,7 @@ static void count_verdict(struct chain *chain, enum policy_verdict verdict)
         [POLICY_CLOSE] = STATS_POLICY_CLOSES,
     };
 
-    if (verdict != POLICY_PASS) {
+    if (verdict != POLICY_PASS && verdict != POLICY_WHOLE) {
         stats_add(chain->stats, counters[verdict], 1);
     }
 }
@@ -249,7 +229,7 @@ static void count_verdict(struct chain *chain, enum policy_verdict verdict)
 static enum policy_verdict ask_all(struct chain *chain, struct policy_request *request,
                                    struct policy_decision *decision, struct chain_record *record)
 {
-    uint32_t wanted = chain->interests[interest_index(request->command)].wanted;
+    uint32_t wanted = chain_interest(chain, request->command)->wanted;
     size_t first = record->holding > 0 ? record->holding - 1 : 0;
 
     if (record->holding > 0) {
@@ -268,9 +248,10 @@ static enum policy_verdict ask_all(struct chain *chain, struct policy_request *r
         request->ticket = &record->tickets[n];
         request->attachment = &request->client->attachments[n];
         enum policy_verdict verdict = chain->list[n]->on_request(chain->instances[n], request, decision);
-        if (verdict == POLICY_HOLD) {
+        assert(verdict != POLICY_WHOLE || request->partial);
+        if (verdict == POLICY_HOLD || verdict == POLICY_WHOLE) {
             record->holding = (uint32_t)n + 1;
-            record->holds++;
+            record->holds += verdict == POLICY_HOLD;
         }
         if (verdict != POLICY_PASS && verdict != POLICY_ADMIT) {
             return verdict;
@@ -290,6 +271,10 @@ enum policy_verdict chain_ask(struct chain *chain, struct policy_request *reques
     if (*record == NULL) {
         decision->length = 0;
         return POLICY_CLOSE;
+    }
+    if ((*record)->holds == 0) {
+        /* More of it may have come since it was asked about. */
+        (*record)->received_us = request->received_us;
     }
     request->holds = (*record)->holds;
     request->received_us = (*record)->received_us;

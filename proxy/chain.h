@@ -30,14 +30,21 @@ struct chain *chain_new(const struct chain_roster *roster, const struct conf_rul
 bool chain_reload(struct chain *chain, const struct conf_rule *rules);
 void chain_free(struct chain *chain);
 
-/* Whether any policy wants this command (NULL: an unknown one). */
-bool chain_wants(const struct chain *chain, const struct command *command);
+/* What the policies want of a command. */
+struct chain_interest {
+    uint32_t wanted;     /* bit n: policy n is to be asked; 0: nobody is */
+    uint32_t group;      /* see chain_admit(); 0: none */
+    uint32_t translator; /* not 0: chain_translate() may say something else to Redis for it */
+};
+
+/* That of this command (NULL: an unknown one). It stays where it is for the life of the chain; a reload writes it anew.
+ */
+const struct chain_interest *chain_interest(const struct chain *chain, const struct command *command);
 
 /* Whether any policy wants any command. */
 bool chain_wants_any(const struct chain *chain);
 
-/* Whether a policy may say something else to Redis for this command; and what, see struct policy. */
-bool chain_translates(const struct chain *chain, const struct command *command);
+/* What a policy says to Redis in place of a command that has a translator, see struct policy. */
 enum policy_translation chain_translate(struct chain *chain, struct policy_request *request,
                                         enum policy_server_has server, struct slice *frame,
                                         struct policy_decision *decision);
@@ -46,13 +53,12 @@ enum policy_translation chain_translate(struct chain *chain, struct policy_reque
  * Requests of commands with the same group, other than 0, may be put to chain_admit() together: true admits so many of
  * them, and nothing is to be told of their replies; false leaves them all to chain_ask().
  */
-uint32_t chain_group(const struct chain *chain, const struct command *command);
 bool chain_admit(struct chain *chain, struct policy_request *request, uint32_t count);
 
 /*
  * Asks the policies; the verdict is never ADMIT. *record is NULL for a new request; it is set when a policy passed or
- * holds it, and then has to be given to chain_end() when the request has ended. After HOLD the same record is given
- * again.
+ * holds it, and then has to be given to chain_end() when the request has ended. After HOLD and WHOLE the same record is
+ * given again: nobody is asked twice who has decided.
  */
 enum policy_verdict chain_ask(struct chain *chain, struct policy_request *request, struct policy_decision *decision,
                               struct chain_record **record);

@@ -1,10 +1,14 @@
 /*
- * What the six files that make up a client share:
+ * What the files that make up a client share:
  *
  *   client.c           life: accepting, reading, closing, time-outs
- *   client_request.c   bytes in: framing, policies, sending
+ *   client_request.c   bytes in: framing, and requests that are taken one at a time
+ *   client_batch.c     requests that are taken together
+ *   client_stream.c    requests that are too long to be held
+ *   client_admit.c     requests before the policies, and what becomes of those that they do not pass
  *   client_policy.c    what policies may ask for
  *   client_plan.c      what each command needs of the connection to Redis
+ *   client_send.c      the lane that a request takes
  *   client_session.c   the state of that connection: what requests and replies make of it, exclusive lanes
  *   client_reply.c     bytes out: replies in request order, writing, back pressure
  */
@@ -131,6 +135,8 @@ struct client {
     bool command_whole; /* `command` is a whole one at the head of the input, which has to wait */
     bool streaming;     /* `command` is a long one that goes out as it comes in */
     bool discarding;    /* … that was refused: it is thrown away instead */
+    bool gathering;     /* … that is kept instead: policies do not know enough of it yet */
+    uint64_t foreseen;  /* the bytes by which they did not; 0: other ones, they are to be asked */
     bool lost;          /* the lane broke with requests under way: they are all lost */
     bool input_ended;   /* the client has closed its writing half */
     bool output_congested;
@@ -197,6 +203,9 @@ bool client_may_take(const struct client *client);
 /* The same for the client's input buffer; to be called when what it waited for has come. */
 void client_resume(struct client *client);
 
+/* Answers with the fault that was found in the command, and takes no more requests. */
+void client_protocol_error(struct client *client);
+
 /* ---- client_plan.c ---- */
 
 enum session_answer {
@@ -230,6 +239,105 @@ struct session_plan {
  */
 bool session_plan_request(struct client *client, const struct command *command, const struct resp_command *framed,
                           const char *frame, struct session_plan *plan);
+
+/* ---- client_batch.c ---- */
+
+/* A request that can go with a batch without a closer look but for that of the policies. */
+struct client_plain {
+    const struct command *command; /* NULL: it cannot */
+    const struct chain_interest *interest;
+};
+
+/* Requests that can be put to the policies together. */
+struct client_group {
+    uint32_t number;               /* of chain_interest() */
+    uint32_t count;                /* 0: there is no group */
+    const struct command *command; /* of the first, and so the next two */
+    struct resp_command framed;
+    struct slice frame;
+    uint32_t requests_before; /* in the batch */
+};
+
+/* Whole ordinary requests that lie one behind the other and were not sent yet. All zeroes: none. */
+struct client_batch {
+    const char *data;
+    size_t length;
+    uint32_t requests;
+    struct lane *lane;
+    struct client_group group; /* those at its end that the policies have yet to admit */
+};
+
+/* What the whole command at frame can be to a batch. */
+struct client_plain client_plain_request(const struct client *client, const char *frame);
+/* Whether it goes another way than the batch, or belongs to another group than the end of it. */
+bool client_batch_is_parted(const struct client *client, const struct client_batch *batch,
+                            const struct client_plain *plain);
+/*
+ * Puts the group at the end of the batch to the policies. False: they want to be asked about each of its requests,
+ * which are taken out of the batch again.
+ */
+bool client_batch_settle(struct client *client, struct client_batch *batch);
+/*
+ * Adds the whole command at frame if it can go with a batch and nothing is to be known of its reply. *verdict is what
+ * the policies decided on it: PASS also if none was asked, or none yet. Any other one is for after the batch.
+ */
+bool client_batch_join(struct client *client, struct client_batch *batch, const struct client_plain *plain,
+                       const char *frame, enum policy_verdict *verdict, struct policy_decision *decision);
+/* Sends the batch and empties it. False when memory is short: the client was closed. */
+bool client_batch_send(struct client *client, struct client_batch *batch);
+
+/* ---- client_stream.c ---- */
+
+/* Whether the command that is under way is one of those. */
+bool client_is_long(const struct client *client);
+/*
+ * Begins to send it: on an exclusive lane, as it comes. Some commands are held whole all the same. frame: all that came
+ * of it. True: that was taken; false: not now, or not at all.
+ */
+bool client_begin_stream(struct client *client, const char *frame);
+/* Sends on what has come of it, or throws it away. Returns the bytes taken. */
+size_t client_continue_stream(struct client *client, const char *data, size_t length);
+
+/* ---- client_admit.c ---- */
+
+/* How a request ended up. */
+enum client_outcome { CLIENT_TAKEN, CLIENT_WAITS };
+
+/* What policies are told of a request. */
+struct policy_request client_describe(struct client *client, const struct policy_client *view,
+                                      const struct command *command, const struct resp_command *framed,
+                                      struct slice frame);
+/* Asks the policies; client->held and client->admitted are set. */
+enum policy_verdict client_ask_policies(struct client *client, const struct command *command,
+                                        const struct resp_command *framed, struct slice frame,
+                                        struct policy_decision *decision);
+/* Does what they decided on a request that they did not pass. */
+enum client_outcome client_obey(struct client *client, enum policy_verdict verdict,
+                                const struct policy_decision *decision);
+/* Both, unless they have passed it already or do not care. True: go on with the request; *outcome is set otherwise. */
+bool client_admit(struct client *client, const struct command *command, const struct resp_command *framed,
+                  struct slice frame, enum client_outcome *outcome);
+/* Answers the request at hand with a policy's text. */
+void client_refuse(struct client *client, const struct policy_decision *decision);
+/* Tells the policies what became of the request at hand, if they want to know. */
+void client_end_record(struct client *client, enum policy_outcome outcome);
+
+/* ---- client_send.c ---- */
+
+/* Closes the client; always false. */
+bool client_out_of_memory(struct client *client);
+/* Puts the next request off; always false. */
+bool client_wait_for(struct client *client, enum client_wait what);
+/* Whether it cannot use shared lanes now, whatever its requests are. */
+bool client_needs_exclusive(const struct client *client);
+/* The lane for requests that need nothing special, or NULL if that cannot be said without a closer look. */
+struct lane *client_plain_lane(struct client *client);
+/* The lane for this request in *lane. False: the client has to wait, or is closed. */
+bool client_choose_lane(struct client *client, const struct session_plan *plan, struct lane **lane);
+/* Sends requests of whose replies nothing is to be known. False when memory is short: the client was closed. */
+bool client_send_plain(struct client *client, struct lane *lane, const char *data, size_t length, uint32_t requests);
+/* Sends the request at hand, or its beginning. False when memory is short. */
+bool client_forward(struct client *client, struct lane *lane, struct slice bytes, struct session_plan *plan);
 
 /* ---- client_session.c ---- */
 

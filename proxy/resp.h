@@ -109,6 +109,12 @@ static inline uint64_t resp_command_payload_left(const struct resp_command *comm
     return command->phase == RESP_COMMAND_PAYLOAD ? command->payload_left : 0;
 }
 
+/*
+ * The bytes of the frame that can be foreseen once its count was read: what was taken, and the rest of the argument
+ * that is under way. True: that is all of it; false: further arguments come, whose lengths are not known yet.
+ */
+bool resp_command_foresee(const struct resp_command *command, uint64_t *size);
+
 /* Counts bytes of that payload as taken, fewer than are left, that went another way. */
 static inline void resp_command_skip(struct resp_command *command, uint64_t length)
 {

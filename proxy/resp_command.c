@@ -308,6 +308,20 @@ enum resp_status resp_command_feed(struct resp_command *command, const char *dat
     return feed_carefully(command, next, end, bulk_max, taken);
 }
 
+bool resp_command_foresee(const struct resp_command *command, uint64_t *size)
+{
+    /* Beside payload, of an argument whose length was read. */
+    static const uint8_t line_ends_left[] = {[RESP_COMMAND_LENGTH_LF] = 3,
+                                             [RESP_COMMAND_PAYLOAD] = 2,
+                                             [RESP_COMMAND_PAYLOAD_CR] = 2,
+                                             [RESP_COMMAND_PAYLOAD_LF] = 1,
+                                             [RESP_COMMAND_INLINE] = 0};
+    uint8_t line_ends = line_ends_left[command->phase];
+
+    *size = command->size + command->payload_left + line_ends;
+    return command->arguments_left == (line_ends > 0 ? 1 : 0);
+}
+
 size_t resp_command_fault_text(const struct resp_command *command, char *text, size_t size)
 {
     static const char *const texts[] = {

@@ -411,6 +411,27 @@ def test_cost_in_bytes(make, redis):
     assert redis.connect()("STRLEN", "k") == len(value)
 
 
+@pytest.mark.parametrize("accuracy", ["exact", "leased"])
+def test_cost_in_bytes_of_several_values(make, redis, accuracy):
+    """Redis is asked once all of them are known of, and for all of them."""
+    request = encode("RPUSH", "l", "a" * 70_000, "b" * 100_000, "c" * 200_000)
+    rules = shared(limit=4 * len(request), cost="bytes", commands="rpush", accuracy=accuracy)
+    clients = [make(rules).connect() for _ in range(2)]
+    replies = []
+    for number in range(7):
+        client = clients[0 if number < 2 else 1]
+        stream = encode("ECHO", "before") + request + encode("ECHO", "after")
+        for start in range(0, len(stream), 69_000):
+            client.send(stream[start : start + 69_000])
+        before, reply, after = client.read_many(3)
+        assert (before, after) == (b"before", b"after")
+        replies.append(reply)
+    assert replies[0] == 3 and refuses(replies[6])
+    count = admitted(replies)
+    assert count == 4 if accuracy == "exact" else count <= 4
+    assert redis.connect()("LLEN", "l") == 3 * count
+
+
 def test_leased_costs_larger_than_a_batch(make):
     rules = shared(limit=1000, cost="keys", commands="mget", accuracy="leased")
     client = make(rules).connect()
@@ -798,6 +819,21 @@ def test_delay_in_a_leased_window(make):
     assert time.monotonic() - start >= 0.5
     assert counter(headgate, "refused_total") == 0
     assert counter(headgate, "delayed_total") >= 1
+
+
+def test_a_delay_is_no_part_of_the_time_to_decide(make, any_kind):
+    """Redis has decided, and the request waits for its turn: longer than decision_timeout."""
+    options = {"action": "delay", "max_delay": "60s", "decision_timeout": "1s"}
+    if "funnel" in any_kind:
+        headgate = make(ALL_KINDS[any_kind](8, leak="8/1500ms", **options))
+    else:
+        headgate = make(ALL_KINDS[any_kind](8, window="1500ms", **options))
+    clients = [headgate.connect() for _ in range(4)]
+    for client in clients:
+        client.send(encode("INCR", "n") * 5)
+    assert sorted(reply for client in clients for reply in client.read_many(5)) == list(range(1, 21))
+    assert counter(headgate, "undecided_total") == 0
+    assert counter(headgate, "refused_total") == 0
 
 
 def test_beyond_max_delay_is_refused_at_once(make, any_kind):
@@ -1246,7 +1282,9 @@ def test_nobody_is_admitted_twice_where_few_are_tracked(make):
 
 
 def global_file(*options):
-    return ["limit = 5", "window = 1s", "scope = global", *options]
+    window = () if any(option.startswith(("window", "leak")) for option in options) else ("window = 1s",)
+    limit = () if any(option.startswith("capacity") for option in options) else ("limit = 5",)
+    return [*limit, *window, "scope = global", *options]
 
 
 @pytest.mark.parametrize(
@@ -1254,6 +1292,9 @@ def global_file(*options):
     [
         [],
         ["accuracy = leased"],
+        ["accuracy = leased", "window = 20ms"],
+        ["accuracy = leased", "algorithm = funnel", "capacity = 80", "leak = 10/ms"],
+        ["accuracy = exact", "window = 1us"],
         ["accuracy = exact", "per = user+key", "on_error = deny", "decision_timeout = 5ms"],
         ["on_error = local", "action = delay", "max_delay = 1s", "accuracy = leased"],
         ["on_error = allow", "action = observe", "cost = bytes"],
@@ -1274,6 +1315,8 @@ def test_rules_that_can_be(tmp_path, options):
         (["accuracy = rough"], "accuracy"),
         (["on_error = maybe"], "on_error"),
         (["decision_timeout = 0"], "decision_timeout"),
+        (["accuracy = leased", "window = 19ms"], "accuracy"),
+        (["accuracy = leased", "algorithm = funnel", "capacity = 79", "leak = 10/ms"], "accuracy"),
         (["decision_timeout = 5"], "decision_timeout"),
         (["decision_timeout = -5ms"], "decision_timeout"),
     ],

@@ -571,6 +571,77 @@ def test_a_long_request_that_costs_too_much(make, redis):
     assert redis.connect()("EXISTS", "a", "b", "c") == 1
 
 
+PARTS = [b"a" * 70_000, b"b" * 100_000, b"c" * 200_000]
+
+
+def in_parts(client, request):
+    """Each value in a read of its own, as a rule."""
+    for start in range(0, len(request), 69_000):
+        client.send(request[start : start + 69_000])
+        time.sleep(0.002)
+
+
+@pytest.mark.parametrize("per", ["connection", "key"])
+def test_cost_in_bytes_of_several_values(make, redis, per):
+    """All of them count, however they come, and to the byte."""
+    request = encode("RPUSH", "l", *PARTS)
+    client = make(rule(per=per, limit=3 * len(request), cost="bytes", commands="rpush")).connect()
+    for number in range(5):
+        in_parts(client, encode("ECHO", number) + request + encode("ECHO", "after"))
+        before, reply, after = client.read_many(3)
+        assert before == b"%d" % number and after == b"after"
+        assert reply == 3 * (number + 1) if number < 3 else refuses(reply)
+    assert redis.connect()("LRANGE", "l", 0, -1) == PARTS * 3
+
+
+def test_several_values_that_cost_too_much(make, redis):
+    """It is refused for good as soon as that is known, though its end never comes, and takes nothing."""
+    client = make(rule(limit=1_000_000, cost="bytes", commands="rpush")).connect()
+    client.send(encode("ECHO", "e") + b"*5\r\n$5\r\nRPUSH\r\n$1\r\nl\r\n$70000\r\n" + b"a" * 70_000 + b"\r\n")
+    assert client.read() == b"e"
+    client.assert_silent()
+    client.send(b"$30000000\r\n")
+    assert EXPLAINED.fullmatch(client.read()).group(1) == b"a"
+    client.send(b"b" * 30_000_000 + b"\r\n$1\r\nc\r\n" + encode("RPUSH", "l", "v" * 900_000))
+    assert client.read() == 1
+    assert redis.connect()("LLEN", "l") == 1
+
+
+def test_several_values_are_delayed_by_what_they_cost(make):
+    """How long they take to come is no part of the delay."""
+    request = encode("RPUSH", "l", *PARTS)
+    rules = rule(window="1s", limit=len(request), cost="bytes", commands="rpush", action="delay", max_delay="2s")
+    client = make(rules).connect()
+    in_parts(client, request * 3)
+    assert client.read_many(3) == [3, 6, 9]
+
+
+def test_several_values_are_observed_by_what_they_cost(make):
+    request = encode("RPUSH", "l", *PARTS)
+    rules = rule(limit=2 * len(request), cost="bytes", commands="rpush", action="observe")
+    headgate = make(rules)
+    client = headgate.connect()
+    in_parts(client, request * 3)
+    assert client.read_many(3) == [3, 6, 9]
+    counted = stats(headgate, "limit")
+    assert (counted["limit_admitted_total"], counted["limit_observed_total"]) == ("2", "1")
+
+
+def test_a_client_that_leaves_before_its_cost_is_known(make, redis):
+    request = encode("RPUSH", "l", *PARTS)
+    headgate = make(rule(per="all", limit=len(request), cost="bytes", commands="rpush"))
+    for part in (66_000, 70_100, 169_000):
+        client = headgate.connect()
+        in_parts(client, encode("ECHO", "e") + request[:part])
+        assert client.read() == b"e"
+        client.close()
+    await_empty(headgate)
+    assert redis.connect()("DBSIZE") == 0
+    client = headgate.connect()
+    in_parts(client, request)
+    assert client.read() == 3, "nothing was charged"
+
+
 def test_a_long_request_counts_once(make, redis):
     """However many pieces it comes in."""
     client = make(rule(limit=3, commands="set")).connect()

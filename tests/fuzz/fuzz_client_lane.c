@@ -101,7 +101,9 @@ static uint8_t next_byte(struct steps *script)
     return *script->next++;
 }
 
-/* ---- the policy: INCR is held once, DECR is refused, APPEND passes; all that it let go must come back ---- */
+/* ---- the policy: INCR is held once, DECR is refused, APPEND passes when it is whole; all that it let go must come
+ * back
+ * ---- */
 
 struct ledger {
     int64_t owed;
@@ -143,7 +145,7 @@ static enum policy_verdict policy_request(void *instance, const struct policy_re
         decision->hold_until_us = request->now_us;
         return POLICY_HOLD;
     }
-    return POLICY_PASS;
+    return request->partial ? POLICY_WHOLE : POLICY_PASS;
 }
 
 static void policy_reply(void *instance, const struct policy_reply *reply)
@@ -438,7 +440,7 @@ static const char *const requests[] = {
     "NOSUCH @",
     "INCR k",
     "DECR k",
-    "APPEND k @",
+    "APPEND k #",
     "WATCH",
     "GET",
     "EXEC k",

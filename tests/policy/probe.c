@@ -23,7 +23,8 @@ struct counts {
     unsigned long long asks;
     unsigned long long passed;
     unsigned long long replied;
-    unsigned long long held; /* verdicts, not requests */
+    unsigned long long held;   /* verdicts, not requests, … */
+    unsigned long long wanted; /* … as are these, of WHOLE */
     unsigned long long closed;
     unsigned long long outcomes[POLICY_OUTCOME_OWNERLESS + 1];
     unsigned long long errors; /* replies of Redis that are errors */
@@ -89,16 +90,15 @@ static struct entry *ledger_ask(struct ledger *ledger, const struct policy_reque
 static enum policy_verdict ledger_decide(struct ledger *ledger, struct entry *entry, enum policy_verdict verdict)
 {
     static const enum entry_state states[] = {
-        [POLICY_PASS] = ENTRY_PASSED,
-        [POLICY_REPLY] = ENTRY_ENDED,
-        [POLICY_HOLD] = ENTRY_HELD,
-        [POLICY_CLOSE] = ENTRY_ENDED,
+        [POLICY_PASS] = ENTRY_PASSED, [POLICY_REPLY] = ENTRY_ENDED, [POLICY_HOLD] = ENTRY_HELD,
+        [POLICY_WHOLE] = ENTRY_HELD,  [POLICY_CLOSE] = ENTRY_ENDED,
     };
 
     entry->state = states[verdict];
     ledger->counts.passed += verdict == POLICY_PASS;
     ledger->counts.replied += verdict == POLICY_REPLY;
     ledger->counts.closed += verdict == POLICY_CLOSE;
+    ledger->counts.wanted += verdict == POLICY_WHOLE;
     if (verdict == POLICY_HOLD) {
         ledger->counts.held++;
         entry->holds++;
@@ -158,14 +158,15 @@ static void ledger_print(const struct ledger *ledger, struct policy_decision *de
 {
     const struct counts *counts = &ledger->counts;
     char text[POLICY_TEXT_MAX - 16];
-    int length = snprintf(text, sizeof text,
-                          "requests:%llu\nasks:%llu\npassed:%llu\nreplied:%llu\nheld:%llu\nclosed:%llu\n"
-                          "reply:%llu\nlocal:%llu\nlost:%llu\nownerless:%llu\nerrors:%llu\nclients_closed:%llu\n"
-                          "open:%llu\n",
-                          counts->requests, counts->asks, counts->passed, counts->replied, counts->held, counts->closed,
-                          counts->outcomes[POLICY_OUTCOME_REPLY], counts->outcomes[POLICY_OUTCOME_LOCAL],
-                          counts->outcomes[POLICY_OUTCOME_LOST], counts->outcomes[POLICY_OUTCOME_OWNERLESS],
-                          counts->errors, counts->clients_closed, counts->open);
+    int length =
+        snprintf(text, sizeof text,
+                 "requests:%llu\nasks:%llu\npassed:%llu\nreplied:%llu\nheld:%llu\nwanted:%llu\nclosed:%llu\n"
+                 "reply:%llu\nlocal:%llu\nlost:%llu\nownerless:%llu\nerrors:%llu\nclients_closed:%llu\n"
+                 "open:%llu\n",
+                 counts->requests, counts->asks, counts->passed, counts->replied, counts->held, counts->wanted,
+                 counts->closed, counts->outcomes[POLICY_OUTCOME_REPLY], counts->outcomes[POLICY_OUTCOME_LOCAL],
+                 counts->outcomes[POLICY_OUTCOME_LOST], counts->outcomes[POLICY_OUTCOME_OWNERLESS], counts->errors,
+                 counts->clients_closed, counts->open);
 
     decision->length = (size_t)snprintf(decision->text, sizeof decision->text, "$%d\r\n%.*s\r\n", length, length, text);
 }
@@ -513,6 +514,9 @@ static enum policy_verdict obey(struct probe *probe, const struct policy_request
     }
     if (starts_with(order, "probe:delayclose:")) {
         return delayed(request, order, "probe:delayclose:", decision, POLICY_CLOSE);
+    }
+    if (starts_with(order, "probe:whole:")) {
+        return request->partial ? POLICY_WHOLE : delayed(request, order, "probe:whole:", decision, POLICY_PASS);
     }
     if (starts_with(order, "probe:wait:")) {
         return wait_for_release(probe, request, decision);

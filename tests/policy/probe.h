@@ -7,6 +7,7 @@
  *   probe:hold:MS:*          HOLD for so many ms, then PASS
  *   probe:delayreply:MS:*    HOLD for so many ms, then REPLY
  *   probe:delayclose:MS:*    HOLD for so many ms, then CLOSE
+ *   probe:whole:MS:*         WHOLE until all of a long request is there, then HOLD for so many ms, then PASS
  *   probe:close:*            CLOSE
  *   probe:wait:*             HOLD until somebody sends probe:release:*, then PASS
  *   probe:release:*          resumes the client that waits, and REPLY with +OK

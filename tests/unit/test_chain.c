@@ -2,6 +2,7 @@
 #include "chain.h"
 
 #include <criterion/criterion.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -28,6 +29,7 @@ struct fake {
 };
 
 static struct fake fakes[3];
+static bool partial; /* what is asked about is the beginning of a request */
 static char calls[1000];
 static struct stats stats;
 static const struct policy_host host = {0};
@@ -179,6 +181,7 @@ static void set_up(void)
         fakes[i] = (struct fake){.letter = (char)('a' + i), .verdict = POLICY_PASS, .last_ticket = i * 100};
     }
     calls[0] = '\0';
+    partial = false;
     stats = (struct stats){0};
     chain = new_chain(three);
     cr_assert_not_null(chain);
@@ -204,9 +207,20 @@ static const struct command *get(void)
     return command_find((struct slice){"get", 3});
 }
 
+static bool is_wanted(const struct command *command)
+{
+    return chain_interest(chain, command)->wanted != 0;
+}
+
+static uint32_t group_of(const struct command *command)
+{
+    return chain_interest(chain, command)->group;
+}
+
 static enum policy_verdict ask_at(struct chain_record **record, struct policy_decision *decision, int64_t now_us)
 {
     struct policy_request request = {
+        .partial = partial,
         .client = &client,
         .command = get(),
         .name = {"GET", 3},
@@ -341,6 +355,68 @@ Test(chain, a_refusal_after_a_hold_is_not_told_to_the_one_that_refused)
     assert_calls("a?0 b?0 b?101 a=1");
 }
 
+Test(chain, who_wants_it_whole_is_asked_again_and_nobody_before)
+{
+    struct chain_record *record = NULL;
+    struct policy_decision decision = {0};
+
+    partial = true;
+    fakes[1].verdict = POLICY_WHOLE;
+    cr_assert_eq(ask_at(&record, &decision, 1000), POLICY_WHOLE);
+    cr_assert_eq(ask_at(&record, &decision, 1500), POLICY_WHOLE);
+    assert_calls("a?0 b?0 b?101");
+    cr_assert_eq(fakes[1].received_us, 1500, "more of it was received since");
+    partial = false;
+    fakes[1].verdict = POLICY_PASS;
+    cr_assert_eq(ask_at(&record, &decision, 2000), POLICY_PASS);
+    assert_calls("b?101 c?0");
+    cr_assert_eq(fakes[1].holds, 0, "it was not held");
+    cr_assert_eq(fakes[2].received_us, 2000);
+    end(record, POLICY_OUTCOME_REPLY, ":1\r\n");
+    assert_calls("a=1 b=101 c=201");
+    cr_assert_eq(fakes[0].told.received_us, 2000);
+}
+
+Test(chain, several_may_want_it_whole_or_hold_it)
+{
+    struct chain_record *record = NULL;
+    struct policy_decision decision = {0};
+
+    partial = true;
+    fakes[0].verdict = POLICY_WHOLE;
+    cr_assert_eq(ask_at(&record, &decision, 1000), POLICY_WHOLE);
+    fakes[0].verdict = POLICY_ADMIT;
+    fakes[1].verdict = POLICY_HOLD;
+    cr_assert_eq(ask_at(&record, &decision, 2000), POLICY_HOLD);
+    fakes[1].verdict = POLICY_WHOLE;
+    cr_assert_eq(ask_at(&record, &decision, 3000), POLICY_WHOLE);
+    cr_assert_eq(fakes[1].received_us, 2000, "how long it is held counts from its first hold");
+    fakes[1].verdict = POLICY_REPLY;
+    cr_assert_eq(ask_at(&record, &decision, 4000), POLICY_REPLY);
+    cr_assert_eq(fakes[1].holds, 1);
+    assert_calls("a?0 a?1 b?0 b?101 b?101");
+    cr_assert_null(record, "nobody is owed a reply");
+}
+
+Test(chain, a_request_that_ends_before_it_is_whole_is_told_to_those_that_saw_it)
+{
+    struct chain_record *record = NULL;
+
+    partial = true;
+    fakes[1].verdict = POLICY_WHOLE;
+    ask(&record);
+    end(record, POLICY_OUTCOME_OWNERLESS, "");
+    assert_calls("a?0 b?0 a=1 b=101");
+}
+
+Test(chain, a_whole_request_cannot_be_wanted_whole, .signal = SIGABRT)
+{
+    struct chain_record *record = NULL;
+
+    fakes[1].verdict = POLICY_WHOLE;
+    ask(&record);
+}
+
 Test(chain, records_do_not_remember_the_request_before)
 {
     struct chain_record *first = NULL, *second = NULL, *third = NULL;
@@ -369,14 +445,14 @@ Test(chain, a_reload_asks_anew_what_is_wanted)
     fakes[2].wants_nothing = true;
     cr_assert(chain_reload(chain, &rule));
     assert_calls("a@0 b@0 c@0");
-    cr_assert(chain_wants(chain, get()));
+    cr_assert(is_wanted(get()));
     ask(&record);
     end(record, POLICY_OUTCOME_REPLY, "+OK\r\n");
     assert_calls("b?0 b=101");
     fakes[1].wants_nothing = true;
     cr_assert(chain_reload(chain, &rule));
-    cr_assert_not(chain_wants(chain, get()));
-    cr_assert_not(chain_wants(chain, NULL));
+    cr_assert_not(is_wanted(get()));
+    cr_assert_not(is_wanted(NULL));
 }
 
 Test(chain, who_holds_a_request_is_asked_again_though_it_wants_no_more_of_them)
@@ -429,8 +505,8 @@ Test(chain, only_those_that_want_a_command_are_asked)
     calls[0] = '\0';
     struct policy_decision decision;
     struct policy_request request = {.client = &client, .command = NULL, .name = {"X", 1}, .frame = {frame, 1}};
-    cr_assert(chain_wants(chain, get()));
-    cr_assert(chain_wants(chain, NULL));
+    cr_assert(is_wanted(get()));
+    cr_assert(is_wanted(NULL));
     cr_assert_eq(chain_ask(chain, &request, &decision, &record), POLICY_PASS);
     assert_calls("b?0");
     end(record, POLICY_OUTCOME_REPLY, "+OK\r\n");
@@ -444,9 +520,9 @@ Test(chain, a_command_that_nobody_wants_costs_nothing)
     chain_free(chain);
     fakes[0].wants_gets_only = true;
     chain = new_chain(list);
-    cr_assert(chain_wants(chain, get()));
-    cr_assert_not(chain_wants(chain, command_find((struct slice){"set", 3})));
-    cr_assert_not(chain_wants(chain, NULL));
+    cr_assert(is_wanted(get()));
+    cr_assert_not(is_wanted(command_find((struct slice){"set", 3})));
+    cr_assert_not(is_wanted(NULL));
 }
 
 Test(chain, an_empty_list_wants_nothing)
@@ -455,8 +531,8 @@ Test(chain, an_empty_list_wants_nothing)
 
     chain_free(chain);
     chain = new_chain(none);
-    cr_assert_not(chain_wants(chain, get()));
-    cr_assert_not(chain_wants(chain, NULL));
+    cr_assert_not(is_wanted(get()));
+    cr_assert_not(is_wanted(NULL));
     calls[0] = '\0';
     chain_client_closed(chain, &client);
     chain_tick(chain, 1);
@@ -612,9 +688,9 @@ Test(chain, a_group_is_put_to_its_policy_at_once)
     chain_free(chain);
     fakes[0].wants_nothing = true;
     chain = new_chain(list);
-    cr_assert_eq(chain_group(chain, get()), 7);
-    cr_assert_eq(chain_group(chain, command_find((struct slice){"set", 3})), 0);
-    cr_assert_eq(chain_group(chain, NULL), 0);
+    cr_assert_eq(group_of(get()), 7);
+    cr_assert_eq(group_of(command_find((struct slice){"set", 3})), 0);
+    cr_assert_eq(group_of(NULL), 0);
     calls[0] = '\0';
     cr_assert(chain_admit(chain, &request, 3));
     cr_assert_not(chain_admit(chain, &request, 4));
@@ -629,10 +705,10 @@ Test(chain, there_is_no_group_if_two_policies_want_a_command)
 
     chain_free(chain);
     chain = new_chain(first);
-    cr_assert_eq(chain_group(chain, get()), 0);
+    cr_assert_eq(group_of(get()), 0);
     chain_free(chain);
     chain = new_chain(last);
-    cr_assert_eq(chain_group(chain, get()), 0);
+    cr_assert_eq(group_of(get()), 0);
 }
 
 Test(chain, what_instances_share_is_made_once)

@@ -189,12 +189,27 @@ Test(match_commands, that_are_none)
 
 /* ---- keys ---- */
 
+static struct resp_command framed;
+
+/* What policies are told of the command, as far as it is there. */
+static struct policy_request request_of(const char *name, const char *frame)
+{
+    size_t taken;
+
+    resp_command_reset(&framed);
+    enum resp_status status = resp_command_feed(&framed, frame, strlen(frame), UINT64_MAX, &taken);
+    cr_assert(status != RESP_FAULT && taken == strlen(frame), "%s", frame);
+    return (struct policy_request){
+        .command = command_find(slice(name)), .frame = slice(frame), .partial = status == RESP_MORE, .framed = &framed};
+}
+
 static bool keys_match(const char *globs, const char *name, const char *frame, bool partial)
 {
     char problem[CONF_PROBLEM_MAX] = "";
     struct match_keys *keys = match_keys_compile(globs, problem);
-    const struct policy_request request = {
-        .command = command_find(slice(name)), .frame = slice(frame), .partial = partial};
+    const struct policy_request request = request_of(name, frame);
+
+    cr_assert_eq(request.partial, partial, "%s", frame);
 
     cr_assert_not_null(keys, "%s: %s", globs, problem);
     bool any = match_keys_any(keys, &request);
@@ -231,6 +246,29 @@ Test(match_keys, that_are_no_globs)
     cr_assert_null(match_keys_compile("a\\", problem));
     cr_assert_str_eq(problem, "\"a\\\" ends with a backslash");
     cr_assert_null(match_keys_compile("[a\\]", problem));
+}
+
+/* ---- bytes ---- */
+
+static bool knows_all(const char *frame, uint64_t bytes)
+{
+    const struct policy_request request = request_of("rpush", frame);
+    uint64_t found;
+    bool is_all = match_request_bytes(&request, &found);
+
+    cr_assert_eq(found, bytes, "%s: %llu", frame, (unsigned long long)found);
+    return is_all;
+}
+
+Test(match_request, bytes)
+{
+    cr_assert(knows_all("*2\r\n$5\r\nRPUSH\r\n$1\r\nl\r\n", 22));
+    cr_assert_not(knows_all("*3\r\n$5\r\nRPUSH\r\n$90", 18), "its length has not come as a whole");
+    cr_assert_not(knows_all("*3\r\n$5\r\nRPUSH\r\n$90\r\nl", 20 + 90 + 2));
+    cr_assert_not(knows_all("*3\r\n$5\r\nRPUSH\r\n$1\r\nl\r\n", 22));
+    cr_assert_not(knows_all("*3\r\n$5\r\nRPUSH\r\n$1\r\nl\r\n$90000", 28));
+    cr_assert(knows_all("*3\r\n$5\r\nRPUSH\r\n$1\r\nl\r\n$90000\r\n", 30 + 90000 + 2));
+    cr_assert(knows_all("*3\r\n$5\r\nRPUSH\r\n$1\r\nl\r\n$90000\r\nvvv", 30 + 90000 + 2));
 }
 
 /* ---- clients ---- */

@@ -1,0 +1,141 @@
+/*
+ * Requests that are too long to be held. They go to an exclusive lane as they come (client->streaming), and are put to
+ * the policies when their beginning is there. Those that are refused are thrown away as they come (client->discarding);
+ * those of which the policies have to see more are kept until they have (client->gathering), or have come whole.
+ */
+#include "client_private.h"
+
+#include <string.h>
+
+/* The command whose name has been read, if any. */
+static const struct command *command_so_far(const struct client *client, const char *frame)
+{
+    const struct resp_argument *name = &client->command.arguments[0];
+
+    if (resp_command_arguments_seen(&client->command) == 0) {
+        return NULL;
+    }
+    return command_find((struct slice){frame + name->offset, (size_t)name->length});
+}
+
+/* What Redis refuses by the header alone from a client that has not authenticated: it has to see the header at once. */
+static bool is_too_long_without_password(const struct client *client)
+{
+    return client->profile->needs_password &&
+           (client->command.argument_count > 10 || client->command.payload_left > (uint64_t)16 * 1024);
+}
+
+bool client_is_long(const struct client *client)
+{
+    uint64_t limit = client->service->settings.cut_through;
+
+    return !resp_command_is_inline(&client->command) &&
+           (client->command.size > limit || client->command.payload_left > limit ||
+            is_too_long_without_password(client));
+}
+
+/* Whether the session has to understand the command, or a policy may say something else in its place. */
+static bool has_to_be_whole(const struct client *client, const struct command *command)
+{
+    struct slice name = {command->name, strlen(command->name)};
+
+    if (chain_interest(client->service->chain, command)->translator != 0) {
+        return learn_server_has(client->service->learn, name) != LEARN_HAS;
+    }
+    return command->kind != COMMAND_ORDINARY && command->kind != COMMAND_EVAL;
+}
+
+/* Keeps what came of the request, and takes more of it if it does not wait for anything else: within reason. Always
+ * false: none of it is taken yet. */
+static bool keep(struct client *client)
+{
+    if (client->wait == CLIENT_WAIT_NOTHING && client->command.size > client->service->settings.max_request) {
+        client_end(client, "a request that has to be held whole is longer than max_request");
+    }
+    return false;
+}
+
+/* Whether the policies, who want to know more of the request, know all that there is to say. */
+static bool is_nothing_new(const struct client *client)
+{
+    uint64_t size;
+
+    (void)resp_command_foresee(&client->command, &size);
+    return client->gathering && client->foreseen == size;
+}
+
+/* It was refused: the rest of it is thrown away as it comes. False: the client was closed. */
+static bool begin_discarding(struct client *client)
+{
+    client->gathering = false;
+    client->discarding = client->state == CLIENT_OPEN;
+    client->streaming = client->discarding;
+    stats_add(client->service->reactor->stats, STATS_REQUESTS, client->discarding ? 1 : 0);
+    return client->streaming;
+}
+
+bool client_begin_stream(struct client *client, const char *frame)
+{
+    const struct command *command = command_so_far(client, frame);
+    struct slice bytes = {frame, (size_t)client->command.size};
+    struct session_plan plan = {.answer = SESSION_FORWARD, .exclusive = true};
+    bool may_keep = !is_too_long_without_password(client);
+    enum client_outcome outcome;
+
+    if ((command != NULL && has_to_be_whole(client, command)) || (may_keep && is_nothing_new(client))) {
+        return keep(client);
+    }
+    if (!client_admit(client, command, &client->command, bytes, &outcome)) {
+        if (outcome == CLIENT_TAKEN) {
+            return begin_discarding(client);
+        }
+        if (may_keep || client->wait != CLIENT_WAIT_NOTHING) {
+            return keep(client);
+        }
+        /* What the policies want to see more of is refused by Redis, who would hold nothing of it either. */
+    }
+    struct lane *lane;
+    if (!client_choose_lane(client, &plan, &lane)) {
+        return false;
+    }
+    if (lane->state != LANE_READY) {
+        return client_wait_for(client, CLIENT_WAIT_LANE);
+    }
+    if (command == NULL && !client->session.tunnel) {
+        plan.observation = observation_take(client->service, OBSERVE_UNKNOWN);
+    }
+    client->streaming = client_forward(client, lane, bytes, &plan);
+    stats_add(client->service->reactor->stats, STATS_REQUESTS, 1);
+    client->admitted = false;
+    client->gathering = false;
+    return client->streaming;
+}
+
+size_t client_continue_stream(struct client *client, const char *data, size_t length)
+{
+    struct lane *lane = client->exclusive;
+    size_t taken;
+    enum resp_status status =
+        resp_command_feed(&client->command, data, length, client->service->settings.max_request, &taken);
+
+    if (status == RESP_FAULT) {
+        /* Redis has a part of it and would take what comes next for the rest: only closing is safe. */
+        if (!client->discarding) {
+            lane_fail(lane, "the client broke off a request");
+        }
+        client_protocol_error(client);
+        return length;
+    }
+    if (!client->discarding && !lane_send_silent(lane, data, taken)) {
+        client_out_of_memory(client);
+        return length;
+    }
+    if (status == RESP_DONE) {
+        client->streaming = false;
+        client->discarding = false;
+        resp_command_reset(&client->command);
+    } else if (!client->discarding && lane_is_congested(lane)) {
+        (void)client_wait_for(client, CLIENT_WAIT_LANE);
+    }
+    return taken;
+}
