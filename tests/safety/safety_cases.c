@@ -36,7 +36,7 @@ struct judge_case {
 static const struct judge_case judge_cases[] = {
     {.name = "overlap", .key = "expire:script:0", .kind = NOTE_OVERLAP, .noted_ms = 700, .left_ms = 900},
     {.name = "loss", .key = "expire:script:0", .kind = NOTE_LOSS, .noted_ms = 700},
-    {.name = "early grant", .key = "release:script:7", .kind = NOTE_EARLY, .noted_ms = 700, .left_ms = 900},
+    {.name = "early grant", .key = "release:script:12", .kind = NOTE_EARLY, .noted_ms = 700, .left_ms = 900},
     {.name = "nobody is known to have been inside",
      .key = "expire:script:0",
      .kind = NOTE_OVERLAP,
@@ -104,7 +104,7 @@ static const struct judge_case judge_cases[] = {
      .end_ms = 650,
      .verdict = VERDICT_STALL},
     {.name = "stall of less than a quarter of the lease",
-     .key = "bounded:script:14",
+     .key = "bounded:script:24",
      .kind = NOTE_LOSS,
      .noted_ms = 700,
      .troubled = true,
@@ -137,12 +137,12 @@ static const struct judge_case judge_cases[] = {
      .noted_ms = 700,
      .left_ms = 900,
      .cut = true},
-    {.name = "max_hold", .key = "bounded:script:14", .kind = NOTE_LOSS, .noted_ms = 2000, .verdict = VERDICT_MAX_HOLD},
-    {.name = "just before max_hold", .key = "bounded:script:14", .kind = NOTE_LOSS, .noted_ms = 1999},
-    {.name = "unwatched", .key = "free:script:21", .kind = NOTE_LOSS, .noted_ms = 3000, .verdict = VERDICT_UNWATCHED},
-    {.name = "unwatched, within its lease", .key = "free:script:21", .kind = NOTE_LOSS, .noted_ms = 2999},
+    {.name = "max_hold", .key = "bounded:script:24", .kind = NOTE_LOSS, .noted_ms = 2000, .verdict = VERDICT_MAX_HOLD},
+    {.name = "just before max_hold", .key = "bounded:script:24", .kind = NOTE_LOSS, .noted_ms = 1999},
+    {.name = "unwatched", .key = "free:script:36", .kind = NOTE_LOSS, .noted_ms = 3000, .verdict = VERDICT_UNWATCHED},
+    {.name = "unwatched, within its lease", .key = "free:script:36", .kind = NOTE_LOSS, .noted_ms = 2999},
     {.name = "late DEL",
-     .key = "expire:del:28",
+     .key = "expire:del:48",
      .kind = NOTE_LOSS,
      .noted_ms = 700,
      .begin_ms = 300,
@@ -150,7 +150,7 @@ static const struct judge_case judge_cases[] = {
      .del = true,
      .verdict = VERDICT_LATE_DEL},
     {.name = "late DEL before, after which others may have met",
-     .key = "expire:del:28",
+     .key = "expire:del:48",
      .kind = NOTE_LOSS,
      .noted_ms = 700,
      .begin_ms = -30,
@@ -158,7 +158,7 @@ static const struct judge_case judge_cases[] = {
      .del = true,
      .verdict = VERDICT_LATE_DEL},
     {.name = "late DEL long before",
-     .key = "expire:del:28",
+     .key = "expire:del:48",
      .kind = NOTE_LOSS,
      .noted_ms = 700,
      .begin_ms = -4000,
@@ -216,7 +216,7 @@ struct model_case {
 #define TAKE_B "\"SET\" \"expire:script:0\" \"B\" \"NX\" \"PX\" \"500\""
 #define RELEASE_A "\"EVALSHA\" \"" DIGEST "\" \"1\" \"expire:script:0\" \"A\""
 #define RELEASED "lua \"del\" \"expire:script:0\""
-#define PERMIT_KEY "expire:semaphore:119"
+#define PERMIT_KEY "expire:semaphore:204"
 #define RENEW_PERMIT "\"EVALSHA\" \"0123\" \"1\" \"" PERMIT_KEY "\" \"A\" \"20.5\" \"20\" \"500\""
 #define PERMIT_RENEWAL "lua \"ZADD\" \"" PERMIT_KEY "\" \"XX\" \"20.5\" \"A\""
 
@@ -230,8 +230,8 @@ static const struct model_case model_cases[] = {
     {"a script that finds nothing", {TAKE_A, RELEASE_A, RELEASED, RENEW_A}, 0, 0},
     {"a lock that nobody took", {RENEW_A, RENEWAL}, 0, 1},
     {"a lock without a rule",
-     {"\"SET\" \"free:script:21\" \"A\" \"NX\" \"PX\" \"500\"", "\"EVALSHA\" \"0123\" \"1\" \"free:script:21\" \"A\"",
-      "lua \"PEXPIRE\" \"free:script:21\" \"500\""},
+     {"\"SET\" \"free:script:36\" \"A\" \"NX\" \"PX\" \"500\"", "\"EVALSHA\" \"0123\" \"1\" \"free:script:36\" \"A\"",
+      "lua \"PEXPIRE\" \"free:script:36\" \"500\""},
      0,
      1},
     {"a key that is no lock",

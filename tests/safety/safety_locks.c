@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#define LOCKS_OF_A_KIND 7u
+#define LOCKS_OF_A_KIND 12u
 #define SEMAPHORE_LIMIT 3
 #define US_PER_MS 1000
 

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define LOCKS_MAX 160u
+#define LOCKS_MAX 256u
 #define KEY_MAX 40
 
 enum lock_kind {

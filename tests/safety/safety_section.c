@@ -305,8 +305,9 @@ static bool is_sure(const struct slot *slot, bool disputed, int64_t now)
 {
     const struct lock *lock = lock_of(slot);
     return lock->kind != KIND_DEL ||
-           (!disputed && (!lock->rule->watched ||
-                          now - slot->hold->asked_us < (int64_t)lock->rule->max_hold_ms * US_PER_MS - lock->lease_us));
+           (!disputed &&
+            (!lock->rule->watched ||
+             now - slot->hold->asked_us < (int64_t)(lock->rule->max_hold_ms - lock->rule->lease_ms) * US_PER_MS));
 }
 
 /* The lock was found and released, or there was nothing any more. */
