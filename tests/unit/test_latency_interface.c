@@ -1,0 +1,146 @@
+/* Interfaces: names made safe for keys without mixing any two, and a table that is bounded. */
+#include "../../policies/latency_interface.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct slice text(const char *string)
+{
+    return (struct slice){string, strlen(string)};
+}
+
+static void assert_safe(struct slice name, const char *expected)
+{
+    char safe[LATENCY_NAME_MAX + 1];
+
+    cr_assert_eq(latency_interface_name(name, safe), strlen(expected));
+    cr_assert_str_eq(safe, expected);
+}
+
+Test(latency_interface, ordinary_names_stay_as_they_are)
+{
+    assert_safe(text("get"), "get");
+    assert_safe(text("config|set"), "config|set");
+    assert_safe(text("orders_2024-11:eu.west/1"), "orders_2024-11:eu.west/1");
+    assert_safe(text("!\"#$&'()*+,-./:;<=>?@[\\]^_`|"), "!\"#$&'()*+,-./:;<=>?@[\\]^_`|");
+}
+
+Test(latency_interface, what_keys_must_not_have_is_escaped)
+{
+    assert_safe(text(""), "%");
+    assert_safe(text("%"), "%25");
+    assert_safe(text("{a}b"), "%7Ba%7Db");
+    assert_safe(text("two words"), "two%20words");
+    assert_safe(text("line\r\nline"), "line%0D%0Aline");
+    assert_safe(text("a~b"), "a%7Eb");
+    assert_safe(text("h\xc3\xa9"), "h%C3%A9");
+    assert_safe((struct slice){"a\0b", 3}, "a%00b");
+    assert_safe(text("\x7f\x1b"), "%7F%1B");
+}
+
+Test(latency_interface, long_names_are_cut_with_a_hash)
+{
+    char name[10000];
+    char safe[LATENCY_NAME_MAX + 1];
+
+    memset(name, 'n', sizeof name);
+    assert_safe((struct slice){name, 64}, "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn");
+    cr_assert_eq(latency_interface_name((struct slice){name, 65}, safe), 64);
+    cr_assert_eq(strspn(safe, "n"), 47);
+    cr_assert_eq(safe[47], '~');
+    cr_assert_eq(strspn(safe + 48, "0123456789abcdef"), 16);
+    cr_assert_eq(latency_interface_name((struct slice){name, sizeof name}, safe), 64);
+    /* An escape is not cut in two. */
+    memset(name, '{', sizeof name);
+    size_t length = latency_interface_name((struct slice){name, sizeof name}, safe);
+    cr_assert_eq(length, 45 + 17);
+    cr_assert_eq(safe[45], '~');
+    cr_assert_eq(safe[length], '\0');
+}
+
+#define NAMES 20000
+
+static int compare(const void *left, const void *right)
+{
+    return strcmp(left, right);
+}
+
+/* Names that differ little: of few different bytes, escaped ones among them, around the length at which they are cut.
+ */
+Test(latency_interface, different_names_stay_different)
+{
+    static char names[NAMES][120], safe[NAMES][LATENCY_NAME_MAX + 1];
+    static const char bytes[] = "aA0%{}~ \n2B";
+    uint64_t state = 88172645463325252;
+    int different = 0, kept_apart = 0;
+
+    for (int i = 0; i < NAMES; i++) {
+        size_t length = i % 3 == 0 ? (size_t)(i % 9) : (size_t)(50 + i % 69);
+        memset(names[i], 'x', length);
+        for (size_t at = i % 3 == 0 ? 0 : length - 4; at < length; at++) {
+            state = state * 6364136223846793005U + 1442695040888963407U;
+            names[i][at] = bytes[(state >> 33) % (sizeof bytes - 1)];
+        }
+        size_t told = latency_interface_name(text(names[i]), safe[i]);
+        cr_assert_eq(told, strlen(safe[i]));
+        cr_assert(told >= 1 && told <= LATENCY_NAME_MAX);
+        cr_assert_eq(strpbrk(safe[i], "{} \n"), NULL);
+    }
+    qsort(names, NAMES, sizeof names[0], compare);
+    qsort(safe, NAMES, sizeof safe[0], compare);
+    for (int i = 1; i < NAMES; i++) {
+        different += strcmp(names[i - 1], names[i]) != 0;
+        kept_apart += strcmp(safe[i - 1], safe[i]) != 0;
+    }
+    cr_assert_gt(different, NAMES / 4);
+    cr_assert_eq(kept_apart, different);
+}
+
+Test(latency_interface, numbers_are_given_in_order_and_kept)
+{
+    struct latency_interfaces *interfaces = latency_interfaces_new(300);
+    char name[16];
+    uint32_t number;
+
+    cr_assert_eq(latency_interfaces_count(interfaces), 1);
+    cr_assert_str_eq(latency_interfaces_name(interfaces, LATENCY_OTHER), "other");
+    cr_assert_eq(latency_interfaces_add(interfaces, text("other")), LATENCY_OTHER);
+    for (int round = 0; round < 2; round++) {
+        for (uint32_t i = 1; i < 300; i++) {
+            snprintf(name, sizeof name, "name %u", (unsigned)i);
+            cr_assert_eq(latency_interfaces_add(interfaces, text(name)), i);
+            snprintf(name, sizeof name, "name%%20%u", (unsigned)i);
+            cr_assert_str_eq(latency_interfaces_name(interfaces, i), name);
+            cr_assert(latency_interfaces_find(interfaces, text(name), &number));
+            cr_assert_eq(number, i);
+        }
+    }
+    cr_assert_eq(latency_interfaces_count(interfaces), 300);
+    cr_assert_eq(latency_interfaces_refused(interfaces), 0);
+    cr_assert_not(latency_interfaces_find(interfaces, text("name 1"), &number), "only by its safe name");
+    cr_assert_not(latency_interfaces_find(interfaces, text(""), &number));
+    latency_interfaces_free(interfaces);
+}
+
+Test(latency_interface, the_rest_goes_to_other)
+{
+    struct latency_interfaces *interfaces = latency_interfaces_new(3);
+
+    cr_assert_eq(latency_interfaces_add(interfaces, text("get")), 1);
+    cr_assert_eq(latency_interfaces_add(interfaces, text("set")), 2);
+    cr_assert_eq(latency_interfaces_add(interfaces, text("del")), LATENCY_OTHER);
+    cr_assert_eq(latency_interfaces_add(interfaces, text("del")), LATENCY_OTHER);
+    cr_assert_eq(latency_interfaces_add(interfaces, text("set")), 2);
+    cr_assert_eq(latency_interfaces_add(interfaces, text("other")), LATENCY_OTHER);
+    cr_assert_eq(latency_interfaces_refused(interfaces), 2);
+    cr_assert_eq(latency_interfaces_count(interfaces), 3);
+    latency_interfaces_free(interfaces);
+
+    interfaces = latency_interfaces_new(1);
+    cr_assert_eq(latency_interfaces_add(interfaces, text("get")), LATENCY_OTHER);
+    cr_assert_eq(latency_interfaces_count(interfaces), 1);
+    latency_interfaces_free(interfaces);
+    latency_interfaces_free(NULL);
+}

@@ -1,0 +1,99 @@
+/* Minutes: which one a time lies in, and that a sealed one has all that was recorded, of any size. */
+#include "../../policies/latency_minute.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+Test(latency_minute, is_that_of_the_clock)
+{
+    cr_assert_eq(latency_minute_of(0), 0);
+    cr_assert_eq(latency_minute_of(59999999), 0);
+    cr_assert_eq(latency_minute_of(60000000), 1);
+    cr_assert_eq(latency_minute_of(INT64_C(1700000039999999)), 28333333);
+    cr_assert_eq(latency_minute_of(INT64_C(1700000040000000)), 28333334);
+    cr_assert_eq(latency_minute_of(-1), -1);
+    cr_assert_eq(latency_minute_of(-60000000), -1);
+    cr_assert_eq(latency_minute_of(-60000001), -2);
+}
+
+static void assert_same(const struct latency_figures *left, const struct latency_figures *right)
+{
+    cr_assert_eq(memcmp(left, right, sizeof *left), 0);
+}
+
+static void assert_sealed_is(const struct latency_figures *figures)
+{
+    struct latency_minute *minute = latency_minute_seal(-7, figures);
+    struct latency_figures unsealed = {0};
+
+    cr_assert_eq(minute->minute, -7);
+    cr_assert_leq(sizeof *minute + minute->length, LATENCY_MINUTE_BYTES_MAX);
+    latency_minute_add_to(minute, &unsealed);
+    assert_same(&unsealed, figures);
+    free(minute);
+}
+
+Test(latency_minute, sealed_has_all_that_was_open)
+{
+    static struct latency_figures figures;
+    uint64_t state = 88172645463325252;
+
+    cr_assert_eq(sizeof figures, 4800, "the header says so");
+    assert_sealed_is(&figures);
+    for (int round = 0; round < 500; round++) {
+        state = state * 6364136223846793005U + 1442695040888963407U;
+        uint64_t us = (state >> 20) >> (state >> 58), count = 1 + (state >> 33) % 3000;
+        latency_histogram_record(&figures.histogram, us, count);
+        figures.errors += count / 2;
+        figures.bytes_in += us;
+        figures.bytes_out += state >> 40;
+        assert_sealed_is(&figures);
+    }
+    /* Every bucket, with counts of all sizes. */
+    for (int index = LATENCY_INDEX_MIN; index <= LATENCY_INDEX_MAX; index++) {
+        figures.histogram.buckets[index - LATENCY_INDEX_MIN] = UINT64_MAX >> (index + 1) % 64;
+    }
+    assert_sealed_is(&figures);
+}
+
+Test(latency_minute, is_walked_from_the_lowest_bucket_on)
+{
+    static struct latency_figures figures;
+    static const int indexes[] = {LATENCY_INDEX_MIN, 15, 16, 300, LATENCY_INDEX_MAX};
+    struct latency_minute_walk walk = {0};
+    uint64_t count;
+    int index;
+
+    for (size_t i = 0; i < 5; i++) {
+        latency_histogram_add_bucket(&figures.histogram, indexes[i], i + 200);
+    }
+    struct latency_minute *minute = latency_minute_seal(1, &figures);
+    cr_assert_eq(minute->bucket_count, 5);
+    for (size_t i = 0; i < 5; i++) {
+        cr_assert(latency_minute_next(minute, &walk, &index, &count));
+        cr_assert_eq(index, indexes[i]);
+        cr_assert_eq(count, i + 200);
+    }
+    cr_assert_not(latency_minute_next(minute, &walk, &index, &count));
+    free(minute);
+}
+
+Test(latency_minute, figures_add)
+{
+    static struct latency_figures parts[2], whole;
+
+    for (uint64_t i = 1; i < 1000; i++) {
+        struct latency_figures *part = &parts[i % 2];
+        latency_histogram_record(&part->histogram, i * i, 1);
+        latency_histogram_record(&whole.histogram, i * i, 1);
+        part->errors += i % 3;
+        part->bytes_in += i;
+        part->bytes_out += 2 * i;
+        whole.errors += i % 3;
+        whole.bytes_in += i;
+        whole.bytes_out += 2 * i;
+    }
+    latency_figures_add(&parts[0], &parts[1]);
+    assert_same(&parts[0], &whole);
+}

@@ -1,0 +1,99 @@
+/* The logs of slow and large requests: the newest are kept, with copies of everything, in bounded memory. */
+#include "../../policies/latency_slow.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static struct slice text(const char *string)
+{
+    return (struct slice){string, strlen(string)};
+}
+
+static void add(struct latency_slow_log *log, int64_t redis_us)
+{
+    char excerpt[LATENCY_EXCERPT_MAX], name[32];
+    size_t length = latency_excerpt_make(text("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"), excerpt);
+    snprintf(name, sizeof name, "client-%d", (int)redis_us);
+    const struct latency_slow_entry entry = {
+        .id = 77,
+        .unix_us = 1700000000000123,
+        .queued_us = 12,
+        .redis_us = redis_us,
+        .writing_us = 8,
+        .bytes_in = 20,
+        .bytes_out = 5,
+        .address = text("10.0.0.1:4711"),
+        .name = text(name),
+        .user = text("default"),
+        .excerpt = {excerpt, length},
+    };
+    cr_assert(latency_slow_log_add(log, &entry));
+    memset(excerpt, 'x', sizeof excerpt);
+}
+
+Test(latency_slow, keeps_the_newest)
+{
+    struct latency_slow_log *log = latency_slow_log_new(3);
+
+    cr_assert_eq(latency_slow_log_count(log), 0);
+    for (int i = 0; i < 10; i++) {
+        add(log, i);
+        size_t count = i < 3 ? (size_t)i + 1 : 3;
+        cr_assert_eq(latency_slow_log_count(log), count);
+        for (size_t at = 0; at < count; at++) {
+            const struct latency_slow_entry *entry = latency_slow_log_at(log, at);
+            cr_assert_eq(entry->id, (uint64_t)i - at);
+            cr_assert_eq(entry->redis_us, i - (int)at);
+        }
+    }
+    latency_slow_log_reset(log);
+    cr_assert_eq(latency_slow_log_count(log), 0);
+    add(log, 10);
+    cr_assert_eq(latency_slow_log_count(log), 1);
+    cr_assert_eq(latency_slow_log_at(log, 0)->id, 10, "ids go on");
+    latency_slow_log_free(log);
+    latency_slow_log_free(NULL);
+}
+
+/* Valid until the next call. */
+static const char *printed(const struct latency_slow_log *log, size_t most)
+{
+    static char shown[16384];
+    FILE *out = fmemopen(shown, sizeof shown, "w");
+
+    latency_slow_log_print(log, most, out);
+    fputc('\0', out);
+    cr_assert_eq(fclose(out), 0);
+    return shown;
+}
+
+Test(latency_slow, prints_a_line_for_each)
+{
+    struct latency_slow_log *log = latency_slow_log_new(5);
+
+    add(log, 1);
+    add(log, 15003);
+    const char *shown = printed(log, 1);
+    cr_assert_str_eq(shown,
+                     "id=1 time=1700000000.000123 queued_us=12 redis_us=15003 writing_us=8 bytes_in=20 bytes_out=5 "
+                     "address=\"10.0.0.1:4711\" name=\"client-15003\" user=\"default\" command=\"GET\" \"k\"\n");
+    shown = printed(log, 10);
+    cr_assert_eq(strncmp(strchr(shown, '\n') + 1, "id=0 ", 5), 0);
+    cr_assert_eq(strchr(strchr(shown, '\n') + 1, '\n')[1], '\0');
+    latency_slow_log_free(log);
+}
+
+Test(latency_slow, what_clients_say_of_themselves_is_cut_and_quoted)
+{
+    static char name[10000];
+    struct latency_slow_log *log = latency_slow_log_new(1);
+
+    memset(name, '\n', sizeof name);
+    const struct latency_slow_entry entry = {.name = {name, sizeof name}, .writing_us = -1};
+    cr_assert(latency_slow_log_add(log, &entry));
+    cr_assert_eq(latency_slow_log_at(log, 0)->name.length, LATENCY_SLOW_TEXT_MAX);
+    const char *shown = printed(log, 1);
+    cr_assert_eq(strchr(shown, '\n')[1], '\0', "one line");
+    cr_assert_not_null(strstr(shown, " name=\"\\n\\n"));
+    latency_slow_log_free(log);
+}
