@@ -60,7 +60,7 @@ static int64_t chain_end_us(const struct shared *shared, const struct note *del)
     for (unsigned at = 0; at < count; at++) {
         const struct note *loss = &shared->notes[at];
         if (atomic_load(&loss->ready) && loss->kind == NOTE_LOSS && loss->lock == del->lock &&
-            loss->end_us >= del->asked_us && loss->end_us < end)
+            loss->end_us >= del->end_us && loss->end_us < end)
             end = loss->end_us;
     }
     return end;

@@ -8,9 +8,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define PROBES_OF_ONE 3u
+/* So many that each worker of a Headgate has one, however they are dealt out to them. */
+#define PROBES_OF_ONE 12u
 #define PROBES_MAX (HEADGATES_MAX * PROBES_OF_ONE)
-#define PAUSE_US 10000
+#define PAUSE_US 20000
 #define STALL_US 100000
 #define TURN_MS 5
 

@@ -300,14 +300,15 @@ static void note_late_del(struct slot *slot, int64_t end_us)
         shared_note(shared_of(slot), &note);
 }
 
-/* A client that deletes without comparing had better be sure that it holds the lock. */
+/* A client that deletes without comparing had better be sure that it holds the lock still. */
 static bool is_sure(const struct slot *slot, bool disputed, int64_t now)
 {
+    const struct hold *hold = slot->hold;
     const struct lock *lock = lock_of(slot);
-    return lock->kind != KIND_DEL ||
-           (!disputed &&
-            (!lock->rule->watched ||
-             now - slot->hold->asked_us < (int64_t)(lock->rule->max_hold_ms - lock->rule->lease_ms) * US_PER_MS));
+    int64_t longest_ms = lock->rule->max_hold_ms - lock->rule->lease_ms;
+    bool in_time = hold->granted_us - hold->asked_us <= lock->lease_us / 4 &&
+                   (!lock->rule->watched || now - hold->asked_us < longest_ms * US_PER_MS);
+    return lock->kind != KIND_DEL || (!disputed && in_time && !client_is_cut(slot->home));
 }
 
 /* The lock was found and released, or there was nothing any more. */
