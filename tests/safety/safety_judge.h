@@ -14,9 +14,10 @@
  *              yet. A pause alone excuses nothing: Headgate renews for who is stopped
  *   MAX_HOLD   it was inside for as long as the rule allows
  *   UNWATCHED  no rule names the lock, and the lease that it asked for had passed
- *   LATE_DEL   another client's DEL, which compares nothing, may have been executed meanwhile: it was under way when
- * its connection was lost, was answered late, or its sender had lost the lock before RACE       one of the permits
- * inside was one too many by the semaphore's own algorithm: see safety_model.c
+ *   LATE_DEL   another client's DEL, which compares nothing, may have been executed meanwhile: its connection was lost
+ *              while it was under way, or it was answered late. Who loses its lock by it sends a DEL, too, which may
+ *              hit the next: until the first that hits nothing, or CHAIN_US later, whoever holds the lock is excused
+ *   RACE       one of the permits inside was one too many by the semaphore's own algorithm: see safety_model.c
  *
  * No other time is allowed for anywhere. A paused client, a lost lane, a release that is repeated or goes another way
  * excuse nothing. A holder that is killed leaves at that moment by the judge's count; where its rule says release, it
