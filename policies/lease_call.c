@@ -283,10 +283,16 @@ static void lose(struct lease_worker *worker, struct lease *lease, int64_t code)
     lease_end(worker, lease, was_released ? LEASE_REASON_RELEASED : reasons[-code]);
 }
 
+/* A time to live in µs. Clients may set any that Redis can hold: none is taken for longer than a lease can be. */
+static int64_t life_in_us(int64_t life_ms)
+{
+    return (life_ms < 0 ? 0 : life_ms > LEASE_MS_MAX ? LEASE_MS_MAX : life_ms) * 1000;
+}
+
 /* Redis has it, for so long; what was asked was asked at sent_us. */
 static void hold_for(struct lease *lease, int64_t sent_us, int64_t life_ms)
 {
-    int64_t life_us = life_ms * 1000;
+    int64_t life_us = life_in_us(life_ms);
 
     lease->expires_us = sent_us + life_us;
     lease->lease_us = lease->lease_us > 0 ? lease->lease_us : life_us;
@@ -341,7 +347,7 @@ static void renewed(const struct lease_call *call, int64_t life_ms)
 /* While the call was on its way, the time to live went on: what is left is no less than it has to be by now. */
 static bool is_only_late(const struct lease *lease, int64_t code, int64_t life_ms, int64_t now_us)
 {
-    return code == CODE_SHORTENED && life_ms * 1000 + slack_us(lease) >= lease->expires_us - now_us;
+    return code == CODE_SHORTENED && life_in_us(life_ms) + slack_us(lease) >= lease->expires_us - now_us;
 }
 
 static void end_renewal(const struct lease_call *call, const struct policy_script_reply *reply)
@@ -359,6 +365,16 @@ static void end_renewal(const struct lease_call *call, const struct policy_scrip
         lease->retry_us = now;
     } else {
         lose(call->worker, lease, code);
+    }
+}
+
+/* It is there, and it will end if nobody renews it. */
+static void hold(struct lease_worker *worker, struct lease *lease)
+{
+    if (lease->abandoned) {
+        lease_end(worker, lease, LEASE_REASON_RELEASED);
+    } else {
+        lease_move(lease, LEASE_HELD);
     }
 }
 
@@ -388,7 +404,7 @@ static void end_check(const struct lease_call *call, const struct policy_script_
         lose(call->worker, lease, CODE_GONE);
     } else if (lease->state == LEASE_DOUBTFUL) {
         lease_confirm(call->worker, lease);
-        lease_move(lease, LEASE_HELD);
+        hold(call->worker, lease);
     }
 }
 
@@ -405,7 +421,7 @@ static void end_healing(const struct lease_call *call, const struct policy_scrip
         lease_count(call->worker, LEASE_COUNTER_HEALED);
     }
     hold_for(lease, call->sent_us, reply->integers[1]);
-    lease_move(lease, LEASE_HELD);
+    hold(call->worker, lease);
 }
 
 static bool is_sound(const struct lease_call *call, const struct policy_script_reply *reply)

@@ -80,7 +80,8 @@ static int64_t latest(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* A string has one owner: those who had it before have lost it. */
+/* A string has one owner: those who had it before have lost it. Of those who asked for it later nothing is known: their
+ * reply may have come first. */
 static void supersede(struct effect *effect, const struct lease *lease)
 {
     const struct lease_key *key = lease->members[0].key;
@@ -89,7 +90,8 @@ static void supersede(struct effect *effect, const struct lease *lease)
     while (member != NULL) {
         struct lease_member *next = LIST_NEXT(member, of_key);
         struct lease *other = member->lease;
-        if (other != lease && (other->kind == LEASE_STRING || other->kind == LEASE_STRINGS)) {
+        bool is_string = other->kind == LEASE_STRING || other->kind == LEASE_STRINGS;
+        if (is_string && other->sequence < lease->sequence) {
             lease_end(effect->worker, other, LEASE_REASON_TAKEN);
         }
         member = next;
@@ -117,9 +119,10 @@ static bool is_taken_anew(const struct effect *effect, const struct lease *lease
 {
     const struct lease_request *request = effect->request;
 
-    /* SET NX and its like succeed only where there was nothing. */
-    return (request->shape.action == LEASE_ACQUIRE && request->shape.script == NULL) ||
-           lease->expires_us < request->sent_us;
+    /* SET NX and its like succeed only where there was nothing; whether they did is not known within a transaction. */
+    bool was_free = effect->outcome == OUTCOME_YES && request->shape.action == LEASE_ACQUIRE &&
+                    request->shape.script == NULL;
+    return was_free || lease->expires_us < request->sent_us;
 }
 
 static enum lease_state state_of(const struct effect *effect, const struct lease *lease, bool overtaken)
@@ -151,6 +154,7 @@ static void set_terms(struct effect *effect, struct lease *lease)
     lease->expires_us = request->sent_us + request->lease_us;
     lease->score = request->score;
     lease->scored_us = request->sent_us;
+    lease->abandoned = false;
     lease->companion = request->shape.script != NULL ? request->shape.script->companion : NULL;
     struct lease_owner *owner = lease_client_owner(effect->worker, request->client, request->terms.owner);
     if (owner != NULL) {
@@ -166,6 +170,11 @@ static void grant(struct effect *effect, const struct lease_target *targets, siz
     struct lease_key *key = lease_registry_find_key(registry, request->database, targets[0].key);
     struct lease *lease = key != NULL ? lease_registry_find(registry, key, targets[0].touch.token) : NULL;
 
+    if (lease != NULL && lease_may_be_endless(lease) && effect->outcome != OUTCOME_YES) {
+        /* Healing is due, and finds out whatever there is to find out. */
+        lease_schedule(effect->worker, lease);
+        return;
+    }
     if (lease == NULL) {
         lease = add(effect, targets, key_count);
     } else if (is_taken_anew(effect, lease)) {
@@ -191,6 +200,16 @@ static void grant(struct effect *effect, const struct lease_target *targets, siz
     lease_schedule(effect->worker, lease);
 }
 
+static bool is_overtaken(const struct lease_request *request)
+{
+    bool overtaken = false;
+
+    for (size_t i = 0; i < request->target_count; i++) {
+        overtaken = overtaken || request->targets[i].touch.overtaken;
+    }
+    return overtaken;
+}
+
 static void acquire(struct effect *effect)
 {
     const struct lease_request *request = effect->request;
@@ -201,11 +220,7 @@ static void acquire(struct effect *effect)
         return;
     }
     if (request->shape.kind == LEASE_STRINGS) {
-        bool overtaken = false;
-        for (size_t i = 0; i < request->target_count; i++) {
-            overtaken = overtaken || request->targets[i].touch.overtaken;
-        }
-        grant(effect, request->targets, request->target_count, overtaken);
+        grant(effect, request->targets, request->target_count, is_overtaken(request));
         return;
     }
     for (size_t i = 0; i < request->target_count; i++) {
@@ -270,6 +285,42 @@ static void doubt(struct effect *effect, struct lease *lease, bool after_release
     lease_schedule(effect->worker, lease);
 }
 
+static struct lease *find_string(const struct effect *effect, const struct lease_target *target)
+{
+    struct lease_registry *registry = effect->worker->registry;
+    const struct lease_key *key = lease_registry_find_key(registry, effect->request->database, target->key);
+    struct lease_member *member = key != NULL ? LIST_FIRST(&key->members) : NULL;
+
+    while (member != NULL && member->lease->kind != LEASE_STRING) {
+        member = LIST_NEXT(member, of_key);
+    }
+    return member != NULL ? member->lease : NULL;
+}
+
+/* SET XX has put another token in the place of the one that is on file: the same hold goes on under it, or was ended by
+ * a shorter lease. Of a lock that is not on file it proves nothing, as it compares nothing: it may be such an end. */
+static void replace(struct effect *effect, const struct lease_target *target)
+{
+    const struct lease_request *request = effect->request;
+    struct lease *before = find_string(effect, target);
+
+    if (before == NULL || before->sequence > request->sequence) {
+        return;
+    }
+    int64_t acquired_us = before->acquired_us;
+    bool shortened = before->state == LEASE_HELD && is_shorter(before, request->sent_us + request->lease_us);
+    lease_end(effect->worker, before, LEASE_REASON_RELEASED);
+    if (shortened) {
+        return;
+    }
+    grant(effect, target, 1, is_overtaken(request));
+    struct lease *lease = find(effect, target);
+    if (lease != NULL) {
+        lease->acquired_us = acquired_us;
+        lease_schedule(effect->worker, lease);
+    }
+}
+
 /* One that is not on file was taken through another Headgate, or before a restart: the reply shows that it is held. */
 static void extend(struct effect *effect)
 {
@@ -278,13 +329,33 @@ static void extend(struct effect *effect)
 
     for (size_t i = 0; i < (is_multi_key ? 1 : request->target_count); i++) {
         struct lease *lease = find(effect, &request->targets[i]);
+        if (lease != NULL && lease->sequence > request->sequence) {
+            /* It speaks of the one before, or may. */
+            continue;
+        }
         if (effect->outcome == OUTCOME_YES && lease != NULL) {
             extend_one(effect, lease);
+        } else if (effect->outcome == OUTCOME_YES && request->shape.replaces) {
+            replace(effect, &request->targets[i]);
         } else if (effect->outcome == OUTCOME_YES && !request->shape.adds) {
-            grant(effect, &request->targets[i], is_multi_key ? request->target_count : 1, false);
+            grant(effect, &request->targets[i], is_multi_key ? request->target_count : 1, is_overtaken(request));
         } else if (lease != NULL && (effect->outcome == OUTCOME_NO || request->in_transaction)) {
             doubt(effect, lease, false);
         }
+    }
+}
+
+/* A bare ZADD says nothing of the lease: that of a permit on file stays as it is. */
+static void refresh(struct effect *effect, const struct lease_target *target)
+{
+    struct lease *lease = find(effect, target);
+    int64_t lease_us = lease != NULL && !effect->request->score.measured ? lease->lease_us : 0;
+
+    grant(effect, target, 1, target->touch.overtaken);
+    if (lease_us > 0) {
+        lease->lease_us = lease_us;
+        lease->expires_us = lease->scored_us + lease_us;
+        lease_schedule(effect->worker, lease);
     }
 }
 
@@ -305,7 +376,7 @@ static void score(struct effect *effect)
         return;
     case OUTCOME_HELD:
     case OUTCOME_UNCLEAR:
-        grant(effect, target, 1, target->touch.overtaken);
+        refresh(effect, target);
         return;
     default:
         return;
@@ -331,6 +402,10 @@ static void expire_one(struct effect *effect, struct lease *lease)
         renew_soon(effect, lease);
         return;
     }
+    if (lease->abandoned) {
+        lease_end(effect->worker, lease, LEASE_REASON_RELEASED);
+        return;
+    }
     if (lease->state == LEASE_HELD && is_shorter(lease, expires_us)) {
         lease_end(effect->worker, lease, LEASE_REASON_SHORTENED);
         return;
@@ -339,7 +414,8 @@ static void expire_one(struct effect *effect, struct lease *lease)
     lease->proved = effect->request->sequence;
     if (lease->state == LEASE_UNHEALED || lease->lease_us == 0) {
         lease->lease_us = effect->request->lease_us;
-        lease_move(lease, LEASE_HELD);
+        /* Of one that is in doubt it says that the key is there, not whose it is. */
+        lease_move(lease, lease->state == LEASE_UNHEALED ? LEASE_HELD : lease->state);
     }
     lease_schedule(effect->worker, lease);
 }
@@ -351,13 +427,26 @@ static bool lives_with_its_key(const struct lease *lease)
 
 /* ---- for all that a request may end ---- */
 
+/* Who asked for a release does not want it kept, whether Redis has heard of it or not: if not, it has to end by itself.
+ */
+static void give_up(struct effect *effect, struct lease *lease)
+{
+    if (lease_may_be_endless(lease)) {
+        lease->abandoned = true;
+        lease_schedule(effect->worker, lease);
+    } else {
+        lease_end(effect->worker, lease, LEASE_REASON_RELEASED);
+    }
+}
+
 static void release_one(struct effect *effect, struct lease *lease)
 {
     switch (effect->outcome) {
     case OUTCOME_YES:
-    case OUTCOME_UNKNOWN:
-        /* Who asked for a release does not want it kept, whether Redis has heard of it or not. */
         lease_end(effect->worker, lease, LEASE_REASON_RELEASED);
+        return;
+    case OUTCOME_UNKNOWN:
+        give_up(effect, lease);
         return;
     case OUTCOME_NO:
     case OUTCOME_HELD:

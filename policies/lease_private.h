@@ -140,6 +140,8 @@ void lease_watch(struct lease_worker *worker);
 bool lease_watch_is_done(struct lease_worker *worker);
 /* Logs, not too often, that a script has failed. Nothing is locked. */
 void lease_warn_of_failure(struct lease_worker *worker, const char *error);
+/* Whether it may have no time to live: to give it one comes before all else. */
+bool lease_may_be_endless(const struct lease *lease);
 /* When it will have been held for so long as it may be. */
 int64_t lease_deadline_us(const struct lease *lease);
 const char *lease_reason_name(enum lease_reason reason);

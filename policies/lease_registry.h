@@ -79,7 +79,7 @@ struct lease_touch {
     struct lease_key *key; /* NULL: it is not written down (any more) */
     struct slice token;    /* whose lease; data NULL: any */
     bool releases;         /* it may release it: nothing is renewed until the answer is there */
-    bool acquires;         /* it may acquire it … */
+    bool acquires;         /* it may acquire it, or show that it is held … */
     bool overtaken;        /* … and a release of it was answered in the meantime */
     uint64_t sequence;     /* of the request: later ones are greater */
 };
@@ -106,6 +106,7 @@ struct lease {
     bool calling;       /* a script for it is under way */
     bool confirmed;     /* Redis has said that it was taken */
     bool after_release; /* DOUBTFUL: a release may have come about */
+    bool abandoned;     /* a release of it may not have reached Redis: it is to be healed, and left alone then */
     size_t worker;      /* which of them watches it */
     uint64_t client;    /* the connection that took it */
     uint64_t sequence;  /* of the request that took it */

@@ -132,7 +132,10 @@ static bool read_score(struct reading *reading)
         return read_script_score(reading, value, wall_us);
     }
     const double *reaped = reaped_before(reading, hash_name(shape->key));
-    if (!lease_score_tell(&reading->score, reading->rule, value, reaped, wall_us)) {
+    bool told = lease_score_tell(&reading->score, reading->rule, value, reaped, wall_us);
+    /* It belongs to the ZADD behind it: of a later one it would make a longer lease each time. */
+    reading->client->reap.known = reading->client->reap.known && reaped == NULL;
+    if (!told) {
         return false;
     }
     shape->kind = reading->score.kind;
@@ -272,7 +275,7 @@ static void keep_targets(const struct reading *reading, struct lease_request *ke
             continue;
         }
         *target = (struct lease_target){
-            .touch = {.releases = releases(&reading->shape), .acquires = reading->shape.action == LEASE_ACQUIRE}};
+            .touch = {.releases = releases(&reading->shape), .acquires = takes_or_extends(&reading->shape)}};
         at = keep(at, &target->key, pairs.key);
         if (pairs.token.data != NULL) {
             at = keep(at, &target->touch.token, pairs.token);

@@ -81,6 +81,7 @@ bool lease_score_tell(struct lease_score *score, const struct lease_rule *rule, 
         .unit_us = unit,
         .kind = expiry ? LEASE_SEMAPHORE_BY_EXPIRY : LEASE_SEMAPHORE_BY_START,
         .lease_us = lease_us >= 1 && lease_us <= FAR_US ? (int64_t)lease_us : 0,
+        .measured = reaped != NULL || expiry,
     };
     return score->lease_us > 0;
 }

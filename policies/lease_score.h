@@ -16,6 +16,7 @@ struct lease_score {
     int64_t unit_us;
     enum lease_kind kind; /* BY_START or BY_EXPIRY */
     bool guessed;         /* the client did not say it: Redis has to */
+    bool measured;        /* the lease is what the score and another time say, not what the rule says */
     int64_t lease_us;
 };
 

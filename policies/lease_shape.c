@@ -241,6 +241,7 @@ static bool read_set(struct lease_shape *shape, struct request *request)
     shape->reply = set_reply(&options);
     set_lease(shape, options.ms, options.unit);
     shape->action = set_action(&options, shape->token);
+    shape->replaces = shape->action == LEASE_EXTEND && options.condition == SET_XX;
     return true;
 }
 

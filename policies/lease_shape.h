@@ -44,6 +44,7 @@ struct lease_shape {
     int64_t expires_at;   /* 0, or when the lease ends, in expires_unit */
     enum lease_unit expires_unit;
     bool adds;                         /* EXTEND: lease_ms comes on top of what is left */
+    bool replaces;                     /* EXTEND by SET XX: whatever token was there has made way for this one */
     struct slice score;                /* as the client wrote it; empty if there is none */
     const struct lease_script *script; /* NULL unless it is one */
 };

@@ -202,6 +202,11 @@ int64_t lease_deadline_us(const struct lease *lease)
     return lease->acquired_us + lease->terms.max_hold_us;
 }
 
+bool lease_may_be_endless(const struct lease *lease)
+{
+    return lease->state == LEASE_UNHEALED || (lease->state == LEASE_DOUBTFUL && lease->lease_us == 0);
+}
+
 static int64_t part_of(const struct lease *lease, int64_t lease_us)
 {
     return lease_us / lease->terms.renew_of * lease->terms.renew;
@@ -241,7 +246,7 @@ static int64_t due_us(const struct lease *lease)
     if (lease->retry_us != 0) {
         return lease->retry_us;
     }
-    if (gone_us != 0 && lease->state != LEASE_UNHEALED) {
+    if (gone_us != 0 && !lease_may_be_endless(lease)) {
         return gone_us + lease->terms.grace_us;
     }
     switch (lease->state) {
@@ -260,7 +265,7 @@ static int64_t due_us(const struct lease *lease)
 /* A renewal may come a step early, the farewell to an owner may not: it could come back. */
 static bool is_farewell(const struct lease *lease)
 {
-    return lease->owner != NULL && lease->owner->gone_us != 0 && lease->state != LEASE_UNHEALED;
+    return lease->owner != NULL && lease->owner->gone_us != 0 && !lease_may_be_endless(lease);
 }
 
 void lease_schedule(struct lease_worker *worker, struct lease *lease)
@@ -339,11 +344,17 @@ static struct lease_call *attend(struct lease_worker *worker, struct lease *leas
     }
 }
 
-/* Whether there is nothing to do for it but in the round before the process ends. */
+/* Whether something is to be done for it, though it is not due yet, before the process ends. Not a farewell: the owner
+ * may come back elsewhere. */
+static bool is_of_last_round(const struct lease_worker *worker, const struct lease *lease)
+{
+    return worker->last_round && !is_farewell(lease) &&
+           (lease_may_be_endless(lease) || (lease->state == LEASE_HELD && !reaches_deadline(lease)));
+}
+
 static bool is_early(const struct lease_worker *worker, const struct lease *lease, int64_t now)
 {
-    return due_us(lease) > now + (is_farewell(lease) ? 0 : LEASE_WHEEL_STEP_US) &&
-           !(worker->last_round && lease->state == LEASE_HELD && !reaches_deadline(lease));
+    return due_us(lease) > now + (is_farewell(lease) ? 0 : LEASE_WHEEL_STEP_US) && !is_of_last_round(worker, lease);
 }
 
 /* Takes the next one that is due, and makes up what is to be sent for it, if anything. False: none is. */

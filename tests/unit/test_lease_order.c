@@ -1,0 +1,410 @@
+/*
+ * The lease policy and what comes in another order than expected: Redis executes the requests of several connections in
+ * an order that is not that of their replies, scripts are overtaken, and connections break.
+ */
+#include "lease_stage.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define RULES "[lease:locks]\nkeys = *\nttl = 30s\nmax_hold = 1h\ngrace = 1s\n"
+#define RELEASE "EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 "
+#define REACQUIRE "EVALSHA 1cac51482acf5858da00f6d685d68f886cd6b6b2 1 "
+
+/* A stage with two workers and a client of each; they are one owner. */
+struct scene {
+    struct stage *stage;
+    struct stage_client *a;
+    struct stage_client *b;
+};
+
+static struct scene scene_of(const char *rules)
+{
+    struct stage *stage = stage_new(rules, 2);
+
+    return (struct scene){stage, stage_join(stage, 0, "10.0.0.1", "app"), stage_join(stage, 1, "10.0.0.1", "app")};
+}
+
+static void assert_counter(struct stage *stage, const char *name, uint64_t expected)
+{
+    cr_assert_eq(stage_counter(stage, name), expected, "%s is %llu", name,
+                 (unsigned long long)stage_counter(stage, name));
+}
+
+static void assert_quiet(struct stage *stage)
+{
+    size_t before = stage->sent_count;
+
+    stage_pass(stage, 180000);
+    cr_assert_eq(stage->sent_count, before, "%s", stage_call_text(stage));
+}
+
+/* The next script is a renewal of 30 s, within a lease's third. */
+static void assert_renewal(struct stage *stage, const char *text)
+{
+    stage_pass_until_call(stage, 10000);
+    cr_assert_str_eq(stage_call_text(stage), text);
+    cr_assert_gt(stage_call_number(stage, 1), 1);
+}
+
+/* ---- acquisitions ---- */
+
+Test(lease_order, an_acquisition_that_a_release_overtook_is_asked_for)
+{
+    struct scene scene = scene_of(RULES);
+
+    stage_send(scene.a, "SET job t1 NX PX 30000");
+    stage_ask(scene.b, "DEL job", ":1\r\n");
+    stage_hear(scene.a, "+OK\r\n");
+    assert_counter(scene.stage, "lease_acquired_total", 0);
+    stage_pass(scene.stage, 100);
+    cr_assert_eq(stage_call_number(scene.stage, 1), 1);
+    stage_answer(scene.stage, "0 -2");
+    cr_assert(stage_lists(scene.stage, NULL));
+    assert_counter(scene.stage, "lease_lost_gone_total", 0);
+    cr_assert_eq(scene.stage->warning_count, (size_t)0);
+    stage_free(scene.stage);
+}
+
+Test(lease_order, a_release_that_was_sent_before_the_acquisition_ends_nothing)
+{
+    struct scene scene = scene_of(RULES);
+
+    stage_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
+    stage_send(scene.a, RELEASE "job t1");
+    stage_ask(scene.b, "SET job t1 NX PX 30000", "+OK\r\n");
+    cr_assert(stage_lists(scene.stage, "state=releasing"));
+    assert_quiet(scene.stage);
+    stage_hear(scene.a, ":1\r\n");
+    cr_assert(stage_lists(scene.stage, "state=held"));
+    stage_pass_until_call(scene.stage, 1000);
+    cr_assert_eq(scene.stage->calls->worker, (size_t)1);
+    stage_free(scene.stage);
+}
+
+Test(lease_order, who_takes_a_lock_ends_the_watch_over_the_one_before)
+{
+    struct scene scene = scene_of(RULES);
+
+    stage_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
+    stage_ask(scene.b, "SET job t2 NX PX 30000", "+OK\r\n");
+    assert_counter(scene.stage, "lease_lost_taken_total", 1);
+    cr_assert(stage_lists(scene.stage, "key=job"));
+    assert_renewal(scene.stage, "lease_renew_string job / t2");
+    stage_free(scene.stage);
+}
+
+/* In Redis: t1 is taken and released, then t2 is taken; the answer to the first comes last. */
+Test(lease_order, a_late_answer_does_not_end_the_watch_over_who_took_it_later)
+{
+    struct scene scene = scene_of(RULES);
+
+    stage_send(scene.a, "SET job t1 NX PX 30000");
+    stage_send(scene.a, RELEASE "job t1");
+    stage_ask(scene.b, "SET job t2 NX PX 30000", "+OK\r\n");
+    stage_hear(scene.a, "+OK\r\n");
+    stage_hear(scene.a, ":1\r\n");
+    cr_assert(stage_lists(scene.stage, "state=held"));
+    assert_renewal(scene.stage, "lease_renew_string job / t2");
+    stage_free(scene.stage);
+}
+
+Test(lease_order, an_acquisition_whose_answer_is_lost_is_none)
+{
+    struct scene scene = scene_of(RULES);
+
+    stage_send(scene.a, "SET job t1 NX PX 30000");
+    stage_lose(scene.a);
+    cr_assert(stage_lists(scene.stage, NULL));
+    assert_quiet(scene.stage);
+    stage_free(scene.stage);
+}
+
+/* ---- extensions ---- */
+
+Test(lease_order, an_extension_that_a_release_overtook_brings_nothing_back)
+{
+    struct scene scene = scene_of(RULES);
+
+    stage_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
+    stage_send(scene.b, REACQUIRE "job t1 30000");
+    stage_ask(scene.a, RELEASE "job t1", ":1\r\n");
+    stage_hear(scene.b, ":1\r\n");
+    for (int i = 0; i < 300; i++) {
+        stage_pass(scene.stage, 100);
+        if (scene.stage->calls != NULL) {
+            cr_assert_eq(stage_call_number(scene.stage, 1), 1, "renewed after it was released");
+            stage_answer(scene.stage, "0 -2");
+        }
+    }
+    cr_assert(stage_lists(scene.stage, NULL));
+    assert_counter(scene.stage, "lease_acquired_total", 1);
+    assert_counter(scene.stage, "lease_lost_gone_total", 0);
+    stage_free(scene.stage);
+}
+
+Test(lease_order, an_extension_of_the_lock_before_says_nothing_about_this_one)
+{
+    struct scene scene = scene_of(RULES);
+
+    stage_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
+    stage_send(scene.b, "SET job t1 XX PX 3000");
+    stage_ask(scene.a, RELEASE "job t1", ":1\r\n");
+    stage_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
+    stage_hear(scene.b, "+OK\r\n");
+    cr_assert(stage_lists(scene.stage, "lease=30000"));
+    stage_free(scene.stage);
+}
+
+Test(lease_order, who_extends_a_lock_that_is_not_on_file_holds_it)
+{
+    struct scene scene = scene_of(RULES);
+
+    stage_ask(scene.a, REACQUIRE "job t1 30000", ":0\r\n");
+    cr_assert(stage_lists(scene.stage, NULL));
+    stage_ask(scene.a, REACQUIRE "job t1 30000", ":1\r\n");
+    cr_assert(stage_lists(scene.stage, "state=held"));
+    assert_renewal(scene.stage, "lease_renew_string job / t1");
+    stage_free(scene.stage);
+}
+
+Test(lease_order, another_lease_by_a_script_is_the_one_from_then_on)
+{
+    struct scene scene = scene_of(RULES);
+
+    stage_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
+    stage_ask(scene.b, REACQUIRE "job t1 6000", ":1\r\n");
+    cr_assert(stage_lists(scene.stage, "lease=6000 left=6000"));
+    stage_pass_until_call(scene.stage, 2000);
+    cr_assert_eq(stage_call_number(scene.stage, 1), 6000);
+    stage_answer(scene.stage, "1 6000");
+    stage_ask(scene.a, REACQUIRE "job t1 60000", ":1\r\n");
+    cr_assert(stage_lists(scene.stage, "lease=60000 left=60000"));
+    stage_free(scene.stage);
+}
+
+/* ShedLock's unlock with lockAtLeastFor. */
+Test(lease_order, that_is_shortened_by_set_xx_is_released)
+{
+    static const char *const unlocks[] = {"SET job t1 XX PX 3000", "SET job t2 XX PX 3000", "PEXPIRE job 3000"};
+
+    for (size_t i = 0; i < sizeof unlocks / sizeof unlocks[0]; i++) {
+        struct scene scene = scene_of(RULES);
+        stage_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
+        stage_ask(scene.a, unlocks[i], i == 2 ? ":1\r\n" : "+OK\r\n");
+        cr_assert(stage_lists(scene.stage, NULL), "%s", unlocks[i]);
+        assert_quiet(scene.stage);
+        stage_free(scene.stage);
+    }
+}
+
+Test(lease_order, set_xx_proves_nothing_of_a_lock_that_is_not_on_file)
+{
+    struct scene scene = scene_of(RULES);
+
+    stage_ask(scene.a, "SET job t1 XX PX 3000", "+OK\r\n");
+    cr_assert(stage_lists(scene.stage, NULL));
+    assert_quiet(scene.stage);
+    stage_free(scene.stage);
+}
+
+Test(lease_order, set_xx_with_another_value_extends)
+{
+    struct scene scene = scene_of(RULES);
+
+    stage_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
+    stage_ask(scene.a, "SET job t2 XX PX 60000", "+OK\r\n");
+    cr_assert(stage_lists(scene.stage, "lease=60000"));
+    stage_pass_until_call(scene.stage, 20000);
+    cr_assert_str_eq(stage_call_text(scene.stage), "lease_renew_string job / t2");
+    stage_free(scene.stage);
+}
+
+/* ---- scripts ---- */
+
+Test(lease_order, a_renewal_that_the_owner_overtook_says_nothing)
+{
+    static const char *const answers[] = {"0 -2", "-1 3000", "-3 100", "1 30000"};
+
+    for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++) {
+        struct scene scene = scene_of(RULES);
+        stage_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
+        assert_renewal(scene.stage, "lease_renew_string job / t1");
+        stage_ask(scene.a, RELEASE "job t1", ":1\r\n");
+        stage_ask(scene.a, "SET job t1 NX PX 60000", "+OK\r\n");
+        stage_answer(scene.stage, answers[i]);
+        cr_assert(stage_lists(scene.stage, "lease=60000 left=60000"), "%s", answers[i]);
+        cr_assert(stage_lists(scene.stage, "renewals=0"), "%s", answers[i]);
+        stage_free(scene.stage);
+    }
+}
+
+Test(lease_order, a_renewal_under_way_does_not_end_what_is_being_released)
+{
+    struct scene scene = scene_of(RULES);
+
+    stage_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
+    assert_renewal(scene.stage, "lease_renew_string job / t1");
+    stage_send(scene.a, RELEASE "job t1");
+    stage_answer(scene.stage, "0 -2");
+    cr_assert(stage_lists(scene.stage, "state=releasing"));
+    assert_quiet(scene.stage);
+    stage_hear(scene.a, ":1\r\n");
+    assert_counter(scene.stage, "lease_released_total", 1);
+    assert_counter(scene.stage, "lease_lost_gone_total", 0);
+    stage_free(scene.stage);
+}
+
+Test(lease_order, an_answer_after_the_end_is_harmless)
+{
+    struct scene scene = scene_of(RULES);
+
+    stage_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
+    assert_renewal(scene.stage, "lease_renew_string job / t1");
+    stage_ask(scene.a, RELEASE "job t1", ":1\r\n");
+    cr_assert(stage_lists(scene.stage, NULL));
+    stage_answer(scene.stage, "1 30000");
+    cr_assert(stage_lists(scene.stage, NULL));
+    assert_quiet(scene.stage);
+    stage_free(scene.stage);
+}
+
+/* ---- without a time to live: never for ever ---- */
+
+/* Answers until all is quiet, as Redis does that has the key of a SETNX; whether it was given a time to live. */
+static bool is_healed(struct stage *stage)
+{
+    bool healed = false;
+
+    for (int i = 0; i < 50; i++) {
+        stage_pass(stage, 100);
+        while (stage->calls != NULL) {
+            bool heals = strcmp(stage_call_text(stage), "lease_heal job / t1") == 0;
+            stage_answer(stage, heals ? "1 30000" : healed ? "1 30000" : "-2 -1");
+            healed = healed || heals;
+        }
+    }
+    return healed;
+}
+
+Test(lease_order, setnx_without_an_answer_is_healed)
+{
+    struct scene scene = scene_of(RULES);
+
+    stage_send(scene.a, "SETNX job t1");
+    stage_lose(scene.a);
+    cr_assert(is_healed(scene.stage));
+    stage_free(scene.stage);
+}
+
+Test(lease_order, setnx_of_an_owner_that_is_gone_is_healed)
+{
+    struct scene scene = scene_of(RULES);
+
+    stage_leave(scene.b);
+    stage_send(scene.a, "SETNX job t1");
+    stage_leave(scene.a);
+    cr_assert(is_healed(scene.stage));
+    cr_assert(stage_lists(scene.stage, NULL));
+    stage_free(scene.stage);
+}
+
+Test(lease_order, setnx_in_a_transaction_is_healed)
+{
+    static const char *const answers[] = {"*1\r\n:1\r\n", NULL};
+
+    for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++) {
+        struct scene scene = scene_of(RULES);
+        stage_leave(scene.b);
+        stage_send(scene.a, "MULTI");
+        stage_send(scene.a, "SETNX job t1");
+        stage_send(scene.a, "EXEC");
+        if (answers[i] != NULL) {
+            stage_hear(scene.a, answers[i]);
+        }
+        stage_leave(scene.a);
+        cr_assert(is_healed(scene.stage));
+        stage_free(scene.stage);
+    }
+}
+
+/* Nobody knows whether Redis has heard of it. */
+Test(lease_order, setnx_is_healed_if_its_release_was_lost_and_not_renewed)
+{
+    struct scene scene = scene_of(RULES);
+
+    stage_ask(scene.a, "SETNX job t1", ":1\r\n");
+    stage_send(scene.a, "DEL job");
+    stage_lose(scene.a);
+    cr_assert(is_healed(scene.stage));
+    assert_quiet(scene.stage);
+    stage_free(scene.stage);
+}
+
+Test(lease_order, expire_behind_setnx_counts_whenever_it_is_answered)
+{
+    struct scene scene = scene_of(RULES);
+
+    stage_send(scene.a, "SETNX job t1");
+    stage_send(scene.a, "EXPIRE job 6");
+    stage_hear(scene.a, ":1\r\n");
+    stage_pass(scene.stage, 1000);
+    cr_assert_str_eq(stage_call_text(scene.stage), "lease_heal job / t1");
+    stage_hear(scene.a, ":1\r\n");
+    stage_answer(scene.stage, "2 6000");
+    cr_assert(stage_lists(scene.stage, "state=held"));
+    cr_assert(stage_lists(scene.stage, "lease=6000 left=5000"));
+    assert_counter(scene.stage, "lease_healed_total", 0);
+    stage_free(scene.stage);
+}
+
+/* ---- semaphores ---- */
+
+Test(lease_order, a_permit_that_is_refreshed_keeps_its_lease)
+{
+    struct scene scene = scene_of(RULES);
+    char text[64];
+
+    stage_ask(scene.a, "ZREMRANGEBYSCORE sem -inf 1699999990", "");
+    stage_ask(scene.a, "ZADD sem 1700000000 t1", ":1\r\n");
+    for (int i = 1; i <= 10; i++) {
+        stage_pass(scene.stage, 2000);
+        snprintf(text, sizeof text, "ZADD sem %d t1", 1700000000 + 2 * i);
+        stage_ask(scene.a, text, ":0\r\n");
+        cr_assert(stage_lists(scene.stage, "lease=10000 left=10000"), "%d", i);
+        cr_assert_eq(scene.stage->call_count, (size_t)0);
+    }
+    stage_free(scene.stage);
+}
+
+Test(lease_order, a_permit_that_has_to_be_added_again_was_lost)
+{
+    struct scene scene = scene_of(RULES);
+
+    stage_ask(scene.a, "ZADD sem 1700000000 t1", ":1\r\n");
+    cr_assert(stage_lists(scene.stage, "lease=30000"));
+    stage_ask(scene.a, "ZADD sem 1700000000 t1", ":1\r\n");
+    cr_assert(stage_lists(scene.stage, NULL));
+    assert_counter(scene.stage, "lease_lost_gone_total", 1);
+    stage_free(scene.stage);
+}
+
+Test(lease_order, a_permit_whose_score_the_owner_has_set_goes_on_from_there)
+{
+    struct scene scene = scene_of(RULES);
+
+    stage_ask(scene.a, "ZREMRANGEBYSCORE sem -inf 1699999990", "");
+    stage_ask(scene.a, "ZADD sem 1700000000 t1", ":1\r\n");
+    stage_pass_until_call(scene.stage, 4000);
+    int64_t passed_us = scene.stage->now_us - STAGE_FIRST_US;
+    /* 1700000001.0 as a double */
+    stage_answer(scene.stage, "2 -1 1104762108 1077936128");
+    assert_counter(scene.stage, "lease_deferred_total", 1);
+    char expected[64];
+    snprintf(expected, sizeof expected, "left=%lld", (long long)(11000 - passed_us / 1000));
+    cr_assert(stage_lists(scene.stage, expected));
+    stage_pass_until_call(scene.stage, 4000);
+    cr_assert_eq(stage_call_number(scene.stage, 2), 1700000001.0);
+    stage_free(scene.stage);
+}

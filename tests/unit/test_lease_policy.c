@@ -1,0 +1,534 @@
+/* The lease policy as a whole: who is seen to take a lock, when it is renewed and with what, and how its watch ends. */
+#include "lease_stage.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define RULES "[lease:locks]\nkeys = *\nttl = 30s\nmax_hold = 1h\n"
+
+#define REDIS_PY_RELEASE "EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 "
+#define REDIS_PY_REACQUIRE "EVALSHA 1cac51482acf5858da00f6d685d68f886cd6b6b2 1 "
+#define REDLOCK_ACQUIRE "EVALSHA 96da70f7716f27d278a5218544df37fd8b0a5e4c 2 "
+#define REDLOCK_RELEASE "EVALSHA e4612211c9f8f51c257e26e056b0a654b3187242 2 "
+#define REDISSON_LOCK "EVALSHA 149c5a8bf18676fd99e9e6e24923bd64d9b62f94 1 "
+#define REDISSON_UNLOCK "EVALSHA 3ffe249c16dee540ac8ab32e39bd408626b9aff7 2 "
+#define REDISSON_READ_LOCK "EVALSHA 95553a6ff11176c18e71344e89d116b06fd6f753 2 "
+#define REDISSON_PERMITS "EVALSHA 992c96b09a3d8ea0b37f5dc12e5347a44d93909d 3 "
+#define SEMAPHORE_ACQUIRE "EVALSHA 43ebdb49120d170e08af560cb4e46e36f8585936 1 "
+
+/* A stage with one worker and one client. */
+struct scene {
+    struct stage *stage;
+    struct stage_client *client;
+};
+
+static struct scene scene_of(const char *rules)
+{
+    struct stage *stage = stage_new(rules, 1);
+
+    return (struct scene){stage, stage_join(stage, 0, "10.0.0.1", "app")};
+}
+
+/* The same, and the client has the lock "job" with the token "t1" and a lease of 30 s. */
+static struct scene scene_with_lock(const char *rules)
+{
+    struct scene scene = scene_of(rules);
+
+    stage_ask(scene.client, "SET job t1 NX PX 30000", "+OK\r\n");
+    cr_assert(stage_lists(scene.stage, "key=job db=0 kind=string rule=locks"));
+    return scene;
+}
+
+static void assert_call(struct stage *stage, const char *text)
+{
+    cr_assert_str_eq(stage_call_text(stage), text);
+}
+
+static void assert_counter(struct stage *stage, const char *name, uint64_t expected)
+{
+    cr_assert_eq(stage_counter(stage, name), expected, "%s is %llu", name,
+                 (unsigned long long)stage_counter(stage, name));
+}
+
+/* No script is called in the next minutes. */
+static void assert_quiet(struct stage *stage)
+{
+    size_t before = stage->sent_count;
+
+    stage_pass(stage, 180000);
+    cr_assert_eq(stage->sent_count, before, "%s", stage_call_text(stage));
+}
+
+static void assert_renewed_with(struct stage *stage, const char *call, int64_t least_ms, int64_t most_ms)
+{
+    int64_t passed = stage_pass_until_call(stage, most_ms + 200);
+
+    cr_assert(passed >= least_ms && passed <= most_ms, "after %lld ms", (long long)passed);
+    assert_call(stage, call);
+}
+
+/* ---- taking and renewing ---- */
+
+static const struct {
+    const char *requests[4];
+    const char *replies[4];
+    const char *listed;
+    const char *renewal;
+    int64_t lease_ms;
+} recognised[] = {
+    {{"SET job t1 NX PX 30000"}, {"+OK\r\n"}, "kind=string", "lease_renew_string job / t1", 30000},
+    {{"set job t1 ex 30 nx"}, {"+OK\r\n"}, "kind=string", "lease_renew_string job / t1", 30000},
+    {{"SET job t1 NX GET PX 30000"}, {"$-1\r\n"}, "kind=string", "lease_renew_string job / t1", 30000},
+    {{"SETNX job t1", "EXPIRE job 30"}, {":1\r\n", ":1\r\n"}, "kind=string", "lease_renew_string job / t1", 30000},
+    {{REDLOCK_ACQUIRE "a b t1 30000"}, {":2\r\n"}, "kind=strings", "lease_renew_string a b / t1", 30000},
+    {{REDISSON_LOCK "job 30000 id:1"}, {"$-1\r\n"}, "kind=hash", "lease_renew_hash job / id:1", 30000},
+    {{REDISSON_READ_LOCK "job {job}:id:1:rwlock_timeout 30000 id:1 id:1:write",
+      REDISSON_READ_LOCK "job {job}:id:1:rwlock_timeout 30000 id:1 id:1:write"},
+     {"$-1\r\n", "$-1\r\n"},
+     "kind=read-lock",
+     "lease_renew_hash job {job}:id:1:rwlock_timeout:1 {job}:id:1:rwlock_timeout:2 / id:1",
+     30000},
+    {{REDISSON_READ_LOCK "{a}job {a}job:id:1:rwlock_timeout 30000 id:1 id:1:write"},
+     {"_\r\n"},
+     "kind=read-lock",
+     "lease_renew_hash {a}job {a}job:id:1:rwlock_timeout:1 / id:1",
+     30000},
+    {{SEMAPHORE_ACQUIRE "sem 5 t1 30000 1700000000000"},
+     {":1\r\n"},
+     "kind=semaphore",
+     "lease_renew_zset sem / t1",
+     30000},
+    {{"ZREMRANGEBYSCORE sem -inf 1699999970", "ZADD sem 1700000000 t1"},
+     {":0\r\n", ":1\r\n"},
+     "kind=semaphore",
+     "lease_renew_zset sem / t1",
+     30000},
+    {{REDISSON_PERMITS "sem {sem}:timeout channel 1 1700000030000 1700000000000 9 PUBLISH t1"},
+     {"+OK\r\n"},
+     "key={sem}:timeout db=0 kind=semaphore",
+     "lease_renew_zset {sem}:timeout / t1",
+     30000},
+};
+
+Test(lease_policy, locks_are_recognised_and_renewed_at_a_third)
+{
+    for (size_t i = 0; i < sizeof recognised / sizeof recognised[0]; i++) {
+        struct scene scene = scene_of(RULES "libraries = redlock.net:self\n");
+        for (size_t n = 0; recognised[i].requests[n] != NULL; n++) {
+            stage_send(scene.client, recognised[i].requests[n]);
+            if (scene.client->request_count > 0) {
+                cr_assert_leq(stage_counter(scene.stage, "lease_acquired_total"), n);
+                stage_hear(scene.client, recognised[i].replies[n]);
+            }
+        }
+        cr_assert(stage_lists(scene.stage, recognised[i].listed));
+        assert_counter(scene.stage, "lease_acquired_total", 1);
+        assert_counter(scene.stage, "lease_held", 1);
+        /* Up to an eighth of that part sooner. */
+        int64_t third = recognised[i].lease_ms / 3;
+        assert_renewed_with(scene.stage, recognised[i].renewal, third - third / 8 - 100, third);
+        stage_free(scene.stage);
+    }
+}
+
+Test(lease_policy, refusals_are_no_locks)
+{
+    static const char *const asked[][2] = {
+        {"SET job t1 NX PX 30000", "$-1\r\n"},
+        {"SET job t1 NX PX 30000", "_\r\n"},
+        {"SET job t1 NX PX 30000", "-OOM no\r\n"},
+        {"SET job t1 NX GET PX 30000", "$2\r\nt2\r\n"},
+        {"SETNX job t1", ":0\r\n"},
+        {REDLOCK_ACQUIRE "a b t1 30000", ":1\r\n"},
+        {REDISSON_LOCK "job 30000 id:1", ":1234\r\n"},
+        {REDISSON_LOCK "job 30000 id:1", "-NOSCRIPT No matching script\r\n"},
+        {SEMAPHORE_ACQUIRE "sem 5 t1 30000 1700000000000", ":0\r\n"},
+        {"SET job t1 PX 30000", "+OK\r\n"},
+        {"ZADD sem 17 t1", ":1\r\n"},
+        {"SET job t1 NX PX 0", "-ERR invalid expire time\r\n"},
+    };
+    struct scene scene = scene_of(RULES "libraries = redlock.net:self\n");
+
+    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
+        stage_ask(scene.client, asked[i][0], asked[i][1]);
+        stage_pass(scene.stage, 200);
+        while (scene.stage->calls != NULL) {
+            /* An answer that was not clear: it was asked what has come of it. */
+            stage_answer(scene.stage, "0 -2");
+        }
+        cr_assert(stage_lists(scene.stage, NULL), "%s", asked[i][0]);
+    }
+    assert_quiet(scene.stage);
+    assert_counter(scene.stage, "lease_acquired_total", 0);
+    assert_counter(scene.stage, "lease_lost_gone_total", 0);
+    stage_free(scene.stage);
+}
+
+Test(lease_policy, other_keys_and_kinds_are_not_watched)
+{
+    struct scene scene = scene_of("[lease:locks]\nkeys = lock:*\nkind = hash\n");
+
+    stage_ask(scene.client, "SET job t1 NX PX 30000", "+OK\r\n");
+    stage_ask(scene.client, "SET lock:job t1 NX PX 30000", "+OK\r\n");
+    stage_ask(scene.client, REDISSON_LOCK "job 30000 id:1", "$-1\r\n");
+    cr_assert(stage_lists(scene.stage, NULL));
+    stage_ask(scene.client, REDISSON_LOCK "lock:job 30000 id:1", "$-1\r\n");
+    cr_assert(stage_lists(scene.stage, "key=lock:job"));
+    stage_free(scene.stage);
+}
+
+Test(lease_policy, a_renewal_gives_the_lease_and_expects_what_is_left)
+{
+    struct scene scene = scene_with_lock(RULES);
+
+    for (int i = 1; i <= 20; i++) {
+        int64_t sent_us = scene.stage->now_us;
+        int64_t passed = stage_pass_until_call(scene.stage, 20000);
+        cr_assert(passed >= 8600 && passed <= 10000, "%lld ms", (long long)passed);
+        cr_assert_eq(stage_call_number(scene.stage, 1), 30000);
+        cr_assert_eq(stage_call_number(scene.stage, 2), (double)(30000 - (scene.stage->now_us - sent_us) / MS));
+        cr_assert_eq(stage_call_number(scene.stage, 3), 3750);
+        stage_answer(scene.stage, "1 30000");
+        assert_counter(scene.stage, "lease_renewals_total", (uint64_t)i);
+    }
+    cr_assert(stage_lists(scene.stage, "lease=30000 left=30000"));
+    cr_assert(stage_lists(scene.stage, "renewals=20 deferred=0 failures=0 reason=\"renewed\""));
+    stage_free(scene.stage);
+}
+
+Test(lease_policy, locks_of_other_databases_are_others)
+{
+    struct scene scene = scene_with_lock(RULES);
+
+    scene.client->view.database = 3;
+    stage_ask(scene.client, REDIS_PY_RELEASE "job t1", ":1\r\n");
+    cr_assert(stage_lists(scene.stage, "db=0"));
+    stage_pass_until_call(scene.stage, 20000);
+    cr_assert_eq(scene.stage->calls->database, 0);
+    stage_ask(scene.client, "SET job t2 NX PX 3000", "+OK\r\n");
+    stage_answer(scene.stage, "1 30000");
+    stage_pass_until_call(scene.stage, 2000);
+    cr_assert_eq(scene.stage->calls->database, 3);
+    stage_free(scene.stage);
+}
+
+/* ---- releasing ---- */
+
+static const char *const releases[] = {
+    REDIS_PY_RELEASE "job t1",
+    "DEL job",
+    "UNLINK other job",
+    "GETDEL job",
+    "DELIFEQ job t1",
+    "DELEX job IFEQ t1",
+    "SET job t2 PX 3000",
+    "RENAME job gone",
+    "PERSIST job",
+    "PEXPIRE job 0",
+    "GETSET job x",
+};
+
+Test(lease_policy, nothing_is_renewed_from_the_release_on)
+{
+    for (size_t i = 0; i < sizeof releases / sizeof releases[0]; i++) {
+        struct scene scene = scene_with_lock(RULES);
+        stage_send(scene.client, releases[i]);
+        cr_assert_eq(scene.client->request_count, (size_t)1, "%s", releases[i]);
+        cr_assert(stage_lists(scene.stage, "state=releasing"), "%s", releases[i]);
+        assert_quiet(scene.stage);
+        stage_hear(scene.client, strncmp(releases[i], "GETDEL", 6) == 0 ? "$2\r\nt1\r\n"
+                                 : strncmp(releases[i], "SET", 3) == 0 || strncmp(releases[i], "REN", 3) == 0
+                                     ? "+OK\r\n"
+                                     : ":1\r\n");
+        cr_assert(stage_lists(scene.stage, NULL), "%s", releases[i]);
+        assert_quiet(scene.stage);
+        assert_counter(scene.stage, "lease_released_total", 1);
+        cr_assert_eq(scene.stage->warning_count, (size_t)0);
+        stage_free(scene.stage);
+    }
+}
+
+Test(lease_policy, that_was_not_released_is_asked_for_and_goes_on)
+{
+    struct scene scene = scene_with_lock(RULES);
+
+    stage_send(scene.client, REDIS_PY_RELEASE "job t1");
+    stage_pass(scene.stage, 5000);
+    stage_hear(scene.client, ":0\r\n");
+    stage_pass(scene.stage, 100);
+    assert_call(scene.stage, "lease_renew_string job / t1");
+    /* It changes nothing. */
+    cr_assert_eq(stage_call_number(scene.stage, 1), 1);
+    stage_answer(scene.stage, "1 24900");
+    cr_assert(stage_lists(scene.stage, "state=held"));
+    assert_renewed_with(scene.stage, "lease_renew_string job / t1", 3000, 5000);
+    cr_assert_eq(stage_call_number(scene.stage, 1), 30000);
+    stage_free(scene.stage);
+}
+
+Test(lease_policy, an_unclear_answer_to_a_release_is_asked_for)
+{
+    static const struct {
+        const char *answer;
+        const char *counter;
+        bool goes_on;
+    } cases[] = {{"0 -2", "lease_released_total", false},
+                 {"-1 3000", "lease_released_total", false},
+                 {"-2 -1", "lease_lost_persisted_total", false},
+                 {"-4 -1", "lease_lost_type_total", false},
+                 {"1 24900", NULL, true},
+                 {"2 24900", NULL, true}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct scene scene = scene_with_lock(RULES);
+        stage_ask(scene.client, REDIS_PY_RELEASE "job t1", "-ERR something\r\n");
+        stage_pass(scene.stage, 100);
+        cr_assert_eq(stage_call_number(scene.stage, 1), 1);
+        stage_answer(scene.stage, cases[i].answer);
+        cr_assert(stage_lists(scene.stage, cases[i].goes_on ? "state=held" : NULL));
+        if (cases[i].counter != NULL) {
+            assert_counter(scene.stage, cases[i].counter, 1);
+        }
+        stage_free(scene.stage);
+    }
+}
+
+Test(lease_policy, a_release_whose_answer_is_lost_counts_as_one)
+{
+    struct scene scene = scene_with_lock(RULES);
+
+    stage_send(scene.client, "DEL job");
+    stage_lose(scene.client);
+    cr_assert(stage_lists(scene.stage, NULL));
+    assert_counter(scene.stage, "lease_released_total", 1);
+    assert_quiet(scene.stage);
+    stage_free(scene.stage);
+}
+
+Test(lease_policy, a_hash_lock_that_is_held_several_times_goes_on_until_the_last_unlock)
+{
+    struct scene scene = scene_of(RULES);
+
+    stage_ask(scene.client, REDISSON_LOCK "job 30000 id:1", "$-1\r\n");
+    stage_ask(scene.client, REDISSON_LOCK "job 30000 id:1", "$-1\r\n");
+    assert_counter(scene.stage, "lease_acquired_total", 1);
+    stage_ask(scene.client, REDISSON_UNLOCK "job channel 0 30000 id:1", ":0\r\n");
+    stage_pass(scene.stage, 100);
+    stage_answer(scene.stage, "1 30000");
+    cr_assert(stage_lists(scene.stage, "state=held"));
+    stage_ask(scene.client, REDISSON_UNLOCK "job channel 0 30000 id:1", ":1\r\n");
+    cr_assert(stage_lists(scene.stage, NULL));
+    stage_free(scene.stage);
+}
+
+Test(lease_policy, others_tokens_release_nothing)
+{
+    struct scene scene = scene_with_lock(RULES);
+
+    stage_send(scene.client, REDIS_PY_RELEASE "job t2");
+    cr_assert(stage_lists(scene.stage, "state=held"));
+    assert_renewed_with(scene.stage, "lease_renew_string job / t1", 8600, 10000);
+    stage_hear(scene.client, ":0\r\n");
+    stage_free(scene.stage);
+}
+
+Test(lease_policy, that_is_taken_again_in_the_pipeline_that_releases_it)
+{
+    struct scene scene = scene_with_lock(RULES);
+
+    stage_send(scene.client, REDIS_PY_RELEASE "job t1");
+    stage_send(scene.client, "SET job t1 NX PX 6000");
+    stage_send(scene.client, REDIS_PY_RELEASE "job t1");
+    stage_send(scene.client, "SET job t1 NX PX 3000");
+    stage_hear(scene.client, ":1\r\n");
+    cr_assert(stage_lists(scene.stage, NULL));
+    stage_hear(scene.client, "+OK\r\n");
+    cr_assert(stage_lists(scene.stage, "state=releasing"));
+    assert_quiet(scene.stage);
+    stage_hear(scene.client, ":1\r\n");
+    stage_hear(scene.client, "+OK\r\n");
+    cr_assert(stage_lists(scene.stage, "lease=3000"));
+    assert_counter(scene.stage, "lease_acquired_total", 3);
+    assert_counter(scene.stage, "lease_released_total", 2);
+    stage_free(scene.stage);
+}
+
+Test(lease_policy, flushes_stop_everything)
+{
+    struct scene scene = scene_with_lock(RULES);
+
+    stage_send(scene.client, "FLUSHALL");
+    stage_send(scene.client, "FLUSHDB");
+    assert_quiet(scene.stage);
+    stage_hear(scene.client, "+OK\r\n");
+    assert_quiet(scene.stage);
+    stage_hear(scene.client, "+OK\r\n");
+    stage_pass(scene.stage, 100);
+    stage_answer(scene.stage, "0 -2");
+    assert_counter(scene.stage, "lease_lost_gone_total", 1);
+    stage_free(scene.stage);
+}
+
+/* ---- transactions ---- */
+
+Test(lease_policy, within_a_transaction_nothing_counts_before_exec)
+{
+    struct scene scene = scene_with_lock(RULES);
+
+    stage_send(scene.client, "WATCH job");
+    stage_send(scene.client, "MULTI");
+    stage_send(scene.client, "DEL job");
+    stage_send(scene.client, "SET other t2 NX PX 30000");
+    cr_assert(stage_lists(scene.stage, "state=held"));
+    stage_send(scene.client, "EXEC");
+    cr_assert(stage_lists(scene.stage, "state=releasing"));
+    assert_quiet(scene.stage);
+    stage_hear(scene.client, "*2\r\n:1\r\n+OK\r\n");
+    stage_pass(scene.stage, 100);
+    cr_assert_eq(scene.stage->call_count, (size_t)2);
+    for (int i = 0; i < 2; i++) {
+        bool is_old = strcmp(stage_call_text(scene.stage), "lease_renew_string job / t1") == 0;
+        stage_answer(scene.stage, is_old ? "0 -2" : "1 29900");
+    }
+    cr_assert(stage_lists(scene.stage, "key=other"));
+    assert_counter(scene.stage, "lease_released_total", 1);
+    assert_counter(scene.stage, "lease_acquired_total", 2);
+    stage_free(scene.stage);
+}
+
+Test(lease_policy, a_transaction_that_is_given_up_changes_nothing)
+{
+    static const char *const ends[][2] = {
+        {"EXEC", "*-1\r\n"}, {"EXEC", "_\r\n"}, {"EXEC", "-EXECABORT\r\n"}, {"DISCARD", ""}};
+
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        struct scene scene = scene_with_lock(RULES);
+        stage_send(scene.client, "MULTI");
+        stage_send(scene.client, "DEL job");
+        stage_ask(scene.client, ends[i][0], ends[i][1]);
+        cr_assert(stage_lists(scene.stage, "state=held"));
+        assert_renewed_with(scene.stage, "lease_renew_string job / t1", 8600, 10000);
+        stage_send(scene.client, "EXEC");
+        cr_assert_eq(scene.client->request_count, (size_t)0);
+        stage_free(scene.stage);
+    }
+}
+
+Test(lease_policy, a_semaphore_of_the_book_is_taken_in_one_transaction)
+{
+    struct scene scene = scene_of(RULES);
+
+    stage_send(scene.client, "MULTI");
+    stage_send(scene.client, "ZREMRANGEBYSCORE sem -inf 1699999990.5");
+    stage_send(scene.client, "ZADD sem 1700000000.5 t1");
+    stage_send(scene.client, "ZRANK sem t1");
+    stage_ask(scene.client, "EXEC", "*3\r\n:0\r\n:1\r\n:0\r\n");
+    stage_pass(scene.stage, 100);
+    assert_call(scene.stage, "lease_renew_zset sem / t1");
+    cr_assert_eq(stage_call_number(scene.stage, 1), 1700000000.5);
+    cr_assert_eq(stage_call_number(scene.stage, 2), 1700000000.5);
+    stage_answer(scene.stage, "1 -1");
+    cr_assert(stage_lists(scene.stage, "lease=10000"));
+    assert_renewed_with(scene.stage, "lease_renew_zset sem / t1", 2700, 3400);
+    /* The client's score and as much as has passed. */
+    double later = (double)(scene.stage->now_us - STAGE_FIRST_US) / 1e6;
+    cr_assert_float_eq(stage_call_number(scene.stage, 1), 1700000000.5 + later, 1e-5);
+    cr_assert_eq(stage_call_number(scene.stage, 2), 1700000000.5);
+    cr_assert_eq(stage_call_number(scene.stage, 3), 10000);
+    stage_answer(scene.stage, "1 -1");
+    /* It has lost the race for the limit. */
+    stage_ask(scene.client, "ZREM sem t1", ":1\r\n");
+    cr_assert(stage_lists(scene.stage, NULL));
+    assert_counter(scene.stage, "lease_released_total", 1);
+    stage_free(scene.stage);
+}
+
+/* ---- without a lease ---- */
+
+Test(lease_policy, setnx_alone_is_healed)
+{
+    struct scene scene = scene_of(RULES);
+
+    stage_ask(scene.client, "SETNX job t1", ":1\r\n");
+    cr_assert(stage_lists(scene.stage, "state=unhealed"));
+    cr_assert_leq(stage_pass_until_call(scene.stage, 2000), 1000);
+    assert_call(scene.stage, "lease_heal job / t1");
+    cr_assert_eq(stage_call_number(scene.stage, 1), 30000);
+    stage_answer(scene.stage, "1 30000");
+    cr_assert(stage_lists(scene.stage, "state=held"));
+    assert_counter(scene.stage, "lease_healed_total", 1);
+    assert_renewed_with(scene.stage, "lease_renew_string job / t1", 8600, 10000);
+    stage_free(scene.stage);
+}
+
+Test(lease_policy, what_cannot_be_healed_is_tried_again_as_long_as_it_takes)
+{
+    struct scene scene = scene_of(RULES "grace = 1s\n");
+
+    stage_ask(scene.client, "SETNX job t1", ":1\r\n");
+    stage_leave(scene.client);
+    scene.stage->refusal = "no connection";
+    stage_pass(scene.stage, 100000);
+    cr_assert_gt(stage_counter(scene.stage, "lease_failures_total"), (uint64_t)50);
+    scene.stage->refusal = NULL;
+    stage_pass_until_call(scene.stage, 2000);
+    assert_call(scene.stage, "lease_heal job / t1");
+    stage_answer(scene.stage, "1 30000");
+    stage_pass(scene.stage, 1000);
+    cr_assert(stage_lists(scene.stage, NULL));
+    stage_free(scene.stage);
+}
+
+Test(lease_policy, setnx_of_a_client_that_is_killed_is_healed_too)
+{
+    struct scene scene = scene_of(RULES "grace = 1s\n");
+
+    stage_send(scene.client, "SETNX job t1");
+    stage_leave(scene.client);
+    stage_pass(scene.stage, 100);
+    assert_call(scene.stage, "lease_renew_string job / t1");
+    stage_answer(scene.stage, "-2 -1");
+    stage_pass(scene.stage, 1000);
+    assert_call(scene.stage, "lease_heal job / t1");
+    stage_answer(scene.stage, "1 30000");
+    stage_pass(scene.stage, 2000);
+    cr_assert(stage_lists(scene.stage, NULL));
+    stage_free(scene.stage);
+}
+
+/* ---- many ---- */
+
+Test(lease_policy, calls_under_way_are_bounded)
+{
+    struct scene scene = scene_of(RULES);
+    char text[64];
+
+    for (int i = 0; i < 3000; i++) {
+        snprintf(text, sizeof text, "SET job:%d t NX PX 30000", i);
+        stage_ask(scene.client, text, "+OK\r\n");
+    }
+    stage_pass(scene.stage, 15000);
+    cr_assert_eq(scene.stage->call_count, (size_t)1024);
+    while (scene.stage->calls != NULL) {
+        stage_answer(scene.stage, "1 30000");
+    }
+    assert_counter(scene.stage, "lease_renewals_total", 3000);
+    assert_counter(scene.stage, "lease_held", 3000);
+    stage_free(scene.stage);
+}
+
+Test(lease_policy, short_leases_are_looked_at_no_more_often_than_time_is_told)
+{
+    struct scene scene = scene_of(RULES);
+
+    stage_ask(scene.client, "SET job t1 NX PX 1", "+OK\r\n");
+    for (int i = 0; i < 100; i++) {
+        stage_pass(scene.stage, 100);
+        for (int n = 0; n < 3 && scene.stage->calls != NULL; n++) {
+            stage_answer(scene.stage, "1 1");
+        }
+    }
+    cr_assert_leq(scene.stage->sent_count, (size_t)101);
+    stage_free(scene.stage);
+}
