@@ -12,7 +12,7 @@
 #define CRASH_ONE_IN 1500
 #define VIA_ONE_IN 10
 #define RETAKE_ONE_IN 16
-#define LIE_ONE_IN 2000
+#define LIE_ONE_IN 200
 #define WAITABLE_MS 5000
 #define AGAIN_US 20000
 #define LATE_DEL_US 3000000 /* longer than chaos keeps a request from being forwarded */
@@ -308,7 +308,7 @@ static bool is_sure(const struct slot *slot, bool disputed, int64_t now)
     int64_t longest_ms = lock->rule->max_hold_ms - lock->rule->lease_ms;
     bool in_time = hold->granted_us - hold->asked_us <= lock->lease_us / 4 &&
                    (!lock->rule->watched || now - hold->asked_us < longest_ms * US_PER_MS);
-    return lock->kind != KIND_DEL || (!disputed && in_time && !client_is_cut(slot->home));
+    return lock->kind != KIND_DEL || !has_headgate(slot) || (!disputed && in_time && !client_is_cut(slot->home));
 }
 
 /* The lock was found and released, or there was nothing any more. */

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define SECTIONS 60000
+#define SECTIONS 30000
 #define NOT_DONE 100 /* an exit status that is no set of breaches */
 
 /* Every fault must be found for what it is; what follows from it may be found, too. */
