@@ -118,9 +118,19 @@ static bool lease_reload(void *instance, const struct conf_rule *list)
 
 /* ---- hooks ---- */
 
-static bool ends_transaction(const struct command *command)
+/* Of transactions, and of what they look at. */
+static bool is_of_transactions(const struct command *command)
 {
-    return command->kind == COMMAND_EXEC || command->kind == COMMAND_DISCARD;
+    switch (command->kind) {
+    case COMMAND_EXEC:
+    case COMMAND_DISCARD:
+    case COMMAND_WATCH:
+    case COMMAND_UNWATCH:
+    case COMMAND_RESET:
+        return true;
+    default:
+        return false;
+    }
 }
 
 static bool lease_wants(void *instance, const struct command *command)
@@ -128,14 +138,13 @@ static bool lease_wants(void *instance, const struct command *command)
     const struct lease_worker *worker = instance;
 
     return worker->rule_count > 0 && command != NULL &&
-           (lease_shape_wants(command) || ends_transaction(command) || strcmp(command->name, "script") == 0);
+           (lease_shape_wants(command) || is_of_transactions(command) || strcmp(command->name, "script") == 0);
 }
 
 static enum policy_verdict lease_request(void *instance, const struct policy_request *request,
                                          struct policy_decision *decision)
 {
-    (void)decision;
-    return lease_request_begin(instance, request);
+    return lease_request_begin(instance, request, decision);
 }
 
 static void lease_reply(void *instance, const struct policy_reply *reply)

@@ -86,6 +86,7 @@ static struct lease_client *make_client(struct lease_worker *worker, const struc
 
     if (client != NULL) {
         client->id = from->id;
+        LIST_INIT(&client->guards);
         LIST_INSERT_HEAD(&worker->clients, client, of_worker);
     }
     return client;
@@ -125,6 +126,7 @@ void lease_client_leave(struct lease_worker *worker, struct lease_client *client
 {
     lease_request_forget(client);
     lease_registry_lock(worker->registry);
+    lease_guard_end(worker, client, UINT64_MAX);
     if (client->client_owner != NULL) {
         leave(worker, client->client_owner);
     }

@@ -120,8 +120,8 @@ static bool is_taken_anew(const struct effect *effect, const struct lease *lease
     const struct lease_request *request = effect->request;
 
     /* SET NX and its like succeed only where there was nothing; whether they did is not known within a transaction. */
-    bool was_free = effect->outcome == OUTCOME_YES && request->shape.action == LEASE_ACQUIRE &&
-                    request->shape.script == NULL;
+    bool was_free =
+        effect->outcome == OUTCOME_YES && request->shape.action == LEASE_ACQUIRE && request->shape.script == NULL;
     return was_free || lease->expires_us < request->sent_us;
 }
 
@@ -189,6 +189,7 @@ static void grant(struct effect *effect, const struct lease_target *targets, siz
     bool holds_more = request->shape.action == LEASE_ACQUIRE && lease->holds < LEASE_KEYS_MAX - 1;
     lease->holds += lease->holds == 0 || holds_more;
     lease->sequence = request->sequence;
+    lease->granted = lease_registry_last(registry);
     set_terms(effect, lease);
     lease_move(lease, state_of(effect, lease, overtaken));
     if (lease->state != LEASE_DOUBTFUL) {
@@ -461,9 +462,19 @@ static void release_one(struct effect *effect, struct lease *lease)
     }
 }
 
+/* Whether Redis may have executed the request before the one that took the lock, though it was forwarded later: they
+ * were under way together, over two connections. */
+static bool may_be_older(const struct effect *effect, const struct lease *lease)
+{
+    return effect->request->sequence <= lease->granted && effect->request->client->id != lease->client;
+}
+
 static void change_one(struct effect *effect, struct lease *lease)
 {
-    if (effect->request->shape.action != LEASE_EXPIRE) {
+    if (effect->request->shape.action != LEASE_EXPIRE && effect->outcome == OUTCOME_YES &&
+        may_be_older(effect, lease)) {
+        doubt(effect, lease, true);
+    } else if (effect->request->shape.action != LEASE_EXPIRE) {
         release_one(effect, lease);
     } else if (effect->outcome == OUTCOME_YES && lives_with_its_key(lease)) {
         expire_one(effect, lease);
@@ -579,11 +590,24 @@ static void end_one(struct lease_worker *worker, struct lease_request *request, 
     lease_registry_unlock(worker->registry);
 }
 
+/* EXEC has been answered: what was WATCHed before it is so no more. */
+static void end_guards(struct lease_worker *worker, const struct lease_request *request)
+{
+    if (request->client->guard_count > 0) {
+        lease_registry_lock(worker->registry);
+        lease_guard_end(worker, request->client, request->sequence);
+        lease_registry_unlock(worker->registry);
+    }
+}
+
 void lease_request_end(struct lease_worker *worker, struct lease_request *request, const struct policy_reply *reply)
 {
     while (request != NULL) {
         struct lease_request *next = request->next;
         end_one(worker, request, reply);
+        if (request->in_transaction && next == NULL) {
+            end_guards(worker, request);
+        }
         lease_request_free(request);
         request = next;
     }

@@ -3,6 +3,7 @@
  *
  *   lease.c            the hooks, and the rules of this configuration
  *   lease_request.c    what a request is about to do to leases: written down before it is forwarded
+ *   lease_guard.c      keys that are WATCHed
  *   lease_effect.c     what its reply has made of them
  *   lease_watch.c      when a lease is to be looked at, what is done then, and how it ends
  *   lease_call.c       the scripts for it, and what their replies say
@@ -41,6 +42,12 @@ struct lease_reap {
     bool known;
 };
 
+/* A key that a client WATCHes. */
+struct lease_guard {
+    LIST_ENTRY(lease_guard) of_client;
+    struct lease_touch touch;
+};
+
 /* Hangs from a client. */
 struct lease_client {
     LIST_ENTRY(lease_client) of_worker;
@@ -49,6 +56,8 @@ struct lease_client {
     struct lease_owner *connection_owner; /* this one alone; NULL until it takes a lock under such a rule */
     struct lease_request *queued;         /* by MULTI, the last one first */
     size_t queued_count;
+    LIST_HEAD(, lease_guard) guards;
+    size_t guard_count;
     struct lease_reap reap;
 };
 
@@ -112,9 +121,18 @@ void lease_client_leave(struct lease_worker *worker, struct lease_client *client
 struct lease_owner *lease_client_owner(struct lease_worker *worker, struct lease_client *client,
                                        enum lease_owner_kind kind);
 
+/* ---- lease_guard.c ---- */
+
+/* WATCH is about to be forwarded: ADMIT, or HOLD as long as a renewal of one of the keys is under way. */
+enum policy_verdict lease_guard_begin(struct lease_worker *worker, struct lease_client *client,
+                                      const struct policy_request *request, struct policy_decision *decision);
+/* The client WATCHes nothing any more of what it did before that number. The registry is locked. */
+void lease_guard_end(struct lease_worker *worker, struct lease_client *client, uint64_t sequence);
+
 /* ---- lease_request.c ---- */
 
-enum policy_verdict lease_request_begin(struct lease_worker *worker, const struct policy_request *request);
+enum policy_verdict lease_request_begin(struct lease_worker *worker, const struct policy_request *request,
+                                        struct policy_decision *decision);
 /* Frees those that MULTI has queued. */
 void lease_request_forget(struct lease_client *client);
 void lease_request_free(struct lease_request *request);

@@ -103,6 +103,11 @@ uint64_t lease_registry_sequence(struct lease_registry *registry)
     return ++registry->sequence;
 }
 
+uint64_t lease_registry_last(const struct lease_registry *registry)
+{
+    return registry->sequence;
+}
+
 size_t lease_registry_count(const struct lease_registry *registry)
 {
     return registry->lease_count;
@@ -366,7 +371,22 @@ static bool is_touched(const struct lease_registry *registry, const struct lease
         LIST_FOREACH(touch, &lease->members[i].key->touches, of_key)
         {
             bool concerns = touch->token.data == NULL || is_text(touch->token, lease->token.data, lease->token.length);
-            if (concerns && (touch->releases || !releasing)) {
+            if (concerns && (touch->releases || (!releasing && !touch->guards))) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+bool lease_registry_is_guarded(const struct lease *lease)
+{
+    const struct lease_touch *touch;
+
+    for (size_t i = 0; i < lease->key_count; i++) {
+        LIST_FOREACH(touch, &lease->members[i].key->touches, of_key)
+        {
+            if (touch->guards) {
                 return true;
             }
         }

@@ -81,6 +81,7 @@ struct lease_touch {
     bool releases;         /* it may release it: nothing is renewed until the answer is there */
     bool acquires;         /* it may acquire it, or show that it is held … */
     bool overtaken;        /* … and a release of it was answered in the meantime */
+    bool guards;           /* it is no request, but a WATCH of the key that lasts */
     uint64_t sequence;     /* of the request: later ones are greater */
 };
 
@@ -110,6 +111,7 @@ struct lease {
     size_t worker;      /* which of them watches it */
     uint64_t client;    /* the connection that took it */
     uint64_t sequence;  /* of the request that took it */
+    uint64_t granted;   /* the last number when its reply came: those up to it were under way together with it */
     uint64_t proved;    /* of the last request whose reply said that it is held: what was asked before is out of date */
     uint32_t holds;     /* of a read lock: how many its owner had at most */
     int64_t lease_us;
@@ -139,6 +141,8 @@ void lease_registry_unlock(struct lease_registry *registry);
 
 /* The next number for a request. */
 uint64_t lease_registry_sequence(struct lease_registry *registry);
+/* The last one that was given. */
+uint64_t lease_registry_last(const struct lease_registry *registry);
 /* How many leases there are. */
 size_t lease_registry_count(const struct lease_registry *registry);
 struct lease_wheel *lease_registry_wheel(struct lease_registry *registry, size_t worker);
@@ -175,6 +179,8 @@ void lease_free_ended(struct lease *lease);
 struct lease *lease_registry_first(const struct lease_registry *registry);
 /* Whether a request that may release the lease is under way. */
 bool lease_registry_is_releasing(const struct lease_registry *registry, const struct lease *lease);
+/* Whether somebody WATCHes a key of it. */
+bool lease_registry_is_guarded(const struct lease *lease);
 /* Whether any request that concerns it is: what a script says in the meantime may be out of date. */
 bool lease_registry_is_touched(const struct lease_registry *registry, const struct lease *lease);
 

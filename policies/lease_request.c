@@ -372,11 +372,34 @@ static struct lease_request *take_queued(struct lease_client *client)
     return first;
 }
 
+/* Of a transaction that changes nothing but that what was WATCHed is so no more. NULL when memory is short. */
+static struct lease_request *empty_request(struct lease_client *client)
+{
+    struct lease_request *request = malloc(sizeof *request);
+
+    if (request != NULL) {
+        *request = (struct lease_request){.client = client, .in_transaction = true};
+    }
+    return request;
+}
+
+static void end_guards(struct lease_worker *worker, struct lease_client *client)
+{
+    if (client->guard_count > 0) {
+        lease_registry_lock(worker->registry);
+        lease_guard_end(worker, client, UINT64_MAX);
+        lease_registry_unlock(worker->registry);
+    }
+}
+
 static enum policy_verdict begin_transaction(struct lease_worker *worker, struct lease_client *client,
                                              const struct policy_request *request)
 {
     struct lease_request *first = take_queued(client);
 
+    if (first == NULL && client->guard_count > 0) {
+        first = empty_request(client);
+    }
     if (first == NULL) {
         return POLICY_ADMIT;
     }
@@ -495,7 +518,8 @@ static int64_t lease_of(const struct lease_worker *worker, const struct lease_sh
     return lease_shape_ms(shape, is_date ? host->wall_us(host->context) / 1000 : 0) * 1000;
 }
 
-enum policy_verdict lease_request_begin(struct lease_worker *worker, const struct policy_request *request)
+enum policy_verdict lease_request_begin(struct lease_worker *worker, const struct policy_request *request,
+                                        struct policy_decision *decision)
 {
     struct lease_client *client = *request->attachment;
     enum command_kind kind = request->command->kind;
@@ -509,6 +533,13 @@ enum policy_verdict lease_request_begin(struct lease_worker *worker, const struc
     }
     if (kind == COMMAND_EXEC) {
         return begin_transaction(worker, client, request);
+    }
+    if (kind == COMMAND_WATCH && !request->in_transaction && !request->partial) {
+        return lease_guard_begin(worker, client, request, decision);
+    }
+    if (kind == COMMAND_DISCARD || kind == COMMAND_UNWATCH || kind == COMMAND_RESET) {
+        end_guards(worker, client);
+        return POLICY_ADMIT;
     }
     if (is_elsewhere(worker, request)) {
         return POLICY_ADMIT;

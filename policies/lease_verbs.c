@@ -42,8 +42,8 @@ static void write_line(const struct lease_worker *worker, const struct lease *le
             " next=%" PRId64 " renewals=%" PRIu64 " deferred=%" PRIu64 " failures=%" PRIu64 " reason=\"%s\"\n",
             name, key->database, lease_kind_name(lease->kind), lease->terms.rule, owner, state_name(worker, lease),
             (double)(now - lease->acquired_us) / 1e6, lease->lease_us / 1000, ms_until(lease->expires_us, now),
-            is_watched ? ms_until(lease->watch.due_us, now) : 0, lease->renewals, lease->deferrals, lease->failures,
-            lease_reason_name(lease->reason));
+            is_watched && lease->watch.due_us > now ? ms_until(lease->watch.due_us, now) : 0, lease->renewals,
+            lease->deferrals, lease->failures, lease_reason_name(lease->reason));
 }
 
 /* A glob that is sound, as text; false, and the answer is an error, if it is not. */

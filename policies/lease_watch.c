@@ -224,10 +224,16 @@ static bool reaches_deadline(const struct lease *lease)
     return lease->expires_us + 1000 >= lease_deadline_us(lease);
 }
 
+/* Of a key that somebody WATCHes: it is better not to touch it as long as there is time. */
+#define GUARDED_PART 3
+
 static int64_t renewal_due_us(const struct lease *lease)
 {
     int64_t part = part_of(lease, lease->lease_us);
     int64_t due = lease->expires_us - lease->lease_us + part - spread(lease, part);
+    int64_t last = lease->expires_us - lease->lease_us / GUARDED_PART;
+
+    due = due < last && lease_registry_is_guarded(lease) ? last : due;
 
     return reaches_deadline(lease) ? lease_deadline_us(lease) : due;
 }
