@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* So many that each worker of a Headgate has one, however they are dealt out to them. */
+/* So many that each worker of a Headgate is likely to have one; how they are dealt out is Headgate's affair. */
 #define PROBES_OF_ONE 12u
 #define PROBES_MAX (HEADGATES_MAX * PROBES_OF_ONE)
 #define PAUSE_US 20000

@@ -432,7 +432,8 @@ void section_connection_lost(struct client *client, int64_t now)
 static void vanish(struct client *client, int64_t now)
 {
     shared_count(client->worker->shared, FIGURE_CRASHES);
-    abandon_all(client, true, now);
+    /* If the peer has closed it already, the grace began then. */
+    abandon_all(client, !client_is_cut(client), now);
     client_close(client, now);
 }
 
