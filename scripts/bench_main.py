@@ -16,6 +16,7 @@ import time
 from dataclasses import dataclass
 
 import bench_memory
+import bench_leases
 import bench_policies
 import bench_targets
 from bench_load import CELLS
@@ -47,6 +48,8 @@ def parse_arguments():
     parser.add_argument("--policies", nargs="?", const=",".join(bench_policies.PARTS), metavar="PARTS",
                         help="instead: what rules cost, and what a flood of refused commands does to others; "
                              "any of %(const)s")
+    parser.add_argument("--leases", nargs="?", type=int, const=100_000, metavar="COUNT",
+                        help="instead: what the watch over so many locks (%(const)s) costs")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=HOST:PORT",
                         help="a proxy that runs already, best in front of the Redis of the bench (--redis-port)")
     parser.add_argument("--redis-port", type=int, help="where the bench starts its Redis (a free port)")
@@ -69,6 +72,8 @@ def parse_arguments():
     options.targets = chosen(options.targets, bench_targets.STARTERS, "--targets") if options.targets else []
     if options.policies:
         options.policies = chosen(options.policies, bench_policies.PARTS, "--policies")
+        options.idle, options.targets = 0, ["headgate"]
+    if options.leases:
         options.idle, options.targets = 0, ["headgate"]
     return options
 
@@ -222,6 +227,9 @@ def write_csv(bench, path):
 
 def run(options):
     prepare(options)
+    if options.leases:
+        bench_leases.run(options)
+        return
     if options.policies:
         bench_policies.run(options)
         return

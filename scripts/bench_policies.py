@@ -25,7 +25,7 @@ import bench_load
 import bench_targets
 from bench_rounds import Benchmark, Sitting, number, verdict
 
-PARTS = ("five", "other", "key", "exact", "leased", "flood")
+PARTS = ("five", "other", "key", "lease", "exact", "leased", "flood")
 FLOOD_RATE = 20000
 
 WINDOW = "limit = 1000000000\nwindow = {}\n"
@@ -48,11 +48,12 @@ RULES = {
     "five": five_rules("*"),
     "other": five_rules("hset"),
     "key": f"[limit:key]\nkeys = *\nper = key\n{WINDOW.format('1s')}",
+    "lease": "[lease:locks]\nkeys = lock:*\n",
     "exact": global_rule("exact"),
     "leased": global_rule("leased"),
     "flood": "[limit:flood]\nper = ip\nexcept = ip:127.0.0.1\nlimit = 1\nwindow = 1h\n",
 }
-LOCAL = ("five", "other", "key")
+LOCAL = ("five", "other", "key", "lease")
 GLOBAL = ("exact", "leased")
 COUNTERS = ("admitted", "refused", "script_calls", "undecided")
 PROOF = {"five": "admitted", "key": "admitted", "exact": "script_calls", "leased": "script_calls", "flood": "refused"}

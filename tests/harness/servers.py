@@ -30,8 +30,12 @@ SANITIZER_OPTIONS = {
 }
 
 
+# Taken once: pytest changes its own between tests, and some tests start servers in threads.
+ENVIRONMENT = dict(os.environ)
+
+
 def child_environment():
-    environment = dict(os.environ)
+    environment = dict(ENVIRONMENT)
     for name, options in SANITIZER_OPTIONS.items():
         environment[name] = ":".join(filter(None, [options, environment.get(name)]))
     return environment
