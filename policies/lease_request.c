@@ -551,6 +551,10 @@ enum policy_verdict lease_request_begin(struct lease_worker *worker, const struc
     learn(worker, request);
     lease_shape_read(&reading.shape, request->command, request->frame, look_up_script, worker);
     reading.lease_us = lease_of(worker, &reading.shape);
+    if (reading.shape.action == LEASE_EXPIRE && reading.lease_us == 0) {
+        /* A date that is past deletes the key, and one that is too far away leaves nothing to renew. */
+        reading.shape.action = LEASE_FORCE_RELEASE;
+    }
     if (!is_of_interest(&reading)) {
         return POLICY_ADMIT;
     }

@@ -12,8 +12,8 @@
  *   crosstalk --self-test                                           a lying proxy: every kind of lie must be found
  *
  * Parts: crosstalk_run (phases of a run), _loop (threads), _client (connections), _workload, _units_data, _units_state
- * and _send (what is sent), _expect and _verify (what must come back), _reply (RESP), _text (identities), _chaos,
- * _servers, _liar, _figures, _buffer.
+ * and _send (what is sent), _expect and _verify (what must come back), _text (identities), _chaos,
+ * _servers, _liar, _figures; of tests/rig: _buffer, _reply, _process.
  */
 #include "crosstalk_liar.h"
 #include "crosstalk_run.h"

@@ -1,8 +1,8 @@
 #include "crosstalk_client.h"
 
-#include "crosstalk_reply.h"
 #include "crosstalk_verify.h"
 #include "crosstalk_workload.h"
+#include "rig_reply.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -11,9 +11,9 @@
 #ifndef CROSSTALK_CLIENT_H
 #define CROSSTALK_CLIENT_H
 
-#include "crosstalk_buffer.h"
 #include "crosstalk_expect.h"
 #include "crosstalk_run.h"
+#include "rig_buffer.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

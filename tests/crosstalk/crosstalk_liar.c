@@ -1,8 +1,8 @@
 #include "crosstalk_liar.h"
 
-#include "crosstalk_buffer.h"
-#include "crosstalk_reply.h"
 #include "crosstalk_servers.h"
+#include "rig_buffer.h"
+#include "rig_reply.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -226,7 +226,7 @@ static void liar_accept(struct liar *liar)
         struct pair *pair = &liar->pairs[at];
         if (pair->used)
             continue;
-        int server = servers_connect(liar->redis_port);
+        int server = process_connect(liar->redis_port);
         if (server < 0)
             break;
         *pair = (struct pair){.used = true, .client = client, .server = server};

@@ -5,10 +5,11 @@
 #ifndef CROSSTALK_RUN_H
 #define CROSSTALK_RUN_H
 
+#include "rig_process.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <time.h>
 
 /* The deliberate faults of the self-test's proxy. */
 enum fault {
@@ -62,13 +63,6 @@ struct run {
     atomic_uint violations;
     atomic_uint finished; /* clients that passed the final check */
 };
-
-static inline int64_t now_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
 
 static inline enum phase run_phase(const struct run *run)
 {

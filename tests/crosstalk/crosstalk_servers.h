@@ -1,24 +1,15 @@
-/*
- * redis-server and Headgate: started on free ports in a temporary directory, ended by their process ids.
- *
- * A port is kept reserved by a socket that is bound to it and never listens, so that while Redis is down no outgoing
- * connection can be given its port as a local one.
- */
+/* redis-server and Headgate: started on free ports in a temporary directory, ended by their process ids. */
 #ifndef CROSSTALK_SERVERS_H
 #define CROSSTALK_SERVERS_H
 
 #include "crosstalk_run.h"
+#include "rig_process.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 #define SERVERS_PATH_MAX 256
-
-struct port {
-    uint16_t number;
-    int reservation;
-};
 
 struct servers {
     char directory[SERVERS_PATH_MAX - 64];
@@ -45,9 +36,6 @@ bool servers_end_headgate(struct servers *servers);
 
 /* Ends what still runs; removes the directory, unless it is to be kept. */
 void servers_free(struct servers *servers, bool keep);
-
-/* A blocking connection to a port of this machine; -1 if there is none to be had. */
-int servers_connect(uint16_t port);
 
 /* Sends an inline command to Redis; true if the answer starts with the text. */
 bool servers_ask_redis(const struct servers *servers, const char *command, const char *answer);

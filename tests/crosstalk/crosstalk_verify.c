@@ -1,7 +1,7 @@
 #include "crosstalk_verify.h"
 
-#include "crosstalk_reply.h"
 #include "crosstalk_text.h"
+#include "rig_reply.h"
 
 #include <inttypes.h>
 #include <stdio.h>

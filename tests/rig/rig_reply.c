@@ -1,4 +1,4 @@
-#include "crosstalk_reply.h"
+#include "rig_reply.h"
 
 #include <string.h>
 

@@ -1,10 +1,10 @@
 /*
  * Reads replies of RESP2 and RESP3 as a flat run of tokens: an aggregate is a token that says how many follow.
  *
- * Written for this test alone and independent of the framer under test.
+ * Written for tests alone and independent of the framer under test.
  */
-#ifndef CROSSTALK_REPLY_H
-#define CROSSTALK_REPLY_H
+#ifndef RIG_REPLY_H
+#define RIG_REPLY_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-#include "crosstalk_buffer.h"
+#include "rig_buffer.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* A growing range of bytes: appended at the end, consumed from the start. All zeroes is empty. */
-#ifndef CROSSTALK_BUFFER_H
-#define CROSSTALK_BUFFER_H
+#ifndef RIG_BUFFER_H
+#define RIG_BUFFER_H
 
 #include <stddef.h>
 

@@ -1,0 +1,383 @@
+"""[lease:NAME]: how a lease ends that nobody has released: lost to others, held for max_hold, with Redis away."""
+
+import functools
+import signal
+import time
+
+import pytest
+
+from harness.leases import (
+    COMPARE_AND_PEXPIRE,
+    LEASE,
+    LEASE_MS,
+    LONG,
+    Monitor,
+    assert_kept,
+    assert_untouched,
+    await_counter,
+    await_gone,
+    await_keys,
+    await_lease,
+    counter,
+    counters,
+    keys_of,
+    lease_of,
+    losses,
+    remaining,
+    rule,
+    score_of,
+    take,
+)
+from harness.resp import OK, wait_for
+from harness.rules import launch
+
+RULE = rule(ttl=f"{LEASE_MS}ms")
+
+
+@pytest.fixture
+def make(redis, pool, make_headgate):
+    return functools.partial(launch, make_headgate, redis, pool)
+
+
+@pytest.fixture
+def make_shared(redis, make_headgate):
+    return functools.partial(launch, make_headgate, redis, "shared")
+
+
+@pytest.fixture
+def monitor(redis):
+    started = Monitor(redis)
+    yield started
+    started.close()
+
+
+# ---- others ----
+
+
+# What somebody does behind Headgate's back, and what the lock is lost for.
+INTERFERENCE = {
+    "deleted": ([("DEL", "KEY")], "gone"),
+    "renamed": ([("RENAME", "KEY", "other:renamed")], "gone"),
+    "replaced": ([("SET", "KEY", "other", "PX", 60_000)], "taken"),
+    "replaced-keeping": ([("SET", "KEY", "T", "KEEPTTL")], "taken"),
+    "appended": ([("APPEND", "KEY", "x")], "taken"),
+    "persisted": ([("PERSIST", "KEY")], "persisted"),
+    "set-for-ever": ([("SET", "KEY", "t")], "persisted"),
+    "shortened": ([("PEXPIRE", "KEY", 300)], "shortened"),
+    "a-list": ([("DEL", "KEY"), ("RPUSH", "KEY", "t")], "type"),
+    "a-hash": ([("DEL", "KEY"), ("HSET", "KEY", "t", "1")], "type"),
+}
+PERMITS = {
+    "removed": ([("ZREM", "KEY", "id")], "gone"),
+    "swept": ([("ZREMRANGEBYSCORE", "KEY", "-inf", "+inf")], "gone"),
+    "with-others": ([("ZADD", "KEY", 1, "other"), ("ZREM", "KEY", "id")], "taken"),
+    "a-string": ([("DEL", "KEY"), ("SET", "KEY", "id")], "type"),
+}
+
+
+def expected_losses():
+    reasons = [reason for _commands, reason in [*INTERFERENCE.values(), *PERMITS.values()]]
+    return {reason: reasons.count(reason) for reason in reasons}
+
+
+def test_what_others_do_is_a_loss(make, redis, monitor):
+    """Each is counted for its reason, logged, never brought back, and never asked about again."""
+    headgate = make(RULE + rule("sem", keys="sem:*", ttl=f"{LEASE_MS}ms"))
+    client, direct = headgate.connect(), redis.connect()
+    for name in INTERFERENCE:
+        take(client, f"lock:{name}")
+    for name in PERMITS:
+        assert client("ZADD", f"sem:{name}", time.time(), "id") == 1
+    take(client, "lock:untouched")
+    for prefix, cases in (("lock", INTERFERENCE), ("sem", PERMITS)):
+        for name, (commands, _reason) in cases.items():
+            key = f"{prefix}:{name}"
+            direct.pipeline([tuple(key if word == "KEY" else word for word in command) for command in commands])
+    await_keys(headgate, ["lock:untouched"])
+    assert losses(headgate) == expected_losses()
+    assert "released_total" not in counters(headgate)
+    keys = [f"lock:{name}" for name in INTERFERENCE] + [f"sem:{name}" for name in PERMITS]
+    assert_untouched(redis, monitor, keys)
+    there = {key for key, life in remaining(redis, *keys).items() if life != -2}
+    gone = {"lock:deleted", "lock:renamed", "lock:shortened", "lock:replaced-keeping", "lock:appended"}
+    assert there == set(keys) - gone - {"sem:removed", "sem:swept"}
+    assert remaining(redis, "lock:persisted")["lock:persisted"] == -1
+    log = headgate.log()
+    for line in (
+        "lock lost (gone): lock:deleted of 127.0.0.1/default/, held for ",
+        "lock lost (taken by another): lock:replaced of ",
+        "lock lost (made persistent): lock:persisted of ",
+        "lock lost (shortened): lock:shortened of ",
+        "lock lost (of another type): lock:a-list of ",
+        "lock lost (of another type): sem:a-string of ",
+    ):
+        assert line in log, f"{line!r} is not in the log"
+    assert "lock:untouched" not in log
+
+
+def test_losses_do_not_fill_the_log(make_shared, redis):
+    headgate = make_shared(RULE)
+    client = headgate.connect()
+    keys = [f"lock:{number}" for number in range(300)]
+    assert client.pipeline([("SET", key, "t", "NX", "PX", LEASE_MS) for key in keys]) == [OK] * 300
+    redis.connect()("FLUSHALL")
+    await_keys(headgate, [])
+    assert losses(headgate) == {"gone": 300}
+    assert 1 <= headgate.log().count("lock lost (gone)") <= 100
+
+
+def test_a_lock_whose_lease_others_extend(make_shared, redis):
+    """That is no harm: Headgate waits until it is due again, and shortens nothing."""
+    headgate = make_shared(RULE)
+    client = headgate.connect()
+    take(client, "lock:a")
+    assert redis.connect()("PEXPIRE", "lock:a", 3 * LEASE_MS) == 1
+    await_counter(headgate, "deferred_total", 1)
+    assert remaining(redis, "lock:a")["lock:a"] > LEASE_MS
+    assert_kept(redis, ["lock:a"], 3.5 * LEASE)
+    assert not losses(headgate)
+
+
+def test_a_permit_whose_score_others_set(make_shared, redis):
+    headgate = make_shared(rule(keys="sem:*", ttl=f"{LEASE_MS}ms"))
+    client = headgate.connect()
+    assert client("ZADD", "sem:a", time.time(), "id") == 1
+    time.sleep(LEASE / 4)
+    moved = time.time() + 0.1
+    assert redis.connect()("ZADD", "sem:a", "XX", "CH", moved, "id") == 1
+    await_counter(headgate, "deferred_total", 1)
+    assert score_of(redis, "sem:a", "id") >= moved
+    wait_for(lambda: score_of(redis, "sem:a", "id") > moved, what="the next renewal")
+    assert not losses(headgate)
+
+
+# ---- max_hold ----
+
+
+def last_end(redis, key, taken):
+    """Waits until the lock has ended. The latest end in seconds after taken, that its lease had said meanwhile."""
+    latest = 0
+    while (life := remaining(redis, key)[key]) != -2:
+        now = time.monotonic() - taken
+        latest = max(latest, now + life / 1000)
+        assert life >= 0 and now < 10, "it never ends"
+        time.sleep(0.02)
+    return latest
+
+
+def test_max_hold(make_shared, redis, monitor):
+    """A program that hangs: its connection stands, its lock ends. What is taken anew counts anew."""
+    headgate = make_shared(rule(max_hold="1500ms"))
+    client = headgate.connect()
+    take(client, "lock:a", ms=600)
+    taken = time.monotonic()
+    client("ZADD", "lock:sem", time.time(), "id")
+    assert 1.3 < last_end(redis, "lock:a", taken) < 2.0
+    await_keys(headgate, ["lock:sem"])
+    assert counter(headgate, "max_hold_total") >= 1 and not losses(headgate)
+    assert "max_hold reached, not renewed any more: lock:a of " in headgate.log()
+    assert_untouched(redis, monitor, ["lock:a"], 0.5)
+    take(client, "lock:a", ms=600)
+    assert_kept(redis, ["lock:a"], 0.9)
+
+
+def test_max_hold_shorter_than_the_lease(make_shared, redis, monitor):
+    """The client's own lease is not cut: it is only not renewed."""
+    headgate = make_shared(rule(max_hold="300ms"))
+    client = headgate.connect()
+    take(client, "lock:a", ms=1500)
+    assert await_lease(headgate, "lock:a", "max-hold")["reason"] == "max_hold reached"
+    assert counter(headgate, "max_hold_total") == 1
+    assert not monitor.renewals("lock:a")
+    assert client("DEL", "lock:a") == 1
+    await_keys(headgate, [])
+    take(client, "lock:a", ms=600)
+    await_gone(redis, "lock:a")
+    await_keys(headgate, [])
+    assert not monitor.renewals("lock:a") and not losses(headgate)
+
+
+def test_an_extension_does_not_start_max_hold_anew(make_shared, redis):
+    headgate = make_shared(rule(max_hold="1s"))
+    client = headgate.connect()
+    take(client, "lock:a", ms=600)
+    taken = time.monotonic()
+    for _ in range(5):
+        time.sleep(0.14)
+        assert client("EVAL", COMPARE_AND_PEXPIRE, 1, "lock:a", "t", 600) == 1
+    client_end = time.monotonic() - taken + 0.6
+    assert last_end(redis, "lock:a", taken) < max(client_end, 1.0) + 0.25
+    await_keys(headgate, [])
+
+
+# ---- Redis ----
+
+
+def test_redis_stands_still_for_less_than_a_lease(make_shared, redis):
+    headgate = make_shared(rule())
+    client = headgate.connect()
+    keys = [f"lock:{number}" for number in range(20)]
+    for key in keys:
+        take(client, key, ms=1500)
+    redis.signal(signal.SIGSTOP)
+    time.sleep(0.6)
+    redis.signal(signal.SIGCONT)
+    assert_kept(redis, keys, 1.7)
+    assert keys_of(headgate) == set(keys) and not losses(headgate)
+
+
+def test_redis_stands_still_for_longer(make_shared, redis, monitor):
+    headgate = make_shared(rule())
+    client = headgate.connect()
+    keys = [f"lock:{number}" for number in range(20)]
+    for key in keys:
+        take(client, key)
+    redis.signal(signal.SIGSTOP)
+    time.sleep(LONG)
+    redis.signal(signal.SIGCONT)
+    await_keys(headgate, [])
+    assert sum(losses(headgate).values()) == 20, counters(headgate)
+    assert set(losses(headgate)) <= {"gone", "unreachable"}
+    assert_untouched(redis, monitor, keys)
+    assert all(life == -2 for life in remaining(redis, *keys).values())
+
+
+@pytest.mark.parametrize(
+    ("pool", "pause"), [("shared", 0), ("session", 0), ("shared", LONG)], ids=["shared", "session", "after a lease"]
+)
+def test_redis_comes_back_empty(redis, make_headgate, pool, pause):
+    """Every lock is lost, none is brought back, and each is asked for a few times at most."""
+    headgate = launch(make_headgate, redis, pool, rule())
+    client = headgate.connect()
+    keys = [f"lock:{number}" for number in range(100)]
+    assert client.pipeline([("SET", key, "t", "NX", "PX", LEASE_MS) for key in keys]) == [OK] * len(keys)
+    keeper = headgate.connect()
+    redis.kill()
+    time.sleep(pause)
+    redis.start()
+    monitor = Monitor(redis)
+    await_keys(headgate, [])
+    if pause:
+        assert sum(losses(headgate).values()) == 100, counters(headgate)
+        assert set(losses(headgate)) <= {"gone", "unreachable"}
+    else:
+        # Where each client has a connection of its own, it is closed, and with it goes the owner.
+        assert sum(losses(headgate).values()) + counters(headgate).get("owner_gone_total", 0) == 100
+    start = monitor.mark(redis)
+    time.sleep(LEASE)
+    assert redis.connect()("DBSIZE") == 0
+    scripts = [line for line in monitor.lines if '"lock:' in line]
+    monitor.close()
+    assert len(scripts) <= 4 * len(keys), "a storm"
+    assert not [line for line in monitor.lines[start:] if '"lock:' in line]
+    keeper.close()
+    wait_for(headgate.serves, what="Headgate to serve again")
+    client = headgate.connect()
+    take(client, "lock:1")
+    assert_kept(redis, ["lock:1"])
+
+
+def test_the_connections_to_redis_are_killed(make_shared, redis):
+    headgate = make_shared(rule())
+    client = headgate.connect()
+    keys = [f"lock:{number}" for number in range(20)]
+    for key in keys:
+        take(client, key, ms=1500)
+    direct = redis.connect()
+    for _ in range(3):
+        assert direct("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") >= 0
+        time.sleep(0.3)
+    assert_kept(redis, keys, 1.0)
+    assert keys_of(headgate) == set(keys) and not losses(headgate)
+
+
+def test_headgate_may_not_run_scripts(make_shared, redis):
+    """Renewals fail: counted, logged once, and the lock ends as lost."""
+    direct = redis.connect()
+    assert direct("ACL", "SETUSER", "gate", "on", ">secret", "~*", "&*", "+@all", "-eval", "-evalsha") == OK
+    headgate = make_shared(rule(), upstream_user="gate", upstream_password="secret")
+    client = headgate.connect()
+    for key in ("lock:a", "lock:b", "lock:c"):
+        take(client, key)
+    await_gone(redis, "lock:a", "lock:b", "lock:c")
+    await_keys(headgate, [])
+    assert counter(headgate, "failures_total") >= 3
+    assert losses(headgate) == {"unreachable": 3}
+    log = headgate.log()
+    assert log.count("policy: rule lease: NOPERM") == 1, log
+    assert "lock lost (not renewed in time): lock:a of " in log
+
+
+def test_scripts_are_loaded_again(make_shared, redis):
+    headgate = make_shared(rule())
+    client, direct = headgate.connect(), redis.connect()
+    take(client, "lock:a")
+    deadline = time.monotonic() + LONG
+    while time.monotonic() < deadline:
+        assert direct("SCRIPT", "FLUSH") == OK
+        time.sleep(0.05)
+    assert lease_of(headgate, "lock:a") and remaining(redis, "lock:a")["lock:a"] > 0
+    assert not losses(headgate)
+
+
+# ---- Headgate ----
+
+
+@pytest.mark.threads
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_drain_renews_once_more(make_shared, redis, threads):
+    """So that clients have a whole lease to come back in."""
+    headgate = make_shared(rule(renew="9/10"), threads=threads)
+    clients = [headgate.connect() for _ in range(8)]
+    keys = {f"lock:{number}": client for number, client in enumerate(clients)}
+    for key, client in keys.items():
+        take(client, key, ms=4000)
+    assert clients[0]("ZADD", "lock:sem", (score := time.time()), "id") == 1
+    time.sleep(1.5)
+    assert max(remaining(redis, *keys).values()) < 2700
+    assert headgate.terminate() == 0
+    lives = remaining(redis, *keys)
+    assert all(3000 < life <= 4000 for life in lives.values()), lives
+    assert score_of(redis, "lock:sem", "id") > score + 0.5
+
+
+def test_a_drain_does_not_bring_back_what_was_released(make_shared, redis, monitor):
+    headgate = make_shared(RULE)
+    client = headgate.connect()
+    for key in ("lock:released", "lock:dropped", "lock:held"):
+        take(client, key)
+    assert client("DEL", "lock:released") == 1
+    with headgate.admin() as admin:
+        assert admin("LEASE", "DROP", "lock:dropped") == OK
+    start = monitor.mark(redis)
+    assert headgate.terminate() == 0
+    assert monitor.renewals("lock:held", start)
+    assert not monitor.of("lock:released", start) and not monitor.of("lock:dropped", start)
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["within grace", "after grace"])
+def test_a_drain_and_the_owner_that_left_before(make_shared, redis, monitor, gone):
+    """Who has gone for good is not helped; who may come back elsewhere is neither, as nothing is renewed in grace."""
+    headgate = make_shared(rule(grace=0 if gone else "60s"))
+    client = headgate.connect()
+    take(client, "lock:a", ms=3000)
+    client.reset()
+    if gone:
+        await_keys(headgate, [])
+    else:
+        await_lease(headgate, "lock:a", "ownerless")
+    start = monitor.mark(redis)
+    assert headgate.terminate() == 0
+    assert not monitor.renewals("lock:a", start)
+
+
+def test_headgate_is_killed(make_shared, redis):
+    """Nobody renews it then: it ends with its lease."""
+    headgate = make_shared(RULE)
+    client = headgate.connect()
+    take(client, "lock:a")
+    time.sleep(LONG)
+    headgate.expected_exit = {-signal.SIGKILL}
+    headgate.kill()
+    assert 0 < remaining(redis, "lock:a")["lock:a"] <= LEASE_MS
+    await_gone(redis, "lock:a")

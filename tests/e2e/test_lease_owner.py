@@ -1,0 +1,420 @@
+"""[lease:NAME]: whose connections show that a holder lives, what becomes of its locks when it has gone, in which
+database they are, and what another configuration changes."""
+
+import functools
+import time
+
+import pytest
+
+from harness.identity import add_users, authenticated, connect_from, named
+from harness.leases import (
+    COMPARE_AND_DELETE,
+    LEASE,
+    LEASE_MS,
+    LONG,
+    Monitor,
+    assert_kept,
+    assert_untouched,
+    await_gone,
+    await_keys,
+    await_lease,
+    counter,
+    counters,
+    keys_of,
+    lease_of,
+    leases,
+    losses,
+    remaining,
+    rule,
+    score_of,
+    take,
+    transact,
+)
+from harness.resp import OK, Status, wait_for
+from harness.rules import launch, reload
+
+
+@pytest.fixture
+def make(redis, pool, make_headgate):
+    return functools.partial(launch, make_headgate, redis, pool)
+
+
+@pytest.fixture
+def make_shared(redis, make_headgate):
+    return functools.partial(launch, make_headgate, redis, "shared")
+
+
+@pytest.fixture
+def monitor(redis):
+    started = Monitor(redis)
+    yield started
+    started.close()
+
+
+# ---- a holder that is gone ----
+
+
+@pytest.mark.threads
+def test_the_locks_of_a_dead_client_end_with_their_leases(make_shared, redis, monitor):
+    headgate = make_shared(rule(), threads=4)
+    client = headgate.connect()
+    for key in ("lock:a", "lock:b"):
+        take(client, key)
+    assert_kept(redis, ["lock:a", "lock:b"])
+    client.reset()
+    await_keys(headgate, [])
+    assert counter(headgate, "owner_gone_total") == 2
+    assert_untouched(redis, monitor, ["lock:a", "lock:b"], LEASE)
+    assert remaining(redis, "lock:a", "lock:b") == {"lock:a": -2, "lock:b": -2}
+    assert not losses(headgate)
+
+
+@pytest.mark.parametrize("end", ["reset", "quit"])
+def test_the_locks_of_a_dead_client_are_released(make_shared, redis, end):
+    """on_owner_gone = release: at once, however long their leases are; what somebody else has by then stays."""
+    headgate = make_shared(rule(on_owner_gone="release"))
+    client, direct = headgate.connect(), redis.connect()
+    keys = ["lock:a", "lock:b", "lock:taken", "lock:list"]
+    for key in keys:
+        take(client, key, ms=60_000)
+    now = time.time()
+    assert transact(client, ("ZREMRANGEBYSCORE", "lock:sem", "-inf", now - 60), ("ZADD", "lock:sem", now, "id")) == [
+        0,
+        1,
+    ]
+    await_keys(headgate, [*keys, "lock:sem"])
+    await_lease(headgate, "lock:sem")
+    assert direct("SET", "lock:taken", "of another", "PX", 60_000) == OK
+    assert direct.pipeline([("DEL", "lock:list"), ("RPUSH", "lock:list", "t")]) == [1, 1]
+    assert direct("ZADD", "lock:sem", now, "other") == 1
+    assert client("QUIT") == OK if end == "quit" else getattr(client, end)() is None
+    await_gone(redis, "lock:a", "lock:b")
+    wait_for(lambda: score_of(redis, "lock:sem", "id") is None, what="the permit to be released")
+    await_keys(headgate, [])
+    assert direct("GET", "lock:taken") == b"of another"
+    assert direct("LRANGE", "lock:list", 0, -1) == [b"t"]
+    assert score_of(redis, "lock:sem", "other") == now
+    assert counter(headgate, "owner_gone_total") == 5
+
+
+def test_grace_is_waited_for(make_shared, redis, monitor):
+    options = {"grace": "1s"}
+    headgate = make_shared(
+        rule("expire", keys="lock:expire", **options)
+        + rule("release", keys="lock:release", on_owner_gone="release", **options)
+    )
+    client = headgate.connect()
+    for key in ("lock:expire", "lock:release"):
+        take(client, key, ms=60_000)
+    gone = time.monotonic()
+    client.reset()
+    await_lease(headgate, "lock:release", "ownerless")
+    await_gone(redis, "lock:release")
+    assert time.monotonic() - gone > 0.8, "grace was cut short"
+    await_keys(headgate, [])
+    assert remaining(redis, "lock:expire")["lock:expire"] > 50_000
+    assert not monitor.renewals("lock:expire") and not monitor.renewals("lock:release")
+
+
+def test_nothing_is_renewed_in_grace(make_shared, redis, monitor):
+    headgate = make_shared(rule(grace="60s"))
+    client = headgate.connect()
+    take(client, "lock:a")
+    client.reset()
+    await_lease(headgate, "lock:a", "ownerless")
+    start = monitor.mark(redis)
+    await_gone(redis, "lock:a")
+    assert not monitor.renewals("lock:a", start)
+
+
+def test_who_comes_back_within_grace_goes_on(make_shared, redis):
+    headgate = make_shared(rule(grace="10s"))
+    client = headgate.connect()
+    take(client, "lock:a", ms=1500)
+    client.reset()
+    await_lease(headgate, "lock:a", "ownerless")
+    again = headgate.connect()
+    await_lease(headgate, "lock:a", "held")
+    assert_kept(redis, ["lock:a"], 1.7)
+    assert again("EVAL", COMPARE_AND_DELETE, 1, "lock:a", "t") == 1
+    await_keys(headgate, [])
+    assert not losses(headgate) and "owner_gone_total" not in counters(headgate)
+
+
+def test_who_comes_back_too_late_for_its_lease(make_shared, redis, monitor):
+    """The lock is lost then, and nobody brings it back."""
+    headgate = make_shared(rule(grace="10s"))
+    client = headgate.connect()
+    take(client, "lock:a", ms=600)
+    client.reset()
+    await_gone(redis, "lock:a")
+    headgate.connect()
+    await_keys(headgate, [])
+    assert_untouched(redis, monitor, ["lock:a"], 0.5)
+    assert losses(headgate) == {"gone": 1}
+
+
+def test_clients_that_die_in_the_middle(make_shared, redis):
+    headgate = make_shared(rule())
+    clients = {f"lock:{what}": named(headgate, what) for what in ("watch", "multi", "blocked")}
+    for key, client in clients.items():
+        take(client, key)
+    assert clients["lock:watch"]("WATCH", "lock:watch") == OK
+    clients["lock:multi"].pipeline(
+        [("MULTI",), ("DEL", "lock:multi"), ("SET", "lock:other", "t", "NX", "PX", LEASE_MS)]
+    )
+    clients["lock:blocked"].request("BLPOP", "other:list", 0)
+    time.sleep(0.1)
+    for client in clients.values():
+        client.reset()
+    await_keys(headgate, [])
+    await_gone(redis, *clients)
+    assert counter(headgate, "owner_gone_total") == 3 and not losses(headgate)
+
+
+def test_a_client_that_hangs_up_while_it_takes_one(make_shared, redis):
+    """Nobody hears that it was granted: it ends with its lease all the same."""
+    headgate = make_shared(rule())
+    for number in range(30):
+        client = headgate.connect()
+        client.request("SET", f"lock:{number}", "t", "NX", "PX", LEASE_MS)
+        client.reset()
+    await_gone(redis, *[f"lock:{number}" for number in range(30)])
+    await_keys(headgate, [])
+
+
+# ---- who is the same ----
+
+
+def test_a_pool_of_one_client(make, redis):
+    """Taken on one connection that is closed then: another one of the same address, user and name stays."""
+    headgate = make(rule())
+    pool = [headgate.connect() for _ in range(3)]
+    take(pool[0], "lock:a")
+    pool[0].reset()
+    pool[1].close()
+    assert_kept(redis, ["lock:a"])
+    assert pool[2]("EVAL", COMPARE_AND_DELETE, 1, "lock:a", "t") == 1
+    take(pool[2], "lock:b")
+    pool[2].reset()
+    await_gone(redis, "lock:b")
+    assert not losses(headgate)
+
+
+@pytest.mark.threads
+def test_a_pool_over_all_workers(make_shared, redis):
+    headgate = make_shared(rule(), threads=4)
+    pool = [headgate.connect() for _ in range(12)]
+    keys = [f"lock:{number}" for number in range(11)]
+    for client, key in zip(pool, keys):
+        take(client, key)
+        client.reset()
+    assert_kept(redis, keys)
+    pool[11].reset()
+    await_gone(redis, *keys)
+    await_keys(headgate, [])
+
+
+def test_owner_connection(make_shared, redis):
+    headgate = make_shared(rule(owner="connection"))
+    client, other = headgate.connect(), headgate.connect()
+    take(client, "lock:a")
+    take(other, "lock:b")
+    client.reset()
+    await_gone(redis, "lock:a")
+    assert remaining(redis, "lock:b")["lock:b"] > 0
+    assert_kept(redis, ["lock:b"])
+    assert keys_of(headgate) == {"lock:b"}
+
+
+def test_owners_are_told_apart(make_shared, redis):
+    """By address, user and name; the ones that stay are others."""
+    headgate = make_shared(rule())
+    add_users(redis, "alice", "bob")
+    dying = {
+        "lock:web": named(headgate, "web"),
+        "lock:alice": authenticated(headgate, "alice"),
+        "lock:address": connect_from(headgate, "127.0.0.2"),
+        "lock:nobody": headgate.connect(),
+    }
+    for key, client in dying.items():
+        take(client, key)
+    staying = [named(headgate, "cron"), authenticated(headgate, "bob"), connect_from(headgate, "127.0.0.3")]
+    take(staying[0], "lock:cron")
+    assert {lease["key"]: lease["owner"] for lease in leases(headgate)} == {
+        "lock:web": "127.0.0.1/default/web",
+        "lock:alice": "127.0.0.1/alice/",
+        "lock:address": "127.0.0.2/default/",
+        "lock:nobody": "127.0.0.1/default/",
+        "lock:cron": "127.0.0.1/default/cron",
+    }
+    for client in dying.values():
+        client.reset()
+    await_keys(headgate, ["lock:cron"])
+    await_gone(redis, *dying)
+    assert_kept(redis, ["lock:cron"], 0.1)
+
+
+def test_owners_that_are_the_same(make_shared, redis):
+    headgate = make_shared(rule())
+    add_users(redis, "alice")
+    dying, staying = {}, []
+    for key, connect in {
+        "lock:web": lambda: named(headgate, "web"),
+        "lock:alice": lambda: authenticated(headgate, "alice"),
+        "lock:address": lambda: connect_from(headgate, "127.0.0.2"),
+        "lock:hello": lambda: greeted(headgate, "alice", "web"),
+    }.items():
+        dying[key] = connect()
+        staying.append(connect())
+        take(dying[key], key)
+    for client in dying.values():
+        client.reset()
+    assert_kept(redis, dying)
+    for client in staying:
+        client.reset()
+    await_gone(redis, *dying)
+
+
+def greeted(headgate, user, name):
+    client = headgate.connect()
+    client("HELLO", 3, "AUTH", user, "secret", "SETNAME", name)
+    return client
+
+
+def test_a_name_that_is_given_afterwards(make_shared, redis):
+    """What a connection has taken goes with it under its new name; what others have taken does not."""
+    headgate = make_shared(rule())
+    client, other = headgate.connect(), headgate.connect()
+    take(client, "lock:a")
+    take(other, "lock:b")
+    assert client("CLIENT", "SETNAME", "web") == OK
+    assert lease_of(headgate, "lock:a")["owner"] == "127.0.0.1/default/web"
+    assert lease_of(headgate, "lock:b")["owner"] == "127.0.0.1/default/"
+    assert_kept(redis, ["lock:a", "lock:b"])
+    client.reset()
+    await_gone(redis, "lock:a")
+    assert remaining(redis, "lock:b")["lock:b"] > 0
+    assert other("RESET") == Status(b"RESET")
+    assert_kept(redis, ["lock:b"], 0.1)
+
+
+# ---- databases ----
+
+
+def test_databases(make, redis, monitor):
+    headgate = make(rule())
+    client, other = headgate.connect(), headgate.connect()
+    assert client("SELECT", 3) == OK
+    take(client, "lock:a")
+    take(other, "lock:b")
+    assert {(lease["key"], lease["db"]) for lease in leases(headgate)} == {("lock:a", "3"), ("lock:b", "0")}
+    assert other("DEL", "lock:a") == 0, "it is in another database"
+    assert other("SET", "lock:a", "not mine", "PX", 60_000) == OK
+    with redis.connect() as direct:
+        time.sleep(LONG)
+        assert 50_000 < direct("PTTL", "lock:a") <= 60_000
+        assert direct("SELECT", 3) == OK
+        assert 0 < direct("PTTL", "lock:a") <= LEASE_MS
+        assert direct("EXISTS", "lock:b") == 0
+    assert other("FLUSHDB") == OK
+    await_keys(headgate, ["lock:a"])
+    assert client("EVAL", COMPARE_AND_DELETE, 1, "lock:a", "t") == 1
+    await_keys(headgate, [])
+    assert any("[3 lua]" in line for line in monitor.renewals("lock:a"))
+    assert all("[3 lua]" in line for line in monitor.renewals("lock:a"))
+
+
+def test_one_key_in_two_databases(make_shared, redis):
+    headgate = make_shared(rule())
+    client = headgate.connect()
+    take(client, "lock:a")
+    assert client("SELECT", 5) == OK
+    take(client, "lock:a")
+    assert len(leases(headgate)) == 2
+    assert client("DEL", "lock:a") == 1
+    assert [lease["db"] for lease in leases(headgate)] == ["0"]
+    assert_kept(redis, ["lock:a"])
+    assert client("SELECT", 0) == OK
+    assert client("DEL", "lock:a") == 1
+    await_keys(headgate, [])
+
+
+def test_swapped_databases(make_shared, redis, monitor):
+    """The lock is elsewhere then: not renewed, neither there nor here."""
+    headgate = make_shared(rule())
+    client = headgate.connect()
+    take(client, "lock:a")
+    assert client("SWAPDB", 0, 1) == OK
+    await_keys(headgate, [])
+    start = monitor.mark(redis)
+    time.sleep(LEASE)
+    assert not monitor.of("lock:a", start)
+
+
+# ---- other configurations ----
+
+
+@pytest.mark.threads
+def test_a_rule_that_is_added(make_shared, redis):
+    """Clients that were connected before count as owners, each for what it takes from then on."""
+    headgate = make_shared("", threads=4)
+    clients = [headgate.connect() for _ in range(6)]
+    take(clients[0], "lock:before")
+    reload(headgate, rule(), *clients)
+    keys = [f"lock:{number}" for number in range(5)]
+    for client, key in zip(clients, keys):
+        take(client, key)
+        client.reset()
+    assert_kept(redis, keys)
+    assert keys_of(headgate) == set(keys), "what was taken before is not known"
+    clients[5].reset()
+    await_gone(redis, *keys)
+    await_keys(headgate, [])
+
+
+def test_a_rule_that_is_removed(make_shared, redis, monitor):
+    headgate = make_shared(rule("a", keys="lock:a") + rule("b", keys="lock:b"))
+    client = headgate.connect()
+    for key in ("lock:a", "lock:b"):
+        take(client, key)
+    reload(headgate, rule("b", keys="lock:b"), client)
+    await_keys(headgate, ["lock:b"])
+    assert counter(headgate, "dropped_total") == 1
+    assert_untouched(redis, monitor, ["lock:a"])
+    assert remaining(redis, "lock:a")["lock:a"] == -2
+    reload(headgate, "", client)
+    await_keys(headgate, [])
+    await_gone(redis, "lock:b")
+    assert not losses(headgate)
+
+
+def test_what_a_reload_changes(make_shared, redis):
+    """max_hold and grace count for what is held already; a kind that is not watched any more is let go."""
+    hold, grace, kind = ({"keys": f"lock:{name}"} for name in ("hold", "grace", "kind"))
+    headgate = make_shared(rule("hold", **hold) + rule("grace", **{**grace, "grace": "1h"}) + rule("kind", **kind))
+    client, dying = headgate.connect(), named(headgate, "dying")
+    take(client, "lock:hold")
+    take(client, "lock:kind")
+    take(dying, "lock:grace", ms=60_000)
+    dying.reset()
+    await_lease(headgate, "lock:grace", "ownerless")
+    changed = {**grace, "grace": "1ms", "on_owner_gone": "release"}
+    text = rule("hold", **hold, max_hold="100ms") + rule("grace", **changed) + rule("kind", **kind, kind="hash")
+    reload(headgate, text, client)
+    await_gone(redis, "lock:hold", "lock:grace", "lock:kind")
+    await_keys(headgate, [])
+    assert not losses(headgate)
+    found = counters(headgate)
+    assert (found["max_hold_total"], found["owner_gone_total"], found["dropped_total"]) == (1, 1, 1)
+
+
+def test_a_bad_file_changes_nothing(make_shared, redis):
+    headgate = make_shared(rule())
+    client = headgate.connect()
+    take(client, "lock:a")
+    headgate.write_rules(rule(renew="3/1"))
+    with headgate.admin() as admin:
+        assert b"renew" in admin("RELOAD")
+    assert_kept(redis, ["lock:a"])
+    assert lease_of(headgate, "lock:a")
