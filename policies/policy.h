@@ -92,6 +92,33 @@ struct policy_reply {
     uint64_t ticket;
 };
 
+/* Tags of requests that are not measured, and of commands whose requests measure() tells apart. */
+#define POLICY_TAG_NONE UINT32_C(0)
+#define POLICY_TAG_ASK UINT32_MAX
+/* How much of a request's beginning a sample shows. Bytes. */
+#define POLICY_HEAD_MAX ((size_t)256)
+/* One of so many requests is shown to on_spot(). */
+#define POLICY_SPOT_INTERVAL 64
+
+/*
+ * A request that was measured. Times are monotonic, in µs.
+ *
+ *   received ──(policies, lanes)──► sent ──(Redis)──► answered ──(earlier replies, the socket)──► written
+ */
+struct policy_sample {
+    const struct policy_client *client; /* NULL when it is gone */
+    uint32_t tag;
+    bool is_error;       /* answered by an error, or not at all */
+    bool is_local;       /* answered by Headgate, and never sent */
+    int64_t received_us; /* its last byte was read */
+    int64_t sent_us;     /* it was given to the connection to Redis; 0 if it is local */
+    int64_t answered_us; /* the last byte of its reply was read, or the reply was made */
+    int64_t written_us;  /* … and written to the client; 0 in on_sample() */
+    uint64_t request_bytes;
+    uint64_t reply_bytes;
+    struct slice head; /* its first bytes in multibulk form, up to POLICY_HEAD_MAX; empty unless keeps_heads() */
+};
+
 /* Whether the server has a command; UNKNOWN until it was asked, or if it does not tell. */
 enum policy_server_has { POLICY_SERVER_UNKNOWN, POLICY_SERVER_HAS, POLICY_SERVER_LACKS };
 
@@ -104,8 +131,9 @@ enum policy_translation {
 
 /* How a script ended. */
 struct policy_script_reply {
-    const char *error;       /* NULL: it succeeded; else what Redis said, or why it said nothing */
-    const int64_t *integers; /* the reply: an integer, or an array of them */
+    const char *error;         /* NULL: it succeeded; else what Redis said, or why it said nothing */
+    const int64_t *integers;   /* the reply: an integer, or an array of them */
+    const struct slice *texts; /* for each of them: what stands there if it is a text, else data is NULL */
     size_t count;
 };
 
@@ -130,6 +158,9 @@ struct policy_host {
     void (*resume)(void *context, void *holder);
     /* Runs a script in Redis; done is called once, possibly before this returns, but never after stop(). */
     void (*run_script)(void *context, const struct policy_script *script);
+    /* Answers a question that a verb's ask() was given, on the same worker: what run() would have written. To be called
+     * once for each of them, before stop() returns at the latest. */
+    void (*answer)(void *context, struct policy_question *question, enum policy_answer kind, struct slice text);
     /* Logs a trouble of a rule of this policy, in one line. */
     void (*warn)(void *context, const char *rule, const char *text);
     /* The time of this turn, as in struct policy_request. */
@@ -150,14 +181,20 @@ struct policy_counter {
  * written, which is an error. */
 enum policy_answer { POLICY_ANSWER_TEXT, POLICY_ANSWER_OK, POLICY_ANSWER_ERROR };
 
+/* A question on the admin port that waits for its answer. */
+struct policy_question;
+
 /* Something to ask or tell the policy on the admin port. */
 struct policy_verb {
     const char *name;   /* in capitals; not one of Headgate's own */
     size_t least, most; /* arguments, with the verb */
     const char *usage;
     const char *help;
-    /* Called on the thread of one worker. */
+    /* Called on the thread of one worker; the answer is written to answer. */
     enum policy_answer (*run)(void *instance, size_t count, const struct slice *arguments, FILE *answer);
+    /* In place of run, where the answer has to be waited for: host->answer() is called for the question, now or later.
+     * The arguments are needed within the call only. */
+    void (*ask)(void *instance, struct policy_question *question, size_t count, const struct slice *arguments);
 };
 
 /* What an instance is started with. */
@@ -215,6 +252,20 @@ struct policy {
                                          enum policy_server_has server, struct slice *frame,
                                          struct policy_decision *decision);
     void (*on_reply)(void *instance, const struct policy_reply *reply);
+    /*
+     * Measuring, which one policy of a build may do. tag() says under which tag the requests of a command (NULL: one
+     * that Headgate does not know) are measured, and is asked for every command after start and after reload;
+     * POLICY_TAG_ASK has measure() asked for each request, and POLICY_TAG_NONE leaves them out. Each request with a tag
+     * gets one on_sample(), unless it has no reply; true asks for on_written() when the reply has been written, with
+     * the same sample. keeps_heads() is asked after start and reload. on_spot() is shown some of the requests whole, or
+     * their beginning if they are partial.
+     */
+    uint32_t (*tag)(void *instance, const struct command *command);
+    uint32_t (*measure)(void *instance, const struct policy_request *request);
+    bool (*keeps_heads)(void *instance);
+    bool (*on_sample)(void *instance, const struct policy_sample *sample);
+    void (*on_written)(void *instance, const struct policy_sample *sample);
+    void (*on_spot)(void *instance, const struct policy_request *request);
     /* Who a client is: when it has come, when its user or name may have changed, and for each client after reload().
      * attachment: the policy's own pointer for this client, as in struct policy_request. */
     void (*on_client)(void *instance, const struct policy_client *client, void **attachment);
