@@ -33,8 +33,12 @@ def admin(respondent):
 
 def tell(probe, count, kind="TEXT", text="told"):
     """Answers that many questions, some of which may be on their way still."""
+    tell_by(probe.admin(), count, kind, text)
+
+
+def tell_by(teller, count, kind="TEXT", text="told"):
     told = 0
-    with probe.admin() as teller:
+    with teller:
 
         def all_told():
             nonlocal told
@@ -154,6 +158,18 @@ def test_who_asked_leaves_before_the_answer(respondent, leave):
         leave(admin)
     with respondent.admin() as admin:
         assert admin("PROBE", "LUA", "return 1") == shown(1)
+
+
+def test_who_asked_is_found_gone_before_the_answer(redis, make_probe, tmp_path):
+    """The end of a connection is seen at once while there is something to be written; a Unix socket takes little."""
+    probe = make_probe(redis, admin=f"unix:{tmp_path}/admin")
+    for _ in range(5):
+        admin = Client(tmp_path / "admin")
+        admin.send(encode("PROBE", "LUA", "return string.rep('x', 900000)") + encode("PROBE", "WAIT"))
+        # With the first answer the second question is on its way.
+        assert admin.socket.recv(1)
+        admin.close()
+    tell_by(Client(tmp_path / "admin"), 5)
 
 
 def test_a_reload_while_questions_wait(respondent):
