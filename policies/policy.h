@@ -113,7 +113,7 @@ struct policy_sample {
     int64_t received_us; /* its last byte was read */
     int64_t sent_us;     /* it was given to the connection to Redis; 0 if it is local */
     int64_t answered_us; /* the last byte of its reply was read, or the reply was made */
-    int64_t written_us;  /* … and written to the client; 0 in on_sample() */
+    int64_t written_us;  /* … and written to the client; 0 in on_sample(), and if it never was */
     uint64_t request_bytes;
     uint64_t reply_bytes;
     struct slice head; /* its first bytes in multibulk form, up to POLICY_HEAD_MAX; empty unless keeps_heads() */
@@ -152,6 +152,13 @@ struct policy_script {
     void *context; /* of done */
 };
 
+/* How a question on the admin port is answered: by the text that was written, by OK, or by the one line that was
+ * written, which is an error. */
+enum policy_answer { POLICY_ANSWER_TEXT, POLICY_ANSWER_OK, POLICY_ANSWER_ERROR };
+
+/* A question on the admin port that waits for its answer. */
+struct policy_question;
+
 /* What a policy may ask of the worker it runs on. */
 struct policy_host {
     /* Asks again about a request that is on hold, at the end of this turn. holder: as in struct policy_request. */
@@ -176,13 +183,6 @@ struct policy_counter {
     enum stats_kind kind;
     const char *help;
 };
-
-/* How a question on the admin port is answered: by the text that was written, by OK, or by the one line that was
- * written, which is an error. */
-enum policy_answer { POLICY_ANSWER_TEXT, POLICY_ANSWER_OK, POLICY_ANSWER_ERROR };
-
-/* A question on the admin port that waits for its answer. */
-struct policy_question;
 
 /* Something to ask or tell the policy on the admin port. */
 struct policy_verb {
