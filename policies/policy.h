@@ -113,7 +113,7 @@ struct policy_sample {
     int64_t received_us; /* its last byte was read */
     int64_t sent_us;     /* it was given to the connection to Redis; 0 if it is local */
     int64_t answered_us; /* the last byte of its reply was read, or the reply was made */
-    int64_t written_us;  /* … and written to the client; 0 in on_sample() */
+    int64_t written_us;  /* … and written to the client; 0 in on_sample(), and if it never was */
     uint64_t request_bytes;
     uint64_t reply_bytes;
     struct slice head; /* its first bytes in multibulk form, up to POLICY_HEAD_MAX; empty unless keeps_heads() */
