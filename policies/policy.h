@@ -92,6 +92,33 @@ struct policy_reply {
     uint64_t ticket;
 };
 
+/* Tags of requests that are not measured, and of commands whose requests measure() tells apart. */
+#define POLICY_TAG_NONE UINT32_C(0)
+#define POLICY_TAG_ASK UINT32_MAX
+/* How much of a request's beginning a sample shows. Bytes. */
+#define POLICY_HEAD_MAX ((size_t)256)
+/* One of so many requests is shown to on_spot(). */
+#define POLICY_SPOT_INTERVAL 64
+
+/*
+ * A request that was measured. Times are monotonic, in µs.
+ *
+ *   received ──(policies, lanes)──► sent ──(Redis)──► answered ──(earlier replies, the socket)──► written
+ */
+struct policy_sample {
+    const struct policy_client *client; /* NULL when it is gone */
+    uint32_t tag;
+    bool is_error;       /* answered by an error, or not at all */
+    bool is_local;       /* answered by Headgate, and never sent */
+    int64_t received_us; /* its last byte was read */
+    int64_t sent_us;     /* it was given to the connection to Redis; 0 if it is local */
+    int64_t answered_us; /* the last byte of its reply was read, or the reply was made */
+    int64_t written_us;  /* … and written to the client; 0 in on_sample(), and if it never was */
+    uint64_t request_bytes;
+    uint64_t reply_bytes;
+    struct slice head; /* its first bytes in multibulk form, up to POLICY_HEAD_MAX; empty unless keeps_heads() */
+};
+
 /* Whether the server has a command; UNKNOWN until it was asked, or if it does not tell. */
 enum policy_server_has { POLICY_SERVER_UNKNOWN, POLICY_SERVER_HAS, POLICY_SERVER_LACKS };
 
@@ -102,18 +129,23 @@ enum policy_translation {
     POLICY_ANSWERED    /* it is answered, as by POLICY_REPLY */
 };
 
-/* How a script ended. */
+/* Elements of a script's reply, at most. */
+#define POLICY_SCRIPT_ELEMENTS_MAX 16384
+
+/* How a script ended. Valid within the call. A reply that is no array is one element; an array within the array is an
+ * error. */
 struct policy_script_reply {
-    const char *error;       /* NULL: it succeeded; else what Redis said, or why it said nothing */
-    const int64_t *integers; /* the reply: an integer, or an array of them */
-    size_t count;
+    const char *error;         /* NULL: it succeeded; else what Redis said, or why it said nothing */
+    const int64_t *integers;   /* the elements; 0 for what is a text or nil */
+    const struct slice *texts; /* for each of them: what stands there if it is a text, else data is NULL */
+    size_t count;              /* 0 with an error */
 };
 
 typedef void policy_script_done(void *context, const struct policy_script_reply *reply);
 
 #define POLICY_SCRIPT_ARGUMENTS_MAX 64
 
-/* A script of lua/ that replies with integers. */
+/* A script that replies with integers and texts: one of lua/. */
 struct policy_script {
     const struct script *script;
     const struct slice *arguments; /* the keys, then the rest; needed within the call only */
@@ -124,12 +156,26 @@ struct policy_script {
     void *context; /* of done */
 };
 
+/* How a question on the admin port is answered: by the text that was written, by OK, or by the one line that was
+ * written, which is an error. */
+enum policy_answer { POLICY_ANSWER_TEXT, POLICY_ANSWER_OK, POLICY_ANSWER_ERROR };
+
+/* How long one that has to be waited for may take. ms. */
+#define POLICY_ANSWER_PATIENCE_MS 10000
+
+/* A question on the admin port that waits for its answer. */
+struct policy_question;
+
 /* What a policy may ask of the worker it runs on. */
 struct policy_host {
     /* Asks again about a request that is on hold, at the end of this turn. holder: as in struct policy_request. */
     void (*resume)(void *context, void *holder);
     /* Runs a script in Redis; done is called once, possibly before this returns, but never after stop(). */
     void (*run_script)(void *context, const struct policy_script *script);
+    /* Answers a question that this instance's ask() was given: text is what run() would have written, and is needed
+     * within the call only. At most once for each of them, and never after stop(): the question is gone with its
+     * answer. */
+    void (*answer)(void *context, struct policy_question *question, enum policy_answer kind, struct slice text);
     /* Logs a trouble of a rule of this policy, in one line. */
     void (*warn)(void *context, const char *rule, const char *text);
     /* The time of this turn, as in struct policy_request. */
@@ -146,18 +192,19 @@ struct policy_counter {
     const char *help;
 };
 
-/* How a question on the admin port is answered: by the text that was written, by OK, or by the one line that was
- * written, which is an error. */
-enum policy_answer { POLICY_ANSWER_TEXT, POLICY_ANSWER_OK, POLICY_ANSWER_ERROR };
-
 /* Something to ask or tell the policy on the admin port. */
 struct policy_verb {
     const char *name;   /* in capitals; not one of Headgate's own */
     size_t least, most; /* arguments, with the verb */
     const char *usage;
     const char *help;
-    /* Called on the thread of one worker. */
+    /* Called on the thread of one worker; the answer is written to answer. */
     enum policy_answer (*run)(void *instance, size_t count, const struct slice *arguments, FILE *answer);
+    /* In place of run, where the answer has to be waited for: host->answer() is called for the question, within this
+     * call or later. The arguments are needed within the call only. Who asked is told of an error when there is no
+     * answer in POLICY_ANSWER_PATIENCE_MS, or before the policy is stopped; an answer that comes too late is
+     * dropped. */
+    void (*ask)(void *instance, struct policy_question *question, size_t count, const struct slice *arguments);
 };
 
 /* What an instance is started with. */
@@ -215,6 +262,20 @@ struct policy {
                                          enum policy_server_has server, struct slice *frame,
                                          struct policy_decision *decision);
     void (*on_reply)(void *instance, const struct policy_reply *reply);
+    /*
+     * Measuring, which one policy of a build may do. tag() says under which tag the requests of a command (NULL: one
+     * that Headgate does not know) are measured, and is asked for every command after start and after reload;
+     * POLICY_TAG_ASK has measure() asked for each request, and POLICY_TAG_NONE leaves them out. Each request with a tag
+     * gets one on_sample(), unless it has no reply; true asks for on_written() when the reply has been written, with
+     * the same sample. keeps_heads() is asked after start and reload. on_spot() is shown some of the requests whole, or
+     * their beginning if they are partial.
+     */
+    uint32_t (*tag)(void *instance, const struct command *command);
+    uint32_t (*measure)(void *instance, const struct policy_request *request);
+    bool (*keeps_heads)(void *instance);
+    bool (*on_sample)(void *instance, const struct policy_sample *sample);
+    void (*on_written)(void *instance, const struct policy_sample *sample);
+    void (*on_spot)(void *instance, const struct policy_request *request);
     /* Who a client is: when it has come, when its user or name may have changed, and for each client after reload().
      * attachment: the policy's own pointer for this client, as in struct policy_request. */
     void (*on_client)(void *instance, const struct policy_client *client, void **attachment);
@@ -227,6 +288,17 @@ struct policy {
     void (*on_stats)(void *instance); /* STATS was asked for: gauges are to be up to date */
     void (*stop)(void *instance);
 };
+
+/* Whether a script succeeded and gave that many elements or more, none of which is a text. */
+static inline bool policy_script_gave_integers(const struct policy_script_reply *reply, size_t least)
+{
+    bool only_integers = reply->error == NULL && reply->count >= least;
+
+    for (size_t i = 0; only_integers && i < reply->count; i++) {
+        only_integers = reply->texts[i].data == NULL;
+    }
+    return only_integers;
+}
 
 /* Adds to a counter that only this worker's thread writes. */
 static inline void policy_count(_Atomic uint64_t *counter, uint64_t amount)
