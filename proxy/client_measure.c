@@ -146,7 +146,6 @@ static void keep_sample(struct client *client, const struct policy_sample *sampl
         return;
     }
     kept->sample = *sample;
-    kept->sample.client = NULL;
     if (sample->head.length > 0) {
         memcpy(kept->head, sample->head.data, sample->head.length);
     }
@@ -160,9 +159,13 @@ static void give_sample(struct client *client, struct policy_sample *sample)
 {
     struct policy_client view = client_policy_view(client);
 
+    if (sample->tag == POLICY_TAG_NONE) {
+        return;
+    }
     sample->client = &view;
-    if (sample->tag != POLICY_TAG_NONE && chain_sample(client->service->chain, sample) &&
-        client->state != CLIENT_CLOSED) {
+    bool is_to_be_told = chain_sample(client->service->chain, sample);
+    sample->client = NULL;
+    if (is_to_be_told && client->state != CLIENT_CLOSED) {
         keep_sample(client, sample);
     }
 }
