@@ -136,9 +136,9 @@ enum policy_translation {
  * error. */
 struct policy_script_reply {
     const char *error;         /* NULL: it succeeded; else what Redis said, or why it said nothing */
-    const int64_t *integers;   /* the elements; 0 for what is a text or nil */
-    const struct slice *texts; /* for each of them: what stands there if it is a text, else data is NULL */
-    size_t count;              /* 0 with an error */
+    const int64_t *integers;   /* the reply: an integer, or an array of them; 0 for what is none */
+    const struct slice *texts; /* the texts among them; data is NULL for what is none. NULL: there are none at all */
+    size_t count;
 };
 
 typedef void policy_script_done(void *context, const struct policy_script_reply *reply);
@@ -295,7 +295,7 @@ static inline bool policy_script_gave_integers(const struct policy_script_reply 
     bool only_integers = reply->error == NULL && reply->count >= least;
 
     for (size_t i = 0; only_integers && i < reply->count; i++) {
-        only_integers = reply->texts[i].data == NULL;
+        only_integers = reply->texts == NULL || reply->texts[i].data == NULL;
     }
     return only_integers;
 }

@@ -154,10 +154,11 @@ static void assert_watches(const char *kind, const char *expected)
     char *options = conf_format("keys = a\nkind = %s\n", kind);
     struct lease_rule *rule = rule_of(options);
     char watched[sizeof letters] = "";
+    size_t count = 0;
 
     for (int i = LEASE_STRING; i <= LEASE_SEMAPHORE_BY_EXPIRY; i++) {
         if (lease_rule_watches(rule, (enum lease_kind)i)) {
-            strncat(watched, &letters[i], 1);
+            watched[count++] = letters[i];
         }
     }
     cr_assert_str_eq(watched, expected);
