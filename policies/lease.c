@@ -40,8 +40,10 @@ static const struct policy_counter counter_table[] = {
 static_assert(sizeof counter_table / sizeof counter_table[0] == LEASE_COUNTERS, "a counter is missing");
 
 static const struct policy_verb verb_table[] = {
-    {"LEASES", 1, 2, "LEASES [GLOB]", "the locks and permits that are watched, of keys that match", lease_verb_leases},
-    {"LEASE", 3, 3, "LEASE DROP key", "ends the watch over a lock, which then ends with its lease", lease_verb_lease},
+    {"LEASES", 1, 2, "LEASES [GLOB]", "the locks and permits that are watched, of keys that match", lease_verb_leases,
+     NULL},
+    {"LEASE", 3, 3, "LEASE DROP key", "ends the watch over a lock, which then ends with its lease", lease_verb_lease,
+     NULL},
 };
 
 /* ---- rules ---- */
@@ -222,9 +224,11 @@ static void unshare(void *shared)
     lease_registry_free(shared);
 }
 
+static const struct conf_section *const sections[] = {&lease_section, NULL};
+
 const struct policy lease_policy = {
     .name = "lease",
-    .section = &lease_section,
+    .sections = sections,
     .counter_section = "Lease",
     .counters = counter_table,
     .counter_count = sizeof counter_table / sizeof counter_table[0],

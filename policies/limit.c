@@ -566,8 +566,10 @@ static enum policy_answer reset_limit(void *instance, size_t count, const struct
 }
 
 static const struct policy_verb verb_table[] = {
-    {"LIMITS", 1, 1, "LIMITS", "the [limit:…] rules: what they admitted and refused, and whom most", print_limits},
-    {"LIMIT", 3, 4, "LIMIT RESET rule [offender]", "forgets what a rule has admitted: to all, or to one", reset_limit},
+    {"LIMITS", 1, 1, "LIMITS", "the [limit:…] rules: what they admitted and refused, and whom most", print_limits,
+     NULL},
+    {"LIMIT", 3, 4, "LIMIT RESET rule [offender]", "forgets what a rule has admitted: to all, or to one", reset_limit,
+     NULL},
 };
 
 /* ---- rules ---- */
@@ -751,9 +753,11 @@ static void unshare(void *shared)
     limit_share_free(shared);
 }
 
+static const struct conf_section *const sections[] = {&limit_section, NULL};
+
 const struct policy limit_policy = {
     .name = "limit",
-    .section = &limit_section,
+    .sections = sections,
     .counter_section = "Limit",
     .counters = counter_table,
     .counter_count = sizeof counter_table / sizeof counter_table[0],
