@@ -74,6 +74,12 @@ bool buffer_append(struct buffer_pool *pool, struct buffer *buffer, const char *
 /* Drops size bytes (at most the length) from the front; gives the block back when none is left. */
 void buffer_consume(struct buffer_pool *pool, struct buffer *buffer, size_t size);
 
+/* Drops what is behind the first length bytes. */
+static inline void buffer_truncate(struct buffer *buffer, size_t length)
+{
+    buffer->end = buffer->start + length;
+}
+
 /* Drops everything. */
 void buffer_clear(struct buffer_pool *pool, struct buffer *buffer);
 

@@ -20,6 +20,9 @@ struct chain {
     _Atomic uint64_t *counters[POLICIES_MAX]; /* of each; NULL: it has none */
     size_t count;
     bool wants_any;
+    size_t measurer; /* the policy that measures; count: none does */
+    bool measures;
+    bool keeps_heads;
     struct stats *stats;
     struct chain_record *free;
     /* For each command, by command_index(); the last is for unknown commands. */
@@ -36,6 +39,9 @@ static struct chain_interest compile_interest(const struct chain *chain, const s
         if (policy->translates != NULL && policy->translates(chain->instances[n], command)) {
             interest.translator = (uint32_t)n + 1;
         }
+        if (policy->tag != NULL) {
+            interest.tag = policy->tag(chain->instances[n], command);
+        }
         if (!policy->wants(chain->instances[n], command)) {
             continue;
         }
@@ -46,14 +52,29 @@ static struct chain_interest compile_interest(const struct chain *chain, const s
     return interest;
 }
 
+static size_t find_measurer(const struct chain *chain)
+{
+    size_t n = 0;
+
+    while (n < chain->count && chain->list[n]->tag == NULL) {
+        n++;
+    }
+    return n;
+}
+
 static void compile_interests(struct chain *chain)
 {
     chain->wants_any = false;
+    chain->measures = false;
     for (size_t index = 0; index <= command_count(); index++) {
         const struct command *command = index < command_count() ? command_at(index) : NULL;
         chain->interests[index] = compile_interest(chain, command);
         chain->wants_any = chain->wants_any || chain->interests[index].wanted != 0;
+        chain->measures = chain->measures || chain->interests[index].tag != POLICY_TAG_NONE;
     }
+    chain->measurer = find_measurer(chain);
+    chain->keeps_heads = chain->measures && chain->list[chain->measurer]->keeps_heads != NULL &&
+                         chain->list[chain->measurer]->keeps_heads(chain->instances[chain->measurer]);
 }
 
 bool chain_roster_open(struct chain_roster *roster, const struct policy *const *list, size_t threads)
@@ -310,6 +331,46 @@ void chain_end(struct chain *chain, struct chain_record *record, const struct po
         }
     }
     record_give(chain, record);
+}
+
+bool chain_measures(const struct chain *chain)
+{
+    return chain->measures;
+}
+
+bool chain_keeps_heads(const struct chain *chain)
+{
+    return chain->keeps_heads;
+}
+
+uint32_t chain_measure(struct chain *chain, struct policy_request *request)
+{
+    const struct policy *policy = chain->list[chain->measurer];
+
+    request->attachment = &request->client->attachments[chain->measurer];
+    return policy->measure != NULL ? policy->measure(chain->instances[chain->measurer], request) : POLICY_TAG_NONE;
+}
+
+bool chain_sample(struct chain *chain, const struct policy_sample *sample)
+{
+    const struct policy *policy = chain->list[chain->measurer];
+
+    return policy->on_sample(chain->instances[chain->measurer], sample) && policy->on_written != NULL;
+}
+
+void chain_written(struct chain *chain, const struct policy_sample *sample)
+{
+    chain->list[chain->measurer]->on_written(chain->instances[chain->measurer], sample);
+}
+
+void chain_spot(struct chain *chain, struct policy_request *request)
+{
+    const struct policy *policy = chain->list[chain->measurer];
+
+    if (policy->on_spot != NULL) {
+        request->attachment = &request->client->attachments[chain->measurer];
+        policy->on_spot(chain->instances[chain->measurer], request);
+    }
 }
 
 void chain_client(struct chain *chain, const struct policy_client *client)

@@ -35,6 +35,7 @@ struct chain_interest {
     uint32_t wanted;     /* bit n: policy n is to be asked; 0: nobody is */
     uint32_t group;      /* see chain_admit(); 0: none */
     uint32_t translator; /* not 0: chain_translate() may say something else to Redis for it */
+    uint32_t tag;        /* under which its requests are measured; POLICY_TAG_ASK: chain_measure() says it */
 };
 
 /* That of this command (NULL: an unknown one). It stays where it is for the life of the chain; a reload writes it anew.
@@ -73,6 +74,15 @@ uint64_t chain_counter(const struct chain *chain, size_t policy, size_t counter)
 /* Puts a question to a policy, by their places in the lists; see struct policy_verb. */
 enum policy_answer chain_run_verb(struct chain *chain, size_t policy, size_t verb, size_t count,
                                   const struct slice *arguments, FILE *answer);
+
+/* Whether a policy measures requests, and wants to see their beginnings; changes with a reload only. */
+bool chain_measures(const struct chain *chain);
+bool chain_keeps_heads(const struct chain *chain);
+/* These only if it does; see struct policy. */
+uint32_t chain_measure(struct chain *chain, struct policy_request *request);
+bool chain_sample(struct chain *chain, const struct policy_sample *sample);
+void chain_written(struct chain *chain, const struct policy_sample *sample);
+void chain_spot(struct chain *chain, struct policy_request *request);
 
 /* Tells the policies who a client is (again). */
 void chain_client(struct chain *chain, const struct policy_client *client);

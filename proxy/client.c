@@ -191,6 +191,7 @@ void client_close(struct client *client, const char *why)
     log_debug("client", "closed client %s: %s", client->address_text, why);
     abandon_requests(client);
     client->state = CLIENT_CLOSED;
+    client_measure_written(client, false);
     struct policy_client view = client_policy_view(client);
     chain_client_closed(service->chain, &view);
     connection_close(&client->connection);
@@ -311,6 +312,7 @@ static void client_readable(evutil_socket_t fd, short what, void *context)
 
     (void)fd;
     (void)what;
+    client->read_us = reactor_read_time(client->service->reactor);
     ssize_t got = may_pass_on(client) ? pass_on(client) : 0;
     if (got == 0) {
         got = client->state == CLIENT_ENDING       ? read_away(client)
@@ -422,6 +424,8 @@ struct client_service *client_service_new(const struct client_parts *parts, cons
         free(service);
         return NULL;
     }
+    service->until_spot = POLICY_SPOT_INTERVAL;
+    service->reactor->measures = chain_measures(service->chain);
     return service;
 }
 
@@ -449,6 +453,7 @@ void client_service_reconfigure(struct client_service *service, const struct cli
     if (!chain_reload(service->chain, rules)) {
         log_error("client", "out of memory: some rules stay as they were before the reload");
     }
+    service->reactor->measures = chain_measures(service->chain);
     for (struct client *client = service->clients; client != NULL; client = client->next) {
         client_tell_identity(client);
     }

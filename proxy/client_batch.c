@@ -35,14 +35,15 @@ struct client_plain client_plain_request(const struct client *client, const char
 
 /* Counts the whole command at the end of the batch as one of its group. */
 static void join_group(struct client_batch *batch, uint32_t number, const struct command *command,
-                       const struct resp_command *framed, struct slice frame)
+                       const struct resp_command *framed, struct slice frame, size_t measured)
 {
     if (batch->group.count == 0) {
         batch->group = (struct client_group){.number = number,
                                              .command = command,
                                              .framed = *framed,
                                              .frame = frame,
-                                             .requests_before = batch->requests};
+                                             .requests_before = batch->requests,
+                                             .measured_before = measured};
     }
     batch->group.count++;
 }
@@ -61,6 +62,7 @@ bool client_batch_settle(struct client *client, struct client_batch *batch)
         client->ask_each = group->count;
         batch->length = (size_t)(group->frame.data - batch->data);
         batch->requests = group->requests_before;
+        client_unmeasure(client, group->measured_before);
     }
     group->count = 0;
     return admitted;
@@ -95,15 +97,22 @@ bool client_batch_join(struct client *client, struct client_batch *batch, const 
             return false;
         }
     }
+    bool measures = client->service->reactor->measures;
+    if (measures) {
+        client_note(client, plain->command, plain->interest, &client->command, bytes);
+    }
     uint32_t group = group_of(client, plain);
     if (group != 0) {
-        join_group(batch, group, plain->command, &client->command, bytes);
+        join_group(batch, group, plain->command, &client->command, bytes, client_measured(client));
     } else if (plain->interest->wanted != 0) {
         *verdict = client_ask_policies(client, plain->command, &client->command, bytes, decision);
         if (*verdict != POLICY_PASS || client->held != NULL) {
             return false;
         }
         client->admitted = false;
+    }
+    if (measures && !client_measure_sent(client, bytes)) {
+        return client_out_of_memory(client);
     }
     batch->length += bytes.length;
     batch->requests++;

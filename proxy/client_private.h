@@ -10,6 +10,7 @@
  *   client_plan.c      what each command needs of the connection to Redis
  *   client_send.c      the lane that a request takes
  *   client_session.c   the state of that connection: what requests and replies make of it, exclusive lanes
+ *   client_measure.c   how long requests take
  *   client_reply.c     bytes out: replies in request order, writing, back pressure
  */
 #ifndef HEADGATE_CLIENT_PRIVATE_H
@@ -106,8 +107,17 @@ struct client_service {
     size_t count;
     size_t next_place;
     int64_t paused_until_us; /* a client of this worker has asked Redis to pause: a request may block its connection */
+    uint32_t until_spot;     /* requests until the next that is shown to who measures */
     bool draining;
     _Atomic bool settled; /* drained: no clients, and the policies have done what they had to */
+};
+
+/* What is known of a request before it is sent or answered. */
+struct client_note {
+    bool taken; /* there is one */
+    uint32_t tag;
+    int64_t received_us;
+    uint64_t request_bytes;
 };
 
 struct client {
@@ -155,6 +165,11 @@ struct client {
     char *library_version;
     struct sockaddr_storage address;
     char address_text[64];
+    struct client_note note;            /* the request at hand, if requests are measured … */
+    struct buffer records;              /* … those that Redis has yet to answer … */
+    size_t last_record;                 /* … bytes of the last of them … */
+    struct client_unwritten *unwritten; /* … and those whose replies were not written yet */
+    int64_t read_us;                    /* when something was read from it last */
     int64_t connected_us;
     int64_t wait_since_us;
     int64_t active_us; /* last byte from or to the client */
@@ -256,6 +271,7 @@ struct client_group {
     struct resp_command framed;
     struct slice frame;
     uint32_t requests_before; /* in the batch */
+    size_t measured_before;
 };
 
 /* Whole ordinary requests that lie one behind the other and were not sent yet. All zeroes: none. */
@@ -357,6 +373,31 @@ bool session_may_take_home_lane(const struct client *client);
  * then. False when memory is short. */
 bool session_take_lane(struct client *client, const struct session_plan *plan);
 extern const struct lane_owner session_lane_owner;
+
+/* ---- client_measure.c: all of it only where requests are measured ---- */
+
+/* Notes the request at hand, unless it was noted already: when it came, and under which tag. */
+void client_note(struct client *client, const struct command *command, const struct chain_interest *interest,
+                 const struct resp_command *framed, struct slice frame);
+/* It has neither been sent nor answered so that it counts. */
+void client_note_end(struct client *client);
+/* It is sent, and its reply will come. False when memory is short. */
+bool client_measure_sent(struct client *client, struct slice frame);
+/* The size of what is kept of those under way, to go back to if some were not sent after all. */
+size_t client_measured(const struct client *client);
+void client_unmeasure(struct client *client, size_t measured);
+/* The rest of the last one has come by now: it has so many bytes. */
+void client_measure_grown(struct client *client, uint64_t bytes);
+/* A reply of Redis to the first of them has ended. */
+void client_measure_reply(struct client *client, const struct resp_reply *reply, int64_t read_us);
+/* So many of them, from the first on, will have none. */
+void client_measure_lost(struct client *client, uint32_t requests);
+/* The request at hand was answered by Headgate. */
+void client_measure_local(struct client *client, bool is_error, size_t length);
+/* All replies up to now were written to the client, or never will be. */
+void client_measure_written(struct client *client, bool is_written);
+/* Nobody waits for replies any more. */
+void client_measure_end(struct client *client);
 
 /* ---- client_reply.c ---- */
 

@@ -177,6 +177,9 @@ void client_flush_task(struct reactor_task *task)
         return;
     }
     update_congestion(client);
+    if (client->unwritten != NULL && buffer_length(&client->output) == 0) {
+        client_measure_written(client, true);
+    }
     if (client->state == CLIENT_ENDING && client->first == NULL && buffer_length(&client->output) == 0 &&
         !is_lane_draining(client)) {
         client_close(client, "done");
@@ -213,6 +216,7 @@ bool client_answer(struct client *client, const char *text, size_t length, struc
     struct client_service *service = client->service;
 
     stats_add(service->reactor->stats, STATS_REQUESTS_LOCAL, 1);
+    client_measure_local(client, length > 0 && *text == '-', length);
     if (client->first == NULL && !is_within_push(client)) {
         struct policy_client view = client_policy_view(client);
         chain_end(service->chain, record, &view, POLICY_OUTCOME_LOCAL, (struct slice){0}, length,
@@ -310,6 +314,10 @@ void client_drop_runs(struct client *client)
 {
     struct run *run = client->first;
 
+    if (client->lost) {
+        client_measure_lost(client, UINT32_MAX);
+    }
+    client_measure_end(client);
     client->first = NULL;
     client->last = NULL;
     client->in_flight = 0;
@@ -382,6 +390,11 @@ static void note_weight(struct client *client)
     }
 }
 
+static void on_measured(struct run *run, const struct resp_reply *reply, int64_t read_us)
+{
+    client_measure_reply(run->owner, reply, read_us);
+}
+
 static void on_answered(struct run *run)
 {
     struct client *client = run->owner;
@@ -406,6 +419,9 @@ static void answer_unsent(struct client *client, struct run *run, const char *wh
     } else {
         length = snprintf(text, sizeof text, "-ERR headgate: no connection to Redis at %s: %s\r\n",
                           service->settings.upstream_text, why);
+    }
+    if (run->measured) {
+        client_measure_lost(client, run->requests - run->answered);
     }
     for (; run->answered < run->requests; run->answered++) {
         if (!buffer_append(&service->reactor->buffers, &run->text, text, (size_t)length)) {
@@ -463,6 +479,7 @@ static void on_lost(struct run *run, enum run_loss loss, const char *why)
 const struct run_receiver client_run_receiver = {
     .bytes = on_bytes,
     .reply = on_reply,
+    .measured = on_measured,
     .answered = on_answered,
     .lost = on_lost,
 };

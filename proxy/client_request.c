@@ -154,10 +154,14 @@ static enum client_outcome take_multibulk(struct client *client, const struct re
     const struct command *command = command_find(name_of(framed, frame));
     enum client_outcome outcome;
 
+    const struct chain_interest *interest = chain_interest(client->service->chain, command);
+    if (client->service->reactor->measures) {
+        client_note(client, command, interest, framed, bytes);
+    }
     if (!client_admit(client, command, framed, bytes, &outcome)) {
         return outcome;
     }
-    if (chain_interest(client->service->chain, command)->translator != 0) {
+    if (interest->translator != 0) {
         return take_translatable(client, command, framed, frame);
     }
     return take_admitted(client, command, framed, frame);
@@ -215,6 +219,7 @@ static enum client_outcome settle_whole(struct client *client, enum client_outco
         stats_add(client->service->reactor->stats, STATS_REQUESTS, client->command.argument_count > 0);
         client->admitted = false;
         client->gathering = false;
+        client_note_end(client);
         resp_command_reset(&client->command);
     }
     return outcome;

@@ -17,7 +17,8 @@ static bool may_extend(const struct client *client, const struct lane *lane)
     const struct run *run = client->last;
 
     return run != NULL && run == lane->last && run->observation == NULL && run->policy_record == NULL &&
-           run->first_byte + run->length == lane->appended && run->requests < UINT32_MAX / 2;
+           run->measured == client->service->reactor->measures && run->first_byte + run->length == lane->appended &&
+           run->requests < UINT32_MAX / 2;
 }
 
 static void sent_to(struct client *client, struct lane *lane, uint32_t requests)
@@ -40,6 +41,7 @@ static bool send_run(struct client *client, struct lane *lane, const char *data,
     run->requests = requests;
     run->observation = observation;
     run->policy_record = record;
+    run->measured = client->service->reactor->measures;
     if (!lane_send(lane, run, data, length)) {
         run_give(client->service->runs, run);
         return client_out_of_memory(client);
@@ -95,6 +97,8 @@ bool client_forward(struct client *client, struct lane *lane, struct slice bytes
             plan->observation = NULL;
         }
         sent = send_silently(client, lane, bytes);
+    } else if (client->service->reactor->measures && !client_measure_sent(client, bytes)) {
+        return client_out_of_memory(client);
     } else if (plan->observation == NULL && client->held == NULL) {
         sent = client_send_plain(client, lane, bytes.data, bytes.length, 1);
     } else {

@@ -85,6 +85,9 @@ bool client_begin_stream(struct client *client, const char *frame)
     if ((command != NULL && has_to_be_whole(client, command)) || (may_keep && is_nothing_new(client))) {
         return keep(client);
     }
+    if (client->service->reactor->measures) {
+        client_note(client, command, chain_interest(client->service->chain, command), &client->command, bytes);
+    }
     if (!client_admit(client, command, &client->command, bytes, &outcome)) {
         if (outcome == CLIENT_TAKEN) {
             return begin_discarding(client);
@@ -131,6 +134,9 @@ size_t client_continue_stream(struct client *client, const char *data, size_t le
         return length;
     }
     if (status == RESP_DONE) {
+        if (!client->discarding) {
+            client_measure_grown(client, client->command.size);
+        }
         client->streaming = false;
         client->discarding = false;
         resp_command_reset(&client->command);

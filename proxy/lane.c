@@ -591,6 +591,9 @@ static size_t take_plain(struct lane *lane, const char *data, size_t length)
         }
         position += taken;
         if (status == RESP_DONE) {
+            if (run->measured && run->receiver != NULL) {
+                run->receiver->measured(run, &lane->reply, lane->read_us);
+            }
             run->answered++;
             lane->requests_waiting--;
             resp_reply_reset(&lane->reply);
@@ -619,6 +622,9 @@ static void frame_ended(struct lane *lane)
     }
     if (lane->state != LANE_READY || !counts) {
         return;
+    }
+    if (run->measured && run->receiver != NULL) {
+        run->receiver->measured(run, &lane->reply, lane->read_us);
     }
     run->answered++;
     lane->requests_waiting--;
@@ -680,6 +686,7 @@ static void lane_read(struct lane *lane)
         lane_break(lane, got == 0 ? "Redis closed the connection" : strerror(errno));
         return;
     }
+    lane->read_us = reactor_read_time(lane->reactor);
     stats_add(lane->reactor->stats, STATS_UPSTREAM_READS, 1);
     stats_add(lane->reactor->stats, STATS_UPSTREAM_BYTES_IN, (uint64_t)got);
     if (lane->state == LANE_HANDSHAKE) {

@@ -112,6 +112,7 @@ struct lane {
     struct lane_waiter *waiters; /* the last come first */
     uint32_t failures;           /* connection attempts in a row */
     uint64_t jitter;             /* state of a small generator */
+    int64_t read_us;             /* when replies were read last */
     int64_t progress_us;         /* last time a reply came, or the queue ceased to be empty */
     int64_t used_us;             /* last time something was sent */
     char why[160];               /* the last failure */

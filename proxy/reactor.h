@@ -41,6 +41,7 @@ struct reactor {
     struct splice splice;                       /* empty whenever no callback is at work with it */
     char *scratch;                              /* REACTOR_SCRATCH_SIZE bytes */
     int64_t now_us;                             /* monotonic; 0: not yet asked for in this turn */
+    bool measures;                              /* requests are measured: reads are told the time exactly */
     struct reactor_task *tasks[REACTOR_STAGES]; /* in the order in which they were queued … */
     struct reactor_task **ends[REACTOR_STAGES]; /* … and where the next one is linked */
 };
@@ -52,6 +53,12 @@ static inline int64_t reactor_now(struct reactor *reactor)
         reactor->now_us = clock_now_us();
     }
     return reactor->now_us;
+}
+
+/* The time of a read just now, where requests are measured. */
+static inline int64_t reactor_read_time(struct reactor *reactor)
+{
+    return reactor->measures ? clock_now_us() : reactor_now(reactor);
 }
 
 /* False when libevent or memory refuses. stats must outlive the reactor. */

@@ -28,6 +28,8 @@ struct run_receiver {
     void (*bytes)(struct run *run, const char *data, size_t length);
     /* Observed runs only: a reply (or something that may be a push) has ended. True: it answers one request. */
     bool (*reply)(struct run *run, const struct resp_reply *reply);
+    /* Measured runs only: a reply that answers a request has ended with what was read at that time. */
+    void (*measured)(struct run *run, const struct resp_reply *reply, int64_t read_us);
     /* The last reply has come; the run has left its lane. */
     void (*answered)(struct run *run);
     /* No reply will come; the run has left its lane. why: one line for a person. */
@@ -48,6 +50,7 @@ struct run {
     int64_t queued_us;
     uint32_t requests;
     uint32_t answered;
+    bool measured;
     struct buffer text; /* replies that wait for their turn; those of local runs */
 };
 

@@ -1,8 +1,11 @@
-/* The policies of headgate-probe: a watcher that passes everything, and behind it the probe, which decides. */
+/* The policies of headgate-probe: a watcher that passes everything, behind it the probe, which decides, and
+ * the meter, which measures. */
+#include "meter.h"
 #include "probe.h"
 
 const struct policy *const policies[] = {
     &probe_watcher,
     &probe_policy,
+    &meter_policy,
     NULL,
 };

@@ -1,0 +1,283 @@
+"""Measuring, shown by headgate-probe's meter: each request that has a reply gives one sample, whatever became of it."""
+
+import os
+import pathlib
+import re
+import signal
+
+import pytest
+
+from harness.admin import text
+from harness.resp import OK, QUEUED, Closed, Error, encode, wait_for
+from harness.servers import BINARY, Headgate
+
+PROBE_BINARY = os.environ.get("HEADGATE_PROBE_BINARY", str(pathlib.Path(BINARY).parent / "headgate-probe"))
+LINE = re.compile(
+    r"(?P<what>\w+) (?P<name>[\w|-]+) error=(?P<error>\d) local=(?P<local>\d) in=(?P<in>\d+) out=(?P<out>\d+) "
+    r"queued=(?P<queued>-?\d+) took=(?P<took>-?\d+) written=(?P<written>-?\d+) head=(?P<head>.*)"
+)
+
+
+class Meter(Headgate):
+    def __init__(self, upstream, rules="[meter:all]\n", **options):
+        super().__init__(upstream, start=False, **options)
+        self.write_rules(rules)
+        self.launch([PROBE_BINARY, "-c", str(self.config_path)])
+        self.await_port(self.address)
+        self.kept = []
+
+    def read(self):
+        """All that was measured up to now and not forgotten by clear(), without PINGs."""
+        with self.admin() as admin:
+            lines = text(admin("METER")).splitlines()
+        self.spots = int(lines.pop().split()[1])
+        for line in lines:
+            sample = LINE.fullmatch(line).groupdict()
+            for name in ("error", "local", "in", "out", "queued", "took", "written"):
+                sample[name] = int(sample[name])
+            self.kept.append(sample)
+        return self.kept
+
+    def clear(self):
+        self.read()
+        self.kept = []
+
+    def names(self):
+        return [sample["name"] for sample in self.read()]
+
+
+@pytest.fixture
+def make_meter():
+    meters = []
+
+    def make(upstream, **options):
+        meters.append(Meter(upstream, **options))
+        return meters[-1]
+
+    yield make
+    for meter in meters:
+        meter.finish()
+
+
+@pytest.fixture
+def meter(redis, pool, make_meter):
+    return make_meter(redis, pool=pool)
+
+
+def connect(meter):
+    client = meter.connect()
+    assert client("ECHO", "here") == b"here"
+    meter.clear()
+    return client
+
+
+def test_each_request_gives_a_sample(meter):
+    client = connect(meter)
+    assert client("SET", "a", "1") == OK
+    assert client("GET", "a") == b"1"
+    assert isinstance(client("INCR", "a", "too", "many"), Error)
+    assert isinstance(client("NOSUCH", "a"), Error)
+    samples = meter.read()
+    assert [(sample["name"], sample["error"], sample["local"]) for sample in samples] == [
+        ("set", 0, 0),
+        ("get", 0, 0),
+        ("incr", 1, 0),
+        ("unknown", 1, 0),
+    ]
+    assert [sample["in"] for sample in samples[:2]] == [len(encode("SET", "a", "1")), len(encode("GET", "a"))]
+    assert [sample["out"] for sample in samples[:2]] == [5, 7]
+    assert all(sample["what"] == "sample" and sample["head"] == "" for sample in samples)
+
+
+def test_pipelines_keep_requests_apart(meter):
+    client = connect(meter)
+    commands = []
+    for i in range(500):
+        commands += [("SET", f"k{i}", "x" * i), ("GET", f"k{i}"), ("LPOP", f"k{i}"), ("PING",), ("SELECT", "0")]
+    replies = client.pipeline(commands)
+    samples = meter.read()
+    assert [sample["name"] for sample in samples] == [command[0].lower() for command in commands]
+    for command, reply, sample in zip(commands, replies, samples):
+        assert sample["in"] == len(encode(*command))
+        assert sample["error"] == isinstance(reply, Error), command
+    assert [sample["out"] for sample in samples[1::5]] == [len(f"${i}\r\n") + i + 2 for i in range(500)]
+    assert meter.spots >= len(commands) // 64
+
+
+def test_keys_may_make_another_tag(meter):
+    client = connect(meter)
+    client.pipeline([("SET", "meter:a", "1"), ("SET", "b", "1"), ("set", "meter:", "1"), ("SET", "mete", "1")])
+    assert meter.names() == ["asked", "set", "asked", "set"]
+
+
+def test_transactions(meter):
+    client = connect(meter)
+    replies = client.pipeline([("MULTI",), ("INCR", "n"), ("NOSUCH",), ("EXEC",), ("MULTI",), ("INCR", "n"), ("EXEC",)])
+    assert replies[1] == QUEUED and isinstance(replies[3], Error) and replies[6] == [1]
+    samples = meter.read()
+    assert [(sample["name"], sample["error"]) for sample in samples] == [
+        ("multi", 0),
+        ("incr", 0),
+        ("unknown", 1),
+        ("exec", 1),
+        ("multi", 0),
+        ("incr", 0),
+        ("exec", 0),
+    ]
+
+
+def test_answers_of_headgate_are_local(meter, pool):
+    client = connect(meter)
+    assert client("CLIENT", "SETNAME", "me") == OK
+    assert isinstance(client("GET", "probe:reply:x"), Error)
+    assert client("QUIT") == OK
+    samples = meter.read()
+    quit_is_local = int(pool == "shared")
+    assert [(sample["local"], sample["error"]) for sample in samples][1:] == [(1, 1), (quit_is_local, 0)]
+    assert samples[0]["error"] == 0
+
+
+def test_what_is_held_has_waited(meter):
+    client = connect(meter)
+    assert client("SET", "probe:hold:150:x", "1") == OK
+    assert client("SET", "after", "1") == OK
+    held, after = meter.read()
+    assert held["queued"] >= 150000 and held["took"] >= held["queued"]
+    assert after["queued"] < held["queued"]
+
+
+def test_redis_time_is_told_apart(meter, redis):
+    client = connect(meter)
+    with redis.connect() as direct:
+        direct("CONFIG", "SET", "enable-debug-command", "yes")
+    client("DEBUG", "SLEEP", "0.2")
+    client("BLPOP", "nothing", "0.3")
+    slept, blocked = meter.read()
+    assert (slept["name"], blocked["name"]) == ("debug", "blpop")
+    if not slept["error"]:
+        assert 200000 <= slept["took"] and slept["took"] - slept["queued"] >= 200000
+    assert blocked["took"] >= 300000
+
+
+def test_long_requests_and_replies(meter):
+    client = connect(meter)
+    value = "v" * 3_000_000
+    assert client("SET", "long", value) == OK
+    assert client("RPUSH", "list", *["x" * 50_000] * 20) == 20
+    assert client("GET", "long") == value.encode()
+    assert client("PING") == b"PONG"
+    samples = meter.read()
+    assert [sample["name"] for sample in samples] == ["set", "rpush", "get", "ping"]
+    assert samples[0]["in"] == len(encode("SET", "long", value))
+    assert samples[1]["in"] == len(encode("RPUSH", "list", *["x" * 50_000] * 20))
+    assert samples[2]["out"] == len(f"${len(value)}\r\n") + len(value) + 2
+
+
+def test_requests_without_reply_have_no_sample(meter):
+    client = connect(meter)
+    client.send(encode("CLIENT", "REPLY", "OFF") + encode("SET", "a", "1") + encode("GET", "a"))
+    client.send(encode("CLIENT", "REPLY", "ON") + encode("GET", "a"))
+    assert client.read() == OK
+    assert client.read() == b"1"
+    client.send(encode("CLIENT", "REPLY", "SKIP") + encode("SET", "a", "2") + encode("GET", "a"))
+    assert client.read() == b"2"
+    names = meter.names()
+    assert names.count("get") == 2 and "set" not in names
+
+
+def test_subscribers_stay_in_step(meter):
+    other = connect(meter)
+    client = connect(meter)
+    client.send(encode("SUBSCRIBE", "a", "b"))
+    assert [client.read()[1] for _ in range(2)] == [b"a", b"b"]
+    assert other("PUBLISH", "a", "m") == 1
+    assert client.read() == [b"message", b"a", b"m"]
+    client.send(encode("UNSUBSCRIBE"))
+    assert {client.read()[1] for _ in range(2)} == {b"a", b"b"}
+    assert client("STRLEN", "x") == 0
+    assert client("SET", "x", "1") == OK
+    names = meter.names()
+    assert names[-2:] == ["strlen", "set"] and names.count("subscribe") == 1 and names.count("unsubscribe") == 1
+
+
+def test_lost_requests_are_errors(meter, redis):
+    client = connect(meter)
+    client.send(encode("BLPOP", "nothing", "0"))
+    wait_for(lambda: b"blocked_clients:1" in redis.connect()("INFO", "clients"), what="the client to be blocked")
+    redis.kill()
+    with pytest.raises(Closed):
+        client.read()
+    wait_for(lambda: "blpop" in meter.names(), what="the sample")
+    (lost,) = [sample for sample in meter.kept if sample["name"] == "blpop"]
+    assert (lost["error"], lost["local"]) == (1, 0)
+
+
+def test_who_goes_has_no_reply(meter, redis):
+    """Redis lets go of a blocked client whose connection ends: that request was not answered."""
+    client = connect(meter)
+    client.send(encode("BLPOP", "nothing", "0"))
+    wait_for(lambda: b"blocked_clients:1" in redis.connect()("INFO", "clients"), what="the client to be blocked")
+    client.close()
+    wait_for(lambda: b"blocked_clients:0" in redis.connect()("INFO", "clients"), what="the client to be gone")
+    assert all(sample["error"] for sample in meter.read())
+    other = connect(meter)
+    assert other("STRLEN", "x") == 0
+    assert meter.names() == ["strlen"]
+
+
+def test_slow_ones_are_told_again_with_their_heads(redis, pool, make_meter):
+    meter = make_meter(redis, pool=pool, rules="[meter:all]\nslower = 100ms\n")
+    client = connect(meter)
+    assert client("SET", "quick", "1") == OK
+    assert client("SET", "probe:hold:150:x", "value") == OK
+    wait_for(lambda: any(sample["what"] == "written" for sample in meter.read()), what="the slow one to be written")
+    quick, slow, written = meter.kept
+    assert quick["head"] == "*3..$3..SET..$5..quick..$1..1.."
+    assert slow["head"] == "*3..$3..SET..$16..probe:hold:150:x..$5..value.." == written["head"]
+    assert written["written"] >= 0 and written["took"] == slow["took"]
+    assert client("SET", "y" * 1000, "1") == OK
+    assert len(meter.read()[-1]["head"]) == 256
+
+
+def test_measuring_begins_and_ends_with_a_reload(meter, redis):
+    client = connect(meter)
+    waits = meter.connect()
+    waits.send(encode("BLPOP", "list", "0"))
+    wait_for(lambda: b"blocked_clients:1" in redis.connect()("INFO", "clients"), what="the client to be blocked")
+
+    def reload(rules):
+        meter.write_rules(rules)
+        meter.signal(signal.SIGHUP)
+
+    reload("")
+    def is_measured():
+        meter.clear()
+        client("SET", "a", "1")
+        return meter.names() == ["set"]
+
+    wait_for(lambda: not is_measured(), what="the end of measuring")
+    assert client("RPUSH", "list", "x") == 1
+    assert waits.read() == [b"list", b"x"]
+    assert waits("GET", "a") == b"1"
+    waits.send(encode("BLPOP", "list", "0"))
+    wait_for(lambda: b"blocked_clients:1" in redis.connect()("INFO", "clients"), what="the client to be blocked")
+    reload("[meter:all]\n")
+    wait_for(is_measured, what="measuring again")
+    assert client("RPUSH", "list", "y") == 1
+    assert waits.read() == [b"list", b"y"]
+    meter.clear()
+    assert waits("STRLEN", "a") == 1
+    assert meter.names() == ["strlen"]
+
+
+@pytest.mark.threads
+def test_under_load(redis, make_meter):
+    meter = make_meter(redis, pool="shared")
+    clients = [connect(meter) for _ in range(20)]
+    meter.clear()
+    for client in clients:
+        client.send(b"".join(encode("INCR", f"n{i % 7}") + encode("GET", "n") for i in range(200)))
+    for client in clients:
+        client.read_many(400)
+    names = meter.names()
+    assert len(names) == 8000 and names.count("incr") == 4000
