@@ -176,6 +176,11 @@ static const char *check_section(const void *values, char problem[CONF_PROBLEM_M
 {
     const struct latency_options *options = values;
 
+    if (*options->prefix == '\0') {
+        snprintf(problem, CONF_PROBLEM_MAX, "is empty");
+        *expected = "a text";
+        return "prefix";
+    }
     for (const char *at = options->prefix; *at != '\0'; at++) {
         if (*at <= ' ' || *at == '\x7f') {
             snprintf(problem, CONF_PROBLEM_MAX, "has a blank or a control character in it");
