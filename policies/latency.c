@@ -29,10 +29,10 @@ static_assert(sizeof counter_table / sizeof counter_table[0] == LATENCY_COUNTERS
 static const struct policy_verb verb_table[] = {
     {"LATENCY", 1, 2, "LATENCY [interface]", "how long requests took since the start, by this process alone", NULL,
      latency_verb_latency},
-    {"REPORT", 2, 8, "REPORT interface|* [FROM time] [TO time] [BY minute]",
+    {"REPORT", 2, 8, "REPORT interface or * [FROM time] [TO time] [BY minute]",
      "how long requests took by what is on record in Redis, of all sidecars", NULL, latency_verb_report},
-    {"SLOWLOG", 1, 2, "SLOWLOG [count|RESET]", "the newest slow requests", latency_verb_slowlog, NULL},
-    {"BIGLOG", 1, 2, "BIGLOG [count|RESET]", "the newest large requests, or with large replies", latency_verb_biglog,
+    {"SLOWLOG", 1, 2, "SLOWLOG [count or RESET]", "the newest slow requests", latency_verb_slowlog, NULL},
+    {"BIGLOG", 1, 2, "BIGLOG [count or RESET]", "the newest large requests, or with large replies", latency_verb_biglog,
      NULL},
     {"HOTKEYS", 1, 2, "HOTKEYS [RESET]", "the keys asked for most", latency_verb_hotkeys, NULL},
 };

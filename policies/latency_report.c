@@ -17,7 +17,7 @@
 #define DEFAULT_SPAN_S (15 * SECONDS_PER_MINUTE)
 /* 31 days; and minutes of all interfaces together. */
 #define MINUTES_MAX (INT64_C(31) * 1440)
-#define MINUTES_OF_ALL_MAX INT64_C(500000)
+#define MINUTES_OF_ALL_MAX INT64_C(200000)
 /* Interfaces of one answer; and the same as an argument of a script. */
 #define NAMES_MAX 10000
 #define NAMES_MAX_TEXT "10000"
