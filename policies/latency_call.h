@@ -32,7 +32,7 @@ enum latency_key {
     LATENCY_KEYS
 };
 
-/* How many minutes fit a call of the report: 3. */
+/* How many minutes fit a call of the report: 12. */
 #define LATENCY_REPORT_MINUTES (POLICY_SCRIPT_ARGUMENTS_MAX / LATENCY_KEYS)
 
 /* What all calls of a process have in common. The texts are borrowed. */

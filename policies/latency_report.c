@@ -150,7 +150,7 @@ static void read_names(struct latency_report *report, const struct policy_script
 {
     report->lists = false;
     report->names = conf_alloc(report->names, (reply->count + 1) * sizeof *report->names);
-    for (size_t i = 0; i < reply->count && reply->texts != NULL; i++) {
+    for (size_t i = 0; i < reply->count; i++) {
         if (reply->texts[i].data != NULL) {
             add_name(report, reply->texts[i]);
         }
@@ -174,7 +174,8 @@ static void answered(void *context, const struct policy_script_reply *reply)
         fail(report, reply->error);
     } else if (report->lists) {
         read_names(report, reply);
-    } else if (latency_report_read(reply->integers, reply->count, &report->figures)) {
+    } else if (policy_script_gave_integers(reply, 1) &&
+               latency_report_read(reply->integers, reply->count, &report->figures)) {
         step(report);
     } else {
         fail(report, "what it said is no report");

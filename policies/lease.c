@@ -40,10 +40,18 @@ static const struct policy_counter counter_table[] = {
 static_assert(sizeof counter_table / sizeof counter_table[0] == LEASE_COUNTERS, "a counter is missing");
 
 static const struct policy_verb verb_table[] = {
-    {"LEASES", 1, 2, "LEASES [GLOB]", "the locks and permits that are watched, of keys that match", lease_verb_leases,
-     NULL},
-    {"LEASE", 3, 3, "LEASE DROP key", "ends the watch over a lock, which then ends with its lease", lease_verb_lease,
-     NULL},
+    {.name = "LEASES",
+     .least = 1,
+     .most = 2,
+     .usage = "LEASES [GLOB]",
+     .help = "the locks and permits that are watched, of keys that match",
+     .run = lease_verb_leases},
+    {.name = "LEASE",
+     .least = 3,
+     .most = 3,
+     .usage = "LEASE DROP key",
+     .help = "ends the watch over a lock, which then ends with its lease",
+     .run = lease_verb_lease},
 };
 
 /* ---- rules ---- */

@@ -412,7 +412,7 @@ static bool is_sound(const struct lease_call *call, const struct policy_script_r
 {
     size_t least = call->errand == LEASE_ERRAND_RELEASE ? 1 : 2;
 
-    return reply->error == NULL && reply->count >= least &&
+    return policy_script_gave_integers(reply, least) &&
            (call->errand == LEASE_ERRAND_RELEASE ||
             (reply->integers[0] >= CODE_OTHER_TYPE && reply->integers[0] <= CODE_DEFERRED));
 }

@@ -566,10 +566,18 @@ static enum policy_answer reset_limit(void *instance, size_t count, const struct
 }
 
 static const struct policy_verb verb_table[] = {
-    {"LIMITS", 1, 1, "LIMITS", "the [limit:…] rules: what they admitted and refused, and whom most", print_limits,
-     NULL},
-    {"LIMIT", 3, 4, "LIMIT RESET rule [offender]", "forgets what a rule has admitted: to all, or to one", reset_limit,
-     NULL},
+    {.name = "LIMITS",
+     .least = 1,
+     .most = 1,
+     .usage = "LIMITS",
+     .help = "the [limit:…] rules: what they admitted and refused, and whom most",
+     .run = print_limits},
+    {.name = "LIMIT",
+     .least = 3,
+     .most = 4,
+     .usage = "LIMIT RESET rule [offender]",
+     .help = "forgets what a rule has admitted: to all, or to one",
+     .run = reset_limit},
 };
 
 /* ---- rules ---- */

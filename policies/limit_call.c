@@ -250,13 +250,14 @@ static void done(void *context, const struct policy_script_reply *reply)
     struct limit_call *call = context;
     struct limit *limit = call->limit;
     int64_t now_us = limit->host->now_us(limit->host->context);
+    bool is_sound = policy_script_gave_integers(reply, 2);
 
-    if (call->rule != NULL && reply->error == NULL && reply->count == 2) {
+    if (call->rule != NULL && is_sound) {
         answered(call, reply->integers, now_us);
-    } else if (call->rule == NULL && reply->error == NULL && reply->count == 2 && !call->leased) {
+    } else if (call->rule == NULL && is_sound && !call->leased) {
         give_back_all(call, reply->integers[0]);
     } else if (call->rule != NULL) {
-        limit_call_warn(limit, call->rule, reply->error != NULL ? reply->error : "the script's reply is too short",
+        limit_call_warn(limit, call->rule, reply->error != NULL ? reply->error : "the script's reply is unsound",
                         now_us);
         settle_places(call, LIMIT_PLACE_FAILED);
     }

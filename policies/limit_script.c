@@ -34,12 +34,14 @@ struct limit_state limit_script_state(const struct limit_rule *rule, struct slic
 
 #define NUMBER_MAX 24
 #define ID_MAX 48
+/* Of the scripts of limits, with the key. */
+#define ARGUMENTS_MAX 8
 
 /* Arguments of a script, with room for their texts. */
 struct arguments {
     size_t count;
-    struct slice slices[POLICY_SCRIPT_ARGUMENTS_MAX];
-    char numbers[POLICY_SCRIPT_ARGUMENTS_MAX][NUMBER_MAX];
+    struct slice slices[ARGUMENTS_MAX];
+    char numbers[ARGUMENTS_MAX][NUMBER_MAX];
     char id[ID_MAX];
 };
 

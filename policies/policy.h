@@ -132,19 +132,23 @@ enum policy_translation {
     POLICY_ANSWERED    /* it is answered, as by POLICY_REPLY */
 };
 
-/* How a script ended. */
+/* Elements of a script's reply, at most. */
+#define POLICY_SCRIPT_ELEMENTS_MAX 16384
+
+/* How a script ended. Valid within the call. A reply that is no array is one element; an array within the array is an
+ * error. */
 struct policy_script_reply {
     const char *error;         /* NULL: it succeeded; else what Redis said, or why it said nothing */
-    const int64_t *integers;   /* the reply: an integer, or an array of them */
+    const int64_t *integers;   /* the elements; 0 for what is a text or nil */
     const struct slice *texts; /* for each of them: what stands there if it is a text, else data is NULL */
-    size_t count;
+    size_t count;              /* 0 with an error */
 };
 
 typedef void policy_script_done(void *context, const struct policy_script_reply *reply);
 
 #define POLICY_SCRIPT_ARGUMENTS_MAX 64
 
-/* A script of lua/ that replies with integers. */
+/* A script that replies with integers and texts: one of lua/. */
 struct policy_script {
     const struct script *script;
     const struct slice *arguments; /* the keys, then the rest; needed within the call only */
@@ -159,6 +163,9 @@ struct policy_script {
  * written, which is an error. */
 enum policy_answer { POLICY_ANSWER_TEXT, POLICY_ANSWER_OK, POLICY_ANSWER_ERROR };
 
+/* How long one that has to be waited for may take. ms. */
+#define POLICY_ANSWER_PATIENCE_MS 10000
+
 /* A question on the admin port that waits for its answer. */
 struct policy_question;
 
@@ -168,8 +175,9 @@ struct policy_host {
     void (*resume)(void *context, void *holder);
     /* Runs a script in Redis; done is called once, possibly before this returns, but never after stop(). */
     void (*run_script)(void *context, const struct policy_script *script);
-    /* Answers a question that a verb's ask() was given, on the same worker: what run() would have written. To be called
-     * once for each of them, before stop() returns at the latest. */
+    /* Answers a question that this instance's ask() was given: text is what run() would have written, and is needed
+     * within the call only. At most once for each of them, and never after stop(): the question is gone with its
+     * answer. */
     void (*answer)(void *context, struct policy_question *question, enum policy_answer kind, struct slice text);
     /* Logs a trouble of a rule of this policy, in one line. */
     void (*warn)(void *context, const char *rule, const char *text);
@@ -195,8 +203,10 @@ struct policy_verb {
     const char *help;
     /* Called on the thread of one worker; the answer is written to answer. */
     enum policy_answer (*run)(void *instance, size_t count, const struct slice *arguments, FILE *answer);
-    /* In place of run, where the answer has to be waited for: host->answer() is called for the question, now or later.
-     * The arguments are needed within the call only. */
+    /* In place of run, where the answer has to be waited for: host->answer() is called for the question, within this
+     * call or later. The arguments are needed within the call only. Who asked is told of an error when there is no
+     * answer in POLICY_ANSWER_PATIENCE_MS, or before the policy is stopped; an answer that comes too late is
+     * dropped. */
     void (*ask)(void *instance, struct policy_question *question, size_t count, const struct slice *arguments);
 };
 
@@ -281,6 +291,17 @@ struct policy {
     void (*on_stats)(void *instance); /* STATS was asked for: gauges are to be up to date */
     void (*stop)(void *instance);
 };
+
+/* Whether a script succeeded and gave that many elements or more, none of which is a text. */
+static inline bool policy_script_gave_integers(const struct policy_script_reply *reply, size_t least)
+{
+    bool only_integers = reply->error == NULL && reply->count >= least;
+
+    for (size_t i = 0; only_integers && i < reply->count; i++) {
+        only_integers = reply->texts[i].data == NULL;
+    }
+    return only_integers;
+}
 
 /* Adds to a counter that only this worker's thread writes. */
 static inline void policy_count(_Atomic uint64_t *counter, uint64_t amount)

@@ -2,6 +2,7 @@
 
 #include "log.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -170,10 +171,10 @@ void admin_session_resume(struct session_entry *session)
     session->gathering = false;
     if (session->closed) {
         session_free(session);
-        return;
+    } else if (!session->admin->ending) {
+        bufferevent_enable(session->stream, EV_READ);
+        requests_take(session);
     }
-    bufferevent_enable(session->stream, EV_READ);
-    requests_take(session);
 }
 
 static void on_read(struct bufferevent *stream, void *context)
@@ -310,6 +311,15 @@ struct admin *admin_open(struct reactor *reactor, struct crew *crew, const struc
     return admin;
 }
 
+/* There will be no turn that writes it. What the socket does not take is lost. */
+static void write_rest(struct session_entry *session)
+{
+    struct evbuffer *output = bufferevent_get_output(session->stream);
+
+    evbuffer_unfreeze(output, 1);
+    (void)evbuffer_write(output, bufferevent_getfd(session->stream));
+}
+
 void admin_close(struct admin *admin)
 {
     event_del(&admin->rest);
@@ -320,14 +330,13 @@ void admin_close(struct admin *admin)
             free(admin->unix_paths[admin->listener_count]);
         }
     }
+    admin->ending = true;
+    mailbox_run(&admin->mailbox);
     while (admin->sessions != NULL) {
-        struct session_entry *session = admin->sessions;
-        if (session->closed) {
-            session_free(session);
-        } else {
-            session->gathering = false;
-            session_close(session);
-        }
+        /* All answers have come: none is closed but still there. */
+        assert(!admin->sessions->gathering);
+        write_rest(admin->sessions);
+        session_close(admin->sessions);
     }
     mailbox_close(&admin->mailbox);
     free(admin);

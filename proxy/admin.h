@@ -23,7 +23,8 @@ struct admin_host {
 /* Listens on all of conf->admin; NULL with one logged line for each address that cannot be used. */
 struct admin *admin_open(struct reactor *reactor, struct crew *crew, const struct conf *conf,
                          const struct admin_host *host);
-/* Closes all connections. No letter may be under way: stop the crew first. */
+/* Closes all connections. What the workers have sent back is told before, as far as the sockets take it at once; they
+ * must send nothing more: stop the crew first. */
 void admin_close(struct admin *admin);
 
 #endif

@@ -3,6 +3,7 @@
  *
  *   admin.c         listening, connections, requests
  *   admin_verbs.c   what can be asked
+ *   admin_policy.c  … of policies
  */
 #ifndef HEADGATE_ADMIN_PRIVATE_H
 #define HEADGATE_ADMIN_PRIVATE_H
@@ -30,6 +31,7 @@ struct admin {
     size_t session_count;
     int64_t started_us;
     struct mailbox mailbox; /* for what workers send back */
+    bool ending;            /* the workers are gone: nothing more is taken */
 };
 
 /* One admin connection. */
@@ -39,8 +41,8 @@ struct session_entry {
     struct bufferevent *stream;
     struct resp_command command;
     bool authenticated;
-    bool gathering; /* an answer is being gathered: nothing else is taken meanwhile */
-    bool closed;    /* the connection is gone, but a gathering still refers to this */
+    bool gathering; /* an answer is being gathered, or a policy thinks: nothing else is taken meanwhile */
+    bool closed;    /* the connection is gone, but who brings the answer still refers to this */
     bool last;      /* closed once the output is written */
 };
 
@@ -64,5 +66,11 @@ void admin_session_resume(struct session_entry *session);
 
 /* Answers a request, now or when the workers have told what it takes. */
 void admin_run(struct session_entry *session, size_t count, const struct slice *arguments);
+
+/* ---- admin_policy.c ---- */
+
+/* Puts a question to a policy, by its place in the list. The session is told the answer, and waits for it. */
+void admin_ask_policy(struct session_entry *session, size_t policy, const struct policy_verb *verb, size_t count,
+                      const struct slice *arguments);
 
 #endif

@@ -25,17 +25,6 @@ static const struct verb verbs[VERB_COUNT + 1];
 
 /* ---- gathering from workers ---- */
 
-/* What a policy is asked; it runs on a worker's thread, when the request is gone already. */
-struct policy_question {
-    size_t policy, verb;
-    enum policy_answer answer;
-    char *text;
-    size_t length;
-    size_t count;
-    struct slice arguments[ADMIN_ARGUMENTS_MAX]; /* within memory */
-    char memory[];
-};
-
 /*
  * Goes from worker to worker and collects lines. On a worker's thread it only reads that worker; between two parts it
  * lets the worker's clients have a turn.
@@ -49,11 +38,9 @@ struct gathering {
     bool more;
     void (*collect)(struct gathering *gathering, struct worker *worker);
     void (*finish)(struct gathering *gathering);
-    size_t workers; /* how many are asked, from the first on */
     struct worker_facts facts;
     const char *section; /* STATS: the one wanted, or NULL */
     char section_name[32];
-    struct policy_question *question; /* to a policy, or NULL */
 };
 
 static void gathering_on_main(struct letter *letter);
@@ -84,24 +71,32 @@ static void gathering_end(struct gathering *gathering)
     if (!session->closed) {
         gathering->finish(gathering);
     }
-    if (gathering->question != NULL) {
-        free(gathering->question->text);
-        free(gathering->question);
-    }
     evbuffer_free(gathering->text);
     free(gathering);
     admin_session_resume(session);
 }
 
+static void finish_ending(struct gathering *gathering)
+{
+    admin_reply_error(gathering->session, "ERR the process is ending");
+}
+
 static void gathering_on_main(struct letter *letter)
 {
     struct gathering *gathering = (struct gathering *)(void *)letter;
+    const struct admin *admin = gathering->session->admin;
 
+    if (admin->ending) {
+        /* The workers are gone. */
+        gathering->finish = finish_ending;
+        gathering_end(gathering);
+        return;
+    }
     if (!gathering->more) {
         gathering->worker++;
         gathering->after = 0;
     }
-    if (gathering->worker < gathering->workers && !gathering->session->closed) {
+    if (gathering->worker < admin->crew->count && !gathering->session->closed) {
         gathering_go_on(gathering);
     } else {
         gathering_end(gathering);
@@ -131,7 +126,6 @@ static struct gathering *gathering_new(struct session_entry *session,
     }
     gathering->session = session;
     gathering->text = text;
-    gathering->workers = session->admin->crew->count;
     gathering->collect = collect;
     gathering->finish = finish;
     return gathering;
@@ -344,78 +338,6 @@ static void run_stats(struct session_entry *session, size_t count, const struct 
     gathering_start(gathering);
 }
 
-/* ---- verbs of policies ---- */
-
-static struct policy_question *question_new(size_t count, const struct slice *arguments)
-{
-    size_t size = 0;
-
-    for (size_t i = 0; i < count; i++) {
-        size += arguments[i].length;
-    }
-    struct policy_question *question = calloc(1, sizeof *question + size);
-    if (question == NULL) {
-        return NULL;
-    }
-    question->count = count;
-    size = 0;
-    for (size_t i = 0; i < count; i++) {
-        memcpy(question->memory + size, arguments[i].data, arguments[i].length);
-        question->arguments[i] = (struct slice){question->memory + size, arguments[i].length};
-        size += arguments[i].length;
-    }
-    return question;
-}
-
-static void ask_policy(struct gathering *gathering, struct worker *worker)
-{
-    struct policy_question *question = gathering->question;
-    FILE *answer = open_memstream(&question->text, &question->length);
-
-    if (answer != NULL) {
-        question->answer = client_service_ask_policy(worker_clients(worker), question->policy, question->verb,
-                                                     question->count, question->arguments, answer);
-        fclose(answer);
-    }
-}
-
-static void finish_with_answer(struct gathering *gathering)
-{
-    const struct policy_question *question = gathering->question;
-    char error[300];
-
-    if (question->text == NULL || question->answer == POLICY_ANSWER_ERROR) {
-        snprintf(error, sizeof error, "ERR %s", question->text != NULL ? question->text : "out of memory");
-        admin_reply_error(gathering->session, error);
-    } else if (question->answer == POLICY_ANSWER_TEXT) {
-        admin_reply_text(gathering->session, question->text, question->length);
-    } else {
-        admin_reply_status(gathering->session, "OK");
-    }
-}
-
-/* Puts the question to the policy on the first worker; what concerns all workers it finds in what they share. */
-static void run_policy_verb(struct session_entry *session, size_t policy, size_t verb, size_t count,
-                            const struct slice *arguments)
-{
-    struct gathering *gathering = gathering_new(session, ask_policy, finish_with_answer);
-
-    if (gathering == NULL) {
-        return;
-    }
-    gathering->question = question_new(count, arguments);
-    if (gathering->question == NULL) {
-        admin_reply_error(session, "ERR out of memory");
-        evbuffer_free(gathering->text);
-        free(gathering);
-        return;
-    }
-    gathering->question->policy = policy;
-    gathering->question->verb = verb;
-    gathering->workers = 1;
-    gathering_start(gathering);
-}
-
 /* ---- the other verbs ---- */
 
 static void run_ping(struct session_entry *session, size_t count, const struct slice *arguments)
@@ -453,7 +375,7 @@ static void add_verb_help(struct evbuffer *text, const struct slice *wanted, con
                           const char *help)
 {
     if (wanted == NULL || slice_is(*wanted, name)) {
-        evbuffer_add_printf(text, "%-28s %s\n", usage, help);
+        evbuffer_add_printf(text, "%-27s  %s\n", usage, help);
     }
 }
 
@@ -648,7 +570,7 @@ static bool run_verb_of_policy(struct session_entry *session, size_t count, cons
                 continue;
             }
             if (fits(session, count, policy->verbs[n].least, policy->verbs[n].most, policy->verbs[n].usage)) {
-                run_policy_verb(session, i, n, count, arguments);
+                admin_ask_policy(session, i, &policy->verbs[n], count, arguments);
             }
             return true;
         }

@@ -421,8 +421,14 @@ void chain_update_gauges(struct chain *chain)
     }
 }
 
-enum policy_answer chain_run_verb(struct chain *chain, size_t policy, size_t verb, size_t count,
+enum policy_answer chain_run_verb(struct chain *chain, size_t policy, const struct policy_verb *verb, size_t count,
                                   const struct slice *arguments, FILE *answer)
 {
-    return chain->list[policy]->verbs[verb].run(chain->instances[policy], count, arguments, answer);
+    return verb->run(chain->instances[policy], count, arguments, answer);
+}
+
+void chain_ask_verb(struct chain *chain, size_t policy, const struct policy_verb *verb,
+                    struct policy_question *question, size_t count, const struct slice *arguments)
+{
+    verb->ask(chain->instances[policy], question, count, arguments);
 }

@@ -71,9 +71,11 @@ void chain_end(struct chain *chain, struct chain_record *record, const struct po
 /* A counter of the policy at this place of the list. From any thread. */
 uint64_t chain_counter(const struct chain *chain, size_t policy, size_t counter);
 
-/* Puts a question to a policy, by their places in the lists; see struct policy_verb. */
-enum policy_answer chain_run_verb(struct chain *chain, size_t policy, size_t verb, size_t count,
+/* Puts a question to the policy at this place of the list, of which it is a verb: by run, or by ask. */
+enum policy_answer chain_run_verb(struct chain *chain, size_t policy, const struct policy_verb *verb, size_t count,
                                   const struct slice *arguments, FILE *answer);
+void chain_ask_verb(struct chain *chain, size_t policy, const struct policy_verb *verb,
+                    struct policy_question *question, size_t count, const struct slice *arguments);
 
 /* Whether a policy measures requests, and wants to see their beginnings; changes with a reload only. */
 bool chain_measures(const struct chain *chain);

@@ -440,6 +440,7 @@ void client_service_free(struct client_service *service)
         free(observation);
     }
     chain_free(service->chain);
+    client_questions_end(service);
     free(service);
 }
 
@@ -462,12 +463,6 @@ void client_service_reconfigure(struct client_service *service, const struct cli
 void client_service_update_gauges(struct client_service *service)
 {
     chain_update_gauges(service->chain);
-}
-
-enum policy_answer client_service_ask_policy(struct client_service *service, size_t policy, size_t verb, size_t count,
-                                             const struct slice *arguments, FILE *answer)
-{
-    return chain_run_verb(service->chain, policy, verb, count, arguments, answer);
 }
 
 uint64_t client_service_policy_counter(const struct client_service *service, size_t policy, size_t counter)
@@ -527,6 +522,7 @@ void client_service_tick(struct client_service *service)
         atomic_store_explicit(&service->settled, service->count == 0, memory_order_relaxed);
     }
     chain_tick(service->chain, now);
+    client_questions_tick(service, now);
     while (client != NULL) {
         struct client *next = client->next;
         check_times(client, now);

@@ -41,12 +41,27 @@ struct client_service *client_service_new(const struct client_parts *parts, cons
 void client_service_free(struct client_service *service);
 void client_service_reconfigure(struct client_service *service, const struct client_settings *settings,
                                 const struct conf_rule *rules);
-/* A counter of the policy at this place of the list. From any thread. */
-/* On the worker's thread: brings the policies' gauges up to date, and puts a question to one (see chain_run_verb()). */
+/* On the worker's thread: brings the policies' gauges up to date. */
 void client_service_update_gauges(struct client_service *service);
-enum policy_answer client_service_ask_policy(struct client_service *service, size_t policy, size_t verb, size_t count,
-                                             const struct slice *arguments, FILE *answer);
+/* A counter of the policy at this place of the list. From any thread. */
 uint64_t client_service_policy_counter(const struct client_service *service, size_t policy, size_t counter);
+
+/* How a question to a policy was answered. text is valid within the call. */
+typedef void client_answered(void *context, enum policy_answer kind, struct slice text);
+
+/* A question to a policy. */
+struct client_question {
+    size_t policy;                  /* its place in the list */
+    const struct policy_verb *verb; /* one of its own */
+    size_t count;
+    const struct slice *arguments; /* with the verb; needed within the call only */
+    client_answered *answered;
+    void *context; /* of answered */
+};
+
+/* Puts a question to a policy, on the worker's thread. answered is called exactly once on the same thread, possibly
+ * before this returns; or by client_service_free(). */
+void client_service_ask_policy(struct client_service *service, const struct client_question *question);
 
 /* Takes over an accepted, tuned, non-blocking socket. False (and the socket closed) when memory is short. */
 bool client_accept(struct client_service *service, int fd, const struct sockaddr_storage *address, uint64_t id);

@@ -7,6 +7,8 @@
  *   client_stream.c    requests that are too long to be held
  *   client_admit.c     requests before the policies, and what becomes of those that they do not pass
  *   client_policy.c    what policies may ask for
+ *   client_script.c    … scripts
+ *   client_question.c  what the admin port asks of policies
  *   client_plan.c      what each command needs of the connection to Redis
  *   client_send.c      the lane that a request takes
  *   client_session.c   the state of that connection: what requests and replies make of it, exclusive lanes
@@ -99,6 +101,7 @@ struct client_service {
     struct client_settings settings;
     struct chain *chain;
     struct policy_host host;
+    struct policy_question *questions; /* those that policies have not answered yet */
     struct observation *free_observations;
     struct client *clients; /* the newest first */
     struct client *closed;  /* to be freed at the end of the turn */
@@ -208,6 +211,21 @@ void observation_give(struct client_service *service, struct observation *observ
 
 /* What the policies of this worker may ask of it. */
 struct policy_host client_policy_host(struct client_service *service, size_t worker);
+
+/* ---- client_script.c ---- */
+
+/* Runs a script for a policy, see struct policy_host. */
+void client_script_run(struct client_service *service, const struct policy_script *script);
+
+/* ---- client_question.c ---- */
+
+/* A policy answers: the question is void afterwards. */
+void client_question_answer(struct client_service *service, struct policy_question *question, enum policy_answer kind,
+                            struct slice text);
+/* Ten times a second: who has waited for too long is told so. */
+void client_questions_tick(struct client_service *service, int64_t now_us);
+/* The policies are gone: ends the questions that they have not answered. */
+void client_questions_end(struct client_service *service);
 
 /* ---- client_request.c ---- */
 

@@ -13,6 +13,17 @@ static struct letter *take_all(struct mailbox *mailbox)
     return letters;
 }
 
+void mailbox_run(struct mailbox *mailbox)
+{
+    struct letter *letter = take_all(mailbox);
+
+    while (letter != NULL) {
+        struct letter *next = letter->next;
+        letter->run(letter);
+        letter = next;
+    }
+}
+
 static void read_letters(evutil_socket_t fd, short what, void *context)
 {
     struct mailbox *mailbox = context;
@@ -22,12 +33,7 @@ static void read_letters(evutil_socket_t fd, short what, void *context)
     /* Reset before the letters are taken: one that comes meanwhile makes it readable again. */
     ssize_t got = read(fd, &count, sizeof count);
     (void)got;
-    struct letter *letter = take_all(mailbox);
-    while (letter != NULL) {
-        struct letter *next = letter->next;
-        letter->run(letter);
-        letter = next;
-    }
+    mailbox_run(mailbox);
 }
 
 bool mailbox_open(struct mailbox *mailbox, struct reactor *reactor)

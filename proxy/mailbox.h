@@ -26,6 +26,8 @@ struct mailbox {
 /* False when the system refuses a descriptor. */
 bool mailbox_open(struct mailbox *mailbox, struct reactor *reactor);
 void mailbox_close(struct mailbox *mailbox);
+/* Runs the letters that are there, for an owner whose event loop turns no more. */
+void mailbox_run(struct mailbox *mailbox);
 /* From any thread. */
 void mailbox_post(struct mailbox *mailbox, struct letter *letter);
 

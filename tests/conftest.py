@@ -7,8 +7,9 @@ sys.dont_write_bytecode = True
 
 import pytest
 
-from harness.servers import Headgate, Redis, Server
 from harness.fake_redis import FakeRedis
+from harness.probe import Probe
+from harness.servers import Headgate, Redis, Server
 from harness.target import MODES, Target
 
 TEST_TIMEOUT = 90
@@ -104,6 +105,19 @@ def make_headgate():
 
     def make(upstream, **options):
         servers.append(Headgate(upstream, **options))
+        return servers[-1]
+
+    yield make
+    finish_all(servers)
+
+
+@pytest.fixture
+def make_probe():
+    """The same with headgate-probe."""
+    servers = []
+
+    def make(upstream, **options):
+        servers.append(Probe(upstream, **options))
         return servers[-1]
 
     yield make

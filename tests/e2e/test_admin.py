@@ -44,7 +44,8 @@ def test_every_counter_is_explained(headgate, admin):
         assert name in explained, name
 
 
-def test_stats_have_sections(admin):
+def test_stats_have_sections(headgate, admin):
+    wait_for(lambda: "redis_clock_offset_us" in stats(headgate), what="what Redis tells of itself")
     everything = text(admin("STATS"))
     for section in SECTIONS:
         assert f"# {section}\r\n" in everything

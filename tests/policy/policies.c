@@ -1,11 +1,8 @@
-/* The policies of headgate-probe: a watcher that passes everything, behind it the probe, which decides, and
- * the meter, which measures. */
+/* The policies of headgate-probe: a watcher that passes everything, behind it the probe, which decides, and the meter,
+ * which measures; the respondent has verbs only. */
 #include "meter.h"
 #include "probe.h"
 
 const struct policy *const policies[] = {
-    &probe_watcher,
-    &probe_policy,
-    &meter_policy,
-    NULL,
+    &probe_watcher, &probe_policy, &meter_policy, &probe_respondent, NULL,
 };

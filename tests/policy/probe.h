@@ -1,5 +1,5 @@
 /*
- * Two policies that only tests use. The watcher passes every request; the probe does what the first argument that
+ * Three policies that only tests use. The watcher passes every request; the probe does what the first argument that
  * begins with "probe:" says:
  *
  *   probe:pass:*             PASS, as is everything without such an argument
@@ -17,9 +17,17 @@
  * A rule [probe:NAME] with refuse = KEY and after = N makes the probe refuse requests whose first argument is KEY, with
  * -PROBE NAME, once it has passed N of them; it counts on over a reload that leaves the rule as it is.
  *
- * Both abort when the contract is broken: a request that is asked about with a stranger's ticket, an on_reply for none
- * that was passed or held, a second one, or one that is missing when its client or its worker ends. ECHO is wanted by
- * neither of them, so that there are requests that no policy looks at.
+ * The watcher and the probe abort when the contract is broken: a request that is asked about with a stranger's ticket,
+ * an on_reply for none that was passed or held, a second one, or one that is missing when its client or its worker
+ * ends. ECHO is wanted by neither of them, so that there are requests that no policy looks at.
+ *
+ * The respondent looks at no request. It has verbs on the admin port:
+ *
+ *   PROBE LUA code           runs the code in Redis, with the code and the numbers from 2 on as its arguments, as many
+ * as a script takes, and answers with what it was shown: a line for each element, integer:N or text:LENGTH:TEXT PROBE
+ * WAIT               is not answered until TELL PROBE LAST               is not answered until TELL or the end PROBE
+ * TELL kind text     answers all that wait, with a TEXT, OK or an ERROR, and then tells how many they were PROBED text
+ * repeats the text, at once
  */
 #ifndef HEADGATE_PROBE_H
 #define HEADGATE_PROBE_H
@@ -28,5 +36,6 @@
 
 extern const struct policy probe_watcher;
 extern const struct policy probe_policy;
+extern const struct policy probe_respondent;
 
 #endif

@@ -180,8 +180,11 @@ const struct script_call *fixture_call(const struct latency_fixture *fixture, co
 
 void fixture_answer(struct latency_fixture *fixture, const char *script, const int64_t *integers, size_t count)
 {
+    struct slice no_texts[WORDS_MAX] = {0};
+
+    cr_assert_leq(count, (size_t)WORDS_MAX);
     finish_call(fixture, the_call(fixture, script),
-                &(struct policy_script_reply){.integers = integers, .count = count});
+                &(struct policy_script_reply){.integers = integers, .texts = no_texts, .count = count});
 }
 
 void fixture_answer_texts(struct latency_fixture *fixture, const char *script, const char *const *texts, size_t count)

@@ -122,12 +122,12 @@ Test(latency_call, asks_for_a_report)
 {
     struct latency_call call = {0};
 
-    cr_assert_eq(LATENCY_REPORT_MINUTES, 3);
+    cr_assert_eq(LATENCY_REPORT_MINUTES, 12);
     cr_assert(latency_call_report(&call, &layout, "get", 99, LATENCY_REPORT_MINUTES));
-    cr_assert_eq(call.key_count, 15);
-    cr_assert_eq(call.argument_count, 15);
+    cr_assert_eq(call.key_count, 60);
+    cr_assert_eq(call.argument_count, 60);
     assert_argument(&call, 0, "statistics_get_99_for_max");
-    assert_argument(&call, 14, "statistics_get_101_for_errors_bytes");
+    assert_argument(&call, 59, "statistics_get_110_for_errors_bytes");
     latency_call_clear(&call);
 }
 

@@ -1,0 +1,287 @@
+"""Verbs of policies on the admin port that answer later, and what scripts reply to policies: shown by headgate-probe,
+whose respondent does as it is told (tests/policy/probe.h says how)."""
+
+import signal
+import time
+
+import pytest
+
+from harness.admin import stats
+from harness.resp import OK, PONG, Client, Error, encode, wait_for
+
+
+def shown(*elements):
+    """What the respondent makes of a script's reply."""
+    lines = [b"integer:%d\n" % e if isinstance(e, int) else b"text:%d:%s\n" % (len(e), e) for e in elements]
+    return b"".join(lines)
+
+
+def numbers(count):
+    return f"local t = {{}} for i = 1, {count} do t[i] = i end return t"
+
+
+@pytest.fixture
+def respondent(redis, make_probe):
+    return make_probe(redis, threads=4)
+
+
+@pytest.fixture
+def admin(respondent):
+    with respondent.admin() as admin:
+        yield admin
+
+
+def tell(probe, count, kind="TEXT", text="told"):
+    """Answers that many questions, some of which may be on their way still."""
+    tell_by(probe.admin(), count, kind, text)
+
+
+def tell_by(teller, count, kind="TEXT", text="told"):
+    told = 0
+    with teller:
+
+        def all_told():
+            nonlocal told
+            told += int(teller("PROBE", "TELL", kind, text))
+            return told >= count
+
+        wait_for(all_told, what="the questions to be there")
+    assert told == count
+
+
+def waiting(probe, verb="WAIT"):
+    """An admin connection whose question is before the policy, which says so by taking no other."""
+    admin = probe.admin()
+    admin.request("PROBE", verb)
+    return admin
+
+
+def test_a_verb_that_answers_at_once(respondent, admin):
+    assert admin("PROBED", "text") == b"text"
+    assert admin("PROBED", "") == b""
+    assert admin("PROBED").startswith(b"ERR usage: PROBED text")
+    assert b"PROBE LUA code" in admin("HELP")
+
+
+@pytest.mark.parametrize(
+    ("code", "elements"),
+    [
+        ("return 7", [7]),
+        ("return -7", [-7]),
+        ("return 'text'", [b"text"]),
+        ("return ''", [b""]),
+        ("return 'two\\r\\nlines and a \\0'", [b"two\r\nlines and a \0"]),
+        ("return {ok = 'fine'}", [b"fine"]),
+        ("return false", [0]),
+        ("return {}", []),
+        ("return {1, 'b', false, {ok = 'c'}, ''}", [1, b"b", 0, b"c", b""]),
+        ("return {#ARGV, ARGV[2], ARGV[64]}", [64, b"2", b"64"]),
+        (numbers(16), range(1, 17)),
+        (numbers(17), range(1, 18)),
+        (numbers(16384), range(1, 16385)),
+        ("local t = {} for i = 1, 9000 do t[i] = string.rep('x', i % 50) end return t",
+         [b"x" * (i % 50) for i in range(1, 9001)]),
+    ],
+)  # fmt: skip
+def test_what_scripts_reply(admin, code, elements):
+    assert admin("PROBE", "LUA", code) == shown(*elements)
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("return {1, {2}}", b"ERR the script's reply is neither integers nor texts"),
+        ("return {1, {err = 'ERR within'}}", b"ERR the script's reply is neither integers nor texts"),
+        (numbers(16385), b"ERR the script's reply has too many elements"),
+        ("return {err = 'OWN error'}", b"ERR OWN error"),
+        ("return redis.call('NOSUCH')", b"ERR "),
+    ],
+)
+def test_what_scripts_must_not_reply(admin, code, error):
+    reply = admin("PROBE", "LUA", code)
+    assert isinstance(reply, Error) and reply.startswith(error), reply
+    assert admin("PROBE", "LUA", "return 1") == shown(1)
+
+
+@pytest.mark.parametrize("size", [100_000, 8_000_000])
+def test_long_answers(respondent, size):
+    admins = [respondent.admin() for _ in range(3)]
+    for number, admin in enumerate(admins):
+        admin.request("PROBE", "LUA", f"return string.rep('{number}', {size})")
+    for number, admin in enumerate(admins):
+        assert admin.read() == shown(b"%d" % number * size)
+        assert admin("PING") == PONG
+        admin.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "reply"),
+    [
+        ("TEXT", "later", b"later"),
+        ("TEXT", "", b""),
+        ("TEXT", "two\r\nlines", b"two\r\nlines"),
+        ("OK", "ignored", OK),
+        ("ERROR", "no such thing", Error(b"ERR no such thing")),
+        ("ERROR", "two\r\nlines", Error(b"ERR two  lines")),
+        ("ERROR", "x" * 5000, Error(b"ERR " + b"x" * 295)),
+    ],
+)
+def test_answered_later(respondent, kind, text, reply):
+    """Whoever else asks, on however many connections, has an answer meanwhile."""
+    admins = [waiting(respondent) for _ in range(2)]
+    for admin in admins:
+        admin.assert_silent()
+    assert stats(respondent)["threads"] == "4"
+    tell(respondent, 2, kind, text)
+    for admin in admins:
+        assert admin.read() == reply
+        assert type(admin("PING")) is type(PONG)
+        admin.close()
+
+
+def test_a_question_that_waits_keeps_its_place(respondent, admin):
+    admin.send(encode("PING") + encode("PROBE", "WAIT") + encode("PROBE", "LUA", "return 1") + encode("PING"))
+    assert admin.read() == PONG
+    admin.assert_silent()
+    tell(respondent, 1)
+    assert admin.read_many(3) == [b"told", shown(1), PONG]
+
+
+@pytest.mark.parametrize("leave", [Client.close, Client.reset])
+def test_who_asked_leaves_before_the_answer(respondent, leave):
+    for _ in range(20):
+        leave(waiting(respondent))
+    tell(respondent, 20, text="nobody reads this")
+    busy = [respondent.admin() for _ in range(20)]
+    for admin in busy:
+        admin.request("PROBE", "LUA", "return string.rep('x', 3000000)")
+        leave(admin)
+    with respondent.admin() as admin:
+        assert admin("PROBE", "LUA", "return 1") == shown(1)
+
+
+def test_who_asked_is_found_gone_before_the_answer(redis, make_probe, tmp_path):
+    """The end of a connection is seen at once while there is something to be written; a Unix socket takes little."""
+    probe = make_probe(redis, admin=f"unix:{tmp_path}/admin")
+    for _ in range(5):
+        admin = Client(tmp_path / "admin")
+        admin.send(encode("PROBE", "LUA", "return string.rep('x', 900000)") + encode("PROBE", "WAIT"))
+        # With the first answer the second question is on its way.
+        assert admin.socket.recv(1)
+        admin.close()
+    tell_by(Client(tmp_path / "admin"), 5)
+
+
+def test_a_reload_while_questions_wait(respondent):
+    admin = waiting(respondent)
+    for count in range(1, 4):
+        respondent.write_rules("".join(f"[probe:r{i}]\nrefuse = k\n" for i in range(count)))
+        respondent.signal(signal.SIGHUP)
+        wait_for(lambda: stats(respondent, "probe")["probe_rules"] == str(4 * count), what="the new rules")
+    tell(respondent, 1)
+    assert admin.read() == b"told"
+    admin.close()
+
+
+def test_a_question_does_not_wait_for_ever(respondent):
+    """A later answer reaches nobody, least of all the next question of the same connection."""
+    admin = waiting(respondent)
+    admin.request("PROBE", "WAIT")
+    admin.socket.settimeout(40)
+    start = time.monotonic()
+    assert admin.read() == Error(b"ERR there was no answer in time")
+    assert time.monotonic() - start > 8
+    tell(respondent, 2)
+    assert admin.read() == b"told"
+    assert admin("PING") == PONG
+    admin.close()
+
+
+def shut_down_now(probe):
+    with probe.admin() as admin:
+        assert admin("SHUTDOWN", "NOW") == OK
+
+
+@pytest.mark.threads
+@pytest.mark.parametrize("end", [shut_down_now, lambda probe: probe.signal(signal.SIGTERM)], ids=["now", "drain"])
+def test_the_process_ends_while_questions_wait(redis, make_probe, end):
+    """The policy answers some of them when it is stopped, the others are ended."""
+    probe = make_probe(redis, threads=4)
+    lost = [waiting(probe) for _ in range(3)]
+    last = waiting(probe, "LAST")
+    gone = waiting(probe)
+    tell(probe, 5)
+    for admin in lost + [last, gone]:
+        assert admin.read() == b"told"
+        admin.request("PROBE", "LAST" if admin is last else "WAIT")
+        admin.assert_silent()
+    gone.reset()
+    end(probe)
+    for admin in lost:
+        assert admin.read() == Error(b"ERR the process is ending")
+        admin.assert_closed()
+    assert last.read() == b"the last word"
+    last.assert_closed()
+    assert probe.wait() == 0
+
+
+def test_the_process_ends_while_a_script_is_under_way(redis, make_probe):
+    probe = make_probe(redis)
+    with probe.admin() as admin:
+        assert admin("PROBE", "LUA", "return 1") == shown(1)
+        redis.signal(signal.SIGSTOP)
+        admin.request("PROBE", "LUA", "return 2")
+        admin.assert_silent()
+        shut_down_now(probe)
+        assert isinstance(admin.read(), Error)
+        admin.assert_closed()
+    assert probe.wait() == 0
+
+
+def test_redis_dies_while_a_script_is_under_way(respondent, admin, redis):
+    assert admin("PROBE", "LUA", "return 1") == shown(1)
+    redis.signal(signal.SIGSTOP)
+    admin.request("PROBE", "LUA", "return 2")
+    admin.assert_silent()
+    redis.kill()
+    assert isinstance(admin.read(), Error)
+    redis.start()
+    wait_for(lambda: admin("PROBE", "LUA", "return 3") == shown(3), what="Redis to be back")
+
+
+def test_questions_are_answered_during_a_drain(redis, make_probe):
+    probe = make_probe(redis, drain_timeout="60s")
+    client = probe.connect()
+    client.request("GET", "probe:wait:a")
+    probe.await_counts(held=1)
+    with probe.admin() as admin:
+        probe.signal(signal.SIGTERM)
+        wait_for(lambda: "draining" in probe.log(), what="the drain")
+        admin.request("PROBE", "WAIT")
+        assert probe.is_alive()
+        tell(probe, 1)
+        assert admin.read() == b"told"
+        assert admin("PROBE", "LUA", "return 1") == shown(1)
+        probe.signal(signal.SIGTERM)
+        admin.assert_closed()
+    assert probe.wait() == 0
+
+
+@pytest.mark.threads
+def test_many_questions_at_once(redis, make_probe):
+    """Of every kind, on many connections, some of which vanish."""
+    probe = make_probe(redis, threads=4)
+    admins = [probe.admin() for _ in range(30)]
+    for number, admin in enumerate(admins):
+        admin.send(encode("PROBE", "LUA", f"return {{{number}, 'a'}}") + encode("STATS") + encode("PROBED", number))
+        admin.send(encode("CLIENTS") + encode("PROBE", "LUA", f"return string.rep('{number}', 50000)"))
+    for number, admin in enumerate(admins):
+        if number % 5 == 0:
+            admin.reset()
+            continue
+        replies = admin.read_many(5)
+        assert replies[0] == shown(number, b"a")
+        assert replies[1].startswith(b"# Server")
+        assert replies[2] == b"%d" % number
+        assert replies[4] == shown(b"%d" % number * 50000)
+        admin.close()
