@@ -161,8 +161,9 @@ static void give_sample(struct client *client, struct policy_sample *sample)
     struct policy_client view = client_policy_view(client);
 
     sample->client = &view;
-    if (sample->tag != POLICY_TAG_NONE && chain_sample(client->service->chain, sample) &&
-        client->state != CLIENT_CLOSED) {
+    bool is_wanted = sample->tag != POLICY_TAG_NONE && chain_sample(client->service->chain, sample);
+    sample->client = NULL;
+    if (is_wanted && client->state != CLIENT_CLOSED) {
         keep_sample(client, sample);
     }
 }
