@@ -1,6 +1,8 @@
 /* Samples: figures of the minute, the logs of slow and large requests, the hot keys. */
 #include "latency_private.h"
 
+#define KEYS_LOOKED_AT 32
+
 void latency_read_clock(struct latency *latency, int64_t now_us)
 {
     latency->wall_offset_us = latency->host->wall_us(latency->host->context) - now_us;
@@ -121,21 +123,30 @@ bool latency_sample(void *instance, const struct policy_sample *sample)
 
 /* ---- hot keys ---- */
 
+/* A request may have a million keys: the first ones are looked at, and nobody has to wait. */
+struct key_hunt {
+    struct latency_sketch *sketch;
+    size_t left;
+};
+
 static bool add_key(void *context, struct slice key, uint32_t argument_index)
 {
+    struct key_hunt *hunt = context;
+
     (void)argument_index;
-    latency_sketch_add(context, key, POLICY_SPOT_INTERVAL);
-    return true;
+    latency_sketch_add(hunt->sketch, key, POLICY_SPOT_INTERVAL);
+    return --hunt->left > 0;
 }
 
 void latency_spot(void *instance, const struct policy_request *request)
 {
     struct latency *latency = instance;
+    struct key_hunt hunt = {latency->sketch, KEYS_LOOKED_AT};
 
     if (!latency->settings.enabled || !latency->settings.hot_keys || request->command == NULL) {
         return;
     }
     pthread_mutex_lock(&latency->share->log_lock);
-    (void)match_visit_keys(request, add_key, latency->sketch);
+    (void)match_visit_keys(request, add_key, &hunt);
     pthread_mutex_unlock(&latency->share->log_lock);
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WORDS_MAX 32
+#define WORDS_MAX 64
 
 /* ---- the host ---- */
 

@@ -380,6 +380,12 @@ Test(latency_policy, counts_the_keys_asked_for_most)
     fixture_ask(&fixture, 0, "HOTKEYS RESET");
     cr_assert_eq(fixture.answer_kind, POLICY_ANSWER_OK);
     cr_assert_not(says(fixture_ask(&fixture, 0, "HOTKEYS"), "key="));
+    char many[256] = "DEL";
+    for (int i = 0; i < 50; i++) {
+        snprintf(many + strlen(many), sizeof many - strlen(many), " k%d", i);
+    }
+    fixture_spot(&fixture, 0, many);
+    cr_assert(says(fixture_ask(&fixture, 0, "HOTKEYS"), "# of 2048 in all;"), "of a long request the first 32 keys");
     fixture_ask(&fixture, 0, "HOTKEYS ALL");
     cr_assert_eq(fixture.answer_kind, POLICY_ANSWER_ERROR);
     fixture_reload(&fixture, ON "hotkeys = off\n");
