@@ -57,6 +57,24 @@ static const struct policy_verb verb_table[] = {
      .usage = "HOTKEYS [RESET]",
      .help = "the keys asked for most",
      .run = latency_verb_hotkeys},
+    {.name = "COUNTER",
+     .least = 3,
+     .most = 3,
+     .usage = "COUNTER name precision",
+     .help = "a time-sliced counter in Redis: when each slice began, and how many fell into it",
+     .ask = latency_verb_counter},
+    {.name = "RECENT",
+     .least = 3,
+     .most = 3,
+     .usage = "RECENT name severity",
+     .help = "the events logged last, by all sidecars",
+     .ask = latency_verb_recent},
+    {.name = "COMMON",
+     .least = 3,
+     .most = 3,
+     .usage = "COMMON name severity",
+     .help = "the events of this hour, the most frequent first",
+     .ask = latency_verb_common},
 };
 
 /* ---- configuration ---- */
@@ -85,6 +103,10 @@ static bool make_own(struct latency *latency)
     seat->sketch = latency->sketch;
     pthread_mutex_unlock(&share->log_lock);
     latency->round_begun_us = latency_now(latency);
+    latency->logged_us = latency->round_begun_us;
+    for (int i = 0; i < LATENCY_TALLIES; i++) {
+        latency->tally_flights[i] = (struct latency_tally_flight){.latency = latency, .tally = (enum latency_tallied)i};
+    }
     return true;
 }
 
@@ -125,6 +147,11 @@ static bool latency_reload(void *instance, const struct conf_rule *list)
         keep_destination(&latency->settings, &old);
     }
     latency_settings_clear(&old);
+    if (!latency->settings.enabled && (latency->settings.counters || latency->settings.events) &&
+        latency->host->worker == 0) {
+        latency->host->warn(latency->host->context, "latency",
+                            "[counters] and [events] go by what is measured; [latency] enabled is off");
+    }
     if (latency->settings.enabled && !enable(latency)) {
         latency->settings.enabled = false;
         return false;
@@ -163,6 +190,17 @@ static void follow_call_to_move(struct latency *latency)
     }
 }
 
+static void log_now_and_then(struct latency *latency, int64_t now_us)
+{
+    bool is_time = now_us - latency->logged_us >= latency->settings.flush_us;
+
+    (void)latency_counters_go(latency, is_time);
+    if (is_time) {
+        (void)latency_events_go(latency);
+        latency->logged_us = now_us;
+    }
+}
+
 static void latency_tick(void *instance, int64_t now_us)
 {
     struct latency *latency = instance;
@@ -175,6 +213,7 @@ static void latency_tick(void *instance, int64_t now_us)
     latency_answer_waits(latency, false);
     if (latency->settings.flush_us > 0) {
         latency_flush_some(latency, now_us);
+        log_now_and_then(latency, now_us);
     }
 }
 
@@ -261,7 +300,8 @@ static void latency_unshare(void *shared)
     latency_share_free(shared);
 }
 
-static const struct conf_section *const sections[] = {&latency_section, &latency_rule_section, NULL};
+static const struct conf_section *const sections[] = {&latency_section, &latency_rule_section,
+                                                      &latency_counters_section, &latency_events_section, NULL};
 
 const struct policy latency_policy = {
     .name = "latency",

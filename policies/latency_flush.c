@@ -13,8 +13,6 @@
 #define FLUSHER 0
 #define MINUTE_US (60 * LATENCY_US_PER_S)
 #define HOUR_S INT64_C(3600)
-/* For how long Redis knows the number of a flush: longer than it is likely to be out of reach. */
-#define REMEMBER_S (48 * HOUR_S)
 /* Redis is told the name of an interface this often, and keeps it for a little longer than what was measured. */
 #define LIST_INTERVAL_S HOUR_S
 #define NAMES_IN_CALL 32
@@ -39,7 +37,8 @@ struct latency_layout latency_layout_of(const struct latency *latency)
         .braces = latency->settings.braces,
         .process = latency->share->process,
         .retention_s = latency->settings.retention_s,
-        .remember_s = REMEMBER_S,
+        /* Longer than Redis is likely to be out of reach. */
+        .remember_s = LATENCY_REMEMBER_S,
     };
 }
 
@@ -48,8 +47,8 @@ size_t latency_list_key(const struct latency *latency, char key[LATENCY_KEY_SIZE
     return (size_t)snprintf(key, LATENCY_KEY_SIZE, "%s_interfaces", latency->settings.prefix);
 }
 
-static void run(struct latency *latency, const char *script, const struct slice *arguments, size_t argument_count,
-                size_t key_count, policy_script_done *done, void *context)
+void latency_run(struct latency *latency, const char *script, const struct slice *arguments, size_t argument_count,
+                 size_t key_count, policy_script_done *done, void *context)
 {
     const struct policy_script call = {
         .script = script_find(script),
@@ -114,7 +113,7 @@ static void list_some(struct latency *latency)
     int64_t keep_s = latency->settings.retention_s + 2 * LIST_INTERVAL_S;
     arguments[1] = (struct slice){keep, (size_t)snprintf(keep, sizeof keep, "%lld", (long long)keep_s)};
     size_t count = take_names(latency, arguments + 2);
-    run(latency, "latency_list", arguments, 2 + count, 1, listed, latency);
+    latency_run(latency, "latency_list", arguments, 2 + count, 1, listed, latency);
 }
 
 static void note_to_list(struct latency *latency, struct latency_flight *flight)
@@ -184,8 +183,8 @@ static void move_and_flush(struct latency *latency, uint32_t interface)
     pthread_mutex_unlock(&share->lock);
     if (flushes) {
         const struct latency_call *call = &latency->call;
-        run(latency, "latency_flush", call->arguments, call->argument_count, call->key_count, flushed,
-            &latency->flights[interface]);
+        latency_run(latency, "latency_flush", call->arguments, call->argument_count, call->key_count, flushed,
+                    &latency->flights[interface]);
     }
 }
 
@@ -237,6 +236,7 @@ bool latency_flush_rest(struct latency *latency, size_t clients)
         return false;
     }
     latency_share_move_all(latency);
+    (void)latency_counters_go(latency, false);
     pthread_mutex_lock(&share->lock);
     share->seats[latency->host->worker].drained = true;
     pthread_mutex_unlock(&share->lock);
@@ -251,8 +251,9 @@ bool latency_flush_rest(struct latency *latency, size_t clients)
         move_and_flush(latency, i);
     }
     list_some(latency);
+    bool have_counters_gone = latency_counters_go(latency, true), have_events_gone = latency_events_go(latency);
     pthread_mutex_lock(&share->lock);
-    bool is_done = latency_pending_is_empty(share->pending);
+    bool is_done = latency_pending_is_empty(share->pending) && have_counters_gone && have_events_gone;
     pthread_mutex_unlock(&share->lock);
     return is_done && latency->to_list == 0 && !latency->listing;
 }

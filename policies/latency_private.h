@@ -6,6 +6,8 @@
  *   latency_name.c     which interface a request is measured under
  *   latency_record.c   samples: figures, SLOWLOG and BIGLOG, hot keys
  *   latency_flush.c    minutes on their way to Redis
+ *   latency_counter.c  [counters] on their way to Redis, and COUNTER
+ *   latency_event.c    [events] on their way to Redis, and RECENT and COMMON
  *   latency_report.c   REPORT, which asks Redis
  *   latency_verbs.c    LATENCY, SLOWLOG, BIGLOG, HOTKEYS, which ask this process
  *
@@ -17,6 +19,7 @@
 #include "latency_rule.h"
 #include "latency_sketch.h"
 #include "latency_slow.h"
+#include "latency_tally.h"
 
 #include <pthread.h>
 
@@ -45,6 +48,24 @@ enum latency_counter {
 #define LATENCY_TAG_UNKNOWN (UINT32_C(1) << 26)  /* only as what a pair is made of */
 #define LATENCY_TAG_BLOCKING (UINT32_C(1) << 27) /* it may wait for other clients */
 
+/* What [counters] counts. */
+enum latency_tallied { LATENCY_TALLY_REQUESTS, LATENCY_TALLY_ERRORS, LATENCY_TALLY_SLOW, LATENCY_TALLIES };
+
+/* Interfaces with slow requests that wait for [events]: those beyond go to the last. */
+#define LATENCY_EVENTS 16
+
+struct latency_event_list {
+    size_t length;
+    uint32_t interfaces[LATENCY_EVENTS]; /* in the order in which they came */
+    uint64_t times[LATENCY_EVENTS];
+};
+
+struct latency_events {
+    struct latency_event_list waiting;
+    struct latency_event_list snapshot; /* under way, or to be repeated */
+    uint64_t number;                    /* of the snapshot, or the last one */
+};
+
 /* What each worker has in the shared object. */
 struct latency_seat {
     uint64_t moved; /* the last call to move what it has that it followed */
@@ -54,7 +75,7 @@ struct latency_seat {
 
 /*
  * Made once for all workers. What it points to is made when measuring is switched on first, and stays. `lock` is held
- * for interfaces, pending and seats; `log_lock` for logs and sketches. Neither within the other.
+ * for interfaces, pending, tallies and seats; `log_lock` for logs, sketches and events. Neither within the other.
  */
 struct latency_share {
     pthread_mutex_t lock;
@@ -67,6 +88,8 @@ struct latency_share {
     char process[LATENCY_PROCESS_MAX]; /* a name that no other process has */
     struct latency_slow_log *slow, *big;
     uint32_t slow_length, big_length;
+    struct latency_tally tallies[LATENCY_TALLIES];
+    struct latency_events events;
     uint64_t wanted; /* calls to move what workers have */
     size_t threads;
     struct latency_seat seats[];
@@ -108,6 +131,13 @@ struct latency_flight {
     bool to_list;
 };
 
+/* What worker 0 knows of a tally on its way to Redis. */
+struct latency_tally_flight {
+    struct latency *latency;
+    enum latency_tallied tally;
+    bool is_under_way;
+};
+
 /* LATENCY, until all workers have moved what they have. */
 struct latency_wait {
     struct latency_wait *next;
@@ -134,8 +164,12 @@ struct latency {
     struct latency_flight *flights;           /* of worker 0, by interface */
     size_t to_list;                           /* names that Redis is to be told */
     bool listing;                             /* it is being told some */
-    size_t calls;                             /* scripts under way */
-    int64_t warned_us;                        /* 0: never */
+    uint64_t tallied[LATENCY_TALLIES];        /* since the last tick */
+    int64_t logged_us;                        /* when counters and events went last */
+    struct latency_tally_flight tally_flights[LATENCY_TALLIES];
+    bool logs_events;  /* they are under way */
+    size_t calls;      /* scripts under way */
+    int64_t warned_us; /* 0: never */
     struct latency_call call;
     struct latency_wait *waits;
 };
@@ -189,12 +223,34 @@ void latency_spot(void *instance, const struct policy_request *request);
 struct latency_layout latency_layout_of(const struct latency *latency);
 /* The key that lists the interfaces. Returns its length. */
 size_t latency_list_key(const struct latency *latency, char key[LATENCY_KEY_SIZE]);
+/* Runs a script in the database of the settings. */
+void latency_run(struct latency *latency, const char *script, const struct slice *arguments, size_t argument_count,
+                 size_t key_count, policy_script_done *done, void *context);
+/* For how long Redis knows the number of a call, so that one that is repeated counts once. Seconds. */
+#define LATENCY_REMEMBER_S (INT64_C(48) * 3600)
 /* Moves and flushes some of the interfaces, so that each has its turn once in a round. */
 void latency_flush_some(struct latency *latency, int64_t now_us);
 /* The process ends: true when nothing waits any more. */
 bool latency_flush_rest(struct latency *latency, size_t clients);
 /* Logs a trouble, once a minute. */
 void latency_warn(struct latency *latency, const char *what, const char *error);
+
+/* ---- latency_counter.c ---- */
+
+/* Hands what this worker has counted to the tallies, and has worker 0 send them when it is time, or now. True when
+ * nothing waits. */
+bool latency_counters_go(struct latency *latency, bool now);
+void latency_verb_counter(void *instance, struct policy_question *question, size_t count,
+                          const struct slice *arguments);
+
+/* ---- latency_event.c ---- */
+
+/* A slow request. */
+void latency_event(struct latency *latency, uint32_t interface);
+/* Has worker 0 send them. True when nothing waits. */
+bool latency_events_go(struct latency *latency);
+void latency_verb_recent(void *instance, struct policy_question *question, size_t count, const struct slice *arguments);
+void latency_verb_common(void *instance, struct policy_question *question, size_t count, const struct slice *arguments);
 
 /* ---- latency_report.c ---- */
 

@@ -115,10 +115,17 @@ bool latency_sample(void *instance, const struct policy_sample *sample)
     if (!latency->settings.enabled) {
         return false;
     }
-    latency_pending_record(latency->pending, latency_tag_interface(latency, sample->tag),
-                           minute_at(latency, sample->answered_us), &figures);
+    uint32_t interface = latency_tag_interface(latency, sample->tag);
+    latency_pending_record(latency->pending, interface, minute_at(latency, sample->answered_us), &figures);
     latency_count(latency, LATENCY_COUNTER_SAMPLES);
-    return is_slow(latency, sample) || is_big(latency, sample);
+    bool slow = is_slow(latency, sample);
+    latency->tallied[LATENCY_TALLY_REQUESTS]++;
+    latency->tallied[LATENCY_TALLY_ERRORS] += sample->is_error;
+    latency->tallied[LATENCY_TALLY_SLOW] += slow;
+    if (slow && latency->settings.events) {
+        latency_event(latency, interface);
+    }
+    return slow || is_big(latency, sample);
 }
 
 /* ---- hot keys ---- */

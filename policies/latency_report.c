@@ -188,19 +188,7 @@ static void answered(void *context, const struct policy_script_reply *reply)
 static void run(struct latency_report *report, const char *script, const struct slice *arguments, size_t argument_count,
                 size_t key_count)
 {
-    struct latency *latency = report->latency;
-    const struct policy_script call = {
-        .script = script_find(script),
-        .arguments = arguments,
-        .argument_count = argument_count,
-        .key_count = key_count,
-        .database = latency->settings.database,
-        .done = answered,
-        .context = report,
-    };
-
-    latency->calls++;
-    latency->host->run_script(latency->host->context, &call);
+    latency_run(report->latency, script, arguments, argument_count, key_count, answered, report);
 }
 
 static void ask_names(struct latency_report *report)

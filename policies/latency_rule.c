@@ -28,6 +28,12 @@ struct latency_rule_options {
     char *keys;
 };
 
+/* Of [counters], and of [events]. */
+struct latency_log_options {
+    int enabled;
+    char *prefix;
+};
+
 enum toggle { TOGGLE_OFF, TOGGLE_ON };
 
 #define TEXT_MAX 2048
@@ -36,6 +42,7 @@ enum toggle { TOGGLE_OFF, TOGGLE_ON };
 #define HOUR_MS (INT64_C(60) * MINUTE_MS)
 #define DAY_MS (INT64_C(24) * HOUR_MS)
 #define FIELD(field) .offset = offsetof(struct latency_options, field), .reloadable = true
+#define LOG_FIELD(field) .offset = offsetof(struct latency_log_options, field), .reloadable = true
 #define RULE_FIELD(field) .offset = offsetof(struct latency_rule_options, field), .reloadable = true
 
 static const char *const toggle_words[] = {"off", "on", NULL};
@@ -170,7 +177,34 @@ static const struct conf_option rule_option_table[] = {
      .help = "Globs of keys, as in KEYS: a request is meant when any of its keys matches. Empty: whatever its keys."},
 };
 
+static const struct conf_option log_option_table[] = {
+    {.name = "enabled",
+     LOG_FIELD(enabled),
+     .type = CONF_WORD,
+     .words = toggle_words,
+     .initial = "off",
+     .help = "Whether this is written to Redis. It goes by what [latency] measures, which has to be enabled, too."},
+    {.name = "prefix",
+     LOG_FIELD(prefix),
+     .type = CONF_STRING,
+     .max = LATENCY_PREFIX_MAX,
+     .initial = "",
+     .help = "What the names of the keys begin with. Redis Cluster needs a hash tag in it."},
+};
+
 /* ---- [latency] ---- */
+
+static const char *check_prefix(const char *prefix, char problem[CONF_PROBLEM_MAX], const char **expected)
+{
+    for (const char *at = prefix; *at != '\0'; at++) {
+        if (*at <= ' ' || *at == '\x7f') {
+            snprintf(problem, CONF_PROBLEM_MAX, "has a blank or a control character in it");
+            *expected = "a text without them";
+            return "prefix";
+        }
+    }
+    return NULL;
+}
 
 static const char *check_section(const void *values, char problem[CONF_PROBLEM_MAX], const char **expected)
 {
@@ -181,14 +215,7 @@ static const char *check_section(const void *values, char problem[CONF_PROBLEM_M
         *expected = "a text";
         return "prefix";
     }
-    for (const char *at = options->prefix; *at != '\0'; at++) {
-        if (*at <= ' ' || *at == '\x7f') {
-            snprintf(problem, CONF_PROBLEM_MAX, "has a blank or a control character in it");
-            *expected = "a text without them";
-            return "prefix";
-        }
-    }
-    return NULL;
+    return check_prefix(options->prefix, problem, expected);
 }
 
 const struct conf_section latency_section = {
@@ -290,7 +317,44 @@ bool latency_rule_is(const struct latency_rule *rule, const struct policy_reques
     return match_commands_request(rule->commands, request) && (rule->is_of_all || match_keys_any(rule->keys, request));
 }
 
-/* ---- both ---- */
+/* ---- [counters] and [events] ---- */
+
+static const char *check_log(const void *values, char problem[CONF_PROBLEM_MAX], const char **expected)
+{
+    const struct latency_log_options *options = values;
+
+    return check_prefix(options->prefix, problem, expected);
+}
+
+const struct conf_section latency_counters_section = {
+    .name = "counters",
+    .options = log_option_table,
+    .option_count = sizeof log_option_table / sizeof log_option_table[0],
+    .values_size = sizeof(struct latency_log_options),
+    .help = "Time-sliced counters in Redis: requests, errors and slow requests of all sidecars, in hashes\n"
+            "count:PRECISION:NAME, for slices of 1 s, 5 s, 1 min, 5 min, 1 h, 5 h and 1 d, the newest 120 of each.",
+    .check = check_log,
+};
+
+const struct conf_section latency_events_section = {
+    .name = "events",
+    .options = log_option_table,
+    .option_count = sizeof log_option_table / sizeof log_option_table[0],
+    .values_size = sizeof(struct latency_log_options),
+    .help = "Slow requests in Redis, by interface: the newest 100 in the list recent:slow:warning, and how many there "
+            "were\n"
+            "in this hour in the sorted set common:slow:warning.",
+    .check = check_log,
+};
+
+static void take_log_options(bool *enabled, char prefix[LATENCY_PREFIX_MAX + 1],
+                             const struct latency_log_options *options)
+{
+    *enabled = options->enabled == TOGGLE_ON;
+    snprintf(prefix, LATENCY_PREFIX_MAX + 1, "%s", options->prefix);
+}
+
+/* ---- all of them ---- */
 
 static void take_rule(struct latency_settings *settings, const struct conf_rule *from)
 {
@@ -317,6 +381,10 @@ void latency_settings_make(struct latency_settings *settings, const struct conf_
             take_options(settings, rule->values);
         } else if (rule->section == &latency_rule_section) {
             take_rule(settings, rule);
+        } else if (rule->section == &latency_counters_section) {
+            take_log_options(&settings->counters, settings->counters_prefix, rule->values);
+        } else if (rule->section == &latency_events_section) {
+            take_log_options(&settings->events, settings->events_prefix, rule->values);
         }
     }
 }

@@ -1,5 +1,6 @@
 /*
- * [latency] and [latency:NAME]: their options, and what is made of them for the time of a configuration.
+ * [latency], [latency:NAME], [counters] and [events]: their options, and what is made of them for the time of a
+ * configuration.
  */
 #ifndef HEADGATE_LATENCY_RULE_H
 #define HEADGATE_LATENCY_RULE_H
@@ -37,10 +38,16 @@ struct latency_settings {
     bool hot_keys;
     struct latency_rule *rules;
     size_t rule_count;
+    bool counters; /* [counters] enabled */
+    char counters_prefix[LATENCY_PREFIX_MAX + 1];
+    bool events; /* [events] enabled */
+    char events_prefix[LATENCY_PREFIX_MAX + 1];
 };
 
 extern const struct conf_section latency_section;
 extern const struct conf_section latency_rule_section;
+extern const struct conf_section latency_counters_section;
+extern const struct conf_section latency_events_section;
 
 /* Makes the settings of a file that was checked. Without [latency] all is off. */
 void latency_settings_make(struct latency_settings *settings, const struct conf_rule *list);

@@ -308,6 +308,34 @@ def test_it_is_switched_on_and_off(redis, make_headgate):
     await_report(headgate, "get", 2)
 
 
+def test_counters_and_events(redis, make_headgate):
+    logs = "[counters]\nenabled = on\n[events]\nenabled = on\n"
+    headgate = launch(make_headgate, redis, "shared", ON + "slowlog_threshold = 50ms\n" + logs, threads=2)
+    clients = [headgate.connect() for _ in range(4)]
+    for client in clients:
+        for _ in range(5):
+            client("GET", "k")
+        assert isinstance(client("INCR", "a", "b"), Error)
+    clients[0]("DEBUG", "SLEEP", "0.06")
+
+    def total(name, precision):
+        return sum(int(line["count"]) for line in ask(headgate, "COUNTER", name, precision))
+
+    measured = counter(headgate, "samples_total")
+    assert measured >= 25
+    for precision in ("1", "86400"):
+        wait_for(lambda: total("requests", precision) == measured, 30, "all requests to be counted")
+        wait_for(lambda: total("errors", precision) == 4, 30, "all errors to be counted")
+        wait_for(lambda: total("slow", precision) >= 1, 30, "the slow one to be counted")
+    wait_for(lambda: any(line.get("event") == "debug" for line in ask(headgate, "COMMON", "slow", "warning")), 30, "it")
+    with headgate.admin() as admin:
+        assert " debug" in text(admin("RECENT", "slow", "warning"))
+        assert isinstance(admin("COUNTER", "requests", "7"), Error)
+    with redis.connect() as direct:
+        assert b"1:requests" in direct("ZRANGE", "known:", 0, -1)
+        assert direct("HVALS", "count:86400:errors")
+
+
 @pytest.mark.parametrize(
     "question",
     (["REPORT", "get", "FROM"], ["REPORT", "get", "FROM", "then"], ["REPORT", "get", "FROM", "-32d"], ["LATENCY", "no"]),

@@ -4,7 +4,8 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-static const struct conf_section *const sections[] = {&latency_section, &latency_rule_section, NULL};
+static const struct conf_section *const sections[] = {&latency_section, &latency_rule_section,
+                                                      &latency_counters_section, &latency_events_section, NULL};
 
 static struct latency_settings settings_of(const char *text)
 {
@@ -85,6 +86,7 @@ Test(latency_rule, faults)
     assert_fault("[latency]\nprefix = a b\n", "prefix = a b: has a blank");
     assert_fault("[latency]\nprefix =\n", "prefix");
     assert_fault("[latency]\nenabled = yes\n", "expected");
+    assert_fault("[counters]\nprefix = a b\n", "prefix = a b: has a blank");
     assert_fault("[latency]\nflush = 1ms\n", "flush");
     assert_fault("[latency]\nmax_interfaces = 65537\n", "max_interfaces");
     assert_fault("[latency:a]\ncommands = nonsense-command\n", "commands");
