@@ -1,17 +1,15 @@
 """Measuring, shown by headgate-probe's meter: each request that has a reply gives one sample, whatever became of it."""
 
-import os
-import pathlib
 import re
 import signal
 
 import pytest
 
 from harness.admin import text
+from harness.probe import PROBE_BINARY
 from harness.resp import OK, QUEUED, Closed, Error, encode, wait_for
-from harness.servers import BINARY, Headgate
+from harness.servers import Headgate
 
-PROBE_BINARY = os.environ.get("HEADGATE_PROBE_BINARY", str(pathlib.Path(BINARY).parent / "headgate-probe"))
 LINE = re.compile(
     r"(?P<what>\w+) (?P<name>[\w|-]+) error=(?P<error>\d) local=(?P<local>\d) in=(?P<in>\d+) out=(?P<out>\d+) "
     r"queued=(?P<queued>-?\d+) took=(?P<took>-?\d+) written=(?P<written>-?\d+) head=(?P<head>.*)"

@@ -1,5 +1,5 @@
-/* The policies of headgate-probe: a watcher that passes everything, behind it the probe, which decides, and the meter,
- * which measures; the respondent has verbs only. */
+/* The policies of headgate-probe: a watcher that passes everything, behind it the probe, which decides, the meter,
+ * which measures, and the respondent, which has verbs only. */
 #include "meter.h"
 #include "probe.h"
 
