@@ -18,7 +18,7 @@ static const struct policy_counter counter_table[] = {
     [LATENCY_COUNTER_LOST_MINUTES] = {"latency_lost_minutes_total", STATS_COUNTER,
                                       "minutes dropped so, of each interface apart"},
     [LATENCY_COUNTER_NO_ROOM] = {"latency_no_room_total", STATS_COUNTER,
-                                 "names of interfaces that went to \"other\" for want of room"},
+                                 "times that an interface found no room and was sent to \"other\""},
     [LATENCY_COUNTER_WAITING] = {"latency_minutes_waiting", STATS_GAUGE,
                                  "minutes that are not in Redis yet, of each interface apart"},
     [LATENCY_COUNTER_INTERFACES] = {"latency_interfaces", STATS_GAUGE, "interfaces there are"},
@@ -239,14 +239,15 @@ static void latency_stats(void *instance)
         return;
     }
     struct latency_lost lost = latency_pending_lost(latency->pending);
-    uint64_t waiting = latency_pending_minutes(latency->pending), no_room = 0, interfaces = 0;
+    uint64_t waiting = latency_pending_minutes(latency->pending), interfaces = 0;
+    uint64_t no_room = latency->names.unknown != NULL ? latency_interfaces_refused(latency->names.unknown) : 0;
     if (latency->host->worker == 0) {
         pthread_mutex_lock(&share->lock);
         struct latency_lost lost_later = latency_pending_lost(share->pending);
         lost.minutes += lost_later.minutes;
         lost.requests += lost_later.requests;
         waiting += latency_pending_minutes(share->pending);
-        no_room = latency_interfaces_refused(share->interfaces);
+        no_room += latency_interfaces_refused(share->interfaces) + share->free_texts_refused;
         interfaces = latency_interfaces_count(share->interfaces);
         pthread_mutex_unlock(&share->lock);
     }

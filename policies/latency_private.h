@@ -84,6 +84,7 @@ struct latency_share {
     uint32_t keep;
     struct latency_interfaces *interfaces;
     uint32_t free_texts; /* names that clients choose for which there is room */
+    uint64_t free_texts_refused;
     struct latency_pending *pending;
     char process[LATENCY_PROCESS_MAX]; /* a name that no other process has */
     struct latency_slow_log *slow, *big;

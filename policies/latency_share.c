@@ -92,6 +92,7 @@ uint32_t latency_share_interface(struct latency_share *share, struct slice name,
     pthread_mutex_lock(&share->lock);
     bool is_known = latency_interfaces_find(share->interfaces, safe_name, &interface);
     if (!is_known && free_text && share->free_texts == 0) {
+        share->free_texts_refused++;
         interface = LATENCY_OTHER;
     } else if (!is_known) {
         interface = latency_interfaces_add(share->interfaces, name);

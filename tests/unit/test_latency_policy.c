@@ -159,6 +159,7 @@ Test(latency_policy, bounds_the_interfaces)
         snprintf(words, sizeof words, "TRASH%d k", i);
         fixture_request(&fixture, 0, words, 100);
     }
+    cr_assert_gt(fixture_counter(&fixture, "latency_no_room_total"), 0);
     /* Names that clients choose do not take all of the room. */
     assert_interface(&fixture, "GET k", "get");
     assert_interface(&fixture, "SET k v", "set");
