@@ -250,9 +250,11 @@ static enum policy_verdict deny_request(void *instance, const struct policy_requ
     return verdict;
 }
 
+static const struct conf_section *const sections[] = {&deny_section, NULL};
+
 const struct policy deny_policy = {
     .name = "deny",
-    .section = &deny_section,
+    .sections = sections,
     .counter_section = "Deny",
     .counters = deny_counters,
     .counter_count = sizeof deny_counters / sizeof deny_counters[0],

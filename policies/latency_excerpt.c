@@ -147,12 +147,16 @@ static char *put_argument(char *out, const struct argument *argument)
 
 size_t latency_excerpt_make(struct slice frame, char out[LATENCY_EXCERPT_MAX])
 {
-    struct walk walk = {.next = frame.data, .end = frame.data + frame.length};
     struct context context = {0};
     struct argument argument;
     char *end = out;
     uint64_t count;
 
+    /* No address can be reckoned from none. */
+    if (frame.length == 0) {
+        return 0;
+    }
+    struct walk walk = {.next = frame.data, .end = frame.data + frame.length};
     if (!take_line(&walk, '*', &count)) {
         return 0;
     }

@@ -241,9 +241,11 @@ static void unshare(void *shared)
     lease_registry_free(shared);
 }
 
+static const struct conf_section *const sections[] = {&lease_section, NULL};
+
 const struct policy lease_policy = {
     .name = "lease",
-    .section = &lease_section,
+    .sections = sections,
     .counter_section = "Lease",
     .counters = counter_table,
     .counter_count = sizeof counter_table / sizeof counter_table[0],

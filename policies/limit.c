@@ -761,9 +761,11 @@ static void unshare(void *shared)
     limit_share_free(shared);
 }
 
+static const struct conf_section *const sections[] = {&limit_section, NULL};
+
 const struct policy limit_policy = {
     .name = "limit",
-    .section = &limit_section,
+    .sections = sections,
     .counter_section = "Limit",
     .counters = counter_table,
     .counter_count = sizeof counter_table / sizeof counter_table[0],

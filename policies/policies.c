@@ -3,11 +3,12 @@
 
 extern const struct policy added_commands_policy;
 extern const struct policy deny_policy;
+extern const struct policy latency_policy;
 extern const struct policy lease_policy;
 extern const struct policy limit_policy;
 
 const struct policy *const policies[] = {
-    &deny_policy,  &limit_policy, &added_commands_policy,
+    &deny_policy,  &limit_policy, &added_commands_policy, &latency_policy,
     &lease_policy, /* what it has seen is forwarded: the last one */
     NULL,
 };

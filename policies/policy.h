@@ -1,6 +1,6 @@
 /*
  * The policy contract. A policy is one file in this folder plus one line in policies.c. It brings its hooks, the table
- * of its options (the section of the ini file that holds its rules) and the table of its counters.
+ * of its options (the sections of the ini file that hold its rules) and the table of its counters.
  *
  * A policy sees the requests of the commands that it asked for and decides: pass, answer, hold, close. It does no I/O
  * and knows nothing of connections or of the event loop; each worker has an instance of its own, called by one thread.
@@ -23,11 +23,14 @@
 #include "script.h"
 #include "stats.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <sys/socket.h>
 
 /* Policies in one build. */
 #define POLICIES_MAX 8
+/* Sections of the ini file in one build. */
+#define POLICY_SECTIONS_MAX 16
 /* The longest answer a policy can give, in bytes. */
 #define POLICY_TEXT_MAX 512
 
@@ -211,7 +214,7 @@ struct policy_verb {
 struct policy_start {
     const struct policy_host *host; /* outlives the instance */
     void *shared;                   /* what share() gave; NULL without it */
-    /* The rules of the whole file, of which those of the policy's own section concern it; valid within the call. */
+    /* The rules of the whole file, of which those of the policy's own sections concern it; valid within the call. */
     const struct conf_rule *rules;
     /* One for each of the policy's counters, in the order of its table; this worker's own. */
     _Atomic uint64_t *counters;
@@ -219,8 +222,8 @@ struct policy_start {
 
 struct policy {
     const char *name;
-    /* Its section of the ini file; NULL for none. */
-    const struct conf_section *section;
+    /* Its sections of the ini file, up to a NULL; NULL for none. */
+    const struct conf_section *const *sections;
     /* Its counters, shown by STATS as the section counter_section. */
     const char *counter_section;
     const struct policy_counter *counters;
@@ -309,5 +312,20 @@ static inline void policy_count(_Atomic uint64_t *counter, uint64_t amount)
 
 /* All policies of this build, in the order in which they are asked; ends with NULL. */
 extern const struct policy *const policies[];
+
+/* The sections of all of these, which end with NULL, up to a NULL. */
+static inline void policy_list_sections(const struct policy *const *list,
+                                        const struct conf_section *sections[POLICY_SECTIONS_MAX + 1])
+{
+    size_t count = 0;
+
+    for (; *list != NULL; list++) {
+        for (const struct conf_section *const *own = (*list)->sections; own != NULL && *own != NULL; own++) {
+            assert(count < POLICY_SECTIONS_MAX);
+            sections[count++] = *own;
+        }
+    }
+    sections[count] = NULL;
+}
 
 #endif

@@ -375,7 +375,7 @@ static void add_verb_help(struct evbuffer *text, const struct slice *wanted, con
                           const char *help)
 {
     if (wanted == NULL || slice_is(*wanted, name)) {
-        evbuffer_add_printf(text, "%-28s %s\n", usage, help);
+        evbuffer_add_printf(text, "%-27s  %s\n", usage, help);
     }
 }
 

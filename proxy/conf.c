@@ -218,18 +218,21 @@ static struct part *find_part(const struct reading *reading, const char *title)
     return NULL;
 }
 
-/* The section of a heading [name] or [name:RULE]; *rule is the part behind the colon, or NULL. */
+/* The section of a heading [name] or [name:RULE]; *rule is the part behind the colon, or NULL. One with rules may have
+ * the same name as one without. */
 static const struct conf_section *find_section(const struct reading *reading, const char *title, const char **rule)
 {
+    const struct conf_section *found = NULL;
     size_t length = strcspn(title, ":");
 
     *rule = title[length] == ':' ? title + length + 1 : NULL;
     for (const struct conf_section *const *section = reading->sections; *section != NULL; section++) {
-        if (strlen((*section)->name) == length && strncmp((*section)->name, title, length) == 0) {
-            return *section;
+        bool is_named = strlen((*section)->name) == length && strncmp((*section)->name, title, length) == 0;
+        if (is_named && (found == NULL || (*section)->has_rules == (*rule != NULL))) {
+            found = *section;
         }
     }
-    return NULL;
+    return found;
 }
 
 static bool is_rule_name(const char *name)

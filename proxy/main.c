@@ -56,24 +56,11 @@ static void print_help(FILE *out)
           out);
 }
 
-/* The sections of the policies, up to a NULL. */
-static void list_sections(const struct conf_section *sections[POLICIES_MAX + 1])
-{
-    size_t count = 0;
-
-    for (size_t i = 0; policies[i] != NULL && i < POLICIES_MAX; i++) {
-        if (policies[i]->section != NULL) {
-            sections[count++] = policies[i]->section;
-        }
-    }
-    sections[count] = NULL;
-}
-
 static struct conf *read_conf(const char *path, struct conf_faults *faults)
 {
-    const struct conf_section *sections[POLICIES_MAX + 1];
+    const struct conf_section *sections[POLICY_SECTIONS_MAX + 1];
 
-    list_sections(sections);
+    policy_list_sections(policies, sections);
     return conf_load(path, sections, faults);
 }
 
@@ -93,9 +80,9 @@ enum task { COMMAND_LINE_RUN, COMMAND_LINE_CHECK, COMMAND_LINE_PRINT };
 
 static int print_reference(const char *form)
 {
-    const struct conf_section *sections[POLICIES_MAX + 1];
+    const struct conf_section *sections[POLICY_SECTIONS_MAX + 1];
 
-    list_sections(sections);
+    policy_list_sections(policies, sections);
     if (strcmp(form, "ini") == 0) {
         conf_print_reference_ini(stdout, sections);
     } else if (strcmp(form, "markdown") == 0) {

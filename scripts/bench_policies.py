@@ -3,7 +3,8 @@ which has no rules. Four sittings:
 
 1. Rules that apply to everything and refuse nothing; rules for commands that nobody sends. "again" is a second plain
    Headgate: what differs from 1 there is the noise of the machine. Rules that do not apply must cost nothing
-   measurable: their ratio plus twice its standard error reaches 1.
+   measurable: their ratio plus twice its standard error reaches 1. "latency" has no limits, but all of [latency],
+   [counters] and [events].
 2. Rules with scope = global that apply to everything and refuse nothing.
 3. A flood of refused commands alone, and the same flood served by Redis itself. The ratio is of what a second of the
    server's processor answers: Python cannot send so fast that the server is what bounds the rate.
@@ -25,7 +26,7 @@ import bench_load
 import bench_targets
 from bench_rounds import Benchmark, Sitting, number, verdict
 
-PARTS = ("five", "other", "key", "lease", "exact", "leased", "flood")
+PARTS = ("five", "other", "key", "lease", "latency", "exact", "leased", "flood")
 FLOOD_RATE = 20000
 
 WINDOW = "limit = 1000000000\nwindow = {}\n"
@@ -49,14 +50,20 @@ RULES = {
     "other": five_rules("hset"),
     "key": f"[limit:key]\nkeys = *\nper = key\n{WINDOW.format('1s')}",
     "lease": "[lease:locks]\nkeys = lock:*\n",
+    "latency": "[latency]\nenabled = on\n[counters]\nenabled = on\n[events]\nenabled = on\n",
     "exact": global_rule("exact"),
     "leased": global_rule("leased"),
     "flood": "[limit:flood]\nper = ip\nexcept = ip:127.0.0.1\nlimit = 1\nwindow = 1h\n",
 }
-LOCAL = ("five", "other", "key", "lease")
+LOCAL = ("five", "other", "key", "lease", "latency")
 GLOBAL = ("exact", "leased")
-COUNTERS = ("admitted", "refused", "script_calls", "undecided")
-PROOF = {"five": "admitted", "key": "admitted", "exact": "script_calls", "leased": "script_calls", "flood": "refused"}
+# Of which section, and that which has to be 0.
+COUNTERS = {
+    "limit": (("admitted", "refused", "script_calls", "undecided"), "undecided"),
+    "latency": (("samples", "flushes", "lost_requests"), "lost_requests"),
+}
+PROOF = {"five": "admitted", "key": "admitted", "latency": "samples", "exact": "script_calls",
+         "leased": "script_calls", "flood": "refused"}
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,7 @@ class Bar:
 BARS = {
     "five": Bar(0.97),
     "other": Bar(1.0, noise=2.0),
+    "latency": Bar(0.97),
     "exact": Bar(0.6, ("c50",)),
     "leased": Bar(0.93, ("c50",)),
     "refused": Bar(1.0),
@@ -204,11 +212,13 @@ def print_counters(servers):
     """That the rules did apply, or did not, and that nothing was let through undecided."""
     print("\ncounters of the rules")
     for headgate in servers.among((*LOCAL, *GLOBAL, "flood")):
-        counters = headgate.counters("limit")
-        shown = {word: counters.get(f"limit_{word}_total", 0) for word in COUNTERS}
+        section = "latency" if headgate.name == "latency" else "limit"
+        words, never = COUNTERS[section]
+        counters = headgate.counters(section)
+        shown = {word: counters.get(f"{section}_{word}_total", 0) for word in words}
         applied = shown[PROOF[headgate.name]] > 0 if headgate.name in PROOF else shown["admitted"] == 0
         print(f"{headgate.name:<9}" + "".join(f"{word}={value} " for word, value in shown.items())
-              + verdict(applied and shown["undecided"] == 0))
+              + verdict(applied and shown[never] == 0))
 
 
 CSV_COLUMNS = ["sitting", "operation", "cell", "variant", "rounds", "requests_per_second", "ratio", "ratio_error",

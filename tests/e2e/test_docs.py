@@ -7,6 +7,7 @@ import pytest
 
 from harness.admin import text
 from harness.resp import Error
+from harness.rules import launch
 from harness.servers import REPOSITORY, run_headgate
 
 PAGES = [REPOSITORY / "README.md", REPOSITORY / "CHANGELOG.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
@@ -74,7 +75,7 @@ def test_scripts_that_are_named_can_be_run(path):
 
 def test_the_tour_asks_what_can_be_asked(redis, make_headgate):
     """Each command to the admin port in any page is answered without an error."""
-    headgate = make_headgate(redis, pool="shared")
+    headgate = launch(make_headgate, redis, "shared", "[latency]\nenabled = on\n")
     pattern = re.compile(r"redis-cli (?:--raw )?-p 6390 ([A-Z]+(?: [a-z]+)?)\b")
     asked = {match for path in PAGES for match in pattern.findall(path.read_text())}
     assert {"LANES", "CLIENTS", "STATS", "STATS traffic", "STATS upstream"} <= asked

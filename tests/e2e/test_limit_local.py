@@ -16,6 +16,7 @@ from harness.admin import await_empty, stats, text
 from harness.attempts import attempt, burst, hammer, judge_funnel, judge_refusals_of_funnel, judge_window
 from harness.identity import add_users, authenticated, connect_from, named
 from harness.limits import (
+    EXPLAINED,
     admitted,
     assert_never,
     await_holds,

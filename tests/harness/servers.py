@@ -42,6 +42,9 @@ def child_environment():
 
 
 PORTS_TAKEN = set()
+# Test processes that run side by side take ports that have none in common.
+PORT_STRIDE = 16
+PORT_OFFSET = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % PORT_STRIDE
 
 
 def free_port():
@@ -50,7 +53,7 @@ def free_port():
     with open("/proc/sys/net/ipv4/ip_local_port_range") as limits:
         first_outgoing = int(limits.read().split()[0])
     while True:
-        port = random.randrange(10_000, max(first_outgoing, 20_000))
+        port = random.randrange(10_000 + PORT_OFFSET, max(first_outgoing, 20_000), PORT_STRIDE)
         if port in PORTS_TAKEN:
             continue
         PORTS_TAKEN.add(port)

@@ -557,3 +557,25 @@ Test(event, unsound_arguments_are_refused)
     assert_error_begins(ask(command), "HEADGATE the arguments of an event are not sound");
     cr_assert_eq(integer_of(ask("DBSIZE")), 0);
 }
+
+Test(event, lists_and_sorted_sets_are_read)
+{
+    struct runner recent = with_redis_clock("event_recent"), common = with_redis_clock("event_common");
+
+    tell(ask("RPUSH recent:slow:warning c b a"));
+    tell(ask("ZADD common:slow:warning 1 once 3 often 2 twice"));
+    redisReply *reply = checked(ask("EVALSHA_RO %s 1 recent:slow:warning 2", recent.digest), REDIS_REPLY_ARRAY);
+    cr_assert_eq(reply->elements, 2);
+    cr_assert_str_eq(reply->element[0]->str, "c");
+    freeReplyObject(reply);
+    reply = checked(ask("EVALSHA_RO %s 1 common:slow:warning 2", common.digest), REDIS_REPLY_ARRAY);
+    cr_assert_eq(reply->elements, 4);
+    cr_assert_str_eq(reply->element[0]->str, "often");
+    cr_assert_str_eq(reply->element[1]->str, "3");
+    cr_assert_str_eq(reply->element[2]->str, "twice");
+    freeReplyObject(reply);
+    assert_error_begins(ask("EVALSHA %s 1 common:slow:warning 2", recent.digest), "WRONGTYPE");
+    assert_error_begins(ask("EVALSHA %s 1 recent:slow:warning 2", common.digest), "WRONGTYPE");
+    assert_error_begins(ask("EVALSHA %s 1 recent:slow:warning 0", recent.digest), "HEADGATE no key");
+    assert_error_begins(ask("EVALSHA %s 0 1", common.digest), "HEADGATE no key");
+}

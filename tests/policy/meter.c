@@ -220,9 +220,11 @@ static const struct policy_verb verbs[] = {
     {.name = "METER", .least = 1, .most = 1, .usage = "METER", .help = "what was measured", .run = print},
 };
 
+static const struct conf_section *const sections[] = {&section, NULL};
+
 const struct policy meter_policy = {
     .name = "meter",
-    .section = &section,
+    .sections = sections,
     .verbs = verbs,
     .verb_count = sizeof verbs / sizeof verbs[0],
     .start = meter_start,

@@ -569,9 +569,11 @@ static void probe_stop(void *instance)
     free(probe);
 }
 
+static const struct conf_section *const sections[] = {&rule_section, NULL};
+
 const struct policy probe_policy = {
     .name = "probe",
-    .section = &rule_section,
+    .sections = sections,
     .counter_section = "Probe",
     .counters = counters,
     .counter_count = sizeof counters / sizeof counters[0],

@@ -100,13 +100,8 @@ static void assert_refused(const char *option, const char *value, const char *wh
 /* With the sections of the policies of this build. */
 static char *reference(void (*print)(FILE *, const struct conf_section *const *))
 {
-    const struct conf_section *sections[POLICIES_MAX + 1] = {NULL};
-    size_t count = 0;
-    for (size_t i = 0; policies[i] != NULL; i++) {
-        if (policies[i]->section != NULL) {
-            sections[count++] = policies[i]->section;
-        }
-    }
+    const struct conf_section *sections[POLICY_SECTIONS_MAX + 1];
+    policy_list_sections(policies, sections);
     char *text = NULL;
     size_t length = 0;
     FILE *out = open_memstream(&text, &length);

@@ -71,7 +71,16 @@ static const struct conf_section basket_section = {
     .values_size = sizeof(struct fruit),
 };
 
+/* Beside the rules of that name. */
+static const struct conf_section plain_fruit_section = {
+    .name = "fruit",
+    .options = fruit_options,
+    .option_count = 2,
+    .values_size = sizeof(struct fruit),
+};
+
 static const struct conf_section *const sections[] = {&fruit_section, &basket_section, NULL};
+static const struct conf_section *const sections_of_one_name[] = {&fruit_section, &plain_fruit_section, NULL};
 
 static struct conf *load(const char *text, struct conf_faults *faults)
 {
@@ -186,6 +195,21 @@ Test(rules, stand_once)
                  "h.ini:3: [fruit:a]: section stands on line 1 already; expected once");
     assert_fault("[headgate]\n[fruit:a]\n[headgate]\n",
                  "h.ini:3: [headgate]: section stands on line 1 already; expected once");
+}
+
+Test(rules, may_share_the_name_of_a_section_without)
+{
+    struct conf_faults faults;
+    struct conf *conf = load_conf("[fruit:a]\nweight = 3\n[fruit]\nweight = 4\n", sections_of_one_name, &faults);
+
+    cr_assert_not_null(conf);
+    conf_faults_free(&faults);
+    cr_assert_eq(conf->rules->section, &fruit_section);
+    cr_assert_eq(fruit_of(conf->rules)->weight, 3);
+    cr_assert_eq(conf->rules->next->section, &plain_fruit_section);
+    cr_assert_eq(fruit_of(conf->rules->next)->weight, 4);
+    cr_assert_null(conf->rules->next->next);
+    conf_free(conf);
 }
 
 Test(rules, of_sections_that_nobody_knows)

@@ -1,0 +1,10 @@
+-- The events of this hour as lua/event_log.lua and other writers of the pattern have counted them. Reads only.
+-- KEYS: the sorted set common:<name>:<severity>
+-- ARGV: how many at most (1 or more)
+-- Reply: {message, count, message, count, …}, the most frequent first
+-- Complexity: O(log M + N) where M is the messages that are there and N those given
+local most = tonumber(ARGV[1])
+if not (KEYS[1] and most and most >= 1 and most % 1 == 0) then
+    return redis.error_reply('HEADGATE no key, or number of events out of range')
+end
+return redis.pcall('ZREVRANGE', KEYS[1], 0, most - 1, 'WITHSCORES')

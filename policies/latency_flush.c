@@ -1,0 +1,259 @@
+/*
+ * Minutes on their way to Redis. In each round of `flush` seconds every worker moves what it has of each interface into
+ * the shared object, and worker 0 sends it from there: some interfaces at each tick, so that neither the process nor
+ * Redis has all of them to do at once. An interface has one call under way at most; what is not acknowledged goes again
+ * in the next round, under the same number.
+ */
+#include "latency_private.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FLUSHER 0
+#define MINUTE_US (60 * LATENCY_US_PER_S)
+#define HOUR_S INT64_C(3600)
+/* Redis is told the name of an interface this often, and keeps it for a little longer than what was measured. */
+#define LIST_INTERVAL_S HOUR_S
+#define NAMES_IN_CALL 32
+
+void latency_warn(struct latency *latency, const char *what, const char *error)
+{
+    int64_t now = latency_now(latency);
+    char text[POLICY_TEXT_MAX];
+
+    if (latency->warned_us != 0 && now - latency->warned_us < MINUTE_US) {
+        return;
+    }
+    latency->warned_us = now;
+    snprintf(text, sizeof text, "%s: %s", what, error);
+    latency->host->warn(latency->host->context, "latency", text);
+}
+
+struct latency_layout latency_layout_of(const struct latency *latency)
+{
+    return (struct latency_layout){
+        .prefix = latency->settings.prefix,
+        .braces = latency->settings.braces,
+        .process = latency->share->process,
+        .retention_s = latency->settings.retention_s,
+        /* Longer than Redis is likely to be out of reach. */
+        .remember_s = LATENCY_REMEMBER_S,
+    };
+}
+
+size_t latency_list_key(const struct latency *latency, char key[LATENCY_KEY_SIZE])
+{
+    return (size_t)snprintf(key, LATENCY_KEY_SIZE, "%s_interfaces", latency->settings.prefix);
+}
+
+void latency_run(struct latency *latency, const char *script, const struct slice *arguments, size_t argument_count,
+                 size_t key_count, policy_script_done *done, void *context)
+{
+    const struct policy_script call = {
+        .script = script_find(script),
+        .arguments = arguments,
+        .argument_count = argument_count,
+        .key_count = key_count,
+        .database = latency->settings.database,
+        .done = done,
+        .context = context,
+    };
+
+    latency->calls++;
+    latency->host->run_script(latency->host->context, &call);
+}
+
+/* ---- which interfaces there are ---- */
+
+static void listed(void *context, const struct policy_script_reply *reply)
+{
+    struct latency *latency = context;
+
+    latency->calls--;
+    latency->listing = false;
+    if (reply->error != NULL) {
+        latency_warn(latency, "the list of interfaces was not written", reply->error);
+    }
+}
+
+/* Names that are due: they count as told, and are told anew after a while, whatever becomes of this call. */
+static size_t take_names(struct latency *latency, struct slice *names)
+{
+    struct latency_share *share = latency->share;
+    int64_t now = latency_now(latency);
+    size_t count = 0;
+
+    pthread_mutex_lock(&share->lock);
+    for (uint32_t i = 0; i < latency_interfaces_count(share->interfaces) && count < NAMES_IN_CALL; i++) {
+        struct latency_flight *flight = &latency->flights[i];
+        if (flight->to_list) {
+            /* It stays where it is. */
+            const char *name = latency_interfaces_name(share->interfaces, i);
+            names[count++] = (struct slice){name, strlen(name)};
+            flight->to_list = false;
+            flight->listed_us = now;
+        }
+    }
+    pthread_mutex_unlock(&share->lock);
+    latency->to_list -= count;
+    return count;
+}
+
+static void list_some(struct latency *latency)
+{
+    struct slice arguments[2 + NAMES_IN_CALL];
+    char key[LATENCY_KEY_SIZE], keep[24];
+
+    if (latency->to_list == 0 || latency->listing) {
+        return;
+    }
+    latency->listing = true;
+    arguments[0] = (struct slice){key, latency_list_key(latency, key)};
+    int64_t keep_s = latency->settings.retention_s + 2 * LIST_INTERVAL_S;
+    arguments[1] = (struct slice){keep, (size_t)snprintf(keep, sizeof keep, "%lld", (long long)keep_s)};
+    size_t count = take_names(latency, arguments + 2);
+    latency_run(latency, "latency_list", arguments, 2 + count, 1, listed, latency);
+}
+
+static void note_to_list(struct latency *latency, struct latency_flight *flight)
+{
+    int64_t age_us = latency_now(latency) - flight->listed_us;
+
+    if (!flight->to_list && (flight->listed_us == 0 || age_us >= LIST_INTERVAL_S * LATENCY_US_PER_S)) {
+        flight->to_list = true;
+        latency->to_list++;
+    }
+}
+
+/* ---- flushing ---- */
+
+static void flushed(void *context, const struct policy_script_reply *reply)
+{
+    struct latency_flight *flight = context;
+    struct latency *latency = flight->latency;
+    struct latency_share *share = latency->share;
+    enum latency_flush_end end = latency_flush_ended(reply);
+
+    latency->calls--;
+    pthread_mutex_lock(&share->lock);
+    if (end == LATENCY_FLUSH_DONE) {
+        (void)latency_pending_acknowledge(share->pending, flight->interface, flight->number);
+    } else if (end == LATENCY_FLUSH_NEVER) {
+        (void)latency_pending_give_up(share->pending, flight->interface, flight->number);
+    }
+    pthread_mutex_unlock(&share->lock);
+    flight->number = 0;
+    if (end == LATENCY_FLUSH_DONE) {
+        latency_count(latency, LATENCY_COUNTER_FLUSHES);
+        note_to_list(latency, flight);
+    } else {
+        latency_count(latency, LATENCY_COUNTER_FLUSH_FAILURES);
+        latency_warn(latency, end == LATENCY_FLUSH_NEVER ? "minutes are lost" : "Redis does not take the figures",
+                     reply->error);
+    }
+}
+
+/* Makes up the call for what waits of the interface; false if there is nothing. The lock is held. */
+static bool prepare(struct latency *latency, struct latency_flight *flight)
+{
+    struct latency_share *share = latency->share;
+    struct latency_layout layout = latency_layout_of(latency);
+    const struct latency_snapshot *snapshot = latency_pending_take(share->pending, flight->interface);
+
+    if (snapshot == NULL) {
+        return false;
+    }
+    const char *name = latency_interfaces_name(share->interfaces, flight->interface);
+    if (!latency_call_flush(&latency->call, &layout, name, snapshot)) {
+        return false;
+    }
+    flight->number = snapshot->number;
+    return true;
+}
+
+static void move_and_flush(struct latency *latency, uint32_t interface)
+{
+    struct latency_share *share = latency->share;
+    bool flushes = latency->host->worker == FLUSHER && latency->flights[interface].number == 0;
+
+    pthread_mutex_lock(&share->lock);
+    latency_pending_move(share->pending, latency->pending, interface);
+    flushes = flushes && prepare(latency, &latency->flights[interface]);
+    pthread_mutex_unlock(&share->lock);
+    if (flushes) {
+        const struct latency_call *call = &latency->call;
+        latency_run(latency, "latency_flush", call->arguments, call->argument_count, call->key_count, flushed,
+                    &latency->flights[interface]);
+    }
+}
+
+static uint32_t count_interfaces(struct latency *latency)
+{
+    pthread_mutex_lock(&latency->share->lock);
+    uint32_t count = latency_interfaces_count(latency->share->interfaces);
+    pthread_mutex_unlock(&latency->share->lock);
+    return count;
+}
+
+void latency_flush_some(struct latency *latency, int64_t now_us)
+{
+    int64_t period_us = latency->settings.flush_us, passed_us = now_us - latency->round_begun_us;
+    uint32_t count = count_interfaces(latency);
+    uint32_t until = passed_us >= period_us ? count : (uint32_t)(count * passed_us / period_us);
+
+    while (latency->round_at < until) {
+        move_and_flush(latency, latency->round_at++);
+    }
+    if (passed_us >= period_us) {
+        latency->round_begun_us = now_us;
+        latency->round_at = 0;
+    }
+    if (latency->host->worker == FLUSHER) {
+        list_some(latency);
+    }
+}
+
+/* ---- the end ---- */
+
+static bool have_all_drained(struct latency_share *share)
+{
+    bool all = true;
+
+    pthread_mutex_lock(&share->lock);
+    for (size_t i = 0; i < share->threads; i++) {
+        all = all && share->seats[i].drained;
+    }
+    pthread_mutex_unlock(&share->lock);
+    return all;
+}
+
+bool latency_flush_rest(struct latency *latency, size_t clients)
+{
+    struct latency_share *share = latency->share;
+
+    if (clients > 0) {
+        return false;
+    }
+    latency_share_move_all(latency);
+    (void)latency_counters_go(latency, false);
+    pthread_mutex_lock(&share->lock);
+    share->seats[latency->host->worker].drained = true;
+    pthread_mutex_unlock(&share->lock);
+    if (latency->host->worker != FLUSHER) {
+        return true;
+    }
+    if (!have_all_drained(share)) {
+        return false;
+    }
+    uint32_t count = count_interfaces(latency);
+    for (uint32_t i = 0; i < count; i++) {
+        move_and_flush(latency, i);
+    }
+    list_some(latency);
+    bool have_counters_gone = latency_counters_go(latency, true), have_events_gone = latency_events_go(latency);
+    pthread_mutex_lock(&share->lock);
+    bool is_done = latency_pending_is_empty(share->pending) && have_counters_gone && have_events_gone;
+    pthread_mutex_unlock(&share->lock);
+    return is_done && latency->to_list == 0 && !latency->listing;
+}

@@ -1,0 +1,273 @@
+/*
+ * What the files of the latency policy share:
+ *
+ *   latency.c          the hooks, the counters, and what a configuration makes of a worker
+ *   latency_share.c    what all workers have in common: interfaces, what waits for Redis, logs, hot keys
+ *   latency_name.c     which interface a request is measured under
+ *   latency_record.c   samples: figures, SLOWLOG and BIGLOG, hot keys
+ *   latency_flush.c    minutes on their way to Redis
+ *   latency_counter.c  [counters] on their way to Redis, and COUNTER
+ *   latency_event.c    [events] on their way to Redis, and RECENT and COMMON
+ *   latency_report.c   REPORT, which asks Redis
+ *   latency_verbs.c    LATENCY, SLOWLOG, BIGLOG, HOTKEYS, which ask this process
+ *
+ *   on_sample ─► the worker's own minutes ─► (flush, under the lock) what is shared ─► (worker 0) Redis
+ */
+#ifndef HEADGATE_LATENCY_PRIVATE_H
+#define HEADGATE_LATENCY_PRIVATE_H
+
+#include "latency_rule.h"
+#include "latency_sketch.h"
+#include "latency_slow.h"
+#include "latency_tally.h"
+
+#include <pthread.h>
+
+enum latency_counter {
+    LATENCY_COUNTER_SAMPLES,
+    LATENCY_COUNTER_FLUSHES,
+    LATENCY_COUNTER_FLUSH_FAILURES,
+    LATENCY_COUNTER_LOST_REQUESTS,
+    LATENCY_COUNTER_LOST_MINUTES,
+    LATENCY_COUNTER_NO_ROOM,
+    LATENCY_COUNTER_WAITING,
+    LATENCY_COUNTER_INTERFACES,
+    LATENCY_COUNTERS
+};
+
+#define LATENCY_US_PER_S INT64_C(1000000)
+/* In place of an interface that was not asked for yet. */
+#define LATENCY_UNRESOLVED UINT32_MAX
+/* Keys that are counted on each worker, so that the top ones are seen well. */
+#define LATENCY_HOT_KEYS 1024
+
+/* What a tag consists of; never 0 nor POLICY_TAG_ASK. */
+#define LATENCY_TAG_NUMBER ((UINT32_C(1) << 24) - 1) /* of an interface, or of a slot */
+#define LATENCY_TAG_INTERFACE (UINT32_C(1) << 24)
+#define LATENCY_TAG_SLOT (UINT32_C(1) << 25)
+#define LATENCY_TAG_UNKNOWN (UINT32_C(1) << 26)  /* only as what a pair is made of */
+#define LATENCY_TAG_BLOCKING (UINT32_C(1) << 27) /* it may wait for other clients */
+
+/* What [counters] counts. */
+enum latency_tallied { LATENCY_TALLY_REQUESTS, LATENCY_TALLY_ERRORS, LATENCY_TALLY_SLOW, LATENCY_TALLIES };
+
+/* Interfaces with slow requests that wait for [events]: those beyond go to the last. */
+#define LATENCY_EVENTS 16
+
+struct latency_event_list {
+    size_t length;
+    uint32_t interfaces[LATENCY_EVENTS]; /* in the order in which they came */
+    uint64_t times[LATENCY_EVENTS];
+};
+
+struct latency_events {
+    struct latency_event_list waiting;
+    struct latency_event_list snapshot; /* under way, or to be repeated */
+    uint64_t number;                    /* of the snapshot, or the last one */
+};
+
+/* What each worker has in the shared object. */
+struct latency_seat {
+    uint64_t moved; /* the last call to move what it has that it followed */
+    bool drained;   /* it has no clients any more, and moved what it had */
+    struct latency_sketch *sketch;
+};
+
+/*
+ * Made once for all workers. What it points to is made when measuring is switched on first, and stays. `lock` is held
+ * for interfaces, pending, tallies and seats; `log_lock` for logs, sketches and events. Neither within the other.
+ */
+struct latency_share {
+    pthread_mutex_t lock;
+    pthread_mutex_t log_lock;
+    uint32_t most; /* interfaces; 0: nothing was made yet */
+    uint32_t keep;
+    struct latency_interfaces *interfaces;
+    uint32_t free_texts; /* names that clients choose for which there is room */
+    uint64_t free_texts_refused;
+    struct latency_pending *pending;
+    char process[LATENCY_PROCESS_MAX]; /* a name that no other process has */
+    struct latency_slow_log *slow, *big;
+    uint32_t slow_length, big_length;
+    struct latency_tally tallies[LATENCY_TALLIES];
+    struct latency_events events;
+    uint64_t wanted; /* calls to move what workers have */
+    size_t threads;
+    struct latency_seat seats[];
+};
+
+/* A name that is fixed: a command, with a subcommand, or waiting. */
+struct latency_slot {
+    const struct command *command;
+    const char *subcommand; /* NULL: none */
+    bool is_blocking;
+    uint32_t interface;
+};
+
+/* An interface of a client: of all names, those of one identity. */
+struct latency_pair {
+    uint64_t key; /* 0: the place is free */
+    uint32_t interface;
+};
+
+/* Which names have which interfaces, as far as this worker has asked. */
+struct latency_names {
+    struct latency_slot *slots;
+    size_t slot_count;
+    uint32_t *first_subcommands;        /* slots of each command's subcommands, up to those of the next */
+    uint32_t (*rules)[2];               /* interfaces of each rule: plain, blocking */
+    struct latency_interfaces *unknown; /* commands that Headgate does not know … */
+    uint32_t *unknown_interfaces;       /* … and the interface of each */
+    struct latency_interfaces *identities;
+    struct latency_pair *pairs;
+    uint32_t pair_count, pair_mask;
+};
+
+/* What worker 0 knows of an interface on its way to Redis. */
+struct latency_flight {
+    struct latency *latency;
+    uint32_t interface;
+    uint64_t number;   /* of the snapshot that is under way; 0: none */
+    int64_t listed_us; /* when Redis was told its name last; 0: never */
+    bool to_list;
+};
+
+/* What worker 0 knows of a tally on its way to Redis. */
+struct latency_tally_flight {
+    struct latency *latency;
+    enum latency_tallied tally;
+    bool is_under_way;
+};
+
+/* LATENCY, until all workers have moved what they have. */
+struct latency_wait {
+    struct latency_wait *next;
+    struct policy_question *question;
+    uint64_t wanted;
+    int64_t deadline_us;
+    char interface[LATENCY_NAME_MAX + 1]; /* "": all */
+};
+
+/* The policy on one worker. */
+struct latency {
+    struct latency_share *share;
+    const struct policy_host *host;
+    _Atomic uint64_t *counters;
+    struct latency_settings settings;
+    struct latency_names names;
+    struct latency_pending *pending; /* this worker's own; NULL: nothing was measured yet */
+    struct latency_sketch *sketch;   /* this worker's own, under log_lock */
+    int64_t wall_offset_us;          /* the calendar's clock minus the monotonic one */
+    int64_t minute;
+    int64_t minute_begins_us, minute_ends_us; /* monotonic */
+    int64_t round_begun_us;                   /* all interfaces are moved, and flushed, in a round */
+    uint32_t round_at;                        /* the next of them */
+    struct latency_flight *flights;           /* of worker 0, by interface */
+    size_t to_list;                           /* names that Redis is to be told */
+    bool listing;                             /* it is being told some */
+    uint64_t tallied[LATENCY_TALLIES];        /* since the last tick */
+    int64_t logged_us;                        /* when counters and events went last */
+    struct latency_tally_flight tally_flights[LATENCY_TALLIES];
+    bool logs_events;  /* they are under way */
+    size_t calls;      /* scripts under way */
+    int64_t warned_us; /* 0: never */
+    struct latency_call call;
+    struct latency_wait *waits;
+};
+
+static inline void latency_count(struct latency *latency, enum latency_counter counter)
+{
+    policy_count(&latency->counters[counter], 1);
+}
+
+static inline int64_t latency_now(const struct latency *latency)
+{
+    return latency->host->now_us(latency->host->context);
+}
+
+/* ---- latency_share.c ---- */
+
+struct latency_share *latency_share_new(size_t threads);
+void latency_share_free(struct latency_share *share);
+/* Makes what measuring needs, unless it is there. False when memory is short. */
+bool latency_share_enable(struct latency_share *share, const struct latency_settings *settings);
+/* Makes logs of other lengths; what was logged is forgotten. False when memory is short. */
+bool latency_share_resize_logs(struct latency_share *share, const struct latency_settings *settings);
+/* The interface of that name, which is added if there is room. free_text: clients choose it. */
+uint32_t latency_share_interface(struct latency_share *share, struct slice name, bool free_text);
+/* Moves what the worker has of all interfaces, and notes that it has. Nothing is locked. */
+void latency_share_move_all(struct latency *latency);
+
+/* ---- latency_name.c ---- */
+
+/* For a worker and its settings: other rules, or told apart by others. False when memory is short. */
+bool latency_names_make(struct latency *latency);
+void latency_names_clear(struct latency_names *names);
+uint32_t latency_tag(void *instance, const struct command *command);
+uint32_t latency_measure(void *instance, const struct policy_request *request);
+/* The interface that a tag stands for. */
+uint32_t latency_tag_interface(struct latency *latency, uint32_t tag);
+void latency_client(void *instance, const struct policy_client *client, void **attachment);
+
+/* ---- latency_record.c ---- */
+
+/* Reads the calendar's clock, which may have jumped. */
+void latency_read_clock(struct latency *latency, int64_t now_us);
+bool latency_keeps_heads(void *instance);
+bool latency_sample(void *instance, const struct policy_sample *sample);
+void latency_written(void *instance, const struct policy_sample *sample);
+void latency_spot(void *instance, const struct policy_request *request);
+
+/* ---- latency_flush.c ---- */
+
+/* How the keys of the settings are named. */
+struct latency_layout latency_layout_of(const struct latency *latency);
+/* The key that lists the interfaces. Returns its length. */
+size_t latency_list_key(const struct latency *latency, char key[LATENCY_KEY_SIZE]);
+/* Runs a script in the database of the settings. */
+void latency_run(struct latency *latency, const char *script, const struct slice *arguments, size_t argument_count,
+                 size_t key_count, policy_script_done *done, void *context);
+/* For how long Redis knows the number of a call, so that one that is repeated counts once. Seconds. */
+#define LATENCY_REMEMBER_S (INT64_C(48) * 3600)
+/* Moves and flushes some of the interfaces, so that each has its turn once in a round. */
+void latency_flush_some(struct latency *latency, int64_t now_us);
+/* The process ends: true when nothing waits any more. */
+bool latency_flush_rest(struct latency *latency, size_t clients);
+/* Logs a trouble, once a minute. */
+void latency_warn(struct latency *latency, const char *what, const char *error);
+
+/* ---- latency_counter.c ---- */
+
+/* Hands what this worker has counted to the tallies, and has worker 0 send them when it is time, or now. True when
+ * nothing waits. */
+bool latency_counters_go(struct latency *latency, bool now);
+void latency_verb_counter(void *instance, struct policy_question *question, size_t count,
+                          const struct slice *arguments);
+
+/* ---- latency_event.c ---- */
+
+/* A slow request. */
+void latency_event(struct latency *latency, uint32_t interface);
+/* Has worker 0 send them. True when nothing waits. */
+bool latency_events_go(struct latency *latency);
+void latency_verb_recent(void *instance, struct policy_question *question, size_t count, const struct slice *arguments);
+void latency_verb_common(void *instance, struct policy_question *question, size_t count, const struct slice *arguments);
+
+/* ---- latency_report.c ---- */
+
+void latency_verb_report(void *instance, struct policy_question *question, size_t count, const struct slice *arguments);
+
+/* ---- latency_verbs.c ---- */
+
+/* " count=…" and all that follows, in one line with its end. seconds: over how many; 0: no rate is told. */
+void latency_print_figures(const struct latency_figures *figures, double seconds, FILE *out);
+void latency_answer_error(struct latency *latency, struct policy_question *question, const char *text);
+void latency_verb_latency(void *instance, struct policy_question *question, size_t count,
+                          const struct slice *arguments);
+/* Answers who waits and need not any more; all of them if the process ends. */
+void latency_answer_waits(struct latency *latency, bool all);
+enum policy_answer latency_verb_slowlog(void *instance, size_t count, const struct slice *arguments, FILE *answer);
+enum policy_answer latency_verb_biglog(void *instance, size_t count, const struct slice *arguments, FILE *answer);
+enum policy_answer latency_verb_hotkeys(void *instance, size_t count, const struct slice *arguments, FILE *answer);
+
+#endif

@@ -1,0 +1,399 @@
+#include "latency_rule.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What stands in the ini file. Times in ms. */
+struct latency_options {
+    int enabled; /* enum toggle, and so on */
+    char *prefix;
+    int braces;
+    int64_t database;
+    int64_t flush;
+    int64_t retention;
+    int64_t keep;
+    int64_t max_interfaces;
+    int by;
+    int64_t slowlog_threshold; /* µs */
+    int64_t slowlog_length;
+    int64_t biglog_request;
+    int64_t biglog_reply;
+    int64_t biglog_length;
+    int hotkeys;
+};
+
+struct latency_rule_options {
+    char *commands;
+    char *keys;
+};
+
+/* Of [counters], and of [events]. */
+struct latency_log_options {
+    int enabled;
+    char *prefix;
+};
+
+enum toggle { TOGGLE_OFF, TOGGLE_ON };
+
+#define TEXT_MAX 2048
+#define SECOND_MS INT64_C(1000)
+#define MINUTE_MS (INT64_C(60) * SECOND_MS)
+#define HOUR_MS (INT64_C(60) * MINUTE_MS)
+#define DAY_MS (INT64_C(24) * HOUR_MS)
+#define FIELD(field) .offset = offsetof(struct latency_options, field), .reloadable = true
+#define LOG_FIELD(field) .offset = offsetof(struct latency_log_options, field), .reloadable = true
+#define RULE_FIELD(field) .offset = offsetof(struct latency_rule_options, field), .reloadable = true
+
+static const char *const toggle_words[] = {"off", "on", NULL};
+static const char *const by_words[] = {"none", "user", "name", NULL};
+
+static const struct conf_option option_table[] = {
+    {.name = "enabled",
+     FIELD(enabled),
+     .type = CONF_WORD,
+     .words = toggle_words,
+     .initial = "off",
+     .help = "Whether requests are measured. Off, nothing of this section costs anything."},
+    {.name = "prefix",
+     FIELD(prefix),
+     .type = CONF_STRING,
+     .min = 1,
+     .max = LATENCY_PREFIX_MAX,
+     .initial = "statistics",
+     .help = "What the names of the keys begin with: PREFIX_INTERFACE_MINUTE_for_max and so on."},
+    {.name = "braces",
+     FIELD(braces),
+     .type = CONF_WORD,
+     .words = toggle_words,
+     .initial = "off",
+     .help = "Whether the interface stands in braces in those names, as Redis Cluster needs it: statistics_{get}_…"},
+    {.name = "database",
+     FIELD(database),
+     .type = CONF_INTEGER,
+     .min = 0,
+     .max = INT32_MAX,
+     .zero = "the first one",
+     .initial = "0",
+     .help = "In which database the keys are."},
+    {.name = "flush",
+     FIELD(flush),
+     .type = CONF_TIME,
+     .min = SECOND_MS,
+     .max = 10 * MINUTE_MS,
+     .initial = "5s",
+     .help = "How often what was measured is written to Redis."},
+    {.name = "retention",
+     FIELD(retention),
+     .type = CONF_TIME,
+     .min = MINUTE_MS,
+     .max = 3660 * DAY_MS,
+     .initial = "7d",
+     .help = "For how long the keys of a minute are kept."},
+    {.name = "keep",
+     FIELD(keep),
+     .type = CONF_TIME,
+     .min = MINUTE_MS,
+     .max = DAY_MS,
+     .initial = "1h",
+     .help =
+         "How much is kept in memory while Redis does not take it; what is older is dropped. Whole minutes. Another\n"
+         "value takes effect with a restart."},
+    {.name = "max_interfaces",
+     FIELD(max_interfaces),
+     .type = CONF_INTEGER,
+     .min = 1,
+     .max = LATENCY_INTERFACES_MAX,
+     .initial = "1000",
+     .help = "How many interfaces there are at most; what has no room goes to the interface \"other\". Another value\n"
+             "takes effect with a restart."},
+    {.name = "by",
+     FIELD(by),
+     .type = CONF_WORD,
+     .words = by_words,
+     .initial = "none",
+     .help = "Whether interfaces are told apart by client: by Redis' user, get@batch, or by the name that CLIENT\n"
+             "SETNAME gave, get@worker-1."},
+    {.name = "slowlog_threshold",
+     FIELD(slowlog_threshold),
+     .type = CONF_PERIOD,
+     .min = 1,
+     .max = HOUR_MS * 1000,
+     .zero = "none",
+     .initial = "100ms",
+     .help = "Requests that take so long are kept for SLOWLOG; those that wait for other clients (BLPOP) are not."},
+    {.name = "slowlog_length",
+     FIELD(slowlog_length),
+     .type = CONF_INTEGER,
+     .min = 1,
+     .max = 100000,
+     .initial = "128",
+     .help = "How many of them are kept. Another value forgets them."},
+    {.name = "biglog_request",
+     FIELD(biglog_request),
+     .type = CONF_SIZE,
+     .min = 1,
+     .max = INT64_MAX,
+     .zero = "none",
+     .initial = "1mb",
+     .help = "Requests of so many bytes are kept for BIGLOG."},
+    {.name = "biglog_reply",
+     FIELD(biglog_reply),
+     .type = CONF_SIZE,
+     .min = 1,
+     .max = INT64_MAX,
+     .zero = "none",
+     .initial = "1mb",
+     .help = "The same for those with replies of so many bytes."},
+    {.name = "biglog_length",
+     FIELD(biglog_length),
+     .type = CONF_INTEGER,
+     .min = 1,
+     .max = 100000,
+     .initial = "128",
+     .help = "How many of them are kept. Another value forgets them."},
+    {.name = "hotkeys",
+     FIELD(hotkeys),
+     .type = CONF_WORD,
+     .words = toggle_words,
+     .initial = "on",
+     .help = "Whether the keys of one in 64 requests are counted for HOTKEYS."},
+};
+
+static const struct conf_option rule_option_table[] = {
+    {.name = "commands",
+     RULE_FIELD(commands),
+     .type = CONF_STRING,
+     .min = 1,
+     .max = TEXT_MAX,
+     .initial = "*",
+     .help = "The commands: names, @categories, config|set for a subcommand, * for all; ! leaves out, and later words\n"
+             "override earlier ones."},
+    {.name = "keys",
+     RULE_FIELD(keys),
+     .type = CONF_STRING,
+     .max = TEXT_MAX,
+     .initial = "",
+     .help = "Globs of keys, as in KEYS: a request is meant when any of its keys matches. Empty: whatever its keys."},
+};
+
+static const struct conf_option log_option_table[] = {
+    {.name = "enabled",
+     LOG_FIELD(enabled),
+     .type = CONF_WORD,
+     .words = toggle_words,
+     .initial = "off",
+     .help = "Whether this is written to Redis. It goes by what [latency] measures, which has to be enabled, too."},
+    {.name = "prefix",
+     LOG_FIELD(prefix),
+     .type = CONF_STRING,
+     .max = LATENCY_PREFIX_MAX,
+     .initial = "",
+     .help = "What the names of the keys begin with. Redis Cluster needs a hash tag in it."},
+};
+
+/* ---- [latency] ---- */
+
+static const char *check_prefix(const char *prefix, char problem[CONF_PROBLEM_MAX], const char **expected)
+{
+    for (const char *at = prefix; *at != '\0'; at++) {
+        if (*at <= ' ' || *at == '\x7f') {
+            snprintf(problem, CONF_PROBLEM_MAX, "has a blank or a control character in it");
+            *expected = "a text without them";
+            return "prefix";
+        }
+    }
+    return NULL;
+}
+
+static const char *check_section(const void *values, char problem[CONF_PROBLEM_MAX], const char **expected)
+{
+    const struct latency_options *options = values;
+
+    if (*options->prefix == '\0') {
+        snprintf(problem, CONF_PROBLEM_MAX, "is empty");
+        *expected = "a text";
+        return "prefix";
+    }
+    return check_prefix(options->prefix, problem, expected);
+}
+
+const struct conf_section latency_section = {
+    .name = "latency",
+    .options = option_table,
+    .option_count = sizeof option_table / sizeof option_table[0],
+    .values_size = sizeof(struct latency_options),
+    .help = "How long requests take, by the minute and on record in Redis; and the logs of slow and of large requests\n"
+            "and the hot keys, in memory.",
+    .check = check_section,
+};
+
+static void take_options(struct latency_settings *settings, const struct latency_options *options)
+{
+    settings->enabled = options->enabled == TOGGLE_ON;
+    snprintf(settings->prefix, sizeof settings->prefix, "%s", options->prefix);
+    settings->braces = options->braces == TOGGLE_ON;
+    settings->database = options->database;
+    settings->flush_us = options->flush * 1000;
+    settings->retention_s = options->retention / SECOND_MS;
+    settings->keep = (uint32_t)((options->keep + MINUTE_MS - 1) / MINUTE_MS);
+    settings->max_interfaces = (uint32_t)options->max_interfaces;
+    settings->by = (enum latency_by)options->by;
+    settings->slow_us = options->slowlog_threshold;
+    settings->slow_length = (uint32_t)options->slowlog_length;
+    settings->big_request = (uint64_t)options->biglog_request;
+    settings->big_reply = (uint64_t)options->biglog_reply;
+    settings->big_length = (uint32_t)options->biglog_length;
+    settings->hot_keys = options->hotkeys == TOGGLE_ON;
+}
+
+/* ---- [latency:NAME] ---- */
+
+static void rule_clear(struct latency_rule *rule)
+{
+    if (rule->commands != NULL) {
+        match_commands_free(rule->commands);
+    }
+    if (rule->keys != NULL) {
+        match_keys_free(rule->keys);
+    }
+}
+
+/* The name of the option that is at fault, or NULL. Either way the rule is to be cleared. */
+static const char *compile(struct latency_rule *rule, const struct latency_rule_options *options,
+                           char problem[CONF_PROBLEM_MAX], const char **expected)
+{
+    *rule = (struct latency_rule){.is_of_all = *options->keys == '\0'};
+    *expected = "command names, @categories or * , with ! before those to leave out";
+    rule->commands = match_commands_compile(options->commands, problem);
+    if (rule->commands == NULL) {
+        return "commands";
+    }
+    *expected = "globs with * ? [a-z] and \\, with blanks between them";
+    rule->keys = match_keys_compile(options->keys, problem);
+    if (rule->keys == NULL) {
+        return "keys";
+    }
+    if (!match_keys_all(rule->keys) && !match_commands_have_keys(rule->commands)) {
+        snprintf(problem, CONF_PROBLEM_MAX, "can never match: none of the commands has keys");
+        *expected = "commands with keys beside it, or no keys";
+        return "keys";
+    }
+    return NULL;
+}
+
+static const char *check_rule(const void *values, char problem[CONF_PROBLEM_MAX], const char **expected)
+{
+    struct latency_rule rule;
+    const char *at_fault = compile(&rule, values, problem, expected);
+
+    rule_clear(&rule);
+    return at_fault;
+}
+
+const struct conf_section latency_rule_section = {
+    .name = "latency",
+    .has_rules = true,
+    .options = rule_option_table,
+    .option_count = sizeof rule_option_table / sizeof rule_option_table[0],
+    .values_size = sizeof(struct latency_rule_options),
+    .help = "Requests that are measured together, as the interface NAME, instead of each command by itself. The first\n"
+            "rule of the file that applies to a request counts.",
+    .check = check_rule,
+};
+
+bool latency_rule_may(const struct latency_rule *rule, const struct command *command)
+{
+    return match_commands_may(rule->commands, command);
+}
+
+bool latency_rule_all_of(const struct latency_rule *rule, const struct command *command)
+{
+    return rule->is_of_all && match_commands_all_of(rule->commands, command);
+}
+
+bool latency_rule_is(const struct latency_rule *rule, const struct policy_request *request)
+{
+    return match_commands_request(rule->commands, request) && (rule->is_of_all || match_keys_any(rule->keys, request));
+}
+
+/* ---- [counters] and [events] ---- */
+
+static const char *check_log(const void *values, char problem[CONF_PROBLEM_MAX], const char **expected)
+{
+    const struct latency_log_options *options = values;
+
+    return check_prefix(options->prefix, problem, expected);
+}
+
+const struct conf_section latency_counters_section = {
+    .name = "counters",
+    .options = log_option_table,
+    .option_count = sizeof log_option_table / sizeof log_option_table[0],
+    .values_size = sizeof(struct latency_log_options),
+    .help = "Time-sliced counters in Redis: requests, errors and slow requests of all sidecars, in hashes\n"
+            "count:PRECISION:NAME, for slices of 1 s, 5 s, 1 min, 5 min, 1 h, 5 h and 1 d, the newest 120 of each.",
+    .check = check_log,
+};
+
+const struct conf_section latency_events_section = {
+    .name = "events",
+    .options = log_option_table,
+    .option_count = sizeof log_option_table / sizeof log_option_table[0],
+    .values_size = sizeof(struct latency_log_options),
+    .help = "Slow requests in Redis, by interface: the newest 100 in the list recent:slow:warning, and how many there "
+            "were\n"
+            "in this hour in the sorted set common:slow:warning.",
+    .check = check_log,
+};
+
+static void take_log_options(bool *enabled, char prefix[LATENCY_PREFIX_MAX + 1],
+                             const struct latency_log_options *options)
+{
+    *enabled = options->enabled == TOGGLE_ON;
+    snprintf(prefix, LATENCY_PREFIX_MAX + 1, "%s", options->prefix);
+}
+
+/* ---- all of them ---- */
+
+static void take_rule(struct latency_settings *settings, const struct conf_rule *from)
+{
+    struct latency_rule *rule = &settings->rules[settings->rule_count++];
+    char problem[CONF_PROBLEM_MAX];
+    const char *expected;
+
+    /* It was sound when the file was read. */
+    (void)compile(rule, from->values, problem, &expected);
+    snprintf(rule->name, sizeof rule->name, "%s", from->name);
+}
+
+void latency_settings_make(struct latency_settings *settings, const struct conf_rule *list)
+{
+    size_t count = 0;
+
+    *settings = (struct latency_settings){0};
+    for (const struct conf_rule *rule = list; rule != NULL; rule = rule->next) {
+        count += rule->section == &latency_rule_section;
+    }
+    settings->rules = conf_alloc(NULL, count * sizeof *settings->rules);
+    for (const struct conf_rule *rule = list; rule != NULL; rule = rule->next) {
+        if (rule->section == &latency_section) {
+            take_options(settings, rule->values);
+        } else if (rule->section == &latency_rule_section) {
+            take_rule(settings, rule);
+        } else if (rule->section == &latency_counters_section) {
+            take_log_options(&settings->counters, settings->counters_prefix, rule->values);
+        } else if (rule->section == &latency_events_section) {
+            take_log_options(&settings->events, settings->events_prefix, rule->values);
+        }
+    }
+}
+
+void latency_settings_clear(struct latency_settings *settings)
+{
+    for (size_t i = 0; i < settings->rule_count; i++) {
+        rule_clear(&settings->rules[i]);
+    }
+    free(settings->rules);
+    *settings = (struct latency_settings){0};
+}

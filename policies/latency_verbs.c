@@ -1,0 +1,279 @@
+/* LATENCY, SLOWLOG, BIGLOG and HOTKEYS on the admin port: what this process knows by itself. */
+#include "latency_private.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* How long the other workers are waited for. */
+#define WAIT_US LATENCY_US_PER_S
+#define ENTRIES_SHOWN 10
+#define ENTRIES_MAX 100000
+#define HOT_KEYS_SHOWN 20
+
+static const char is_off[] = "requests are not measured; see [latency] enabled";
+
+/* ---- figures ---- */
+
+static double ms(double us)
+{
+    return us / 1000;
+}
+
+void latency_print_figures(const struct latency_figures *figures, double seconds, FILE *out)
+{
+    static const struct {
+        const char *name;
+        double part;
+    } quantiles[] = {{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p999", 0.999}};
+    const struct latency_histogram *histogram = &figures->histogram;
+
+    fprintf(out, " count=%" PRIu64, histogram->count);
+    if (seconds > 0) {
+        fprintf(out, " rate=%.3f", (double)histogram->count / seconds);
+    }
+    fprintf(out, " errors=%" PRIu64 " min=%.3f mean=%.3f max=%.3f", figures->errors, ms((double)histogram->min_us),
+            ms(latency_histogram_mean(histogram)), ms((double)histogram->max_us));
+    for (size_t i = 0; i < sizeof quantiles / sizeof quantiles[0]; i++) {
+        fprintf(out, " %s=%.3f", quantiles[i].name, ms(latency_histogram_quantile(histogram, quantiles[i].part)));
+    }
+    fprintf(out, " bytes_in=%" PRIu64 " bytes_out=%" PRIu64 "\n", figures->bytes_in, figures->bytes_out);
+}
+
+/* ---- LATENCY ---- */
+
+void latency_answer_error(struct latency *latency, struct policy_question *question, const char *text)
+{
+    latency->host->answer(latency->host->context, question, POLICY_ANSWER_ERROR, (struct slice){text, strlen(text)});
+}
+
+/* The lock is held. */
+static void print_interface(struct latency_share *share, uint32_t interface, FILE *out)
+{
+    struct latency_figures figures = {0};
+
+    latency_pending_total(share->pending, interface, &figures);
+    if (figures.histogram.count > 0) {
+        fprintf(out, "interface=%s", latency_interfaces_name(share->interfaces, interface));
+        latency_print_figures(&figures, 0, out);
+    }
+}
+
+/* False if there is no interface of that name. */
+static bool print_interfaces(struct latency_share *share, const char *name, FILE *out)
+{
+    uint32_t only = 0;
+
+    pthread_mutex_lock(&share->lock);
+    bool is_found =
+        *name == '\0' || latency_interfaces_find(share->interfaces, (struct slice){name, strlen(name)}, &only);
+    for (uint32_t i = 0; is_found && i < latency_interfaces_count(share->interfaces); i++) {
+        if (*name == '\0' || i == only) {
+            print_interface(share, i, out);
+        }
+    }
+    pthread_mutex_unlock(&share->lock);
+    return is_found;
+}
+
+static void answer_latency(struct latency *latency, struct policy_question *question, const char *interface)
+{
+    char *text = NULL;
+    size_t length = 0;
+    FILE *out = open_memstream(&text, &length);
+
+    if (out == NULL) {
+        latency_answer_error(latency, question, "out of memory");
+        return;
+    }
+    bool is_found = print_interfaces(latency->share, interface, out);
+    if (fclose(out) != 0) {
+        latency_answer_error(latency, question, "out of memory");
+    } else if (!is_found) {
+        latency_answer_error(latency, question, "no such interface; see LATENCY");
+    } else {
+        latency->host->answer(latency->host->context, question, POLICY_ANSWER_TEXT, (struct slice){text, length});
+    }
+    free(text);
+}
+
+/* Whether all workers have moved what they had when it was wanted. */
+static bool have_moved(struct latency_share *share, uint64_t wanted)
+{
+    bool all = true;
+
+    pthread_mutex_lock(&share->lock);
+    for (size_t i = 0; i < share->threads; i++) {
+        all = all && share->seats[i].moved >= wanted;
+    }
+    pthread_mutex_unlock(&share->lock);
+    return all;
+}
+
+void latency_answer_waits(struct latency *latency, bool all)
+{
+    int64_t now = latency_now(latency);
+    struct latency_wait **at = &latency->waits;
+
+    while (*at != NULL) {
+        struct latency_wait *wait = *at;
+        if (!all && wait->deadline_us > now && !have_moved(latency->share, wait->wanted)) {
+            at = &wait->next;
+            continue;
+        }
+        *at = wait->next;
+        answer_latency(latency, wait->question, wait->interface);
+        free(wait);
+    }
+}
+
+void latency_verb_latency(void *instance, struct policy_question *question, size_t count, const struct slice *arguments)
+{
+    struct latency *latency = instance;
+    struct latency_share *share = latency->share;
+
+    if (latency->pending == NULL) {
+        latency_answer_error(latency, question, is_off);
+        return;
+    }
+    if (count == 2 && (arguments[1].length > LATENCY_NAME_MAX || arguments[1].length == 0)) {
+        latency_answer_error(latency, question, "no such interface; see LATENCY");
+        return;
+    }
+    struct latency_wait *wait = calloc(1, sizeof *wait);
+    if (wait == NULL) {
+        latency_answer_error(latency, question, "out of memory");
+        return;
+    }
+    if (count == 2) {
+        memcpy(wait->interface, arguments[1].data, arguments[1].length);
+    }
+    wait->question = question;
+    wait->deadline_us = latency_now(latency) + WAIT_US;
+    pthread_mutex_lock(&share->lock);
+    wait->wanted = ++share->wanted;
+    pthread_mutex_unlock(&share->lock);
+    wait->next = latency->waits;
+    latency->waits = wait;
+    latency_share_move_all(latency);
+    latency_answer_waits(latency, false);
+}
+
+/* ---- SLOWLOG and BIGLOG ---- */
+
+static bool is_reset(struct slice word)
+{
+    return word.length == strlen("reset") && strncasecmp(word.data, "reset", word.length) == 0;
+}
+
+static bool read_count(struct slice word, size_t *count)
+{
+    *count = 0;
+    for (size_t i = 0; i < word.length; i++) {
+        if (word.data[i] < '0' || word.data[i] > '9' || *count > ENTRIES_MAX) {
+            return false;
+        }
+        *count = *count * 10 + (size_t)(word.data[i] - '0');
+    }
+    return word.length > 0;
+}
+
+/* log: where the share has it, for it may be made anew. */
+static enum policy_answer show_log(struct latency *latency, struct latency_slow_log *const *log, size_t count,
+                                   const struct slice *arguments, FILE *answer)
+{
+    size_t most = ENTRIES_SHOWN;
+
+    if (latency->pending == NULL) {
+        fputs(is_off, answer);
+        return POLICY_ANSWER_ERROR;
+    }
+    bool resets = count == 2 && is_reset(arguments[1]);
+    if (count == 2 && !resets && !read_count(arguments[1], &most)) {
+        fputs("expected a number of entries, or RESET", answer);
+        return POLICY_ANSWER_ERROR;
+    }
+    pthread_mutex_lock(&latency->share->log_lock);
+    if (resets) {
+        latency_slow_log_reset(*log);
+    } else {
+        latency_slow_log_print(*log, most, answer);
+    }
+    pthread_mutex_unlock(&latency->share->log_lock);
+    return resets ? POLICY_ANSWER_OK : POLICY_ANSWER_TEXT;
+}
+
+enum policy_answer latency_verb_slowlog(void *instance, size_t count, const struct slice *arguments, FILE *answer)
+{
+    struct latency *latency = instance;
+
+    return show_log(latency, &latency->share->slow, count, arguments, answer);
+}
+
+enum policy_answer latency_verb_biglog(void *instance, size_t count, const struct slice *arguments, FILE *answer)
+{
+    struct latency *latency = instance;
+
+    return show_log(latency, &latency->share->big, count, arguments, answer);
+}
+
+/* ---- HOTKEYS ---- */
+
+static void print_hot_keys(const struct latency_sketch *sketch, FILE *out)
+{
+    struct latency_hot_key top[HOT_KEYS_SHOWN];
+    size_t count = latency_sketch_top(sketch, top, HOT_KEYS_SHOWN);
+
+    for (size_t i = 0; i < count; i++) {
+        fprintf(out, "count=%" PRIu64 " error=%" PRIu64 " length=%" PRIu64 " key=", top[i].count, top[i].error,
+                top[i].length);
+        latency_excerpt_print_text(top[i].key, out);
+        fputc('\n', out);
+    }
+    fprintf(out, "# of %" PRIu64 " in all; no other key was asked for more than %" PRIu64 " times\n",
+            latency_sketch_total(sketch), latency_sketch_least(sketch));
+}
+
+/* The log lock is held. Workers that never measured have none. */
+static void visit_sketches(struct latency_share *share, struct latency_sketch *into)
+{
+    for (size_t i = 0; i < share->threads; i++) {
+        struct latency_sketch *sketch = share->seats[i].sketch;
+        if (sketch != NULL && into != NULL) {
+            latency_sketch_merge(into, sketch);
+        } else if (sketch != NULL) {
+            latency_sketch_clear(sketch);
+        }
+    }
+}
+
+enum policy_answer latency_verb_hotkeys(void *instance, size_t count, const struct slice *arguments, FILE *answer)
+{
+    struct latency *latency = instance;
+    struct latency_share *share = latency->share;
+    bool resets = count == 2;
+
+    if (latency->pending == NULL) {
+        fputs(is_off, answer);
+        return POLICY_ANSWER_ERROR;
+    }
+    if (resets && !is_reset(arguments[1])) {
+        fputs("HOTKEYS knows RESET only", answer);
+        return POLICY_ANSWER_ERROR;
+    }
+    struct latency_sketch *all = resets ? NULL : latency_sketch_new(LATENCY_HOT_KEYS);
+    if (!resets && all == NULL) {
+        fputs("out of memory", answer);
+        return POLICY_ANSWER_ERROR;
+    }
+    pthread_mutex_lock(&share->log_lock);
+    visit_sketches(share, all);
+    pthread_mutex_unlock(&share->log_lock);
+    if (resets) {
+        return POLICY_ANSWER_OK;
+    }
+    print_hot_keys(all, answer);
+    latency_sketch_free(all);
+    return POLICY_ANSWER_TEXT;
+}

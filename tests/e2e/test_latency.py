@@ -1,0 +1,351 @@
+"""[latency]: what is on record agrees with what clients measured, adds up over sidecars, and outlives a Redis that does
+not take it. Whatever is timed is compared with clocks of the same machine, never with how fast it should be."""
+
+import math
+import shlex
+import time
+
+import pytest
+
+from harness.admin import stats, text
+from harness.resp import OK, QUEUED, Error, wait_for
+from harness.rules import launch, reload
+
+ON = "[latency]\nenabled = on\nflush = 1s\n"
+# A bucket's values are that near to the one that stands for them.
+ERROR = 2 ** (1 / 32)
+# What clients and Headgate read from the clock does not happen at quite the same time. Seconds.
+SLACK = 0.005
+
+
+def ask(headgate, *question):
+    """The lines of an answer, each as a dictionary of its words."""
+    with headgate.admin() as admin:
+        reply = admin(*question)
+    assert isinstance(reply, bytes), reply
+    return [dict(word.partition("=")[::2] for word in shlex.split(line)) for line in text(reply).splitlines()]
+
+
+def interfaces(headgate, *question):
+    return {line["interface"]: line for line in ask(headgate, *question)}
+
+
+def await_report(headgate, interface, count):
+    """The line of the interface, once so many requests are on record."""
+    question = ("REPORT", interface, "FROM", "-2h")
+    wait_for(lambda: ask(headgate, *question)[0]["count"] == str(count), 30, f"{count} requests on record")
+    return ask(headgate, *question)[0]
+
+
+def timed(client, *command):
+    """How long it took, in seconds, for the client."""
+    begin = time.monotonic()
+    reply = client(*command)
+    assert not isinstance(reply, Error), reply
+    return time.monotonic() - begin
+
+
+def counter(headgate, name):
+    return int(stats(headgate, "latency")[f"latency_{name}"])
+
+
+@pytest.mark.threads
+def test_what_is_on_record_agrees_with_the_clients(redis, make_headgate, pool):
+    headgate = launch(make_headgate, redis, pool, ON + "[latency:slow]\ncommands = debug\n", threads=2)
+    clients = [headgate.connect() for _ in range(4)]
+    delays = [0.01, 0.02, 0.04, 0.05, 0.1, 0.2]
+    took = sorted(timed(clients[i % 4], "DEBUG", "SLEEP", delay) for i, delay in enumerate(delays))
+    gets = sum(timed(clients[i % 4], "GET", "k") for i in range(100))
+    line = await_report(headgate, "slow", len(delays))
+    assert delays[0] * 1000 <= float(line["min"]) <= (took[0] + SLACK) * 1000
+    assert delays[-1] * 1000 <= float(line["max"]) <= (took[-1] + SLACK) * 1000
+    assert sum(delays) / len(delays) * 1000 <= float(line["mean"]) <= (sum(took) / len(took) + SLACK) * 1000
+    for word, part in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)):
+        at = math.ceil(part * len(delays)) - 1
+        assert delays[at] * 1000 / ERROR <= float(line[word]) <= (took[at] + SLACK) * 1000 * ERROR, word
+    get = await_report(headgate, "get", 100)
+    assert float(get["mean"]) <= (gets / 100 + SLACK) * 1000
+    assert get["errors"] == "0"
+    assert int(get["bytes_in"]) == 100 * len("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n")
+    assert int(get["bytes_out"]) == 100 * len("$-1\r\n")
+    assert interfaces(headgate, "LATENCY")["get"]["count"] == "100"
+    assert ask(headgate, "LATENCY", "get")[0]["mean"] == get["mean"]
+
+
+def test_readers_of_the_pattern_find_it(redis, make_headgate):
+    """ZUNIONSTORE over the minutes with MAX, MIN and SUM, as such readers do."""
+    headgate = launch(make_headgate, redis, "shared", ON)
+    client = headgate.connect()
+    took = [timed(client, "GET", "k") for _ in range(50)]
+    took.append(timed(client, "GET", "k"))
+    line = await_report(headgate, "get", 51)
+    now = int(time.time() // 60)
+    minutes = range(now - 10, now + 1)
+    with redis.connect() as reader:
+
+        def united(what, aggregate):
+            keys = ["statistics_%s_%d_for_%s" % ("get", minute, what) for minute in minutes]
+            assert reader("ZUNIONSTORE", "united", len(keys), *keys, "AGGREGATE", aggregate) > 0
+            members = reader("ZRANGE", "united", 0, -1, "WITHSCORES")
+            return {members[i].decode(): float(members[i + 1]) for i in range(0, len(members), 2)}
+
+        assert united("max", "MAX")["max"] == pytest.approx(float(line["max"]))
+        assert united("min", "MIN")["min"] == pytest.approx(float(line["min"]))
+        both = united("sum_count", "SUM")
+        assert both["count"] == 51
+        assert 0 < both["sum"] <= (sum(took) + 51 * SLACK) * 1000
+        assert sum(united("hist", "SUM").values()) == 51
+        keys = [key for key in reader("KEYS", "statistics_*") if b"_for_" in key]
+        assert keys and all(0 < reader("TTL", key) <= 7 * 86400 for key in keys)
+
+
+def test_sidecars_add_up(redis, make_headgate):
+    first, second = [launch(make_headgate, redis, "shared", ON + "prefix = {fleet}\n") for _ in range(2)]
+    client, other = first.connect(), second.connect()
+    for _ in range(30):
+        client("GET", "k")
+        other("GET", "k")
+        other("SET", "k", "v")
+    await_report(second, "get", 60)
+    assert await_report(first, "get", 60) == await_report(second, "get", 60)
+    assert interfaces(first, "LATENCY")["get"]["count"] == "30"
+    wait_for(lambda: {"get", "set"} <= interfaces(first, "REPORT", "*").keys(), 30, "both to be listed")
+    assert interfaces(first, "REPORT", "*")["set"]["count"] == "30", "which the first one has never seen"
+    by_minute = ask(first, "REPORT", "get", "FROM", "-5m", "BY", "minute")
+    assert sum(int(line["count"]) for line in by_minute) == 60
+
+
+def test_nothing_is_lost_while_redis_takes_nothing(redis, make_headgate):
+    headgate = launch(make_headgate, redis, "shared", ON)
+    client = headgate.connect()
+    with redis.connect() as direct:
+        assert direct("CONFIG", "SET", "maxmemory", "1") == OK
+        for _ in range(20):
+            client("GET", "k")
+        wait_for(lambda: counter(headgate, "flush_failures_total") >= 2, 30, "flushes that fail")
+        for _ in range(5):
+            client("GET", "k")
+        assert counter(headgate, "minutes_waiting") > 0
+        assert "Redis does not take the figures: OOM" in headgate.log()
+        assert direct("CONFIG", "SET", "maxmemory", "0") == OK
+    await_report(headgate, "get", 25)
+    assert counter(headgate, "lost_requests_total") == 0
+
+
+def test_redis_killed_and_back(redis, make_headgate):
+    """What was measured before and meanwhile is on record in the Redis that comes back."""
+    headgate = launch(make_headgate, redis, "shared", ON, upstream_wait="30s")
+    client = headgate.connect()
+    with redis.connect() as direct:
+        # So that nothing is in the Redis that goes.
+        assert direct("CONFIG", "SET", "maxmemory", "1") == OK
+        client("GET", "k")
+        wait_for(lambda: counter(headgate, "flush_failures_total") >= 1, 30, "a flush that fails")
+    redis.kill()
+    redis.start()
+    again = headgate.connect()
+    wait_for(lambda: not isinstance(again("GET", "k"), Error), what="Redis to be back")
+    known = interfaces(headgate, "LATENCY")["get"]["count"]
+    assert int(known) >= 2
+    await_report(headgate, "get", known)
+    assert counter(headgate, "lost_requests_total") == 0
+
+
+def test_a_drain_flushes(redis, make_headgate):
+    headgate = launch(make_headgate, redis, "shared", ON.replace("1s", "10m"), threads=2)
+    clients = [headgate.connect() for _ in range(4)]
+    for client in clients:
+        for _ in range(5):
+            client("GET", "k")
+        client.close()
+    headgate.terminate()
+    with redis.connect() as direct:
+        keys = direct("KEYS", "statistics_get_*_for_sum_count")
+        assert sum(float(direct("ZSCORE", key, "count")) for key in keys) == 20
+
+
+def test_a_key_in_the_way_is_left_alone(redis, make_headgate):
+    headgate = launch(make_headgate, redis, "shared", ON)
+    client = headgate.connect()
+    now = int(time.time() // 60)
+    with redis.connect() as direct:
+        for minute in range(now, now + 4):
+            direct("SET", f"statistics_get_{minute}_for_max", "mine")
+        client("GET", "k")
+        client("SET", "k", "v")
+        wait_for(lambda: counter(headgate, "lost_requests_total") == 1, 30, "the loss to be counted")
+        assert "holds a string" in headgate.log()
+        assert direct("GET", f"statistics_get_{now}_for_max") == b"mine"
+        assert not direct("KEYS", "statistics_get_*_for_hist"), "all or nothing"
+    await_report(headgate, "set", 1)
+
+
+def test_every_kind_of_request_counts(redis, make_headgate, pool):
+    rules = "[deny:all]\ncommands = flushall\n[latency:orders]\nkeys = order:*\n"
+    headgate = launch(make_headgate, redis, pool, ON + rules)
+    client, other = headgate.connect(), headgate.connect()
+    assert client("MULTI") == OK
+    assert client("GET", "k") == QUEUED
+    client("EXEC")
+    assert isinstance(client("FLUSHALL"), Error)
+    assert isinstance(client("INCR", "a", "b"), Error)
+    assert isinstance(client("NONSENSE"), Error)
+    client("CONFIG", "GET", "maxmemory")
+    client("SET", "order:1", "v" * 100_000)
+    client.request("BLPOP", "order:queue", 0)
+    other("RPUSH", "order:queue", 1)
+    assert client.read() == [b"order:queue", b"1"]
+    found = {name: (line["count"], line["errors"]) for name, line in interfaces(headgate, "LATENCY").items()}
+    assert found == {
+        "multi": ("1", "0"),
+        "get": ("1", "0"),
+        "exec": ("1", "0"),
+        "flushall": ("1", "1"),
+        "incr": ("1", "1"),
+        "nonsense": ("1", "1"),
+        "config|get": ("1", "0"),
+        "orders": ("2", "0"),
+        "orders|blocking": ("1", "0"),
+    }
+
+
+def test_names_that_clients_make_up(redis, make_headgate):
+    headgate = launch(make_headgate, redis, "shared", ON + "max_interfaces = 20\n")
+    client = headgate.connect()
+    for name in ("{tag}", "two words", "new\r\nline", "ü", "x" * 10_000, "%", "~", "*"):
+        assert isinstance(client(name), Error)
+    for number in range(100):
+        client(f"TRASH{number}")
+    client("GET", "k")
+    await_report(headgate, "get", 1)
+    await_report(headgate, "{tag}", 1)
+    names = interfaces(headgate, "LATENCY")
+    assert {"%7Btag%7D", "two%20words", "new%0D%0Aline", "get", "other"} <= names.keys()
+    assert counter(headgate, "interfaces") <= 20
+    assert sum(int(line["count"]) for line in names.values()) == 109
+    with redis.connect() as direct:
+        assert not [key for key in direct("KEYS", "*") if b"{" in key or b" " in key or len(key) > 200]
+
+
+def test_clients_told_apart(redis, make_headgate):
+    headgate = launch(make_headgate, redis, "shared", ON + "by = name\n")
+    named, nameless = headgate.connect(), headgate.connect()
+    assert named("CLIENT", "SETNAME", "worker-1") == OK
+    for client in (named, nameless):
+        client("GET", "k")
+    names = interfaces(headgate, "LATENCY")
+    assert names["get@worker-1"]["count"] == names["get@"]["count"] == "1"
+
+
+def test_slow_and_large_requests_are_kept(redis, make_headgate):
+    log = "slowlog_threshold = 50ms\nbiglog_request = 10kb\nbiglog_reply = 10kb\n"
+    headgate = launch(make_headgate, redis, "shared", ON + log)
+    client = headgate.connect()
+    assert client("CLIENT", "SETNAME", "me") == OK
+    client("DEBUG", "SLEEP", "0.06")
+    client("SET", "k", "v" * 20_000)
+    client("GET", "k")
+    slow = [line for line in ask(headgate, "SLOWLOG", "100") if line["command"] == "DEBUG"]
+    assert len(slow) == 1
+    assert int(slow[0]["redis_us"]) >= 60_000 and int(slow[0]["queued_us"]) >= 0
+    assert slow[0]["name"] == "me" and slow[0]["user"] == "default" and slow[0]["address"].startswith("127.0.0.1:")
+    wait_for(lambda: len(ask(headgate, "BIGLOG")) == 2, what="both to be written")
+    got, put = ask(headgate, "BIGLOG")
+    assert (got["command"], put["command"]) == ("GET", "SET")
+    assert int(put["bytes_in"]) > 20_000 and int(got["bytes_out"]) > 20_000
+    with headgate.admin() as admin:
+        assert admin("SLOWLOG", "RESET") == OK
+        assert admin("BIGLOG", "RESET") == OK
+    assert ask(headgate, "BIGLOG") == []
+
+
+def test_secrets_are_kept_nowhere(redis, make_headgate):
+    headgate = launch(make_headgate, redis, "shared", ON + "slowlog_threshold = 1us\nslowlog_length = 1000\n")
+    client = headgate.connect()
+    secret = "hunter2"
+    client("AUTH", secret)
+    client("AUTH", "default", secret)
+    client("HELLO", 2, "AUTH", "default", secret)
+    client("ACL", "SETUSER", "somebody", f">{secret}")
+    client("CONFIG", "SET", "masterauth", secret)
+    client("GET", "the end")
+    wait_for(lambda: "the end" in shown(headgate), what="the last one to be written")
+    assert "AUTH" in shown(headgate) and secret not in shown(headgate)
+    with redis.connect() as direct:
+        assert not direct("KEYS", f"*{secret}*")
+
+
+def shown(headgate):
+    with headgate.admin() as admin:
+        return text(admin("SLOWLOG", "1000"))
+
+
+def test_hot_keys(redis, make_headgate):
+    headgate = launch(make_headgate, redis, "shared", ON)
+    client = headgate.connect()
+    for _ in range(10):
+        client.pipeline([("GET", "hot") if i % 2 else ("GET", f"k{i}") for i in range(1001)])
+    with headgate.admin() as admin:
+        first = text(admin("HOTKEYS")).splitlines()[0]
+    assert first.endswith(' key="hot"'), first
+    count = int(first.split()[0].partition("=")[2])
+    assert 2500 <= count <= 7500, "5000, but for what is looked at"
+
+
+def test_it_is_switched_on_and_off(redis, make_headgate):
+    headgate = launch(make_headgate, redis, "shared", "")
+    client = headgate.connect()
+    client("GET", "k")
+    with headgate.admin() as admin:
+        assert isinstance(admin("LATENCY"), Error)
+        assert isinstance(admin("REPORT", "get"), Error)
+    reload(headgate, ON, client)
+    client("GET", "k")
+    await_report(headgate, "get", 1)
+    reload(headgate, "", client)
+    client("GET", "k")
+    assert counter(headgate, "samples_total") == int(stats(headgate, "latency")["latency_samples_total"])
+    with headgate.admin() as admin:
+        assert isinstance(admin("REPORT", "get"), Error)
+    reload(headgate, ON, client)
+    client("GET", "k")
+    await_report(headgate, "get", 2)
+
+
+def test_counters_and_events(redis, make_headgate):
+    logs = "[counters]\nenabled = on\n[events]\nenabled = on\n"
+    headgate = launch(make_headgate, redis, "shared", ON + "slowlog_threshold = 50ms\n" + logs, threads=2)
+    clients = [headgate.connect() for _ in range(4)]
+    for client in clients:
+        for _ in range(5):
+            client("GET", "k")
+        assert isinstance(client("INCR", "a", "b"), Error)
+    clients[0]("DEBUG", "SLEEP", "0.06")
+
+    def total(name, precision):
+        return sum(int(line["count"]) for line in ask(headgate, "COUNTER", name, precision))
+
+    measured = counter(headgate, "samples_total")
+    assert measured >= 25
+    for precision in ("1", "86400"):
+        wait_for(lambda: total("requests", precision) == measured, 30, "all requests to be counted")
+        wait_for(lambda: total("errors", precision) == 4, 30, "all errors to be counted")
+        wait_for(lambda: total("slow", precision) >= 1, 30, "the slow one to be counted")
+    wait_for(lambda: any(line.get("event") == "debug" for line in ask(headgate, "COMMON", "slow", "warning")), 30, "it")
+    with headgate.admin() as admin:
+        assert " debug" in text(admin("RECENT", "slow", "warning"))
+        assert isinstance(admin("COUNTER", "requests", "7"), Error)
+    with redis.connect() as direct:
+        assert b"1:requests" in direct("ZRANGE", "known:", 0, -1)
+        assert direct("HVALS", "count:86400:errors")
+
+
+@pytest.mark.parametrize(
+    "question",
+    (["REPORT", "get", "FROM"], ["REPORT", "get", "FROM", "then"], ["REPORT", "get", "FROM", "-32d"], ["LATENCY", "no"]),
+    ids=" ".join,
+)
+def test_what_cannot_be_asked(redis, make_headgate, question):
+    headgate = launch(make_headgate, redis, "shared", ON)
+    with headgate.admin() as admin:
+        assert isinstance(admin(*question), Error)

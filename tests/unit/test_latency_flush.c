@@ -1,0 +1,294 @@
+/* Minutes on their way to Redis: rounds, repeats, losses, the end. */
+#include "latency_fixture.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ON "[latency]\nenabled = on\nflush = 5s\n"
+#define ROUND_US 5000000
+#define MINUTE_US 60000000
+
+static const int64_t counted = 1;
+
+static void start(struct latency_fixture *fixture, size_t workers)
+{
+    fixture_start(fixture, ON "database = 3\nretention = 1h\n", workers);
+}
+
+/* How many requests the oldest flush under way speaks of, in the minute at that place. */
+static long requests_in(const struct latency_fixture *fixture, size_t minute)
+{
+    const struct script_call *call = fixture_call(fixture, "latency_flush");
+    long max, min, sum, count;
+
+    cr_assert_not_null(call);
+    cr_assert_eq(sscanf(call->arguments[call->key_count + 3 + minute], "%ld %ld %ld %ld", &max, &min, &sum, &count), 4);
+    return count;
+}
+
+Test(latency_flush, writes_each_interface_once_in_a_round)
+{
+    struct latency_fixture fixture;
+
+    start(&fixture, 1);
+    fixture_request(&fixture, 0, "GET k", 1500);
+    fixture_request(&fixture, 0, "GET k", 500);
+    fixture_request(&fixture, 0, "SET k v", 700);
+    fixture_tick(&fixture, ROUND_US + 100000);
+    cr_assert_eq(fixture.call_count, 2);
+    const struct script_call *call = fixture_call(&fixture, "latency_flush");
+    cr_assert_eq(call->database, 3);
+    cr_assert_eq(call->key_count, 6);
+    cr_assert_eq(strncmp(call->arguments[0], "statistics_get_flushed_by_", 26), 0, "%s", call->arguments[0]);
+    cr_assert_str_eq(call->arguments[1], "statistics_get_28333333_for_max");
+    cr_assert_str_eq(call->arguments[8], "3600", "the retention");
+    cr_assert_eq(strncmp(call->arguments[9], "1500 500 2000 2 0 ", 18), 0, "%s", call->arguments[9]);
+    cr_assert_eq(fixture_acknowledge(&fixture), 2);
+    fixture_tick(&fixture, 2 * ROUND_US);
+    cr_assert_null(fixture_call(&fixture, "latency_flush"), "nothing is new");
+    cr_assert_eq(fixture_counter(&fixture, "latency_flushes_total"), 2);
+    fixture_stop(&fixture);
+}
+
+Test(latency_flush, spreads_a_round_over_its_ticks)
+{
+    static const char *const commands[] = {"GET k",  "SET k v", "DEL k",     "PING",       "TTL k",
+                                           "INCR k", "DECR k",  "HGETALL k", "SMEMBERS k", "STRLEN k"};
+    struct latency_fixture fixture;
+    size_t most = 0;
+
+    start(&fixture, 1);
+    for (size_t i = 0; i < 10; i++) {
+        fixture_request(&fixture, 0, commands[i], 100);
+    }
+    for (int tick = 0; tick < 51; tick++) {
+        size_t before = fixture.call_count;
+        fixture_tick(&fixture, 100000);
+        most = fixture.call_count - before > most ? fixture.call_count - before : most;
+    }
+    cr_assert_eq(fixture.call_count, 10);
+    cr_assert_leq(most, 1);
+    fixture_stop(&fixture);
+}
+
+Test(latency_flush, adds_up_workers_in_one_call)
+{
+    struct latency_fixture fixture;
+
+    start(&fixture, 2);
+    fixture_request(&fixture, 0, "GET k", 100);
+    fixture_request(&fixture, 1, "GET k", 100);
+    fixture_request(&fixture, 1, "GET k", 100);
+    fixture_tick(&fixture, 2 * ROUND_US + 200000);
+    long requests = 0;
+    while (fixture_call(&fixture, "latency_flush") != NULL) {
+        requests += requests_in(&fixture, 0);
+        fixture_answer(&fixture, "latency_flush", &counted, 1);
+        fixture_tick(&fixture, ROUND_US + 200000);
+    }
+    cr_assert_eq(requests, 3);
+    cr_assert_leq(fixture_counter(&fixture, "latency_flushes_total"), 2);
+    fixture_stop(&fixture);
+}
+
+Test(latency_flush, writes_under_the_minute_in_which_requests_ended)
+{
+    struct latency_fixture fixture;
+
+    start(&fixture, 1);
+    fixture_request(&fixture, 0, "GET k", 100);
+    /* It began in the minute before; no tick has told of the new one. */
+    fixture_pass(&fixture, 41000000);
+    fixture_request(&fixture, 0, "GET k", 2000000);
+    fixture_tick(&fixture, ROUND_US);
+    const struct script_call *call = fixture_call(&fixture, "latency_flush");
+    cr_assert_eq(call->key_count, 11);
+    cr_assert_str_eq(call->arguments[1], "statistics_get_28333333_for_max");
+    cr_assert_str_eq(call->arguments[6], "statistics_get_28333334_for_max");
+    cr_assert_eq(requests_in(&fixture, 0), 1);
+    cr_assert_eq(requests_in(&fixture, 1), 1);
+    fixture_stop(&fixture);
+}
+
+Test(latency_flush, follows_a_clock_that_jumps)
+{
+    struct latency_fixture fixture;
+
+    start(&fixture, 1);
+    fixture.wall_us += 10 * (int64_t)MINUTE_US;
+    fixture_tick(&fixture, 100000);
+    fixture_request(&fixture, 0, "GET k", 100);
+    fixture_tick(&fixture, ROUND_US);
+    cr_assert_str_eq(fixture_call(&fixture, "latency_flush")->arguments[1], "statistics_get_28333343_for_max");
+    fixture_stop(&fixture);
+}
+
+Test(latency_flush, repeats_what_was_not_taken_under_the_same_number)
+{
+    struct latency_fixture fixture;
+    char *first;
+
+    start(&fixture, 1);
+    fixture_request(&fixture, 0, "GET k", 100);
+    fixture_tick(&fixture, ROUND_US);
+    const struct script_call *call = fixture_call(&fixture, "latency_flush");
+    first = strdup(call->arguments[call->key_count]);
+    /* While it is under way nothing else goes. */
+    fixture_request(&fixture, 0, "GET k", 100);
+    fixture_tick(&fixture, 2 * ROUND_US);
+    cr_assert_eq(fixture.call_count, 1);
+    fixture_fail(&fixture, "latency_flush", "OOM command not allowed");
+    fixture_tick(&fixture, ROUND_US);
+    call = fixture_call(&fixture, "latency_flush");
+    cr_assert_str_eq(call->arguments[call->key_count], first);
+    cr_assert_eq(requests_in(&fixture, 0), 1, "what was recorded later goes later");
+    fixture_answer(&fixture, "latency_flush", &counted, 1);
+    fixture_tick(&fixture, ROUND_US);
+    call = fixture_call(&fixture, "latency_flush");
+    cr_assert_str_neq(call->arguments[call->key_count], first);
+    cr_assert_eq(requests_in(&fixture, 0), 1);
+    cr_assert_eq(fixture_counter(&fixture, "latency_flush_failures_total"), 1);
+    free(first);
+    fixture_stop(&fixture);
+}
+
+Test(latency_flush, gives_up_what_will_never_be_taken)
+{
+    struct latency_fixture fixture;
+
+    start(&fixture, 1);
+    fixture_request(&fixture, 0, "GET k", 100);
+    fixture_request(&fixture, 0, "GET k", 100);
+    fixture_tick(&fixture, ROUND_US);
+    fixture_fail(&fixture, "latency_flush", "HEADGATE key statistics_get_28333333_for_max holds a list");
+    cr_assert_eq(fixture_counter(&fixture, "latency_lost_requests_total"), 2);
+    cr_assert_eq(fixture_counter(&fixture, "latency_lost_minutes_total"), 1);
+    cr_assert_eq(fixture_counter(&fixture, "latency_minutes_waiting"), 0);
+    cr_assert_not_null(strstr(fixture.warning, "holds a list"));
+    fixture_request(&fixture, 0, "GET k", 100);
+    fixture_tick(&fixture, ROUND_US);
+    cr_assert_eq(requests_in(&fixture, 0), 1, "what comes next is not held up by it");
+    fixture_stop(&fixture);
+}
+
+Test(latency_flush, keeps_an_hour_and_loses_nothing_of_it)
+{
+    struct latency_fixture fixture;
+    long requests = 0;
+
+    start(&fixture, 1);
+    for (int minute = 0; minute < 59; minute++) {
+        fixture_request(&fixture, 0, "GET k", 100);
+        fixture_tick(&fixture, MINUTE_US);
+        if (fixture_call(&fixture, "latency_flush") != NULL) {
+            fixture_fail(&fixture, "latency_flush", "Redis cannot be reached");
+        }
+    }
+    cr_assert_eq(fixture_counter(&fixture, "latency_minutes_waiting"), 59);
+    cr_assert_leq(fixture.warnings, 60);
+    cr_assert_geq(fixture.warnings, 30);
+    for (int round = 0; round < 61; round++) {
+        while (fixture_call(&fixture, "latency_flush") != NULL) {
+            for (size_t i = 0; i < (fixture_call(&fixture, "latency_flush")->key_count - 1) / 5; i++) {
+                requests += requests_in(&fixture, i);
+            }
+            fixture_answer(&fixture, "latency_flush", &counted, 1);
+        }
+        fixture_tick(&fixture, ROUND_US);
+    }
+    cr_assert_eq(requests, 59);
+    cr_assert_eq(fixture_counter(&fixture, "latency_lost_minutes_total"), 0);
+    fixture_stop(&fixture);
+}
+
+Test(latency_flush, drops_the_oldest_beyond_it)
+{
+    struct latency_fixture fixture;
+
+    fixture_start(&fixture, ON "keep = 5m\n", 1);
+    for (int minute = 0; minute < 20; minute++) {
+        fixture_request(&fixture, 0, "GET k", 100);
+        fixture_tick(&fixture, MINUTE_US);
+    }
+    cr_assert_leq(fixture_counter(&fixture, "latency_minutes_waiting"), 8);
+    cr_assert_geq(fixture_counter(&fixture, "latency_lost_requests_total"), 12);
+    cr_assert_eq(fixture_counter(&fixture, "latency_lost_requests_total") +
+                     fixture_counter(&fixture, "latency_minutes_waiting"),
+                 20);
+    fixture_stop(&fixture);
+}
+
+Test(latency_flush, lists_its_interfaces_now_and_then)
+{
+    struct latency_fixture fixture;
+
+    start(&fixture, 1);
+    fixture_request(&fixture, 0, "GET k", 100);
+    fixture_tick(&fixture, ROUND_US);
+    cr_assert_null(fixture_call(&fixture, "latency_list"), "first it has to be there");
+    fixture_answer(&fixture, "latency_flush", &counted, 1);
+    fixture_tick(&fixture, 100000);
+    const struct script_call *call = fixture_call(&fixture, "latency_list");
+    cr_assert_not_null(call);
+    cr_assert_eq(call->argument_count, 3);
+    cr_assert_eq(call->database, 3);
+    cr_assert_str_eq(call->arguments[0], "statistics_interfaces");
+    cr_assert_str_eq(call->arguments[1], "10800");
+    cr_assert_str_eq(call->arguments[2], "get");
+    fixture_fail(&fixture, "latency_list", "ERR no");
+    for (int minute = 0; minute < 59; minute++) {
+        fixture_request(&fixture, 0, "GET k", 100);
+        fixture_tick(&fixture, MINUTE_US);
+        cr_assert_null(fixture_call(&fixture, "latency_list"));
+        while (fixture_call(&fixture, "latency_flush") != NULL) {
+            fixture_answer(&fixture, "latency_flush", &counted, 1);
+        }
+    }
+    fixture_request(&fixture, 0, "GET k", 100);
+    fixture_tick(&fixture, 2 * MINUTE_US);
+    fixture_answer(&fixture, "latency_flush", &counted, 1);
+    fixture_tick(&fixture, 100000);
+    cr_assert_not_null(fixture_call(&fixture, "latency_list"), "an hour has passed");
+    fixture_stop(&fixture);
+}
+
+Test(latency_flush, drains)
+{
+    struct latency_fixture fixture;
+
+    start(&fixture, 2);
+    void *first = fixture.workers[0].instance, *second = fixture.workers[1].instance;
+    fixture_request(&fixture, 0, "GET k", 100);
+    cr_assert_not(latency_policy.on_drain(first, 1), "clients may yet ask");
+    cr_assert_eq(fixture.call_count, 0);
+    cr_assert_not(latency_policy.on_drain(first, 0), "the other worker has clients");
+    fixture_request(&fixture, 1, "GET k", 100);
+    cr_assert(latency_policy.on_drain(second, 0));
+    cr_assert_not(latency_policy.on_drain(first, 0));
+    cr_assert_eq(fixture.call_count, 1);
+    cr_assert_eq(requests_in(&fixture, 0), 2);
+    cr_assert_not(latency_policy.on_drain(first, 0), "it is not answered");
+    cr_assert_eq(fixture.call_count, 1);
+    fixture_fail(&fixture, "latency_flush", "Redis cannot be reached");
+    cr_assert_not(latency_policy.on_drain(first, 0));
+    fixture_answer(&fixture, "latency_flush", &counted, 1);
+    cr_assert_not(latency_policy.on_drain(first, 0), "its name is to be listed");
+    fixture_answer(&fixture, "latency_list", &counted, 1);
+    cr_assert(latency_policy.on_drain(first, 0));
+    fixture_stop(&fixture);
+}
+
+Test(latency_flush, takes_some_options_with_a_restart_only)
+{
+    struct latency_fixture fixture;
+
+    start(&fixture, 2);
+    fixture_reload(&fixture, ON "max_interfaces = 5\nprefix = other\nbraces = on\n");
+    cr_assert_eq(fixture.warnings, 1);
+    cr_assert_not_null(strstr(fixture.warning, "restart"));
+    fixture_request(&fixture, 0, "GET k", 100);
+    fixture_tick(&fixture, 2 * ROUND_US);
+    cr_assert_str_eq(fixture_call(&fixture, "latency_flush")->arguments[1], "other_{get}_28333333_for_max");
+    fixture_stop(&fixture);
+}

@@ -1,0 +1,161 @@
+/* REPORT: what is asked for, in which calls, and what is made of the answers. */
+#include "latency_fixture.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+#define ON "[latency]\nenabled = on\n"
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+/* count, sum, min, max, errors, bytes in and out, and a bucket of the requests of 1000 µs. */
+static const int64_t two_requests[] = {2, 2000, 1000, 1000, 1, 60, 10, 159, 2};
+static const int64_t nothing[] = {0, 0, 0, 0, 0, 0, 0};
+
+static bool says(const char *answer, const char *text)
+{
+    return answer != NULL && strstr(answer, text) != NULL;
+}
+
+static void assert_error(struct latency_fixture *fixture, const char *question, const char *error)
+{
+    const char *answer = fixture_ask(fixture, 0, question);
+
+    cr_assert(says(answer, error), "%s: %s", question, answer != NULL ? answer : "no answer");
+    cr_assert_eq(fixture->answer_kind, POLICY_ANSWER_ERROR);
+    cr_assert_eq(fixture->call_count, 0);
+}
+
+Test(latency_report, asks_for_the_last_quarter_of_an_hour)
+{
+    struct latency_fixture fixture;
+
+    fixture_start(&fixture, ON "prefix = p\ndatabase = 2\n", 1);
+    cr_assert_null(fixture_ask(&fixture, 0, "REPORT get"));
+    const struct script_call *call = fixture_call(&fixture, "latency_report");
+    cr_assert_eq(call->database, 2);
+    cr_assert_str_eq(call->arguments[0], "p_get_28333318_for_max");
+    size_t minutes = 0, calls = 0;
+    while (fixture_call(&fixture, "latency_report") != NULL) {
+        cr_assert_eq(fixture.call_count, 1, "one after the other");
+        minutes += fixture_call(&fixture, "latency_report")->key_count / 5;
+        fixture_answer(&fixture, "latency_report", two_requests, COUNT(two_requests));
+        calls++;
+    }
+    cr_assert_eq(minutes, 16);
+    cr_assert_eq(calls, 2);
+    cr_assert_eq(fixture.answer_kind, POLICY_ANSWER_TEXT);
+    /* 15 minutes and 20 seconds: the last one has only begun. */
+    cr_assert_str_eq(fixture.answer,
+                     "interface=get from=2023-11-14T21:58 minutes=16 count=4 rate=0.004 errors=2 min=1.000 mean=1.000 "
+                     "max=1.000 p50=1.000 p90=1.000 p99=1.000 p999=1.000 bytes_in=120 bytes_out=20\n");
+    fixture_stop(&fixture);
+}
+
+Test(latency_report, tells_each_minute_with_requests_if_wanted)
+{
+    struct latency_fixture fixture;
+
+    fixture_start(&fixture, ON, 1);
+    cr_assert_null(fixture_ask(&fixture, 0, "REPORT get from 2023-11-14T22:10 TO -1m by MINUTE"));
+    fixture_answer(&fixture, "latency_report", two_requests, COUNT(two_requests));
+    fixture_answer(&fixture, "latency_report", nothing, COUNT(nothing));
+    cr_assert_eq(fixture_call(&fixture, "latency_report")->key_count, 5);
+    fixture_answer(&fixture, "latency_report", two_requests, COUNT(two_requests));
+    cr_assert_eq(fixture.answers, 1);
+    cr_assert(says(fixture.answer, "interface=get from=2023-11-14T22:10 minutes=1 count=2 rate=0.033 "), "%s",
+              fixture.answer);
+    cr_assert_not(says(fixture.answer, "22:11"));
+    cr_assert(says(fixture.answer, "interface=get from=2023-11-14T22:12 minutes=1 count=2 "));
+    fixture_stop(&fixture);
+}
+
+Test(latency_report, asks_which_interfaces_there_are)
+{
+    static const char *const names[] = {"get", "orders|blocking", "set"};
+    struct latency_fixture fixture;
+
+    fixture_start(&fixture, ON "prefix = {s}\n", 1);
+    cr_assert_null(fixture_ask(&fixture, 0, "REPORT * FROM now"));
+    const struct script_call *call = fixture_call(&fixture, "latency_listed");
+    cr_assert_str_eq(call->arguments[0], "{s}_interfaces");
+    cr_assert_eq(call->key_count, 1);
+    fixture_answer_texts(&fixture, "latency_listed", names, 3);
+    fixture_answer(&fixture, "latency_report", two_requests, COUNT(two_requests));
+    cr_assert_str_eq(fixture_call(&fixture, "latency_report")->arguments[0], "{s}_orders|blocking_28333333_for_max");
+    fixture_answer(&fixture, "latency_report", two_requests, COUNT(two_requests));
+    fixture_answer(&fixture, "latency_report", nothing, COUNT(nothing));
+    cr_assert(says(fixture.answer, "interface=get ") && says(fixture.answer, "\ninterface=orders|blocking "));
+    cr_assert_not(says(fixture.answer, "interface=set "), "there was nothing");
+    cr_assert_null(fixture_ask(&fixture, 0, "REPORT *"));
+    fixture_answer_texts(&fixture, "latency_listed", names, 0);
+    cr_assert_eq(fixture.answers, 2);
+    cr_assert_str_eq(fixture.answer, "");
+    fixture_stop(&fixture);
+}
+
+Test(latency_report, does_not_ask_for_too_much)
+{
+    static const char *names[20];
+    struct latency_fixture fixture;
+
+    fixture_start(&fixture, ON, 1);
+    assert_error(&fixture, "REPORT get FROM -32d", "more than 31 days");
+    for (size_t i = 0; i < COUNT(names); i++) {
+        names[i] = "get";
+    }
+    cr_assert_null(fixture_ask(&fixture, 0, "REPORT * FROM -30d"));
+    fixture_answer_texts(&fixture, "latency_listed", names, COUNT(names));
+    cr_assert(says(fixture.answer, "too much at once"));
+    cr_assert_eq(fixture.call_count, 0);
+    fixture_stop(&fixture);
+}
+
+Test(latency_report, says_what_is_wrong_with_the_question)
+{
+    struct latency_fixture fixture;
+
+    fixture_start(&fixture, ON, 1);
+    assert_error(&fixture, "REPORT get FROM", "expected FROM time");
+    assert_error(&fixture, "REPORT get SINCE now", "expected FROM time");
+    assert_error(&fixture, "REPORT get FROM yesterday", "not a time");
+    assert_error(&fixture, "REPORT get BY hour", "BY minute");
+    assert_error(&fixture, "REPORT get FROM now TO -1m", "FROM is behind TO");
+    fixture_stop(&fixture);
+}
+
+Test(latency_report, says_what_redis_said)
+{
+    struct latency_fixture fixture;
+    const int64_t no_report[] = {1, 2};
+
+    fixture_start(&fixture, ON, 1);
+    cr_assert_null(fixture_ask(&fixture, 0, "REPORT get"));
+    fixture_fail(&fixture, "latency_report", "HEADGATE key statistics_get_28333333_for_max\r\n cannot be read");
+    cr_assert_eq(fixture.answer_kind, POLICY_ANSWER_ERROR);
+    cr_assert(says(fixture.answer, "cannot be read"));
+    cr_assert_null(strpbrk(fixture.answer, "\r\n"));
+    cr_assert_null(fixture_ask(&fixture, 0, "REPORT get"));
+    fixture_answer(&fixture, "latency_report", no_report, 2);
+    cr_assert(says(fixture.answer, "is no report"));
+    cr_assert_null(fixture_ask(&fixture, 0, "REPORT *"));
+    fixture_fail(&fixture, "latency_listed", "ERR no");
+    cr_assert_eq(fixture.answer_kind, POLICY_ANSWER_ERROR);
+    cr_assert_eq(fixture.answers, 3);
+    /* One that is under way at the end is answered, too. */
+    cr_assert_null(fixture_ask(&fixture, 0, "REPORT get"));
+    fixture_stop(&fixture);
+    cr_assert_eq(fixture.answers, 4);
+}
+
+Test(latency_report, takes_names_as_they_are_shown_and_as_they_were)
+{
+    struct latency_fixture fixture;
+
+    fixture_start(&fixture, ON, 1);
+    cr_assert_null(fixture_ask(&fixture, 0, "REPORT get@x%20y FROM now"));
+    cr_assert_str_eq(fixture_call(&fixture, "latency_report")->arguments[0], "statistics_get@x%20y_28333333_for_max");
+    fixture_fail(&fixture, "latency_report", "ERR no");
+    cr_assert_null(fixture_ask(&fixture, 0, "REPORT {a} FROM now"));
+    cr_assert_str_eq(fixture_call(&fixture, "latency_report")->arguments[0], "statistics_%7Ba%7D_28333333_for_max");
+    fixture_stop(&fixture);
+}

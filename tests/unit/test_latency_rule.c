@@ -1,0 +1,96 @@
+#include "../../policies/latency_rule.h"
+#include "conf_fixture.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static const struct conf_section *const sections[] = {&latency_section, &latency_rule_section,
+                                                      &latency_counters_section, &latency_events_section, NULL};
+
+static struct latency_settings settings_of(const char *text)
+{
+    struct latency_settings settings;
+    struct conf_faults faults;
+    struct conf *conf = load_conf(text, sections, &faults);
+
+    cr_assert_not_null(conf, "%s", faults.count > 0 ? faults.lines[0] : "");
+    conf_faults_free(&faults);
+    latency_settings_make(&settings, conf->rules);
+    conf_free(conf);
+    return settings;
+}
+
+static void assert_fault(const char *text, const char *expected)
+{
+    struct conf_faults faults;
+    struct conf *conf = load_conf(text, sections, &faults);
+
+    cr_assert_null(conf, "%s", text);
+    cr_assert_eq(faults.count, 1);
+    cr_assert_not_null(strstr(faults.lines[0], expected), "%s", faults.lines[0]);
+    conf_faults_free(&faults);
+}
+
+Test(latency_rule, is_off_without_a_section)
+{
+    struct latency_settings settings = settings_of("[latency:a]\n");
+
+    cr_assert_not(settings.enabled);
+    cr_assert_eq(settings.rule_count, 1);
+    latency_settings_clear(&settings);
+}
+
+Test(latency_rule, has_defaults)
+{
+    struct latency_settings settings = settings_of("[latency]\n");
+
+    cr_assert_not(settings.enabled);
+    cr_assert_str_eq(settings.prefix, "statistics");
+    cr_assert_not(settings.braces);
+    cr_assert_eq(settings.database, 0);
+    cr_assert_eq(settings.flush_us, 5000000);
+    cr_assert_eq(settings.retention_s, 7 * 86400);
+    cr_assert_eq(settings.keep, 60);
+    cr_assert_eq(settings.max_interfaces, 1000);
+    cr_assert_eq(settings.by, LATENCY_BY_NONE);
+    cr_assert_eq(settings.slow_us, 100000);
+    cr_assert_eq(settings.slow_length, 128);
+    cr_assert_eq(settings.big_request, 1 << 20);
+    cr_assert_eq(settings.big_reply, 1 << 20);
+    cr_assert(settings.hot_keys);
+    latency_settings_clear(&settings);
+}
+
+Test(latency_rule, takes_options)
+{
+    struct latency_settings settings =
+        settings_of("[latency]\nenabled = on\nprefix = {s}\nbraces = on\ndatabase = 7\nflush = 10s\nretention = 1h\n"
+                    "keep = 90s\nmax_interfaces = 5\nby = name\nslowlog_threshold = 500us\nbiglog_reply = 0\n"
+                    "hotkeys = off\n");
+
+    cr_assert(settings.enabled && settings.braces && !settings.hot_keys);
+    cr_assert_str_eq(settings.prefix, "{s}");
+    cr_assert_eq(settings.database, 7);
+    cr_assert_eq(settings.flush_us, 10000000);
+    cr_assert_eq(settings.retention_s, 3600);
+    cr_assert_eq(settings.keep, 2, "whole minutes");
+    cr_assert_eq(settings.max_interfaces, 5);
+    cr_assert_eq(settings.by, LATENCY_BY_NAME);
+    cr_assert_eq(settings.slow_us, 500);
+    cr_assert_eq(settings.big_reply, 0);
+    latency_settings_clear(&settings);
+}
+
+Test(latency_rule, faults)
+{
+    assert_fault("[latency]\nprefix = a b\n", "prefix = a b: has a blank");
+    assert_fault("[latency]\nprefix =\n", "prefix");
+    assert_fault("[latency]\nenabled = yes\n", "expected");
+    assert_fault("[counters]\nprefix = a b\n", "prefix = a b: has a blank");
+    assert_fault("[latency]\nflush = 1ms\n", "flush");
+    assert_fault("[latency]\nmax_interfaces = 65537\n", "max_interfaces");
+    assert_fault("[latency:a]\ncommands = nonsense-command\n", "commands");
+    assert_fault("[latency:a]\nkeys = [a\n", "keys");
+    assert_fault("[latency:a]\ncommands = ping\nkeys = a*\n", "can never match");
+    assert_fault("[latency:a]\nprefix = b\n", "unknown option");
+}
