@@ -43,17 +43,20 @@ def child_environment():
 
 PORTS_TAKEN = set()
 # Test processes that run side by side take ports that have none in common.
-PORT_STRIDE = 16
-PORT_OFFSET = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % PORT_STRIDE
+PROCESSES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+PROCESS = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 
 
 def free_port():
-    """A port that nobody listens on, given out once. It lies below the range from which the kernel takes the ports of
-    outgoing connections, since one of those could otherwise take it before the server does."""
+    """A port that nobody listens on, and that was not given out lately. It lies below the range from which the kernel
+    takes the ports of outgoing connections, since one of those could otherwise take it before the server does."""
     with open("/proc/sys/net/ipv4/ip_local_port_range") as limits:
         first_outgoing = int(limits.read().split()[0])
+    ports = range(10_000 + PROCESS, max(first_outgoing, 20_000), PROCESSES)
+    if len(PORTS_TAKEN) > len(ports) // 2:
+        PORTS_TAKEN.clear()
     while True:
-        port = random.randrange(10_000 + PORT_OFFSET, max(first_outgoing, 20_000), PORT_STRIDE)
+        port = random.choice(ports)
         if port in PORTS_TAKEN:
             continue
         PORTS_TAKEN.add(port)
