@@ -20,8 +20,6 @@ enum code {
 
 /* How much a time to live may differ from what is expected: the times of a request on its way are in it. */
 #define SLACK_LEAST_US INT64_C(50000)
-/* Of the lease. */
-#define SLACK_PART 8
 #define FAILURE_PATIENCE_LEAST_US INT64_C(100000)
 #define FAILURE_PATIENCE_MOST_US INT64_C(1000000)
 /* An expectation that nothing contradicts. */
@@ -52,11 +50,6 @@ struct lease_call {
 /* ":rwlock_timeout:" and a number. */
 #define HOLD_SUFFIX_MAX ((size_t)32)
 
-static bool is_semaphore(const struct lease *lease)
-{
-    return lease->kind == LEASE_SEMAPHORE_BY_START || lease->kind == LEASE_SEMAPHORE_BY_EXPIRY;
-}
-
 static bool is_hash(const struct lease *lease)
 {
     return lease->kind == LEASE_HASH || lease->kind == LEASE_READ_LOCK;
@@ -68,9 +61,13 @@ static const char *script_name(const struct lease *lease, enum lease_errand erra
         return "lease_heal";
     }
     if (errand == LEASE_ERRAND_RELEASE) {
-        return is_semaphore(lease) ? "lease_release_zset" : is_hash(lease) ? "lease_release_hash" : "lease_release";
+        return lease_kind_is_semaphore(lease->kind) ? "lease_release_zset"
+               : is_hash(lease)                     ? "lease_release_hash"
+                                                    : "lease_release";
     }
-    return is_semaphore(lease) ? "lease_renew_zset" : is_hash(lease) ? "lease_renew_hash" : "lease_renew_string";
+    return lease_kind_is_semaphore(lease->kind) ? "lease_renew_zset"
+           : is_hash(lease)                     ? "lease_renew_hash"
+                                                : "lease_renew_string";
 }
 
 static void add_text(struct lease_call *call, struct slice text)
@@ -139,7 +136,7 @@ static void add_keys(struct lease_call *call, const struct lease *lease)
 
 static int64_t slack_us(const struct lease *lease)
 {
-    int64_t part = lease->lease_us / SLACK_PART;
+    int64_t part = lease->lease_us / LEASE_SLACK_PART;
 
     return part > SLACK_LEAST_US ? part : SLACK_LEAST_US;
 }
@@ -163,7 +160,7 @@ static void add_renewal(struct lease_call *call, const struct lease *lease)
 {
     reckon_renewal(call, lease);
     int64_t lease_ms = to_ms(call->lease_us) > 0 ? to_ms(call->lease_us) : 1;
-    if (is_semaphore(lease)) {
+    if (lease_kind_is_semaphore(lease->kind)) {
         add_score(call, call->score);
         add_score(call, lease->score.value);
         add_number(call, lease_ms);
@@ -177,7 +174,7 @@ static void add_renewal(struct lease_call *call, const struct lease *lease)
 /* The same scripts, so that they change nothing. */
 static void add_check(struct lease_call *call, const struct lease *lease)
 {
-    if (is_semaphore(lease)) {
+    if (lease_kind_is_semaphore(lease->kind)) {
         add_score(call, lease->score.value);
         add_score(call, lease->score.value);
         add_number(call, 1);
@@ -318,7 +315,7 @@ static void defer(const struct lease_call *call, const struct policy_script_repl
 {
     struct lease *lease = call->lease;
 
-    if (!is_semaphore(lease)) {
+    if (!lease_kind_is_semaphore(lease->kind)) {
         hold_for(lease, call->sent_us, reply->integers[1]);
     } else if (reply->count == 4) {
         take_score(lease, reply, now_us);
@@ -332,7 +329,7 @@ static void renewed(const struct lease_call *call, int64_t life_ms)
 {
     struct lease *lease = call->lease;
 
-    if (is_semaphore(lease)) {
+    if (lease_kind_is_semaphore(lease->kind)) {
         lease->score.value = call->score;
         lease->scored_us = call->scored_us;
         lease->expires_us = call->sent_us + call->lease_us;
@@ -393,13 +390,13 @@ static void end_check(const struct lease_call *call, const struct policy_script_
         return;
     }
     int64_t now = lease_now(call->worker);
-    if (is_semaphore(lease) && reply->count == 4) {
+    if (lease_kind_is_semaphore(lease->kind) && reply->count == 4) {
         take_score(lease, reply, now);
-    } else if (!is_semaphore(lease)) {
+    } else if (!lease_kind_is_semaphore(lease->kind)) {
         hold_for(lease, call->sent_us, reply->integers[1]);
     }
     lease->after_release = false;
-    if (is_semaphore(lease) && lease->expires_us <= now) {
+    if (lease_kind_is_semaphore(lease->kind) && lease->expires_us <= now) {
         /* It is over, and nobody has swept it up yet. */
         lose(call->worker, lease, CODE_GONE);
     } else if (lease->state == LEASE_DOUBTFUL) {

@@ -7,9 +7,6 @@
 
 #include <string.h>
 
-/* How much sooner than expected a lease may end without anybody having shortened it. Of the lease. */
-#define SLACK_PART 8
-
 /* What became of a request. */
 enum outcome {
     OUTCOME_YES,
@@ -266,7 +263,7 @@ static void acquire(struct effect *effect)
 
 static bool is_shorter(const struct lease *lease, int64_t expires_us)
 {
-    return lease->expires_us - expires_us > lease->lease_us / SLACK_PART;
+    return lease->expires_us - expires_us > lease->lease_us / LEASE_SLACK_PART;
 }
 
 /* ShedLock releases by a shorter lease, with SET XX or a script. Others have just chosen another one. */
@@ -443,11 +440,6 @@ static void expire_one(struct effect *effect, struct lease *lease)
     lease_schedule(effect->worker, lease);
 }
 
-static bool lives_with_its_key(const struct lease *lease)
-{
-    return lease->kind != LEASE_SEMAPHORE_BY_START && lease->kind != LEASE_SEMAPHORE_BY_EXPIRY;
-}
-
 /* ---- for all that a request may end ---- */
 
 /* Who asked for a release does not want it kept, whether Redis has heard of it or not: if not, it has to end by itself.
@@ -498,7 +490,7 @@ static void change_one(struct effect *effect, struct lease *lease)
         doubt(effect, lease, true);
     } else if (effect->request->shape.action != LEASE_EXPIRE) {
         release_one(effect, lease);
-    } else if (effect->outcome == OUTCOME_YES && lives_with_its_key(lease)) {
+    } else if (effect->outcome == OUTCOME_YES && !lease_kind_is_semaphore(lease->kind)) {
         expire_one(effect, lease);
     } else if (effect->outcome == OUTCOME_UNCLEAR || effect->outcome == OUTCOME_UNKNOWN) {
         renew_soon(effect, lease);

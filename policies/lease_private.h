@@ -112,6 +112,16 @@ static inline int64_t lease_now(const struct lease_worker *worker)
     return worker->host->now_us(worker->host->context);
 }
 
+/* By how much of a lease its end may be another than expected without anybody having touched it: one part of so many.
+ */
+#define LEASE_SLACK_PART 8
+
+/* Whether its locks are members of a sorted set, each with a score, and not keys with a time to live. */
+static inline bool lease_kind_is_semaphore(enum lease_kind kind)
+{
+    return kind == LEASE_SEMAPHORE_BY_START || kind == LEASE_SEMAPHORE_BY_EXPIRY;
+}
+
 /* ---- lease_client.c ---- */
 
 /* Says who the client is, from which on its connections count; *attachment is NULL at first. */

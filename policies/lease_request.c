@@ -63,11 +63,6 @@ static void learn(struct lease_worker *worker, const struct policy_request *requ
     }
 }
 
-static bool is_semaphore(enum lease_kind kind)
-{
-    return kind == LEASE_SEMAPHORE_BY_START || kind == LEASE_SEMAPHORE_BY_EXPIRY;
-}
-
 /* The score of a script that says its lease, too. */
 static bool read_script_score(struct reading *reading, double value, int64_t wall_us)
 {
@@ -160,7 +155,7 @@ static bool is_watched(struct reading *reading)
         lease_rule_care(reading->rule, shape->script) == LEASE_CARE_NEVER || shape->key_count > LEASE_KEYS_MAX) {
         return false;
     }
-    if (is_semaphore(shape->kind)) {
+    if (lease_kind_is_semaphore(shape->kind)) {
         return read_score(reading);
     }
     /* Only strings are taken without a lease. */

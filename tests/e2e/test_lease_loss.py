@@ -30,6 +30,8 @@ from harness.leases import (
 )
 from harness.resp import OK, wait_for
 from harness.rules import launch
+from harness.servers import Redis
+from harness.target import info
 
 RULE = rule(ttl=f"{LEASE_MS}ms")
 
@@ -381,3 +383,29 @@ def test_headgate_is_killed(make_shared, redis):
     headgate.kill()
     assert 0 < remaining(redis, "lock:a")["lock:a"] <= LEASE_MS
     await_gone(redis, "lock:a")
+
+
+# ---- failover ----
+
+
+def test_failover_keeps_what_was_replicated_and_loses_the_rest(redis, make_shared):
+    """A replica that has not heard of a lock takes its master's place: that lock is lost, and not made anew."""
+    headgate = make_shared(RULE)
+    client = headgate.connect()
+    replica = Redis("--replicaof", "127.0.0.1", str(redis.port))
+    try:
+        with replica.connect() as promoted:
+            wait_for(lambda: info(promoted, "replication")["master_link_status"] == "up", what="the replica")
+            take(client, "lock:known", ms=6000)
+            wait_for(lambda: promoted("EXISTS", "lock:known") == 1, what="the lock to be replicated")
+            assert promoted("REPLICAOF", "NO", "ONE") == OK
+            take(client, "lock:unknown", ms=6000)
+            redis.kill()
+            assert promoted("CONFIG", "SET", "port", str(redis.port)) == OK
+            await_counter(headgate, "lost_gone_total", 1, seconds=20)
+            assert keys_of(headgate) == {"lock:known"}
+            wait_for(lambda: promoted("PTTL", "lock:known") > 5000, what="the other one to be renewed")
+            assert promoted("EXISTS", "lock:unknown") == 0
+            assert client("DEL", "lock:known", "lock:unknown") == 1
+    finally:
+        replica.discard()
