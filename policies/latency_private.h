@@ -213,7 +213,7 @@ void latency_client(void *instance, const struct policy_client *client, void **a
 
 /* Reads the calendar's clock, which may have jumped. */
 void latency_read_clock(struct latency *latency, int64_t now_us);
-bool latency_keeps_heads(void *instance);
+struct policy_attention latency_attends(void *instance);
 bool latency_sample(void *instance, const struct policy_sample *sample);
 void latency_written(void *instance, const struct policy_sample *sample);
 void latency_spot(void *instance, const struct policy_request *request);

@@ -44,12 +44,23 @@ static bool is_big(const struct latency *latency, const struct policy_sample *sa
            (settings->big_reply > 0 && sample->reply_bytes >= settings->big_reply);
 }
 
-bool latency_keeps_heads(void *instance)
+struct policy_attention latency_attends(void *instance)
 {
     const struct latency *latency = instance;
     const struct latency_settings *settings = &latency->settings;
+    struct policy_attention attention = {.us = INT64_MAX, .bytes = UINT64_MAX};
 
-    return settings->enabled && (settings->slow_us > 0 || settings->big_request > 0 || settings->big_reply > 0);
+    if (settings->slow_us > 0) {
+        attention.us = settings->slow_us;
+    }
+    if (settings->big_request > 0) {
+        attention.bytes = settings->big_request;
+    }
+    if (settings->big_reply > 0 && settings->big_reply < attention.bytes) {
+        attention.bytes = settings->big_reply;
+    }
+    attention.heads = settings->enabled && (attention.us < INT64_MAX || attention.bytes < UINT64_MAX);
+    return attention;
 }
 
 static struct slice text_of(const char *text)
@@ -105,8 +116,8 @@ bool latency_sample(void *instance, const struct policy_sample *sample)
     struct latency *latency = instance;
     const struct latency_sample figures = {
         .us = (uint64_t)duration_us(sample),
-        .count = 1,
-        .errors = sample->is_error,
+        .count = sample->count,
+        .errors = sample->errors,
         .bytes_in = sample->request_bytes,
         .bytes_out = sample->reply_bytes,
     };
@@ -117,11 +128,11 @@ bool latency_sample(void *instance, const struct policy_sample *sample)
     }
     uint32_t interface = latency_tag_interface(latency, sample->tag);
     latency_pending_record(latency->pending, interface, minute_at(latency, sample->answered_us), &figures);
-    latency_count(latency, LATENCY_COUNTER_SAMPLES);
+    policy_count(&latency->counters[LATENCY_COUNTER_SAMPLES], sample->count);
     bool slow = is_slow(latency, sample);
-    latency->tallied[LATENCY_TALLY_REQUESTS]++;
-    latency->tallied[LATENCY_TALLY_ERRORS] += sample->is_error;
-    latency->tallied[LATENCY_TALLY_SLOW] += slow;
+    latency->tallied[LATENCY_TALLY_REQUESTS] += sample->count;
+    latency->tallied[LATENCY_TALLY_ERRORS] += sample->errors;
+    latency->tallied[LATENCY_TALLY_SLOW] += slow ? sample->count : 0;
     if (slow && latency->settings.events) {
         latency_event(latency, interface);
     }

@@ -100,18 +100,27 @@ struct policy_reply {
 #define POLICY_TAG_ASK UINT32_MAX
 /* How much of a request's beginning a sample shows. Bytes. */
 #define POLICY_HEAD_MAX ((size_t)256)
-/* One of so many requests is shown to on_spot(). */
+/* One of so many requests, in the mean, is shown to on_spot(). */
 #define POLICY_SPOT_INTERVAL 64
 
+/* Of which requests a policy that measures wants to hear one by one. */
+struct policy_attention {
+    int64_t us;     /* those that took so long, and … */
+    uint64_t bytes; /* … those of which the request or the reply has so many bytes */
+    bool heads;     /* with their first bytes */
+};
+
 /*
- * A request that was measured. Times are monotonic, in µs.
+ * A request that was measured, or several of one client that were, under one tag, of which all times are the same.
+ * Times are monotonic, in µs.
  *
  *   received ──(policies, lanes)──► sent ──(Redis)──► answered ──(earlier replies, the socket)──► written
  */
 struct policy_sample {
-    const struct policy_client *client; /* NULL when it is gone */
+    const struct policy_client *client; /* in on_written() only */
     uint32_t tag;
-    bool is_error;       /* answered by an error, or not at all */
+    uint32_t count;      /* of requests; the bytes are the sums of theirs */
+    uint32_t errors;     /* those that were answered by an error, or not at all */
     bool is_local;       /* answered by Headgate, and never sent */
     int64_t received_us; /* its last byte was read */
     int64_t sent_us;     /* it was given to the connection to Redis; 0 if it is local */
@@ -119,7 +128,7 @@ struct policy_sample {
     int64_t written_us;  /* … and written to the client; 0 in on_sample(), and if it never was */
     uint64_t request_bytes;
     uint64_t reply_bytes;
-    struct slice head; /* its first bytes in multibulk form, up to POLICY_HEAD_MAX; empty unless keeps_heads() */
+    struct slice head; /* its first bytes in multibulk form, up to POLICY_HEAD_MAX; empty unless they are wanted */
 };
 
 /* Whether the server has a command; UNKNOWN until it was asked, or if it does not tell. */
@@ -269,13 +278,14 @@ struct policy {
      * Measuring, which one policy of a build may do. tag() says under which tag the requests of a command (NULL: one
      * that Headgate does not know) are measured, and is asked for every command after start and after reload;
      * POLICY_TAG_ASK has measure() asked for each request, and POLICY_TAG_NONE leaves them out. Each request with a tag
-     * gets one on_sample(), unless it has no reply; true asks for on_written() when the reply has been written, with
-     * the same sample. keeps_heads() is asked after start and reload. on_spot() is shown some of the requests whole, or
-     * their beginning if they are partial.
+     * is in one on_sample(), unless it has no reply; true asks for on_written() when the reply has been written, with
+     * the same sample, if it is of one request. attends() is asked after start and reload; without it, requests are
+     * told of together wherever they can be. on_spot() is shown some of the requests whole, or their beginning if they
+     * are partial: chosen by chance, one of POLICY_SPOT_INTERVAL in the mean.
      */
     uint32_t (*tag)(void *instance, const struct command *command);
     uint32_t (*measure)(void *instance, const struct policy_request *request);
-    bool (*keeps_heads)(void *instance);
+    struct policy_attention (*attends)(void *instance);
     bool (*on_sample)(void *instance, const struct policy_sample *sample);
     void (*on_written)(void *instance, const struct policy_sample *sample);
     void (*on_spot)(void *instance, const struct policy_request *request);

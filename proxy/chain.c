@@ -22,7 +22,7 @@ struct chain {
     bool wants_any;
     size_t measurer; /* the policy that measures; count: none does */
     bool measures;
-    bool keeps_heads;
+    struct policy_attention attention;
     struct stats *stats;
     struct chain_record *free;
     /* For each command, by command_index(); the last is for unknown commands. */
@@ -62,6 +62,14 @@ static size_t find_measurer(const struct chain *chain)
     return n;
 }
 
+static struct policy_attention ask_attention(const struct chain *chain)
+{
+    if (!chain->measures || chain->list[chain->measurer]->attends == NULL) {
+        return (struct policy_attention){.us = INT64_MAX, .bytes = UINT64_MAX};
+    }
+    return chain->list[chain->measurer]->attends(chain->instances[chain->measurer]);
+}
+
 static void compile_interests(struct chain *chain)
 {
     chain->wants_any = false;
@@ -73,8 +81,7 @@ static void compile_interests(struct chain *chain)
         chain->measures = chain->measures || chain->interests[index].tag != POLICY_TAG_NONE;
     }
     chain->measurer = find_measurer(chain);
-    chain->keeps_heads = chain->measures && chain->list[chain->measurer]->keeps_heads != NULL &&
-                         chain->list[chain->measurer]->keeps_heads(chain->instances[chain->measurer]);
+    chain->attention = ask_attention(chain);
 }
 
 bool chain_roster_open(struct chain_roster *roster, const struct policy *const *list, size_t threads)
@@ -338,9 +345,9 @@ bool chain_measures(const struct chain *chain)
     return chain->measures;
 }
 
-bool chain_keeps_heads(const struct chain *chain)
+const struct policy_attention *chain_attention(const struct chain *chain)
 {
-    return chain->keeps_heads;
+    return &chain->attention;
 }
 
 uint32_t chain_measure(struct chain *chain, struct policy_request *request)

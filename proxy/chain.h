@@ -77,9 +77,10 @@ enum policy_answer chain_run_verb(struct chain *chain, size_t policy, const stru
 void chain_ask_verb(struct chain *chain, size_t policy, const struct policy_verb *verb,
                     struct policy_question *question, size_t count, const struct slice *arguments);
 
-/* Whether a policy measures requests, and wants to see their beginnings; changes with a reload only. */
+/* Whether a policy measures requests, and which of them it wants to hear of one by one: changes with a reload only, and
+ * stays where it is. */
 bool chain_measures(const struct chain *chain);
-bool chain_keeps_heads(const struct chain *chain);
+const struct policy_attention *chain_attention(const struct chain *chain);
 /* These only if it does; see struct policy. */
 uint32_t chain_measure(struct chain *chain, struct policy_request *request);
 bool chain_sample(struct chain *chain, const struct policy_sample *sample);

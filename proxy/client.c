@@ -424,7 +424,9 @@ struct client_service *client_service_new(const struct client_parts *parts, cons
         free(service);
         return NULL;
     }
+    service->attention = chain_attention(service->chain);
     service->until_spot = POLICY_SPOT_INTERVAL;
+    service->spot_chance = (uint32_t)clock_now_us() | 1;
     service->reactor->measures = chain_measures(service->chain);
     return service;
 }

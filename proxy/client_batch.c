@@ -9,7 +9,9 @@ bool client_batch_send(struct client *client, struct client_batch *batch)
 {
     bool sent = true;
 
-    if (batch->requests > 0) {
+    if (batch->requests > 0 && !client_measure_part(client, &batch->part)) {
+        sent = client_out_of_memory(client);
+    } else if (batch->requests > 0) {
         stats_add(client->service->reactor->stats, STATS_REQUESTS, batch->requests);
         sent = client_send_plain(client, batch->lane, batch->data, batch->length, batch->requests);
     }
@@ -33,19 +35,24 @@ struct client_plain client_plain_request(const struct client *client, const char
     return (struct client_plain){interest->translator == 0 ? command : NULL, interest};
 }
 
-/* Counts the whole command at the end of the batch as one of its group. */
-static void join_group(struct client_batch *batch, uint32_t number, const struct command *command,
-                       const struct resp_command *framed, struct slice frame, size_t measured)
+/* Counts the whole command at the end of the batch as one of its group. A new group begins a part, as it may yet be
+ * taken back. False when memory is short. */
+static bool join_group(struct client *client, struct client_batch *batch, uint32_t number,
+                       const struct command *command, struct slice frame)
 {
     if (batch->group.count == 0) {
+        if (!client_measure_part(client, &batch->part)) {
+            return false;
+        }
         batch->group = (struct client_group){.number = number,
                                              .command = command,
-                                             .framed = *framed,
+                                             .framed = client->command,
                                              .frame = frame,
                                              .requests_before = batch->requests,
-                                             .measured_before = measured};
+                                             .measured_before = client_measured(client)};
     }
     batch->group.count++;
+    return true;
 }
 
 bool client_batch_settle(struct client *client, struct client_batch *batch)
@@ -62,6 +69,7 @@ bool client_batch_settle(struct client *client, struct client_batch *batch)
         client->ask_each = group->count;
         batch->length = (size_t)(group->frame.data - batch->data);
         batch->requests = group->requests_before;
+        batch->part.count = 0;
         client_unmeasure(client, group->measured_before);
     }
     group->count = 0;
@@ -98,20 +106,22 @@ bool client_batch_join(struct client *client, struct client_batch *batch, const 
         }
     }
     bool measures = client->service->reactor->measures;
-    if (measures) {
+    bool joins = measures && client_measure_joins(client, &batch->part, plain->interest, bytes);
+    if (measures && !joins) {
         client_note(client, plain->command, plain->interest, &client->command, bytes);
     }
     uint32_t group = group_of(client, plain);
-    if (group != 0) {
-        join_group(batch, group, plain->command, &client->command, bytes, client_measured(client));
-    } else if (plain->interest->wanted != 0) {
+    if (group != 0 && !join_group(client, batch, group, plain->command, bytes)) {
+        return client_out_of_memory(client);
+    }
+    if (group == 0 && plain->interest->wanted != 0) {
         *verdict = client_ask_policies(client, plain->command, &client->command, bytes, decision);
         if (*verdict != POLICY_PASS || client->held != NULL) {
             return false;
         }
         client->admitted = false;
     }
-    if (measures && !client_measure_sent(client, bytes)) {
+    if (measures && !joins && !client_measure_batched(client, &batch->part, bytes)) {
         return client_out_of_memory(client);
     }
     batch->length += bytes.length;

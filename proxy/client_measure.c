@@ -1,25 +1,35 @@
 /*
  * Measuring: what is known of a client's requests until their replies are there.
  *
- *   taken ─► noted (client->note) ─► sent: a record behind those of the requests before it ─► reply ─► sample
+ *   taken ─► noted (client->note) ─► sent: in a span behind those of the requests before it ─► reply ─► sample
  *                                 ─► answered by Headgate: sample
  *
- * Replies from Redis come in the order of the requests that were sent, so the records are a queue. While a client
- * measures, each request that Redis is to answer has one, even without a tag: the queue must not get out of step with
- * the replies.
+ * Replies from Redis come in the order of the requests that were sent, so the spans are a queue. While a client
+ * measures, each request that Redis is to answer is in one, even without a tag: the queue must not get out of step with
+ * the replies. Requests under one tag that are sent in one batch share a span, and those of them whose replies are read
+ * at once share a sample, unless the policy attends to each.
  */
 #include "client_private.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* What is kept of a request under way; the first bytes of it lie behind. */
-struct record {
+/* A part that has so many bytes gets no more. */
+#define PART_MAX ((size_t)64 * 1024)
+
+/*
+ * Requests under way. Behind it lie the first bytes of each of them, if the policy wants such, one behind the other; of
+ * requests that share a span these are their whole frames.
+ */
+struct span {
     int64_t received_us;
     int64_t sent_us;
-    uint64_t request_bytes;
+    uint64_t request_bytes; /* of those in count */
+    uint32_t count;         /* requests that no sample told of yet */
     uint32_t tag;
-    uint32_t head_length; /* rounded up to a multiple of 8 in the queue */
+    uint32_t heads_length; /* the bytes behind; in the queue rounded up to a multiple of 8 */
+    uint32_t heads_told;   /* how many of them are of requests that samples told of */
+    bool is_alone;         /* of a request that is told of by itself */
 };
 
 /* A sample whose reply was not written yet. */
@@ -28,11 +38,6 @@ struct client_unwritten {
     struct policy_sample sample;
     char head[POLICY_HEAD_MAX];
 };
-
-static size_t padded(size_t length)
-{
-    return (length + 7) & ~(size_t)7;
-}
 
 /* ---- noting ---- */
 
@@ -47,6 +52,18 @@ static uint32_t tag_of(struct client *client, const struct command *command, con
     return chain_measure(client->service->chain, &request);
 }
 
+/* So many requests later the next one is shown. By chance, as what clients do may go in steps. */
+static uint32_t spot_distance(struct client_service *service)
+{
+    uint32_t chance = service->spot_chance;
+
+    chance ^= chance << 13;
+    chance ^= chance >> 17;
+    chance ^= chance << 5;
+    service->spot_chance = chance;
+    return 1 + chance % (2 * POLICY_SPOT_INTERVAL - 1);
+}
+
 static void show_spot(struct client *client, const struct command *command, const struct resp_command *framed,
                       struct slice frame)
 {
@@ -55,7 +72,7 @@ static void show_spot(struct client *client, const struct command *command, cons
     if (--service->until_spot > 0) {
         return;
     }
-    service->until_spot = POLICY_SPOT_INTERVAL;
+    service->until_spot = spot_distance(service);
     struct policy_client view = client_policy_view(client);
     struct policy_request request = client_describe(client, &view, command, framed, frame);
     chain_spot(service->chain, &request);
@@ -83,56 +100,160 @@ void client_note_end(struct client *client)
 
 /* ---- the queue ---- */
 
-bool client_measure_sent(struct client *client, struct slice frame)
+static size_t padded(size_t length)
 {
-    struct buffer_pool *pool = &client->service->reactor->buffers;
-    size_t head = chain_keeps_heads(client->service->chain) ? frame.length : 0;
-    struct record record = {
-        .received_us = client->note.received_us,
-        .request_bytes = client->note.request_bytes,
-        .tag = client->note.tag,
-        .head_length = (uint32_t)(head < POLICY_HEAD_MAX ? head : POLICY_HEAD_MAX),
-    };
-    size_t size = sizeof record + padded(record.head_length);
-    int64_t now = reactor_now(client->service->reactor);
-    record.sent_us = now > record.received_us ? now : record.received_us;
-    char *room = buffer_reserve(pool, &client->records, size);
+    return (length + 7) & ~(size_t)7;
+}
 
-    client_note_end(client);
+static size_t span_size(const struct span *span)
+{
+    return sizeof *span + padded(span->heads_length);
+}
+
+static struct span *first_span(const struct client *client)
+{
+    return buffer_length(&client->spans) == 0 ? NULL
+                                              : (struct span *)(void *)(client->spans.data + client->spans.start);
+}
+
+/* heads: of which the span keeps what it says. False when memory is short. */
+static bool append_span(struct client *client, const struct span *span, const char *heads)
+{
+    char *room = buffer_reserve(&client->service->reactor->buffers, &client->spans, span_size(span));
+
     if (room == NULL) {
         return false;
     }
-    memcpy(room, &record, sizeof record);
-    memcpy(room + sizeof record, frame.data, record.head_length);
-    buffer_commit(&client->records, size);
-    client->last_record = size;
+    memcpy(room, span, sizeof *span);
+    memcpy(room + sizeof *span, heads, span->heads_length);
+    buffer_commit(&client->spans, span_size(span));
+    client->last_span = span_size(span);
+    return true;
+}
+
+static void drop_first_span(struct client *client, const struct span *span)
+{
+    buffer_consume(&client->service->reactor->buffers, &client->spans, span_size(span));
+}
+
+/* Requests that were noted at the same time under the same tag, and are sent now. */
+static struct span span_of(const struct client *client, int64_t received_us, uint32_t tag)
+{
+    int64_t now = reactor_now(client->service->reactor);
+
+    return (struct span){.received_us = received_us, .sent_us = now > received_us ? now : received_us, .tag = tag};
+}
+
+bool client_measure_sent(struct client *client, struct slice frame)
+{
+    const struct client_note *note = &client->note;
+    struct span span = span_of(client, note->received_us, note->tag);
+
+    span.count = 1;
+    span.request_bytes = note->request_bytes;
+    span.is_alone = true;
+    if (client->service->attention->heads) {
+        span.heads_length = (uint32_t)(frame.length < POLICY_HEAD_MAX ? frame.length : POLICY_HEAD_MAX);
+    }
+    client_note_end(client);
+    return append_span(client, &span, frame.data);
+}
+
+bool client_measure_part(struct client *client, struct client_part *part)
+{
+    struct span span = span_of(client, part->received_us, part->tag);
+
+    if (part->count == 0) {
+        return true;
+    }
+    span.count = part->count;
+    span.request_bytes = part->length;
+    span.heads_length = client->service->attention->heads ? (uint32_t)part->length : 0;
+    part->count = 0;
+    return append_span(client, &span, part->data);
+}
+
+/* The longest request that may share a span: where heads are kept, that of others behind it must be found. */
+static size_t longest_to_share(const struct policy_attention *attention)
+{
+    size_t most = attention->heads ? POLICY_HEAD_MAX : PART_MAX;
+
+    return attention->bytes > most ? most : attention->bytes > 0 ? (size_t)attention->bytes - 1 : 0;
+}
+
+static bool join_part(struct client_part *part, int64_t received_us, uint32_t tag, size_t length)
+{
+    if (part->count == 0 || part->tag != tag || part->received_us != received_us || length > part->longest ||
+        part->length > PART_MAX) {
+        return false;
+    }
+    part->length += length;
+    part->count++;
+    return true;
+}
+
+/* The request at hand begins another part, or is one by itself. */
+static bool begin_part(struct client *client, struct client_part *part, struct slice frame)
+{
+    const struct client_note *note = &client->note;
+    size_t longest = longest_to_share(client->service->attention);
+
+    if (!client_measure_part(client, part)) {
+        return false;
+    }
+    if (frame.length > longest) {
+        return client_measure_sent(client, frame);
+    }
+    *part = (struct client_part){.data = frame.data,
+                                 .length = frame.length,
+                                 .count = 1,
+                                 .tag = note->tag,
+                                 .received_us = note->received_us,
+                                 .longest = longest};
+    return true;
+}
+
+bool client_measure_batched(struct client *client, struct client_part *part, struct slice frame)
+{
+    const struct client_note *note = &client->note;
+    bool is_kept = join_part(part, note->received_us, note->tag, frame.length) || begin_part(client, part, frame);
+
+    client_note_end(client);
+    return is_kept;
+}
+
+bool client_measure_joins(struct client *client, struct client_part *part, const struct chain_interest *interest,
+                          struct slice frame)
+{
+    struct client_service *service = client->service;
+    bool is_noted = client->note.taken || interest->wanted != 0 || service->until_spot == 1;
+
+    if (is_noted || !join_part(part, client->read_us, interest->tag, frame.length)) {
+        return false;
+    }
+    service->until_spot--;
     return true;
 }
 
 size_t client_measured(const struct client *client)
 {
-    return buffer_length(&client->records);
+    return buffer_length(&client->spans);
 }
 
-void client_unmeasure(struct client *client, size_t length)
+void client_unmeasure(struct client *client, size_t measured)
 {
-    buffer_truncate(&client->records, length);
+    buffer_truncate(&client->spans, measured);
 }
 
 void client_measure_grown(struct client *client, uint64_t bytes)
 {
-    struct record record;
-
     /* The reply may have come before the end of the request. */
-    if (buffer_length(&client->records) < client->last_record || client->last_record == 0) {
-        return;
+    if (buffer_length(&client->spans) > 0) {
+        struct span *last = (struct span *)(void *)(client->spans.data + client->spans.end - client->last_span);
+        last->request_bytes = bytes;
+        last->received_us = client->read_us;
+        last->sent_us = client->read_us;
     }
-    char *last = client->records.data + client->records.end - client->last_record;
-    memcpy(&record, last, sizeof record);
-    record.request_bytes = bytes;
-    record.received_us = client->read_us;
-    record.sent_us = client->read_us;
-    memcpy(last, &record, sizeof record);
 }
 
 /* ---- samples ---- */
@@ -155,55 +276,98 @@ static void keep_sample(struct client *client, const struct policy_sample *sampl
     client_want_flush(client);
 }
 
-static void give_sample(struct client *client, struct policy_sample *sample)
+static void give_sample(struct client *client, const struct policy_sample *sample)
 {
-    struct policy_client view = client_policy_view(client);
-
-    if (sample->tag == POLICY_TAG_NONE) {
-        return;
-    }
-    sample->client = &view;
-    bool is_to_be_told = chain_sample(client->service->chain, sample);
-    sample->client = NULL;
-    if (is_to_be_told && client->state != CLIENT_CLOSED) {
+    if (sample->tag != POLICY_TAG_NONE && chain_sample(client->service->chain, sample) && sample->count == 1 &&
+        client->state != CLIENT_CLOSED) {
         keep_sample(client, sample);
     }
 }
 
-static void end_record(struct client *client, bool is_error, int64_t answered_us, uint64_t reply_bytes)
-{
-    const char *head = buffer_head(&client->records);
-    struct record record;
+/* What is known of the first requests of a span, which are told of now. */
+struct part {
+    uint64_t bytes;
+    struct slice heads;
+};
 
-    if (buffer_length(&client->records) < sizeof record) {
-        return;
+/* Where the frames end that begin there. */
+static const char *pass_frames(const char *frames, const char *end, uint32_t count)
+{
+    struct slice argument;
+
+    for (; count > 0; count--) {
+        struct resp_walk walk = resp_walk_start((struct slice){frames, (size_t)(end - frames)});
+        while (resp_walk_next(&walk, &argument)) {
+        }
+        frames = walk.next;
     }
-    memcpy(&record, head, sizeof record);
-    struct policy_sample sample = {
-        .tag = record.tag,
-        .is_error = is_error,
-        .received_us = record.received_us,
-        .sent_us = record.sent_us,
-        .answered_us = answered_us > record.received_us ? answered_us : record.received_us,
-        .request_bytes = record.request_bytes,
-        .reply_bytes = reply_bytes,
-        .head = {head + sizeof record, record.head_length},
-    };
-    give_sample(client, &sample);
-    buffer_consume(&client->service->reactor->buffers, &client->records, sizeof record + padded(record.head_length));
+    return frames;
 }
 
-void client_measure_reply(struct client *client, const struct resp_reply *reply, int64_t read_us)
+/* Where it is not known how long each request is, all count as equal. */
+static struct part take_part(struct span *span, uint32_t count)
 {
-    end_record(client, reply->type == '-' || reply->type == '!', read_us, reply->size);
+    const char *heads = (const char *)(span + 1);
+    const char *from = heads + span->heads_told;
+    const char *end = heads + span->heads_length;
+    struct part part = {span->request_bytes, {from, (size_t)(end - from)}};
+
+    if (count < span->count && span->heads_length > 0) {
+        part.heads.length = (size_t)(pass_frames(from, end, count) - from);
+        part.bytes = part.heads.length;
+    } else if (count < span->count) {
+        part.bytes = span->request_bytes / span->count * count;
+    }
+    span->request_bytes -= part.bytes;
+    span->heads_told += (uint32_t)part.heads.length;
+    span->count -= count;
+    return part;
+}
+
+struct run_tally client_measure_tally(const struct client *client, int64_t answered_us)
+{
+    const struct policy_attention *attention = client->service->attention;
+    const struct span *span = first_span(client);
+    bool is_alone = span == NULL || span->is_alone || answered_us - span->received_us >= attention->us;
+
+    return (struct run_tally){.most = is_alone ? 1 : span->count, .large = attention->bytes};
+}
+
+void client_measure_replies(struct client *client, const struct run_tally *tally, int64_t answered_us)
+{
+    struct span *span = first_span(client);
+
+    if (span == NULL) {
+        return;
+    }
+    struct part part = take_part(span, tally->count);
+    const struct policy_sample sample = {
+        .tag = span->tag,
+        .count = tally->count,
+        .errors = tally->errors,
+        .received_us = span->received_us,
+        .sent_us = span->sent_us,
+        .answered_us = answered_us > span->received_us ? answered_us : span->received_us,
+        .request_bytes = part.bytes,
+        .reply_bytes = tally->bytes,
+        .head = tally->count == 1 ? part.heads : (struct slice){0},
+    };
+    give_sample(client, &sample);
+    if (span->count == 0) {
+        drop_first_span(client, span);
+    }
 }
 
 void client_measure_lost(struct client *client, uint32_t requests)
 {
     int64_t now = reactor_now(client->service->reactor);
 
-    for (; requests > 0 && buffer_length(&client->records) > 0; requests--) {
-        end_record(client, true, now, 0);
+    while (requests > 0 && buffer_length(&client->spans) > 0) {
+        struct run_tally tally = client_measure_tally(client, now);
+        tally.count = tally.most < requests ? tally.most : requests;
+        tally.errors = tally.count;
+        client_measure_replies(client, &tally, now);
+        requests -= tally.count;
     }
 }
 
@@ -217,7 +381,8 @@ void client_measure_local(struct client *client, bool is_error, size_t length)
     int64_t now = reactor_now(client->service->reactor);
     struct policy_sample sample = {
         .tag = note->tag,
-        .is_error = is_error,
+        .count = 1,
+        .errors = is_error,
         .is_local = true,
         .received_us = note->received_us,
         .answered_us = now > note->received_us ? now : note->received_us,
@@ -244,6 +409,6 @@ void client_measure_written(struct client *client, bool is_written)
 
 void client_measure_end(struct client *client)
 {
-    buffer_clear(&client->service->reactor->buffers, &client->records);
+    buffer_clear(&client->service->reactor->buffers, &client->spans);
     client_note_end(client);
 }

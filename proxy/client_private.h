@@ -110,7 +110,9 @@ struct client_service {
     size_t count;
     size_t next_place;
     int64_t paused_until_us; /* a client of this worker has asked Redis to pause: a request may block its connection */
-    uint32_t until_spot;     /* requests until the next that is shown to who measures */
+    const struct policy_attention *attention;
+    uint32_t until_spot;  /* requests until the next that is shown to who measures … */
+    uint32_t spot_chance; /* … and what that was drawn from */
     bool draining;
     _Atomic bool settled; /* drained: no clients, and the policies have done what they had to */
 };
@@ -168,9 +170,9 @@ struct client {
     char *library_version;
     struct sockaddr_storage address;
     char address_text[64];
-    struct client_note note;            /* the request at hand, if requests are measured … */
-    struct buffer records;              /* … those that Redis has yet to answer … */
-    size_t last_record;                 /* … bytes of the last of them … */
+    struct client_note note; /* the request at hand, if requests are measured … */
+    struct buffer spans;     /* … those that Redis has yet to answer … */
+    size_t last_span;        /* … of which the last ones, which others may join, are the last so many bytes … */
     struct client_unwritten *unwritten; /* … and those whose replies were not written yet */
     int64_t read_us;                    /* when something was read from it last */
     int64_t connected_us;
@@ -292,6 +294,16 @@ struct client_group {
     size_t measured_before;
 };
 
+/* Requests that are measured together: one behind the other in a batch, under one tag. */
+struct client_part {
+    const char *data;
+    size_t length;
+    size_t longest; /* a longer request is measured by itself */
+    int64_t received_us;
+    uint32_t count; /* 0: there is none, or it was closed */
+    uint32_t tag;
+};
+
 /* Whole ordinary requests that lie one behind the other and were not sent yet. All zeroes: none. */
 struct client_batch {
     const char *data;
@@ -299,6 +311,7 @@ struct client_batch {
     uint32_t requests;
     struct lane *lane;
     struct client_group group; /* those at its end that the policies have yet to admit */
+    struct client_part part;   /* those at its end that are measured together */
 };
 
 /* What the whole command at frame can be to a batch. */
@@ -399,15 +412,23 @@ void client_note(struct client *client, const struct command *command, const str
                  const struct resp_command *framed, struct slice frame);
 /* It has neither been sent nor answered so that it counts. */
 void client_note_end(struct client *client);
-/* It is sent, and its reply will come. False when memory is short. */
+/* It is sent by itself, as that frame, and its reply will come. False when memory is short. */
 bool client_measure_sent(struct client *client, struct slice frame);
-/* The size of what is kept of those under way, to go back to if some were not sent after all. */
+/* The same as one of a batch that will be sent: it joins the part, or begins another. False when memory is short. */
+bool client_measure_batched(struct client *client, struct client_part *part, struct slice frame);
+/* Whether it does so without being noted: no policy is asked about it or shown it. */
+bool client_measure_joins(struct client *client, struct client_part *part, const struct chain_interest *interest,
+                          struct slice frame);
+/* Closes a part: what it says is kept. False when memory is short. */
+bool client_measure_part(struct client *client, struct client_part *part);
+/* The size of what is kept of those under way, to go back to if what follows was not sent after all. */
 size_t client_measured(const struct client *client);
 void client_unmeasure(struct client *client, size_t measured);
 /* The rest of the last one has come by now: it has so many bytes. */
 void client_measure_grown(struct client *client, uint64_t bytes);
-/* A reply of Redis to the first of them has ended. */
-void client_measure_reply(struct client *client, const struct resp_reply *reply, int64_t read_us);
+/* How many replies to the first of them may be told of together if they have ended by then, and what they were. */
+struct run_tally client_measure_tally(const struct client *client, int64_t answered_us);
+void client_measure_replies(struct client *client, const struct run_tally *tally, int64_t answered_us);
 /* So many of them, from the first on, will have none. */
 void client_measure_lost(struct client *client, uint32_t requests);
 /* The request at hand was answered by Headgate. */

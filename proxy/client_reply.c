@@ -240,12 +240,12 @@ bool client_answer(struct client *client, const char *text, size_t length, struc
 static void end_policies(struct client *client, struct run *run, enum policy_outcome outcome,
                          const struct resp_reply *reply)
 {
-    struct policy_client view = client_policy_view(client);
     struct slice head = {0};
 
     if (run->policy_record == NULL) {
         return;
     }
+    struct policy_client view = client_policy_view(client);
     if (reply != NULL) {
         head = (struct slice){reply->head, reply->head_length};
     }
@@ -390,9 +390,14 @@ static void note_weight(struct client *client)
     }
 }
 
-static void on_measured(struct run *run, const struct resp_reply *reply, int64_t read_us)
+static struct run_tally on_tally(const struct run *run, int64_t read_us)
 {
-    client_measure_reply(run->owner, reply, read_us);
+    return client_measure_tally(run->owner, read_us);
+}
+
+static void on_measured(struct run *run, const struct run_tally *tally, int64_t read_us)
+{
+    client_measure_replies(run->owner, tally, read_us);
 }
 
 static void on_answered(struct run *run)
@@ -479,6 +484,7 @@ static void on_lost(struct run *run, enum run_loss loss, const char *why)
 const struct run_receiver client_run_receiver = {
     .bytes = on_bytes,
     .reply = on_reply,
+    .tally = on_tally,
     .measured = on_measured,
     .answered = on_answered,
     .lost = on_lost,

@@ -569,6 +569,40 @@ static bool is_plain(const struct lane *lane, const char *data)
     return lane->first != NULL && lane->first->observation == NULL && !lane->expects_pushes && !is_push(lane, data);
 }
 
+/* ---- measuring ---- */
+
+static void tell_tally(const struct lane *lane, struct run *run, const struct run_tally *tally)
+{
+    if (tally->count > 0) {
+        run->receiver->measured(run, tally, lane->read_us);
+    }
+}
+
+static void renew_tally(const struct lane *lane, struct run *run, struct run_tally *tally)
+{
+    tell_tally(lane, run, tally);
+    *tally = run->receiver->tally(run, lane->read_us);
+}
+
+/* The reply at hand has ended. */
+static inline void count_reply(const struct lane *lane, struct run *run, struct run_tally *tally)
+{
+    const struct resp_reply *reply = &lane->reply;
+    bool is_large = reply->size >= tally->large;
+
+    if (tally->count > 0 && (is_large || tally->count >= tally->most)) {
+        renew_tally(lane, run, tally);
+    }
+    tally->count++;
+    tally->errors += reply->type == '-' || reply->type == '!';
+    tally->bytes += reply->size;
+    if (is_large) {
+        tally->most = 1;
+    }
+}
+
+/* ---- taking replies apart ---- */
+
 /*
  * The fast path: replies of a plain run, up to its last or up to a push, without a look at any of them. Returns the
  * bytes that it dealt with.
@@ -576,28 +610,38 @@ static bool is_plain(const struct lane *lane, const char *data)
 static size_t take_plain(struct lane *lane, const char *data, size_t length)
 {
     struct run *run = lane->first;
+    bool measures = run->measured && run->receiver != NULL;
+    struct run_tally tally = {0};
+    const char *desync = NULL;
     size_t position = 0;
 
+    if (measures) {
+        tally = run->receiver->tally(run, lane->read_us);
+    }
     while (position < length && run->answered < run->requests && !is_push(lane, data + position)) {
         size_t taken;
         enum resp_status status = resp_reply_feed(&lane->reply, data + position, length - position, &taken);
-        if (status == RESP_FAULT) {
-            lane_desync(lane, "Redis sent bytes that are not RESP");
-            return length;
-        }
-        if (lane->reply.type == '>') {
-            lane_desync(lane, "Redis sent a push with an attribute");
-            return length;
+        if (status == RESP_FAULT || lane->reply.type == '>') {
+            desync =
+                status == RESP_FAULT ? "Redis sent bytes that are not RESP" : "Redis sent a push with an attribute";
+            break;
         }
         position += taken;
         if (status == RESP_DONE) {
-            if (run->measured && run->receiver != NULL) {
-                run->receiver->measured(run, &lane->reply, lane->read_us);
+            if (measures) {
+                count_reply(lane, run, &tally);
             }
             run->answered++;
             lane->requests_waiting--;
             resp_reply_reset(&lane->reply);
         }
+    }
+    if (measures) {
+        tell_tally(lane, run, &tally);
+    }
+    if (desync != NULL) {
+        lane_desync(lane, desync);
+        return length;
     }
     run->reply_bytes += position;
     if (run->receiver != NULL) {
@@ -624,7 +668,9 @@ static void frame_ended(struct lane *lane)
         return;
     }
     if (run->measured && run->receiver != NULL) {
-        run->receiver->measured(run, &lane->reply, lane->read_us);
+        struct run_tally tally = {.most = 1, .large = UINT64_MAX};
+        count_reply(lane, run, &tally);
+        tell_tally(lane, run, &tally);
     }
     run->answered++;
     lane->requests_waiting--;

@@ -22,14 +22,25 @@ enum run_loss {
     RUN_UNSENT /* not a byte of it was sent: it was certainly not executed */
 };
 
+/* Replies of a run that are told of together. */
+struct run_tally {
+    uint32_t most;  /* so many at most; 1 or more */
+    uint64_t large; /* one of so many bytes is told of by itself */
+    uint32_t count;
+    uint32_t errors; /* among them */
+    uint64_t bytes;  /* of all of them */
+};
+
 /* Who is told of a run's replies. Implemented by client.c, and by control.c for Headgate's own commands. */
 struct run_receiver {
     /* Bytes of the run's replies, whole or in parts, in order. They stay valid until the clients were written. */
     void (*bytes)(struct run *run, const char *data, size_t length);
     /* Observed runs only: a reply (or something that may be a push) has ended. True: it answers one request. */
     bool (*reply)(struct run *run, const struct resp_reply *reply);
-    /* Measured runs only: a reply that answers a request has ended with what was read at that time. */
-    void (*measured)(struct run *run, const struct resp_reply *reply, int64_t read_us);
+    /* Measured runs only: up to which point the next replies, of what was read at that time, are told of together … */
+    struct run_tally (*tally)(const struct run *run, int64_t read_us);
+    /* … and the next ones that answer requests have ended. */
+    void (*measured)(struct run *run, const struct run_tally *tally, int64_t read_us);
     /* The last reply has come; the run has left its lane. */
     void (*answered)(struct run *run);
     /* No reply will come; the run has left its lane. why: one line for a person. */

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from harness.admin import stats, text
-from harness.resp import OK, QUEUED, Error, wait_for
+from harness.resp import OK, QUEUED, Error, encode, wait_for
 from harness.rules import launch, reload
 
 ON = "[latency]\nenabled = on\nflush = 1s\n"
@@ -237,6 +237,22 @@ def test_clients_told_apart(redis, make_headgate):
     assert names["get@worker-1"]["count"] == names["get@"]["count"] == "1"
 
 
+def test_pipelines_beside_limits(redis, make_headgate, pool):
+    """A limit that admits the beginning of a pipeline takes requests back that were to go together: each counts once."""
+    rules = "[limit:few]\ncommands = set get\nlimit = 37\nwindow = 1h\n"
+    headgate = launch(make_headgate, redis, pool, ON + rules)
+    client = headgate.connect()
+    commands = [("SET", f"k{i}", "x" * i) if i % 10 == 0 else ("GET", f"k{i // 10 * 10}") for i in range(100)]
+    commands = [command for one in commands for command in (one, ("STRLEN", "k0"))] + commands
+    replies = client.pipeline(commands)
+    for name in ("set", "get", "strlen"):
+        mine = [(command, reply) for command, reply in zip(commands, replies) if command[0].lower() == name]
+        line = await_report(headgate, name, len(mine))
+        assert int(line["errors"]) == sum(isinstance(reply, Error) for _, reply in mine)
+        assert int(line["bytes_in"]) == sum(len(encode(*command)) for command, _ in mine)
+    assert sum(isinstance(reply, Error) for reply in replies) == 200 - 37
+
+
 def test_slow_and_large_requests_are_kept(redis, make_headgate):
     log = "slowlog_threshold = 50ms\nbiglog_request = 10kb\nbiglog_reply = 10kb\n"
     headgate = launch(make_headgate, redis, "shared", ON + log)
@@ -290,6 +306,17 @@ def test_hot_keys(redis, make_headgate):
     assert first.endswith(' key="hot"'), first
     count = int(first.split()[0].partition("=")[2])
     assert 2500 <= count <= 7500, "5000, but for what is looked at"
+
+
+def test_hot_keys_of_clients_that_go_in_step(redis, make_headgate):
+    """Keys that take turns are all as hot, however long a round of them is."""
+    headgate = launch(make_headgate, redis, "shared", ON)
+    client = headgate.connect()
+    for _ in range(50):
+        client.pipeline([("GET", f"key{i}") for i in range(64)] * 2)
+    with headgate.admin() as admin:
+        keys = {line.split()[-1] for line in text(admin("HOTKEYS")).splitlines()}
+    assert len(keys) >= 10, keys
 
 
 def test_it_is_switched_on_and_off(redis, make_headgate):

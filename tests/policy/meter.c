@@ -15,8 +15,8 @@
 #define UNKNOWN_TAG 3
 
 struct meter_options {
-    bool unused;
     int64_t slower_us; /* samples that took so long are told again when they are written */
+    int64_t gather;    /* requests below so many bytes are told of together; 0: each is alone */
 };
 
 static const struct conf_option options[] = {
@@ -28,6 +28,15 @@ static const struct conf_option options[] = {
      .zero = "none",
      .initial = "0",
      .help = "Samples that took so long are told again.",
+     .reloadable = true},
+    {.name = "gather",
+     .type = CONF_SIZE,
+     .offset = offsetof(struct meter_options, gather),
+     .min = 1,
+     .max = INT64_MAX,
+     .zero = "none",
+     .initial = "0",
+     .help = "Requests with less bytes are told of together.",
      .reloadable = true},
 };
 
@@ -43,6 +52,7 @@ static const struct conf_section section = {
 struct meter {
     bool on;
     int64_t slower_us;
+    int64_t gather;
     char *lines[SAMPLES_MAX];
     size_t count;
     size_t spots;
@@ -55,6 +65,7 @@ static void read_rules(struct meter *meter, const struct conf_rule *rules)
         if (rule->section == &section) {
             meter->on = true;
             meter->slower_us = ((const struct meter_options *)rule->values)->slower_us;
+            meter->gather = ((const struct meter_options *)rule->values)->gather;
         }
     }
 }
@@ -116,11 +127,18 @@ static uint32_t meter_measure(void *instance, const struct policy_request *reque
     return is_asked ? ASKED_TAG : FIRST_TAG + (uint32_t)command_index(request->command);
 }
 
-static bool meter_keeps_heads(void *instance)
+static struct policy_attention meter_attends(void *instance)
 {
     const struct meter *meter = instance;
+    bool gathers = meter->gather > 0;
 
-    return meter->slower_us > 0;
+    return (struct policy_attention){
+        .us = !gathers               ? 0
+              : meter->slower_us > 0 ? meter->slower_us
+                                     : INT64_MAX,
+        .bytes = gathers ? (uint64_t)meter->gather : 0,
+        .heads = meter->slower_us > 0,
+    };
 }
 
 static const char *tag_name(uint32_t tag)
@@ -132,9 +150,11 @@ static void check(const struct policy_sample *sample, bool is_written)
 {
     bool in_order = sample->received_us > 0 && sample->answered_us >= sample->received_us &&
                     (sample->is_local ? sample->sent_us == 0 : sample->sent_us >= sample->received_us);
-    bool is_sound = in_order && sample->request_bytes > 0 && sample->tag != POLICY_TAG_NONE &&
-                    (is_written ? sample->written_us == 0 || sample->written_us >= sample->answered_us
-                                : sample->written_us == 0 && sample->client != NULL);
+    bool is_counted = sample->count > 0 && sample->errors <= sample->count && sample->request_bytes >= sample->count;
+    bool is_sound = in_order && is_counted && sample->tag != POLICY_TAG_NONE &&
+                    (is_written ? sample->count == 1 && sample->client != NULL &&
+                                      (sample->written_us == 0 || sample->written_us >= sample->answered_us)
+                                : sample->written_us == 0 && sample->client == NULL);
 
     if (!is_sound) {
         fprintf(stderr, "assertion failed: meter: an unsound sample of %s\n", tag_name(sample->tag));
@@ -152,9 +172,9 @@ static void write_down(struct meter *meter, const struct policy_sample *sample, 
     }
     if (meter->count < SAMPLES_MAX &&
         asprintf(&meter->lines[meter->count],
-                 "%s %s error=%d local=%d in=%" PRIu64 " out=%" PRIu64 " queued=%" PRId64 " took=%" PRId64
-                 " written=%" PRId64 " head=%s",
-                 what, tag_name(sample->tag), sample->is_error, sample->is_local, sample->request_bytes,
+                 "%s %s count=%" PRIu32 " error=%" PRIu32 " local=%d in=%" PRIu64 " out=%" PRIu64 " queued=%" PRId64
+                 " took=%" PRId64 " written=%" PRId64 " head=%s",
+                 what, tag_name(sample->tag), sample->count, sample->errors, sample->is_local, sample->request_bytes,
                  sample->reply_bytes, sample->is_local ? 0 : sample->sent_us - sample->received_us,
                  sample->answered_us - sample->received_us,
                  sample->written_us > 0 ? sample->written_us - sample->answered_us : -1, head) > 0) {
@@ -233,7 +253,7 @@ const struct policy meter_policy = {
     .on_request = meter_request,
     .tag = meter_tag,
     .measure = meter_measure,
-    .keeps_heads = meter_keeps_heads,
+    .attends = meter_attends,
     .on_sample = meter_sample,
     .on_written = meter_written,
     .on_spot = meter_spot,

@@ -233,9 +233,15 @@ static void check_request(const struct ledger *ledger, const struct policy_reque
     }
 }
 
+/* With HEADGATE_PROBE_ASKED=nothing requests are as free to go together as where no policy is. */
 static bool wants(void *instance, const struct command *command)
 {
+    const char *asked = getenv("HEADGATE_PROBE_ASKED");
+
     (void)instance;
+    if (asked != NULL && strcmp(asked, "nothing") == 0) {
+        return false;
+    }
     return command == NULL || strcmp(command->name, "echo") != 0;
 }
 

@@ -307,7 +307,7 @@ bool fixture_request(struct latency_fixture *fixture, size_t worker, const char 
 
     make_request(&made, words, &somebody, NULL);
     const struct policy_sample sample = {
-        .client = &somebody,
+        .count = 1,
         .tag = fixture_tag(fixture, worker, words, NULL, NULL),
         .received_us = fixture->now_us - us,
         .sent_us = fixture->now_us - us + 1,
@@ -319,6 +319,7 @@ bool fixture_request(struct latency_fixture *fixture, size_t worker, const char 
     bool wants_written = latency_policy.on_sample(fixture->workers[worker].instance, &sample);
     if (wants_written) {
         struct policy_sample written = sample;
+        written.client = &somebody;
         written.written_us = sample.answered_us + 3;
         latency_policy.on_written(fixture->workers[worker].instance, &written);
     }

@@ -38,7 +38,7 @@ Test(latency_policy, is_off_by_default)
     fixture_start(&fixture, "[headgate]\n[latency:a]\n", 1);
     cr_assert_eq(fixture_tag(&fixture, 0, "GET k", NULL, NULL), POLICY_TAG_NONE);
     cr_assert_eq(fixture_tag(&fixture, 0, "WHAT k", NULL, NULL), POLICY_TAG_NONE);
-    cr_assert_not(latency_policy.keeps_heads(fixture.workers[0].instance));
+    cr_assert_not(latency_policy.attends(fixture.workers[0].instance).heads);
     fixture_spot(&fixture, 0, "GET k");
     fixture_tick(&fixture, 10000000);
     cr_assert_eq(fixture.call_count, 0);
@@ -116,7 +116,7 @@ Test(latency_policy, keeps_the_tags_of_requests_under_way_over_a_reload)
     uint32_t a = fixture_tag(&fixture, 0, "GET k", NULL, NULL), del = fixture_tag(&fixture, 0, "DEL k", NULL, NULL);
     fixture_reload(&fixture, ON "[latency:b]\ncommands = get\n");
     uint32_t b = fixture_tag(&fixture, 0, "GET k", NULL, NULL);
-    struct policy_sample sample = {.received_us = fixture.now_us, .answered_us = fixture.now_us};
+    struct policy_sample sample = {.count = 1, .received_us = fixture.now_us, .answered_us = fixture.now_us};
     const uint32_t tags[] = {a, del, b, b};
     for (size_t i = 0; i < 4; i++) {
         sample.tag = tags[i];
@@ -134,8 +134,10 @@ Test(latency_policy, takes_requests_that_end_after_it_was_switched_off)
     struct latency_fixture fixture;
 
     fixture_start(&fixture, ON, 1);
-    struct policy_sample sample = {
-        .tag = fixture_tag(&fixture, 0, "GET k", NULL, NULL), .received_us = 1, .answered_us = fixture.now_us};
+    struct policy_sample sample = {.count = 1,
+                                   .tag = fixture_tag(&fixture, 0, "GET k", NULL, NULL),
+                                   .received_us = 1,
+                                   .answered_us = fixture.now_us};
     fixture_request(&fixture, 0, "GET k", 100);
     fixture_reload(&fixture, "");
     cr_assert_eq(fixture_tag(&fixture, 0, "GET k", NULL, NULL), POLICY_TAG_NONE);
@@ -202,7 +204,7 @@ static void sample_of(struct latency_fixture *fixture, const char *words, const 
                       void **attachment)
 {
     const struct policy_sample sample = {
-        .client = client,
+        .count = 1,
         .tag = fixture_tag(fixture, 0, words, client, attachment),
         .received_us = fixture->now_us - 10,
         .answered_us = fixture->now_us,
@@ -269,7 +271,8 @@ Test(latency_policy, measures_from_received_to_answered)
     struct latency_fixture fixture;
 
     fixture_start(&fixture, ON, 1);
-    struct policy_sample sample = {.tag = fixture_tag(&fixture, 0, "GET k", NULL, NULL),
+    struct policy_sample sample = {.count = 1,
+                                   .tag = fixture_tag(&fixture, 0, "GET k", NULL, NULL),
                                    .received_us = 100,
                                    .sent_us = 900,
                                    .answered_us = 1100,
@@ -277,11 +280,11 @@ Test(latency_policy, measures_from_received_to_answered)
                                    .reply_bytes = 7};
     latency_policy.on_sample(fixture.workers[0].instance, &sample);
     sample.answered_us = 3100;
-    sample.is_error = true;
+    sample.errors = 1;
     latency_policy.on_sample(fixture.workers[0].instance, &sample);
     /* A clock that stands still, or seems to go back. */
     sample.answered_us = 99;
-    sample.is_error = false;
+    sample.errors = 0;
     latency_policy.on_sample(fixture.workers[0].instance, &sample);
     cr_assert_str_eq(fixture_ask(&fixture, 0, "LATENCY get"),
                      "interface=get count=3 errors=1 min=0.000 mean=1.333 max=3.000 p50=1.002 p90=2.960 p99=2.960 "
@@ -313,14 +316,52 @@ Test(latency_policy, adds_up_what_all_workers_have)
     cr_assert_eq(fixture.answers, 3);
 }
 
+Test(latency_policy, counts_each_request_of_a_sample)
+{
+    struct latency_fixture fixture;
+
+    fixture_start(&fixture, ON "[counters]\nenabled = on\n", 1);
+    const struct policy_sample sample = {.tag = fixture_tag(&fixture, 0, "GET k", NULL, NULL),
+                                         .count = 64,
+                                         .errors = 3,
+                                         .received_us = 1000,
+                                         .sent_us = 1000,
+                                         .answered_us = 1500,
+                                         .request_bytes = 6400,
+                                         .reply_bytes = 640};
+    cr_assert_not(latency_policy.on_sample(fixture.workers[0].instance, &sample));
+    fixture_request(&fixture, 0, "GET k", 2000);
+    const char *answer = fixture_ask(&fixture, 0, "LATENCY get");
+    cr_assert(says(answer, "count=65 ") && says(answer, " errors=3 ") && says(answer, " min=0.500 "), "%s", answer);
+    cr_assert(says(answer, " mean=0.523 ") && says(answer, " bytes_in=6420 bytes_out=645"), "%s", answer);
+    cr_assert_eq(fixture_counter(&fixture, "latency_samples_total"), 65);
+    fixture_stop(&fixture);
+}
+
 /* ---- the logs ---- */
+
+Test(latency_policy, attends_to_what_may_be_logged)
+{
+    struct latency_fixture fixture;
+
+    fixture_start(&fixture, ON "slowlog_threshold = 7ms\nbiglog_request = 2kb\nbiglog_reply = 1kb\n", 1);
+    struct policy_attention attention = latency_policy.attends(fixture.workers[0].instance);
+    cr_assert(attention.heads && attention.us == 7000 && attention.bytes == 1024);
+    fixture_reload(&fixture, ON "slowlog_threshold = 0\nbiglog_request = 2kb\nbiglog_reply = 0\n");
+    attention = latency_policy.attends(fixture.workers[0].instance);
+    cr_assert(attention.heads && attention.us == INT64_MAX && attention.bytes == 2048);
+    fixture_reload(&fixture, ON "slowlog_threshold = 0\nbiglog_request = 0\nbiglog_reply = 0\n");
+    attention = latency_policy.attends(fixture.workers[0].instance);
+    cr_assert(!attention.heads && attention.us == INT64_MAX && attention.bytes == UINT64_MAX);
+    fixture_stop(&fixture);
+}
 
 Test(latency_policy, keeps_slow_requests)
 {
     struct latency_fixture fixture;
 
     fixture_start(&fixture, ON "slowlog_threshold = 10ms\nslowlog_length = 3\n", 1);
-    cr_assert(latency_policy.keeps_heads(fixture.workers[0].instance));
+    cr_assert(latency_policy.attends(fixture.workers[0].instance).heads);
     cr_assert_not(fixture_request(&fixture, 0, "GET fast", 9999));
     cr_assert(fixture_request(&fixture, 0, "GET slow", 10000));
     cr_assert_not(fixture_request(&fixture, 0, "BLPOP queue 0", 90000), "it waits for others");
@@ -347,7 +388,8 @@ Test(latency_policy, keeps_large_requests)
     fixture_start(&fixture, ON "slowlog_threshold = 0\nbiglog_request = 40\nbiglog_reply = 1000\n", 1);
     cr_assert_not(fixture_request(&fixture, 0, "GET k", 1));
     cr_assert(fixture_request(&fixture, 0, "SET k vvvvvvvvvvvvvvvvvvvvvvvvvvvvv", 1));
-    struct policy_sample sample = {.tag = fixture_tag(&fixture, 0, "GET k", NULL, NULL), .reply_bytes = 1000};
+    struct policy_sample sample = {
+        .count = 1, .tag = fixture_tag(&fixture, 0, "GET k", NULL, NULL), .reply_bytes = 1000};
     cr_assert(latency_policy.on_sample(fixture.workers[0].instance, &sample));
     /* The client has gone before it was written. */
     latency_policy.on_written(fixture.workers[0].instance, &sample);
@@ -356,7 +398,7 @@ Test(latency_policy, keeps_large_requests)
     cr_assert(says(answer, "\"SET\" \"k\" \"vvvv"), "%s", answer);
     cr_assert_str_eq(fixture_ask(&fixture, 0, "SLOWLOG"), "");
     fixture_reload(&fixture, ON "slowlog_threshold = 0\nbiglog_request = 0\nbiglog_reply = 0\n");
-    cr_assert_not(latency_policy.keeps_heads(fixture.workers[0].instance));
+    cr_assert_not(latency_policy.attends(fixture.workers[0].instance).heads);
     cr_assert_not(latency_policy.on_sample(fixture.workers[0].instance, &sample));
     cr_assert(says(fixture_ask(&fixture, 0, "BIGLOG"), "bytes_out=1000"), "it stays");
     fixture_stop(&fixture);
