@@ -6,15 +6,16 @@
 --   common:<name>:<severity>:last    what was common in the hour before, which began at …:pstart
 -- A message that came several times at once is one line of the list, "… message (3 times)", and counts as often as it
 -- came. The sorted set is cut, too: at so many messages, those that came least go.
--- The time is Redis' own, in UTC, so that all sidecars change the hour together. A clock that is set back changes
--- nothing: the hour in :start goes on until it is over.
+-- The time is Redis' own, in UTC, so that all sidecars change the hour together; what happened is given by its age. The
+-- line has the time at which it happened (last); it counts in the hour in which it is told. A clock that is set back
+-- changes nothing: the hour in :start goes on until it is over.
 -- A call counts once: its number is kept, as in lua/latency_flush.lua. It writes all or nothing as far as types and
 -- memory go: the first write is the number's.
 -- KEYS: the number of this sidecar's last call for the name and severity (no other sidecar writes it), recent, common,
 --       common:start, common:last, common:pstart; a cluster needs them in one slot, by a hash tag in their prefix
 -- ARGV: number (1 or more), for how many seconds it is kept (1 or more), length of the list (100), most messages of a
 --       sorted set (1 or more), for how many seconds all is kept after the last event (0: for ever); then for each
---       event, oldest first: message, how often it came (1 or more)
+--       event, oldest first: message, how often it came (1 or more), how many seconds ago (0 or more)
 -- Reply: 1 if it was logged, 0 if it had been logged before; an error that names the key where another type is in the
 --        way
 -- Complexity: O(events * log(messages) + length)
@@ -29,9 +30,9 @@ end
 local number, remember, length = whole(ARGV[1], 1), whole(ARGV[2], 1), whole(ARGV[3], 1)
 local messages_most, keep = whole(ARGV[4], 1), whole(ARGV[5], 0)
 local sound = number and remember and length and messages_most and keep and #KEYS == 6 and #ARGV > first_event and
-    (#ARGV - first_event) % 2 == 1
-for i = first_event + 1, #ARGV, 2 do
-    sound = sound and whole(ARGV[i], 1)
+    (#ARGV - first_event) % 3 == 2
+for i = first_event + 1, #ARGV, 3 do
+    sound = sound and whole(ARGV[i], 1) and whole(ARGV[i + 1], 0)
 end
 if not sound then
     return redis.error_reply('HEADGATE the arguments of an event are not sound')
@@ -74,12 +75,17 @@ local day_names = {'Thu', 'Fri', 'Sat', 'Sun', 'Mon', 'Tue', 'Wed'}
 local month_names = {'Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'}
 
 local now = tonumber(redis.call('TIME')[1])
-local days = math.floor(now / 86400)
-local hour, minute, second = math.floor(now % 86400 / 3600), math.floor(now % 3600 / 60), now % 60
-local year, month, day = date_of(days)
-local this_hour = string.format('%04d-%02d-%02dT%02d:00:00', year, month, day, hour)
-local time = string.format('%s %s %2d %02d:%02d:%02d %d', day_names[days % 7 + 1], month_names[month], day, hour, minute,
-    second, year)
+
+-- "Sat Nov 21 19:20:05 2026", and the hour as "2026-11-21T19:00:00".
+local function text_of(time)
+    local days = math.floor(time / 86400)
+    local hour, minute, second = math.floor(time % 86400 / 3600), math.floor(time % 3600 / 60), time % 60
+    local year, month, day = date_of(days)
+    return string.format('%s %s %2d %02d:%02d:%02d %d', day_names[days % 7 + 1], month_names[month], day, hour, minute,
+        second, year), string.format('%04d-%02d-%02dT%02d:00:00', year, month, day, hour)
+end
+
+local _, this_hour = text_of(now)
 
 -- Texts of this form are in the order of their hours.
 local started = redis.call('GET', start)
@@ -96,9 +102,9 @@ if not started then
     redis.call('SET', start, this_hour)
 end
 
-for i = first_event, #ARGV, 2 do
-    local message, times = ARGV[i], ARGV[i + 1]
-    local line = time .. ' ' .. message
+for i = first_event, #ARGV, 3 do
+    local message, times, age = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
+    local line = text_of(math.max(now - age, 0)) .. ' ' .. message
     redis.call('LPUSH', recent, times == '1' and line or line .. ' (' .. times .. ' times)')
     redis.call('ZINCRBY', common, times, message)
 end

@@ -241,6 +241,7 @@ static enum policy_verdict deny_request(void *instance, const struct policy_requ
         if (matches == DENY_YES && rule->action == DENY_REJECT) {
             policy_count(&deny->counters[DENY_REJECTED], 1);
             write_refusal(rule, request, decision);
+            decision->rule = rule->name;
             verdict = POLICY_REPLY;
         } else if (matches == DENY_YES) {
             observed++;

@@ -61,19 +61,21 @@ static const struct policy_verb verb_table[] = {
      .least = 3,
      .most = 3,
      .usage = "COUNTER name precision",
-     .help = "a time-sliced counter in Redis: when each slice began, and how many fell into it",
+     .help = "requests, errors, slow, refusals, leases, lost_leases, upstream_losses or lost_requests, of all sidecars,"
+             " in slices of 1, 5, 60, 300, 3600, 18000 or 86400 seconds",
      .ask = latency_verb_counter},
     {.name = "RECENT",
      .least = 3,
      .most = 3,
      .usage = "RECENT name severity",
-     .help = "the events logged last, by all sidecars",
+     .help = "the last ones of slow warning, refusals info, lost_leases error, upstream_losses error or lost_requests"
+             " error, of all sidecars",
      .ask = latency_verb_recent},
     {.name = "COMMON",
      .least = 3,
      .most = 3,
      .usage = "COMMON name severity",
-     .help = "the events of this hour, the most frequent first",
+     .help = "those of this hour, the most frequent first",
      .ask = latency_verb_common},
 };
 
@@ -106,6 +108,9 @@ static bool make_own(struct latency *latency)
     latency->logged_us = latency->round_begun_us;
     for (int i = 0; i < LATENCY_TALLIES; i++) {
         latency->tally_flights[i] = (struct latency_tally_flight){.latency = latency, .tally = (enum latency_tallied)i};
+    }
+    for (int i = 0; i < LATENCY_LOGS; i++) {
+        latency->log_flights[i] = (struct latency_log_flight){.latency = latency, .log = (enum latency_logged)i};
     }
     return true;
 }
@@ -195,8 +200,8 @@ static void log_now_and_then(struct latency *latency, int64_t now_us)
     bool is_time = now_us - latency->logged_us >= latency->settings.flush_us;
 
     (void)latency_counters_go(latency, is_time);
+    (void)latency_events_go(latency, is_time);
     if (is_time) {
-        (void)latency_events_go(latency);
         latency->logged_us = now_us;
     }
 }
@@ -325,6 +330,8 @@ const struct policy latency_policy = {
     .on_written = latency_written,
     .on_spot = latency_spot,
     .on_client = latency_client,
+    .listens = latency_listens,
+    .on_happening = latency_happening,
     .on_tick = latency_tick,
     .on_drain = latency_drain,
     .on_stats = latency_stats,

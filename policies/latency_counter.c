@@ -1,6 +1,6 @@
 /*
- * [counters]: how many requests, errors and slow requests there were, in slices of time, in Redis. Each worker hands
- * what it has counted to the shared tallies at each tick; worker 0 sends them.
+ * [counters]: how many requests there were, and how much happened, in slices of time, in Redis. Each worker hands what
+ * it has counted to the shared tallies at each tick; worker 0 sends them.
  */
 #include "latency_private.h"
 
@@ -16,7 +16,15 @@
 #define NUMBER_SIZE 24
 
 static const char *const tally_names[] = {
-    [LATENCY_TALLY_REQUESTS] = "requests", [LATENCY_TALLY_ERRORS] = "errors", [LATENCY_TALLY_SLOW] = "slow"};
+    [LATENCY_TALLY_REQUESTS] = "requests",
+    [LATENCY_TALLY_ERRORS] = "errors",
+    [LATENCY_TALLY_SLOW] = "slow",
+    [LATENCY_TALLY_REFUSALS] = "refusals",
+    [LATENCY_TALLY_LEASES] = "leases",
+    [LATENCY_TALLY_LOST_LEASES] = "lost_leases",
+    [LATENCY_TALLY_UPSTREAM_LOSSES] = "upstream_losses",
+    [LATENCY_TALLY_LOST_REQUESTS] = "lost_requests",
+};
 static const char *const precisions[PRECISIONS] = {"1", "5", "60", "300", "3600", "18000", "86400"};
 static const char all_precisions[] = "1 5 60 300 3600 18000 86400";
 

@@ -1,16 +1,16 @@
 /*
- * [events]: which interfaces had slow requests, in Redis: the newest in a list, and how many in each hour. They are
- * gathered by interface until worker 0 sends them.
+ * What happened: how often goes to [counters], and what to [events], logs in Redis with the newest in a list and how
+ * many there were in each hour. Each worker gathers messages and hands them to the shared logs at each tick; worker 0
+ * sends them.
  */
 #include "latency_private.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define FLUSHER 0
-#define NAME "slow"
-#define SEVERITY "warning"
 #define KEYS 6
 #define KEY_SIZE 256
 #define NUMBER_SIZE 24
@@ -18,43 +18,104 @@
 #define LENGTH "100"
 #define MESSAGES_MAX "1000"
 #define KEEP_S "604800"
+/* Arguments of the script: keys, those for all messages, and those of each. */
+#define GENERAL 5
+#define OF_EACH 3
+
+static_assert(KEYS + GENERAL + LATENCY_MESSAGES * OF_EACH <= POLICY_SCRIPT_ARGUMENTS_MAX, "too many messages");
+
+/* Names and severities, as keys have them. */
+static const char *const log_names[] = {
+    [LATENCY_LOG_SLOW] = "slow:warning",
+    [LATENCY_LOG_REFUSALS] = "refusals:info",
+    [LATENCY_LOG_LOST_LEASES] = "lost_leases:error",
+    [LATENCY_LOG_UPSTREAM_LOSSES] = "upstream_losses:error",
+    [LATENCY_LOG_LOST_REQUESTS] = "lost_requests:error",
+};
+
+/* Where what happens is counted and logged; LATENCY_LOGS: nowhere. */
+static const struct {
+    enum latency_tallied tally;
+    enum latency_logged log;
+} kinds[POLICY_HAPPENINGS] = {
+    [POLICY_REFUSED] = {LATENCY_TALLY_REFUSALS, LATENCY_LOG_REFUSALS},
+    [POLICY_LEASE_TAKEN] = {LATENCY_TALLY_LEASES, LATENCY_LOGS},
+    [POLICY_LEASE_LOST] = {LATENCY_TALLY_LOST_LEASES, LATENCY_LOG_LOST_LEASES},
+    [POLICY_UPSTREAM_LOST] = {LATENCY_TALLY_UPSTREAM_LOSSES, LATENCY_LOG_UPSTREAM_LOSSES},
+    [POLICY_REQUEST_LOST] = {LATENCY_TALLY_LOST_REQUESTS, LATENCY_LOG_LOST_REQUESTS},
+};
 
 static struct slice slice_of(const char *text)
 {
     return (struct slice){text, strlen(text)};
 }
 
+/* ---- what happens ---- */
+
+static void gather(struct latency *latency, enum latency_logged log, const char *text, uint64_t times)
+{
+    latency_message_add(&latency->logged[log], text, times, 0);
+    latency->has_logged = true;
+}
+
 void latency_event(struct latency *latency, uint32_t interface)
 {
-    struct latency_event_list *list = &latency->share->events.waiting;
-    size_t at = 0;
+    pthread_mutex_lock(&latency->share->lock);
+    /* It stays where it is. */
+    const char *name = latency_interfaces_name(latency->share->interfaces, interface);
+    pthread_mutex_unlock(&latency->share->lock);
+    gather(latency, LATENCY_LOG_SLOW, name, 1);
+}
 
-    pthread_mutex_lock(&latency->share->log_lock);
-    while (at < list->length && list->interfaces[at] != interface) {
-        at++;
+bool latency_listens(void *instance)
+{
+    const struct latency *latency = instance;
+
+    return latency->settings.enabled && (latency->settings.counters || latency->settings.events);
+}
+
+void latency_happening(void *instance, const struct policy_happening *happening)
+{
+    struct latency *latency = instance;
+    enum latency_logged log = kinds[happening->kind].log;
+    char text[LATENCY_MESSAGE_MAX + 1];
+
+    latency->tallied[kinds[happening->kind].tally] += happening->count;
+    if (latency->settings.events && log != LATENCY_LOGS) {
+        latency_message_write(happening->source, happening->rule, happening->what, text);
+        gather(latency, log, text, happening->count);
     }
-    if (at == LATENCY_EVENTS) {
-        list->interfaces[--at] = LATENCY_OTHER;
-    } else if (at == list->length) {
-        list->interfaces[list->length] = interface;
-        list->times[list->length++] = 0;
+}
+
+static void hand_over(struct latency *latency)
+{
+    struct latency_share *share = latency->share;
+    int64_t second = latency_now(latency) / LATENCY_US_PER_S;
+
+    if (!latency->has_logged) {
+        return;
     }
-    list->times[at]++;
-    pthread_mutex_unlock(&latency->share->log_lock);
+    latency->has_logged = false;
+    pthread_mutex_lock(&share->log_lock);
+    for (int i = 0; i < LATENCY_LOGS; i++) {
+        latency_message_move(&share->logs[i].waiting, &latency->logged[i], second);
+    }
+    pthread_mutex_unlock(&share->log_lock);
 }
 
 /* ---- to Redis ---- */
 
 static void logged(void *context, const struct policy_script_reply *reply)
 {
-    struct latency *latency = context;
+    struct latency_log_flight *flight = context;
+    struct latency *latency = flight->latency;
     enum latency_flush_end end = latency_flush_ended(reply);
 
     latency->calls--;
-    latency->logs_events = false;
+    flight->is_under_way = false;
     if (end != LATENCY_FLUSH_AGAIN) {
         pthread_mutex_lock(&latency->share->log_lock);
-        latency->share->events.snapshot.length = 0;
+        latency->share->logs[flight->log].snapshot.length = 0;
         pthread_mutex_unlock(&latency->share->log_lock);
     }
     if (end != LATENCY_FLUSH_DONE) {
@@ -63,68 +124,91 @@ static void logged(void *context, const struct policy_script_reply *reply)
 }
 
 /* The snapshot that is out, or a new one; its number, or 0 if there is nothing. */
-static uint64_t take(struct latency *latency, struct latency_event_list *list)
+static uint64_t take(struct latency *latency, enum latency_logged which, struct latency_message_list *list)
 {
-    struct latency_events *events = &latency->share->events;
+    struct latency_log *log = &latency->share->logs[which];
 
     pthread_mutex_lock(&latency->share->log_lock);
-    if (events->snapshot.length == 0 && events->waiting.length > 0) {
-        events->snapshot = events->waiting;
-        events->waiting.length = 0;
-        events->number++;
+    if (log->snapshot.length == 0 && log->waiting.length > 0) {
+        log->snapshot = log->waiting;
+        log->waiting.length = 0;
+        log->number++;
     }
-    *list = events->snapshot;
-    uint64_t number = events->number;
+    *list = log->snapshot;
+    uint64_t number = log->number;
     pthread_mutex_unlock(&latency->share->log_lock);
     return list->length > 0 ? number : 0;
 }
 
-static void send_events(struct latency *latency, const struct latency_event_list *list, uint64_t number)
+static size_t write_keys(const struct latency *latency, const char *name, char keys[KEYS][KEY_SIZE],
+                         struct slice *arguments)
 {
-    static const char *const names[KEYS] = {"recent:" NAME ":" SEVERITY ":by:",  "recent:" NAME ":" SEVERITY,
-                                            "common:" NAME ":" SEVERITY,         "common:" NAME ":" SEVERITY ":start",
-                                            "common:" NAME ":" SEVERITY ":last", "common:" NAME ":" SEVERITY ":pstart"};
-    char keys[KEYS][KEY_SIZE], numbers[2][NUMBER_SIZE], times[LATENCY_EVENTS][NUMBER_SIZE];
-    const char *prefix = latency->settings.events_prefix;
-    struct slice arguments[KEYS + 5 + 2 * LATENCY_EVENTS];
-    size_t count = 0;
+    static const char *const parts[KEYS][2] = {{"recent", ":by:"},   {"recent", ""},      {"common", ""},
+                                               {"common", ":start"}, {"common", ":last"}, {"common", ":pstart"}};
 
     for (size_t i = 0; i < KEYS; i++) {
-        snprintf(keys[i], KEY_SIZE, "%s%s%s", prefix, names[i], i == 0 ? latency->share->process : "");
-        arguments[count++] = slice_of(keys[i]);
+        snprintf(keys[i], KEY_SIZE, "%s%s:%s%s%s", latency->settings.events_prefix, parts[i][0], name, parts[i][1],
+                 i == 0 ? latency->share->process : "");
+        arguments[i] = slice_of(keys[i]);
     }
-    snprintf(numbers[0], NUMBER_SIZE, "%" PRIu64, number);
-    snprintf(numbers[1], NUMBER_SIZE, "%" PRId64, LATENCY_REMEMBER_S);
-    const char *const rest[] = {numbers[0], numbers[1], LENGTH, MESSAGES_MAX, KEEP_S};
-    for (size_t i = 0; i < sizeof rest / sizeof rest[0]; i++) {
-        arguments[count++] = slice_of(rest[i]);
-    }
-    for (size_t i = 0; i < list->length; i++) {
-        pthread_mutex_lock(&latency->share->lock);
-        arguments[count++] = slice_of(latency_interfaces_name(latency->share->interfaces, list->interfaces[i]));
-        pthread_mutex_unlock(&latency->share->lock);
-        snprintf(times[i], NUMBER_SIZE, "%" PRIu64, list->times[i]);
-        arguments[count++] = slice_of(times[i]);
-    }
-    latency->logs_events = true;
-    latency_run(latency, "event_log", arguments, count, KEYS, logged, latency);
+    return KEYS;
 }
 
-bool latency_events_go(struct latency *latency)
+static void send_log(struct latency *latency, enum latency_logged log, const struct latency_message_list *list,
+                     uint64_t number)
 {
-    struct latency_event_list list;
+    char keys[KEYS][KEY_SIZE], numbers[2][NUMBER_SIZE], times[LATENCY_MESSAGES][NUMBER_SIZE],
+        ages[LATENCY_MESSAGES][NUMBER_SIZE];
+    struct slice arguments[KEYS + GENERAL + OF_EACH * LATENCY_MESSAGES];
+    size_t count = write_keys(latency, log_names[log], keys, arguments);
+    int64_t second = latency_now(latency) / LATENCY_US_PER_S;
 
+    snprintf(numbers[0], NUMBER_SIZE, "%" PRIu64, number);
+    snprintf(numbers[1], NUMBER_SIZE, "%" PRId64, LATENCY_REMEMBER_S);
+    const char *const general[GENERAL] = {numbers[0], numbers[1], LENGTH, MESSAGES_MAX, KEEP_S};
+    for (size_t i = 0; i < GENERAL; i++) {
+        arguments[count++] = slice_of(general[i]);
+    }
+    for (size_t i = 0; i < list->length; i++) {
+        snprintf(times[i], NUMBER_SIZE, "%" PRIu64, list->messages[i].times);
+        snprintf(ages[i], NUMBER_SIZE, "%" PRId64, second - list->messages[i].second);
+        arguments[count++] = slice_of(list->messages[i].text);
+        arguments[count++] = slice_of(times[i]);
+        arguments[count++] = slice_of(ages[i]);
+    }
+    latency->log_flights[log].is_under_way = true;
+    latency_run(latency, "event_log", arguments, count, KEYS, logged, &latency->log_flights[log]);
+}
+
+/* Nothing of it has to go to Redis, or is on its way there. */
+static bool is_empty(const struct latency *latency, enum latency_logged which)
+{
+    const struct latency_log *log = &latency->share->logs[which];
+
+    pthread_mutex_lock(&latency->share->log_lock);
+    bool empty = log->waiting.length == 0 && log->snapshot.length == 0;
+    pthread_mutex_unlock(&latency->share->log_lock);
+    return empty;
+}
+
+bool latency_events_go(struct latency *latency, bool now)
+{
+    struct latency_message_list list;
+    bool have_gone = true;
+
+    hand_over(latency);
     if (!latency->settings.events || latency->host->worker != FLUSHER) {
         return true;
     }
-    if (latency->logs_events) {
-        return false;
+    for (int i = 0; i < LATENCY_LOGS; i++) {
+        enum latency_logged log = (enum latency_logged)i;
+        uint64_t number = now && !latency->log_flights[i].is_under_way ? take(latency, log, &list) : 0;
+        if (number > 0) {
+            send_log(latency, log, &list, number);
+        }
+        have_gone = have_gone && is_empty(latency, log);
     }
-    uint64_t number = take(latency, &list);
-    if (number > 0) {
-        send_events(latency, &list, number);
-    }
-    return number == 0;
+    return have_gone;
 }
 
 /* ---- RECENT and COMMON ---- */
@@ -183,7 +267,7 @@ static void ask(struct latency *latency, struct policy_question *question, const
         return;
     }
     if (arguments[1].length > LATENCY_NAME_MAX || arguments[2].length > CONF_RULE_NAME_MAX) {
-        latency_answer_error(latency, question, "expected a name and a severity, such as " NAME " " SEVERITY);
+        latency_answer_error(latency, question, "expected a name and a severity, such as slow warning");
         return;
     }
     struct question *asked = malloc(sizeof *asked);

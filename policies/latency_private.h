@@ -7,7 +7,7 @@
  *   latency_record.c   samples: figures, SLOWLOG and BIGLOG, hot keys
  *   latency_flush.c    minutes on their way to Redis
  *   latency_counter.c  [counters] on their way to Redis, and COUNTER
- *   latency_event.c    [events] on their way to Redis, and RECENT and COMMON
+ *   latency_event.c    what happened: to [counters], and to [events], which it takes to Redis; RECENT and COMMON
  *   latency_report.c   REPORT, which asks Redis
  *   latency_verbs.c    LATENCY, SLOWLOG, BIGLOG, HOTKEYS, which ask this process
  *
@@ -16,6 +16,7 @@
 #ifndef HEADGATE_LATENCY_PRIVATE_H
 #define HEADGATE_LATENCY_PRIVATE_H
 
+#include "latency_message.h"
 #include "latency_rule.h"
 #include "latency_sketch.h"
 #include "latency_slow.h"
@@ -49,21 +50,33 @@ enum latency_counter {
 #define LATENCY_TAG_BLOCKING (UINT32_C(1) << 27) /* it may wait for other clients */
 
 /* What [counters] counts. */
-enum latency_tallied { LATENCY_TALLY_REQUESTS, LATENCY_TALLY_ERRORS, LATENCY_TALLY_SLOW, LATENCY_TALLIES };
-
-/* Interfaces with slow requests that wait for [events]: those beyond go to the last. */
-#define LATENCY_EVENTS 16
-
-struct latency_event_list {
-    size_t length;
-    uint32_t interfaces[LATENCY_EVENTS]; /* in the order in which they came */
-    uint64_t times[LATENCY_EVENTS];
+enum latency_tallied {
+    LATENCY_TALLY_REQUESTS,
+    LATENCY_TALLY_ERRORS,
+    LATENCY_TALLY_SLOW,
+    LATENCY_TALLY_REFUSALS,
+    LATENCY_TALLY_LEASES,
+    LATENCY_TALLY_LOST_LEASES,
+    LATENCY_TALLY_UPSTREAM_LOSSES,
+    LATENCY_TALLY_LOST_REQUESTS,
+    LATENCY_TALLIES
 };
 
-struct latency_events {
-    struct latency_event_list waiting;
-    struct latency_event_list snapshot; /* under way, or to be repeated */
-    uint64_t number;                    /* of the snapshot, or the last one */
+/* What [events] logs. */
+enum latency_logged {
+    LATENCY_LOG_SLOW,
+    LATENCY_LOG_REFUSALS,
+    LATENCY_LOG_LOST_LEASES,
+    LATENCY_LOG_UPSTREAM_LOSSES,
+    LATENCY_LOG_LOST_REQUESTS,
+    LATENCY_LOGS
+};
+
+/* A log of [events] on its way to Redis. */
+struct latency_log {
+    struct latency_message_list waiting;
+    struct latency_message_list snapshot; /* under way, or to be repeated */
+    uint64_t number;                      /* of the snapshot, or the last one */
 };
 
 /* What each worker has in the shared object. */
@@ -75,7 +88,8 @@ struct latency_seat {
 
 /*
  * Made once for all workers. What it points to is made when measuring is switched on first, and stays. `lock` is held
- * for interfaces, pending, tallies and seats; `log_lock` for logs, sketches and events. Neither within the other.
+ * for interfaces, pending, tallies and seats; `log_lock` for logs and sketches, [events] among them. Neither within the
+ * other.
  */
 struct latency_share {
     pthread_mutex_t lock;
@@ -90,7 +104,7 @@ struct latency_share {
     struct latency_slow_log *slow, *big;
     uint32_t slow_length, big_length;
     struct latency_tally tallies[LATENCY_TALLIES];
-    struct latency_events events;
+    struct latency_log logs[LATENCY_LOGS];
     uint64_t wanted; /* calls to move what workers have */
     size_t threads;
     struct latency_seat seats[];
@@ -139,6 +153,13 @@ struct latency_tally_flight {
     bool is_under_way;
 };
 
+/* The same of a log of [events]. */
+struct latency_log_flight {
+    struct latency *latency;
+    enum latency_logged log;
+    bool is_under_way;
+};
+
 /* LATENCY, until all workers have moved what they have. */
 struct latency_wait {
     struct latency_wait *next;
@@ -159,16 +180,18 @@ struct latency {
     struct latency_sketch *sketch;   /* this worker's own, under log_lock */
     int64_t wall_offset_us;          /* the calendar's clock minus the monotonic one */
     int64_t minute;
-    int64_t minute_begins_us, minute_ends_us; /* monotonic */
-    int64_t round_begun_us;                   /* all interfaces are moved, and flushed, in a round */
-    uint32_t round_at;                        /* the next of them */
-    struct latency_flight *flights;           /* of worker 0, by interface */
-    size_t to_list;                           /* names that Redis is to be told */
-    bool listing;                             /* it is being told some */
-    uint64_t tallied[LATENCY_TALLIES];        /* since the last tick */
-    int64_t logged_us;                        /* when counters and events went last */
+    int64_t minute_begins_us, minute_ends_us;         /* monotonic */
+    int64_t round_begun_us;                           /* all interfaces are moved, and flushed, in a round */
+    uint32_t round_at;                                /* the next of them */
+    struct latency_flight *flights;                   /* of worker 0, by interface */
+    size_t to_list;                                   /* names that Redis is to be told */
+    bool listing;                                     /* it is being told some */
+    uint64_t tallied[LATENCY_TALLIES];                /* since the last tick … */
+    struct latency_message_list logged[LATENCY_LOGS]; /* … as these are, without their times … */
+    bool has_logged;                                  /* … if there are any */
+    int64_t logged_us;                                /* when counters and events went last */
     struct latency_tally_flight tally_flights[LATENCY_TALLIES];
-    bool logs_events;  /* they are under way */
+    struct latency_log_flight log_flights[LATENCY_LOGS];
     size_t calls;      /* scripts under way */
     int64_t warned_us; /* 0: never */
     struct latency_call call;
@@ -248,8 +271,11 @@ void latency_verb_counter(void *instance, struct policy_question *question, size
 
 /* A slow request. */
 void latency_event(struct latency *latency, uint32_t interface);
-/* Has worker 0 send them. True when nothing waits. */
-bool latency_events_go(struct latency *latency);
+bool latency_listens(void *instance);
+void latency_happening(void *instance, const struct policy_happening *happening);
+/* Hands what happened on this worker to the shared logs, and has worker 0 send them when it is time, or now. True when
+ * nothing waits. */
+bool latency_events_go(struct latency *latency, bool now);
 void latency_verb_recent(void *instance, struct policy_question *question, size_t count, const struct slice *arguments);
 void latency_verb_common(void *instance, struct policy_question *question, size_t count, const struct slice *arguments);
 

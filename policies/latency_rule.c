@@ -331,8 +331,9 @@ const struct conf_section latency_counters_section = {
     .options = log_option_table,
     .option_count = sizeof log_option_table / sizeof log_option_table[0],
     .values_size = sizeof(struct latency_log_options),
-    .help = "Time-sliced counters in Redis: requests, errors and slow requests of all sidecars, in hashes\n"
-            "count:PRECISION:NAME, for slices of 1 s, 5 s, 1 min, 5 min, 1 h, 5 h and 1 d, the newest 120 of each.",
+    .help = "Time-sliced counters in Redis, of all sidecars: requests, errors, slow (requests), refusals, leases,\n"
+            "lost_leases, upstream_losses and lost_requests, in hashes count:PRECISION:NAME, for slices of 1 s, 5 s,\n"
+            "1 min, 5 min, 1 h, 5 h and 1 d, the newest 120 of each.",
     .check = check_log,
 };
 
@@ -341,9 +342,10 @@ const struct conf_section latency_events_section = {
     .options = log_option_table,
     .option_count = sizeof log_option_table / sizeof log_option_table[0],
     .values_size = sizeof(struct latency_log_options),
-    .help = "Slow requests in Redis, by interface: the newest 100 in the list recent:slow:warning, and how many there "
-            "were\n"
-            "in this hour in the sorted set common:slow:warning.",
+    .help =
+        "What happens, in Redis, of all sidecars: slow requests by interface, refusals and lost leases by rule, and\n"
+        "losses of connections to Redis. The newest 100 of each are in a list recent:NAME:SEVERITY, and how many\n"
+        "there were in this hour in a sorted set common:NAME:SEVERITY.",
     .check = check_log,
 };
 

@@ -155,6 +155,15 @@ void lease_warn_of_failure(struct lease_worker *worker, const char *error)
     }
 }
 
+static void tell(const struct lease_worker *worker, const struct lease *lease, enum policy_happening_kind kind,
+                 const char *what)
+{
+    const struct policy_happening happening = {
+        .kind = kind, .count = 1, .source = lease_section.name, .rule = lease->terms.rule, .what = what};
+
+    policy_tell(worker->host, &happening);
+}
+
 /* ---- moving ---- */
 
 void lease_move(struct lease *lease, enum lease_state state)
@@ -169,6 +178,7 @@ void lease_confirm(struct lease_worker *worker, struct lease *lease)
     if (!lease->confirmed) {
         lease->confirmed = true;
         lease_count(worker, LEASE_COUNTER_ACQUIRED);
+        tell(worker, lease, POLICY_LEASE_TAKEN, lease_kind_name(lease->kind));
     }
 }
 
@@ -179,6 +189,7 @@ void lease_end(struct lease_worker *worker, struct lease *lease, enum lease_reas
         char what[64];
         snprintf(what, sizeof what, "lock lost (%s)", reasons[reason].name);
         warn(worker, lease, what);
+        tell(worker, lease, POLICY_LEASE_LOST, reasons[reason].name);
     }
     bool counts = lease->confirmed && reasons[reason].counter != LEASE_COUNTERS;
     if (counts && !(lease->state == LEASE_EXHAUSTED && reasons[reason].is_loss)) {

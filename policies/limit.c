@@ -166,6 +166,7 @@ static void refuse(struct limit *limit, const struct limit_charge *refuser, stru
         policy_count(&limit->counters[LIMIT_COUNTER_UNDECIDED], 1);
     }
     write_refusal(refuser, decision);
+    decision->rule = refuser->rule->name;
 }
 
 static enum policy_verdict close_for_memory(struct policy_decision *decision)

@@ -75,6 +75,9 @@ struct policy_decision {
     char text[POLICY_TEXT_MAX]; /* REPLY: a whole RESP reply that is valid in RESP2 and RESP3; CLOSE: the reason */
     size_t length;
     int64_t hold_until_us; /* HOLD: when to ask again at the latest */
+    /* The rule that refuses, of the policy's own memory. NULL, as it is given: a REPLY is an answer and no refusal, and
+     * a CLOSE no rule's doing. */
+    const char *rule;
 };
 
 enum policy_outcome {
@@ -178,6 +181,27 @@ enum policy_answer { POLICY_ANSWER_TEXT, POLICY_ANSWER_OK, POLICY_ANSWER_ERROR }
 /* A question on the admin port that waits for its answer. */
 struct policy_question;
 
+/* What happens that operators want to hear of. Policies tell of leases, Headgate of the rest. */
+enum policy_happening_kind {
+    POLICY_REFUSED,       /* a policy refused a request, or had its client closed */
+    POLICY_LEASE_TAKEN,   /* a lock or a permit is held */
+    POLICY_LEASE_LOST,    /* … and is not held any more, though nobody released it */
+    POLICY_UPSTREAM_LOST, /* a connection to Redis broke; or, once in each outage, none can be made */
+    POLICY_REQUEST_LOST,  /* a request was under way on a connection that broke */
+    POLICY_HAPPENINGS
+};
+
+/* What happened: "source:rule what" for a person, such as "limit:checkout get". Of few different texts, so that they
+ * can be counted, and none that a client can make up; they may have any bytes in them, and any length. Valid within the
+ * call. */
+struct policy_happening {
+    enum policy_happening_kind kind;
+    uint64_t count;     /* how often, 1 or more */
+    const char *source; /* whose doing it was: a section of the ini file, or the address of Redis */
+    const char *rule;   /* of that section; NULL: none */
+    const char *what;   /* the command, the reason, … */
+};
+
 /* What a policy may ask of the worker it runs on. */
 struct policy_host {
     /* Asks again about a request that is on hold, at the end of this turn. holder: as in struct policy_request. */
@@ -190,6 +214,10 @@ struct policy_host {
     void (*answer)(void *context, struct policy_question *question, enum policy_answer kind, struct slice text);
     /* Logs a trouble of a rule of this policy, in one line. */
     void (*warn)(void *context, const char *rule, const char *text);
+    /* Tells the policies that listen what happened; see policy_tell(). */
+    void (*happened)(void *context, const struct policy_happening *happening);
+    /* Whether any policy listens; changes with a reload only. */
+    bool listens;
     /* The time of this turn, as in struct policy_request. */
     int64_t (*now_us)(void *context);
     /* The time by the calendar, since 1970; it may jump. */
@@ -294,6 +322,13 @@ struct policy {
     void (*on_client)(void *instance, const struct policy_client *client, void **attachment);
     /* attachment: what the policy left with the client, if anything. */
     void (*on_client_close)(void *instance, const struct policy_client *client, void *attachment);
+    /*
+     * What happened on this worker, as policies and Headgate tell it: in the midst of what they do, and perhaps under
+     * locks of theirs, a million times a second if a client is refused so often. So it is to be quick, and to call
+     * nobody. listens() says whether it is wanted, and is asked after start and reload.
+     */
+    bool (*listens)(void *instance);
+    void (*on_happening)(void *instance, const struct policy_happening *happening);
     void (*on_tick)(void *instance, int64_t now_us); /* ten times a second */
     /* The process is about to end. Called before each on_tick() from then on, with the number of clients that this
      * worker still has: true when nothing is left to do first. The wait for it is bounded. */
@@ -311,6 +346,14 @@ static inline bool policy_script_gave_integers(const struct policy_script_reply 
         only_integers = reply->texts == NULL || reply->texts[i].data == NULL;
     }
     return only_integers;
+}
+
+/* Tells what happened, which costs a branch when nobody listens. Refusals are told by the chain. */
+static inline void policy_tell(const struct policy_host *host, const struct policy_happening *happening)
+{
+    if (host->listens) {
+        host->happened(host->context, happening);
+    }
 }
 
 /* Adds to a counter that only this worker's thread writes. */

@@ -20,7 +20,8 @@ struct chain {
     _Atomic uint64_t *counters[POLICIES_MAX]; /* of each; NULL: it has none */
     size_t count;
     bool wants_any;
-    size_t measurer; /* the policy that measures; count: none does */
+    uint32_t listeners; /* bit n: policy n is told what happens */
+    size_t measurer;    /* the policy that measures; count: none does */
     bool measures;
     struct policy_attention attention;
     struct stats *stats;
@@ -70,8 +71,20 @@ static struct policy_attention ask_attention(const struct chain *chain)
     return chain->list[chain->measurer]->attends(chain->instances[chain->measurer]);
 }
 
+static uint32_t find_listeners(const struct chain *chain)
+{
+    uint32_t listeners = 0;
+
+    for (size_t n = 0; n < chain->count; n++) {
+        bool listens = chain->list[n]->listens != NULL && chain->list[n]->listens(chain->instances[n]);
+        listeners |= (uint32_t)listens << n;
+    }
+    return listeners;
+}
+
 static void compile_interests(struct chain *chain)
 {
+    chain->listeners = find_listeners(chain);
     chain->wants_any = false;
     chain->measures = false;
     for (size_t index = 0; index <= command_count(); index++) {
@@ -174,6 +187,7 @@ uint64_t chain_counter(const struct chain *chain, size_t policy, size_t counter)
 
 void chain_free(struct chain *chain)
 {
+    chain->listeners = 0;
     for (size_t n = 0; n < chain->count; n++) {
         if (chain->list[n]->stop != NULL) {
             chain->list[n]->stop(chain->instances[n]);
@@ -254,6 +268,20 @@ static void count_verdict(struct chain *chain, enum policy_verdict verdict)
     }
 }
 
+/* The name of a command that Headgate does not know is the client's own text. */
+static void tell_refusal(struct chain *chain, size_t n, const struct policy_request *request, const char *rule)
+{
+    const struct policy_happening happening = {
+        .kind = POLICY_REFUSED,
+        .count = 1,
+        .source = chain->list[n]->name,
+        .rule = rule,
+        .what = request->command != NULL ? request->command->name : "unknown command",
+    };
+
+    chain_happened(chain, &happening);
+}
+
 static enum policy_verdict ask_all(struct chain *chain, struct policy_request *request,
                                    struct policy_decision *decision, struct chain_record *record)
 {
@@ -281,6 +309,9 @@ static enum policy_verdict ask_all(struct chain *chain, struct policy_request *r
             record->holding = (uint32_t)n + 1;
             record->holds += verdict == POLICY_HOLD;
         }
+        if (verdict == POLICY_CLOSE || (verdict == POLICY_REPLY && decision->rule != NULL)) {
+            tell_refusal(chain, n, request, decision->rule);
+        }
         if (verdict != POLICY_PASS && verdict != POLICY_ADMIT) {
             return verdict;
         }
@@ -304,6 +335,7 @@ enum policy_verdict chain_ask(struct chain *chain, struct policy_request *reques
         /* More of it may have come since it was asked about. */
         (*record)->received_us = request->received_us;
     }
+    decision->rule = NULL;
     request->holds = (*record)->holds;
     request->received_us = (*record)->received_us;
     enum policy_verdict verdict = ask_all(chain, request, decision, *record);
@@ -377,6 +409,19 @@ void chain_spot(struct chain *chain, struct policy_request *request)
     if (policy->on_spot != NULL) {
         request->attachment = &request->client->attachments[chain->measurer];
         policy->on_spot(chain->instances[chain->measurer], request);
+    }
+}
+
+bool chain_listens(const struct chain *chain)
+{
+    return chain->listeners != 0;
+}
+
+void chain_happened(struct chain *chain, const struct policy_happening *happening)
+{
+    for (uint32_t left = chain->listeners; left != 0; left &= left - 1) {
+        size_t n = (size_t)__builtin_ctz(left);
+        chain->list[n]->on_happening(chain->instances[n], happening);
     }
 }
 

@@ -87,6 +87,11 @@ bool chain_sample(struct chain *chain, const struct policy_sample *sample);
 void chain_written(struct chain *chain, const struct policy_sample *sample);
 void chain_spot(struct chain *chain, struct policy_request *request);
 
+/* Whether any policy wants to be told what happens; changes with a reload only. */
+bool chain_listens(const struct chain *chain);
+/* Tells those that do; harmless if none does. Refusals are told by chain_ask(). */
+void chain_happened(struct chain *chain, const struct policy_happening *happening);
+
 /* Tells the policies who a client is (again). */
 void chain_client(struct chain *chain, const struct policy_client *client);
 void chain_client_closed(struct chain *chain, const struct policy_client *client);

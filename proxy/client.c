@@ -403,6 +403,13 @@ bool client_accept(struct client_service *service, int fd, const struct sockaddr
 
 /* ---- the service ---- */
 
+/* What is asked of the chain often, and changes with its rules only. */
+static void follow_chain(struct client_service *service)
+{
+    service->reactor->measures = chain_measures(service->chain);
+    service->host.listens = chain_listens(service->chain);
+}
+
 struct client_service *client_service_new(const struct client_parts *parts, const struct client_settings *settings,
                                           const struct conf_rule *rules)
 {
@@ -427,7 +434,7 @@ struct client_service *client_service_new(const struct client_parts *parts, cons
     service->attention = chain_attention(service->chain);
     service->until_spot = POLICY_SPOT_INTERVAL;
     service->spot_chance = (uint32_t)clock_now_us() | 1;
-    service->reactor->measures = chain_measures(service->chain);
+    follow_chain(service);
     return service;
 }
 
@@ -456,7 +463,7 @@ void client_service_reconfigure(struct client_service *service, const struct cli
     if (!chain_reload(service->chain, rules)) {
         log_error("client", "out of memory: some rules stay as they were before the reload");
     }
-    service->reactor->measures = chain_measures(service->chain);
+    follow_chain(service);
     for (struct client *client = service->clients; client != NULL; client = client->next) {
         client_tell_identity(client);
     }

@@ -66,6 +66,10 @@ void client_service_ask_policy(struct client_service *service, const struct clie
 /* Takes over an accepted, tuned, non-blocking socket. False (and the socket closed) when memory is short. */
 bool client_accept(struct client_service *service, int fd, const struct sockaddr_storage *address, uint64_t id);
 
+/* A connection to Redis was lost, and so many requests with it; or none can be made: the policies are told. why is one
+ * line for a person. */
+void client_service_upstream_lost(struct client_service *service, const char *why, uint64_t requests);
+
 size_t client_count(const struct client_service *service);
 /* Ten times a second: idle time-outs, policies' ticks. */
 void client_service_tick(struct client_service *service);

@@ -1,7 +1,14 @@
-/* What policies may ask of the worker that they run on. */
+/* What policies may ask of the worker that they run on, and what it tells them. */
 #include "client_private.h"
 
 #include "log.h"
+
+static void happened(void *context, const struct policy_happening *happening)
+{
+    const struct client_service *service = context;
+
+    chain_happened(service->chain, happening);
+}
 
 static void resume(void *context, void *holder)
 {
@@ -44,8 +51,26 @@ struct policy_host client_policy_host(struct client_service *service, size_t wor
                                 .run_script = run_script,
                                 .answer = answer,
                                 .warn = warn,
+                                .happened = happened,
                                 .now_us = now_us,
                                 .wall_us = wall_us,
                                 .context = service,
                                 .worker = worker};
+}
+
+void client_service_upstream_lost(struct client_service *service, const char *why, uint64_t requests)
+{
+    struct policy_happening happening = {
+        .kind = POLICY_UPSTREAM_LOST,
+        .count = 1,
+        .source = service->settings.upstream_text,
+        .what = why,
+    };
+
+    chain_happened(service->chain, &happening);
+    if (requests > 0) {
+        happening.kind = POLICY_REQUEST_LOST;
+        happening.count = requests;
+        chain_happened(service->chain, &happening);
+    }
 }

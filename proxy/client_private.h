@@ -6,7 +6,7 @@
  *   client_batch.c     requests that are taken together
  *   client_stream.c    requests that are too long to be held
  *   client_admit.c     requests before the policies, and what becomes of those that they do not pass
- *   client_policy.c    what policies may ask for
+ *   client_policy.c    what policies may ask for, and are told
  *   client_script.c    … scripts
  *   client_question.c  what the admin port asks of policies
  *   client_plan.c      what each command needs of the connection to Redis

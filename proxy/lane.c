@@ -153,6 +153,17 @@ static void lose_sent_runs(struct lane *lane, const char *why)
     }
 }
 
+/* Those that lose_sent_runs() will lose. */
+static uint64_t count_sent_requests(const struct lane *lane)
+{
+    uint64_t requests = 0;
+
+    for (const struct run *run = lane->first; run != NULL && !run_is_unsent(lane, run); run = run->lane_next) {
+        requests += run->receiver != NULL ? run->requests - run->answered : 0;
+    }
+    return requests;
+}
+
 static void fail_unsent_runs(struct lane *lane, const char *why)
 {
     while (lane->first != NULL) {
@@ -270,6 +281,7 @@ static void lane_break(struct lane *lane, const char *why)
         return;
     }
     stats_add(lane->reactor->stats, STATS_LANES_LOST, 1);
+    lane->events->broken(lane, why, count_sent_requests(lane));
     if (lane->use == LANE_SHARED) {
         back_off(lane, why);
         lose_sent_runs(lane, why);

@@ -52,6 +52,8 @@ struct lane_events {
     /* The connection is made (ready) or this attempt failed (why). */
     void (*ready)(struct lane *lane);
     void (*failed)(struct lane *lane, const char *why);
+    /* A ready lane breaks, with requests that were under way on it. Nothing of what follows from that has been done. */
+    void (*broken)(struct lane *lane, const char *why, uint64_t requests);
     /* Redis answered NOAUTH to the greeting's PING; the lane is closed afterwards. */
     void (*needs_password)(struct lane *lane);
     /* The lane is CLOSED and its queue empty; why is one line for a person. The last call for this lane. */

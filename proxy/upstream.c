@@ -13,6 +13,8 @@ struct upstream {
     struct upstream_settings settings;
     upstream_ready_callback *ready;
     void *context;
+    upstream_lost_callback *lost; /* NULL: nobody is told */
+    void *lost_context;
     struct profile *profiles;
     struct profile *base; /* the default profile */
     struct lane *lanes;   /* all of them */
@@ -354,6 +356,13 @@ static void on_ready(struct lane *lane)
     }
 }
 
+static void tell_loss(const struct upstream *upstream, const char *why, uint64_t requests)
+{
+    if (upstream->lost != NULL) {
+        upstream->lost(upstream->lost_context, why, requests);
+    }
+}
+
 static void on_failed(struct lane *lane, const char *why)
 {
     struct upstream *upstream = lane_profile(lane)->upstream;
@@ -363,6 +372,15 @@ static void on_failed(struct lane *lane, const char *why)
                   why);
         upstream->reachable = false;
         upstream->told = true;
+        tell_loss(upstream, why, 0);
+    }
+}
+
+/* Redis closes a connection whose client has ended its stream, with a blocked request, too: that is no loss. */
+static void on_broken(struct lane *lane, const char *why, uint64_t requests)
+{
+    if (!lane->ending) {
+        tell_loss(lane_profile(lane)->upstream, why, requests);
     }
 }
 
@@ -404,6 +422,7 @@ static void on_closed(struct lane *lane, const char *why)
 static const struct lane_events lane_events = {
     .ready = on_ready,
     .failed = on_failed,
+    .broken = on_broken,
     .needs_password = on_needs_password,
     .closed = on_closed,
 };
@@ -760,6 +779,12 @@ void upstream_reconfigure(struct upstream *upstream, const struct upstream_setti
     } else {
         upstream->base = before;
     }
+}
+
+void upstream_tell_losses(struct upstream *upstream, upstream_lost_callback *lost, void *context)
+{
+    upstream->lost = lost;
+    upstream->lost_context = context;
 }
 
 void upstream_free(struct upstream *upstream)

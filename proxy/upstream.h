@@ -49,9 +49,15 @@ struct upstream_settings {
 /* Told once whenever a shared lane of the default profile becomes ready, so that facts about Redis can be learned. */
 typedef void upstream_ready_callback(void *context);
 
+/* Told when a connection that was ready breaks, with so many requests under way; and, with none, when none can be made:
+ * once until one is made again. why is one line for a person. */
+typedef void upstream_lost_callback(void *context, const char *why, uint64_t requests);
+
 /* settings is copied, its texts are not. NULL when memory is short. */
 struct upstream *upstream_new(struct reactor *reactor, struct run_pool *runs, const struct upstream_settings *settings,
                               upstream_ready_callback *ready, void *context);
+/* From now on lost is called; nobody is told before. */
+void upstream_tell_losses(struct upstream *upstream, upstream_lost_callback *lost, void *context);
 /* Closes all lanes. */
 void upstream_free(struct upstream *upstream);
 void upstream_reconfigure(struct upstream *upstream, const struct upstream_settings *settings);

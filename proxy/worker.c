@@ -115,6 +115,13 @@ static void on_upstream_ready(void *context)
     learn_again(worker->learn);
 }
 
+static void on_upstream_lost(void *context, const char *why, uint64_t requests)
+{
+    struct worker *worker = context;
+
+    client_service_upstream_lost(worker->clients, why, requests);
+}
+
 static void *worker_run(void *context)
 {
     struct worker *worker = context;
@@ -185,7 +192,11 @@ static bool build_parts(struct worker *worker, const struct conf *conf, const st
         .worker = worker->index,
     };
     worker->clients = worker->learn != NULL ? client_service_new(&parts, &clients, conf->rules) : NULL;
-    return worker->clients != NULL;
+    if (worker->clients == NULL) {
+        return false;
+    }
+    upstream_tell_losses(worker->upstream, on_upstream_lost, worker);
+    return true;
 }
 
 struct worker *worker_start(size_t index, const struct conf *conf, const struct connection_target *target,

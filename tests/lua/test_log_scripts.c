@@ -357,10 +357,16 @@ Test(counter, counts_by_the_clock_of_redis_in_real_time)
     "seen recent:slow:warning common:slow:warning common:slow:warning:start common:slow:warning:last "                 \
     "common:slow:warning:pstart"
 
+static int64_t old_event(const char *digest, int64_t number, const char *message, int64_t times, int64_t age,
+                         int64_t now)
+{
+    return integer_of(ask("EVALSHA %s 6 " EVENT_KEYS " %lld 3600 100 50 7200 %s %lld %lld %lld", digest,
+                          (long long)number, message, (long long)times, (long long)age, (long long)now));
+}
+
 static int64_t event(const char *digest, int64_t number, const char *message, int64_t times, int64_t now)
 {
-    return integer_of(ask("EVALSHA %s 6 " EVENT_KEYS " %lld 3600 100 50 7200 %s %lld %lld", digest, (long long)number,
-                          message, (long long)times, (long long)now));
+    return old_event(digest, number, message, times, 0, now);
 }
 
 static int64_t frequency_of(const char *key, const char *message)
@@ -457,6 +463,21 @@ Test(event, times_are_written_as_the_calendar_has_them)
     }
 }
 
+/* Redis was away, or Headgate gathered: the line has the time at which it happened. */
+Test(event, is_listed_under_its_time_and_counted_in_the_hour_of_the_call)
+{
+    const char *digest = with_own_clock("event_log");
+
+    cr_assert_eq(old_event(digest, 1, "lost", 4, 800, NOW), 1);
+    assert_text(ask("LINDEX recent:slow:warning 0"), "Tue Nov 14 22:00:00 2023 lost (4 times)");
+    cr_assert_eq(old_event(digest, 2, "lost", 1, 801, NOW), 1);
+    assert_text(ask("LINDEX recent:slow:warning 0"), "Tue Nov 14 21:59:59 2023 lost");
+    cr_assert_eq(frequency_of("common:slow:warning", "lost"), 5);
+    assert_text(ask("GET common:slow:warning:start"), "2023-11-14T22:00:00");
+    cr_assert_eq(old_event(digest, 3, "long ago", 1, NOW + 1, NOW), 1);
+    assert_text(ask("LINDEX recent:slow:warning 0"), "Thu Jan  1 00:00:00 1970 long ago");
+}
+
 Test(event, list_and_sorted_sets_are_cut)
 {
     const char *digest = with_own_clock("event_log");
@@ -477,11 +498,11 @@ Test(event, takes_several_in_one_call)
 {
     const char *digest = with_own_clock("event_log");
 
-    cr_assert_eq(integer_of(ask("EVALSHA %s 6 " EVENT_KEYS " 1 3600 2 50 0 a 1 b 2 c 1 %lld", digest, (long long)NOW)),
-                 1);
+    cr_assert_eq(
+        integer_of(ask("EVALSHA %s 6 " EVENT_KEYS " 1 3600 2 50 0 a 1 0 b 2 7 c 1 1 %lld", digest, (long long)NOW)), 1);
     cr_assert_eq(integer_of(ask("LLEN recent:slow:warning")), 2);
-    assert_text(ask("LINDEX recent:slow:warning 0"), "Tue Nov 14 22:13:20 2023 c");
-    assert_text(ask("LINDEX recent:slow:warning 1"), "Tue Nov 14 22:13:20 2023 b (2 times)");
+    assert_text(ask("LINDEX recent:slow:warning 0"), "Tue Nov 14 22:13:19 2023 c");
+    assert_text(ask("LINDEX recent:slow:warning 1"), "Tue Nov 14 22:13:13 2023 b (2 times)");
     cr_assert_eq(integer_of(ask("ZCARD common:slow:warning")), 3);
     cr_assert_eq(integer_of(ask("TTL common:slow:warning")), -1, "kept for ever");
     cr_assert_eq(integer_of(ask("TTL recent:slow:warning")), -1);
@@ -508,7 +529,7 @@ static void assert_event_refused(const char *digest, const char *error)
     int64_t keys = integer_of(ask("DBSIZE"));
 
     assert_error_begins(
-        ask("EVALSHA %s 6 " EVENT_KEYS " 9 3600 100 50 7200 a 1 %lld", digest, (long long)NOW + 2 * HOUR), error);
+        ask("EVALSHA %s 6 " EVENT_KEYS " 9 3600 100 50 7200 a 1 0 %lld", digest, (long long)NOW + 2 * HOUR), error);
     cr_assert_eq(integer_of(ask("DBSIZE")), keys, "%s, and something was written", error);
 }
 
@@ -542,10 +563,11 @@ Test(event, what_is_in_the_way_stops_it_before_it_begins)
 
 Test(event, unsound_arguments_are_refused)
 {
-    static const char *const calls[] = {"0 1 100 50 0 a 1",     "1 0 100 50 0 a 1",  "1 1 0 50 0 a 1",
-                                        "1 1 100 0 0 a 1",      "1 1 100 50 -1 a 1", "1 1 100 50 0 a 0",
-                                        "1 1 100 50 0 a",       "1 1 100 50 0",      "1 1 100 50 0 a 1 b",
-                                        "1 1 100 50 0 a 1 b x", "1 1 100 50 0 a 1.5"};
+    static const char *const calls[] = {"0 1 100 50 0 a 1 0",   "1 0 100 50 0 a 1 0",   "1 1 0 50 0 a 1 0",
+                                        "1 1 100 0 0 a 1 0",    "1 1 100 50 -1 a 1 0",  "1 1 100 50 0 a 0 0",
+                                        "1 1 100 50 0 a 1 -1",  "1 1 100 50 0 a 1",     "1 1 100 50 0 a",
+                                        "1 1 100 50 0",         "1 1 100 50 0 a 1 0 b", "1 1 100 50 0 a 1 0 b 1",
+                                        "1 1 100 50 0 a 1.5 0", "1 1 100 50 0 a 1 0.5", "1 1 100 50 0 a 1 0 b x 0"};
     char command[512];
 
     load_script(script_find("event_log"));
@@ -553,7 +575,7 @@ Test(event, unsound_arguments_are_refused)
         snprintf(command, sizeof command, "EVALSHA %s 6 " EVENT_KEYS " %s", script_find("event_log")->sha1, calls[i]);
         assert_error_begins(ask(command), "HEADGATE the arguments of an event are not sound");
     }
-    snprintf(command, sizeof command, "EVALSHA %s 5 a b c d e 1 1 100 50 0 a 1", script_find("event_log")->sha1);
+    snprintf(command, sizeof command, "EVALSHA %s 5 a b c d e 1 1 100 50 0 a 1 0", script_find("event_log")->sha1);
     assert_error_begins(ask(command), "HEADGATE the arguments of an event are not sound");
     cr_assert_eq(integer_of(ask("DBSIZE")), 0);
 }

@@ -327,6 +327,18 @@ bool fixture_request(struct latency_fixture *fixture, size_t worker, const char 
     return wants_written;
 }
 
+/* ---- what happens ---- */
+
+void fixture_happen(struct latency_fixture *fixture, size_t worker, enum policy_happening_kind kind, uint64_t count,
+                    const char *what)
+{
+    const struct policy_happening happening = {
+        .kind = kind, .count = count, .source = "limit", .rule = "rule", .what = what};
+
+    cr_assert(latency_policy.listens(fixture->workers[worker].instance));
+    latency_policy.on_happening(fixture->workers[worker].instance, &happening);
+}
+
 /* ---- questions ---- */
 
 static const struct policy_verb *find_verb(struct slice name)

@@ -75,6 +75,9 @@ uint32_t fixture_tag(struct latency_fixture *fixture, size_t worker, const char 
 void fixture_spot(struct latency_fixture *fixture, size_t worker, const char *words);
 /* A request of those words that took so long; true if it is to be told when written. */
 bool fixture_request(struct latency_fixture *fixture, size_t worker, const char *words, int64_t us);
+/* It happened so often on that worker: "limit:rule what". */
+void fixture_happen(struct latency_fixture *fixture, size_t worker, enum policy_happening_kind kind, uint64_t count,
+                    const char *what);
 /* Puts a question; the answer is in the fixture, and returned, unless it has to be waited for (NULL). */
 const char *fixture_ask(struct latency_fixture *fixture, size_t worker, const char *words);
 /* Its value, added up over the workers, gauges brought up to date. */

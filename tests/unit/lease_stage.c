@@ -58,6 +58,16 @@ static struct stage_call *copy_call(const struct stage_worker *worker, const str
     return call;
 }
 
+static void host_happened(void *context, const struct policy_happening *happening)
+{
+    struct stage *stage = ((struct stage_worker *)context)->stage;
+
+    cr_assert_eq(happening->count, 1);
+    stage->happened[happening->kind]++;
+    snprintf(stage->happening, sizeof stage->happening, "%s:%s %s", happening->source, happening->rule,
+             happening->what);
+}
+
 static void free_call(struct stage_call *call)
 {
     for (size_t i = 0; i < call->argument_count; i++) {
@@ -118,6 +128,8 @@ struct stage *stage_new(const char *rules, size_t workers)
         worker->host = (struct policy_host){
             .run_script = host_run_script,
             .warn = host_warn,
+            .happened = host_happened,
+            .listens = true,
             .now_us = host_now,
             .wall_us = host_wall,
             .context = worker,
@@ -132,8 +144,24 @@ struct stage *stage_new(const char *rules, size_t workers)
     return stage;
 }
 
+/* What is told is what is counted. */
+static void check_happenings(struct stage *stage)
+{
+    static const char *const losses[] = {"lease_lost_gone_total",      "lease_lost_taken_total",
+                                         "lease_lost_persisted_total", "lease_lost_shortened_total",
+                                         "lease_lost_type_total",      "lease_lost_unreachable_total"};
+    uint64_t lost = 0;
+
+    for (size_t i = 0; i < sizeof losses / sizeof losses[0]; i++) {
+        lost += stage_counter(stage, losses[i]);
+    }
+    cr_assert_eq(stage->happened[POLICY_LEASE_LOST], lost);
+    cr_assert_eq(stage->happened[POLICY_LEASE_TAKEN], stage_counter(stage, "lease_acquired_total"));
+}
+
 void stage_free(struct stage *stage)
 {
+    check_happenings(stage);
     while (stage->clients != NULL) {
         stage_leave(stage->clients);
     }

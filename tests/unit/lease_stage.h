@@ -80,6 +80,8 @@ struct stage {
     void *on_call_context;
     char warning[STAGE_TEXT_MAX]; /* the last one */
     size_t warning_count;
+    size_t happened[POLICY_HAPPENINGS];
+    char happening[STAGE_TEXT_MAX]; /* the last one: "source:rule what" */
     uint64_t last_id;
 };
 

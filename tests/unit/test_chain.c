@@ -9,7 +9,7 @@
 /*
  * Three policies that decide as `verdicts` says and write down each call as one word: "a?1" policy a was asked and had
  * ticket 1 before, "a=" with the outcome it was told, "a!" a client was closed, "a^" who a client is, "a~" a tick, "a-"
- * a drain, "a@" a reload, "a." stop.
+ * a drain, "a@" a reload, "a*" what happened, by its kind, "a." stop.
  */
 struct fake {
     char letter;
@@ -23,6 +23,9 @@ struct fake {
     bool wants_nothing;
     bool fails_to_reload;
     bool is_drained;
+    bool is_deaf;
+    const char *rule; /* by which it decides; NULL: none */
+    struct policy_happening heard;
     _Atomic uint64_t *counters;
     struct policy_reply told;
     char told_head[RESP_HEAD_KEPT + 1];
@@ -92,6 +95,8 @@ static enum policy_verdict on_request(void *instance, const struct policy_reques
     fake->holds = request->holds;
     fake->received_us = request->received_us;
     decision->hold_until_us = fake->hold_until_us;
+    cr_assert_null(decision->rule);
+    decision->rule = fake->rule;
     decision->length = (size_t)snprintf(decision->text, sizeof decision->text, "-%c\r\n", fake->letter);
     return fake->verdict;
 }
@@ -133,6 +138,21 @@ static void on_tick(void *instance, int64_t now_us)
     write_down(instance, "~%llu", (unsigned long long)now_us);
 }
 
+static bool listens(void *instance)
+{
+    const struct fake *fake = instance;
+
+    return !fake->is_deaf;
+}
+
+static void on_happening(void *instance, const struct policy_happening *happening)
+{
+    struct fake *fake = instance;
+
+    write_down(fake, "*%llu", happening->kind);
+    fake->heard = *happening;
+}
+
 static void stop(void *instance)
 {
     write_down(instance, ".", 0);
@@ -165,6 +185,23 @@ static const struct policy policy_c = WHOLE_POLICY(start_c);
 /* One that gives nothing but what it must. */
 static const struct policy policy_bare = {.name = "bare", .start = start_b, .wants = wants, .on_request = on_request};
 static const struct policy *const three[] = {&policy_a, &policy_b, &policy_c, NULL};
+
+/* Two that listen, and between them one that does not. */
+static const struct policy listener_a = {.name = "first",
+                                         .start = start_a,
+                                         .wants = wants,
+                                         .on_request = on_request,
+                                         .listens = listens,
+                                         .on_happening = on_happening,
+                                         .stop = stop,
+                                         .reload = reload};
+static const struct policy listener_c = {.name = "last",
+                                         .start = start_c,
+                                         .wants = wants,
+                                         .on_request = on_request,
+                                         .listens = listens,
+                                         .on_happening = on_happening};
+static const struct policy *const listening[] = {&listener_a, &policy_bare, &listener_c, NULL};
 
 static struct chain *chain;
 static struct chain_roster roster;
@@ -767,4 +804,81 @@ Test(chain, verdicts_are_counted)
     cr_assert_eq(stats_get(&stats, STATS_POLICY_HOLDS), 2);
     cr_assert_eq(stats_get(&stats, STATS_POLICY_REPLIES), 1);
     cr_assert_eq(stats_get(&stats, STATS_POLICY_CLOSES), 0);
+}
+
+static void use_listeners(void)
+{
+    chain_free(chain);
+    chain = new_chain(listening);
+    calls[0] = '\0';
+}
+
+Test(chain, nobody_listens_unless_it_says_so)
+{
+    const struct policy_happening happening = {POLICY_UPSTREAM_LOST, 1, "redis", NULL, "gone"};
+
+    cr_assert_not(chain_listens(chain));
+    chain_happened(chain, &happening);
+    assert_calls("");
+    use_listeners();
+    cr_assert(chain_listens(chain));
+    chain_happened(chain, &happening);
+    assert_calls("a*3 c*3");
+    cr_assert_eq(fakes[2].heard.count, 1);
+    cr_assert_str_eq(fakes[2].heard.source, "redis");
+    cr_assert_str_eq(fakes[2].heard.what, "gone");
+    fakes[0].is_deaf = true;
+    cr_assert(chain_reload(chain, &rule));
+    calls[0] = '\0';
+    chain_happened(chain, &happening);
+    assert_calls("c*3");
+    fakes[2].is_deaf = true;
+    cr_assert(chain_reload(chain, &rule));
+    cr_assert_not(chain_listens(chain));
+}
+
+Test(chain, who_refuses_by_a_rule_is_told_of_to_who_listens)
+{
+    struct chain_record *record = NULL;
+
+    use_listeners();
+    fakes[1].verdict = POLICY_REPLY;
+    fakes[1].rule = "checkout";
+    cr_assert_eq(ask(&record), POLICY_REPLY);
+    assert_calls("a?0 b?0 a*0 c*0");
+    cr_assert_eq(fakes[0].heard.kind, POLICY_REFUSED);
+    cr_assert_eq(fakes[0].heard.count, 1);
+    cr_assert_str_eq(fakes[0].heard.source, "bare");
+    cr_assert_str_eq(fakes[0].heard.rule, "checkout");
+    cr_assert_str_eq(fakes[0].heard.what, "get");
+}
+
+Test(chain, an_answer_is_no_refusal_and_a_hold_is_none)
+{
+    struct chain_record *record = NULL;
+
+    use_listeners();
+    fakes[1].verdict = POLICY_HOLD;
+    fakes[1].rule = "later";
+    ask(&record);
+    fakes[1].verdict = POLICY_REPLY;
+    fakes[1].rule = NULL;
+    ask(&record);
+    assert_calls("a?0 b?0 b?101");
+}
+
+Test(chain, who_closes_refuses_and_names_of_unknown_commands_are_not_told)
+{
+    struct chain_record *record = NULL;
+    struct policy_decision decision;
+    struct policy_request request = {.client = &client, .command = NULL, .name = {"X", 1}, .frame = {frame, 1}};
+
+    use_listeners();
+    fakes[2].verdict = POLICY_CLOSE;
+    cr_assert_eq(chain_ask(chain, &request, &decision, &record), POLICY_CLOSE);
+    end(record, POLICY_OUTCOME_OWNERLESS, "");
+    assert_calls("a?0 b?0 c?0 a*0 c*0");
+    cr_assert_str_eq(fakes[0].heard.source, "last");
+    cr_assert_null(fakes[0].heard.rule);
+    cr_assert_str_eq(fakes[0].heard.what, "unknown command");
 }

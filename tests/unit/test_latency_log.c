@@ -117,11 +117,12 @@ Test(latency_log, logs_slow_requests_by_interface)
     cr_assert_eq(strncmp(call->arguments[0], "{e}recent:slow:warning:by:", 26), 0);
     cr_assert_str_eq(call->arguments[1], "{e}recent:slow:warning");
     cr_assert_str_eq(call->arguments[5], "{e}common:slow:warning:pstart");
-    cr_assert_eq(call->argument_count, 6 + 5 + 4);
+    cr_assert_eq(call->argument_count, 6 + 5 + 6);
     cr_assert_str_eq(argument(call, 5), "get");
     cr_assert_str_eq(argument(call, 6), "2");
-    cr_assert_str_eq(argument(call, 7), "set");
-    cr_assert_str_eq(argument(call, 8), "1");
+    cr_assert_str_eq(argument(call, 7), "5", "seconds ago");
+    cr_assert_str_eq(argument(call, 8), "set");
+    cr_assert_str_eq(argument(call, 9), "1");
     fixture_request(&fixture, 0, "TTL k", 20000);
     fixture_fail(&fixture, "event_log", "LOADING");
     fixture_tick(&fixture, ROUND_US);
@@ -147,10 +148,142 @@ Test(latency_log, bounds_the_events_that_wait)
     }
     fixture_tick(&fixture, ROUND_US);
     const struct script_call *call = fixture_call(&fixture, "event_log");
-    for (size_t i = 6; call->key_count + i < call->argument_count; i += 2) {
+    for (size_t i = 6; call->key_count + i < call->argument_count; i += 3) {
         sum += strtol(argument(call, i), NULL, 10);
     }
     cr_assert_eq(sum, 60);
+    fixture_stop(&fixture);
+}
+
+Test(latency_log, listens_only_if_it_has_something_to_write)
+{
+    static const char *const confs[] = {"", ON, COUNTERS EVENTS, ON COUNTERS, ON EVENTS};
+    struct latency_fixture fixture;
+
+    for (size_t i = 0; i < sizeof confs / sizeof confs[0]; i++) {
+        fixture_start(&fixture, confs[i], 1);
+        cr_assert_eq(latency_policy.listens(fixture.workers[0].instance), i >= 3, "%s", confs[i]);
+        fixture_stop(&fixture);
+    }
+}
+
+/* Which counter, or which log, there is a call for, and what it says of the first message. */
+static void assert_calls(struct latency_fixture *fixture, const char *script, size_t name_at, const char *const *wanted,
+                         size_t count)
+{
+    for (size_t i = 0; i < count; i += 2) {
+        const struct script_call *call = fixture_call(fixture, script);
+        cr_assert_not_null(call, "%s", wanted[i]);
+        const char *name = name_at > 0 ? call->arguments[name_at] : argument(call, 2);
+        cr_assert_str_eq(name, wanted[i]);
+        cr_assert_str_eq(argument(call, name_at > 0 ? 6 : 5), wanted[i + 1], "%s", name);
+        fixture_answer(fixture, script, &counted, 1);
+    }
+    cr_assert_null(fixture_call(fixture, script));
+}
+
+static void happen_all(struct latency_fixture *fixture)
+{
+    fixture_happen(fixture, 0, POLICY_REFUSED, 1, "get");
+    fixture_happen(fixture, 1, POLICY_REFUSED, 1000000, "get");
+    fixture_happen(fixture, 1, POLICY_LEASE_TAKEN, 2, "string");
+    fixture_happen(fixture, 0, POLICY_LEASE_LOST, 1, "gone");
+    fixture_happen(fixture, 1, POLICY_UPSTREAM_LOST, 1, "Connection refused");
+    fixture_happen(fixture, 0, POLICY_REQUEST_LOST, 7, "Connection refused");
+}
+
+Test(latency_log, counts_what_happens_on_all_workers)
+{
+    static const char *const wanted[] = {"refusals", "5 1000001",       "leases", "5 2",           "lost_leases",
+                                         "5 1",      "upstream_losses", "5 1",    "lost_requests", "5 7"};
+    struct latency_fixture fixture;
+
+    fixture_start(&fixture, ON COUNTERS, 2);
+    happen_all(&fixture);
+    fixture_tick(&fixture, ROUND_US);
+    cr_assert_null(fixture_call(&fixture, "event_log"));
+    assert_calls(&fixture, "counter_add", 0, wanted, sizeof wanted / sizeof wanted[0]);
+    fixture_stop(&fixture);
+}
+
+Test(latency_log, logs_what_happens_on_all_workers)
+{
+    static const char *const wanted[] = {
+        "{e}recent:refusals:info",         "1000001", "{e}recent:lost_leases:error",   "1",
+        "{e}recent:upstream_losses:error", "1",       "{e}recent:lost_requests:error", "7"};
+    struct latency_fixture fixture;
+
+    fixture_start(&fixture, ON EVENTS, 2);
+    happen_all(&fixture);
+    fixture_tick(&fixture, ROUND_US);
+    cr_assert_null(fixture_call(&fixture, "counter_add"));
+    const struct script_call *call = fixture_call(&fixture, "event_log");
+    cr_assert_str_eq(argument(call, 5), "limit:rule get");
+    cr_assert_eq(strncmp(call->arguments[0], "{e}recent:refusals:info:by:", 27), 0);
+    cr_assert_str_eq(call->arguments[3], "{e}common:refusals:info:start");
+    assert_calls(&fixture, "event_log", 1, wanted, sizeof wanted / sizeof wanted[0]);
+    fixture_stop(&fixture);
+}
+
+/* Redis is away: what happens meanwhile waits, with its time, and what was told is told again as it was. */
+Test(latency_log, what_happened_waits_for_redis)
+{
+    struct latency_fixture fixture;
+
+    fixture_start(&fixture, ON EVENTS, 1);
+    fixture_happen(&fixture, 0, POLICY_UPSTREAM_LOST, 1, "closed");
+    fixture_tick(&fixture, ROUND_US);
+    fixture_happen(&fixture, 0, POLICY_UPSTREAM_LOST, 1, "refused");
+    fixture_tick(&fixture, 3 * ROUND_US);
+    fixture_happen(&fixture, 0, POLICY_UPSTREAM_LOST, 1, "closed");
+    fixture_fail(&fixture, "event_log", "Redis cannot be reached");
+    fixture_tick(&fixture, ROUND_US);
+    const struct script_call *call = fixture_call(&fixture, "event_log");
+    cr_assert_eq(call->argument_count, 6 + 5 + 3);
+    cr_assert_str_eq(argument(call, 0), "1");
+    cr_assert_str_eq(argument(call, 6), "1");
+    cr_assert_str_eq(argument(call, 7), "25");
+    fixture_answer(&fixture, "event_log", &counted, 1);
+    fixture_tick(&fixture, ROUND_US);
+    call = fixture_call(&fixture, "event_log");
+    cr_assert_str_eq(argument(call, 0), "2");
+    cr_assert_str_eq(argument(call, 5), "limit:rule refused");
+    cr_assert_str_eq(argument(call, 7), "25");
+    cr_assert_str_eq(argument(call, 8), "limit:rule closed");
+    cr_assert_str_eq(argument(call, 10), "10");
+    fixture_stop(&fixture);
+}
+
+/* Each log has a call and a number of its own. */
+Test(latency_log, one_log_does_not_wait_for_another)
+{
+    struct latency_fixture fixture;
+
+    fixture_start(&fixture, ON EVENTS, 1);
+    fixture_happen(&fixture, 0, POLICY_REFUSED, 1, "get");
+    fixture_tick(&fixture, ROUND_US);
+    fixture_happen(&fixture, 0, POLICY_REFUSED, 1, "get");
+    fixture_happen(&fixture, 0, POLICY_LEASE_LOST, 1, "gone");
+    fixture_tick(&fixture, ROUND_US);
+    cr_assert_eq(fixture.call_count, 2);
+    fixture_fail(&fixture, "event_log", "HEADGATE key {e}recent:refusals:info holds a hash");
+    cr_assert_str_eq(fixture_call(&fixture, "event_log")->arguments[1], "{e}recent:lost_leases:error");
+    cr_assert_str_eq(argument(fixture_call(&fixture, "event_log"), 0), "1");
+    fixture_stop(&fixture);
+}
+
+Test(latency_log, a_drain_takes_what_happened_elsewhere)
+{
+    struct latency_fixture fixture;
+
+    fixture_start(&fixture, ON EVENTS, 2);
+    fixture_happen(&fixture, 1, POLICY_REFUSED, 3, "get");
+    cr_assert_not(latency_policy.on_drain(fixture.workers[0].instance, 0));
+    cr_assert(latency_policy.on_drain(fixture.workers[1].instance, 0));
+    cr_assert_not(latency_policy.on_drain(fixture.workers[0].instance, 0));
+    cr_assert_str_eq(argument(fixture_call(&fixture, "event_log"), 6), "3");
+    fixture_answer(&fixture, "event_log", &counted, 1);
+    cr_assert(latency_policy.on_drain(fixture.workers[0].instance, 0));
     fixture_stop(&fixture);
 }
 

@@ -59,18 +59,22 @@ Test(lease_end, what_a_renewal_finds_ends_the_watch)
         const char *answer;
         const char *counter;
         const char *warning;
+        const char *happening;
     } cases[] = {
-        {"0 -2", "lease_lost_gone_total", "lock lost (gone): job of 10.0.0.1/default/app, held for "},
-        {"-1 5000", "lease_lost_taken_total", "lock lost (taken by another): job of "},
-        {"-2 -1", "lease_lost_persisted_total", "lock lost (made persistent): job of "},
-        {"-3 100", "lease_lost_shortened_total", "lock lost (shortened): job of "},
-        {"-4 -1", "lease_lost_type_total", "lock lost (of another type): job of "},
+        {"0 -2", "lease_lost_gone_total", "lock lost (gone): job of 10.0.0.1/default/app, held for ",
+         "lease:locks gone"},
+        {"-1 5000", "lease_lost_taken_total", "lock lost (taken by another): job of ", "lease:locks taken by another"},
+        {"-2 -1", "lease_lost_persisted_total", "lock lost (made persistent): job of ", "lease:locks made persistent"},
+        {"-3 100", "lease_lost_shortened_total", "lock lost (shortened): job of ", "lease:locks shortened"},
+        {"-4 -1", "lease_lost_type_total", "lock lost (of another type): job of ", "lease:locks of another type"},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct scene scene = scene_of(RULES);
+        cr_assert_str_eq(scene.stage->happening, "lease:locks string");
         assert_call(scene.stage, "lease_renew_string job / t1");
         stage_answer(scene.stage, cases[i].answer);
+        cr_assert_str_eq(scene.stage->happening, cases[i].happening);
         cr_assert(stage_lists(scene.stage, NULL));
         assert_counter(scene.stage, cases[i].counter, 1);
         cr_assert_eq(strncmp(scene.stage->warning, cases[i].warning, strlen(cases[i].warning)), 0, "%s",

@@ -1,0 +1,116 @@
+/* Messages that wait for Redis: what they say, that none is lost, and that there are not too many. */
+#include "../../policies/latency_message.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+static void assert_written(const char *source, const char *rule, const char *what, const char *expected)
+{
+    char text[LATENCY_MESSAGE_MAX + 1];
+
+    latency_message_write(source, rule, what, text);
+    cr_assert_str_eq(text, expected);
+}
+
+static uint64_t sum_of(const struct latency_message_list *list)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < list->length; i++) {
+        sum += list->messages[i].times;
+    }
+    return sum;
+}
+
+static void assert_message(const struct latency_message_list *list, size_t at, const char *text, uint64_t times,
+                           int64_t second)
+{
+    cr_assert_lt(at, list->length);
+    cr_assert_str_eq(list->messages[at].text, text);
+    cr_assert_eq(list->messages[at].times, times);
+    cr_assert_eq(list->messages[at].second, second);
+}
+
+Test(latency_message, says_whose_doing_it_was)
+{
+    assert_written("limit", "checkout", "get", "limit:checkout get");
+    assert_written("limit", NULL, "get", "limit get");
+    assert_written("127.0.0.1:6379", NULL, "Connection refused", "127.0.0.1:6379 Connection refused");
+}
+
+Test(latency_message, is_one_plain_line)
+{
+    assert_written("a\r\nb", "\x7f", "\xc3\xbc\t", "a??b:? ???");
+}
+
+Test(latency_message, is_cut)
+{
+    char text[LATENCY_MESSAGE_MAX + 1], what[1000];
+
+    memset(what, 'x', sizeof what);
+    what[sizeof what - 1] = '\0';
+    latency_message_write("lease", "jobs", what, text);
+    cr_assert_eq(strlen(text), LATENCY_MESSAGE_MAX);
+    cr_assert_eq(strncmp(text, "lease:jobs xxx", 14), 0);
+    latency_message_write(what, "jobs", "gone", text);
+    cr_assert_eq(strlen(text), LATENCY_MESSAGE_MAX);
+    struct latency_message_list list = {0};
+    latency_message_add(&list, text, 1, 1);
+    latency_message_add(&list, text, 1, 2);
+    assert_message(&list, 0, text, 2, 2);
+}
+
+Test(latency_message, those_that_are_alike_are_one)
+{
+    struct latency_message_list list = {0};
+
+    latency_message_add(&list, "a", 1, 10);
+    latency_message_add(&list, "b", 2, 11);
+    latency_message_add(&list, "a", 1000000, 12);
+    latency_message_add(&list, "a", 1, 12);
+    cr_assert_eq(list.length, 2);
+    assert_message(&list, 0, "a", 1000002, 12);
+    assert_message(&list, 1, "b", 2, 11);
+}
+
+/* Whatever comes first, "other" among them. */
+Test(latency_message, those_beyond_are_others_and_none_is_lost)
+{
+    char text[32];
+
+    for (size_t others_at = 0; others_at < 40; others_at++) {
+        struct latency_message_list list = {0};
+        for (size_t i = 0; i < 40; i++) {
+            snprintf(text, sizeof text, "message %zu", i);
+            latency_message_add(&list, i == others_at ? "other" : text, i + 1, 5);
+        }
+        cr_assert_eq(list.length, LATENCY_MESSAGES);
+        cr_assert_eq(sum_of(&list), 40 * 41 / 2);
+        size_t others = 0;
+        for (size_t i = 0; i < list.length; i++) {
+            others += strcmp(list.messages[i].text, "other") == 0;
+        }
+        cr_assert_eq(others, 1);
+    }
+}
+
+Test(latency_message, what_is_moved_is_as_of_then)
+{
+    struct latency_message_list from = {0}, to = {0};
+
+    latency_message_add(&to, "b", 1, 3);
+    latency_message_add(&to, "c", 1, 3);
+    latency_message_add(&from, "a", 1, 0);
+    latency_message_add(&from, "b", 2, 0);
+    latency_message_move(&to, &from, 7);
+    cr_assert_eq(to.length, 3);
+    assert_message(&to, 0, "b", 3, 7);
+    assert_message(&to, 1, "c", 1, 3);
+    assert_message(&to, 2, "a", 1, 7);
+    cr_assert_eq(from.length, 0);
+    latency_message_move(&to, &from, 9);
+    assert_message(&to, 2, "a", 1, 7);
+    latency_message_add(&from, "b", 1, 0);
+    assert_message(&from, 0, "b", 1, 0);
+}
