@@ -8,6 +8,7 @@
  *   limit_global.c   rules that are decided in Redis: judging by what it has said
  *   limit_call.c     calls to Redis: who waits for which, and what becomes of their answers
  *   limit_script.c   what is said to Redis
+ *   limit_verbs.c    LIMITS and LIMIT on the admin port
  */
 #ifndef HEADGATE_LIMIT_PRIVATE_H
 #define HEADGATE_LIMIT_PRIVATE_H
@@ -179,5 +180,12 @@ void limit_call_detach(struct limit *limit);
 
 /* Deletes the state of a subject in Redis. */
 void limit_script_forget(struct limit *limit, const struct limit_rule *rule, struct slice subject);
+
+/* ---- limit_verbs.c ---- */
+
+/* LIMITS */
+enum policy_answer limit_verb_limits(void *instance, size_t count, const struct slice *arguments, FILE *answer);
+/* LIMIT RESET rule [offender] */
+enum policy_answer limit_verb_limit(void *instance, size_t count, const struct slice *arguments, FILE *answer);
 
 #endif
