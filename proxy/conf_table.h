@@ -1,7 +1,7 @@
 /*
  * Option tables and the values they speak of. conf_table.c holds the one of [headgate] and prints the reference, each
- * policy brings the one of its rules, conf.c reads files by them, conf_values.c turns text into values and back, and
- * conf_rules.c keeps them as rules.
+ * policy brings the one of its rules, conf.c reads files by them, conf_values.c and conf_address.c turn text into
+ * values and back, and conf_rules.c keeps them as rules.
  */
 #ifndef HEADGATE_CONF_TABLE_H
 #define HEADGATE_CONF_TABLE_H
@@ -75,6 +75,9 @@ struct conf_section {
 
 /* [headgate]; its values are struct conf. */
 extern const struct conf_section conf_section_headgate;
+
+/* The section's option of that name; NULL if it has none. */
+const struct conf_option *conf_section_option(const struct conf_section *section, const char *name);
 
 /*
  * Sets the option's field in the structure at base from text, as it stands after the "=". The field holds a value or
