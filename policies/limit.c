@@ -306,18 +306,13 @@ static void free_rules(struct limit *limit, struct limit_rule *rules, size_t cou
 
 static struct limit_rule *make_rules(const struct conf_rule *list, size_t *count)
 {
-    struct limit_rule *rules;
+    *count = conf_rules_count(list, &limit_section);
+    struct limit_rule *rules = conf_alloc(NULL, *count * sizeof *rules);
 
-    *count = 0;
-    for (const struct conf_rule *rule = list; rule != NULL; rule = rule->next) {
-        *count += rule->section == &limit_section;
-    }
-    rules = conf_alloc(NULL, *count * sizeof *rules);
-    *count = 0;
-    for (const struct conf_rule *rule = list; rule != NULL; rule = rule->next) {
-        if (rule->section == &limit_section) {
-            limit_rule_make(&rules[(*count)++], rule);
-        }
+    for (size_t i = 0; i < *count; i++) {
+        list = conf_rules_first(list, &limit_section);
+        limit_rule_make(&rules[i], list);
+        list = list->next;
     }
     return rules;
 }

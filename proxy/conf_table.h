@@ -105,6 +105,10 @@ struct conf_rule *conf_rule_new(const struct conf_section *section, const char *
 /* A list of rules, and all that is in them. */
 struct conf_rule *conf_rules_copy(const struct conf_rule *from);
 void conf_rules_free(struct conf_rule *rule);
+/* How many of the list are of the section. */
+size_t conf_rules_count(const struct conf_rule *list, const struct conf_section *section);
+/* The first of the list that is of the section; NULL if none is. */
+const struct conf_rule *conf_rules_first(const struct conf_rule *list, const struct conf_section *section);
 
 bool conf_address_equal(const struct conf_address *a, const struct conf_address *b);
 
