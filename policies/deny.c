@@ -52,15 +52,9 @@ struct deny_rule {
 
 static void rule_clear(struct deny_rule *rule)
 {
-    if (rule->commands != NULL) {
-        match_commands_free(rule->commands);
-    }
-    if (rule->keys != NULL) {
-        match_keys_free(rule->keys);
-    }
-    if (rule->except != NULL) {
-        match_clients_free(rule->except);
-    }
+    match_commands_free(rule->commands);
+    match_keys_free(rule->keys);
+    match_clients_free(rule->except);
 }
 
 /* The name of the option that is at fault, or NULL. Either way the rule is to be cleared. */
@@ -136,26 +130,27 @@ static void free_rules(struct deny *deny)
     deny->count = 0;
 }
 
-static bool deny_reload(void *instance, const struct conf_rule *rules)
+static void rule_make(struct deny_rule *rule, const struct conf_rule *from)
+{
+    char problem[CONF_PROBLEM_MAX];
+    const char *expected;
+
+    /* It was sound when the file was read. */
+    (void)rule_compile(rule, from->values, problem, &expected);
+    snprintf(rule->name, sizeof rule->name, "%s", from->name);
+}
+
+static bool deny_reload(void *instance, const struct conf_rule *list)
 {
     struct deny *deny = instance;
-    size_t count = 0;
 
     free_rules(deny);
-    for (const struct conf_rule *rule = rules; rule != NULL; rule = rule->next) {
-        count += rule->section == &deny_section;
-    }
-    deny->rules = conf_alloc(NULL, count * sizeof *deny->rules);
-    for (const struct conf_rule *rule = rules; rule != NULL; rule = rule->next) {
-        char problem[CONF_PROBLEM_MAX];
-        const char *expected;
-        if (rule->section != &deny_section) {
-            continue;
-        }
-        struct deny_rule *fresh = &deny->rules[deny->count++];
-        /* It was sound when the file was read. */
-        (void)rule_compile(fresh, rule->values, problem, &expected);
-        snprintf(fresh->name, sizeof fresh->name, "%s", rule->name);
+    deny->count = conf_rules_count(list, &deny_section);
+    deny->rules = conf_alloc(NULL, deny->count * sizeof *deny->rules);
+    for (size_t i = 0; i < deny->count; i++) {
+        list = conf_rules_first(list, &deny_section);
+        rule_make(&deny->rules[i], list);
+        list = list->next;
     }
     return true;
 }

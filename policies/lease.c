@@ -66,18 +66,13 @@ static void free_rules(struct lease_rule *rules, size_t count)
 
 static struct lease_rule *make_rules(const struct conf_rule *list, size_t *count)
 {
-    struct lease_rule *rules;
+    *count = conf_rules_count(list, &lease_section);
+    struct lease_rule *rules = conf_alloc(NULL, *count * sizeof *rules);
 
-    *count = 0;
-    for (const struct conf_rule *rule = list; rule != NULL; rule = rule->next) {
-        *count += rule->section == &lease_section;
-    }
-    rules = conf_alloc(NULL, *count * sizeof *rules);
-    *count = 0;
-    for (const struct conf_rule *rule = list; rule != NULL; rule = rule->next) {
-        if (rule->section == &lease_section) {
-            lease_rule_make(&rules[(*count)++], rule);
-        }
+    for (size_t i = 0; i < *count; i++) {
+        list = conf_rules_first(list, &lease_section);
+        lease_rule_make(&rules[i], list);
+        list = list->next;
     }
     return rules;
 }

@@ -8,6 +8,7 @@
  *   lease_watch.c      when a lease is to be looked at, what is done then, and how it ends
  *   lease_call.c       the scripts for it, and what their replies say
  *   lease_client.c     whose connections show that a holder lives
+ *   lease_text.c       what is said of leases: names, keys and owners as they are shown, warnings
  *   lease_verbs.c      LEASES and LEASE on the admin port
  */
 #ifndef HEADGATE_LEASE_PRIVATE_H
@@ -166,14 +167,19 @@ void lease_end(struct lease_worker *worker, struct lease *lease, enum lease_reas
 void lease_watch(struct lease_worker *worker);
 /* Whether it has nothing to wait for. Nothing is locked. */
 bool lease_watch_is_done(struct lease_worker *worker);
-/* Logs, not too often, that a script has failed. Nothing is locked. */
-void lease_warn_of_failure(struct lease_worker *worker, const char *error);
 /* Whether it may have no time to live: to give it one comes before all else. */
 bool lease_may_be_endless(const struct lease *lease);
 /* When it will have been held for so long as it may be. */
 int64_t lease_deadline_us(const struct lease *lease);
+
+/* ---- lease_text.c ---- */
+
 const char *lease_reason_name(enum lease_reason reason);
 const char *lease_kind_name(enum lease_kind kind);
+/* Logs, not too often, what became of a lock that somebody has lost or is about to lose. The registry is locked. */
+void lease_warn_of_loss(struct lease_worker *worker, const struct lease *lease, const char *what);
+/* Logs, not too often, that a script has failed. Nothing is locked. */
+void lease_warn_of_failure(struct lease_worker *worker, const char *error);
 
 /* Bytes of a quoted text. */
 #define LEASE_QUOTED_MAX 200

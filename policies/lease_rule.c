@@ -257,9 +257,7 @@ void lease_rule_make(struct lease_rule *rule, const struct conf_rule *from)
 
 void lease_rule_clear(struct lease_rule *rule)
 {
-    if (rule->keys != NULL) {
-        match_keys_free(rule->keys);
-    }
+    match_keys_free(rule->keys);
     free(rule->libraries);
 }
 

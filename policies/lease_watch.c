@@ -12,148 +12,34 @@
  */
 #include "lease_private.h"
 
-#include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 /* Scripts under way at once: more wait here, where a release can still stop them. */
 #define CALLS_MAX 1024
 /* How long a lock that was taken by SETNX may be without a time to live: EXPIRE ought to follow at once. */
 #define HEAL_US INT64_C(1000000)
 #define SECOND_US INT64_C(1000000)
-/* Losses that are logged in a second, and how often failures are. */
-#define WARNINGS_MAX 20
-#define FAILURE_WARNING_US (60 * SECOND_US)
 
-/* ---- names ---- */
-
+/* What comes of a lease that ends for that reason. */
 static const struct {
-    const char *name;
     bool is_loss;
-    enum lease_counter counter; /* of those that end a lease; else LEASE_COUNTERS */
-} reasons[] = {
-    [LEASE_REASON_NONE] = {"none", false, LEASE_COUNTERS},
-    [LEASE_REASON_RENEWED] = {"renewed", false, LEASE_COUNTERS},
-    [LEASE_REASON_DEFERRED] = {"deferred", false, LEASE_COUNTERS},
-    [LEASE_REASON_FAILED] = {"failed", false, LEASE_COUNTERS},
-    [LEASE_REASON_RELEASED] = {"released", false, LEASE_COUNTER_RELEASED},
-    [LEASE_REASON_GONE] = {"gone", true, LEASE_COUNTER_LOST_GONE},
-    [LEASE_REASON_TAKEN] = {"taken by another", true, LEASE_COUNTER_LOST_TAKEN},
-    [LEASE_REASON_PERSISTED] = {"made persistent", true, LEASE_COUNTER_LOST_PERSISTED},
-    [LEASE_REASON_SHORTENED] = {"shortened", true, LEASE_COUNTER_LOST_SHORTENED},
-    [LEASE_REASON_OTHER_TYPE] = {"of another type", true, LEASE_COUNTER_LOST_TYPE},
-    [LEASE_REASON_UNREACHABLE] = {"not renewed in time", true, LEASE_COUNTER_LOST_UNREACHABLE},
-    [LEASE_REASON_OWNER_GONE] = {"owner gone", false, LEASE_COUNTER_OWNER_GONE},
-    [LEASE_REASON_MAX_HOLD] = {"max_hold reached", false, LEASE_COUNTERS},
-    [LEASE_REASON_DROPPED] = {"dropped", false, LEASE_COUNTER_DROPPED},
+    enum lease_counter counter; /* LEASE_COUNTERS: none */
+} outcomes[] = {
+    [LEASE_REASON_NONE] = {false, LEASE_COUNTERS},
+    [LEASE_REASON_RENEWED] = {false, LEASE_COUNTERS},
+    [LEASE_REASON_DEFERRED] = {false, LEASE_COUNTERS},
+    [LEASE_REASON_FAILED] = {false, LEASE_COUNTERS},
+    [LEASE_REASON_RELEASED] = {false, LEASE_COUNTER_RELEASED},
+    [LEASE_REASON_GONE] = {true, LEASE_COUNTER_LOST_GONE},
+    [LEASE_REASON_TAKEN] = {true, LEASE_COUNTER_LOST_TAKEN},
+    [LEASE_REASON_PERSISTED] = {true, LEASE_COUNTER_LOST_PERSISTED},
+    [LEASE_REASON_SHORTENED] = {true, LEASE_COUNTER_LOST_SHORTENED},
+    [LEASE_REASON_OTHER_TYPE] = {true, LEASE_COUNTER_LOST_TYPE},
+    [LEASE_REASON_UNREACHABLE] = {true, LEASE_COUNTER_LOST_UNREACHABLE},
+    [LEASE_REASON_OWNER_GONE] = {false, LEASE_COUNTER_OWNER_GONE},
+    [LEASE_REASON_MAX_HOLD] = {false, LEASE_COUNTERS},
+    [LEASE_REASON_DROPPED] = {false, LEASE_COUNTER_DROPPED},
 };
-
-const char *lease_reason_name(enum lease_reason reason)
-{
-    return reasons[reason].name;
-}
-
-const char *lease_kind_name(enum lease_kind kind)
-{
-    static const char *const names[] = {
-        [LEASE_KIND_ANY] = "any",
-        [LEASE_STRING] = "string",
-        [LEASE_STRINGS] = "strings",
-        [LEASE_HASH] = "hash",
-        [LEASE_READ_LOCK] = "read-lock",
-        [LEASE_SEMAPHORE_BY_START] = "semaphore",
-        [LEASE_SEMAPHORE_BY_EXPIRY] = "semaphore",
-    };
-
-    return names[kind];
-}
-
-static bool is_plain(struct slice text)
-{
-    for (size_t i = 0; i < text.length; i++) {
-        if (text.data[i] <= ' ' || text.data[i] > '~' || text.data[i] == '"' || text.data[i] == '\\') {
-            return false;
-        }
-    }
-    return text.length > 0 && text.length < LEASE_QUOTED_MAX;
-}
-
-void lease_quote(char quoted[LEASE_QUOTED_MAX], struct slice text)
-{
-    char *at = quoted;
-
-    if (is_plain(text)) {
-        memcpy(quoted, text.data, text.length);
-        quoted[text.length] = '\0';
-        return;
-    }
-    *at++ = '"';
-    for (size_t i = 0; i < text.length; i++) {
-        unsigned char c = (unsigned char)text.data[i];
-        /* Room for one more, the mark of a cut, the quote and the end. */
-        if (at - quoted > LEASE_QUOTED_MAX - 12) {
-            memcpy(at, "...", 3);
-            at += 3;
-            break;
-        }
-        if (c == '"' || c == '\\') {
-            *at++ = '\\';
-            *at++ = (char)c;
-        } else if (c < ' ' || c > '~') {
-            at += snprintf(at, 5, "\\x%02x", c);
-        } else {
-            *at++ = (char)c;
-        }
-    }
-    *at++ = '"';
-    *at = '\0';
-}
-
-/* ---- telling ---- */
-
-/* Whether a line more may be logged in this second. */
-static bool may_warn(struct lease_worker *worker, int64_t now)
-{
-    if (now - worker->warned_us >= SECOND_US) {
-        worker->warned_us = now;
-        worker->warnings = 0;
-    }
-    worker->warnings++;
-    return worker->warnings <= WARNINGS_MAX;
-}
-
-static void warn(struct lease_worker *worker, const struct lease *lease, const char *what)
-{
-    int64_t now = lease_now(worker);
-    char key[LEASE_QUOTED_MAX], owner[LEASE_QUOTED_MAX], line[LEASE_QUOTED_MAX * 2 + 160];
-    const struct lease_key *first = lease->members[0].key;
-
-    if (!may_warn(worker, now)) {
-        worker->unsaid++;
-        return;
-    }
-    lease_quote(key, (struct slice){first->name, first->length});
-    lease_quote(owner, lease->owner != NULL ? (struct slice){lease->owner->name, lease->owner->length}
-                                            : (struct slice){"nobody", 6});
-    snprintf(line, sizeof line, "%s: %s of %s, held for %" PRId64 " ms, with %" PRId64 " ms of its lease left", what,
-             key, owner, (now - lease->acquired_us) / 1000, (lease->expires_us - now) / 1000);
-    worker->host->warn(worker->host->context, lease->terms.rule, line);
-    if (worker->unsaid > 0) {
-        snprintf(line, sizeof line, "%" PRIu32 " losses before this one were not logged", worker->unsaid);
-        worker->unsaid = 0;
-        worker->host->warn(worker->host->context, lease->terms.rule, line);
-    }
-}
-
-void lease_warn_of_failure(struct lease_worker *worker, const char *error)
-{
-    int64_t now = lease_now(worker);
-
-    if (worker->failure_warned_us == 0 || now - worker->failure_warned_us >= FAILURE_WARNING_US) {
-        worker->failure_warned_us = now;
-        worker->host->warn(worker->host->context, "lease", error);
-    }
-}
 
 static void tell(const struct lease_worker *worker, const struct lease *lease, enum policy_happening_kind kind,
                  const char *what)
@@ -185,15 +71,15 @@ void lease_confirm(struct lease_worker *worker, struct lease *lease)
 void lease_end(struct lease_worker *worker, struct lease *lease, enum lease_reason reason)
 {
     /* What Redis has never confirmed was no lock. */
-    if (lease->confirmed && reasons[reason].is_loss && lease->state != LEASE_EXHAUSTED) {
+    if (lease->confirmed && outcomes[reason].is_loss && lease->state != LEASE_EXHAUSTED) {
         char what[64];
-        snprintf(what, sizeof what, "lock lost (%s)", reasons[reason].name);
-        warn(worker, lease, what);
-        tell(worker, lease, POLICY_LEASE_LOST, reasons[reason].name);
+        snprintf(what, sizeof what, "lock lost (%s)", lease_reason_name(reason));
+        lease_warn_of_loss(worker, lease, what);
+        tell(worker, lease, POLICY_LEASE_LOST, lease_reason_name(reason));
     }
-    bool counts = lease->confirmed && reasons[reason].counter != LEASE_COUNTERS;
-    if (counts && !(lease->state == LEASE_EXHAUSTED && reasons[reason].is_loss)) {
-        lease_count(worker, reasons[reason].counter);
+    bool counts = lease->confirmed && outcomes[reason].counter != LEASE_COUNTERS;
+    if (counts && !(lease->state == LEASE_EXHAUSTED && outcomes[reason].is_loss)) {
+        lease_count(worker, outcomes[reason].counter);
     }
     lease_registry_remove(worker->registry, lease, reason);
 }
@@ -203,7 +89,7 @@ static void exhaust(struct lease_worker *worker, struct lease *lease)
     lease_move(lease, LEASE_EXHAUSTED);
     lease->reason = LEASE_REASON_MAX_HOLD;
     lease_count(worker, LEASE_COUNTER_MAX_HOLD);
-    warn(worker, lease, "max_hold reached, not renewed any more");
+    lease_warn_of_loss(worker, lease, "max_hold reached, not renewed any more");
 }
 
 /* ---- when ---- */

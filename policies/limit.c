@@ -8,10 +8,8 @@
 #include "siphash.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 static const struct policy_counter counter_table[] = {
     [LIMIT_COUNTER_ADMITTED] = {"limit_admitted_total", STATS_COUNTER,
@@ -29,232 +27,20 @@ static const struct policy_counter counter_table[] = {
     [LIMIT_COUNTER_TRACKED] = {"limit_tracked", STATS_GAUGE, "clients, users, keys … that rules keep apart now"},
 };
 
-/* ---- judging: everything here is under the locks of all charges ---- */
-
-/* What is to become of the request. */
-struct judgement {
-    const struct limit_charge *refuser; /* the one with the longest wait; NULL: none */
-    int64_t hold_us;                    /* how long it has to wait for rules that delay */
-    bool asks;                          /* it has to wait for Redis' answer first */
+static const struct policy_verb verb_table[] = {
+    {.name = "LIMITS",
+     .least = 1,
+     .most = 1,
+     .usage = "LIMITS",
+     .help = "the [limit:…] rules: what they admitted and refused, and whom most",
+     .run = limit_verb_limits},
+    {.name = "LIMIT",
+     .least = 3,
+     .most = 4,
+     .usage = "LIMIT RESET rule [offender]",
+     .help = "forgets what a rule has admitted: to all, or to one",
+     .run = limit_verb_limit},
 };
-
-/* Redis did not decide, and on_error = deny does. */
-static bool is_denied_undecided(const struct limit_charge *charge)
-{
-    return charge->undecided && charge->rule->on_error == LIMIT_ON_ERROR_DENY;
-}
-
-static void judge_locally(struct limit_charge *charge, int64_t now_us)
-{
-    const struct limit_meter *meter = &charge->rule->meter;
-    struct limit_subject *subject = charge->subject;
-    bool queues = charge->rule->action == LIMIT_DELAY && subject->queued > 0;
-    bool is_queued = charge->place != NULL && charge->place->state == LIMIT_PLACE_QUEUED;
-
-    /* Who was held had a place in the queue, and now it is its turn; who comes now stands behind all of them. */
-    charge->wait_us = queues && !is_queued
-                          ? limit_meter_wait_behind(meter, &subject->state, now_us, subject->queued, charge->cost)
-                          : limit_meter_wait(meter, &subject->state, now_us, charge->cost);
-}
-
-static void judge_charge(struct limit *limit, struct limit_charge *charge, int64_t waited_us, int64_t now_us,
-                         struct judgement *judgement)
-{
-    const struct limit_rule *rule = charge->rule;
-
-    if (rule->scope == LIMIT_GLOBAL) {
-        limit_global_judge(limit, charge, now_us);
-    } else {
-        judge_locally(charge, now_us);
-    }
-    judgement->asks = judgement->asks || charge->needs_answer;
-    if (charge->wait_us == 0 || charge->needs_answer) {
-        return;
-    }
-    if (rule->action == LIMIT_OBSERVE) {
-        charge->passed_over = true;
-    } else if (rule->action == LIMIT_DELAY && !is_denied_undecided(charge) &&
-               charge->wait_us <= rule->max_delay_us - waited_us) {
-        judgement->hold_us = charge->wait_us > judgement->hold_us ? charge->wait_us : judgement->hold_us;
-    } else if (judgement->refuser == NULL || judgement->refuser->wait_us < charge->wait_us) {
-        judgement->refuser = charge;
-    }
-}
-
-/* False when memory is short. */
-static bool charge_one(struct limit *limit, struct limit_charge *charge, int64_t now_us)
-{
-    if (charge->undecided) {
-        policy_count(&limit->counters[LIMIT_COUNTER_UNDECIDED], 1);
-    }
-    if (charge->rule->scope == LIMIT_GLOBAL) {
-        limit_global_charge(charge, now_us);
-        return true;
-    }
-    return limit_meter_charge(&charge->rule->meter, &charge->subject->state, now_us, charge->cost);
-}
-
-/* False when memory is short. */
-static bool charge_all(struct limit *limit, int64_t now_us, uint32_t requests)
-{
-    bool charged = true;
-
-    for (size_t i = 0; i < limit->charge_count; i++) {
-        struct limit_charge *charge = &limit->charges[i];
-        bool is_new_rule = i == 0 || charge[-1].rule != charge->rule;
-        /* What an exact rule observes is counted when Redis has answered. */
-        bool is_open = charge->asks_aside && charge->rule->accuracy == LIMIT_EXACT;
-        if (charge->passed_over) {
-            limit_count(limit, charge->rule, LIMIT_OBSERVED, LIMIT_COUNTER_OBSERVED, requests);
-            charge->subject->refused++;
-            continue;
-        }
-        if (is_new_rule && !is_open) {
-            limit_count(limit, charge->rule, LIMIT_ADMITTED, LIMIT_COUNTER_ADMITTED, requests);
-        }
-        charged = charge_one(limit, charge, now_us) && charged;
-    }
-    return charged;
-}
-
-/* Who floods is refused as often as it asks: this is not left to printf(). */
-static void write_common_refusal(const struct limit_rule *rule, int64_t wait_ms, struct policy_decision *decision)
-{
-    static const char end[] = " ms\r\n";
-    char digits[20];
-    size_t count = 0;
-
-    do {
-        digits[sizeof digits - ++count] = (char)('0' + wait_ms % 10);
-        wait_ms /= 10;
-    } while (wait_ms > 0);
-    assert(rule->refusal_length + sizeof digits + sizeof end <= sizeof decision->text);
-    char *at = decision->text;
-    memcpy(at, rule->refusal, rule->refusal_length);
-    at += rule->refusal_length;
-    memcpy(at, digits + sizeof digits - count, count);
-    memcpy(at + count, end, sizeof end - 1);
-    decision->length = rule->refusal_length + count + sizeof end - 1;
-}
-
-static void write_refusal(const struct limit_charge *charge, struct policy_decision *decision)
-{
-    const struct limit_rule *rule = charge->rule;
-    int64_t wait_ms = charge->wait_us / 1000 + (charge->wait_us % 1000 != 0);
-    int length = 0;
-
-    if (charge->wait_us == LIMIT_NEVER) {
-        length = snprintf(decision->text, sizeof decision->text,
-                          "-RATELIMITED %s: cost %" PRId64 " is more than %s ever admits\r\n", rule->name, charge->cost,
-                          rule->what);
-    } else if (is_denied_undecided(charge)) {
-        length = snprintf(decision->text, sizeof decision->text,
-                          "-RATELIMITED %s: not decided in %" PRId64 " ms, retry in %" PRId64 " ms\r\n", rule->name,
-                          rule->decision_timeout_us / 1000, wait_ms);
-    } else {
-        write_common_refusal(rule, wait_ms, decision);
-        return;
-    }
-    decision->length = (size_t)length;
-}
-
-static void refuse(struct limit *limit, const struct limit_charge *refuser, struct policy_decision *decision)
-{
-    refuser->subject->refused++;
-    limit_count(limit, refuser->rule, LIMIT_REFUSED, LIMIT_COUNTER_REFUSED, 1);
-    if (refuser->undecided) {
-        policy_count(&limit->counters[LIMIT_COUNTER_UNDECIDED], 1);
-    }
-    write_refusal(refuser, decision);
-    decision->rule = refuser->rule->name;
-}
-
-static enum policy_verdict close_for_memory(struct policy_decision *decision)
-{
-    decision->length = (size_t)snprintf(decision->text, sizeof decision->text, "out of memory for its limits");
-    return POLICY_CLOSE;
-}
-
-/* Redis is asked once nothing is locked. */
-static void hold_for_answer(struct limit_charge *charge, int64_t now_us)
-{
-    struct limit_place *place = charge->place;
-
-    if (place->state != LIMIT_PLACE_ASKED) {
-        bool goes_on = place->state == LIMIT_PLACE_FETCHED;
-        place->state = LIMIT_PLACE_ASKED;
-        place->deadline_us = goes_on ? place->deadline_us : now_us + charge->rule->decision_timeout_us;
-        if (charge->subject->keep_until_us < place->deadline_us) {
-            charge->subject->keep_until_us = place->deadline_us;
-        }
-    }
-}
-
-/* Redis has answered, and time will pass: what it said is asked anew then, with a deadline of its own. */
-static void forget_answer(struct limit_charge *charge)
-{
-    if (charge->place->state == LIMIT_PLACE_FETCHED) {
-        charge->place->state = LIMIT_PLACE_EMPTY;
-    }
-}
-
-static void hold_for_turn(struct limit *limit, struct limit_charge *charge)
-{
-    if (charge->rule->scope == LIMIT_LOCAL) {
-        limit_queue(charge->place);
-    }
-    if (charge->wait_us > 0 && !charge->place->counted) {
-        charge->place->counted = true;
-        limit_count(limit, charge->rule, LIMIT_DELAYED, LIMIT_COUNTER_DELAYED, 1);
-    }
-}
-
-/* hold_us: how long it waits for its turn. Redis is asked only when that has come: what it grants is for now. */
-static enum policy_verdict hold(struct limit *limit, const struct policy_request *request, struct limit_held **held,
-                                int64_t hold_us)
-{
-    bool waits_for_answers = hold_us == 0;
-
-    *held = limit_hold(limit, *held, request->holder);
-    if (*held == NULL) {
-        return POLICY_CLOSE;
-    }
-    for (size_t i = 0; i < limit->charge_count; i++) {
-        struct limit_charge *charge = &limit->charges[i];
-        if (charge->needs_answer && waits_for_answers) {
-            hold_for_answer(charge, request->now_us);
-            continue;
-        }
-        if (!waits_for_answers) {
-            forget_answer(charge);
-        }
-        if (charge->rule->action == LIMIT_DELAY) {
-            hold_for_turn(limit, charge);
-        }
-    }
-    return POLICY_HOLD;
-}
-
-/* *held: what the request has if it was on hold, and what it has if it is to be. */
-static enum policy_verdict decide(struct limit *limit, const struct policy_request *request, struct limit_held **held,
-                                  struct policy_decision *decision)
-{
-    int64_t waited_us = request->now_us - request->received_us;
-    struct judgement judgement = {0};
-
-    for (size_t i = 0; i < limit->charge_count; i++) {
-        judge_charge(limit, &limit->charges[i], waited_us, request->now_us, &judgement);
-    }
-    if (judgement.refuser != NULL) {
-        refuse(limit, judgement.refuser, decision);
-        return POLICY_REPLY;
-    }
-    if (judgement.hold_us > 0 || judgement.asks) {
-        decision->hold_until_us = request->now_us + judgement.hold_us;
-        return hold(limit, request, held, judgement.hold_us);
-    }
-    return charge_all(limit, request->now_us, 1) ? POLICY_ADMIT : POLICY_CLOSE;
-}
 
 /* ---- hooks ---- */
 
@@ -296,21 +82,10 @@ static void ask_redis(struct limit *limit, const struct policy_request *request,
     }
 }
 
-/* Whether more of the request has to come before it can be judged. What is known of its cost may be enough to refuse it
- * for good. */
-static bool is_cost_open(const struct limit *limit)
+static enum policy_verdict close_for_memory(struct policy_decision *decision)
 {
-    bool is_open = false;
-
-    for (size_t i = 0; i < limit->charge_count; i++) {
-        const struct limit_charge *charge = &limit->charges[i];
-        bool is_too_much = charge->cost > charge->rule->meter.most;
-        if (is_too_much && charge->rule->action != LIMIT_OBSERVE) {
-            return false;
-        }
-        is_open = is_open || (charge->is_cost_open && !is_too_much);
-    }
-    return is_open;
+    decision->length = (size_t)snprintf(decision->text, sizeof decision->text, "out of memory for its limits");
+    return POLICY_CLOSE;
 }
 
 static enum policy_verdict limit_request(void *instance, const struct policy_request *request,
@@ -322,7 +97,7 @@ static enum policy_verdict limit_request(void *instance, const struct policy_req
     limit_locks locks;
 
     if (take_up(limit, request, &held, &locks)) {
-        verdict = is_cost_open(limit) ? POLICY_WHOLE : decide(limit, request, &held, decision);
+        verdict = limit_judge_request(limit, request, &held, decision);
         limit_share_unlock(limit->share, locks);
         ask_redis(limit, request, verdict, held, decision);
     }
@@ -404,20 +179,13 @@ static bool charge_common(const struct common *common, int64_t now_us, uint32_t 
 /* In any case. */
 static bool charge_batch(struct limit *limit, const struct policy_request *request, uint32_t count)
 {
-    struct judgement judgement = {0};
     limit_locks locks;
 
     if (!limit_lock_charges(limit, request, NULL, &locks)) {
         limit_drop_charges(limit);
         return false;
     }
-    bool admitted = true;
-    for (size_t i = 0; i < limit->charge_count; i++) {
-        limit->charges[i].cost *= count;
-        judge_charge(limit, &limit->charges[i], 0, request->now_us, &judgement);
-        admitted = admitted && limit->charges[i].wait_us == 0 && !limit->charges[i].needs_answer;
-    }
-    admitted = admitted && charge_all(limit, request->now_us, count);
+    bool admitted = limit_judge_batch(limit, request->now_us, count);
     limit_share_unlock(limit->share, locks);
     if (admitted) {
         limit_call_ask_aside(limit, request->now_us);
@@ -490,97 +258,6 @@ static bool limit_wants(void *instance, const struct command *command)
     return limit->starts[index + 1] > limit->starts[index];
 }
 
-/* ---- the admin port ---- */
-
-static enum policy_answer print_limits(void *instance, size_t count, const struct slice *arguments, FILE *answer)
-{
-    struct limit *limit = instance;
-
-    (void)count;
-    (void)arguments;
-    limit_share_print(limit->share, answer, limit->host->now_us(limit->host->context));
-    return POLICY_ANSWER_TEXT;
-}
-
-static const struct limit_rule *find_global_rule(const struct limit *limit, struct slice name)
-{
-    for (size_t i = 0; i < limit->rule_count; i++) {
-        const struct limit_rule *rule = &limit->rules[i];
-        if (rule->scope == LIMIT_GLOBAL && strlen(rule->name) == name.length &&
-            memcmp(rule->name, name.data, name.length) == 0) {
-            return rule;
-        }
-    }
-    return NULL;
-}
-
-/* A rule whose state is in Redis, too. */
-struct forgetting {
-    struct limit *limit;
-    const struct limit_rule *rule;
-};
-
-static void forget(void *context, const struct limit_subject *subject)
-{
-    const struct forgetting *forgetting = context;
-
-    limit_script_forget(forgetting->limit, forgetting->rule, (struct slice){subject->name, subject->length});
-}
-
-/* name: as LIMITS shows it. */
-static bool forget_by_name(const struct forgetting *forgetting, struct slice name)
-{
-    char subject[LIMIT_SUBJECT_MAX];
-    size_t length = limit_ledger_name(name, subject);
-
-    if (length > 0) {
-        limit_script_forget(forgetting->limit, forgetting->rule, (struct slice){subject, length});
-    }
-    return length > 0;
-}
-
-/* LIMIT RESET rule [offender] */
-static enum policy_answer reset_limit(void *instance, size_t count, const struct slice *arguments, FILE *answer)
-{
-    struct limit *limit = instance;
-    struct slice name = count > 3 ? arguments[3] : (struct slice){"", 0};
-
-    /* An empty offender is a mistake, and not to be taken for all of them. */
-    bool names_nobody = count > 3 && name.length == 0;
-    if (names_nobody || arguments[1].length != 5 || strncasecmp(arguments[1].data, "reset", 5) != 0) {
-        fputs("usage: LIMIT RESET rule [offender]", answer);
-        return POLICY_ANSWER_ERROR;
-    }
-    struct forgetting forgetting = {limit, find_global_rule(limit, arguments[2])};
-    bool found =
-        limit_share_reset(limit->share, arguments[2], name, forgetting.rule != NULL ? forget : NULL, &forgetting);
-    if (!found && forgetting.rule != NULL && name.length > 0) {
-        /* What is not tracked here may still be counted in Redis. */
-        found = forget_by_name(&forgetting, name);
-    }
-    if (!found) {
-        fputs(count > 3 ? "no such rule, or nothing is known of that offender; see LIMITS" : "no such rule; see LIMITS",
-              answer);
-        return POLICY_ANSWER_ERROR;
-    }
-    return POLICY_ANSWER_OK;
-}
-
-static const struct policy_verb verb_table[] = {
-    {.name = "LIMITS",
-     .least = 1,
-     .most = 1,
-     .usage = "LIMITS",
-     .help = "the [limit:…] rules: what they admitted and refused, and whom most",
-     .run = print_limits},
-    {.name = "LIMIT",
-     .least = 3,
-     .most = 4,
-     .usage = "LIMIT RESET rule [offender]",
-     .help = "forgets what a rule has admitted: to all, or to one",
-     .run = reset_limit},
-};
-
 /* ---- rules ---- */
 
 /* Whether the rule looks at nothing of a request of this command but who sent it. */
@@ -629,18 +306,13 @@ static void free_rules(struct limit *limit, struct limit_rule *rules, size_t cou
 
 static struct limit_rule *make_rules(const struct conf_rule *list, size_t *count)
 {
-    struct limit_rule *rules;
+    *count = conf_rules_count(list, &limit_section);
+    struct limit_rule *rules = conf_alloc(NULL, *count * sizeof *rules);
 
-    *count = 0;
-    for (const struct conf_rule *rule = list; rule != NULL; rule = rule->next) {
-        *count += rule->section == &limit_section;
-    }
-    rules = conf_alloc(NULL, *count * sizeof *rules);
-    *count = 0;
-    for (const struct conf_rule *rule = list; rule != NULL; rule = rule->next) {
-        if (rule->section == &limit_section) {
-            limit_rule_make(&rules[(*count)++], rule);
-        }
+    for (size_t i = 0; i < *count; i++) {
+        list = conf_rules_first(list, &limit_section);
+        limit_rule_make(&rules[i], list);
+        list = list->next;
     }
     return rules;
 }

@@ -158,6 +158,9 @@ struct limit_keys *limit_keys_compile(const char *text, char problem[CONF_PROBLE
 
 void limit_keys_free(struct limit_keys *keys)
 {
+    if (keys == NULL) {
+        return;
+    }
     for (size_t i = 0; i < keys->count; i++) {
         free(keys->globs[i].text);
         free(keys->globs[i].elements);

@@ -12,7 +12,7 @@ struct limit_keys;
 
 /* NULL if the text is faulty, with what is wrong in problem. No text stands for all keys, each counted whole. */
 struct limit_keys *limit_keys_compile(const char *text, char problem[CONF_PROBLEM_MAX]);
-void limit_keys_free(struct limit_keys *keys);
+void limit_keys_free(struct limit_keys *keys); /* NULL: does nothing */
 
 /* Whether the key matches any of the globs, the first of which says what is counted: a part of the key. Takes at most
  * the product of the lengths. */

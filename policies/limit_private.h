@@ -1,12 +1,14 @@
 /*
  * What the files of the limit policy share:
  *
- *   limit.c          the hooks: a request is judged by all rules, then charged, refused or put on hold
+ *   limit.c          the hooks, and the rules of a configuration
  *   limit_charge.c   what a request is charged with: rules, subjects, costs
+ *   limit_judge.c    what is to become of a request: it is judged by all rules, then charged, refused or put on hold
  *   limit_hold.c     requests on hold: their places in the queues of subjects, and what was decided on them
  *   limit_global.c   rules that are decided in Redis: judging by what it has said
  *   limit_call.c     calls to Redis: who waits for which, and what becomes of their answers
  *   limit_script.c   what is said to Redis
+ *   limit_verbs.c    LIMITS and LIMIT on the admin port
  */
 #ifndef HEADGATE_LIMIT_PRIVATE_H
 #define HEADGATE_LIMIT_PRIVATE_H
@@ -129,6 +131,17 @@ void limit_drop_charges(struct limit *limit);
 void limit_give_up_seats(struct limit *limit, struct limit_client *client);
 void limit_remove_client(struct limit *limit, struct limit_client *client);
 
+/* ---- limit_judge.c ---- */
+
+/* Judges the request by its charges, which are locked, and charges it, writes the refusal or puts it on hold. *held:
+ * what the request has if it was on hold, and what it has if it is to be. WHOLE: more of it has to come first. HOLD:
+ * limit_call_ask() is due when nothing is locked any more. CLOSE: memory is short. */
+enum policy_verdict limit_judge_request(struct limit *limit, const struct policy_request *request,
+                                        struct limit_held **held, struct policy_decision *decision);
+/* The same for count requests that differ in nothing, with the charges, which are locked, of one of them. False: not
+ * all of them are admitted now, and nothing is charged; or memory is short. */
+bool limit_judge_batch(struct limit *limit, int64_t now_us, uint32_t count);
+
 /* ---- limit_hold.c ---- */
 
 /* Matches the charges with the places of a request that was on hold (or NULL); the subjects are locked. */
@@ -167,5 +180,12 @@ void limit_call_detach(struct limit *limit);
 
 /* Deletes the state of a subject in Redis. */
 void limit_script_forget(struct limit *limit, const struct limit_rule *rule, struct slice subject);
+
+/* ---- limit_verbs.c ---- */
+
+/* LIMITS */
+enum policy_answer limit_verb_limits(void *instance, size_t count, const struct slice *arguments, FILE *answer);
+/* LIMIT RESET rule [offender] */
+enum policy_answer limit_verb_limit(void *instance, size_t count, const struct slice *arguments, FILE *answer);
 
 #endif

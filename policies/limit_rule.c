@@ -401,18 +401,10 @@ void limit_rule_make(struct limit_rule *rule, const struct conf_rule *from)
 
 void limit_rule_clear(struct limit_rule *rule)
 {
-    if (rule->commands != NULL) {
-        match_commands_free(rule->commands);
-    }
-    if (rule->keys != NULL) {
-        match_keys_free(rule->keys);
-    }
-    if (rule->counted_keys != NULL) {
-        limit_keys_free(rule->counted_keys);
-    }
-    if (rule->except != NULL) {
-        match_clients_free(rule->except);
-    }
+    match_commands_free(rule->commands);
+    match_keys_free(rule->keys);
+    limit_keys_free(rule->counted_keys);
+    match_clients_free(rule->except);
     free(rule->per_text);
     free(rule->what);
     free(rule->refusal);

@@ -328,6 +328,9 @@ struct match_commands *match_commands_compile(const char *text, char problem[CON
 
 void match_commands_free(struct match_commands *commands)
 {
+    if (commands == NULL) {
+        return;
+    }
     for (size_t i = 0; i < commands->subcommand_count; i++) {
         free(commands->subcommands[i].name);
     }
@@ -430,6 +433,9 @@ struct match_keys *match_keys_compile(const char *text, char problem[CONF_PROBLE
 
 void match_keys_free(struct match_keys *keys)
 {
+    if (keys == NULL) {
+        return;
+    }
     for (size_t i = 0; i < keys->count; i++) {
         free(keys->globs[i]);
     }
@@ -602,6 +608,9 @@ struct match_clients *match_clients_compile(const char *text, char problem[CONF_
 
 void match_clients_free(struct match_clients *clients)
 {
+    if (clients == NULL) {
+        return;
+    }
     for (size_t i = 0; i < clients->count; i++) {
         free(clients->words[i].glob);
     }

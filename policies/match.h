@@ -3,7 +3,7 @@
  * the text of its option, once for a rule, and asked for each request.
  *
  * Compiling gives NULL if the text is faulty, with what is wrong in problem. It ends the program when memory is short,
- * as all of the configuration does.
+ * as all of the configuration does. Freeing NULL does nothing.
  */
 #ifndef HEADGATE_MATCH_H
 #define HEADGATE_MATCH_H

@@ -70,3 +70,21 @@ struct conf_rule *conf_rules_copy(const struct conf_rule *from)
     }
     return first;
 }
+
+size_t conf_rules_count(const struct conf_rule *list, const struct conf_section *section)
+{
+    size_t count = 0;
+
+    for (; list != NULL; list = list->next) {
+        count += list->section == section;
+    }
+    return count;
+}
+
+const struct conf_rule *conf_rules_first(const struct conf_rule *list, const struct conf_section *section)
+{
+    while (list != NULL && list->section != section) {
+        list = list->next;
+    }
+    return list;
+}

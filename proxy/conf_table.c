@@ -118,6 +118,16 @@ const struct conf_section conf_section_headgate = {
     .values_size = sizeof(struct conf),
 };
 
+const struct conf_option *conf_section_option(const struct conf_section *section, const char *name)
+{
+    for (size_t i = 0; i < section->option_count; i++) {
+        if (strcmp(section->options[i].name, name) == 0) {
+            return &section->options[i];
+        }
+    }
+    return NULL;
+}
+
 static void print_comment(const char *text, FILE *out)
 {
     fputs("# ", out);

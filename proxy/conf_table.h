@@ -1,7 +1,7 @@
 /*
  * Option tables and the values they speak of. conf_table.c holds the one of [headgate] and prints the reference, each
- * policy brings the one of its rules, conf.c reads files by them, conf_values.c turns text into values and back, and
- * conf_rules.c keeps them as rules.
+ * policy brings the one of its rules, conf.c reads files by them, conf_values.c and conf_address.c turn text into
+ * values and back, and conf_rules.c keeps them as rules.
  */
 #ifndef HEADGATE_CONF_TABLE_H
 #define HEADGATE_CONF_TABLE_H
@@ -76,6 +76,9 @@ struct conf_section {
 /* [headgate]; its values are struct conf. */
 extern const struct conf_section conf_section_headgate;
 
+/* The section's option of that name; NULL if it has none. */
+const struct conf_option *conf_section_option(const struct conf_section *section, const char *name);
+
 /*
  * Sets the option's field in the structure at base from text, as it stands after the "=". The field holds a value or
  * zero bytes, and what it owned is freed. False: the field is as before and problem says what is wrong.
@@ -102,6 +105,10 @@ struct conf_rule *conf_rule_new(const struct conf_section *section, const char *
 /* A list of rules, and all that is in them. */
 struct conf_rule *conf_rules_copy(const struct conf_rule *from);
 void conf_rules_free(struct conf_rule *rule);
+/* How many of the list are of the section. */
+size_t conf_rules_count(const struct conf_rule *list, const struct conf_section *section);
+/* The first of the list that is of the section; NULL if none is. */
+const struct conf_rule *conf_rules_first(const struct conf_rule *list, const struct conf_section *section);
 
 bool conf_address_equal(const struct conf_address *a, const struct conf_address *b);
 

@@ -1,16 +1,10 @@
 /* Option values: from text, to text, and what they may be. */
-#include "conf.h"
-#include "conf_table.h"
+#include "conf_private.h"
 
-#include <arpa/inet.h>
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/un.h>
-
-#define HOST_MAX 253
-#define BLANKS " \t"
 
 struct unit {
     const char *suffix;
@@ -33,47 +27,6 @@ static const struct unit period_units[] = {{"d", INT64_C(86400000000)},
 
 static_assert(sizeof(enum conf_pool) == sizeof(int), "CONF_WORD fields are written as int");
 
-static _Noreturn void out_of_memory(void)
-{
-    fputs("headgate: out of memory for the configuration\n", stderr);
-    abort();
-}
-
-void *conf_alloc(void *old, size_t size)
-{
-    void *memory = realloc(old, size > 0 ? size : 1);
-    if (memory == NULL) {
-        out_of_memory();
-    }
-    return memory;
-}
-
-char *conf_vformat(const char *format, va_list arguments)
-{
-    char *text = NULL;
-    if (vasprintf(&text, format, arguments) < 0) {
-        out_of_memory();
-    }
-    return text;
-}
-
-char *conf_format(const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    char *text = conf_vformat(format, arguments);
-    va_end(arguments);
-    return text;
-}
-
-static char *copy_bytes(const char *text, size_t length)
-{
-    char *copy = conf_alloc(NULL, length + 1);
-    memcpy(copy, text, length);
-    copy[length] = '\0';
-    return copy;
-}
-
 static void *field(const struct conf_option *option, void *base)
 {
     return (char *)base + option->offset;
@@ -84,21 +37,12 @@ static const void *const_field(const struct conf_option *option, const void *bas
     return (const char *)base + option->offset;
 }
 
-__attribute__((format(printf, 2, 3))) static bool wrong(char problem[CONF_PROBLEM_MAX], const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(problem, CONF_PROBLEM_MAX, format, arguments);
-    va_end(arguments);
-    return false;
-}
-
 /* Where a comment starts after a value: at a ';' or '#' that follows a blank or opens the value. Else the text's end.
  */
 static const char *comment_start(const char *text)
 {
     for (const char *at = text; *at != '\0'; at++) {
-        bool after_blank = at == text || strchr(BLANKS, at[-1]) != NULL;
+        bool after_blank = at == text || strchr(CONF_BLANKS, at[-1]) != NULL;
         if (after_blank && (*at == ';' || *at == '#')) {
             return at;
         }
@@ -109,26 +53,13 @@ static const char *comment_start(const char *text)
 static char *without_comment(const char *text)
 {
     size_t length = (size_t)(comment_start(text) - text);
-    while (length > 0 && strchr(BLANKS, text[length - 1]) != NULL) {
+    while (length > 0 && strchr(CONF_BLANKS, text[length - 1]) != NULL) {
         length--;
     }
-    return copy_bytes(text, length);
+    return conf_copy(text, length);
 }
 
 /* ---- Numbers ---- */
-
-/* Reads digits of the base; a number too large for int64_t becomes the largest one. Returns the first other character.
- */
-static const char *read_digits(const char *text, int base, int64_t *value)
-{
-    *value = 0;
-    for (; *text >= '0' && *text < '0' + base; text++) {
-        if (__builtin_mul_overflow(*value, base, value) || __builtin_add_overflow(*value, *text - '0', value)) {
-            *value = INT64_MAX;
-        }
-    }
-    return text;
-}
 
 static const struct unit *find_unit(const struct unit *units, const char *suffix, bool any_case)
 {
@@ -160,11 +91,11 @@ static bool apply_unit(const struct unit *units, const char *suffix, int64_t *va
 {
     bool is_size = units == size_units;
     if (*suffix == '\0' && !is_size) {
-        return *value == 0 || wrong(problem, "has no unit");
+        return *value == 0 || conf_wrong(problem, "has no unit");
     }
     const struct unit *unit = find_unit(units, suffix, is_size);
     if (unit == NULL) {
-        return wrong(problem, "has no such unit as \"%.120s\"", suffix);
+        return conf_wrong(problem, "has no such unit as \"%.120s\"", suffix);
     }
     if (__builtin_mul_overflow(*value, unit->factor, value)) {
         *value = INT64_MAX;
@@ -175,12 +106,12 @@ static bool apply_unit(const struct unit *units, const char *suffix, int64_t *va
 static bool parse_number(const struct conf_option *option, const char *text, int64_t *value, char *problem)
 {
     if (*text == '\0') {
-        return wrong(problem, "is empty");
+        return conf_wrong(problem, "is empty");
     }
-    const char *rest = read_digits(text, option->type == CONF_MODE ? 8 : 10, value);
+    const char *rest = conf_read_digits(text, option->type == CONF_MODE ? 8 : 10, value);
     const struct unit *units = units_of(option->type);
     if (rest == text || (units == NULL && *rest != '\0')) {
-        return wrong(problem, option->type == CONF_MODE ? "is not an octal number" : "is not a whole number");
+        return conf_wrong(problem, option->type == CONF_MODE ? "is not an octal number" : "is not a whole number");
     }
     if (units != NULL && !apply_unit(units, rest, value, problem)) {
         return false;
@@ -189,7 +120,7 @@ static bool parse_number(const struct conf_option *option, const char *text, int
         return true;
     }
     if (*value < option->min || *value > option->max) {
-        return wrong(problem, "is too %s", *value < option->min ? "small" : "large");
+        return conf_wrong(problem, "is too %s", *value < option->min ? "small" : "large");
     }
     return true;
 }
@@ -214,18 +145,18 @@ static char *number_text(enum conf_type type, int64_t value)
 /* The period: a time, or a unit alone for one of it. */
 static bool parse_period(const char *text, int64_t *period_us, char *problem)
 {
-    const char *suffix = read_digits(text, 10, period_us);
+    const char *suffix = conf_read_digits(text, 10, period_us);
     if (suffix == text) {
         *period_us = 1;
     }
     if (*suffix == '\0') {
-        return wrong(problem, "has a period without a unit");
+        return conf_wrong(problem, "has a period without a unit");
     }
     if (!apply_unit(period_units, suffix, period_us, problem)) {
         return false;
     }
     if (*period_us < 1 || *period_us > PERIOD_MAX_US) {
-        return wrong(problem, "has a period that is too %s", *period_us < 1 ? "short" : "long");
+        return conf_wrong(problem, "has a period that is too %s", *period_us < 1 ? "short" : "long");
     }
     return true;
 }
@@ -238,7 +169,7 @@ static bool parse_rate(const struct conf_option *option, char *text, struct conf
     *rate = (struct conf_rate){0};
     if (slash == NULL) {
         bool none = strcmp(text, "0") == 0 && option->zero != NULL;
-        return none || wrong(problem, *text == '\0' ? "is empty" : "has no period");
+        return none || conf_wrong(problem, *text == '\0' ? "is empty" : "has no period");
     }
     *slash = '\0';
     return parse_number(&amount, text, &rate->amount, problem) && parse_period(slash + 1, &rate->period_us, problem);
@@ -247,7 +178,7 @@ static bool parse_rate(const struct conf_option *option, char *text, struct conf
 static char *rate_text(const struct conf_rate *rate)
 {
     if (rate->amount == 0) {
-        return copy_bytes("0", 1);
+        return conf_copy("0", 1);
     }
     char *period = number_text(CONF_PERIOD, rate->period_us);
     bool is_one = *period == '1' && !(period[1] >= '0' && period[1] <= '9');
@@ -266,7 +197,7 @@ static bool parse_word(const struct conf_option *option, const char *text, int *
             return true;
         }
     }
-    return wrong(problem, *text == '\0' ? "is empty" : "is not one of the known words");
+    return conf_wrong(problem, *text == '\0' ? "is empty" : "is not one of the known words");
 }
 
 /* ---- Strings ---- */
@@ -286,7 +217,7 @@ static char *unquote(const char *text)
     result[length] = '\0';
     if (*at == '"') {
         at++;
-        at += strspn(at, BLANKS);
+        at += strspn(at, CONF_BLANKS);
         if (*comment_start(at) == *at) {
             return result;
         }
@@ -299,19 +230,19 @@ static char *unquote(const char *text)
 static bool parse_string(const struct conf_option *option, const char *text, char **value, char *problem)
 {
     if (option->secret && strcmp(text, CONF_SECRET_SHOWN) == 0) {
-        return wrong(problem, "is what a hidden secret is shown as, not the secret");
+        return conf_wrong(problem, "is what a hidden secret is shown as, not the secret");
     }
     if (*text != '"' && *comment_start(text) != '\0') {
-        return wrong(problem, "holds a ';' or '#' that could be a comment");
+        return conf_wrong(problem, "holds a ';' or '#' that could be a comment");
     }
-    char *result = *text == '"' ? unquote(text) : copy_bytes(text, strlen(text));
+    char *result = *text == '"' ? unquote(text) : conf_copy(text, strlen(text));
     if (result == NULL) {
-        return wrong(problem, "starts with a double quote but does not end with one");
+        return conf_wrong(problem, "starts with a double quote but does not end with one");
     }
     size_t length = strlen(result);
     if (length > (size_t)option->max) {
         free(result);
-        return wrong(problem, "has %zu bytes", length);
+        return conf_wrong(problem, "has %zu bytes", length);
     }
     *value = result;
     return true;
@@ -320,14 +251,14 @@ static bool parse_string(const struct conf_option *option, const char *text, cha
 static bool needs_quotes(const char *text)
 {
     size_t length = strlen(text);
-    return length > 0 && (*text == '"' || *comment_start(text) != '\0' || strchr(BLANKS, *text) != NULL ||
-                          strchr(BLANKS, text[length - 1]) != NULL || strcmp(text, CONF_SECRET_SHOWN) == 0);
+    return length > 0 && (*text == '"' || *comment_start(text) != '\0' || strchr(CONF_BLANKS, *text) != NULL ||
+                          strchr(CONF_BLANKS, text[length - 1]) != NULL || strcmp(text, CONF_SECRET_SHOWN) == 0);
 }
 
 static char *string_text(const char *text)
 {
     if (!needs_quotes(text)) {
-        return copy_bytes(text, strlen(text));
+        return conf_copy(text, strlen(text));
     }
     char *result = conf_alloc(NULL, 2 * strlen(text) + 3);
     size_t length = 0;
@@ -341,207 +272,6 @@ static char *string_text(const char *text)
     result[length++] = '"';
     result[length] = '\0';
     return result;
-}
-
-/* ---- Addresses ---- */
-
-static void free_address(struct conf_address *address)
-{
-    free(address->host);
-    free(address->path);
-    free(address->text);
-    *address = (struct conf_address){0};
-}
-
-bool conf_address_equal(const struct conf_address *a, const struct conf_address *b)
-{
-    if (a->path != NULL || b->path != NULL) {
-        return a->path != NULL && b->path != NULL && strcmp(a->path, b->path) == 0;
-    }
-    return a->port == b->port && strcasecmp(a->host, b->host) == 0;
-}
-
-static bool parse_unix(const char *path, struct conf_address *address, char *problem)
-{
-    const size_t longest = sizeof((struct sockaddr_un *)NULL)->sun_path - 1;
-    if (path[0] != '/' || path[1] == '\0') {
-        return wrong(problem, "\"unix:%.120s\" is not an absolute path", path);
-    }
-    if (strlen(path) > longest) {
-        return wrong(problem, "the path of the Unix socket has %zu bytes, more than %zu", strlen(path), longest);
-    }
-    address->path = copy_bytes(path, strlen(path));
-    return true;
-}
-
-static bool parse_port(const char *text, uint16_t *port, char *problem)
-{
-    int64_t value = 0;
-    const char *rest = read_digits(text, 10, &value);
-    if (rest == text || *rest != '\0') {
-        return wrong(problem, "port \"%.120s\" is not a number", text);
-    }
-    if (value < 1 || value > UINT16_MAX) {
-        return wrong(problem, "port %.20s is not from 1 to 65535", text);
-    }
-    *port = (uint16_t)value;
-    return true;
-}
-
-/* Returns the address in its shortest spelling, so that equal ones compare equal; a %scope is kept. NULL: not IPv6. */
-static char *canonical_ipv6(const char *text)
-{
-    size_t length = strcspn(text, "%");
-    char *bare = copy_bytes(text, length);
-    struct in6_addr address;
-    char shortest[INET6_ADDRSTRLEN];
-    bool valid = inet_pton(AF_INET6, bare, &address) == 1 && strcmp(text + length, "%") != 0;
-    free(bare);
-    if (!valid) {
-        return NULL;
-    }
-    inet_ntop(AF_INET6, &address, shortest, sizeof shortest);
-    return conf_format("%s%s", shortest, text + length);
-}
-
-static bool valid_host(const char *host)
-{
-    static const char digits[] = "0123456789.";
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
-    size_t length = strlen(host);
-    if (length == 0 || length > HOST_MAX || host[0] == '.' || host[0] == '-' || strstr(host, "..") != NULL) {
-        return false;
-    }
-    if (strspn(host, digits) == length) {
-        struct in_addr address;
-        return inet_pton(AF_INET, host, &address) == 1;
-    }
-    return strspn(host, letters) == length;
-}
-
-/* Takes host as its own. */
-static bool take_host(char *host, const char *port, struct conf_address *address, char *problem)
-{
-    bool bracketed = strchr(host, ':') != NULL;
-    if (!bracketed && !valid_host(host)) {
-        wrong(problem, "\"%.120s\" is neither a host name nor an IPv4 address", host);
-    } else if (parse_port(port, &address->port, problem)) {
-        address->host = host;
-        return true;
-    }
-    free(host);
-    return false;
-}
-
-static bool parse_tcp(const char *text, struct conf_address *address, char *problem)
-{
-    const char *colon = strrchr(text, ':');
-    if (text[0] == '[') {
-        const char *close = strchr(text, ']');
-        char *inside = close == NULL ? NULL : copy_bytes(text + 1, (size_t)(close - text - 1));
-        char *host = inside == NULL ? NULL : canonical_ipv6(inside);
-        free(inside);
-        if (host == NULL) {
-            return wrong(problem, "\"%.120s\" holds no IPv6 address in brackets", text);
-        }
-        if (close[1] != ':') {
-            free(host);
-            return wrong(problem, "\"%.120s\" has no port", text);
-        }
-        return take_host(host, close + 2, address, problem);
-    }
-    if (colon == NULL) {
-        return wrong(problem, "\"%.120s\" has no port", text);
-    }
-    if (strchr(text, ':') != colon) {
-        return wrong(problem, "\"%.120s\" holds an IPv6 address without brackets, or too many colons", text);
-    }
-    return take_host(copy_bytes(text, (size_t)(colon - text)), colon + 1, address, problem);
-}
-
-static bool parse_address(const char *text, struct conf_address *address, char *problem)
-{
-    *address = (struct conf_address){0};
-    if (*text == '\0') {
-        return wrong(problem, "is empty");
-    }
-    if (text[strcspn(text, BLANKS ",")] != '\0') {
-        return wrong(problem, "holds a blank or a comma");
-    }
-    bool parsed =
-        strncmp(text, "unix:", 5) == 0 ? parse_unix(text + 5, address, problem) : parse_tcp(text, address, problem);
-    if (parsed) {
-        address->text = copy_bytes(text, strlen(text));
-    }
-    return parsed;
-}
-
-static void free_addresses(struct conf_address_list *list)
-{
-    for (size_t i = 0; i < list->count; i++) {
-        free_address(&list->items[i]);
-    }
-    list->count = 0;
-}
-
-static bool add_address(struct conf_address_list *list, const char *text, size_t length, char *problem)
-{
-    if (list->count == CONF_ADDRESSES_MAX) {
-        return wrong(problem, "holds more than %d addresses", CONF_ADDRESSES_MAX);
-    }
-    if (length == 0) {
-        return wrong(problem, "has no address beside a comma");
-    }
-    struct conf_address address;
-    char *item = copy_bytes(text, length);
-    bool parsed = parse_address(item, &address, problem);
-    free(item);
-    if (!parsed) {
-        return false;
-    }
-    for (size_t i = 0; i < list->count; i++) {
-        if (conf_address_equal(&list->items[i], &address)) {
-            wrong(problem, "holds %.120s twice", address.text);
-            free_address(&address);
-            return false;
-        }
-    }
-    list->items[list->count++] = address;
-    return true;
-}
-
-/* Addresses stand apart by blanks, or by a comma with any blanks. */
-static bool parse_addresses(const struct conf_option *option, const char *text, struct conf_address_list *list,
-                            char *problem)
-{
-    *list = (struct conf_address_list){0};
-    bool more = *text != '\0';
-    while (more) {
-        size_t length = strcspn(text, BLANKS ",");
-        if (!add_address(list, text, length, problem)) {
-            free_addresses(list);
-            return false;
-        }
-        text += length;
-        text += strspn(text, BLANKS);
-        more = *text != '\0';
-        if (*text == ',') {
-            text++;
-            text += strspn(text, BLANKS);
-        }
-    }
-    return list->count >= (size_t)option->min || wrong(problem, "is empty");
-}
-
-static char *addresses_text(const struct conf_address_list *list)
-{
-    char *text = copy_bytes("", 0);
-    for (size_t i = 0; i < list->count; i++) {
-        char *longer = conf_format("%s%s%s", text, i > 0 ? ", " : "", list->items[i].text);
-        free(text);
-        text = longer;
-    }
-    return text;
 }
 
 /* ---- Any value ---- */
@@ -582,10 +312,10 @@ static bool parse_value(const struct conf_option *option, const char *text, unio
     bool parsed = false;
     switch (option->type) {
     case CONF_ADDRESS:
-        parsed = parse_address(bare, &value->address, problem);
+        parsed = conf_address_parse(bare, &value->address, problem);
         break;
     case CONF_ADDRESSES:
-        parsed = parse_addresses(option, bare, &value->addresses, problem);
+        parsed = conf_addresses_parse(option, bare, &value->addresses, problem);
         break;
     case CONF_RATE:
         parsed = parse_rate(option, bare, &value->rate, problem);
@@ -619,7 +349,7 @@ char *conf_value_text(const struct conf_option *option, const void *base)
     case CONF_ADDRESS:
         return conf_format("%s", value.address.text);
     case CONF_ADDRESSES:
-        return addresses_text(&value.addresses);
+        return conf_addresses_text(&value.addresses);
     case CONF_STRING:
         return string_text(value.string);
     case CONF_RATE:
@@ -635,9 +365,9 @@ void conf_value_free(const struct conf_option *option, void *base)
 {
     void *place = field(option, base);
     if (option->type == CONF_ADDRESS) {
-        free_address(place);
+        conf_address_free(place);
     } else if (option->type == CONF_ADDRESSES) {
-        free_addresses(place);
+        conf_addresses_free(place);
     } else if (option->type == CONF_STRING) {
         char *string;
         memcpy(&string, place, sizeof string);

@@ -13,10 +13,11 @@
  *
  * Parts: crosstalk_run (phases of a run), _loop (threads), _client (connections), _workload, _units_data, _units_state
  * and _send (what is sent), _expect and _verify (what must come back), _text (identities), _chaos,
- * _servers, _liar, _figures; of tests/rig: _buffer, _reply, _process.
+ * _servers, _liar, _figures; of tests/rig: _buffer, _reply, _process, _options.
  */
 #include "crosstalk_liar.h"
 #include "crosstalk_run.h"
+#include "rig_options.h"
 
 #include <fcntl.h>
 #include <getopt.h>
@@ -74,28 +75,6 @@ static const struct option long_options[] = {{"headgate", required_argument, NUL
                                              {"limits", no_argument, NULL, OPTION_LIMITS},
                                              {0}};
 
-__attribute__((noreturn)) static void fail_usage(void)
-{
-    fputs(usage, stderr);
-    exit(2);
-}
-
-static uint64_t parse_number(const char *text, uint64_t low, uint64_t high)
-{
-    char *end;
-    unsigned long long number = strtoull(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end != '\0' || number < low || number > high)
-        fail_usage();
-    return number;
-}
-
-static const char *parse_word(const char *text, const char *one, const char *other)
-{
-    if (strcmp(text, one) != 0 && strcmp(text, other) != 0)
-        fail_usage();
-    return text;
-}
-
 static void take_option(struct options *options, int option, const char *value)
 {
     switch (option) {
@@ -108,34 +87,34 @@ static void take_option(struct options *options, int option, const char *value)
         options->self_test = true;
         break;
     case OPTION_CLIENTS:
-        options->clients = (uint32_t)parse_number(value, CLIENTS_MIN, 20000);
+        options->clients = (uint32_t)options_number(usage, value, CLIENTS_MIN, 20000);
         break;
     case OPTION_REQUESTS:
-        options->requests = (int64_t)parse_number(value, 1, INT64_MAX / 2);
+        options->requests = (int64_t)options_number(usage, value, 1, INT64_MAX / 2);
         break;
     case OPTION_SECONDS:
-        options->seconds = (unsigned)parse_number(value, 1, 1000000);
+        options->seconds = (unsigned)options_number(usage, value, 1, 1000000);
         break;
     case OPTION_THREADS:
-        options->threads = (unsigned)parse_number(value, 1, 64);
+        options->threads = (unsigned)options_number(usage, value, 1, 64);
         break;
     case OPTION_POOL:
-        options->pool = parse_word(value, "shared", "session");
+        options->pool = options_word(usage, value, "shared", "session");
         break;
     case OPTION_LOOPS:
-        options->loops = (unsigned)parse_number(value, 1, 16);
+        options->loops = (unsigned)options_number(usage, value, 1, 16);
         break;
     case OPTION_SEED:
-        options->seed = parse_number(value, 0, UINT64_MAX);
+        options->seed = options_number(usage, value, 0, UINT64_MAX);
         break;
     case OPTION_CHAOS:
-        options->chaos = strcmp(parse_word(value, "none", "all"), "all") == 0;
+        options->chaos = strcmp(options_word(usage, value, "none", "all"), "all") == 0;
         break;
     case OPTION_LIMITS:
         options->limits = true;
         break;
     default:
-        fail_usage();
+        options_fail(usage);
     }
 }
 
@@ -155,9 +134,9 @@ static struct options parse_options(int count, char **arguments)
         take_option(&options, option, optarg);
     }
     if (options.chaos && options.seconds < CHAOS_SECONDS_MIN)
-        fail_usage();
+        options_fail(usage);
     if (optind != count || (options.headgate != NULL) + direct + options.self_test != 1)
-        fail_usage();
+        options_fail(usage);
     return options;
 }
 

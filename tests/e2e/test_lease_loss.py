@@ -1,6 +1,5 @@
 """[lease:NAME]: how a lease ends that nobody has released: lost to others, held for max_hold, with Redis away."""
 
-import functools
 import signal
 import time
 
@@ -34,23 +33,6 @@ from harness.servers import Redis
 from harness.target import info
 
 RULE = rule(ttl=f"{LEASE_MS}ms")
-
-
-@pytest.fixture
-def make(redis, pool, make_headgate):
-    return functools.partial(launch, make_headgate, redis, pool)
-
-
-@pytest.fixture
-def make_shared(redis, make_headgate):
-    return functools.partial(launch, make_headgate, redis, "shared")
-
-
-@pytest.fixture
-def monitor(redis):
-    started = Monitor(redis)
-    yield started
-    started.close()
 
 
 # ---- others ----

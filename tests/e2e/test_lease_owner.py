@@ -1,7 +1,6 @@
 """[lease:NAME]: whose connections show that a holder lives, what becomes of its locks when it has gone, in which
 database they are, and what another configuration changes."""
 
-import functools
 import time
 
 import pytest
@@ -12,7 +11,6 @@ from harness.leases import (
     LEASE,
     LEASE_MS,
     LONG,
-    Monitor,
     assert_kept,
     assert_untouched,
     await_gone,
@@ -31,24 +29,7 @@ from harness.leases import (
     transact,
 )
 from harness.resp import OK, Status, wait_for
-from harness.rules import launch, reload
-
-
-@pytest.fixture
-def make(redis, pool, make_headgate):
-    return functools.partial(launch, make_headgate, redis, pool)
-
-
-@pytest.fixture
-def make_shared(redis, make_headgate):
-    return functools.partial(launch, make_headgate, redis, "shared")
-
-
-@pytest.fixture
-def monitor(redis):
-    started = Monitor(redis)
-    yield started
-    started.close()
+from harness.rules import reload
 
 
 # ---- a holder that is gone ----

@@ -1,7 +1,6 @@
 """[lease:NAME]: released means released, by whatever way, connection, worker or Headgate; and what is not released is
 kept."""
 
-import functools
 import time
 
 import pytest
@@ -12,7 +11,6 @@ from harness.leases import (
     LEASE,
     LEASE_MS,
     LONG,
-    Monitor,
     assert_kept,
     assert_untouched,
     await_counter,
@@ -35,23 +33,6 @@ from harness.resp import NIL_ARRAY, OK, Error, wait_for
 from harness.rules import launch
 
 RULE = rule(ttl=f"{LEASE_MS}ms")
-
-
-@pytest.fixture
-def make(redis, pool, make_headgate):
-    return functools.partial(launch, make_headgate, redis, pool)
-
-
-@pytest.fixture
-def make_shared(redis, make_headgate):
-    return functools.partial(launch, make_headgate, redis, "shared")
-
-
-@pytest.fixture
-def monitor(redis):
-    started = Monitor(redis)
-    yield started
-    started.close()
 
 
 def await_renewals(monitor, keys):

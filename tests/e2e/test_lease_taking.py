@@ -3,7 +3,6 @@
 Many locks of different shapes are looked after at once: a lease lasts as long for one as for all.
 """
 
-import functools
 import hashlib
 import time
 
@@ -36,18 +35,6 @@ from harness.leases import (
     transact,
 )
 from harness.resp import NIL_ARRAY, OK, Error, encode, wait_for
-from harness.rules import launch
-
-
-@pytest.fixture
-def make(redis, pool, make_headgate):
-    return functools.partial(launch, make_headgate, redis, pool)
-
-
-@pytest.fixture
-def make_shared(redis, make_headgate):
-    """For what the pool has nothing to do with."""
-    return functools.partial(launch, make_headgate, redis, "shared")
 
 
 # ---- strings ----

@@ -1,6 +1,5 @@
 """[lease:NAME]: what the admin port tells, what a file may say, and what bad input gets."""
 
-import functools
 import re
 import time
 
@@ -10,7 +9,6 @@ from harness.admin import stats
 from harness.leases import (
     COMPARE_AND_DELETE,
     COMPARE_AND_PEXPIRE,
-    LEASE,
     LEASE_MS,
     LONG,
     assert_kept,
@@ -27,20 +25,10 @@ from harness.leases import (
     take,
 )
 from harness.resp import NIL_ARRAY, OK, Error, wait_for
-from harness.rules import check_file, launch
+from harness.rules import check_file
 
 YEAR_MS = 365 * 86400 * 1000
 MEGABYTE = b"x" * (1 << 20)
-
-
-@pytest.fixture
-def make(redis, pool, make_headgate):
-    return functools.partial(launch, make_headgate, redis, pool)
-
-
-@pytest.fixture
-def make_shared(redis, make_headgate):
-    return functools.partial(launch, make_headgate, redis, "shared")
 
 
 # ---- LEASES and LEASE DROP ----

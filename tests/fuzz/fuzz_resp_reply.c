@@ -19,35 +19,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fuzz_cut.h"
 #include "resp.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void require(bool holds)
-{
-    if (!holds) {
-        abort();
-    }
-}
-
 /* ---- the framer ---- */
-
-/* A number that depends on nothing but the input, so that a crash can be repeated. */
-static uint32_t next_random(uint32_t *seed)
-{
-    *seed = *seed * 1664525 + 1013904223;
-    return *seed >> 16;
-}
-
-static uint32_t seed_of(const char *data, size_t size)
-{
-    uint32_t seed = (uint32_t)size;
-
-    for (size_t i = 0; i < size; i++) {
-        seed = seed * 31 + (uint8_t)data[i];
-    }
-    return seed;
-}
 
 /* From a block of just its size, so that the sanitizer sees a byte read too many. */
 static enum resp_status feed_copy(struct resp_reply *reply, const char *data, size_t length, size_t *taken)

@@ -7,6 +7,7 @@ from harness.resp import Error, wait_for
 
 REFUSAL = re.compile(rb"RATELIMITED (\S+): (.+) exceeded, retry in (\d+) ms")
 EXPLAINED = re.compile(rb"RATELIMITED (\S+): cost (\d+) is more than (.+) ever admits")
+KIB_300 = 300 * 1024  # beyond cut_through
 
 
 def rule(name="a", **options):

@@ -313,3 +313,25 @@ void fill(char *bytes, size_t length)
         bytes[i] = (char)chance(256);
     }
 }
+
+struct renewal renew_like_model(const struct runner *runner, const struct keys *keys, struct owner owner,
+                                renewal_model *model, int64_t now_ms)
+{
+    struct renewal renewal;
+
+    look(keys, owner, renewal.before);
+    int64_t dbsize = integer_of(ask("DBSIZE"));
+    struct terms terms = random_terms(life_at(&renewal.before[chance((int64_t)keys->count)], now_ms));
+    struct answer answer = renew(runner, keys, owner, terms, now_ms),
+                  expected = model(renewal.before, keys->count, terms, now_ms);
+    look(keys, owner, renewal.after);
+    assert_answer(answer, expected.code, expected.life_ms, "step");
+    cr_assert_eq(integer_of(ask("DBSIZE")), dbsize);
+    renewal.code = answer.code;
+    renewal.until_ms = now_ms + terms.lease_ms;
+    for (size_t i = 0; i < keys->count; i++) {
+        assert_only_lengthened(&renewal.before[i], &renewal.after[i], renewal.code, renewal.until_ms);
+    }
+    count_code(renewal.code);
+    return renewal;
+}

@@ -122,6 +122,20 @@ void expire(const struct keys *keys, int64_t now_ms);
 void count_code(int64_t code);
 void assert_counted(enum code code, int64_t least);
 
+typedef struct answer renewal_model(const struct seen *seen, size_t count, struct terms terms, int64_t now_ms);
+
+/* A renewal, with what was there before and after it. */
+struct renewal {
+    struct seen before[4], after[4];
+    int64_t code;
+    int64_t until_ms; /* when its lease ends */
+};
+
+/* Renews on terms by chance: it has to answer as the model does, and do nothing that no renewal may do. Counts its
+ * code. */
+struct renewal renew_like_model(const struct runner *runner, const struct keys *keys, struct owner owner,
+                                renewal_model *model, int64_t now_ms);
+
 /* ---- in real time ---- */
 
 /* Monotonic. */

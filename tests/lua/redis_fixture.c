@@ -123,6 +123,13 @@ int64_t integer_of(redisReply *reply)
     return integer;
 }
 
+void assert_error(redisReply *reply, const char *text)
+{
+    cr_assert_eq(reply->type, REDIS_REPLY_ERROR, "no error, where there ought to be: %s", text);
+    cr_assert_str_eq(reply->str, text);
+    freeReplyObject(reply);
+}
+
 void assert_error_begins(redisReply *reply, const char *text)
 {
     cr_assert_eq(reply->type, REDIS_REPLY_ERROR, "no error, where there ought to be: %s", text);

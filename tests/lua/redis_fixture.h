@@ -34,7 +34,8 @@ redisReply *checked(redisReply *reply, int type);
 /* These free the reply, and fail if it is an error. */
 void tell(redisReply *reply);
 int64_t integer_of(redisReply *reply);
-/* Frees the reply, and fails unless it is an error that begins so. */
+/* These free the reply, and fail unless it is this error, or one that begins so. */
+void assert_error(redisReply *reply, const char *text);
 void assert_error_begins(redisReply *reply, const char *text);
 
 /* From 0 to below bound, always the same ones in a test. */

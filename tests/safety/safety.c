@@ -22,6 +22,7 @@
  * _locks (locks and rules), _shared (what all know), _observer and _monitor (the stream of MONITOR), _prober (stalls),
  * _crew and _chaos (faults), _servers, _figures, _self_test.
  */
+#include "rig_options.h"
 #include "safety_run.h"
 #include "safety_self_test.h"
 #include "safety_worker.h"
@@ -30,7 +31,6 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char usage[] =
@@ -74,28 +74,6 @@ static const struct option long_options[] = {{"headgate", required_argument, NUL
                                              {"trace", no_argument, NULL, OPTION_TRACE},
                                              {0}};
 
-__attribute__((noreturn)) static void fail_usage(void)
-{
-    fputs(usage, stderr);
-    exit(2);
-}
-
-static uint64_t parse_number(const char *text, uint64_t low, uint64_t high)
-{
-    char *end;
-    unsigned long long number = strtoull(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end != '\0' || number < low || number > high)
-        fail_usage();
-    return number;
-}
-
-static bool parse_chaos(const char *text)
-{
-    if (strcmp(text, "none") != 0 && strcmp(text, "all") != 0)
-        fail_usage();
-    return strcmp(text, "all") == 0;
-}
-
 static void take_option(struct options *options, int option, const char *value)
 {
     switch (option) {
@@ -103,34 +81,34 @@ static void take_option(struct options *options, int option, const char *value)
         options->headgate = value;
         break;
     case OPTION_SECTIONS:
-        options->sections = (int64_t)parse_number(value, 1, INT64_MAX / 2);
+        options->sections = (int64_t)options_number(usage, value, 1, INT64_MAX / 2);
         break;
     case OPTION_SECONDS:
-        options->seconds = (unsigned)parse_number(value, 1, 1000000);
+        options->seconds = (unsigned)options_number(usage, value, 1, 1000000);
         break;
     case OPTION_HEADGATES:
-        options->headgates = (unsigned)parse_number(value, 1, HEADGATES_MAX);
+        options->headgates = (unsigned)options_number(usage, value, 1, HEADGATES_MAX);
         break;
     case OPTION_THREADS:
-        options->threads = (unsigned)parse_number(value, 1, 64);
+        options->threads = (unsigned)options_number(usage, value, 1, 64);
         break;
     case OPTION_WORKERS:
-        options->workers = (unsigned)parse_number(value, 1, WORKERS_MAX);
+        options->workers = (unsigned)options_number(usage, value, 1, WORKERS_MAX);
         break;
     case OPTION_CLIENTS:
-        options->clients = (unsigned)parse_number(value, 8, WORKER_CLIENTS_MAX);
+        options->clients = (unsigned)options_number(usage, value, 8, WORKER_CLIENTS_MAX);
         break;
     case OPTION_SEED:
-        options->seed = parse_number(value, 0, UINT64_MAX);
+        options->seed = options_number(usage, value, 0, UINT64_MAX);
         break;
     case OPTION_CHAOS:
-        options->chaos = parse_chaos(value);
+        options->chaos = strcmp(options_word(usage, value, "none", "all"), "all") == 0;
         break;
     case OPTION_TRACE:
         options->trace = true;
         break;
     default:
-        fail_usage();
+        options_fail(usage);
     }
 }
 
@@ -155,7 +133,7 @@ static struct options parse_options(int count, char **arguments, bool *self_test
     }
     if (optind != count || (options.headgate != NULL) + direct + *self_test != 1 ||
         (options.chaos && options.headgate == NULL))
-        fail_usage();
+        options_fail(usage);
     return options;
 }
 

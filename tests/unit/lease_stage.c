@@ -511,3 +511,17 @@ bool stage_lists(struct stage *stage, const char *part)
     free(text);
     return lists;
 }
+
+void stage_assert_counter(struct stage *stage, const char *name, uint64_t expected)
+{
+    cr_assert_eq(stage_counter(stage, name), expected, "%s is %llu", name,
+                 (unsigned long long)stage_counter(stage, name));
+}
+
+void stage_assert_quiet(struct stage *stage, int64_t ms)
+{
+    size_t before = stage->sent_count;
+
+    stage_pass(stage, ms);
+    cr_assert_eq(stage->sent_count, before, "%s", stage_call_text(stage));
+}

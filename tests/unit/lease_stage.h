@@ -131,6 +131,9 @@ void stage_fail(struct stage *stage, const char *error);
 
 /* Over all workers. */
 uint64_t stage_counter(struct stage *stage, const char *name);
+void stage_assert_counter(struct stage *stage, const char *name, uint64_t expected);
+/* Time goes on, and no script is called. */
+void stage_assert_quiet(struct stage *stage, int64_t ms);
 /* What a verb answers, with "OK", "ERROR: " or nothing before the text. The caller frees it. */
 char *stage_tell(struct stage *stage, const char *text);
 /* Whether LEASES has exactly one line, which has this in it; or, if it is NULL, none. */

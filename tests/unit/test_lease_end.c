@@ -31,20 +31,6 @@ static struct scene scene_of(const char *rules)
     return scene;
 }
 
-static void assert_counter(struct stage *stage, const char *name, uint64_t expected)
-{
-    cr_assert_eq(stage_counter(stage, name), expected, "%s is %llu", name,
-                 (unsigned long long)stage_counter(stage, name));
-}
-
-static void assert_quiet(struct stage *stage, int64_t ms)
-{
-    size_t before = stage->sent_count;
-
-    stage_pass(stage, ms);
-    cr_assert_eq(stage->sent_count, before, "%s", stage_call_text(stage));
-}
-
 static void assert_call(struct stage *stage, const char *text)
 {
     stage_pass_until_call(stage, 20000);
@@ -76,10 +62,10 @@ Test(lease_end, what_a_renewal_finds_ends_the_watch)
         stage_answer(scene.stage, cases[i].answer);
         cr_assert_str_eq(scene.stage->happening, cases[i].happening);
         cr_assert(stage_lists(scene.stage, NULL));
-        assert_counter(scene.stage, cases[i].counter, 1);
+        stage_assert_counter(scene.stage, cases[i].counter, 1);
         cr_assert_eq(strncmp(scene.stage->warning, cases[i].warning, strlen(cases[i].warning)), 0, "%s",
                      scene.stage->warning);
-        assert_quiet(scene.stage, 60000);
+        stage_assert_quiet(scene.stage, 60000);
         stage_free(scene.stage);
     }
 }
@@ -92,7 +78,7 @@ Test(lease_end, an_owner_that_renews_is_left_to_itself)
     stage_answer(scene.stage, "2 60000");
     cr_assert(stage_lists(scene.stage, "lease=30000 left=60000"));
     cr_assert(stage_lists(scene.stage, "renewals=0 deferred=1 failures=0 reason=\"deferred\""));
-    assert_quiet(scene.stage, 38000);
+    stage_assert_quiet(scene.stage, 38000);
     assert_call(scene.stage, "lease_renew_string job / t1");
     stage_free(scene.stage);
 }
@@ -148,7 +134,7 @@ Test(lease_end, without_an_answer_it_is_tried_again_until_it_must_be_over)
     cr_assert_eq(scene.stage->warning_count, (size_t)1);
     stage_pass(scene.stage, 2200);
     cr_assert(stage_lists(scene.stage, NULL));
-    assert_counter(scene.stage, "lease_lost_unreachable_total", 1);
+    stage_assert_counter(scene.stage, "lease_lost_unreachable_total", 1);
     stage_free(scene.stage);
 }
 
@@ -175,7 +161,7 @@ Test(lease_end, answers_that_make_no_sense_are_failures)
     for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++) {
         stage_pass_until_call(scene.stage, 20000);
         stage_answer(scene.stage, answers[i]);
-        assert_counter(scene.stage, "lease_failures_total", i + 1);
+        stage_assert_counter(scene.stage, "lease_failures_total", i + 1);
     }
     cr_assert(stage_lists(scene.stage, "state=held"));
     stage_free(scene.stage);
@@ -198,13 +184,13 @@ Test(lease_end, nothing_is_renewed_beyond_max_hold)
     }
     cr_assert_leq(stage_counter(scene.stage, "lease_renewals_total"), (uint64_t)4);
     stage_pass(scene.stage, 200);
-    assert_counter(scene.stage, "lease_max_hold_total", 1);
+    stage_assert_counter(scene.stage, "lease_max_hold_total", 1);
     assert_call(scene.stage, "lease_renew_string job / t1");
     cr_assert_eq(stage_call_number(scene.stage, 1), 1, "it is looked for, and not renewed");
     stage_answer(scene.stage, "0 -2");
     cr_assert(stage_lists(scene.stage, NULL));
     /* That was to be expected. */
-    assert_counter(scene.stage, "lease_lost_gone_total", 0);
+    stage_assert_counter(scene.stage, "lease_lost_gone_total", 0);
     stage_free(scene.stage);
 }
 
@@ -217,7 +203,7 @@ Test(lease_end, an_extension_does_not_bring_back_what_was_held_too_long)
     stage_ask(scene.client, REACQUIRE "job t1 30000", ":1\r\n");
     stage_ask(scene.client, "PEXPIRE job 60000", ":1\r\n");
     cr_assert(stage_lists(scene.stage, "state=max-hold"));
-    assert_quiet(scene.stage, 59000);
+    stage_assert_quiet(scene.stage, 59000);
     stage_ask(scene.client, RELEASE "job t1", ":1\r\n");
     stage_ask(scene.client, "SET job t1 NX PX 30000", "+OK\r\n");
     cr_assert(stage_lists(scene.stage, "state=held"));
@@ -237,7 +223,7 @@ Test(lease_end, taking_a_hash_lock_once_more_does_not_prolong_max_hold)
         }
     }
     cr_assert(stage_lists(stage, "state=max-hold"));
-    assert_counter(stage, "lease_max_hold_total", 1);
+    stage_assert_counter(stage, "lease_max_hold_total", 1);
     stage_free(stage);
 }
 
@@ -250,12 +236,12 @@ Test(lease_end, without_its_owner_it_is_not_renewed)
     stage_pass(scene.stage, 5000);
     stage_leave(scene.client);
     cr_assert(stage_lists(scene.stage, "state=ownerless"));
-    assert_quiet(scene.stage, 1900);
+    stage_assert_quiet(scene.stage, 1900);
     cr_assert(stage_lists(scene.stage, "state=ownerless"));
-    assert_quiet(scene.stage, 300);
+    stage_assert_quiet(scene.stage, 300);
     cr_assert(stage_lists(scene.stage, NULL));
-    assert_counter(scene.stage, "lease_owner_gone_total", 1);
-    assert_quiet(scene.stage, 60000);
+    stage_assert_counter(scene.stage, "lease_owner_gone_total", 1);
+    stage_assert_quiet(scene.stage, 60000);
     stage_free(scene.stage);
 }
 
@@ -265,7 +251,7 @@ Test(lease_end, an_owner_that_comes_back_in_time_goes_on)
 
     stage_pass(scene.stage, 8000);
     stage_leave(scene.client);
-    assert_quiet(scene.stage, 1900);
+    stage_assert_quiet(scene.stage, 1900);
     stage_join(scene.stage, 0, "10.0.0.1", "other");
     cr_assert(stage_lists(scene.stage, "state=ownerless"));
     stage_join(scene.stage, 0, "10.0.0.1", "app");
@@ -304,7 +290,7 @@ Test(lease_end, with_owner_connection_only_the_one_that_took_it_counts)
     stage_join(scene.stage, 0, "10.0.0.1", "app");
     stage_leave(scene.client);
     cr_assert(stage_lists(scene.stage, "state=ownerless"));
-    assert_quiet(scene.stage, 2200);
+    stage_assert_quiet(scene.stage, 2200);
     cr_assert(stage_lists(scene.stage, NULL));
     stage_free(scene.stage);
 }
@@ -328,7 +314,7 @@ Test(lease_end, the_lock_of_an_owner_that_is_gone_can_be_released)
     struct scene scene = scene_of(RULES "on_owner_gone = release\n");
 
     stage_leave(scene.client);
-    assert_quiet(scene.stage, 1900);
+    stage_assert_quiet(scene.stage, 1900);
     cr_assert_leq(stage_pass_until_call(scene.stage, 1000), 300);
     cr_assert_geq(scene.stage->now_us, STAGE_FIRST_US + 2000 * MS, "grace has not passed");
     cr_assert_str_eq(stage_call_text(scene.stage), "lease_release job / t1");
@@ -337,7 +323,7 @@ Test(lease_end, the_lock_of_an_owner_that_is_gone_can_be_released)
     cr_assert_str_eq(stage_call_text(scene.stage), "lease_release job / t1");
     stage_answer(scene.stage, "1");
     cr_assert(stage_lists(scene.stage, NULL));
-    assert_counter(scene.stage, "lease_owner_gone_total", 1);
+    stage_assert_counter(scene.stage, "lease_owner_gone_total", 1);
     stage_free(scene.stage);
 }
 
@@ -368,14 +354,14 @@ Test(lease_end, a_library_that_renews_is_watched_only)
 
     stage_ask(scene.client, MUTEX_REFRESH "job t1 30000", ":1\r\n");
     cr_assert(stage_lists(scene.stage, "state=self"));
-    assert_quiet(scene.stage, 29800);
+    stage_assert_quiet(scene.stage, 29800);
     assert_call(scene.stage, "lease_renew_string job / t1");
     cr_assert_eq(stage_call_number(scene.stage, 1), 1);
     stage_answer(scene.stage, "1 24000");
-    assert_quiet(scene.stage, 23800);
+    stage_assert_quiet(scene.stage, 23800);
     assert_call(scene.stage, "lease_renew_string job / t1");
     stage_answer(scene.stage, "0 -2");
-    assert_counter(scene.stage, "lease_lost_gone_total", 1);
+    stage_assert_counter(scene.stage, "lease_lost_gone_total", 1);
     stage_free(scene.stage);
 }
 
@@ -456,7 +442,7 @@ Test(lease_end, other_rules_are_taken_over)
     stage_answer(scene.stage, "1 30000");
     stage_reload(scene.stage, "[lease:other]\nkeys = x\n");
     cr_assert(stage_lists(scene.stage, NULL));
-    assert_counter(scene.stage, "lease_dropped_total", 1);
+    stage_assert_counter(scene.stage, "lease_dropped_total", 1);
     stage_ask(scene.client, "SET job t1 NX PX 30000", "+OK\r\n");
     cr_assert(stage_lists(scene.stage, NULL));
     stage_reload(scene.stage, "[lease:hashes]\nkeys = *\nkind = hash\n");
@@ -541,12 +527,12 @@ Test(lease_end, the_watch_over_a_key_can_be_dropped)
     assert_told(scene.stage, "LEASE drop job", "OK");
     assert_told(scene.stage, "LEASE DROP job", "ERROR: no lease with that key is on file");
     cr_assert(stage_lists(scene.stage, NULL));
-    assert_counter(scene.stage, "lease_dropped_total", 2);
-    assert_counter(scene.stage, "lease_held", 0);
+    stage_assert_counter(scene.stage, "lease_dropped_total", 2);
+    stage_assert_counter(scene.stage, "lease_held", 0);
     while (scene.stage->calls != NULL) {
         stage_answer(scene.stage, "1 30000");
     }
-    assert_quiet(scene.stage, 60000);
+    stage_assert_quiet(scene.stage, 60000);
     stage_free(scene.stage);
 }
 

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* So long that any renewal would be due. In ms. */
+#define MINUTES 180000
 #define RULES "[lease:locks]\nkeys = *\nttl = 30s\nmax_hold = 1h\ngrace = 1s\n"
 #define RELEASE "EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 "
 #define REACQUIRE "EVALSHA 1cac51482acf5858da00f6d685d68f886cd6b6b2 1 "
@@ -24,20 +26,6 @@ static struct scene scene_of(const char *rules)
     struct stage *stage = stage_new(rules, 2);
 
     return (struct scene){stage, stage_join(stage, 0, "10.0.0.1", "app"), stage_join(stage, 1, "10.0.0.1", "app")};
-}
-
-static void assert_counter(struct stage *stage, const char *name, uint64_t expected)
-{
-    cr_assert_eq(stage_counter(stage, name), expected, "%s is %llu", name,
-                 (unsigned long long)stage_counter(stage, name));
-}
-
-static void assert_quiet(struct stage *stage)
-{
-    size_t before = stage->sent_count;
-
-    stage_pass(stage, 180000);
-    cr_assert_eq(stage->sent_count, before, "%s", stage_call_text(stage));
 }
 
 /* The next script is a renewal of 30 s, within a lease's third. */
@@ -73,12 +61,12 @@ Test(lease_order, an_acquisition_that_a_release_overtook_is_asked_for)
     stage_send(scene.a, "SET job t1 NX PX 30000");
     stage_ask(scene.b, "DEL job", ":1\r\n");
     stage_hear(scene.a, "+OK\r\n");
-    assert_counter(scene.stage, "lease_acquired_total", 0);
+    stage_assert_counter(scene.stage, "lease_acquired_total", 0);
     stage_pass(scene.stage, 100);
     cr_assert_eq(stage_call_number(scene.stage, 1), 1);
     stage_answer(scene.stage, "0 -2");
     cr_assert(stage_lists(scene.stage, NULL));
-    assert_counter(scene.stage, "lease_lost_gone_total", 0);
+    stage_assert_counter(scene.stage, "lease_lost_gone_total", 0);
     cr_assert_eq(scene.stage->warning_count, (size_t)0);
     stage_free(scene.stage);
 }
@@ -91,7 +79,7 @@ Test(lease_order, a_release_that_was_sent_before_the_acquisition_ends_nothing)
     stage_send(scene.a, RELEASE "job t1");
     stage_ask(scene.b, "SET job t1 NX PX 30000", "+OK\r\n");
     cr_assert(stage_lists(scene.stage, "state=releasing"));
-    assert_quiet(scene.stage);
+    stage_assert_quiet(scene.stage, MINUTES);
     stage_hear(scene.a, ":1\r\n");
     cr_assert(stage_lists(scene.stage, "state=held"));
     stage_pass_until_call(scene.stage, 1000);
@@ -126,7 +114,7 @@ Test(lease_order, a_release_that_was_under_way_at_the_same_time_is_asked_for)
         cr_assert_str_eq(stage_call_text(scene.stage), cases[i].script);
         stage_answer(scene.stage, cases[i].answer);
         cr_assert(stage_lists(scene.stage, cases[i].goes_on ? "state=held" : NULL));
-        assert_counter(scene.stage, "lease_lost_gone_total", 0);
+        stage_assert_counter(scene.stage, "lease_lost_gone_total", 0);
         stage_free(scene.stage);
     }
 }
@@ -137,7 +125,7 @@ Test(lease_order, who_takes_a_lock_ends_the_watch_over_the_one_before)
 
     stage_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
     stage_ask(scene.b, "SET job t2 NX PX 30000", "+OK\r\n");
-    assert_counter(scene.stage, "lease_lost_taken_total", 1);
+    stage_assert_counter(scene.stage, "lease_lost_taken_total", 1);
     cr_assert(stage_lists(scene.stage, "key=job"));
     assert_renewal(scene.stage, "lease_renew_string job / t2");
     stage_free(scene.stage);
@@ -185,7 +173,7 @@ Test(lease_order, an_acquisition_whose_answer_is_lost_is_none)
     stage_send(scene.a, "SET job t1 NX PX 30000");
     stage_lose(scene.a);
     cr_assert(stage_lists(scene.stage, NULL));
-    assert_quiet(scene.stage);
+    stage_assert_quiet(scene.stage, MINUTES);
     stage_free(scene.stage);
 }
 
@@ -207,8 +195,8 @@ Test(lease_order, an_extension_that_a_release_overtook_brings_nothing_back)
         }
     }
     cr_assert(stage_lists(scene.stage, NULL));
-    assert_counter(scene.stage, "lease_acquired_total", 1);
-    assert_counter(scene.stage, "lease_lost_gone_total", 0);
+    stage_assert_counter(scene.stage, "lease_acquired_total", 1);
+    stage_assert_counter(scene.stage, "lease_lost_gone_total", 0);
     stage_free(scene.stage);
 }
 
@@ -262,7 +250,7 @@ Test(lease_order, that_is_shortened_by_set_xx_is_released)
         stage_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
         stage_ask(scene.a, unlocks[i], i == 2 ? ":1\r\n" : "+OK\r\n");
         cr_assert(stage_lists(scene.stage, NULL), "%s", unlocks[i]);
-        assert_quiet(scene.stage);
+        stage_assert_quiet(scene.stage, MINUTES);
         stage_free(scene.stage);
     }
 }
@@ -273,7 +261,7 @@ Test(lease_order, set_xx_proves_nothing_of_a_lock_that_is_not_on_file)
 
     stage_ask(scene.a, "SET job t1 XX PX 3000", "+OK\r\n");
     cr_assert(stage_lists(scene.stage, NULL));
-    assert_quiet(scene.stage);
+    stage_assert_quiet(scene.stage, MINUTES);
     stage_free(scene.stage);
 }
 
@@ -317,10 +305,10 @@ Test(lease_order, a_renewal_under_way_does_not_end_what_is_being_released)
     stage_send(scene.a, RELEASE "job t1");
     stage_answer(scene.stage, "0 -2");
     cr_assert(stage_lists(scene.stage, "state=releasing"));
-    assert_quiet(scene.stage);
+    stage_assert_quiet(scene.stage, MINUTES);
     stage_hear(scene.a, ":1\r\n");
-    assert_counter(scene.stage, "lease_released_total", 1);
-    assert_counter(scene.stage, "lease_lost_gone_total", 0);
+    stage_assert_counter(scene.stage, "lease_released_total", 1);
+    stage_assert_counter(scene.stage, "lease_lost_gone_total", 0);
     stage_free(scene.stage);
 }
 
@@ -334,7 +322,7 @@ Test(lease_order, an_answer_after_the_end_is_harmless)
     cr_assert(stage_lists(scene.stage, NULL));
     stage_answer(scene.stage, "1 30000");
     cr_assert(stage_lists(scene.stage, NULL));
-    assert_quiet(scene.stage);
+    stage_assert_quiet(scene.stage, MINUTES);
     stage_free(scene.stage);
 }
 
@@ -390,7 +378,7 @@ Test(lease_order, setnx_is_healed_if_its_release_was_lost_and_not_renewed)
     stage_send(scene.a, "DEL job");
     stage_lose(scene.a);
     cr_assert(is_healed(scene.stage));
-    assert_quiet(scene.stage);
+    stage_assert_quiet(scene.stage, MINUTES);
     stage_free(scene.stage);
 }
 
@@ -407,7 +395,7 @@ Test(lease_order, expire_behind_setnx_counts_whenever_it_is_answered)
     stage_answer(scene.stage, "2 6000");
     cr_assert(stage_lists(scene.stage, "state=held"));
     cr_assert(stage_lists(scene.stage, "lease=6000 left=5000"));
-    assert_counter(scene.stage, "lease_healed_total", 0);
+    stage_assert_counter(scene.stage, "lease_healed_total", 0);
     stage_free(scene.stage);
 }
 
@@ -438,7 +426,7 @@ Test(lease_order, a_permit_that_has_to_be_added_again_was_lost)
     cr_assert(stage_lists(scene.stage, "lease=30000"));
     stage_ask(scene.a, "ZADD sem 1700000000 t1", ":1\r\n");
     cr_assert(stage_lists(scene.stage, NULL));
-    assert_counter(scene.stage, "lease_lost_gone_total", 1);
+    stage_assert_counter(scene.stage, "lease_lost_gone_total", 1);
     stage_free(scene.stage);
 }
 
@@ -452,7 +440,7 @@ Test(lease_order, a_permit_whose_score_the_owner_has_set_goes_on_from_there)
     int64_t passed_us = scene.stage->now_us - STAGE_FIRST_US;
     /* 1700000001.0 as a double */
     stage_answer(scene.stage, "2 -1 1104762108 1077936128");
-    assert_counter(scene.stage, "lease_deferred_total", 1);
+    stage_assert_counter(scene.stage, "lease_deferred_total", 1);
     char expected[64];
     snprintf(expected, sizeof expected, "left=%lld", (long long)(11000 - passed_us / 1000));
     cr_assert(stage_lists(scene.stage, expected));

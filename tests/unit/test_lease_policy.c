@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* So long that any renewal would be due. In ms. */
+#define MINUTES 180000
 #define RULES "[lease:locks]\nkeys = *\nttl = 30s\nmax_hold = 1h\n"
 
 #define REDIS_PY_RELEASE "EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 "
@@ -43,21 +45,6 @@ static struct scene scene_with_lock(const char *rules)
 static void assert_call(struct stage *stage, const char *text)
 {
     cr_assert_str_eq(stage_call_text(stage), text);
-}
-
-static void assert_counter(struct stage *stage, const char *name, uint64_t expected)
-{
-    cr_assert_eq(stage_counter(stage, name), expected, "%s is %llu", name,
-                 (unsigned long long)stage_counter(stage, name));
-}
-
-/* No script is called in the next minutes. */
-static void assert_quiet(struct stage *stage)
-{
-    size_t before = stage->sent_count;
-
-    stage_pass(stage, 180000);
-    cr_assert_eq(stage->sent_count, before, "%s", stage_call_text(stage));
 }
 
 static void assert_renewed_with(struct stage *stage, const char *call, int64_t least_ms, int64_t most_ms)
@@ -123,8 +110,8 @@ Test(lease_policy, locks_are_recognised_and_renewed_at_a_third)
             }
         }
         cr_assert(stage_lists(scene.stage, recognised[i].listed));
-        assert_counter(scene.stage, "lease_acquired_total", 1);
-        assert_counter(scene.stage, "lease_held", 1);
+        stage_assert_counter(scene.stage, "lease_acquired_total", 1);
+        stage_assert_counter(scene.stage, "lease_held", 1);
         /* Up to an eighth of that part sooner. */
         int64_t third = recognised[i].lease_ms / 3;
         assert_renewed_with(scene.stage, recognised[i].renewal, third - third / 8 - 100, third);
@@ -159,9 +146,9 @@ Test(lease_policy, refusals_are_no_locks)
         }
         cr_assert(stage_lists(scene.stage, NULL), "%s", asked[i][0]);
     }
-    assert_quiet(scene.stage);
-    assert_counter(scene.stage, "lease_acquired_total", 0);
-    assert_counter(scene.stage, "lease_lost_gone_total", 0);
+    stage_assert_quiet(scene.stage, MINUTES);
+    stage_assert_counter(scene.stage, "lease_acquired_total", 0);
+    stage_assert_counter(scene.stage, "lease_lost_gone_total", 0);
     stage_free(scene.stage);
 }
 
@@ -190,7 +177,7 @@ Test(lease_policy, a_renewal_gives_the_lease_and_expects_what_is_left)
         cr_assert_eq(stage_call_number(scene.stage, 2), (double)(30000 - (scene.stage->now_us - sent_us) / MS));
         cr_assert_eq(stage_call_number(scene.stage, 3), 3750);
         stage_answer(scene.stage, "1 30000");
-        assert_counter(scene.stage, "lease_renewals_total", (uint64_t)i);
+        stage_assert_counter(scene.stage, "lease_renewals_total", (uint64_t)i);
     }
     cr_assert(stage_lists(scene.stage, "lease=30000 left=30000"));
     cr_assert(stage_lists(scene.stage, "renewals=20 deferred=0 failures=0 reason=\"renewed\""));
@@ -236,14 +223,14 @@ Test(lease_policy, nothing_is_renewed_from_the_release_on)
         stage_send(scene.client, releases[i]);
         cr_assert_eq(scene.client->request_count, (size_t)1, "%s", releases[i]);
         cr_assert(stage_lists(scene.stage, "state=releasing"), "%s", releases[i]);
-        assert_quiet(scene.stage);
+        stage_assert_quiet(scene.stage, MINUTES);
         stage_hear(scene.client, strncmp(releases[i], "GETDEL", 6) == 0 ? "$2\r\nt1\r\n"
                                  : strncmp(releases[i], "SET", 3) == 0 || strncmp(releases[i], "REN", 3) == 0
                                      ? "+OK\r\n"
                                      : ":1\r\n");
         cr_assert(stage_lists(scene.stage, NULL), "%s", releases[i]);
-        assert_quiet(scene.stage);
-        assert_counter(scene.stage, "lease_released_total", 1);
+        stage_assert_quiet(scene.stage, MINUTES);
+        stage_assert_counter(scene.stage, "lease_released_total", 1);
         cr_assert_eq(scene.stage->warning_count, (size_t)0);
         stage_free(scene.stage);
     }
@@ -288,7 +275,7 @@ Test(lease_policy, an_unclear_answer_to_a_release_is_asked_for)
         stage_answer(scene.stage, cases[i].answer);
         cr_assert(stage_lists(scene.stage, cases[i].goes_on ? "state=held" : NULL));
         if (cases[i].counter != NULL) {
-            assert_counter(scene.stage, cases[i].counter, 1);
+            stage_assert_counter(scene.stage, cases[i].counter, 1);
         }
         stage_free(scene.stage);
     }
@@ -301,8 +288,8 @@ Test(lease_policy, a_release_whose_answer_is_lost_counts_as_one)
     stage_send(scene.client, "DEL job");
     stage_lose(scene.client);
     cr_assert(stage_lists(scene.stage, NULL));
-    assert_counter(scene.stage, "lease_released_total", 1);
-    assert_quiet(scene.stage);
+    stage_assert_counter(scene.stage, "lease_released_total", 1);
+    stage_assert_quiet(scene.stage, MINUTES);
     stage_free(scene.stage);
 }
 
@@ -312,7 +299,7 @@ Test(lease_policy, a_hash_lock_that_is_held_several_times_goes_on_until_the_last
 
     stage_ask(scene.client, REDISSON_LOCK "job 30000 id:1", "$-1\r\n");
     stage_ask(scene.client, REDISSON_LOCK "job 30000 id:1", "$-1\r\n");
-    assert_counter(scene.stage, "lease_acquired_total", 1);
+    stage_assert_counter(scene.stage, "lease_acquired_total", 1);
     stage_ask(scene.client, REDISSON_UNLOCK "job channel 0 30000 id:1", ":0\r\n");
     stage_pass(scene.stage, 100);
     stage_answer(scene.stage, "1 30000");
@@ -345,12 +332,12 @@ Test(lease_policy, that_is_taken_again_in_the_pipeline_that_releases_it)
     cr_assert(stage_lists(scene.stage, NULL));
     stage_hear(scene.client, "+OK\r\n");
     cr_assert(stage_lists(scene.stage, "state=releasing"));
-    assert_quiet(scene.stage);
+    stage_assert_quiet(scene.stage, MINUTES);
     stage_hear(scene.client, ":1\r\n");
     stage_hear(scene.client, "+OK\r\n");
     cr_assert(stage_lists(scene.stage, "lease=3000"));
-    assert_counter(scene.stage, "lease_acquired_total", 3);
-    assert_counter(scene.stage, "lease_released_total", 2);
+    stage_assert_counter(scene.stage, "lease_acquired_total", 3);
+    stage_assert_counter(scene.stage, "lease_released_total", 2);
     stage_free(scene.stage);
 }
 
@@ -360,13 +347,13 @@ Test(lease_policy, flushes_stop_everything)
 
     stage_send(scene.client, "FLUSHALL");
     stage_send(scene.client, "FLUSHDB");
-    assert_quiet(scene.stage);
+    stage_assert_quiet(scene.stage, MINUTES);
     stage_hear(scene.client, "+OK\r\n");
-    assert_quiet(scene.stage);
+    stage_assert_quiet(scene.stage, MINUTES);
     stage_hear(scene.client, "+OK\r\n");
     stage_pass(scene.stage, 100);
     stage_answer(scene.stage, "0 -2");
-    assert_counter(scene.stage, "lease_lost_gone_total", 1);
+    stage_assert_counter(scene.stage, "lease_lost_gone_total", 1);
     stage_free(scene.stage);
 }
 
@@ -383,7 +370,7 @@ Test(lease_policy, within_a_transaction_nothing_counts_before_exec)
     cr_assert(stage_lists(scene.stage, "state=held"));
     stage_send(scene.client, "EXEC");
     cr_assert(stage_lists(scene.stage, "state=releasing"));
-    assert_quiet(scene.stage);
+    stage_assert_quiet(scene.stage, MINUTES);
     stage_hear(scene.client, "*2\r\n:1\r\n+OK\r\n");
     stage_pass(scene.stage, 100);
     cr_assert_eq(scene.stage->call_count, (size_t)2);
@@ -392,8 +379,8 @@ Test(lease_policy, within_a_transaction_nothing_counts_before_exec)
         stage_answer(scene.stage, is_old ? "0 -2" : "1 29900");
     }
     cr_assert(stage_lists(scene.stage, "key=other"));
-    assert_counter(scene.stage, "lease_released_total", 1);
-    assert_counter(scene.stage, "lease_acquired_total", 2);
+    stage_assert_counter(scene.stage, "lease_released_total", 1);
+    stage_assert_counter(scene.stage, "lease_acquired_total", 2);
     stage_free(scene.stage);
 }
 
@@ -440,7 +427,7 @@ Test(lease_policy, a_semaphore_of_the_book_is_taken_in_one_transaction)
     /* It has lost the race for the limit. */
     stage_ask(scene.client, "ZREM sem t1", ":1\r\n");
     cr_assert(stage_lists(scene.stage, NULL));
-    assert_counter(scene.stage, "lease_released_total", 1);
+    stage_assert_counter(scene.stage, "lease_released_total", 1);
     stage_free(scene.stage);
 }
 
@@ -457,7 +444,7 @@ Test(lease_policy, setnx_alone_is_healed)
     cr_assert_eq(stage_call_number(scene.stage, 1), 30000);
     stage_answer(scene.stage, "1 30000");
     cr_assert(stage_lists(scene.stage, "state=held"));
-    assert_counter(scene.stage, "lease_healed_total", 1);
+    stage_assert_counter(scene.stage, "lease_healed_total", 1);
     assert_renewed_with(scene.stage, "lease_renew_string job / t1", 8600, 10000);
     stage_free(scene.stage);
 }
@@ -513,8 +500,8 @@ Test(lease_policy, calls_under_way_are_bounded)
     while (scene.stage->calls != NULL) {
         stage_answer(scene.stage, "1 30000");
     }
-    assert_counter(scene.stage, "lease_renewals_total", 3000);
-    assert_counter(scene.stage, "lease_held", 3000);
+    stage_assert_counter(scene.stage, "lease_renewals_total", 3000);
+    stage_assert_counter(scene.stage, "lease_held", 3000);
     stage_free(scene.stage);
 }
 

@@ -1,0 +1,210 @@
+/* Exclusive lanes, the pool of clean ones, and commands of Headgate's own ahead of a client's. */
+#include "upstream_private.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+/* ---- commands of Headgate's own ---- */
+
+static bool hidden_reply(struct run *run, const struct resp_reply *reply)
+{
+    if (reply->type == '>') {
+        return false;
+    }
+    if (reply->type == '-') {
+        char why[96];
+        snprintf(why, sizeof why, "Redis answered %.*s to a command of Headgate's own",
+                 (int)resp_reply_head_line(reply), reply->head);
+        lane_fail(run->lane, why);
+    }
+    return true;
+}
+
+static void hidden_bytes(struct run *run, const char *data, size_t length)
+{
+    (void)run;
+    (void)data;
+    (void)length;
+}
+
+static void hidden_answered(struct run *run)
+{
+    run_give(run->owner, run);
+}
+
+static void hidden_lost(struct run *run, enum run_loss loss, const char *why)
+{
+    (void)loss;
+    (void)why;
+    run_give(run->owner, run);
+}
+
+static const struct run_receiver hidden_receiver = {
+    .bytes = hidden_bytes,
+    .reply = hidden_reply,
+    .answered = hidden_answered,
+    .lost = hidden_lost,
+};
+
+static struct run *hidden_run(struct lane *lane, uint32_t requests, bool must_succeed)
+{
+    struct run *run = run_take(lane->runs);
+
+    if (run == NULL) {
+        return NULL;
+    }
+    run->requests = requests;
+    if (must_succeed) {
+        run->receiver = &hidden_receiver;
+        run->owner = lane->runs;
+        run->observation = run;
+    }
+    return run;
+}
+
+bool upstream_send_hidden(struct lane *lane, const char *command, size_t length, bool must_succeed)
+{
+    struct run *run = hidden_run(lane, 1, must_succeed);
+
+    if (run != NULL && !lane_send(lane, run, command, length)) {
+        run_give(lane->runs, run);
+        run = NULL;
+    }
+    return run != NULL;
+}
+
+/* ---- the pool ---- */
+
+void upstream_forget_pooled(struct lane *lane)
+{
+    struct profile *profile = lane_profile(lane);
+    struct lane **link = &profile->pooled;
+
+    while (*link != lane) {
+        link = &(*link)->pool_next;
+    }
+    *link = lane->pool_next;
+    profile->pooled_count--;
+    stats_subtract(lane->reactor->stats, STATS_LANES_POOLED, 1);
+}
+
+/*
+ * Makes a lane of the same credentials and database speak for the profile: HELLO goes ahead of the owner's commands.
+ * The database is never changed like that: were SELECT refused, the commands behind it would be executed in another
+ * one.
+ */
+static bool adapt(struct lane *lane, struct profile *profile)
+{
+    char command[48];
+    int length = snprintf(command, sizeof command, "*2\r\n$5\r\nHELLO\r\n$1\r\n%d\r\n", profile->resp);
+
+    if (!upstream_send_hidden(lane, command, (size_t)length, true)) {
+        return false;
+    }
+    upstream_lane_speaks_for(lane, profile);
+    return true;
+}
+
+static struct lane *find_pooled(struct profile *profile)
+{
+    struct profile *other = profile->upstream->profiles;
+
+    if (profile->pooled != NULL) {
+        return profile->pooled;
+    }
+    while (other != NULL && !(other->pooled != NULL && other->generation == profile->generation &&
+                              other->database == profile->database && profile_same_credentials(other, profile))) {
+        other = other->next;
+    }
+    return other != NULL ? other->pooled : NULL;
+}
+
+static struct lane *take_pooled(struct profile *profile)
+{
+    struct lane *lane = find_pooled(profile);
+
+    if (lane == NULL) {
+        return NULL;
+    }
+    upstream_forget_pooled(lane);
+    lane->use = LANE_EXCLUSIVE;
+    if (lane_profile(lane) != profile && !adapt(lane, profile)) {
+        lane_close(lane, "out of memory");
+        return NULL;
+    }
+    return lane;
+}
+
+struct lane *upstream_take_exclusive(struct profile *profile, bool fresh, const struct lane_owner *events, void *owner)
+{
+    struct lane *lane = fresh ? NULL : take_pooled(profile);
+
+    stats_add(profile->upstream->reactor->stats, STATS_EXCLUSIVE_TAKEN, 1);
+    if (lane != NULL) {
+        lane_set_owner(lane, events, owner);
+        return lane;
+    }
+    lane = upstream_open_lane(profile, LANE_EXCLUSIVE);
+    if (lane != NULL) {
+        lane_set_owner(lane, events, owner);
+        upstream_start_lane(lane);
+    }
+    return lane;
+}
+
+void upstream_make_exclusive(struct lane *lane, const struct lane_owner *events, void *owner)
+{
+    struct stats *stats = lane->reactor->stats;
+
+    upstream_forget_place(lane);
+    lane_make_exclusive(lane, events, owner);
+    stats_subtract(stats, STATS_LANES_SHARED, 1);
+    stats_add(stats, STATS_LANES_EXCLUSIVE, 1);
+    stats_add(stats, STATS_EXCLUSIVE_TAKEN, 1);
+}
+
+void upstream_release_exclusive(struct lane *lane, bool clean)
+{
+    struct profile *profile = lane_profile(lane);
+    struct upstream *upstream = profile->upstream;
+
+    assert(lane->use == LANE_EXCLUSIVE);
+    lane_set_owner(lane, NULL, NULL);
+    if (!clean || lane->untidy || lane->state != LANE_READY || !resp_reply_idle(&lane->reply) ||
+        profile->needs_password || profile->pooled_count >= (size_t)upstream->settings.exclusive_idle) {
+        lane_close(lane, "not needed any more");
+        return;
+    }
+    lane_pause(lane, false);
+    lane->expects_pushes = false;
+    lane->use = LANE_POOLED;
+    lane->used_us = reactor_now(upstream->reactor);
+    lane->pool_next = profile->pooled;
+    profile->pooled = lane;
+    profile->pooled_count++;
+    stats_add(upstream->reactor->stats, STATS_LANES_POOLED, 1);
+    stats_add(upstream->reactor->stats, STATS_EXCLUSIVE_RETURNED, 1);
+}
+
+bool upstream_greet_again(struct lane *lane)
+{
+    const struct profile *profile = lane_profile(lane);
+    struct run *run;
+
+    if (profile->greeting_replies == 0) {
+        return true;
+    }
+    run = hidden_run(lane, profile->greeting_replies, true);
+    if (run == NULL || !lane_send(lane, run, profile->greeting, profile->greeting_length)) {
+        return false;
+    }
+    return true;
+}
+
+void upstream_lane_speaks_for(struct lane *lane, struct profile *profile)
+{
+    struct profile *before = lane_profile(lane);
+
+    lane->context = profile_reference(profile);
+    profile_release(before);
+}

@@ -1,0 +1,219 @@
+/* Profiles: found or made, counted, and what a connection is told to stand in for their clients. */
+#include "upstream_private.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What shared lanes say besides: the name shows operators what these connections are, and PING shows whether Redis
+ * wants a password. */
+static const char tail[] = "*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n$8\r\nheadgate\r\n*1\r\n$4\r\nPING\r\n";
+#define TAIL_REPLIES 2
+
+/* Appends a command to the profile's greeting. False when memory is short. */
+static bool greeting_add(struct profile *profile, size_t argument_count, const char *const *arguments)
+{
+    size_t length = profile->greeting_length;
+    size_t room = 32;
+
+    for (size_t i = 0; i < argument_count; i++) {
+        room += strlen(arguments[i]) + 32;
+    }
+    char *text = realloc(profile->greeting, length + room);
+    if (text == NULL) {
+        return false;
+    }
+    length += (size_t)sprintf(text + length, "*%zu\r\n", argument_count);
+    for (size_t i = 0; i < argument_count; i++) {
+        length += (size_t)sprintf(text + length, "$%zu\r\n%s\r\n", strlen(arguments[i]), arguments[i]);
+    }
+    profile->greeting = text;
+    profile->greeting_length = length;
+    profile->greeting_replies++;
+    return true;
+}
+
+static bool greeting_add_credentials(struct profile *profile)
+{
+    const char *user = profile->user != NULL ? profile->user : "default";
+
+    if (profile->resp == 3) {
+        const char *const hello[] = {"HELLO", "3", "AUTH", user, profile->password};
+        return greeting_add(profile, profile->password != NULL ? 5 : 2, hello);
+    }
+    if (profile->password == NULL) {
+        return true;
+    }
+    if (profile->user == NULL) {
+        const char *const auth[] = {"AUTH", profile->password};
+        return greeting_add(profile, 2, auth);
+    }
+    const char *const auth[] = {"AUTH", user, profile->password};
+    return greeting_add(profile, 3, auth);
+}
+
+static bool greeting_build(struct profile *profile)
+{
+    char database[24];
+    const char *const select[] = {"SELECT", database};
+
+    snprintf(database, sizeof database, "%lld", (long long)profile->database);
+    if (!greeting_add_credentials(profile) || (profile->database != 0 && !greeting_add(profile, 2, select))) {
+        return false;
+    }
+    char *text = realloc(profile->greeting, profile->greeting_length + sizeof tail);
+    if (text == NULL) {
+        return false;
+    }
+    memcpy(text + profile->greeting_length, tail, sizeof tail);
+    profile->greeting = text;
+    profile->greeting_tail_length = sizeof tail - 1;
+    return true;
+}
+
+static void profile_free(struct profile *profile)
+{
+    if (profile->password != NULL) {
+        explicit_bzero(profile->password, strlen(profile->password));
+    }
+    if (profile->greeting != NULL) {
+        explicit_bzero(profile->greeting, profile->greeting_length);
+    }
+    free(profile->user);
+    free(profile->password);
+    free(profile->shared);
+    free(profile->greeting);
+    free(profile);
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+bool profile_same_credentials(const struct profile *a, const struct profile *b)
+{
+    return same_text(a->user, b->user) && same_text(a->password, b->password);
+}
+
+static struct profile *profile_find(struct upstream *upstream, const struct profile *wanted)
+{
+    struct profile *profile = upstream->profiles;
+
+    while (profile != NULL &&
+           !(profile->database == wanted->database && profile->resp == wanted->resp &&
+             profile->generation == wanted->generation && profile_same_credentials(profile, wanted))) {
+        profile = profile->next;
+    }
+    return profile;
+}
+
+static struct profile *profile_create(struct upstream *upstream, const struct profile *wanted)
+{
+    struct profile *profile = calloc(1, sizeof *profile);
+
+    if (profile == NULL) {
+        return NULL;
+    }
+    profile->upstream = upstream;
+    profile->database = wanted->database;
+    profile->resp = wanted->resp;
+    profile->generation = wanted->generation;
+    profile->user = wanted->user != NULL ? strdup(wanted->user) : NULL;
+    profile->password = wanted->password != NULL ? strdup(wanted->password) : NULL;
+    profile->shared = calloc(upstream_shared_places(upstream), sizeof *profile->shared);
+    /* Of the same credentials, so Redis' answer will be the same. */
+    profile->needs_password = wanted->needs_password;
+    profile->naming = wanted->naming;
+    if ((wanted->user != NULL && profile->user == NULL) || (wanted->password != NULL && profile->password == NULL) ||
+        profile->shared == NULL || !greeting_build(profile)) {
+        profile_free(profile);
+        return NULL;
+    }
+    profile->next = upstream->profiles;
+    upstream->profiles = profile;
+    return profile;
+}
+
+struct profile *profile_get(struct upstream *upstream, const struct profile *wanted)
+{
+    struct profile *profile = profile_find(upstream, wanted);
+
+    if (profile == NULL) {
+        profile = profile_create(upstream, wanted);
+    }
+    return profile != NULL ? profile_reference(profile) : NULL;
+}
+
+struct profile *profile_reference(struct profile *profile)
+{
+    profile->references++;
+    return profile;
+}
+
+void profile_release(struct profile *profile)
+{
+    struct profile **link = &profile->upstream->profiles;
+
+    assert(profile->references > 0);
+    if (--profile->references > 0) {
+        return;
+    }
+    while (*link != profile) {
+        link = &(*link)->next;
+    }
+    *link = profile->next;
+    profile_free(profile);
+}
+
+struct profile *profile_with_database(struct profile *profile, int64_t database)
+{
+    struct profile wanted = *profile;
+
+    wanted.database = database;
+    return profile_get(profile->upstream, &wanted);
+}
+
+struct profile *profile_with_resp(struct profile *profile, int resp)
+{
+    struct profile wanted = *profile;
+
+    wanted.resp = resp;
+    return profile_get(profile->upstream, &wanted);
+}
+
+struct profile *profile_with_credentials(struct profile *profile, struct slice user, struct slice password)
+{
+    struct profile wanted = *profile;
+    struct profile *found = NULL;
+
+    wanted.user = user.data != NULL ? strndup(user.data, user.length) : NULL;
+    wanted.password = strndup(password.data, password.length);
+    wanted.needs_password = false;
+    wanted.naming = PROFILE_NAMING_UNKNOWN;
+    wanted.generation = 0;
+    if (wanted.password != NULL && (wanted.user != NULL || user.data == NULL)) {
+        found = profile_get(profile->upstream, &wanted);
+        explicit_bzero(wanted.password, strlen(wanted.password));
+    }
+    free(wanted.user);
+    free(wanted.password);
+    return found;
+}
+
+const char *profile_user(const struct profile *profile)
+{
+    return profile->user != NULL ? profile->user : "default";
+}
+
+struct lane_greeting profile_greeting(const struct profile *profile, bool shared)
+{
+    return (struct lane_greeting){
+        .bytes = profile->greeting,
+        .length = profile->greeting_length + (shared ? profile->greeting_tail_length : 0),
+        .replies = profile->greeting_replies + (shared ? TAIL_REPLIES : 0),
+        .has_tail = shared,
+        .password_known = profile->password != NULL,
+    };
+}

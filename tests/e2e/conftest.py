@@ -1,0 +1,61 @@
+"""Fixtures of the end-to-end tests of rules: Headgates that have them from the start."""
+
+import functools
+
+import pytest
+
+from harness.global_limits import ALL_KINDS, EXACT, LEASED
+from harness.leases import Monitor
+from harness.rules import launch
+
+
+@pytest.fixture
+def make(redis, pool, make_headgate):
+    """Starts a Headgate with rules: make(rules, option=…)."""
+    return functools.partial(launch, make_headgate, redis, pool)
+
+
+@pytest.fixture
+def make_shared(redis, make_headgate):
+    """The same for what the pool has nothing to do with."""
+    return functools.partial(launch, make_headgate, redis, "shared")
+
+
+@pytest.fixture
+def make_sidecar(redis, make_headgate):
+    """As many Headgates before one Redis as are asked for."""
+
+    def make(rules, upstream=None, pool="shared", **options):
+        return launch(make_headgate, upstream or redis, pool, rules, **options)
+
+    return make
+
+
+@pytest.fixture(params=(1, 4))
+def threads(request):
+    return request.param
+
+
+@pytest.fixture
+def monitor(redis):
+    started = Monitor(redis)
+    yield started
+    started.close()
+
+
+# ---- the kinds of state of limits with scope = global ----
+
+
+@pytest.fixture(params=EXACT)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(params=LEASED)
+def leased(request):
+    return request.param
+
+
+@pytest.fixture(params=ALL_KINDS)
+def any_kind(request):
+    return request.param

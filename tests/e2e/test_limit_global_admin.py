@@ -1,0 +1,220 @@
+"""[limit:NAME] with scope = global: reloads, the admin port, and what a file may say."""
+
+import re
+import time
+
+import pytest
+
+from harness.fake_redis import always
+from harness.global_limits import ALL_KINDS, EXACT, GRANTED, KEYS, LEASED, Decider, Stopped, shared
+from harness.identity import add_users, authenticated, connect_from, named
+from harness.limits import admitted, await_holds, counter, forget, limits, refuses, rule, spend
+from harness.resp import OK, PONG, Error, encode, wait_for
+from harness.rules import check_file, reload
+
+
+# ---- reload, the admin port, the file ----
+
+
+CHANGES = {
+    "nothing": {},
+    "commands": {"commands": "incr get"},
+    "on_error": {"on_error": "allow"},
+    "action": {"action": "delay", "max_delay": "1s"},
+}
+
+
+@pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
+def test_state_survives_a_reload(make_sidecar, changes):
+    headgate = make_sidecar(shared(limit=5), threads=4)
+    clients = [headgate.connect() for _ in range(4)]
+    assert spend(clients[0], count=3) == 3
+    others = rule("first", limit=100, commands="decr") + "{}" + shared("last", limit=100, commands="decr")
+    reload(headgate, others.format(shared(**{"limit": 5, **changes})), *clients)
+    assert [spend(client) for client in clients] == [2, 0, 0, 0]
+    reload(headgate, shared(limit=5), *clients)
+    assert [spend(client) for client in clients] == [0, 0, 0, 0]
+
+
+def test_reloads_under_load_admit_no_more(make_sidecar, leased):
+    headgate = make_sidecar(LEASED[leased](100), threads=4)
+    clients = [headgate.connect() for _ in range(8)]
+    count = 0
+    for turn in range(5):
+        for client in clients:
+            client.send(encode("INCR", "n") * 5)
+        reload(headgate, LEASED[leased](100, commands="incr get" if turn % 2 else "incr"))
+        count += sum(admitted(client.read_many(5)) for client in clients)
+    assert 1 <= count <= 100
+
+
+def test_a_reload_while_it_is_decided(make_sidecar, redis, kind):
+    """Those who wait are decided on by the new rules, once; nothing is charged twice."""
+    headgate = make_sidecar(EXACT[kind](5))
+    clients = [headgate.connect() for _ in range(4)]
+    assert [client("PING") for client in clients] == [PONG] * 4
+    with Stopped(redis):
+        for client in clients[:3]:
+            client.request("INCR", "n")
+        await_holds(headgate, 3)
+        headgate.write_rules(EXACT[kind](5) + rule("b", limit=100, commands="decr"))
+        with headgate.admin() as admin:
+            assert admin("RELOAD") == OK
+        wait_for(lambda: "b" in limits(headgate)[0], what="the new rules")
+    replies = [client.read() for client in clients[:3]]
+    assert all(isinstance(reply, int) for reply in replies), replies
+    assert spend(clients[3]) == 2
+
+
+def test_a_rule_that_is_gone_holds_nobody(make_sidecar, fake):
+    fake.answers["INCR"] = always(b":1\r\n")
+    decider = Decider(fake)
+    headgate = make_sidecar(shared(limit=5), upstream=fake.url, pool="session")
+    client = headgate.connect()
+    client.request("INCR", "n")
+    decider.await_asked(1)
+    headgate.write_rules("")
+    with headgate.admin() as admin:
+        assert admin("RELOAD") == OK
+    assert client.read() == 1
+    decider.say(0, GRANTED)
+    assert client("INCR", "n") == 1
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_reset_deletes_the_state(make_sidecar, redis, any_kind, threads):
+    rules = ALL_KINDS[any_kind](20, per="name") + shared("other", per="name", limit=100, commands="get")
+    headgate, fresh = make_sidecar(rules, threads=threads), make_sidecar(rules)
+    clients = [named(headgate, name) for name in ("x", "y")]
+    for client in clients:
+        assert 16 <= spend(client, count=60) <= 20
+        assert client("GET", "n") is not None
+    with redis.connect() as observer:
+        assert observer("DBSIZE") == 5
+        assert forget(headgate, "a", "name:x") == OK
+        wait_for(lambda: observer("DBSIZE") == 4, what="one state to be deleted")
+        assert spend(named(fresh, "y"), count=1) == 0
+        assert 16 <= spend(clients[0], count=60) <= 20
+        assert forget(headgate, "a") == OK
+        wait_for(lambda: observer("KEYS", "hist:*:a:*") == [], what="all states of the rule to be deleted")
+        assert observer("DBSIZE") == 3, "the other rule has lost nothing"
+    assert [16 <= spend(client, count=60) <= 20 for client in clients] == [True, True]
+    assert isinstance(forget(headgate, "none"), Error)
+    assert forget(headgate, "a", "name:nobody") == OK, "who is not known here may be counted in Redis"
+    assert isinstance(forget(headgate, "a", "name:\\x2"), Error)
+
+
+def test_reset_outdoes_a_decision_under_way(make_sidecar, redis):
+    """A refusal that Redis gave before the reset says nothing any more after it."""
+    rules = shared(limit=1)
+    headgate, other = make_sidecar(rules), make_sidecar(rules)
+    assert other.connect()("INCR", "n") == 1
+    client = headgate.connect()
+    assert client("PING") == PONG
+    with Stopped(redis):
+        client.request("INCR", "n")
+        await_holds(headgate, 1)
+        assert forget(headgate, "a") == OK
+    reply = client.read()
+    if refuses(reply):
+        wait_for(lambda: redis.connect()("EXISTS", "hist:log:a:all") == 0, what="the state to be deleted")
+        assert client("INCR", "n") == 2
+
+
+def test_limits_shows_who_is_refused(make_sidecar, redis, any_kind):
+    headgate = make_sidecar(ALL_KINDS[any_kind](10, "api", per="user"))
+    add_users(redis, "alice", "bob")
+    start = time.monotonic()
+    count = spend(authenticated(headgate, "alice"), count=30, name="api")
+    assert spend(authenticated(headgate, "bob"), count=1, name="api") == 1
+    rules, offenders = limits(headgate)
+    expected = {"per": "user", "admitted": str(count + 1), "refused": str(30 - count), "delayed": "0", "observed": "0"}
+    assert expected.items() <= rules["api"].items()
+    assert [(line["offender"], line["rule"]) for line in offenders] == [("user:alice", "api")]
+    assert offenders[0]["refused"] == str(30 - count)
+    passed = (time.monotonic() - start) * 1000
+    wait = int(offenders[0]["next_admission_ms"])
+    assert 0 < wait <= 3_600_000 + 600
+    if KEYS[any_kind] == "log":
+        assert wait >= 3_600_000 - passed
+
+
+def test_users_are_the_same_for_all_sidecars(make_sidecar, redis):
+    rules = shared(per="user", limit=5, except_="name:operator*")
+    headgates = [make_sidecar(rules), make_sidecar(rules, threads=4)]
+    add_users(redis, "alice", "bob")
+    assert spend(authenticated(headgates[0], "alice"), count=3) == 3
+    assert spend(authenticated(headgates[1], "alice")) == 2
+    assert spend(authenticated(headgates[1], "bob")) == 5
+    assert spend(headgates[0].connect()) == 5
+    assert spend(named(headgates[1], "operator-1")) == 10
+    assert spend(connect_from(headgates[1], "127.0.0.2")) == 0, "the default user, wherever it comes from"
+
+
+def test_nobody_is_admitted_twice_where_few_are_tracked(make_sidecar):
+    """One sidecar has room for x, the other has not, as it has to keep in mind that y is refused: together they admit
+    no more than the limit to x."""
+    rules = shared(per="name", limit=5, max_clients_tracked=1)
+    first, second = make_sidecar(rules), make_sidecar(rules)
+    assert spend(named(first, "x")) == 5
+    assert spend(named(second, "y")) == 5
+    assert spend(named(second, "x")) == 0
+
+
+def global_file(*options):
+    window = () if any(option.startswith(("window", "leak")) for option in options) else ("window = 1s",)
+    limit = () if any(option.startswith("capacity") for option in options) else ("limit = 5",)
+    return [*limit, *window, "scope = global", *options]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        ["accuracy = leased"],
+        ["accuracy = leased", "window = 20ms"],
+        ["accuracy = leased", "algorithm = funnel", "capacity = 80", "leak = 10/ms"],
+        ["accuracy = exact", "window = 1us"],
+        ["accuracy = exact", "per = user+key", "on_error = deny", "decision_timeout = 5ms"],
+        ["on_error = local", "action = delay", "max_delay = 1s", "accuracy = leased"],
+        ["on_error = allow", "action = observe", "cost = bytes"],
+    ],
+    ids=str,
+)
+def test_rules_that_can_be(tmp_path, options):
+    done = check_file(tmp_path, global_file(*options))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "at_fault"),
+    [
+        (["per = connection"], "per|scope"),
+        (["per = user+connection"], "per|scope"),
+        (["per = connection", "accuracy = leased"], "per|scope"),
+        (["accuracy = rough"], "accuracy"),
+        (["on_error = maybe"], "on_error"),
+        (["decision_timeout = 0"], "decision_timeout"),
+        (["accuracy = leased", "window = 19ms"], "accuracy"),
+        (["accuracy = leased", "algorithm = funnel", "capacity = 79", "leak = 10/ms"], "accuracy"),
+        (["decision_timeout = 5"], "decision_timeout"),
+        (["decision_timeout = -5ms"], "decision_timeout"),
+    ],
+    ids=str,
+)
+def test_rules_that_cannot_be(tmp_path, options, at_fault):
+    done = check_file(tmp_path, global_file(*options))
+    assert done.returncode == 1
+    assert re.search(rf"h\.ini:[1-9]: \[limit:a\] ({at_fault}) =.*: .+; expected .+", done.stderr), done.stderr
+
+
+def test_keys_without_room_are_asked_about_in_any_order(make_sidecar):
+    """Where no more are tracked, each request has subjects of its own: neither their order nor a repetition matters."""
+    rules = shared("a", per="key", limit=3, max_clients_tracked=1, on_error="local", commands="incr mget")
+    headgate = make_sidecar(rules)
+    client = headgate.connect()
+    assert client("INCR", "one") == 1
+    for keys in (["aa", "bb"], ["bb", "aa"], ["cc", "cc"], ["aa", "dd", "bb"]):
+        assert client("MGET", *keys) == [None] * len(keys)
+    assert refuses(client("MGET", "bb", "aa"))
+    assert counter(headgate, "script_calls_total") < 60

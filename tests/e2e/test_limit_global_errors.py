@@ -1,0 +1,282 @@
+"""[limit:NAME] with scope = global: what on_error decides when Redis does not."""
+
+import re
+import time
+
+import pytest
+
+from harness.fake_redis import always
+from harness.global_limits import (
+    ALL_KINDS,
+    GRANTED,
+    LEASED,
+    UNDECIDED,
+    Decider,
+    Stopped,
+    has_reply,
+    key_of,
+    rush,
+    shared,
+)
+from harness.identity import named
+from harness.limits import admitted, counter, explain, refuses, spend
+from harness.resp import OK, PONG, Error, wait_for
+from harness.target import info
+
+
+# ---- on_error ----
+
+
+BAD_ANSWERS = [
+    b"-OOM command not allowed when used memory > 'maxmemory'.\r\n",
+    b"-READONLY You can't write against a read only replica.\r\n",
+    b"-NOPERM User x has no permissions to run the 'evalsha' command\r\n",
+    b"-BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.\r\n",
+    b"-LOADING Redis is loading the dataset in memory\r\n",
+    b"-MISCONF Redis is configured to save RDB snapshots\r\n",
+    b"-NOSCRIPT No matching script. Please use EVAL.\r\n",
+    b"-HEADGATE the state of this limit was overwritten\r\n",
+    b":1\r\n",
+    b"+OK\r\n",
+    b"$2\r\nno\r\n",
+    b"$-1\r\n",
+    b"*0\r\n",
+    b"*-1\r\n",
+    b"*1\r\n:1\r\n",
+    b"*2\r\n+1\r\n+0\r\n",
+    b"*2\r\n*1\r\n:1\r\n:0\r\n",
+]
+
+
+def assert_undecided(reply, timeout="30s", name="a"):
+    match = isinstance(reply, Error) and UNDECIDED.fullmatch(reply)
+    assert match and match[1] == name.encode(), reply
+    assert match[2].decode() in (timeout, {"30s": "30000 ms", "100ms": "100 ms", "200ms": "200 ms"}[timeout])
+    assert int(match[3]) >= 1
+
+
+def spend_undecided(client, mode, limit, count=8, timeout="30s"):
+    """What becomes of requests that Redis does not decide on."""
+    replies = client.pipeline([("INCR", "n")] * count)
+    expected = {"allow": count, "deny": 0, "local": limit}[mode]
+    assert admitted(replies) == expected, replies
+    if mode == "deny":
+        for reply in replies:
+            assert_undecided(reply, timeout)
+    if mode == "local":
+        assert all(explain(reply)[1].startswith(str(limit)) for reply in replies[limit:])
+
+
+@pytest.mark.parametrize("mode", ["allow", "deny", "local"])
+@pytest.mark.parametrize("accuracy", ["exact", "leased"])
+def test_answers_that_decide_nothing(make_sidecar, fake, mode, accuracy):
+    """One subject for each, as what one Redis said of another is kept."""
+    fake.answers["INCR"] = always(b":1\r\n")
+    decider = Decider(fake)
+    rules = shared(limit=3, per="name", accuracy=accuracy, on_error=mode)
+    headgate = make_sidecar(rules, upstream=fake.url)
+    for number, answer in enumerate(BAD_ANSWERS):
+        decider.answer = answer
+        spend_undecided(named(headgate, f"n{number}"), mode, 3)
+    decider.answer = GRANTED
+    fresh = named(headgate, "fresh")
+    assert spend(fresh, count=3) == 3
+    if mode != "local":
+        assert counter(headgate, "undecided_total") == 8 * len(BAD_ANSWERS)
+
+
+@pytest.mark.parametrize("mode", ["allow", "deny", "local"])
+def test_undecided_requests_are_counted(make_sidecar, fake, mode):
+    fake.answers["INCR"] = always(b":1\r\n")
+    Decider(fake, BAD_ANSWERS[0])
+    headgate = make_sidecar(shared(limit=3, on_error=mode), upstream=fake.url)
+    assert spend(headgate.connect(), count=8) == {"allow": 8, "deny": 0, "local": 3}[mode]
+    assert counter(headgate, "undecided_total") == 8
+
+
+def lines_about(headgate, name):
+    return [line for line in headgate.log().splitlines() if re.search(rf"\b{name}\b", line)]
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_errors_are_logged_once_a_minute_for_each_rule(make_sidecar, fake, threads):
+    fake.answers["INCR"] = fake.answers["DECR"] = always(b":1\r\n")
+    Decider(fake, BAD_ANSWERS[0])
+    rules = shared("quota", limit=3, on_error="allow") + shared("tariff", limit=3, commands="decr", on_error="deny")
+    headgate = make_sidecar(rules, upstream=fake.url, threads=threads)
+    for _ in range(20):
+        with headgate.connect() as client:
+            assert client("INCR", "n") == 1
+            assert_undecided(client("DECR", "n"), name="tariff")
+    assert [len(lines_about(headgate, name)) for name in ("quota", "tariff")] == [1, 1], headgate.log_tail()
+    assert "OOM" in lines_about(headgate, "quota")[0]
+
+
+@pytest.mark.parametrize("mode", ["deny", "local"])
+def test_state_that_was_overwritten(make_sidecar, redis, any_kind, mode):
+    """By another type, and by a text that is no state. Once it is deleted, a new window begins."""
+    rules = ALL_KINDS[any_kind](3, per="name", on_error=mode)
+    headgate = make_sidecar(rules)
+    wrong = {"type": ("SADD", "x"), "text": ("SET", "hello")}
+    for name, (command, value) in wrong.items():
+        key = key_of(any_kind, f"name:{name}")
+        client = named(headgate, name)
+        with redis.connect() as vandal:
+            assert not isinstance(vandal(command, key, value), Error)
+            spend_undecided(client, mode, 3)
+            assert vandal("TYPE", key) == {"type": b"set", "text": b"string"}[name], "it was overwritten in turn"
+            assert vandal("DEL", key) == 1
+        again = spend(client, count=20)
+        assert again <= 3 and (mode == "local" or again >= 1)
+
+
+def test_state_that_is_deleted(make_sidecar, redis, any_kind):
+    """A new window begins: no more than the limit once more."""
+    rules = ALL_KINDS[any_kind](20)
+    clients = [make_sidecar(rules).connect() for _ in range(2)]
+    assert 16 <= rush(clients, 20) <= 20
+    with redis.connect() as vandal:
+        assert vandal("DEL", key_of(any_kind)) == 1
+    assert rush([*clients, make_sidecar(rules).connect()], 40) <= 20
+
+
+@pytest.mark.parametrize("mode", ["allow", "deny", "local"])
+def test_a_user_who_may_not_run_scripts(make_sidecar, make_redis, mode):
+    redis = make_redis()
+    with redis.connect() as client:
+        assert client("ACL", "SETUSER", "sidecar", "on", ">secret", "~*", "&*", "+@all", "-evalsha", "-eval") == OK
+    headgate = make_sidecar(
+        shared("quota", limit=3, on_error=mode), redis, upstream_user="sidecar", upstream_password="secret"
+    )
+    client = headgate.connect()
+    replies = client.pipeline([("INCR", "n")] * 8)
+    assert admitted(replies, "quota") == {"allow": 8, "deny": 0, "local": 3}[mode]
+    assert len([line for line in lines_about(headgate, "quota") if "NOPERM" in line]) == 1
+
+
+@pytest.mark.parametrize("accuracy", ["exact", "leased"])
+@pytest.mark.parametrize("mode", ["allow", "deny", "local"])
+def test_a_redis_that_wants_a_password_of_each(make_sidecar, make_redis, mode, accuracy):
+    """Headgate has none of its own to run scripts with."""
+    rules = shared("quota", limit=3, on_error=mode, accuracy=accuracy)
+    headgate = make_sidecar(rules, make_redis("--requirepass", "secret"))
+    client = headgate.connect()
+    assert client("AUTH", "secret") == OK
+    replies = client.pipeline([("INCR", "n")] * 8)
+    assert admitted(replies, "quota") == {"allow": 8, "deny": 0, "local": 3}[mode]
+    assert len(lines_about(headgate, "quota")) == 1
+
+
+@pytest.mark.parametrize("mode", ["allow", "deny", "local"])
+def test_a_replica(make_sidecar, redis, make_redis, mode):
+    replica = make_redis("--replicaof", "127.0.0.1", str(redis.port))
+    with replica.connect() as observer:
+        wait_for(lambda: info(observer, "replication").get("master_link_status") == "up", what="the replica")
+    headgate = make_sidecar(shared(limit=3, commands="get", on_error=mode), replica)
+    assert spend(headgate.connect(), "GET", "n", count=8) == {"allow": 8, "deny": 0, "local": 3}[mode]
+    assert redis.connect()("KEYS", "hist:*") == []
+
+
+def test_deny_while_redis_stands_still(make_sidecar, redis, pool):
+    """It is not waited for longer than decision_timeout, and the permits that it grants later are given back."""
+    headgate = make_sidecar(shared("quota", limit=3, decision_timeout="200ms"), pool=pool)
+    client = headgate.connect()
+    assert client("PING") == PONG
+    with Stopped(redis):
+        start = time.monotonic()
+        assert_undecided(client("INCR", "n"), "200ms", "quota")
+        assert time.monotonic() - start >= 0.2
+        assert_undecided(client("INCR", "n"), "200ms", "quota")
+        assert counter(headgate, "undecided_total") == 2
+    wait_for(lambda: redis.connect()("EXISTS", "hist:log:quota:all") == 0, what="permits to be given back")
+    wait_for(lambda: client("INCR", "n") == 1, what="Redis to decide in time")
+
+
+@pytest.mark.parametrize("accuracy", ["exact", "leased"])
+def test_decisions_that_do_not_come_are_logged(make_sidecar, redis, accuracy):
+    """Once a minute, as errors are."""
+    headgate = make_sidecar(shared("quota", limit=3, decision_timeout="100ms", accuracy=accuracy))
+    client = headgate.connect()
+    assert client("PING") == PONG
+    with Stopped(redis):
+        for _ in range(3):
+            assert_undecided(client("INCR", "n"), "100ms", "quota")
+        wait_for(lambda: lines_about(headgate, "quota"), 3, what="a line in the log")
+        assert len(lines_about(headgate, "quota")) == 1
+
+
+def test_leases_that_do_not_come(make_sidecar, redis, leased):
+    """Those who wait for what another worker fetches do not wait longer than the others."""
+    headgate = make_sidecar(LEASED[leased](100, decision_timeout="200ms"), threads=4)
+    clients = [headgate.connect() for _ in range(12)]
+    assert [client("PING") for client in clients] == [PONG] * 12
+    with Stopped(redis):
+        for client in clients:
+            client.request("INCR", "n")
+        for client in clients:
+            assert_undecided(client.read(), "200ms")
+        assert counter(headgate, "undecided_total") == 12
+    wait_for(lambda: spend(clients[0], count=1) == 1, what="Redis to decide in time")
+
+
+def test_allow_while_redis_stands_still(make_sidecar, redis, pool):
+    """The request itself waits for Redis as any other."""
+    headgate = make_sidecar(shared(limit=3, on_error="allow", decision_timeout="100ms"), pool=pool)
+    clients = [headgate.connect() for _ in range(6)]
+    assert [client("PING") for client in clients] == [PONG] * 6
+    with Stopped(redis):
+        for client in clients:
+            client.request("INCR", "n")
+        wait_for(lambda: counter(headgate, "undecided_total") == 6, what="all to be undecided")
+        clients[0].assert_silent()
+    assert sorted(client.read() for client in clients) == [1, 2, 3, 4, 5, 6]
+
+
+def test_local_while_redis_stands_still(make_sidecar, redis, pool):
+    """What this process has admitted, by whomever it was decided, is what counts."""
+    headgate = make_sidecar(shared(limit=5, on_error="local", decision_timeout="300ms"), pool=pool)
+    clients = [headgate.connect() for _ in range(8)]
+    assert [client("PING") for client in clients] == [PONG] * 8
+    start = time.monotonic()
+    assert spend(clients[0], count=2) == 2
+    if time.monotonic() - start > 0.3:
+        pytest.skip("too slow a machine to know who decided")
+    with Stopped(redis):
+        for client in clients:
+            client.request("INCR", "n")
+        wait_for(lambda: sum(map(has_reply, clients)) == 5, what="five of eight to be refused")
+        refused = [client for client in clients if has_reply(client)]
+        assert all(refuses(client.read()) for client in refused)
+    assert sorted(client.read() for client in clients if client not in refused) == [3, 4, 5]
+
+
+@pytest.mark.threads
+def test_local_counts_for_all_workers(make_sidecar, redis):
+    headgate = make_sidecar(shared(limit=10, on_error="local"), threads=4)
+    with redis.connect() as vandal:
+        vandal("SADD", "hist:log:a:all", "x")
+    assert rush([headgate.connect() for _ in range(12)], 10) == 10
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode"), [("log", "allow"), ("log", "deny"), ("slots", "local"), ("leased", "deny"), ("leased", "local")]
+)
+def test_redis_gone_and_back_empty(make_sidecar, redis, kind, mode):
+    """While it is gone on_error decides (and what is admitted finds no Redis); then another window begins."""
+    headgate = make_sidecar(ALL_KINDS[kind](20, on_error=mode, decision_timeout="100ms"), upstream_wait="200ms")
+    client = headgate.connect()
+    first = spend(client, count=10)
+    redis.kill()
+    time.sleep(0.7 if kind == "leased" else 0.05)  # leases are gone
+    reply = client("INCR", "n")
+    if mode == "deny":
+        assert_undecided(reply, "100ms")
+    else:
+        assert refuses(reply) or reply.startswith(b"ERR headgate: no connection to Redis")
+    redis.start()
+    wait_for(lambda: not isinstance(client("GET", "n"), Error), what="Redis to be back")
+    again = spend(client, count=100)
+    if mode != "allow":
+        assert first <= 10 and again <= 20
+    if mode == "deny":
+        wait_for(lambda: spend(client, count=1) == 1 or again > 0, what="Redis to decide again")

@@ -1,0 +1,165 @@
+"""[limit:NAME] with scope = local: what a request costs, by its keys or by its bytes."""
+
+import functools
+import re
+import time
+
+import pytest
+
+from harness.admin import await_empty, stats
+from harness.limits import EXPLAINED, KIB_300, admitted, assert_never, explain, funnel, refuses, rule, spend
+from harness.resp import OK, encode
+
+
+# ---- cost ----
+
+
+@pytest.mark.parametrize("make_rule", [functools.partial(rule, limit=12), functools.partial(funnel, capacity=12)])
+def test_cost_in_keys(make_shared, make_rule):
+    headgate = make_shared(make_rule(per="connection", cost="keys", commands="*"))
+    commands = {
+        ("GET", "a"): 1,
+        ("MGET", "a", "b", "c"): 3,
+        ("MSET", "a", "1", "b", "2"): 2,
+        ("DEL", "a", "b", "c", "d", "e"): 5,
+        ("ZUNIONSTORE", "{d}d", 2, "{d}a", "{d}b"): 3,
+        ("EVAL", "return 1", 2, "a", "b", "no key"): 2,
+    }
+    for command, keys in commands.items():
+        assert spend(headgate.connect(), *command, count=15) == 12 // keys, command
+
+
+def test_what_costs_too_much_takes_nothing(make):
+    client = make(rule(limit=5, cost="keys", commands="mget")).connect()
+    assert admitted([client("MGET", "a", "b", "c")]) == 1
+    assert refuses(client("MGET", "a", "b", "c"))
+    assert_never(client("MGET", "a", "b", "c", "d", "e", "f"), 6)
+    assert admitted([client("MGET", "a", "b")]) == 1
+    assert explain(client("MGET", "a"))[0] == "a"
+
+
+def test_a_funnel_never_admits_more_than_its_capacity(make_shared):
+    client = make_shared(funnel(capacity=5, cost="keys", commands="mget")).connect()
+    assert_never(client("MGET", *"abcdef"), 6)
+    assert admitted([client("MGET", *"abcde")]) == 1
+
+
+def test_cost_in_bytes(make):
+    """Bytes are those of the request on the wire."""
+    command = ("SET", "k", "v" * 500)
+    headgate = make(rule(per="all", limit=7 * len(encode(*command)), cost="bytes", commands="set"))
+    client = headgate.connect()
+    assert spend(client, *command, count=5) == 5
+    assert spend(headgate.connect(), *command) == 2
+    assert refuses(client("SET", "k", ""))
+
+
+@pytest.mark.parametrize("shape", ["at once", "in pieces"])
+def test_cost_in_bytes_of_long_requests(make, redis, shape):
+    """A long request is decided on before it is there as a whole. What is refused is thrown away, and the client goes
+    on."""
+    client = make(rule(limit=1_000_000, cost="bytes", commands="set")).connect()
+    requests = [encode("SET", f"k{number}", "x" * KIB_300) + encode("ECHO", number) for number in range(5)]
+    replies = []
+    for request in requests:
+        step = len(request) if shape == "at once" else 50_000
+        for start in range(0, len(request), step):
+            client.send(request[start : start + step])
+        replies += client.read_many(2)
+    assert replies[1::2] == [b"0", b"1", b"2", b"3", b"4"]
+    assert replies[:6:2] == [OK] * 3 and refuses(replies[6]) and refuses(replies[8])
+    assert client("SET", "short", "x" * 1000) == OK, "there is room for a short one"
+    assert redis.connect()("EXISTS", "k0", "k1", "k2", "k3", "k4", "short") == 4
+
+
+def test_a_long_request_that_costs_too_much(make, redis):
+    client = make(rule(limit=100_000, cost="bytes", commands="set")).connect()
+    replies = client.pipeline([("SET", "a", "x" * KIB_300), ("SET", "b", "x" * 99_000), ("SET", "c", "x" * 2000)])
+    assert re.fullmatch(rb"RATELIMITED a: cost 3072\d\d is more than .+ ever admits", replies[0])
+    assert replies[1] == OK
+    assert explain(replies[2])[0] == "a"
+    assert redis.connect()("EXISTS", "a", "b", "c") == 1
+
+
+PARTS = [b"a" * 70_000, b"b" * 100_000, b"c" * 200_000]
+
+
+def in_parts(client, request):
+    """Each value in a read of its own, as a rule."""
+    for start in range(0, len(request), 69_000):
+        client.send(request[start : start + 69_000])
+        time.sleep(0.002)
+
+
+@pytest.mark.parametrize("per", ["connection", "key"])
+def test_cost_in_bytes_of_several_values(make, redis, per):
+    """All of them count, however they come, and to the byte."""
+    request = encode("RPUSH", "l", *PARTS)
+    client = make(rule(per=per, limit=3 * len(request), cost="bytes", commands="rpush")).connect()
+    for number in range(5):
+        in_parts(client, encode("ECHO", number) + request + encode("ECHO", "after"))
+        before, reply, after = client.read_many(3)
+        assert before == b"%d" % number and after == b"after"
+        assert reply == 3 * (number + 1) if number < 3 else refuses(reply)
+    assert redis.connect()("LRANGE", "l", 0, -1) == PARTS * 3
+
+
+def test_several_values_that_cost_too_much(make, redis):
+    """It is refused for good as soon as that is known, though its end never comes, and takes nothing."""
+    client = make(rule(limit=1_000_000, cost="bytes", commands="rpush")).connect()
+    client.send(encode("ECHO", "e") + b"*5\r\n$5\r\nRPUSH\r\n$1\r\nl\r\n$70000\r\n" + b"a" * 70_000 + b"\r\n")
+    assert client.read() == b"e"
+    client.assert_silent()
+    client.send(b"$30000000\r\n")
+    assert EXPLAINED.fullmatch(client.read()).group(1) == b"a"
+    client.send(b"b" * 30_000_000 + b"\r\n$1\r\nc\r\n" + encode("RPUSH", "l", "v" * 900_000))
+    assert client.read() == 1
+    assert redis.connect()("LLEN", "l") == 1
+
+
+def test_several_values_are_delayed_by_what_they_cost(make):
+    """How long they take to come is no part of the delay."""
+    request = encode("RPUSH", "l", *PARTS)
+    rules = rule(window="1s", limit=len(request), cost="bytes", commands="rpush", action="delay", max_delay="2s")
+    client = make(rules).connect()
+    in_parts(client, request * 3)
+    assert client.read_many(3) == [3, 6, 9]
+
+
+def test_several_values_are_observed_by_what_they_cost(make):
+    request = encode("RPUSH", "l", *PARTS)
+    rules = rule(limit=2 * len(request), cost="bytes", commands="rpush", action="observe")
+    headgate = make(rules)
+    client = headgate.connect()
+    in_parts(client, request * 3)
+    assert client.read_many(3) == [3, 6, 9]
+    counted = stats(headgate, "limit")
+    assert (counted["limit_admitted_total"], counted["limit_observed_total"]) == ("2", "1")
+
+
+def test_a_client_that_leaves_before_its_cost_is_known(make, redis):
+    request = encode("RPUSH", "l", *PARTS)
+    headgate = make(rule(per="all", limit=len(request), cost="bytes", commands="rpush"))
+    for part in (66_000, 70_100, 169_000):
+        client = headgate.connect()
+        in_parts(client, encode("ECHO", "e") + request[:part])
+        assert client.read() == b"e"
+        client.close()
+    await_empty(headgate)
+    assert redis.connect()("DBSIZE") == 0
+    client = headgate.connect()
+    in_parts(client, request)
+    assert client.read() == 3, "nothing was charged"
+
+
+def test_a_long_request_counts_once(make, redis):
+    """However many pieces it comes in."""
+    client = make(rule(limit=3, commands="set")).connect()
+    for number in range(5):
+        request = encode("SET", f"k{number}", "x" * KIB_300)
+        for start in range(0, len(request), 40_000):
+            client.send(request[start : start + 40_000])
+            time.sleep(0.002)
+        reply = client.read()
+        assert reply == OK if number < 3 else refuses(reply)
+    assert redis.connect()("DBSIZE") == 3

@@ -1,0 +1,268 @@
+"""[limit:NAME] with scope = local: what a refused or held client sees, and in which order."""
+
+import re
+import time
+
+import pytest
+
+from harness.admin import await_empty, stats
+from harness.attempts import attempt, judge_window
+from harness.identity import named
+from harness.limits import KIB_300, admitted, assert_never, await_holds, counter, explain, funnel, refuses, rule, spend
+from harness.resp import NIL_ARRAY, OK, PONG, QUEUED, Push, encode, wait_for
+from harness.servers import elapsed
+
+
+# ---- on the wire ----
+
+
+def test_refusals_keep_their_place(make):
+    client = make(rule(limit=3)).connect()
+    commands = [command for n in range(200) for command in (("INCR", "n"), ("ECHO", n), ("GET", "n"))]
+    replies = client.pipeline(commands)
+    assert replies[:9] == [1, b"0", b"1", 2, b"1", b"2", 3, b"2", b"3"]
+    assert all(map(refuses, replies[9::3]))
+    assert replies[10::3] == [b"%d" % n for n in range(3, 200)]
+    assert replies[11::3] == [b"3"] * 197
+
+
+def test_pieces_of_a_request(make):
+    client = make(rule(limit=2)).connect()
+    client.send_bytewise(encode("INCR", "n") * 3 + encode("ECHO", "x"))
+    replies = client.read_many(4)
+    assert replies[:2] == [1, 2] and refuses(replies[2]) and replies[3] == b"x"
+
+
+def test_inline_commands(make):
+    client = make(rule(limit=2)).connect()
+    client.send(b"INCR n\r\nPING\r\nincr n\r\nINCR \"n\"\r\nPING\r\n")
+    replies = client.read_many(5)
+    assert replies[:3] == [1, PONG, 2] and refuses(replies[3]) and replies[4] == PONG
+
+
+def test_a_client_that_half_closes_gets_its_refusals(make):
+    client = make(rule(limit=1)).connect()
+    client.send(encode("INCR", "n") * 3 + encode("ECHO", "end"))
+    client.shutdown_write()
+    replies = client.read_many(4)
+    assert replies[0] == 1 and admitted(replies[1:3]) == 0 and replies[3] == b"end"
+    client.assert_closed()
+
+
+def test_in_a_transaction(make, redis):
+    """Redis would have answered an error, too: then EXEC executes nothing. Requests count when they are queued."""
+    client = make(rule(limit=3, per="connection")).connect()
+    assert client.pipeline([("MULTI",), ("INCR", "n"), ("EXEC",)]) == [OK, QUEUED, [1]]
+    replies = client.pipeline([("MULTI",), *[("INCR", "n")] * 3, ("SET", "t", 1), ("EXEC",), ("PING",)])
+    assert replies[:3] == [OK, QUEUED, QUEUED] and refuses(replies[3]) and replies[4] == QUEUED
+    assert replies[5].startswith(b"EXECABORT") and replies[6] == PONG
+    assert redis.connect()("MGET", "n", "t") == [b"1", None]
+    replies = client.pipeline([("MULTI",), ("INCR", "n"), ("DISCARD",), ("GET", "n")])
+    assert replies[0] == replies[2] == OK and refuses(replies[1]) and replies[3] == b"1"
+
+
+def test_watch_is_not_disturbed(make, redis):
+    client = make(rule(limit=1)).connect()
+    assert client("INCR", "n") == 1
+    commands = [("WATCH", "k"), ("INCR", "n"), ("MULTI",), ("SET", "k", "v"), ("GET", "n"), ("EXEC",)]
+    replies = client.pipeline(commands)
+    assert replies[0] == OK and refuses(replies[1]) and replies[2:] == [OK, QUEUED, QUEUED, [OK, b"1"]]
+    assert client("WATCH", "k") == OK
+    redis.connect()("SET", "k", "changed")
+    assert refuses(client("INCR", "n"))
+    assert client.pipeline([("MULTI",), ("GET", "n"), ("EXEC",)]) == [OK, QUEUED, NIL_ARRAY]
+    assert client("GET", "k") == b"changed"
+
+
+def test_under_reply_off(make, redis):
+    client = make(rule(limit=2)).connect()
+    client.send(encode("CLIENT", "REPLY", "OFF") + encode("INCR", "n") * 5 + encode("CLIENT", "REPLY", "ON"))
+    assert client.read() == OK
+    assert client("GET", "n") == b"2"
+    assert refuses(client("INCR", "n"))
+    client.send(encode("CLIENT", "REPLY", "SKIP") + encode("INCR", "n") + encode("INCR", "n") + encode("GET", "n"))
+    assert refuses(client.read()) and client.read() == b"2"
+    client.assert_silent()
+
+
+def test_in_resp3_and_among_pushes(make, redis):
+    client = make(rule(limit=2)).connect()
+    client("HELLO", 3)
+    assert client("SUBSCRIBE", "news") == Push([b"subscribe", b"news", 1])
+    assert spend(client) == 2
+    redis.connect()("PUBLISH", "news", "x")
+    assert client.read() == Push([b"message", b"news", b"x"])
+    assert refuses(client("INCR", "n"))
+    assert client("UNSUBSCRIBE") == Push([b"unsubscribe", b"news", 0])
+    assert client("GET", "n") == b"2"
+
+
+def test_subscriptions(make, redis):
+    client = make(rule(limit=2, commands="subscribe psubscribe")).connect()
+    assert client("SUBSCRIBE", "a") == [b"subscribe", b"a", 1]
+    assert client("PSUBSCRIBE", "b*") == [b"psubscribe", b"b*", 2]
+    assert refuses(client("SUBSCRIBE", "c"))
+    publisher = redis.connect()
+    assert [publisher("PUBLISH", channel, "x") for channel in "abc"] == [1, 1, 0]
+    assert client.read_many(2) == [[b"message", b"a", b"x"], [b"pmessage", b"b*", b"b", b"x"]]
+
+
+def test_scripts_and_their_keys(make):
+    client = make(rule(keys="hot:*", limit=3, commands="eval evalsha")).connect()
+    script = "return redis.call('INCR', KEYS[1])"
+    digest = client("SCRIPT", "LOAD", script)
+    assert client.pipeline([("EVAL", script, 1, "hot:a"), ("EVALSHA", digest, 1, "hot:a")]) == [1, 2]
+    assert client("EVALSHA", digest, 1, "cold") == 1
+    assert client("EVAL", script, 2, "hot:a", "cold") == 3
+    assert refuses(client("EVALSHA", digest, 1, "hot:a")) and refuses(client("EVAL", script, 1, "hot:b"))
+    assert client("EVAL", script, 1, "cold") == 2
+
+
+def test_blocking_commands(make, redis):
+    client = make(rule(limit=2, commands="blpop")).connect()
+    redis.connect()("RPUSH", "list", "x")
+    assert client("BLPOP", "list", 0) == [b"list", b"x"]
+    client.send(encode("BLPOP", "list", 0) * 2 + encode("PING"))
+    client.assert_silent()
+    redis.connect()("RPUSH", "list", "y")
+    replies = client.read_many(3)
+    assert replies[0] == [b"list", b"y"] and refuses(replies[1]) and replies[2] == PONG
+
+
+def test_a_local_limit_takes_nothing_of_redis(make, redis):
+    """Redis sees what is admitted and nothing else."""
+    headgate = make(rule(limit=5))
+    client = headgate.connect()
+    wait_for(lambda: stats(headgate, "control")["control_script_loads_total"] == "1", what="Headgate's own commands")
+    assert client("PING") == PONG
+    with redis.connect() as direct:
+        assert direct("CONFIG", "RESETSTAT") == OK
+        assert spend(client, count=50) == 5
+        calls = re.findall(r"cmdstat_(\S+):calls=(\d+)", direct("INFO", "commandstats").decode())
+    assert dict(calls) == {"incr": "5", "config|resetstat": "1"}
+
+
+# ---- action = delay ----
+
+
+def test_delay_keeps_a_clients_order(make):
+    """Nobody is refused; what comes behind a held request waits for it."""
+    headgate = make(funnel(capacity=1, leak="1/100ms", action="delay", max_delay="30s"))
+    client = headgate.connect()
+    commands = [command for n in range(4) for command in (("INCR", "n"), ("GET", "n"), ("ECHO", n))]
+    start = time.monotonic()
+    replies = client.pipeline(commands)
+    assert time.monotonic() - start >= 0.3
+    assert replies == [reply for n in range(4) for reply in (n + 1, b"%d" % (n + 1), b"%d" % n)]
+    assert counter(headgate, "admitted_total") == 4
+    assert counter(headgate, "refused_total") == 0
+    assert 1 <= counter(headgate, "delayed_total") <= 3
+
+
+def test_delay_in_a_sliding_window(make_shared):
+    headgate = make_shared(rule(limit=2, window="250ms", action="delay", max_delay="30s"))
+    client = headgate.connect()
+    attempts = []
+    for _ in range(6):
+        attempts.append(attempt(client, "INCR", "n"))
+    assert all(one.admitted for one in attempts)
+    assert attempts[-1].replied - attempts[0].sent >= 0.5
+    judge_window(attempts, 2, 0.25)
+
+
+def test_delay_holds_nobody_else(make):
+    """The held client stays held; all others go on, even with the same command."""
+    headgate = make(funnel(per="name", capacity=1, leak="1/60s", action="delay", max_delay="90s"))
+    both = [named(headgate, "held") for _ in range(2)]
+    for client in both:
+        client.send(encode("INCR", "held") + encode("GET", "held"))
+    await_holds(headgate, 1)
+    for number in range(100):
+        client = named(headgate, f"other-{number}")
+        assert client("INCR", "others") == number + 1
+        assert client.pipeline([("PING",), ("GET", "others")]) == [PONG, b"%d" % (number + 1)]
+    assert named(headgate, "held")("GET", "held") == b"1", "only its INCR is limited"
+    quiet = [client for client in both if client.read_until_quiet(0.1) == b""]
+    assert len(quiet) == 1, "one was admitted, one is held"
+    quiet[0].reset()
+
+
+def test_beyond_max_delay_is_refused_at_once(make):
+    client = make(funnel(capacity=2, action="delay", max_delay="1s")).connect()
+    replies = client.pipeline([("INCR", "n")] * 5 + [("PING",)])
+    assert replies[:2] == [1, 2] and replies[5] == PONG
+    assert all(explain(reply)[2] > 3_000_000 for reply in replies[2:5])
+
+
+def test_what_can_never_be_is_not_held(make_shared):
+    client = make_shared(rule(limit=2, cost="keys", commands="mget", action="delay", max_delay="10m")).connect()
+    assert_never(client("MGET", "a", "b", "c"), 3)
+
+
+def test_who_is_held_has_a_place_in_the_queue(make_shared):
+    """Two wait 20 s and 40 s; the third would have to wait for 60 s, which is more than max_delay."""
+    headgate = make_shared(funnel(per="all", capacity=1, leak="1/20s", action="delay", max_delay="50s"))
+    clients = [headgate.connect() for _ in range(4)]
+    assert clients[0]("INCR", "n") == 1
+    for count, client in enumerate(clients[1:3], 1):
+        client.request("INCR", "n")
+        await_holds(headgate, count)
+    assert refuses(clients[3]("INCR", "n"))
+    for client in clients[1:3]:
+        client.assert_silent()
+        client.reset()
+
+
+def test_who_leaves_frees_its_place(make):
+    """A queue of 40 s is left by all; the next to come is served soon."""
+    headgate = make(funnel(per="all", capacity=1, leak="1/400ms", action="delay", max_delay="90s"))
+    clients = [headgate.connect() for _ in range(100)]
+    for client in clients:
+        client.request("INCR", "n")
+    await_holds(headgate, 99)
+    for client in clients:
+        client.reset()
+    await_empty(headgate)
+    assert isinstance(headgate.connect()("INCR", "n"), int)
+
+
+@pytest.mark.threads
+def test_many_wait_for_one_funnel(make, threads):
+    """Twenty clients with three requests each, all of one subject: every one is served, in its client's order, and no
+    faster than the funnel leaks."""
+    headgate = make(funnel(per="all", capacity=1, leak="1/20ms", action="delay", max_delay="30s"), threads=threads)
+    clients = [headgate.connect() for _ in range(20)]
+    start = time.monotonic()
+    for number, client in enumerate(clients):
+        client.send((encode("INCR", f"k{number}") + encode("ECHO", number)) * 3)
+    for number, client in enumerate(clients):
+        echo = b"%d" % number
+        assert client.read_many(6) == [1, echo, 2, echo, 3, echo]
+    assert time.monotonic() - start >= 59 * 0.02
+    assert counter(headgate, "admitted_total") == 60
+    assert counter(headgate, "refused_total") == 0
+
+
+def test_delay_in_a_transaction(make):
+    client = make(funnel(capacity=1, leak="1/100ms", action="delay", max_delay="30s")).connect()
+    commands = [("MULTI",), ("INCR", "n"), ("INCR", "n"), ("INCR", "n"), ("EXEC",)]
+    assert elapsed(lambda: check_equal(client.pipeline(commands), [OK, QUEUED, QUEUED, QUEUED, [1, 2, 3]])) >= 0.2
+
+
+def check_equal(left, right):
+    assert left == right
+
+
+def test_delay_of_a_long_request(make, redis):
+    client = make(funnel(capacity=1, leak="1/150ms", action="delay", max_delay="30s", commands="set")).connect()
+    value = "x" * KIB_300
+    commands = [("SET", "a", value), ("SET", "b", value), ("STRLEN", "b"), ("SET", "b", ""), ("STRLEN", "b")]
+    assert elapsed(lambda: check_equal(client.pipeline(commands), [OK, OK, KIB_300, OK, 0])) >= 0.3
+
+
+def test_delay_and_a_rule_that_refuses(make_shared):
+    """Who is refused by one rule is not held by the other for it."""
+    rules = funnel("slow", capacity=1, leak="1/60s", action="delay", max_delay="90s") + rule("hard", limit=1)
+    client = make_shared(rules).connect()
+    assert client("INCR", "n") == 1
+    assert explain(client("INCR", "n"))[0] == "hard"

@@ -1,0 +1,127 @@
+#include "ledger_fixture.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* So many sweeps reach every part of every ledger. */
+#define SWEEPS_OF_ALL 64
+
+struct slice slice(const char *text)
+{
+    return (struct slice){text, strlen(text)};
+}
+
+struct limit_meter window_of(int64_t limit, int64_t length_us)
+{
+    return (struct limit_meter){
+        .algorithm = LIMIT_SLIDING_WINDOW, .most = limit, .window = {.limit = limit, .length_us = length_us}};
+}
+
+struct limit_share *share_of(size_t threads)
+{
+    struct limit_share *share = limit_share_new(threads);
+
+    cr_assert_not_null(share);
+    return share;
+}
+
+void join(struct limit_share *share, struct limit_member *member, const char *rule, const char *identity,
+          struct limit_meter meter, size_t subjects_max)
+{
+    const struct limit_terms terms = {.rule = rule, .identity = identity, .meter = meter, .subjects_max = subjects_max};
+
+    cr_assert(limit_ledger_join(share, member, &terms));
+}
+
+struct one_rule *one_rule(size_t threads, size_t subjects_max)
+{
+    struct one_rule *one = calloc(1, sizeof *one);
+
+    cr_assert_not_null(one);
+    one->share = share_of(threads);
+    one->meter = window_of(5, 60 * SECOND);
+    one->member.description = "per=user";
+    join(one->share, &one->member, "api", "what api counts", one->meter, subjects_max);
+    return one;
+}
+
+void one_rule_free(struct one_rule *one)
+{
+    limit_ledger_leave(one->share, &one->member);
+    limit_share_free(one->share);
+    free(one);
+}
+
+struct limit_subject *pin(struct limit_share *share, const struct limit_member *member, const char *name,
+                          int64_t now_us)
+{
+    return limit_subject_pin(share, member->ledger, slice(name), now_us);
+}
+
+struct limit_subject *pin_tracked(struct limit_share *share, const struct limit_member *member, const char *name)
+{
+    struct limit_subject *subject = pin(share, member, name, NOW);
+
+    cr_assert(limit_subject_is_tracked(subject), "%s", name);
+    cr_assert(subject->length == strlen(name) && memcmp(subject->name, name, subject->length) == 0);
+    cr_assert_eq(subject->ledger, member->ledger);
+    return subject;
+}
+
+bool charge(struct limit_share *share, const struct limit_meter *meter, struct limit_subject *subject, int64_t now_us)
+{
+    limit_locks locks = limit_subject_locks(subject);
+
+    limit_share_lock(share, locks);
+    bool admitted = limit_meter_wait(meter, &subject->state, now_us, 1) == 0;
+    if (admitted) {
+        cr_assert(limit_meter_charge(meter, &subject->state, now_us, 1));
+    }
+    limit_share_unlock(share, locks);
+    return admitted;
+}
+
+bool charge_once(struct one_rule *one, const char *name, int64_t now_us)
+{
+    struct limit_subject *subject = pin(one->share, &one->member, name, now_us);
+    bool admitted = charge(one->share, &one->meter, subject, now_us);
+
+    limit_subject_unpin(one->share, subject);
+    return admitted;
+}
+
+bool is_tracked_at(struct one_rule *one, const char *name, int64_t now_us)
+{
+    struct limit_subject *subject = pin(one->share, &one->member, name, now_us);
+    bool tracked = limit_subject_is_tracked(subject);
+
+    limit_subject_unpin(one->share, subject);
+    return tracked;
+}
+
+void sweep_all(struct limit_share *share, int64_t now_us)
+{
+    for (int i = 0; i < SWEEPS_OF_ALL; i++) {
+        limit_share_sweep(share, now_us);
+    }
+}
+
+char *printed(struct limit_share *share, int64_t now_us)
+{
+    char *text = NULL;
+    size_t length = 0;
+    FILE *out = open_memstream(&text, &length);
+
+    limit_share_print(share, out, now_us);
+    cr_assert_eq(fclose(out), 0);
+    return text;
+}
+
+void assert_printed(struct limit_share *share, int64_t now_us, const char *expected)
+{
+    char *text = printed(share, now_us);
+
+    cr_assert_str_eq(text, expected);
+    free(text);
+}

@@ -1,0 +1,44 @@
+/* Ledgers as tests have them: shares, one rule, subjects that are pinned and charged. */
+#ifndef HEADGATE_TESTS_LEDGER_FIXTURE_H
+#define HEADGATE_TESTS_LEDGER_FIXTURE_H
+
+#include "../../policies/limit_ledger.h"
+
+#define SECOND INT64_C(1000000)
+#define NOW (1000 * SECOND)
+
+struct slice slice(const char *text);
+struct limit_meter window_of(int64_t limit, int64_t length_us);
+
+struct limit_share *share_of(size_t threads);
+void join(struct limit_share *share, struct limit_member *member, const char *rule, const char *identity,
+          struct limit_meter meter, size_t subjects_max);
+
+/* A share with one rule: five in a minute. */
+struct one_rule {
+    struct limit_share *share;
+    struct limit_meter meter;
+    struct limit_member member;
+};
+
+struct one_rule *one_rule(size_t threads, size_t subjects_max);
+void one_rule_free(struct one_rule *one);
+
+struct limit_subject *pin(struct limit_share *share, const struct limit_member *member, const char *name,
+                          int64_t now_us);
+/* Pins one that has a state of its own, at NOW. */
+struct limit_subject *pin_tracked(struct limit_share *share, const struct limit_member *member, const char *name);
+/* Admits if it may. */
+bool charge(struct limit_share *share, const struct limit_meter *meter, struct limit_subject *subject, int64_t now_us);
+/* Pins a subject for as long as it takes to charge it, or to look at it. */
+bool charge_once(struct one_rule *one, const char *name, int64_t now_us);
+bool is_tracked_at(struct one_rule *one, const char *name, int64_t now_us);
+
+/* Sweeps every part of every ledger. */
+void sweep_all(struct limit_share *share, int64_t now_us);
+
+/* What the admin port shows; the caller frees it. */
+char *printed(struct limit_share *share, int64_t now_us);
+void assert_printed(struct limit_share *share, int64_t now_us, const char *expected);
+
+#endif

@@ -1,0 +1,387 @@
+/*
+ * The command table against what the installed redis-server says of its commands. The server is started for each test,
+ * on a Unix socket in a directory of its own.
+ */
+#include "command_fixture.h"
+
+#include <criterion/criterion.h>
+#include <ftw.h>
+#include <hiredis/hiredis.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct {
+    pid_t pid;
+    char directory[64];
+    redisContext *connection;
+} server;
+
+static redisReply *ask(int argc, const char **argv)
+{
+    redisReply *reply = redisCommandArgv(server.connection, argc, argv, NULL);
+    cr_assert_not_null(reply, "%s", server.connection->errstr);
+    return reply;
+}
+
+static redisContext *connect_patiently(const char *path)
+{
+    for (int i = 0; i < 1000; i++) {
+        redisContext *connection = redisConnectUnix(path);
+        if (connection != NULL && connection->err == 0)
+            return connection;
+        redisFree(connection);
+        usleep(10000);
+    }
+    return NULL;
+}
+
+static void start_server(void)
+{
+    char path[96];
+    snprintf(server.directory, sizeof(server.directory), "/tmp/headgate-command-XXXXXX");
+    cr_assert_not_null(mkdtemp(server.directory));
+    snprintf(path, sizeof(path), "%s/socket", server.directory);
+    server.pid = fork();
+    cr_assert_geq(server.pid, 0);
+    if (server.pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* also when the test crashes */
+        execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", path, "--dir", server.directory, "--save",
+               "", "--logfile", "log", (char *)NULL);
+        _exit(127);
+    }
+    server.connection = connect_patiently(path);
+    cr_assert_not_null(server.connection, "redis-server does not answer");
+}
+
+static int remove_entry(const char *path, const struct stat *status, int type, struct FTW *place)
+{
+    (void)status;
+    (void)type;
+    (void)place;
+    return remove(path);
+}
+
+static void stop_server(void)
+{
+    redisFree(server.connection);
+    if (server.pid > 0) {
+        kill(server.pid, SIGKILL);
+        waitpid(server.pid, NULL, 0);
+    }
+    nftw(server.directory, remove_entry, 4, FTW_DEPTH | FTW_PHYS);
+}
+
+TestSuite(command_server, .init = start_server, .fini = stop_server, .timeout = 60);
+
+/* Elements of a command in COMMAND's reply. */
+enum { TOLD_NAME, TOLD_ARITY, TOLD_FLAGS, TOLD_FIRST, TOLD_LAST, TOLD_STEP, TOLD_CATEGORIES, TOLD_SUBCOMMANDS = 9 };
+
+static uint32_t told_categories(const redisReply *told)
+{
+    uint32_t categories = 0;
+    const redisReply *names = told->element[TOLD_CATEGORIES];
+    for (size_t i = 0; i < names->elements; i++) {
+        const redisReply *name = names->element[i];
+        uint32_t category = command_category_find((struct slice){name->str + 1, name->len - 1});
+        cr_expect_neq(category, 0, "%s", name->str);
+        categories |= category;
+    }
+    return categories;
+}
+
+static bool told_movable(const redisReply *told)
+{
+    const redisReply *flags = told->element[TOLD_FLAGS];
+    for (size_t i = 0; i < flags->elements; i++) {
+        if (strcmp(flags->element[i]->str, "movablekeys") == 0)
+            return true;
+    }
+    return false;
+}
+
+static void expect_keys(const struct command *command, const redisReply *told)
+{
+    cr_expect_eq(command->keys, COMMAND_KEYS_RANGE, "%s", command->name);
+    cr_expect_eq(command->first_key, told->element[TOLD_FIRST]->integer, "%s: first key", command->name);
+    cr_expect_eq(command->last_key, told->element[TOLD_LAST]->integer, "%s: last key", command->name);
+    cr_expect_eq(command->key_step, told->element[TOLD_STEP]->integer, "%s: key step", command->name);
+}
+
+/* Where a row follows versions later than 7.0. */
+static bool arity_as_told(const struct command *command, long long told)
+{
+    bool loosened = strcmp(command->name, "zrank") == 0 || strcmp(command->name, "zrevrank") == 0;
+    return command->arity == told || (loosened && command->arity == -3 && told == 3);
+}
+
+static uint32_t categories_added(const struct command *command)
+{
+    return strcmp(command->name, "wait") == 0 ? CATEGORY_BLOCKING : 0;
+}
+
+static void expect_as_told(const redisReply *told)
+{
+    const struct command *command = find(told->element[TOLD_NAME]->str);
+    cr_expect_not_null(command, "%s is not in the table", told->element[TOLD_NAME]->str);
+    if (command == NULL)
+        return;
+    cr_expect(arity_as_told(command, told->element[TOLD_ARITY]->integer), "%s: arity", command->name);
+
+    const redisReply *keys = told;
+    uint32_t categories = told_categories(told);
+    const redisReply *subcommands = told->element[TOLD_SUBCOMMANDS];
+    for (size_t i = 0; i < subcommands->elements; i++) {
+        categories |= told_categories(subcommands->element[i]);
+        if (subcommands->element[i]->element[TOLD_FIRST]->integer > 0)
+            keys = subcommands->element[i];
+    }
+    uint32_t added = categories_added(command);
+    cr_expect_eq(command->categories | added, categories | added, "%s: categories %x, not %x", command->name,
+                 command->categories, categories);
+    if (!told_movable(told))
+        expect_keys(command, keys);
+}
+
+Test(command_server, table_is_as_command_says)
+{
+    redisReply *reply = ask(1, (const char *[]){"COMMAND"});
+    cr_assert_eq(reply->type, REDIS_REPLY_ARRAY);
+    cr_assert_gt(reply->elements, 200);
+    for (size_t i = 0; i < reply->elements; i++)
+        expect_as_told(reply->element[i]);
+    freeReplyObject(reply);
+}
+
+Test(command_server, categories_are_those_of_acl_cat)
+{
+    redisReply *reply = ask(2, (const char *[]){"ACL", "CAT"});
+    uint32_t all = 0;
+    cr_assert_gt(reply->elements, 0);
+    for (size_t i = 0; i < reply->elements; i++) {
+        uint32_t category = command_category_find(slice_of(reply->element[i]->str));
+        cr_expect_neq(category, 0, "%s", reply->element[i]->str);
+        cr_expect_eq(all & category, 0, "%s", reply->element[i]->str);
+        all |= category;
+    }
+    cr_expect_eq(all, (CATEGORY_SCRIPTING << 1) - 1);
+    freeReplyObject(reply);
+}
+
+static int compare_texts(const void *left, const void *right)
+{
+    return strcmp(*(const char *const *)left, *(const char *const *)right);
+}
+
+/* Writes the texts sorted, as Redis does not give all keys in the order of the arguments. */
+static void join_sorted(const char **texts, size_t count, char *out, size_t size)
+{
+    qsort(texts, count, sizeof(texts[0]), compare_texts);
+    out[0] = '\0';
+    for (size_t i = 0; i < count; i++)
+        snprintf(out + strlen(out), size - strlen(out), "[%s]", texts[i]);
+}
+
+static void join_told_keys(const struct line *line, char *out, size_t size)
+{
+    const char *argv[ARGUMENTS_MAX + 2] = {"COMMAND", "GETKEYS"};
+    memcpy(argv + 2, line->argv, sizeof(line->argv));
+    redisReply *reply = ask(line->argc + 2, argv);
+    const char *keys[ARGUMENTS_MAX];
+    size_t count = 0;
+    if (reply->type == REDIS_REPLY_ARRAY) {
+        for (size_t i = 0; i < reply->elements; i++)
+            keys[count++] = reply->element[i]->str;
+    } else {
+        cr_expect_null(strstr(reply->str, "Invalid command specified"), "%s", line->argv[0]);
+        cr_expect_null(strstr(reply->str, "Invalid number of arguments"), "%s", line->argv[0]);
+    }
+    join_sorted(keys, count, out, size);
+    freeReplyObject(reply);
+}
+
+struct key_list {
+    const struct line *line;
+    const char *keys[ARGUMENTS_MAX];
+    size_t count;
+};
+
+static bool list_key(void *context, struct slice key, uint32_t argument_index)
+{
+    struct key_list *list = context;
+    (void)key;
+    list->keys[list->count++] = list->line->argv[argument_index];
+    return true;
+}
+
+/* True if there are keys. */
+static bool expect_keys_as_told(const char *text)
+{
+    struct line line;
+    char told[FRAME_MAX], visited[FRAME_MAX];
+    split(&line, text);
+    struct key_list list = {.line = &line};
+    join_told_keys(&line, told, sizeof(told));
+    command_visit_keys(find(line.argv[0]), (struct slice){line.frame, line.frame_length}, list_key, &list);
+    join_sorted(list.keys, list.count, visited, sizeof(visited));
+    cr_expect_str_eq(visited, told, "%s: keys %s, not %s", text, visited, told);
+    return list.count > 0;
+}
+
+Test(command_server, keys_are_as_getkeys_says)
+{
+    static const char *const lines[] = {
+        "GET a",
+        "MGET a b c",
+        "MSET a 1 b 2 c 3",
+        "MSETNX a 1",
+        "DEL a b",
+        "BITOP AND to a b",
+        "BITOP NOT to a",
+        "RENAME a b",
+        "COPY a b REPLACE",
+        "LMOVE a b LEFT RIGHT",
+        "BLMOVE a b LEFT RIGHT 0",
+        "RPOPLPUSH a b",
+        "BRPOPLPUSH a b 0",
+        "BLPOP a 0",
+        "BLPOP a b c 0",
+        "BZPOPMIN a b 0",
+        "SINTERSTORE to a b",
+        "SMOVE a b m",
+        "PFCOUNT a b",
+        "PFMERGE to a b",
+        "LCS a b LEN",
+        "GEOSEARCHSTORE to a FROMMEMBER m BYRADIUS 1 m",
+        "ZRANGESTORE to a 0 1",
+        "WATCH a b",
+
+        "TOUCH a b",
+        "EXISTS a b a",
+        "SET a v EX 1 GET",
+        "BITFIELD a GET u8 0",
+        "RESTORE a 0 x",
+        "RESTORE-ASKING a 0 x",
+        "PFDEBUG ENCODING a",
+        /* subcommands */
+        "OBJECT ENCODING a",
+        "OBJECT FREQ a",
+        "MEMORY USAGE a",
+        "MEMORY USAGE a SAMPLES 5",
+        "XINFO STREAM a FULL COUNT 1",
+        "XINFO GROUPS a",
+        "XINFO CONSUMERS a g",
+        "XGROUP CREATE a g $ MKSTREAM",
+        "XGROUP DESTROY a g",
+        "XGROUP SETID a g 0",
+        "XGROUP CREATECONSUMER a g c",
+        "XGROUP DELCONSUMER a g c",
+        /* counted */
+        "EVAL s 1 a x",
+        "EVAL s 2 a b x",
+        "EVALSHA d 1 a",
+        "EVAL_RO s 1 a",
+        "EVALSHA_RO d 2 a b",
+        "FCALL f 2 a b x",
+        "FCALL_RO f 1 a",
+        "ZUNION 2 a b WEIGHTS 1 2",
+        "ZINTER 1 a WITHSCORES",
+        "ZDIFF 3 a b c",
+        "ZINTERCARD 2 a b LIMIT 1",
+        "SINTERCARD 2 a b LIMIT 1",
+        "LMPOP 2 a b LEFT",
+        "ZMPOP 1 a MIN COUNT 2",
+        "BLMPOP 0 2 a b LEFT",
+        "BZMPOP 1.5 1 a MAX",
+        "ZUNIONSTORE to 2 a b AGGREGATE SUM",
+        "ZINTERSTORE to 1 a",
+        "ZDIFFSTORE to 2 a b",
+        /* streams */
+        "XREAD STREAMS a 0",
+        "XREAD COUNT 1 BLOCK 0 STREAMS a b 0 0",
+        "xread streams streams block 0 0",
+
+        "XREADGROUP GROUP streams c STREAMS a >",
+        "XREADGROUP GROUP g streams COUNT 1 NOACK BLOCK 5 STREAMS a b c > 0 1",
+        /* sort, georadius */
+        "SORT a",
+        "SORT_RO a BY b GET c",
+        "SORT a STORE b",
+        "SORT a LIMIT 0 1 BY w_* GET o_* GET # ALPHA DESC STORE b",
+        "sort a store b Store c",
+        "SORT a GET store",
+        "SORT a BY STORE GET c",
+        "SORT a LIMIT STORE b STORE c",
+        "SORT a STORE",
+        "SORT a BY",
+        "SORT store STORE store",
+        "GEORADIUS a 1 2 3 m",
+        "GEORADIUS a 1 2 3 m STORE b",
+        "GEORADIUS a 1 2 3 m WITHDIST COUNT 3 ASC STOREDIST b",
+
+        "GEORADIUSBYMEMBER a store 3 m STORE b",
+        "GEORADIUSBYMEMBER a storedist 3 m",
+        "GEORADIUS a 1 2 3 m STORE STORE b",
+        "GEORADIUSBYMEMBER a m 3 m storedist b",
+        "GEORADIUS_RO a 1 2 3 m",
+        "GEORADIUSBYMEMBER_RO a m 3 m",
+        /* migrate */
+        "MIGRATE h 1 a 0 9",
+        "MIGRATE h 1 \"\" 0 9 KEYS a b c",
+        "MIGRATE h 1 \"\" 0 9 COPY REPLACE AUTH p KEYS a",
+        "MIGRATE h 1 \"\" 0 9 AUTH2 keys keys KEYS a b",
+        "MIGRATE h 1 \"\" 0 9 AUTH keys KEYS keys",
+        "MIGRATE h 1 a 0 9 COPY",
+        "MIGRATE h 1 keys 0 9 REPLACE AUTH keys",
+    };
+    for (size_t i = 0; i < COUNT_OF(lines); i++)
+        cr_expect(expect_keys_as_told(lines[i]), "%s", lines[i]);
+}
+
+Test(command_server, no_keys_where_getkeys_says_none)
+{
+    static const char *const lines[] = {
+        "PING",
+        "PUBLISH c m",
+        "SUBSCRIBE a b",
+        "SSUBSCRIBE a b",
+        "SPUBLISH a m",
+        "CONFIG GET maxmemory",
+        "CLIENT LIST",
+        "SCRIPT EXISTS d",
+        "SCAN 0",
+        "KEYS *",
+        "WAIT 0 0",
+        "SWAPDB 0 1",
+        "SELECT 1",
+        "MEMORY DOCTOR",
+        "OBJECT HELP",
+        "XINFO HELP",
+        "EVAL s 0 a b",
+        "FCALL f 0",
+        "EVAL s 3 a b",
+        "EVAL s -1 a",
+        "EVAL s x a",
+        "ZUNION 3 a b",
+        "ZUNION 0 a",
+        "ZUNION -1 a",
+        "ZUNIONSTORE to 3 a b",
+        "ZUNIONSTORE to 0 a",
+        "BLMPOP 0 9 a LEFT",
+        "LMPOP 4 a LEFT",
+
+        "XREAD COUNT 1 BLOCK 0",
+        "XREAD BLOCK 0 STREAMS",
+
+        "XREAD COUNT 1 NOACK GROUP a",
+        "XREADGROUP GROUP g c NONSENSE STREAMS a",
+        "MIGRATE h 1 a 0 9 KEYS b",
+
+    };
+    for (size_t i = 0; i < COUNT_OF(lines); i++)
+        cr_expect_not(expect_keys_as_told(lines[i]), "%s", lines[i]);
+}

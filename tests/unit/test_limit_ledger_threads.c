@@ -1,0 +1,297 @@
+/* Threads that charge one subject together never pass its limit. */
+#include "ledger_fixture.h"
+
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+
+#define THREADS 4
+#define LIMIT 500
+#define HOT_SUBJECTS 8
+
+/* All at one time of the clock: so what is admitted is the limit exactly, whoever comes first. */
+struct crowd {
+    struct limit_share *share;
+    struct limit_meter meter;
+    struct limit_member members[THREADS];
+    _Atomic int64_t admitted[HOT_SUBJECTS];
+    int64_t counts[HOT_SUBJECTS]; /* guarded by locks of the test */
+    pthread_barrier_t start;      /* so that all run at one time */
+};
+
+struct crowd_thread {
+    struct crowd *crowd;
+    size_t number;
+    int64_t rounds;
+    void (*play)(struct crowd_thread *thread, int64_t round);
+    uint64_t seed;
+};
+
+static struct crowd *crowd_new(size_t subjects_max)
+{
+    struct crowd *crowd = calloc(1, sizeof *crowd);
+
+    cr_assert_not_null(crowd);
+    crowd->share = share_of(THREADS);
+    crowd->meter = window_of(LIMIT, 3600 * SECOND);
+    cr_assert_eq(pthread_barrier_init(&crowd->start, NULL, THREADS), 0);
+    for (size_t i = 0; i < THREADS; i++) {
+        crowd->members[i].description = "";
+        join(crowd->share, &crowd->members[i], "hot", "hot", crowd->meter, subjects_max);
+    }
+    return crowd;
+}
+
+static void crowd_free(struct crowd *crowd)
+{
+    for (size_t i = 0; i < THREADS; i++) {
+        limit_ledger_leave(crowd->share, &crowd->members[i]);
+    }
+    pthread_barrier_destroy(&crowd->start);
+    limit_share_free(crowd->share);
+    free(crowd);
+}
+
+static void *run_thread(void *context)
+{
+    struct crowd_thread *thread = context;
+
+    pthread_barrier_wait(&thread->crowd->start);
+    for (int64_t round = 0; round < thread->rounds; round++) {
+        thread->play(thread, round);
+    }
+    return NULL;
+}
+
+/* Each thread plays so many rounds. */
+static void run_crowd(struct crowd *crowd, int64_t rounds, void (*play)(struct crowd_thread *thread, int64_t round))
+{
+    struct crowd_thread threads[THREADS];
+    pthread_t ids[THREADS];
+
+    for (size_t i = 0; i < THREADS; i++) {
+        threads[i] = (struct crowd_thread){.crowd = crowd, .number = i, .rounds = rounds, .play = play, .seed = i};
+        cr_assert_eq(pthread_create(&ids[i], NULL, run_thread, &threads[i]), 0);
+    }
+    for (size_t i = 0; i < THREADS; i++) {
+        cr_assert_eq(pthread_join(ids[i], NULL), 0);
+    }
+}
+
+static uint64_t next_random(uint64_t *seed)
+{
+    *seed = *seed * 6364136223846793005U + 1442695040888963407U;
+    return *seed >> 33;
+}
+
+/* Lets the others run where it hurts most: in the midst of what a lock guards. */
+static void dawdle(int64_t round)
+{
+    if (round % 16 == 0) {
+        sched_yield();
+    }
+}
+
+static struct limit_subject *pin_hot(struct crowd *crowd, size_t number, uint64_t which)
+{
+    char name[16];
+
+    snprintf(name, sizeof name, "user:%u", (unsigned int)which);
+    return limit_subject_pin(crowd->share, crowd->members[number].ledger, slice(name), NOW);
+}
+
+/* Charges two subjects, both or none, as a request does that two rules apply to. */
+static void charge_pair(struct crowd *crowd, size_t number, uint64_t first, uint64_t second, int64_t round)
+{
+    struct limit_subject *a = pin_hot(crowd, number, first), *b = pin_hot(crowd, number, second);
+    limit_locks locks = limit_subject_locks(a) | limit_subject_locks(b);
+
+    limit_share_lock(crowd->share, locks);
+    bool admitted = limit_meter_wait(&crowd->meter, &a->state, NOW, 1) == 0 &&
+                    limit_meter_wait(&crowd->meter, &b->state, NOW, 1) == 0;
+    dawdle(round);
+    if (admitted) {
+        (void)limit_meter_charge(&crowd->meter, &a->state, NOW, 1);
+        (void)limit_meter_charge(&crowd->meter, &b->state, NOW, 1);
+    } else {
+        a->refused++;
+        b->refused++;
+    }
+    limit_share_unlock(crowd->share, locks);
+    atomic_fetch_add(&crowd->admitted[first], admitted);
+    atomic_fetch_add(&crowd->admitted[second], admitted);
+    atomic_fetch_add(&crowd->members[number].counts[LIMIT_ADMITTED], admitted);
+    limit_subject_unpin(crowd->share, a);
+    limit_subject_unpin(crowd->share, b);
+}
+
+/* A reload, and an operator who looks. */
+static void disturb(struct crowd *crowd, const char *name)
+{
+    struct limit_member passing = {.description = ""};
+
+    join(crowd->share, &passing, "hot", "hot", crowd->meter, 1000);
+    (void)limit_share_reset(crowd->share, slice("hot"), slice(name), NULL, NULL);
+    free(printed(crowd->share, NOW));
+    (void)limit_share_tracked(crowd->share);
+    limit_ledger_leave(crowd->share, &passing);
+}
+
+static void play_pairs(struct crowd_thread *thread, int64_t round)
+{
+    struct crowd *crowd = thread->crowd;
+    uint64_t first = next_random(&thread->seed) % HOT_SUBJECTS;
+    uint64_t second = (first + 1 + next_random(&thread->seed) % (HOT_SUBJECTS - 1)) % HOT_SUBJECTS;
+
+    charge_pair(crowd, thread->number, first, second, round);
+    if (round % 8 == 0) {
+        /* Others come and go, for tables that grow and shrink. */
+        char name[32];
+        snprintf(name, sizeof name, "passing:%lld", (long long)round);
+        limit_subject_unpin(crowd->share,
+                            limit_subject_pin(crowd->share, crowd->members[thread->number].ledger, slice(name), NOW));
+        limit_share_sweep(crowd->share, NOW);
+        if (round % 64 == 0) {
+            disturb(crowd, name);
+        }
+    }
+}
+
+Test(limit_ledger, never_admits_more_to_threads_that_come_together, .timeout = 100)
+{
+    struct crowd *crowd = crowd_new(1000);
+    int64_t admitted = 0, total = 0;
+    size_t full = 0;
+
+    run_crowd(crowd, 5000, play_pairs);
+    for (size_t i = 0; i < HOT_SUBJECTS; i++) {
+        struct limit_subject *subject = pin_hot(crowd, 0, i);
+        cr_assert_eq(subject->pins, 1, "all were given back");
+        cr_assert_leq(crowd->admitted[i], LIMIT);
+        cr_assert_eq(subject->state.window.count, crowd->admitted[i]);
+        full += crowd->admitted[i] == LIMIT;
+        admitted += crowd->admitted[i];
+        limit_subject_unpin(crowd->share, subject);
+    }
+    for (size_t i = 0; i < THREADS; i++) {
+        total += (int64_t)crowd->members[i].counts[LIMIT_ADMITTED];
+    }
+    cr_assert_eq(admitted, 2 * total, "both or none");
+    cr_assert_geq(full, HOT_SUBJECTS - 1, "of two with room, a pair is found in time");
+    sweep_all(crowd->share, NOW + 3600 * SECOND);
+    cr_assert_eq(limit_share_tracked(crowd->share), 0);
+    crowd_free(crowd);
+}
+
+/* Pins and locks it, as a policy has to: one that was revoked meanwhile is looked for anew. */
+static struct limit_subject *lock_named(struct crowd *crowd, size_t number, const char *name, int64_t now_us)
+{
+    for (;;) {
+        struct limit_subject *subject =
+            limit_subject_pin(crowd->share, crowd->members[number].ledger, slice(name), now_us);
+        limit_share_lock(crowd->share, limit_subject_locks(subject));
+        if (!subject->revoked) {
+            return subject;
+        }
+        limit_share_unlock(crowd->share, limit_subject_locks(subject));
+        limit_subject_unpin(crowd->share, subject);
+    }
+}
+
+/* With hardly any room, and subjects that lose theirs as long as they are idle. */
+static void play_without_room(struct crowd_thread *thread, int64_t round)
+{
+    struct crowd *crowd = thread->crowd;
+    char name[32];
+
+    /* Time goes on fast enough to look for room each time, and slowly enough for the window. */
+    snprintf(name, sizeof name, "user:%lld", (long long)(round % 50));
+    struct limit_subject *subject = lock_named(crowd, thread->number, name, NOW + round * 100000);
+    bool admitted = limit_meter_wait(&crowd->meter, &subject->state, NOW, 1) == 0;
+    dawdle(round);
+    if (admitted) {
+        (void)limit_meter_charge(&crowd->meter, &subject->state, NOW, 1);
+    }
+    limit_share_unlock(crowd->share, limit_subject_locks(subject));
+    atomic_fetch_add(&crowd->admitted[limit_subject_is_tracked(subject)], admitted);
+    limit_subject_unpin(crowd->share, subject);
+    limit_share_sweep(crowd->share, NOW);
+}
+
+Test(limit_ledger, never_tracks_more_than_told_with_threads_that_come_together, .timeout = 100)
+{
+    enum { ROOM = 10 };
+    struct crowd *crowd = crowd_new(ROOM);
+
+    run_crowd(crowd, 20000, play_without_room);
+    cr_assert_eq(limit_share_tracked(crowd->share), ROOM);
+    cr_assert_eq(crowd->admitted[false], LIMIT, "all others share it");
+    cr_assert_eq(crowd->admitted[true], ROOM * LIMIT);
+    crowd_free(crowd);
+}
+
+/* Any of them, and now and then all. */
+static limit_locks some_locks(uint64_t *seed, int64_t round)
+{
+    limit_locks locks = next_random(seed) << 32 ^ next_random(seed) << 1;
+
+    return round % 100 == 0 ? UINT64_MAX : locks;
+}
+
+static bool has_lock(limit_locks locks, size_t count)
+{
+    return (locks >> (count * 8) & 1) != 0;
+}
+
+static void play_locks(struct crowd_thread *thread, int64_t round)
+{
+    struct crowd *crowd = thread->crowd;
+    limit_locks locks = some_locks(&thread->seed, round);
+    int64_t seen[HOT_SUBJECTS];
+
+    limit_share_lock(crowd->share, locks);
+    for (size_t i = 0; i < HOT_SUBJECTS; i++) {
+        seen[i] = has_lock(locks, i) ? crowd->counts[i] : 0;
+    }
+    dawdle(round);
+    for (size_t i = 0; i < HOT_SUBJECTS; i++) {
+        if (has_lock(locks, i)) {
+            crowd->counts[i] = seen[i] + 1;
+        }
+    }
+    limit_share_unlock(crowd->share, locks);
+}
+
+/* In any order, and all at once: whoever takes several does not wait for one who waits for him. */
+Test(limit_ledger, several_are_locked_together, .timeout = 100)
+{
+    struct crowd *crowd = crowd_new(1);
+    enum { ROUNDS = 5000 };
+    int64_t expected[HOT_SUBJECTS] = {0};
+
+    for (uint64_t number = 0; number < THREADS; number++) {
+        uint64_t seed = number;
+        for (int64_t round = 0; round < ROUNDS; round++) {
+            limit_locks locks = some_locks(&seed, round);
+            for (size_t i = 0; i < HOT_SUBJECTS; i++) {
+                expected[i] += has_lock(locks, i);
+            }
+        }
+    }
+    run_crowd(crowd, ROUNDS, play_locks);
+    for (size_t i = 0; i < HOT_SUBJECTS; i++) {
+        cr_assert_eq(crowd->counts[i], expected[i], "lock %zu", i * 8);
+    }
+    crowd_free(crowd);
+}
+
+Test(limit_ledger, of_one_worker_are_not_locked)
+{
+    struct limit_share *share = share_of(1);
+
+    limit_share_lock(share, UINT64_MAX);
+    limit_share_lock(share, UINT64_MAX);
+    limit_share_unlock(share, UINT64_MAX);
+    limit_share_free(share);
+}
