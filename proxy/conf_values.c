@@ -358,6 +358,9 @@ bool conf_address_equal(const struct conf_address *a, const struct conf_address 
     if (a->path != NULL || b->path != NULL) {
         return a->path != NULL && b->path != NULL && strcmp(a->path, b->path) == 0;
     }
+    if (a->host == NULL || b->host == NULL) {
+        return a->host == b->host;
+    }
     return a->port == b->port && strcasecmp(a->host, b->host) == 0;
 }
 
@@ -462,9 +465,6 @@ static bool parse_tcp(const char *text, struct conf_address *address, char *prob
 static bool parse_address(const char *text, struct conf_address *address, char *problem)
 {
     *address = (struct conf_address){0};
-    if (*text == '\0') {
-        return wrong(problem, "is empty");
-    }
     if (text[strcspn(text, BLANKS ",")] != '\0') {
         return wrong(problem, "holds a blank or a comma");
     }
@@ -474,6 +474,20 @@ static bool parse_address(const char *text, struct conf_address *address, char *
         address->text = copy_bytes(text, strlen(text));
     }
     return parsed;
+}
+
+/* The one address of an option, which may do without. */
+static bool parse_lone_address(const struct conf_option *option, const char *text, struct conf_address *address,
+                               char *problem)
+{
+    if (*text != '\0') {
+        return parse_address(text, address, problem);
+    }
+    if (option->zero == NULL) {
+        return wrong(problem, "is empty");
+    }
+    *address = (struct conf_address){.text = copy_bytes("", 0)};
+    return true;
 }
 
 static void free_addresses(struct conf_address_list *list)
@@ -582,7 +596,7 @@ static bool parse_value(const struct conf_option *option, const char *text, unio
     bool parsed = false;
     switch (option->type) {
     case CONF_ADDRESS:
-        parsed = parse_address(bare, &value->address, problem);
+        parsed = parse_lone_address(option, bare, &value->address, problem);
         break;
     case CONF_ADDRESSES:
         parsed = parse_addresses(option, bare, &value->addresses, problem);
@@ -675,7 +689,8 @@ char *conf_value_expected(const struct conf_option *option)
 {
     switch (option->type) {
     case CONF_ADDRESS:
-        return conf_format("host:port, [IPv6]:port or unix:/path");
+        return conf_format("host:port, [IPv6]:port or unix:/path%s%s", option->zero != NULL ? "; nothing: " : "",
+                           option->zero != NULL ? option->zero : "");
     case CONF_ADDRESSES:
         return conf_format("%lld to %lld addresses with commas between, each host:port, [IPv6]:port or unix:/path%s%s",
                            (long long)option->min, (long long)option->max, option->zero != NULL ? "; nothing: " : "",

@@ -196,6 +196,11 @@ void profile_release(struct profile *profile)
     profile_free(profile);
 }
 
+struct stats *upstream_stats(const struct upstream *upstream)
+{
+    return upstream->settings.lane.stats;
+}
+
 struct profile *upstream_default_profile(struct upstream *upstream)
 {
     return profile_reference(upstream->base);
@@ -280,7 +285,7 @@ static struct lane *open_lane(struct profile *profile, enum lane_use use)
     }
     profile_reference(profile);
     list_add(upstream, lane);
-    stats_add(upstream->reactor->stats, use_gauge(use), 1);
+    stats_add(upstream->settings.lane.stats, use_gauge(use), 1);
     return lane;
 }
 
@@ -294,7 +299,7 @@ static void start_lane(struct lane *lane)
         .length = profile->greeting_length + (shared ? profile->greeting_tail_length : 0),
         .replies = profile->greeting_replies + (shared ? TAIL_REPLIES : 0),
         .has_tail = shared,
-        .password_known = profile->password != NULL,
+        .password_known = profile->password != NULL || !profile->upstream->settings.serves_clients,
     };
 
     lane_start(lane, &greeting);
@@ -321,7 +326,7 @@ static void forget_pooled(struct lane *lane)
     }
     *link = lane->pool_next;
     profile->pooled_count--;
-    stats_subtract(lane->reactor->stats, STATS_LANES_POOLED, 1);
+    stats_subtract(lane->settings->stats, STATS_LANES_POOLED, 1);
 }
 
 static void free_closed(struct reactor_task *task)
@@ -393,7 +398,7 @@ static void on_closed(struct lane *lane, const char *why)
     } else if (lane->use == LANE_POOLED) {
         forget_pooled(lane);
     }
-    stats_subtract(upstream->reactor->stats, use_gauge(lane->use), 1);
+    stats_subtract(upstream->settings.lane.stats, use_gauge(lane->use), 1);
     list_remove(upstream, lane);
     lane->pool_next = upstream->closed;
     upstream->closed = lane;
@@ -572,7 +577,7 @@ struct lane *upstream_take_exclusive(struct profile *profile, bool fresh, const 
 {
     struct lane *lane = fresh ? NULL : take_pooled(profile);
 
-    stats_add(profile->upstream->reactor->stats, STATS_EXCLUSIVE_TAKEN, 1);
+    stats_add(profile->upstream->settings.lane.stats, STATS_EXCLUSIVE_TAKEN, 1);
     if (lane != NULL) {
         lane_set_owner(lane, events, owner);
         return lane;
@@ -587,7 +592,7 @@ struct lane *upstream_take_exclusive(struct profile *profile, bool fresh, const 
 
 void upstream_make_exclusive(struct lane *lane, const struct lane_owner *events, void *owner)
 {
-    struct stats *stats = lane->reactor->stats;
+    struct stats *stats = lane->settings->stats;
 
     forget_place(lane);
     lane_make_exclusive(lane, events, owner);
@@ -615,8 +620,8 @@ void upstream_release_exclusive(struct lane *lane, bool clean)
     lane->pool_next = profile->pooled;
     profile->pooled = lane;
     profile->pooled_count++;
-    stats_add(upstream->reactor->stats, STATS_LANES_POOLED, 1);
-    stats_add(upstream->reactor->stats, STATS_EXCLUSIVE_RETURNED, 1);
+    stats_add(upstream->settings.lane.stats, STATS_LANES_POOLED, 1);
+    stats_add(upstream->settings.lane.stats, STATS_EXCLUSIVE_RETURNED, 1);
 }
 
 bool upstream_greet_again(struct lane *lane)
@@ -647,7 +652,8 @@ void upstream_lane_speaks_for(struct lane *lane, struct profile *profile)
 static bool is_idle(const struct upstream *upstream, const struct lane *lane, int64_t now)
 {
     int64_t limit = clock_ms_to_us(upstream->settings.lane_idle_timeout);
-    bool kept_warm = lane->use == LANE_SHARED && lane_profile(lane) == upstream->base;
+    bool kept_warm =
+        lane->use == LANE_SHARED && lane_profile(lane) == upstream->base && upstream->settings.serves_clients;
 
     return limit > 0 && lane->use != LANE_EXCLUSIVE && lane->first == NULL && !kept_warm &&
            now - lane->used_us >= limit;
