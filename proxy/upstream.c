@@ -359,13 +359,23 @@ static void on_ready(struct lane *lane)
     }
 }
 
+static void log_failure(const struct upstream *upstream, const char *why)
+{
+    const char *target = upstream->settings.lane.target_text;
+
+    if (upstream->settings.serves_clients) {
+        log_error("upstream", "no connection to Redis at %s: %s; trying again", target, why);
+    } else {
+        log_warning("upstream", "no connection to a policy's Redis at %s: %s; trying again", target, why);
+    }
+}
+
 static void on_failed(struct lane *lane, const char *why)
 {
     struct upstream *upstream = lane_profile(lane)->upstream;
 
     if (upstream->reachable || !upstream->told) {
-        log_error("upstream", "no connection to Redis at %s: %s; trying again", upstream->settings.lane.target_text,
-                  why);
+        log_failure(upstream, why);
         upstream->reachable = false;
         upstream->told = true;
     }
