@@ -466,6 +466,7 @@ void client_service_reconfigure(struct client_service *service, const struct cli
 void client_service_update_gauges(struct client_service *service)
 {
     chain_update_gauges(service->chain);
+    client_servers_update_counters(service);
 }
 
 uint64_t client_service_policy_counter(const struct client_service *service, size_t policy, size_t counter)

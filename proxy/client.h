@@ -46,7 +46,7 @@ void client_service_end_scripts(struct client_service *service);
 void client_service_free(struct client_service *service);
 void client_service_reconfigure(struct client_service *service, const struct client_settings *settings,
                                 const struct conf_rule *rules);
-/* On the worker's thread: brings the policies' gauges up to date. */
+/* On the worker's thread: brings the policies' gauges, and the counters of their servers, up to date. */
 void client_service_update_gauges(struct client_service *service);
 /* A counter of the policy at this place of the list. From any thread. */
 uint64_t client_service_policy_counter(const struct client_service *service, size_t policy, size_t counter);

@@ -230,6 +230,8 @@ struct policy_server *client_server_change(struct client_service *service, struc
 struct control *client_server_control(struct policy_server *server, const char **why);
 /* Ten times a second. */
 void client_servers_tick(struct client_service *service, int64_t now_us);
+/* STATS was asked for. */
+void client_servers_update_counters(struct client_service *service);
 /* The service has got other settings. */
 void client_servers_reconfigure(struct client_service *service);
 /* All of them, when the policies are gone. */

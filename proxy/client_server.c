@@ -200,7 +200,7 @@ static bool is_over(const struct policy_server *server, int64_t now_us)
     return server->leave_us != 0 && (is_idle || now_us >= server->leave_us);
 }
 
-static void show_counters(struct client_service *service)
+void client_servers_update_counters(struct client_service *service)
 {
     static const enum stats_id shown[][2] = {
         {STATS_LANES_SHARED, STATS_POLICY_LANES},         {STATS_LANES_FAILED, STATS_POLICY_LANES_FAILED},
@@ -229,7 +229,6 @@ void client_servers_tick(struct client_service *service, int64_t now_us)
         }
         at = &server->next;
     }
-    show_counters(service);
 }
 
 void client_servers_reconfigure(struct client_service *service)

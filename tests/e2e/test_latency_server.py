@@ -41,6 +41,10 @@ def keys(redis):
         return sorted(direct("KEYS", "*"))
 
 
+def await_listed(headgate):
+    wait_for(lambda: "get" in interfaces(headgate, "REPORT", "*"), 30, "the interface to be listed")
+
+
 def policy(headgate, name):
     return int(stats(headgate, "policies")[f"policy_{name}"])
 
@@ -239,10 +243,11 @@ def test_reloads_change_it(redis, make_redis, make_headgate):
     client = headgate.connect()
     get(client, 5)
     await_report(headgate, "get", 5)
+    await_listed(headgate)
     reload(headgate, at(first), client)
     get(client, 7)
     await_report(headgate, "get", 7)
-    wait_for(lambda: "get" in interfaces(headgate, "REPORT", "*"), 30, "it to be listed there")
+    await_listed(headgate)
     reload(headgate, at(second), client)
     get(client, 3)
     await_report(headgate, "get", 3)
@@ -262,6 +267,8 @@ def test_what_waits_goes_where_a_reload_says(redis, make_redis, make_headgate, n
     client = headgate.connect()
     get(client, 3)
     await_report(headgate, "get", 3)
+    await_listed(headgate)
+    # From now on there are calls for flushes of the one interface only.
     calls = policy(headgate, "calls_total")
     server.signal(number)
     get(client, 4)
