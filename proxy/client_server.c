@@ -3,8 +3,7 @@
  * shared lane, which is opened for the first script and closed when none has needed it for lane_idle_timeout. Nothing
  * of them is seen by clients, and their lanes are counted apart.
  *
- *   client_server_change() ─► its name is looked up ─► the first script: upstream and control ─► left ─► freed by the
- * tick
+ *   client_server_change() ─► its name is looked up ─► first script: upstream and control ─► left ─► (tick) freed
  */
 #include "client_private.h"
 
