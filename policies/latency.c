@@ -142,6 +142,21 @@ static void keep_destination(struct latency_settings *settings, const struct lat
     settings->retention_s = old->retention_s;
 }
 
+/* What waits goes there, too. What is under way may end where it is going: it is sent again only when it has ended. */
+static void change_destination(struct latency *latency, const struct latency_settings *old,
+                               const struct conf_rule *list)
+{
+    const struct policy_host *host = latency->host;
+    const struct policy_server_settings wanted = latency_server_settings(list);
+    struct policy_server *server = host->change_server(host->context, latency->server, &wanted);
+
+    if (server != latency->server || latency->settings.database != old->database ||
+        strcmp(latency->settings.prefix, old->prefix) != 0) {
+        latency_list_anew(latency);
+    }
+    latency->server = server;
+}
+
 static bool latency_reload(void *instance, const struct conf_rule *list)
 {
     struct latency *latency = instance;
@@ -150,6 +165,8 @@ static bool latency_reload(void *instance, const struct conf_rule *list)
     latency_settings_make(&latency->settings, list);
     if (!latency->settings.enabled && old.flush_us > 0) {
         keep_destination(&latency->settings, &old);
+    } else {
+        change_destination(latency, &old, list);
     }
     latency_settings_clear(&old);
     if (!latency->settings.enabled && (latency->settings.counters || latency->settings.events) &&

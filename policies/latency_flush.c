@@ -56,6 +56,7 @@ void latency_run(struct latency *latency, const char *script, const struct slice
         .argument_count = argument_count,
         .key_count = key_count,
         .database = latency->settings.database,
+        .server = latency->server,
         .done = done,
         .context = context,
     };
@@ -123,6 +124,13 @@ static void note_to_list(struct latency *latency, struct latency_flight *flight)
     if (!flight->to_list && (flight->listed_us == 0 || age_us >= LIST_INTERVAL_S * LATENCY_US_PER_S)) {
         flight->to_list = true;
         latency->to_list++;
+    }
+}
+
+void latency_list_anew(struct latency *latency)
+{
+    for (uint32_t i = 0; latency->flights != NULL && i < latency->share->most; i++) {
+        latency->flights[i].listed_us = 0;
     }
 }
 

@@ -175,6 +175,7 @@ struct latency {
     const struct policy_host *host;
     _Atomic uint64_t *counters;
     struct latency_settings settings;
+    struct policy_server *server; /* where all scripts run; NULL: the Redis of the clients */
     struct latency_names names;
     struct latency_pending *pending; /* this worker's own; NULL: nothing was measured yet */
     struct latency_sketch *sketch;   /* this worker's own, under log_lock */
@@ -247,13 +248,15 @@ void latency_spot(void *instance, const struct policy_request *request);
 struct latency_layout latency_layout_of(const struct latency *latency);
 /* The key that lists the interfaces. Returns its length. */
 size_t latency_list_key(const struct latency *latency, char key[LATENCY_KEY_SIZE]);
-/* Runs a script in the database of the settings. */
+/* Runs a script in the database of the settings, on the server of its own if there is one. */
 void latency_run(struct latency *latency, const char *script, const struct slice *arguments, size_t argument_count,
                  size_t key_count, policy_script_done *done, void *context);
 /* For how long Redis knows the number of a call, so that one that is repeated counts once. Seconds. */
 #define LATENCY_REMEMBER_S (INT64_C(48) * 3600)
 /* Moves and flushes some of the interfaces, so that each has its turn once in a round. */
 void latency_flush_some(struct latency *latency, int64_t now_us);
+/* What is written goes elsewhere from now on, where no interface is listed yet. */
+void latency_list_anew(struct latency *latency);
 /* The process ends: true when nothing waits any more. */
 bool latency_flush_rest(struct latency *latency, size_t clients);
 /* Logs a trouble, once a minute. */

@@ -10,6 +10,9 @@ struct latency_options {
     char *prefix;
     int braces;
     int64_t database;
+    struct conf_address upstream;
+    char *upstream_user;
+    char *upstream_password;
     int64_t flush;
     int64_t retention;
     int64_t keep;
@@ -37,6 +40,7 @@ struct latency_log_options {
 enum toggle { TOGGLE_OFF, TOGGLE_ON };
 
 #define TEXT_MAX 2048
+#define CREDENTIAL_MAX 1024
 #define SECOND_MS INT64_C(1000)
 #define MINUTE_MS (INT64_C(60) * SECOND_MS)
 #define HOUR_MS (INT64_C(60) * MINUTE_MS)
@@ -76,6 +80,27 @@ static const struct conf_option option_table[] = {
      .zero = "the first one",
      .initial = "0",
      .help = "In which database the keys are."},
+    {.name = "upstream",
+     FIELD(upstream),
+     .type = CONF_ADDRESS,
+     .zero = "the Redis of the clients",
+     .initial = "",
+     .help =
+         "A Redis server of its own for all that is written and read here, for [counters] and [events], too. What is\n"
+         "wrong with it, clients do not notice."},
+    {.name = "upstream_user",
+     FIELD(upstream_user),
+     .type = CONF_STRING,
+     .max = CREDENTIAL_MAX,
+     .initial = "",
+     .help = "The ACL user as which Headgate authenticates there. Empty: the default user. Needs upstream_password."},
+    {.name = "upstream_password",
+     FIELD(upstream_password),
+     .type = CONF_STRING,
+     .max = CREDENTIAL_MAX,
+     .initial = "",
+     .secret = true,
+     .help = "The password for it. Empty: Headgate does not authenticate there."},
     {.name = "flush",
      FIELD(flush),
      .type = CONF_TIME,
@@ -206,10 +231,31 @@ static const char *check_prefix(const char *prefix, char problem[CONF_PROBLEM_MA
     return NULL;
 }
 
+/* Credentials are for a server of its own: those of the Redis of the clients stand in [headgate]. */
+static const char *check_server(const struct latency_options *options, char problem[CONF_PROBLEM_MAX],
+                                const char **expected)
+{
+    if (*options->upstream_password != '\0' && *options->upstream.text == '\0') {
+        snprintf(problem, CONF_PROBLEM_MAX, "has no server that it is for");
+        *expected = "upstream beside it";
+        return "upstream_password";
+    }
+    if (*options->upstream_user != '\0' && *options->upstream_password == '\0') {
+        snprintf(problem, CONF_PROBLEM_MAX, "has no password");
+        *expected = "upstream_password beside it";
+        return "upstream_user";
+    }
+    return NULL;
+}
+
 static const char *check_section(const void *values, char problem[CONF_PROBLEM_MAX], const char **expected)
 {
     const struct latency_options *options = values;
+    const char *at_fault = check_server(options, problem, expected);
 
+    if (at_fault != NULL) {
+        return at_fault;
+    }
     if (*options->prefix == '\0') {
         snprintf(problem, CONF_PROBLEM_MAX, "is empty");
         *expected = "a text";
@@ -389,6 +435,23 @@ void latency_settings_make(struct latency_settings *settings, const struct conf_
             take_log_options(&settings->events, settings->events_prefix, rule->values);
         }
     }
+}
+
+struct policy_server_settings latency_server_settings(const struct conf_rule *list)
+{
+    struct policy_server_settings settings = {0};
+
+    for (const struct conf_rule *rule = list; rule != NULL; rule = rule->next) {
+        const struct latency_options *options = rule->section == &latency_section ? rule->values : NULL;
+        if (options != NULL && *options->upstream.text != '\0') {
+            settings = (struct policy_server_settings){
+                .address = &options->upstream,
+                .user = options->upstream_user,
+                .password = options->upstream_password,
+            };
+        }
+    }
+    return settings;
 }
 
 void latency_settings_clear(struct latency_settings *settings)

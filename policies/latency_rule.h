@@ -52,6 +52,8 @@ extern const struct conf_section latency_events_section;
 /* Makes the settings of a file that was checked. Without [latency] all is off. */
 void latency_settings_make(struct latency_settings *settings, const struct conf_rule *list);
 void latency_settings_clear(struct latency_settings *settings);
+/* The Redis server that [latency] has for itself, if any. The texts are those of the list. */
+struct policy_server_settings latency_server_settings(const struct conf_rule *list);
 
 /* Whether any request of this command (NULL: an unknown one) may be the rule's, and whether all of them are. */
 bool latency_rule_may(const struct latency_rule *rule, const struct command *command);

@@ -160,13 +160,23 @@ typedef void policy_script_done(void *context, const struct policy_script_reply 
 
 #define POLICY_SCRIPT_ARGUMENTS_MAX 64
 
+/* A Redis server that a policy has for itself, beside that of the clients. */
+struct policy_server;
+
+struct policy_server_settings {
+    const struct conf_address *address; /* NULL: there is no such server */
+    const char *user;                   /* "" for the default user */
+    const char *password;               /* "" for none */
+};
+
 /* A script that replies with integers and texts: one of lua/. */
 struct policy_script {
     const struct script *script;
     const struct slice *arguments; /* the keys, then the rest; needed within the call only */
     size_t argument_count;         /* up to POLICY_SCRIPT_ARGUMENTS_MAX */
     size_t key_count;
-    int64_t database; /* in which it runs */
+    int64_t database;             /* in which it runs */
+    struct policy_server *server; /* on which; NULL: on the Redis of the clients */
     policy_script_done *done;
     void *context; /* of done */
 };
@@ -208,6 +218,15 @@ struct policy_host {
     void (*resume)(void *context, void *holder);
     /* Runs a script in Redis; done is called once, possibly before this returns, but never after stop(). */
     void (*run_script)(void *context, const struct policy_script *script);
+    /*
+     * Gives the instance a server of its own in place of the one that it has (NULL: none): that same one if the
+     * settings are its own, or else another, or NULL if there is to be none. No script may be run on the one before any
+     * more; those under way on it have some seconds to end. The settings are needed within the call only, and the
+     * server is gone when stop() has returned. It is connected to while there are scripts for it; what is wrong with
+     * it, clients do not notice, and scripts are told as their error.
+     */
+    struct policy_server *(*change_server)(void *context, struct policy_server *server,
+                                           const struct policy_server_settings *settings);
     /* Answers a question that this instance's ask() was given: text is what run() would have written, and is needed
      * within the call only. At most once for each of them, and never after stop(): the question is gone with its
      * answer. */

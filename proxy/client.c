@@ -428,6 +428,7 @@ struct client_service *client_service_new(const struct client_parts *parts, cons
     service->host = client_policy_host(service, parts->worker);
     service->chain = chain_new(parts->policies, rules, parts->reactor->stats, &service->host);
     if (service->chain == NULL) {
+        client_servers_free(service);
         free(service);
         return NULL;
     }
@@ -449,6 +450,7 @@ void client_service_free(struct client_service *service)
         free(observation);
     }
     chain_free(service->chain);
+    client_servers_free(service);
     client_questions_end(service);
     free(service);
 }
@@ -460,6 +462,7 @@ void client_service_reconfigure(struct client_service *service, const struct cli
 
     service->settings = *settings;
     service->settings.session_pool = session_pool;
+    client_servers_reconfigure(service);
     if (!chain_reload(service->chain, rules)) {
         log_error("client", "out of memory: some rules stay as they were before the reload");
     }
@@ -472,6 +475,7 @@ void client_service_reconfigure(struct client_service *service, const struct cli
 void client_service_update_gauges(struct client_service *service)
 {
     chain_update_gauges(service->chain);
+    client_servers_update_counters(service);
 }
 
 uint64_t client_service_policy_counter(const struct client_service *service, size_t policy, size_t counter)
@@ -531,6 +535,7 @@ void client_service_tick(struct client_service *service)
         atomic_store_explicit(&service->settled, service->count == 0, memory_order_relaxed);
     }
     chain_tick(service->chain, now);
+    client_servers_tick(service, now);
     client_questions_tick(service, now);
     while (client != NULL) {
         struct client *next = client->next;

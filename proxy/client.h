@@ -19,6 +19,8 @@ struct client_settings {
     uint64_t max_request;
     uint64_t cut_through;
     const char *upstream_text; /* for error replies */
+    /* Of servers that policies have for themselves, but for target, credentials and where lanes are counted. */
+    struct upstream_settings servers;
 };
 
 struct client_service;
@@ -37,11 +39,14 @@ struct client_parts {
 /* Copies parts and settings; rules are needed within the call only. NULL when memory is short. */
 struct client_service *client_service_new(const struct client_parts *parts, const struct client_settings *settings,
                                           const struct conf_rule *rules);
+/* Ends the scripts that policies have run on servers of their own; later ones fail. Those on the Redis of the clients
+ * end with their upstream. Both come before client_service_free(). */
+void client_service_end_scripts(struct client_service *service);
 /* All clients must have been closed. */
 void client_service_free(struct client_service *service);
 void client_service_reconfigure(struct client_service *service, const struct client_settings *settings,
                                 const struct conf_rule *rules);
-/* On the worker's thread: brings the policies' gauges up to date. */
+/* On the worker's thread: brings the policies' gauges, and the counters of their servers, up to date. */
 void client_service_update_gauges(struct client_service *service);
 /* A counter of the policy at this place of the list. From any thread. */
 uint64_t client_service_policy_counter(const struct client_service *service, size_t policy, size_t counter);

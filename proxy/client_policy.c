@@ -40,6 +40,12 @@ static void run_script(void *context, const struct policy_script *script)
     client_script_run(context, script);
 }
 
+static struct policy_server *change_server(void *context, struct policy_server *server,
+                                           const struct policy_server_settings *settings)
+{
+    return client_server_change(context, server, settings);
+}
+
 static void answer(void *context, struct policy_question *question, enum policy_answer kind, struct slice text)
 {
     client_question_answer(context, question, kind, text);
@@ -49,6 +55,7 @@ struct policy_host client_policy_host(struct client_service *service, size_t wor
 {
     return (struct policy_host){.resume = resume,
                                 .run_script = run_script,
+                                .change_server = change_server,
                                 .answer = answer,
                                 .warn = warn,
                                 .happened = happened,

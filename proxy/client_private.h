@@ -8,6 +8,7 @@
  *   client_admit.c     requests before the policies, and what becomes of those that they do not pass
  *   client_policy.c    what policies may ask for, and are told
  *   client_script.c    … scripts
+ *   client_server.c    … servers of their own, for scripts
  *   client_question.c  what the admin port asks of policies
  *   client_plan.c      what each command needs of the connection to Redis
  *   client_send.c      the lane that a request takes
@@ -102,6 +103,9 @@ struct client_service {
     struct chain *chain;
     struct policy_host host;
     struct policy_question *questions; /* those that policies have not answered yet */
+    struct policy_server *servers;     /* that policies have for themselves, or have left lately */
+    struct stats server_stats;         /* where the lanes to them are counted */
+    bool ends_scripts;                 /* on those servers: the process ends */
     struct observation *free_observations;
     struct client *clients; /* the newest first */
     struct client *closed;  /* to be freed at the end of the turn */
@@ -218,6 +222,22 @@ struct policy_host client_policy_host(struct client_service *service, size_t wor
 
 /* Runs a script for a policy, see struct policy_host. */
 void client_script_run(struct client_service *service, const struct policy_script *script);
+
+/* ---- client_server.c ---- */
+
+/* See struct policy_host. */
+struct policy_server *client_server_change(struct client_service *service, struct policy_server *server,
+                                           const struct policy_server_settings *settings);
+/* For scripts on that server; NULL, and *why says why not, if it cannot be. */
+struct control *client_server_control(struct policy_server *server, const char **why);
+/* Ten times a second. */
+void client_servers_tick(struct client_service *service, int64_t now_us);
+/* STATS was asked for. */
+void client_servers_update_counters(struct client_service *service);
+/* The service has got other settings. */
+void client_servers_reconfigure(struct client_service *service);
+/* All of them, when the policies are gone. */
+void client_servers_free(struct client_service *service);
 
 /* ---- client_question.c ---- */
 

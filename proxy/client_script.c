@@ -107,11 +107,13 @@ void client_script_run(struct client_service *service, const struct policy_scrip
     const char *arguments[POLICY_SCRIPT_ARGUMENTS_MAX];
     size_t lengths[POLICY_SCRIPT_ARGUMENTS_MAX];
     const struct script_call asked = {.done = script->done, .context = script->context};
-    struct script_call *call = malloc(sizeof *call);
+    const char *why = "out of memory";
+    struct control *control = script->server == NULL ? service->control : client_server_control(script->server, &why);
+    struct script_call *call = control != NULL ? malloc(sizeof *call) : NULL;
 
     assert(script->argument_count <= POLICY_SCRIPT_ARGUMENTS_MAX);
     if (call == NULL) {
-        fail(&asked, "out of memory");
+        fail(&asked, why);
         return;
     }
     *call = asked;
@@ -119,6 +121,6 @@ void client_script_run(struct client_service *service, const struct policy_scrip
         arguments[i] = script->arguments[i].data;
         lengths[i] = script->arguments[i].length;
     }
-    control_script(service->control, script->database, script->script, (int)script->key_count,
-                   (int)script->argument_count, arguments, lengths, script_ended, call);
+    control_script(control, script->database, script->script, (int)script->key_count, (int)script->argument_count,
+                   arguments, lengths, script_ended, call);
 }

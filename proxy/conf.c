@@ -148,10 +148,36 @@ static void check_rule(struct conf_reading *reading, struct conf_part *part)
     free(value);
 }
 
+static bool list_has(const struct conf_address_list *list, const struct conf_address *address)
+{
+    bool has = false;
+
+    for (size_t i = 0; i < list->count; i++) {
+        has = has || conf_address_equal(&list->items[i], address);
+    }
+    return has;
+}
+
+/* A server that a rule names is not Headgate itself. */
+static void check_servers(struct conf_reading *reading, struct conf_part *part)
+{
+    for (size_t i = 0; i < part->section->option_count; i++) {
+        const struct conf_option *option = &part->section->options[i];
+        const void *field = (const char *)part->values + option->offset;
+        if (option->type == CONF_ADDRESS && !part->sightings[i].faulty &&
+            (list_has(&reading->conf->listen, field) || list_has(&reading->conf->admin, field))) {
+            conf_fault_option(reading, part, part->sightings[i].line, option->name,
+                              ((const struct conf_address *)field)->text, "is an address of Headgate itself",
+                              "the address of a Redis server");
+        }
+    }
+}
+
 static void check_rules(struct conf_reading *reading)
 {
     for (struct conf_part *part = reading->parts->next; part != NULL; part = part->next) {
         check_rule(reading, part);
+        check_servers(reading, part);
     }
 }
 

@@ -20,7 +20,7 @@ struct conf_address {
     char *host; /* NULL for a Unix socket; an IPv4 or IPv6 address or a name */
     uint16_t port;
     char *path; /* NULL for TCP */
-    char *text; /* as the operator wrote it, for logs: "127.0.0.1:6379", "unix:/run/redis.sock" */
+    char *text; /* as the operator wrote it, for logs: "127.0.0.1:6379", "unix:/run/redis.sock"; "": there is none */
 };
 
 struct conf_address_list {

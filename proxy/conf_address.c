@@ -22,6 +22,9 @@ bool conf_address_equal(const struct conf_address *a, const struct conf_address 
     if (a->path != NULL || b->path != NULL) {
         return a->path != NULL && b->path != NULL && strcmp(a->path, b->path) == 0;
     }
+    if (a->host == NULL || b->host == NULL) {
+        return a->host == b->host;
+    }
     return a->port == b->port && strcasecmp(a->host, b->host) == 0;
 }
 
@@ -123,12 +126,9 @@ static bool parse_tcp(const char *text, struct conf_address *address, char *prob
     return take_host(conf_copy(text, (size_t)(colon - text)), colon + 1, address, problem);
 }
 
-bool conf_address_parse(const char *text, struct conf_address *address, char problem[CONF_PROBLEM_MAX])
+static bool parse_address(const char *text, struct conf_address *address, char *problem)
 {
     *address = (struct conf_address){0};
-    if (*text == '\0') {
-        return conf_wrong(problem, "is empty");
-    }
     if (text[strcspn(text, CONF_BLANKS ",")] != '\0') {
         return conf_wrong(problem, "holds a blank or a comma");
     }
@@ -138,6 +138,19 @@ bool conf_address_parse(const char *text, struct conf_address *address, char pro
         address->text = conf_copy(text, strlen(text));
     }
     return parsed;
+}
+
+bool conf_address_parse(const struct conf_option *option, const char *text, struct conf_address *address,
+                        char problem[CONF_PROBLEM_MAX])
+{
+    if (*text != '\0') {
+        return parse_address(text, address, problem);
+    }
+    if (option->zero == NULL) {
+        return conf_wrong(problem, "is empty");
+    }
+    *address = (struct conf_address){.text = conf_copy("", 0)};
+    return true;
 }
 
 void conf_addresses_free(struct conf_address_list *list)
@@ -158,7 +171,7 @@ static bool add_address(struct conf_address_list *list, const char *text, size_t
     }
     struct conf_address address;
     char *item = conf_copy(text, length);
-    bool parsed = conf_address_parse(item, &address, problem);
+    bool parsed = parse_address(item, &address, problem);
     free(item);
     if (!parsed) {
         return false;

@@ -71,8 +71,10 @@ bool conf_is_like(const char *name, const char *known);
 
 /* ---- conf_address.c ---- */
 
-/* The address that the text is. False: problem says what is wrong, and nothing is to be freed. */
-bool conf_address_parse(const char *text, struct conf_address *address, char problem[CONF_PROBLEM_MAX]);
+/* The address that the text is, which may be none if the option can do without. False: problem says what is wrong, and
+ * nothing is to be freed. */
+bool conf_address_parse(const struct conf_option *option, const char *text, struct conf_address *address,
+                        char problem[CONF_PROBLEM_MAX]);
 void conf_address_free(struct conf_address *address);
 /* The same for a list of as many as the option allows. */
 bool conf_addresses_parse(const struct conf_option *option, const char *text, struct conf_address_list *list,

@@ -312,7 +312,7 @@ static bool parse_value(const struct conf_option *option, const char *text, unio
     bool parsed = false;
     switch (option->type) {
     case CONF_ADDRESS:
-        parsed = conf_address_parse(bare, &value->address, problem);
+        parsed = conf_address_parse(option, bare, &value->address, problem);
         break;
     case CONF_ADDRESSES:
         parsed = conf_addresses_parse(option, bare, &value->addresses, problem);
@@ -405,7 +405,8 @@ char *conf_value_expected(const struct conf_option *option)
 {
     switch (option->type) {
     case CONF_ADDRESS:
-        return conf_format("host:port, [IPv6]:port or unix:/path");
+        return conf_format("host:port, [IPv6]:port or unix:/path%s%s", option->zero != NULL ? "; nothing: " : "",
+                           option->zero != NULL ? option->zero : "");
     case CONF_ADDRESSES:
         return conf_format("%lld to %lld addresses with commas between, each host:port, [IPv6]:port or unix:/path%s%s",
                            (long long)option->min, (long long)option->max, option->zero != NULL ? "; nothing: " : "",

@@ -133,9 +133,10 @@ static bool resolve_unix(const char *path, struct connection_target *target, con
     return true;
 }
 
-bool connection_resolve(const struct conf_address *address, struct connection_target *target, const char **why)
+/* flags: of getaddrinfo(). */
+static bool resolve(const struct conf_address *address, int flags, struct connection_target *target, const char **why)
 {
-    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = flags};
     struct addrinfo *found = NULL;
     char port[8];
 
@@ -153,6 +154,18 @@ bool connection_resolve(const struct conf_address *address, struct connection_ta
     target->length = found->ai_addrlen;
     freeaddrinfo(found);
     return true;
+}
+
+bool connection_resolve(const struct conf_address *address, struct connection_target *target, const char **why)
+{
+    return resolve(address, 0, target, why);
+}
+
+bool connection_resolve_numeric(const struct conf_address *address, struct connection_target *target)
+{
+    const char *why;
+
+    return resolve(address, AI_NUMERICHOST, target, &why);
 }
 
 int connection_start(const struct connection_target *target)

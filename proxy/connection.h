@@ -73,6 +73,8 @@ struct connection_target {
 /* Turns a numeric or Unix address, or a name by the system's resolver (may block: for start-up), into a target. False
  * with *why set to a constant text. */
 bool connection_resolve(const struct conf_address *address, struct connection_target *target, const char **why);
+/* The same without asking anybody: false if it is a name. */
+bool connection_resolve_numeric(const struct conf_address *address, struct connection_target *target);
 
 /* Begins to connect; the socket, writable when it is done, or -1 with errno set. */
 int connection_start(const struct connection_target *target);

@@ -39,7 +39,7 @@ static void call_free(struct call *call)
 
 static void call_failed(struct call *call, const char *why)
 {
-    stats_add(call->control->reactor->stats, STATS_CONTROL_ERRORS, 1);
+    stats_add(upstream_stats(call->control->upstream), STATS_CONTROL_ERRORS, 1);
     call->callback(call->context, NULL, why);
     call_free(call);
 }
@@ -75,7 +75,7 @@ static void take_reply(struct call *call, redisReader *reader)
         return;
     }
     if (reply->type == REDIS_REPLY_ERROR) {
-        stats_add(call->control->reactor->stats, STATS_CONTROL_ERRORS, 1);
+        stats_add(upstream_stats(call->control->upstream), STATS_CONTROL_ERRORS, 1);
     }
     call->callback(call->context, reply, NULL);
     freeReplyObject(reply);
@@ -139,7 +139,7 @@ static void call_send(struct call *call, const char *command, size_t length)
     run->receiver = &control_receiver;
     run->owner = call;
     run->requests = 1;
-    stats_add(control->reactor->stats, STATS_CONTROL_CALLS, 1);
+    stats_add(upstream_stats(control->upstream), STATS_CONTROL_CALLS, 1);
     if (!lane_send(lane, run, command, length)) {
         run_give(control->runs, run);
         call_failed(call, "out of memory");
@@ -215,7 +215,7 @@ static void send_whole_script(struct call *call)
 
     call->script = NULL;
     buffer_clear(&call->control->reactor->buffers, &call->reply);
-    stats_add(call->control->reactor->stats, STATS_CONTROL_SCRIPT_LOADS, 1);
+    stats_add(upstream_stats(call->control->upstream), STATS_CONTROL_SCRIPT_LOADS, 1);
     send_script(call, "EVAL", script->text, script->length);
 }
 
@@ -268,6 +268,11 @@ struct control *control_new(struct reactor *reactor, struct run_pool *runs, stru
         *control = (struct control){.reactor = reactor, .runs = runs, .upstream = upstream};
     }
     return control;
+}
+
+bool control_is_idle(const struct control *control)
+{
+    return control->under_way == 0;
 }
 
 void control_free(struct control *control)

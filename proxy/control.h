@@ -19,6 +19,8 @@ typedef void control_callback(void *context, const redisReply *reply, const char
 struct control *control_new(struct reactor *reactor, struct run_pool *runs, struct upstream *upstream);
 /* All calls must have ended: free the upstream first. */
 void control_free(struct control *control);
+/* Whether all calls have ended. */
+bool control_is_idle(const struct control *control);
 
 /* Sends a command. The arguments are copied. callback is called exactly once, possibly before this returns (on
  * failure). */

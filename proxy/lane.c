@@ -71,7 +71,7 @@ static void run_was_lost(struct lane *lane, struct run *run, enum run_loss loss,
 {
     if (run->receiver != NULL) {
         if (loss == RUN_LOST) {
-            stats_add(lane->reactor->stats, STATS_REQUESTS_LOST, run->requests - run->answered);
+            stats_add(lane->settings->stats, STATS_REQUESTS_LOST, run->requests - run->answered);
         }
         run->receiver->lost(run, loss, why);
     } else {
@@ -268,7 +268,7 @@ static void back_off(struct lane *lane, const char *why)
 /* An attempt to connect came to nothing. No byte of any run was sent, so all runs wait for the next attempt. */
 static void attempt_failed(struct lane *lane, const char *why)
 {
-    stats_add(lane->reactor->stats, STATS_LANES_FAILED, 1);
+    stats_add(lane->settings->stats, STATS_LANES_FAILED, 1);
     back_off(lane, why);
     lane->events->failed(lane, why);
 }
@@ -280,7 +280,7 @@ static void lane_break(struct lane *lane, const char *why)
         attempt_failed(lane, why);
         return;
     }
-    stats_add(lane->reactor->stats, STATS_LANES_LOST, 1);
+    stats_add(lane->settings->stats, STATS_LANES_LOST, 1);
     lane->events->broken(lane, why, count_sent_requests(lane));
     if (lane->use == LANE_SHARED) {
         back_off(lane, why);
@@ -310,9 +310,12 @@ void lane_fail(struct lane *lane, const char *why)
 /* Bytes that cannot be anybody's reply: nothing that follows can be trusted. */
 static void lane_desync(struct lane *lane, const char *why)
 {
-    stats_add(lane->reactor->stats, STATS_LANES_DESYNCED, 1);
-    log_error("lane", "lane %llu to %s: %s; closing it", (unsigned long long)lane->id, lane->settings->target_text,
-              why);
+    stats_add(lane->settings->stats, STATS_LANES_DESYNCED, 1);
+    /* An attempt to connect that failed so is repeated, and logged by who is told of it. */
+    if (lane->state == LANE_READY) {
+        log_error("lane", "lane %llu to %s: %s; closing it", (unsigned long long)lane->id, lane->settings->target_text,
+                  why);
+    }
     lane_break(lane, why);
 }
 
@@ -389,8 +392,8 @@ ssize_t lane_pull_silent(struct lane *lane, struct connection *from, size_t most
     lane->used_us = reactor_now(reactor);
     lane->appended += (uint64_t)taken;
     lane->written += (uint64_t)taken - left;
-    stats_add(reactor->stats, STATS_UPSTREAM_WRITES, 1);
-    stats_add(reactor->stats, STATS_UPSTREAM_BYTES_OUT, (uint64_t)taken - left);
+    stats_add(lane->settings->stats, STATS_UPSTREAM_WRITES, 1);
+    stats_add(lane->settings->stats, STATS_UPSTREAM_BYTES_OUT, (uint64_t)taken - left);
     if (left > 0 && !splice_fetch(&reactor->splice, &reactor->buffers, &lane->output, left)) {
         lane_fail(lane, "out of memory");
     } else if (left > 0) {
@@ -423,13 +426,13 @@ static void lane_flush(struct lane *lane)
         return;
     }
     ssize_t done = connection_write(&lane->connection, buffer_head(&lane->output), length);
-    stats_add(lane->reactor->stats, STATS_UPSTREAM_WRITES, 1);
+    stats_add(lane->settings->stats, STATS_UPSTREAM_WRITES, 1);
     if (done == CONNECTION_BROKEN) {
         lane_break(lane, strerror(errno));
         return;
     }
     if (done > 0) {
-        stats_add(lane->reactor->stats, STATS_UPSTREAM_BYTES_OUT, (uint64_t)done);
+        stats_add(lane->settings->stats, STATS_UPSTREAM_BYTES_OUT, (uint64_t)done);
         buffer_consume(&lane->reactor->buffers, &lane->output, (size_t)done);
         lane->written += (uint64_t)done;
     }
@@ -745,8 +748,8 @@ static void lane_read(struct lane *lane)
         return;
     }
     lane->read_us = reactor_read_time(lane->reactor);
-    stats_add(lane->reactor->stats, STATS_UPSTREAM_READS, 1);
-    stats_add(lane->reactor->stats, STATS_UPSTREAM_BYTES_IN, (uint64_t)got);
+    stats_add(lane->settings->stats, STATS_UPSTREAM_READS, 1);
+    stats_add(lane->settings->stats, STATS_UPSTREAM_BYTES_IN, (uint64_t)got);
     if (lane->state == LANE_HANDSHAKE) {
         take_greeting(lane, scratch, (size_t)got);
     } else {
@@ -848,7 +851,7 @@ static void lane_connect(struct lane *lane)
 
     lane_move(lane, LANE_CONNECTING);
     resp_reply_reset(&lane->reply);
-    stats_add(lane->reactor->stats, STATS_LANES_OPENED, 1);
+    stats_add(lane->settings->stats, STATS_LANES_OPENED, 1);
     if (fd < 0) {
         attempt_failed(lane, strerror(errno));
         return;

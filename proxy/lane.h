@@ -34,6 +34,7 @@ struct lane_settings {
     int64_t reconnect_min;
     int64_t reconnect_max;
     int64_t reply_timeout; /* 0: none */
+    struct stats *stats;   /* where lanes are counted */
 };
 
 /* How a connection to Redis is made to stand in for a client: bytes to send first, and what is expected back. */

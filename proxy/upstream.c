@@ -51,7 +51,7 @@ struct lane *upstream_open_lane(struct profile *profile, enum lane_use use)
     }
     profile_reference(profile);
     list_add(upstream, lane);
-    stats_add(upstream->reactor->stats, use_gauge(use), 1);
+    stats_add(upstream->settings.lane.stats, use_gauge(use), 1);
     return lane;
 }
 
@@ -110,13 +110,23 @@ static void tell_loss(const struct upstream *upstream, const char *why, uint64_t
     }
 }
 
+static void log_failure(const struct upstream *upstream, const char *why)
+{
+    const char *target = upstream->settings.lane.target_text;
+
+    if (upstream->settings.serves_clients) {
+        log_error("upstream", "no connection to Redis at %s: %s; trying again", target, why);
+    } else {
+        log_warning("upstream", "no connection to a policy's Redis at %s: %s; trying again", target, why);
+    }
+}
+
 static void on_failed(struct lane *lane, const char *why)
 {
     struct upstream *upstream = lane_profile(lane)->upstream;
 
     if (upstream->reachable || !upstream->told) {
-        log_error("upstream", "no connection to Redis at %s: %s; trying again", upstream->settings.lane.target_text,
-                  why);
+        log_failure(upstream, why);
         upstream->reachable = false;
         upstream->told = true;
         tell_loss(upstream, why, 0);
@@ -158,7 +168,7 @@ static void on_closed(struct lane *lane, const char *why)
     } else if (lane->use == LANE_POOLED) {
         upstream_forget_pooled(lane);
     }
-    stats_subtract(upstream->reactor->stats, use_gauge(lane->use), 1);
+    stats_subtract(upstream->settings.lane.stats, use_gauge(lane->use), 1);
     list_remove(upstream, lane);
     lane->pool_next = upstream->closed;
     upstream->closed = lane;
@@ -223,7 +233,8 @@ void upstream_warm_up(struct upstream *upstream)
 static bool is_idle(const struct upstream *upstream, const struct lane *lane, int64_t now)
 {
     int64_t limit = clock_ms_to_us(upstream->settings.lane_idle_timeout);
-    bool kept_warm = lane->use == LANE_SHARED && lane_profile(lane) == upstream->base;
+    bool kept_warm =
+        lane->use == LANE_SHARED && lane_profile(lane) == upstream->base && upstream->settings.serves_clients;
 
     return limit > 0 && lane->use != LANE_EXCLUSIVE && lane->first == NULL && !kept_warm &&
            now - lane->used_us >= limit;
@@ -303,6 +314,11 @@ struct upstream *upstream_new(struct reactor *reactor, struct run_pool *runs, co
         return NULL;
     }
     return upstream;
+}
+
+struct stats *upstream_stats(const struct upstream *upstream)
+{
+    return upstream->settings.lane.stats;
 }
 
 struct profile *upstream_default_profile(struct upstream *upstream)

@@ -44,6 +44,9 @@ struct upstream_settings {
     int64_t lane_idle_timeout;
     const char *user; /* of the default profile; "" for none */
     const char *password;
+    /* False: it is Headgate's alone. Then no connection is kept ready, and NOAUTH is a failure, as there is no client
+     * who could authenticate. */
+    bool serves_clients;
 };
 
 /* Told once whenever a shared lane of the default profile becomes ready, so that facts about Redis can be learned. */
@@ -61,6 +64,9 @@ void upstream_tell_losses(struct upstream *upstream, upstream_lost_callback *los
 /* Closes all lanes. */
 void upstream_free(struct upstream *upstream);
 void upstream_reconfigure(struct upstream *upstream, const struct upstream_settings *settings);
+
+/* Where its lanes are counted. */
+struct stats *upstream_stats(const struct upstream *upstream);
 
 /* Opens the first shared lane of the default profile, so that the first client need not wait for it. */
 void upstream_warm_up(struct upstream *upstream);

@@ -85,7 +85,7 @@ void upstream_forget_pooled(struct lane *lane)
     }
     *link = lane->pool_next;
     profile->pooled_count--;
-    stats_subtract(lane->reactor->stats, STATS_LANES_POOLED, 1);
+    stats_subtract(lane->settings->stats, STATS_LANES_POOLED, 1);
 }
 
 /*
@@ -139,7 +139,7 @@ struct lane *upstream_take_exclusive(struct profile *profile, bool fresh, const 
 {
     struct lane *lane = fresh ? NULL : take_pooled(profile);
 
-    stats_add(profile->upstream->reactor->stats, STATS_EXCLUSIVE_TAKEN, 1);
+    stats_add(profile->upstream->settings.lane.stats, STATS_EXCLUSIVE_TAKEN, 1);
     if (lane != NULL) {
         lane_set_owner(lane, events, owner);
         return lane;
@@ -154,7 +154,7 @@ struct lane *upstream_take_exclusive(struct profile *profile, bool fresh, const 
 
 void upstream_make_exclusive(struct lane *lane, const struct lane_owner *events, void *owner)
 {
-    struct stats *stats = lane->reactor->stats;
+    struct stats *stats = lane->settings->stats;
 
     upstream_forget_place(lane);
     lane_make_exclusive(lane, events, owner);
@@ -182,8 +182,8 @@ void upstream_release_exclusive(struct lane *lane, bool clean)
     lane->pool_next = profile->pooled;
     profile->pooled = lane;
     profile->pooled_count++;
-    stats_add(upstream->reactor->stats, STATS_LANES_POOLED, 1);
-    stats_add(upstream->reactor->stats, STATS_EXCLUSIVE_RETURNED, 1);
+    stats_add(upstream->settings.lane.stats, STATS_LANES_POOLED, 1);
+    stats_add(upstream->settings.lane.stats, STATS_EXCLUSIVE_RETURNED, 1);
 }
 
 bool upstream_greet_again(struct lane *lane)

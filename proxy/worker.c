@@ -35,27 +35,38 @@ struct worker {
     bool stopping;
 };
 
-static struct upstream_settings upstream_settings(const struct conf *conf, const struct connection_target *target)
+/* What the clients' upstream and those of policies have in common. */
+static struct upstream_settings common_settings(const struct conf *conf)
 {
     return (struct upstream_settings){
         .lane =
             {
-                .target = *target,
-                .target_text = conf->upstream.text,
                 .tuning = {.keepalive_ms = conf->tcp_keepalive, .user_timeout_ms = conf->tcp_user_timeout},
                 .connect_timeout = conf->connect_timeout,
                 .reconnect_min = conf->reconnect_min,
                 .reconnect_max = conf->reconnect_max,
                 .reply_timeout = conf->upstream_reply_timeout,
             },
-        .shared_lanes = (size_t)conf->lanes,
+        .shared_lanes = 1,
         .wait = conf->upstream_wait,
         .wait_requests = conf->upstream_wait_requests,
         .exclusive_idle = conf->exclusive_idle,
         .lane_idle_timeout = conf->lane_idle_timeout,
-        .user = conf->upstream_user,
-        .password = conf->upstream_password,
     };
+}
+
+static struct upstream_settings upstream_settings(struct worker *worker, const struct conf *conf)
+{
+    struct upstream_settings settings = common_settings(conf);
+
+    settings.lane.target = worker->target;
+    settings.lane.target_text = conf->upstream.text;
+    settings.lane.stats = &worker->stats;
+    settings.shared_lanes = (size_t)conf->lanes;
+    settings.user = conf->upstream_user;
+    settings.password = conf->upstream_password;
+    settings.serves_clients = true;
+    return settings;
 }
 
 static struct client_settings client_settings(const struct conf *conf)
@@ -69,6 +80,7 @@ static struct client_settings client_settings(const struct conf *conf)
         .max_request = (uint64_t)conf->max_request,
         .cut_through = (uint64_t)conf->cut_through,
         .upstream_text = conf->upstream.text,
+        .servers = common_settings(conf),
     };
 }
 
@@ -156,6 +168,9 @@ static int start_thread(struct worker *worker)
 static void worker_free(struct worker *worker)
 {
     /* With the lanes end the scripts that policies wait for, so that none ends after the policies. */
+    if (worker->clients != NULL) {
+        client_service_end_scripts(worker->clients);
+    }
     if (worker->upstream != NULL) {
         upstream_free(worker->upstream);
     }
@@ -175,7 +190,7 @@ static void worker_free(struct worker *worker)
 
 static bool build_parts(struct worker *worker, const struct conf *conf, const struct chain_roster *policies)
 {
-    struct upstream_settings upstream = upstream_settings(conf, &worker->target);
+    struct upstream_settings upstream = upstream_settings(worker, conf);
     struct client_settings clients = client_settings(conf);
     struct reactor *reactor = &worker->reactor;
 
@@ -348,7 +363,7 @@ struct conf_letter {
 static void run_reconfigure(struct letter *letter)
 {
     struct conf_letter *order = (struct conf_letter *)(void *)letter;
-    struct upstream_settings upstream = upstream_settings(order->conf, &order->worker->target);
+    struct upstream_settings upstream = upstream_settings(order->worker, order->conf);
     struct client_settings clients = client_settings(order->conf);
 
     upstream_reconfigure(order->worker->upstream, &upstream);

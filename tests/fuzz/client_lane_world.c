@@ -139,7 +139,10 @@ static void on_ready(void *context)
 void world_start(struct world *world, int listener, const struct sockaddr_un *address, socklen_t length, uint8_t flags)
 {
     struct upstream_settings upstream = {
-        .lane = {.target = {.length = length}, .target_text = "model", .connect_timeout = 3600000},
+        .lane = {.target = {.length = length},
+                 .target_text = "model",
+                 .connect_timeout = 3600000,
+                 .stats = &world->stats},
         .shared_lanes = (flags & 1) + 1,
         .wait = 86400000,
         .wait_requests = 100000,
@@ -147,6 +150,7 @@ void world_start(struct world *world, int listener, const struct sockaddr_un *ad
         .lane_idle_timeout = 60000,
         .user = "",
         .password = "",
+        .serves_clients = true,
     };
     const struct client_settings clients = {
         .session_pool = (flags & 2) != 0,

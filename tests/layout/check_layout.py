@@ -19,7 +19,7 @@ ROWS = [
     ["splice"],
     ["run", "reactor"],
     ["mailbox", "connection"],
-    ["lane"],
+    ["lane", "resolver"],
     ["upstream"],
     ["control"],
     ["learn"],

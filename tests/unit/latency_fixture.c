@@ -22,9 +22,33 @@ static void run_script(void *context, const struct policy_script *script)
         .done = script->done,
         .context = script->context,
     };
+    if (script->server != NULL) {
+        const struct fixture_worker *worker = context;
+        cr_assert_eq((const void *)script->server, &worker->servers[worker->server_count - 1], "one that was left");
+        snprintf(call->server, sizeof call->server, "%s", script->server->address);
+    }
     for (size_t i = 0; i < script->argument_count; i++) {
         call->arguments[i] = strndup(script->arguments[i].data, script->arguments[i].length);
     }
+}
+
+static struct policy_server *change_server(void *context, struct policy_server *server,
+                                           const struct policy_server_settings *settings)
+{
+    struct fixture_worker *worker = context;
+
+    if (settings->address == NULL) {
+        return NULL;
+    }
+    if (server != NULL && strcmp(server->address, settings->address->text) == 0 &&
+        strcmp(server->password, settings->password) == 0) {
+        return server;
+    }
+    cr_assert_lt(worker->server_count, (size_t)SERVERS_MAX);
+    struct policy_server *fresh = &worker->servers[worker->server_count++];
+    snprintf(fresh->address, sizeof fresh->address, "%s", settings->address->text);
+    snprintf(fresh->password, sizeof fresh->password, "%s", settings->password);
+    return fresh;
 }
 
 static void answer(void *context, struct policy_question *question, enum policy_answer kind, struct slice text)
@@ -84,6 +108,7 @@ void fixture_start(struct latency_fixture *fixture, const char *conf, size_t wor
         worker->fixture = fixture;
         worker->host = (struct policy_host){
             .run_script = run_script,
+            .change_server = change_server,
             .answer = answer,
             .warn = warn,
             .now_us = now_us,

@@ -8,12 +8,14 @@
 #define WORKERS_MAX 2
 #define CALLS_MAX 128
 #define COUNTERS_MAX 16
+#define SERVERS_MAX 8
 
 extern const struct policy latency_policy;
 
 /* A script that was called and not answered. */
 struct script_call {
     const struct script *script;
+    char server[64]; /* its address; "": that of the clients */
     char *arguments[POLICY_SCRIPT_ARGUMENTS_MAX];
     size_t argument_count;
     size_t key_count;
@@ -24,8 +26,15 @@ struct script_call {
 
 struct latency_fixture;
 
+struct policy_server {
+    char address[64];
+    char password[64];
+};
+
 struct fixture_worker {
     struct latency_fixture *fixture;
+    struct policy_server servers[SERVERS_MAX]; /* the last is the one that there is */
+    size_t server_count;
     struct policy_host host;
     void *instance;
     _Atomic uint64_t counters[COUNTERS_MAX];

@@ -292,3 +292,104 @@ Test(latency_flush, takes_some_options_with_a_restart_only)
     cr_assert_str_eq(fixture_call(&fixture, "latency_flush")->arguments[1], "other_{get}_28333333_for_max");
     fixture_stop(&fixture);
 }
+
+/* Where the flush under way goes. */
+static const char *server_of(const struct latency_fixture *fixture)
+{
+    const struct script_call *call = fixture_call(fixture, "latency_flush");
+
+    cr_assert_not_null(call);
+    return call->server;
+}
+
+Test(latency_flush, goes_to_a_server_of_its_own)
+{
+    struct latency_fixture fixture;
+
+    fixture_start(&fixture, ON "upstream = stats:1\n[counters]\nenabled = on\n[events]\nenabled = on\n", 2);
+    fixture_request(&fixture, 0, "GET k", 1000000);
+    fixture_tick(&fixture, ROUND_US + 200000);
+    fixture_answer(&fixture, "latency_flush", &counted, 1);
+    fixture_tick(&fixture, 100000);
+    (void)fixture_ask(&fixture, 0, "REPORT get");
+    (void)fixture_ask(&fixture, 1, "REPORT *");
+    (void)fixture_ask(&fixture, 0, "COUNTER requests 60");
+    (void)fixture_ask(&fixture, 0, "RECENT slow warning");
+    (void)fixture_ask(&fixture, 0, "COMMON slow warning");
+    static const char *const scripts[] = {"latency_list", "latency_report", "latency_listed",
+                                          "counter_add",  "counter_read",   "event_log"};
+    for (size_t i = 0; i < sizeof scripts / sizeof scripts[0]; i++) {
+        cr_assert_not_null(fixture_call(&fixture, scripts[i]), "%s", scripts[i]);
+    }
+    for (size_t i = 0; i < fixture.call_count; i++) {
+        cr_assert_str_eq(fixture.calls[i].server, "stats:1", "%s", fixture.calls[i].script->name);
+    }
+    fixture_stop(&fixture);
+}
+
+Test(latency_flush, changes_its_server_with_what_waits)
+{
+    struct latency_fixture fixture;
+
+    start(&fixture, 1);
+    fixture_request(&fixture, 0, "GET k", 100);
+    fixture_tick(&fixture, ROUND_US);
+    cr_assert_str_eq(server_of(&fixture), "");
+    fixture_request(&fixture, 0, "GET k", 100);
+    fixture_reload(&fixture, ON "database = 3\nupstream = stats:1\n");
+    fixture_tick(&fixture, 2 * ROUND_US);
+    cr_assert_eq(fixture.call_count, 1, "not before it is known what has become of the other one");
+    fixture_fail(&fixture, "latency_flush", "gone");
+    fixture_tick(&fixture, ROUND_US + 100000);
+    cr_assert_str_eq(server_of(&fixture), "stats:1");
+    cr_assert_eq(requests_in(&fixture, 0), 1);
+    fixture_answer(&fixture, "latency_flush", &counted, 1);
+    fixture_tick(&fixture, ROUND_US + 100000);
+    cr_assert_eq(requests_in(&fixture, 0), 1);
+    fixture_answer(&fixture, "latency_flush", &counted, 1);
+    fixture_reload(&fixture, ON "database = 3\nupstream = stats:1\n");
+    cr_assert_eq(fixture.workers[0].server_count, 1, "the same one is kept");
+    fixture_stop(&fixture);
+}
+
+Test(latency_flush, lists_its_interfaces_on_another_server_anew)
+{
+    static const char *const files[] = {ON "upstream = stats:1\n", ON "upstream = stats:2\n", ON "prefix = p\n",
+                                        ON "prefix = p\ndatabase = 4\n"};
+    struct latency_fixture fixture;
+
+    start(&fixture, 1);
+    for (size_t i = 0; i <= sizeof files / sizeof files[0]; i++) {
+        for (int again = 0; again < 2; again++) {
+            fixture_request(&fixture, 0, "GET k", 100);
+            fixture_tick(&fixture, ROUND_US + 100000);
+            fixture_answer(&fixture, "latency_flush", &counted, 1);
+            fixture_tick(&fixture, 100000);
+            cr_assert_eq(fixture_call(&fixture, "latency_list") != NULL, again == 0, "once on each: %zu", i);
+            if (again == 0) {
+                fixture_answer(&fixture, "latency_list", &counted, 1);
+            }
+        }
+        if (i < sizeof files / sizeof files[0]) {
+            fixture_reload(&fixture, files[i]);
+        }
+    }
+    fixture_stop(&fixture);
+}
+
+Test(latency_flush, keeps_its_server_when_switched_off)
+{
+    struct latency_fixture fixture;
+
+    fixture_start(&fixture, ON "upstream = stats:1\n", 1);
+    fixture_request(&fixture, 0, "GET k", 100);
+    fixture_reload(&fixture, "[latency]\nenabled = off\n");
+    fixture_tick(&fixture, ROUND_US + 100000);
+    cr_assert_str_eq(server_of(&fixture), "stats:1", "where the figures were to go");
+    fixture_answer(&fixture, "latency_flush", &counted, 1);
+    fixture_reload(&fixture, ON);
+    fixture_request(&fixture, 0, "GET k", 100);
+    fixture_tick(&fixture, ROUND_US + 100000);
+    cr_assert_str_eq(server_of(&fixture), "");
+    fixture_stop(&fixture);
+}

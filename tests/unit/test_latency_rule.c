@@ -81,6 +81,32 @@ Test(latency_rule, takes_options)
     latency_settings_clear(&settings);
 }
 
+/* The server that a file names, as "address user password", or "none". */
+static void assert_server(const char *text, const char *expected)
+{
+    struct conf_faults faults;
+    struct conf *conf = load_conf(text, sections, &faults);
+    char shown[256] = "none";
+
+    cr_assert_not_null(conf, "%s", faults.count > 0 ? faults.lines[0] : "");
+    conf_faults_free(&faults);
+    const struct policy_server_settings server = latency_server_settings(conf->rules);
+    if (server.address != NULL) {
+        snprintf(shown, sizeof shown, "%s %s %s", server.address->text, server.user, server.password);
+    }
+    cr_assert_str_eq(shown, expected);
+    conf_free(conf);
+}
+
+Test(latency_rule, has_a_server_of_its_own_if_it_says_so)
+{
+    assert_server("[headgate]\n", "none");
+    assert_server("[latency]\n", "none");
+    assert_server("[latency]\nupstream =\n", "none");
+    assert_server("[latency]\nupstream = unix:/run/statistics\n", "unix:/run/statistics  ");
+    assert_server("[latency]\nupstream = [::1]:7000\nupstream_user = u\nupstream_password = p\n", "[::1]:7000 u p");
+}
+
 Test(latency_rule, faults)
 {
     assert_fault("[latency]\nprefix = a b\n", "prefix = a b: has a blank");
@@ -93,4 +119,10 @@ Test(latency_rule, faults)
     assert_fault("[latency:a]\nkeys = [a\n", "keys");
     assert_fault("[latency:a]\ncommands = ping\nkeys = a*\n", "can never match");
     assert_fault("[latency:a]\nprefix = b\n", "unknown option");
+    assert_fault("[latency]\nupstream = redis\n", "upstream = redis: \"redis\" has no port");
+    assert_fault("[latency]\nupstream = a:1\nupstream_user = u\n", "upstream_user = u: has no password");
+    assert_fault("[latency]\nupstream_password = p\n", "upstream_password = ********: has no server");
+    assert_fault("[headgate]\nlisten = 127.0.0.1:7000\n[latency]\nupstream = 127.0.0.1:7000\n",
+                 "upstream = 127.0.0.1:7000: is an address of Headgate itself");
+    assert_fault("[headgate]\nadmin = unix:/run/a\n[latency]\nupstream = unix:/run/a\n", "Headgate itself");
 }

@@ -1,0 +1,317 @@
+"""[latency] upstream: the record is on a Redis of its own, exactly, and whatever becomes of that one, clients are served."""
+
+import signal
+
+import pytest
+
+from harness.admin import stats, text
+from harness.latency import ask, await_report, counter, interfaces, reported
+from harness.resp import OK, Error, wait_for
+from harness.rules import launch, reload
+from harness.servers import run_headgate
+
+ON = "[latency]\nenabled = on\nflush = 1s\n"
+LOGS = "slowlog_threshold = 50ms\n[counters]\nenabled = on\n[events]\nenabled = on\n"
+# So that scripts for a server that is away do not wait for it for long.
+SHORT = {"upstream_wait": "200ms", "connect_timeout": "1s"}
+
+
+def at(server, *options):
+    url = server if isinstance(server, str) else server.url
+    return ON + "\n".join([f"upstream = {url}", *options]) + "\n"
+
+
+def get(client, count):
+    """The Redis of the clients answers, as it does without statistics."""
+    for _ in range(count):
+        assert client("GET", "k") is None
+
+
+def failures(headgate):
+    return counter(headgate, "flush_failures_total")
+
+
+def await_failure(headgate):
+    before = failures(headgate)
+    wait_for(lambda: failures(headgate) > before, 60, "a flush that fails")
+
+
+def keys(redis):
+    with redis.connect() as direct:
+        return sorted(direct("KEYS", "*"))
+
+
+def await_listed(headgate):
+    wait_for(lambda: "get" in interfaces(headgate, "REPORT", "*"), 30, "the interface to be listed")
+
+
+def policy(headgate, name):
+    return int(stats(headgate, "policies")[f"policy_{name}"])
+
+
+@pytest.mark.threads
+def test_all_of_it_is_there_and_nothing_elsewhere(redis, make_redis, make_headgate, pool):
+    server = make_redis()
+    headgate = launch(make_headgate, redis, pool, at(server) + LOGS, threads=2)
+    clients = [headgate.connect() for _ in range(4)]
+    for client in clients:
+        get(client, 5)
+    clients[0]("DEBUG", "SLEEP", "0.06")
+    await_report(headgate, "get", 20)
+    measured = counter(headgate, "samples_total")
+
+    def counted():
+        return sum(int(line["count"]) for line in ask(headgate, "COUNTER", "requests", 86400))
+
+    wait_for(lambda: counted() == measured, 30, "all requests to be counted")
+    wait_for(lambda: any(line["event"] == "debug" for line in ask(headgate, "COMMON", "slow", "warning")), 30, "it")
+    wait_for(lambda: {"get", "debug"} <= interfaces(headgate, "REPORT", "*").keys(), 30, "both to be listed")
+    with headgate.admin() as admin:
+        assert " debug" in text(admin("RECENT", "slow", "warning"))
+        lanes = text(admin("LANES"))
+    assert keys(redis) == []
+    names = keys(server)
+    assert {b"statistics_interfaces", b"known:", b"recent:slow:warning", b"common:slow:warning"} <= set(names)
+    # Its lanes are not the clients'; only one worker has needed one.
+    assert policy(headgate, "lanes") == 1
+    assert policy(headgate, "calls_total") > 0
+    assert int(stats(headgate, "upstream")["lanes_shared"]) == lanes.count("use=shared")
+
+
+def test_without_one_nothing_is_connected(redis, make_headgate):
+    headgate = launch(make_headgate, redis, "shared", ON)
+    get(headgate.connect(), 3)
+    await_report(headgate, "get", 3)
+    assert policy(headgate, "lanes") == policy(headgate, "calls_total") == 0
+
+
+def test_it_is_let_go_when_nobody_needs_it(redis, make_redis, make_headgate):
+    headgate = launch(make_headgate, redis, "shared", at(make_redis()), lane_idle_timeout="1s")
+    client = headgate.connect()
+    get(client, 3)
+    await_report(headgate, "get", 3)
+    wait_for(lambda: policy(headgate, "lanes") == 0, what="the idle connection to be closed")
+    get(client, 4)
+    await_report(headgate, "get", 7)
+
+
+@pytest.mark.parametrize("database", (0, 3))
+def test_it_is_down_at_the_start(redis, make_redis, make_headgate, database):
+    server = make_redis()
+    server.kill()
+    headgate = launch(make_headgate, redis, "shared", at(server, f"database = {database}"), **SHORT)
+    client = headgate.connect()
+    get(client, 20)
+    await_failure(headgate)
+    get(client, 5)
+    assert reported(headgate, "get") is None, "there is nobody to ask"
+    figures = stats(headgate)
+    assert figures["lanes_failed_total"] == figures["requests_unreachable_total"] == figures["control_errors_total"] == "0"
+    assert int(figures["policy_lanes_failed_total"]) > 0 and int(figures["policy_call_errors_total"]) > 0
+    server.start()
+    await_report(headgate, "get", 25)
+    assert counter(headgate, "lost_requests_total") == 0
+
+
+def test_it_is_killed_and_comes_back(redis, make_redis, make_headgate):
+    server = make_redis()
+    headgate = launch(make_headgate, redis, "shared", at(server), **SHORT)
+    client = headgate.connect()
+    get(client, 10)
+    await_report(headgate, "get", 10)
+    server.kill()
+    get(client, 20)
+    await_failure(headgate)
+    get(client, 3)
+    server.start()
+    await_report(headgate, "get", 23)
+    assert headgate.log().count("no connection to a policy's Redis") == 1, "said once, not at each attempt"
+    assert policy(headgate, "lanes_lost_total") == 1
+
+
+@pytest.mark.threads
+def test_it_hangs(redis, make_redis, make_headgate):
+    """What it was sent before it stopped it executes later; what was repeated meanwhile counts once."""
+    server = make_redis()
+    options = {**SHORT, "upstream_reply_timeout": "5s"}
+    headgate = launch(make_headgate, redis, "shared", at(server), threads=2, **options)
+    clients = [headgate.connect() for _ in range(2)]
+    get(clients[0], 10)
+    await_report(headgate, "get", 10)
+    server.signal(signal.SIGSTOP)
+    for client in clients:
+        get(client, 10)
+    await_failure(headgate)
+    for client in clients:
+        get(client, 5)
+    server.signal(signal.SIGCONT)
+    await_report(headgate, "get", 40)
+    assert counter(headgate, "lost_requests_total") == 0
+
+
+def test_it_is_a_replica(redis, make_redis, make_headgate):
+    server = make_redis("--replicaof", "127.0.0.1", "1")
+    headgate = launch(make_headgate, redis, "shared", at(server))
+    client = headgate.connect()
+    get(client, 7)
+    await_failure(headgate)
+    assert "READONLY" in headgate.log()
+    with server.connect() as direct:
+        assert direct("REPLICAOF", "NO", "ONE") == OK
+    get(client, 1)
+    await_report(headgate, "get", 8)
+
+
+def test_it_is_not_redis(redis, make_redis, make_headgate, fake):
+    """It is tried again and again, which is logged once."""
+    for command in ("CLIENT", "PING", "EVALSHA"):
+        fake.answers[command] = lambda _lane, _arguments: b"HTTP/1.1 400 Bad Request\r\n\r\n"
+    headgate = launch(make_headgate, redis, "shared", at(fake), **SHORT)
+    client = headgate.connect()
+    get(client, 7)
+    await_failure(headgate)
+    wait_for(lambda: policy(headgate, "lanes_failed_total") >= 5, what="five attempts")
+    assert headgate.log().count("no connection to a policy's Redis") == 1 and "; closing it" not in headgate.log()
+    get(client, 1)
+    server = make_redis()
+    reload(headgate, at(server), client)
+    await_report(headgate, "get", 8)
+
+
+def test_it_wants_a_password(redis, make_redis, make_headgate):
+    server = make_redis("--requirepass", "correct")
+    headgate = launch(make_headgate, redis, "shared", at(server), **SHORT)
+    client = headgate.connect()
+    get(client, 3)
+    await_failure(headgate)
+    assert "NOAUTH" in headgate.log()
+    reload(headgate, at(server, "upstream_password = wrong"), client)
+    get(client, 4)
+    await_failure(headgate)
+    wait_for(lambda: "WRONGPASS" in headgate.log(), what="the log to say what is wrong")
+    reload(headgate, at(server, "upstream_password = correct"), client)
+    get(client, 5)
+    await_report(headgate, "get", 12)
+    with headgate.admin() as admin:
+        shown = text(admin("CONFIG"))
+    assert "upstream_password = ********" in shown and "correct" not in shown + headgate.log()
+    assert "correct" not in run_headgate("-T", "-c", headgate.config_path).stdout
+
+
+def test_a_password_that_is_wanted_no_more(redis, make_redis, make_headgate):
+    server = make_redis("--requirepass", "secret")
+    headgate = launch(make_headgate, redis, "shared", at(server), **SHORT)
+    client = headgate.connect()
+    get(client, 3)
+    await_failure(headgate)
+    with server.connect() as direct:
+        assert direct("AUTH", "secret") == OK
+        assert direct("CONFIG", "SET", "requirepass", "") == OK
+    await_report(headgate, "get", 3)
+
+
+def test_a_user_of_its_own(redis, make_redis, make_headgate):
+    server = make_redis("--user", "writer", "on", ">pass", "~*", "+@all", "--user", "default", "off")
+    credentials = ("upstream_user = writer", "upstream_password = pass")
+    headgate = launch(make_headgate, redis, "shared", at(server, *credentials))
+    get(headgate.connect(), 3)
+    await_report(headgate, "get", 3)
+
+
+@pytest.mark.parametrize("form", ("unix:{0.socket_path}", "localhost:{0.port}"))
+def test_other_addresses(redis, make_redis, make_headgate, form):
+    headgate = launch(make_headgate, redis, "shared", at(form.format(make_redis())))
+    get(headgate.connect(), 3)
+    await_report(headgate, "get", 3)
+    assert keys(redis) == []
+
+
+def test_its_name_is_unknown(redis, make_headgate):
+    """However long the system's resolver takes to say so."""
+    headgate = launch(make_headgate, redis, "shared", at("statistics.invalid:6379"))
+    client = headgate.connect()
+    get(client, 3)
+    await_failure(headgate)
+    get(client, 3)
+    reload(headgate, ON, client)
+    await_report(headgate, "get", 6)
+
+
+def test_reloads_change_it(redis, make_redis, make_headgate):
+    first, second = make_redis(), make_redis()
+    headgate = launch(make_headgate, redis, "shared", ON)
+    client = headgate.connect()
+    get(client, 5)
+    await_report(headgate, "get", 5)
+    await_listed(headgate)
+    reload(headgate, at(first), client)
+    get(client, 7)
+    await_report(headgate, "get", 7)
+    await_listed(headgate)
+    reload(headgate, at(second), client)
+    get(client, 3)
+    await_report(headgate, "get", 3)
+    reload(headgate, at(first, "retention = 1d"), client)
+    get(client, 1)
+    await_report(headgate, "get", 8)
+    reload(headgate, ON, client)
+    get(client, 2)
+    await_report(headgate, "get", 7)
+    wait_for(lambda: policy(headgate, "lanes") == 0, 30, "no connection to be left")
+
+
+@pytest.mark.parametrize("number", (signal.SIGKILL, signal.SIGSTOP))
+def test_what_waits_goes_where_a_reload_says(redis, make_redis, make_headgate, number):
+    server = make_redis()
+    headgate = launch(make_headgate, redis, "shared", at(server), **SHORT)
+    client = headgate.connect()
+    get(client, 3)
+    await_report(headgate, "get", 3)
+    await_listed(headgate)
+    # From now on there are calls for flushes of the one interface only.
+    calls = policy(headgate, "calls_total")
+    server.signal(number)
+    get(client, 4)
+    wait_for(lambda: policy(headgate, "calls_total") > calls, 30, "a flush to be under way")
+    reload(headgate, ON, client)
+    get(client, 5)
+    await_report(headgate, "get", 9)
+
+
+@pytest.mark.threads
+@pytest.mark.parametrize("number", (signal.SIGKILL, signal.SIGSTOP))
+def test_a_drain_ends_without_it(redis, make_redis, make_headgate, number):
+    server = make_redis()
+    headgate = launch(make_headgate, redis, "shared", at(server) + LOGS, threads=2, drain_timeout="500ms")
+    clients = [headgate.connect() for _ in range(2)]
+    get(clients[0], 3)
+    await_report(headgate, "get", 3)
+    server.signal(number)
+    for client in clients:
+        get(client, 4)
+        client.close()
+    assert headgate.terminate() == 0
+    assert "the policies leave something undone" in headgate.log()
+
+
+def test_a_drain_flushes_to_it(redis, make_redis, make_headgate):
+    server = make_redis()
+    headgate = launch(make_headgate, redis, "shared", at(server).replace("1s", "10m"), threads=2)
+    clients = [headgate.connect() for _ in range(4)]
+    for client in clients:
+        get(client, 5)
+        client.close()
+    assert headgate.terminate() == 0
+    with server.connect() as direct:
+        names = direct("KEYS", "statistics_get_*_for_sum_count")
+        assert sum(float(direct("ZSCORE", name, "count")) for name in names) == 20
+    assert keys(redis) == []
+
+
+def test_nobody_there_to_be_asked(redis, make_redis, make_headgate):
+    server = make_redis()
+    server.kill()
+    headgate = launch(make_headgate, redis, "shared", at(server) + LOGS, **SHORT)
+    for question in (["REPORT", "*"], ["COUNTER", "slow", "60"], ["RECENT", "slow", "warning"]):
+        with headgate.admin() as admin:
+            assert isinstance(admin(*question), Error), question
