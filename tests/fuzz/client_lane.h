@@ -116,7 +116,8 @@ void step_garbage(struct world *world, struct redis_lane *lane, struct steps *sc
 
 /* ---- client_lane_policy.c ---- */
 
-/* One policy, and NULL. */
+/* One policy, and NULL; the second one measures. */
 extern const struct policy *const ledger_policies[];
+extern const struct policy *const meter_policies[];
 
 #endif

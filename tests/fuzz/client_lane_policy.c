@@ -1,4 +1,7 @@
-/* The policy: INCR is held once, DECR is refused, APPEND passes when it is whole; all that it let go must come back. */
+/*
+ * The policy: INCR is held once, DECR is refused, APPEND passes when it is whole; all that it let go must come back. In
+ * some worlds it also measures all requests, and hears of the slow and the large ones by themselves.
+ */
 #include "client_lane.h"
 
 #include <stdio.h>
@@ -56,7 +59,55 @@ static void policy_reply(void *instance, const struct policy_reply *reply)
     ledger->owed--;
 }
 
-static const struct policy policy = {
+/* ---- measuring ---- */
+
+#define UNKNOWN_TAG 1
+#define FIRST_TAG 2
+
+static uint32_t policy_tag(void *instance, const struct command *command)
+{
+    (void)instance;
+    return command == NULL ? UNKNOWN_TAG : FIRST_TAG + (uint32_t)command_index(command);
+}
+
+static struct policy_attention policy_attends(void *instance)
+{
+    (void)instance;
+    return (struct policy_attention){.us = 1000000, .bytes = 48, .heads = true};
+}
+
+/* The bytes that are shown are those of a request under that tag. */
+static void check_head(const struct policy_sample *sample)
+{
+    struct resp_walk walk = resp_walk_start(sample->head);
+    struct slice name = {0};
+
+    if (sample->head.length == POLICY_HEAD_MAX || sample->is_local) {
+        return;
+    }
+    require(sample->count == 1 && resp_walk_next(&walk, &name));
+    require(policy_tag(NULL, command_find(name)) == sample->tag);
+}
+
+static bool policy_sample(void *instance, const struct policy_sample *sample)
+{
+    (void)instance;
+    require(sample->count > 0 && sample->errors <= sample->count && sample->tag > 0);
+    require(sample->received_us > 0 && sample->answered_us >= sample->received_us);
+    require(sample->count == 1 || (sample->reply_bytes < UINT64_C(48) * sample->count && !sample->is_local));
+    if (sample->head.length > 0) {
+        check_head(sample);
+    }
+    return true;
+}
+
+static void policy_written(void *instance, const struct policy_sample *sample)
+{
+    (void)instance;
+    require(sample->count == 1 && sample->client != NULL);
+}
+
+static const struct policy ledger_policy = {
     .name = "ledger",
     .start = policy_start,
     .stop = policy_stop,
@@ -65,4 +116,18 @@ static const struct policy policy = {
     .on_reply = policy_reply,
 };
 
-const struct policy *const ledger_policies[] = {&policy, NULL};
+static const struct policy meter_policy = {
+    .name = "meter",
+    .start = policy_start,
+    .stop = policy_stop,
+    .wants = policy_wants,
+    .on_request = policy_request,
+    .on_reply = policy_reply,
+    .tag = policy_tag,
+    .attends = policy_attends,
+    .on_sample = policy_sample,
+    .on_written = policy_written,
+};
+
+const struct policy *const ledger_policies[] = {&ledger_policy, NULL};
+const struct policy *const meter_policies[] = {&meter_policy, NULL};

@@ -175,7 +175,7 @@ void world_start(struct world *world, int listener, const struct sockaddr_un *ad
     world->upstream = upstream_new(&world->reactor, &world->runs, &upstream, on_ready, world);
     world->control = control_new(&world->reactor, &world->runs, world->upstream);
     world->learn = learn_new(world->control);
-    require(chain_roster_open(&world->roster, ledger_policies, 1));
+    require(chain_roster_open(&world->roster, (flags & 16) != 0 ? meter_policies : ledger_policies, 1));
     const struct client_parts parts = {
         .reactor = &world->reactor,
         .runs = &world->runs,
