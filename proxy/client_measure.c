@@ -83,6 +83,7 @@ void client_note(struct client *client, const struct command *command, const str
 {
     struct client_note *note = &client->note;
 
+    note->frame = frame;
     if (note->taken) {
         return;
     }
@@ -96,6 +97,11 @@ void client_note(struct client *client, const struct command *command, const str
 void client_note_end(struct client *client)
 {
     client->note.taken = false;
+}
+
+void client_note_aside(struct client *client)
+{
+    client->note.frame = (struct slice){0};
 }
 
 /* ---- the queue ---- */
@@ -271,8 +277,9 @@ static void keep_sample(struct client *client, const struct policy_sample *sampl
         memcpy(kept->head, sample->head.data, sample->head.length);
     }
     kept->sample.head = (struct slice){kept->head, sample->head.length};
-    kept->next = client->unwritten;
-    client->unwritten = kept;
+    kept->next = NULL;
+    *(client->unwritten == NULL ? &client->unwritten : &client->last_unwritten->next) = kept;
+    client->last_unwritten = kept;
     client_want_flush(client);
 }
 
@@ -379,7 +386,8 @@ void client_measure_local(struct client *client, bool is_error, size_t length)
         return;
     }
     int64_t now = reactor_now(client->service->reactor);
-    struct policy_sample sample = {
+    size_t head = client->service->attention->heads ? note->frame.length : 0;
+    const struct policy_sample sample = {
         .tag = note->tag,
         .count = 1,
         .errors = is_error,
@@ -388,6 +396,7 @@ void client_measure_local(struct client *client, bool is_error, size_t length)
         .answered_us = now > note->received_us ? now : note->received_us,
         .request_bytes = note->request_bytes,
         .reply_bytes = length,
+        .head = {note->frame.data, head < POLICY_HEAD_MAX ? head : POLICY_HEAD_MAX},
     };
     give_sample(client, &sample);
     client_note_end(client);

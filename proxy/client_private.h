@@ -127,6 +127,7 @@ struct client_note {
     uint32_t tag;
     int64_t received_us;
     uint64_t request_bytes;
+    struct slice frame; /* what of it was there when it was looked at last, while that is being done */
 };
 
 struct client {
@@ -177,8 +178,9 @@ struct client {
     struct client_note note; /* the request at hand, if requests are measured … */
     struct buffer spans;     /* … those that Redis has yet to answer … */
     size_t last_span;        /* … of which the last ones, which others may join, are the last so many bytes … */
-    struct client_unwritten *unwritten; /* … and those whose replies were not written yet */
-    int64_t read_us;                    /* when something was read from it last */
+    struct client_unwritten *unwritten;      /* … and those whose replies were not written yet, in order … */
+    struct client_unwritten *last_unwritten; /* … with the last of them */
+    int64_t read_us;                         /* when something was read from it last */
     int64_t connected_us;
     int64_t wait_since_us;
     int64_t active_us; /* last byte from or to the client */
@@ -432,6 +434,8 @@ void client_note(struct client *client, const struct command *command, const str
                  const struct resp_command *framed, struct slice frame);
 /* It has neither been sent nor answered so that it counts. */
 void client_note_end(struct client *client);
+/* It waits, and where it lay may be used otherwise. */
+void client_note_aside(struct client *client);
 /* It is sent by itself, as that frame, and its reply will come. False when memory is short. */
 bool client_measure_sent(struct client *client, struct slice frame);
 /* The same as one of a batch that will be sent: it joins the part, or begins another. False when memory is short. */

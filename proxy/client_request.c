@@ -348,7 +348,9 @@ size_t client_take_requests(struct client *client, const char *data, size_t leng
         done = take_up_behind(client, &batch, data);
         done = take_requests(client, &batch, data, done, length);
     }
-    return client_batch_send(client, &batch) ? done : length;
+    done = client_batch_send(client, &batch) ? done : length;
+    client_note_aside(client);
+    return done;
 }
 
 /* Nothing is under way: the views of the session agree, and an exclusive lane that is clean can go. */

@@ -2,6 +2,7 @@
 not take it. Whatever is timed is compared with clocks of the same machine, never with how fast it should be."""
 
 import math
+import shlex
 import time
 
 import pytest
@@ -250,6 +251,25 @@ def test_slow_and_large_requests_are_kept(redis, make_headgate):
         assert admin("SLOWLOG", "RESET") == OK
         assert admin("BIGLOG", "RESET") == OK
     assert ask(headgate, "BIGLOG") == []
+
+
+def test_the_logs_have_what_headgate_answers(redis, make_headgate, pool):
+    """Refused by a rule, or answered by Redis: BIGLOG has all of them as they were."""
+    rules = "[deny:all]\ncommands = flushall\n[limit:few]\ncommands = incr\nlimit = 2\nwindow = 1h\n"
+    headgate = launch(make_headgate, redis, pool, ON + "biglog_request = 1\nbiglog_length = 1000\n" + rules)
+    client = headgate.connect()
+    commands = [["FLUSHALL"], ["SET", "a", "1"], ["INCR", "n"], ["FLUSHALL", "SYNC"], ["GET", "a"], ["INCR", "n"]]
+    commands += [["INCR", "refused"], ["DEL", "a"], ["SET", "b", "x" * 300], ["CLIENT", "SETNAME", "me"], ["STRLEN", "a"]]
+    client.pipeline(commands)
+    wait_for(lambda: len(ask(headgate, "BIGLOG", "1000")) >= len(commands), what="all of them to be written")
+    with headgate.admin() as admin:
+        lines = text(admin("BIGLOG", "1000")).splitlines()
+    seen = [shlex.split(line.partition(" command=")[2]) for line in reversed(lines)]
+    assert sorted(words[0] for words in seen) == sorted(command[0] for command in commands)
+    short = [command for command in commands if len(command[-1]) < 100]
+    assert sorted(words for words in seen if "x" * 100 not in words[-1]) == sorted(short)
+    answered_by_redis = [command[0] for command in commands if command[0] not in ("FLUSHALL", "INCR", "CLIENT")]
+    assert [words[0] for words in seen if words[0] in answered_by_redis] == answered_by_redis
 
 
 def test_secrets_are_kept_nowhere(redis, make_headgate):
