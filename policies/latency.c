@@ -178,18 +178,6 @@ static enum policy_verdict latency_request(void *instance, const struct policy_r
     return POLICY_ADMIT;
 }
 
-static void follow_call_to_move(struct latency *latency)
-{
-    struct latency_share *share = latency->share;
-
-    pthread_mutex_lock(&share->lock);
-    bool is_wanted = share->seats[latency->host->worker].moved < share->wanted;
-    pthread_mutex_unlock(&share->lock);
-    if (is_wanted) {
-        latency_share_move_all(latency);
-    }
-}
-
 static void log_now_and_then(struct latency *latency, int64_t now_us)
 {
     bool is_time = now_us - latency->logged_us >= latency->settings.flush_us;
@@ -209,7 +197,7 @@ static void latency_tick(void *instance, int64_t now_us)
         return;
     }
     latency_read_clock(latency, now_us);
-    follow_call_to_move(latency);
+    latency_share_move_some(latency);
     latency_answer_waits(latency, false);
     if (latency->settings.flush_us > 0) {
         latency_flush_some(latency, now_us);

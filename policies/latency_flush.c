@@ -12,9 +12,9 @@
 
 #define FLUSHER 0
 #define MINUTE_US (60 * LATENCY_US_PER_S)
-#define HOUR_S INT64_C(3600)
-/* Redis is told the name of an interface this often, and keeps it for a little longer than what was measured. */
-#define LIST_INTERVAL_S HOUR_S
+/* Redis is told the name of an interface this often, and keeps it for a little longer than what was measured. It may
+ * have come back without it, or not have taken it, and REPORT * goes by it. */
+#define LIST_INTERVAL_S INT64_C(60)
 #define NAMES_IN_CALL 32
 
 void latency_warn(struct latency *latency, const char *what, const char *error)
@@ -188,18 +188,10 @@ static void move_and_flush(struct latency *latency, uint32_t interface)
     }
 }
 
-static uint32_t count_interfaces(struct latency *latency)
-{
-    pthread_mutex_lock(&latency->share->lock);
-    uint32_t count = latency_interfaces_count(latency->share->interfaces);
-    pthread_mutex_unlock(&latency->share->lock);
-    return count;
-}
-
 void latency_flush_some(struct latency *latency, int64_t now_us)
 {
     int64_t period_us = latency->settings.flush_us, passed_us = now_us - latency->round_begun_us;
-    uint32_t count = count_interfaces(latency);
+    uint32_t count = latency_share_count(latency->share);
     uint32_t until = passed_us >= period_us ? count : (uint32_t)(count * passed_us / period_us);
 
     while (latency->round_at < until) {
@@ -246,7 +238,7 @@ bool latency_flush_rest(struct latency *latency, size_t clients)
     if (!have_all_drained(share)) {
         return false;
     }
-    uint32_t count = count_interfaces(latency);
+    uint32_t count = latency_share_count(latency->share);
     for (uint32_t i = 0; i < count; i++) {
         move_and_flush(latency, i);
     }

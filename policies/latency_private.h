@@ -68,7 +68,7 @@ struct latency_events {
 
 /* What each worker has in the shared object. */
 struct latency_seat {
-    uint64_t moved; /* the last call to move what it has that it followed */
+    uint64_t moved; /* the last call to move what it has that it has followed to the end */
     bool drained;   /* it has no clients any more, and moved what it had */
     struct latency_sketch *sketch;
 };
@@ -139,13 +139,17 @@ struct latency_tally_flight {
     bool is_under_way;
 };
 
-/* LATENCY, until all workers have moved what they have. */
+/* LATENCY: first all workers move what they have, then the answer is written. */
 struct latency_wait {
     struct latency_wait *next;
     struct policy_question *question;
     uint64_t wanted;
     int64_t deadline_us;
     char interface[LATENCY_NAME_MAX + 1]; /* "": all */
+    uint32_t at;                          /* the next one to write */
+    FILE *out;                            /* into text; NULL: nothing is written yet */
+    char *text;
+    size_t length;
 };
 
 /* The policy on one worker. */
@@ -165,6 +169,8 @@ struct latency {
     struct latency_flight *flights;           /* of worker 0, by interface */
     size_t to_list;                           /* names that Redis is to be told */
     bool listing;                             /* it is being told some */
+    uint64_t moving;                          /* the call to move that is being followed; 0: none … */
+    uint32_t move_at;                         /* … and the next interface to move for it */
     uint64_t tallied[LATENCY_TALLIES];        /* since the last tick */
     int64_t logged_us;                        /* when counters and events went last */
     struct latency_tally_flight tally_flights[LATENCY_TALLIES];
@@ -195,8 +201,19 @@ bool latency_share_enable(struct latency_share *share, const struct latency_sett
 bool latency_share_resize_logs(struct latency_share *share, const struct latency_settings *settings);
 /* The interface of that name, which is added if there is room. free_text: clients choose it. */
 uint32_t latency_share_interface(struct latency_share *share, struct slice name, bool free_text);
-/* Moves what the worker has of all interfaces, and notes that it has. Nothing is locked. */
+/* How many of so many interfaces are looked at in one go, so that clients do not wait for whoever asks: all have had
+ * their turn after 32 ticks at most. */
+static inline uint32_t latency_share_slice(uint32_t interfaces)
+{
+    return 256 + interfaces / 32;
+}
+
+/* How many interfaces there are. Nothing is locked. */
+uint32_t latency_share_count(struct latency_share *share);
+/* Moves what the worker has of all interfaces. Nothing is locked. */
 void latency_share_move_all(struct latency *latency);
+/* Follows a call to move what the worker has, if there is one, for a slice of the interfaces. Nothing is locked. */
+void latency_share_move_some(struct latency *latency);
 
 /* ---- latency_name.c ---- */
 

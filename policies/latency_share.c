@@ -102,14 +102,54 @@ uint32_t latency_share_interface(struct latency_share *share, struct slice name,
     return interface;
 }
 
-void latency_share_move_all(struct latency *latency)
+uint32_t latency_share_count(struct latency_share *share)
+{
+    pthread_mutex_lock(&share->lock);
+    uint32_t count = latency_interfaces_count(share->interfaces);
+    pthread_mutex_unlock(&share->lock);
+    return count;
+}
+
+/* The lock is given back after each, as others wait for it who have clients to serve. */
+static void move_until(struct latency *latency, uint32_t first, uint32_t end)
 {
     struct latency_share *share = latency->share;
 
-    pthread_mutex_lock(&share->lock);
-    for (uint32_t i = 0; i < latency_interfaces_count(share->interfaces); i++) {
+    for (uint32_t i = first; i < end; i++) {
+        pthread_mutex_lock(&share->lock);
         latency_pending_move(share->pending, latency->pending, i);
+        pthread_mutex_unlock(&share->lock);
     }
-    share->seats[latency->host->worker].moved = share->wanted;
+}
+
+void latency_share_move_all(struct latency *latency)
+{
+    move_until(latency, 0, latency_share_count(latency->share));
+}
+
+void latency_share_move_some(struct latency *latency)
+{
+    struct latency_share *share = latency->share;
+    struct latency_seat *seat = &share->seats[latency->host->worker];
+
+    pthread_mutex_lock(&share->lock);
+    uint32_t count = latency_interfaces_count(share->interfaces);
+    if (latency->moving == 0 && seat->moved < share->wanted) {
+        latency->moving = share->wanted;
+        latency->move_at = 0;
+    }
     pthread_mutex_unlock(&share->lock);
+    if (latency->moving == 0) {
+        return;
+    }
+    uint32_t end = latency->move_at + latency_share_slice(count);
+    end = end < count ? end : count;
+    move_until(latency, latency->move_at, end);
+    latency->move_at = end;
+    if (end == count) {
+        pthread_mutex_lock(&share->lock);
+        seat->moved = latency->moving;
+        pthread_mutex_unlock(&share->lock);
+        latency->moving = 0;
+    }
 }

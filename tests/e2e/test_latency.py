@@ -2,52 +2,14 @@
 not take it. Whatever is timed is compared with clocks of the same machine, never with how fast it should be."""
 
 import math
-import shlex
 import time
 
 import pytest
 
 from harness.admin import stats, text
+from harness.latency import ERROR, ON, SLACK, ask, await_report, counter, interfaces, timed
 from harness.resp import OK, QUEUED, Error, wait_for
 from harness.rules import launch, reload
-
-ON = "[latency]\nenabled = on\nflush = 1s\n"
-# A bucket's values are that near to the one that stands for them.
-ERROR = 2 ** (1 / 32)
-# What clients and Headgate read from the clock does not happen at quite the same time. Seconds.
-SLACK = 0.005
-
-
-def ask(headgate, *question):
-    """The lines of an answer, each as a dictionary of its words."""
-    with headgate.admin() as admin:
-        reply = admin(*question)
-    assert isinstance(reply, bytes), reply
-    return [dict(word.partition("=")[::2] for word in shlex.split(line)) for line in text(reply).splitlines()]
-
-
-def interfaces(headgate, *question):
-    return {line["interface"]: line for line in ask(headgate, *question)}
-
-
-def await_report(headgate, interface, count):
-    """The line of the interface, once so many requests are on record."""
-    question = ("REPORT", interface, "FROM", "-2h")
-    wait_for(lambda: ask(headgate, *question)[0]["count"] == str(count), 30, f"{count} requests on record")
-    return ask(headgate, *question)[0]
-
-
-def timed(client, *command):
-    """How long it took, in seconds, for the client."""
-    begin = time.monotonic()
-    reply = client(*command)
-    assert not isinstance(reply, Error), reply
-    return time.monotonic() - begin
-
-
-def counter(headgate, name):
-    return int(stats(headgate, "latency")[f"latency_{name}"])
-
 
 @pytest.mark.threads
 def test_what_is_on_record_agrees_with_the_clients(redis, make_headgate, pool):
