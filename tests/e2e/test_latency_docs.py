@@ -1,0 +1,84 @@
+"""What docs/latency.md tells to type gives what REPORT says, as it stands there. redis-cli is sent to the servers of the
+test; gnuplot is a stand-in that keeps what it was told."""
+
+import calendar
+import os
+import re
+import subprocess
+import time
+
+import pytest
+
+from harness.latency import ON, await_report
+from harness.rules import launch
+from harness.servers import REPOSITORY
+
+REDIS_CLI = """#!/bin/bash
+case " $* " in
+*" -p 6390 "*) exec {cli} "${{@/#6390/{admin}}}" ;;
+*) exec {cli} -p {redis} "$@" ;;
+esac
+"""
+GNUPLOT = '#!/bin/sh\nprintf "%s\\n" "$@" > told-to-gnuplot\n'
+
+
+def snippets(heading):
+    """The commands of that section, each as it is typed."""
+    page = (REPOSITORY / "docs" / "latency.md").read_text()
+    section = re.search(rf"^### {heading}\n(.*?)(?=^##|\Z)", page, flags=re.MULTILINE | re.DOTALL).group(1)
+    blocks = re.findall(r"^```\n(.*?)^```", section, flags=re.MULTILINE | re.DOTALL)
+    assert blocks and all(block.startswith("$ ") for block in blocks)
+    return [re.sub(r"^\$ ", "", block, flags=re.MULTILINE) for block in blocks]
+
+
+@pytest.fixture
+def shell(redis, make_headgate, tmp_path):
+    """Runs what is typed, where GETs were measured; gives what was printed."""
+    headgate = launch(make_headgate, redis, "shared", ON)
+    headgate.connect().pipeline([("GET", "k")] * 500)
+    report = await_report(headgate, "get", 500)
+    cli = subprocess.run(["which", "redis-cli"], capture_output=True, text=True, check=True).stdout.strip()
+    for name, text in {
+        "redis-cli": REDIS_CLI.format(redis=redis.port, admin=headgate.admin_port, cli=cli),
+        "gnuplot": GNUPLOT,
+    }.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+
+    def run(typed):
+        environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "LC_ALL": "C"}
+        result = subprocess.run(
+            ["bash", "-eu", "-o", "pipefail", "-c", typed],
+            capture_output=True, text=True, timeout=30, cwd=tmp_path, env=environment, check=False,
+        )
+        assert result.returncode == 0 and not result.stderr, result.stderr
+        return result.stdout
+
+    run.report = report
+    run.directory = tmp_path
+    return run
+
+
+def test_reading_with_redis_cli(shell):
+    first, second = snippets("Reading them with redis-cli")
+    # What was measured may lie in the minute before this one.
+    words = shell(first + second).split()
+    if "sum" in words:
+        total, count = float(words[words.index("sum") + 1]), int(words[words.index("count") + 1])
+        assert 0 < count <= 500 and 0 < total
+        assert count < 500 or total / count == pytest.approx(float(shell.report["mean"]), abs=0.001)
+    assert float(words[words.index("max") + 1]) == pytest.approx(float(shell.report["max"]))
+    # REPORT never says more than the greatest, which a bucket's middle may be.
+    assert float(words[-1]) == pytest.approx(float(shell.report["p99"]), rel=0.045)
+
+
+def test_plotting(shell):
+    (typed,) = snippets("Plotting")
+    shell(typed)
+    lines = [line.split() for line in (shell.directory / "get.dat").read_text().splitlines()]
+    assert 1 <= len(lines) <= 3
+    for minute, mean, p99 in lines:
+        assert abs(time.time() - calendar.timegm(time.strptime(minute, "%Y-%m-%dT%H:%M"))) < 600
+        assert 0 < float(mean) and 0 < float(p99) <= float(shell.report["max"])
+    told = (shell.directory / "told-to-gnuplot").read_text()
+    assert '"get.dat" using 1:2' in told and 'set output "get.png"' in told
