@@ -100,6 +100,15 @@ static void join(struct latency_pending *pending, struct waiting *waiting, struc
     free(minute);
 }
 
+static void drop_beyond(struct latency_pending *pending, struct waiting *waiting)
+{
+    while (waiting->count > pending->keep) {
+        struct latency_minute *oldest = take_first(waiting);
+        lose(pending, oldest->count);
+        free(oldest);
+    }
+}
+
 /* Has a sealed minute wait; takes it. */
 static void add_sealed(struct latency_pending *pending, struct waiting *waiting, struct latency_minute *minute)
 {
@@ -110,11 +119,7 @@ static void add_sealed(struct latency_pending *pending, struct waiting *waiting,
         return;
     }
     append(waiting, minute);
-    if (waiting->count > pending->keep) {
-        struct latency_minute *oldest = take_first(waiting);
-        lose(pending, oldest->count);
-        free(oldest);
-    }
+    drop_beyond(pending, waiting);
 }
 
 /* What is open waits, too; nothing is open then. */
@@ -168,6 +173,15 @@ void latency_pending_free(struct latency_pending *pending)
         free(waiting->record);
     }
     free(pending);
+}
+
+void latency_pending_keep(struct latency_pending *pending, uint32_t keep)
+{
+    assert(keep >= 1);
+    pending->keep = keep;
+    for (uint32_t i = 0; i < pending->interfaces; i++) {
+        drop_beyond(pending, &pending->waiting[i]);
+    }
 }
 
 static struct waiting *waiting_of(struct latency_pending *pending, uint32_t interface)

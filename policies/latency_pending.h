@@ -58,6 +58,8 @@ struct latency_lost {
 /* For interfaces numbered from 0 to interfaces - 1 (1 to 65536); keep: 1 or more minutes. NULL when memory is short. */
 struct latency_pending *latency_pending_new(uint32_t interfaces, uint32_t keep);
 void latency_pending_free(struct latency_pending *pending);
+/* Keeps so many minutes from now on (1 or more); the oldest beyond that are dropped. */
+void latency_pending_keep(struct latency_pending *pending, uint32_t keep);
 
 /* Records under that minute (latency_minute_of(), looked up once a turn). When memory is short it is lost. */
 void latency_pending_record(struct latency_pending *pending, uint32_t interface, int64_t minute,
