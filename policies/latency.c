@@ -84,8 +84,8 @@ static bool make_own(struct latency *latency)
     struct latency_share *share = latency->share;
     struct latency_seat *seat = &share->seats[latency->host->worker];
 
-    latency->pending = latency_pending_new(share->most, share->keep);
-    latency->flights = calloc(share->most, sizeof *latency->flights);
+    latency->pending = latency_pending_new(LATENCY_INTERFACES_MAX, latency->settings.keep);
+    latency->flights = calloc(LATENCY_INTERFACES_MAX, sizeof *latency->flights);
     latency->sketch = latency_sketch_new(LATENCY_HOT_KEYS);
     if (latency->pending == NULL || latency->flights == NULL || latency->sketch == NULL) {
         latency_pending_free(latency->pending);
@@ -95,9 +95,6 @@ static bool make_own(struct latency *latency)
         latency->sketch = NULL;
         latency->flights = NULL;
         return false;
-    }
-    for (uint32_t i = 0; i < share->most; i++) {
-        latency->flights[i] = (struct latency_flight){.latency = latency, .interface = i};
     }
     pthread_mutex_lock(&share->log_lock);
     seat->sketch = latency->sketch;
@@ -119,10 +116,7 @@ static bool enable(struct latency *latency)
         (latency->pending == NULL && !make_own(latency)) || !latency_names_make(latency)) {
         return false;
     }
-    if (latency->host->worker == 0 && (share->most != settings->max_interfaces || share->keep != settings->keep)) {
-        latency->host->warn(latency->host->context, "latency",
-                            "max_interfaces and keep stay as they are until a restart");
-    }
+    latency_pending_keep(latency->pending, settings->keep);
     latency_read_clock(latency, latency_now(latency));
     return true;
 }

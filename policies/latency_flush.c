@@ -155,19 +155,22 @@ static void flushed(void *context, const struct policy_script_reply *reply)
 }
 
 /* Makes up the call for what waits of the interface; false if there is nothing. The lock is held. */
-static bool prepare(struct latency *latency, struct latency_flight *flight)
+static bool prepare(struct latency *latency, uint32_t interface)
 {
     struct latency_share *share = latency->share;
+    struct latency_flight *flight = &latency->flights[interface];
     struct latency_layout layout = latency_layout_of(latency);
-    const struct latency_snapshot *snapshot = latency_pending_take(share->pending, flight->interface);
+    const struct latency_snapshot *snapshot = latency_pending_take(share->pending, interface);
 
     if (snapshot == NULL) {
         return false;
     }
-    const char *name = latency_interfaces_name(share->interfaces, flight->interface);
+    const char *name = latency_interfaces_name(share->interfaces, interface);
     if (!latency_call_flush(&latency->call, &layout, name, snapshot)) {
         return false;
     }
+    flight->latency = latency;
+    flight->interface = interface;
     flight->number = snapshot->number;
     return true;
 }
@@ -179,7 +182,7 @@ static void move_and_flush(struct latency *latency, uint32_t interface)
 
     pthread_mutex_lock(&share->lock);
     latency_pending_move(share->pending, latency->pending, interface);
-    flushes = flushes && prepare(latency, &latency->flights[interface]);
+    flushes = flushes && prepare(latency, interface);
     pthread_mutex_unlock(&share->lock);
     if (flushes) {
         const struct latency_call *call = &latency->call;

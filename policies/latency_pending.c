@@ -21,6 +21,7 @@ struct waiting {
 
 struct latency_pending {
     uint32_t interfaces;
+    uint32_t used; /* those from here on have never had anything; the system gives no memory to them */
     uint32_t keep;
     uint64_t number; /* of the last snapshot */
     struct latency_lost lost;
@@ -164,7 +165,7 @@ static void clear_snapshot(struct waiting *waiting)
 
 void latency_pending_free(struct latency_pending *pending)
 {
-    for (uint32_t i = 0; pending != NULL && i < pending->interfaces; i++) {
+    for (uint32_t i = 0; pending != NULL && i < pending->used; i++) {
         struct waiting *waiting = &pending->waiting[i];
         while (waiting->first != NULL) {
             free(take_first(waiting));
@@ -179,7 +180,7 @@ void latency_pending_keep(struct latency_pending *pending, uint32_t keep)
 {
     assert(keep >= 1);
     pending->keep = keep;
-    for (uint32_t i = 0; i < pending->interfaces; i++) {
+    for (uint32_t i = 0; i < pending->used; i++) {
         drop_beyond(pending, &pending->waiting[i]);
     }
 }
@@ -187,6 +188,7 @@ void latency_pending_keep(struct latency_pending *pending, uint32_t keep)
 static struct waiting *waiting_of(struct latency_pending *pending, uint32_t interface)
 {
     assert(interface < pending->interfaces);
+    pending->used = interface < pending->used ? pending->used : interface + 1;
     return &pending->waiting[interface];
 }
 
@@ -298,7 +300,7 @@ uint64_t latency_pending_minutes(const struct latency_pending *pending)
 {
     uint64_t minutes = 0;
 
-    for (uint32_t i = 0; i < pending->interfaces; i++) {
+    for (uint32_t i = 0; i < pending->used; i++) {
         const struct waiting *waiting = &pending->waiting[i];
         minutes += waiting->count + waiting->snapshot.count;
         minutes += waiting->record != NULL && waiting->record->open.histogram.count > 0;
@@ -329,7 +331,7 @@ void latency_pending_total(const struct latency_pending *pending, uint32_t inter
 
 void latency_pending_reset_total(struct latency_pending *pending)
 {
-    for (uint32_t i = 0; i < pending->interfaces; i++) {
+    for (uint32_t i = 0; i < pending->used; i++) {
         struct waiting *waiting = &pending->waiting[i];
         if (waiting->record != NULL) {
             seal_open(pending, waiting);

@@ -55,7 +55,8 @@ struct latency_lost {
     uint64_t requests;
 };
 
-/* For interfaces numbered from 0 to interfaces - 1 (1 to 65536); keep: 1 or more minutes. NULL when memory is short. */
+/* For interfaces numbered from 0 to interfaces - 1 (1 to 65536), of which those that are never used take no memory; keep: 1
+ * or more minutes. NULL when memory is short. */
 struct latency_pending *latency_pending_new(uint32_t interfaces, uint32_t keep);
 void latency_pending_free(struct latency_pending *pending);
 /* Keeps so many minutes from now on (1 or more); the oldest beyond that are dropped. */

@@ -80,10 +80,9 @@ struct latency_seat {
 struct latency_share {
     pthread_mutex_t lock;
     pthread_mutex_t log_lock;
-    uint32_t most; /* interfaces; 0: nothing was made yet */
-    uint32_t keep;
-    struct latency_interfaces *interfaces;
-    uint32_t free_texts; /* names that clients choose for which there is room */
+    struct latency_interfaces *interfaces; /* NULL: nothing was made yet */
+    uint32_t free_texts;                   /* names that clients choose: how many there are, … */
+    uint32_t most_free_texts;              /* … and how many there may be */
     uint64_t free_texts_refused;
     struct latency_pending *pending;
     char process[LATENCY_PROCESS_MAX]; /* a name that no other process has */
@@ -117,7 +116,8 @@ struct latency_names {
     uint32_t *first_subcommands;        /* slots of each command's subcommands, up to those of the next */
     uint32_t (*rules)[2];               /* interfaces of each rule: plain, blocking */
     struct latency_interfaces *unknown; /* commands that Headgate does not know … */
-    uint32_t *unknown_interfaces;       /* … and the interface of each */
+    uint32_t *unknown_interfaces;       /* … and the interface of each, with room for so many */
+    uint32_t unknown_room;
     struct latency_interfaces *identities;
     struct latency_pair *pairs;
     uint32_t pair_count, pair_mask;
@@ -166,7 +166,7 @@ struct latency {
     int64_t minute_begins_us, minute_ends_us; /* monotonic */
     int64_t round_begun_us;                   /* all interfaces are moved, and flushed, in a round */
     uint32_t round_at;                        /* the next of them */
-    struct latency_flight *flights;           /* of worker 0, by interface */
+    struct latency_flight *flights;           /* of worker 0, by interface; each is filled when it is used */
     size_t to_list;                           /* names that Redis is to be told */
     bool listing;                             /* it is being told some */
     uint64_t moving;                          /* the call to move that is being followed; 0: none … */
@@ -195,7 +195,7 @@ static inline int64_t latency_now(const struct latency *latency)
 
 struct latency_share *latency_share_new(size_t threads);
 void latency_share_free(struct latency_share *share);
-/* Makes what measuring needs, unless it is there. False when memory is short. */
+/* Makes what measuring needs, unless it is there, and sets its bounds. False when memory is short. */
 bool latency_share_enable(struct latency_share *share, const struct latency_settings *settings);
 /* Makes logs of other lengths; what was logged is forgotten. False when memory is short. */
 bool latency_share_resize_logs(struct latency_share *share, const struct latency_settings *settings);

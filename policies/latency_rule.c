@@ -97,16 +97,15 @@ static const struct conf_option option_table[] = {
      .max = DAY_MS,
      .initial = "1h",
      .help =
-         "How much is kept in memory while Redis does not take it; what is older is dropped. Whole minutes. Another\n"
-         "value takes effect with a restart."},
+         "How much is kept in memory while Redis does not take it; what is older is dropped. Whole minutes."},
     {.name = "max_interfaces",
      FIELD(max_interfaces),
      .type = CONF_INTEGER,
      .min = 1,
      .max = LATENCY_INTERFACES_MAX,
      .initial = "1000",
-     .help = "How many interfaces there are at most; what has no room goes to the interface \"other\". Another value\n"
-             "takes effect with a restart."},
+     .help = "How many interfaces there are at most; what has no room goes to the interface \"other\". Those that there are\n"
+             "stay until a restart, also if they are more."},
     {.name = "by",
      FIELD(by),
      .type = CONF_WORD,
