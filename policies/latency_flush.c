@@ -16,6 +16,9 @@
  * have come back without it, or not have taken it, and REPORT * goes by it. */
 #define LIST_INTERVAL_S INT64_C(60)
 #define NAMES_IN_CALL 32
+/* A call takes two minutes at most. Of interfaces with more the rest goes in calls beside the rounds, so many at a
+ * tick. */
+#define CATCH_UP_CALLS(interfaces) (8 + (interfaces) / 128)
 
 void latency_warn(struct latency *latency, const char *what, const char *error)
 {
@@ -128,22 +131,32 @@ static void note_to_list(struct latency *latency, struct latency_flight *flight)
 
 /* ---- flushing ---- */
 
+static void set_behind(struct latency *latency, struct latency_flight *flight, bool is_behind)
+{
+    latency->behind += is_behind && !flight->is_behind;
+    latency->behind -= !is_behind && flight->is_behind;
+    flight->is_behind = is_behind;
+}
+
 static void flushed(void *context, const struct policy_script_reply *reply)
 {
     struct latency_flight *flight = context;
     struct latency *latency = flight->latency;
     struct latency_share *share = latency->share;
     enum latency_flush_end end = latency_flush_ended(reply);
+    bool has_more = false;
 
     latency->calls--;
     pthread_mutex_lock(&share->lock);
     if (end == LATENCY_FLUSH_DONE) {
         (void)latency_pending_acknowledge(share->pending, flight->interface, flight->number);
+        has_more = latency_pending_has_more(share->pending, flight->interface);
     } else if (end == LATENCY_FLUSH_NEVER) {
         (void)latency_pending_give_up(share->pending, flight->interface, flight->number);
     }
     pthread_mutex_unlock(&share->lock);
     flight->number = 0;
+    set_behind(latency, flight, has_more);
     if (end == LATENCY_FLUSH_DONE) {
         latency_count(latency, LATENCY_COUNTER_FLUSHES);
         note_to_list(latency, flight);
@@ -191,6 +204,22 @@ static void move_and_flush(struct latency *latency, uint32_t interface)
     }
 }
 
+/* Flushes more of some interfaces that are behind, as flushes are far apart or Redis was away. */
+static void catch_up(struct latency *latency, uint32_t count)
+{
+    uint32_t calls = CATCH_UP_CALLS(count);
+
+    for (uint32_t looked_at = 0; latency->behind > 0 && calls > 0 && looked_at < count; looked_at++) {
+        latency->behind_at = latency->behind_at + 1 < count ? latency->behind_at + 1 : 0;
+        struct latency_flight *flight = &latency->flights[latency->behind_at];
+        if (flight->is_behind && flight->number == 0) {
+            set_behind(latency, flight, false);
+            move_and_flush(latency, latency->behind_at);
+            calls--;
+        }
+    }
+}
+
 void latency_flush_some(struct latency *latency, int64_t now_us)
 {
     int64_t period_us = latency->settings.flush_us, passed_us = now_us - latency->round_begun_us;
@@ -205,6 +234,7 @@ void latency_flush_some(struct latency *latency, int64_t now_us)
         latency->round_at = 0;
     }
     if (latency->host->worker == FLUSHER) {
+        catch_up(latency, count);
         list_some(latency);
     }
 }

@@ -29,8 +29,8 @@ size_t latency_interface_name(struct slice name, char safe[LATENCY_NAME_MAX + 1]
 
 /*
  * A table for so many interfaces, "other" among them: 1 to LATENCY_INTERFACES_MAX. NULL when memory is short. There is
- * room for LATENCY_INTERFACES_MAX of them from the beginning, but the system gives memory only to what is used: 72 bytes
- * for each, and 16 kB in any case.
+ * room for LATENCY_INTERFACES_MAX of them from the beginning, but the system gives memory only to what is used: 72
+ * bytes for each, and 16 kB in any case.
  */
 struct latency_interfaces *latency_interfaces_new(uint32_t most);
 /* So many from now on. Those that are there stay, also if they are more. */

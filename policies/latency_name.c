@@ -102,8 +102,7 @@ static bool make_unknown(struct latency_names *names, uint32_t most)
     }
     latency_interfaces_allow(names->unknown, count);
     if (count > names->unknown_room) {
-        names->unknown_interfaces =
-            conf_alloc(names->unknown_interfaces, count * sizeof *names->unknown_interfaces);
+        names->unknown_interfaces = conf_alloc(names->unknown_interfaces, count * sizeof *names->unknown_interfaces);
         memset(names->unknown_interfaces + names->unknown_room, 0xff,
                (count - names->unknown_room) * sizeof *names->unknown_interfaces);
         names->unknown_room = count;

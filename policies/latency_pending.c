@@ -296,6 +296,12 @@ bool latency_pending_give_up(struct latency_pending *pending, uint32_t interface
 
 /* ---- what there is ---- */
 
+bool latency_pending_has_more(const struct latency_pending *pending, uint32_t interface)
+{
+    assert(interface < pending->interfaces);
+    return pending->waiting[interface].count > 0;
+}
+
 uint64_t latency_pending_minutes(const struct latency_pending *pending)
 {
     uint64_t minutes = 0;

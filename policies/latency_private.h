@@ -130,6 +130,7 @@ struct latency_flight {
     uint64_t number;   /* of the snapshot that is under way; 0: none */
     int64_t listed_us; /* when Redis was told its name last; 0: never */
     bool to_list;
+    bool is_behind; /* there was more to flush than a call takes */
 };
 
 /* What worker 0 knows of a tally on its way to Redis. */
@@ -166,6 +167,8 @@ struct latency {
     int64_t minute_begins_us, minute_ends_us; /* monotonic */
     int64_t round_begun_us;                   /* all interfaces are moved, and flushed, in a round */
     uint32_t round_at;                        /* the next of them */
+    uint32_t behind;                          /* of how many a call did not take all … */
+    uint32_t behind_at;                       /* … and which was looked at last for that */
     struct latency_flight *flights;           /* of worker 0, by interface; each is filled when it is used */
     size_t to_list;                           /* names that Redis is to be told */
     bool listing;                             /* it is being told some */

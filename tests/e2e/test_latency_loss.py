@@ -33,7 +33,8 @@ def let_flush(headgate, client):
 
 
 def assert_on_record(headgate, redis, count):
-    """All sorted sets of GET agree on that."""
+    """All sorted sets of GET agree on that, when nothing is to be repeated any more."""
+    wait_for(lambda: counter(headgate, "minutes_waiting") == 0, 30, "all flushes to be acknowledged")
     await_report(headgate, "get", count)
     found = on_record(redis)
     assert (found["count"], found["hist"]) == (count, count)

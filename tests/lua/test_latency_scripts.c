@@ -536,8 +536,8 @@ static void assert_united(const struct latency_histogram *whole)
     int64_t buckets = 0;
 
     for (int minute = 0; minute < MINUTES; minute++) {
-        length += (size_t)snprintf(command + length, sizeof command - length, " statistics_get_%d_for_hist",
-                                   MINUTE + minute);
+        length +=
+            (size_t)snprintf(command + length, sizeof command - length, " statistics_get_%d_for_hist", MINUTE + minute);
     }
     tell(ask(command));
     for (int index = LATENCY_INDEX_MIN; index <= LATENCY_INDEX_MAX; index++) {

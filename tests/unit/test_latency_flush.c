@@ -219,6 +219,49 @@ Test(latency_flush, drops_the_oldest_beyond_it)
     fixture_stop(&fixture);
 }
 
+/* Requests now and then while Redis answers all flushes: how many of them it has been told. */
+static long flush_for(struct latency_fixture *fixture, int minutes, int requests_in_minute)
+{
+    long requests = 0;
+
+    for (int i = 0; i < minutes * requests_in_minute; i++) {
+        for (size_t worker = 0; worker < fixture->worker_count && i < (minutes - 30) * requests_in_minute; worker++) {
+            fixture_request(fixture, worker, "GET k", 100);
+        }
+        for (int tick = 0; tick < 600 / requests_in_minute; tick++) {
+            fixture_tick(fixture, 100000);
+            while (fixture_call(fixture, "latency_flush") != NULL) {
+                for (size_t at = 0; at < (fixture_call(fixture, "latency_flush")->key_count - 1) / 5; at++) {
+                    requests += requests_in(fixture, at);
+                }
+                fixture_answer(fixture, "latency_flush", &counted, 1);
+            }
+            (void)fixture_acknowledge(fixture);
+        }
+    }
+    return requests;
+}
+
+/* However seldom it flushes, and however little it is to keep. */
+Test(latency_flush, loses_nothing_while_redis_answers)
+{
+    static const char *const confs[] = {"flush = 1s\nkeep = 1m\n", "flush = 1m\nkeep = 1m\n", "flush = 3m\nkeep = 1m\n",
+                                        "flush = 10m\nkeep = 1m\n", "flush = 10m\n"};
+    enum { MINUTES = 150, IN_MINUTE = 3 };
+
+    for (size_t i = 0; i < sizeof confs / sizeof confs[0]; i++) {
+        struct latency_fixture fixture;
+        char conf[128];
+        snprintf(conf, sizeof conf, "[latency]\nenabled = on\n%s", confs[i]);
+        fixture_start(&fixture, conf, 2);
+        long requests = flush_for(&fixture, MINUTES, IN_MINUTE);
+        cr_assert_eq(fixture_counter(&fixture, "latency_lost_requests_total"), 0, "%s", confs[i]);
+        cr_assert_eq(requests, 2 * (MINUTES - 30) * IN_MINUTE, "%s: %ld", confs[i], requests);
+        cr_assert_eq(fixture_counter(&fixture, "latency_minutes_waiting"), 0, "%s", confs[i]);
+        fixture_stop(&fixture);
+    }
+}
+
 /* How many minutes wait, whoever has them. */
 static uint64_t wait_for_redis(struct latency_fixture *fixture, int minutes)
 {
