@@ -27,9 +27,13 @@ MIX = (
 
 def redis_took(direct):
     """What Redis says that each request of the mix took, in seconds, sorted."""
-    entries = direct("SLOWLOG", "GET", -1)
-    # Those within scripts are there, too.
-    return sorted(entry[2] / 1e6 for entry in entries if entry[3][0] in (b"DEBUG", b"EVAL") or entry[3] == [b"GET", b"k"])
+
+    def is_of_the_mix(words):
+        # Headgate's own scripts are there, too, and the commands within scripts. Long words are cut.
+        is_spin = words[0] == b"EVAL" and words[1].startswith(SPIN[:100].encode())
+        return is_spin or words[0] == b"DEBUG" or words == [b"GET", b"k"]
+
+    return sorted(entry[2] / 1e6 for entry in direct("SLOWLOG", "GET", -1) if is_of_the_mix(entry[3]))
 
 
 @pytest.mark.threads
@@ -93,8 +97,11 @@ def test_readers_of_the_pattern_find_it(redis, make_headgate):
     """ZUNIONSTORE over the minutes with MAX, MIN and SUM, as such readers do."""
     headgate = launch(make_headgate, redis, "shared", ON)
     client = headgate.connect()
-    took = [timed(client, "GET", "k") for _ in range(50)]
-    took.append(timed(client, "GET", "k"))
+    took = []
+    for count in (10, 20, 51):
+        # Several flushes, which have to come to the same as one.
+        took += [timed(client, "GET", "k") for _ in range(count - len(took))]
+        await_report(headgate, "get", count)
     line = await_report(headgate, "get", 51)
     now = int(time.time() // 60)
     minutes = range(now - 10, now + 1)
@@ -108,6 +115,8 @@ def test_readers_of_the_pattern_find_it(redis, make_headgate):
 
         assert united("max", "MAX")["max"] == pytest.approx(float(line["max"]))
         assert united("min", "MIN")["min"] == pytest.approx(float(line["min"]))
+        of_process = ask(headgate, "LATENCY", "get")[0]
+        assert (line["min"], line["max"]) == (of_process["min"], of_process["max"])
         both = united("sum_count", "SUM")
         assert both["count"] == 51
         assert 0 < both["sum"] <= (sum(took) + 51 * SLACK) * 1000
