@@ -9,7 +9,7 @@ import pytest
 
 from harness.admin import stats, text
 from harness.latency import ERROR, ON, SLACK, ask, await_report, counter, interfaces, timed
-from harness.resp import OK, QUEUED, Error, wait_for
+from harness.resp import OK, QUEUED, Error, encode, wait_for
 from harness.rules import launch, reload
 
 # A known mix, slow and quick: DEBUG SLEEP, a script that works for as long, and GET.
@@ -127,6 +127,32 @@ def test_readers_of_the_pattern_find_it(redis, make_headgate):
         assert 2 ** ((ordered[25] + 0.5) / 16) / 1000 == pytest.approx(float(line["p50"]), rel=0.03)
         keys = [key for key in reader("KEYS", "statistics_*") if b"_for_" in key]
         assert keys and all(0 < reader("TTL", key) <= 7 * 86400 for key in keys)
+
+
+def test_minutes_that_are_asked_for(redis, make_headgate):
+    """Of minutes that another writer of the pattern has left, the n-th with n requests of n ms each."""
+    headgate = launch(make_headgate, redis, "shared", ON)
+    first = int(time.time() // 60) - 100
+    with redis.connect() as direct:
+        for n in range(1, 21):
+            for kind, members in {"max": [n, "max"], "min": [n, "min"], "sum_count": [n * n, "sum", n, "count"]}.items():
+                direct("ZADD", f"statistics_theirs_{first + n}_for_{kind}", *members)
+
+    def report(least, greatest, *more):
+        times = ("FROM", (first + least) * 60, "TO", (first + greatest) * 60 + 59)
+        return ask(headgate, "REPORT", "theirs", *times, *more)
+
+    for least, greatest in ((1, 20), (3, 5), (7, 7), (-5, 2), (19, 40)):
+        (line,) = report(least, greatest)
+        found = range(max(least, 1), min(greatest, 20) + 1)
+        assert int(line["count"]) == sum(found)
+        assert int(line["minutes"]) == greatest - least + 1
+        assert (float(line["min"]), float(line["max"])) == (found[0], found[-1])
+        assert float(line["mean"]) == pytest.approx(sum(n * n for n in found) / sum(found), abs=0.001)
+        assert [int(line["count"]) for line in report(least, greatest, "BY", "minute")] == list(found)
+        dates = [time.strftime("%Y-%m-%dT%H:%M", time.gmtime((first + n) * 60)) for n in (least, greatest)]
+        assert ask(headgate, "REPORT", "theirs", "FROM", dates[0], "TO", dates[1])[0]["count"] == line["count"]
+    assert report(21, 30)[0]["count"] == "0" and report(21, 30, "BY", "minute") == []
 
 
 def test_sidecars_add_up(redis, make_headgate):
@@ -255,6 +281,30 @@ def test_names_that_clients_make_up(redis, make_headgate):
     assert sum(int(line["count"]) for line in names.values()) == 109
     with redis.connect() as direct:
         assert not [key for key in direct("KEYS", "*") if b"{" in key or b" " in key or len(key) > 200]
+
+
+@pytest.mark.threads
+def test_there_may_be_many(redis, make_headgate):
+    """More than LATENCY writes in one go, while others come and are measured; all of them are listed and reported."""
+    count = 1500
+    headgate = launch(make_headgate, redis, "shared", ON + "max_interfaces = 10\n", threads=2)
+    clients = [headgate.connect() for _ in range(4)]
+    reload(headgate, ON + "max_interfaces = 10000\n", *clients)
+    for number, client in enumerate(clients):
+        client.send(b"".join(encode(f"NAME{name}") for name in range(number, count, len(clients))))
+    asked = [interfaces(headgate, "LATENCY") for _ in range(3)]
+    for number, client in enumerate(clients):
+        assert all(isinstance(reply, Error) for reply in client.read_many(len(range(number, count, len(clients)))))
+    names = interfaces(headgate, "LATENCY")
+    assert all(before.keys() <= names.keys() for before in asked)
+    ours = [line for name, line in names.items() if name.startswith("name")]
+    assert len(ours) == count and all(line["count"] == "1" for line in ours)
+    wait_for(
+        lambda: sum(name.startswith("name") for name in interfaces(headgate, "REPORT", "*", "FROM", "-5m")) == count,
+        60,
+        "all of them on record",
+    )
+    assert counter(headgate, "lost_requests_total") == 0
 
 
 def test_clients_told_apart(redis, make_headgate):

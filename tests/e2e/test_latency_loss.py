@@ -62,6 +62,7 @@ def test_a_connection_that_is_cut_around_a_flush(redis, make_relay, make_headgat
         assert counter(headgate, "flush_failures_total") >= number
 
 
+@pytest.mark.threads
 @pytest.mark.parametrize("place", PLACES)
 def test_redis_killed_in_mid_flush(make_redis, make_relay, make_headgate, place):
     """By SIGKILL, with requests under way; it comes back with all that it has acknowledged."""
@@ -102,6 +103,7 @@ def test_a_headgate_that_comes_back_adds_to_what_is_there(redis, make_headgate):
         assert len(direct("KEYS", "statistics_get_flushed_by_*")) == 3
 
 
+@pytest.mark.threads
 def test_a_drain_flushes_what_comes_until_the_end(redis, make_headgate):
     """Clients that are still at work when it begins, on all workers."""
     headgate = launch(make_headgate, redis, "shared", ON.replace("1s", "10m"), threads=2, drain_timeout="5s")

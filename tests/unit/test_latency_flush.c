@@ -219,6 +219,26 @@ Test(latency_flush, drops_the_oldest_beyond_it)
     fixture_stop(&fixture);
 }
 
+Test(latency_flush, warns_once_a_minute)
+{
+    struct latency_fixture fixture;
+
+    start(&fixture, 1);
+    fixture_request(&fixture, 0, "GET k", 100);
+    for (size_t minutes = 1; minutes <= 3; minutes++) {
+        for (int round = 0; round < 11; round++) {
+            fixture_tick(&fixture, ROUND_US);
+            fixture_fail(&fixture, "latency_flush", "READONLY You can't write against a read only replica.");
+        }
+        cr_assert_eq(fixture.warnings, minutes);
+        fixture_tick(&fixture, ROUND_US);
+        fixture_fail(&fixture, "latency_flush", "READONLY");
+        fixture_pass(&fixture, ROUND_US);
+    }
+    cr_assert_eq(fixture_counter(&fixture, "latency_flush_failures_total"), 36);
+    fixture_stop(&fixture);
+}
+
 /* Requests now and then while Redis answers all flushes: how many of them it has been told. */
 static long flush_for(struct latency_fixture *fixture, int minutes, int requests_in_minute)
 {
