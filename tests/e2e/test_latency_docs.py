@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from harness.latency import ON, await_report
+from harness.latency import ON, await_report, counter, interfaces
+from harness.resp import OK, wait_for
 from harness.rules import launch
 from harness.servers import REPOSITORY
 
@@ -80,6 +81,23 @@ def test_reading_with_redis_cli(shell):
     assert float(words[words.index("max") + 1]) == pytest.approx(float(report["max"]))
     # REPORT never says more than the greatest, which a bucket's middle may be.
     assert float(words[-1]) == pytest.approx(float(report["p99"]), rel=0.045)
+
+
+def test_the_rights_that_are_named_are_enough(redis, make_headgate):
+    page = (REPOSITORY / "docs" / "latency.md").read_text()
+    named = re.search(r"connects to Redis needs\s+(.*?)\s+on these keys", page, flags=re.DOTALL).group(1)
+    rights = [f"+{name.lower()}" for name in re.findall(r"[A-Z]{2,}", named)]
+    assert "+zunionstore" in rights
+    with redis.connect() as direct:
+        # What any connection of Headgate's needs, and nothing else.
+        assert direct("ACL", "SETUSER", "sidecar", "on", ">secret", "~statistics_*", "+@connection", *rights) == OK
+    headgate = launch(make_headgate, redis, "shared", ON, upstream_user="sidecar", upstream_password="secret")
+    client = headgate.connect()
+    for count in (10, 20):
+        client.pipeline([("GET", "statistics_")] * 10)
+        await_report(headgate, "get", count)
+    wait_for(lambda: "get" in interfaces(headgate, "REPORT", "*"), 30, "it to be listed")
+    assert counter(headgate, "flush_failures_total") == 0
 
 
 def test_plotting(shell):
