@@ -192,3 +192,22 @@ def test_strange_names_of_users(redis, make_headgate):
     names = [name for name in interfaces(headgate, "LATENCY") if name.startswith("get@")]
     assert len(names) == len(users)
     assert_keys_are_sound(redis)
+
+
+@pytest.mark.parametrize("key", ("count:1:requests", "known:", "recent:slow:warning", "common:slow:warning"))
+def test_keys_of_counters_and_events_of_another_type(redis, make_headgate, key):
+    """It is logged, and all else goes on: figures, and what is not in the way."""
+    logs = "slowlog_threshold = 1ms\n[counters]\nenabled = on\n[events]\nenabled = on\n"
+    headgate = launch(make_headgate, redis, "shared", ON + logs)
+    client = headgate.connect()
+    with redis.connect() as direct:
+        theirs = occupy(direct, "stream", key)
+        assert client("DEBUG", "SLEEP", "0.01") == OK
+        wait_for(lambda: key in headgate.log(), 30, "it to be logged")
+        await_report(headgate, "debug", 1)
+        other = "common:slow:warning" if key in ("count:1:requests", "known:") else "count:1:requests"
+        wait_for(lambda: direct("EXISTS", other) == 1, 30, "the other kind to be written")
+        assert direct("DUMP", key) == theirs
+        assert direct("DEL", key) == 1
+        assert client("DEBUG", "SLEEP", "0.01") == OK
+        wait_for(lambda: direct("EXISTS", key) == 1, 30, "it to be written when nothing is in the way")
