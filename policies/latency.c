@@ -85,12 +85,12 @@ static bool make_own(struct latency *latency)
     struct latency_seat *seat = &share->seats[latency->host->worker];
 
     latency->pending = latency_pending_new(LATENCY_INTERFACES_MAX, latency->settings.keep);
-    latency->flights = calloc(LATENCY_INTERFACES_MAX, sizeof *latency->flights);
+    latency->flights = latency_reserve_new(LATENCY_FLIGHTS_SIZE);
     latency->sketch = latency_sketch_new(LATENCY_HOT_KEYS);
     if (latency->pending == NULL || latency->flights == NULL || latency->sketch == NULL) {
         latency_pending_free(latency->pending);
         latency_sketch_free(latency->sketch);
-        free(latency->flights);
+        latency_reserve_free(latency->flights, LATENCY_FLIGHTS_SIZE);
         latency->pending = NULL;
         latency->sketch = NULL;
         latency->flights = NULL;
@@ -252,7 +252,7 @@ static void latency_stop(void *instance)
     latency_settings_clear(&latency->settings);
     latency_pending_free(latency->pending);
     latency_call_clear(&latency->call);
-    free(latency->flights);
+    latency_reserve_free(latency->flights, LATENCY_FLIGHTS_SIZE);
     free(latency);
 }
 

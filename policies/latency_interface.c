@@ -1,6 +1,7 @@
 #include "latency_interface.h"
 
 #include "latency_hash.h"
+#include "latency_reserve.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -10,7 +11,6 @@
 
 #define ESCAPED_LENGTH 3
 #define DIGEST_LENGTH 17 /* ~ and 16 digits */
-/* Places are zero until they are used, so that the system need not give memory to them. */
 #define NO_INTERFACE 0
 /* A power of two; 16 in each when there are as many as there may be. */
 #define BUCKETS 4096
@@ -19,6 +19,8 @@ struct interface {
     uint32_t next; /* in its bucket: a number and 1, or NO_INTERFACE */
     char name[LATENCY_NAME_MAX + 1];
 };
+
+#define LIST_SIZE (LATENCY_INTERFACES_MAX * sizeof(struct interface))
 
 struct latency_interfaces {
     struct interface *list;
@@ -110,7 +112,7 @@ struct latency_interfaces *latency_interfaces_new(uint32_t most)
         return NULL;
     }
     latency_interfaces_allow(interfaces, most);
-    interfaces->list = calloc(LATENCY_INTERFACES_MAX, sizeof *interfaces->list);
+    interfaces->list = latency_reserve_new(LIST_SIZE);
     interfaces->buckets = calloc(BUCKETS, sizeof *interfaces->buckets);
     if (interfaces->list == NULL || interfaces->buckets == NULL) {
         latency_interfaces_free(interfaces);
@@ -129,7 +131,7 @@ void latency_interfaces_allow(struct latency_interfaces *interfaces, uint32_t mo
 void latency_interfaces_free(struct latency_interfaces *interfaces)
 {
     if (interfaces != NULL) {
-        free(interfaces->list);
+        latency_reserve_free(interfaces->list, LIST_SIZE);
         free(interfaces->buckets);
         free(interfaces);
     }

@@ -1,5 +1,7 @@
 #include "latency_pending.h"
 
+#include "latency_reserve.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,11 +23,11 @@ struct waiting {
 
 struct latency_pending {
     uint32_t interfaces;
-    uint32_t used; /* those from here on have never had anything; the system gives no memory to them */
+    uint32_t used; /* those from here on have never had anything */
     uint32_t keep;
     uint64_t number; /* of the last snapshot */
     struct latency_lost lost;
-    struct waiting waiting[];
+    struct waiting *waiting; /* reserved, as most are never used */
 };
 
 /* ---- sealed minutes ---- */
@@ -147,10 +149,16 @@ static void seal_open(struct latency_pending *pending, struct waiting *waiting)
 struct latency_pending *latency_pending_new(uint32_t interfaces, uint32_t keep)
 {
     assert(interfaces >= 1 && keep >= 1);
-    struct latency_pending *pending = calloc(1, sizeof *pending + interfaces * sizeof pending->waiting[0]);
-    if (pending != NULL) {
-        pending->interfaces = interfaces;
-        pending->keep = keep;
+    struct latency_pending *pending = calloc(1, sizeof *pending);
+    if (pending == NULL) {
+        return NULL;
+    }
+    pending->interfaces = interfaces;
+    pending->keep = keep;
+    pending->waiting = latency_reserve_new(interfaces * sizeof pending->waiting[0]);
+    if (pending->waiting == NULL) {
+        free(pending);
+        return NULL;
     }
     return pending;
 }
@@ -165,7 +173,10 @@ static void clear_snapshot(struct waiting *waiting)
 
 void latency_pending_free(struct latency_pending *pending)
 {
-    for (uint32_t i = 0; pending != NULL && i < pending->used; i++) {
+    if (pending == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < pending->used; i++) {
         struct waiting *waiting = &pending->waiting[i];
         while (waiting->first != NULL) {
             free(take_first(waiting));
@@ -173,6 +184,7 @@ void latency_pending_free(struct latency_pending *pending)
         clear_snapshot(waiting);
         free(waiting->record);
     }
+    latency_reserve_free(pending->waiting, pending->interfaces * sizeof pending->waiting[0]);
     free(pending);
 }
 

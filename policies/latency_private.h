@@ -16,6 +16,7 @@
 #ifndef HEADGATE_LATENCY_PRIVATE_H
 #define HEADGATE_LATENCY_PRIVATE_H
 
+#include "latency_reserve.h"
 #include "latency_rule.h"
 #include "latency_sketch.h"
 #include "latency_slow.h"
@@ -35,6 +36,7 @@ enum latency_counter {
     LATENCY_COUNTERS
 };
 
+#define LATENCY_FLIGHTS_SIZE (LATENCY_INTERFACES_MAX * sizeof(struct latency_flight))
 #define LATENCY_US_PER_S INT64_C(1000000)
 /* In place of an interface that was not asked for yet. */
 #define LATENCY_UNRESOLVED UINT32_MAX
