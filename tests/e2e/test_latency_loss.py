@@ -5,7 +5,6 @@ import signal
 
 import pytest
 
-from harness.admin import stats
 from harness.latency import ON, ask, await_report, counter, interfaces, on_record
 from harness.relay import PLACES, Relay
 from harness.resp import Closed, Error, wait_for
@@ -130,21 +129,3 @@ def test_a_drain_ends_without_redis(redis, make_headgate):
     client.close()
     redis.signal(signal.SIGSTOP)
     assert headgate.terminate() == 0
-
-
-def test_names_come_back_to_a_redis_that_lost_them(redis, make_headgate):
-    """REPORT * goes by a list in Redis, which may be gone while Headgate goes on: each name is told again and again."""
-    headgate = launch(make_headgate, redis, "shared", ON)
-    client = headgate.connect()
-    client("GET", "k")
-    wait_for(lambda: "get" in interfaces(headgate, "REPORT", "*"), 30, "it to be listed")
-    with redis.connect() as direct:
-        direct("DEL", "statistics_interfaces")
-
-    def is_listed():
-        client("GET", "k")
-        return "get" in interfaces(headgate, "REPORT", "*")
-
-    assert not is_listed()
-    wait_for(is_listed, 80, "it to be listed again, after a minute")
-    assert stats(headgate, "latency")["latency_lost_requests_total"] == "0"
