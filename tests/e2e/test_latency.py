@@ -11,6 +11,7 @@ from harness.admin import stats, text
 from harness.latency import ERROR, ON, SLACK, ask, await_report, counter, interfaces, timed
 from harness.resp import OK, QUEUED, Error, encode, wait_for
 from harness.rules import launch, reload
+from harness.servers import free_port
 
 # A known mix, slow and quick: DEBUG SLEEP, a script that works for as long, and GET.
 SPIN = """
@@ -169,6 +170,26 @@ def test_sidecars_add_up(redis, make_headgate):
     assert interfaces(first, "REPORT", "*")["set"]["count"] == "30", "which the first one has never seen"
     by_minute = ask(first, "REPORT", "get", "FROM", "-5m", "BY", "minute")
     assert sum(int(line["count"]) for line in by_minute) == 60
+
+
+@pytest.mark.parametrize("option", ("braces = on", "prefix = {statistics}", ""))
+def test_a_node_of_a_cluster(make_redis, make_headgate, option):
+    """It executes scripts only if all their keys are of one slot: as they are named by these options, and not without."""
+    node = make_redis("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+    with node.connect() as direct:
+        assert direct("CLUSTER", "ADDSLOTSRANGE", 0, 16383) == OK
+        wait_for(lambda: b"cluster_state:ok" in direct("CLUSTER", "INFO"), 30, "the cluster to be up")
+    headgate = launch(make_headgate, node, "shared", ON + option + "\n")
+    client = headgate.connect()
+    client.pipeline([("GET", "k")] * 10)
+    if option:
+        await_report(headgate, "get", 10)
+        wait_for(lambda: "get" in interfaces(headgate, "REPORT", "*"), 30, "it to be listed")
+        assert counter(headgate, "flush_failures_total") == 0
+    else:
+        wait_for(lambda: counter(headgate, "flush_failures_total") > 0, 30, "a flush to be refused")
+        assert "CROSSSLOT" in headgate.log()
+        assert client("GET", "k") is None
 
 
 def test_nothing_is_lost_while_redis_takes_nothing(redis, make_headgate):
