@@ -9,15 +9,17 @@
 -- sends the next flush of an interface only when the one before it was answered, so they come in order.
 -- It writes all or nothing. What could fail is looked at first: the arguments, the types of the keys, the rights of the
 -- user. Redis being out of memory, read-only or unable to save fails the first write, which is the number's.
+-- Buckets are added by ZUNIONSTORE, which takes half the time of a ZINCRBY for each. What it adds has to be a key: the
+-- number's, which has its number again at the end, and nobody sees it in between.
 -- KEYS: the number of this sidecar's last flush of the interface (no other sidecar writes it); then for each minute the
 --       five sorted sets, in the order above
 -- ARGV: number (1 or more), for how many seconds it is kept, for how many seconds the minutes are kept (1 or more
---       each); then for each minute "max min sum count errors bytes_in bytes_out index n index n …", whole numbers, the
+--       each); then for each minute "max min sum count errors bytes_in bytes_out n index n index …", whole numbers, the
 --       first three in µs, count and every n 1 or more
 -- Reply: 1 if it was counted, 0 if it had been counted before; an error that names the key where another type is in the
 --        way
--- Complexity: O(B log B) for each minute, where B is its buckets and those that Redis has: 65 µs with 10 buckets, 160
---             with 40, 430 with 100, of which three quarters are Redis' ZINCRBY
+-- Complexity: O(B log B) for each minute, where B is its buckets and those that Redis has: 80 µs with 10 buckets, 170
+--             with 40, 360 with 100, on a busy machine
 local keys_of_minute = 5
 -- Figures of a minute ahead of its buckets.
 local head = 7
@@ -38,7 +40,7 @@ for i = 1, sound and count_of_minutes or 0 do
     local figures = {}
     for text in string.gmatch(ARGV[3 + i], '%S+') do
         local at, figure = #figures + 1, tonumber(text)
-        local least = (at == 4 or at > head and at % 2 == 1) and 1 or at > head and -2 ^ 53 or 0
+        local least = (at == 4 or at > head and at % 2 == 0) and 1 or at > head and -2 ^ 53 or 0
         sound = sound and figure and figure >= least and figure <= 2 ^ 53
         figures[at] = text
     end
@@ -62,6 +64,8 @@ local may_not = redis.acl_check_cmd and
     not redis.acl_check_cmd('ZSCORE', KEYS[2], 'max') and 'ZSCORE' or
     not redis.acl_check_cmd('ZADD', KEYS[2], '1', 'max') and 'ZADD' or
     not redis.acl_check_cmd('ZINCRBY', KEYS[2], '1', 'count') and 'ZINCRBY' or
+    not redis.acl_check_cmd('ZUNIONSTORE', KEYS[2], '2', KEYS[2], KEYS[1]) and 'ZUNIONSTORE' or
+    not redis.acl_check_cmd('DEL', KEYS[1]) and 'DEL' or
     not redis.acl_check_cmd('EXPIRE', KEYS[2], '1') and 'EXPIRE')
 if may_not then
     return redis.error_reply('NOPERM the user of the sidecar may not use ' .. may_not .. ', nothing was written')
@@ -106,11 +110,14 @@ for i, figures in ipairs(minutes) do
     redis.call('ZINCRBY', errors_bytes, figures[5], 'errors')
     redis.call('ZINCRBY', errors_bytes, figures[6], 'bytes_in')
     redis.call('ZINCRBY', errors_bytes, figures[7], 'bytes_out')
-    for at = head + 1, #figures, 2 do
-        redis.call('ZINCRBY', hist, figures[at + 1], figures[at])
+    if #figures > head then
+        redis.call('DEL', KEYS[1])
+        redis.call('ZADD', KEYS[1], unpack(figures, head + 1))
+        redis.call('ZUNIONSTORE', hist, 2, hist, KEYS[1])
     end
     for at = first, first + keys_of_minute - 1 do
         redis.call('EXPIRE', KEYS[at], ARGV[3])
     end
 end
+redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2])
 return 1

@@ -86,20 +86,17 @@ static bool make_own(struct latency *latency)
     struct latency_share *share = latency->share;
     struct latency_seat *seat = &share->seats[latency->host->worker];
 
-    latency->pending = latency_pending_new(share->most, share->keep);
-    latency->flights = calloc(share->most, sizeof *latency->flights);
+    latency->pending = latency_pending_new(LATENCY_INTERFACES_MAX, latency->settings.keep);
+    latency->flights = latency_reserve_new(LATENCY_FLIGHTS_SIZE);
     latency->sketch = latency_sketch_new(LATENCY_HOT_KEYS);
     if (latency->pending == NULL || latency->flights == NULL || latency->sketch == NULL) {
         latency_pending_free(latency->pending);
         latency_sketch_free(latency->sketch);
-        free(latency->flights);
+        latency_reserve_free(latency->flights, LATENCY_FLIGHTS_SIZE);
         latency->pending = NULL;
         latency->sketch = NULL;
         latency->flights = NULL;
         return false;
-    }
-    for (uint32_t i = 0; i < share->most; i++) {
-        latency->flights[i] = (struct latency_flight){.latency = latency, .interface = i};
     }
     pthread_mutex_lock(&share->log_lock);
     seat->sketch = latency->sketch;
@@ -124,10 +121,7 @@ static bool enable(struct latency *latency)
         (latency->pending == NULL && !make_own(latency)) || !latency_names_make(latency)) {
         return false;
     }
-    if (latency->host->worker == 0 && (share->most != settings->max_interfaces || share->keep != settings->keep)) {
-        latency->host->warn(latency->host->context, "latency",
-                            "max_interfaces and keep stay as they are until a restart");
-    }
+    latency_pending_keep(latency->pending, settings->keep);
     latency_read_clock(latency, latency_now(latency));
     return true;
 }
@@ -200,18 +194,6 @@ static enum policy_verdict latency_request(void *instance, const struct policy_r
     return POLICY_ADMIT;
 }
 
-static void follow_call_to_move(struct latency *latency)
-{
-    struct latency_share *share = latency->share;
-
-    pthread_mutex_lock(&share->lock);
-    bool is_wanted = share->seats[latency->host->worker].moved < share->wanted;
-    pthread_mutex_unlock(&share->lock);
-    if (is_wanted) {
-        latency_share_move_all(latency);
-    }
-}
-
 static void log_now_and_then(struct latency *latency, int64_t now_us)
 {
     bool is_time = now_us - latency->logged_us >= latency->settings.flush_us;
@@ -231,7 +213,7 @@ static void latency_tick(void *instance, int64_t now_us)
         return;
     }
     latency_read_clock(latency, now_us);
-    follow_call_to_move(latency);
+    latency_share_move_some(latency);
     latency_answer_waits(latency, false);
     if (latency->settings.flush_us > 0) {
         latency_flush_some(latency, now_us);
@@ -292,7 +274,7 @@ static void latency_stop(void *instance)
     latency_settings_clear(&latency->settings);
     latency_pending_free(latency->pending);
     latency_call_clear(&latency->call);
-    free(latency->flights);
+    latency_reserve_free(latency->flights, LATENCY_FLIGHTS_SIZE);
     free(latency);
 }
 

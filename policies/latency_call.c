@@ -132,11 +132,11 @@ static void add_figures(struct latency_call *call, const struct latency_minute *
         end = put_number(end, figures[i]);
     }
     while (latency_minute_next(minute, &walk, &index, &count)) {
+        end = put_number(end, count);
         if (index < 0) {
             *end++ = '-';
         }
         end = put_number(end, (uint64_t)abs(index));
-        end = put_number(end, count);
     }
     add(call, (size_t)(end - 1 - begin));
 }

@@ -12,10 +12,13 @@
 
 #define FLUSHER 0
 #define MINUTE_US (60 * LATENCY_US_PER_S)
-#define HOUR_S INT64_C(3600)
-/* Redis is told the name of an interface this often, and keeps it for a little longer than what was measured. */
-#define LIST_INTERVAL_S HOUR_S
+/* Redis is told the name of an interface this often, and keeps it for a little longer than what was measured. It may
+ * have come back without it, or not have taken it, and REPORT * goes by it. */
+#define LIST_INTERVAL_S INT64_C(60)
 #define NAMES_IN_CALL 32
+/* A call takes two minutes at most. Of interfaces with more the rest goes in calls beside the rounds, so many at a
+ * tick. */
+#define CATCH_UP_CALLS(interfaces) (8 + (interfaces) / 128)
 
 void latency_warn(struct latency *latency, const char *what, const char *error)
 {
@@ -129,12 +132,21 @@ static void note_to_list(struct latency *latency, struct latency_flight *flight)
 
 void latency_list_anew(struct latency *latency)
 {
-    for (uint32_t i = 0; latency->flights != NULL && i < latency->share->most; i++) {
+    uint32_t count = latency->flights != NULL ? latency_share_count(latency->share) : 0;
+
+    for (uint32_t i = 0; i < count; i++) {
         latency->flights[i].listed_us = 0;
     }
 }
 
 /* ---- flushing ---- */
+
+static void set_behind(struct latency *latency, struct latency_flight *flight, bool is_behind)
+{
+    latency->behind += is_behind && !flight->is_behind;
+    latency->behind -= !is_behind && flight->is_behind;
+    flight->is_behind = is_behind;
+}
 
 static void flushed(void *context, const struct policy_script_reply *reply)
 {
@@ -142,16 +154,19 @@ static void flushed(void *context, const struct policy_script_reply *reply)
     struct latency *latency = flight->latency;
     struct latency_share *share = latency->share;
     enum latency_flush_end end = latency_flush_ended(reply);
+    bool has_more = false;
 
     latency->calls--;
     pthread_mutex_lock(&share->lock);
     if (end == LATENCY_FLUSH_DONE) {
         (void)latency_pending_acknowledge(share->pending, flight->interface, flight->number);
+        has_more = latency_pending_has_more(share->pending, flight->interface);
     } else if (end == LATENCY_FLUSH_NEVER) {
         (void)latency_pending_give_up(share->pending, flight->interface, flight->number);
     }
     pthread_mutex_unlock(&share->lock);
     flight->number = 0;
+    set_behind(latency, flight, has_more);
     if (end == LATENCY_FLUSH_DONE) {
         latency_count(latency, LATENCY_COUNTER_FLUSHES);
         note_to_list(latency, flight);
@@ -163,19 +178,22 @@ static void flushed(void *context, const struct policy_script_reply *reply)
 }
 
 /* Makes up the call for what waits of the interface; false if there is nothing. The lock is held. */
-static bool prepare(struct latency *latency, struct latency_flight *flight)
+static bool prepare(struct latency *latency, uint32_t interface)
 {
     struct latency_share *share = latency->share;
+    struct latency_flight *flight = &latency->flights[interface];
     struct latency_layout layout = latency_layout_of(latency);
-    const struct latency_snapshot *snapshot = latency_pending_take(share->pending, flight->interface);
+    const struct latency_snapshot *snapshot = latency_pending_take(share->pending, interface);
 
     if (snapshot == NULL) {
         return false;
     }
-    const char *name = latency_interfaces_name(share->interfaces, flight->interface);
+    const char *name = latency_interfaces_name(share->interfaces, interface);
     if (!latency_call_flush(&latency->call, &layout, name, snapshot)) {
         return false;
     }
+    flight->latency = latency;
+    flight->interface = interface;
     flight->number = snapshot->number;
     return true;
 }
@@ -187,7 +205,7 @@ static void move_and_flush(struct latency *latency, uint32_t interface)
 
     pthread_mutex_lock(&share->lock);
     latency_pending_move(share->pending, latency->pending, interface);
-    flushes = flushes && prepare(latency, &latency->flights[interface]);
+    flushes = flushes && prepare(latency, interface);
     pthread_mutex_unlock(&share->lock);
     if (flushes) {
         const struct latency_call *call = &latency->call;
@@ -196,18 +214,26 @@ static void move_and_flush(struct latency *latency, uint32_t interface)
     }
 }
 
-static uint32_t count_interfaces(struct latency *latency)
+/* Flushes more of some interfaces that are behind, as flushes are far apart or Redis was away. */
+static void catch_up(struct latency *latency, uint32_t count)
 {
-    pthread_mutex_lock(&latency->share->lock);
-    uint32_t count = latency_interfaces_count(latency->share->interfaces);
-    pthread_mutex_unlock(&latency->share->lock);
-    return count;
+    uint32_t calls = CATCH_UP_CALLS(count);
+
+    for (uint32_t looked_at = 0; latency->behind > 0 && calls > 0 && looked_at < count; looked_at++) {
+        latency->behind_at = latency->behind_at + 1 < count ? latency->behind_at + 1 : 0;
+        struct latency_flight *flight = &latency->flights[latency->behind_at];
+        if (flight->is_behind && flight->number == 0) {
+            set_behind(latency, flight, false);
+            move_and_flush(latency, latency->behind_at);
+            calls--;
+        }
+    }
 }
 
 void latency_flush_some(struct latency *latency, int64_t now_us)
 {
     int64_t period_us = latency->settings.flush_us, passed_us = now_us - latency->round_begun_us;
-    uint32_t count = count_interfaces(latency);
+    uint32_t count = latency_share_count(latency->share);
     uint32_t until = passed_us >= period_us ? count : (uint32_t)(count * passed_us / period_us);
 
     while (latency->round_at < until) {
@@ -218,6 +244,7 @@ void latency_flush_some(struct latency *latency, int64_t now_us)
         latency->round_at = 0;
     }
     if (latency->host->worker == FLUSHER) {
+        catch_up(latency, count);
         list_some(latency);
     }
 }
@@ -255,7 +282,7 @@ bool latency_flush_rest(struct latency *latency, size_t clients)
     if (!have_all_drained(share)) {
         return false;
     }
-    uint32_t count = count_interfaces(latency);
+    uint32_t count = latency_share_count(latency->share);
     for (uint32_t i = 0; i < count; i++) {
         move_and_flush(latency, i);
     }

@@ -1,6 +1,7 @@
 #include "latency_interface.h"
 
 #include "latency_hash.h"
+#include "latency_reserve.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -10,19 +11,22 @@
 
 #define ESCAPED_LENGTH 3
 #define DIGEST_LENGTH 17 /* ~ and 16 digits */
-#define NO_INTERFACE UINT32_MAX
+#define NO_INTERFACE 0
+/* A power of two; 16 in each when there are as many as there may be. */
+#define BUCKETS 4096
 
 struct interface {
-    uint32_t next; /* in its bucket, or NO_INTERFACE */
+    uint32_t next; /* in its bucket: a number and 1, or NO_INTERFACE */
     char name[LATENCY_NAME_MAX + 1];
 };
+
+#define LIST_SIZE (LATENCY_INTERFACES_MAX * sizeof(struct interface))
 
 struct latency_interfaces {
     struct interface *list;
     uint32_t count;
     uint32_t most;
-    uint32_t *buckets;     /* the first of each, or NO_INTERFACE */
-    uint32_t bucket_count; /* a power of two */
+    uint32_t *buckets; /* the first of each: a number and 1, or NO_INTERFACE */
     uint64_t refused;
 };
 
@@ -65,18 +69,18 @@ size_t latency_interface_name(struct slice name, char safe[LATENCY_NAME_MAX + 1]
 
 static uint32_t *bucket_of(const struct latency_interfaces *interfaces, const char *safe, size_t length)
 {
-    return &interfaces->buckets[latency_hash(safe, length) & (interfaces->bucket_count - 1)];
+    return &interfaces->buckets[latency_hash(safe, length) & (BUCKETS - 1)];
 }
 
 bool latency_interfaces_find(const struct latency_interfaces *interfaces, struct slice safe, uint32_t *interface)
 {
     uint32_t at = *bucket_of(interfaces, safe.data, safe.length);
 
-    while (at != NO_INTERFACE && (strlen(interfaces->list[at].name) != safe.length ||
-                                  memcmp(interfaces->list[at].name, safe.data, safe.length) != 0)) {
-        at = interfaces->list[at].next;
+    while (at != NO_INTERFACE && (strlen(interfaces->list[at - 1].name) != safe.length ||
+                                  memcmp(interfaces->list[at - 1].name, safe.data, safe.length) != 0)) {
+        at = interfaces->list[at - 1].next;
     }
-    *interface = at;
+    *interface = at - 1;
     return at != NO_INTERFACE;
 }
 
@@ -89,7 +93,7 @@ uint32_t latency_interfaces_add(struct latency_interfaces *interfaces, struct sl
     if (latency_interfaces_find(interfaces, (struct slice){safe, length}, &interface)) {
         return interface;
     }
-    if (interfaces->count == interfaces->most) {
+    if (interfaces->count >= interfaces->most) {
         interfaces->refused++;
         return LATENCY_OTHER;
     }
@@ -97,37 +101,37 @@ uint32_t latency_interfaces_add(struct latency_interfaces *interfaces, struct sl
     uint32_t *bucket = bucket_of(interfaces, safe, length);
     memcpy(interfaces->list[interface].name, safe, length + 1);
     interfaces->list[interface].next = *bucket;
-    *bucket = interface;
+    *bucket = interface + 1;
     return interface;
 }
 
 struct latency_interfaces *latency_interfaces_new(uint32_t most)
 {
-    assert(most >= 1 && most <= LATENCY_INTERFACES_MAX);
     struct latency_interfaces *interfaces = calloc(1, sizeof *interfaces);
     if (interfaces == NULL) {
         return NULL;
     }
-    interfaces->most = most;
-    interfaces->bucket_count = 1;
-    while (interfaces->bucket_count < most) {
-        interfaces->bucket_count *= 2;
-    }
-    interfaces->list = malloc(most * sizeof *interfaces->list);
-    interfaces->buckets = malloc(interfaces->bucket_count * sizeof *interfaces->buckets);
+    latency_interfaces_allow(interfaces, most);
+    interfaces->list = latency_reserve_new(LIST_SIZE);
+    interfaces->buckets = calloc(BUCKETS, sizeof *interfaces->buckets);
     if (interfaces->list == NULL || interfaces->buckets == NULL) {
         latency_interfaces_free(interfaces);
         return NULL;
     }
-    memset(interfaces->buckets, 0xff, interfaces->bucket_count * sizeof *interfaces->buckets);
     latency_interfaces_add(interfaces, (struct slice){LATENCY_OTHER_NAME, strlen(LATENCY_OTHER_NAME)});
     return interfaces;
+}
+
+void latency_interfaces_allow(struct latency_interfaces *interfaces, uint32_t most)
+{
+    assert(most >= 1 && most <= LATENCY_INTERFACES_MAX);
+    interfaces->most = most;
 }
 
 void latency_interfaces_free(struct latency_interfaces *interfaces)
 {
     if (interfaces != NULL) {
-        free(interfaces->list);
+        latency_reserve_free(interfaces->list, LIST_SIZE);
         free(interfaces->buckets);
         free(interfaces);
     }

@@ -27,9 +27,14 @@ struct latency_interfaces;
 /* Writes the safe name, ended by a NUL; returns its length, 1 to LATENCY_NAME_MAX. */
 size_t latency_interface_name(struct slice name, char safe[LATENCY_NAME_MAX + 1]);
 
-/* A table for so many interfaces, "other" among them: 1 to LATENCY_INTERFACES_MAX; 76 to 80 bytes each. NULL when
- * memory is short. */
+/*
+ * A table for so many interfaces, "other" among them: 1 to LATENCY_INTERFACES_MAX. NULL when memory is short. There is
+ * room for LATENCY_INTERFACES_MAX of them from the beginning, but the system gives memory only to what is used: 72
+ * bytes for each, and 16 kB in any case.
+ */
 struct latency_interfaces *latency_interfaces_new(uint32_t most);
+/* So many from now on. Those that are there stay, also if they are more. */
+void latency_interfaces_allow(struct latency_interfaces *interfaces, uint32_t most);
 void latency_interfaces_free(struct latency_interfaces *interfaces);
 
 /* The number of the interface of that name (any bytes; it is made safe), which is added if there is room; else

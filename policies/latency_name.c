@@ -89,23 +89,44 @@ static bool make_identities(struct latency_names *names, uint32_t most)
     return names->identities != NULL && names->pairs != NULL;
 }
 
+/* Makes room for those that may come now; those that are there stay. */
 static bool make_unknown(struct latency_names *names, uint32_t most)
 {
     uint32_t count = most / UNKNOWN_PART + 1;
 
-    names->unknown = latency_interfaces_new(count);
-    names->unknown_interfaces = malloc(count * sizeof *names->unknown_interfaces);
-    if (names->unknown == NULL || names->unknown_interfaces == NULL) {
+    if (names->unknown == NULL) {
+        names->unknown = latency_interfaces_new(count);
+    }
+    if (names->unknown == NULL) {
         return false;
     }
-    memset(names->unknown_interfaces, 0xff, count * sizeof *names->unknown_interfaces);
+    latency_interfaces_allow(names->unknown, count);
+    if (count > names->unknown_room) {
+        names->unknown_interfaces = conf_alloc(names->unknown_interfaces, count * sizeof *names->unknown_interfaces);
+        memset(names->unknown_interfaces + names->unknown_room, 0xff,
+               (count - names->unknown_room) * sizeof *names->unknown_interfaces);
+        names->unknown_room = count;
+    }
     return true;
+}
+
+/* There may be room now for what had none. */
+static void forget_other(struct latency_names *names)
+{
+    for (size_t i = 0; i < names->slot_count; i++) {
+        uint32_t *interface = &names->slots[i].interface;
+        *interface = *interface == LATENCY_OTHER ? LATENCY_UNRESOLVED : *interface;
+    }
+    for (size_t i = 0; i < names->unknown_room; i++) {
+        uint32_t *interface = &names->unknown_interfaces[i];
+        *interface = *interface == LATENCY_OTHER ? LATENCY_UNRESOLVED : *interface;
+    }
 }
 
 bool latency_names_make(struct latency *latency)
 {
     struct latency_names *names = &latency->names;
-    uint32_t most = latency->share->most;
+    uint32_t most = latency->settings.max_interfaces;
     size_t rules_size = latency->settings.rule_count * sizeof *names->rules;
 
     forget_identities(names);
@@ -115,10 +136,11 @@ bool latency_names_make(struct latency *latency)
     if (names->slots == NULL) {
         make_slots(names);
     }
-    if (names->unknown == NULL && !make_unknown(names, most)) {
+    if (!make_unknown(names, most)) {
         latency_names_clear(names);
         return false;
     }
+    forget_other(names);
     if (latency->settings.by != LATENCY_BY_NONE && !make_identities(names, most)) {
         latency_names_clear(names);
         return false;
@@ -346,7 +368,7 @@ static uint32_t pair_interface(struct latency *latency, struct base *base, const
     if (pair->key != 0) {
         return pair->interface;
     }
-    if (names->pair_count == latency->share->most) {
+    if (names->pair_count == latency->settings.max_interfaces) {
         return LATENCY_OTHER;
     }
     const char *text = identity == LATENCY_OTHER ? LATENCY_OTHER_NAME : identity_text(latency, request->client);

@@ -1,5 +1,7 @@
 #include "latency_pending.h"
 
+#include "latency_reserve.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,10 +23,11 @@ struct waiting {
 
 struct latency_pending {
     uint32_t interfaces;
+    uint32_t used; /* those from here on have never had anything */
     uint32_t keep;
     uint64_t number; /* of the last snapshot */
     struct latency_lost lost;
-    struct waiting waiting[];
+    struct waiting *waiting; /* reserved, as most are never used */
 };
 
 /* ---- sealed minutes ---- */
@@ -100,6 +103,15 @@ static void join(struct latency_pending *pending, struct waiting *waiting, struc
     free(minute);
 }
 
+static void drop_beyond(struct latency_pending *pending, struct waiting *waiting)
+{
+    while (waiting->count > pending->keep) {
+        struct latency_minute *oldest = take_first(waiting);
+        lose(pending, oldest->count);
+        free(oldest);
+    }
+}
+
 /* Has a sealed minute wait; takes it. */
 static void add_sealed(struct latency_pending *pending, struct waiting *waiting, struct latency_minute *minute)
 {
@@ -110,11 +122,7 @@ static void add_sealed(struct latency_pending *pending, struct waiting *waiting,
         return;
     }
     append(waiting, minute);
-    if (waiting->count > pending->keep) {
-        struct latency_minute *oldest = take_first(waiting);
-        lose(pending, oldest->count);
-        free(oldest);
-    }
+    drop_beyond(pending, waiting);
 }
 
 /* What is open waits, too; nothing is open then. */
@@ -141,10 +149,16 @@ static void seal_open(struct latency_pending *pending, struct waiting *waiting)
 struct latency_pending *latency_pending_new(uint32_t interfaces, uint32_t keep)
 {
     assert(interfaces >= 1 && keep >= 1);
-    struct latency_pending *pending = calloc(1, sizeof *pending + interfaces * sizeof pending->waiting[0]);
-    if (pending != NULL) {
-        pending->interfaces = interfaces;
-        pending->keep = keep;
+    struct latency_pending *pending = calloc(1, sizeof *pending);
+    if (pending == NULL) {
+        return NULL;
+    }
+    pending->interfaces = interfaces;
+    pending->keep = keep;
+    pending->waiting = latency_reserve_new(interfaces * sizeof pending->waiting[0]);
+    if (pending->waiting == NULL) {
+        free(pending);
+        return NULL;
     }
     return pending;
 }
@@ -159,7 +173,10 @@ static void clear_snapshot(struct waiting *waiting)
 
 void latency_pending_free(struct latency_pending *pending)
 {
-    for (uint32_t i = 0; pending != NULL && i < pending->interfaces; i++) {
+    if (pending == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < pending->used; i++) {
         struct waiting *waiting = &pending->waiting[i];
         while (waiting->first != NULL) {
             free(take_first(waiting));
@@ -167,12 +184,23 @@ void latency_pending_free(struct latency_pending *pending)
         clear_snapshot(waiting);
         free(waiting->record);
     }
+    latency_reserve_free(pending->waiting, pending->interfaces * sizeof pending->waiting[0]);
     free(pending);
+}
+
+void latency_pending_keep(struct latency_pending *pending, uint32_t keep)
+{
+    assert(keep >= 1);
+    pending->keep = keep;
+    for (uint32_t i = 0; i < pending->used; i++) {
+        drop_beyond(pending, &pending->waiting[i]);
+    }
 }
 
 static struct waiting *waiting_of(struct latency_pending *pending, uint32_t interface)
 {
     assert(interface < pending->interfaces);
+    pending->used = interface < pending->used ? pending->used : interface + 1;
     return &pending->waiting[interface];
 }
 
@@ -280,11 +308,17 @@ bool latency_pending_give_up(struct latency_pending *pending, uint32_t interface
 
 /* ---- what there is ---- */
 
+bool latency_pending_has_more(const struct latency_pending *pending, uint32_t interface)
+{
+    assert(interface < pending->interfaces);
+    return pending->waiting[interface].count > 0;
+}
+
 uint64_t latency_pending_minutes(const struct latency_pending *pending)
 {
     uint64_t minutes = 0;
 
-    for (uint32_t i = 0; i < pending->interfaces; i++) {
+    for (uint32_t i = 0; i < pending->used; i++) {
         const struct waiting *waiting = &pending->waiting[i];
         minutes += waiting->count + waiting->snapshot.count;
         minutes += waiting->record != NULL && waiting->record->open.histogram.count > 0;
@@ -315,7 +349,7 @@ void latency_pending_total(const struct latency_pending *pending, uint32_t inter
 
 void latency_pending_reset_total(struct latency_pending *pending)
 {
-    for (uint32_t i = 0; i < pending->interfaces; i++) {
+    for (uint32_t i = 0; i < pending->used; i++) {
         struct waiting *waiting = &pending->waiting[i];
         if (waiting->record != NULL) {
             seal_open(pending, waiting);

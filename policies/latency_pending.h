@@ -55,9 +55,12 @@ struct latency_lost {
     uint64_t requests;
 };
 
-/* For interfaces numbered from 0 to interfaces - 1 (1 to 65536); keep: 1 or more minutes. NULL when memory is short. */
+/* For interfaces numbered from 0 to interfaces - 1 (1 to 65536), of which those that are never used take no memory;
+ * keep: 1 or more minutes. NULL when memory is short. */
 struct latency_pending *latency_pending_new(uint32_t interfaces, uint32_t keep);
 void latency_pending_free(struct latency_pending *pending);
+/* Keeps so many minutes from now on (1 or more); the oldest beyond that are dropped. */
+void latency_pending_keep(struct latency_pending *pending, uint32_t keep);
 
 /* Records under that minute (latency_minute_of(), looked up once a turn). When memory is short it is lost. */
 void latency_pending_record(struct latency_pending *pending, uint32_t interface, int64_t minute,
@@ -75,6 +78,8 @@ bool latency_pending_acknowledge(struct latency_pending *pending, uint32_t inter
 /* Redis will never take it (a key of another type is in the way): it is lost. False as above. */
 bool latency_pending_give_up(struct latency_pending *pending, uint32_t interface, uint64_t number);
 
+/* Whether minutes of it wait that are not in a snapshot, beside the open one. */
+bool latency_pending_has_more(const struct latency_pending *pending, uint32_t interface);
 /* Whether all that was recorded is acknowledged or lost. */
 bool latency_pending_is_empty(const struct latency_pending *pending);
 /* Minutes that wait, those of snapshots and open ones among them. */

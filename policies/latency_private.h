@@ -17,6 +17,7 @@
 #define HEADGATE_LATENCY_PRIVATE_H
 
 #include "latency_message.h"
+#include "latency_reserve.h"
 #include "latency_rule.h"
 #include "latency_sketch.h"
 #include "latency_slow.h"
@@ -36,6 +37,7 @@ enum latency_counter {
     LATENCY_COUNTERS
 };
 
+#define LATENCY_FLIGHTS_SIZE (LATENCY_INTERFACES_MAX * sizeof(struct latency_flight))
 #define LATENCY_US_PER_S INT64_C(1000000)
 /* In place of an interface that was not asked for yet. */
 #define LATENCY_UNRESOLVED UINT32_MAX
@@ -81,7 +83,7 @@ struct latency_log {
 
 /* What each worker has in the shared object. */
 struct latency_seat {
-    uint64_t moved; /* the last call to move what it has that it followed */
+    uint64_t moved; /* the last call to move what it has that it has followed to the end */
     bool drained;   /* it has no clients any more, and moved what it had */
     struct latency_sketch *sketch;
 };
@@ -94,10 +96,9 @@ struct latency_seat {
 struct latency_share {
     pthread_mutex_t lock;
     pthread_mutex_t log_lock;
-    uint32_t most; /* interfaces; 0: nothing was made yet */
-    uint32_t keep;
-    struct latency_interfaces *interfaces;
-    uint32_t free_texts; /* names that clients choose for which there is room */
+    struct latency_interfaces *interfaces; /* NULL: nothing was made yet */
+    uint32_t free_texts;                   /* names that clients choose: how many there are, … */
+    uint32_t most_free_texts;              /* … and how many there may be */
     uint64_t free_texts_refused;
     struct latency_pending *pending;
     char process[LATENCY_PROCESS_MAX]; /* a name that no other process has */
@@ -131,7 +132,8 @@ struct latency_names {
     uint32_t *first_subcommands;        /* slots of each command's subcommands, up to those of the next */
     uint32_t (*rules)[2];               /* interfaces of each rule: plain, blocking */
     struct latency_interfaces *unknown; /* commands that Headgate does not know … */
-    uint32_t *unknown_interfaces;       /* … and the interface of each */
+    uint32_t *unknown_interfaces;       /* … and the interface of each, with room for so many */
+    uint32_t unknown_room;
     struct latency_interfaces *identities;
     struct latency_pair *pairs;
     uint32_t pair_count, pair_mask;
@@ -144,6 +146,7 @@ struct latency_flight {
     uint64_t number;   /* of the snapshot that is under way; 0: none */
     int64_t listed_us; /* when Redis was told its name last; 0: never */
     bool to_list;
+    bool is_behind; /* there was more to flush than a call takes */
 };
 
 /* What worker 0 knows of a tally on its way to Redis. */
@@ -160,13 +163,17 @@ struct latency_log_flight {
     bool is_under_way;
 };
 
-/* LATENCY, until all workers have moved what they have. */
+/* LATENCY: first all workers move what they have, then the answer is written. */
 struct latency_wait {
     struct latency_wait *next;
     struct policy_question *question;
     uint64_t wanted;
     int64_t deadline_us;
     char interface[LATENCY_NAME_MAX + 1]; /* "": all */
+    uint32_t at;                          /* the next one to write */
+    FILE *out;                            /* into text; NULL: nothing is written yet */
+    char *text;
+    size_t length;
 };
 
 /* The policy on one worker. */
@@ -184,9 +191,13 @@ struct latency {
     int64_t minute_begins_us, minute_ends_us;         /* monotonic */
     int64_t round_begun_us;                           /* all interfaces are moved, and flushed, in a round */
     uint32_t round_at;                                /* the next of them */
-    struct latency_flight *flights;                   /* of worker 0, by interface */
+    uint32_t behind;                                  /* of how many a call did not take all … */
+    uint32_t behind_at;                               /* … and which was looked at last for that */
+    struct latency_flight *flights;                   /* of worker 0, by interface; each is filled when it is used */
     size_t to_list;                                   /* names that Redis is to be told */
     bool listing;                                     /* it is being told some */
+    uint64_t moving;                                  /* the call to move that is being followed; 0: none … */
+    uint32_t move_at;                                 /* … and the next interface to move for it */
     uint64_t tallied[LATENCY_TALLIES];                /* since the last tick … */
     struct latency_message_list logged[LATENCY_LOGS]; /* … as these are, without their times … */
     bool has_logged;                                  /* … if there are any */
@@ -213,14 +224,25 @@ static inline int64_t latency_now(const struct latency *latency)
 
 struct latency_share *latency_share_new(size_t threads);
 void latency_share_free(struct latency_share *share);
-/* Makes what measuring needs, unless it is there. False when memory is short. */
+/* Makes what measuring needs, unless it is there, and sets its bounds. False when memory is short. */
 bool latency_share_enable(struct latency_share *share, const struct latency_settings *settings);
 /* Makes logs of other lengths; what was logged is forgotten. False when memory is short. */
 bool latency_share_resize_logs(struct latency_share *share, const struct latency_settings *settings);
 /* The interface of that name, which is added if there is room. free_text: clients choose it. */
 uint32_t latency_share_interface(struct latency_share *share, struct slice name, bool free_text);
-/* Moves what the worker has of all interfaces, and notes that it has. Nothing is locked. */
+/* How many of so many interfaces are looked at in one go, so that clients do not wait for whoever asks: all have had
+ * their turn after 32 ticks at most. */
+static inline uint32_t latency_share_slice(uint32_t interfaces)
+{
+    return 256 + interfaces / 32;
+}
+
+/* How many interfaces there are. Nothing is locked. */
+uint32_t latency_share_count(struct latency_share *share);
+/* Moves what the worker has of all interfaces. Nothing is locked. */
 void latency_share_move_all(struct latency *latency);
+/* Follows a call to move what the worker has, if there is one, for a slice of the interfaces. Nothing is locked. */
+void latency_share_move_some(struct latency *latency);
 
 /* ---- latency_name.c ---- */
 

@@ -121,17 +121,17 @@ static const struct conf_option option_table[] = {
      .min = MINUTE_MS,
      .max = DAY_MS,
      .initial = "1h",
-     .help =
-         "How much is kept in memory while Redis does not take it; what is older is dropped. Whole minutes. Another\n"
-         "value takes effect with a restart."},
+     .help = "How much is kept in memory while Redis does not take it; what is older is dropped. Whole minutes,\n"
+             "and no fewer than there are in two times flush."},
     {.name = "max_interfaces",
      FIELD(max_interfaces),
      .type = CONF_INTEGER,
      .min = 1,
      .max = LATENCY_INTERFACES_MAX,
      .initial = "1000",
-     .help = "How many interfaces there are at most; what has no room goes to the interface \"other\". Another value\n"
-             "takes effect with a restart."},
+     .help = "How many interfaces there are at most; what has no room goes to the interface \"other\". Those that "
+             "there are\n"
+             "stay until a restart, also if they are more."},
     {.name = "by",
      FIELD(by),
      .type = CONF_WORD,
@@ -274,6 +274,16 @@ const struct conf_section latency_section = {
     .check = check_section,
 };
 
+/* At least those that lie, in part or whole, between a flush and the one after the next: what another worker moves just
+ * after a flush is as old as that when it is taken. */
+static uint32_t minutes_kept(const struct latency_options *options)
+{
+    int64_t wanted = (options->keep + MINUTE_MS - 1) / MINUTE_MS;
+    int64_t needed = (2 * options->flush + MINUTE_MS - 1) / MINUTE_MS + 1;
+
+    return (uint32_t)(wanted > needed ? wanted : needed);
+}
+
 static void take_options(struct latency_settings *settings, const struct latency_options *options)
 {
     settings->enabled = options->enabled == TOGGLE_ON;
@@ -282,7 +292,7 @@ static void take_options(struct latency_settings *settings, const struct latency
     settings->database = options->database;
     settings->flush_us = options->flush * 1000;
     settings->retention_s = options->retention / SECOND_MS;
-    settings->keep = (uint32_t)((options->keep + MINUTE_MS - 1) / MINUTE_MS);
+    settings->keep = minutes_kept(options);
     settings->max_interfaces = (uint32_t)options->max_interfaces;
     settings->by = (enum latency_by)options->by;
     settings->slow_us = options->slowlog_threshold;

@@ -37,24 +37,31 @@ void latency_share_free(struct latency_share *share)
     free(share);
 }
 
+/* The lock is held. */
+static void make(struct latency_share *share, const struct latency_settings *settings)
+{
+    share->interfaces = latency_interfaces_new(settings->max_interfaces);
+    share->pending = latency_pending_new(LATENCY_INTERFACES_MAX, settings->keep);
+    if (share->interfaces == NULL || share->pending == NULL) {
+        latency_interfaces_free(share->interfaces);
+        latency_pending_free(share->pending);
+        share->interfaces = NULL;
+        share->pending = NULL;
+    }
+}
+
 bool latency_share_enable(struct latency_share *share, const struct latency_settings *settings)
 {
     pthread_mutex_lock(&share->lock);
-    if (share->most == 0) {
-        share->interfaces = latency_interfaces_new(settings->max_interfaces);
-        share->pending = latency_pending_new(settings->max_interfaces, settings->keep);
-        if (share->interfaces != NULL && share->pending != NULL) {
-            share->most = settings->max_interfaces;
-            share->keep = settings->keep;
-            share->free_texts = settings->max_interfaces / FREE_TEXT_PART;
-        } else {
-            latency_interfaces_free(share->interfaces);
-            latency_pending_free(share->pending);
-            share->interfaces = NULL;
-            share->pending = NULL;
-        }
+    if (share->interfaces == NULL) {
+        make(share, settings);
     }
-    bool is_made = share->most > 0;
+    bool is_made = share->interfaces != NULL;
+    if (is_made) {
+        latency_interfaces_allow(share->interfaces, settings->max_interfaces);
+        latency_pending_keep(share->pending, settings->keep);
+        share->most_free_texts = settings->max_interfaces / FREE_TEXT_PART;
+    }
     pthread_mutex_unlock(&share->lock);
     return is_made;
 }
@@ -91,25 +98,65 @@ uint32_t latency_share_interface(struct latency_share *share, struct slice name,
 
     pthread_mutex_lock(&share->lock);
     bool is_known = latency_interfaces_find(share->interfaces, safe_name, &interface);
-    if (!is_known && free_text && share->free_texts == 0) {
+    if (!is_known && free_text && share->free_texts >= share->most_free_texts) {
         share->free_texts_refused++;
         interface = LATENCY_OTHER;
     } else if (!is_known) {
         interface = latency_interfaces_add(share->interfaces, name);
-        share->free_texts -= free_text;
+        share->free_texts += free_text;
     }
     pthread_mutex_unlock(&share->lock);
     return interface;
 }
 
-void latency_share_move_all(struct latency *latency)
+uint32_t latency_share_count(struct latency_share *share)
+{
+    pthread_mutex_lock(&share->lock);
+    uint32_t count = latency_interfaces_count(share->interfaces);
+    pthread_mutex_unlock(&share->lock);
+    return count;
+}
+
+/* The lock is given back after each, as others wait for it who have clients to serve. */
+static void move_until(struct latency *latency, uint32_t first, uint32_t end)
 {
     struct latency_share *share = latency->share;
 
-    pthread_mutex_lock(&share->lock);
-    for (uint32_t i = 0; i < latency_interfaces_count(share->interfaces); i++) {
+    for (uint32_t i = first; i < end; i++) {
+        pthread_mutex_lock(&share->lock);
         latency_pending_move(share->pending, latency->pending, i);
+        pthread_mutex_unlock(&share->lock);
     }
-    share->seats[latency->host->worker].moved = share->wanted;
+}
+
+void latency_share_move_all(struct latency *latency)
+{
+    move_until(latency, 0, latency_share_count(latency->share));
+}
+
+void latency_share_move_some(struct latency *latency)
+{
+    struct latency_share *share = latency->share;
+    struct latency_seat *seat = &share->seats[latency->host->worker];
+
+    pthread_mutex_lock(&share->lock);
+    uint32_t count = latency_interfaces_count(share->interfaces);
+    if (latency->moving == 0 && seat->moved < share->wanted) {
+        latency->moving = share->wanted;
+        latency->move_at = 0;
+    }
     pthread_mutex_unlock(&share->lock);
+    if (latency->moving == 0) {
+        return;
+    }
+    uint32_t end = latency->move_at + latency_share_slice(count);
+    end = end < count ? end : count;
+    move_until(latency, latency->move_at, end);
+    latency->move_at = end;
+    if (end == count) {
+        pthread_mutex_lock(&share->lock);
+        seat->moved = latency->moving;
+        pthread_mutex_unlock(&share->lock);
+        latency->moving = 0;
+    }
 }

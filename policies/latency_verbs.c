@@ -6,8 +6,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* How long the other workers are waited for. */
-#define WAIT_US LATENCY_US_PER_S
+/* How long the other workers are waited for: longer than moving all interfaces takes, a slice at each tick. */
+#define WAIT_US (5 * LATENCY_US_PER_S)
 #define ENTRIES_SHOWN 10
 #define ENTRIES_MAX 100000
 #define HOT_KEYS_SHOWN 20
@@ -48,54 +48,72 @@ void latency_answer_error(struct latency *latency, struct policy_question *quest
     latency->host->answer(latency->host->context, question, POLICY_ANSWER_ERROR, (struct slice){text, strlen(text)});
 }
 
-/* The lock is held. */
+/* What is copied under the lock is written without it. */
 static void print_interface(struct latency_share *share, uint32_t interface, FILE *out)
 {
     struct latency_figures figures = {0};
 
+    pthread_mutex_lock(&share->lock);
     latency_pending_total(share->pending, interface, &figures);
+    /* It stays where it is. */
+    const char *name = latency_interfaces_name(share->interfaces, interface);
+    pthread_mutex_unlock(&share->lock);
     if (figures.histogram.count > 0) {
-        fprintf(out, "interface=%s", latency_interfaces_name(share->interfaces, interface));
+        fprintf(out, "interface=%s", name);
         latency_print_figures(&figures, 0, out);
     }
 }
 
-/* False if there is no interface of that name. */
-static bool print_interfaces(struct latency_share *share, const char *name, FILE *out)
+static bool find_interface(struct latency_share *share, const char *name, uint32_t *interface)
 {
-    uint32_t only = 0;
-
     pthread_mutex_lock(&share->lock);
-    bool is_found =
-        *name == '\0' || latency_interfaces_find(share->interfaces, (struct slice){name, strlen(name)}, &only);
-    for (uint32_t i = 0; is_found && i < latency_interfaces_count(share->interfaces); i++) {
-        if (*name == '\0' || i == only) {
-            print_interface(share, i, out);
-        }
-    }
+    bool is_found = latency_interfaces_find(share->interfaces, (struct slice){name, strlen(name)}, interface);
     pthread_mutex_unlock(&share->lock);
     return is_found;
 }
 
-static void answer_latency(struct latency *latency, struct policy_question *question, const char *interface)
+/* Writes some more of the answer, or all that is left; what is wrong, or NULL. */
+static const char *write_some(struct latency_wait *wait, struct latency_share *share, bool all, bool *is_written)
 {
-    char *text = NULL;
-    size_t length = 0;
-    FILE *out = open_memstream(&text, &length);
+    uint32_t count = latency_share_count(share), only;
+    bool is_of_all = *wait->interface == '\0';
 
-    if (out == NULL) {
-        latency_answer_error(latency, question, "out of memory");
-        return;
+    *is_written = true;
+    if (wait->out == NULL) {
+        wait->out = open_memstream(&wait->text, &wait->length);
     }
-    bool is_found = print_interfaces(latency->share, interface, out);
-    if (fclose(out) != 0) {
-        latency_answer_error(latency, question, "out of memory");
-    } else if (!is_found) {
-        latency_answer_error(latency, question, "no such interface; see LATENCY");
+    if (wait->out == NULL) {
+        return "out of memory";
+    }
+    if (!is_of_all && !find_interface(share, wait->interface, &only)) {
+        return "no such interface; see LATENCY";
+    }
+    uint32_t first = is_of_all ? wait->at : only;
+    uint32_t end = is_of_all ? first + latency_share_slice(count) : first + 1;
+    end = end > count || (is_of_all && all) ? count : end;
+    for (uint32_t i = first; i < end; i++) {
+        print_interface(share, i, wait->out);
+    }
+    wait->at = end;
+    *is_written = !is_of_all || end == count;
+    return NULL;
+}
+
+/* Takes the wait. */
+static void answer_latency(struct latency *latency, struct latency_wait *wait, const char *error)
+{
+    const struct policy_host *host = latency->host;
+
+    if (wait->out != NULL && fclose(wait->out) != 0) {
+        error = "out of memory";
+    }
+    if (error != NULL) {
+        latency_answer_error(latency, wait->question, error);
     } else {
-        latency->host->answer(latency->host->context, question, POLICY_ANSWER_TEXT, (struct slice){text, length});
+        host->answer(host->context, wait->question, POLICY_ANSWER_TEXT, (struct slice){wait->text, wait->length});
     }
-    free(text);
+    free(wait->text);
+    free(wait);
 }
 
 /* Whether all workers have moved what they had when it was wanted. */
@@ -111,20 +129,28 @@ static bool have_moved(struct latency_share *share, uint64_t wanted)
     return all;
 }
 
+static bool is_to_wait(const struct latency *latency, const struct latency_wait *wait)
+{
+    return wait->out == NULL && wait->deadline_us > latency_now(latency) && !have_moved(latency->share, wait->wanted);
+}
+
 void latency_answer_waits(struct latency *latency, bool all)
 {
-    int64_t now = latency_now(latency);
     struct latency_wait **at = &latency->waits;
 
     while (*at != NULL) {
         struct latency_wait *wait = *at;
-        if (!all && wait->deadline_us > now && !have_moved(latency->share, wait->wanted)) {
-            at = &wait->next;
-            continue;
+        bool is_written = false;
+        const char *error = NULL;
+        if (all || !is_to_wait(latency, wait)) {
+            error = write_some(wait, latency->share, all, &is_written);
         }
-        *at = wait->next;
-        answer_latency(latency, wait->question, wait->interface);
-        free(wait);
+        if (is_written) {
+            *at = wait->next;
+            answer_latency(latency, wait, error);
+        } else {
+            at = &wait->next;
+        }
     }
 }
 
@@ -156,7 +182,7 @@ void latency_verb_latency(void *instance, struct policy_question *question, size
     pthread_mutex_unlock(&share->lock);
     wait->next = latency->waits;
     latency->waits = wait;
-    latency_share_move_all(latency);
+    latency_share_move_some(latency);
     latency_answer_waits(latency, false);
 }
 

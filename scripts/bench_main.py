@@ -15,8 +15,9 @@ import sys
 import time
 from dataclasses import dataclass
 
-import bench_memory
+import bench_latency
 import bench_leases
+import bench_memory
 import bench_policies
 import bench_targets
 from bench_load import CELLS
@@ -50,6 +51,8 @@ def parse_arguments():
                              "any of %(const)s")
     parser.add_argument("--leases", nargs="?", type=int, const=100_000, metavar="COUNT",
                         help="instead: what the watch over so many locks (%(const)s) costs")
+    parser.add_argument("--latency", nargs="?", type=int, const=100, metavar="COUNT",
+                        help="instead: what [latency] costs while so many interfaces (%(const)s) are flushed")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=HOST:PORT",
                         help="a proxy that runs already, best in front of the Redis of the bench (--redis-port)")
     parser.add_argument("--redis-port", type=int, help="where the bench starts its Redis (a free port)")
@@ -73,7 +76,7 @@ def parse_arguments():
     if options.policies:
         options.policies = chosen(options.policies, bench_policies.PARTS, "--policies")
         options.idle, options.targets = 0, ["headgate"]
-    if options.leases:
+    if options.leases or options.latency:
         options.idle, options.targets = 0, ["headgate"]
     return options
 
@@ -229,6 +232,9 @@ def run(options):
     prepare(options)
     if options.leases:
         bench_leases.run(options)
+        return
+    if options.latency:
+        bench_latency.run(options)
         return
     if options.policies:
         bench_policies.run(options)

@@ -2,60 +2,108 @@
 not take it. Whatever is timed is compared with clocks of the same machine, never with how fast it should be."""
 
 import math
+import random
 import shlex
 import time
 
 import pytest
 
 from harness.admin import stats, text
-from harness.latency import ask, await_report, counter, interfaces
+from harness.latency import ERROR, ON, SLACK, ask, await_report, counter, interfaces, timed
 from harness.resp import OK, QUEUED, Error, encode, wait_for
 from harness.rules import launch, reload
+from harness.servers import free_port
 
-ON = "[latency]\nenabled = on\nflush = 1s\n"
-# A bucket's values are that near to the one that stands for them.
-ERROR = 2 ** (1 / 32)
-# What clients and Headgate read from the clock does not happen at quite the same time. Seconds.
-SLACK = 0.005
+# A known mix, slow and quick: DEBUG SLEEP, a script that works for as long, and GET.
+SPIN = """
+local function now() local time = redis.call('TIME') return time[1] * 1000000 + time[2] end
+local begin = now()
+while now() - begin < tonumber(ARGV[1]) do end
+"""
+MIX = (
+    [("DEBUG", "SLEEP", delay / 1000) for delay in (10, 15, 22, 33, 50, 75, 110, 160, 200)]
+    + [("EVAL", SPIN, 0, us) for us in range(500, 8000, 250)]
+    + [("GET", "k")] * 150
+)
 
 
-def timed(client, *command):
-    """How long it took, in seconds, for the client."""
-    begin = time.monotonic()
-    reply = client(*command)
-    assert not isinstance(reply, Error), reply
-    return time.monotonic() - begin
+def redis_took(direct):
+    """What Redis says that each request of the mix took, in seconds, sorted."""
+
+    def is_of_the_mix(words):
+        # Headgate's own scripts are there, too, and the commands within scripts. Long words are cut.
+        is_spin = words[0] == b"EVAL" and words[1].startswith(SPIN[:100].encode())
+        return is_spin or words[0] == b"DEBUG" or words == [b"GET", b"k"]
+
+    return sorted(entry[2] / 1e6 for entry in direct("SLOWLOG", "GET", -1) if is_of_the_mix(entry[3]))
 
 
 @pytest.mark.threads
-def test_what_is_on_record_agrees_with_the_clients(redis, make_headgate, pool):
-    headgate = launch(make_headgate, redis, pool, ON + "[latency:slow]\ncommands = debug\n", threads=2)
+def test_what_is_on_record_agrees_with_redis_and_the_clients(redis, make_headgate, pool):
+    """What Headgate measures lies between what Redis measures and what clients do. So it is with the sum, and with each
+    of the values when all are sorted, and so with each percentile, but for the histogram's error."""
+    headgate = launch(make_headgate, redis, pool, ON + "[latency:mix]\ncommands = debug eval get\n", threads=2)
     clients = [headgate.connect() for _ in range(4)]
-    delays = [0.01, 0.02, 0.04, 0.05, 0.1, 0.2]
-    took = sorted(timed(clients[i % 4], "DEBUG", "SLEEP", delay) for i, delay in enumerate(delays))
-    gets = sum(timed(clients[i % 4], "GET", "k") for i in range(100))
-    line = await_report(headgate, "slow", len(delays))
-    assert delays[0] * 1000 <= float(line["min"]) <= (took[0] + SLACK) * 1000
-    assert delays[-1] * 1000 <= float(line["max"]) <= (took[-1] + SLACK) * 1000
-    assert sum(delays) / len(delays) * 1000 <= float(line["mean"]) <= (sum(took) / len(took) + SLACK) * 1000
+    mix = MIX.copy()
+    random.Random(5).shuffle(mix)
+    with redis.connect() as direct:
+        assert direct("CONFIG", "SET", "slowlog-log-slower-than", 0, "slowlog-max-len", 100_000) == OK
+        took = sorted(timed(clients[i % 4], *request) for i, request in enumerate(mix))
+        least = redis_took(direct)
+    assert len(least) == len(took) == len(mix)
+    line = await_report(headgate, "mix", len(mix))
+
+    def assert_between(word, low, high, error=1.0):
+        assert low * 1000 / error - 0.001 <= float(line[word]) <= (high + SLACK) * 1000 * error + 0.001, word
+
+    assert_between("min", least[0], took[0])
+    assert_between("max", least[-1], took[-1])
+    assert_between("mean", sum(least) / len(mix), sum(took) / len(mix))
     for word, part in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)):
-        at = math.ceil(part * len(delays)) - 1
-        assert delays[at] * 1000 / ERROR <= float(line[word]) <= (took[at] + SLACK) * 1000 * ERROR, word
+        at = math.ceil(part * len(mix)) - 1
+        assert_between(word, least[at], took[at], ERROR)
+    assert line["errors"] == "0"
+    of_process = ask(headgate, "LATENCY", "mix")[0]
+    assert {word: of_process[word] for word in of_process} == {word: line[word] for word in of_process}
+
+
+def test_bytes_are_those_of_the_stream(redis, make_headgate):
+    headgate = launch(make_headgate, redis, "shared", ON)
+    headgate.connect().pipeline([("GET", "k")] * 100)
     get = await_report(headgate, "get", 100)
-    assert float(get["mean"]) <= (gets / 100 + SLACK) * 1000
-    assert get["errors"] == "0"
     assert int(get["bytes_in"]) == 100 * len("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n")
     assert int(get["bytes_out"]) == 100 * len("$-1\r\n")
-    assert interfaces(headgate, "LATENCY")["get"]["count"] == "100"
-    assert ask(headgate, "LATENCY", "get")[0]["mean"] == get["mean"]
+
+
+def test_what_is_on_hold_counts_with_its_wait(redis, make_headgate):
+    """A rule holds the second request and refuses the third; all three are measured."""
+    limit = "[limit:slow]\ncommands = incr\nper = all\nlimit = 1\nwindow = 4s\naction = delay\nmax_delay = 5s\n"
+    headgate = launch(make_headgate, redis, "shared", ON + limit)
+    client, held, refused = (headgate.connect() for _ in range(3))
+    assert client("INCR", "n") == 1
+    begin = time.monotonic()
+    held.request("INCR", "n")
+    wait_for(lambda: stats(headgate, "limit")["limit_delayed_total"] == "1", what="it to be on hold")
+    known = time.monotonic()
+    held.assert_silent(0.5)
+    least = time.monotonic() - known
+    assert isinstance(refused("INCR", "n"), Error)
+    assert held.read() == 2
+    most = time.monotonic() - begin
+    line = await_report(headgate, "incr", 3)
+    assert line["errors"] == "1"
+    assert (least - SLACK) * 1000 <= float(line["max"]) <= (most + SLACK) * 1000
 
 
 def test_readers_of_the_pattern_find_it(redis, make_headgate):
     """ZUNIONSTORE over the minutes with MAX, MIN and SUM, as such readers do."""
     headgate = launch(make_headgate, redis, "shared", ON)
     client = headgate.connect()
-    took = [timed(client, "GET", "k") for _ in range(50)]
-    took.append(timed(client, "GET", "k"))
+    took = []
+    for count in (10, 20, 51):
+        # Several flushes, which have to come to the same as one.
+        took += [timed(client, "GET", "k") for _ in range(count - len(took))]
+        await_report(headgate, "get", count)
     line = await_report(headgate, "get", 51)
     now = int(time.time() // 60)
     minutes = range(now - 10, now + 1)
@@ -69,12 +117,44 @@ def test_readers_of_the_pattern_find_it(redis, make_headgate):
 
         assert united("max", "MAX")["max"] == pytest.approx(float(line["max"]))
         assert united("min", "MIN")["min"] == pytest.approx(float(line["min"]))
+        of_process = ask(headgate, "LATENCY", "get")[0]
+        assert (line["min"], line["max"]) == (of_process["min"], of_process["max"])
         both = united("sum_count", "SUM")
         assert both["count"] == 51
         assert 0 < both["sum"] <= (sum(took) + 51 * SLACK) * 1000
-        assert sum(united("hist", "SUM").values()) == 51
+        buckets = united("hist", "SUM")
+        assert sum(buckets.values()) == 51
+        # The median by the members alone: each is the exponent of its bucket's lower bound, in sixteenths, of µs.
+        ordered = [int(index) for index in sorted(buckets, key=int) for _ in range(int(buckets[index]))]
+        assert 2 ** ((ordered[25] + 0.5) / 16) / 1000 == pytest.approx(float(line["p50"]), rel=0.03)
         keys = [key for key in reader("KEYS", "statistics_*") if b"_for_" in key]
         assert keys and all(0 < reader("TTL", key) <= 7 * 86400 for key in keys)
+
+
+def test_minutes_that_are_asked_for(redis, make_headgate):
+    """Of minutes that another writer of the pattern has left, the n-th with n requests of n ms each."""
+    headgate = launch(make_headgate, redis, "shared", ON)
+    first = int(time.time() // 60) - 100
+    with redis.connect() as direct:
+        for n in range(1, 21):
+            for kind, members in {"max": [n, "max"], "min": [n, "min"], "sum_count": [n * n, "sum", n, "count"]}.items():
+                direct("ZADD", f"statistics_theirs_{first + n}_for_{kind}", *members)
+
+    def report(least, greatest, *more):
+        times = ("FROM", (first + least) * 60, "TO", (first + greatest) * 60 + 59)
+        return ask(headgate, "REPORT", "theirs", *times, *more)
+
+    for least, greatest in ((1, 20), (3, 5), (7, 7), (-5, 2), (19, 40)):
+        (line,) = report(least, greatest)
+        found = range(max(least, 1), min(greatest, 20) + 1)
+        assert int(line["count"]) == sum(found)
+        assert int(line["minutes"]) == greatest - least + 1
+        assert (float(line["min"]), float(line["max"])) == (found[0], found[-1])
+        assert float(line["mean"]) == pytest.approx(sum(n * n for n in found) / sum(found), abs=0.001)
+        assert [int(line["count"]) for line in report(least, greatest, "BY", "minute")] == list(found)
+        dates = [time.strftime("%Y-%m-%dT%H:%M", time.gmtime((first + n) * 60)) for n in (least, greatest)]
+        assert ask(headgate, "REPORT", "theirs", "FROM", dates[0], "TO", dates[1])[0]["count"] == line["count"]
+    assert report(21, 30)[0]["count"] == "0" and report(21, 30, "BY", "minute") == []
 
 
 def test_sidecars_add_up(redis, make_headgate):
@@ -91,6 +171,26 @@ def test_sidecars_add_up(redis, make_headgate):
     assert interfaces(first, "REPORT", "*")["set"]["count"] == "30", "which the first one has never seen"
     by_minute = ask(first, "REPORT", "get", "FROM", "-5m", "BY", "minute")
     assert sum(int(line["count"]) for line in by_minute) == 60
+
+
+@pytest.mark.parametrize("option", ("braces = on", "prefix = {statistics}", ""))
+def test_a_node_of_a_cluster(make_redis, make_headgate, option):
+    """It executes scripts only if all their keys are of one slot: as they are named by these options, and not without."""
+    node = make_redis("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+    with node.connect() as direct:
+        assert direct("CLUSTER", "ADDSLOTSRANGE", 0, 16383) == OK
+        wait_for(lambda: b"cluster_state:ok" in direct("CLUSTER", "INFO"), 30, "the cluster to be up")
+    headgate = launch(make_headgate, node, "shared", ON + option + "\n")
+    client = headgate.connect()
+    client.pipeline([("GET", "k")] * 10)
+    if option:
+        await_report(headgate, "get", 10)
+        wait_for(lambda: "get" in interfaces(headgate, "REPORT", "*"), 30, "it to be listed")
+        assert counter(headgate, "flush_failures_total") == 0
+    else:
+        wait_for(lambda: counter(headgate, "flush_failures_total") > 0, 30, "a flush to be refused")
+        assert "CROSSSLOT" in headgate.log()
+        assert client("GET", "k") is None
 
 
 def test_nothing_is_lost_while_redis_takes_nothing(redis, make_headgate):
@@ -203,6 +303,30 @@ def test_names_that_clients_make_up(redis, make_headgate):
     assert sum(int(line["count"]) for line in names.values()) == 109
     with redis.connect() as direct:
         assert not [key for key in direct("KEYS", "*") if b"{" in key or b" " in key or len(key) > 200]
+
+
+@pytest.mark.threads
+def test_there_may_be_many(redis, make_headgate):
+    """More than LATENCY writes in one go, while others come and are measured; all of them are listed and reported."""
+    count = 1500
+    headgate = launch(make_headgate, redis, "shared", ON + "max_interfaces = 10\n", threads=2)
+    clients = [headgate.connect() for _ in range(4)]
+    reload(headgate, ON + "max_interfaces = 10000\n", *clients)
+    for number, client in enumerate(clients):
+        client.send(b"".join(encode(f"NAME{name}") for name in range(number, count, len(clients))))
+    asked = [interfaces(headgate, "LATENCY") for _ in range(3)]
+    for number, client in enumerate(clients):
+        assert all(isinstance(reply, Error) for reply in client.read_many(len(range(number, count, len(clients)))))
+    names = interfaces(headgate, "LATENCY")
+    assert all(before.keys() <= names.keys() for before in asked)
+    ours = [line for name, line in names.items() if name.startswith("name")]
+    assert len(ours) == count and all(line["count"] == "1" for line in ours)
+    wait_for(
+        lambda: sum(name.startswith("name") for name in interfaces(headgate, "REPORT", "*", "FROM", "-5m")) == count,
+        60,
+        "all of them on record",
+    )
+    assert counter(headgate, "lost_requests_total") == 0
 
 
 def test_clients_told_apart(redis, make_headgate):

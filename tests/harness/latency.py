@@ -1,9 +1,16 @@
-"""What Headgate says of latency on its admin port."""
+"""[latency]: what Headgate says it has measured, and what is on record."""
 
 import shlex
+import time
 
 from harness.admin import stats, text
 from harness.resp import Error, wait_for
+
+ON = "[latency]\nenabled = on\nflush = 1s\n"
+# A bucket's values are that near to the one that stands for them.
+ERROR = 2 ** (1 / 32)
+# What clients and Headgate read from the clock does not happen at quite the same time. Seconds.
+SLACK = 0.005
 
 
 def ask(headgate, *question):
@@ -33,5 +40,27 @@ def await_report(headgate, interface, count):
     return ask(headgate, "REPORT", interface, "FROM", "-2h")[0]
 
 
+def timed(client, *command):
+    """How long it took, in seconds, for the client."""
+    begin = time.monotonic()
+    reply = client(*command)
+    took = time.monotonic() - begin
+    assert not isinstance(reply, Error), reply
+    return took
+
+
 def counter(headgate, name):
     return int(stats(headgate, "latency")[f"latency_{name}"])
+
+
+def on_record(redis, prefix="statistics_get"):
+    """What Redis itself has of an interface, of all minutes: the members of all sorted sets, added up."""
+    sums = {}
+    with redis.connect() as direct:
+        for key in direct("KEYS", f"{prefix}_[0-9]*_for_*"):
+            kind = key.decode().rpartition("_for_")[2]
+            members = direct("ZRANGE", key, 0, -1, "WITHSCORES")
+            for member, score in zip(members[::2], members[1::2]):
+                name = "hist" if kind == "hist" else member.decode()
+                sums[name] = sums.get(name, 0) + float(score)
+    return sums

@@ -417,7 +417,7 @@ Test(latency_flush, redis_that_wants_replicas_takes_all_or_nothing)
 
 Test(latency_flush, too_few_rights_stop_it_before_it_begins)
 {
-    static const char *const rights[] = {"set", "zscore", "zadd", "zincrby", "expire"};
+    static const char *const rights[] = {"set", "zscore", "zadd", "zincrby", "zunionstore", "del", "expire"};
     struct latency_pending *pending = pending_of_two_minutes();
 
     for (size_t i = 0; i < sizeof rights / sizeof rights[0]; i++) {
@@ -427,7 +427,7 @@ Test(latency_flush, too_few_rights_stop_it_before_it_begins)
         tell(ask("AUTH default x"));
     }
     tell(ask("ACL SETUSER sidecar reset on nopass ~statistics_* +evalsha +script|load +type +get +set +zscore +zadd "
-             "+zincrby +expire"));
+             "+zincrby +zunionstore +del +expire"));
     tell(ask("AUTH sidecar x"));
     cr_assert_eq(flush(&layout, "get", latency_pending_take(pending, 0)), 1, "these rights are enough");
     tell(ask("AUTH default x"));
@@ -446,9 +446,12 @@ Test(latency_flush, unsound_arguments_are_refused)
         {"6", {"1", "2", "3", "1 2 3 4 5 6 x"}},
         {"6", {"1", "2", "3", "1 2 3 0 5 6 7"}},
         {"6", {"1", "2", "3", "1 2 3 -4 5 6 7"}},
-        {"6", {"1", "2", "3", "1 2 3 4 5 6 7 8 0"}},
-        {"6", {"1", "2", "3", "1 2 3 4 5 6 7 1.5 1"}},
-        {"6", {"1", "2", "3", "1 2 3 4 5 6 7 8 nan"}},
+        {"6", {"1", "2", "3", "1 2 3 4 5 6 7 0 8"}},
+        {"6", {"1", "2", "3", "1 2 3 4 5 6 7 -1 8"}},
+        {"6", {"1", "2", "3", "1 2 3 4 5 6 7 1 1.5"}},
+        {"6", {"1", "2", "3", "1 2 3 4 5 6 7 nan 8"}},
+        {"6", {"1", "2", "3", "1 2 3 4 5 6 7 1 -"}},
+        {"6", {"1", "2", "3", "1 2 3 4 5 6 7 1 1-1"}},
         {"6", {"1", "2", "3", "1 2 3 4 5 6 7 8 1e3"}},
         {"6", {"1", "2", "3", "99999999999999999 2 3 4 5 6 7"}},
         {"6", {"0", "2", "3", "1 2 3 4 5 6 7"}},
@@ -525,6 +528,29 @@ static void flush_twice(struct latency_pending *pending, const char *process)
     }
 }
 
+/* ZUNIONSTORE of the histograms of all minutes, as anybody may do it, is the histogram of the whole. */
+static void assert_united(const struct latency_histogram *whole)
+{
+    char command[4096];
+    size_t length = (size_t)snprintf(command, sizeof command, "ZUNIONSTORE united %d", MINUTES);
+    int64_t buckets = 0;
+
+    for (int minute = 0; minute < MINUTES; minute++) {
+        length +=
+            (size_t)snprintf(command + length, sizeof command - length, " statistics_get_%d_for_hist", MINUTE + minute);
+    }
+    tell(ask(command));
+    for (int index = LATENCY_INDEX_MIN; index <= LATENCY_INDEX_MAX; index++) {
+        uint64_t count = whole->buckets[index - LATENCY_INDEX_MIN];
+        redisReply *score = ask("ZSCORE united %d", index);
+        cr_assert_eq(score->type, count > 0 ? REDIS_REPLY_STRING : REDIS_REPLY_NIL, "bucket %d", index);
+        cr_assert(count == 0 || strtod(score->str, NULL) == (double)count, "bucket %d", index);
+        freeReplyObject(score);
+        buckets += count > 0;
+    }
+    cr_assert_eq(integer_of(ask("ZCARD united")), buckets);
+}
+
 /* Three sidecars that record at random and flush in turn: what is reported is what was recorded. */
 Test(latency_report, all_sidecars_add_up_to_what_was_recorded)
 {
@@ -565,6 +591,7 @@ Test(latency_report, all_sidecars_add_up_to_what_was_recorded)
         report("get", MINUTE + minute, LATENCY_REPORT_MINUTES, &told_whole);
     }
     cr_assert_eq(memcmp(&told_whole, &whole, sizeof whole), 0);
+    assert_united(&whole.histogram);
     cr_assert_gt(whole.histogram.count, 8000);
     for (int i = 0; i < SIDECARS; i++) {
         cr_assert(latency_pending_is_empty(sidecars[i]));

@@ -2,12 +2,21 @@
  * What waits to be flushed: minutes by an injected clock that also jumps back, snapshots that keep their number until
  * they are acknowledged, bounds; and that whatever happens, what was flushed and what was lost is what was recorded.
  */
+#include "../../policies/latency_interface.h"
 #include "../../policies/latency_pending.h"
 
 #include <criterion/criterion.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define HAS_ADDRESS_SANITIZER 1
+#include <sanitizer/allocator_interface.h>
+#endif
+#endif
 
 #define KEEP 5
 
@@ -276,6 +285,51 @@ Test(latency_pending, what_is_moved_is_bounded_and_a_snapshot_stays)
     cr_assert_eq(latency_pending_take(all, 0)->minutes[0]->minute, 4);
     latency_pending_free(all);
     latency_pending_free(worker);
+}
+
+/* ---- memory ---- */
+
+/* Bytes that are on the heap now. */
+static size_t allocated(void)
+{
+#ifdef HAS_ADDRESS_SANITIZER
+    return __sanitizer_get_current_allocated_bytes();
+#else
+    return mallinfo2().uordblks;
+#endif
+}
+
+/* For each interface, when so many minutes could not be flushed, and the latencies of each lie in so many buckets. */
+static size_t memory_for_each(int minutes, int buckets)
+{
+    enum { USED = 50 };
+    struct latency_pending *pending = latency_pending_new(LATENCY_INTERFACES_MAX, 60);
+    size_t before = allocated();
+
+    for (int minute = 0; minute < minutes; minute++) {
+        for (int i = 0; i < USED * buckets; i++) {
+            const struct latency_sample sample = {.us = latency_index_greatest(80 + i / USED), .count = 300};
+            latency_pending_record(pending, (uint32_t)(i % USED), minute, &sample);
+        }
+        for (uint32_t i = 0; i < USED; i++) {
+            (void)latency_pending_take(pending, i);
+        }
+    }
+    size_t each = (allocated() - before) / USED;
+    latency_pending_free(pending);
+    return each;
+}
+
+Test(latency_pending, takes_as_much_memory_as_the_page_says)
+{
+    enum { OPEN = 9600, HEAD = 16, MINUTES_KEPT = 60 + LATENCY_SNAPSHOT_MINUTES };
+
+    /* Each block has a head of malloc's. */
+    cr_assert_leq(memory_for_each(1, 40), OPEN + 500 + 2 * HEAD);
+    cr_assert_leq(memory_for_each(200, 40), OPEN + HEAD + MINUTES_KEPT * (500 + HEAD));
+    cr_assert_leq(memory_for_each(200, 512), OPEN + HEAD + MINUTES_KEPT * (LATENCY_MINUTE_BYTES_MAX + HEAD));
+    cr_assert_geq(memory_for_each(200, 40), OPEN + MINUTES_KEPT * 150, "they are kept");
+    cr_assert_leq(LATENCY_MINUTE_BYTES_MAX, 7200u);
 }
 
 /* ---- whatever happens ---- */

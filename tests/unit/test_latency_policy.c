@@ -177,6 +177,55 @@ Test(latency_policy, bounds_the_interfaces)
     fixture_stop(&fixture);
 }
 
+Test(latency_policy, has_more_or_fewer_interfaces_after_a_reload)
+{
+    struct latency_fixture fixture;
+
+    fixture_start(&fixture, ON "max_interfaces = 2\n", 1);
+    assert_interface(&fixture, "GET k", "get");
+    assert_interface(&fixture, "SET k v", "other");
+    assert_interface(&fixture, "TRASH k", "other");
+    fixture_reload(&fixture, ON "max_interfaces = 3000\n");
+    assert_interface(&fixture, "SET k v", "set");
+    assert_interface(&fixture, "TRASH k", "trash");
+    fixture_reload(&fixture, ON "max_interfaces = 1\n");
+    assert_interface(&fixture, "GET k", "get");
+    assert_interface(&fixture, "TRASH k", "trash");
+    assert_interface(&fixture, "DEL k", "other");
+    cr_assert_eq(fixture_counter(&fixture, "latency_interfaces"), 4);
+    fixture_stop(&fixture);
+}
+
+/* As the clients of a worker wait meanwhile, it does not do all at once. */
+Test(latency_policy, writes_many_interfaces_a_slice_at_a_time)
+{
+    struct latency_fixture fixture;
+    char words[64];
+    int lines = 0, ticks = 0;
+
+    fixture_start(&fixture, "[latency]\nenabled = on\nflush = 10m\nmax_interfaces = 9000\n", 2);
+    for (int i = 0; i < 2000; i++) {
+        snprintf(words, sizeof words, "NAME%d k", i);
+        fixture_request(&fixture, (size_t)i % 2, words, 100);
+    }
+    cr_assert_null(fixture_ask(&fixture, 0, "LATENCY"));
+    for (; fixture.answers == 0; ticks++) {
+        cr_assert_lt(ticks, 2 * 32 + 2);
+        fixture_tick(&fixture, 100000);
+    }
+    cr_assert_geq(ticks, 8, "256 and a 32nd at a time, to be moved and to be written");
+    for (const char *at = fixture.answer; *at != '\0'; at++) {
+        lines += *at == '\n';
+    }
+    cr_assert_eq(lines, 2000);
+    cr_assert(says(fixture.answer, "interface=name1999 count=1 "));
+    /* One that is halfway is answered at the end. */
+    cr_assert_null(fixture_ask(&fixture, 0, "LATENCY"));
+    fixture_tick(&fixture, 100000 * (ticks - 3));
+    fixture_stop(&fixture);
+    cr_assert_eq(fixture.answers, 2);
+}
+
 Test(latency_policy, makes_names_safe_and_short)
 {
     struct latency_fixture fixture;
@@ -307,7 +356,7 @@ Test(latency_policy, adds_up_what_all_workers_have)
     cr_assert(says(fixture.answer, "interface=get count=2 "), "%s", fixture.answer);
     /* A worker that hangs is not waited for. */
     cr_assert_null(fixture_ask(&fixture, 0, "LATENCY"));
-    fixture_pass(&fixture, 1100000);
+    fixture_pass(&fixture, 5100000);
     latency_policy.on_tick(fixture.workers[0].instance, fixture.now_us);
     cr_assert_eq(fixture.answers, 2);
     /* Nor is anybody left without an answer at the end. */

@@ -1,0 +1,149 @@
+"""What docs/latency.md tells to type gives what REPORT says, as it stands there. redis-cli is sent to the servers of the
+test; gnuplot is a stand-in that keeps what it was told."""
+
+import calendar
+import os
+import re
+import subprocess
+import time
+
+import pytest
+
+from harness.latency import ON, await_report, counter, interfaces
+from harness.resp import OK, wait_for
+from harness.rules import launch
+from harness.servers import REPOSITORY
+
+REDIS_CLI = """#!/bin/bash
+case " $* " in
+*" -p 6390 "*) exec {cli} "${{@/#6390/{admin}}}" ;;
+*) exec {cli} -p {redis} "$@" ;;
+esac
+"""
+GETS = 500
+GNUPLOT = '#!/bin/sh\nprintf "%s\\n" "$@" > told-to-gnuplot\n'
+
+
+def snippets(heading):
+    """The commands of that section, each as it is typed."""
+    page = (REPOSITORY / "docs" / "latency.md").read_text()
+    section = re.search(rf"^### {heading}\n(.*?)(?=^##|\Z)", page, flags=re.MULTILINE | re.DOTALL).group(1)
+    blocks = re.findall(r"^```\n(.*?)^```", section, flags=re.MULTILINE | re.DOTALL)
+    assert blocks and all(block.startswith("$ ") for block in blocks)
+    return [re.sub(r"^\$ ", "", block, flags=re.MULTILINE) for block in blocks]
+
+
+@pytest.fixture
+def shell(redis, make_headgate, tmp_path):
+    """Runs what is typed; gives what was printed. measure() has so many more GETs on record, and gives the report."""
+    headgate = launch(make_headgate, redis, "shared", ON)
+    client = headgate.connect()
+    cli = subprocess.run(["which", "redis-cli"], capture_output=True, text=True, check=True).stdout.strip()
+    for name, text in {
+        "redis-cli": REDIS_CLI.format(redis=redis.port, admin=headgate.admin_port, cli=cli),
+        "gnuplot": GNUPLOT,
+    }.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+
+    def run(typed):
+        environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "LC_ALL": "C"}
+        result = subprocess.run(
+            ["bash", "-eu", "-o", "pipefail", "-c", typed],
+            capture_output=True, text=True, timeout=30, cwd=tmp_path, env=environment, check=False,
+        )
+        assert result.returncode == 0 and not result.stderr, result.stderr
+        return result.stdout
+
+    def measure():
+        client.pipeline([("GET", "k")] * GETS)
+        run.measured += GETS
+        return await_report(headgate, "get", run.measured)
+
+    run.measured = 0
+    run.measure = measure
+    run.directory = tmp_path
+    return run
+
+
+def test_reading_with_redis_cli(shell):
+    first, second = snippets("Reading them with redis-cli")
+    for _ in range(5):
+        minute = time.time() // 60
+        report = shell.measure()
+        words = shell(first + second).split()
+        # The first command reads the minute that it finds, which may have begun since.
+        if time.time() // 60 == minute:
+            break
+    total, count = float(words[words.index("sum") + 1]), int(words[words.index("count") + 1])
+    assert GETS <= count <= shell.measured and 0 < total
+    assert count < shell.measured or total / count == pytest.approx(float(report["mean"]), abs=0.001)
+    assert float(words[words.index("max") + 1]) == pytest.approx(float(report["max"]))
+    # REPORT never says more than the greatest, which a bucket's middle may be.
+    assert float(words[-1]) == pytest.approx(float(report["p99"]), rel=0.045)
+
+
+def test_the_rights_that_are_named_are_enough(redis, make_headgate):
+    page = (REPOSITORY / "docs" / "latency.md").read_text()
+    named = re.search(r"connects to that Redis needs\s+(.*?)\n\n", page, flags=re.DOTALL).group(1)
+    rights = [f"+{name.lower()}" for name in re.findall(r"[A-Z]{2,}", named)]
+    assert "+zunionstore" in rights and "+ltrim" in rights
+    keys = ("~statistics_*", "~count:*", "~known:", "~recent:*", "~common:*")
+    with redis.connect() as direct:
+        # What any connection of Headgate's needs, and nothing else.
+        assert direct("ACL", "SETUSER", "sidecar", "on", ">secret", *keys, "+@connection", *rights) == OK
+    logs = "slowlog_threshold = 1us\n[counters]\nenabled = on\n[events]\nenabled = on\n"
+    headgate = launch(make_headgate, redis, "shared", ON + logs, upstream_user="sidecar", upstream_password="secret")
+    client = headgate.connect()
+    for count in (10, 20):
+        client.pipeline([("GET", "statistics_")] * 10)
+        await_report(headgate, "get", count)
+    wait_for(lambda: "get" in interfaces(headgate, "REPORT", "*"), 30, "it to be listed")
+    with headgate.admin() as admin:
+        for question in (("COUNTER", "requests", "1"), ("RECENT", "slow", "warning"), ("COMMON", "slow", "warning")):
+            wait_for(lambda: b" " in admin(*question), 30, f"{question} to answer")
+    assert counter(headgate, "flush_failures_total") == 0
+
+
+def words_of(line):
+    """The names of a line's words, in order; none of its values has = in it."""
+    return re.findall(r"(?:^|\s)(\w+)=", line)
+
+
+def test_lines_have_the_words_that_are_shown(redis, make_headgate):
+    logs = "slowlog_threshold = 1ms\n[counters]\nenabled = on\n[events]\nenabled = on\n"
+    headgate = launch(make_headgate, redis, "shared", ON + logs)
+    client = headgate.connect()
+    for _ in range(100):
+        client("DEBUG", "SLEEP", "0.002")
+    await_report(headgate, "debug", 100)
+    page = (REPOSITORY / "docs" / "latency.md").read_text()
+
+    def shown(beginning):
+        return words_of(re.search(rf"^.*?({re.escape(beginning)}.*?)(?:`.*)?$", page, flags=re.MULTILINE).group(1))
+
+    with headgate.admin() as admin:
+
+        def answered(*question):
+            wait_for(lambda: isinstance(admin(*question), bytes) and admin(*question).strip(), 30, f"{question} to answer")
+            return words_of(admin(*question).decode().splitlines()[0])
+
+        assert answered("REPORT", "debug") == shown("interface=orders from=")
+        assert answered("SLOWLOG") == shown("id=7 time=")
+        client.pipeline([("GET", "k")] * 500)
+        assert answered("HOTKEYS") == shown('count=640 error=64')
+        assert answered("COUNTER", "requests", "60") == shown("time=1795291200 count=17")
+        assert answered("COMMON", "slow", "warning") == shown('count=3 event="limit:checkout get"')
+
+
+def test_plotting(shell):
+    (typed,) = snippets("Plotting")
+    report = shell.measure()
+    shell(typed)
+    lines = [line.split() for line in (shell.directory / "get.dat").read_text().splitlines()]
+    assert 1 <= len(lines) <= 3
+    for minute, mean, p99 in lines:
+        assert abs(time.time() - calendar.timegm(time.strptime(minute, "%Y-%m-%dT%H:%M"))) < 600
+        assert 0 < float(mean) and 0 < float(p99) <= float(report["max"])
+    told = (shell.directory / "told-to-gnuplot").read_text()
+    assert '"get.dat" using 1:2' in told and 'set output "get.png"' in told

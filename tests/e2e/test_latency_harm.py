@@ -1,0 +1,213 @@
+"""[latency] and what is in its way: whatever Redis does not take, and whatever clients call themselves, clients are served
+as before, nobody else's keys are touched, and what is lost is counted and logged."""
+
+import time
+
+import pytest
+
+from harness.identity import add_users, authenticated, named
+from harness.latency import ON, await_report, counter, interfaces, on_record
+from harness.resp import NULL, OK, Error, wait_for
+from harness.rules import launch
+
+OTHERS = {
+    "string": ("SET", "{}", "mine"),
+    "list": ("RPUSH", "{}", "mine"),
+    "hash": ("HSET", "{}", "mine", "1"),
+    "set": ("SADD", "{}", "mine"),
+    "stream": ("XADD", "{}", "1-1", "mine", "1"),
+}
+
+
+def occupy(direct, kind, key):
+    assert not isinstance(direct(*(word.format(key) for word in OTHERS[kind])), Error)
+    return direct("DUMP", key)
+
+
+def minutes():
+    """Those in which the test may end."""
+    now = int(time.time() // 60)
+    return range(now, now + 4)
+
+
+@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("suffix", ("max", "min", "sum_count", "hist", "errors_bytes"))
+def test_minutes_of_another_type(redis, make_headgate, suffix, other):
+    headgate = launch(make_headgate, redis, "shared", ON)
+    client = headgate.connect()
+    with redis.connect() as direct:
+        theirs = {key: occupy(direct, other, key) for key in (f"statistics_get_{at}_for_{suffix}" for at in minutes())}
+        assert client("GET", "k") is None
+        assert client("SET", "k", "v") == OK
+        wait_for(lambda: counter(headgate, "lost_requests_total") == 1, 30, "the loss to be counted")
+        assert counter(headgate, "lost_minutes_total") == 1
+        assert f"holds a {other}" in headgate.log()
+        await_report(headgate, "set", 1)
+        assert set(direct("KEYS", "statistics_get_*_for_*")) == {key.encode() for key in theirs}, "all or nothing"
+        assert {key: direct("DUMP", key) for key in theirs} == theirs
+        direct("DEL", *theirs)
+        assert client("GET", "k") == b"v"
+        await_report(headgate, "get", 1)
+
+
+def test_a_number_of_another_type(redis, make_headgate):
+    """The key in which Redis keeps the number of the last flush."""
+    headgate = launch(make_headgate, redis, "shared", ON)
+    client = headgate.connect()
+    client("GET", "k")
+    await_report(headgate, "get", 1)
+    with redis.connect() as direct:
+        (key,) = direct("KEYS", "statistics_get_flushed_by_*")
+        direct("DEL", key)
+        theirs = occupy(direct, "hash", key.decode())
+        client("GET", "k")
+        wait_for(lambda: counter(headgate, "lost_requests_total") == 1, 30, "the loss to be counted")
+        assert direct("DUMP", key) == theirs
+        direct("DEL", key)
+    client("GET", "k")
+    await_report(headgate, "get", 2)
+
+
+def test_a_list_of_interfaces_of_another_type(redis, make_headgate):
+    """Figures are on record all the same; only REPORT * has nothing to go by, and says so."""
+    headgate = launch(make_headgate, redis, "shared", ON)
+    with redis.connect() as direct:
+        theirs = occupy(direct, "set", "statistics_interfaces")
+        headgate.connect()("GET", "k")
+        await_report(headgate, "get", 1)
+        wait_for(lambda: "the list of interfaces was not written" in headgate.log(), 30, "it to be logged")
+        assert direct("DUMP", "statistics_interfaces") == theirs
+        with headgate.admin() as admin:
+            reply = admin("REPORT", "*")
+    assert isinstance(reply, Error) and b"statistics_interfaces" in reply
+    assert counter(headgate, "lost_requests_total") == 0
+
+
+REFUSALS = {
+    "OOM": (("CONFIG", "SET", "maxmemory", "1"), ("CONFIG", "SET", "maxmemory", "0")),
+    "READONLY": (("REPLICAOF", "127.0.0.1", "1"), ("REPLICAOF", "NO", "ONE")),
+    "NOREPLICAS": (("CONFIG", "SET", "min-replicas-to-write", "1"), ("CONFIG", "SET", "min-replicas-to-write", "0")),
+    "NOPERM": (("ACL", "SETUSER", "default", "-zincrby"), ("ACL", "SETUSER", "default", "+zincrby")),
+    "MISCONF": (
+        ("CONFIG", "SET", "save", "3600 1", "rdbcompression", "no"),
+        ("CONFIG", "SET", "stop-writes-on-bgsave-error", "no"),
+    ),
+}
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_redis_that_refuses_to_write(redis, make_headgate, refusal):
+    refuse, allow = REFUSALS[refusal]
+    begin = time.monotonic()
+    headgate = launch(make_headgate, redis, "shared", ON)
+    client = headgate.connect()
+    with redis.connect() as direct:
+        assert direct("SET", "k", "v") == OK
+        if refusal == "MISCONF":
+            # What a save would write is a directory.
+            (redis.directory / "dump.rdb").mkdir()
+        assert direct(*refuse) == OK
+        if refusal == "MISCONF":
+            direct("BGSAVE")
+            wait_for(lambda: b"rdb_last_bgsave_status:err" in direct("INFO", "persistence"), what="a save that fails")
+        sent = 0
+        while counter(headgate, "flush_failures_total") < 3:
+            assert client("GET", "k") == b"v"
+            sent += 1
+            assert time.monotonic() < begin + 60
+        assert counter(headgate, "minutes_waiting") > 0
+        assert not on_record(redis)
+        logged = headgate.log().count("Redis does not take the figures: " + refusal)
+        assert 1 <= logged <= 1 + (time.monotonic() - begin) // 60, "once a minute"
+        assert direct(*allow) == OK
+    await_report(headgate, "get", sent)
+    assert on_record(redis)["count"] == sent
+    assert counter(headgate, "lost_requests_total") == 0
+
+
+def test_redis_that_is_busy(redis, make_headgate):
+    """While somebody's script runs for long, Redis answers nothing else."""
+    headgate = launch(make_headgate, redis, "shared", ON)
+    client = headgate.connect()
+    client.pipeline([("GET", "k")] * 10)
+    with redis.connect() as direct, redis.connect() as killer:
+        assert direct("CONFIG", "SET", "busy-reply-threshold", "10") == OK
+        direct.request("EVAL", "while true do end", 0)
+        wait_for(lambda: counter(headgate, "flush_failures_total") >= 2, 30, "flushes that fail")
+        assert "Redis does not take the figures: BUSY" in headgate.log()
+        assert killer("SCRIPT", "KILL") == OK
+        assert isinstance(direct.read(), Error)
+    await_report(headgate, "get", 10)
+    assert counter(headgate, "lost_requests_total") == 0
+
+
+STRANGE = ("{tag}", "two words", "new\r\nline", "\r\n", "ü", "\x00\x01", "x" * 10_000, "{" * 10_000, "%", "~", "*", "a_for_b")
+
+
+def assert_keys_are_sound(redis):
+    """No braces, blanks and control characters, and none that is long."""
+    with redis.connect() as direct:
+        for key in direct("KEYS", "*"):
+            assert not set(key) & set(b"{} \r\n\0") and max(key) < 127 and len(key) < 200, key
+
+
+def test_strange_names_of_commands(redis, make_headgate):
+    headgate = launch(make_headgate, redis, "shared", ON)
+    client = headgate.connect()
+    for name in STRANGE:
+        assert isinstance(client(name), Error)
+    names = interfaces(headgate, "LATENCY")
+    assert len(names) == len(STRANGE) and all(line["errors"] == "1" for line in names.values())
+    # As it is shown; some may be asked for as they were. REPORT * means all of them.
+    for name in (*names, *STRANGE[:5]):
+        if name != "*":
+            await_report(headgate, name, 1)
+    assert_keys_are_sound(redis)
+
+
+def test_strange_names_of_clients(redis, make_headgate):
+    """Redis has no blanks in names of connections; what it allows may be of any length."""
+    headgate = launch(make_headgate, redis, "shared", ON + "by = name\n")
+    allowed = ["{tag}", "x" * 10_000, "x" * 9_999 + "y", "{" * 10_000, "%~", "a@b"]
+    for name in allowed:
+        assert named(headgate, name)("GET", "k") is None
+    found = wait_for(
+        lambda: {name: line for name, line in interfaces(headgate, "LATENCY").items() if name.startswith("get@")},
+        what="figures",
+    )
+    assert sum(int(line["count"]) for line in found.values()) == len(allowed)
+    for name in found:
+        await_report(headgate, name, found[name]["count"])
+    assert_keys_are_sound(redis)
+
+
+def test_strange_names_of_users(redis, make_headgate):
+    headgate = launch(make_headgate, redis, "shared", ON + "by = user\n")
+    users = ["batch", "{tag}", "x" * 1000, "%~"]
+    add_users(redis, *users)
+    for user in users:
+        assert authenticated(headgate, user)("GET", "k") in (None, NULL)
+    await_report(headgate, "get@batch", 1)
+    await_report(headgate, "get@%7Btag%7D", 1)
+    names = [name for name in interfaces(headgate, "LATENCY") if name.startswith("get@")]
+    assert len(names) == len(users)
+    assert_keys_are_sound(redis)
+
+
+@pytest.mark.parametrize("key", ("count:1:requests", "known:", "recent:slow:warning", "common:slow:warning"))
+def test_keys_of_counters_and_events_of_another_type(redis, make_headgate, key):
+    """It is logged, and all else goes on: figures, and what is not in the way."""
+    logs = "slowlog_threshold = 1ms\n[counters]\nenabled = on\n[events]\nenabled = on\n"
+    headgate = launch(make_headgate, redis, "shared", ON + logs)
+    client = headgate.connect()
+    with redis.connect() as direct:
+        theirs = occupy(direct, "stream", key)
+        assert client("DEBUG", "SLEEP", "0.01") == OK
+        wait_for(lambda: key in headgate.log(), 30, "it to be logged")
+        await_report(headgate, "debug", 1)
+        other = "common:slow:warning" if key in ("count:1:requests", "known:") else "count:1:requests"
+        wait_for(lambda: direct("EXISTS", other) == 1, 30, "the other kind to be written")
+        assert direct("DUMP", key) == theirs
+        assert direct("DEL", key) == 1
+        assert client("DEBUG", "SLEEP", "0.01") == OK
+        wait_for(lambda: direct("EXISTS", key) == 1, 30, "it to be written when nothing is in the way")
