@@ -43,8 +43,7 @@ static const struct conf_option deny_option_table[] = {
 /* A rule, compiled. */
 struct deny_rule {
     char name[CONF_RULE_NAME_MAX + 1];
-    struct match_commands *commands;
-    struct match_keys *keys;
+    struct match_requests requests;
     struct match_clients *except;
     uint64_t max_bytes; /* 0: any size */
     enum deny_action action;
@@ -52,8 +51,7 @@ struct deny_rule {
 
 static void rule_clear(struct deny_rule *rule)
 {
-    match_commands_free(rule->commands);
-    match_keys_free(rule->keys);
+    match_requests_clear(&rule->requests);
     match_clients_free(rule->except);
 }
 
@@ -62,22 +60,11 @@ static const char *rule_compile(struct deny_rule *rule, const struct deny_option
                                 char problem[CONF_PROBLEM_MAX], const char **expected)
 {
     *rule = (struct deny_rule){.max_bytes = (uint64_t)options->max_bytes, .action = (enum deny_action)options->action};
-    *expected = "command names, @categories or * , with ! before those to leave out";
-    rule->commands = match_commands_compile(options->commands, problem);
-    if (rule->commands == NULL) {
-        return "commands";
+    const char *at_fault = match_requests_compile(&rule->requests, options->commands, options->keys, problem, expected);
+    if (at_fault != NULL) {
+        return at_fault;
     }
-    *expected = "globs with * ? [a-z] and \\, with blanks between them";
-    rule->keys = match_keys_compile(options->keys, problem);
-    if (rule->keys == NULL) {
-        return "keys";
-    }
-    if (!match_keys_all(rule->keys) && !match_commands_have_keys(rule->commands)) {
-        snprintf(problem, CONF_PROBLEM_MAX, "can never match: none of the commands has keys");
-        *expected = "commands with keys beside it, or no keys";
-        return "keys";
-    }
-    *expected = "ip:ADDRESS, ip:ADDRESS/BITS, user:GLOB and name:GLOB, with blanks between them";
+    *expected = MATCH_CLIENTS_EXPECTED;
     rule->except = match_clients_compile(options->except, problem);
     return rule->except == NULL ? "except" : NULL;
 }
@@ -177,7 +164,7 @@ static bool deny_wants(void *instance, const struct command *command)
     const struct deny *deny = instance;
 
     for (size_t i = 0; i < deny->count; i++) {
-        if (match_commands_may(deny->rules[i].commands, command)) {
+        if (match_commands_may(deny->rules[i].requests.commands, command)) {
             return true;
         }
     }
@@ -200,8 +187,8 @@ static enum deny_match match_size(const struct deny_rule *rule, const struct pol
 static enum deny_match match(const struct deny_rule *rule, const struct policy_request *request)
 {
     enum deny_match size = match_size(rule, request);
-    bool is_meant = size != DENY_NO && match_commands_request(rule->commands, request) &&
-                    !match_clients_is(rule->except, request->client) && match_keys_any(rule->keys, request);
+    bool is_meant = size != DENY_NO && match_requests_is(&rule->requests, request) &&
+                    !match_clients_is(rule->except, request->client);
 
     return is_meant ? size : DENY_NO;
 }
@@ -211,9 +198,9 @@ static void write_refusal(const struct deny_rule *rule, const struct policy_requ
                           struct policy_decision *decision)
 {
     const char *name = request->command != NULL ? request->command->name : "this command";
-    const char *what = rule->max_bytes > 0          ? "is not allowed at this size"
-                       : match_keys_all(rule->keys) ? "is not allowed"
-                                                    : "is not allowed on such a key";
+    const char *what = rule->max_bytes > 0                   ? "is not allowed at this size"
+                       : match_keys_all(rule->requests.keys) ? "is not allowed"
+                                                             : "is not allowed on such a key";
 
     decision->length =
         (size_t)snprintf(decision->text, sizeof decision->text, "-DENIED %s: %s %s\r\n", rule->name, name, what);

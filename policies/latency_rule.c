@@ -305,45 +305,19 @@ static void take_options(struct latency_settings *settings, const struct latency
 
 /* ---- [latency:NAME] ---- */
 
-static void rule_clear(struct latency_rule *rule)
-{
-    if (rule->commands != NULL) {
-        match_commands_free(rule->commands);
-    }
-    if (rule->keys != NULL) {
-        match_keys_free(rule->keys);
-    }
-}
-
-/* The name of the option that is at fault, or NULL. Either way the rule is to be cleared. */
-static const char *compile(struct latency_rule *rule, const struct latency_rule_options *options,
+/* The name of the option that is at fault, or NULL. Either way requests is to be cleared. */
+static const char *compile(struct match_requests *requests, const struct latency_rule_options *options,
                            char problem[CONF_PROBLEM_MAX], const char **expected)
 {
-    *rule = (struct latency_rule){.is_of_all = *options->keys == '\0'};
-    *expected = "command names, @categories or * , with ! before those to leave out";
-    rule->commands = match_commands_compile(options->commands, problem);
-    if (rule->commands == NULL) {
-        return "commands";
-    }
-    *expected = "globs with * ? [a-z] and \\, with blanks between them";
-    rule->keys = match_keys_compile(options->keys, problem);
-    if (rule->keys == NULL) {
-        return "keys";
-    }
-    if (!match_keys_all(rule->keys) && !match_commands_have_keys(rule->commands)) {
-        snprintf(problem, CONF_PROBLEM_MAX, "can never match: none of the commands has keys");
-        *expected = "commands with keys beside it, or no keys";
-        return "keys";
-    }
-    return NULL;
+    return match_requests_compile(requests, options->commands, options->keys, problem, expected);
 }
 
 static const char *check_rule(const void *values, char problem[CONF_PROBLEM_MAX], const char **expected)
 {
-    struct latency_rule rule;
-    const char *at_fault = compile(&rule, values, problem, expected);
+    struct match_requests requests;
+    const char *at_fault = compile(&requests, values, problem, expected);
 
-    rule_clear(&rule);
+    match_requests_clear(&requests);
     return at_fault;
 }
 
@@ -360,17 +334,17 @@ const struct conf_section latency_rule_section = {
 
 bool latency_rule_may(const struct latency_rule *rule, const struct command *command)
 {
-    return match_commands_may(rule->commands, command);
+    return match_commands_may(rule->requests.commands, command);
 }
 
 bool latency_rule_all_of(const struct latency_rule *rule, const struct command *command)
 {
-    return rule->is_of_all && match_commands_all_of(rule->commands, command);
+    return match_keys_all(rule->requests.keys) && match_commands_all_of(rule->requests.commands, command);
 }
 
 bool latency_rule_is(const struct latency_rule *rule, const struct policy_request *request)
 {
-    return match_commands_request(rule->commands, request) && (rule->is_of_all || match_keys_any(rule->keys, request));
+    return match_requests_is(&rule->requests, request);
 }
 
 /* ---- [counters] and [events] ---- */
@@ -421,19 +395,14 @@ static void take_rule(struct latency_settings *settings, const struct conf_rule 
     const char *expected;
 
     /* It was sound when the file was read. */
-    (void)compile(rule, from->values, problem, &expected);
+    (void)compile(&rule->requests, from->values, problem, &expected);
     snprintf(rule->name, sizeof rule->name, "%s", from->name);
 }
 
 void latency_settings_make(struct latency_settings *settings, const struct conf_rule *list)
 {
-    size_t count = 0;
-
     *settings = (struct latency_settings){0};
-    for (const struct conf_rule *rule = list; rule != NULL; rule = rule->next) {
-        count += rule->section == &latency_rule_section;
-    }
-    settings->rules = conf_alloc(NULL, count * sizeof *settings->rules);
+    settings->rules = conf_alloc(NULL, conf_rules_count(list, &latency_rule_section) * sizeof *settings->rules);
     for (const struct conf_rule *rule = list; rule != NULL; rule = rule->next) {
         if (rule->section == &latency_section) {
             take_options(settings, rule->values);
@@ -449,25 +418,23 @@ void latency_settings_make(struct latency_settings *settings, const struct conf_
 
 struct policy_server_settings latency_server_settings(const struct conf_rule *list)
 {
-    struct policy_server_settings settings = {0};
+    const struct conf_rule *section = conf_rules_first(list, &latency_section);
+    const struct latency_options *options = section != NULL ? section->values : NULL;
 
-    for (const struct conf_rule *rule = list; rule != NULL; rule = rule->next) {
-        const struct latency_options *options = rule->section == &latency_section ? rule->values : NULL;
-        if (options != NULL && *options->upstream.text != '\0') {
-            settings = (struct policy_server_settings){
-                .address = &options->upstream,
-                .user = options->upstream_user,
-                .password = options->upstream_password,
-            };
-        }
+    if (options == NULL || *options->upstream.text == '\0') {
+        return (struct policy_server_settings){0};
     }
-    return settings;
+    return (struct policy_server_settings){
+        .address = &options->upstream,
+        .user = options->upstream_user,
+        .password = options->upstream_password,
+    };
 }
 
 void latency_settings_clear(struct latency_settings *settings)
 {
     for (size_t i = 0; i < settings->rule_count; i++) {
-        rule_clear(&settings->rules[i]);
+        match_requests_clear(&settings->rules[i].requests);
     }
     free(settings->rules);
     *settings = (struct latency_settings){0};

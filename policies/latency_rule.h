@@ -14,9 +14,7 @@ enum latency_by { LATENCY_BY_NONE, LATENCY_BY_USER, LATENCY_BY_NAME };
 /* A rule: what it matches is one interface. */
 struct latency_rule {
     char name[CONF_RULE_NAME_MAX + 1];
-    struct match_commands *commands;
-    struct match_keys *keys;
-    bool is_of_all; /* keys and commands leave nothing to look at but the command */
+    struct match_requests requests;
 };
 
 /* What [latency] says. */

@@ -206,7 +206,7 @@ static const char *compile(struct lease_rule *rule, const struct lease_options *
         .unit = (enum lease_score_unit)options->unit,
         .libraries = conf_format("%s", options->libraries),
     };
-    *expected = "globs with * ? [a-z] and \\, with blanks between them";
+    *expected = MATCH_KEYS_EXPECTED;
     rule->keys = match_keys_compile(options->keys, problem);
     if (rule->keys == NULL) {
         return "keys";

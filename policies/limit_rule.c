@@ -256,7 +256,7 @@ int64_t limit_rule_hold_us(const struct limit_rule *rule)
 static const char *compile_keys(struct limit_rule *rule, const struct limit_options *options,
                                 char problem[CONF_PROBLEM_MAX], const char **expected)
 {
-    *expected = "globs with * ? [a-z] and \\, with blanks between them, one part of each in braces with key in per";
+    *expected = MATCH_KEYS_EXPECTED ", one part of each in braces with key in per";
     if (rule->per.key) {
         rule->counted_keys = limit_keys_compile(options->keys, problem);
     } else {
@@ -292,7 +292,7 @@ static const char *compile(struct limit_rule *rule, const struct limit_options *
         .decision_timeout_us = options->decision_timeout * 1000,
         .subjects_max = (size_t)options->max_clients_tracked,
     };
-    *expected = "command names, @categories or * , with ! before those to leave out";
+    *expected = MATCH_COMMANDS_EXPECTED;
     rule->commands = match_commands_compile(options->commands, problem);
     if (rule->commands == NULL) {
         return "commands";
@@ -309,7 +309,7 @@ static const char *compile(struct limit_rule *rule, const struct limit_options *
     if (at_fault != NULL) {
         return at_fault;
     }
-    *expected = "ip:ADDRESS, ip:ADDRESS/BITS, user:GLOB and name:GLOB, with blanks between them";
+    *expected = MATCH_CLIENTS_EXPECTED;
     rule->except = match_clients_compile(options->except, problem);
     if (rule->except == NULL) {
         return "except";

@@ -12,6 +12,9 @@
 
 /* ---- commands: "get set @write config|set !del *", later words override earlier ones ---- */
 
+/* What is expected in the place of a faulty text, for who reports it; for keys and clients below, too. */
+#define MATCH_COMMANDS_EXPECTED "command names, @categories or * , with ! before those to leave out"
+
 struct match_commands;
 
 struct match_commands *match_commands_compile(const char *text, char problem[CONF_PROBLEM_MAX]);
@@ -28,6 +31,8 @@ bool match_commands_request(const struct match_commands *commands, const struct 
 bool match_commands_have_keys(const struct match_commands *commands);
 
 /* ---- keys: globs in the manner of Redis' KEYS; no text stands for all requests, with or without keys ---- */
+
+#define MATCH_KEYS_EXPECTED "globs with * ? [a-z] and \\, with blanks between them"
 
 struct match_keys;
 
@@ -47,7 +52,23 @@ bool match_visit_keys(const struct policy_request *request, command_key_visitor 
  * is coming; there is more. */
 bool match_request_bytes(const struct policy_request *request, uint64_t *bytes);
 
+/* ---- requests: by the options commands and keys of a rule ---- */
+
+struct match_requests {
+    struct match_commands *commands;
+    struct match_keys *keys;
+};
+
+/* The name of the option that is at fault, with what is wrong and what is expected, or NULL. Keys are at fault, too, if
+ * none of the commands has any. Either way requests is to be cleared. */
+const char *match_requests_compile(struct match_requests *requests, const char *commands, const char *keys,
+                                   char problem[CONF_PROBLEM_MAX], const char **expected);
+void match_requests_clear(struct match_requests *requests);
+bool match_requests_is(const struct match_requests *requests, const struct policy_request *request);
+
 /* ---- clients: "ip:10.0.0.0/8 user:batch name:worker-*" ---- */
+
+#define MATCH_CLIENTS_EXPECTED "ip:ADDRESS, ip:ADDRESS/BITS, user:GLOB and name:GLOB, with blanks between them"
 
 struct match_clients;
 

@@ -376,7 +376,8 @@ static bool on_reply(struct run *run, const struct resp_reply *reply)
         client_push_ended(client);
         return false;
     }
-    if (run->receiver != NULL) {
+    /* A client that was closed just now has let go of its runs, and this one may have gone with its lane. */
+    if (client->state != CLIENT_CLOSED && run->receiver != NULL) {
         end_policies(client, run, POLICY_OUTCOME_REPLY, reply);
     }
     return true;

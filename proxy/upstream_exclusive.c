@@ -46,12 +46,12 @@ static const struct run_receiver hidden_receiver = {
     .lost = hidden_lost,
 };
 
-static struct run *hidden_run(struct lane *lane, uint32_t requests, bool must_succeed)
+static bool send_hidden(struct lane *lane, uint32_t requests, const char *commands, size_t length, bool must_succeed)
 {
     struct run *run = run_take(lane->runs);
 
     if (run == NULL) {
-        return NULL;
+        return false;
     }
     run->requests = requests;
     if (must_succeed) {
@@ -59,18 +59,16 @@ static struct run *hidden_run(struct lane *lane, uint32_t requests, bool must_su
         run->owner = lane->runs;
         run->observation = run;
     }
-    return run;
+    if (!lane_send(lane, run, commands, length)) {
+        run_give(lane->runs, run);
+        return false;
+    }
+    return true;
 }
 
 bool upstream_send_hidden(struct lane *lane, const char *command, size_t length, bool must_succeed)
 {
-    struct run *run = hidden_run(lane, 1, must_succeed);
-
-    if (run != NULL && !lane_send(lane, run, command, length)) {
-        run_give(lane->runs, run);
-        run = NULL;
-    }
-    return run != NULL;
+    return send_hidden(lane, 1, command, length, must_succeed);
 }
 
 /* ---- the pool ---- */
@@ -189,16 +187,9 @@ void upstream_release_exclusive(struct lane *lane, bool clean)
 bool upstream_greet_again(struct lane *lane)
 {
     const struct profile *profile = lane_profile(lane);
-    struct run *run;
 
-    if (profile->greeting_replies == 0) {
-        return true;
-    }
-    run = hidden_run(lane, profile->greeting_replies, true);
-    if (run == NULL || !lane_send(lane, run, profile->greeting, profile->greeting_length)) {
-        return false;
-    }
-    return true;
+    return profile->greeting_replies == 0 ||
+           send_hidden(lane, profile->greeting_replies, profile->greeting, profile->greeting_length, true);
 }
 
 void upstream_lane_speaks_for(struct lane *lane, struct profile *profile)

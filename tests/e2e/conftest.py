@@ -1,4 +1,4 @@
-"""Fixtures of the end-to-end tests of rules: Headgates that have them from the start."""
+"""Fixtures of the end-to-end tests of rules and of policies: Headgates that have them from the start."""
 
 import functools
 
@@ -29,6 +29,14 @@ def make_sidecar(redis, make_headgate):
         return launch(make_headgate, upstream or redis, pool, rules, **options)
 
     return make
+
+
+@pytest.fixture
+def probe(redis, pool, make_probe):
+    """headgate-probe on top of a real Redis; at the end every request is accounted for, and it ends well."""
+    probe = make_probe(redis, pool=pool)
+    yield probe
+    probe.await_balance()
 
 
 @pytest.fixture(params=(1, 4))

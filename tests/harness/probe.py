@@ -3,10 +3,15 @@
 import os
 import pathlib
 
-from harness.resp import wait_for
+from harness.resp import Error, wait_for
 from harness.servers import BINARY, Headgate
 
 PROBE_BINARY = os.environ.get("HEADGATE_PROBE_BINARY", str(pathlib.Path(BINARY).parent / "headgate-probe"))
+
+
+def refused(order):
+    """What the probe answers to a request that it is to refuse."""
+    return Error(f"PROBE refused {order}".encode())
 
 
 class Probe(Headgate):

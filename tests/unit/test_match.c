@@ -248,6 +248,50 @@ Test(match_keys, that_are_no_globs)
     cr_assert_null(match_keys_compile("[a\\]", problem));
 }
 
+/* ---- commands and keys together ---- */
+
+static bool requests_match(const char *commands, const char *keys, const char *name, const char *frame)
+{
+    char problem[CONF_PROBLEM_MAX] = "";
+    struct match_requests requests;
+    const char *expected;
+    const struct policy_request request = request_of(name, frame);
+
+    cr_assert_null(match_requests_compile(&requests, commands, keys, problem, &expected), "%s", problem);
+    bool is = match_requests_is(&requests, &request);
+    match_requests_clear(&requests);
+    return is;
+}
+
+Test(match_requests, by_both)
+{
+    cr_assert(requests_match("get", "a*", "get", "*2\r\n$3\r\nGET\r\n$2\r\nab\r\n"));
+    cr_assert_not(requests_match("get", "b*", "get", "*2\r\n$3\r\nGET\r\n$2\r\nab\r\n"), "another key");
+    cr_assert_not(requests_match("set", "a*", "get", "*2\r\n$3\r\nGET\r\n$2\r\nab\r\n"), "another command");
+    cr_assert(requests_match("ping", "", "ping", "*1\r\n$4\r\nPING\r\n"));
+}
+
+static void assert_at_fault(const char *commands, const char *keys, const char *option, const char *expected)
+{
+    char problem[CONF_PROBLEM_MAX] = "";
+    struct match_requests requests;
+    const char *instead = "";
+    const char *at_fault = match_requests_compile(&requests, commands, keys, problem, &instead);
+
+    match_requests_clear(&requests);
+    cr_assert_not_null(at_fault, "%s with %s", commands, keys);
+    cr_assert_str_eq(at_fault, option);
+    cr_assert_str_eq(instead, expected);
+    cr_assert_str_not_empty(problem);
+}
+
+Test(match_requests, that_can_be_none)
+{
+    assert_at_fault("nonsense", "a*", "commands", MATCH_COMMANDS_EXPECTED);
+    assert_at_fault("get", "[a", "keys", MATCH_KEYS_EXPECTED);
+    assert_at_fault("ping", "a*", "keys", "commands with keys beside it, or no keys");
+}
+
 /* ---- bytes ---- */
 
 static bool knows_all(const char *frame, uint64_t bytes)

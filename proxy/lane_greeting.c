@@ -1,0 +1,94 @@
+/* What a new connection is told to stand in for a client, and what Redis says to that. */
+#include "lane_private.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool head_starts(const struct resp_reply *reply, const char *text)
+{
+    size_t length = strlen(text);
+
+    return reply->head_length >= length && memcmp(reply->head, text, length) == 0;
+}
+
+/* What Redis says, unasked, to a connection that it does not take. */
+static bool is_unwelcome(const struct lane *lane)
+{
+    return head_starts(&lane->reply, "-ERR max number of clients") || head_starts(&lane->reply, "-DENIED");
+}
+
+static bool ping_was_refused(const struct lane *lane)
+{
+    return head_starts(&lane->reply, "-NOAUTH") && lane->greeting.password_known;
+}
+
+static void greeting_refused(struct lane *lane)
+{
+    char why[sizeof lane->why];
+
+    snprintf(why, sizeof why, "Redis answered %.*s", (int)resp_reply_head_line(&lane->reply), lane->reply.head);
+    lane_break(lane, why);
+}
+
+/* One reply to the greeting has ended. */
+static void greeting_answered(struct lane *lane)
+{
+    bool is_ping = lane->greeting.has_tail && lane->greetings_left == 1;
+    bool is_naming = lane->greeting.has_tail && lane->greetings_left == 2;
+    bool refused = is_ping ? ping_was_refused(lane) : !is_naming && lane->reply.type == '-';
+
+    if (refused || is_unwelcome(lane)) {
+        greeting_refused(lane);
+        return;
+    }
+    if (is_naming) {
+        lane->named = lane->reply.type != '-';
+    }
+    if (is_ping && head_starts(&lane->reply, "-NOAUTH")) {
+        lane->events->needs_password(lane);
+        return;
+    }
+    resp_reply_reset(&lane->reply);
+    lane->greetings_left--;
+    if (lane->greetings_left == 0) {
+        lane->reply.keep_head = false;
+        lane_now_ready(lane);
+    }
+}
+
+void lane_take_greeting(struct lane *lane, const char *data, size_t length)
+{
+    while (length > 0 && lane->state == LANE_HANDSHAKE) {
+        size_t taken;
+        enum resp_status status = resp_reply_feed(&lane->reply, data, length, &taken);
+        if (status == RESP_FAULT) {
+            lane_desync(lane, "Redis answered the greeting with bytes that are not RESP");
+            return;
+        }
+        data += taken;
+        length -= taken;
+        if (status == RESP_DONE) {
+            greeting_answered(lane);
+        }
+    }
+    if (length > 0 && lane->state == LANE_READY) {
+        lane_desync(lane, "Redis answered more than it was asked");
+    }
+}
+
+void lane_greet(struct lane *lane)
+{
+    const struct lane_greeting *greeting = &lane->greeting;
+
+    if (greeting->replies == 0) {
+        lane_now_ready(lane);
+        return;
+    }
+    lane_move(lane, LANE_HANDSHAKE);
+    lane->greetings_left = greeting->replies;
+    lane->reply.keep_head = true;
+    /* A fresh socket takes a few hundred bytes whole, or it is broken. */
+    if (connection_write(&lane->connection, greeting->bytes, greeting->length) != (ssize_t)greeting->length) {
+        lane_break(lane, "the greeting could not be written");
+    }
+}

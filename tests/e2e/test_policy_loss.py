@@ -1,0 +1,198 @@
+"""The policy contract when Redis, a client or Headgate itself goes: no request is left without its one on_reply. Shown
+by headgate-probe, as test_policy.py says."""
+
+import signal
+import time
+
+from harness.admin import stats
+from harness.probe import refused
+from harness.resp import OK, PONG, encode, wait_for
+
+
+# ---- the upstream dies ----
+
+
+def test_redis_dies_with_requests_under_way(probe, redis):
+    """All that was sent is lost, for each of the client's requests."""
+    clients = [probe.connect() for _ in range(5)]
+    for client in clients:
+        assert client.pipeline([("SET", "probe:pass:a", "1")] * 10) == [OK] * 10
+    redis.signal(signal.SIGSTOP)
+    for client in clients:
+        client.send(encode("SET", "probe:pass:a", "1") * 10)
+    probe.await_counts(passed=100, reply=50)
+    redis.kill()
+    for client in clients:
+        client.assert_closed()
+    probe.await_counts(reply=50, lost=50, ownerless=0)
+    redis.start()
+    wait_for(probe.serves, what="Redis to be back")
+
+
+def test_redis_dies_while_a_request_is_held(redis, make_probe):
+    """In shared mode a client that only waits for a policy has nothing to lose."""
+    probe = make_probe(redis, pool="shared")
+    client = probe.connect()
+    assert client("SET", "probe:hold:50:a", "1") == OK
+    client.send(encode("SET", "probe:hold:400:a", "2") + encode("GET", "probe:hold:0:a"))
+    probe.await_counts(held=2, open=1)
+    redis.restart()
+    assert client.read_many(2) == [OK, None]
+    client.close()
+    probe.await_balance()
+    probe.await_counts(lost=0, ownerless=0)
+
+
+def test_redis_dies_while_a_request_is_held_in_session_mode(redis, make_probe):
+    """There the client's own connection is gone, and so is the client."""
+    probe = make_probe(redis, pool="session")
+    client = probe.connect()
+    assert client("SET", "a", "1") == OK
+    client.send(encode("SET", "probe:hold:60000:a", "2") + encode("GET", "a"))
+    probe.await_counts(held=1)
+    redis.restart()
+    client.assert_closed()
+    wait_for(probe.serves, what="Redis to be back")
+    probe.await_balance()
+    assert probe.counts()["ownerless"] + probe.counts()["lost"] >= 1
+
+
+def test_a_held_request_in_a_transaction_is_lost_with_it(redis, pool, make_probe):
+    probe = make_probe(redis, pool=pool)
+    client = probe.connect()
+    assert client("MULTI") == OK
+    client.request("SET", "probe:hold:60000:a", "2")
+    probe.await_counts(held=1)
+    redis.restart()
+    client.assert_closed()
+    wait_for(probe.serves, what="Redis to be back")
+    probe.await_balance()
+
+
+def test_redis_stays_away(redis, make_probe):
+    probe = make_probe(redis, pool="shared", upstream_wait="200ms")
+    client = probe.connect()
+    assert client("PING") == PONG
+    redis.kill()
+    wait_for(lambda: stats(probe, "upstream")["lanes_failed_total"] != "0", what="the loss of Redis to be noticed")
+    client.send(encode("SET", "probe:pass:a", "1") + encode("GET", "probe:reply:b") + encode("GET", "probe:hold:50:c"))
+    replies = client.read_many(3)
+    assert replies[0].startswith(b"ERR headgate: no connection to Redis"), replies
+    assert replies[1] == refused("probe:reply:b")
+    assert replies[2].startswith(b"ERR headgate: no connection to Redis"), replies
+    probe.await_counts(replied=1, lost=2, reply=1, held=1)
+    client.close()
+    probe.await_balance()
+
+
+# ---- the client dies ----
+
+
+def test_a_client_is_reset_while_held(probe, redis):
+    client = probe.connect()
+    client.send(encode("SET", "probe:hold:60000:a", "1") + encode("SET", "b", "1"))
+    probe.await_counts(held=1)
+    client.reset()
+    probe.await_counts(open=0, ownerless=1, passed=0)
+    assert redis.connect()("EXISTS", "probe:hold:60000:a", "b") == 0
+
+
+def test_a_client_that_sent_all_and_left_is_served(probe, redis):
+    """As Redis does: what came before the end of the stream is executed, though nobody reads the reply."""
+    client = probe.connect()
+    client.send(encode("SET", "probe:hold:200:a", "1") + encode("SET", "b", "1"))
+    probe.await_counts(held=1)
+    client.close()
+    wait_for(lambda: redis.connect()("EXISTS", "probe:hold:200:a", "b") == 2, what="the held request")
+    probe.await_counts(open=0, passed=2, held=1)
+
+
+def test_a_client_that_half_closes_gets_its_replies(probe):
+    client = probe.connect()
+    client.send(encode("SET", "a", "1") + encode("GET", "probe:hold:200:a") + encode("GET", "probe:reply:a"))
+    client.shutdown_write()
+    assert client.read_many(3) == [OK, None, refused("probe:reply:a")]
+    client.assert_closed()
+
+
+def test_clients_die_with_requests_under_way(probe, redis):
+    redis.signal(signal.SIGSTOP)
+    clients = [probe.connect() for _ in range(10)]
+    if probe.options["pool"] == "shared":
+        for client in clients:
+            client.send(encode("SET", "probe:pass:a", "1") * 5 + encode("GET", "probe:reply:a"))
+        probe.await_counts(passed=50, replied=10)
+        for client in clients:
+            client.reset()
+        probe.await_counts(open=0, ownerless=50)
+        redis.signal(signal.SIGCONT)
+    else:
+        redis.signal(signal.SIGCONT)
+        redis_client = redis.connect()
+        for client in clients:
+            client.send(encode("BLPOP", "probe:pass:list", "0") + encode("GET", "probe:reply:a"))
+        probe.await_counts(passed=10, replied=10)
+        for client in clients:
+            client.reset()
+        probe.await_counts(open=0, ownerless=10)
+        assert redis_client("RPUSH", "probe:pass:list", "x") == 1
+    with probe.connect() as client:
+        assert client("ECHO", "still there") == b"still there"
+
+
+# ---- time-outs and the end ----
+
+
+def test_a_held_client_is_not_idle(redis, pool, make_probe):
+    probe = make_probe(redis, pool=pool, client_idle_timeout="800ms")
+    with probe.connect() as client:
+        assert client("SET", "probe:hold:2000:a", "1") == OK
+    probe.await_balance()
+
+
+def test_drain_waits_for_held_requests(probe, redis, pool, make_probe):
+    draining = make_probe(redis, pool=pool)
+    client = draining.connect()
+    client.send(encode("SET", "probe:hold:400:drained", "1"))
+    draining.await_counts(held=1)
+    draining.signal(signal.SIGTERM)
+    assert client.read() == OK
+    client.assert_closed()
+    assert draining.wait() == 0
+    assert redis.connect()("EXISTS", "probe:hold:400:drained") == 1
+
+
+def test_the_end_at_once_leaves_no_record(redis, pool, make_probe):
+    """The probe aborts if a request is open when its worker ends."""
+    probe = make_probe(redis, pool=pool)
+    client = probe.connect()
+    client.send(encode("SET", "probe:hold:60000:a", "1"))
+    probe.await_counts(held=1)
+    probe.signal(signal.SIGTERM)
+    time.sleep(0.1)
+    probe.signal(signal.SIGTERM)
+    assert probe.wait() == 0
+    client.assert_closed()
+
+
+def test_everything_at_once(redis, pool, make_probe):
+    """Many clients on two workers with every verdict, some of which vanish; each record is ended in the end."""
+    probe = make_probe(redis, pool=pool, threads=2)
+    orders = ["pass:a", "reply:a", "hold:20:a", "delayreply:20:a", "pass:b", "hold:5:b"]
+    for round_number in range(3):
+        clients = [probe.connect() for _ in range(40)]
+        for number, client in enumerate(clients):
+            commands = [encode("SET", "probe:" + orders[(number + i) % len(orders)], i) for i in range(30)]
+            client.send(b"".join(commands) + encode("ECHO", number))
+        for number, client in enumerate(clients):
+            if number % 4 == round_number:
+                client.reset()
+                continue
+            replies = client.read_many(31)
+            assert replies[30] == str(number).encode()
+            for i, reply in enumerate(replies[:30]):
+                order = "probe:" + orders[(number + i) % len(orders)]
+                assert reply == (refused(order) if "reply" in order else OK)
+            client.close()
+    # Each worker counts for itself.
+    wait_for(lambda: all(probe.counts()["open"] == 0 for _ in range(4)), what="the end of all requests")

@@ -1,0 +1,311 @@
+#include "lease_play.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define RELEASE "EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 %s %s"
+#define EXTEND "EVALSHA 1cac51482acf5858da00f6d685d68f886cd6b6b2 1 %s %s 3000"
+#define LOCK "EVALSHA 149c5a8bf18676fd99e9e6e24923bd64d9b62f94 1 %s 3000 %s"
+#define UNLOCK "EVALSHA 3ffe249c16dee540ac8ab32e39bd408626b9aff7 2 %s c 0 3000 %s"
+
+void play_trace(const struct play *play, const char *format, ...)
+{
+    va_list arguments;
+
+    if (play->traced) {
+        fprintf(stderr, "%lld ", (long long)(play->stage->now_us - STAGE_FIRST_US) / MS);
+        va_start(arguments, format);
+        vfprintf(stderr, format, arguments);
+        va_end(arguments);
+        fputc('\n', stderr);
+    }
+}
+
+uint32_t play_below(struct play *play, uint32_t limit)
+{
+    return next_random(&play->random) % limit;
+}
+
+bool play_chance(struct play *play, uint32_t of)
+{
+    return play_below(play, of) == 0;
+}
+
+int play_owner_of(int token)
+{
+    return token / (MODEL_TOKENS / OWNERS);
+}
+
+static bool forces(enum act act)
+{
+    return act == ACT_DEL || act == ACT_EXEC_DEL;
+}
+
+static bool releases(enum act act)
+{
+    return forces(act) || act == ACT_RELEASE || act == ACT_UNLOCK || act == ACT_ZREM;
+}
+
+/* ---- requests ---- */
+
+static void text_of(const struct move *move, char *text, size_t size)
+{
+    static const char *const formats[] = {
+        [ACT_SET_NX] = "SET %s %s NX PX 3000",
+        [ACT_SETNX] = "SETNX %s %s",
+        [ACT_EXPIRE] = "PEXPIRE %s 3000",
+        [ACT_EXTEND] = EXTEND,
+        [ACT_RELEASE] = RELEASE,
+        [ACT_DEL] = "DEL %s",
+        [ACT_EXEC_TAKE] = "SET %s %s NX PX 3000",
+        [ACT_EXEC_DEL] = "DEL %s",
+        [ACT_LOCK] = LOCK,
+        [ACT_UNLOCK] = UNLOCK,
+        [ACT_ZREM] = "ZREM %s %s",
+    };
+    const char *key = model_key_name(move->key);
+
+    if (move->act == ACT_SWEEP) {
+        snprintf(text, size, "ZREMRANGEBYSCORE %s -inf %.3f", key, move->score);
+    } else if (move->act == ACT_ZADD) {
+        snprintf(text, size, "ZADD %s %.3f %s", key, move->score, model_token_name(move->token));
+    } else {
+        /* Formats of one argument pass over the other. */
+        snprintf(text, size, formats[move->act], key, model_token_name(move->token));
+    }
+}
+
+static void note_sent(struct play *play, const struct move *move)
+{
+    for (int token = 0; token < MODEL_TOKENS; token++) {
+        struct claim *claim = &play->claims[move->key][token];
+        if (releases(move->act) && (forces(move->act) || token == move->token)) {
+            claim->is_held = false;
+            /* One that was forwarded when nothing was known of such a lock is not waited for. */
+            claim->releases_sent += move->passed;
+        }
+    }
+}
+
+static void send_move(struct play *play, struct actor *actor, struct move move)
+{
+    struct stage_client *client = actor->client;
+    bool queued = move.act == ACT_EXEC_TAKE || move.act == ACT_EXEC_DEL;
+    size_t before = client->request_count;
+    char text[200];
+
+    if (actor->count == PIPELINE_MAX) {
+        return;
+    }
+    move.sequence = ++play->sequence;
+    move.sent_us = play->stage->now_us;
+    text_of(&move, text, sizeof text);
+    if (queued) {
+        stage_send(client, "MULTI");
+    }
+    stage_send(client, text);
+    if (queued) {
+        stage_send(client, "EXEC");
+    }
+    move.passed = client->request_count > before;
+    actor->moves[actor->count++] = move;
+    note_sent(play, &move);
+    play_trace(play, "c%llu w%zu sends #%llu %s%s", (unsigned long long)client->view.id, client->worker,
+               (unsigned long long)move.sequence, text, move.passed ? "" : " (not passed)");
+}
+
+static double wall_s(const struct play *play)
+{
+    return (double)(play->stage->wall_us + play->stage->now_us) / 1e6;
+}
+
+void play_send_something(struct play *play, struct actor *actor)
+{
+    static const enum act of_strings[] = {ACT_SET_NX,  ACT_SET_NX,  ACT_SETNX, ACT_EXTEND,    ACT_RELEASE,
+                                          ACT_RELEASE, ACT_RELEASE, ACT_DEL,   ACT_EXEC_TAKE, ACT_EXEC_DEL};
+    static const enum act of_hashes[] = {ACT_LOCK, ACT_LOCK, ACT_UNLOCK, ACT_UNLOCK, ACT_UNLOCK, ACT_DEL};
+    struct move move = {.key = play_below(play, MODEL_KEYS), .token = actor->owner * 2 + (int)play_below(play, 2)};
+    enum model_type type = play->model.keys[move.key].type;
+
+    if (type == MODEL_STRING) {
+        move.act = of_strings[play_below(play, sizeof of_strings / sizeof of_strings[0])];
+        send_move(play, actor, move);
+        if (move.act == ACT_SETNX && play_chance(play, 2)) {
+            move.act = play_chance(play, 3) ? ACT_RELEASE : ACT_EXPIRE;
+            send_move(play, actor, move);
+        }
+    } else if (type == MODEL_HASH) {
+        move.act = of_hashes[play_below(play, sizeof of_hashes / sizeof of_hashes[0])];
+        send_move(play, actor, move);
+    } else if (play_chance(play, 2)) {
+        move.act = ACT_ZREM;
+        send_move(play, actor, move);
+    } else {
+        move.act = ACT_SWEEP;
+        move.score = wall_s(play) - (double)LEASE_MS / 1000;
+        send_move(play, actor, move);
+        move.act = ACT_ZADD;
+        move.score = wall_s(play);
+        send_move(play, actor, move);
+    }
+}
+
+/* ---- execution ---- */
+
+static int execute(struct model *model, const struct move *move)
+{
+    switch (move->act) {
+    case ACT_SET_NX:
+    case ACT_EXEC_TAKE:
+        return model_take_string(model, move->key, move->token, LEASE_MS);
+    case ACT_SETNX:
+        return model_take_string(model, move->key, move->token, 0);
+    case ACT_EXPIRE:
+        return model_expire(model, move->key, LEASE_MS);
+    case ACT_EXTEND:
+        return model_extend_string(model, move->key, move->token, LEASE_MS);
+    case ACT_RELEASE:
+        return model_release_string(model, move->key, move->token);
+    case ACT_DEL:
+    case ACT_EXEC_DEL:
+        return model_delete(model, move->key);
+    case ACT_LOCK:
+        return model_take_hash(model, move->key, move->token, LEASE_MS);
+    case ACT_UNLOCK:
+        return model_release_hash(model, move->key, move->token, LEASE_MS);
+    case ACT_SWEEP:
+        model_sweep_up(model, move->key, move->score);
+        return 1;
+    case ACT_ZADD:
+        return model_add_permit(model, move->key, move->token, move->score);
+    case ACT_ZREM:
+        return model_remove_permit(model, move->key, move->token);
+    }
+    return 0;
+}
+
+bool play_execute_next(struct play *play, struct actor *actor)
+{
+    for (size_t i = 0; i < actor->count; i++) {
+        struct move *move = &actor->moves[i];
+        if (!move->executed) {
+            move->answer = execute(&play->model, move);
+            move->executed = true;
+            play_trace(play, "c%llu executes #%llu: %d", (unsigned long long)actor->client->view.id,
+                       (unsigned long long)move->sequence, move->answer);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- replies ---- */
+
+static const char *head_of(const struct move *move)
+{
+    switch (move->act) {
+    case ACT_SET_NX:
+        return move->answer == 1 ? "+OK\r\n" : "$-1\r\n";
+    case ACT_LOCK:
+        return move->answer == 1 ? "$-1\r\n" : ":1234\r\n";
+    case ACT_EXEC_TAKE:
+        return move->answer == 1 ? "*1\r\n+OK\r\n" : "*1\r\n$-1\r\n";
+    case ACT_EXEC_DEL:
+        return move->answer == 1 ? "*1\r\n:1\r\n" : "*1\r\n:0\r\n";
+    default:
+        return move->answer == 1 ? ":1\r\n" : move->answer == 0 ? ":0\r\n" : "$-1\r\n";
+    }
+}
+
+static struct move take_first(struct actor *actor)
+{
+    struct move first = actor->moves[0];
+
+    actor->count--;
+    memmove(actor->moves, actor->moves + 1, actor->count * sizeof first);
+    return first;
+}
+
+/* A release that is answered and was none: the owner has it still, and Redis is asked. */
+static bool goes_on(const struct play *play, const struct claim *claim, size_t key, int token)
+{
+    return play->model.keys[key].type != MODEL_ZSET && claim->releases_sent == 0 && claim->is_known &&
+           !claim->is_given_up && model_holds(&play->model, key, token) &&
+           play->owners[play_owner_of(token)].connections > 0 && play->stage->now_us > play->outage_us;
+}
+
+static void note_released(struct play *play, const struct move *move, uint64_t client, bool answered)
+{
+    for (int token = 0; token < MODEL_TOKENS; token++) {
+        struct claim *claim = &play->claims[move->key][token];
+        if (!forces(move->act) && token != move->token) {
+            continue;
+        }
+        claim->releases_sent -= move->passed;
+        claim->is_given_up = claim->is_given_up || !answered;
+        /* What EXEC says is not looked into. */
+        bool is_yes = answered && move->passed && move->answer == 1 && move->act != ACT_EXEC_DEL;
+        /* What several connections have under way at the same time is executed in any order. */
+        if (is_yes && (move->sequence > claim->answered || client == claim->taker)) {
+            claim->is_known = false;
+            claim->released = move->sequence > claim->released ? move->sequence : claim->released;
+        }
+        claim->is_held = claim->is_held || goes_on(play, claim, move->key, token);
+    }
+}
+
+static void note_granted(struct play *play, const struct move *move, uint64_t client)
+{
+    struct claim *claim = &play->claims[move->key][move->token];
+    bool tells = move->act != ACT_EXPIRE && move->act != ACT_SWEEP && move->act != ACT_EXEC_TAKE;
+
+    if (!tells || (move->answer != 1 && move->act != ACT_ZADD)) {
+        return;
+    }
+    /* Not of permits: one that is added again by what was to refresh it counts as lost. */
+    bool takes = move->act == ACT_SET_NX || move->act == ACT_SETNX || move->act == ACT_LOCK;
+    if (move->sequence > claim->released) {
+        claim->is_known = true;
+        claim->is_given_up = false;
+        claim->answered = ++play->sequence;
+        claim->taker = client;
+    }
+    bool was_released = claim->releases_sent > 0 || move->sequence <= claim->released;
+    /* What is taken again as it runs out may as well have been taken once more just before: that does not count anew.
+     */
+    bool is_new = play->stage->now_us > claim->over_us + 4 * PATIENCE_US;
+    bool is_watched = play->owners[play_owner_of(move->token)].connections > 0 && play->stage->now_us > play->outage_us;
+    claim->is_held = claim->is_held || (takes && !was_released && is_new && is_watched);
+}
+
+/* The next reply, if Redis has it. */
+bool play_deliver_next(struct play *play, struct actor *actor)
+{
+    if (actor->count == 0 || !actor->moves[0].executed) {
+        return false;
+    }
+    struct move move = take_first(actor);
+    play_trace(play, "c%llu hears #%llu: %d", (unsigned long long)actor->client->view.id,
+               (unsigned long long)move.sequence, move.answer);
+    if (releases(move.act)) {
+        note_released(play, &move, actor->client->view.id, true);
+        play->releases += move.answer == 1;
+    } else {
+        note_granted(play, &move, actor->client->view.id);
+    }
+    if (move.passed) {
+        stage_hear(actor->client, head_of(&move));
+    }
+    return true;
+}
+
+void play_end_moves(struct play *play, struct actor *actor)
+{
+    while (actor->count > 0) {
+        struct move move = take_first(actor);
+        if (releases(move.act)) {
+            note_released(play, &move, actor->client->view.id, false);
+        }
+    }
+}

@@ -1,0 +1,313 @@
+/* The chain of policies: who is asked about a request, in which order, whose word counts, and who is owed an on_reply.
+ */
+#include "chain_fixture.h"
+
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <string.h>
+
+TestSuite(chain_request, .init = open_chain, .fini = close_chain);
+
+Test(chain_request, all_are_asked_in_order_and_owed_a_reply)
+{
+    struct chain_record *record = NULL;
+
+    cr_assert_eq(ask(&record), POLICY_PASS);
+    cr_assert_not_null(record);
+    assert_calls("a?0 b?0 c?0");
+    end(record, POLICY_OUTCOME_REPLY, "+OK\r\n");
+    assert_calls("a=1 b=101 c=201");
+    for (size_t i = 0; i < 3; i++) {
+        cr_assert_eq(fakes[i].told.outcome, POLICY_OUTCOME_REPLY);
+        cr_assert_eq(fakes[i].told.client, &fake_client);
+        cr_assert_eq(fakes[i].told.command, get());
+        cr_assert_eq(fakes[i].told.length, 77);
+        cr_assert_eq(fakes[i].told.received_us, 1000);
+        cr_assert_eq(fakes[i].told.now_us, 5000);
+        cr_assert_str_eq(fakes[i].told_head, "+OK\r\n");
+    }
+}
+
+Test(chain_request, the_first_verdict_that_is_not_pass_wins)
+{
+    struct chain_record *record = NULL;
+    struct policy_decision decision = {0};
+
+    fakes[1].verdict = POLICY_REPLY;
+    cr_assert_eq(ask_at(&record, &decision, 1000), POLICY_REPLY);
+    cr_assert_eq(decision.length, 4);
+    cr_assert_eq(memcmp(decision.text, "-b\r\n", 4), 0);
+    assert_calls("a?0 b?0");
+    /* Only the one that passed it is told. */
+    end(record, POLICY_OUTCOME_LOCAL, "");
+    assert_calls("a=1");
+    cr_assert_eq(fakes[0].told.outcome, POLICY_OUTCOME_LOCAL);
+}
+
+Test(chain_request, closing_is_told_to_those_that_passed)
+{
+    struct chain_record *record = NULL;
+
+    fakes[2].verdict = POLICY_CLOSE;
+    cr_assert_eq(ask(&record), POLICY_CLOSE);
+    end(record, POLICY_OUTCOME_OWNERLESS, "");
+    assert_calls("a?0 b?0 c?0 a=1 b=101");
+}
+
+Test(chain_request, a_held_request_goes_on_where_it_was_held)
+{
+    struct chain_record *record = NULL;
+    struct policy_decision decision = {0};
+
+    fakes[1].verdict = POLICY_HOLD;
+    fakes[1].hold_until_us = 1500;
+    cr_assert_eq(ask_at(&record, &decision, 1000), POLICY_HOLD);
+    cr_assert_eq(decision.hold_until_us, 1500);
+    cr_assert_eq(fakes[1].holds, 0);
+    assert_calls("a?0 b?0");
+    fakes[1].hold_until_us = 2500;
+    cr_assert_eq(ask_at(&record, &decision, 1500), POLICY_HOLD);
+    cr_assert_eq(fakes[1].holds, 1);
+    cr_assert_eq(fakes[1].received_us, 1000, "when it was received stays what it was");
+    assert_calls("b?101");
+    fakes[1].verdict = POLICY_PASS;
+    cr_assert_eq(ask_at(&record, &decision, 2500), POLICY_PASS);
+    cr_assert_eq(fakes[1].holds, 2);
+    assert_calls("b?101 c?0");
+    end(record, POLICY_OUTCOME_REPLY, "$-1\r\n");
+    assert_calls("a=1 b=101 c=201");
+    cr_assert_eq(fakes[1].told.received_us, 1000);
+}
+
+Test(chain_request, several_may_hold_one_after_the_other)
+{
+    struct chain_record *record = NULL;
+
+    for (size_t i = 0; i < 3; i++) {
+        fakes[i].verdict = POLICY_HOLD;
+        cr_assert_eq(ask(&record), POLICY_HOLD);
+        fakes[i].verdict = POLICY_PASS;
+    }
+    cr_assert_eq(ask(&record), POLICY_PASS);
+    cr_assert_eq(fakes[2].holds, 3);
+    assert_calls("a?0 a?1 b?0 b?101 c?0 c?201");
+    end(record, POLICY_OUTCOME_LOST, "");
+    assert_calls("a=1 b=101 c=201");
+}
+
+Test(chain_request, a_request_that_ends_while_it_is_held_is_told_to_the_holder)
+{
+    struct chain_record *record = NULL;
+
+    fakes[1].verdict = POLICY_HOLD;
+    ask(&record);
+    end(record, POLICY_OUTCOME_OWNERLESS, "");
+    assert_calls("a?0 b?0 a=1 b=101");
+    cr_assert_eq(fakes[1].told.outcome, POLICY_OUTCOME_OWNERLESS);
+}
+
+Test(chain_request, a_refusal_after_a_hold_is_not_told_to_the_one_that_refused)
+{
+    struct chain_record *record = NULL;
+
+    fakes[1].verdict = POLICY_HOLD;
+    ask(&record);
+    fakes[1].verdict = POLICY_REPLY;
+    cr_assert_eq(ask(&record), POLICY_REPLY);
+    end(record, POLICY_OUTCOME_LOCAL, "");
+    assert_calls("a?0 b?0 b?101 a=1");
+}
+
+Test(chain_request, who_wants_it_whole_is_asked_again_and_nobody_before)
+{
+    struct chain_record *record = NULL;
+    struct policy_decision decision = {0};
+
+    fake_request_is_partial = true;
+    fakes[1].verdict = POLICY_WHOLE;
+    cr_assert_eq(ask_at(&record, &decision, 1000), POLICY_WHOLE);
+    cr_assert_eq(ask_at(&record, &decision, 1500), POLICY_WHOLE);
+    assert_calls("a?0 b?0 b?101");
+    cr_assert_eq(fakes[1].received_us, 1500, "more of it was received since");
+    fake_request_is_partial = false;
+    fakes[1].verdict = POLICY_PASS;
+    cr_assert_eq(ask_at(&record, &decision, 2000), POLICY_PASS);
+    assert_calls("b?101 c?0");
+    cr_assert_eq(fakes[1].holds, 0, "it was not held");
+    cr_assert_eq(fakes[2].received_us, 2000);
+    end(record, POLICY_OUTCOME_REPLY, ":1\r\n");
+    assert_calls("a=1 b=101 c=201");
+    cr_assert_eq(fakes[0].told.received_us, 2000);
+}
+
+Test(chain_request, several_may_want_it_whole_or_hold_it)
+{
+    struct chain_record *record = NULL;
+    struct policy_decision decision = {0};
+
+    fake_request_is_partial = true;
+    fakes[0].verdict = POLICY_WHOLE;
+    cr_assert_eq(ask_at(&record, &decision, 1000), POLICY_WHOLE);
+    fakes[0].verdict = POLICY_ADMIT;
+    fakes[1].verdict = POLICY_HOLD;
+    cr_assert_eq(ask_at(&record, &decision, 2000), POLICY_HOLD);
+    fakes[1].verdict = POLICY_WHOLE;
+    cr_assert_eq(ask_at(&record, &decision, 3000), POLICY_WHOLE);
+    cr_assert_eq(fakes[1].received_us, 2000, "how long it is held counts from its first hold");
+    fakes[1].verdict = POLICY_REPLY;
+    cr_assert_eq(ask_at(&record, &decision, 4000), POLICY_REPLY);
+    cr_assert_eq(fakes[1].holds, 1);
+    assert_calls("a?0 a?1 b?0 b?101 b?101");
+    cr_assert_null(record, "nobody is owed a reply");
+}
+
+Test(chain_request, a_request_that_ends_before_it_is_whole_is_told_to_those_that_saw_it)
+{
+    struct chain_record *record = NULL;
+
+    fake_request_is_partial = true;
+    fakes[1].verdict = POLICY_WHOLE;
+    ask(&record);
+    end(record, POLICY_OUTCOME_OWNERLESS, "");
+    assert_calls("a?0 b?0 a=1 b=101");
+}
+
+Test(chain_request, a_whole_request_cannot_be_wanted_whole, .signal = SIGABRT)
+{
+    struct chain_record *record = NULL;
+
+    fakes[1].verdict = POLICY_WHOLE;
+    ask(&record);
+}
+
+Test(chain_request, records_do_not_remember_the_request_before)
+{
+    struct chain_record *first = NULL, *second = NULL, *third = NULL;
+
+    fakes[0].verdict = POLICY_HOLD;
+    ask(&first);
+    fakes[0].verdict = POLICY_PASS;
+    ask(&first);
+    end(first, POLICY_OUTCOME_REPLY, ":1\r\n");
+    fake_calls[0] = '\0';
+    cr_assert_eq(ask(&second), POLICY_PASS);
+    cr_assert_eq(fakes[0].holds, 0);
+    cr_assert_eq(ask(&third), POLICY_PASS);
+    assert_calls("a?0 b?0 c?0 a?0 b?0 c?0");
+    cr_assert_neq(second, third);
+    end(third, POLICY_OUTCOME_REPLY, ":1\r\n");
+    end(second, POLICY_OUTCOME_REPLY, ":1\r\n");
+    assert_calls("a=3 b=103 c=203 a=2 b=102 c=202");
+}
+
+Test(chain_request, who_holds_a_request_is_asked_again_though_it_wants_no_more_of_them)
+{
+    struct chain_record *record = NULL;
+
+    fakes[1].verdict = POLICY_HOLD;
+    ask(&record);
+    fakes[1].wants_nothing = true;
+    fakes[1].verdict = POLICY_PASS;
+    chain_reload(chain, &fake_rule);
+    fake_calls[0] = '\0';
+    cr_assert_eq(ask(&record), POLICY_PASS);
+    end(record, POLICY_OUTCOME_REPLY, "+OK\r\n");
+    assert_calls("b?101 c?0 a=1 b=101 c=201");
+}
+
+Test(chain_request, nothing_is_owed_for_what_nobody_was_asked)
+{
+    end(NULL, POLICY_OUTCOME_REPLY, "+OK\r\n");
+    assert_calls("");
+}
+
+Test(chain_request, who_admits_is_not_told_of_the_reply)
+{
+    struct chain_record *record = NULL;
+
+    fakes[1].verdict = POLICY_ADMIT;
+    cr_assert_eq(ask(&record), POLICY_PASS);
+    cr_assert_not_null(record);
+    end(record, POLICY_OUTCOME_REPLY, "+OK\r\n");
+    assert_calls("a?0 b?0 c?0 a=1 c=201");
+}
+
+Test(chain_request, nothing_is_remembered_of_a_request_that_all_admit)
+{
+    struct chain_record *record = NULL;
+
+    for (size_t i = 0; i < 3; i++) {
+        fakes[i].verdict = POLICY_ADMIT;
+    }
+    cr_assert_eq(ask(&record), POLICY_PASS);
+    cr_assert_null(record);
+    cr_assert_eq(ask(&record), POLICY_PASS);
+    assert_calls("a?0 b?0 c?0 a?0 b?0 c?0");
+}
+
+static uint32_t group_gets(void *instance, const struct command *command)
+{
+    (void)instance;
+    return command != NULL && strcmp(command->name, "get") == 0 ? 7 : 0;
+}
+
+static bool admit_up_to_three(void *instance, const struct policy_request *request, uint32_t count)
+{
+    cr_assert_eq(request->attachment, &fake_attachments[1]);
+    fake_write_down(instance, "#%llu", count);
+    return count <= 3;
+}
+
+#define GROUPING                                                                                                       \
+    {                                                                                                                  \
+        .name = "grouping", .start = fake_start_b, .wants = fake_wants, .on_request = fake_on_request,                 \
+        .group = group_gets, .on_batch = admit_up_to_three                                                             \
+    }
+
+Test(chain_request, a_group_is_put_to_its_policy_at_once)
+{
+    static const struct policy grouping = GROUPING;
+    static const struct policy *const list[] = {&fake_policy_a, &grouping, NULL};
+    struct policy_request request = {.client = &fake_client, .command = get()};
+
+    fakes[0].wants_nothing = true;
+    use_policies(list);
+    cr_assert_eq(group_of(get()), 7);
+    cr_assert_eq(group_of(command_find((struct slice){"set", 3})), 0);
+    cr_assert_eq(group_of(NULL), 0);
+    fake_calls[0] = '\0';
+    cr_assert(chain_admit(chain, &request, 3));
+    cr_assert_not(chain_admit(chain, &request, 4));
+    assert_calls("b#3 b#4");
+}
+
+Test(chain_request, there_is_no_group_if_two_policies_want_a_command)
+{
+    static const struct policy grouping = GROUPING;
+    static const struct policy *const first[] = {&grouping, &fake_policy_c, NULL};
+    static const struct policy *const last[] = {&fake_policy_a, &grouping, NULL};
+
+    use_policies(first);
+    cr_assert_eq(group_of(get()), 0);
+    use_policies(last);
+    cr_assert_eq(group_of(get()), 0);
+}
+
+Test(chain_request, verdicts_are_counted)
+{
+    static const enum policy_verdict verdicts[] = {POLICY_PASS, POLICY_HOLD, POLICY_HOLD, POLICY_REPLY};
+    struct chain_record *record = NULL;
+
+    for (size_t i = 0; i < sizeof verdicts / sizeof verdicts[0]; i++) {
+        fakes[2].verdict = verdicts[i];
+        if (i == 1) {
+            end(record, POLICY_OUTCOME_REPLY, "+OK\r\n");
+            record = NULL;
+        }
+        ask(&record);
+    }
+    end(record, POLICY_OUTCOME_LOCAL, "");
+    cr_assert_eq(stats_get(&fake_stats, STATS_POLICY_HOLDS), 2);
+    cr_assert_eq(stats_get(&fake_stats, STATS_POLICY_REPLIES), 1);
+    cr_assert_eq(stats_get(&fake_stats, STATS_POLICY_CLOSES), 0);
+}
