@@ -83,14 +83,19 @@ void client_note(struct client *client, const struct command *command, const str
 {
     struct client_note *note = &client->note;
 
-    if (note->taken) {
+    bool is_first = !note->taken;
+
+    /* More of one that had to wait may have come. */
+    if (!is_first && frame.length == note->request_bytes) {
         return;
     }
     note->taken = true;
     note->received_us = client->read_us;
     note->request_bytes = frame.length;
     note->tag = tag_of(client, command, framed, frame, interest->tag);
-    show_spot(client, command, framed, frame);
+    if (is_first) {
+        show_spot(client, command, framed, frame);
+    }
 }
 
 void client_note_end(struct client *client)
@@ -248,7 +253,7 @@ void client_unmeasure(struct client *client, size_t measured)
 void client_measure_grown(struct client *client, uint64_t bytes)
 {
     /* The reply may have come before the end of the request. */
-    if (buffer_length(&client->spans) > 0) {
+    if (client->stream_measured && buffer_length(&client->spans) > 0) {
         struct span *last = (struct span *)(void *)(client->spans.data + client->spans.end - client->last_span);
         last->request_bytes = bytes;
         last->received_us = client->read_us;
@@ -271,8 +276,13 @@ static void keep_sample(struct client *client, const struct policy_sample *sampl
         memcpy(kept->head, sample->head.data, sample->head.length);
     }
     kept->sample.head = (struct slice){kept->head, sample->head.length};
-    kept->next = client->unwritten;
-    client->unwritten = kept;
+    kept->next = NULL;
+    if (client->unwritten == NULL) {
+        client->unwritten = kept;
+    } else {
+        client->last_unwritten->next = kept;
+    }
+    client->last_unwritten = kept;
     client_want_flush(client);
 }
 

@@ -151,13 +151,14 @@ struct client {
     struct profile *profile;
     size_t place; /* which of the profile's shared lanes is home */
     struct resp_command command;
-    bool command_whole; /* `command` is a whole one at the head of the input, which has to wait */
-    bool streaming;     /* `command` is a long one that goes out as it comes in */
-    bool discarding;    /* … that was refused: it is thrown away instead */
-    bool gathering;     /* … that is kept instead: policies do not know enough of it yet */
-    uint64_t foreseen;  /* the bytes by which they did not; 0: other ones, they are to be asked */
-    bool lost;          /* the lane broke with requests under way: they are all lost */
-    bool input_ended;   /* the client has closed its writing half */
+    bool command_whole;   /* `command` is a whole one at the head of the input, which has to wait */
+    bool streaming;       /* `command` is a long one that goes out as it comes in */
+    bool discarding;      /* … that was refused: it is thrown away instead */
+    bool gathering;       /* … that is kept instead: policies do not know enough of it yet */
+    bool stream_measured; /* the long one that goes out is the last of those that are measured */
+    uint64_t foreseen;    /* the bytes by which they did not; 0: other ones, they are to be asked */
+    bool lost;            /* the lane broke with requests under way: they are all lost */
+    bool input_ended;     /* the client has closed its writing half */
     bool output_congested;
     bool owes_identity; /* the exclusive lane has yet to be told the client's name */
     uint8_t heavy;      /* it did not keep up with its replies: keep it off the shared lanes for so many runs */
@@ -177,8 +178,8 @@ struct client {
     struct client_note note; /* the request at hand, if requests are measured … */
     struct buffer spans;     /* … those that Redis has yet to answer … */
     size_t last_span;        /* … of which the last ones, which others may join, are the last so many bytes … */
-    struct client_unwritten *unwritten; /* … and those whose replies were not written yet */
-    int64_t read_us;                    /* when something was read from it last */
+    struct client_unwritten *unwritten, *last_unwritten; /* … and those whose replies were not written yet, in order */
+    int64_t read_us;                                     /* when something was read from it last */
     int64_t connected_us;
     int64_t wait_since_us;
     int64_t active_us; /* last byte from or to the client */
@@ -427,7 +428,7 @@ extern const struct lane_owner session_lane_owner;
 
 /* ---- client_measure.c: all of it only where requests are measured ---- */
 
-/* Notes the request at hand, unless it was noted already: when it came, and under which tag. */
+/* Notes the request at hand, unless it was noted already, as long as it is now: when it came, and under which tag. */
 void client_note(struct client *client, const struct command *command, const struct chain_interest *interest,
                  const struct resp_command *framed, struct slice frame);
 /* It has neither been sent nor answered so that it counts. */
