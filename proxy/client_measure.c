@@ -90,7 +90,7 @@ void client_note(struct client *client, const struct command *command, const str
         return;
     }
     note->taken = true;
-    note->received_us = client->read_us;
+    note->received_us = client->framed_us;
     note->request_bytes = frame.length;
     note->tag = tag_of(client, command, framed, frame, interest->tag);
     if (is_first) {
@@ -233,7 +233,7 @@ bool client_measure_joins(struct client *client, struct client_part *part, const
     struct client_service *service = client->service;
     bool is_noted = client->note.taken || interest->wanted != 0 || service->until_spot == 1;
 
-    if (is_noted || !join_part(part, client->read_us, interest->tag, frame.length)) {
+    if (is_noted || !join_part(part, client->framed_us, interest->tag, frame.length)) {
         return false;
     }
     service->until_spot--;

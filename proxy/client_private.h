@@ -178,8 +178,13 @@ struct client {
     struct client_note note; /* the request at hand, if requests are measured … */
     struct buffer spans;     /* … those that Redis has yet to answer … */
     size_t last_span;        /* … of which the last ones, which others may join, are the last so many bytes … */
-    struct client_unwritten *unwritten, *last_unwritten; /* … and those whose replies were not written yet, in order */
-    int64_t read_us;                                     /* when something was read from it last */
+    struct client_unwritten *unwritten; /* … and those whose replies were not written yet, in order */
+    struct client_unwritten *last_unwritten;
+    int64_t read_us;        /* when something was read from it last */
+    int64_t framed_us;      /* when the last byte of the request at hand was, as far as it has come */
+    struct buffer arrivals; /* when what is in the input was; see client_arrival.c */
+    uint64_t input_passed;  /* so many bytes were in the input before the first of those that are in it */
+    size_t arrival;         /* which of the arrivals the last one was that was asked for */
     int64_t connected_us;
     int64_t wait_since_us;
     int64_t active_us; /* last byte from or to the client */
@@ -425,6 +430,15 @@ bool session_may_take_home_lane(const struct client *client);
  * then. False when memory is short. */
 bool session_take_lane(struct client *client, const struct session_plan *plan);
 extern const struct lane_owner session_lane_owner;
+
+/* ---- client_arrival.c ---- */
+
+/* What was read just now is in the input, at its end. */
+void client_arrived(struct client *client);
+/* So many bytes are about to leave the head of the input. */
+void client_input_passed(struct client *client, size_t length);
+/* When the byte before that place in the input came, if there are arrivals: within a ms, or 2 % of the time since. */
+int64_t client_arrival_of(struct client *client, const char *end);
 
 /* ---- client_measure.c: all of it only where requests are measured ---- */
 
