@@ -16,6 +16,8 @@
 
 /* A part that has so many bytes gets no more. */
 #define PART_MAX ((size_t)64 * 1024)
+/* From here on client_output_limit is looked at with each turn. */
+#define SPANS_MARK ((size_t)64 * 1024)
 
 /*
  * Requests under way. Behind it lie the first bytes of each of them, if the policy wants such, one behind the other; of
@@ -133,6 +135,9 @@ static bool append_span(struct client *client, const struct span *span, const ch
     memcpy(room + sizeof *span, heads, span->heads_length);
     buffer_commit(&client->spans, span_size(span));
     client->last_span = span_size(span);
+    if (buffer_length(&client->spans) > SPANS_MARK) {
+        client_want_flush(client);
+    }
     return true;
 }
 
@@ -240,6 +245,11 @@ bool client_measure_joins(struct client *client, struct client_part *part, const
     return true;
 }
 
+size_t client_measure_kept(const struct client *client)
+{
+    return buffer_length(&client->spans) + client->unwritten_count * sizeof(struct client_unwritten);
+}
+
 size_t client_measured(const struct client *client)
 {
     return buffer_length(&client->spans);
@@ -283,6 +293,7 @@ static void keep_sample(struct client *client, const struct policy_sample *sampl
         client->last_unwritten->next = kept;
     }
     client->last_unwritten = kept;
+    client->unwritten_count++;
     client_want_flush(client);
 }
 
@@ -410,6 +421,7 @@ void client_measure_written(struct client *client, bool is_written)
     while (client->unwritten != NULL) {
         struct client_unwritten *kept = client->unwritten;
         client->unwritten = kept->next;
+        client->unwritten_count--;
         kept->sample.client = &view;
         kept->sample.written_us = is_written ? clock_now_us() : 0;
         chain_written(client->service->chain, &kept->sample);

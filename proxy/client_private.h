@@ -180,6 +180,7 @@ struct client {
     size_t last_span;        /* … of which the last ones, which others may join, are the last so many bytes … */
     struct client_unwritten *unwritten; /* … and those whose replies were not written yet, in order */
     struct client_unwritten *last_unwritten;
+    size_t unwritten_count;
     int64_t read_us;        /* when something was read from it last */
     int64_t framed_us;      /* when the last byte of the request at hand was, as far as it has come */
     struct buffer arrivals; /* when what is in the input was; see client_arrival.c */
@@ -456,6 +457,8 @@ bool client_measure_joins(struct client *client, struct client_part *part, const
                           struct slice frame);
 /* Closes a part: what it says is kept. False when memory is short. */
 bool client_measure_part(struct client *client, struct client_part *part);
+/* All that is kept of those that were not answered or not written yet. Bytes. */
+size_t client_measure_kept(const struct client *client);
 /* The size of what is kept of those under way, to go back to if what follows was not sent after all. */
 size_t client_measured(const struct client *client);
 void client_unmeasure(struct client *client, size_t measured);
