@@ -166,14 +166,22 @@ bool latency_call_flush(struct latency_call *call, const struct latency_layout *
     return true;
 }
 
+const char *latency_flush_problem(const struct policy_script_reply *reply)
+{
+    bool is_script = reply->error != NULL || (reply->count == 1 && policy_script_gave_integers(reply, 1));
+
+    return is_script ? reply->error : "what it said is no answer to a script";
+}
+
 enum latency_flush_end latency_flush_ended(const struct policy_script_reply *reply)
 {
     static const char refused[] = "HEADGATE ";
 
-    if (reply->error == NULL) {
+    if (latency_flush_problem(reply) == NULL) {
         return LATENCY_FLUSH_DONE;
     }
-    return strncmp(reply->error, refused, sizeof refused - 1) == 0 ? LATENCY_FLUSH_NEVER : LATENCY_FLUSH_AGAIN;
+    return reply->error != NULL && strncmp(reply->error, refused, sizeof refused - 1) == 0 ? LATENCY_FLUSH_NEVER
+                                                                                           : LATENCY_FLUSH_AGAIN;
 }
 
 /* ---- the report ---- */

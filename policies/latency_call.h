@@ -74,6 +74,8 @@ enum latency_flush_end {
 };
 
 enum latency_flush_end latency_flush_ended(const struct policy_script_reply *reply);
+/* Why it is not done, for a person; NULL if it is. Valid as long as the reply. */
+const char *latency_flush_problem(const struct policy_script_reply *reply);
 
 /* For lua/latency_report.lua: count minutes from first on, 1 to LATENCY_REPORT_MINUTES. False when memory is short. */
 bool latency_call_report(struct latency_call *call, const struct latency_layout *layout, const char *interface,

@@ -58,7 +58,7 @@ static void counted(void *context, const struct policy_script_reply *reply)
         pthread_mutex_unlock(&latency->share->lock);
     }
     if (end != LATENCY_FLUSH_DONE) {
-        latency_warn(latency, "a counter was not written", reply->error);
+        latency_warn(latency, "a counter was not written", latency_flush_problem(reply));
     }
 }
 
@@ -139,7 +139,7 @@ static void answer(void *context, const struct policy_script_reply *reply)
     }
     if (out == NULL || fclose(out) != 0) {
         latency_answer_error(latency, asked->question, "out of memory");
-    } else if (reply->error != NULL) {
+    } else if (!policy_script_gave_integers(reply, 0)) {
         latency_answer_error(latency, asked->question, "Redis did not tell the counter");
     } else {
         latency->host->answer(latency->host->context, asked->question, POLICY_ANSWER_TEXT,

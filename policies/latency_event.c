@@ -119,7 +119,7 @@ static void logged(void *context, const struct policy_script_reply *reply)
         pthread_mutex_unlock(&latency->share->log_lock);
     }
     if (end != LATENCY_FLUSH_DONE) {
-        latency_warn(latency, "events were not logged", reply->error);
+        latency_warn(latency, "events were not logged", latency_flush_problem(reply));
     }
 }
 

@@ -173,7 +173,7 @@ static void flushed(void *context, const struct policy_script_reply *reply)
     } else {
         latency_count(latency, LATENCY_COUNTER_FLUSH_FAILURES);
         latency_warn(latency, end == LATENCY_FLUSH_NEVER ? "minutes are lost" : "Redis does not take the figures",
-                     reply->error);
+                     latency_flush_problem(reply));
     }
 }
 

@@ -222,8 +222,8 @@ static const struct conf_option log_option_table[] = {
 static const char *check_prefix(const char *prefix, char problem[CONF_PROBLEM_MAX], const char **expected)
 {
     for (const char *at = prefix; *at != '\0'; at++) {
-        if (*at <= ' ' || *at == '\x7f') {
-            snprintf(problem, CONF_PROBLEM_MAX, "has a blank or a control character in it");
+        if (*at <= ' ' || *at > '~') {
+            snprintf(problem, CONF_PROBLEM_MAX, "has a blank, a control character or what is not ASCII in it");
             *expected = "a text without them";
             return "prefix";
         }

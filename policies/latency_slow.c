@@ -121,9 +121,15 @@ static void print_entry(const struct latency_slow_entry *entry, FILE *out)
     fputc('\n', out);
 }
 
-void latency_slow_log_print(const struct latency_slow_log *log, size_t most, FILE *out)
+size_t latency_slow_log_print(const struct latency_slow_log *log, uint64_t *before, size_t most, FILE *out)
 {
-    for (size_t i = 0; i < log->count && i < most; i++) {
-        print_entry(latency_slow_log_at(log, i), out);
+    uint64_t newer = log->next_id > *before ? log->next_id - *before : 0;
+    size_t printed = 0;
+
+    for (uint64_t i = newer; i < log->count && printed < most; i++, printed++) {
+        const struct latency_slow_entry *entry = latency_slow_log_at(log, (size_t)i);
+        print_entry(entry, out);
+        *before = entry->id;
     }
+    return printed;
 }

@@ -41,10 +41,11 @@ size_t latency_slow_log_count(const struct latency_slow_log *log);
 const struct latency_slow_entry *latency_slow_log_at(const struct latency_slow_log *log, size_t index);
 
 /*
- * Writes one line for each of the newest entries, up to most:
+ * Writes one line for each of the newest entries with ids below *before, up to most, and sets *before to the least id
+ * that was written. Returns how many there were:
  * id=7 time=1700000000.000123 queued_us=12 redis_us=15003 writing_us=8 bytes_in=31 bytes_out=5 address="10.0.0.1:4711"
  * name="" user="default" command="GET" "k"
  */
-void latency_slow_log_print(const struct latency_slow_log *log, size_t most, FILE *out);
+size_t latency_slow_log_print(const struct latency_slow_log *log, uint64_t *before, size_t most, FILE *out);
 
 #endif

@@ -9,7 +9,9 @@
 /* How long the other workers are waited for: longer than moving all interfaces takes, a slice at each tick. */
 #define WAIT_US (5 * LATENCY_US_PER_S)
 #define ENTRIES_SHOWN 10
-#define ENTRIES_MAX 100000
+/* Entries of a log in one answer, which one worker writes while its clients wait. */
+#define ENTRIES_MAX 1000
+#define ENTRIES_AT_ONCE 32
 #define HOT_KEYS_SHOWN 20
 
 static const char is_off[] = "requests are not measured; see [latency] enabled";
@@ -193,41 +195,74 @@ static bool is_reset(struct slice word)
     return word.length == strlen("reset") && strncasecmp(word.data, "reset", word.length) == 0;
 }
 
-static bool read_count(struct slice word, size_t *count)
+static bool read_number(struct slice word, size_t most, size_t *number)
 {
-    *count = 0;
+    *number = 0;
     for (size_t i = 0; i < word.length; i++) {
-        if (word.data[i] < '0' || word.data[i] > '9' || *count > ENTRIES_MAX) {
+        if (word.data[i] < '0' || word.data[i] > '9' || *number > most) {
             return false;
         }
-        *count = *count * 10 + (size_t)(word.data[i] - '0');
+        *number = *number * 10 + (size_t)(word.data[i] - '0');
     }
-    return word.length > 0;
+    return word.length > 0 && *number <= most;
 }
 
-/* log: where the share has it, for it may be made anew. */
+/* A part at a time, as who measures waits for the lock. log: where the share has it, for it may be made anew. */
+static void print_log(struct latency_share *share, struct latency_slow_log *const *log, uint64_t before, size_t most,
+                      FILE *answer)
+{
+    size_t printed = 1;
+
+    while (printed > 0 && most > 0) {
+        pthread_mutex_lock(&share->log_lock);
+        printed = latency_slow_log_print(*log, &before, most < ENTRIES_AT_ONCE ? most : ENTRIES_AT_ONCE, answer);
+        pthread_mutex_unlock(&share->log_lock);
+        most -= printed;
+    }
+}
+
+static bool read_place(size_t count, const struct slice *arguments, uint64_t *before, size_t *most)
+{
+    size_t id;
+
+    if (count >= 2 && !read_number(arguments[1], ENTRIES_MAX, most)) {
+        return false;
+    }
+    if (count < 3) {
+        return true;
+    }
+    bool is_before = count == 4 && arguments[2].length == strlen("before") &&
+                     strncasecmp(arguments[2].data, "before", arguments[2].length) == 0;
+    if (!is_before || !read_number(arguments[3], SIZE_MAX / 20, &id)) {
+        return false;
+    }
+    *before = id;
+    return true;
+}
+
 static enum policy_answer show_log(struct latency *latency, struct latency_slow_log *const *log, size_t count,
                                    const struct slice *arguments, FILE *answer)
 {
+    struct latency_share *share = latency->share;
     size_t most = ENTRIES_SHOWN;
+    uint64_t before = UINT64_MAX;
 
     if (latency->pending == NULL) {
         fputs(is_off, answer);
         return POLICY_ANSWER_ERROR;
     }
-    bool resets = count == 2 && is_reset(arguments[1]);
-    if (count == 2 && !resets && !read_count(arguments[1], &most)) {
-        fputs("expected a number of entries, or RESET", answer);
+    if (count == 2 && is_reset(arguments[1])) {
+        pthread_mutex_lock(&share->log_lock);
+        latency_slow_log_reset(*log);
+        pthread_mutex_unlock(&share->log_lock);
+        return POLICY_ANSWER_OK;
+    }
+    if (!read_place(count, arguments, &before, &most)) {
+        fputs("expected a number of entries up to 1000, with or without BEFORE and an id; or RESET", answer);
         return POLICY_ANSWER_ERROR;
     }
-    pthread_mutex_lock(&latency->share->log_lock);
-    if (resets) {
-        latency_slow_log_reset(*log);
-    } else {
-        latency_slow_log_print(*log, most, answer);
-    }
-    pthread_mutex_unlock(&latency->share->log_lock);
-    return resets ? POLICY_ANSWER_OK : POLICY_ANSWER_TEXT;
+    print_log(share, log, before, most, answer);
+    return POLICY_ANSWER_TEXT;
 }
 
 enum policy_answer latency_verb_slowlog(void *instance, size_t count, const struct slice *arguments, FILE *answer)
@@ -257,7 +292,7 @@ static void print_hot_keys(const struct latency_sketch *sketch, FILE *out)
         latency_excerpt_print_text(top[i].key, out);
         fputc('\n', out);
     }
-    fprintf(out, "# of %" PRIu64 " in all; no other key was asked for more than %" PRIu64 " times\n",
+    fprintf(out, "# of %" PRIu64 " in all; no other key was counted more than %" PRIu64 " times\n",
             latency_sketch_total(sketch), latency_sketch_least(sketch));
 }
 

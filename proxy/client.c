@@ -143,6 +143,7 @@ static void abandon_requests(struct client *client)
         session_leave_lane(client);
     }
     buffer_clear(&client->service->reactor->buffers, &client->input);
+    buffer_clear(&client->service->reactor->buffers, &client->arrivals);
 }
 
 void client_finish(struct client *client)
@@ -242,9 +243,13 @@ static ssize_t read_afresh(struct client *client)
     }
     size_t length = (size_t)got;
     size_t done = client_take_requests(client, reactor->scratch, length);
-    if (client->state == CLIENT_OPEN && done < length &&
-        !buffer_append(&reactor->buffers, &client->input, reactor->scratch + done, length - done)) {
+    if (client->state != CLIENT_OPEN || done == length) {
+        return got;
+    }
+    if (!buffer_append(&reactor->buffers, &client->input, reactor->scratch + done, length - done)) {
         client_close(client, "out of memory");
+    } else if (reactor->measures) {
+        client_arrived(client);
     }
     return got;
 }
@@ -270,6 +275,9 @@ static ssize_t read_on(struct client *client)
     ssize_t got = connection_read(&client->connection, room, size);
     if (got > 0) {
         buffer_commit(&client->input, (size_t)got);
+        if (reactor->measures) {
+            client_arrived(client);
+        }
         client_resume(client);
     }
     return got;

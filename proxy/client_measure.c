@@ -16,6 +16,8 @@
 
 /* A part that has so many bytes gets no more. */
 #define PART_MAX ((size_t)64 * 1024)
+/* From here on client_output_limit is looked at with each turn. */
+#define SPANS_MARK ((size_t)64 * 1024)
 
 /*
  * Requests under way. Behind it lie the first bytes of each of them, if the policy wants such, one behind the other; of
@@ -83,15 +85,20 @@ void client_note(struct client *client, const struct command *command, const str
 {
     struct client_note *note = &client->note;
 
+    bool is_first = !note->taken;
+
     note->frame = frame;
-    if (note->taken) {
+    /* More of one that had to wait may have come. */
+    if (!is_first && frame.length == note->request_bytes) {
         return;
     }
     note->taken = true;
-    note->received_us = client->read_us;
+    note->received_us = client->framed_us;
     note->request_bytes = frame.length;
     note->tag = tag_of(client, command, framed, frame, interest->tag);
-    show_spot(client, command, framed, frame);
+    if (is_first) {
+        show_spot(client, command, framed, frame);
+    }
 }
 
 void client_note_end(struct client *client)
@@ -134,6 +141,9 @@ static bool append_span(struct client *client, const struct span *span, const ch
     memcpy(room + sizeof *span, heads, span->heads_length);
     buffer_commit(&client->spans, span_size(span));
     client->last_span = span_size(span);
+    if (buffer_length(&client->spans) > SPANS_MARK) {
+        client_want_flush(client);
+    }
     return true;
 }
 
@@ -234,11 +244,16 @@ bool client_measure_joins(struct client *client, struct client_part *part, const
     struct client_service *service = client->service;
     bool is_noted = client->note.taken || interest->wanted != 0 || service->until_spot == 1;
 
-    if (is_noted || !join_part(part, client->read_us, interest->tag, frame.length)) {
+    if (is_noted || !join_part(part, client->framed_us, interest->tag, frame.length)) {
         return false;
     }
     service->until_spot--;
     return true;
+}
+
+size_t client_measure_kept(const struct client *client)
+{
+    return buffer_length(&client->spans) + client->unwritten_count * sizeof(struct client_unwritten);
 }
 
 size_t client_measured(const struct client *client)
@@ -254,7 +269,7 @@ void client_unmeasure(struct client *client, size_t measured)
 void client_measure_grown(struct client *client, uint64_t bytes)
 {
     /* The reply may have come before the end of the request. */
-    if (buffer_length(&client->spans) > 0) {
+    if (client->stream_measured && buffer_length(&client->spans) > 0) {
         struct span *last = (struct span *)(void *)(client->spans.data + client->spans.end - client->last_span);
         last->request_bytes = bytes;
         last->received_us = client->read_us;
@@ -280,6 +295,7 @@ static void keep_sample(struct client *client, const struct policy_sample *sampl
     kept->next = NULL;
     *(client->unwritten == NULL ? &client->unwritten : &client->last_unwritten->next) = kept;
     client->last_unwritten = kept;
+    client->unwritten_count++;
     client_want_flush(client);
 }
 
@@ -409,6 +425,7 @@ void client_measure_written(struct client *client, bool is_written)
     while (client->unwritten != NULL) {
         struct client_unwritten *kept = client->unwritten;
         client->unwritten = kept->next;
+        client->unwritten_count--;
         kept->sample.client = &view;
         kept->sample.written_us = is_written ? clock_now_us() : 0;
         chain_written(client->service->chain, &kept->sample);

@@ -152,13 +152,14 @@ struct client {
     struct profile *profile;
     size_t place; /* which of the profile's shared lanes is home */
     struct resp_command command;
-    bool command_whole; /* `command` is a whole one at the head of the input, which has to wait */
-    bool streaming;     /* `command` is a long one that goes out as it comes in */
-    bool discarding;    /* … that was refused: it is thrown away instead */
-    bool gathering;     /* … that is kept instead: policies do not know enough of it yet */
-    uint64_t foreseen;  /* the bytes by which they did not; 0: other ones, they are to be asked */
-    bool lost;          /* the lane broke with requests under way: they are all lost */
-    bool input_ended;   /* the client has closed its writing half */
+    bool command_whole;   /* `command` is a whole one at the head of the input, which has to wait */
+    bool streaming;       /* `command` is a long one that goes out as it comes in */
+    bool discarding;      /* … that was refused: it is thrown away instead */
+    bool gathering;       /* … that is kept instead: policies do not know enough of it yet */
+    bool stream_measured; /* the long one that goes out is the last of those that are measured */
+    uint64_t foreseen;    /* the bytes by which they did not; 0: other ones, they are to be asked */
+    bool lost;            /* the lane broke with requests under way: they are all lost */
+    bool input_ended;     /* the client has closed its writing half */
     bool output_congested;
     bool owes_identity; /* the exclusive lane has yet to be told the client's name */
     uint8_t heavy;      /* it did not keep up with its replies: keep it off the shared lanes for so many runs */
@@ -178,9 +179,14 @@ struct client {
     struct client_note note; /* the request at hand, if requests are measured … */
     struct buffer spans;     /* … those that Redis has yet to answer … */
     size_t last_span;        /* … of which the last ones, which others may join, are the last so many bytes … */
-    struct client_unwritten *unwritten;      /* … and those whose replies were not written yet, in order … */
-    struct client_unwritten *last_unwritten; /* … with the last of them */
-    int64_t read_us;                         /* when something was read from it last */
+    struct client_unwritten *unwritten; /* … and those whose replies were not written yet, in order */
+    struct client_unwritten *last_unwritten;
+    size_t unwritten_count;
+    int64_t read_us;        /* when something was read from it last */
+    int64_t framed_us;      /* when the last byte of the request at hand was, as far as it has come */
+    struct buffer arrivals; /* when what is in the input was; see client_arrival.c */
+    uint64_t input_passed;  /* so many bytes were in the input before the first of those that are in it */
+    size_t arrival;         /* which of the arrivals the last one was that was asked for */
     int64_t connected_us;
     int64_t wait_since_us;
     int64_t active_us; /* last byte from or to the client */
@@ -427,9 +433,18 @@ bool session_may_take_home_lane(const struct client *client);
 bool session_take_lane(struct client *client, const struct session_plan *plan);
 extern const struct lane_owner session_lane_owner;
 
+/* ---- client_arrival.c ---- */
+
+/* What was read just now is in the input, at its end. */
+void client_arrived(struct client *client);
+/* So many bytes are about to leave the head of the input. */
+void client_input_passed(struct client *client, size_t length);
+/* When the byte before that place in the input came, if there are arrivals: within a ms, or 2 % of the time since. */
+int64_t client_arrival_of(struct client *client, const char *end);
+
 /* ---- client_measure.c: all of it only where requests are measured ---- */
 
-/* Notes the request at hand, unless it was noted already: when it came, and under which tag. */
+/* Notes the request at hand, unless it was noted already, as long as it is now: when it came, and under which tag. */
 void client_note(struct client *client, const struct command *command, const struct chain_interest *interest,
                  const struct resp_command *framed, struct slice frame);
 /* It has neither been sent nor answered so that it counts. */
@@ -445,6 +460,8 @@ bool client_measure_joins(struct client *client, struct client_part *part, const
                           struct slice frame);
 /* Closes a part: what it says is kept. False when memory is short. */
 bool client_measure_part(struct client *client, struct client_part *part);
+/* All that is kept of those that were not answered or not written yet. Bytes. */
+size_t client_measure_kept(const struct client *client);
 /* The size of what is kept of those under way, to go back to if what follows was not sent after all. */
 size_t client_measured(const struct client *client);
 void client_unmeasure(struct client *client, size_t measured);

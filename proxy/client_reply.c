@@ -66,10 +66,13 @@ static bool over_output_limit(struct client *client)
 
     uint64_t held = buffer_length(&client->output) + client->sent_runs * sizeof(struct run);
 
+    /* One that reads may have as many requests under way as it likes. */
+    held += client->output_congested ? client_measure_kept(client) : 0;
     if (limit == 0 || held <= limit) {
         return false;
     }
-    log_warning("client", "closing client %s: %llu bytes of replies wait for it, more than client_output_limit",
+    log_warning("client",
+                "closing client %s: %llu bytes wait for it to read its replies, more than client_output_limit",
                 client->address_text, (unsigned long long)held);
     stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_OUTPUT, 1);
     client_close(client, "past client_output_limit");

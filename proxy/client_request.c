@@ -264,6 +264,8 @@ static bool frame_command(struct client *client, const char *data, size_t length
         *status = resp_command_feed(&client->command, data + scanned, length - scanned,
                                     client->service->settings.max_request, &taken);
     }
+    bool is_late = *status == RESP_DONE && buffer_length(&client->arrivals) > 0;
+    client->framed_us = is_late ? client_arrival_of(client, data + client->command.size) : client->read_us;
     return *status == RESP_DONE;
 }
 
@@ -393,6 +395,7 @@ void client_resume(struct client *client)
             /* Nothing more is taken, and the input may be gone already. */
             return;
         }
+        client_input_passed(client, done);
         buffer_consume(&client->service->reactor->buffers, &client->input, done);
     }
     if (client->state == CLIENT_OPEN) {

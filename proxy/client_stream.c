@@ -68,6 +68,7 @@ static bool is_nothing_new(const struct client *client)
 static bool begin_discarding(struct client *client)
 {
     client->gathering = false;
+    client_note_end(client);
     client->discarding = client->state == CLIENT_OPEN;
     client->streaming = client->discarding;
     stats_add(client->service->reactor->stats, STATS_REQUESTS, client->discarding ? 1 : 0);
@@ -107,7 +108,10 @@ bool client_begin_stream(struct client *client, const char *frame)
     if (command == NULL && !client->session.tunnel) {
         plan.observation = observation_take(client->service, OBSERVE_UNKNOWN);
     }
+    size_t measured = client_measured(client);
     client->streaming = client_forward(client, lane, bytes, &plan);
+    client->stream_measured = client_measured(client) > measured;
+    client_note_end(client);
     stats_add(client->service->reactor->stats, STATS_REQUESTS, 1);
     client->admitted = false;
     client->gathering = false;

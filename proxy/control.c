@@ -40,7 +40,7 @@ static void call_free(struct call *call)
 static void call_failed(struct call *call, const char *why)
 {
     stats_add(upstream_stats(call->control->upstream), STATS_CONTROL_ERRORS, 1);
-    call->callback(call->context, NULL, why);
+    call->callback(call->context, NULL, why[0] != '\0' ? why : "no connection to Redis yet");
     call_free(call);
 }
 

@@ -159,8 +159,17 @@ static void set_timer(struct lane *lane, int64_t delay_us)
     event_add(&lane->timer, &delay);
 }
 
+/* A connection that has lasted as long as the longest pause was a sound one. One that breaks sooner, though it was
+ * greeted, is as good as none: who only greets well is not asked again and again. */
+static bool was_sound(const struct lane *lane)
+{
+    return lane->state == LANE_READY &&
+           reactor_now(lane->reactor) - lane->ready_us >= clock_ms_to_us(lane->settings->reconnect_max);
+}
+
 static void back_off(struct lane *lane, const char *why)
 {
+    lane->failures = was_sound(lane) ? 0 : lane->failures;
     snprintf(lane->why, sizeof lane->why, "%s", why);
     stop_connection(lane);
     lane_move(lane, LANE_BACKOFF);
@@ -262,7 +271,7 @@ void lane_now_ready(struct lane *lane)
 {
     event_del(&lane->timer);
     lane_move(lane, LANE_READY);
-    lane->failures = 0;
+    lane->ready_us = reactor_now(lane->reactor);
     lane->progress_us = reactor_now(lane->reactor);
     connection_want_read(&lane->connection, !lane->paused);
     lane_want_flush(lane);
@@ -380,7 +389,7 @@ static void expire_first_run(struct lane *lane)
     buffer_consume(&lane->reactor->buffers, &lane->output, (size_t)(end - lane->written));
     lane->written = end;
     lane_note_relief(lane);
-    run_was_lost(lane, run, RUN_UNSENT, lane->why);
+    run_was_lost(lane, run, RUN_UNSENT, lane->why[0] != '\0' ? lane->why : "not connected yet");
 }
 
 static void expire_runs(struct lane *lane, int64_t queued_before_us)

@@ -178,6 +178,20 @@ def test_it_is_not_redis(redis, make_redis, make_headgate, fake):
     await_report(headgate, "get", 8)
 
 
+@pytest.mark.parametrize("answer", (b"+OK\r\n", b"$1\r\n1\r\n", b"*2\r\n:1\r\n:1\r\n"))
+def test_it_answers_scripts_with_something_else(redis, make_redis, make_headgate, fake, answer):
+    """What is no script's answer is no reason to believe that the figures are on record."""
+    fake.answers["EVALSHA"] = lambda _lane, _arguments: answer
+    headgate = launch(make_headgate, redis, "shared", at(fake), **SHORT)
+    client = headgate.connect()
+    get(client, 7)
+    await_failure(headgate)
+    assert "no answer to a script" in headgate.log()
+    server = make_redis()
+    reload(headgate, at(server), client)
+    await_report(headgate, "get", 7)
+
+
 def test_it_wants_a_password(redis, make_redis, make_headgate):
     server = make_redis("--requirepass", "correct")
     headgate = launch(make_headgate, redis, "shared", at(server), **SHORT)

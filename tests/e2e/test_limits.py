@@ -253,3 +253,19 @@ def test_commands_of_every_size_around_cut_through(redis, make_headgate):
     replies = client.pipeline(commands)
     assert [reply for index, reply in enumerate(replies) if index % 3 != 2] == expected
     assert client("GET", "log") == b"".join(b"%d " % number for number in range(len(sizes) * 5))
+
+
+def test_what_is_measured_of_a_client_that_does_not_read_is_bounded(redis, make_headgate, pool):
+    """Redis keeps its replies; of each request under way Headgate keeps something, too."""
+    headgate = make_headgate(redis, pool=pool, start=False, client_output_limit="4mb")
+    headgate.write_rules("[latency]\nenabled = on\n")
+    headgate.start()
+    client, other = headgate.connect(), headgate.connect()
+    assert client("SET", "k", b"v" * 1000) == OK
+    some = (encode("GET", "k") + encode("STRLEN", "k")) * 1000
+    with pytest.raises(OSError):
+        for _ in range(200):
+            client.send(some)
+    wait_for(lambda: "client_output_limit" in headgate.log(), what="the reason in the log")
+    assert other("PING") == PONG
+    assert headgate.peak_rss() < 64 * MEBIBYTE + sanitizer_overhead()

@@ -2,10 +2,11 @@
 
 import re
 import signal
+import time
 
 import pytest
 
-from harness.admin import text
+from harness.admin import stats, text
 from harness.probe import PROBE_BINARY
 from harness.resp import OK, QUEUED, Closed, Error, encode, wait_for
 from harness.servers import Headgate
@@ -360,3 +361,91 @@ def test_under_load(redis, make_meter):
         client.read_many(400)
     names = meter.names()
     assert len(names) == 8000 and names.count("incr") == 4000
+
+
+# And longer than what is read at once.
+BEYOND_CUT_THROUGH = 400_000
+
+
+def seen(meter):
+    return [(sample["name"], sample["in"]) for sample in meter.read()]
+
+
+@pytest.mark.parametrize("key", ("key", "probe:reply:key"), ids=("sent", "refused"))
+def test_long_requests_without_reply_leave_no_trace(meter, key):
+    client = connect(meter)
+    client.send(encode("CLIENT", "REPLY", "SKIP") + encode("SET", key, "v" * BEYOND_CUT_THROUGH) + encode("GET", "b"))
+    assert client.read() is None
+    assert seen(meter) == [("get", len(encode("GET", "b")))]
+
+
+def test_long_requests_without_reply_change_no_others(meter):
+    client = connect(meter)
+    waits = ("BLPOP", "nothing", "0.2")
+    client.send(encode(*waits) + encode("CLIENT", "REPLY", "SKIP"))
+    client.send(encode("SET", "a", "v" * BEYOND_CUT_THROUGH) + encode("GET", "b"))
+    client.read_many(2)
+    assert seen(meter) == [("blpop", len(encode(*waits))), ("get", len(encode("GET", "b")))]
+    assert meter.kept[0]["took"] >= 200_000
+
+
+def test_long_requests_that_are_kept_count_whole(meter):
+    """Of some more comes while they wait, or while a policy waits for the rest."""
+    client = connect(meter)
+    for key, blocker in (("probe:whole:a", ()), ("a", ("EVAL", STALL.format(50_000), "0"))):
+        for cut in (50, 1000, 70_000):
+            data = encode("SET", key, "v" * BEYOND_CUT_THROUGH)
+            meter.clear()
+            client.send((encode(*blocker) if blocker else b"") + data[:cut])
+            time.sleep(0.02)
+            client.send(data[cut:] + encode("GET", "b"))
+            client.read_many(3 if blocker else 2)
+            assert seen(meter)[-2:] == [("set", len(data)), ("get", len(encode("GET", "b")))], (key, cut)
+
+
+def test_a_pipeline_is_told_again_in_its_order(redis, pool, make_meter):
+    meter = make_meter(redis, pool=pool, rules="[meter:all]\nslower = 1us\n")
+    client = connect(meter)
+    keys = [f"k{i}" for i in range(50)]
+    client.pipeline([("SET", key, "1") for key in keys])
+    wait_for(lambda: len(told_again(meter)) >= len(keys), what="all of them to be written")
+    told = [re.search(r"k\d+", sample["head"])[0] for sample in told_again(meter) if sample["name"] == "set"]
+    assert told == [key for key in keys if key in told]
+
+
+def send_until_read(meter, client, *command):
+    """When it was sent; at the end Headgate has read it."""
+
+    def bytes_in():
+        return int(stats(meter)["client_bytes_in_total"])
+
+    before = bytes_in()
+    sent = time.monotonic()
+    client.request(*command)
+    wait_for(lambda: bytes_in() >= before + len(encode(*command)), what="Headgate to read it")
+    return sent
+
+
+def test_what_waits_behind_others_has_waited(meter):
+    """Each from when it came itself, not from when something came last."""
+    client = connect(meter)
+    client.request("SET", "probe:hold:600:x", "1")
+    for name in ("GET", "STRLEN", "EXISTS"):
+        send_until_read(meter, client, name, "x")
+        time.sleep(0.1)
+    client.read_many(4)
+    took = {sample["name"]: sample["took"] / 1e6 for sample in meter.read()}
+    assert took["get"] >= took["strlen"] + 0.1 >= took["exists"] + 0.2
+
+
+def test_much_that_waits_for_long(meter):
+    """More reads than there are marks of a ms: their times are kept apart, within a part of the wait."""
+    client = connect(meter)
+    client.request("SET", "probe:hold:700:x", "1")
+    sent = [send_until_read(meter, client, "STRLEN", "x") for _ in range(150)]
+    client.read_many(151)
+    end = time.monotonic()
+    took = [sample["took"] / 1e6 for sample in meter.read() if sample["name"] == "strlen"]
+    assert took == sorted(took, reverse=True)
+    assert all(time_taken <= end - since for time_taken, since in zip(took, sent))
+    assert took[0] - took[-1] >= (sent[-1] - sent[1]) * 0.9

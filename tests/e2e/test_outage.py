@@ -346,6 +346,21 @@ def test_garbage_for_every_hand_shake(make_headgate):
         fake.close()
 
 
+def test_a_server_that_greets_and_then_talks_nonsense(make_headgate):
+    """Being greeted is no sign of health: the pauses between attempts grow all the same."""
+    fake = FakeRedis()
+    try:
+        fake.answers["COMMAND"] = lambda _lane, _arguments: b"garbage\r\n"
+        headgate = make_headgate(fake.url, reconnect_min="20ms", reconnect_max="2s")
+        wait_for(lambda: len(fake.lanes) >= 6, 30, "some attempts")
+        lanes = len(fake.lanes)
+        time.sleep(3)
+        assert len(fake.lanes) - lanes < 15, "a storm of reconnections"
+        assert headgate.is_alive()
+    finally:
+        fake.close()
+
+
 def test_restarts_under_load(redis, make_headgate, pool):
     """Every reply that comes is right; a client is closed or served, never left hanging."""
     headgate = make_headgate(redis, pool=pool)

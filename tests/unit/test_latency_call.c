@@ -110,6 +110,10 @@ Test(latency_call, tells_what_becomes_of_a_snapshot)
                                         "the connection to Redis was lost", "HEADGATEWAY"};
 
     cr_assert_eq(latency_flush_ended(&(struct policy_script_reply){.count = 1}), LATENCY_FLUSH_DONE);
+    cr_assert_eq(latency_flush_ended(&(struct policy_script_reply){.count = 2}), LATENCY_FLUSH_AGAIN);
+    cr_assert_eq(latency_flush_ended(&(struct policy_script_reply){
+                     .count = 1, .texts = &(struct slice){"OK", 2}, .integers = &(int64_t){0}}),
+                 LATENCY_FLUSH_AGAIN);
     for (size_t i = 0; i < sizeof later / sizeof later[0]; i++) {
         cr_assert_eq(latency_flush_ended(&(struct policy_script_reply){.error = later[i]}), LATENCY_FLUSH_AGAIN);
     }

@@ -61,7 +61,8 @@ static const char *printed(const struct latency_slow_log *log, size_t most)
     static char shown[16384];
     FILE *out = fmemopen(shown, sizeof shown, "w");
 
-    latency_slow_log_print(log, most, out);
+    uint64_t before = UINT64_MAX;
+    (void)latency_slow_log_print(log, &before, most, out);
     fputc('\0', out);
     cr_assert_eq(fclose(out), 0);
     return shown;
@@ -80,6 +81,29 @@ Test(latency_slow, prints_a_line_for_each)
     shown = printed(log, 10);
     cr_assert_eq(strncmp(strchr(shown, '\n') + 1, "id=0 ", 5), 0);
     cr_assert_eq(strchr(strchr(shown, '\n') + 1, '\n')[1], '\0');
+    latency_slow_log_free(log);
+}
+
+Test(latency_slow, is_printed_in_parts)
+{
+    struct latency_slow_log *log = latency_slow_log_new(5);
+    FILE *out = fopen("/dev/null", "w");
+    uint64_t before = UINT64_MAX;
+
+    cr_assert_eq(latency_slow_log_print(log, &before, 3, out), 0);
+    for (int64_t i = 0; i < 8; i++) {
+        add(log, i);
+    }
+    cr_assert_eq(latency_slow_log_print(log, &before, 3, out), 3);
+    cr_assert_eq(before, 5, "7, 6 and 5");
+    add(log, 8);
+    cr_assert_eq(latency_slow_log_print(log, &before, 3, out), 1, "3 was overwritten");
+    cr_assert_eq(before, 4);
+    cr_assert_eq(latency_slow_log_print(log, &before, 3, out), 0);
+    before = 9;
+    cr_assert_eq(latency_slow_log_print(log, &before, 1, out), 1);
+    cr_assert_eq(before, 8);
+    fclose(out);
     latency_slow_log_free(log);
 }
 
