@@ -5,6 +5,8 @@
  */
 #include "client_private.h"
 
+#include <string.h>
+
 bool client_batch_send(struct client *client, struct client_batch *batch)
 {
     bool sent = true;
@@ -19,15 +21,28 @@ bool client_batch_send(struct client *client, struct client_batch *batch)
     return sent;
 }
 
-struct client_plain client_plain_request(const struct client *client, const char *frame)
+/* Pipelines repeat themselves. */
+static const struct command *find_command(struct client_batch *batch, struct slice name)
+{
+    bool is_same =
+        name.length > 0 && batch->name.length == name.length && memcmp(batch->name.data, name.data, name.length) == 0;
+
+    if (!is_same) {
+        batch->name = name;
+        batch->command = command_find(name);
+    }
+    return batch->command;
+}
+
+struct client_plain client_plain_request(const struct client *client, struct client_batch *batch, const char *frame)
 {
     const struct resp_command *framed = &client->command;
 
     if (framed->argument_count == 0 || resp_command_is_inline(framed) || client->admitted || client->held != NULL) {
         return (struct client_plain){0};
     }
-    const struct command *command =
-        command_find((struct slice){frame + framed->arguments[0].offset, (size_t)framed->arguments[0].length});
+    const struct resp_argument *name = &framed->arguments[0];
+    const struct command *command = find_command(batch, (struct slice){frame + name->offset, (size_t)name->length});
     if (command == NULL || command->kind != COMMAND_ORDINARY || (command->categories & CATEGORY_ADMIN) != 0) {
         return (struct client_plain){0};
     }

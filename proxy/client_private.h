@@ -338,12 +338,14 @@ struct client_batch {
     size_t length;
     uint32_t requests;
     struct lane *lane;
-    struct client_group group; /* those at its end that the policies have yet to admit */
-    struct client_part part;   /* those at its end that are measured together */
+    struct slice name;             /* of the last request that was looked at … */
+    const struct command *command; /* … and its command */
+    struct client_group group;     /* those at its end that the policies have yet to admit */
+    struct client_part part;       /* those at its end that are measured together */
 };
 
 /* What the whole command at frame can be to a batch. */
-struct client_plain client_plain_request(const struct client *client, const char *frame);
+struct client_plain client_plain_request(const struct client *client, struct client_batch *batch, const char *frame);
 /* Whether it goes another way than the batch, or belongs to another group than the end of it. */
 bool client_batch_is_parted(const struct client *client, const struct client_batch *batch,
                             const struct client_plain *plain);

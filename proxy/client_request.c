@@ -317,7 +317,7 @@ static size_t take_requests(struct client *client, struct client_batch *batch, c
             }
             return done;
         }
-        struct client_plain plain = client_plain_request(client, frame);
+        struct client_plain plain = client_plain_request(client, batch, frame);
         if (client_batch_is_parted(client, batch, &plain) && !client_batch_settle(client, batch)) {
             done = take_up_behind(client, batch, data);
             continue;
