@@ -159,17 +159,8 @@ static void set_timer(struct lane *lane, int64_t delay_us)
     event_add(&lane->timer, &delay);
 }
 
-/* A connection that has lasted as long as the longest pause was a sound one. One that breaks sooner, though it was
- * greeted, is as good as none: who only greets well is not asked again and again. */
-static bool was_sound(const struct lane *lane)
-{
-    return lane->state == LANE_READY &&
-           reactor_now(lane->reactor) - lane->ready_us >= clock_ms_to_us(lane->settings->reconnect_max);
-}
-
 static void back_off(struct lane *lane, const char *why)
 {
-    lane->failures = was_sound(lane) ? 0 : lane->failures;
     snprintf(lane->why, sizeof lane->why, "%s", why);
     stop_connection(lane);
     lane_move(lane, LANE_BACKOFF);
@@ -224,6 +215,7 @@ void lane_desync(struct lane *lane, const char *why)
     stats_add(lane->settings->stats, STATS_LANES_DESYNCED, 1);
     /* An attempt to connect that failed so is repeated, and logged by who is told of it. */
     if (lane->state == LANE_READY) {
+        lane->desynced = true;
         log_error("lane", "lane %llu to %s: %s; closing it", (unsigned long long)lane->id, lane->settings->target_text,
                   why);
     }
@@ -272,6 +264,7 @@ void lane_now_ready(struct lane *lane)
     event_del(&lane->timer);
     lane_move(lane, LANE_READY);
     lane->ready_us = reactor_now(lane->reactor);
+    lane->failures = lane->desynced ? lane->failures : 0;
     lane->progress_us = reactor_now(lane->reactor);
     connection_want_read(&lane->connection, !lane->paused);
     lane_want_flush(lane);
@@ -399,11 +392,23 @@ static void expire_runs(struct lane *lane, int64_t queued_before_us)
     }
 }
 
+/* Who greets well and then talks nonsense is not asked again and again: the pauses grow until it has kept to RESP for
+ * as long as the longest of them. */
+static void forgive(struct lane *lane, int64_t now_us)
+{
+    if (lane->desynced && lane->state == LANE_READY &&
+        now_us - lane->ready_us >= clock_ms_to_us(lane->settings->reconnect_max)) {
+        lane->desynced = false;
+        lane->failures = 0;
+    }
+}
+
 void lane_tick(struct lane *lane, int64_t wait_ms)
 {
     int64_t now = reactor_now(lane->reactor);
     int64_t timeout = clock_ms_to_us(lane->settings->reply_timeout);
 
+    forgive(lane, now);
     if (lane->first == NULL) {
         return;
     }

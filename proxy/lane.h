@@ -113,7 +113,8 @@ struct lane {
     bool paused;             /* replies are not read (once it is ready) */
     bool was_congested;
     struct lane_waiter *waiters; /* the last come first */
-    uint32_t failures;           /* connections in a row that came to nothing, or broke soon */
+    uint32_t failures;           /* attempts to connect in a row that came to nothing, or to nonsense */
+    bool desynced;               /* Redis sent nonsense to it, not long ago */
     int64_t ready_us;            /* when it was ready last */
     uint64_t jitter;             /* state of a small generator */
     int64_t read_us;             /* when replies were read last */
