@@ -311,14 +311,29 @@ static bool is_sure(const struct slot *slot, bool disputed, int64_t now)
     return lock->kind != KIND_DEL || !has_headgate(slot) || (!disputed && in_time && !client_is_cut(slot->home));
 }
 
-/* The lock was found and released, or there was nothing any more. */
+/* Whether Redis may have lost what was granted then. */
+static bool met_restart(const struct shared *shared, const struct hold *hold)
+{
+    unsigned count = atomic_load(&shared->trouble_count);
+    bool met = false;
+
+    for (unsigned at = 0; at < count && at < TROUBLES_MAX; at++) {
+        const struct trouble *trouble = &shared->troubles[at];
+        met = met || (atomic_load(&trouble->ready) && trouble->kind == TROUBLE_RESTART &&
+                      atomic_load(&trouble->end_us) >= hold->asked_us);
+    }
+    return met;
+}
+
+/* The lock was found and released, or there was nothing any more. A DEL may have found the next holder's, which was
+ * granted while it was under way: if it was so for long, or the lock was lost with Redis before. */
 static void release_answered(struct slot *slot, bool found, int64_t now)
 {
     struct shared *shared = shared_of(slot);
     struct hold *released = &slot->released;
     const struct lock *lock = &shared->locks[released->lock];
     bool late = now - slot->release_us > lock->lease_us / 4;
-    if (late || !slot->judged)
+    if (lock->kind == KIND_DEL && (late || !slot->judged || met_restart(shared, released)))
         note_late_del(slot, now);
     if (!found && slot->judged) {
         struct note note = shared_note_of(NOTE_LOSS, released, now);
