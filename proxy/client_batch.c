@@ -7,6 +7,15 @@
 
 #include <string.h>
 
+void client_batch_empty(struct client_batch *batch)
+{
+    batch->requests = 0;
+    batch->length = 0;
+    batch->name = (struct slice){0};
+    batch->group.count = 0;
+    batch->part.count = 0;
+}
+
 bool client_batch_send(struct client *client, struct client_batch *batch)
 {
     bool sent = true;
@@ -17,7 +26,7 @@ bool client_batch_send(struct client *client, struct client_batch *batch)
         stats_add(client->service->reactor->stats, STATS_REQUESTS, batch->requests);
         sent = client_send_plain(client, batch->lane, batch->data, batch->length, batch->requests);
     }
-    *batch = (struct client_batch){0};
+    client_batch_empty(batch);
     return sent;
 }
 

@@ -118,75 +118,80 @@ static size_t padded(size_t length)
     return (length + 7) & ~(size_t)7;
 }
 
-static size_t span_size(const struct span *span)
-{
-    return sizeof *span + padded(span->heads_length);
-}
-
 static struct span *first_span(const struct client *client)
 {
     return buffer_length(&client->spans) == 0 ? NULL
                                               : (struct span *)(void *)(client->spans.data + client->spans.start);
 }
 
-/* heads: of which the span keeps what it says. False when memory is short. */
-static bool append_span(struct client *client, const struct span *span, const char *heads)
+/* Adds a span of requests that are sent now, with so many of their first bytes. NULL when memory is short; else it is
+ * there until something else is done to the queue. */
+static struct span *append_span(struct client *client, int64_t received_us, uint32_t tag, struct slice heads)
 {
-    char *room = buffer_reserve(&client->service->reactor->buffers, &client->spans, span_size(span));
+    struct reactor *reactor = client->service->reactor;
+    int64_t now = reactor_now(reactor);
+    size_t size = sizeof(struct span) + padded(heads.length);
+    char *room = buffer_reserve(&reactor->buffers, &client->spans, size);
+    struct span *span = (struct span *)(void *)room;
 
     if (room == NULL) {
-        return false;
+        return NULL;
     }
-    memcpy(room, span, sizeof *span);
-    memcpy(room + sizeof *span, heads, span->heads_length);
-    buffer_commit(&client->spans, span_size(span));
-    client->last_span = span_size(span);
+    *span = (struct span){.received_us = received_us,
+                          .sent_us = now > received_us ? now : received_us,
+                          .tag = tag,
+                          .heads_length = (uint32_t)heads.length};
+    memcpy(span + 1, heads.data, heads.length);
+    buffer_commit(&client->spans, size);
+    client->last_span = size;
     if (buffer_length(&client->spans) > SPANS_MARK) {
         client_want_flush(client);
     }
-    return true;
+    return span;
 }
 
 static void drop_first_span(struct client *client, const struct span *span)
 {
-    buffer_consume(&client->service->reactor->buffers, &client->spans, span_size(span));
+    size_t size = sizeof *span + padded(span->heads_length);
+
+    buffer_consume(&client->service->reactor->buffers, &client->spans, size);
 }
 
-/* Requests that were noted at the same time under the same tag, and are sent now. */
-static struct span span_of(const struct client *client, int64_t received_us, uint32_t tag)
+/* What is kept of those bytes. */
+static struct slice heads_of(const struct client *client, const char *data, size_t length)
 {
-    int64_t now = reactor_now(client->service->reactor);
-
-    return (struct span){.received_us = received_us, .sent_us = now > received_us ? now : received_us, .tag = tag};
+    return (struct slice){data, client->service->attention->heads ? length : 0};
 }
 
 bool client_measure_sent(struct client *client, struct slice frame)
 {
     const struct client_note *note = &client->note;
-    struct span span = span_of(client, note->received_us, note->tag);
+    size_t shown = frame.length < POLICY_HEAD_MAX ? frame.length : POLICY_HEAD_MAX;
+    struct span *span = append_span(client, note->received_us, note->tag, heads_of(client, frame.data, shown));
 
-    span.count = 1;
-    span.request_bytes = note->request_bytes;
-    span.is_alone = true;
-    if (client->service->attention->heads) {
-        span.heads_length = (uint32_t)(frame.length < POLICY_HEAD_MAX ? frame.length : POLICY_HEAD_MAX);
-    }
     client_note_end(client);
-    return append_span(client, &span, frame.data);
+    if (span == NULL) {
+        return false;
+    }
+    span->count = 1;
+    span->request_bytes = note->request_bytes;
+    span->is_alone = true;
+    return true;
 }
 
 bool client_measure_part(struct client *client, struct client_part *part)
 {
-    struct span span = span_of(client, part->received_us, part->tag);
-
     if (part->count == 0) {
         return true;
     }
-    span.count = part->count;
-    span.request_bytes = part->length;
-    span.heads_length = client->service->attention->heads ? (uint32_t)part->length : 0;
+    struct span *span = append_span(client, part->received_us, part->tag, heads_of(client, part->data, part->length));
+    if (span == NULL) {
+        return false;
+    }
+    span->count = part->count;
+    span->request_bytes = part->length;
     part->count = 0;
-    return append_span(client, &span, part->data);
+    return true;
 }
 
 /* The longest request that may share a span: where heads are kept, that of others behind it must be found. */

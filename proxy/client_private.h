@@ -332,7 +332,7 @@ struct client_part {
     uint32_t tag;
 };
 
-/* Whole ordinary requests that lie one behind the other and were not sent yet. All zeroes: none. */
+/* Whole ordinary requests that lie one behind the other and were not sent yet. */
 struct client_batch {
     const char *data;
     size_t length;
@@ -344,6 +344,8 @@ struct client_batch {
     struct client_part part;       /* those at its end that are measured together */
 };
 
+/* There are none: all that matters of such a batch is set, as most of it is large and seldom used. */
+void client_batch_empty(struct client_batch *batch);
 /* What the whole command at frame can be to a batch. */
 struct client_plain client_plain_request(const struct client *client, struct client_batch *batch, const char *frame);
 /* Whether it goes another way than the batch, or belongs to another group than the end of it. */

@@ -238,17 +238,17 @@ static enum client_outcome take_whole(struct client *client, const char *frame)
 
 /* ---- the loop ---- */
 
-static bool may_take(const struct client *client, const struct client_batch *batch)
+static bool may_take(const struct client *client, uint32_t batched)
 {
     bool has_place = client->exclusive != NULL || client_needs_exclusive(client) ||
-                     client->in_flight + batch->requests < client->service->settings.pipeline_limit;
+                     client->in_flight + batched < client->service->settings.pipeline_limit;
 
     return client->state == CLIENT_OPEN && client->wait == CLIENT_WAIT_NOTHING && (client->streaming || has_place);
 }
 
 bool client_may_take(const struct client *client)
 {
-    return may_take(client, &(struct client_batch){0});
+    return may_take(client, 0);
 }
 
 /* Frames what is there of the command at data. True: it is whole. */
@@ -293,7 +293,7 @@ static size_t take_requests(struct client *client, struct client_batch *batch, c
     enum policy_verdict verdict;
     enum resp_status status;
 
-    while (done < length && may_take(client, batch)) {
+    while (done < length && may_take(client, batch->requests)) {
         const char *frame = data + done;
         if (client->session.raw) {
             return send_raw(client, frame, length - done) ? length : done;
@@ -343,7 +343,8 @@ static size_t take_requests(struct client *client, struct client_batch *batch, c
 
 size_t client_take_requests(struct client *client, const char *data, size_t length)
 {
-    struct client_batch batch = {0};
+    struct client_batch batch;
+    client_batch_empty(&batch);
     size_t done = take_requests(client, &batch, data, 0, length);
 
     while (!client_batch_settle(client, &batch)) {
