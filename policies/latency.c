@@ -103,12 +103,6 @@ static bool make_own(struct latency *latency)
     pthread_mutex_unlock(&share->log_lock);
     latency->round_begun_us = latency_now(latency);
     latency->logged_us = latency->round_begun_us;
-    for (int i = 0; i < LATENCY_TALLIES; i++) {
-        latency->tally_flights[i] = (struct latency_tally_flight){.latency = latency, .tally = (enum latency_tallied)i};
-    }
-    for (int i = 0; i < LATENCY_LOGS; i++) {
-        latency->log_flights[i] = (struct latency_log_flight){.latency = latency, .log = (enum latency_logged)i};
-    }
     return true;
 }
 

@@ -7,10 +7,8 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define FLUSHER 0
 #define KEYS 6
 #define KEY_SIZE 256
 #define NUMBER_SIZE 24
@@ -44,11 +42,6 @@ static const struct {
     [POLICY_UPSTREAM_LOST] = {LATENCY_TALLY_UPSTREAM_LOSSES, LATENCY_LOG_UPSTREAM_LOSSES},
     [POLICY_REQUEST_LOST] = {LATENCY_TALLY_LOST_REQUESTS, LATENCY_LOG_LOST_REQUESTS},
 };
-
-static struct slice slice_of(const char *text)
-{
-    return (struct slice){text, strlen(text)};
-}
 
 /* ---- what happens ---- */
 
@@ -105,23 +98,19 @@ static void hand_over(struct latency *latency)
 
 /* ---- to Redis ---- */
 
-static void logged(void *context, const struct policy_script_reply *reply)
+static void acknowledge(struct latency_share *share, size_t log)
 {
-    struct latency_log_flight *flight = context;
-    struct latency *latency = flight->latency;
-    enum latency_flush_end end = latency_flush_ended(reply);
-
-    latency->calls--;
-    flight->is_under_way = false;
-    if (end != LATENCY_FLUSH_AGAIN) {
-        pthread_mutex_lock(&latency->share->log_lock);
-        latency->share->logs[flight->log].snapshot.length = 0;
-        pthread_mutex_unlock(&latency->share->log_lock);
-    }
-    if (end != LATENCY_FLUSH_DONE) {
-        latency_warn(latency, "events were not logged", latency_flush_problem(reply));
-    }
+    pthread_mutex_lock(&share->log_lock);
+    share->logs[log].snapshot.length = 0;
+    pthread_mutex_unlock(&share->log_lock);
 }
+
+static const struct latency_parcel_kind log_parcel = {
+    .script = "event_log",
+    .key_count = KEYS,
+    .trouble = "events were not logged",
+    .acknowledge = acknowledge,
+};
 
 /* The snapshot that is out, or a new one; its number, or 0 if there is nothing. */
 static uint64_t take(struct latency *latency, enum latency_logged which, struct latency_message_list *list)
@@ -149,7 +138,7 @@ static size_t write_keys(const struct latency *latency, const char *name, char k
     for (size_t i = 0; i < KEYS; i++) {
         snprintf(keys[i], KEY_SIZE, "%s%s:%s%s%s", latency->settings.events_prefix, parts[i][0], name, parts[i][1],
                  i == 0 ? latency->share->process : "");
-        arguments[i] = slice_of(keys[i]);
+        arguments[i] = latency_slice(keys[i]);
     }
     return KEYS;
 }
@@ -160,6 +149,7 @@ static void send_log(struct latency *latency, enum latency_logged log, const str
     char keys[KEYS][KEY_SIZE], numbers[2][NUMBER_SIZE], times[LATENCY_MESSAGES][NUMBER_SIZE],
         ages[LATENCY_MESSAGES][NUMBER_SIZE];
     struct slice arguments[KEYS + GENERAL + OF_EACH * LATENCY_MESSAGES];
+    struct latency_parcel *parcel = &latency->log_parcels[log];
     size_t count = write_keys(latency, log_names[log], keys, arguments);
     int64_t second = latency_now(latency) / LATENCY_US_PER_S;
 
@@ -167,17 +157,17 @@ static void send_log(struct latency *latency, enum latency_logged log, const str
     snprintf(numbers[1], NUMBER_SIZE, "%" PRId64, LATENCY_REMEMBER_S);
     const char *const general[GENERAL] = {numbers[0], numbers[1], LENGTH, MESSAGES_MAX, KEEP_S};
     for (size_t i = 0; i < GENERAL; i++) {
-        arguments[count++] = slice_of(general[i]);
+        arguments[count++] = latency_slice(general[i]);
     }
     for (size_t i = 0; i < list->length; i++) {
         snprintf(times[i], NUMBER_SIZE, "%" PRIu64, list->messages[i].times);
         snprintf(ages[i], NUMBER_SIZE, "%" PRId64, second - list->messages[i].second);
-        arguments[count++] = slice_of(list->messages[i].text);
-        arguments[count++] = slice_of(times[i]);
-        arguments[count++] = slice_of(ages[i]);
+        arguments[count++] = latency_slice(list->messages[i].text);
+        arguments[count++] = latency_slice(times[i]);
+        arguments[count++] = latency_slice(ages[i]);
     }
-    latency->log_flights[log].is_under_way = true;
-    latency_run(latency, "event_log", arguments, count, KEYS, logged, &latency->log_flights[log]);
+    *parcel = (struct latency_parcel){.latency = latency, .kind = &log_parcel, .which = log};
+    latency_send(parcel, arguments, count);
 }
 
 /* Nothing of it has to go to Redis, or is on its way there. */
@@ -197,12 +187,12 @@ bool latency_events_go(struct latency *latency, bool now)
     bool have_gone = true;
 
     hand_over(latency);
-    if (!latency->settings.events || latency->host->worker != FLUSHER) {
+    if (!latency->settings.events || latency->host->worker != LATENCY_FLUSHER) {
         return true;
     }
     for (int i = 0; i < LATENCY_LOGS; i++) {
         enum latency_logged log = (enum latency_logged)i;
-        uint64_t number = now && !latency->log_flights[i].is_under_way ? take(latency, log, &list) : 0;
+        uint64_t number = now && !latency->log_parcels[i].is_under_way ? take(latency, log, &list) : 0;
         if (number > 0) {
             send_log(latency, log, &list, number);
         }
@@ -213,52 +203,35 @@ bool latency_events_go(struct latency *latency, bool now)
 
 /* ---- RECENT and COMMON ---- */
 
-struct question {
-    struct latency *latency;
-    struct policy_question *question;
-    bool with_counts; /* each second text is how often the first one came */
-};
-
-static void print_reply(const struct question *asked, const struct policy_script_reply *reply, FILE *out)
+static bool print_recent(const struct policy_script_reply *reply, FILE *out)
 {
-    size_t step = asked->with_counts ? 2 : 1;
+    if (reply->error != NULL) {
+        return false;
+    }
+    for (size_t i = 0; i < reply->count; i++) {
+        latency_excerpt_print_text(reply->texts[i], out);
+        fputc('\n', out);
+    }
+    return true;
+}
 
-    for (size_t i = 0; i + step <= reply->count; i += step) {
+/* Each second text is how often the first one came. */
+static bool print_common(const struct policy_script_reply *reply, FILE *out)
+{
+    if (reply->error != NULL) {
+        return false;
+    }
+    for (size_t i = 0; i + 1 < reply->count; i += 2) {
         const struct slice *texts = reply->texts + i;
-        if (asked->with_counts) {
-            fprintf(out, "count=%.*s event=", (int)texts[1].length, texts[1].data != NULL ? texts[1].data : "");
-        }
+        fprintf(out, "count=%.*s event=", (int)texts[1].length, texts[1].data != NULL ? texts[1].data : "");
         latency_excerpt_print_text(texts[0], out);
         fputc('\n', out);
     }
-}
-
-static void answer(void *context, const struct policy_script_reply *reply)
-{
-    struct question *asked = context;
-    struct latency *latency = asked->latency;
-    char *text = NULL;
-    size_t length = 0;
-    FILE *out = open_memstream(&text, &length);
-
-    latency->calls--;
-    if (out != NULL) {
-        print_reply(asked, reply, out);
-    }
-    if (out == NULL || fclose(out) != 0) {
-        latency_answer_error(latency, asked->question, "out of memory");
-    } else if (reply->error != NULL) {
-        latency_answer_error(latency, asked->question, "Redis did not tell the events");
-    } else {
-        latency->host->answer(latency->host->context, asked->question, POLICY_ANSWER_TEXT,
-                              (struct slice){text, length});
-    }
-    free(text);
-    free(asked);
+    return true;
 }
 
 static void ask(struct latency *latency, struct policy_question *question, const struct slice *arguments,
-                const char *what, const char *script)
+                const char *what, const struct latency_query *query)
 {
     char key[KEY_SIZE];
 
@@ -270,26 +243,23 @@ static void ask(struct latency *latency, struct policy_question *question, const
         latency_answer_error(latency, question, "expected a name and a severity, such as slow warning");
         return;
     }
-    struct question *asked = malloc(sizeof *asked);
-    if (asked == NULL) {
-        latency_answer_error(latency, question, "out of memory");
-        return;
-    }
-    *asked = (struct question){latency, question, strcmp(script, "event_common") == 0};
     int length = snprintf(key, sizeof key, "%s%s:%.*s:%.*s", latency->settings.events_prefix, what,
                           (int)arguments[1].length, arguments[1].data, (int)arguments[2].length, arguments[2].data);
-    const struct slice call[] = {{key, (size_t)length}, slice_of(LENGTH)};
-    latency_run(latency, script, call, 2, 1, answer, asked);
+    latency_ask(latency, question, query, (struct slice){key, (size_t)length}, LENGTH);
 }
 
 void latency_verb_recent(void *instance, struct policy_question *question, size_t count, const struct slice *arguments)
 {
+    static const struct latency_query query = {"event_recent", "Redis did not tell the events", print_recent};
+
     (void)count;
-    ask(instance, question, arguments, "recent", "event_recent");
+    ask(instance, question, arguments, "recent", &query);
 }
 
 void latency_verb_common(void *instance, struct policy_question *question, size_t count, const struct slice *arguments)
 {
+    static const struct latency_query query = {"event_common", "Redis did not tell the events", print_common};
+
     (void)count;
-    ask(instance, question, arguments, "common", "event_common");
+    ask(instance, question, arguments, "common", &query);
 }

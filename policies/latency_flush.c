@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FLUSHER 0
-#define MINUTE_US (60 * LATENCY_US_PER_S)
 /* Redis is told the name of an interface this often, and keeps it for a little longer than what was measured. It may
  * have come back without it, or not have taken it, and REPORT * goes by it. */
 #define LIST_INTERVAL_S INT64_C(60)
@@ -19,19 +17,6 @@
 /* A call takes two minutes at most. Of interfaces with more the rest goes in calls beside the rounds, so many at a
  * tick. */
 #define CATCH_UP_CALLS(interfaces) (8 + (interfaces) / 128)
-
-void latency_warn(struct latency *latency, const char *what, const char *error)
-{
-    int64_t now = latency_now(latency);
-    char text[POLICY_TEXT_MAX];
-
-    if (latency->warned_us != 0 && now - latency->warned_us < MINUTE_US) {
-        return;
-    }
-    latency->warned_us = now;
-    snprintf(text, sizeof text, "%s: %s", what, error);
-    latency->host->warn(latency->host->context, "latency", text);
-}
 
 struct latency_layout latency_layout_of(const struct latency *latency)
 {
@@ -48,24 +33,6 @@ struct latency_layout latency_layout_of(const struct latency *latency)
 size_t latency_list_key(const struct latency *latency, char key[LATENCY_KEY_SIZE])
 {
     return (size_t)snprintf(key, LATENCY_KEY_SIZE, "%s_interfaces", latency->settings.prefix);
-}
-
-void latency_run(struct latency *latency, const char *script, const struct slice *arguments, size_t argument_count,
-                 size_t key_count, policy_script_done *done, void *context)
-{
-    const struct policy_script call = {
-        .script = script_find(script),
-        .arguments = arguments,
-        .argument_count = argument_count,
-        .key_count = key_count,
-        .database = latency->settings.database,
-        .server = latency->server,
-        .done = done,
-        .context = context,
-    };
-
-    latency->calls++;
-    latency->host->run_script(latency->host->context, &call);
 }
 
 /* ---- which interfaces there are ---- */
@@ -94,7 +61,7 @@ static size_t take_names(struct latency *latency, struct slice *names)
         if (flight->to_list) {
             /* It stays where it is. */
             const char *name = latency_interfaces_name(share->interfaces, i);
-            names[count++] = (struct slice){name, strlen(name)};
+            names[count++] = latency_slice(name);
             flight->to_list = false;
             flight->listed_us = now;
         }
@@ -201,7 +168,7 @@ static bool prepare(struct latency *latency, uint32_t interface)
 static void move_and_flush(struct latency *latency, uint32_t interface)
 {
     struct latency_share *share = latency->share;
-    bool flushes = latency->host->worker == FLUSHER && latency->flights[interface].number == 0;
+    bool flushes = latency->host->worker == LATENCY_FLUSHER && latency->flights[interface].number == 0;
 
     pthread_mutex_lock(&share->lock);
     latency_pending_move(share->pending, latency->pending, interface);
@@ -243,7 +210,7 @@ void latency_flush_some(struct latency *latency, int64_t now_us)
         latency->round_begun_us = now_us;
         latency->round_at = 0;
     }
-    if (latency->host->worker == FLUSHER) {
+    if (latency->host->worker == LATENCY_FLUSHER) {
         catch_up(latency, count);
         list_some(latency);
     }
@@ -276,7 +243,7 @@ bool latency_flush_rest(struct latency *latency, size_t clients)
     pthread_mutex_lock(&share->lock);
     share->seats[latency->host->worker].drained = true;
     pthread_mutex_unlock(&share->lock);
-    if (latency->host->worker != FLUSHER) {
+    if (latency->host->worker != LATENCY_FLUSHER) {
         return true;
     }
     if (!have_all_drained(share)) {

@@ -5,6 +5,7 @@
  *   latency_share.c    what all workers have in common: interfaces, what waits for Redis, logs, hot keys
  *   latency_name.c     which interface a request is measured under
  *   latency_record.c   samples: figures, SLOWLOG and BIGLOG, hot keys
+ *   latency_script.c   how scripts are run, for all that follow
  *   latency_flush.c    minutes on their way to Redis
  *   latency_counter.c  [counters] on their way to Redis, and COUNTER
  *   latency_event.c    what happened: to [counters], and to [events], which it takes to Redis; RECENT and COMMON
@@ -24,6 +25,7 @@
 #include "latency_tally.h"
 
 #include <pthread.h>
+#include <string.h>
 
 enum latency_counter {
     LATENCY_COUNTER_SAMPLES,
@@ -39,6 +41,8 @@ enum latency_counter {
 
 #define LATENCY_FLIGHTS_SIZE (LATENCY_INTERFACES_MAX * sizeof(struct latency_flight))
 #define LATENCY_US_PER_S INT64_C(1000000)
+/* The worker that sends what all have measured. */
+#define LATENCY_FLUSHER 0
 /* In place of an interface that was not asked for yet. */
 #define LATENCY_UNRESOLVED UINT32_MAX
 /* Keys that are counted on each worker, so that the top ones are seen well. */
@@ -149,18 +153,27 @@ struct latency_flight {
     bool is_behind; /* there was more to flush than a call takes */
 };
 
-/* What worker 0 knows of a tally on its way to Redis. */
-struct latency_tally_flight {
+/* What goes to Redis whole, under a number, and again until Redis has taken it: tallies, or logs of [events]. */
+struct latency_parcel_kind {
+    const char *script;
+    size_t key_count;
+    const char *trouble;                                            /* the warning if it did not take one */
+    void (*acknowledge)(struct latency_share *share, size_t which); /* it has that one, or never will; locks */
+};
+
+/* What worker 0 knows of one on its way to Redis. Filled before it is sent. */
+struct latency_parcel {
     struct latency *latency;
-    enum latency_tallied tally;
+    const struct latency_parcel_kind *kind;
+    size_t which; /* of that kind */
     bool is_under_way;
 };
 
-/* The same of a log of [events]. */
-struct latency_log_flight {
-    struct latency *latency;
-    enum latency_logged log;
-    bool is_under_way;
+/* A question that one call answers, by what a key holds. */
+struct latency_query {
+    const char *script;
+    const char *trouble;                                               /* the answer if Redis did not say it */
+    bool (*print)(const struct policy_script_reply *reply, FILE *out); /* false: Redis did not say it */
 };
 
 /* LATENCY: first all workers move what they have, then the answer is written. */
@@ -202,8 +215,8 @@ struct latency {
     struct latency_message_list logged[LATENCY_LOGS]; /* … as these are, without their times … */
     bool has_logged;                                  /* … if there are any */
     int64_t logged_us;                                /* when counters and events went last */
-    struct latency_tally_flight tally_flights[LATENCY_TALLIES];
-    struct latency_log_flight log_flights[LATENCY_LOGS];
+    struct latency_parcel tally_parcels[LATENCY_TALLIES];
+    struct latency_parcel log_parcels[LATENCY_LOGS];
     size_t calls;      /* scripts under way */
     int64_t warned_us; /* 0: never */
     struct latency_call call;
@@ -218,6 +231,11 @@ static inline void latency_count(struct latency *latency, enum latency_counter c
 static inline int64_t latency_now(const struct latency *latency)
 {
     return latency->host->now_us(latency->host->context);
+}
+
+static inline struct slice latency_slice(const char *text)
+{
+    return (struct slice){text, strlen(text)};
 }
 
 /* ---- latency_share.c ---- */
@@ -264,15 +282,26 @@ bool latency_sample(void *instance, const struct policy_sample *sample);
 void latency_written(void *instance, const struct policy_sample *sample);
 void latency_spot(void *instance, const struct policy_request *request);
 
+/* ---- latency_script.c ---- */
+
+/* Logs a trouble, once a minute. */
+void latency_warn(struct latency *latency, const char *what, const char *error);
+/* Runs a script in the database of the settings, on the server of its own if there is one. done() takes the call off
+ * latency->calls. */
+void latency_run(struct latency *latency, const char *script, const struct slice *arguments, size_t argument_count,
+                 size_t key_count, policy_script_done *done, void *context);
+/* Sends a parcel that is not under way, by the arguments of its script. It is under way until Redis has answered. */
+void latency_send(struct latency_parcel *parcel, const struct slice *arguments, size_t argument_count);
+/* Answers the question by what that key holds: the newest so many. The query stays. */
+void latency_ask(struct latency *latency, struct policy_question *question, const struct latency_query *query,
+                 struct slice key, const char *most);
+
 /* ---- latency_flush.c ---- */
 
 /* How the keys of the settings are named. */
 struct latency_layout latency_layout_of(const struct latency *latency);
 /* The key that lists the interfaces. Returns its length. */
 size_t latency_list_key(const struct latency *latency, char key[LATENCY_KEY_SIZE]);
-/* Runs a script in the database of the settings, on the server of its own if there is one. */
-void latency_run(struct latency *latency, const char *script, const struct slice *arguments, size_t argument_count,
-                 size_t key_count, policy_script_done *done, void *context);
 /* For how long Redis knows the number of a call, so that one that is repeated counts once. Seconds. */
 #define LATENCY_REMEMBER_S (INT64_C(48) * 3600)
 /* Moves and flushes some of the interfaces, so that each has its turn once in a round. */
@@ -281,8 +310,6 @@ void latency_flush_some(struct latency *latency, int64_t now_us);
 void latency_list_anew(struct latency *latency);
 /* The process ends: true when nothing waits any more. */
 bool latency_flush_rest(struct latency *latency, size_t clients);
-/* Logs a trouble, once a minute. */
-void latency_warn(struct latency *latency, const char *what, const char *error);
 
 /* ---- latency_counter.c ---- */
 
