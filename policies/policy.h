@@ -57,7 +57,7 @@ struct policy_request {
     bool in_transaction;     /* between MULTI and EXEC */
     uint32_t argument_count; /* announced, with the name */
     uint32_t holds;          /* how often this request was held already */
-    int64_t received_us;     /* when its last byte was read (partial: the last that is here), monotonic */
+    int64_t received_us;     /* when the turn began in which its last byte was read (partial: the last that is here) */
     int64_t now_us;
     void *holder;      /* for resume(): valid while this request is on hold */
     uint64_t *ticket;  /* the policy's own word for this request; 0 at first */
@@ -125,7 +125,7 @@ struct policy_sample {
     uint32_t count;      /* of requests; the bytes are the sums of theirs */
     uint32_t errors;     /* those that were answered by an error, or not at all */
     bool is_local;       /* answered by Headgate, and never sent */
-    int64_t received_us; /* its last byte was read */
+    int64_t received_us; /* when the turn began in which its last byte was read */
     int64_t sent_us;     /* it was given to the connection to Redis; 0 if it is local */
     int64_t answered_us; /* the last byte of its reply was read, or the reply was made */
     int64_t written_us;  /* … and written to the client; 0 in on_sample(), and if it never was */

@@ -320,7 +320,7 @@ static void client_readable(evutil_socket_t fd, short what, void *context)
 
     (void)fd;
     (void)what;
-    client->read_us = reactor_read_time(client->service->reactor);
+    client->read_us = reactor_now(client->service->reactor);
     ssize_t got = may_pass_on(client) ? pass_on(client) : 0;
     if (got == 0) {
         got = client->state == CLIENT_ENDING       ? read_away(client)

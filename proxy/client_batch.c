@@ -130,8 +130,8 @@ bool client_batch_join(struct client *client, struct client_batch *batch, const 
         }
     }
     bool measures = client->service->reactor->measures;
-    bool joins = measures && client_measure_joins(client, &batch->part, plain->interest, bytes);
-    if (measures && !joins) {
+    bool notes = measures && !client_measure_plain(client, &batch->part, plain->interest, bytes);
+    if (notes) {
         client_note(client, plain->command, plain->interest, &client->command, bytes);
     }
     uint32_t group = group_of(client, plain);
@@ -145,7 +145,7 @@ bool client_batch_join(struct client *client, struct client_batch *batch, const 
         }
         client->admitted = false;
     }
-    if (measures && !joins && !client_measure_batched(client, &batch->part, bytes)) {
+    if (notes && !client_measure_batched(client, &batch->part, bytes)) {
         return client_out_of_memory(client);
     }
     batch->length += bytes.length;

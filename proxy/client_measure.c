@@ -163,20 +163,28 @@ static struct slice heads_of(const struct client *client, const char *data, size
     return (struct slice){data, client->service->attention->heads ? length : 0};
 }
 
-bool client_measure_sent(struct client *client, struct slice frame)
+/* One that is told of by itself. frame: what there is of it. */
+static bool append_alone(struct client *client, int64_t received_us, uint32_t tag, uint64_t bytes, struct slice frame)
 {
-    const struct client_note *note = &client->note;
     size_t shown = frame.length < POLICY_HEAD_MAX ? frame.length : POLICY_HEAD_MAX;
-    struct span *span = append_span(client, note->received_us, note->tag, heads_of(client, frame.data, shown));
+    struct span *span = append_span(client, received_us, tag, heads_of(client, frame.data, shown));
 
-    client_note_end(client);
     if (span == NULL) {
         return false;
     }
     span->count = 1;
-    span->request_bytes = note->request_bytes;
+    span->request_bytes = bytes;
     span->is_alone = true;
     return true;
+}
+
+bool client_measure_sent(struct client *client, struct slice frame)
+{
+    const struct client_note *note = &client->note;
+    bool is_kept = append_alone(client, note->received_us, note->tag, note->request_bytes, frame);
+
+    client_note_end(client);
+    return is_kept;
 }
 
 bool client_measure_part(struct client *client, struct client_part *part)
@@ -213,43 +221,50 @@ static bool join_part(struct client_part *part, int64_t received_us, uint32_t ta
     return true;
 }
 
-/* The request at hand begins another part, or is one by itself. */
-static bool begin_part(struct client *client, struct client_part *part, struct slice frame)
+/* The request begins another part, or is one by itself. False when memory is short. */
+static bool begin_part(struct client *client, struct client_part *part, int64_t received_us, uint32_t tag,
+                       struct slice frame)
 {
-    const struct client_note *note = &client->note;
     size_t longest = longest_to_share(client->service->attention);
 
     if (!client_measure_part(client, part)) {
         return false;
     }
     if (frame.length > longest) {
-        return client_measure_sent(client, frame);
+        return append_alone(client, received_us, tag, frame.length, frame);
     }
     *part = (struct client_part){.data = frame.data,
                                  .length = frame.length,
                                  .count = 1,
-                                 .tag = note->tag,
-                                 .received_us = note->received_us,
+                                 .tag = tag,
+                                 .received_us = received_us,
                                  .longest = longest};
     return true;
+}
+
+static bool add_to_part(struct client *client, struct client_part *part, int64_t received_us, uint32_t tag,
+                        struct slice frame)
+{
+    return join_part(part, received_us, tag, frame.length) || begin_part(client, part, received_us, tag, frame);
 }
 
 bool client_measure_batched(struct client *client, struct client_part *part, struct slice frame)
 {
     const struct client_note *note = &client->note;
-    bool is_kept = join_part(part, note->received_us, note->tag, frame.length) || begin_part(client, part, frame);
+    bool is_kept = add_to_part(client, part, note->received_us, note->tag, frame);
 
     client_note_end(client);
     return is_kept;
 }
 
-bool client_measure_joins(struct client *client, struct client_part *part, const struct chain_interest *interest,
+bool client_measure_plain(struct client *client, struct client_part *part, const struct chain_interest *interest,
                           struct slice frame)
 {
     struct client_service *service = client->service;
-    bool is_noted = client->note.taken || interest->wanted != 0 || service->until_spot == 1;
+    bool is_noted =
+        client->note.taken || interest->wanted != 0 || interest->tag == POLICY_TAG_ASK || service->until_spot == 1;
 
-    if (is_noted || !join_part(part, client->framed_us, interest->tag, frame.length)) {
+    if (is_noted || !add_to_part(client, part, client->framed_us, interest->tag, frame)) {
         return false;
     }
     service->until_spot--;

@@ -176,20 +176,21 @@ struct client {
     char *library_version;
     struct sockaddr_storage address;
     char address_text[64];
-    struct client_note note; /* the request at hand, if requests are measured … */
-    struct buffer spans;     /* … those that Redis has yet to answer … */
-    size_t last_span;        /* … of which the last ones, which others may join, are the last so many bytes … */
-    struct client_unwritten *unwritten; /* … and those whose replies were not written yet, in order */
+    /* What each read and each measured request look at lies together: with many clients that costs time. */
+    int64_t read_us;         /* the turn in which something was read from it last */
+    int64_t framed_us;       /* when the last byte of the request at hand was, as far as it has come */
+    int64_t active_us;       /* last byte from or to the client */
+    struct buffer spans;     /* requests that Redis has yet to answer, if they are measured … */
+    size_t last_span;        /* … of which the last ones, which others may join, are the last so many bytes */
+    struct buffer arrivals;  /* when what is in the input was read; see client_arrival.c */
+    uint64_t input_passed;   /* so many bytes were in the input before the first of those that are in it */
+    struct client_note note; /* the request at hand, if requests are measured */
+    size_t arrival;          /* which of the arrivals the last one was that was asked for */
+    struct client_unwritten *unwritten; /* measured requests whose replies were not written yet, in order */
     struct client_unwritten *last_unwritten;
     size_t unwritten_count;
-    int64_t read_us;        /* when something was read from it last */
-    int64_t framed_us;      /* when the last byte of the request at hand was, as far as it has come */
-    struct buffer arrivals; /* when what is in the input was; see client_arrival.c */
-    uint64_t input_passed;  /* so many bytes were in the input before the first of those that are in it */
-    size_t arrival;         /* which of the arrivals the last one was that was asked for */
     int64_t connected_us;
     int64_t wait_since_us;
-    int64_t active_us; /* last byte from or to the client */
 };
 
 /* Output above this stops taking the client's requests. Bytes. */
@@ -459,8 +460,8 @@ void client_note_aside(struct client *client);
 bool client_measure_sent(struct client *client, struct slice frame);
 /* The same as one of a batch that will be sent: it joins the part, or begins another. False when memory is short. */
 bool client_measure_batched(struct client *client, struct client_part *part, struct slice frame);
-/* Whether it does so without being noted: no policy is asked about it or shown it. */
-bool client_measure_joins(struct client *client, struct client_part *part, const struct chain_interest *interest,
+/* The same without being noted, if no policy is asked about it or shown it. False: it is to be noted. */
+bool client_measure_plain(struct client *client, struct client_part *part, const struct chain_interest *interest,
                           struct slice frame);
 /* Closes a part: what it says is kept. False when memory is short. */
 bool client_measure_part(struct client *client, struct client_part *part);

@@ -41,7 +41,7 @@ struct reactor {
     struct splice splice;                       /* empty whenever no callback is at work with it */
     char *scratch;                              /* REACTOR_SCRATCH_SIZE bytes */
     int64_t now_us;                             /* monotonic; 0: not yet asked for in this turn */
-    bool measures;                              /* requests are measured: reads are told the time exactly */
+    bool measures;                              /* requests are measured: replies are told the time exactly */
     struct reactor_task *tasks[REACTOR_STAGES]; /* in the order in which they were queued … */
     struct reactor_task **ends[REACTOR_STAGES]; /* … and where the next one is linked */
 };
@@ -55,7 +55,7 @@ static inline int64_t reactor_now(struct reactor *reactor)
     return reactor->now_us;
 }
 
-/* The time of a read just now, where requests are measured. */
+/* The time of a reply that was read just now: exactly, where requests are measured. */
 static inline int64_t reactor_read_time(struct reactor *reactor)
 {
     return reactor->measures ? clock_now_us() : reactor_now(reactor);
