@@ -5,7 +5,8 @@
 -- for the name, which may have nothing to add.
 -- The time is Redis' own, so that all sidecars fill the same slices: what happened is given by its age. A sidecar that
 -- repeats a call whose reply was lost says the same number, and ages that count from then; it counts once.
--- Like lua/latency_flush.lua it writes all or nothing as far as types and memory go: the first write is the number's.
+-- Like lua/latency_flush.lua it writes all or nothing: types of keys and rights of the user are looked at first, and the
+-- first write is the number's.
 -- KEYS: known:, the number of this sidecar's last call for the name (no other sidecar writes it), and a hash for each
 --       precision; a cluster needs them in one slot, by a hash tag in their prefix
 -- ARGV: number (1 or more), for how many seconds it is kept (1 or more), name, the precisions in seconds "1 5 60 …" in
@@ -40,7 +41,7 @@ end
 local number, remember, samples = whole(ARGV[1], 1), whole(ARGV[2], 1), whole(ARGV[5], 1)
 local precisions, ages = numbers_of(ARGV[4], 1, 1), numbers_of(ARGV[6], 0, 1)
 if not (number and remember and samples and precisions and ages and #ARGV == 6 and #ages % 2 == 0 and
-    #KEYS == first_hash - 1 + #precisions) then
+    #precisions >= 1 and #KEYS == first_hash - 1 + #precisions) then
     return redis.error_reply('HEADGATE the arguments of a counter are not sound')
 end
 
@@ -49,6 +50,17 @@ for i, key in ipairs(KEYS) do
     local found = redis.call('TYPE', key).ok
     if found ~= 'none' and found ~= wanted then
         return redis.error_reply('HEADGATE key ' .. key .. ' holds a ' .. found .. ', nothing was written')
+    end
+end
+
+-- All commands from the first write on.
+local one_hash = KEYS[first_hash]
+local uses = {{'SET', last_number, '1', 'EX', '1'}, {'TIME'}, {'HINCRBY', one_hash, '0', '1'}, {'HLEN', one_hash},
+    {'HKEYS', one_hash}, {'HDEL', one_hash, '0'}, {'EXISTS', one_hash}, {'EXPIRE', one_hash, '1'},
+    {'ZADD', known, '0', name}, {'ZREM', known, name}}
+for _, command in ipairs(redis.acl_check_cmd and uses or {}) do
+    if not redis.acl_check_cmd(unpack(command)) then
+        return redis.error_reply('NOPERM the user of the sidecar may not use ' .. command[1] .. ', nothing was written')
     end
 end
 

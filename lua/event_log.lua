@@ -9,8 +9,8 @@
 -- The time is Redis' own, in UTC, so that all sidecars change the hour together; what happened is given by its age. The
 -- line has the time at which it happened (last); it counts in the hour in which it is told. A clock that is set back
 -- changes nothing: the hour in :start goes on until it is over.
--- A call counts once: its number is kept, as in lua/latency_flush.lua. It writes all or nothing as far as types and
--- memory go: the first write is the number's.
+-- A call counts once: its number is kept, as in lua/latency_flush.lua. It writes all or nothing: types of keys and rights
+-- of the user are looked at first, and the first write is the number's.
 -- KEYS: the number of this sidecar's last call for the name and severity (no other sidecar writes it), recent, common,
 --       common:start, common:last, common:pstart; a cluster needs them in one slot, by a hash tag in their prefix
 -- ARGV: number (1 or more), for how many seconds it is kept (1 or more), length of the list (100), most messages of a
@@ -43,6 +43,16 @@ for i, key in ipairs(KEYS) do
     local found = redis.call('TYPE', key).ok
     if found ~= 'none' and found ~= wanted[i] then
         return redis.error_reply('HEADGATE key ' .. key .. ' holds a ' .. found .. ', nothing was written')
+    end
+end
+
+-- All commands from the first write on.
+local uses = {{'SET', last_number, '1', 'EX', '1'}, {'TIME'}, {'EXISTS', common}, {'RENAME', common, common_last},
+    {'DEL', common_last}, {'LPUSH', recent, '1'}, {'ZINCRBY', common, '1', '1'}, {'LTRIM', recent, '0', '1'},
+    {'ZREMRANGEBYRANK', common, '0', '1'}, {'EXPIRE', recent, '1'}}
+for _, command in ipairs(redis.acl_check_cmd and uses or {}) do
+    if not redis.acl_check_cmd(unpack(command)) then
+        return redis.error_reply('NOPERM the user of the sidecar may not use ' .. command[1] .. ', nothing was written')
     end
 end
 

@@ -15,8 +15,8 @@
 
 #define SECONDS_PER_MINUTE 60
 #define DEFAULT_SPAN_S (15 * SECONDS_PER_MINUTE)
-/* 31 days; and minutes of all interfaces together. */
-#define MINUTES_MAX (INT64_C(31) * 1440)
+/* 31 days, as from -31d to now, of which both ends count; and minutes of all interfaces together. */
+#define MINUTES_MAX (INT64_C(31) * 1440 + 1)
 #define MINUTES_OF_ALL_MAX INT64_C(200000)
 /* Interfaces of one answer; and the same as an argument of a script. */
 #define NAMES_MAX 10000

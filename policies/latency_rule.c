@@ -65,7 +65,7 @@ static const struct conf_option option_table[] = {
      .min = 1,
      .max = LATENCY_PREFIX_MAX,
      .initial = "statistics",
-     .help = "What the names of the keys begin with: PREFIX_INTERFACE_MINUTE_for_max and so on."},
+     .help = "What the names of the keys begin with: PREFIX_INTERFACE_MINUTE_for_max and so on. No blanks."},
     {.name = "braces",
      FIELD(braces),
      .type = CONF_WORD,
@@ -214,7 +214,7 @@ static const struct conf_option log_option_table[] = {
      .type = CONF_STRING,
      .max = LATENCY_PREFIX_MAX,
      .initial = "",
-     .help = "What the names of the keys begin with. Redis Cluster needs a hash tag in it."},
+     .help = "What the names of the keys begin with. No blanks. Redis Cluster needs a hash tag in it."},
 };
 
 /* ---- [latency] ---- */

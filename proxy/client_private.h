@@ -444,7 +444,8 @@ extern const struct lane_owner session_lane_owner;
 void client_arrived(struct client *client);
 /* So many bytes are about to leave the head of the input. */
 void client_input_passed(struct client *client, size_t length);
-/* When the byte before that place in the input came, if there are arrivals: within a ms, or 2 % of the time since. */
+/* When the byte before that place in the input came, if there are arrivals: within a ms, or 3 % of the time since the
+ * first of them. */
 int64_t client_arrival_of(struct client *client, const char *end);
 
 /* ---- client_measure.c: all of it only where requests are measured ---- */

@@ -47,9 +47,11 @@
     X(POLICY_REPLIES, "Policies", "policy_replies_total", COUNTER, "requests answered by a policy")                    \
     X(POLICY_HOLDS, "Policies", "policy_holds_total", COUNTER, "requests held by a policy")                            \
     X(POLICY_CLOSES, "Policies", "policy_closes_total", COUNTER, "clients closed by a policy")                         \
-    X(POLICY_LANES, "Policies", "policy_lanes", GAUGE, "lanes open to servers of policies' own")                       \
-    X(POLICY_LANES_FAILED, "Policies", "policy_lanes_failed_total", COUNTER, "of these, that could not be opened")     \
-    X(POLICY_LANES_LOST, "Policies", "policy_lanes_lost_total", COUNTER, "of these, that broke when they were ready")  \
+    X(POLICY_LANES, "Policies", "policy_lanes", GAUGE, "lanes to servers of policies' own, open or being opened")      \
+    X(POLICY_LANES_FAILED, "Policies", "policy_lanes_failed_total", COUNTER,                                           \
+      "connections to these that could not be made")                                                                   \
+    X(POLICY_LANES_LOST, "Policies", "policy_lanes_lost_total", COUNTER,                                               \
+      "lanes to these that broke when they were ready")                                                                \
     X(POLICY_CALLS, "Policies", "policy_calls_total", COUNTER, "commands sent to servers of policies' own")            \
     X(POLICY_CALL_ERRORS, "Policies", "policy_call_errors_total", COUNTER, "of these, failed or lost")                 \
     X(BUFFER_BYTES_USED, "Memory", "buffer_bytes_used", GAUGE, "buffer memory in use")                                 \

@@ -291,6 +291,28 @@ Test(counter, what_is_in_the_way_stops_it_before_it_begins)
     cr_assert_eq(field_of("count:5:hits", NOW), 2);
 }
 
+/* Of all rights that one of these needs, each is taken away in turn. */
+static void assert_needs(const char *const *rights, size_t count, const char *digest,
+                         void (*assert_refused)(const char *digest, const char *error))
+{
+    for (size_t i = 0; i < count; i++) {
+        tell(ask("ACL SETUSER sidecar reset on nopass ~* +@all -%s", rights[i]));
+        tell(ask("AUTH sidecar x"));
+        assert_refused(digest, "NOPERM");
+    }
+    tell(ask("AUTH default x"));
+}
+
+Test(counter, what_its_user_may_not_do_stops_it_before_it_begins)
+{
+    static const char *const rights[] = {"set",  "time",   "hincrby", "hlen", "hkeys",
+                                         "hdel", "exists", "expire",  "zadd", "zrem"};
+    const char *digest = with_own_clock("counter_add");
+
+    assert_needs(rights, LENGTH(rights), digest, assert_count_refused);
+    cr_assert_eq(count(digest, 1, "0 1", NOW), 1, "the same number is let through when it can be");
+}
+
 Test(counter, unsound_arguments_are_refused)
 {
     static const char *const calls[][6] = {
@@ -559,6 +581,16 @@ Test(event, what_is_in_the_way_stops_it_before_it_begins)
     tell(ask("REPLICAOF NO ONE"));
     assert_text(ask("GET common:slow:warning:start"), "2023-11-14T22:00:00");
     cr_assert_eq(event(digest, 9, "a", 1, NOW + 2 * HOUR), 1, "the same number is let through when it can be");
+}
+
+Test(event, what_its_user_may_not_do_stops_it_before_it_begins)
+{
+    static const char *const rights[] = {"set",   "time",    "exists", "rename",          "del",
+                                         "lpush", "zincrby", "ltrim",  "zremrangebyrank", "expire"};
+    const char *digest = with_own_clock("event_log");
+
+    assert_needs(rights, LENGTH(rights), digest, assert_event_refused);
+    cr_assert_eq(event(digest, 9, "a", 1, NOW), 1, "the same number is let through when it can be");
 }
 
 Test(event, unsound_arguments_are_refused)

@@ -99,7 +99,9 @@ Test(latency_report, does_not_ask_for_too_much)
     struct latency_fixture fixture;
 
     fixture_start(&fixture, ON, 1);
-    assert_error(&fixture, "REPORT get FROM -32d", "more than 31 days");
+    assert_error(&fixture, "REPORT get FROM -44641m", "more than 31 days");
+    cr_assert_null(fixture_ask(&fixture, 0, "REPORT get FROM -31d"));
+    fixture_fail(&fixture, "latency_report", "ERR no");
     for (size_t i = 0; i < COUNT(names); i++) {
         names[i] = "get";
     }
