@@ -118,23 +118,57 @@ static size_t padded(size_t length)
     return (length + 7) & ~(size_t)7;
 }
 
-static struct span *first_span(const struct client *client)
+static size_t spans_length(const struct client_spans *spans)
 {
-    return buffer_length(&client->spans) == 0 ? NULL
-                                              : (struct span *)(void *)(client->spans.data + client->spans.start);
+    return spans->slot_used + buffer_length(&spans->more);
+}
+
+/* NULL: there are none. */
+static struct span *first_span(struct client *client)
+{
+    struct client_spans *spans = &client->spans;
+
+    if (spans->slot_used > 0) {
+        return (struct span *)(void *)spans->slot;
+    }
+    return buffer_length(&spans->more) > 0 ? (struct span *)(void *)(spans->more.data + spans->more.start) : NULL;
+}
+
+/* There is one. */
+static struct span *last_span(struct client *client)
+{
+    struct client_spans *spans = &client->spans;
+
+    return buffer_length(&spans->more) > 0
+               ? (struct span *)(void *)(spans->more.data + spans->more.end - spans->last_size)
+               : (struct span *)(void *)spans->slot;
+}
+
+/* Room behind the last one. NULL when memory is short. */
+static void *append_room(struct client *client, size_t size)
+{
+    struct client_spans *spans = &client->spans;
+
+    spans->last_size = (uint32_t)size;
+    if (size <= sizeof spans->slot && spans_length(spans) == 0) {
+        spans->slot_used = (uint32_t)size;
+        return spans->slot;
+    }
+    void *room = buffer_reserve(&client->service->reactor->buffers, &spans->more, size);
+    if (room != NULL) {
+        buffer_commit(&spans->more, size);
+    }
+    return room;
 }
 
 /* Adds a span of requests that are sent now, with so many of their first bytes. NULL when memory is short; else it is
  * there until something else is done to the queue. */
 static struct span *append_span(struct client *client, int64_t received_us, uint32_t tag, struct slice heads)
 {
-    struct reactor *reactor = client->service->reactor;
-    int64_t now = reactor_now(reactor);
-    size_t size = sizeof(struct span) + padded(heads.length);
-    char *room = buffer_reserve(&reactor->buffers, &client->spans, size);
-    struct span *span = (struct span *)(void *)room;
+    int64_t now = reactor_now(client->service->reactor);
+    struct span *span = append_room(client, sizeof(struct span) + padded(heads.length));
 
-    if (room == NULL) {
+    if (span == NULL) {
         return NULL;
     }
     *span = (struct span){.received_us = received_us,
@@ -142,9 +176,7 @@ static struct span *append_span(struct client *client, int64_t received_us, uint
                           .tag = tag,
                           .heads_length = (uint32_t)heads.length};
     memcpy(span + 1, heads.data, heads.length);
-    buffer_commit(&client->spans, size);
-    client->last_span = size;
-    if (buffer_length(&client->spans) > SPANS_MARK) {
+    if (buffer_length(&client->spans.more) > SPANS_MARK) {
         client_want_flush(client);
     }
     return span;
@@ -154,7 +186,11 @@ static void drop_first_span(struct client *client, const struct span *span)
 {
     size_t size = sizeof *span + padded(span->heads_length);
 
-    buffer_consume(&client->service->reactor->buffers, &client->spans, size);
+    if (client->spans.slot_used > 0) {
+        client->spans.slot_used = 0;
+    } else {
+        buffer_consume(&client->service->reactor->buffers, &client->spans.more, size);
+    }
 }
 
 /* What is kept of those bytes. */
@@ -273,24 +309,29 @@ bool client_measure_plain(struct client *client, struct client_part *part, const
 
 size_t client_measure_kept(const struct client *client)
 {
-    return buffer_length(&client->spans) + client->unwritten_count * sizeof(struct client_unwritten);
+    return spans_length(&client->spans) + client->unwritten_count * sizeof(struct client_unwritten);
 }
 
 size_t client_measured(const struct client *client)
 {
-    return buffer_length(&client->spans);
+    return spans_length(&client->spans);
 }
 
 void client_unmeasure(struct client *client, size_t measured)
 {
-    buffer_truncate(&client->spans, measured);
+    struct client_spans *spans = &client->spans;
+
+    if (measured == 0) {
+        spans->slot_used = 0;
+    }
+    buffer_truncate(&spans->more, measured - spans->slot_used);
 }
 
 void client_measure_grown(struct client *client, uint64_t bytes)
 {
     /* The reply may have come before the end of the request. */
-    if (client->stream_measured && buffer_length(&client->spans) > 0) {
-        struct span *last = (struct span *)(void *)(client->spans.data + client->spans.end - client->last_span);
+    if (client->stream_measured && spans_length(&client->spans) > 0) {
+        struct span *last = last_span(client);
         last->request_bytes = bytes;
         last->received_us = client->read_us;
         last->sent_us = client->read_us;
@@ -367,7 +408,7 @@ static struct part take_part(struct span *span, uint32_t count)
     return part;
 }
 
-struct run_tally client_measure_tally(const struct client *client, int64_t answered_us)
+struct run_tally client_measure_tally(struct client *client, int64_t answered_us)
 {
     const struct policy_attention *attention = client->service->attention;
     const struct span *span = first_span(client);
@@ -405,7 +446,7 @@ void client_measure_lost(struct client *client, uint32_t requests)
 {
     int64_t now = reactor_now(client->service->reactor);
 
-    while (requests > 0 && buffer_length(&client->spans) > 0) {
+    while (requests > 0 && spans_length(&client->spans) > 0) {
         struct run_tally tally = client_measure_tally(client, now);
         tally.count = tally.most < requests ? tally.most : requests;
         tally.errors = tally.count;
@@ -455,6 +496,7 @@ void client_measure_written(struct client *client, bool is_written)
 
 void client_measure_end(struct client *client)
 {
-    buffer_clear(&client->service->reactor->buffers, &client->spans);
+    client->spans.slot_used = 0;
+    buffer_clear(&client->service->reactor->buffers, &client->spans.more);
     client_note_end(client);
 }

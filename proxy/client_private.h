@@ -130,6 +130,20 @@ struct client_note {
     struct slice frame; /* what of it was there when it was looked at last, while that is being done */
 };
 
+/* What is kept in its client, without a block of memory: one ordinary request without a pipeline. */
+#define CLIENT_SPAN_SLOT 128
+
+/*
+ * Requests under way, in spans (client_measure.c): first the one in the slot, then those behind it. The slot is taken
+ * when there are no others, so that a client without a pipeline needs no block, which would seldom be in the cache.
+ */
+struct client_spans {
+    uint32_t slot_used; /* bytes of the slot; 0: its span is not there */
+    uint32_t last_size; /* bytes of the last span: others may join its requests */
+    _Alignas(int64_t) char slot[CLIENT_SPAN_SLOT];
+    struct buffer more;
+};
+
 struct client {
     struct client_service *service;
     struct client *next, *previous;
@@ -177,15 +191,14 @@ struct client {
     struct sockaddr_storage address;
     char address_text[64];
     /* What each read and each measured request look at lies together: with many clients that costs time. */
-    int64_t read_us;         /* the turn in which something was read from it last */
-    int64_t framed_us;       /* when the last byte of the request at hand was, as far as it has come */
-    int64_t active_us;       /* last byte from or to the client */
-    struct buffer spans;     /* requests that Redis has yet to answer, if they are measured … */
-    size_t last_span;        /* … of which the last ones, which others may join, are the last so many bytes */
-    struct buffer arrivals;  /* when what is in the input was read; see client_arrival.c */
-    uint64_t input_passed;   /* so many bytes were in the input before the first of those that are in it */
-    struct client_note note; /* the request at hand, if requests are measured */
-    size_t arrival;          /* which of the arrivals the last one was that was asked for */
+    int64_t read_us;                    /* the turn in which something was read from it last */
+    int64_t framed_us;                  /* when the last byte of the request at hand was, as far as it has come */
+    int64_t active_us;                  /* last byte from or to the client */
+    struct client_spans spans;          /* requests that Redis has yet to answer, if they are measured */
+    struct buffer arrivals;             /* when what is in the input was read; see client_arrival.c */
+    uint64_t input_passed;              /* so many bytes were in the input before the first of those that are in it */
+    struct client_note note;            /* the request at hand, if requests are measured */
+    size_t arrival;                     /* which of the arrivals the last one was that was asked for */
     struct client_unwritten *unwritten; /* measured requests whose replies were not written yet, in order */
     struct client_unwritten *last_unwritten;
     size_t unwritten_count;
@@ -474,7 +487,7 @@ void client_unmeasure(struct client *client, size_t measured);
 /* The rest of the last one has come by now: it has so many bytes. */
 void client_measure_grown(struct client *client, uint64_t bytes);
 /* How many replies to the first of them may be told of together if they have ended by then, and what they were. */
-struct run_tally client_measure_tally(const struct client *client, int64_t answered_us);
+struct run_tally client_measure_tally(struct client *client, int64_t answered_us);
 void client_measure_replies(struct client *client, const struct run_tally *tally, int64_t answered_us);
 /* So many of them, from the first on, will have none. */
 void client_measure_lost(struct client *client, uint32_t requests);
