@@ -161,7 +161,7 @@ static void send_log(struct latency *latency, enum latency_logged log, const str
     }
     for (size_t i = 0; i < list->length; i++) {
         snprintf(times[i], NUMBER_SIZE, "%" PRIu64, list->messages[i].times);
-        snprintf(ages[i], NUMBER_SIZE, "%" PRId64, second - list->messages[i].second);
+        snprintf(ages[i], NUMBER_SIZE, "%" PRId64, latency_age_s(second, list->messages[i].second));
         arguments[count++] = latency_slice(list->messages[i].text);
         arguments[count++] = latency_slice(times[i]);
         arguments[count++] = latency_slice(ages[i]);

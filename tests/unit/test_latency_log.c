@@ -225,6 +225,22 @@ Test(latency_log, logs_what_happens_on_all_workers)
     fixture_stop(&fixture);
 }
 
+/* What happened a moment after worker 0's turn began, on a worker whose turn began later, is as young as can be told. */
+Test(latency_log, what_another_worker_saw_later_has_no_negative_age)
+{
+    struct latency_fixture fixture;
+
+    fixture_start(&fixture, ON COUNTERS EVENTS, 2);
+    fixture_happen(&fixture, 1, POLICY_REFUSED, 1, "get");
+    fixture_pass(&fixture, 2 * ROUND_US);
+    latency_policy.on_tick(fixture.workers[1].instance, fixture.now_us);
+    fixture_pass(&fixture, -1);
+    latency_policy.on_tick(fixture.workers[0].instance, fixture.now_us);
+    cr_assert_str_eq(argument(fixture_call(&fixture, "counter_add"), 5), "0 1");
+    cr_assert_str_eq(argument(fixture_call(&fixture, "event_log"), 7), "0");
+    fixture_stop(&fixture);
+}
+
 /* Redis is away: what happens meanwhile waits, with its time, and what was told is told again as it was. */
 Test(latency_log, what_happened_waits_for_redis)
 {
