@@ -48,8 +48,9 @@ uint64_t latency_tally_take(struct latency_tally *tally, int64_t second, char te
         tally->number++;
     }
     for (size_t i = 0; i < list->length; i++) {
-        length += (size_t)snprintf(text + length, LATENCY_TALLY_TEXT_MAX - length, "%s%" PRId64 " %" PRIu64,
-                                   i > 0 ? " " : "", latency_age_s(second, list->seconds[i].second), list->seconds[i].count);
+        length +=
+            (size_t)snprintf(text + length, LATENCY_TALLY_TEXT_MAX - length, "%s%" PRId64 " %" PRIu64, i > 0 ? " " : "",
+                             latency_age_s(second, list->seconds[i].second), list->seconds[i].count);
     }
     return tally->number;
 }

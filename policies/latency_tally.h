@@ -36,7 +36,7 @@ struct latency_tally {
 
 /* So many more in that second. Workers go by the times of their turns, which may be a second apart. */
 void latency_tally_add(struct latency_tally *tally, int64_t second, uint64_t count);
-/* How long ago a second was. It may be another worker's and still to come here: Redis is told of no time but the past. */
+/* How long ago a second was. Another worker's may be still to come here: that is now, as Redis is told no other. */
 int64_t latency_age_s(int64_t now, int64_t second);
 /* Writes the snapshot that is out, or a new one of all that waits, as ages in that second. The number; 0 if there is
  * nothing. */

@@ -225,7 +225,7 @@ Test(latency_log, logs_what_happens_on_all_workers)
     fixture_stop(&fixture);
 }
 
-/* What happened a moment after worker 0's turn began, on a worker whose turn began later, is as young as can be told. */
+/* Worker 1 has begun its turn a moment later than worker 0, and in the next second. */
 Test(latency_log, what_another_worker_saw_later_has_no_negative_age)
 {
     struct latency_fixture fixture;
