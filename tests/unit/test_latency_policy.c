@@ -64,6 +64,8 @@ Test(latency_policy, names_interfaces_by_command)
     assert_interface(&fixture, "BLPOP k 0", "blpop|blocking");
     assert_interface(&fixture, "(MULTI) BLPOP k 0", "blpop");
     assert_interface(&fixture, "XREAD COUNT 5 BLOCK 0 STREAMS s 0", "xread|blocking");
+    assert_interface(&fixture, "XREADGROUP GROUP streams c BLOCK 0 STREAMS s >", "xreadgroup|blocking");
+    assert_interface(&fixture, "XREADGROUP GROUP g block COUNT 1 STREAMS s >", "xreadgroup");
     assert_interface(&fixture, "XREAD COUNT 5 STREAMS block 0", "xread");
     assert_interface(&fixture, "WAIT 1 0", "wait|blocking");
     assert_interface(&fixture, "JSON.GET k", "json.get");
