@@ -110,6 +110,25 @@ Test(latency_report, does_not_ask_for_too_much)
     fixture_stop(&fixture);
 }
 
+/* Who asked has been told that there was no answer; Redis is not kept busy for nobody. */
+Test(latency_report, ends_when_nobody_waits_for_it_any_more)
+{
+    struct latency_fixture fixture;
+
+    fixture_start(&fixture, ON, 1);
+    cr_assert_null(fixture_ask(&fixture, 0, "REPORT get FROM -1d"));
+    fixture_pass(&fixture, POLICY_ANSWER_PATIENCE_MS * INT64_C(1000));
+    fixture_answer(&fixture, "latency_report", two_requests, COUNT(two_requests));
+    cr_assert_eq(fixture.call_count, 1, "it is just in time");
+    fixture_pass(&fixture, 1);
+    fixture_answer(&fixture, "latency_report", two_requests, COUNT(two_requests));
+    cr_assert_eq(fixture.call_count, 0);
+    cr_assert_eq(fixture.answers, 1);
+    cr_assert_eq(fixture.answer_kind, POLICY_ANSWER_ERROR);
+    cr_assert(says(fixture.answer, "too long"));
+    fixture_stop(&fixture);
+}
+
 Test(latency_report, says_what_is_wrong_with_the_question)
 {
     struct latency_fixture fixture;
