@@ -12,11 +12,6 @@
 
 static const int64_t counted = 1;
 
-static bool says(const char *answer, const char *text)
-{
-    return answer != NULL && strstr(answer, text) != NULL;
-}
-
 /* What stands behind the keys. */
 static const char *argument(const struct script_call *call, size_t index)
 {

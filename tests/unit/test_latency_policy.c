@@ -7,11 +7,6 @@
 
 #define ON "[latency]\nenabled = on\n"
 
-static bool says(const char *answer, const char *text)
-{
-    return answer != NULL && strstr(answer, text) != NULL;
-}
-
 /* That the request is measured under that interface. */
 static void assert_interface(struct latency_fixture *fixture, const char *request, const char *interface)
 {

@@ -11,11 +11,6 @@
 static const int64_t two_requests[] = {2, 2000, 1000, 1000, 1, 60, 10, 159, 2};
 static const int64_t nothing[] = {0, 0, 0, 0, 0, 0, 0};
 
-static bool says(const char *answer, const char *text)
-{
-    return answer != NULL && strstr(answer, text) != NULL;
-}
-
 static void assert_error(struct latency_fixture *fixture, const char *question, const char *error)
 {
     const char *answer = fixture_ask(fixture, 0, question);
