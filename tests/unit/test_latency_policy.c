@@ -310,6 +310,31 @@ Test(latency_policy, bounds_the_clients_told_apart)
     fixture_stop(&fixture);
 }
 
+/* What found no room takes none of the part that is left to such names. */
+Test(latency_policy, has_room_for_clients_after_a_reload_that_makes_some)
+{
+    struct policy_client client = {.user = "u", .name = "c"};
+    const char *const commands[] = {"GET k", "SET k v", "DEL k", "TTL k"};
+    void *attachment = NULL;
+    struct latency_fixture fixture;
+
+    fixture_start(&fixture, ON "max_interfaces = 5\n", 1);
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        fixture_request(&fixture, 0, commands[i], 100);
+    }
+    for (int room = 5; room <= 10; room += 5) {
+        char conf[128];
+        snprintf(conf, sizeof conf, ON "by = name\nmax_interfaces = %d\n", room);
+        fixture_reload(&fixture, conf);
+        arrive(&fixture, &client, &attachment);
+        for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+            sample_of(&fixture, commands[i], &client, &attachment);
+        }
+        cr_assert_eq(fixture_counter(&fixture, "latency_interfaces"), room == 5 ? 5 : 9);
+    }
+    fixture_stop(&fixture);
+}
+
 /* ---- figures ---- */
 
 Test(latency_policy, measures_from_received_to_answered)
