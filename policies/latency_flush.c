@@ -44,6 +44,7 @@ static void listed(void *context, const struct policy_script_reply *reply)
     latency->calls--;
     latency->listing = false;
     if (reply->error != NULL) {
+        latency_count(latency, LATENCY_COUNTER_FLUSH_FAILURES);
         latency_warn(latency, "the list of interfaces was not written", reply->error);
     }
 }

@@ -332,6 +332,7 @@ Test(latency_flush, lists_its_interfaces_now_and_then)
     cr_assert_str_eq(call->arguments[1], "3720");
     cr_assert_str_eq(call->arguments[2], "get");
     fixture_fail(&fixture, "latency_list", "ERR no");
+    cr_assert_eq(fixture_counter(&fixture, "latency_flush_failures_total"), 1);
     for (int round = 0; round < 10; round++) {
         fixture_request(&fixture, 0, "GET k", 100);
         fixture_tick(&fixture, ROUND_US);

@@ -93,6 +93,7 @@ Test(latency_log, repeats_a_count_under_its_number)
     fixture_fail(&fixture, "counter_add", "HEADGATE key {c}known: holds a list");
     fixture_tick(&fixture, ROUND_US);
     cr_assert_str_eq(argument(fixture_call(&fixture, "counter_add"), 0), "2", "that one will never be taken");
+    cr_assert_eq(fixture_counter(&fixture, "latency_flush_failures_total"), 2);
     fixture_stop(&fixture);
 }
 
@@ -278,6 +279,7 @@ Test(latency_log, one_log_does_not_wait_for_another)
     fixture_tick(&fixture, ROUND_US);
     cr_assert_eq(fixture.call_count, 2);
     fixture_fail(&fixture, "event_log", "HEADGATE key {e}recent:refusals:info holds a hash");
+    cr_assert_eq(fixture_counter(&fixture, "latency_flush_failures_total"), 1);
     cr_assert_str_eq(fixture_call(&fixture, "event_log")->arguments[1], "{e}recent:lost_leases:error");
     cr_assert_str_eq(argument(fixture_call(&fixture, "event_log"), 0), "1");
     fixture_stop(&fixture);
