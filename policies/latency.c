@@ -11,8 +11,10 @@ static const struct policy_counter counter_table[] = {
     [LATENCY_COUNTER_SAMPLES] = {"latency_samples_total", STATS_COUNTER, "requests measured"},
     [LATENCY_COUNTER_FLUSHES] = {"latency_flushes_total", STATS_COUNTER,
                                  "flushes that Redis has taken: one for each interface with something new"},
-    [LATENCY_COUNTER_FLUSH_FAILURES] = {"latency_flush_failures_total", STATS_COUNTER,
-                                        "flushes that it did not take; they are repeated, or given up"},
+    [LATENCY_COUNTER_FLUSH_FAILURES] =
+        {"latency_flush_failures_total", STATS_COUNTER,
+         "flushes, and calls for counters, events and the list of interfaces, that it did not"
+         " take; they are repeated, or given up"},
     [LATENCY_COUNTER_LOST_REQUESTS] = {"latency_lost_requests_total", STATS_COUNTER,
                                        "requests measured whose figures were dropped before Redis had them"},
     [LATENCY_COUNTER_LOST_MINUTES] = {"latency_lost_minutes_total", STATS_COUNTER,

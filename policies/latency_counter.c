@@ -10,7 +10,6 @@
 #define PRECISIONS 7
 /* Of each counter, slices that are kept, and shown. */
 #define SAMPLES "120"
-#define KEY_SIZE 256
 #define NUMBER_SIZE 24
 
 static const char *const tally_names[] = {
@@ -27,9 +26,9 @@ static const char *const precisions[PRECISIONS] = {"1", "5", "60", "300", "3600"
 static const char all_precisions[] = "1 5 60 300 3600 18000 86400";
 
 static struct slice write_hash_key(const struct latency *latency, const char *precision, struct slice name,
-                                   char key[KEY_SIZE])
+                                   char key[LATENCY_KEY_SIZE])
 {
-    int length = snprintf(key, KEY_SIZE, "%scount:%s:%.*s", latency->settings.counters_prefix, precision,
+    int length = snprintf(key, LATENCY_KEY_SIZE, "%scount:%s:%.*s", latency->settings.counters_prefix, precision,
                           (int)name.length, name.data);
 
     return (struct slice){key, (size_t)length};
@@ -55,7 +54,8 @@ static void send_tally(struct latency *latency, enum latency_tallied tally)
 {
     struct latency_share *share = latency->share;
     struct latency_parcel *parcel = &latency->tally_parcels[tally];
-    char keys[2 + PRECISIONS][KEY_SIZE], number[NUMBER_SIZE], remember[NUMBER_SIZE], ages[LATENCY_TALLY_TEXT_MAX];
+    char keys[2 + PRECISIONS][LATENCY_KEY_SIZE], number[NUMBER_SIZE], remember[NUMBER_SIZE],
+        ages[LATENCY_TALLY_TEXT_MAX];
     const char *prefix = latency->settings.counters_prefix;
     struct slice arguments[2 + PRECISIONS + 6];
     size_t count = 0;
@@ -69,8 +69,8 @@ static void send_tally(struct latency *latency, enum latency_tallied tally)
     if (taken == 0) {
         return;
     }
-    snprintf(keys[0], KEY_SIZE, "%sknown:", prefix);
-    snprintf(keys[1], KEY_SIZE, "%scount:%s:by:%s", prefix, tally_names[tally], share->process);
+    snprintf(keys[0], LATENCY_KEY_SIZE, "%sknown:", prefix);
+    snprintf(keys[1], LATENCY_KEY_SIZE, "%scount:%s:by:%s", prefix, tally_names[tally], share->process);
     arguments[count++] = latency_slice(keys[0]);
     arguments[count++] = latency_slice(keys[1]);
     for (size_t i = 0; i < PRECISIONS; i++) {
@@ -137,7 +137,7 @@ void latency_verb_counter(void *instance, struct policy_question *question, size
     static const struct latency_query query = {"counter_read", "Redis did not tell the counter", print_slices};
     struct latency *latency = instance;
     const char *precision;
-    char key[KEY_SIZE];
+    char key[LATENCY_KEY_SIZE];
 
     (void)count;
     if (!latency->settings.counters) {

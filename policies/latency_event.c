@@ -10,7 +10,6 @@
 #include <string.h>
 
 #define KEYS 6
-#define KEY_SIZE 256
 #define NUMBER_SIZE 24
 /* Lines of the list; messages of a sorted set; and for how many seconds all of it is kept. */
 #define LENGTH "100"
@@ -129,15 +128,15 @@ static uint64_t take(struct latency *latency, enum latency_logged which, struct 
     return list->length > 0 ? number : 0;
 }
 
-static size_t write_keys(const struct latency *latency, const char *name, char keys[KEYS][KEY_SIZE],
+static size_t write_keys(const struct latency *latency, const char *name, char keys[KEYS][LATENCY_KEY_SIZE],
                          struct slice *arguments)
 {
     static const char *const parts[KEYS][2] = {{"recent", ":by:"},   {"recent", ""},      {"common", ""},
                                                {"common", ":start"}, {"common", ":last"}, {"common", ":pstart"}};
 
     for (size_t i = 0; i < KEYS; i++) {
-        snprintf(keys[i], KEY_SIZE, "%s%s:%s%s%s", latency->settings.events_prefix, parts[i][0], name, parts[i][1],
-                 i == 0 ? latency->share->process : "");
+        snprintf(keys[i], LATENCY_KEY_SIZE, "%s%s:%s%s%s", latency->settings.events_prefix, parts[i][0], name,
+                 parts[i][1], i == 0 ? latency->share->process : "");
         arguments[i] = latency_slice(keys[i]);
     }
     return KEYS;
@@ -146,7 +145,7 @@ static size_t write_keys(const struct latency *latency, const char *name, char k
 static void send_log(struct latency *latency, enum latency_logged log, const struct latency_message_list *list,
                      uint64_t number)
 {
-    char keys[KEYS][KEY_SIZE], numbers[2][NUMBER_SIZE], times[LATENCY_MESSAGES][NUMBER_SIZE],
+    char keys[KEYS][LATENCY_KEY_SIZE], numbers[2][NUMBER_SIZE], times[LATENCY_MESSAGES][NUMBER_SIZE],
         ages[LATENCY_MESSAGES][NUMBER_SIZE];
     struct slice arguments[KEYS + GENERAL + OF_EACH * LATENCY_MESSAGES];
     struct latency_parcel *parcel = &latency->log_parcels[log];
@@ -161,7 +160,7 @@ static void send_log(struct latency *latency, enum latency_logged log, const str
     }
     for (size_t i = 0; i < list->length; i++) {
         snprintf(times[i], NUMBER_SIZE, "%" PRIu64, list->messages[i].times);
-        snprintf(ages[i], NUMBER_SIZE, "%" PRId64, second - list->messages[i].second);
+        snprintf(ages[i], NUMBER_SIZE, "%" PRId64, latency_age_s(second, list->messages[i].second));
         arguments[count++] = latency_slice(list->messages[i].text);
         arguments[count++] = latency_slice(times[i]);
         arguments[count++] = latency_slice(ages[i]);
@@ -233,7 +232,7 @@ static bool print_common(const struct policy_script_reply *reply, FILE *out)
 static void ask(struct latency *latency, struct policy_question *question, const struct slice *arguments,
                 const char *what, const struct latency_query *query)
 {
-    char key[KEY_SIZE];
+    char key[LATENCY_KEY_SIZE];
 
     if (!latency->settings.events) {
         latency_answer_error(latency, question, "no events are logged; see [events] enabled");

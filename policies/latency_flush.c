@@ -44,11 +44,13 @@ static void listed(void *context, const struct policy_script_reply *reply)
     latency->calls--;
     latency->listing = false;
     if (reply->error != NULL) {
+        latency_count(latency, LATENCY_COUNTER_FLUSH_FAILURES);
         latency_warn(latency, "the list of interfaces was not written", reply->error);
     }
 }
 
-/* Names that are due: they count as told, and are told anew after a while, whatever becomes of this call. */
+/* Names that are due, by turns, as all may be due again before the last has been told. They count as told, and are told
+ * anew after a while, whatever becomes of this call. */
 static size_t take_names(struct latency *latency, struct slice *names)
 {
     struct latency_share *share = latency->share;
@@ -56,18 +58,18 @@ static size_t take_names(struct latency *latency, struct slice *names)
     size_t count = 0;
 
     pthread_mutex_lock(&share->lock);
-    for (uint32_t i = 0; i < latency_interfaces_count(share->interfaces) && count < NAMES_IN_CALL; i++) {
-        struct latency_flight *flight = &latency->flights[i];
+    while (latency->to_list > 0 && count < NAMES_IN_CALL) {
+        struct latency_flight *flight = &latency->flights[latency->list_at];
         if (flight->to_list) {
             /* It stays where it is. */
-            const char *name = latency_interfaces_name(share->interfaces, i);
-            names[count++] = latency_slice(name);
+            names[count++] = latency_slice(latency_interfaces_name(share->interfaces, latency->list_at));
             flight->to_list = false;
             flight->listed_us = now;
+            latency->to_list--;
         }
+        latency->list_at = (latency->list_at + 1) % latency_interfaces_count(share->interfaces);
     }
     pthread_mutex_unlock(&share->lock);
-    latency->to_list -= count;
     return count;
 }
 

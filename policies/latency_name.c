@@ -235,27 +235,16 @@ static bool may_block(const struct command *command)
            (command->kind == COMMAND_BLOCKING || command->kind == COMMAND_BLOCKING_IF || command->kind == COMMAND_WAIT);
 }
 
-/* Whether it may wait for other clients: XREAD and XREADGROUP only with BLOCK, which stands before STREAMS. */
+/* Whether it may wait for other clients; of one that is not here as a whole only its name can tell. */
 static bool is_blocking(const struct policy_request *request)
 {
-    struct slice argument;
-
     if (!may_block(request->command) || request->in_transaction) {
         return false;
     }
     if (request->command->kind != COMMAND_BLOCKING_IF) {
         return true;
     }
-    if (request->partial) {
-        return false;
-    }
-    struct resp_walk walk = resp_walk_start(request->frame);
-    while (resp_walk_next(&walk, &argument) && !is_word(argument, "streams")) {
-        if (is_word(argument, "block")) {
-            return true;
-        }
-    }
-    return false;
+    return !request->partial && command_blocks(request->command, request->frame);
 }
 
 static uint32_t slot_of(const struct latency_names *names, const struct policy_request *request, bool blocks)

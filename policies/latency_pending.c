@@ -6,16 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is recorded: made when there is something first. */
-struct record {
+struct open_minute {
     int64_t minute;
-    struct latency_figures open;  /* of that minute; empty: nothing was recorded since it was sealed */
-    struct latency_figures total; /* without what is open */
+    struct latency_figures figures; /* empty: nothing was recorded since it was sealed */
 };
 
 struct waiting {
-    struct record *record;
-    struct latency_minute *first; /* sealed, in the order in which they were opened */
+    struct open_minute *open;      /* made when something is recorded first */
+    struct latency_figures *total; /* of what was moved here; made then */
+    struct latency_minute *first;  /* sealed, in the order in which they were opened */
     struct latency_minute *last;
     uint32_t count;
     struct latency_snapshot snapshot; /* number 0: none is out */
@@ -128,15 +127,14 @@ static void add_sealed(struct latency_pending *pending, struct waiting *waiting,
 /* What is open waits, too; nothing is open then. */
 static void seal_open(struct latency_pending *pending, struct waiting *waiting)
 {
-    struct record *record = waiting->record;
-    uint64_t requests = record == NULL ? 0 : record->open.histogram.count;
+    struct open_minute *open = waiting->open;
+    uint64_t requests = open == NULL ? 0 : open->figures.histogram.count;
 
     if (requests == 0) {
         return;
     }
-    latency_figures_add(&record->total, &record->open);
-    struct latency_minute *sealed = latency_minute_seal(record->minute, &record->open);
-    memset(&record->open, 0, sizeof record->open);
+    struct latency_minute *sealed = latency_minute_seal(open->minute, &open->figures);
+    memset(&open->figures, 0, sizeof open->figures);
     if (sealed == NULL) {
         lose(pending, requests);
         return;
@@ -182,7 +180,8 @@ void latency_pending_free(struct latency_pending *pending)
             free(take_first(waiting));
         }
         clear_snapshot(waiting);
-        free(waiting->record);
+        free(waiting->open);
+        free(waiting->total);
     }
     latency_reserve_free(pending->waiting, pending->interfaces * sizeof pending->waiting[0]);
     free(pending);
@@ -204,33 +203,38 @@ static struct waiting *waiting_of(struct latency_pending *pending, uint32_t inte
     return &pending->waiting[interface];
 }
 
-/* NULL when memory is short. */
-static struct record *record_of(struct waiting *waiting)
-{
-    if (waiting->record == NULL) {
-        waiting->record = calloc(1, sizeof *waiting->record);
-    }
-    return waiting->record;
-}
-
 void latency_pending_record(struct latency_pending *pending, uint32_t interface, int64_t minute,
                             const struct latency_sample *sample)
 {
     struct waiting *waiting = waiting_of(pending, interface);
 
-    struct record *record = record_of(waiting);
-    if (record == NULL) {
+    if (waiting->open == NULL) {
+        waiting->open = calloc(1, sizeof *waiting->open);
+    }
+    if (waiting->open == NULL) {
         lose(pending, sample->count);
         return;
     }
-    if (record->minute != minute) {
+    struct latency_figures *figures = &waiting->open->figures;
+    if (waiting->open->minute != minute) {
         seal_open(pending, waiting);
-        record->minute = minute;
+        waiting->open->minute = minute;
     }
-    latency_histogram_record(&record->open.histogram, sample->us, sample->count);
-    record->open.errors += sample->errors;
-    record->open.bytes_in += sample->bytes_in;
-    record->open.bytes_out += sample->bytes_out;
+    latency_histogram_record(&figures->histogram, sample->us, sample->count);
+    figures->errors += sample->errors;
+    figures->bytes_in += sample->bytes_in;
+    figures->bytes_out += sample->bytes_out;
+}
+
+/* Without memory the total lacks it. */
+static void add_to_total(struct waiting *waiting, const struct latency_minute *minute)
+{
+    if (waiting->total == NULL) {
+        waiting->total = calloc(1, sizeof *waiting->total);
+    }
+    if (waiting->total != NULL) {
+        latency_minute_add_to(minute, waiting->total);
+    }
 }
 
 void latency_pending_move(struct latency_pending *into, struct latency_pending *from, uint32_t interface)
@@ -241,10 +245,7 @@ void latency_pending_move(struct latency_pending *into, struct latency_pending *
     seal_open(from, source);
     while (source->first != NULL) {
         struct latency_minute *minute = take_first(source);
-        struct record *record = record_of(target);
-        if (record != NULL) {
-            latency_minute_add_to(minute, &record->total);
-        }
+        add_to_total(target, minute);
         add_sealed(into, target, minute);
     }
 }
@@ -268,7 +269,7 @@ const struct latency_snapshot *latency_pending_take(struct latency_pending *pend
         return snapshot;
     }
     /* The open minute joins one of its number that waits. Otherwise what waits leaves first, to make room for it. */
-    if (waiting->record != NULL && *find_minute(waiting, waiting->record->minute) != NULL) {
+    if (waiting->open != NULL && *find_minute(waiting, waiting->open->minute) != NULL) {
         seal_open(pending, waiting);
     }
     if (!fill_snapshot(snapshot, waiting)) {
@@ -321,7 +322,7 @@ uint64_t latency_pending_minutes(const struct latency_pending *pending)
     for (uint32_t i = 0; i < pending->used; i++) {
         const struct waiting *waiting = &pending->waiting[i];
         minutes += waiting->count + waiting->snapshot.count;
-        minutes += waiting->record != NULL && waiting->record->open.histogram.count > 0;
+        minutes += waiting->open != NULL && waiting->open->figures.histogram.count > 0;
     }
     return minutes;
 }
@@ -339,21 +340,9 @@ struct latency_lost latency_pending_lost(const struct latency_pending *pending)
 void latency_pending_total(const struct latency_pending *pending, uint32_t interface, struct latency_figures *figures)
 {
     assert(interface < pending->interfaces);
-    const struct record *record = pending->waiting[interface].record;
+    const struct latency_figures *total = pending->waiting[interface].total;
 
-    if (record != NULL) {
-        latency_figures_add(figures, &record->total);
-        latency_figures_add(figures, &record->open);
-    }
-}
-
-void latency_pending_reset_total(struct latency_pending *pending)
-{
-    for (uint32_t i = 0; i < pending->used; i++) {
-        struct waiting *waiting = &pending->waiting[i];
-        if (waiting->record != NULL) {
-            seal_open(pending, waiting);
-            memset(&waiting->record->total, 0, sizeof waiting->record->total);
-        }
+    if (total != NULL) {
+        latency_figures_add(figures, total);
     }
 }

@@ -19,10 +19,9 @@
  * earlier minute again; minutes of one number that wait are made one. So there are never more than `keep`, and nothing
  * is recorded under a time at which it did not happen.
  *
- * Nothing is locked. Either each worker has an object and flushes for itself, which costs Redis a call for each of
- * them, or workers record into objects of their own and move() what they have, under the caller's lock, into one that
- * all share and that is flushed. Memory, for each interface that something was recorded for: 9,600 bytes, and keep + 2
- * minutes (latency_minute.h) at most.
+ * Nothing is locked. Workers record into objects of their own and move() what they have, under the caller's lock, into
+ * one that all share and that is flushed. Memory, for each interface that something was recorded for, or moved: 4,808
+ * bytes, and keep + 2 minutes (latency_minute.h) at most.
  */
 #ifndef HEADGATE_LATENCY_PENDING_H
 #define HEADGATE_LATENCY_PENDING_H
@@ -67,7 +66,7 @@ void latency_pending_record(struct latency_pending *pending, uint32_t interface,
                             const struct latency_sample *sample);
 
 /* What waits in from, and is open there, waits in into instead, and counts for its total, too. The snapshot that is out
- * stays where it is; so do lost and from's total. Both have the same interfaces. */
+ * stays where it is; so does what was lost. Both have the same interfaces. */
 void latency_pending_move(struct latency_pending *into, struct latency_pending *from, uint32_t interface);
 
 /* What is to be flushed next: the snapshot that is out, or a new one of the oldest minutes, the open one last. NULL if
@@ -86,9 +85,7 @@ bool latency_pending_is_empty(const struct latency_pending *pending);
 uint64_t latency_pending_minutes(const struct latency_pending *pending);
 struct latency_lost latency_pending_lost(const struct latency_pending *pending);
 
-/* Adds to figures what was recorded for the interface since the beginning, or since it was reset: flushed or not. */
+/* Adds to figures all that was ever moved here of the interface: flushed, lost or still waiting. */
 void latency_pending_total(const struct latency_pending *pending, uint32_t interface, struct latency_figures *figures);
-/* Forgets that of all interfaces. What waits to be flushed stays. */
-void latency_pending_reset_total(struct latency_pending *pending);
 
 #endif

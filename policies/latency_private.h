@@ -208,6 +208,7 @@ struct latency {
     uint32_t behind_at;                               /* … and which was looked at last for that */
     struct latency_flight *flights;                   /* of worker 0, by interface; each is filled when it is used */
     size_t to_list;                                   /* names that Redis is to be told */
+    uint32_t list_at;                                 /* … from this one on, all by turns */
     bool listing;                                     /* it is being told some */
     uint64_t moving;                                  /* the call to move that is being followed; 0: none … */
     uint32_t move_at;                                 /* … and the next interface to move for it */

@@ -35,6 +35,7 @@ struct latency_report {
     bool lists;       /* the names are being asked for */
     int64_t from, to; /* minutes, both included */
     int64_t now_s;    /* when it was asked */
+    int64_t until_us; /* who asked does not wait for longer; monotonic */
     bool by_minute;
     size_t name;                    /* the interface at hand … */
     int64_t minute;                 /* … the first of its minutes that was not read yet … */
@@ -216,10 +217,19 @@ static void ask_minutes(struct latency_report *report)
     run(report, "latency_report", report->call.arguments, report->call.argument_count, report->call.key_count);
 }
 
+/* Redis is not kept busy for nobody. */
+static void check_time(struct latency_report *report)
+{
+    if (report->error == NULL && latency_now(report->latency) > report->until_us) {
+        report->error = "it takes too long: ask for fewer minutes, or for one interface";
+    }
+}
+
 /* Goes on until something has to be waited for. Answers may come within the call. */
 static void advance(struct latency_report *report)
 {
     do {
+        check_time(report);
         if (report->error != NULL || (!report->lists && report->name == report->name_count)) {
             finish(report);
             return;
@@ -280,6 +290,7 @@ static struct latency_report *report_new(struct latency *latency, struct policy_
     report->latency = latency;
     report->question = question;
     report->now_s = latency->host->wall_us(latency->host->context) / LATENCY_US_PER_S;
+    report->until_us = latency_now(latency) + POLICY_ANSWER_PATIENCE_MS * INT64_C(1000);
     report->out = open_memstream(&report->text, &report->length);
     report->names = malloc(sizeof *report->names);
     if (report->out != NULL && report->names != NULL) {

@@ -52,6 +52,7 @@ static void sent(void *context, const struct policy_script_reply *reply)
         parcel->kind->acknowledge(latency->share, parcel->which);
     }
     if (end != LATENCY_FLUSH_DONE) {
+        latency_count(latency, LATENCY_COUNTER_FLUSH_FAILURES);
         latency_warn(latency, parcel->kind->trouble, latency_flush_problem(reply));
     }
 }

@@ -103,7 +103,7 @@ uint32_t latency_share_interface(struct latency_share *share, struct slice name,
         interface = LATENCY_OTHER;
     } else if (!is_known) {
         interface = latency_interfaces_add(share->interfaces, name);
-        share->free_texts += free_text;
+        share->free_texts += free_text && interface != LATENCY_OTHER;
     }
     pthread_mutex_unlock(&share->lock);
     return interface;

@@ -29,6 +29,11 @@ void latency_tally_add(struct latency_tally *tally, int64_t second, uint64_t cou
     list->seconds[list->length++] = (struct latency_tally_second){second, count};
 }
 
+int64_t latency_age_s(int64_t now, int64_t second)
+{
+    return now > second ? now - second : 0;
+}
+
 uint64_t latency_tally_take(struct latency_tally *tally, int64_t second, char text[LATENCY_TALLY_TEXT_MAX])
 {
     struct latency_tally_list *list = &tally->snapshot;
@@ -43,8 +48,9 @@ uint64_t latency_tally_take(struct latency_tally *tally, int64_t second, char te
         tally->number++;
     }
     for (size_t i = 0; i < list->length; i++) {
-        length += (size_t)snprintf(text + length, LATENCY_TALLY_TEXT_MAX - length, "%s%" PRId64 " %" PRIu64,
-                                   i > 0 ? " " : "", second - list->seconds[i].second, list->seconds[i].count);
+        length +=
+            (size_t)snprintf(text + length, LATENCY_TALLY_TEXT_MAX - length, "%s%" PRId64 " %" PRIu64, i > 0 ? " " : "",
+                             latency_age_s(second, list->seconds[i].second), list->seconds[i].count);
     }
     return tally->number;
 }

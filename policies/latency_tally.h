@@ -34,8 +34,10 @@ struct latency_tally {
     uint64_t number; /* of the snapshot, or the last one; they begin at 1 */
 };
 
-/* So many more in that second, which is not before those of earlier calls. */
+/* So many more in that second. Workers go by the times of their turns, which may be a second apart. */
 void latency_tally_add(struct latency_tally *tally, int64_t second, uint64_t count);
+/* How long ago a second was. Another worker's may be still to come here: that is now, as Redis is told no other. */
+int64_t latency_age_s(int64_t now, int64_t second);
 /* Writes the snapshot that is out, or a new one of all that waits, as ages in that second. The number; 0 if there is
  * nothing. */
 uint64_t latency_tally_take(struct latency_tally *tally, int64_t second, char text[LATENCY_TALLY_TEXT_MAX]);

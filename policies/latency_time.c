@@ -36,8 +36,8 @@ static bool read_span(const char *at, int64_t *span_s)
 
 static bool is_in_range(const struct tm *date)
 {
-    return date->tm_mon >= 0 && date->tm_mon < 12 && date->tm_mday >= 1 && date->tm_mday <= 31 && date->tm_hour < 24 &&
-           date->tm_min < 60 && date->tm_sec < 60;
+    return date->tm_mon >= 0 && date->tm_mon < 12 && date->tm_mday >= 1 && date->tm_mday <= 31 && date->tm_hour >= 0 &&
+           date->tm_hour < 24 && date->tm_min >= 0 && date->tm_min < 60 && date->tm_sec >= 0 && date->tm_sec < 60;
 }
 
 static bool read_date(const char *text, int64_t *time_s)

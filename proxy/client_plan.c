@@ -320,26 +320,10 @@ static bool plan_subscribe(struct client *client, const struct command *command,
     return true;
 }
 
-static bool blocks(const struct command *command, const struct resp_command *framed, const char *frame)
-{
-    struct resp_walk walk = resp_walk_start((struct slice){frame, (size_t)framed->size});
-    struct slice argument;
-
-    if (command->kind == COMMAND_BLOCKING) {
-        return true;
-    }
-    while (resp_walk_next(&walk, &argument) && !slice_is(argument, "streams")) {
-        if (slice_is(argument, "block")) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool plan_blocking(struct client *client, const struct command *command, const struct resp_command *framed,
                           const char *frame, struct session_plan *plan)
 {
-    if (client->session.sent_transaction || !blocks(command, framed, frame)) {
+    if (client->session.sent_transaction || !command_blocks(command, (struct slice){frame, (size_t)framed->size})) {
         return true;
     }
     return observe(client, plan, OBSERVE_BLOCKING);

@@ -228,7 +228,7 @@ void command_visit_subcommands(const struct command *command, command_subcommand
     }
 }
 
-/* ---- where the keys are ---- */
+/* ---- where the keys are, and whether it waits ---- */
 
 /* A walk over the arguments of one command that knows where it is, and whom to tell of keys. */
 struct key_walk {
@@ -320,7 +320,18 @@ static void visit_stored(struct key_walk *keys)
         visit_run(keys, count, 1);
 }
 
-/* Options come before the word STREAMS, and what they say may be that word, too: each is skipped with its values. */
+/* Takes the values of an option of XREAD or XREADGROUP, which may be words of options themselves. False if they are not
+ * all there, or it is none. */
+static bool take_option_values(struct key_walk *keys)
+{
+    if (argument_is(keys, "group"))
+        return take_many(keys, 2);
+    if (argument_is(keys, "noack"))
+        return true;
+    return (argument_is(keys, "count") || argument_is(keys, "block") || argument_is(keys, "claim")) && take(keys);
+}
+
+/* Options come before the word STREAMS. */
 static void visit_streams(struct key_walk *keys)
 {
     while (take(keys)) {
@@ -329,14 +340,7 @@ static void visit_streams(struct key_walk *keys)
                 visit_run(keys, keys->walk.left / 2, 1);
             return;
         }
-        uint32_t values = 1;
-        if (argument_is(keys, "group"))
-            values = 2;
-        else if (argument_is(keys, "noack"))
-            values = 0;
-        else if (!argument_is(keys, "count") && !argument_is(keys, "block") && !argument_is(keys, "claim"))
-            return;
-        if (!take_many(keys, values))
+        if (!take_option_values(keys))
             return;
     }
 }
@@ -382,6 +386,23 @@ static void visit_migrate(struct key_walk *keys)
             whole = take_many(keys, 2);
     }
     visit_taken(&single);
+}
+
+bool command_blocks(const struct command *command, struct slice frame)
+{
+    struct key_walk keys = {.walk = resp_walk_start(frame)};
+
+    if (command->kind != COMMAND_BLOCKING_IF)
+        return command->kind == COMMAND_BLOCKING;
+    if (!resp_walk_next(&keys.walk, &keys.argument))
+        return false;
+    while (take(&keys) && !argument_is(&keys, "streams")) {
+        if (argument_is(&keys, "block"))
+            return true;
+        /* An option that is not known here is passed by itself: BLOCK may stand behind it. */
+        (void)take_option_values(&keys);
+    }
+    return false;
 }
 
 void command_visit_keys(const struct command *command, struct slice frame, command_key_visitor *visit, void *context)

@@ -102,6 +102,10 @@ void command_visit_subcommands(const struct command *command, command_subcommand
 /* Category by its name without '@' in lower case; 0 if Redis has none of that name. */
 uint32_t command_category_find(struct slice name);
 
+/* Whether a whole multibulk command waits when Redis has nothing for it: XREAD and XREADGROUP do with the option BLOCK.
+ * In MULTI nothing waits, which is the caller's to know. */
+bool command_blocks(const struct command *command, struct slice frame);
+
 /*
  * The keys of a whole multibulk command: calls visit for each, in order of the arguments, until it returns false.
  * Malformed counts give no keys: Redis will refuse the command itself.

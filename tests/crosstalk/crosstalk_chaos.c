@@ -1,5 +1,7 @@
 #include "crosstalk_chaos.h"
 
+#include "rig_random.h"
+
 #include <signal.h>
 #include <unistd.h>
 
@@ -12,8 +14,7 @@
 
 static uint32_t chaos_random(struct chaos *chaos, uint32_t bound)
 {
-    chaos->random = chaos->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (uint32_t)((chaos->random >> 33) % bound);
+    return (uint32_t)(next_random(&chaos->random) % bound);
 }
 
 static int64_t next_pause(struct chaos *chaos)

@@ -2,6 +2,7 @@
 
 #include "crosstalk_servers.h"
 #include "rig_buffer.h"
+#include "rig_random.h"
 #include "rig_reply.h"
 
 #include <arpa/inet.h>
@@ -167,8 +168,9 @@ static bool commit(struct liar *liar, struct pair *pair, size_t length)
 
 static bool fault_is_due(struct liar *liar)
 {
-    liar->random = liar->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return liar->fault != FAULT_NONE && (liar->random >> 33) % FAULT_ONE_IN == 0;
+    bool is_turn = next_random(&liar->random) % FAULT_ONE_IN == 0;
+
+    return liar->fault != FAULT_NONE && is_turn;
 }
 
 static void pair_take_frames(struct liar *liar, struct pair *pair)

@@ -1,11 +1,10 @@
 """A Redis that asks for a password, and users with different rights. Rights never pass from one client to another."""
 
-import threading
-
 import pytest
 
 from harness.resp import NIL_ARRAY, OK, PONG, QUEUED, Error, Map, Status, encode
 from harness.target import MODES, Target
+from harness.threads import at_once
 
 PASSWORD = "open sesame"
 NOAUTH = Error(b"NOAUTH Authentication required.")
@@ -181,12 +180,7 @@ def test_users_never_mix(target):
                 if replies != expected or not replies[2].startswith(b"NOPERM"):
                     failures.append((number, turn, replies))
 
-    threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-        assert not thread.is_alive()
+    at_once(work, 12)
     assert failures == []
 
 

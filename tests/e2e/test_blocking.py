@@ -72,6 +72,18 @@ def test_xreadgroup(target):
     assert client.read() == [[b"k", [[b"1-1", [b"f", b"v"]]]]]
 
 
+@pytest.mark.parametrize("group, consumer", [("streams", "c"), ("g", "STREAMS")])
+def test_xreadgroup_of_names_that_are_words_of_its_own(target, group, consumer):
+    client, other = target.connect(), target.connect()
+    client("XGROUP", "CREATE", "k", group, "$", "MKSTREAM")
+    client.request("XREADGROUP", "GROUP", group, consumer, "BLOCK", 5000, "STREAMS", "k", ">")
+    target.await_blocked(1)
+    for _ in range(20):
+        assert elapsed(lambda: other("ECHO", "x")) < QUICK
+    other("XADD", "k", "1-1", "f", "v")
+    assert client.read() == [[b"k", [[b"1-1", [b"f", b"v"]]]]]
+
+
 def test_many_clients_block_at_once(target):
     waiting = [target.connect() for _ in range(50)]
     for index, client in enumerate(waiting):

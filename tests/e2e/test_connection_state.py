@@ -1,11 +1,10 @@
 """What a connection remembers: database, protocol, name, identity. It is the client's own and nobody else's."""
 
-import threading
-
 import pytest
 
 from harness.resp import NULL, OK, PONG, Error, Map, Status, encode, same, wait_for
 from harness.target import client_list
+from harness.threads import at_once
 
 # ---- SELECT and SWAPDB ----
 
@@ -48,12 +47,7 @@ def test_select_back_and_forth_by_many_clients(target):
                     if client.read_many(2) != [OK, expected]:
                         failures.append((identity, turn, other))
 
-    threads = [threading.Thread(target=work, args=(identity,), daemon=True) for identity in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-        assert not thread.is_alive()
+    at_once(work, 8)
     assert failures == []
 
 

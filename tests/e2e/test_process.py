@@ -12,6 +12,7 @@ import pytest
 from harness.admin import await_empty
 from harness.resp import OK, PONG, Client, Closed, Error, Status, encode, wait_for
 from harness.servers import elapsed, free_port, run_headgate
+from harness.threads import at_once
 
 # ---- command line ----
 
@@ -360,31 +361,23 @@ def test_four_workers(redis, make_headgate, pool):
     wrong = []
 
     def work(identity):
-        try:
-            with headgate.connect() as client:
-                client("CLIENT", "SETNAME", f"client-{identity}")
-                for turn in range(60):
-                    word = b"%d-%d" % (identity, turn)
-                    key = f"k{identity}"
-                    client.send(
-                        encode("ECHO", word) * 5 + encode("SET", key, word) + encode("MULTI") + encode("GET", key)
-                        + encode("EXEC") + encode("RPUSH", key + "l", word) + encode("BLPOP", key + "l", 0)
-                        + encode("CLIENT", "GETNAME")
-                    )
-                    expected = [word] * 5 + [OK, OK, Status(b"QUEUED"), [word], 1, [key.encode() + b"l", word]]
-                    expected.append(b"client-%d" % identity)
-                    replies = client.read_many(12)
-                    if replies != expected:
-                        wrong.append((expected, replies))
-        except Exception as error:
-            wrong.append((identity, repr(error)))
+        with headgate.connect() as client:
+            client("CLIENT", "SETNAME", f"client-{identity}")
+            for turn in range(60):
+                word = b"%d-%d" % (identity, turn)
+                key = f"k{identity}"
+                client.send(
+                    encode("ECHO", word) * 5 + encode("SET", key, word) + encode("MULTI") + encode("GET", key)
+                    + encode("EXEC") + encode("RPUSH", key + "l", word) + encode("BLPOP", key + "l", 0)
+                    + encode("CLIENT", "GETNAME")
+                )
+                expected = [word] * 5 + [OK, OK, Status(b"QUEUED"), [word], 1, [key.encode() + b"l", word]]
+                expected.append(b"client-%d" % identity)
+                replies = client.read_many(12)
+                if replies != expected:
+                    wrong.append((expected, replies))
 
-    threads = [threading.Thread(target=work, args=(identity,), daemon=True) for identity in range(24)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive()
+    at_once(work, 24, seconds=60)
     assert wrong == []
 
 

@@ -1,10 +1,9 @@
 """The shapes that a stream of commands can take, good and bad, and what Redis makes of them."""
 
-import threading
-
 import pytest
 
 from harness.resp import OK, PONG, Error, Status, encode
+from harness.threads import at_once
 
 
 # ---- good streams ----
@@ -91,12 +90,7 @@ def test_pipelines_of_many_clients_keep_their_order(target):
                 if replies != words:
                     failures.append((identity, turn, replies))
 
-    threads = [threading.Thread(target=work, args=(identity,), daemon=True) for identity in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-        assert not thread.is_alive()
+    at_once(work, 20)
     assert failures == []
 
 

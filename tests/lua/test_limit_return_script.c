@@ -10,6 +10,7 @@ TestSuite(limit_forget, .init = start_redis, .fini = stop_redis, .timeout = 100)
 
 /* That nobody else was granted any since: the time of asking is not needed. */
 #define JUST_NOW INT64_C(-1)
+#define AGE_SIZE 32
 
 static int64_t return_part_to_log(const struct runner *runner, const char *key, int64_t first, int64_t count,
                                   int64_t call, int64_t now_us)
@@ -23,14 +24,21 @@ static int64_t return_to_log(const struct runner *runner, const char *key, int64
     return return_part_to_log(runner, key, 1, count, call, now_us);
 }
 
+/* As the script takes it: nothing for what was granted just now. */
+static void write_age(int64_t age_us, char age[AGE_SIZE])
+{
+    snprintf(age, AGE_SIZE, "%" PRId64, age_us);
+    if (age_us == JUST_NOW) {
+        age[0] = '\0';
+    }
+}
+
 static int64_t return_to_slots(const struct runner *runner, const char *key, int64_t count, int64_t age_us,
                                struct window window, int64_t now_us)
 {
-    char age[32] = "";
+    char age[AGE_SIZE];
 
-    if (age_us != JUST_NOW) {
-        snprintf(age, sizeof age, "%" PRId64, age_us);
-    }
+    write_age(age_us, age);
     return integer_of(ask("EVALSHA %s 1 %s slots %lld %s %lld %lld", runner->digest, key, (long long)count, age,
                           (long long)window.length_us, (long long)now_us));
 }
@@ -38,11 +46,9 @@ static int64_t return_to_slots(const struct runner *runner, const char *key, int
 static int64_t return_to_funnel(const struct runner *runner, const char *key, int64_t count, int64_t age_us,
                                 struct funnel funnel, int64_t now_us)
 {
-    char age[32] = "";
+    char age[AGE_SIZE];
 
-    if (age_us != JUST_NOW) {
-        snprintf(age, sizeof age, "%" PRId64, age_us);
-    }
+    write_age(age_us, age);
     return integer_of(ask("EVALSHA %s 1 %s funnel %lld %s %lld %lld %lld", runner->digest, key, (long long)count, age,
                           (long long)funnel.leak, (long long)funnel.period_us, (long long)now_us));
 }

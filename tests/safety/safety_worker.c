@@ -1,5 +1,7 @@
 #include "safety_worker.h"
 
+#include "rig_random.h"
+
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -11,8 +13,7 @@
 
 uint64_t worker_random(struct worker *worker)
 {
-    worker->random = worker->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return worker->random >> 33;
+    return next_random(&worker->random);
 }
 
 /* WATCH and MULTI go by connections of their own: EXEC ends every WATCH of its connection. */

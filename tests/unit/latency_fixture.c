@@ -398,6 +398,11 @@ const char *fixture_ask(struct latency_fixture *fixture, size_t worker, const ch
     return fixture->answer;
 }
 
+bool says(const char *answer, const char *text)
+{
+    return answer != NULL && strstr(answer, text) != NULL;
+}
+
 uint64_t fixture_counter(struct latency_fixture *fixture, const char *name)
 {
     uint64_t sum = 0;

@@ -89,6 +89,8 @@ void fixture_happen(struct latency_fixture *fixture, size_t worker, enum policy_
                     const char *what);
 /* Puts a question; the answer is in the fixture, and returned, unless it has to be waited for (NULL). */
 const char *fixture_ask(struct latency_fixture *fixture, size_t worker, const char *words);
+/* Whether there is an answer, with that text in it. */
+bool says(const char *answer, const char *text);
 /* Its value, added up over the workers, gauges brought up to date. */
 uint64_t fixture_counter(struct latency_fixture *fixture, const char *name);
 

@@ -281,6 +281,41 @@ Test(command_keys, places)
     expect_places("POST / HTTP/1.1", "");
 }
 
+/* Names and numbers of XREADGROUP's options may be the words that it looks for. */
+Test(command_blocks, tells_options_from_their_values)
+{
+    static const struct {
+        const char *text;
+        bool blocks;
+    } cases[] = {
+        {"BLPOP k 0", true},
+        {"GET block", false},
+        {"WAIT 1 0", false},
+        {"XREAD STREAMS s 0", false},
+        {"XREAD BLOCK 0 STREAMS s 0", true},
+        {"xread count 5 block 0 streams s 0", true},
+        {"XREAD STREAMS block 0", false},
+        {"XREADGROUP GROUP streams c BLOCK 0 STREAMS s >", true},
+        {"XREADGROUP GROUP g streams NOACK BLOCK 0 STREAMS s >", true},
+        {"XREADGROUP GROUP block c STREAMS s >", false},
+        {"XREADGROUP GROUP g block COUNT block STREAMS s >", false},
+        {"XREADGROUP COUNT streams BLOCK 0 GROUP g c STREAMS s >", true},
+        {"XREADGROUP GROUP g c CLAIM 100 BLOCK 0 STREAMS s >", true},
+        {"XREADGROUP GROUP g c LATER BLOCK 0 STREAMS s >", true},
+        {"XREADGROUP GROUP g", false},
+        {"XREADGROUP GROUP g c BLOCK", true},
+        {"XREAD", false},
+    };
+
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        struct line line;
+        split(&line, cases[i].text);
+        const struct command *command = find(line.argv[0]);
+        cr_expect_eq(command_blocks(command, (struct slice){line.frame, line.frame_length}), cases[i].blocks, "%s",
+                     cases[i].text);
+    }
+}
+
 Test(command_keys, order_and_stop)
 {
     struct line line;

@@ -1,4 +1,5 @@
 /* The values of options that are amounts, periods and rates. */
+#include "../rig/rig_random.h"
 #include "conf_table.h"
 
 #include <criterion/criterion.h>
@@ -172,12 +173,6 @@ Test(conf_rates, rates_that_are_none)
     assert_problem(rate, "5/-1s", "has no such unit as \"-1s\"");
     assert_problem(rate, "1099511627777/s", "is too large");
     assert_problem(rate, "99999999999999999999/s", "is too large");
-}
-
-static uint64_t next_random(uint64_t *seed)
-{
-    *seed = *seed * 6364136223846793005U + 1442695040888963407U;
-    return *seed >> 33;
 }
 
 /* Writes the value and reads that: nothing is lost. */

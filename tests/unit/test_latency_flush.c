@@ -8,6 +8,8 @@
 #define ON "[latency]\nenabled = on\nflush = 5s\n"
 #define ROUND_US 5000000
 #define MINUTE_US 60000000
+/* More than a call to list them takes, and no more than may be under way here. */
+#define INTERFACES 100
 
 static const int64_t counted = 1;
 
@@ -330,6 +332,7 @@ Test(latency_flush, lists_its_interfaces_now_and_then)
     cr_assert_str_eq(call->arguments[1], "3720");
     cr_assert_str_eq(call->arguments[2], "get");
     fixture_fail(&fixture, "latency_list", "ERR no");
+    cr_assert_eq(fixture_counter(&fixture, "latency_flush_failures_total"), 1);
     for (int round = 0; round < 10; round++) {
         fixture_request(&fixture, 0, "GET k", 100);
         fixture_tick(&fixture, ROUND_US);
@@ -381,6 +384,38 @@ Test(latency_flush, takes_other_names_of_keys_with_a_reload)
     fixture_request(&fixture, 0, "GET k", 100);
     fixture_tick(&fixture, 2 * ROUND_US);
     cr_assert_str_eq(fixture_call(&fixture, "latency_flush")->arguments[1], "other_{get}_28333333_for_max");
+    fixture_stop(&fixture);
+}
+
+/* Not only those that Redis can be told in the time after which they are told anew. */
+Test(latency_flush, lists_all_interfaces_by_turns)
+{
+    static bool listed[INTERFACES];
+    struct latency_fixture fixture;
+    size_t count = 0;
+
+    start(&fixture, 1);
+    for (int round = 0; round < 8; round++) {
+        for (int i = 0; i < INTERFACES; i++) {
+            char words[32];
+            snprintf(words, sizeof words, "UNKNOWN%d k", i);
+            fixture_request(&fixture, 0, words, 100);
+        }
+        fixture_pass(&fixture, MINUTE_US);
+        fixture_tick(&fixture, 100000);
+        while (fixture_call(&fixture, "latency_flush") != NULL) {
+            fixture_answer(&fixture, "latency_flush", &counted, 1);
+        }
+        fixture_tick(&fixture, 100000);
+        const struct script_call *call = fixture_call(&fixture, "latency_list");
+        for (size_t i = 2; i < call->argument_count; i++) {
+            int number = atoi(call->arguments[i] + strlen("unknown"));
+            count += !listed[number];
+            listed[number] = true;
+        }
+        fixture_answer(&fixture, "latency_list", &counted, 1);
+    }
+    cr_assert_eq(count, INTERFACES);
     fixture_stop(&fixture);
 }
 

@@ -1,5 +1,6 @@
 /* Interfaces: names made safe for keys without mixing any two, and a table that is bounded. */
 #include "../../policies/latency_interface.h"
+#include "../rig/rig_random.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -80,8 +81,7 @@ Test(latency_interface, different_names_stay_different)
         size_t length = i % 3 == 0 ? (size_t)(i % 9) : (size_t)(50 + i % 69);
         memset(names[i], 'x', length);
         for (size_t at = i % 3 == 0 ? 0 : length - 4; at < length; at++) {
-            state = state * 6364136223846793005U + 1442695040888963407U;
-            names[i][at] = bytes[(state >> 33) % (sizeof bytes - 1)];
+            names[i][at] = bytes[next_random(&state) % (sizeof bytes - 1)];
         }
         size_t told = latency_interface_name(text(names[i]), safe[i]);
         cr_assert_eq(told, strlen(safe[i]));

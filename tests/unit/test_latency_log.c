@@ -12,11 +12,6 @@
 
 static const int64_t counted = 1;
 
-static bool says(const char *answer, const char *text)
-{
-    return answer != NULL && strstr(answer, text) != NULL;
-}
-
 /* What stands behind the keys. */
 static const char *argument(const struct script_call *call, size_t index)
 {
@@ -98,6 +93,7 @@ Test(latency_log, repeats_a_count_under_its_number)
     fixture_fail(&fixture, "counter_add", "HEADGATE key {c}known: holds a list");
     fixture_tick(&fixture, ROUND_US);
     cr_assert_str_eq(argument(fixture_call(&fixture, "counter_add"), 0), "2", "that one will never be taken");
+    cr_assert_eq(fixture_counter(&fixture, "latency_flush_failures_total"), 2);
     fixture_stop(&fixture);
 }
 
@@ -225,6 +221,22 @@ Test(latency_log, logs_what_happens_on_all_workers)
     fixture_stop(&fixture);
 }
 
+/* Worker 1 has begun its turn a moment later than worker 0, and in the next second. */
+Test(latency_log, what_another_worker_saw_later_has_no_negative_age)
+{
+    struct latency_fixture fixture;
+
+    fixture_start(&fixture, ON COUNTERS EVENTS, 2);
+    fixture_happen(&fixture, 1, POLICY_REFUSED, 1, "get");
+    fixture_pass(&fixture, 2 * ROUND_US);
+    latency_policy.on_tick(fixture.workers[1].instance, fixture.now_us);
+    fixture_pass(&fixture, -1);
+    latency_policy.on_tick(fixture.workers[0].instance, fixture.now_us);
+    cr_assert_str_eq(argument(fixture_call(&fixture, "counter_add"), 5), "0 1");
+    cr_assert_str_eq(argument(fixture_call(&fixture, "event_log"), 7), "0");
+    fixture_stop(&fixture);
+}
+
 /* Redis is away: what happens meanwhile waits, with its time, and what was told is told again as it was. */
 Test(latency_log, what_happened_waits_for_redis)
 {
@@ -267,6 +279,7 @@ Test(latency_log, one_log_does_not_wait_for_another)
     fixture_tick(&fixture, ROUND_US);
     cr_assert_eq(fixture.call_count, 2);
     fixture_fail(&fixture, "event_log", "HEADGATE key {e}recent:refusals:info holds a hash");
+    cr_assert_eq(fixture_counter(&fixture, "latency_flush_failures_total"), 1);
     cr_assert_str_eq(fixture_call(&fixture, "event_log")->arguments[1], "{e}recent:lost_leases:error");
     cr_assert_str_eq(argument(fixture_call(&fixture, "event_log"), 0), "1");
     fixture_stop(&fixture);

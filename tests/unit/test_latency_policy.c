@@ -7,11 +7,6 @@
 
 #define ON "[latency]\nenabled = on\n"
 
-static bool says(const char *answer, const char *text)
-{
-    return answer != NULL && strstr(answer, text) != NULL;
-}
-
 /* That the request is measured under that interface. */
 static void assert_interface(struct latency_fixture *fixture, const char *request, const char *interface)
 {
@@ -64,6 +59,8 @@ Test(latency_policy, names_interfaces_by_command)
     assert_interface(&fixture, "BLPOP k 0", "blpop|blocking");
     assert_interface(&fixture, "(MULTI) BLPOP k 0", "blpop");
     assert_interface(&fixture, "XREAD COUNT 5 BLOCK 0 STREAMS s 0", "xread|blocking");
+    assert_interface(&fixture, "XREADGROUP GROUP streams c BLOCK 0 STREAMS s >", "xreadgroup|blocking");
+    assert_interface(&fixture, "XREADGROUP GROUP g block COUNT 1 STREAMS s >", "xreadgroup");
     assert_interface(&fixture, "XREAD COUNT 5 STREAMS block 0", "xread");
     assert_interface(&fixture, "WAIT 1 0", "wait|blocking");
     assert_interface(&fixture, "JSON.GET k", "json.get");
@@ -310,6 +307,31 @@ Test(latency_policy, bounds_the_clients_told_apart)
     cr_assert_eq(fixture_counter(&fixture, "latency_samples_total"), 400);
     cr_assert_leq(fixture_counter(&fixture, "latency_interfaces"), 10);
     cr_assert(says(fixture_ask(&fixture, 0, "LATENCY other"), "interface=other count=3"));
+    fixture_stop(&fixture);
+}
+
+/* What found no room takes none of the part that is left to such names. */
+Test(latency_policy, has_room_for_clients_after_a_reload_that_makes_some)
+{
+    struct policy_client client = {.user = "u", .name = "c"};
+    const char *const commands[] = {"GET k", "SET k v", "DEL k", "TTL k"};
+    void *attachment = NULL;
+    struct latency_fixture fixture;
+
+    fixture_start(&fixture, ON "max_interfaces = 5\n", 1);
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        fixture_request(&fixture, 0, commands[i], 100);
+    }
+    for (int room = 5; room <= 10; room += 5) {
+        char conf[128];
+        snprintf(conf, sizeof conf, ON "by = name\nmax_interfaces = %d\n", room);
+        fixture_reload(&fixture, conf);
+        arrive(&fixture, &client, &attachment);
+        for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+            sample_of(&fixture, commands[i], &client, &attachment);
+        }
+        cr_assert_eq(fixture_counter(&fixture, "latency_interfaces"), room == 5 ? 5 : 9);
+    }
     fixture_stop(&fixture);
 }
 

@@ -11,11 +11,6 @@
 static const int64_t two_requests[] = {2, 2000, 1000, 1000, 1, 60, 10, 159, 2};
 static const int64_t nothing[] = {0, 0, 0, 0, 0, 0, 0};
 
-static bool says(const char *answer, const char *text)
-{
-    return answer != NULL && strstr(answer, text) != NULL;
-}
-
 static void assert_error(struct latency_fixture *fixture, const char *question, const char *error)
 {
     const char *answer = fixture_ask(fixture, 0, question);
@@ -109,6 +104,25 @@ Test(latency_report, does_not_ask_for_too_much)
     fixture_answer_texts(&fixture, "latency_listed", names, COUNT(names));
     cr_assert(says(fixture.answer, "too much at once"));
     cr_assert_eq(fixture.call_count, 0);
+    fixture_stop(&fixture);
+}
+
+/* Who asked has been told that there was no answer; Redis is not kept busy for nobody. */
+Test(latency_report, ends_when_nobody_waits_for_it_any_more)
+{
+    struct latency_fixture fixture;
+
+    fixture_start(&fixture, ON, 1);
+    cr_assert_null(fixture_ask(&fixture, 0, "REPORT get FROM -1d"));
+    fixture_pass(&fixture, POLICY_ANSWER_PATIENCE_MS * INT64_C(1000));
+    fixture_answer(&fixture, "latency_report", two_requests, COUNT(two_requests));
+    cr_assert_eq(fixture.call_count, 1, "it is just in time");
+    fixture_pass(&fixture, 1);
+    fixture_answer(&fixture, "latency_report", two_requests, COUNT(two_requests));
+    cr_assert_eq(fixture.call_count, 0);
+    cr_assert_eq(fixture.answers, 1);
+    cr_assert_eq(fixture.answer_kind, POLICY_ANSWER_ERROR);
+    cr_assert(says(fixture.answer, "too long"));
     fixture_stop(&fixture);
 }
 

@@ -36,6 +36,18 @@ Test(latency_tally, repeats_a_snapshot_with_ages_that_count_from_then)
     cr_assert_eq(latency_tally_take(&tally, 110, text), 0);
 }
 
+/* Each worker goes by the time of its own turn. */
+Test(latency_tally, knows_no_second_to_come)
+{
+    struct latency_tally tally = {0};
+
+    latency_tally_add(&tally, 100, 5);
+    latency_tally_add(&tally, 101, 7);
+    latency_tally_add(&tally, 100, 1);
+    cr_assert_eq(latency_tally_take(&tally, 100, text), 1);
+    cr_assert_str_eq(text, "0 5 0 7 0 1");
+}
+
 Test(latency_tally, loses_seconds_but_no_counts)
 {
     struct latency_tally tally = {0};

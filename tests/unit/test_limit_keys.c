@@ -3,6 +3,7 @@
  * plain backtracking one says, which is slow and easy to read; and the work it does is counted.
  */
 #include "../../policies/limit_keys.h"
+#include "../rig/rig_random.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -267,12 +268,6 @@ static bool naive_find(const char *const *globs, size_t count, const char *key, 
         }
     }
     return false;
-}
-
-static uint64_t next_random(uint64_t *seed)
-{
-    *seed = *seed * 6364136223846793005U + 1442695040888963407U;
-    return *seed >> 33;
 }
 
 /* Up to pieces of the list, one after the other. */

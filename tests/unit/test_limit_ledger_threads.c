@@ -1,4 +1,5 @@
 /* Threads that charge one subject together never pass its limit. */
+#include "../rig/rig_random.h"
 #include "ledger_fixture.h"
 
 #include <criterion/criterion.h>
@@ -77,12 +78,6 @@ static void run_crowd(struct crowd *crowd, int64_t rounds, void (*play)(struct c
     for (size_t i = 0; i < THREADS; i++) {
         cr_assert_eq(pthread_join(ids[i], NULL), 0);
     }
-}
-
-static uint64_t next_random(uint64_t *seed)
-{
-    *seed = *seed * 6364136223846793005U + 1442695040888963407U;
-    return *seed >> 33;
 }
 
 /* Lets the others run where it hurts most: in the midst of what a lock guards. */

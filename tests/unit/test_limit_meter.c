@@ -3,6 +3,7 @@
  * a queue served in order at the times that wait_behind() promised finds its turn come.
  */
 #include "../../policies/limit_meter.h"
+#include "../rig/rig_random.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -24,12 +25,6 @@ static struct limit_meter funnel_of(int64_t capacity, int64_t leak, int64_t peri
 
     cr_assert(limit_funnel_make(&meter.funnel, capacity, leak, period_us * 1000));
     return meter;
-}
-
-static uint64_t next_random(uint64_t *seed)
-{
-    *seed = *seed * 6364136223846793005U + 1442695040888963407U;
-    return *seed >> 33;
 }
 
 /* Admits if it may; the wait otherwise. */

@@ -3,6 +3,7 @@
  * more than the limit, whatever the arrivals; and small limits admit all that may be admitted.
  */
 #include "../../policies/limit_window.h"
+#include "../rig/rig_random.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -14,12 +15,6 @@ struct history {
     size_t count;
     size_t oldest; /* the first that may still be within the window */
 };
-
-static uint64_t next_random(uint64_t *seed)
-{
-    *seed = *seed * 6364136223846793005U + 1442695040888963407U;
-    return *seed >> 33;
-}
 
 /* Admits if it may; the wait otherwise. */
 static int64_t try(const struct limit_window *window, struct limit_window_state *state, int64_t now_us, int64_t cost)
