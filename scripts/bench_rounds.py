@@ -1,9 +1,10 @@
 """Alternating rounds: every run against a target stands between two runs against a reference, and its ratio is to the
-mean of these two, so that a machine that slows down for a while slows both."""
+mean of these two, so that a machine that slows down for a while slows both. The mean is the geometric one: with the
+other, targets as fast as the reference would have a median below 1, and the more so the noisier the machine is."""
 import math
 import sys
 from dataclasses import dataclass, field
-from statistics import mean, median
+from statistics import geometric_mean, median
 
 import bench_load
 
@@ -87,7 +88,7 @@ class Sitting:
         for target in self.targets:
             run = self._measure(target, operation, cell)
             after = self._measure(self.reference, operation, cell)
-            self.series[target.name, operation, cell].ratios.append(run.rps / mean((before.rps, after.rps)))
+            self.series[target.name, operation, cell].ratios.append(run.rps / geometric_mean((before.rps, after.rps)))
             before = after
 
     def _measure(self, target, operation, cell):
