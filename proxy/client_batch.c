@@ -130,7 +130,8 @@ bool client_batch_join(struct client *client, struct client_batch *batch, const 
         }
     }
     bool measures = client->service->reactor->measures;
-    bool notes = measures && !client_measure_plain(client, &batch->part, plain->interest, bytes);
+    bool notes = measures && !client_measure_joins(client, &batch->part, plain->interest, bytes.length) &&
+                 !client_measure_plain(client, &batch->part, plain->interest, bytes);
     if (notes) {
         client_note(client, plain->command, plain->interest, &client->command, bytes);
     }

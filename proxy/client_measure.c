@@ -14,8 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A part that has so many bytes gets no more. */
-#define PART_MAX ((size_t)64 * 1024)
 /* From here on client_output_limit is looked at with each turn. */
 #define SPANS_MARK ((size_t)64 * 1024)
 
@@ -241,20 +239,9 @@ bool client_measure_part(struct client *client, struct client_part *part)
 /* The longest request that may share a span: where heads are kept, that of others behind it must be found. */
 static size_t longest_to_share(const struct policy_attention *attention)
 {
-    size_t most = attention->heads ? POLICY_HEAD_MAX : PART_MAX;
+    size_t most = attention->heads ? POLICY_HEAD_MAX : CLIENT_PART_MAX;
 
     return attention->bytes > most ? most : attention->bytes > 0 ? (size_t)attention->bytes - 1 : 0;
-}
-
-static bool join_part(struct client_part *part, int64_t received_us, uint32_t tag, size_t length)
-{
-    if (part->count == 0 || part->tag != tag || part->received_us != received_us || length > part->longest ||
-        part->length > PART_MAX) {
-        return false;
-    }
-    part->length += length;
-    part->count++;
-    return true;
 }
 
 /* The request begins another part, or is one by itself. False when memory is short. */
@@ -278,16 +265,11 @@ static bool begin_part(struct client *client, struct client_part *part, int64_t 
     return true;
 }
 
-static bool add_to_part(struct client *client, struct client_part *part, int64_t received_us, uint32_t tag,
-                        struct slice frame)
-{
-    return join_part(part, received_us, tag, frame.length) || begin_part(client, part, received_us, tag, frame);
-}
-
 bool client_measure_batched(struct client *client, struct client_part *part, struct slice frame)
 {
     const struct client_note *note = &client->note;
-    bool is_kept = add_to_part(client, part, note->received_us, note->tag, frame);
+    bool is_kept = client_part_takes(part, note->received_us, note->tag, frame.length) ||
+                   begin_part(client, part, note->received_us, note->tag, frame);
 
     client_note_end(client);
     return is_kept;
@@ -300,7 +282,7 @@ bool client_measure_plain(struct client *client, struct client_part *part, const
     bool is_noted =
         client->note.taken || interest->wanted != 0 || interest->tag == POLICY_TAG_ASK || service->until_spot == 1;
 
-    if (is_noted || !add_to_part(client, part, client->framed_us, interest->tag, frame)) {
+    if (is_noted || !begin_part(client, part, client->framed_us, interest->tag, frame)) {
         return false;
     }
     service->until_spot--;

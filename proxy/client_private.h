@@ -336,6 +336,9 @@ struct client_group {
     size_t measured_before;
 };
 
+/* A part that has so many bytes gets no more. */
+#define CLIENT_PART_MAX ((size_t)64 * 1024)
+
 /* Requests that are measured together: one behind the other in a batch, under one tag. */
 struct client_part {
     const char *data;
@@ -477,6 +480,33 @@ bool client_measure_batched(struct client *client, struct client_part *part, str
 /* The same without being noted, if no policy is asked about it or shown it. False: it is to be noted. */
 bool client_measure_plain(struct client *client, struct client_part *part, const struct chain_interest *interest,
                           struct slice frame);
+
+/* Whether such a request is of the part, to which it is added then. */
+static inline bool client_part_takes(struct client_part *part, int64_t received_us, uint32_t tag, size_t length)
+{
+    if (part->count == 0 || part->tag != tag || part->received_us != received_us || length > part->longest ||
+        part->length > CLIENT_PART_MAX) {
+        return false;
+    }
+    part->length += length;
+    part->count++;
+    return true;
+}
+
+/* The same as client_measure_plain(), if the part goes on: all but the first requests of a pipeline come here. */
+static inline bool client_measure_joins(struct client *client, struct client_part *part,
+                                        const struct chain_interest *interest, size_t length)
+{
+    struct client_service *service = client->service;
+
+    if (client->note.taken || interest->wanted != 0 || service->until_spot == 1 ||
+        !client_part_takes(part, client->framed_us, interest->tag, length)) {
+        return false;
+    }
+    service->until_spot--;
+    return true;
+}
+
 /* Closes a part: what it says is kept. False when memory is short. */
 bool client_measure_part(struct client *client, struct client_part *part);
 /* All that is kept of those that were not answered or not written yet. Bytes. */

@@ -47,6 +47,13 @@ static bool is_plain(const struct lane *lane, const char *data)
 
 /* ---- measuring ---- */
 
+/* The last reply of a run is told of by itself in any case. */
+static struct run_tally begin_tally(const struct lane *lane, const struct run *run)
+{
+    return run->requests - run->answered == 1 ? (struct run_tally){.most = 1, .large = UINT64_MAX}
+                                              : run->receiver->tally(run, lane->read_us);
+}
+
 static void tell_tally(const struct lane *lane, struct run *run, const struct run_tally *tally)
 {
     if (tally->count > 0) {
@@ -57,7 +64,7 @@ static void tell_tally(const struct lane *lane, struct run *run, const struct ru
 static void renew_tally(const struct lane *lane, struct run *run, struct run_tally *tally)
 {
     tell_tally(lane, run, tally);
-    *tally = run->receiver->tally(run, lane->read_us);
+    *tally = begin_tally(lane, run);
 }
 
 /* The reply at hand has ended. */
@@ -92,7 +99,7 @@ static size_t take_plain(struct lane *lane, const char *data, size_t length)
     size_t position = 0;
 
     if (measures) {
-        tally = run->receiver->tally(run, lane->read_us);
+        tally = begin_tally(lane, run);
     }
     while (position < length && run->answered < run->requests && !is_push(lane, data + position)) {
         size_t taken;
