@@ -131,7 +131,7 @@ struct client_note {
 };
 
 /* What is kept in its client, without a block of memory: one ordinary request without a pipeline. */
-#define CLIENT_SPAN_SLOT 128
+#define CLIENT_SPAN_SLOT 192
 
 /*
  * Requests under way, in spans (client_measure.c): first the one in the slot, then those behind it. The slot is taken
