@@ -380,7 +380,8 @@ static void end_check(const struct lease_call *call, const struct policy_script_
     struct lease *lease = call->lease;
     int64_t code = reply->integers[0];
 
-    if (code == CODE_PERSISTED && !lease->confirmed && lease->lease_us == 0) {
+    if (code == CODE_PERSISTED && lease->lease_us == 0) {
+        /* A SETNX whose answer was lost has taken it. */
         lease_confirm(call->worker, lease);
         lease_move(lease, LEASE_UNHEALED);
         return;

@@ -70,6 +70,26 @@ static enum outcome outcome_of(const struct lease_request *request, const struct
     }
 }
 
+/* ---- what is not certain ---- */
+
+/* Whether Redis may have executed the request before the one that took the lock, even if it was forwarded later: they
+ * were under way together, over two connections. */
+static bool may_be_older(const struct effect *effect, const struct lease *lease)
+{
+    return effect->request->sequence <= lease->granted && effect->request->client->id != lease->client;
+}
+
+/* Redis is to be asked what has come of it. */
+static void doubt(struct effect *effect, struct lease *lease, bool after_release)
+{
+    lease->after_release = lease->after_release || after_release;
+    /* What was never given a time to live is found out by healing, too. */
+    if (lease->state == LEASE_HELD || lease->state == LEASE_DOUBTFUL) {
+        lease_move(lease, LEASE_DOUBTFUL);
+    }
+    lease_schedule(effect->worker, lease);
+}
+
 /* ---- taking ---- */
 
 static int64_t latest(int64_t a, int64_t b)
@@ -77,8 +97,8 @@ static int64_t latest(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* A string has one owner: those who had it before have lost it. Of those who asked for it later nothing is known: their
- * reply may have come first. */
+/* A string has one owner: those who had it before have lost it, unless they were asking for it at the same time. Of
+ * those who asked for it later nothing is known: their reply may have come first. */
 static void supersede(struct effect *effect, const struct lease *lease)
 {
     const struct lease_key *key = lease->members[0].key;
@@ -88,7 +108,9 @@ static void supersede(struct effect *effect, const struct lease *lease)
         struct lease_member *next = LIST_NEXT(member, of_key);
         struct lease *other = member->lease;
         bool is_string = other->kind == LEASE_STRING || other->kind == LEASE_STRINGS;
-        if (is_string && other->sequence < lease->sequence) {
+        if (is_string && other->sequence < lease->sequence && may_be_older(effect, other)) {
+            doubt(effect, other, false);
+        } else if (is_string && other->sequence < lease->sequence) {
             lease_end(effect->worker, other, LEASE_REASON_TAKEN);
         }
         member = next;
@@ -158,17 +180,6 @@ static void set_terms(struct effect *effect, struct lease *lease)
     if (owner != NULL) {
         lease_registry_own(effect->worker->registry, lease, owner);
     }
-}
-
-/* Redis is to be asked what has come of it. */
-static void doubt(struct effect *effect, struct lease *lease, bool after_release)
-{
-    lease->after_release = lease->after_release || after_release;
-    /* What was never given a time to live is found out by healing, too. */
-    if (lease->state == LEASE_HELD || lease->state == LEASE_DOUBTFUL) {
-        lease_move(lease, LEASE_DOUBTFUL);
-    }
-    lease_schedule(effect->worker, lease);
 }
 
 static void count_hold(const struct effect *effect, struct lease *lease)
@@ -272,8 +283,8 @@ static bool may_release_by_shortening(const struct lease_request *request)
     return request->shape.script == NULL || lease_script_is_of(request->shape.script, (struct slice){"shedlock", 8});
 }
 
-/* The owner has set when it ends. */
-static void extend_one(struct effect *effect, struct lease *lease)
+/* The owner has set when it ends; if a release was answered in the meantime, Redis may have executed that behind it. */
+static void extend_one(struct effect *effect, struct lease *lease, bool overtaken)
 {
     const struct lease_request *request = effect->request;
     int64_t expires_us = request->shape.adds ? latest(lease->expires_us, request->sent_us) + request->lease_us
@@ -294,6 +305,9 @@ static void extend_one(struct effect *effect, struct lease *lease)
     lease->lease_us = adds ? latest(lease_us, request->lease_us) : request->lease_us;
     lease_move(lease, state);
     lease_confirm(effect->worker, lease);
+    if (overtaken) {
+        doubt(effect, lease, true);
+    }
     lease_schedule(effect->worker, lease);
 }
 
@@ -354,7 +368,7 @@ static void extend(struct effect *effect)
             continue;
         }
         if (effect->outcome == OUTCOME_YES && lease != NULL) {
-            extend_one(effect, lease);
+            extend_one(effect, lease, is_overtaken(request));
         } else if (effect->outcome == OUTCOME_YES && request->shape.replaces) {
             replace(effect, &request->targets[i]);
         } else if (effect->outcome == OUTCOME_YES && !request->shape.adds) {
@@ -476,19 +490,25 @@ static void release_one(struct effect *effect, struct lease *lease)
     }
 }
 
-/* Whether Redis may have executed the request before the one that took the lock, though it was forwarded later: they
- * were under way together, over two connections. */
-static bool may_be_older(const struct effect *effect, const struct lease *lease)
+/* Whether it was a release that was under way together with the request that took the lock, whichever was sent first.
+ */
+static bool may_have_released(const struct effect *effect, const struct lease *lease)
 {
-    return effect->request->sequence <= lease->granted && effect->request->client->id != lease->client;
+    return effect->request->shape.action != LEASE_EXPIRE && effect->outcome == OUTCOME_YES &&
+           may_be_older(effect, lease);
+}
+
+/* If Redis has the lock still, it was taken anew behind the release. */
+static void doubt_released(struct effect *effect, struct lease *lease)
+{
+    lease->acquired_us = latest(lease->acquired_us, effect->request->sent_us);
+    lease->state = lease->state == LEASE_EXHAUSTED ? LEASE_DOUBTFUL : lease->state;
+    doubt(effect, lease, true);
 }
 
 static void change_one(struct effect *effect, struct lease *lease)
 {
-    if (effect->request->shape.action != LEASE_EXPIRE && effect->outcome == OUTCOME_YES &&
-        may_be_older(effect, lease)) {
-        doubt(effect, lease, true);
-    } else if (effect->request->shape.action != LEASE_EXPIRE) {
+    if (effect->request->shape.action != LEASE_EXPIRE) {
         release_one(effect, lease);
     } else if (effect->outcome == OUTCOME_YES && !lease_kind_is_semaphore(lease->kind)) {
         expire_one(effect, lease);
@@ -521,7 +541,9 @@ static void change_all(struct effect *effect, struct lease_key *key, struct slic
         struct lease *lease = member->lease;
         bool concerns = token.data == NULL || (lease->token.length == token.length &&
                                                memcmp(lease->token.data, token.data, token.length) == 0);
-        if (concerns && lease->sequence < effect->request->sequence) {
+        if (concerns && may_have_released(effect, lease)) {
+            doubt_released(effect, lease);
+        } else if (concerns && lease->sequence < effect->request->sequence) {
             change_one(effect, lease);
         } else if (concerns) {
             lease_schedule(effect->worker, lease);

@@ -230,9 +230,13 @@ static struct move take_first(struct actor *actor)
 /* A release that is answered and was none: the owner has it still, and Redis is asked. */
 static bool goes_on(const struct play *play, const struct claim *claim, size_t key, int token)
 {
-    return play->model.keys[key].type != MODEL_ZSET && claim->releases_sent == 0 && claim->is_known &&
-           !claim->is_given_up && model_holds(&play->model, key, token) &&
-           play->owners[play_owner_of(token)].connections > 0 && play->stage->now_us > play->outage_us;
+    const struct model_key *lock = &play->model.keys[key];
+    /* It may be held anew since, and that answer be lost. */
+    bool is_known = claim->is_known && claim->known_us >= lock->taken_us[token];
+
+    return lock->type != MODEL_ZSET && claim->releases_sent == 0 && is_known && !claim->is_given_up &&
+           model_holds(&play->model, key, token) && play->owners[play_owner_of(token)].connections > 0 &&
+           play->stage->now_us > play->outage_us;
 }
 
 static void note_released(struct play *play, const struct move *move, uint64_t client, bool answered)
@@ -267,6 +271,7 @@ static void note_granted(struct play *play, const struct move *move, uint64_t cl
     bool takes = move->act == ACT_SET_NX || move->act == ACT_SETNX || move->act == ACT_LOCK;
     if (move->sequence > claim->released) {
         claim->is_known = true;
+        claim->known_us = play->stage->now_us;
         claim->is_given_up = false;
         claim->answered = ++play->sequence;
         claim->taker = client;

@@ -56,6 +56,7 @@ struct actor {
 struct claim {
     bool is_held;           /* a reply said so, nobody has sent a release since, and the owner was there all the time */
     bool is_known;          /* Redis has said that it is held, and not that it was released */
+    int64_t known_us;       /* when Redis has said so last */
     bool is_given_up;       /* the answer to a release was lost */
     uint64_t answered;      /* when its owner was told so, */
     uint64_t taker;         /* the client that was */

@@ -179,6 +179,7 @@ static void run_next_script(struct play *play)
     } else if (count > 1 && (reply[0] > 0 || reply[0] == -2)) {
         /* Redis was asked, and has it. */
         play->claims[key][token].is_known = true;
+        play->claims[key][token].known_us = play->stage->now_us;
     }
     play_trace(play, "w%zu answer %s %s: %lld %lld", call->worker, call->arguments[0], call->arguments[1],
                (long long)reply[0], (long long)reply[1]);
