@@ -142,19 +142,31 @@ static int64_t healing_due_us(const struct lease *lease)
     return lease->acquired_us + (part < HEAL_US ? part : HEAL_US);
 }
 
+/* Its owner is gone, and what there is to be done for it is no more than to let go of it. */
+static bool is_orphan(const struct lease *lease)
+{
+    return lease->owner != NULL && lease->owner->gone_us != 0 && !lease_may_be_endless(lease);
+}
+
+/* What was to be tried again for the owner does not cut its grace short, and a failed farewell waits as well. */
+static int64_t farewell_due_us(const struct lease *lease)
+{
+    int64_t due = lease->owner->gone_us + lease->terms.grace_us;
+
+    return due > lease->retry_us ? due : lease->retry_us;
+}
+
 static int64_t due_us(const struct lease *lease)
 {
-    int64_t gone_us = lease->owner != NULL ? lease->owner->gone_us : 0;
-
+    if (is_orphan(lease)) {
+        return farewell_due_us(lease);
+    }
     if (lease->retry_us != 0) {
         return lease->retry_us;
     }
-    if (gone_us != 0 && !lease_may_be_endless(lease)) {
-        return gone_us + lease->terms.grace_us;
-    }
     switch (lease->state) {
     case LEASE_UNHEALED:
-        return gone_us != 0 ? gone_us : healing_due_us(lease);
+        return lease->owner != NULL && lease->owner->gone_us != 0 ? lease->owner->gone_us : healing_due_us(lease);
     case LEASE_HELD:
         return renewal_due_us(lease);
     case LEASE_SELF:
@@ -165,12 +177,6 @@ static int64_t due_us(const struct lease *lease)
     }
 }
 
-/* A renewal may come a step early, the farewell to an owner may not: it could come back. */
-static bool is_farewell(const struct lease *lease)
-{
-    return lease->owner != NULL && lease->owner->gone_us != 0 && !lease_may_be_endless(lease);
-}
-
 void lease_schedule(struct lease_worker *worker, struct lease *lease)
 {
     /* What stands in its way leads here again when it is over. */
@@ -178,7 +184,8 @@ void lease_schedule(struct lease_worker *worker, struct lease *lease)
         lease_wheel_cancel(&lease->watch);
         return;
     }
-    int64_t due = due_us(lease) + (is_farewell(lease) ? LEASE_WHEEL_STEP_US : 0);
+    /* A renewal may come a step early, the farewell to an owner may not: it could come back. */
+    int64_t due = due_us(lease) + (is_orphan(lease) ? LEASE_WHEEL_STEP_US : 0);
     int64_t next_call = lease->called_us + LEASE_WHEEL_STEP_US;
     /* Whatever it is, asking again at once is not going to help. */
     due = due > next_call || lease->called_us == 0 ? due : next_call;
@@ -234,7 +241,7 @@ static struct lease_call *attend_held(struct lease_worker *worker, struct lease 
 /* The lease is due, and in no wheel. */
 static struct lease_call *attend(struct lease_worker *worker, struct lease *lease, int64_t now)
 {
-    if (is_farewell(lease)) {
+    if (is_orphan(lease)) {
         return attend_orphan(worker, lease);
     }
     switch (lease->state) {
@@ -251,13 +258,13 @@ static struct lease_call *attend(struct lease_worker *worker, struct lease *leas
  * may come back elsewhere. */
 static bool is_of_last_round(const struct lease_worker *worker, const struct lease *lease)
 {
-    return worker->last_round && !is_farewell(lease) &&
+    return worker->last_round && !is_orphan(lease) &&
            (lease_may_be_endless(lease) || (lease->state == LEASE_HELD && !reaches_deadline(lease)));
 }
 
 static bool is_early(const struct lease_worker *worker, const struct lease *lease, int64_t now)
 {
-    return due_us(lease) > now + (is_farewell(lease) ? 0 : LEASE_WHEEL_STEP_US) && !is_of_last_round(worker, lease);
+    return due_us(lease) > now + (is_orphan(lease) ? 0 : LEASE_WHEEL_STEP_US) && !is_of_last_round(worker, lease);
 }
 
 /* Takes the next one that is due, and makes up what is to be sent for it, if anything. False: none is. */

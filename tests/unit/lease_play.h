@@ -85,6 +85,7 @@ struct play {
     size_t calls_in_step;
     size_t renewals;
     size_t releases;
+    size_t farewells; /* locks that the policy released for owners that were gone */
 };
 
 /* What happens, for who looks into a seed: LEASE_SEED=17 LEASE_TRACE=1 test_lease_random. */

@@ -327,6 +327,35 @@ Test(lease_end, the_lock_of_an_owner_that_is_gone_can_be_released)
     stage_free(scene.stage);
 }
 
+Test(lease_end, what_was_to_be_tried_again_is_not_released_within_grace)
+{
+    struct scene scene = scene_of(RULES "on_owner_gone = release\n");
+
+    assert_call(scene.stage, "lease_renew_string job / t1");
+    stage_fail(scene.stage, "connection lost");
+    stage_leave(scene.client);
+    int64_t gone_us = scene.stage->now_us;
+    stage_assert_quiet(scene.stage, 1900);
+    cr_assert_leq(stage_pass_until_call(scene.stage, 1000), 300);
+    cr_assert_geq(scene.stage->now_us, gone_us + 2000 * MS, "grace has not passed");
+    cr_assert_str_eq(stage_call_text(scene.stage), "lease_release job / t1");
+    stage_free(scene.stage);
+}
+
+Test(lease_end, what_was_to_be_tried_again_is_watched_until_grace_has_passed)
+{
+    struct scene scene = scene_of(RULES);
+
+    assert_call(scene.stage, "lease_renew_string job / t1");
+    stage_fail(scene.stage, "connection lost");
+    stage_leave(scene.client);
+    stage_assert_quiet(scene.stage, 1900);
+    cr_assert(stage_lists(scene.stage, "state=ownerless"));
+    stage_join(scene.stage, 0, "10.0.0.1", "app");
+    assert_call(scene.stage, "lease_renew_string job / t1");
+    stage_free(scene.stage);
+}
+
 Test(lease_end, each_kind_is_released_by_its_own_script)
 {
     static const char *const kinds[][3] = {

@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* Plays of 200 s each. */
-#define SEEDS 60
+#define SEEDS 400
 #define STEP_MS INT64_C(20)
 #define MAX_HOLD_MS INT64_C(15000)
 #define GRACE_MS INT64_C(1000)
@@ -34,23 +34,42 @@ static bool is_renewal(const struct stage_call *call)
                                                          : strtod(rest[1], NULL) > 1;
 }
 
-/* Called for each script that the policy sends. */
-static void must_not_rival_a_release(void *context, const struct stage_call *call)
+static void must_leave_the_grace(struct play *play, const struct stage_call *call, size_t key, int token)
 {
-    struct play *play = context;
-    size_t key = model_key_of(call->arguments[0]);
-    int token = model_token_of(call->arguments[call->key_count]);
+    const struct owner *owner = &play->owners[play_owner_of(token)];
+    bool is_release = strncmp(call->script, "lease_release", 13) == 0;
+    bool is_over = owner->connections == 0 && play->stage->now_us >= owner->gone_us + GRACE_MS * MS;
+
+    play->farewells += is_release;
+    cr_assert(!is_release || is_over, "seed %u: %s of %s is released, and its owner %d could still come back",
+              play->seed, model_key_name(key), model_token_name(token), play_owner_of(token));
+}
+
+/* Called for each script that the policy sends. */
+static void must_not_rival_a_release(struct play *play, const struct stage_call *call, size_t key, int token)
+{
     const struct claim *claim = &play->claims[key][token];
 
-    play->calls_in_step++;
-    play_trace(play, "w%zu script %s %s %s %s %s", call->worker, call->script, call->arguments[0], call->arguments[1],
-               call->argument_count > 2 ? call->arguments[2] : "", call->argument_count > 3 ? call->arguments[3] : "");
     play->renewals += is_renewal(call);
     cr_assert_eq(claim->releases_sent, 0u, "seed %u: %s %s for %s while it is being released", play->seed, call->script,
                  model_key_name(key), model_token_name(token));
     /* Checks and healing prove the ownership, and prolong nothing. */
     cr_assert(!is_renewal(call) || claim->is_known, "seed %u: %s %s for %s after it was released", play->seed,
               call->script, model_key_name(key), model_token_name(token));
+}
+
+/* Called for each script that the policy sends. */
+static void judge_call(void *context, const struct stage_call *call)
+{
+    struct play *play = context;
+    size_t key = model_key_of(call->arguments[0]);
+    int token = model_token_of(call->arguments[call->key_count]);
+
+    play->calls_in_step++;
+    play_trace(play, "w%zu script %s %s %s %s %s", call->worker, call->script, call->arguments[0], call->arguments[1],
+               call->argument_count > 2 ? call->arguments[2] : "", call->argument_count > 3 ? call->arguments[3] : "");
+    must_not_rival_a_release(play, call, key, token);
+    must_leave_the_grace(play, call, key, token);
 }
 
 /* Called by the model for each lock that runs out. */
@@ -264,7 +283,7 @@ static struct play *play_new(uint32_t seed)
     play->traced = getenv("LEASE_TRACE") != NULL;
     play->calm = 1 + seed % 3 * 20;
     play->stage = stage_new(seed % 2 == 0 ? RULES "on_owner_gone = release\n" : RULES, 2);
-    play->stage->on_call = must_not_rival_a_release;
+    play->stage->on_call = judge_call;
     play->stage->on_call_context = play;
     play->model.on_expiry = must_not_expire_under_its_owner;
     play->model.context = play;
@@ -305,6 +324,7 @@ static void play_one(uint32_t seed)
     /* It was worth the while. */
     cr_assert_gt(play->renewals, (size_t)30, "seed %u", play->seed);
     cr_assert_gt(play->releases, (size_t)30, "seed %u", play->seed);
+    cr_assert(seed % 2 != 0 || play->farewells > 0, "seed %u", play->seed);
     stage_free(play->stage);
     free(play);
 }
