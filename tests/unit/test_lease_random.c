@@ -332,8 +332,9 @@ static void play_one(uint32_t seed)
 Test(lease_random, whatever_clients_do)
 {
     const char *only = getenv("LEASE_SEED");
+    const char *count = getenv("LEASE_SEEDS");
     uint32_t first = only != NULL ? (uint32_t)strtoul(only, NULL, 10) : 1;
-    uint32_t last = only != NULL ? first : SEEDS;
+    uint32_t last = only != NULL ? first : count != NULL ? (uint32_t)strtoul(count, NULL, 10) : SEEDS;
 
     for (uint32_t seed = first; seed <= last; seed++) {
         play_one(seed);
