@@ -107,6 +107,14 @@ def test_quit_while_subscribed(client):
     client.assert_closed()
 
 
+def test_quit_behind_a_subscription_whose_reply_was_to_be_skipped(target):
+    """Redis confirms it all the same, as it is pushed."""
+    client = target.connect()
+    client.send(encode("CLIENT", "REPLY", "SKIP") + encode("SUBSCRIBE", "a", "b") + encode("QUIT"))
+    confirmations = b"".join(b"*3\r\n$9\r\nsubscribe\r\n$1\r\n%s\r\n:%d\r\n" % pair for pair in ((b"a", 1), (b"b", 2)))
+    assert client.read_to_end() == confirmations + b"+OK\r\n"
+
+
 def test_everybody_gets_each_message_once(target):
     clients = [target.connect() for _ in range(30)]
     for client in clients:
