@@ -8,6 +8,7 @@
 
 #define MS INT64_C(1000)
 #define COMMANDS_MAX 8
+#define PERMIT_KEY "expire:semaphore:204"
 #define DIGEST "c3f8721cbb97f72bc19e972846bd7aaf91901658"
 
 /* ---- the judge ---- */
@@ -35,6 +36,7 @@ struct judge_case {
 /* What most of them say of slots 0 and 1. */
 #define LOSS .key = "expire:script:0", .kind = NOTE_LOSS, .noted_ms = 700
 #define OVERLAP .key = "expire:script:0", .kind = NOTE_OVERLAP, .noted_ms = 700
+#define PERMIT_LOSS .key = PERMIT_KEY, .kind = NOTE_LOSS, .noted_ms = 700
 #define TROUBLE(what, begin, end) .troubled = true, .trouble = what, .begin_ms = begin, .end_ms = end
 #define LATE_DEL(begin, end) .del = true, .begin_ms = begin, .end_ms = end
 
@@ -57,6 +59,11 @@ static const struct judge_case judge_cases[] = {
     {"pause in which the connection was lost", OVERLAP, .left_ms = 900, .cut = true, TROUBLE(TROUBLE_LATE, 100, 890),
      .verdict = VERDICT_LATE},
     {"lost connection without a pause", OVERLAP, .left_ms = 900, .cut = true},
+    {"pause before a permit was asked for", PERMIT_LOSS, TROUBLE(TROUBLE_LATE, -1, 125), .verdict = VERDICT_LATE},
+    {"the same for too short a time", PERMIT_LOSS, TROUBLE(TROUBLE_LATE, -1, 124)},
+    {"pause after a permit was asked for", PERMIT_LOSS, TROUBLE(TROUBLE_LATE, 1, 690)},
+    {"pause before a lock was asked for", LOSS, TROUBLE(TROUBLE_LATE, -1, 690)},
+    {"pause of another that asks for a permit", PERMIT_LOSS, TROUBLE(TROUBLE_LATE, -1, 690), .who = 1},
     {"max_hold", .key = "bounded:script:24", .kind = NOTE_LOSS, .noted_ms = 2000, .verdict = VERDICT_MAX_HOLD},
     {"just before max_hold", .key = "bounded:script:24", .kind = NOTE_LOSS, .noted_ms = 1999},
     {"unwatched", .key = "free:script:36", .kind = NOTE_LOSS, .noted_ms = 3000, .verdict = VERDICT_UNWATCHED},
@@ -118,7 +125,6 @@ struct model_case {
 #define TAKE_B "\"SET\" \"expire:script:0\" \"B\" \"NX\" \"PX\" \"500\""
 #define RELEASE_A "\"EVALSHA\" \"" DIGEST "\" \"1\" \"expire:script:0\" \"A\""
 #define RELEASED "lua \"del\" \"expire:script:0\""
-#define PERMIT_KEY "expire:semaphore:204"
 #define RENEW_PERMIT "\"EVALSHA\" \"0123\" \"1\" \"" PERMIT_KEY "\" \"A\" \"20.5\" \"20\" \"500\""
 #define PERMIT_RENEWAL "lua \"ZADD\" \"" PERMIT_KEY "\" \"XX\" \"20.5\" \"A\""
 

@@ -88,6 +88,21 @@ static bool is_over_admitted(const struct shared *shared, uint64_t token)
     return false;
 }
 
+/* The time of a permit is its client's: whether that did not run between reading its clock and sending the request. */
+static bool was_sent_late(const struct shared *shared, const struct tenure *tenure)
+{
+    unsigned count = count_of(&shared->trouble_count, TROUBLES_MAX);
+    int64_t asked_us = tenure->note->asked_us;
+    bool late = false;
+    for (unsigned at = 0; at < count; at++) {
+        const struct trouble *trouble = &shared->troubles[at];
+        late = late || (is_during(trouble, TROUBLE_LATE, asked_us, asked_us) &&
+                        trouble->who == tenure->note->slot / SLOTS_PER_WORKER &&
+                        atomic_load(&trouble->end_us) - asked_us >= tenure->lock->lease_us / 4);
+    }
+    return late && tenure->lock->limit > 1;
+}
+
 /* Why the holder may have lost its lock. */
 static enum verdict judge_tenure(const struct shared *shared, const struct tenure *tenure)
 {
@@ -108,6 +123,8 @@ static enum verdict judge_tenure(const struct shared *shared, const struct tenur
     if (held_us >= (int64_t)rule->max_hold_ms * 1000)
         return VERDICT_MAX_HOLD;
     if (note->lost && had_trouble(shared, tenure, TROUBLE_LATE, note->slot / SLOTS_PER_WORKER, 0))
+        return VERDICT_LATE;
+    if (was_sent_late(shared, tenure))
         return VERDICT_LATE;
     if (met_late_del(shared, tenure))
         return VERDICT_LATE_DEL;

@@ -11,7 +11,9 @@
  *   STALL      requests through its Headgate went unanswered for a quarter of the lease or longer (the prober): less
  *              cannot make a lease end, which is renewed at a third and lives on for two
  *   LATE       its connection was closed already, and its process had not run for a while meanwhile: it could not know
- *              yet. A pause alone excuses nothing: Headgate renews for who is stopped
+ *              yet. Or it stood still for a quarter of the lease in the turn in which it asked for a permit, which
+ *              it gives its own time: that may have been over when it was sent. A pause alone excuses nothing:
+ *              Headgate renews for who is stopped
  *   MAX_HOLD   it was inside for as long as the rule allows
  *   UNWATCHED  no rule names the lock, and the lease that it asked for had passed
  *   LATE_DEL   another client's DEL, which compares nothing, may have been executed meanwhile: its connection was lost
