@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* Plays of 200 s each. */
-#define SEEDS 400
+#define SEEDS 60
 #define STEP_MS INT64_C(20)
 #define MAX_HOLD_MS INT64_C(15000)
 #define GRACE_MS INT64_C(1000)
