@@ -342,8 +342,10 @@ static void plan_quit(struct client *client, struct session_plan *plan)
 {
     plan->last = true;
     /* On a lane that others will never get there may be answers under way that nobody counts: Redis' own comes behind
-     * them. */
-    if (!client->service->settings.session_pool && !client->session.sticky) {
+     * them. Others' lane would end with it. */
+    if (client->session.sticky || client->service->settings.session_pool) {
+        plan->exclusive = true;
+    } else {
         answer(plan, "+OK\r\n");
     }
 }
