@@ -108,9 +108,10 @@ static void supersede(struct effect *effect, const struct lease *lease)
         struct lease_member *next = LIST_NEXT(member, of_key);
         struct lease *other = member->lease;
         bool is_string = other->kind == LEASE_STRING || other->kind == LEASE_STRINGS;
-        if (is_string && other->sequence < lease->sequence && may_be_older(effect, other)) {
+        bool is_before = is_string && other->sequence < lease->sequence;
+        if (is_before && may_be_older(effect, other)) {
             doubt(effect, other, false);
-        } else if (is_string && other->sequence < lease->sequence) {
+        } else if (is_before) {
             lease_end(effect->worker, other, LEASE_REASON_TAKEN);
         }
         member = next;
@@ -498,11 +499,16 @@ static bool may_have_released(const struct effect *effect, const struct lease *l
            may_be_older(effect, lease);
 }
 
-/* If Redis has the lock still, it was taken anew behind the release. */
+/* If Redis has the lock still, it was taken anew behind the release; unless that was of several keys, of which nobody
+ * says which there were. */
 static void doubt_released(struct effect *effect, struct lease *lease)
 {
-    lease->acquired_us = latest(lease->acquired_us, effect->request->sent_us);
-    lease->state = lease->state == LEASE_EXHAUSTED ? LEASE_DOUBTFUL : lease->state;
+    if (effect->request->shape.key_count == 1) {
+        lease->acquired_us = latest(lease->acquired_us, effect->request->sent_us);
+        if (lease->state == LEASE_EXHAUSTED) {
+            lease_move(lease, LEASE_DOUBTFUL);
+        }
+    }
     doubt(effect, lease, true);
 }
 

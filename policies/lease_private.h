@@ -169,6 +169,8 @@ void lease_watch(struct lease_worker *worker);
 bool lease_watch_is_done(struct lease_worker *worker);
 /* Whether it may have no time to live: to give it one comes before all else. */
 bool lease_may_be_endless(const struct lease *lease);
+/* Whether all connections of its owner are gone. */
+bool lease_is_ownerless(const struct lease *lease);
 /* When it will have been held for so long as it may be. */
 int64_t lease_deadline_us(const struct lease *lease);
 

@@ -20,7 +20,7 @@ static const char *state_name(const struct lease_worker *worker, const struct le
     if (lease_registry_is_releasing(worker->registry, lease)) {
         return "releasing";
     }
-    return lease->owner != NULL && lease->owner->gone_us != 0 ? "ownerless" : names[lease->state];
+    return lease_is_ownerless(lease) ? "ownerless" : names[lease->state];
 }
 
 static int64_t ms_until(int64_t then_us, int64_t now_us)

@@ -99,6 +99,11 @@ int64_t lease_deadline_us(const struct lease *lease)
     return lease->acquired_us + lease->terms.max_hold_us;
 }
 
+bool lease_is_ownerless(const struct lease *lease)
+{
+    return lease->owner != NULL && lease->owner->gone_us != 0;
+}
+
 bool lease_may_be_endless(const struct lease *lease)
 {
     return lease->state == LEASE_UNHEALED || (lease->state == LEASE_DOUBTFUL && lease->lease_us == 0);
@@ -145,7 +150,7 @@ static int64_t healing_due_us(const struct lease *lease)
 /* Its owner is gone, and what there is to be done for it is no more than to let go of it. */
 static bool is_orphan(const struct lease *lease)
 {
-    return lease->owner != NULL && lease->owner->gone_us != 0 && !lease_may_be_endless(lease);
+    return lease_is_ownerless(lease) && !lease_may_be_endless(lease);
 }
 
 /* What was to be tried again for the owner does not cut its grace short, and a failed farewell waits as well. */
@@ -166,7 +171,7 @@ static int64_t due_us(const struct lease *lease)
     }
     switch (lease->state) {
     case LEASE_UNHEALED:
-        return lease->owner != NULL && lease->owner->gone_us != 0 ? lease->owner->gone_us : healing_due_us(lease);
+        return lease_is_ownerless(lease) ? lease->owner->gone_us : healing_due_us(lease);
     case LEASE_HELD:
         return renewal_due_us(lease);
     case LEASE_SELF:

@@ -45,7 +45,6 @@ static void must_leave_the_grace(struct play *play, const struct stage_call *cal
               play->seed, model_key_name(key), model_token_name(token), play_owner_of(token));
 }
 
-/* Called for each script that the policy sends. */
 static void must_not_rival_a_release(struct play *play, const struct stage_call *call, size_t key, int token)
 {
     const struct claim *claim = &play->claims[key][token];
@@ -336,6 +335,7 @@ Test(lease_random, whatever_clients_do)
     uint32_t first = only != NULL ? (uint32_t)strtoul(only, NULL, 10) : 1;
     uint32_t last = only != NULL ? first : count != NULL ? (uint32_t)strtoul(count, NULL, 10) : SEEDS;
 
+    cr_assert(first > 0 && last >= first, "LEASE_SEED and LEASE_SEEDS are numbers from 1 on");
     for (uint32_t seed = first; seed <= last; seed++) {
         play_one(seed);
     }
