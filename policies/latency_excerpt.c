@@ -3,7 +3,6 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
-#include <strings.h>
 
 #define REDACTED "(redacted)"
 /* A whole number above this is no length of a command's. */
@@ -61,11 +60,6 @@ static bool take(struct walk *walk, struct argument *argument)
 
 /* ---- secrets ---- */
 
-static bool is_word(struct slice text, const char *word)
-{
-    return text.length == strlen(word) && strncasecmp(text.data, word, text.length) == 0;
-}
-
 static bool is_version(struct slice text)
 {
     return text.length == 1 && text.data[0] >= '0' && text.data[0] <= '9';
@@ -84,16 +78,16 @@ struct context {
 static void look_at_name(struct context *context, struct slice name)
 {
     context->from = UINT64_MAX;
-    if (is_word(name, "auth")) {
+    if (word_is(name, "auth")) {
         context->from = 1;
-    } else if (is_word(name, "acl")) {
+    } else if (word_is(name, "acl")) {
         context->from = 2;
-    } else if (is_word(name, "sentinel") || is_word(name, "module")) {
+    } else if (word_is(name, "sentinel") || word_is(name, "module")) {
         context->from = 3;
     }
-    context->is_hello = is_word(name, "hello");
-    context->is_config = is_word(name, "config");
-    context->is_migrate = is_word(name, "migrate");
+    context->is_hello = word_is(name, "hello");
+    context->is_config = word_is(name, "config");
+    context->is_migrate = word_is(name, "migrate");
 }
 
 /* Whether the next argument is to be hidden. */
@@ -105,17 +99,17 @@ static bool is_secret(struct context *context, struct slice argument)
     if (context->index == 1 && context->is_hello) {
         context->from = is_version(argument) ? 2 : 1;
     }
-    if (context->index == 1 && context->is_config && is_word(argument, "set")) {
+    if (context->index == 1 && context->is_config && word_is(argument, "set")) {
         context->from = 3;
     }
     bool secret = context->index >= context->from || context->secrets > 0;
     if (context->secrets > 0) {
         context->secrets--;
-    } else if (context->is_migrate && is_word(argument, "auth")) {
+    } else if (context->is_migrate && word_is(argument, "auth")) {
         context->secrets = 1;
-    } else if (context->is_migrate && is_word(argument, "auth2")) {
+    } else if (context->is_migrate && word_is(argument, "auth2")) {
         context->secrets = 2;
-    } else if (context->is_migrate && is_word(argument, "keys")) {
+    } else if (context->is_migrate && word_is(argument, "keys")) {
         context->is_migrate = false;
     }
     context->index++;

@@ -13,7 +13,6 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 /* The longest name before it is made safe; of what is longer, its beginning counts. */
 #define NAME_SIZE 512
@@ -224,11 +223,6 @@ static struct slice second_argument(const struct policy_request *request)
     return (struct slice){request->frame.data + second->offset, (size_t)second->length};
 }
 
-static bool is_word(struct slice text, const char *word)
-{
-    return text.length == strlen(word) && strncasecmp(text.data, word, text.length) == 0;
-}
-
 static bool may_block(const struct command *command)
 {
     return command != NULL &&
@@ -258,7 +252,7 @@ static uint32_t slot_of(const struct latency_names *names, const struct policy_r
     if (first < end) {
         struct slice subcommand = second_argument(request);
         for (uint32_t slot = first; slot < end; slot++) {
-            if (is_word(subcommand, names->slots[slot].subcommand)) {
+            if (word_is(subcommand, names->slots[slot].subcommand)) {
                 return slot;
             }
         }

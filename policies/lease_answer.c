@@ -21,7 +21,7 @@ static bool read_reply_integer(struct slice text, int64_t *value)
 {
     const char *end = text.length > 0 ? memchr(text.data, '\r', text.length) : NULL;
 
-    return end != NULL && lease_word_integer((struct slice){text.data, (size_t)(end - text.data)}, value);
+    return end != NULL && word_integer((struct slice){text.data, (size_t)(end - text.data)}, value);
 }
 
 /* value: of an integer, or of an array's first element. */

@@ -1,39 +1,10 @@
 #include "lease_run.h"
 
 #include <string.h>
-#include <strings.h>
-
-bool lease_word_is(struct slice text, const char *word)
-{
-    return text.length == strlen(word) && strncasecmp(text.data, word, text.length) == 0;
-}
 
 bool lease_word_equal(struct slice a, struct slice b)
 {
     return a.length == b.length && (a.length == 0 || memcmp(a.data, b.data, a.length) == 0);
-}
-
-bool lease_word_integer(struct slice text, int64_t *value)
-{
-    bool negative = text.length > 0 && text.data[0] == '-';
-    size_t at = negative ? 1 : 0;
-    int64_t sum = 0;
-
-    if (text.length == at || text.length > 20 || (text.data[at] == '0' && text.length > 1)) {
-        return false;
-    }
-    for (; at < text.length; at++) {
-        int digit = text.data[at] - '0';
-        if (digit < 0 || digit > 9 || __builtin_mul_overflow(sum, 10, &sum) ||
-            __builtin_sub_overflow(sum, digit, &sum)) {
-            return false;
-        }
-    }
-    if (!negative && sum == INT64_MIN) {
-        return false;
-    }
-    *value = negative ? sum : -sum;
-    return true;
 }
 
 /* Takes a mark, digits, CR and LF. */

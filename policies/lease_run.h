@@ -24,10 +24,6 @@ bool lease_run_skip(struct lease_run *run, uint64_t count);
 /* The argument at a place of the run, from 1 on. */
 bool lease_run_at(struct lease_run run, uint32_t place, struct slice *argument);
 
-/* Whether the text is the word (in lower case) in any case. */
-bool lease_word_is(struct slice text, const char *word);
 bool lease_word_equal(struct slice a, struct slice b);
-/* An integer as Redis reads one: no blanks, no plus sign, no zeros in front, no overflow. */
-bool lease_word_integer(struct slice text, int64_t *value);
 
 #endif

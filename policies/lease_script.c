@@ -201,5 +201,5 @@ const char *lease_script_library(size_t index)
 
 bool lease_script_is_of(const struct lease_script *script, struct slice library)
 {
-    return script->library != NULL && lease_word_is(library, script->library);
+    return script->library != NULL && word_is(library, script->library);
 }

@@ -76,7 +76,7 @@ static bool in_seconds(enum lease_unit unit)
 /* The time in ms; false if that is no number that Redis can hold. */
 static bool read_time(struct slice text, enum lease_unit unit, int64_t *ms)
 {
-    return lease_word_integer(text, ms) && !(in_seconds(unit) && __builtin_mul_overflow(*ms, MS_PER_S, ms));
+    return word_integer(text, ms) && !(in_seconds(unit) && __builtin_mul_overflow(*ms, MS_PER_S, ms));
 }
 
 static void set_lease(struct lease_shape *shape, int64_t ms, enum lease_unit unit)
@@ -128,7 +128,7 @@ static bool read_condition(struct set_options *options, struct slice word, struc
                       {"ifne", SET_OTHER, true}, {"ifdeq", SET_OTHER, true}, {"ifdne", SET_OTHER, true}};
 
     for (size_t i = 0; i < sizeof conditions / sizeof conditions[0]; i++) {
-        if (!lease_word_is(word, conditions[i].word)) {
+        if (!word_is(word, conditions[i].word)) {
             continue;
         }
         *known = true;
@@ -151,7 +151,7 @@ static bool read_expiry(struct set_options *options, struct slice word, struct l
     } units[] = {{"ex", LEASE_UNIT_S}, {"px", LEASE_UNIT_MS}, {"exat", LEASE_UNIT_AT_S}, {"pxat", LEASE_UNIT_AT_MS}};
 
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
-        if (lease_word_is(word, units[i].word)) {
+        if (word_is(word, units[i].word)) {
             *known = true;
             /* The same unit twice is sound, and the last one counts. */
             if (options->keeps_ttl || (options->unit != LEASE_UNIT_NONE && options->unit != units[i].unit)) {
@@ -168,11 +168,11 @@ static bool read_option(struct set_options *options, struct slice word, struct l
 {
     bool known = false;
 
-    if (lease_word_is(word, "get")) {
+    if (word_is(word, "get")) {
         options->get = true;
         return true;
     }
-    if (lease_word_is(word, "keepttl")) {
+    if (word_is(word, "keepttl")) {
         options->keeps_ttl = true;
         return options->unit == LEASE_UNIT_NONE;
     }
@@ -269,7 +269,7 @@ static bool read_msetex(struct lease_shape *shape, struct request *request)
     struct slice text;
     int64_t count;
 
-    if (!lease_run_take(arguments, &text) || !lease_word_integer(text, &count) || count < 1 ||
+    if (!lease_run_take(arguments, &text) || !word_integer(text, &count) || count < 1 ||
         !set_keys(shape, *arguments, (uint64_t)count, 2) || !lease_run_skip(arguments, (uint64_t)count * 2) ||
         !read_options(&options, arguments) || options.get || options.keeps_ttl) {
         return false;
@@ -304,7 +304,7 @@ static bool read_delex(struct lease_shape *shape, struct request *request)
     if (request->arguments.left != 2 || !lease_run_take(&request->arguments, &word)) {
         return false;
     }
-    shape->action = lease_word_is(word, "ifeq") ? LEASE_RELEASE : LEASE_FORCE_RELEASE;
+    shape->action = word_is(word, "ifeq") ? LEASE_RELEASE : LEASE_FORCE_RELEASE;
     return set_token(shape, &request->arguments);
 }
 
@@ -342,8 +342,8 @@ static bool only_expire_options(struct lease_run arguments)
     struct slice word;
 
     while (arguments.left > 0) {
-        if (!lease_run_take(&arguments, &word) || !(lease_word_is(word, "nx") || lease_word_is(word, "xx") ||
-                                                    lease_word_is(word, "gt") || lease_word_is(word, "lt"))) {
+        if (!lease_run_take(&arguments, &word) ||
+            !(word_is(word, "nx") || word_is(word, "xx") || word_is(word, "gt") || word_is(word, "lt"))) {
             return false;
         }
     }
@@ -387,7 +387,7 @@ static bool read_zremrangebyscore(struct lease_shape *shape, struct request *req
 
     return request->arguments.left == 3 && set_key(shape, &request->arguments) &&
            lease_run_take(&request->arguments, &least) && lease_run_take(&request->arguments, &shape->score) &&
-           (lease_word_is(least, "-inf") || lease_word_is(least, "0"));
+           (word_is(least, "-inf") || word_is(least, "0"));
 }
 
 /* ---- scripts ---- */
@@ -419,7 +419,7 @@ static bool read_script_lease(const struct lease_script *script, struct lease_ru
     int64_t now = 0;
 
     return lease_run_at(values, script->lease, &text) && read_time(text, script->unit, ms) &&
-           (script->now == 0 || (lease_run_at(values, script->now, &text) && lease_word_integer(text, &now))) &&
+           (script->now == 0 || (lease_run_at(values, script->now, &text) && word_integer(text, &now))) &&
            !__builtin_sub_overflow(*ms, now, ms);
 }
 
@@ -450,7 +450,7 @@ static bool set_script_extras(struct lease_shape *shape, const struct lease_scri
         (script->adds != 0 && !lease_run_at(values, script->adds, &word))) {
         return false;
     }
-    shape->adds = lease_word_is(word, "0");
+    shape->adds = word_is(word, "0");
     return true;
 }
 
@@ -460,7 +460,7 @@ static bool read_call(struct lease_shape *shape, const struct lease_script *scri
     struct slice text;
     int64_t count;
 
-    if (script == NULL || !lease_run_take(&arguments, &text) || !lease_word_integer(text, &count) || count < 1 ||
+    if (script == NULL || !lease_run_take(&arguments, &text) || !word_integer(text, &count) || count < 1 ||
         count > arguments.left) {
         return false;
     }
@@ -602,6 +602,6 @@ bool lease_shape_text(const struct command *command, struct slice frame, struct 
     if (strcmp(command->name, "eval") == 0) {
         return lease_run_take(&arguments, text);
     }
-    return strcmp(command->name, "script") == 0 && lease_run_take(&arguments, &word) && lease_word_is(word, "load") &&
+    return strcmp(command->name, "script") == 0 && lease_run_take(&arguments, &word) && word_is(word, "load") &&
            lease_run_take(&arguments, text);
 }

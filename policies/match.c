@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #define BLANKS " \t"
 #define WORD_SHOWN 64
@@ -368,8 +367,7 @@ bool match_commands_is(const struct match_commands *commands, const struct comma
     }
     for (size_t i = 0; i < commands->subcommand_count; i++) {
         const struct subcommand_word *word = &commands->subcommands[i];
-        if (word->name != NULL && word->command == index_of(command) && strlen(word->name) == subcommand.length &&
-            strncasecmp(word->name, subcommand.data, subcommand.length) == 0) {
+        if (word->name != NULL && word->command == index_of(command) && word_is(subcommand, word->name)) {
             is = word->included;
         }
     }

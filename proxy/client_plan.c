@@ -4,10 +4,11 @@
  */
 #include "client_private.h"
 
+#include "word.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 /* ---- small helpers ---- */
 
@@ -16,25 +17,6 @@ static struct slice kept_argument(const struct resp_command *framed, const char 
     const struct resp_argument *argument = &framed->arguments[index];
 
     return (struct slice){frame + argument->offset, (size_t)argument->length};
-}
-
-static bool slice_is(struct slice slice, const char *word)
-{
-    return slice.length == strlen(word) && strncasecmp(slice.data, word, slice.length) == 0;
-}
-
-static bool slice_integer(struct slice slice, int64_t *value)
-{
-    char digits[24];
-    char *end;
-
-    if (slice.length == 0 || slice.length >= sizeof digits) {
-        return false;
-    }
-    memcpy(digits, slice.data, slice.length);
-    digits[slice.length] = '\0';
-    *value = strtoll(digits, &end, 10);
-    return *end == '\0';
 }
 
 static void answer(struct session_plan *plan, const char *text)
@@ -132,8 +114,8 @@ static bool plan_setinfo(struct client *client, struct slice attribute, struct s
                  (int)(subcommand.length > 128 ? 128 : subcommand.length), subcommand.data);
         return true;
     }
-    bool is_name = slice_is(attribute, "lib-name");
-    if (!is_name && !slice_is(attribute, "lib-ver")) {
+    bool is_name = word_is(attribute, "lib-name");
+    if (!is_name && !word_is(attribute, "lib-ver")) {
         plan->answer = SESSION_ANSWER_HERE;
         snprintf(plan->text, sizeof plan->text, "-ERR Unrecognized option '%.*s'",
                  (int)(attribute.length > 128 ? 128 : attribute.length), attribute.data);
@@ -157,11 +139,11 @@ static bool plan_client_reply(struct client *client, struct slice mode, struct s
         plan->tunnel = true;
         return true;
     }
-    if (slice_is(mode, "on")) {
+    if (word_is(mode, "on")) {
         return observe(client, plan, OBSERVE_REPLY_ON);
     }
-    plan->silences = slice_is(mode, "off");
-    plan->silences_next = slice_is(mode, "skip");
+    plan->silences = word_is(mode, "off");
+    plan->silences_next = word_is(mode, "skip");
     plan->silent = plan->silences || plan->silences_next;
     /* If Redis refuses it (an ACL may say so), answers come that nobody counts: others must never get this lane. */
     plan->sticky = plan->silent;
@@ -176,7 +158,7 @@ static bool plan_pause(struct client *client, const struct resp_command *framed,
         return false;
     }
     if (framed->argument_count > 2) {
-        (void)slice_integer(kept_argument(framed, frame, 2), &plan->observation->pause_ms);
+        (void)word_integer(kept_argument(framed, frame, 2), &plan->observation->pause_ms);
     }
     return true;
 }
@@ -190,7 +172,7 @@ static bool plan_client(struct client *client, const struct resp_command *framed
         return true;
     }
     struct slice subcommand = kept_argument(framed, frame, 1);
-    if (slice_is(subcommand, "reply") && count == 3) {
+    if (word_is(subcommand, "reply") && count == 3) {
         return plan_client_reply(client, kept_argument(framed, frame, 2), plan);
     }
     if (client->session.sent_transaction) {
@@ -198,22 +180,22 @@ static bool plan_client(struct client *client, const struct resp_command *framed
         plan->sticky = true;
         return true;
     }
-    if (slice_is(subcommand, "setname") && count == 3) {
+    if (word_is(subcommand, "setname") && count == 3) {
         return plan_setname(client, kept_argument(framed, frame, 2), plan);
     }
-    if (slice_is(subcommand, "getname") && count == 2) {
+    if (word_is(subcommand, "getname") && count == 2) {
         plan_getname(client, plan);
         return true;
     }
-    if (slice_is(subcommand, "setinfo") && count == 4) {
+    if (word_is(subcommand, "setinfo") && count == 4) {
         return plan_setinfo(client, kept_argument(framed, frame, 2), kept_argument(framed, frame, 3), subcommand, plan);
     }
     plan->identity = true;
-    if (slice_is(subcommand, "pause") || slice_is(subcommand, "unpause")) {
+    if (word_is(subcommand, "pause") || word_is(subcommand, "unpause")) {
         return plan_pause(client, framed, frame, plan);
     }
-    if (slice_is(subcommand, "tracking") && count >= 3) {
-        bool off = slice_is(kept_argument(framed, frame, 2), "off");
+    if (word_is(subcommand, "tracking") && count >= 3) {
+        bool off = word_is(kept_argument(framed, frame, 2), "off");
         return observe(client, plan, off ? OBSERVE_TRACKING_OFF : OBSERVE_TRACKING_ON);
     }
     plan->exclusive = true;
@@ -251,7 +233,7 @@ static bool plan_select(struct client *client, const struct resp_command *framed
     if (!observe(client, plan, OBSERVE_PROFILE)) {
         return false;
     }
-    if (framed->argument_count == 2 && !slice_integer(kept_argument(framed, frame, 1), &plan->observation->database)) {
+    if (framed->argument_count == 2 && !word_integer(kept_argument(framed, frame, 1), &plan->observation->database)) {
         plan->observation->database = -1;
     }
     return true;
@@ -270,17 +252,17 @@ static bool plan_hello(struct client *client, const struct resp_command *framed,
     }
     struct observation *observation = plan->observation;
     (void)resp_walk_next(&walk, &argument);
-    if (resp_walk_next(&walk, &argument) && slice_integer(argument, &version)) {
+    if (resp_walk_next(&walk, &argument) && word_integer(argument, &version)) {
         observation->resp = (int)version;
     }
     while (resp_walk_next(&walk, &argument)) {
-        if (slice_is(argument, "auth") && resp_walk_next(&walk, &user) && resp_walk_next(&walk, &value)) {
+        if (word_is(argument, "auth") && resp_walk_next(&walk, &user) && resp_walk_next(&walk, &value)) {
             free(observation->user);
             free(observation->password);
             observation->user = profile_text(user);
             observation->password = profile_text(value);
             plan->sticky = plan->sticky || observation->password == NULL || observation->user == NULL;
-        } else if (slice_is(argument, "setname") && resp_walk_next(&walk, &value)) {
+        } else if (word_is(argument, "setname") && resp_walk_next(&walk, &value)) {
             free(observation->name);
             observation->name = strndup(value.data, value.length);
             observation->has_unclear_errors = true;
@@ -360,7 +342,7 @@ static void plan_alone(const struct resp_command *framed, const char *frame, str
 {
     plan->exclusive = true;
     /* DEBUG PROTOCOL PUSH is answered by a push. */
-    if (framed->argument_count > 1 && slice_is(kept_argument(framed, frame, 1), "protocol")) {
+    if (framed->argument_count > 1 && word_is(kept_argument(framed, frame, 1), "protocol")) {
         plan->tunnel = true;
     }
 }
@@ -386,7 +368,7 @@ static bool sets_password(const struct resp_command *framed, const char *frame)
     struct slice argument;
 
     while (resp_walk_next(&walk, &argument)) {
-        if (slice_is(argument, "requirepass")) {
+        if (word_is(argument, "requirepass")) {
             return true;
         }
     }
@@ -401,9 +383,9 @@ static bool changes_access(const struct command *command, const struct resp_comm
     }
     struct slice subcommand = kept_argument(framed, frame, 1);
     if (strcmp(command->name, "acl") == 0) {
-        return slice_is(subcommand, "setuser") || slice_is(subcommand, "load");
+        return word_is(subcommand, "setuser") || word_is(subcommand, "load");
     }
-    return strcmp(command->name, "config") == 0 && slice_is(subcommand, "set") && sets_password(framed, frame);
+    return strcmp(command->name, "config") == 0 && word_is(subcommand, "set") && sets_password(framed, frame);
 }
 
 static bool plan_ordinary(struct client *client, const struct command *command, const struct resp_command *framed,
@@ -477,7 +459,7 @@ static bool plan_by_kind(struct client *client, const struct command *command, c
         plan->script = true;
         return true;
     case COMMAND_SCRIPT:
-        if (framed->argument_count > 1 && slice_is(kept_argument(framed, frame, 1), "debug")) {
+        if (framed->argument_count > 1 && word_is(kept_argument(framed, frame, 1), "debug")) {
             plan->exclusive = true;
             plan->tunnel = true;
         }

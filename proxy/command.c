@@ -1,8 +1,9 @@
 #include "command.h"
 
+#include "word.h"
+
 #include <endian.h>
 #include <string.h>
-#include <strings.h>
 
 /* ---- the table ---- */
 
@@ -262,7 +263,7 @@ static bool visit_taken(struct key_walk *keys)
 
 static bool argument_is(const struct key_walk *keys, const char *word)
 {
-    return keys->argument.length == strlen(word) && strncasecmp(keys->argument.data, word, keys->argument.length) == 0;
+    return word_is(keys->argument, word);
 }
 
 /* The argument as a number in Redis' strict form (no sign, no blanks, no zero in front); 0 if it is none or above

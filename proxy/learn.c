@@ -1,11 +1,11 @@
 #include "learn.h"
 
 #include "log.h"
+#include "word.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <time.h>
 
 /* More names than this are not asked about: no server has so many. */
@@ -88,7 +88,7 @@ const struct command *learn_find(const struct learn *learn, struct slice name)
 {
     for (size_t i = 0; i < learn->count; i++) {
         const char *known = learn->commands[i]->name;
-        if (strlen(known) == name.length && strncasecmp(known, name.data, name.length) == 0) {
+        if (strlen(known) == name.length && word_is(name, known)) {
             return learn->commands[i];
         }
     }
