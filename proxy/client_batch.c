@@ -52,7 +52,7 @@ struct client_plain client_plain_request(const struct client *client, struct cli
     }
     const struct resp_argument *name = &framed->arguments[0];
     const struct command *command = find_command(batch, (struct slice){frame + name->offset, (size_t)name->length});
-    if (command == NULL || command->kind != COMMAND_ORDINARY || (command->categories & CATEGORY_ADMIN) != 0) {
+    if (command == NULL || command->kind != COMMAND_ORDINARY) {
         return (struct client_plain){0};
     }
     const struct chain_interest *interest = chain_interest(client->service->chain, command);

@@ -388,8 +388,8 @@ static bool changes_access(const struct command *command, const struct resp_comm
     return strcmp(command->name, "config") == 0 && word_is(subcommand, "set") && sets_password(framed, frame);
 }
 
-static bool plan_ordinary(struct client *client, const struct command *command, const struct resp_command *framed,
-                          const char *frame, struct session_plan *plan)
+static bool plan_container(struct client *client, const struct command *command, const struct resp_command *framed,
+                           const char *frame, struct session_plan *plan)
 {
     if (!changes_access(command, framed, frame)) {
         return true;
@@ -403,7 +403,9 @@ static bool plan_by_kind(struct client *client, const struct command *command, c
 {
     switch (command->kind) {
     case COMMAND_ORDINARY:
-        return plan_ordinary(client, command, framed, frame, plan);
+        return true;
+    case COMMAND_CONTAINER:
+        return plan_container(client, command, framed, frame, plan);
     case COMMAND_MULTI:
         plan->begins_transaction = framed->argument_count == 1;
         return observe(client, plan, OBSERVE_MULTI);

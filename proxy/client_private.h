@@ -5,6 +5,7 @@
  *   client_request.c   bytes in: framing, and requests that are taken one at a time
  *   client_batch.c     requests that are taken together
  *   client_stream.c    requests that are too long to be held
+ *   client_name.c      names that Redis might understand otherwise than Headgate
  *   client_admit.c     requests before the policies, and what becomes of those that they do not pass
  *   client_policy.c    what policies may ask for, and are told
  *   client_script.c    … scripts
@@ -393,6 +394,16 @@ bool client_is_long(const struct client *client);
 bool client_begin_stream(struct client *client, const char *frame);
 /* Sends on what has come of it, or throws it away. Returns the bytes taken. */
 size_t client_continue_stream(struct client *client, const char *data, size_t length);
+
+/* ---- client_name.c: frame is the whole command in multibulk form, or what has come of it ---- */
+
+/* Whether enough of the name has come to judge it. */
+bool client_name_is_there(const struct resp_command *framed, struct slice frame);
+/* Whether the name, or that of a subcommand, has a NUL in it: it must not reach Redis. command: NULL if unknown. */
+bool client_name_is_hidden(const struct command *command, const struct resp_command *framed, struct slice frame);
+/* Answers as Redis does when it does not find the name. */
+void client_refuse_name(struct client *client, const struct command *command, const struct resp_command *framed,
+                        struct slice frame);
 
 /* ---- client_admit.c ---- */
 

@@ -108,6 +108,10 @@ static enum client_outcome take_admitted(struct client *client, const struct com
     if (command == NULL) {
         command = learn_find(client->service->learn, name_of(framed, frame));
     }
+    if (client_name_is_hidden(command, framed, (struct slice){frame, (size_t)framed->size})) {
+        client_refuse_name(client, command, framed, (struct slice){frame, (size_t)framed->size});
+        return CLIENT_TAKEN;
+    }
     if (!session_plan_request(client, command, framed, frame, &plan)) {
         drop_plan(client, &plan);
         client_out_of_memory(client);

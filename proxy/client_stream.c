@@ -83,7 +83,8 @@ bool client_begin_stream(struct client *client, const char *frame)
     bool may_keep = !is_too_long_without_password(client);
     enum client_outcome outcome;
 
-    if ((command != NULL && has_to_be_whole(client, command)) || (may_keep && is_nothing_new(client))) {
+    bool has_name = client_name_is_there(&client->command, bytes);
+    if (!has_name || (command != NULL && has_to_be_whole(client, command)) || (may_keep && is_nothing_new(client))) {
         return keep(client);
     }
     if (client->service->reactor->measures) {
@@ -97,6 +98,10 @@ bool client_begin_stream(struct client *client, const char *frame)
             return keep(client);
         }
         /* What the policies want to see more of is refused by Redis, who would hold nothing of it either. */
+    }
+    if (client_name_is_hidden(command, &client->command, bytes)) {
+        client_refuse_name(client, command, &client->command, bytes);
+        return begin_discarding(client);
     }
     struct lane *lane;
     if (!client_choose_lane(client, &plan, &lane)) {

@@ -11,7 +11,8 @@
 
 /* How a command touches the connection that carries it; decides what it needs in pool = shared. */
 enum command_kind {
-    COMMAND_ORDINARY, /* leaves no trace on the connection, one reply */
+    COMMAND_ORDINARY,  /* leaves no trace on the connection, one reply */
+    COMMAND_CONTAINER, /* the same; the argument behind the name is that of a subcommand: CONFIG SET, OBJECT ENCODING */
     COMMAND_MULTI,
     COMMAND_EXEC,
     COMMAND_DISCARD,
@@ -35,7 +36,7 @@ enum command_kind {
     COMMAND_ALONE,  /* no lasting state, but a reply or an effect others should not share: DEBUG, SHUTDOWN */
     COMMAND_EVAL, /* EVAL, FCALL, …: leaves no trace, but may run for long, and Redis answers BUSY elsewhere meanwhile
                    */
-    COMMAND_SCRIPT /* SCRIPT …: ordinary, except SCRIPT DEBUG (state that nothing clears) */
+    COMMAND_SCRIPT /* SCRIPT …: a container, and ordinary except for SCRIPT DEBUG (state that nothing clears) */
 };
 
 /* How keys are found when first, last and step cannot say it (redis: "movablekeys"). */
@@ -101,6 +102,12 @@ void command_visit_subcommands(const struct command *command, command_subcommand
 
 /* Category by its name without '@' in lower case; 0 if Redis has none of that name. */
 uint32_t command_category_find(struct slice name);
+
+/* Whether the argument behind the name is the name of a subcommand, which Redis looks up as it does names. */
+static inline bool command_has_subcommands(const struct command *command)
+{
+    return command->kind == COMMAND_CONTAINER || command->kind == COMMAND_CLIENT || command->kind == COMMAND_SCRIPT;
+}
 
 /* Whether a whole multibulk command waits when Redis has nothing for it: XREAD and XREADGROUP do with the option BLOCK.
  * In MULTI nothing waits, which is the caller's to know. */

@@ -121,6 +121,25 @@ static bool make_room(struct learn *learn)
     return true;
 }
 
+/* The seventh and the tenth part of an entry of COMMAND INFO, since Redis 7.0: ACL categories and subcommands. */
+static enum command_kind kind_of(const redisReply *entry)
+{
+    const redisReply *flags = entry->element[2];
+    const redisReply *categories = entry->elements > 6 ? entry->element[6] : flags;
+
+    if (has_flag(flags, "blocking")) {
+        return COMMAND_BLOCKING;
+    }
+    /* What Headgate does not know may leave anything behind on the connection that it is about. */
+    if (has_flag(flags, "no_auth") || has_flag(flags, "pubsub") || has_flag(flags, "no_multi") ||
+        has_flag(categories, "@connection") || has_flag(categories, "@transaction")) {
+        return COMMAND_STICKY;
+    }
+    bool has_subcommands =
+        entry->elements > 9 && entry->element[9]->type == REDIS_REPLY_ARRAY && entry->element[9]->elements > 0;
+    return has_subcommands ? COMMAND_CONTAINER : COMMAND_ORDINARY;
+}
+
 /* One entry of COMMAND INFO: name, arity, flags, first key, last key, step, … */
 static void learn_one(struct learn *learn, const redisReply *entry)
 {
@@ -139,7 +158,7 @@ static void learn_one(struct learn *learn, const redisReply *entry)
     }
     const redisReply *flags = entry->element[2];
     command->name = copy;
-    command->kind = has_flag(flags, "blocking") ? COMMAND_BLOCKING : COMMAND_ORDINARY;
+    command->kind = kind_of(entry);
     command->arity = (int16_t)entry->element[1]->integer;
     command->first_key = key_position(entry->element[3]);
     command->last_key = key_position(entry->element[4]);

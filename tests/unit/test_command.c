@@ -175,6 +175,9 @@ Test(command, kinds)
         {COMMAND_ALONE, "debug failover shutdown"},
         {COMMAND_EVAL, "eval eval_ro evalsha evalsha_ro fcall fcall_ro"},
         {COMMAND_SCRIPT, "script"},
+        {COMMAND_CONTAINER,
+         "acl cluster command commandlog config function latency memory module object pubsub slowlog "
+         "xgroup xinfo"},
     };
     for (size_t i = 0; i < COUNT_OF(kinds); i++) {
         char found[256] = "";
