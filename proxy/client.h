@@ -31,7 +31,7 @@ struct client_parts {
     struct run_pool *runs;
     struct upstream *upstream;
     struct control *control;
-    const struct learn *learn;
+    struct learn *learn;
     const struct chain_roster *policies;
     size_t worker; /* its number, from 0 */
 };

@@ -48,6 +48,66 @@ static bool observe(struct client *client, struct session_plan *plan, enum obser
     return true;
 }
 
+/* ---- who the client is ---- */
+
+/* Whether it makes the client somebody else, by its user or its name. */
+static bool changes_identity(const struct command *command, const struct resp_command *framed, const char *frame)
+{
+    if (command == NULL) {
+        return false;
+    }
+    switch (command->kind) {
+    case COMMAND_AUTH:
+        return true;
+    case COMMAND_HELLO:
+        return framed->argument_count > 2;
+    case COMMAND_CLIENT:
+        return framed->argument_count > 1 && word_is(kept_argument(framed, frame, 1), "setname");
+    default:
+        return false;
+    }
+}
+
+/* Whether Redis' answer to it would not be seen, or not be told from others. */
+static bool answers_unseen(const struct session *session)
+{
+    return session->tunnel || session->unsure || session->silent || session->silent_next;
+}
+
+/*
+ * Requests after which rules would be asked about somebody else than who the client is. False: this one goes no
+ * further. Within MULTI, Redis would do it amid EXEC, and what follows was judged before: it has words for commands
+ * that it does not take there. Without rules it makes no difference.
+ */
+static bool may_change_identity(const struct client *client, struct session_plan *plan)
+{
+    if (!client->session.sent_transaction || !chain_wants_any(client->service->chain)) {
+        return true;
+    }
+    answer(plan, "-ERR Command not allowed inside a transaction\r\n");
+    plan->answer = SESSION_REFUSE;
+    return false;
+}
+
+static bool is_judged(const struct client *client, const struct command *command, const struct resp_command *framed,
+                      const char *frame, struct session_plan *plan)
+{
+    if (session_is_doubtful(client)) {
+        answer(plan, SESSION_DOUBTFUL);
+        plan->answer = SESSION_CLOSE;
+        return false;
+    }
+    if (command != NULL && command->kind == COMMAND_RESET) {
+        plan->unsure = client->session.tunnel || client->session.silent_next;
+        return true;
+    }
+    if (!changes_identity(command, framed, frame)) {
+        return true;
+    }
+    plan->unsure = answers_unseen(&client->session);
+    return may_change_identity(client, plan);
+}
+
 /* ---- CLIENT ---- */
 
 /* Redis allows in a name only what cannot break a line of CLIENT LIST. */
@@ -106,6 +166,7 @@ static bool plan_setinfo(struct client *client, struct slice attribute, struct s
 
     if (!may_answer_naming(client) || version == 0) {
         plan->exclusive = true;
+        plan->dirty = true;
         return true;
     }
     if (version < VERSION_WITH_SETINFO) {
@@ -146,7 +207,7 @@ static bool plan_client_reply(struct client *client, struct slice mode, struct s
     plan->silences_next = word_is(mode, "skip");
     plan->silent = plan->silences || plan->silences_next;
     /* If Redis refuses it (an ACL may say so), answers come that nobody counts: others must never get this lane. */
-    plan->sticky = plan->silent;
+    plan->sticky = true;
     return true;
 }
 
@@ -205,10 +266,26 @@ static bool plan_client(struct client *client, const struct resp_command *framed
 
 /* ---- AUTH, HELLO, SELECT ---- */
 
-/* A text for a profile; NULL for one with a NUL in it, which no profile can hold. */
-static char *profile_text(struct slice text)
+/* Keeps a text for a profile; one with a NUL in it no profile can hold. False when memory is short. */
+static bool keep_text(struct observation *observation, char **place, struct slice text)
 {
-    return memchr(text.data, '\0', text.length) == NULL ? strndup(text.data, text.length) : NULL;
+    if (word_has_nul(text)) {
+        observation->has_hidden_text = true;
+        return true;
+    }
+    *place = strndup(text.data, text.length);
+    return *place != NULL;
+}
+
+/* Of several the last counts. */
+static bool keep_credentials(struct observation *observation, struct slice user, struct slice password)
+{
+    free(observation->user);
+    free(observation->password);
+    observation->user = NULL;
+    observation->password = NULL;
+    observation->credentials++;
+    return keep_text(observation, &observation->user, user) && keep_text(observation, &observation->password, password);
 }
 
 static bool plan_auth(struct client *client, const struct resp_command *framed, const char *frame,
@@ -218,13 +295,11 @@ static bool plan_auth(struct client *client, const struct resp_command *framed, 
         return false;
     }
     if (framed->argument_count == 2) {
-        plan->observation->password = profile_text(kept_argument(framed, frame, 1));
-    } else if (framed->argument_count == 3) {
-        plan->observation->user = profile_text(kept_argument(framed, frame, 1));
-        plan->observation->password = profile_text(kept_argument(framed, frame, 2));
+        plan->observation->credentials = 1;
+        return keep_text(plan->observation, &plan->observation->password, kept_argument(framed, frame, 1));
     }
-    plan->sticky = plan->observation->password == NULL;
-    return true;
+    return framed->argument_count != 3 ||
+           keep_credentials(plan->observation, kept_argument(framed, frame, 1), kept_argument(framed, frame, 2));
 }
 
 static bool plan_select(struct client *client, const struct resp_command *framed, const char *frame,
@@ -239,33 +314,50 @@ static bool plan_select(struct client *client, const struct resp_command *framed
     return true;
 }
 
+/*
+ * An option of HELLO that begins with this argument. After an error nobody knows which of several were applied: before
+ * Redis 6.2.7 each was as it was read. False when memory is short.
+ */
+static bool take_hello_option(struct observation *observation, struct resp_walk *walk, struct slice option)
+{
+    struct slice first, second;
+
+    observation->has_unclear_errors = observation->has_unclear_errors || observation->credentials > 0;
+    if (word_is(option, "auth") && walk->left >= 2) {
+        (void)resp_walk_next(walk, &first);
+        (void)resp_walk_next(walk, &second);
+        return keep_credentials(observation, first, second);
+    }
+    observation->has_unclear_errors = true;
+    if (word_is(option, "setname") && walk->left >= 1) {
+        (void)resp_walk_next(walk, &first);
+        free(observation->name);
+        observation->name = strndup(first.data, first.length);
+        return observation->name != NULL;
+    }
+    return true;
+}
+
 /* HELLO [version [AUTH user password] [SETNAME name] …] */
 static bool plan_hello(struct client *client, const struct resp_command *framed, const char *frame,
                        struct session_plan *plan)
 {
     struct resp_walk walk = resp_walk_start((struct slice){frame, (size_t)framed->size});
-    struct slice argument, user, value;
+    struct slice argument;
     int64_t version = 0;
 
     if (!observe(client, plan, OBSERVE_PROFILE)) {
         return false;
     }
     struct observation *observation = plan->observation;
+    observation->is_hello = true;
     (void)resp_walk_next(&walk, &argument);
     if (resp_walk_next(&walk, &argument) && word_integer(argument, &version)) {
-        observation->resp = (int)version;
+        observation->resp = version == 2 || version == 3 ? (int)version : 0;
     }
     while (resp_walk_next(&walk, &argument)) {
-        if (word_is(argument, "auth") && resp_walk_next(&walk, &user) && resp_walk_next(&walk, &value)) {
-            free(observation->user);
-            free(observation->password);
-            observation->user = profile_text(user);
-            observation->password = profile_text(value);
-            plan->sticky = plan->sticky || observation->password == NULL || observation->user == NULL;
-        } else if (word_is(argument, "setname") && resp_walk_next(&walk, &value)) {
-            free(observation->name);
-            observation->name = strndup(value.data, value.length);
-            observation->has_unclear_errors = true;
+        if (!take_hello_option(observation, &walk, argument)) {
+            return false;
         }
     }
     return true;
@@ -288,8 +380,10 @@ static bool plan_subscribe(struct client *client, const struct command *command,
     bool opposite = command->kind == COMMAND_UNSUBSCRIBE;
 
     plan->identity = true;
-    if (client->session.sent_transaction) {
-        /* EXEC will answer with an unknown number of frames. */
+    bool is_silent = client->session.silent || client->session.silent_next;
+    if (client->session.sent_transaction || (is_silent && client->profile->resp == 2)) {
+        /* EXEC will answer with an unknown number of frames. Under CLIENT REPLY the confirmations come all the same,
+         * and then CLIENT REPLY ON is refused without a word. */
         plan->exclusive = true;
         plan->tunnel = true;
         return true;
@@ -341,6 +435,8 @@ static bool plan_reset(struct client *client, struct session_plan *plan)
 static void plan_alone(const struct resp_command *framed, const char *frame, struct session_plan *plan)
 {
     plan->exclusive = true;
+    /* Nobody knows all that DEBUG can do to a connection. */
+    plan->dirty = true;
     /* DEBUG PROTOCOL PUSH is answered by a push. */
     if (framed->argument_count > 1 && word_is(kept_argument(framed, frame, 1), "protocol")) {
         plan->tunnel = true;
@@ -353,13 +449,30 @@ static bool is_sync(const struct command *command)
     return command != NULL && command->kind == COMMAND_REPLICATION && strcmp(command->name, "replconf") != 0;
 }
 
-static void plan_replication(const struct command *command, struct session_plan *plan)
+static bool plan_sync(struct client *client, struct session_plan *plan)
+{
+    plan->sync = true;
+    plan->tunnel = client->session.silent || client->session.silent_next;
+    plan->dirty = true;
+    plan->barrier = true;
+    return observe(client, plan, OBSERVE_SYNC);
+}
+
+static void plan_replconf(struct session_plan *plan)
 {
     plan->exclusive = true;
     plan->sticky = true;
-    /* Some of REPLCONF is not answered at all. */
+    /* Some of it is not answered at all. */
     plan->tunnel = true;
-    plan->raw = is_sync(command);
+}
+
+static bool plan_unknown(struct client *client, struct session_plan *plan)
+{
+    if (!observe(client, plan, OBSERVE_UNKNOWN)) {
+        return false;
+    }
+    plan->observation->is_absent = client->lookup == CLIENT_LOOKUP_ABSENT;
+    return true;
 }
 
 static bool sets_password(const struct resp_command *framed, const char *frame)
@@ -429,7 +542,10 @@ static bool plan_by_kind(struct client *client, const struct command *command, c
         plan->tunnel = true;
         return true;
     case COMMAND_REPLICATION:
-        plan_replication(command, plan);
+        if (is_sync(command)) {
+            return plan_sync(client, plan);
+        }
+        plan_replconf(plan);
         return true;
     case COMMAND_CLIENT:
         return plan_client(client, framed, frame, plan);
@@ -448,6 +564,7 @@ static bool plan_by_kind(struct client *client, const struct command *command, c
         plan_quit(client, plan);
         return true;
     case COMMAND_HTTP:
+        answer(plan, "spoke HTTP");
         plan->answer = client->service->settings.session_pool ? SESSION_FORWARD : SESSION_CLOSE;
         return true;
     case COMMAND_STICKY:
@@ -470,17 +587,30 @@ static bool plan_by_kind(struct client *client, const struct command *command, c
     return true;
 }
 
+/* What it tells a connection Headgate has to tell others, and it knows these commands by their own names only: under
+ * another one (rename-command) the client keeps the lane that has heard it. */
+static bool cannot_be_repeated(const struct command *command, const struct resp_command *framed, const char *frame)
+{
+    bool is_told_to_lanes = command->kind == COMMAND_AUTH || command->kind == COMMAND_HELLO ||
+                            command->kind == COMMAND_SELECT || command->kind == COMMAND_CLIENT;
+
+    return is_told_to_lanes && !word_is(kept_argument(framed, frame, 0), command->name);
+}
+
 bool session_plan_request(struct client *client, const struct command *command, const struct resp_command *framed,
                           const char *frame, struct session_plan *plan)
 {
     *plan = (struct session_plan){.answer = SESSION_FORWARD};
-    if (client->session.tunnel) {
-        plan->exclusive = true;
-        plan->raw = is_sync(command);
+    if (!is_judged(client, command, framed, frame, plan)) {
         return true;
     }
-    bool planned =
-        command != NULL ? plan_by_kind(client, command, framed, frame, plan) : observe(client, plan, OBSERVE_UNKNOWN);
+    if (client->session.tunnel) {
+        plan->exclusive = true;
+        plan->sync = is_sync(command);
+        return true;
+    }
+    plan->sticky = command != NULL && cannot_be_repeated(command, framed, frame);
+    bool planned = command != NULL ? plan_by_kind(client, command, framed, frame, plan) : plan_unknown(client, plan);
     if (!planned) {
         return false;
     }
@@ -488,6 +618,7 @@ bool session_plan_request(struct client *client, const struct command *command, 
     if (silent && plan->observation != NULL && plan->observation->kind != OBSERVE_REPLY_ON) {
         /* Its effect will not be seen, so nothing is known of the connection from here on. */
         plan->sticky = true;
+        plan->unsure = plan->unsure || (plan->observation->kind == OBSERVE_UNKNOWN && !plan->observation->is_absent);
     }
     return true;
 }

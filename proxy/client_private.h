@@ -5,6 +5,7 @@
  *   client_request.c   bytes in: framing, and requests that are taken one at a time
  *   client_batch.c     requests that are taken together
  *   client_stream.c    requests that are too long to be held
+ *   client_lookup.c    which command a name stands for
  *   client_name.c      names that Redis might understand otherwise than Headgate
  *   client_admit.c     requests before the policies, and what becomes of those that they do not pass
  *   client_policy.c    what policies may ask for, and are told
@@ -33,7 +34,17 @@ enum client_wait {
     CLIENT_WAIT_NOTHING,
     CLIENT_WAIT_QUIET, /* until the requests under way are answered: the next one goes another way */
     CLIENT_WAIT_LANE,  /* until the lane takes bytes (again) */
+    CLIENT_WAIT_NAME,  /* until Redis has told which command it is */
     CLIENT_WAIT_POLICY /* held */
+};
+
+/* What Redis has told of the name of the request at hand, which Headgate did not know. */
+enum client_lookup {
+    CLIENT_LOOKUP_NONE, /* it was not asked */
+    CLIENT_LOOKUP_UNDER_WAY,
+    CLIENT_LOOKUP_FOUND,
+    CLIENT_LOOKUP_ABSENT, /* it has no such command */
+    CLIENT_LOOKUP_UNSAID
 };
 
 /*
@@ -46,11 +57,12 @@ struct session {
     bool known_transaction;
     bool watching;
     bool tracking;
-    bool silent;       /* CLIENT REPLY OFF */
-    bool silent_next;  /* CLIENT REPLY SKIP: the next request has no reply */
-    bool sticky;       /* state that nothing clears: exclusive for life */
-    bool tunnel;       /* replies cannot be told from pushes: bytes only, exclusive for life */
-    bool raw;          /* no longer RESP at all */
+    bool silent;      /* CLIENT REPLY OFF */
+    bool silent_next; /* CLIENT REPLY SKIP: the next request has no reply */
+    bool sticky;      /* state that nothing clears: exclusive for life */
+    bool tunnel;      /* replies cannot be told from pushes: bytes only, exclusive for life */
+    bool unproven;    /* a request is under way that may be anything: nothing may follow before its answer */
+    bool unsure; /* replies may be those of other requests, or the client somebody else: see session_is_doubtful() */
     uint32_t blocking; /* blocking requests under way */
     int64_t channels;
     int64_t patterns;
@@ -75,6 +87,7 @@ enum observation_kind {
     OBSERVE_RESET,
     OBSERVE_PAUSE,  /* CLIENT PAUSE and UNPAUSE */
     OBSERVE_ACCESS, /* commands that change who needs a password */
+    OBSERVE_SYNC,   /* SYNC and PSYNC */
     OBSERVE_UNKNOWN
 };
 
@@ -91,7 +104,11 @@ struct observation {
     char *user;              /* with password */
     char *password;          /* NULL: unchanged */
     char *name;              /* NULL: unchanged */
+    bool is_hello;           /* its success is a map */
+    bool is_absent;          /* unknown: Redis has told that it has no such command */
     bool has_unclear_errors; /* HELLO with several options: after an error some of them may have been applied */
+    bool has_hidden_text;    /* credentials that cannot be kept */
+    uint32_t credentials;    /* so many were given */
 };
 
 struct client_service {
@@ -99,7 +116,7 @@ struct client_service {
     struct run_pool *runs;
     struct upstream *upstream;
     struct control *control;
-    const struct learn *learn;
+    struct learn *learn;
     struct client_settings settings;
     struct chain *chain;
     struct policy_host host;
@@ -167,6 +184,7 @@ struct client {
     struct profile *profile;
     size_t place; /* which of the profile's shared lanes is home */
     struct resp_command command;
+    enum client_lookup lookup;
     bool command_whole;   /* `command` is a whole one at the head of the input, which has to wait */
     bool streaming;       /* `command` is a long one that goes out as it comes in */
     bool discarding;      /* … that was refused: it is thrown away instead */
@@ -289,7 +307,8 @@ void client_protocol_error(struct client *client);
 enum session_answer {
     SESSION_FORWARD,     /* to the lane in *plan */
     SESSION_ANSWER_HERE, /* plan->text is the reply (empty: none) */
-    SESSION_CLOSE        /* close the client without a word, as Redis does */
+    SESSION_REFUSE,      /* the same, in place of what Redis would do: it spoils a transaction */
+    SESSION_CLOSE        /* close the client without a word; plan->text says why */
 };
 
 /* How a request is to be handled. */
@@ -304,8 +323,10 @@ struct session_plan {
     bool silences_next; /* nor the one behind it (CLIENT REPLY SKIP) */
     bool identity;      /* the lane should carry all that the client said of itself */
     bool tunnel;        /* from this request on */
-    bool raw;           /* from this request on */
+    bool sync;          /* if Redis accepts it, what comes from there is no longer RESP */
     bool sticky;        /* from this request on */
+    bool dirty;         /* the lane is for nobody else after this request */
+    bool unsure;        /* from this request on */
     bool barrier;       /* nothing may follow until it is answered */
     bool begins_transaction;
     bool ends_transaction;
@@ -395,6 +416,12 @@ bool client_begin_stream(struct client *client, const char *frame);
 /* Sends on what has come of it, or throws it away. Returns the bytes taken. */
 size_t client_continue_stream(struct client *client, const char *data, size_t length);
 
+/* ---- client_lookup.c ---- */
+
+/* The command of a whole name in *command, NULL if it is not known (client->lookup says more then). False: Redis is
+ * asked, and the client waits. */
+bool client_find_command(struct client *client, struct slice name, const struct command **command);
+
 /* ---- client_name.c: frame is the whole command in multibulk form, or what has come of it ---- */
 
 /* Whether enough of the name has come to judge it. */
@@ -454,6 +481,10 @@ void session_request_sent(struct client *client, const struct session_plan *plan
 bool session_reply(struct client *client, struct observation *observation, const struct resp_reply *reply);
 /* Whether the exclusive lane can be given back. Only meaningful when nothing is under way. */
 bool session_is_clean(const struct client *client);
+/* Whether rules could be asked about somebody else than who the client is to Redis: there are rules, and that can no
+ * longer be told. Such a client is closed. */
+bool session_is_doubtful(const struct client *client);
+#define SESSION_DOUBTFUL "who it is to Redis cannot be told, and there are rules"
 /* Why the client has an exclusive lane, for CLIENTS. */
 const char *session_reason(const struct client *client);
 /* Gives the exclusive lane back or closes it. */

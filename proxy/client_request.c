@@ -32,6 +32,20 @@ static void answer_here(struct client *client, const struct session_plan *plan)
     }
 }
 
+/* Once it is certain that the client is within MULTI: EXEC may have been refused, or MULTI. */
+static enum client_outcome refuse(struct client *client, const char *text)
+{
+    struct policy_decision decision;
+
+    if (client->sent_runs > 0) {
+        (void)client_wait_for(client, CLIENT_WAIT_QUIET);
+        return CLIENT_WAITS;
+    }
+    decision.length = (size_t)snprintf(decision.text, sizeof decision.text, "%s", text);
+    client_refuse(client, &decision);
+    return CLIENT_TAKEN;
+}
+
 static bool answer_unreachable(struct client *client, const struct lane *lane)
 {
     struct session_plan plan = {0};
@@ -46,9 +60,11 @@ static bool answer_unreachable(struct client *client, const struct lane *lane)
 
 static bool settles_identity(const struct client *client, const struct session_plan *plan)
 {
-    enum observation_kind kind = plan->observation != NULL ? plan->observation->kind : OBSERVE_NOTHING;
+    const struct observation *observation = plan->observation;
 
-    return (kind == OBSERVE_PROFILE || kind == OBSERVE_NAME) && chain_wants_any(client->service->chain);
+    return observation != NULL && chain_wants_any(client->service->chain) &&
+           (observation->kind == OBSERVE_PROFILE || observation->kind == OBSERVE_NAME ||
+            (observation->kind == OBSERVE_UNKNOWN && !observation->is_absent));
 }
 
 static void drop_plan(struct client *client, struct session_plan *plan)
@@ -65,8 +81,13 @@ static enum client_outcome carry_out(struct client *client, struct session_plan 
     struct lane *lane;
 
     if (plan->answer == SESSION_CLOSE) {
-        client_end(client, "spoke HTTP");
+        drop_plan(client, plan);
+        client_end(client, plan->text);
         return CLIENT_TAKEN;
+    }
+    if (plan->answer == SESSION_REFUSE) {
+        drop_plan(client, plan);
+        return refuse(client, plan->text);
     }
     if (plan->answer == SESSION_ANSWER_HERE) {
         answer_here(client, plan);
@@ -155,9 +176,12 @@ static enum client_outcome take_translatable(struct client *client, const struct
 static enum client_outcome take_multibulk(struct client *client, const struct resp_command *framed, const char *frame)
 {
     struct slice bytes = {frame, (size_t)framed->size};
-    const struct command *command = command_find(name_of(framed, frame));
+    const struct command *command;
     enum client_outcome outcome;
 
+    if (!client_find_command(client, name_of(framed, frame), &command)) {
+        return CLIENT_WAITS;
+    }
     const struct chain_interest *interest = chain_interest(client->service->chain, command);
     if (client->service->reactor->measures) {
         client_note(client, command, interest, framed, bytes);
@@ -185,6 +209,23 @@ void client_protocol_error(struct client *client)
     client_finish(client);
 }
 
+/*
+ * An empty line, or "*0". Redis does nothing, but what CLIENT REPLY SKIP said is over then. On a shared lane there is
+ * no such state, and Redis need not hear of it.
+ */
+static void take_nothing(struct client *client)
+{
+    static const char nothing[] = "*0\r\n";
+
+    if (client->exclusive == NULL || !(client->session.silent_next || client->session.tunnel)) {
+        return;
+    }
+    client->session.silent_next = false;
+    if (!lane_send_silent(client->exclusive, nothing, sizeof nothing - 1)) {
+        client_out_of_memory(client);
+    }
+}
+
 /* Inline commands are for people; they are rewritten as multibulk, so that only one form reaches Redis. */
 static enum client_outcome take_inline(struct client *client, const char *frame)
 {
@@ -195,6 +236,7 @@ static enum client_outcome take_inline(struct client *client, const char *frame)
     size_t taken;
 
     if (needed == 0) {
+        take_nothing(client);
         return CLIENT_TAKEN;
     }
     if (needed == SIZE_MAX) {
@@ -223,6 +265,7 @@ static enum client_outcome settle_whole(struct client *client, enum client_outco
         stats_add(client->service->reactor->stats, STATS_REQUESTS, client->command.argument_count > 0);
         client->admitted = false;
         client->gathering = false;
+        client->lookup = CLIENT_LOOKUP_NONE;
         client_note_end(client);
         resp_command_reset(&client->command);
     }
@@ -233,7 +276,9 @@ static enum client_outcome take_whole(struct client *client, const char *frame)
 {
     enum client_outcome outcome = CLIENT_TAKEN;
 
-    if (client->command.argument_count > 0) {
+    if (client->command.argument_count == 0) {
+        take_nothing(client);
+    } else {
         outcome = resp_command_is_inline(&client->command) ? take_inline(client, frame)
                                                            : take_multibulk(client, &client->command, frame);
     }
@@ -273,15 +318,6 @@ static bool frame_command(struct client *client, const char *data, size_t length
     return *status == RESP_DONE;
 }
 
-/* False: it has to wait, or is closed. */
-static bool send_raw(struct client *client, const char *data, size_t length)
-{
-    if (lane_is_congested(client->exclusive)) {
-        return client_wait_for(client, CLIENT_WAIT_LANE);
-    }
-    return lane_send_silent(client->exclusive, data, length) || client_out_of_memory(client);
-}
-
 /* Where the bytes behind the batch begin, of which what was framed is forgotten. */
 static size_t take_up_behind(struct client *client, const struct client_batch *batch, const char *data)
 {
@@ -299,9 +335,6 @@ static size_t take_requests(struct client *client, struct client_batch *batch, c
 
     while (done < length && may_take(client, batch->requests)) {
         const char *frame = data + done;
-        if (client->session.raw) {
-            return send_raw(client, frame, length - done) ? length : done;
-        }
         if (client->streaming) {
             done += client_continue_stream(client, frame, length - done);
             continue;

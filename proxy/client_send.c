@@ -91,7 +91,7 @@ bool client_forward(struct client *client, struct lane *lane, struct slice bytes
 {
     bool sent;
 
-    if (has_no_answer(client, plan) || plan->raw) {
+    if (has_no_answer(client, plan)) {
         if (plan->observation != NULL) {
             observation_give(client->service, plan->observation);
             plan->observation = NULL;
@@ -149,7 +149,7 @@ struct lane *client_plain_lane(struct client *client)
     const struct session *session = &client->session;
     struct lane *lane = client->exclusive;
 
-    if (session->tunnel || session->silent || session->silent_next) {
+    if (session->tunnel || session->silent || session->silent_next || session->unproven || session->unsure) {
         return NULL;
     }
     if (lane != NULL) {

@@ -23,6 +23,23 @@ static bool is_error(const struct resp_reply *reply)
     return reply->type == '-' || reply->type == '!';
 }
 
+static bool is_ok(const struct resp_reply *reply)
+{
+    return head_is(reply, "+OK\r");
+}
+
+/*
+ * A request whose success leaves nothing behind that the session does not know of. What is neither that success nor an
+ * error is not the answer to it: the lane is for nobody else, and what it says is not believed any more.
+ */
+static void expect(struct client *client, const struct resp_reply *reply, bool is_success)
+{
+    if (!is_success && !is_error(reply)) {
+        client->session.sticky = true;
+        client->session.unsure = true;
+    }
+}
+
 /* ---- what was sent ---- */
 
 static void sent_client_reply(struct session *session, const struct session_plan *plan)
@@ -39,12 +56,19 @@ void session_request_sent(struct client *client, const struct session_plan *plan
     struct session *session = &client->session;
     enum observation_kind kind = plan->observation != NULL ? plan->observation->kind : OBSERVE_NOTHING;
 
-    session->sticky = session->sticky || plan->sticky;
+    bool follows_unproven = session->unproven;
+
+    session->sticky = session->sticky || plan->sticky || follows_unproven;
     session->tunnel = session->tunnel || plan->tunnel;
-    session->raw = session->raw || plan->raw;
+    session->unsure = session->unsure || plan->unsure || follows_unproven;
+    session->unproven = kind == OBSERVE_UNKNOWN && !plan->observation->is_absent;
     session->silent_next = false;
-    if (plan->raw) {
-        client->exclusive->raw = true;
+    if (plan->sync) {
+        client->exclusive->expects_raw = kind == OBSERVE_SYNC;
+        client->exclusive->raw = kind != OBSERVE_SYNC;
+    }
+    if (plan->dirty) {
+        client->exclusive->untidy = true;
     }
     if (client->owes_identity && !give_identity(client, true)) {
         client_close(client, "out of memory");
@@ -56,7 +80,7 @@ void session_request_sent(struct client *client, const struct session_plan *plan
             /* Under CLIENT REPLY OFF or SKIP: no reply will tell. */
             session->known_transaction = session->sent_transaction;
         }
-    } else if (kind == OBSERVE_BLOCKING) {
+    } else if (kind == OBSERVE_BLOCKING || kind == OBSERVE_SYNC) {
         session->blocking++;
     } else if (kind == OBSERVE_REPLY_ON) {
         session->silent = false;
@@ -68,6 +92,7 @@ void session_request_sent(struct client *client, const struct session_plan *plan
 
 static void replied_multi(struct client *client, const struct observation *observation, const struct resp_reply *reply)
 {
+    expect(client, reply, is_ok(reply));
     if (!is_error(reply)) {
         client->session.known_transaction = true;
     } else if (!observation->in_transaction) {
@@ -78,6 +103,7 @@ static void replied_multi(struct client *client, const struct observation *obser
 /* EXEC and DISCARD end the transaction and the watch, unless they were refused before they were looked at. */
 static void replied_exec(struct client *client, const struct resp_reply *reply)
 {
+    expect(client, reply, reply->type == '*' || reply->type == '_' || is_ok(reply));
     if (!is_error(reply) || head_is(reply, "-EXECABORT") || head_is(reply, "-ERR EXEC without") ||
         head_is(reply, "-ERR DISCARD without")) {
         client->session.known_transaction = false;
@@ -110,20 +136,54 @@ static void adopt_name(struct client *client, const char *name)
     client->exclusive->named = true;
 }
 
+/* Whether it says that nothing was done, though several things were asked. */
 static bool profile_error_is_clear(const struct observation *observation, const struct resp_reply *reply)
 {
-    return !observation->has_unclear_errors || head_is(reply, "-NOPROTO");
+    return !observation->has_unclear_errors || head_is(reply, "-NOPROTO") || head_is(reply, "-ERR unknown command ");
+}
+
+/* Whether the user is the same after it. */
+static bool profile_error_keeps_user(const struct observation *observation, const struct resp_reply *reply)
+{
+    return observation->credentials == 0 || profile_error_is_clear(observation, reply) ||
+           (observation->credentials == 1 && head_is(reply, "-WRONGPASS"));
+}
+
+/* The reply to HELLO is a map, in RESP2 an array, that begins with "server". */
+static bool is_hello(const struct resp_reply *reply)
+{
+    static const char first[] = "\r\n$6\r\nserver\r\n";
+    const char *line_end = memchr(reply->head, '\r', reply->head_length);
+    size_t left = line_end != NULL ? reply->head_length - (size_t)(line_end - reply->head) : 0;
+
+    return (reply->type == '%' || reply->type == '*') && left >= sizeof first - 1 &&
+           memcmp(line_end, first, sizeof first - 1) == 0;
+}
+
+/* True if Redis has done what was asked. Whether and when what is queued will be done can no longer be followed. */
+static bool profile_has_changed(struct client *client, const struct observation *observation,
+                                const struct resp_reply *reply)
+{
+    struct session *session = &client->session;
+    bool is_success = observation->is_hello ? is_hello(reply) : is_ok(reply);
+
+    if (is_error(reply)) {
+        session->sticky = session->sticky || !profile_error_is_clear(observation, reply);
+        session->unsure = session->unsure || !profile_error_keeps_user(observation, reply);
+        return false;
+    }
+    if (!is_success || session->unsure || observation->has_hidden_text) {
+        bool names_nobody = observation->credentials == 0 && observation->name == NULL;
+        session->sticky = true;
+        session->unsure = session->unsure || !(head_is(reply, "+QUEUED\r") && names_nobody);
+        return false;
+    }
+    return true;
 }
 
 static void replied_profile(struct client *client, struct observation *observation, const struct resp_reply *reply)
 {
-    if (is_error(reply)) {
-        client->session.sticky = client->session.sticky || !profile_error_is_clear(observation, reply);
-        return;
-    }
-    if (head_is(reply, "+QUEUED")) {
-        /* Whether and when it is executed can no longer be followed. */
-        client->session.sticky = true;
+    if (!profile_has_changed(client, observation, reply)) {
         return;
     }
     if (observation->password != NULL) {
@@ -144,15 +204,17 @@ static void replied_profile(struct client *client, struct observation *observati
     }
 }
 
-/* After RESET the connection is a new one, but for the credentials that Headgate gives to those who have none. */
+/* After RESET the connection is a new one, but for the credentials that Headgate gives to those who have none. Who was
+ * not to be believed before is believed only on another lane. */
 static void replied_reset(struct client *client, const struct resp_reply *reply)
 {
-    static const char ok_head[] = "+RESET";
+    static const char ok_head[] = "+RESET\r";
 
     if (!head_is(reply, ok_head)) {
+        expect(client, reply, false);
         return;
     }
-    client->session = (struct session){0};
+    client->session = (struct session){.unsure = client->session.unsure};
     replace_profile(client, upstream_default_profile(client->service->upstream));
     (void)client_rename(client, (struct slice){0});
     client->heavy = 0;
@@ -276,6 +338,44 @@ static void replied_pause(struct client_service *service, const struct observati
     }
 }
 
+static void replied_name(struct client *client, const struct observation *observation, const struct resp_reply *reply)
+{
+    expect(client, reply, is_ok(reply));
+    if (is_ok(reply)) {
+        adopt_name(client, observation->name);
+        client->profile->naming = PROFILE_NAMING_ALLOWED;
+    } else if (head_is(reply, "-NOPERM")) {
+        client->profile->naming = PROFILE_NAMING_REFUSED;
+    }
+}
+
+/* Only this error proves that nothing was done. With any other answer the command may have changed anything: who the
+ * client is, and whether its requests are answered. */
+static void replied_unknown(struct client *client, const struct resp_reply *reply)
+{
+    struct session *session = &client->session;
+
+    session->unproven = false;
+    if (!head_is(reply, "-ERR unknown command ")) {
+        session->sticky = true;
+        session->unsure = true;
+    }
+}
+
+/* Queued by MULTI, nobody knows when it will begin. */
+static void replied_sync(struct client *client, const struct resp_reply *reply)
+{
+    struct session *session = &client->session;
+
+    session->blocking--;
+    client->exclusive->expects_raw = false;
+    if (!is_error(reply)) {
+        session->sticky = true;
+        session->tunnel = true;
+        client->exclusive->raw = !head_is(reply, "+QUEUED");
+    }
+}
+
 bool session_reply(struct client *client, struct observation *observation, const struct resp_reply *reply)
 {
     struct session *session = &client->session;
@@ -294,28 +394,31 @@ bool session_reply(struct client *client, struct observation *observation, const
         replied_exec(client, reply);
         break;
     case OBSERVE_WATCH:
+        expect(client, reply, is_ok(reply) || head_is(reply, "+QUEUED"));
         session->watching = session->watching || !is_error(reply);
         break;
     case OBSERVE_UNWATCH:
-        session->watching = session->watching && !head_is(reply, "+OK");
+        expect(client, reply, is_ok(reply) || head_is(reply, "+QUEUED"));
+        session->watching = session->watching && !is_ok(reply);
         break;
     case OBSERVE_BLOCKING:
         session->blocking--;
         break;
     case OBSERVE_TRACKING_ON:
+        expect(client, reply, is_ok(reply));
         session->tracking = session->tracking || !is_error(reply);
+        /* What it has read is told of to whoever switches tracking on next on this lane. */
+        client->exclusive->untidy = client->exclusive->untidy || session->tracking;
         break;
     case OBSERVE_TRACKING_OFF:
-        session->tracking = session->tracking && !head_is(reply, "+OK");
+        expect(client, reply, is_ok(reply));
+        session->tracking = session->tracking && !is_ok(reply);
         break;
     case OBSERVE_PROFILE:
         replied_profile(client, observation, reply);
         break;
     case OBSERVE_NAME:
-        if (head_is(reply, "+OK")) {
-            adopt_name(client, observation->name);
-        }
-        client->profile->naming = head_is(reply, "-NOPERM") ? PROFILE_NAMING_REFUSED : PROFILE_NAMING_ALLOWED;
+        replied_name(client, observation, reply);
         break;
     case OBSERVE_RESET:
         replied_reset(client, reply);
@@ -329,10 +432,15 @@ bool session_reply(struct client *client, struct observation *observation, const
         }
         break;
     case OBSERVE_UNKNOWN:
-        session->sticky = session->sticky || !is_error(reply);
+        replied_unknown(client, reply);
+        break;
+    case OBSERVE_SYNC:
+        replied_sync(client, reply);
+        break;
+    case OBSERVE_REPLY_ON:
+        expect(client, reply, is_ok(reply));
         break;
     case OBSERVE_NOTHING:
-    case OBSERVE_REPLY_ON:
     case OBSERVE_SUBSCRIBE:
     case OBSERVE_UNSUBSCRIBE:
         break;
@@ -341,6 +449,11 @@ bool session_reply(struct client *client, struct observation *observation, const
 }
 
 /* ---- the exclusive lane ---- */
+
+bool session_is_doubtful(const struct client *client)
+{
+    return client->session.unsure && chain_wants_any(client->service->chain);
+}
 
 bool session_is_clean(const struct client *client)
 {
@@ -439,7 +552,7 @@ bool session_take_lane(struct client *client, const struct session_plan *plan)
 {
     static const char ping[] = "*1\r\n$4\r\nPING\r\n";
     /* A sticky client would not give a pooled lane back. */
-    bool fresh = plan->raw || plan->sticky;
+    bool fresh = plan->sync || plan->sticky;
 
     if (plan->own_writes && session_may_take_home_lane(client)) {
         take_home_lane(client);
@@ -457,7 +570,7 @@ bool session_take_lane(struct client *client, const struct session_plan *plan)
     if (plan->own_writes && !upstream_send_hidden(client->exclusive, ping, sizeof ping - 1, false)) {
         return false;
     }
-    return plan->raw || give_identity(client, plan->identity);
+    return plan->sync || give_identity(client, plan->identity);
 }
 
 void session_leave_lane(struct client *client)

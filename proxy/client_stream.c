@@ -7,15 +7,14 @@
 
 #include <string.h>
 
-/* The command whose name has been read, if any. */
-static const struct command *command_so_far(const struct client *client, const char *frame)
+/* The command whose name has been read, if any. False: the client waits for Redis to tell. */
+static bool find_command_so_far(struct client *client, const char *frame, const struct command **command)
 {
     const struct resp_argument *name = &client->command.arguments[0];
 
-    if (resp_command_arguments_seen(&client->command) == 0) {
-        return NULL;
-    }
-    return command_find((struct slice){frame + name->offset, (size_t)name->length});
+    *command = NULL;
+    return resp_command_arguments_seen(&client->command) == 0 ||
+           client_find_command(client, (struct slice){frame + name->offset, (size_t)name->length}, command);
 }
 
 /* What Redis refuses by the header alone from a client that has not authenticated: it has to see the header at once. */
@@ -68,6 +67,7 @@ static bool is_nothing_new(const struct client *client)
 static bool begin_discarding(struct client *client)
 {
     client->gathering = false;
+    client->lookup = CLIENT_LOOKUP_NONE;
     client_note_end(client);
     client->discarding = client->state == CLIENT_OPEN;
     client->streaming = client->discarding;
@@ -77,14 +77,17 @@ static bool begin_discarding(struct client *client)
 
 bool client_begin_stream(struct client *client, const char *frame)
 {
-    const struct command *command = command_so_far(client, frame);
+    const struct command *command;
     struct slice bytes = {frame, (size_t)client->command.size};
     struct session_plan plan = {.answer = SESSION_FORWARD, .exclusive = true};
     bool may_keep = !is_too_long_without_password(client);
     enum client_outcome outcome;
 
+    if (!find_command_so_far(client, frame, &command)) {
+        return false;
+    }
     bool has_name = client_name_is_there(&client->command, bytes);
-    if (!has_name || (command != NULL && has_to_be_whole(client, command)) || (may_keep && is_nothing_new(client))) {
+    if ((command != NULL && has_to_be_whole(client, command)) || (may_keep && (!has_name || is_nothing_new(client)))) {
         return keep(client);
     }
     if (client->service->reactor->measures) {
@@ -104,6 +107,10 @@ bool client_begin_stream(struct client *client, const char *frame)
         return begin_discarding(client);
     }
     struct lane *lane;
+    if (session_is_doubtful(client)) {
+        client_end(client, SESSION_DOUBTFUL);
+        return false;
+    }
     if (!client_choose_lane(client, &plan, &lane)) {
         return false;
     }
@@ -112,6 +119,10 @@ bool client_begin_stream(struct client *client, const char *frame)
     }
     if (command == NULL && !client->session.tunnel) {
         plan.observation = observation_take(client->service, OBSERVE_UNKNOWN);
+        if (plan.observation == NULL) {
+            return client_out_of_memory(client);
+        }
+        plan.observation->is_absent = client->lookup == CLIENT_LOOKUP_ABSENT;
     }
     size_t measured = client_measured(client);
     client->streaming = client_forward(client, lane, bytes, &plan);
@@ -120,6 +131,7 @@ bool client_begin_stream(struct client *client, const char *frame)
     stats_add(client->service->reactor->stats, STATS_REQUESTS, 1);
     client->admitted = false;
     client->gathering = false;
+    client->lookup = CLIENT_LOOKUP_NONE;
     return client->streaming;
 }
 

@@ -16,6 +16,7 @@ struct call {
     struct control *control;
     control_callback *callback;
     void *context;
+    struct profile *profile; /* while it is sent: who it concerns, or NULL */
     int64_t database;
     struct buffer reply;
     const struct script *script; /* NULL: no script, or the retry */
@@ -111,14 +112,25 @@ static const struct run_receiver control_receiver = {
     .lost = on_lost,
 };
 
-/* The lane of the default profile, with that database. */
-static struct lane *control_lane(struct control *control, int64_t database)
+/* The profile whose lane carries the call: that of the user whom it concerns, or the default one; in the call's
+ * database, and in RESP2. */
+static struct profile *control_profile(const struct call *call)
 {
-    struct profile *base = upstream_default_profile(control->upstream);
-    struct profile *profile = profile_with_database(base, database);
+    struct profile *base =
+        call->profile != NULL ? profile_with_resp(call->profile, 2) : upstream_default_profile(call->control->upstream);
+    struct profile *profile = base != NULL ? profile_with_database(base, call->database) : NULL;
+
+    if (base != NULL) {
+        profile_release(base);
+    }
+    return profile;
+}
+
+static struct lane *control_lane(const struct call *call)
+{
+    struct profile *profile = control_profile(call);
     struct lane *lane = profile == NULL || profile->needs_password ? NULL : upstream_shared_lane(profile, 0);
 
-    profile_release(base);
     if (profile != NULL) {
         profile_release(profile);
     }
@@ -129,7 +141,7 @@ static struct lane *control_lane(struct control *control, int64_t database)
 static void call_send(struct call *call, const char *command, size_t length)
 {
     struct control *control = call->control;
-    struct lane *lane = control_lane(control, call->database);
+    struct lane *lane = control_lane(call);
     struct run *run = lane != NULL ? run_take(control->runs) : NULL;
 
     if (run == NULL) {
@@ -175,9 +187,16 @@ static struct call *call_new(struct control *control, control_callback *callback
 void control_call(struct control *control, int argument_count, const char *const *arguments, const size_t *lengths,
                   control_callback *callback, void *context)
 {
+    control_call_as(control, NULL, argument_count, arguments, lengths, callback, context);
+}
+
+void control_call_as(struct control *control, struct profile *profile, int argument_count, const char *const *arguments,
+                     const size_t *lengths, control_callback *callback, void *context)
+{
     struct call *call = call_new(control, callback, context);
 
     if (call != NULL) {
+        call->profile = profile;
         call_send_arguments(call, argument_count, (const char **)(uintptr_t)arguments, lengths);
     }
 }

@@ -27,6 +27,10 @@ bool control_is_idle(const struct control *control);
 void control_call(struct control *control, int argument_count, const char *const *arguments, const size_t *lengths,
                   control_callback *callback, void *context);
 
+/* The same as the user of a profile. */
+void control_call_as(struct control *control, struct profile *profile, int argument_count, const char *const *arguments,
+                     const size_t *lengths, control_callback *callback, void *context);
+
 /* Runs a script in a database: EVALSHA, and once EVAL if Redis does not know it. The arguments are the keys followed by
  * the rest. */
 void control_script(struct control *control, int64_t database, const struct script *script, int key_count,

@@ -106,6 +106,7 @@ struct lane {
     uint64_t requests_waiting;
     struct resp_reply reply; /* the frame that is coming in; after the end of the connection: how far it came */
     bool expects_pushes;     /* the owner is subscribed in RESP2: replies must be looked at one by one */
+    bool expects_raw;        /* its last request asks for replication: the answer may be no RESP */
     bool raw;                /* no longer RESP (replication): bytes go to the owner as they come */
     bool untidy;             /* not to be used again by anybody else */
     bool named;              /* was given the name of a client, perhaps of one that has left it */

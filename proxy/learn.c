@@ -3,6 +3,7 @@
 #include "log.h"
 #include "word.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,12 +14,18 @@
 /* Names in one COMMAND INFO, so that no answer of it keeps clients waiting. */
 #define LEARN_BATCH 32
 
+/* A command that the server told of. */
+struct learned {
+    struct command command;
+    const struct command *renamed; /* the one of our own table that it is, under another name; or NULL */
+};
+
 struct learn {
     struct control *control;
     uint32_t redis_version;
     int64_t clock_offset_us;
     int64_t clock_asked_us;
-    struct command **commands;
+    struct learned **commands;
     size_t count;
     size_t capacity;
     bool listed;     /* the server has told all its commands; those of our own table are … */
@@ -84,15 +91,29 @@ static int8_t key_position(const redisReply *reply)
     return reply->integer >= INT8_MIN && reply->integer <= INT8_MAX ? (int8_t)reply->integer : 0;
 }
 
-const struct command *learn_find(const struct learn *learn, struct slice name)
+static const struct learned *find(const struct learn *learn, struct slice name)
 {
     for (size_t i = 0; i < learn->count; i++) {
-        const char *known = learn->commands[i]->name;
+        const char *known = learn->commands[i]->command.name;
         if (strlen(known) == name.length && word_is(name, known)) {
             return learn->commands[i];
         }
     }
     return NULL;
+}
+
+const struct command *learn_find(const struct learn *learn, struct slice name)
+{
+    const struct learned *found = find(learn, name);
+
+    return found != NULL ? &found->command : NULL;
+}
+
+const struct command *learn_renamed(const struct learn *learn, struct slice name)
+{
+    const struct learned *found = learn->count > 0 ? find(learn, name) : NULL;
+
+    return found != NULL ? found->renamed : NULL;
 }
 
 enum learn_answer learn_server_has(const struct learn *learn, struct slice name)
@@ -112,7 +133,7 @@ static bool make_room(struct learn *learn)
         return true;
     }
     size_t capacity = learn->capacity == 0 ? 64 : learn->capacity * 2;
-    struct command **commands = realloc(learn->commands, capacity * sizeof(struct command *));
+    struct learned **commands = realloc(learn->commands, capacity * sizeof *commands);
     if (commands == NULL) {
         return false;
     }
@@ -140,23 +161,24 @@ static enum command_kind kind_of(const redisReply *entry)
     return has_subcommands ? COMMAND_CONTAINER : COMMAND_ORDINARY;
 }
 
-/* One entry of COMMAND INFO: name, arity, flags, first key, last key, step, … */
-static void learn_one(struct learn *learn, const redisReply *entry)
+/* One entry of COMMAND INFO: name, arity, flags, first key, last key, step, … The name is that which the command has by
+ * nature; asked: the one that the server has given it. */
+static bool learn_one(struct learn *learn, const redisReply *entry, struct slice asked)
 {
     if (entry->type != REDIS_REPLY_ARRAY || entry->elements < 6 || learn->count >= LEARN_MAX ||
-        entry->element[1]->type != REDIS_REPLY_INTEGER || learn_find(learn, text_of(entry->element[0])) != NULL ||
-        !make_room(learn)) {
-        return;
+        entry->element[1]->type != REDIS_REPLY_INTEGER || learn_find(learn, asked) != NULL || !make_room(learn)) {
+        return false;
     }
-    struct slice name = text_of(entry->element[0]);
-    struct command *command = calloc(1, sizeof *command);
-    char *copy = strndup(name.data, name.length);
-    if (command == NULL || copy == NULL) {
-        free(command);
+    struct learned *learned = calloc(1, sizeof *learned);
+    char *copy = strndup(asked.data, asked.length);
+    if (learned == NULL || copy == NULL) {
+        free(learned);
         free(copy);
-        return;
+        return false;
     }
+    struct command *command = &learned->command;
     const redisReply *flags = entry->element[2];
+    learned->renamed = command_find(text_of(entry->element[0]));
     command->name = copy;
     command->kind = kind_of(entry);
     command->arity = (int16_t)entry->element[1]->integer;
@@ -164,15 +186,20 @@ static void learn_one(struct learn *learn, const redisReply *entry)
     command->last_key = key_position(entry->element[4]);
     command->key_step = key_position(entry->element[5]);
     command->categories = has_flag(flags, "write") ? CATEGORY_WRITE : CATEGORY_READ;
-    learn->commands[learn->count++] = command;
+    learn->commands[learn->count++] = learned;
     log_debug("learn", "learned command %s", copy);
+    return true;
 }
 
 static void on_command_info(void *context, const redisReply *reply, const char *why)
 {
     (void)why;
     for (size_t i = 0; reply != NULL && reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++) {
-        learn_one(context, reply->element[i]);
+        const redisReply *entry = reply->element[i];
+        bool has_name = entry->type == REDIS_REPLY_ARRAY && entry->elements > 0;
+        if (has_name && command_find(text_of(entry->element[0])) == NULL) {
+            (void)learn_one(context, entry, text_of(entry->element[0]));
+        }
     }
 }
 
@@ -222,6 +249,55 @@ static void on_command_list(void *context, const redisReply *reply, const char *
     ask_about(learn, unknown, count);
 }
 
+/* ---- a single name ---- */
+
+struct lookup {
+    struct learn *learn;
+    learn_lookup_callback *done;
+    void *context;
+    size_t length;
+    char name[LEARN_NAME_MAX];
+};
+
+static enum learn_lookup read_lookup(struct lookup *lookup, const redisReply *reply)
+{
+    if (reply == NULL || reply->type != REDIS_REPLY_ARRAY || reply->elements != 1) {
+        return LEARN_LOOKUP_UNSAID;
+    }
+    if (reply->element[0]->type == REDIS_REPLY_NIL) {
+        return LEARN_LOOKUP_ABSENT;
+    }
+    struct slice name = {lookup->name, lookup->length};
+    bool is_known = learn_find(lookup->learn, name) != NULL || learn_one(lookup->learn, reply->element[0], name);
+    return is_known ? LEARN_LOOKUP_FOUND : LEARN_LOOKUP_UNSAID;
+}
+
+static void on_lookup(void *context, const redisReply *reply, const char *why)
+{
+    struct lookup *lookup = context;
+
+    (void)why;
+    lookup->done(lookup->context, read_lookup(lookup, reply));
+    free(lookup);
+}
+
+void learn_look_up(struct learn *learn, struct profile *profile, struct slice name, learn_lookup_callback *done,
+                   void *context)
+{
+    const char *const arguments[] = {"COMMAND", "INFO", name.data};
+    const size_t lengths[] = {7, 4, name.length};
+    struct lookup *lookup = malloc(sizeof *lookup);
+
+    if (lookup == NULL) {
+        done(context, LEARN_LOOKUP_UNSAID);
+        return;
+    }
+    assert(name.length <= LEARN_NAME_MAX);
+    *lookup = (struct lookup){.learn = learn, .done = done, .context = context, .length = name.length};
+    memcpy(lookup->name, name.data, name.length);
+    control_call_as(learn->control, profile, 3, arguments, lengths, on_lookup, lookup);
+}
+
 /* ---- life ---- */
 
 void learn_again(struct learn *learn)
@@ -257,7 +333,7 @@ struct learn *learn_new(struct control *control)
 void learn_free(struct learn *learn)
 {
     for (size_t i = 0; i < learn->count; i++) {
-        free((char *)(uintptr_t)learn->commands[i]->name);
+        free((char *)(uintptr_t)learn->commands[i]->command.name);
         free(learn->commands[i]);
     }
     free(learn->commands);

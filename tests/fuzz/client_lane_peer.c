@@ -303,7 +303,12 @@ static void note_request(struct peer *peer, const char *text)
 {
     bool is_subscription = strstr(text, "SUBSCRIBE") != NULL;
     bool is_reply_mode = strncmp(text, "CLIENT REPLY", 12) == 0;
+    bool is_identity = strncmp(text, "AUTH", 4) == 0 || strstr(text, " AUTH ") != NULL || strcmp(text, "RESET") == 0 ||
+                       strncmp(text, "CLIENT SETNAME", 14) == 0;
 
+    /* Who the client is then cannot be told, and the policy may be asked about somebody else: it is closed. */
+    peer->excused =
+        peer->excused || (is_identity && (peer->tunnelled || peer->reference.silent || peer->reference.skip_next));
     if (is_reply_mode && peer->reference.channels != 0 && peer->reference.resp == 2) {
         /* Redis refuses it, but Headgate takes it for granted: a refusal by the policy may be silent then. */
         peer->wild = true;
@@ -311,8 +316,11 @@ static void note_request(struct peer *peer, const char *text)
     }
     peer->subscribed = peer->subscribed || strncmp(text, "SUBSCRIBE", 9) == 0;
     peer->transacted = peer->transacted || strcmp(text, "MULTI") == 0;
-    /* In a transaction, these make a tunnel of the connection, where nothing can be refused but by closing. */
-    peer->tunnelled = peer->tunnelled || (peer->transacted && (is_subscription || is_reply_mode));
+    /* In a transaction, or unheard, these make a tunnel of the connection, where nothing can be refused but by closing.
+     */
+    bool is_unheard = (peer->reference.silent || peer->reference.skip_next) && peer->reference.resp == 2;
+    peer->tunnelled =
+        peer->tunnelled || (peer->transacted && (is_subscription || is_reply_mode)) || (is_subscription && is_unheard);
     peer->excused = peer->excused || strcmp(text, "QUIT") == 0 || (strcmp(text, "DECR k") == 0 && peer->tunnelled);
 }
 

@@ -196,8 +196,9 @@ void world_stop(struct world *world)
     }
     client_service_close_all(world->service, "the script has ended");
     reactor_settle(&world->reactor);
-    client_service_free(world->service);
+    client_service_end_scripts(world->service);
     upstream_free(world->upstream);
+    client_service_free(world->service);
     learn_free(world->learn);
     control_free(world->control);
     require(world->reactor.buffers.bytes_lent == 0);

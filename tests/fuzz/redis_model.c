@@ -218,7 +218,8 @@ static void run_hello(struct model *model, const struct arguments *arguments)
     if (arguments->count > 1) {
         model->resp = is(arguments, 1, "3") ? 3 : 2;
     }
-    reply(model, model->resp == 3 ? "%1\r\n$5\r\nproto\r\n:3\r\n" : "*2\r\n$5\r\nproto\r\n:2\r\n");
+    reply(model, model->resp == 3 ? "%2\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:3\r\n"
+                                  : "*4\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:2\r\n");
 }
 
 static void run_reset(struct model *model)
@@ -358,7 +359,7 @@ static void run_plain(struct model *model, const struct arguments *arguments)
 {
     char number[32];
 
-    if (is(arguments, 0, "echo") || is(arguments, 0, "nosuch")) {
+    if (is(arguments, 0, "echo")) {
         reply_bulk(model, arguments->list[1]);
     } else if (is(arguments, 0, "get")) {
         reply_null(model);
@@ -370,7 +371,8 @@ static void run_plain(struct model *model, const struct arguments *arguments)
         snprintf(number, sizeof number, "redis_version:7.2.%d\r\n", 0);
         reply_text(model, number);
     } else if (is(arguments, 0, "command")) {
-        reply(model, "*0\r\n");
+        /* There are no other commands than those of Headgate's own table. */
+        reply(model, is(arguments, 1, "info") ? "*1\r\n*-1\r\n" : "*0\r\n");
     } else if (is(arguments, 0, "evalsha") || is(arguments, 0, "wait")) {
         reply(model, ":0\r\n");
     } else {
@@ -409,9 +411,9 @@ static bool has_bad_arity(const struct arguments *arguments)
         const char *name;
         size_t least, most;
     } arities[] = {
-        {"multi", 1, 1},  {"exec", 1, 1},   {"discard", 1, 1},    {"watch", 2, 99}, {"unwatch", 1, 1}, {"reset", 1, 1},
-        {"select", 2, 2}, {"auth", 2, 3},   {"subscribe", 2, 99}, {"echo", 2, 2},   {"nosuch", 2, 2},  {"get", 2, 2},
-        {"client", 2, 9}, {"dbsize", 1, 1}, {"blpop", 3, 99},     {"ping", 1, 2},
+        {"multi", 1, 1}, {"exec", 1, 1},   {"discard", 1, 1}, {"watch", 2, 99},     {"unwatch", 1, 1},
+        {"reset", 1, 1}, {"select", 2, 2}, {"auth", 2, 3},    {"subscribe", 2, 99}, {"echo", 2, 2},
+        {"get", 2, 2},   {"client", 2, 9}, {"dbsize", 1, 1},  {"blpop", 3, 99},     {"ping", 1, 2},
     };
 
     for (size_t i = 0; i < sizeof arities / sizeof arities[0]; i++) {
@@ -438,6 +440,13 @@ static bool may_run_subscribed(const struct arguments *arguments)
            is(arguments, 0, "quit") || is(arguments, 0, "reset");
 }
 
+/* What makes the client somebody else, amid a transaction, Headgate refuses where there are rules. */
+static bool names_somebody(const struct arguments *arguments)
+{
+    return is(arguments, 0, "auth") || (is(arguments, 0, "hello") && arguments->count > 2) ||
+           (is(arguments, 0, "client") && is(arguments, 1, "setname"));
+}
+
 /* Those that a transaction does not queue, and the others. */
 static void execute(struct model *model, const struct arguments *arguments)
 {
@@ -447,6 +456,10 @@ static void execute(struct model *model, const struct arguments *arguments)
     } else if (is(arguments, 0, "decr")) {
         /* The target's policy never lets it through. */
         refuse(model, MODEL_REFUSAL);
+    } else if (model->transaction && names_somebody(arguments)) {
+        refuse(model, "-ERR Command not allowed inside a transaction\r\n");
+    } else if (is(arguments, 0, "nosuch")) {
+        refuse(model, "-ERR unknown command 'NOSUCH', with args beginning with: \r\n");
     } else if (has_bad_arity(arguments)) {
         refuse_arity(model, is(arguments, 0, "exec"));
     } else if (model->channels != 0 && model->resp == 2 && !may_run_subscribed(arguments)) {
@@ -525,6 +538,8 @@ static void take_commands(struct model *model)
         }
         if (arguments.count > 0) {
             take_command(model, &arguments);
+        } else {
+            model->skip_next = false;
         }
         done += taken;
     }

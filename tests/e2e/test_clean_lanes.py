@@ -1,0 +1,321 @@
+"""What a client leaves behind reaches nobody: a lane is given to another client only if every command on it is known to
+leave nothing, and was answered as its success is. Attacks by renamed commands, hidden subscriptions and forged replies.
+"""
+
+import time
+
+import pytest
+
+from harness.admin import stats
+from harness.resp import OK, Error, Push, Status, encode, wait_for
+from harness.rules import launch
+from harness.target import client_list
+
+RENAMED = [
+    option
+    for name in ("client", "subscribe", "auth", "select", "hello", "multi", "monitor", "reset", "script")
+    for option in ("--rename-command", name, f"k{name}")
+]
+FOLLOW_UPS = (
+    encode("GET", "x"),
+    encode("SET", "x", "1"),
+    encode("SUBSCRIBE", "evil"),
+    encode("ksubscribe", "evil"),
+    encode("NOSUCH"),
+    encode("EVAL", "return {err='ERR unknown command \\'kclient\\''}", 0),
+    encode("EVAL", "return {ok='OK'}", 0),
+    encode("EVAL", "return {ok='RESET'}", 0),
+    encode("RESET"),
+    encode("PING"),
+    encode("kmulti") + encode("GET", "x") + encode("EXEC"),
+    encode("AUTH", "admin", "wrong"),
+)
+OPENINGS = (
+    encode("kclient", "REPLY", "SKIP"),
+    encode("kclient", "REPLY", "OFF"),
+    encode("ksubscribe", "evil"),
+    encode("kauth", "low", "pw"),
+    encode("kselect", "5"),
+    encode("kmulti"),
+    encode("khello", "3"),
+    encode("kscript", "DEBUG", "YES"),
+    encode("kmonitor"),
+    encode("CLIENT", "REPLY", b"SKIP\0"),
+    encode("CLIENT", "REPLY", b"OFF\0x"),
+    encode("HELLO", "3", b"AUTH\0", "low", "pw"),
+    encode("CLIENT", "TRACKING", b"on\0"),
+)
+
+
+@pytest.fixture
+def renamed(make_redis):
+    redis = make_redis(*RENAMED)
+    with redis.connect() as direct:
+        assert direct("ACL", "SETUSER", "low", "on", ">pw", "allkeys", "allchannels", "+@all") == OK
+        assert direct("ACL", "SETUSER", "admin", "on", ">secret", "allkeys", "allchannels", "+@all") == OK
+    return redis
+
+
+def verify_victims(headgate, redis):
+    """New clients get what they ask for, as themselves, and nothing else."""
+    with redis.connect() as direct:
+        direct("PUBLISH", "evil", "message")
+    for number in range(3):
+        with headgate.connect() as victim:
+            nonce = f"nonce-{number}"
+            commands = [("kmulti",), ("ECHO", nonce), ("ACL", "WHOAMI"), ("EXEC",), ("ECHO", nonce), ("kclient", "INFO")]
+            if number == 1:
+                commands[0:4] = [("BLPOP", "nothing", "0.01")]
+            victim.send(b"".join(encode(*command) for command in commands))
+            replies = victim.read_many(len(commands))
+            if number == 1:
+                assert replies[:2] == [None, nonce.encode()] or replies[1] == nonce.encode()
+            else:
+                assert replies[:5] == [OK, b"QUEUED", b"QUEUED", [nonce.encode(), b"default"], nonce.encode()]
+            words = dict(word.split("=", 1) for word in replies[-1].decode().split())
+            assert (words["user"], words["db"], words["sub"], words["psub"], words["multi"]) == ("default", "0", "0", "0", "-1")
+            assert words["resp"] == "2"
+            victim.assert_silent(0.02)
+
+
+@pytest.mark.parametrize("pipelined", (True, False))
+@pytest.mark.parametrize("opening", OPENINGS)
+def test_nothing_is_left_for_the_next(renamed, make_headgate, opening, pipelined):
+    headgate = make_headgate(renamed, pool="shared", exclusive_idle=64)
+    for follow_up in FOLLOW_UPS:
+        with headgate.connect() as attacker:
+            attacker.send(opening + follow_up if pipelined else opening)
+            if not pipelined:
+                attacker.read_until_quiet(0.05)
+                attacker.send(follow_up)
+            attacker.read_until_quiet(0.05)
+    verify_victims(headgate, renamed)
+    with renamed.connect() as direct:
+        def foreign():
+            entries = [entry for entry in client_list_renamed(direct) if entry["user"] != "default" or entry["db"] != "0"]
+            return not [entry for entry in entries if entry["name"] != "headgate"]
+
+        wait_for(foreign, what="no connection of another user or database")
+
+
+def client_list_renamed(client):
+    lines = client("kclient", "LIST").decode().splitlines()
+    return [dict(word.split("=", 1) for word in line.split(" ")) for line in lines]
+
+
+def test_renamed_commands_are_known_for_what_they_are(renamed, make_headgate):
+    """A renamed MULTI takes a lane while it lasts. What Headgate would have to tell other lanes keeps its own."""
+    headgate = make_headgate(renamed, pool="shared")
+    with headgate.connect() as client:
+        assert client("kselect", 3) == OK
+        assert client("kclient", "SETNAME", "worker") == OK
+        assert client("GET", "x") is None
+        clients = headgate.admin()("CLIENTS").decode()
+        assert "db=3" in clients and "name=worker" in clients and "lane=connection-state" in clients
+    with headgate.connect() as client:
+        assert client("kmulti") == OK
+        assert client("PING") == b"QUEUED"
+        assert client("EXEC") == [b"PONG"]
+        assert client("GET", "x") is None
+        assert "lane=shared" in headgate.admin()("CLIENTS").decode()
+
+
+def test_rules_know_renamed_commands(make_redis, make_headgate):
+    redis = make_redis("--rename-command", "flushall", "wipe")
+    headgate = launch(make_headgate, redis, "shared", "[deny:wipe]\ncommands = flushall\n")
+    with headgate.connect() as client:
+        assert client("SET", "k", "v") == OK
+        for spelling in ("wipe", "WIPE", "wIPe"):
+            reply = client(spelling)
+            assert isinstance(reply, Error) and reply.startswith(b"DENIED wipe")
+        assert client("GET", "k") == b"v"
+
+
+def test_unknown_commands_cost_no_lane(redis, make_headgate):
+    headgate = make_headgate(redis, pool="shared")
+    with headgate.connect() as client:
+        client.send(encode("NOSUCH") + encode("PING") + encode("nosuch", "a") + encode("PING"))
+        replies = client.read_many(4)
+        assert [type(reply) for reply in replies] == [Error, Status, Error, Status]
+        assert client("GET", "x") is None
+        assert "lane=shared" in headgate.admin()("CLIENTS").decode()
+
+
+def test_a_user_who_may_not_ask_about_commands(redis, make_headgate):
+    """Then nothing proves that a name is unknown but Redis' own error, alone."""
+    with redis.connect() as direct:
+        assert direct("ACL", "SETUSER", "narrow", "on", ">pw", "allkeys", "+get", "+ping", "+multi", "+exec") == OK
+    headgate = make_headgate(redis, pool="shared")
+    with headgate.connect() as client:
+        assert client("AUTH", "narrow", "pw") == OK
+        assert client("NOSUCH").startswith(b"ERR unknown command 'NOSUCH'")
+        assert client("GET", "x") is None
+        assert "lane=shared" in headgate.admin()("CLIENTS").decode()
+        client.send(encode("NOSUCH") + encode("GET", "x"))
+        assert client.read().startswith(b"ERR unknown command 'NOSUCH'")
+        assert client.read() is None
+        assert "lane=connection-state" in headgate.admin()("CLIENTS").decode()
+
+
+# ---- who a client is, where rules ask ----
+
+RULES = "[deny:flush]\ncommands = flushall\nexcept = user:admin\n"
+
+
+@pytest.fixture
+def judged(renamed, make_headgate, pool):
+    return launch(make_headgate, renamed, pool, RULES)
+
+
+def assert_flush_is_refused(headgate, redis, attack):
+    with redis.connect() as direct:
+        direct("SET", "k", "v")
+        with headgate.connect() as attacker:
+            for part in attack:
+                attacker.send(part)
+                time.sleep(0.02)
+                direct("PUBLISH", "evil", "message")
+            attacker.send(encode("FLUSHALL") * 3)
+            attacker.read_until_quiet(0.1)
+        assert direct("GET", "k") == b"v"
+
+
+@pytest.mark.parametrize("separately", (True, False))
+@pytest.mark.parametrize(
+    "attack",
+    [
+        (encode("ksubscribe", "evil"), encode("AUTH", "admin", "wrong")),
+        (encode("SUBSCRIBE", "evil"), encode("AUTH", "admin", "wrong")),
+        (encode("CLIENT", "REPLY", b"SKIP\0"), encode("SUBSCRIBE", "evil"), encode("kauth", "admin", "wrong")),
+        (encode("kclient", "REPLY", "SKIP"), encode("GET", "x"), encode("kauth", "admin", "wrong"), encode("SET", "x", "y"),
+         encode("SET", "x", "y")),
+        (encode("kclient", "REPLY", "SKIP"), encode("kauth", "admin", "wrong"), encode("EVAL", "return {ok='OK'}", 0)),
+        (encode("kclient", "REPLY", "OFF"), encode("kauth", "admin", "wrong"), encode("kclient", "REPLY", "ON")),
+        (encode("HELLO", "3", b"AUTH\0x", "admin", "wrong"),),
+        (encode("kauth", "admin", "wrong") + encode("EVAL", "return {ok='OK'}", 0),),
+        (encode("kmulti"), encode("kauth", "admin", "wrong"), encode("EXEC")),
+        (encode("REPLCONF", "listening-port", "1"), encode("kauth", "admin", "wrong")),
+        (encode("SYNC", "x"),),
+        (encode("PSYNC", "x"),),
+        (encode("SYNC", "x"), encode("kauth", "admin", "wrong")),
+        (encode("PSYNC", "?", "-1", "x", "y"), encode("GET", "x")),
+    ],
+)
+def test_nobody_becomes_an_exception(judged, renamed, attack, separately):
+    assert_flush_is_refused(judged, renamed, attack if separately else [b"".join(attack)])
+
+
+@pytest.mark.parametrize("command", ("SYNC", "PSYNC"))
+def test_refused_replication_changes_nothing(redis, make_headgate, pool, command):
+    headgate = launch(make_headgate, redis, pool, RULES)
+    with headgate.connect() as client:
+        client.send(encode(command, "x") + encode("SET", "k", "v") + encode("FLUSHALL") + encode("GET", "k"))
+        replies = client.read_many(4)
+        assert isinstance(replies[0], Error) and b"wrong number of arguments" in replies[0]
+        assert replies[1] == OK
+        assert replies[2].startswith(b"DENIED flush")
+        assert replies[3] == b"v"
+        if pool == "shared":
+            client("GET", "k")
+            assert "lane=shared" in headgate.admin()("CLIENTS").decode()
+
+
+def test_rules_hold_for_a_replica(redis, make_headgate, pool):
+    """What Redis sends is no longer RESP; what the replica sends is."""
+    headgate = launch(make_headgate, redis, pool, "[deny:config]\ncommands = config\n")
+    with redis.connect() as direct:
+        before = direct("CONFIG", "GET", "maxmemory-policy")
+        with headgate.connect() as replica:
+            replica.send(encode("SYNC"))
+            assert replica.socket.recv(1) in (b"\n", b"$")
+            replica.send(encode("CONFIG", "SET", "maxmemory-policy", "allkeys-random"))
+            replica.read_to_end()
+        assert direct("CONFIG", "GET", "maxmemory-policy") == before
+
+
+@pytest.mark.parametrize("password", (b"pa\0ss", b"\0"))
+def test_a_password_that_cannot_be_kept(redis, make_headgate, pool, password):
+    """Redis takes it; whose rules apply then cannot be said."""
+    with redis.connect() as direct:
+        assert direct("ACL", "SETUSER", "low", "on", b">" + password, "allkeys", "+@all") == OK
+    plain = make_headgate(redis, pool=pool)
+    with plain.connect() as client:
+        assert client("AUTH", "low", password) == OK
+        assert client("ACL", "WHOAMI") == b"low"
+    if pool == "shared":
+        with plain.connect() as victim:
+            assert victim.pipeline([("MULTI",), ("ACL", "WHOAMI"), ("EXEC",)])[-1] == [b"default"]
+    with launch(make_headgate, redis, pool, RULES).connect() as client:
+        assert client("AUTH", "low", password) == OK
+        client.request("GET", "x")
+        client.assert_closed()
+
+
+def test_auth_within_a_transaction_is_refused_where_rules_ask(redis, make_headgate, pool):
+    with redis.connect() as direct:
+        assert direct("ACL", "SETUSER", "low", "on", ">pw", "allkeys", "+@all") == OK
+    refusal = Error(b"ERR Command not allowed inside a transaction")
+    for command in (("AUTH", "low", "pw"), ("HELLO", 2, "AUTH", "low", "pw"), ("CLIENT", "SETNAME", "x")):
+        with launch(make_headgate, redis, pool, RULES).connect() as client:
+            replies = client.pipeline([("MULTI",), command, ("SET", "k", "v"), ("EXEC",), ("ACL", "WHOAMI")])
+            assert replies[1] == refusal
+            assert replies[3].startswith(b"EXECABORT")
+            assert replies[4] == b"default"
+        with make_headgate(redis, pool=pool).connect() as client:
+            replies = client.pipeline([("MULTI",), command, ("EXEC",)])
+            assert replies[1] == b"QUEUED"
+
+
+# ---- CLIENT REPLY ----
+
+
+@pytest.mark.parametrize("empty", (b"\r\n", b"*0\r\n", b"*-1\r\n", b"   \r\n", b"\n"))
+def test_an_empty_line_ends_reply_skip(target, empty):
+    client = target.connect()
+    client.send(encode("CLIENT", "REPLY", "SKIP") + empty + encode("ECHO", "a") + encode("ECHO", "b"))
+    assert client.read_many(2) == [b"a", b"b"]
+    client.send(empty + encode("CLIENT", "REPLY", "SKIP") + encode("ECHO", "c") + empty + encode("ECHO", "d"))
+    assert client.read() == b"d"
+
+
+def test_reply_on_after_a_silent_subscription(target):
+    """In RESP2 Redis refuses CLIENT REPLY ON of a subscriber, without a word."""
+    client = target.connect()
+    client.send(encode("CLIENT", "REPLY", "OFF") + encode("SUBSCRIBE", "news") + encode("CLIENT", "REPLY", "ON"))
+    assert client.read() == [b"subscribe", b"news", 1]
+    target.direct()("PUBLISH", "news", "1")
+    assert client.read() == [b"message", b"news", b"1"]
+    client.send(encode("UNSUBSCRIBE", "news"))
+    assert client.read() == [b"unsubscribe", b"news", 0]
+    client.send(encode("CLIENT", "REPLY", "ON") + encode("ECHO", "a"))
+    assert client.read_many(2) == [OK, b"a"]
+
+
+def test_tracking_leaves_no_trace_on_a_lane(redis, make_headgate):
+    """Redis remembers by the connection what it has told, also after tracking has ended."""
+    headgate = make_headgate(redis, pool="shared")
+    with headgate.connect() as first:
+        first("HELLO", 3)
+        assert first("CLIENT", "TRACKING", "on") == OK
+        first("GET", "private-key")
+        assert first("CLIENT", "TRACKING", "off") == OK
+        assert first("GET", "x") is not False
+    with headgate.connect() as second:
+        second("HELLO", 3)
+        assert second("CLIENT", "TRACKING", "on") == OK
+        with redis.connect() as direct:
+            direct("SET", "private-key", "1")
+        second.assert_silent()
+
+
+def test_library_names_stay_with_their_client(make_redis, make_headgate):
+    redis = make_redis()
+    headgate = make_headgate(redis, pool="shared")
+    with headgate.connect() as first:
+        first("WATCH", "k")
+        first("CLIENT", "SETINFO", "LIB-NAME", "evil")
+        first("UNWATCH")
+        first("GET", "x")
+    with redis.connect() as direct:
+        wait_for(lambda: not [e for e in client_list(direct) if e.get("lib-name") == "evil"], what="no such lane")
+    assert stats(headgate)["lanes_pooled"] == "0"
