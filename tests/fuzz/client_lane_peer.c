@@ -186,7 +186,7 @@ static void peer_connect(struct world *world, struct peer *peer)
     peer->fd = pair[1];
     peer->serial = (uint32_t)++world->last_client_id;
     peer->excused = world->broken > 0;
-    model_init(&peer->reference, false);
+    model_init(&peer->reference, true);
     require(client_accept(world->service, pair[0], &address, world->last_client_id));
 }
 
@@ -243,9 +243,49 @@ static const char *const requests[] = {
     "EXEC k",
     "ECHO @ @",
     "*0",
+    /* '!' stands for a NUL. */
+    "HELLO 3 AUTH! u p",
+    "HELLO 2 auth!x v p",
+    "CLIENT REPLY SKIP!",
+    "CLIENT REPLY OFF!x",
+    "CLIENT REPLY ON!",
+    "CLIENT REPLY!x SKIP",
+    "CLIENT TRACKING ON!",
+    "CLIENT TRACKING OFF!x",
+    "SELECT 1!",
+    "AUTH u p!",
+    "SUBSCRIBE! x",
+    "MULTI!1 x",
+    "AUTH!x x",
+    "ACL WHOAMI!",
+    "BLPOP!x x",
+    "XREAD BLOCK! 0 STREAMS s $",
+    "XREADGROUP GROUP g c block!x 0 STREAMS s >",
+    "XREAD COUNT 1 STREAMS block! 0",
+    "KCLIENT REPLY SKIP",
+    "kclient reply off!",
+    "KCLIENT GETNAME",
+    "KSUB a",
+    "KAUTH v p",
+    "KAUTH u wrong",
+    "KMULTI",
+    "HCLIENT REPLY SKIP",
+    "HCLIENT REPLY OFF",
+    "HSUB a",
+    "HAUTH v p",
+    "HRESET",
+    "NOSUCH",
 };
 
 #define REQUESTS (sizeof requests / sizeof requests[0])
+
+/* '!' stands for a NUL. */
+static void add_word(struct bytes *request, const char *word, size_t length)
+{
+    for (size_t i = 0; i < length; i++) {
+        bytes_add(request, word[i] == '!' ? "" : word + i, 1);
+    }
+}
 
 static void add_argument(struct peer *peer, struct bytes *request, const char *word, size_t length)
 {
@@ -262,7 +302,8 @@ static void add_argument(struct peer *peer, struct bytes *request, const char *w
         bytes_add(request, text, (size_t)snprintf(text, sizeof text, "$%zu\r\n%s%s", total, number, identity));
         bytes_add(request, filling, extra);
     } else {
-        bytes_add(request, text, (size_t)snprintf(text, sizeof text, "$%zu\r\n%.*s", length, (int)length, word));
+        bytes_add(request, text, (size_t)snprintf(text, sizeof text, "$%zu\r\n", length));
+        add_word(request, word, length);
     }
     bytes_add(request, "\r\n", 2);
 }
@@ -301,10 +342,16 @@ static void add_request(struct peer *peer, const char *text)
 /* What the reference cannot know: these end or change the connection in a way of Headgate's own. */
 static void note_request(struct peer *peer, const char *text)
 {
-    bool is_subscription = strstr(text, "SUBSCRIBE") != NULL;
-    bool is_reply_mode = strncmp(text, "CLIENT REPLY", 12) == 0;
-    bool is_identity = strncmp(text, "AUTH", 4) == 0 || strstr(text, " AUTH ") != NULL || strcmp(text, "RESET") == 0 ||
-                       strncmp(text, "CLIENT SETNAME", 14) == 0;
+    bool is_subscription = strstr(text, "SUBSCRIBE") != NULL || strstr(text, "SUB a") != NULL;
+    bool is_reply_mode = strcasestr(text, "CLIENT REPLY") != NULL;
+    bool is_identity =
+        strcasestr(text, "AUTH") != NULL || strcmp(text, "RESET") == 0 || strstr(text, "SETNAME") != NULL;
+
+    if (*text == 'H' && strncmp(text, "HELLO", 5) != 0) {
+        /* Headgate cannot know what it is: the client is on its own from here on, and closed for the policy's sake. */
+        peer->wild = true;
+        peer->excused = true;
+    }
 
     /* Who the client is then cannot be told, and the policy may be asked about somebody else: it is closed. */
     peer->excused =
@@ -314,14 +361,15 @@ static void note_request(struct peer *peer, const char *text)
         peer->wild = true;
         peer->excused = true;
     }
-    peer->subscribed = peer->subscribed || strncmp(text, "SUBSCRIBE", 9) == 0;
-    peer->transacted = peer->transacted || strcmp(text, "MULTI") == 0;
+    peer->subscribed = peer->subscribed || strncmp(text, "SUBSCRIBE ", 10) == 0 || strcmp(text, "KSUB a") == 0;
+    peer->transacted = peer->transacted || strcmp(text, "MULTI") == 0 || strcmp(text, "KMULTI") == 0;
     /* In a transaction, or unheard, these make a tunnel of the connection, where nothing can be refused but by closing.
      */
+    bool is_refused = strcmp(text, "DECR k") == 0 || strchr(text, '!') != NULL;
     bool is_unheard = (peer->reference.silent || peer->reference.skip_next) && peer->reference.resp == 2;
     peer->tunnelled =
         peer->tunnelled || (peer->transacted && (is_subscription || is_reply_mode)) || (is_subscription && is_unheard);
-    peer->excused = peer->excused || strcmp(text, "QUIT") == 0 || (strcmp(text, "DECR k") == 0 && peer->tunnelled);
+    peer->excused = peer->excused || strcmp(text, "QUIT") == 0 || (is_refused && peer->tunnelled);
 }
 
 void step_request(struct world *world, struct peer *peer, struct steps *script)

@@ -81,13 +81,28 @@ static void reply_null(struct model *model)
     reply(model, model->resp == 3 ? "_\r\n" : "$-1\r\n");
 }
 
+/* Words end at a NUL, for strcasecmp() as for Redis. */
 static bool is(const struct arguments *arguments, size_t index, const char *word)
 {
-    if (index >= arguments->count || index >= MODEL_ARGUMENTS) {
+    char text[32];
+
+    if (index >= arguments->count || index >= MODEL_ARGUMENTS || arguments->list[index].length == 0) {
         return false;
     }
     struct slice argument = arguments->list[index];
-    return argument.length == strlen(word) && strncasecmp(argument.data, word, argument.length) == 0;
+    size_t length = strnlen(argument.data, argument.length);
+    if (length >= sizeof text) {
+        return false;
+    }
+    memcpy(text, argument.data, length);
+    text[length] = '\0';
+    return strcasecmp(text, word) == 0;
+}
+
+/* Numbers, users and passwords do not. */
+static bool is_exactly(const struct arguments *arguments, size_t index, const char *value)
+{
+    return is(arguments, index, value) && arguments->list[index].length == strlen(value);
 }
 
 /* As long as there is room, which the target's own requests never use up. */
@@ -110,6 +125,7 @@ static void refuse(struct model *model, const char *text)
 
 static void run(struct model *model, const struct arguments *arguments);
 static struct arguments arguments_of(struct slice frame);
+static void take_by_its_own_name(struct arguments *arguments);
 
 static void forget_transaction(struct model *model)
 {
@@ -153,6 +169,7 @@ static void run_exec(struct model *model)
     reply_number(model, '*', model->queued_count);
     for (size_t i = 0; i < model->queued_count; i++) {
         struct arguments queued = arguments_of((struct slice){model->queued[i].data, model->queued[i].length});
+        take_by_its_own_name(&queued);
         run(model, &queued);
     }
     model->in_exec = false;
@@ -173,7 +190,7 @@ static void queue(struct model *model, const struct arguments *arguments)
 
 static void run_select(struct model *model, const struct arguments *arguments)
 {
-    if (is(arguments, 1, "0") || is(arguments, 1, "1")) {
+    if (is_exactly(arguments, 1, "0") || is_exactly(arguments, 1, "1")) {
         model->database = is(arguments, 1, "1");
         reply(model, "+OK\r\n");
     } else {
@@ -184,7 +201,8 @@ static void run_select(struct model *model, const struct arguments *arguments)
 /* The password of each user is "p". */
 static bool log_in(struct model *model, const struct arguments *arguments, size_t index)
 {
-    if (!is(arguments, index + 1, "p") || !(is(arguments, index, "u") || is(arguments, index, "v"))) {
+    if (!is_exactly(arguments, index + 1, "p") ||
+        !(is_exactly(arguments, index, "u") || is_exactly(arguments, index, "v"))) {
         reply(model, "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
         return false;
     }
@@ -204,7 +222,7 @@ static void run_hello(struct model *model, const struct arguments *arguments)
 {
     bool has_credentials = arguments->count == 5 && is(arguments, 2, "auth");
 
-    if (arguments->count > 1 && !is(arguments, 1, "2") && !is(arguments, 1, "3")) {
+    if (arguments->count > 1 && !is_exactly(arguments, 1, "2") && !is_exactly(arguments, 1, "3")) {
         reply(model, "-NOPROTO unsupported protocol version\r\n");
         return;
     }
@@ -355,6 +373,67 @@ static void run_blocking(struct model *model)
     }
 }
 
+/* ---- renamed commands ---- */
+
+/* Names that the operator has given to commands. Of those that are hidden COMMAND tells nothing. */
+static const struct {
+    const char *name, *command;
+    bool is_hidden;
+} renamed[] = {
+    {"kclient", "client", false}, {"ksub", "subscribe", false}, {"kauth", "auth", false}, {"kmulti", "multi", false},
+    {"hclient", "client", true},  {"hsub", "subscribe", true},  {"hauth", "auth", true},  {"hreset", "reset", true},
+};
+
+#define RENAMED (sizeof renamed / sizeof renamed[0])
+
+/* The place of that name in the list; RENAMED: none. */
+static size_t find_renamed(const struct arguments *arguments, size_t index)
+{
+    size_t i = 0;
+
+    while (i < RENAMED && !is(arguments, index, renamed[i].name)) {
+        i++;
+    }
+    return i;
+}
+
+struct slice model_own_name(struct slice name)
+{
+    const struct arguments arguments = {.list = {name}, .count = 1};
+    size_t i = find_renamed(&arguments, 0);
+
+    return i < RENAMED && !renamed[i].is_hidden ? (struct slice){renamed[i].command, strlen(renamed[i].command)} : name;
+}
+
+/* COMMAND INFO name; there are no other commands than those of Headgate's own table. */
+static void run_command(struct model *model, const struct arguments *arguments)
+{
+    size_t i = find_renamed(arguments, 2);
+
+    if (!is(arguments, 1, "info")) {
+        reply(model, "*0\r\n");
+    } else if (i == RENAMED) {
+        reply(model, "*1\r\n*-1\r\n");
+    } else if (renamed[i].is_hidden) {
+        reply(model, "-NOPERM this user has no permissions to run the 'command|info' command\r\n");
+    } else {
+        reply(model, "*1\r\n*6\r\n");
+        reply_text(model, renamed[i].command);
+        reply(model, ":-1\r\n*0\r\n:0\r\n:0\r\n:0\r\n");
+    }
+}
+
+static void take_by_its_own_name(struct arguments *arguments)
+{
+    size_t i = find_renamed(arguments, 0);
+
+    if (i < RENAMED) {
+        arguments->list[0] = (struct slice){renamed[i].command, strlen(renamed[i].command)};
+    }
+}
+
+/* ---- commands ---- */
+
 static void run_plain(struct model *model, const struct arguments *arguments)
 {
     char number[32];
@@ -371,8 +450,7 @@ static void run_plain(struct model *model, const struct arguments *arguments)
         snprintf(number, sizeof number, "redis_version:7.2.%d\r\n", 0);
         reply_text(model, number);
     } else if (is(arguments, 0, "command")) {
-        /* There are no other commands than those of Headgate's own table. */
-        reply(model, is(arguments, 1, "info") ? "*1\r\n*-1\r\n" : "*0\r\n");
+        run_command(model, arguments);
     } else if (is(arguments, 0, "evalsha") || is(arguments, 0, "wait")) {
         reply(model, ":0\r\n");
     } else {
@@ -380,9 +458,32 @@ static void run_plain(struct model *model, const struct arguments *arguments)
     }
 }
 
+/* Whether XREAD or XREADGROUP has the option BLOCK. Options come before the word STREAMS. */
+static bool reads_blocking(const struct arguments *arguments)
+{
+    bool blocks = false;
+
+    for (size_t i = 1; i < arguments->count && !is(arguments, i, "streams"); i++) {
+        blocks = blocks || is(arguments, i, "block");
+        i += is(arguments, i, "group") ? 2 : is(arguments, i, "count") || is(arguments, i, "block") ? 1 : 0;
+    }
+    return blocks;
+}
+
+static void run_read(struct model *model, const struct arguments *arguments)
+{
+    if (reads_blocking(arguments)) {
+        run_blocking(model);
+    } else {
+        reply(model, model->resp == 3 ? "_\r\n" : "*-1\r\n");
+    }
+}
+
 static void run(struct model *model, const struct arguments *arguments)
 {
-    if (is(arguments, 0, "ping")) {
+    if (is(arguments, 0, "xread") || is(arguments, 0, "xreadgroup")) {
+        run_read(model, arguments);
+    } else if (is(arguments, 0, "ping")) {
         run_ping(model);
     } else if (is(arguments, 0, "select")) {
         run_select(model, arguments);
@@ -447,9 +548,38 @@ static bool names_somebody(const struct arguments *arguments)
            (is(arguments, 0, "client") && is(arguments, 1, "setname"));
 }
 
+static bool has_nul(const struct arguments *arguments, size_t index)
+{
+    return index < arguments->count && index < MODEL_ARGUMENTS && arguments->list[index].length > 0 &&
+           memchr(arguments->list[index].data, '\0', arguments->list[index].length) != NULL;
+}
+
+/* What Headgate promises to answer in place of Redis. True: it did. */
+static bool refuse_names(struct model *model, const struct arguments *arguments)
+{
+    char text[128];
+    bool is_container = is(arguments, 0, "client") || is(arguments, 0, "acl");
+
+    if (has_nul(arguments, 0)) {
+        snprintf(text, sizeof text, "-ERR unknown command '%s', with args beginning with: ", arguments->list[0].data);
+        refuse(model, text);
+        reply(model, "'x' \r\n");
+    } else if (is_container && has_nul(arguments, 1)) {
+        snprintf(text, sizeof text, "-ERR unknown subcommand '%s'. Try %s HELP.\r\n", arguments->list[1].data,
+                 is(arguments, 0, "acl") ? "ACL" : "CLIENT");
+        refuse(model, text);
+    } else {
+        return false;
+    }
+    return true;
+}
+
 /* Those that a transaction does not queue, and the others. */
 static void execute(struct model *model, const struct arguments *arguments)
 {
+    if (model->is_reference && refuse_names(model, arguments)) {
+        return;
+    }
     if (is(arguments, 0, "quit")) {
         model->closing = true;
         reply(model, "+OK\r\n");
@@ -482,8 +612,9 @@ static void execute(struct model *model, const struct arguments *arguments)
 }
 
 /* CLIENT REPLY silences all but what has to do with channels; RESET ends CLIENT REPLY OFF before it answers. */
-static void take_command(struct model *model, const struct arguments *arguments)
+static void take_command(struct model *model, struct arguments *arguments)
 {
+    take_by_its_own_name(arguments);
     size_t before = model->output.length;
     bool heard = is(arguments, 0, "subscribe") || is(arguments, 0, "unsubscribe");
     bool blocked_before = model->blocked;
@@ -548,9 +679,9 @@ static void take_commands(struct model *model)
 
 /* ---- life ---- */
 
-void model_init(struct model *model, bool blocks)
+void model_init(struct model *model, bool is_reference)
 {
-    *model = (struct model){.resp = 2, .user = "default", .blocks = blocks};
+    *model = (struct model){.resp = 2, .user = "default", .is_reference = is_reference, .blocks = !is_reference};
 }
 
 void model_free(struct model *model)

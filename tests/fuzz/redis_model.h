@@ -26,6 +26,7 @@ void bytes_drop(struct bytes *bytes, size_t length);
 void bytes_free(struct bytes *bytes);
 
 struct model {
+    bool is_reference;   /* what Redis would say to the client, but for what Headgate promises to refuse */
     struct bytes input;  /* what was not taken yet */
     struct bytes output; /* replies */
     struct resp_command framed;
@@ -48,13 +49,16 @@ struct model {
     size_t queued_count;
 };
 
-void model_init(struct model *model, bool blocks);
+/* The Redis behind Headgate finds every name with a NUL in it, as a real one finds some of them. */
+void model_init(struct model *model, bool is_reference);
 void model_free(struct model *model);
 /* Takes bytes of commands and answers those that are whole. */
 void model_feed(struct model *model, const char *data, size_t length);
 void model_unblock(struct model *model);
 /* A message for those who are subscribed to channel "a". */
 void model_publish(struct model *model);
+/* The name that Headgate's table has for a command that goes by this one, as far as COMMAND tells. */
+struct slice model_own_name(struct slice name);
 extern const char model_message[];
 extern const char model_push[];
 
