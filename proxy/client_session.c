@@ -149,15 +149,13 @@ static bool profile_error_keeps_user(const struct observation *observation, cons
            (observation->credentials == 1 && head_is(reply, "-WRONGPASS"));
 }
 
-/* The reply to HELLO is a map, in RESP2 an array, that begins with "server". */
+/* The reply to HELLO is a map, in RESP2 an array of at least three pairs. What comes from channels in RESP2 has four
+ * elements at most. */
 static bool is_hello(const struct resp_reply *reply)
 {
-    static const char first[] = "\r\n$6\r\nserver\r\n";
-    const char *line_end = memchr(reply->head, '\r', reply->head_length);
-    size_t left = line_end != NULL ? reply->head_length - (size_t)(line_end - reply->head) : 0;
+    bool is_long = reply->head_length > 2 && (reply->head[1] >= '6' || reply->head[2] != '\r');
 
-    return (reply->type == '%' || reply->type == '*') && left >= sizeof first - 1 &&
-           memcmp(line_end, first, sizeof first - 1) == 0;
+    return reply->type == '%' || (reply->type == '*' && is_long);
 }
 
 /* True if Redis has done what was asked. Whether and when what is queued will be done can no longer be followed. */

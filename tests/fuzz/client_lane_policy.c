@@ -86,7 +86,9 @@ static void check_head(const struct policy_sample *sample)
         return;
     }
     require(sample->count == 1 && resp_walk_next(&walk, &name));
-    require(policy_tag(NULL, command_find(model_own_name(name))) == sample->tag);
+    /* Redis may not have told what a renamed command is. */
+    require(policy_tag(NULL, command_find(name)) == sample->tag ||
+            policy_tag(NULL, command_find(model_own_name(name))) == sample->tag);
 }
 
 static bool policy_sample(void *instance, const struct policy_sample *sample)

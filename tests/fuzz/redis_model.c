@@ -237,7 +237,7 @@ static void run_hello(struct model *model, const struct arguments *arguments)
         model->resp = is(arguments, 1, "3") ? 3 : 2;
     }
     reply(model, model->resp == 3 ? "%2\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:3\r\n"
-                                  : "*4\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:2\r\n");
+                                  : "*6\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:2\r\n$2\r\nid\r\n:1\r\n");
 }
 
 static void run_reset(struct model *model)
