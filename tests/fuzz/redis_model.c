@@ -616,7 +616,8 @@ static void take_command(struct model *model, struct arguments *arguments)
 {
     take_by_its_own_name(arguments);
     size_t before = model->output.length;
-    bool heard = is(arguments, 0, "subscribe") || is(arguments, 0, "unsubscribe");
+    bool heard = (is(arguments, 0, "subscribe") || is(arguments, 0, "unsubscribe")) &&
+                 !(model->is_reference && has_nul(arguments, 0));
     bool blocked_before = model->blocked;
 
     model->skipping = model->skip_next;
