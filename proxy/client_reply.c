@@ -211,7 +211,8 @@ static bool is_within_push(const struct client *client)
 {
     const struct lane *lane = client->exclusive;
 
-    return lane != NULL && !resp_reply_idle(&lane->reply) && (lane->first == NULL || lane->reply.type == '>');
+    return lane != NULL && !resp_reply_idle(&lane->reply) && !lane->swallows &&
+           (lane->first == NULL || lane->reply.type == '>');
 }
 
 bool client_answer(struct client *client, const char *text, size_t length, struct chain_record *record)
@@ -459,7 +460,7 @@ static void forget_unsent_state(struct client *client)
  */
 static bool ended_within_frame(const struct client *client)
 {
-    return client->exclusive != NULL && !resp_reply_idle(&client->exclusive->reply);
+    return client->exclusive != NULL && !resp_reply_idle(&client->exclusive->reply) && !client->exclusive->swallows;
 }
 
 static void on_lost(struct run *run, enum run_loss loss, const char *why)

@@ -324,6 +324,7 @@ static void lane_connect(struct lane *lane)
 
     lane_move(lane, LANE_CONNECTING);
     resp_reply_reset(&lane->reply);
+    lane->swallows = false;
     stats_add(lane->settings->stats, STATS_LANES_OPENED, 1);
     if (fd < 0) {
         attempt_failed(lane, strerror(errno));

@@ -4,8 +4,8 @@
  *   lane_send ──► output ──(turn end)──► Redis ──► lane_readable ──► first run of the queue ──► its receiver
  *
  * A shared lane carries whole requests of many clients; bytes that answer no request mean that somebody could get
- * another's reply, and close it at once. An exclusive lane has one owner, who also gets what answers no request
- * (pushes). States are changed by lane_move() only:
+ * another's reply, and close it at once; pushes alone say by themselves that they are nobody's, and are dropped. An
+ * exclusive lane has one owner, who also gets what answers no request (pushes). States are changed by lane_move() only:
  *
  *   CONNECTING ─► HANDSHAKE ─► READY
  *       ▲ └───────────┴──────────┴──► BACKOFF (runs of which nothing was sent wait here) or CLOSED
@@ -42,8 +42,9 @@ struct lane_greeting {
     const char *bytes;
     size_t length;
     uint32_t replies;
-    bool has_tail;       /* the last two replies are to CLIENT SETNAME, which may be refused, and to a PING */
+    bool has_tail;       /* the last reply is to a PING, that before it to CLIENT SETNAME, which may be refused */
     bool password_known; /* NOAUTH is a failure, not a finding */
+    bool resp3;          /* it begins with HELLO 3 */
 };
 
 struct lane;
@@ -105,6 +106,8 @@ struct lane {
     struct run *first, *last; /* runs without all their replies; those with first_byte >= written are unsent */
     uint64_t requests_waiting;
     struct resp_reply reply; /* the frame that is coming in; after the end of the connection: how far it came */
+    bool resp3;              /* it speaks RESP3: pushes may come that nobody here has asked for */
+    bool swallows;           /* the frame that is coming in is such a push, which nobody gets */
     bool expects_pushes;     /* the owner is subscribed in RESP2: replies must be looked at one by one */
     bool expects_raw;        /* its last request asks for replication: the answer may be no RESP */
     bool raw;                /* no longer RESP (replication): bytes go to the owner as they come */

@@ -56,10 +56,30 @@ static void greeting_answered(struct lane *lane)
     }
 }
 
+static bool is_greeted(const struct lane *lane)
+{
+    return lane->state == LANE_HANDSHAKE || lane->state == LANE_READY;
+}
+
+/* Somebody may have had pushes sent to this connection before it was made ready. Returns the bytes of such. */
+static size_t drop_pushes(struct lane *lane, const char *data, size_t length)
+{
+    size_t dropped = 0;
+
+    while (dropped < length && is_greeted(lane) && lane_is_unwanted_push(lane, data + dropped)) {
+        dropped += lane_drop_push(lane, data + dropped, length - dropped);
+    }
+    return dropped;
+}
+
 void lane_take_greeting(struct lane *lane, const char *data, size_t length)
 {
-    while (length > 0 && lane->state == LANE_HANDSHAKE) {
+    size_t dropped = drop_pushes(lane, data, length);
+
+    while (length > dropped && lane->state == LANE_HANDSHAKE) {
         size_t taken;
+        data += dropped;
+        length -= dropped;
         enum resp_status status = resp_reply_feed(&lane->reply, data, length, &taken);
         if (status == RESP_FAULT) {
             lane_desync(lane, "Redis answered the greeting with bytes that are not RESP");
@@ -70,8 +90,9 @@ void lane_take_greeting(struct lane *lane, const char *data, size_t length)
         if (status == RESP_DONE) {
             greeting_answered(lane);
         }
+        dropped = drop_pushes(lane, data, length);
     }
-    if (length > 0 && lane->state == LANE_READY) {
+    if (length > dropped && lane->state == LANE_READY) {
         lane_desync(lane, "Redis answered more than it was asked");
     }
 }
@@ -86,6 +107,7 @@ void lane_greet(struct lane *lane)
     }
     lane_move(lane, LANE_HANDSHAKE);
     lane->greetings_left = greeting->replies;
+    lane->resp3 = greeting->resp3;
     lane->reply.keep_head = true;
     /* A fresh socket takes a few hundred bytes whole, or it is broken. */
     if (connection_write(&lane->connection, greeting->bytes, greeting->length) != (ssize_t)greeting->length) {

@@ -78,6 +78,10 @@ void lane_wake_waiters(struct lane *lane);
 
 /* ---- lane_replies.c ---- */
 
+/* Whether data goes on with, or begins with, a push that nobody gets. */
+bool lane_is_unwanted_push(const struct lane *lane, const char *data);
+/* Drops such a push, or what there is of it. Returns the bytes that it dealt with. */
+size_t lane_drop_push(struct lane *lane, const char *data, size_t length);
 /* Reads the connection once and hands out what came. The task of the stage of replies: lane->take. */
 void lane_take_task(struct reactor_task *task);
 

@@ -35,6 +35,7 @@
     X(LANES_FAILED, "Upstream", "lanes_failed_total", COUNTER, "connections to Redis that could not be made")          \
     X(LANES_LOST, "Upstream", "lanes_lost_total", COUNTER, "ready lanes that broke")                                   \
     X(LANES_DESYNCED, "Upstream", "lanes_desynced_total", COUNTER, "lanes closed: bytes that answer no request")       \
+    X(PUSHES_DROPPED, "Upstream", "pushes_dropped_total", COUNTER, "pushes for nobody, on lanes in RESP3")             \
     X(EXCLUSIVE_TAKEN, "Upstream", "exclusive_taken_total", COUNTER, "times a client took an exclusive lane")          \
     X(EXCLUSIVE_RETURNED, "Upstream", "exclusive_returned_total", COUNTER, "times one went back to the pool, clean")   \
     X(UPSTREAM_BYTES_IN, "Upstream", "upstream_bytes_in_total", COUNTER, "bytes read from Redis")                      \

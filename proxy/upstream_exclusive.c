@@ -197,5 +197,6 @@ void upstream_lane_speaks_for(struct lane *lane, struct profile *profile)
     struct profile *before = lane_profile(lane);
 
     lane->context = profile_reference(profile);
+    lane->resp3 = profile->resp == 3;
     profile_release(before);
 }

@@ -214,6 +214,7 @@ struct lane_greeting profile_greeting(const struct profile *profile, bool shared
         .length = profile->greeting_length + (shared ? profile->greeting_tail_length : 0),
         .replies = profile->greeting_replies + (shared ? TAIL_REPLIES : 0),
         .has_tail = shared,
+        .resp3 = profile->resp == 3,
         .password_known = profile->password != NULL || !profile->upstream->settings.serves_clients,
     };
 }
