@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from harness.resp import NIL_ARRAY, NULL, OK, Error, encode, wait_for
+from harness.resp import NIL_ARRAY, NULL, OK, PONG, Error, encode, wait_for
 from harness.servers import Redis, elapsed
 from harness.target import info
 
@@ -24,6 +24,34 @@ def test_nothing_to_wait_for(client):
     client("RPUSH", "k", 1, 2, 3)
     assert client("BLPOP", "k", 0) == [b"k", b"1"]
     assert client("BRPOP", "none", "k", 0) == [b"k", b"3"]
+
+
+STREAM_READERS = [
+    (b"XREAD", b"BLOCK\0", 0, b"STREAMS", b"s", b"$"),
+    (b"xread", b"block\0anything", 0, b"streams", b"s", b"$"),
+    (b"XREAD", b"COUNT\0", 1, b"BLOCK\0\0", 0, b"STREAMS\0", b"s", b"$"),
+    (b"XREAD", b"COUNT", b"5", b"bLoCk", 0, b"streams\0x", b"s", b"$"),
+    (b"XREADGROUP", b"GROUP\0", b"g", b"c", b"BLOCK\0", 0, b"STREAMS", b"s", b">"),
+    (b"xreadgroup", b"group", b"g", b"c", b"noack\0", b"count", 1, b"block\0", 0, b"streams\0", b"s", b">"),
+    (b"XREADGROUP", b"BLOCK\0", 0, b"GROUP", b"block", b"streams", b"STREAMS", b"s", b">"),
+]
+
+
+@pytest.mark.parametrize("command", STREAM_READERS)
+def test_words_that_end_at_a_nul_block_nobody_else(target, command):
+    """To Redis the word ends there, so the command blocks; the others of the same lane must not wait with it."""
+    waiting, others = target.connect(), [target.connect() for _ in range(4)]
+    for group in ("g", "block"):
+        assert others[0]("XGROUP", "CREATE", "s", group, "$", "MKSTREAM") == OK
+    waiting.request(*command)
+    target.await_blocked(1)
+    for turn in range(5):
+        for other in others:
+            assert other("SET", "k", turn) == OK
+            assert other.pipeline([("GET", "k"), ("EVAL", "return 1", 0)]) == [b"%d" % turn, 1]
+    assert others[0]("XADD", "s", "1-1", "f", "v") == b"1-1"
+    assert waiting.read() == [[b"s", [[b"1-1", [b"f", b"v"]]]]]
+    assert waiting("PING") == PONG
 
 
 def test_time_out(client):
