@@ -199,7 +199,7 @@ void client_close(struct client *client, const char *why)
     reactor_cancel(reactor, REACTOR_STAGE_CLIENTS, &client->flush);
     buffer_clear(&reactor->buffers, &client->output);
     client->borrowed_length = 0;
-    profile_release(client->profile);
+    profile_part(client->profile);
     client->profile = NULL;
     list_remove(service, client);
     client->next = service->closed;
@@ -390,6 +390,7 @@ bool client_accept(struct client_service *service, int fd, const struct sockaddr
     client->service = service;
     client->id = id;
     client->profile = upstream_default_profile(service->upstream);
+    profile_join(client->profile);
     client->place = service->next_place++;
     client->flush.run = client_flush_task;
     client->lane_waiter.wake = shared_lane_relieved;

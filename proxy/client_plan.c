@@ -496,7 +496,7 @@ static bool changes_access(const struct command *command, const struct resp_comm
     }
     struct slice subcommand = kept_argument(framed, frame, 1);
     if (strcmp(command->name, "acl") == 0) {
-        return word_is(subcommand, "setuser") || word_is(subcommand, "load");
+        return word_is(subcommand, "setuser") || word_is(subcommand, "deluser") || word_is(subcommand, "load");
     }
     return strcmp(command->name, "config") == 0 && word_is(subcommand, "set") && sets_password(framed, frame);
 }

@@ -55,6 +55,7 @@ enum client_lookup {
 struct session {
     bool sent_transaction;
     bool known_transaction;
+    bool access_queued; /* in it is a command that changes who needs a password */
     bool watching;
     bool tracking;
     bool silent;      /* CLIENT REPLY OFF */
@@ -196,6 +197,8 @@ struct client {
     bool output_congested;
     bool owes_identity; /* the exclusive lane has yet to be told the client's name */
     uint8_t heavy;      /* it did not keep up with its replies: keep it off the shared lanes for so many runs */
+    uint8_t logins;     /* changes of its credentials since … */
+    int64_t logins_since_us;
     struct session session;
     struct chain_record *held; /* the policies' record of the request at hand, while it waits */
     bool admitted;             /* the policies have passed it: they are not asked again */

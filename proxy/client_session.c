@@ -9,6 +9,11 @@
 #include <stdio.h>
 #include <string.h>
 
+/* A client that changes its credentials more often than that in a minute stays on one lane: each change would have
+ * others opened and closed. No application does so; one that has its password renewed does it once in a while. */
+#define LOGINS_MAX 16
+#define LOGINS_SPAN_US ((int64_t)60 * 1000000)
+
 static bool give_identity(struct client *client, bool whole);
 
 static bool head_is(const struct resp_reply *reply, const char *text)
@@ -104,9 +109,13 @@ static void replied_multi(struct client *client, const struct observation *obser
 static void replied_exec(struct client *client, const struct resp_reply *reply)
 {
     expect(client, reply, reply->type == '*' || reply->type == '_' || is_ok(reply));
+    if (client->session.access_queued && reply->type == '*' && !head_is(reply, "*-1")) {
+        upstream_access_changed(client->service->upstream);
+    }
     if (!is_error(reply) || head_is(reply, "-EXECABORT") || head_is(reply, "-ERR EXEC without") ||
         head_is(reply, "-ERR DISCARD without")) {
         client->session.known_transaction = false;
+        client->session.access_queued = false;
         client->session.watching = client->session.watching && is_error(reply) && head_is(reply, "-ERR");
     }
 }
@@ -119,11 +128,28 @@ static void replace_profile(struct client *client, struct profile *profile)
     }
     struct profile *before = client->profile;
     client->profile = profile;
+    profile_join(profile);
     client_tell_identity(client);
     if (client->exclusive != NULL) {
         upstream_lane_speaks_for(client->exclusive, profile);
     }
-    profile_release(before);
+    /* There are too many to share lanes: the one that it has will do. */
+    client->session.sticky = client->session.sticky || !profile->may_share;
+    profile_part(before);
+}
+
+static bool changes_too_often(struct client *client, const struct profile *before)
+{
+    int64_t now = reactor_now(client->service->reactor);
+
+    if (client->logins == 0 || now - client->logins_since_us > LOGINS_SPAN_US) {
+        client->logins = 0;
+        client->logins_since_us = now;
+    }
+    if (!profile_same_credentials(before, client->profile) && client->logins <= LOGINS_MAX) {
+        client->logins++;
+    }
+    return client->logins > LOGINS_MAX;
 }
 
 static void adopt_name(struct client *client, const char *name)
@@ -187,9 +213,12 @@ static void replied_profile(struct client *client, struct observation *observati
     if (observation->password != NULL) {
         struct slice user = {observation->user, observation->user != NULL ? strlen(observation->user) : 0};
         struct slice password = {observation->password, strlen(observation->password)};
+        struct profile *before = profile_reference(client->profile);
         replace_profile(client, profile_with_credentials(client->profile, user, password));
         /* Nobody knows whether this user may SELECT the database that was selected before. */
-        client->session.sticky = client->session.sticky || client->profile->database != 0;
+        client->session.sticky =
+            client->session.sticky || client->profile->database != 0 || changes_too_often(client, before);
+        profile_release(before);
     }
     if (observation->resp != 0) {
         replace_profile(client, profile_with_resp(client->profile, observation->resp));
@@ -374,6 +403,15 @@ static void replied_sync(struct client *client, const struct resp_reply *reply)
     }
 }
 
+static void replied_access(struct client *client, const struct resp_reply *reply)
+{
+    if (head_is(reply, "+QUEUED")) {
+        client->session.access_queued = true;
+    } else if (!is_error(reply)) {
+        upstream_access_changed(client->service->upstream);
+    }
+}
+
 bool session_reply(struct client *client, struct observation *observation, const struct resp_reply *reply)
 {
     struct session *session = &client->session;
@@ -425,9 +463,7 @@ bool session_reply(struct client *client, struct observation *observation, const
         replied_pause(client->service, observation, reply);
         break;
     case OBSERVE_ACCESS:
-        if (!is_error(reply)) {
-            upstream_renew_default(client->service->upstream);
-        }
+        replied_access(client, reply);
         break;
     case OBSERVE_UNKNOWN:
         replied_unknown(client, reply);

@@ -47,6 +47,7 @@ struct conf {
     struct conf_address upstream;
     char *upstream_user;     /* "" for the default user */
     char *upstream_password; /* "" for none */
+    int64_t access_check;    /* how often to look whether Redis wants a password of those who come */
     enum conf_pool pool;
     int64_t threads;
     int64_t lanes; /* shared lanes of each profile on each worker */

@@ -46,6 +46,11 @@ const struct conf_option conf_options[] = {
     {FIELD(upstream_password), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
      .secret = true,
      .help = "The password for it. Empty: Headgate does not authenticate, and clients do so themselves if Redis asks."},
+    {FIELD(access_check), .type = CONF_TIME, .min = 100, .max = DAY, .zero = "only after commands that change it",
+     .initial = "5s", .reloadable = true,
+     .help =
+         "How often to look, by a short connection of its own, whether Redis wants a password of new clients, as that\n"
+         "may be changed behind Headgate's back. Only with no upstream_password."},
     {FIELD(pool), .type = CONF_WORD, .words = pool_words, .initial = "shared",
      .help = "shared: clients share a few connections to Redis, and have one of their own while their state needs it.\n"
              "session: every client has a connection to Redis of its own for as long as it stays."},

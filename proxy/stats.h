@@ -38,6 +38,8 @@
     X(PUSHES_DROPPED, "Upstream", "pushes_dropped_total", COUNTER, "pushes for nobody, on lanes in RESP3")             \
     X(EXCLUSIVE_TAKEN, "Upstream", "exclusive_taken_total", COUNTER, "times a client took an exclusive lane")          \
     X(EXCLUSIVE_RETURNED, "Upstream", "exclusive_returned_total", COUNTER, "times one went back to the pool, clean")   \
+    X(ACCESS_LOOKS, "Upstream", "access_looks_total", COUNTER, "connections that looked if Redis wants a password")    \
+    X(ACCESS_CHANGES, "Upstream", "access_changes_total", COUNTER, "times that Redis wanted one, or none, anew")       \
     X(UPSTREAM_BYTES_IN, "Upstream", "upstream_bytes_in_total", COUNTER, "bytes read from Redis")                      \
     X(UPSTREAM_BYTES_OUT, "Upstream", "upstream_bytes_out_total", COUNTER, "bytes written to Redis")                   \
     X(UPSTREAM_READS, "Upstream", "upstream_reads_total", COUNTER, "read calls on lanes")                              \

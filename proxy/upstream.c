@@ -84,6 +84,13 @@ static void free_closed(struct reactor_task *task)
     }
 }
 
+void upstream_free_at_turn_end(struct upstream *upstream, struct lane *lane)
+{
+    lane->pool_next = upstream->closed;
+    upstream->closed = lane;
+    reactor_at_turn_end(upstream->reactor, REACTOR_STAGE_FREE, &upstream->free_closed);
+}
+
 /* ---- what lanes tell ---- */
 
 static void on_ready(struct lane *lane)
@@ -170,9 +177,7 @@ static void on_closed(struct lane *lane, const char *why)
     }
     stats_subtract(upstream->settings.lane.stats, use_gauge(lane->use), 1);
     list_remove(upstream, lane);
-    lane->pool_next = upstream->closed;
-    upstream->closed = lane;
-    reactor_at_turn_end(upstream->reactor, REACTOR_STAGE_FREE, &upstream->free_closed);
+    upstream_free_at_turn_end(upstream, lane);
     profile_release(profile);
 }
 
@@ -256,6 +261,7 @@ void upstream_tick(struct upstream *upstream)
     int64_t now = reactor_now(upstream->reactor);
     struct lane *lane = upstream->lanes;
 
+    upstream_look_if_due(upstream);
     while (lane != NULL) {
         /* Lanes that are closed meanwhile keep their place in this walk: they are freed at the end of the turn. */
         struct lane *next = lane->next;
@@ -282,17 +288,25 @@ void upstream_visit_lanes(struct upstream *upstream, void (*visit)(void *context
 
 /* ---- life ---- */
 
-static bool make_base(struct upstream *upstream)
+bool upstream_make_base(struct upstream *upstream)
 {
+    struct profile *before = upstream->base;
     const struct upstream_settings *settings = &upstream->settings;
     char *user = settings->user[0] != '\0' ? strdup(settings->user) : NULL;
     char *password = settings->password[0] != '\0' ? strdup(settings->password) : NULL;
     struct profile wanted = {.user = user, .password = password, .resp = 2, .generation = upstream->generation};
 
-    upstream->base = profile_get(upstream, &wanted);
+    struct profile *base = profile_get(upstream, &wanted);
     free(user);
     free(password);
-    return upstream->base != NULL;
+    if (base == NULL) {
+        return false;
+    }
+    upstream->base = base;
+    if (before != NULL) {
+        upstream_follow_base(upstream, before);
+    }
+    return true;
 }
 
 struct upstream *upstream_new(struct reactor *reactor, struct run_pool *runs, const struct upstream_settings *settings,
@@ -309,7 +323,8 @@ struct upstream *upstream_new(struct reactor *reactor, struct run_pool *runs, co
     upstream->ready = ready;
     upstream->context = context;
     upstream->free_closed.run = free_closed;
-    if (!make_base(upstream)) {
+    upstream->looked_us = reactor_now(reactor);
+    if (!upstream_make_base(upstream)) {
         free(upstream);
         return NULL;
     }
@@ -326,37 +341,14 @@ struct profile *upstream_default_profile(struct upstream *upstream)
     return profile_reference(upstream->base);
 }
 
-void upstream_renew_default(struct upstream *upstream)
-{
-    struct profile *before = upstream->base;
-
-    for (struct profile *profile = upstream->profiles; profile != NULL; profile = profile->next) {
-        profile->naming = PROFILE_NAMING_UNKNOWN;
-    }
-    if (before->password != NULL) {
-        return;
-    }
-    upstream->generation++;
-    if (make_base(upstream)) {
-        profile_release(before);
-    } else {
-        upstream->base = before;
-    }
-}
-
 void upstream_reconfigure(struct upstream *upstream, const struct upstream_settings *settings)
 {
-    struct profile *before = upstream->base;
     size_t shared_lanes = upstream->settings.shared_lanes;
 
     /* How many shared lanes there are is fixed: the profiles' tables have that size. */
     upstream->settings = *settings;
     upstream->settings.shared_lanes = shared_lanes;
-    if (make_base(upstream)) {
-        profile_release(before);
-    } else {
-        upstream->base = before;
-    }
+    (void)upstream_make_base(upstream);
 }
 
 void upstream_tell_losses(struct upstream *upstream, upstream_lost_callback *lost, void *context)
@@ -367,6 +359,7 @@ void upstream_tell_losses(struct upstream *upstream, upstream_lost_callback *los
 
 void upstream_free(struct upstream *upstream)
 {
+    upstream_end_look(upstream);
     while (upstream->lanes != NULL) {
         lane_close(upstream->lanes, "shutting down");
     }

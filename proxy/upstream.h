@@ -23,8 +23,12 @@ struct profile {
     int resp;            /* 2 or 3 */
     uint32_t generation; /* see upstream_renew_default() */
     bool needs_password; /* Redis wants a password and this profile has none: nobody may share a lane */
+    bool may_share;      /* false: there were too many profiles when it was made */
     enum profile_naming naming;
-    size_t references;    /* clients, lanes and whoever else holds it */
+    size_t references;       /* clients, lanes and whoever else holds it */
+    size_t clients;          /* of them */
+    struct profile *lingers; /* the next on the list of those without clients; see profile_part() */
+    bool is_lingering;
     struct lane **shared; /* settings.shared_lanes places, and one for scripts; NULL where none is open */
     struct lane *pooled;  /* clean exclusive lanes, the last used first */
     size_t pooled_count;
@@ -42,7 +46,8 @@ struct upstream_settings {
     int64_t wait_requests;
     int64_t exclusive_idle;
     int64_t lane_idle_timeout;
-    const char *user; /* of the default profile; "" for none */
+    int64_t access_check; /* how often to look whether Redis wants a password; 0: only when told to */
+    const char *user;     /* of the default profile; "" for none */
     const char *password;
     /* False: it is Headgate's alone. Then no connection is kept ready, and NOAUTH is a failure, as there is no client
      * who could authenticate. */
@@ -76,11 +81,17 @@ void upstream_warm_up(struct upstream *upstream);
 struct profile *upstream_default_profile(struct upstream *upstream);
 struct profile *profile_reference(struct profile *profile);
 void profile_release(struct profile *profile);
+/* The caller's reference is that of a client from here on … */
+void profile_join(struct profile *profile);
+/* … and is given back. The last client of a profile takes its lanes along, but for those of the profiles that were left
+ * last: who comes often and does not stay finds them ready. */
+void profile_part(struct profile *profile);
 /* The profile that differs from this one as said; NULL when memory is short. */
 struct profile *profile_with_database(struct profile *profile, int64_t database);
 struct profile *profile_with_resp(struct profile *profile, int resp);
 /* user NULL: AUTH with a password alone. */
 struct profile *profile_with_credentials(struct profile *profile, struct slice user, struct slice password);
+bool profile_same_credentials(const struct profile *a, const struct profile *b);
 /* The user that Redis knows for this profile, for policies and the admin port. */
 const char *profile_user(const struct profile *profile);
 
@@ -119,11 +130,30 @@ static inline struct profile *lane_profile(const struct lane *lane)
 /* Tells a lane whose connection was RESET what it has to know to speak for its profile. False: out of memory. */
 bool upstream_greet_again(struct lane *lane);
 
+/* ---- whether Redis wants a password of those who come; only with no password in the settings ---- */
+
+/* What is known of that. */
+enum upstream_access {
+    UPSTREAM_ACCESS_CHANGED, /* it may be otherwise than before, as may the rights of users */
+    UPSTREAM_ACCESS_CLOSED,  /* it wants one */
+    UPSTREAM_ACCESS_OPEN     /* it wants none */
+};
+
+/* Told of what was found out here and holds for all workers. */
+typedef void upstream_access_callback(void *context, enum upstream_access access);
+
+/* From now on that is called; nobody is told before. */
+void upstream_tell_access(struct upstream *upstream, upstream_access_callback *access, void *context);
 /*
- * For when Redis may want a password of new connections where it wanted none, or the other way round. Those who are
- * there keep their lanes, as Redis lets them stay authenticated; those who come now are the default profile anew.
+ * What Redis wants has changed. Those who are there keep their lanes, as Redis lets them stay authenticated; those who
+ * come now are the default profile anew. Who had to have a lane of their own for want of a password need none any more
+ * where none is wanted.
  */
-void upstream_renew_default(struct upstream *upstream);
+void upstream_set_access(struct upstream *upstream, enum upstream_access access);
+/* A client has done what may change it: all are told. */
+void upstream_access_changed(struct upstream *upstream);
+/* Has a look taken soon, by a connection of its own; what it finds is told. */
+void upstream_look_soon(struct upstream *upstream);
 
 /* Several times a second: expires what waits too long, closes what is idle. */
 void upstream_tick(struct upstream *upstream);

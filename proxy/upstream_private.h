@@ -4,6 +4,7 @@
  *   upstream.c            the lanes of a worker: which there are, what they tell, when they go
  *   upstream_profile.c    profiles, and what a connection is told to stand in for their clients
  *   upstream_exclusive.c  exclusive lanes, the pool of clean ones, and commands of Headgate's own
+ *   upstream_access.c     whether Redis wants a password of those who come
  */
 #ifndef HEADGATE_UPSTREAM_PRIVATE_H
 #define HEADGATE_UPSTREAM_PRIVATE_H
@@ -20,13 +21,23 @@ struct upstream {
     void *lost_context;
     struct profile *profiles;
     struct profile *base; /* the default profile */
-    struct lane *lanes;   /* all of them */
-    struct lane *closed;  /* to be freed at the end of the turn, linked by pool_next */
+    struct profile
+        *lingering;      /* those that their clients have left, and that have lanes; who was left first is first */
+    size_t sharing;      /* profiles that may share lanes */
+    struct lane *lanes;  /* all of them */
+    struct lane *closed; /* to be freed at the end of the turn, linked by pool_next */
     struct reactor_task free_closed;
     uint64_t last_lane_id;
-    uint32_t generation; /* of the default profile */
-    bool reachable;      /* what was logged last */
-    bool told;           /* whether anything was logged yet */
+    uint32_t generation;              /* of the default profile */
+    upstream_access_callback *access; /* NULL: nobody is told */
+    void *access_context;
+    struct lane *look;              /* a connection that finds out what Redis wants; not one of the lanes */
+    struct lane_settings look_lane; /* … and what it goes by */
+    struct stats look_stats;        /* … and where it is counted, so that it is not taken for a lane */
+    bool look_wanted;
+    int64_t looked_us; /* when the last one began */
+    bool reachable;    /* what was logged last */
+    bool told;         /* whether anything was logged yet */
 };
 
 /* How many places for shared lanes a profile has: one is for scripts. */
@@ -44,12 +55,25 @@ void upstream_start_lane(struct lane *lane);
 /* A shared lane is none any more: its place is free for another. */
 void upstream_forget_place(struct lane *lane);
 
+/* Frees a lane that was closed when nobody can have a pointer to it any more. */
+void upstream_free_at_turn_end(struct upstream *upstream, struct lane *lane);
+/* Makes the default profile of the settings and the generation. False when memory is short: then it stays as it was. */
+bool upstream_make_base(struct upstream *upstream);
+
+/* ---- upstream_access.c ---- */
+
+/* Looks whether Redis wants a password, if it is time to. */
+void upstream_look_if_due(struct upstream *upstream);
+/* Ends a look that is under way. */
+void upstream_end_look(struct upstream *upstream);
+
 /* ---- upstream_profile.c ---- */
 
 /* The profile that says what wanted does (whose texts are copied), made if there is none; referenced for the caller.
  * NULL when memory is short. */
 struct profile *profile_get(struct upstream *upstream, const struct profile *wanted);
-bool profile_same_credentials(const struct profile *a, const struct profile *b);
+/* upstream->base has taken the place of before, to which nobody comes any more; its reference is given back. */
+void upstream_follow_base(struct upstream *upstream, struct profile *before);
 /* What a new lane says first, in the profile's memory. An exclusive lane shows its client whatever Redis says, so it
  * needs no PING to find out. */
 struct lane_greeting profile_greeting(const struct profile *profile, bool shared);

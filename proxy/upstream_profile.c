@@ -6,6 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+/*
+ * Anybody can make profiles: any password will do for a user that needs none, and each database and RESP version is
+ * another. So what they cost is bounded.
+ *
+ * Profiles of which clients share lanes, on each worker. Applications have a few users; a client of one more keeps the
+ * lane on which it authenticated, and costs a connection, as without Headgate.
+ */
+#define PROFILES_SHARING 256
+/* Profiles without clients that keep their lanes. Enough for an application whose clients come, authenticate, ask and
+ * go, with a few users or databases; more would be connections that are of use to nobody. */
+#define PROFILES_LINGERING 8
+
 /* What shared lanes say besides: the name shows operators what these connections are, and PING shows whether Redis
  * wants a password. */
 static const char tail[] = "*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n$8\r\nheadgate\r\n*1\r\n$4\r\nPING\r\n";
@@ -133,6 +145,8 @@ static struct profile *profile_create(struct upstream *upstream, const struct pr
     }
     profile->next = upstream->profiles;
     upstream->profiles = profile;
+    profile->may_share = upstream->sharing < PROFILES_SHARING;
+    upstream->sharing += profile->may_share ? 1 : 0;
     return profile;
 }
 
@@ -144,6 +158,21 @@ struct profile *profile_get(struct upstream *upstream, const struct profile *wan
         profile = profile_create(upstream, wanted);
     }
     return profile != NULL ? profile_reference(profile) : NULL;
+}
+
+static void stop_lingering(struct profile *profile)
+{
+    struct profile **link = &profile->upstream->lingering;
+
+    if (!profile->is_lingering) {
+        return;
+    }
+    while (*link != profile) {
+        link = &(*link)->lingers;
+    }
+    *link = profile->lingers;
+    profile->lingers = NULL;
+    profile->is_lingering = false;
 }
 
 struct profile *profile_reference(struct profile *profile)
@@ -160,11 +189,122 @@ void profile_release(struct profile *profile)
     if (--profile->references > 0) {
         return;
     }
+    assert(profile->clients == 0);
+    stop_lingering(profile);
     while (*link != profile) {
         link = &(*link)->next;
     }
     *link = profile->next;
+    profile->upstream->sharing -= profile->may_share ? 1 : 0;
     profile_free(profile);
+}
+
+/* ---- profiles that their clients have left ---- */
+
+/* Whether anybody waits for a reply: Headgate's own commands and scripts do so without being clients. */
+static bool is_in_use(const struct profile *profile)
+{
+    for (size_t i = 0; i < upstream_shared_places(profile->upstream); i++) {
+        if (profile->shared[i] != NULL && lane_serves_others(profile->shared[i], NULL)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void close_lanes(struct profile *profile)
+{
+    profile_reference(profile);
+    for (size_t i = 0; i < upstream_shared_places(profile->upstream); i++) {
+        if (profile->shared[i] != NULL) {
+            lane_close(profile->shared[i], "its last client has left");
+        }
+    }
+    while (profile->pooled != NULL) {
+        lane_close(profile->pooled, "its last client has left");
+    }
+    profile_release(profile);
+}
+
+/* Together they keep no more lanes in their pools than one profile may. */
+static bool are_too_many(const struct upstream *upstream)
+{
+    size_t profiles = 0;
+    size_t pooled = 0;
+
+    for (const struct profile *profile = upstream->lingering; profile != NULL; profile = profile->lingers) {
+        profiles++;
+        pooled += profile->pooled_count;
+    }
+    return profiles > PROFILES_LINGERING || pooled > (size_t)upstream->settings.exclusive_idle;
+}
+
+/* The one that was left first, and that can go. */
+static struct profile *first_to_go(const struct upstream *upstream)
+{
+    struct profile *profile = upstream->lingering;
+
+    while (profile != NULL && is_in_use(profile)) {
+        profile = profile->lingers;
+    }
+    return profile;
+}
+
+static void shed_profiles(struct upstream *upstream)
+{
+    while (are_too_many(upstream)) {
+        struct profile *profile = first_to_go(upstream);
+        if (profile == NULL) {
+            return;
+        }
+        stop_lingering(profile);
+        close_lanes(profile);
+    }
+}
+
+static void begin_lingering(struct profile *profile)
+{
+    struct profile **link = &profile->upstream->lingering;
+
+    while (*link != NULL) {
+        link = &(*link)->lingers;
+    }
+    *link = profile;
+    profile->lingers = NULL;
+    profile->is_lingering = true;
+}
+
+void profile_join(struct profile *profile)
+{
+    profile->clients++;
+    stop_lingering(profile);
+}
+
+void profile_part(struct profile *profile)
+{
+    struct upstream *upstream = profile->upstream;
+
+    assert(profile->clients > 0);
+    if (--profile->clients == 0 && profile != upstream->base) {
+        begin_lingering(profile);
+    }
+    /* One without lanes goes here. */
+    profile_release(profile);
+    shed_profiles(upstream);
+}
+
+void upstream_follow_base(struct upstream *upstream, struct profile *before)
+{
+    struct profile *base = upstream->base;
+
+    upstream->sharing += base->may_share ? 0 : 1;
+    base->may_share = true;
+    stop_lingering(base);
+    if (before->clients == 0 && before != base && !before->is_lingering) {
+        begin_lingering(before);
+    }
+    profile_release(before);
+    shed_profiles(upstream);
 }
 
 struct profile *profile_with_database(struct profile *profile, int64_t database)

@@ -29,6 +29,7 @@ struct worker {
     struct learn *learn;
     struct client_service *clients;
     struct connection_target target;
+    struct peers *peers;
     struct event tick;
     uint32_t ticks;
     uint64_t gone_at_trim; /* clients that had gone when memory was given back last */
@@ -66,6 +67,7 @@ static struct upstream_settings upstream_settings(struct worker *worker, const s
     settings.user = conf->upstream_user;
     settings.password = conf->upstream_password;
     settings.serves_clients = true;
+    settings.access_check = worker->index == 0 ? conf->access_check : 0;
     return settings;
 }
 
@@ -132,6 +134,58 @@ static void on_upstream_lost(void *context, const char *why, uint64_t requests)
     struct worker *worker = context;
 
     client_service_upstream_lost(worker->clients, why, requests);
+}
+
+struct access_letter {
+    struct letter letter;
+    struct worker *worker;
+    enum upstream_access access;
+};
+
+/* After a client's command all look again at once, so that those who are there are told, too. One look does for all. */
+static void take_access(struct worker *worker, enum upstream_access access)
+{
+    if (access == UPSTREAM_ACCESS_CHANGED && worker->index == 0) {
+        upstream_look_soon(worker->upstream);
+    }
+}
+
+static void run_access(struct letter *letter)
+{
+    struct access_letter *news = (struct access_letter *)(void *)letter;
+
+    upstream_set_access(news->worker->upstream, news->access);
+    take_access(news->worker, news->access);
+    free(news);
+}
+
+static void post_access(void *member, void *context)
+{
+    const struct access_letter *news = context;
+    struct worker *worker = member;
+    struct access_letter *copy;
+
+    if (worker == news->worker) {
+        return;
+    }
+    copy = malloc(sizeof *copy);
+    if (copy == NULL) {
+        /* It would go on letting in whom Redis would not. */
+        abort();
+    }
+    *copy = (struct access_letter){.letter.run = run_access, .worker = worker, .access = news->access};
+    worker_post(worker, &copy->letter);
+}
+
+/* A worker has found out what holds for all, and has taken it over itself. Whoever connects after a client was told of
+ * its command's success is given to its worker behind this letter. */
+static void on_access(void *context, enum upstream_access access)
+{
+    struct worker *worker = context;
+    struct access_letter news = {.worker = worker, .access = access};
+
+    peers_visit(worker->peers, post_access, &news);
+    take_access(worker, access);
 }
 
 static void *worker_run(void *context)
@@ -211,11 +265,12 @@ static bool build_parts(struct worker *worker, const struct conf *conf, const st
         return false;
     }
     upstream_tell_losses(worker->upstream, on_upstream_lost, worker);
+    upstream_tell_access(worker->upstream, on_access, worker);
     return true;
 }
 
 struct worker *worker_start(size_t index, const struct conf *conf, const struct connection_target *target,
-                            const struct chain_roster *policies)
+                            const struct chain_roster *policies, struct peers *peers)
 {
     const struct timeval tick = {.tv_sec = 0, .tv_usec = TICK_US};
     struct worker *worker = calloc(1, sizeof *worker);
@@ -225,6 +280,7 @@ struct worker *worker_start(size_t index, const struct conf *conf, const struct 
     }
     worker->index = index;
     worker->target = *target;
+    worker->peers = peers;
     if (!reactor_init(&worker->reactor, &worker->stats) || !build_parts(worker, conf, policies)) {
         worker_free(worker);
         errno = ENOMEM;
@@ -245,6 +301,7 @@ struct worker *worker_start(size_t index, const struct conf *conf, const struct 
         errno = status;
         return NULL;
     }
+    peers_join(peers, worker);
     return worker;
 }
 
@@ -314,6 +371,7 @@ static void run_stop(struct letter *letter)
 
 void worker_stop(struct worker *worker)
 {
+    peers_leave(worker->peers, worker);
     post_plain(worker, run_stop);
     pthread_join(worker->thread, NULL);
     event_del(&worker->tick);

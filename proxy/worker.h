@@ -1,6 +1,6 @@
 /*
  * A worker: one thread with one event loop that owns its clients, its lanes and its policies' state. Workers share
- * nothing; the main thread reaches them by letters.
+ * nothing; the main thread reaches them by letters, and so do they each other.
  */
 #ifndef HEADGATE_WORKER_H
 #define HEADGATE_WORKER_H
@@ -8,6 +8,7 @@
 #include "client.h"
 #include "conf.h"
 #include "mailbox.h"
+#include "peers.h"
 
 struct worker;
 
@@ -17,10 +18,11 @@ struct worker_facts {
     int64_t clock_offset_us;
 };
 
-/* Builds a worker and starts its thread. conf and policies must outlive it (but see worker_reconfigure). target: the
- * resolved upstream address. NULL with errno set when the system refuses. */
+/* Builds a worker and starts its thread. conf, policies and peers must outlive it (but see worker_reconfigure). target:
+ * the resolved upstream address. peers: the other workers; it is one of them until it stops. NULL with errno set when
+ * the system refuses. */
 struct worker *worker_start(size_t index, const struct conf *conf, const struct connection_target *target,
-                            const struct chain_roster *policies);
+                            const struct chain_roster *policies, struct peers *peers);
 
 /* Hands over an accepted socket. */
 void worker_give_client(struct worker *worker, int fd, const struct sockaddr_storage *address, uint64_t id);

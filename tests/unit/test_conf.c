@@ -152,6 +152,7 @@ static const char *const other_values[][2] = {
     {"upstream", "unix:/run/redis.sock"},
     {"upstream_user", "app;user"},
     {"upstream_password", "\"********\""},
+    {"access_check", "250ms"},
     {"pool", "session"},
     {"threads", "3"},
     {"lanes", "5"},
@@ -270,7 +271,7 @@ Test(conf, table_is_sound)
             cr_assert_neq(option->offset, conf_options[j].offset, "%s", option->name);
         }
     }
-    cr_assert_eq(conf_option_count, 31, "a new field of struct conf needs its option, and a word here");
+    cr_assert_eq(conf_option_count, 32, "a new field of struct conf needs its option, and a word here");
 }
 
 Test(conf, sample_file_is_the_reference)

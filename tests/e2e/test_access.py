@@ -1,0 +1,268 @@
+"""A password that is set, or taken away, while Headgate runs: all workers know it, however it was done."""
+
+import pytest
+
+from harness.admin import stats
+from harness.resp import OK, PONG, QUEUED, Error, encode, wait_for
+from harness.target import client_list
+
+NOAUTH = Error(b"NOAUTH Authentication required.")
+THREADS = 4
+NEWCOMERS = 8
+
+
+def looks(headgate):
+    return int(stats(headgate, "upstream")["access_looks_total"])
+
+
+@pytest.fixture
+def direct(redis):
+    """An operator at Redis itself, who stays connected."""
+    with redis.connect() as client:
+        yield client
+
+
+@pytest.fixture
+def headgate(redis, make_headgate):
+    """Nothing but what clients do tells it. Each worker has shared lanes from before."""
+    headgate = make_headgate(redis, threads=THREADS, access_check=0)
+    warm(headgate)
+    return headgate
+
+
+def warm(headgate):
+    return [client for client in newcomers(headgate) if client("PING") == PONG]
+
+
+def newcomers(headgate, count=NEWCOMERS):
+    return [headgate.connect() for _ in range(count)]
+
+
+def replies_to_newcomers(headgate):
+    """Of clients of every worker."""
+    return [client("SET", "k", 1) for client in newcomers(headgate)]
+
+
+def shared_by(headgate):
+    """How many clients share a lane, that is, have none of their own."""
+    facts = stats(headgate)
+    return int(facts["clients_connected"]) - int(facts["clients_exclusive"])
+
+
+SETTERS = {
+    "plainly": [("CONFIG", "SET", "requirepass", "secret")],
+    "among others": [("CONFIG", "SET", "maxmemory-samples", "5", "RequirePass", "secret")],
+    "for the user": [("ACL", "SETUSER", "default", ">secret", "resetpass", ">secret")],
+    "in a transaction": [("MULTI",), ("SET", "a", 1), ("CONFIG", "SET", "requirepass", "secret"), ("EXEC",)],
+    "for the user in a transaction": [("MULTI",), ("ACL", "SETUSER", "default", "resetpass", ">secret"), ("EXEC",)],
+    "at length": [("ACL", "SETUSER", "default", "resetpass", ">secret", *["+get"] * 20000)],
+    "at length in a transaction": [
+        ("MULTI",), ("ACL", "SETUSER", "default", "resetpass", ">secret", *["+get"] * 20000), ("EXEC",)],
+}
+
+
+@pytest.mark.parametrize("commands", SETTERS.values(), ids=SETTERS)
+def test_a_password_set_by_a_client_holds_for_all_workers_at_once(redis, headgate, commands):
+    client = headgate.connect()
+    replies = client.pipeline(commands)
+    assert not any(isinstance(reply, Error) for reply in replies)
+    assert replies_to_newcomers(headgate) == [NOAUTH] * NEWCOMERS
+
+
+def test_who_is_there_stays(redis, headgate):
+    there = warm(headgate)
+    assert there[0]("CONFIG", "SET", "requirepass", "secret") == OK
+    assert replies_to_newcomers(headgate) == [NOAUTH] * NEWCOMERS
+    assert [client("SET", "k", 1) for client in there] == [OK] * len(there)
+
+
+def test_a_transaction_counts_when_it_is_executed(redis, headgate):
+    """Until then Redis wants no password, and clients share; nor does it if it is thrown away, or fails."""
+    client = headgate.connect()
+    for end in ("DISCARD", "EXEC"):
+        assert client("MULTI") == OK
+        assert client("CONFIG", "SET", "requirepass", "secret") == QUEUED
+        assert replies_to_newcomers(headgate) == [OK] * NEWCOMERS
+        if end == "EXEC":
+            client("NONSENSE")
+        client(end)
+        assert replies_to_newcomers(headgate) == [OK] * NEWCOMERS
+    client.pipeline([("MULTI",), ("CONFIG", "SET", "requirepass", "secret")])
+    assert replies_to_newcomers(headgate) == [OK] * NEWCOMERS
+    assert client("EXEC") == [OK]
+    assert replies_to_newcomers(headgate) == [NOAUTH] * NEWCOMERS
+
+
+def test_a_word_that_ends_at_a_nul(redis, headgate):
+    """Redis may or may not find such a name; whatever it does, newcomers are judged by it."""
+    client = headgate.connect()
+    reply = client("CONFIG", "SET", b"requirepass\0", "secret")
+    with redis.connect() as newcomer:
+        expected = newcomer("SET", "k", 1)
+    assert (reply == OK) == (expected == NOAUTH)
+    assert replies_to_newcomers(headgate) == [expected] * NEWCOMERS
+
+
+def test_a_password_that_is_taken_away_by_a_client(redis, headgate):
+    """Sharing comes back for those who come, and, after a look, for those who are there."""
+    client = headgate.connect()
+    assert client("CONFIG", "SET", "requirepass", "secret") == OK
+    strangers = newcomers(headgate)
+    assert [stranger("GET", "k") for stranger in strangers] == [NOAUTH] * NEWCOMERS
+    assert client("CONFIG", "SET", "requirepass", "") == OK
+    assert replies_to_newcomers(headgate) == [OK] * NEWCOMERS
+
+    def all_share():
+        assert [stranger("GET", "k") for stranger in strangers] == [b"1"] * NEWCOMERS
+        return shared_by(headgate) == int(stats(headgate)["clients_connected"])
+
+    wait_for(all_share, what="those who are there to share lanes")
+
+
+# ---- behind Headgate's back ----
+
+
+@pytest.mark.parametrize("threads", (1, THREADS))
+def test_a_password_set_at_redis_is_found_out(redis, direct, make_headgate, pool, threads):
+    headgate = make_headgate(redis, pool=pool, threads=threads, access_check="100ms")
+    there = warm(headgate)
+    assert direct("CONFIG", "SET", "requirepass", "secret") == OK
+    wait_for(lambda: replies_to_newcomers(headgate) == [NOAUTH] * NEWCOMERS, what="newcomers to be asked for it")
+    assert [client("SET", "k", 1) for client in there] == [OK] * len(there)
+    authenticated = newcomers(headgate)
+    assert [client("AUTH", "secret") for client in authenticated] == [OK] * NEWCOMERS
+    assert [client("SET", "k", 1) for client in authenticated] == [OK] * NEWCOMERS
+
+
+@pytest.mark.parametrize("threads", (1, THREADS))
+def test_a_password_taken_away_at_redis_is_found_out(make_redis, make_headgate, threads):
+    redis = make_redis("--requirepass", "secret")
+    headgate = make_headgate(redis, threads=threads, access_check="100ms")
+    strangers = newcomers(headgate)
+    assert [stranger("GET", "k") for stranger in strangers] == [NOAUTH] * NEWCOMERS
+    assert shared_by(headgate) == 0
+    with redis.connect() as direct:
+        assert direct("AUTH", "secret") == OK
+        assert direct("CONFIG", "SET", "requirepass", "") == OK
+
+    def all_share():
+        assert [stranger("GET", "k") for stranger in strangers] == [None] * NEWCOMERS
+        return shared_by(headgate) == NEWCOMERS
+
+    wait_for(all_share, what="those who are there to share lanes")
+    assert [client("GET", "k") for client in newcomers(headgate)] == [None] * NEWCOMERS
+    assert shared_by(headgate) == 2 * NEWCOMERS
+
+
+def test_to_and_fro(redis, direct, make_headgate):
+    headgate = make_headgate(redis, threads=THREADS, access_check="100ms")
+    there = warm(headgate)
+    for _ in range(3):
+        assert direct("CONFIG", "SET", "requirepass", "secret") == OK
+        wait_for(lambda: replies_to_newcomers(headgate) == [NOAUTH] * NEWCOMERS, what="newcomers to be refused")
+        assert direct("CONFIG", "SET", "requirepass", "") == OK
+        wait_for(lambda: replies_to_newcomers(headgate) == [OK] * NEWCOMERS, what="newcomers to be let in")
+        assert [client("SET", "k", 1) for client in there] == [OK] * len(there)
+
+
+# ---- the look itself ----
+
+
+def test_a_look_leaves_nothing_and_disturbs_nobody(redis, direct, make_headgate):
+    headgate = make_headgate(redis, access_check="100ms")
+    client = headgate.connect()
+    assert client("SET", "k", 1) == OK
+    lanes = stats(headgate, "upstream")["lanes_opened_total"]
+    before = looks(headgate)
+    client.request("BLPOP", "none", 3)
+    wait_for(lambda: looks(headgate) >= before + 5, what="five looks")
+    entries = client_list(direct)
+    assert len(entries) <= 4, entries
+    assert client.read() is not None
+    assert int(stats(headgate, "upstream")["lanes_opened_total"]) <= int(lanes) + 1
+    assert stats(headgate, "upstream")["access_changes_total"] == "0"
+    assert stats(headgate, "upstream")["lanes_failed_total"] == "0"
+
+
+@pytest.mark.parametrize("options", ({"access_check": 0}, {"access_check": "100ms", "upstream_password": "secret"}))
+def test_no_looks_where_they_are_of_no_use(make_redis, make_headgate, options):
+    redis = make_redis(*(("--requirepass", "secret") if "upstream_password" in options else ()))
+    headgate = make_headgate(redis, threads=2, **options)
+    client = headgate.connect()
+    for _ in range(10):
+        assert client("BLPOP", "none", 0.1) is not None
+    assert looks(headgate) == 0
+
+
+def test_the_interval_can_be_reloaded(redis, direct, make_headgate):
+    headgate = make_headgate(redis, threads=2, access_check=0)
+    warm(headgate)
+    assert direct("CONFIG", "SET", "requirepass", "secret") == OK
+    assert replies_to_newcomers(headgate) == [OK] * NEWCOMERS
+    headgate.write_config(access_check="100ms")
+    with headgate.admin() as admin:
+        assert admin("RELOAD") == OK
+    wait_for(lambda: replies_to_newcomers(headgate) == [NOAUTH] * NEWCOMERS, what="newcomers to be refused")
+
+
+def test_redis_away_and_back_with_a_password(redis, make_headgate):
+    headgate = make_headgate(redis, threads=2, access_check="100ms")
+    there = warm(headgate)
+    redis.kill()
+    before = looks(headgate)
+    wait_for(lambda: looks(headgate) >= before + 3, what="looks at a Redis that is away")
+    redis.options = ("--requirepass", "secret")
+    redis.start()
+    wait_for(lambda: replies_to_newcomers(headgate) == [NOAUTH] * NEWCOMERS, what="newcomers to be asked for it")
+    assert headgate.is_alive() and len(there) == NEWCOMERS
+
+
+def test_a_full_redis_changes_nothing(redis, direct, make_headgate):
+    """Who is not let in for want of room has not learned whether there is a password."""
+    headgate = make_headgate(redis, access_check="100ms")
+    client = headgate.connect()
+    assert client("SET", "k", 1) == OK
+    assert direct("CONFIG", "SET", "maxclients", 2) == OK
+    before = looks(headgate)
+    wait_for(lambda: looks(headgate) >= before + 3, what="looks that are refused")
+    assert client("GET", "k") == b"1"
+    assert headgate.connect()("GET", "k") == b"1"
+    assert stats(headgate, "upstream")["access_changes_total"] == "0"
+
+
+@pytest.mark.parametrize(
+    "reply, changes",
+    [
+        (b"-DENIED Redis is running in protected mode\r\n", 0),
+        (b"-ERR max number of clients reached\r\n", 0),
+        (b"-LOADING Redis is loading the dataset in memory\r\n", 0),
+        (b"-NOPERM this user has no permissions to run the 'ping' command\r\n", 0),
+        (b"nonsense\r\n", 0),
+        (b"-NOAUTH Authentication required.\r\n", 1),
+    ],
+)
+def test_what_a_look_makes_of_answers(fake, make_headgate, reply, changes):
+    headgate = make_headgate(fake.url, access_check="100ms")
+    client = headgate.connect()
+    client.request("GET", "k")
+    fake.expect("GET", "k").reply(b"+first\r\n")
+    assert client.read() == b"first"
+    fake.answers["PING"] = lambda _lane, _arguments: reply
+    before = looks(headgate)
+    wait_for(lambda: looks(headgate) >= before + 3, what="three looks")
+    assert stats(headgate, "upstream")["access_changes_total"] == str(changes)
+    client.request("GET", "k")
+    fake.expect("GET", "k").reply(b"+later\r\n")
+    assert client.read() == b"later"
+
+
+def test_a_look_that_is_not_answered_ends(fake, make_headgate):
+    headgate = make_headgate(fake.url, access_check="100ms", connect_timeout="300ms")
+    client = headgate.connect()
+    client.send(encode("GET", "k"))
+    fake.expect("GET", "k").reply(b"+first\r\n")
+    assert client.read() == b"first"
+    fake.answers["PING"] = lambda _lane, _arguments: None
+    before = looks(headgate)
+    wait_for(lambda: looks(headgate) >= before + 3, what="three looks")
+    wait_for(lambda: len(fake.open_lanes()) <= 3, what="looks that have ended")
