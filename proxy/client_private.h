@@ -411,6 +411,8 @@ bool client_batch_send(struct client *client, struct client_batch *batch);
 
 /* Whether the command that is under way is one of those. */
 bool client_is_long(const struct client *client);
+/* Whether Redis would not read this whole command, in multibulk form, as the client has not authenticated. */
+bool client_is_beyond_strangers(const struct client *client, const struct resp_command *framed, struct slice frame);
 /*
  * Begins to send it: on an exclusive lane, as it comes. Some commands are held whole all the same. frame: all that came
  * of it. True: that was taken; false: not now, or not at all.

@@ -120,9 +120,9 @@ static struct slice name_of(const struct resp_command *framed, const char *frame
     return (struct slice){frame + framed->arguments[0].offset, (size_t)framed->arguments[0].length};
 }
 
-/* A whole command that the policies have admitted, as Redis is to get it. */
+/* A whole command that the policies have admitted, and the bytes in which Redis is to get it. */
 static enum client_outcome take_admitted(struct client *client, const struct command *command,
-                                         const struct resp_command *framed, const char *frame)
+                                         const struct resp_command *framed, const char *frame, struct slice sent)
 {
     struct session_plan plan;
 
@@ -139,12 +139,12 @@ static enum client_outcome take_admitted(struct client *client, const struct com
         return CLIENT_TAKEN;
     }
     plan.exclusive = plan.exclusive || client->gathering;
-    return carry_out(client, &plan, (struct slice){frame, (size_t)framed->size});
+    return carry_out(client, &plan, sent);
 }
 
 /* The same, if a policy may say something else to Redis. */
 static enum client_outcome take_translatable(struct client *client, const struct command *command,
-                                             const struct resp_command *framed, const char *frame)
+                                             const struct resp_command *framed, const char *frame, struct slice sent)
 {
     static const enum policy_server_has server_has[] = {
         [LEARN_UNKNOWN] = POLICY_SERVER_UNKNOWN,
@@ -164,16 +164,17 @@ static enum client_outcome take_translatable(struct client *client, const struct
         break;
     case POLICY_TRANSLATED:
         (void)resp_command_feed(&translated, bytes.data, bytes.length, UINT64_MAX, &taken);
-        return take_admitted(client, command_find(name_of(&translated, bytes.data)), &translated, bytes.data);
+        return take_admitted(client, command_find(name_of(&translated, bytes.data)), &translated, bytes.data, bytes);
     case POLICY_ANSWERED:
         client_refuse(client, &decision);
         return CLIENT_TAKEN;
     }
-    return take_admitted(client, command, framed, frame);
+    return take_admitted(client, command, framed, frame, sent);
 }
 
-/* A whole command in multibulk form. */
-static enum client_outcome take_multibulk(struct client *client, const struct resp_command *framed, const char *frame)
+/* A whole command in multibulk form, and the bytes in which Redis is to get it if nothing else is put in its place. */
+static enum client_outcome take_multibulk(struct client *client, const struct resp_command *framed, const char *frame,
+                                          struct slice sent)
 {
     struct slice bytes = {frame, (size_t)framed->size};
     const struct command *command;
@@ -190,9 +191,9 @@ static enum client_outcome take_multibulk(struct client *client, const struct re
         return outcome;
     }
     if (interest->translator != 0) {
-        return take_translatable(client, command, framed, frame);
+        return take_translatable(client, command, framed, frame, sent);
     }
-    return take_admitted(client, command, framed, frame);
+    return take_admitted(client, command, framed, frame, sent);
 }
 
 void client_protocol_error(struct client *client)
@@ -252,7 +253,12 @@ static enum client_outcome take_inline(struct client *client, const char *frame)
     }
     (void)resp_inline_to_multibulk(line, room, needed);
     (void)resp_command_feed(&framed, room, needed, UINT64_MAX, &taken);
-    enum client_outcome outcome = take_multibulk(client, &framed, room);
+    struct slice sent = {room, needed};
+    if (client_is_beyond_strangers(client, &framed, sent)) {
+        /* Redis bounds lines of clients that have not authenticated in all only; in multibulk form it is refused. */
+        sent = line;
+    }
+    enum client_outcome outcome = take_multibulk(client, &framed, room, sent);
     buffer_clear(&service->reactor->buffers, &service->inline_command);
     return outcome;
 }
@@ -279,8 +285,10 @@ static enum client_outcome take_whole(struct client *client, const char *frame)
     if (client->command.argument_count == 0) {
         take_nothing(client);
     } else {
-        outcome = resp_command_is_inline(&client->command) ? take_inline(client, frame)
-                                                           : take_multibulk(client, &client->command, frame);
+        outcome =
+            resp_command_is_inline(&client->command)
+                ? take_inline(client, frame)
+                : take_multibulk(client, &client->command, frame, (struct slice){frame, (size_t)client->command.size});
     }
     return settle_whole(client, outcome);
 }

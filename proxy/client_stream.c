@@ -17,11 +17,38 @@ static bool find_command_so_far(struct client *client, const char *frame, const 
            client_find_command(client, (struct slice){frame + name->offset, (size_t)name->length}, command);
 }
 
-/* What Redis refuses by the header alone from a client that has not authenticated: it has to see the header at once. */
-static bool is_too_long_without_password(const struct client *client)
+/* What Redis reads of a client that has not authenticated (networking.c, processMultibulkBuffer). */
+#define STRANGER_ARGUMENTS 10
+#define STRANGER_ARGUMENT ((uint64_t)16 * 1024)
+/* No request within that is as long, with the lines of its lengths. */
+#define STRANGER_REQUEST (STRANGER_ARGUMENTS * (STRANGER_ARGUMENT + 64) + 64)
+
+/* How Redis refuses what has come of the request, by a length in it, from a client that has not authenticated. */
+static enum resp_command_fault strangers_fault(const struct client *client)
 {
-    return client->profile->needs_password &&
-           (client->command.argument_count > 10 || client->command.payload_left > (uint64_t)16 * 1024);
+    const struct resp_command *command = &client->command;
+
+    if (!client->profile->needs_password || resp_command_is_inline(command)) {
+        return RESP_COMMAND_SOUND;
+    }
+    if (command->argument_count > STRANGER_ARGUMENTS) {
+        return RESP_COMMAND_STRANGERS_COUNT;
+    }
+    return resp_command_argument_length(command) > STRANGER_ARGUMENT || command->size > STRANGER_REQUEST
+               ? RESP_COMMAND_STRANGERS_LENGTH
+               : RESP_COMMAND_SOUND;
+}
+
+bool client_is_beyond_strangers(const struct client *client, const struct resp_command *framed, struct slice frame)
+{
+    struct resp_walk walk = resp_walk_start(frame);
+    struct slice argument;
+    bool beyond = framed->argument_count > STRANGER_ARGUMENTS;
+
+    while (!beyond && resp_walk_next(&walk, &argument)) {
+        beyond = argument.length > STRANGER_ARGUMENT;
+    }
+    return beyond && client->profile->needs_password;
 }
 
 bool client_is_long(const struct client *client)
@@ -30,7 +57,27 @@ bool client_is_long(const struct client *client)
 
     return !resp_command_is_inline(&client->command) &&
            (client->command.size > limit || client->command.payload_left > limit ||
-            is_too_long_without_password(client));
+            strangers_fault(client) != RESP_COMMAND_SOUND);
+}
+
+/* Whether what Headgate knows of the client's authentication is all there is to know. */
+static bool is_followed(const struct client *client)
+{
+    const struct session *session = &client->session;
+
+    return !session->tunnel && !session->silent && !session->silent_next && !session->sticky && !session->unsure;
+}
+
+/* Refuses it as Redis does, so that nothing of it has to be held; what went before may have been an AUTH. Always false:
+ * the client waits, or is told and closed. */
+static bool refuse_stranger(struct client *client, enum resp_command_fault fault)
+{
+    if (client->sent_runs > 0) {
+        return client_wait_for(client, CLIENT_WAIT_QUIET);
+    }
+    client->command.fault = fault;
+    client_protocol_error(client);
+    return false;
 }
 
 /* Whether the session has to understand the command, or a policy may say something else in its place. */
@@ -80,16 +127,24 @@ bool client_begin_stream(struct client *client, const char *frame)
     const struct command *command;
     struct slice bytes = {frame, (size_t)client->command.size};
     struct session_plan plan = {.answer = SESSION_FORWARD, .exclusive = true};
-    bool may_keep = !is_too_long_without_password(client);
+    enum resp_command_fault strangers = strangers_fault(client);
+    bool may_keep = strangers == RESP_COMMAND_SOUND;
     enum client_outcome outcome;
 
+    if (!may_keep && is_followed(client)) {
+        return refuse_stranger(client, strangers);
+    }
     if (!find_command_so_far(client, frame, &command)) {
         return false;
     }
     bool has_name = client_name_is_there(&client->command, bytes);
-    if ((command != NULL && has_to_be_whole(client, command)) || (may_keep && (!has_name || is_nothing_new(client)))) {
+    bool wants_whole = command != NULL && has_to_be_whole(client, command);
+    if (may_keep && (wants_whole || !has_name || is_nothing_new(client))) {
         return keep(client);
     }
+    /* Redis will refuse it, most likely. If not, nobody knows what it has done. */
+    plan.tunnel = wants_whole;
+    plan.unsure = wants_whole;
     if (client->service->reactor->measures) {
         client_note(client, command, chain_interest(client->service->chain, command), &client->command, bytes);
     }

@@ -36,14 +36,17 @@ enum resp_status {
 
 enum resp_command_fault {
     RESP_COMMAND_SOUND,
-    RESP_COMMAND_BAD_COUNT,     /* invalid multibulk length */
-    RESP_COMMAND_LONG_COUNT,    /* too big mbulk count string */
-    RESP_COMMAND_BAD_LENGTH,    /* invalid bulk length */
-    RESP_COMMAND_LONG_LENGTH,   /* too big bulk count string */
-    RESP_COMMAND_NO_BULK,       /* expected '$', got '%c' */
-    RESP_COMMAND_LONG_INLINE,   /* too big inline request */
-    RESP_COMMAND_BAD_QUOTES,    /* unbalanced quotes in request */
-    RESP_COMMAND_BAD_TERMINATOR /* a line or bulk that does not end in CR LF */
+    RESP_COMMAND_BAD_COUNT,      /* invalid multibulk length */
+    RESP_COMMAND_LONG_COUNT,     /* too big mbulk count string */
+    RESP_COMMAND_BAD_LENGTH,     /* invalid bulk length */
+    RESP_COMMAND_LONG_LENGTH,    /* too big bulk count string */
+    RESP_COMMAND_NO_BULK,        /* expected '$', got '%c' */
+    RESP_COMMAND_LONG_INLINE,    /* too big inline request */
+    RESP_COMMAND_BAD_QUOTES,     /* unbalanced quotes in request */
+    RESP_COMMAND_BAD_TERMINATOR, /* a line or bulk that does not end in CR LF */
+    /* Sound, but too long for a client that has not authenticated. Set by who knows: */
+    RESP_COMMAND_STRANGERS_COUNT, /* unauthenticated multibulk length */
+    RESP_COMMAND_STRANGERS_LENGTH /* unauthenticated bulk length */
 };
 
 enum resp_command_phase {
@@ -107,6 +110,12 @@ static inline uint32_t resp_command_arguments_seen(const struct resp_command *co
 static inline uint64_t resp_command_payload_left(const struct resp_command *command)
 {
     return command->phase == RESP_COMMAND_PAYLOAD ? command->payload_left : 0;
+}
+
+/* The length of the argument that is under way, as announced; 0 if none is, or its length was not read yet. */
+static inline uint64_t resp_command_argument_length(const struct resp_command *command)
+{
+    return command->phase >= RESP_COMMAND_LENGTH_LF && command->phase <= RESP_COMMAND_PAYLOAD_LF ? command->number : 0;
 }
 
 /*

@@ -334,6 +334,8 @@ size_t resp_command_fault_text(const struct resp_command *command, char *text, s
         [RESP_COMMAND_LONG_INLINE] = "too big inline request",
         [RESP_COMMAND_BAD_QUOTES] = "unbalanced quotes in request",
         [RESP_COMMAND_BAD_TERMINATOR] = "expected CR LF",
+        [RESP_COMMAND_STRANGERS_COUNT] = "unauthenticated multibulk length",
+        [RESP_COMMAND_STRANGERS_LENGTH] = "unauthenticated bulk length",
     };
     char got[3] = "";
     int length;

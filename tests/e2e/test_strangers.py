@@ -1,0 +1,182 @@
+"""What a client that has not authenticated may send: Redis' bounds, by the first header that is beyond them."""
+
+import pytest
+
+from harness.resp import OK, PONG, Client, Closed, Error, encode, wait_for
+from harness.servers import sanitizer_overhead
+from harness.target import MODES, Target
+
+PASSWORD = "secret"
+NOAUTH = Error(b"NOAUTH Authentication required.")
+COUNT = b"-ERR Protocol error: unauthenticated multibulk length\r\n"
+LENGTH = b"-ERR Protocol error: unauthenticated bulk length\r\n"
+HUGE = 400 << 20
+
+
+@pytest.fixture(scope="module", params=MODES)
+def shared_target(request):
+    target = Target(request.param, "--requirepass", PASSWORD)
+    target.password = PASSWORD
+    yield target
+    target.finish()
+
+
+NAMES = ("GET", "AUTH", "HELLO", "SUBSCRIBE", "PSUBSCRIBE", "MULTI", "WATCH", "SELECT", "CLIENT", "BLPOP", "XREAD", "RESET",
+         "QUIT", "EVAL", "CONFIG", "ACL", "MONITOR", "SYNC", "WAIT", "DEBUG", "NONSENSE", "CL.THROTTLE", "")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_long_arguments_of_every_kind_of_command(target, name):
+    for length in (16385, 100_000, HUGE):
+        client = target.connect()
+        client.send(b"*2\r\n" + encode(name)[4:] + b"$%d\r\n" % length)
+        assert client.read_to_end() == LENGTH, length
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_many_arguments_of_every_kind_of_command(target, name):
+    client = target.connect()
+    client.send(b"*11\r\n")
+    assert client.read_to_end() == COUNT
+    client = target.connect()
+    client.send(b"*1000000\r\n" + encode(name)[4:])
+    assert client.read_to_end() == COUNT
+
+
+@pytest.mark.parametrize("header", [b"*11\r\n", b"*2\r\n$4\r\nAUTH\r\n$16385\r\n", b"*2\r\n$9\r\nSUBSCRIBE\r\n$20000\r\n"])
+def test_a_header_in_pieces(target, header):
+    client = target.connect()
+    client.send_bytewise(header)
+    assert client.read_to_end() == (COUNT if header.startswith(b"*11") else LENGTH)
+
+
+def test_up_to_the_bounds(target):
+    """Nothing is refused that Redis takes."""
+    client = target.connect()
+    assert client("GET", *["k"] * 9).startswith(b"ERR wrong number")
+    assert client("MGET", *["k"] * 9) == NOAUTH
+    assert client("SET", "k", b"v" * 16384) == NOAUTH
+    assert client("SUBSCRIBE", *[b"c" * 16384] * 9) == NOAUTH
+    assert client("AUTH", b"p" * 16384).startswith(b"WRONGPASS")
+    client.send(b"*2\r\n$4\r\nAUTH\r\n$16384\r\n")
+    for _ in range(16):
+        client.send(b"p" * 1024)
+    client.send(b"\r\n")
+    assert client.read().startswith(b"WRONGPASS")
+    assert client("AUTH", PASSWORD) == OK
+    assert client("SET", "k", b"v" * 100_000) == OK
+
+
+@pytest.mark.parametrize("beyond", [b"*11\r\n", b"*2\r\n$4\r\nAUTH\r\n$16385\r\n", b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$17000\r\n"])
+def test_what_went_before_is_answered(target, beyond):
+    client = target.connect()
+    client.send(encode("GET", "k") + encode("CLIENT", "ID") + encode("AUTH", "wrong") + beyond)
+    wrong = b"-WRONGPASS invalid username-password pair or user is disabled.\r\n"
+    text = COUNT if beyond.startswith(b"*11") else LENGTH
+    assert client.read_to_end() == b"-NOAUTH Authentication required.\r\n" * 2 + wrong + text
+
+
+@pytest.mark.parametrize("login", [("AUTH", PASSWORD), ("AUTH", "default", PASSWORD), ("HELLO", 2, "AUTH", "default", PASSWORD)])
+@pytest.mark.parametrize("pieces", (False, True))
+def test_a_password_ahead_in_the_same_pipeline(target, login, pieces):
+    """What follows it is judged by its reply."""
+    client = target.connect()
+    data = encode(*login) + encode("SET", "k", b"v" * 100_000) + encode("MSET", *["k", "v"] * 50) + encode(
+        "SUBSCRIBE", *["c"] * 20)
+    for start in range(0, len(data), 7000) if pieces else (0,):
+        client.send(data[start : start + 7000] if pieces else data)
+    client.read()
+    assert client.read_many(2) == [OK, OK]
+    assert [reply[0] for reply in client.read_many(20)] == [b"subscribe"] * 20
+
+
+@pytest.mark.parametrize(
+    "before",
+    [("MONITOR",), ("CLIENT", "ID"), ("CLIENT", "TRACKING", "ON"), ("AUTH", "wrong"), ("SUBSCRIBE", "a"), ("MULTI",), ("SYNC",)],
+)
+def test_refused_commands_change_nothing(target, before):
+    """Whatever Headgate makes of them, an AUTH afterwards lets in, and long requests with it."""
+    client = target.connect()
+    assert isinstance(client(*before), Error)
+    assert client("AUTH", PASSWORD) == OK
+    assert client("SET", "k", b"v" * 100_000) == OK
+    assert client("GET", "k") == b"v" * 100_000
+    client = target.connect()
+    assert isinstance(client(*before), Error)
+    client.send(b"*2\r\n$4\r\nAUTH\r\n$16385\r\n")
+    assert client.read_to_end() == LENGTH
+
+
+def test_after_reset_the_bounds_hold_again(target):
+    client = target.connect()
+    assert client("AUTH", PASSWORD) == OK
+    assert client("SET", "k", b"v" * 100_000) == OK
+    assert client("RESET") == b"RESET"
+    client.send(b"*2\r\n$4\r\nAUTH\r\n$16385\r\n")
+    assert client.read_to_end() == LENGTH
+
+
+def test_inline_commands_are_bounded_in_all_only(target):
+    """Up to 64 KiB, however many words, and however long they are."""
+    client = target.connect()
+    for line in ("MGET " + "k " * 20, "SET k " + "v" * 20_000, "GET " + "v" * 20_000, "MGET " + "k " * 30_000):
+        client.send(line.encode() + b"\r\n")
+        assert client.read() == NOAUTH, line[:20]
+    client.send(b"GET " + b"k " * 20 + b"\r\n")
+    assert client.read().startswith(b"ERR wrong number of arguments for 'get'")
+    client.send(b"AUTH " + b"p" * 20_000 + b"\r\n")
+    assert client.read().startswith(b"WRONGPASS")
+    client.send(b"AUTH " + PASSWORD.encode() + b"\r\n")
+    assert client.read() == OK
+    client.send(b"SET k " + b"v" * 20_000 + b"\r\nMGET " + b"k " * 20 + b"\r\n")
+    assert client.read() == OK
+    assert client.read() == [b"v" * 20_000] * 20
+
+
+def test_an_inline_command_that_is_too_long(target):
+    client = target.connect()
+    client.send(b"AUTH " + b"p" * 70_000)
+    try:
+        assert client.read_to_end() == b"-ERR Protocol error: too big inline request\r\n"
+    except (Closed, ConnectionError):
+        assert target.mode == "direct"
+
+
+@pytest.mark.parametrize("name", ["AUTH", "SUBSCRIBE", "SET", "HELLO"])
+def test_nothing_is_held_for_strangers(target, name):
+    """Fifty announce 400 MB each and send 10 MB, as far as they are let."""
+    if target.headgate is None:
+        return
+    assert target.connect()("GET", "k") == NOAUTH
+    before = target.headgate.rss()
+    clients = []
+    for _ in range(50):
+        client = Client(target.address, timeout=2.0)
+        clients.append(client)
+        try:
+            client.send(b"*2\r\n" + encode(name)[4:] + b"$%d\r\n" % HUGE)
+            for _ in range(10):
+                client.send(b"x" * (1 << 20))
+        except OSError:
+            pass
+    insider = target.connect()
+    assert insider("AUTH", PASSWORD) == OK
+    assert insider("PING") == PONG
+    grown = target.headgate.peak_rss() - before
+    for client in clients:
+        client.close()
+    assert grown < (30 << 20) + sanitizer_overhead(), grown
+
+
+def test_when_no_password_is_wanted_any_more(make_redis, make_headgate, pool):
+    """The bounds go with it, for who is there, too."""
+    redis = make_redis("--requirepass", PASSWORD)
+    headgate = make_headgate(redis, pool=pool, access_check="100ms")
+    client = headgate.connect()
+    assert client("GET", "k") == NOAUTH
+    with redis.connect() as direct:
+        assert direct("AUTH", PASSWORD) == OK
+        assert direct("CONFIG", "SET", "requirepass", "") == OK
+    wait_for(lambda: "no password any more" in headgate.log(), what="Headgate to find out")
+    assert client("SET", "k", b"v" * 100_000) == OK
+    assert client("MSET", *["k", "v"] * 50) == OK
