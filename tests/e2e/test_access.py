@@ -61,6 +61,7 @@ SETTERS = {
 }
 
 
+@pytest.mark.threads
 @pytest.mark.parametrize("commands", SETTERS.values(), ids=SETTERS)
 def test_a_password_set_by_a_client_holds_for_all_workers_at_once(redis, headgate, commands):
     client = headgate.connect()
@@ -134,6 +135,7 @@ def test_a_password_set_at_redis_is_found_out(redis, direct, make_headgate, pool
     assert [client("SET", "k", 1) for client in authenticated] == [OK] * NEWCOMERS
 
 
+@pytest.mark.threads
 @pytest.mark.parametrize("threads", (1, THREADS))
 def test_a_password_taken_away_at_redis_is_found_out(make_redis, make_headgate, threads):
     redis = make_redis("--requirepass", "secret")
@@ -154,6 +156,7 @@ def test_a_password_taken_away_at_redis_is_found_out(make_redis, make_headgate, 
     assert shared_by(headgate) == 2 * NEWCOMERS
 
 
+@pytest.mark.threads
 def test_to_and_fro(redis, direct, make_headgate):
     headgate = make_headgate(redis, threads=THREADS, access_check="100ms")
     there = warm(headgate)
