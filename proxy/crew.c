@@ -16,19 +16,19 @@ bool crew_start(struct crew *crew, const struct conf *conf, const struct connect
     if (crew->workers == NULL) {
         return false;
     }
-    if (!peers_open(&crew->peers, count)) {
+    if (!workgroup_open(&crew->group, count)) {
         free(crew->workers);
         errno = ENOMEM;
         return false;
     }
     if (!chain_roster_open(&crew->policies, policies, count)) {
-        peers_close(&crew->peers);
+        workgroup_close(&crew->group);
         free(crew->workers);
         errno = ENOMEM;
         return false;
     }
     for (; crew->count < count; crew->count++) {
-        crew->workers[crew->count] = worker_start(crew->count, conf, target, &crew->policies, &crew->peers);
+        crew->workers[crew->count] = worker_start(crew->count, conf, target, &crew->policies, &crew->group);
         if (crew->workers[crew->count] == NULL) {
             int reason = errno;
             crew_stop(crew);
@@ -44,7 +44,7 @@ void crew_stop(struct crew *crew)
     while (crew->count > 0) {
         worker_stop(crew->workers[--crew->count]);
     }
-    peers_close(&crew->peers);
+    workgroup_close(&crew->group);
     chain_roster_close(&crew->policies);
     free(crew->workers);
     crew->workers = NULL;

@@ -9,7 +9,7 @@
 struct crew {
     struct worker **workers;
     size_t count;
-    struct peers peers;           /* the workers, as they reach each other */
+    struct workgroup group;       /* the workers, as they reach each other */
     struct chain_roster policies; /* those that each worker has an instance of */
     uint64_t clients_given;       /* sockets handed over since the start */
     uint64_t clients_refused;

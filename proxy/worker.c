@@ -29,7 +29,7 @@ struct worker {
     struct learn *learn;
     struct client_service *clients;
     struct connection_target target;
-    struct peers *peers;
+    struct workgroup *group;
     struct event tick;
     uint32_t ticks;
     uint64_t gone_at_trim; /* clients that had gone when memory was given back last */
@@ -184,7 +184,7 @@ static void on_access(void *context, enum upstream_access access)
     struct worker *worker = context;
     struct access_letter news = {.worker = worker, .access = access};
 
-    peers_visit(worker->peers, post_access, &news);
+    workgroup_visit(worker->group, post_access, &news);
     take_access(worker, access);
 }
 
@@ -270,7 +270,7 @@ static bool build_parts(struct worker *worker, const struct conf *conf, const st
 }
 
 struct worker *worker_start(size_t index, const struct conf *conf, const struct connection_target *target,
-                            const struct chain_roster *policies, struct peers *peers)
+                            const struct chain_roster *policies, struct workgroup *group)
 {
     const struct timeval tick = {.tv_sec = 0, .tv_usec = TICK_US};
     struct worker *worker = calloc(1, sizeof *worker);
@@ -280,7 +280,7 @@ struct worker *worker_start(size_t index, const struct conf *conf, const struct 
     }
     worker->index = index;
     worker->target = *target;
-    worker->peers = peers;
+    worker->group = group;
     if (!reactor_init(&worker->reactor, &worker->stats) || !build_parts(worker, conf, policies)) {
         worker_free(worker);
         errno = ENOMEM;
@@ -301,7 +301,7 @@ struct worker *worker_start(size_t index, const struct conf *conf, const struct 
         errno = status;
         return NULL;
     }
-    peers_join(peers, worker);
+    workgroup_join(group, worker);
     return worker;
 }
 
@@ -371,7 +371,7 @@ static void run_stop(struct letter *letter)
 
 void worker_stop(struct worker *worker)
 {
-    peers_leave(worker->peers, worker);
+    workgroup_leave(worker->group, worker);
     post_plain(worker, run_stop);
     pthread_join(worker->thread, NULL);
     event_del(&worker->tick);

@@ -8,7 +8,7 @@
 #include "client.h"
 #include "conf.h"
 #include "mailbox.h"
-#include "peers.h"
+#include "workgroup.h"
 
 struct worker;
 
@@ -18,11 +18,11 @@ struct worker_facts {
     int64_t clock_offset_us;
 };
 
-/* Builds a worker and starts its thread. conf, policies and peers must outlive it (but see worker_reconfigure). target:
- * the resolved upstream address. peers: the other workers; it is one of them until it stops. NULL with errno set when
+/* Builds a worker and starts its thread. conf, policies and group must outlive it (but see worker_reconfigure). target:
+ * the resolved upstream address. group: the other workers; it is one of them until it stops. NULL with errno set when
  * the system refuses. */
 struct worker *worker_start(size_t index, const struct conf *conf, const struct connection_target *target,
-                            const struct chain_roster *policies, struct peers *peers);
+                            const struct chain_roster *policies, struct workgroup *group);
 
 /* Hands over an accepted socket. */
 void worker_give_client(struct worker *worker, int fd, const struct sockaddr_storage *address, uint64_t id);
