@@ -213,11 +213,10 @@ static enum policy_translation added_translate(void *instance, const struct poli
     return POLICY_TRANSLATED;
 }
 
-/* Those that Headgate's own table does not have are among the unknown ones. */
 static bool added_translates(void *instance, const struct command *command)
 {
     (void)instance;
-    return command == NULL || find_added(word(command->name)) != NULL;
+    return command != NULL && find_added(word(command->name)) != NULL;
 }
 
 /* Nothing is decided on them. */

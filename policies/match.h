@@ -41,11 +41,18 @@ void match_keys_free(struct match_keys *keys);
 /* Whether all requests match, so that their keys need not be looked for. */
 bool match_keys_all(const struct match_keys *keys);
 bool match_keys_is(const struct match_keys *keys, struct slice key);
-/* Whether any key of the request matches. A key that the frame of a partial request does not show counts as one that
- * does: who is not to touch certain keys could otherwise hide them in a long request. */
+/* Whether a key that the pattern may become might match: false only if that is out of the question by how globs and
+ * pattern begin and end. */
+bool match_keys_may_be(const struct match_keys *keys, const struct command_key_pattern *pattern);
+/*
+ * Whether any key of the request matches. Who is not to touch certain keys could otherwise hide them, so what is not
+ * seen for sure counts as one that does: a key that the frame of a partial request does not show, a pattern of SORT
+ * that may become such a key, and any argument of a command that Headgate does not know.
+ */
 bool match_keys_any(const struct match_keys *keys, const struct policy_request *request);
 
-/* Calls visit for the keys of the request, until it returns false. False: it is partial and may have others. */
+/* Calls visit for the keys of the request that are named in it, until it returns false. Those of commands that Headgate
+ * does not know are not. False: it is partial and may have others. */
 bool match_visit_keys(const struct policy_request *request, command_key_visitor *visit, void *context);
 
 /* The bytes of the request on the wire. False: it is partial, and these are what came and the rest of the argument that

@@ -346,26 +346,79 @@ static void visit_streams(struct key_walk *keys)
     }
 }
 
-/* Of several STORE options the last counts. What SORT's other options say may be the word STORE, too. */
+/* What an option of SORT or GEORADIUS has as its value. */
+enum sort_value { SORT_NOTHING_TOLD, SORT_DESTINATION, SORT_PATTERN, SORT_END };
+
+/* Takes the next option with its values, which may be words of options themselves: the last of them is `argument`. */
+static enum sort_value take_sort_option(struct key_walk *keys)
+{
+    if (!take(keys))
+        return SORT_END;
+    if (argument_is(keys, "by") || argument_is(keys, "get"))
+        return take(keys) ? SORT_PATTERN : SORT_END;
+    if (argument_is(keys, "limit"))
+        return take_many(keys, 2) ? SORT_NOTHING_TOLD : SORT_END;
+    if (argument_is(keys, "store") || argument_is(keys, "storedist"))
+        return take(keys) ? SORT_DESTINATION : SORT_END;
+    return SORT_NOTHING_TOLD;
+}
+
+static uint32_t arguments_before_sort_options(const struct command *command)
+{
+    return (uint32_t)-command->arity - 2;
+}
+
+/* Of several STORE options the last counts. */
 static void visit_sort(const struct command *command, struct key_walk *keys)
 {
-    if (!take(keys) || !visit_taken(keys))
-        return;
     struct key_walk stored = {.index = 0};
-    bool whole = take_many(keys, (uint32_t)-command->arity - 2); /* up to the options */
-    while (whole && take(keys)) {
-        if (argument_is(keys, "by") || argument_is(keys, "get"))
-            whole = take(keys);
-        else if (argument_is(keys, "limit"))
-            whole = take_many(keys, 2);
-        else if (argument_is(keys, "store") || argument_is(keys, "storedist")) {
-            whole = take(keys);
-            if (whole)
-                stored = *keys;
-        }
+    enum sort_value value;
+
+    if (!take(keys) || !visit_taken(keys) || !take_many(keys, arguments_before_sort_options(command)))
+        return;
+    while ((value = take_sort_option(keys)) != SORT_END) {
+        if (value == SORT_DESTINATION)
+            stored = *keys;
     }
     if (stored.index > 0)
         visit_taken(&stored);
+}
+
+/*
+ * Takes a pattern apart as Redis does, which looks for the star, and for the "->" before a field of a hash, up to the
+ * first NUL, and takes what is left whole (sort.c, lookupKeyByPattern). False if it reads no key.
+ */
+static bool read_pattern(struct slice text, struct command_key_pattern *pattern)
+{
+    size_t seen = word_before_nul(text).length;
+    const char *star = seen > 0 ? memchr(text.data, '*', seen) : NULL;
+
+    if (star == NULL)
+        return false;
+    const char *behind = star + 1;
+    const char *end = text.data + text.length;
+    const char *arrow = memmem(behind, (size_t)(text.data + seen - behind), "->", 2);
+    if (arrow != NULL && arrow + 2 < text.data + seen)
+        end = arrow;
+    pattern->prefix = (struct slice){text.data, (size_t)(star - text.data)};
+    pattern->suffix = (struct slice){behind, (size_t)(end - behind)};
+    return true;
+}
+
+void command_visit_patterns(const struct command *command, struct slice frame, command_pattern_visitor *visit,
+                            void *context)
+{
+    struct key_walk keys = {.walk = resp_walk_start(frame)};
+    struct command_key_pattern pattern;
+    enum sort_value value;
+
+    /* The name, the key, and what else stands before the options. */
+    if (command->keys != COMMAND_KEYS_SORT || !take_many(&keys, 2 + arguments_before_sort_options(command)))
+        return;
+    while ((value = take_sort_option(&keys)) != SORT_END) {
+        if (value == SORT_PATTERN && read_pattern(keys.argument, &pattern) && !visit(context, &pattern))
+            return;
+    }
 }
 
 /* MIGRATE host port key database timeout [COPY] [REPLACE] [AUTH password] [AUTH2 user password] [KEYS key …] */

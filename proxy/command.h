@@ -45,7 +45,8 @@ enum command_keys {
     COMMAND_KEYS_COUNTED, /* argument `first` is a count, the keys follow it: EVAL, ZUNION, LMPOP, BLMPOP, … */
     COMMAND_KEYS_STORED,  /* argument 1 is a key, argument 2 a count, keys follow: ZUNIONSTORE, … */
     COMMAND_KEYS_STREAMS, /* after the word STREAMS, the first half of what follows: XREAD, XREADGROUP */
-    COMMAND_KEYS_SORT,    /* argument 1, and the one behind STORE: SORT, GEORADIUS and GEORADIUSBYMEMBER (STOREDIST) */
+    COMMAND_KEYS_SORT,    /* argument 1, and the one behind STORE: SORT, GEORADIUS and GEORADIUSBYMEMBER (STOREDIST);
+                             and patterns of keys: SORT and SORT_RO */
     COMMAND_KEYS_MIGRATE  /* argument 3, or all behind KEYS if it is empty */
 };
 
@@ -119,5 +120,19 @@ bool command_blocks(const struct command *command, struct slice frame);
  */
 typedef bool command_key_visitor(void *context, struct slice key, uint32_t argument_index);
 void command_visit_keys(const struct command *command, struct slice frame, command_key_visitor *visit, void *context);
+
+/* Keys that a command makes up of what it finds: any text between these two. */
+struct command_key_pattern {
+    struct slice prefix;
+    struct slice suffix;
+};
+
+/*
+ * The patterns of a whole multibulk command, which are those of BY and GET of SORT and SORT_RO: calls visit for each,
+ * until it returns false. What reads no key is left out: GET #, and a pattern without a star.
+ */
+typedef bool command_pattern_visitor(void *context, const struct command_key_pattern *pattern);
+void command_visit_patterns(const struct command *command, struct slice frame, command_pattern_visitor *visit,
+                            void *context);
 
 #endif

@@ -179,9 +179,9 @@ def answer_with(names):
 
 
 def test_what_the_server_has_goes_through(fake, make_headgate):
-    fake.answers["COMMAND"] = answer_with(["get", "delifeq", "cl.throttle"])
+    fake.answers["COMMAND"] = answer_with(["get", "delifeq", "cl.throttle", "new"])
     headgate = make_headgate(fake.url, log_level="debug")
-    wait_for(lambda: "learned command cl.throttle" in headgate.log(), what="what the server has")
+    wait_for(lambda: "learned command new" in headgate.log(), what="what the server has")
     with headgate.connect() as client:
         client.request("DELIFEQ", "k", "v")
         fake.expect("DELIFEQ", "k", "v").reply(b":7\r\n")

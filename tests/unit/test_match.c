@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <string.h>
 
 static struct slice slice(const char *text)
@@ -225,7 +226,103 @@ Test(match_keys, of_requests)
     cr_assert_not(keys_match("b* c*", "get", "*2\r\n$3\r\nGET\r\n$2\r\nab\r\n", false));
     cr_assert(keys_match("b", "mget", "*3\r\n$4\r\nMGET\r\n$1\r\na\r\n$1\r\nb\r\n", false), "one of them is enough");
     cr_assert_not(keys_match("v", "set", "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nv\r\n", false), "a value is no key");
-    cr_assert_not(keys_match("a", "json.get", "*2\r\n$8\r\nJSON.GET\r\n$1\r\na\r\n", false));
+}
+
+/* Any argument may be a key, as nobody knows which are. */
+Test(match_keys, of_commands_that_are_not_known)
+{
+    static const char frame[] = "*3\r\n$8\r\nJSON.GET\r\n$1\r\na\r\n$1\r\nb\r\n";
+
+    cr_assert(keys_match("a", "json.get", frame, false));
+    cr_assert(keys_match("b", "json.get", frame, false));
+    cr_assert_not(keys_match("JSON.GET c", "json.get", frame, false));
+    cr_assert(keys_match("c", "json.get", "*2\r\n$8\r\nJSON.GET\r\n$90000\r\na", true));
+}
+
+Test(match_keys, of_patterns)
+{
+    static const struct {
+        const char *globs, *prefix, *suffix;
+        bool may;
+    } cases[] = {
+        {"secret:*", "secret:", "", true},
+        {"secret:*", "sec", "", true},
+        {"secret:*", "secret:user:", ":pin", true},
+        {"secret:*", "", "", true},
+        {"secret:*", "", "x", true},
+        {"secret:*", "public:", "", false},
+        {"secret:*", "secrets:", "", false},
+        {"*:pin", "w_", "", true},
+        {"*:pin", "w_", ":pin", true},
+        {"*:pin", "w_", "in", true},
+        {"*:pin", "w_", "x:pin", true},
+        {"*:pin", "w_", ":pins", false},
+        {"secret", "sec", "ret", true},
+        {"secret", "sec", "rets", false},
+        {"secret", "x", "", false},
+        {"s[ab]t", "s", "t", true},
+        {"s[a\\]b]t", "sx", "u", false},
+        {"s?t\\*u", "s", "u", true},
+        {"s?t\\*u", "s", "v", false},
+        {"\\secret:*", "public:", "", true},
+        {"a* b*", "b", "", true},
+        {"a* b*", "c", "", false},
+        {"", "c", "", true},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char problem[CONF_PROBLEM_MAX] = "";
+        struct match_keys *keys = match_keys_compile(cases[i].globs, problem);
+        cr_assert_not_null(keys, "%s", problem);
+        struct command_key_pattern pattern = {slice(cases[i].prefix), slice(cases[i].suffix)};
+        cr_expect_eq(match_keys_may_be(keys, &pattern), cases[i].may, "%s: %s*%s", cases[i].globs, cases[i].prefix,
+                     cases[i].suffix);
+        match_keys_free(keys);
+    }
+}
+
+/* Whatever glob and pattern are: if a key that the pattern becomes is the glob's, it was foreseen. */
+Test(match_keys, of_patterns_by_chance)
+{
+    static const char *const pieces[] = {"a", "b", "*", "?", "[ab]", "[^a]", "\\*", "\\a"};
+    static const char letters[] = "ab*";
+    unsigned seed = 17;
+    int matched = 0;
+
+    for (int round = 0; round < 200000; round++) {
+        char glob[64] = "", prefix[4] = "", filling[4] = "", suffix[4] = "", key[16], problem[CONF_PROBLEM_MAX];
+        char *const parts[] = {prefix, filling, suffix};
+        for (int i = rand_r(&seed) % 5 + 1; i > 0; i--) {
+            strcat(glob, pieces[(size_t)rand_r(&seed) % (sizeof pieces / sizeof pieces[0])]);
+        }
+        for (size_t part = 0; part < 3; part++) {
+            size_t length = (size_t)rand_r(&seed) % 4;
+            for (size_t i = 0; i < length; i++) {
+                parts[part][i] = letters[(size_t)rand_r(&seed) % (sizeof letters - 1)];
+            }
+        }
+        snprintf(key, sizeof key, "%s%s%s", prefix, filling, suffix);
+        struct match_keys *keys = match_keys_compile(glob, problem);
+        cr_assert_not_null(keys, "%s", glob);
+        struct command_key_pattern pattern = {slice(prefix), slice(suffix)};
+        bool matches = match_keys_is(keys, slice(key));
+        cr_assert(!matches || match_keys_may_be(keys, &pattern), "%s: %s*%s: %s", glob, prefix, suffix, key);
+        matched += matches;
+        match_keys_free(keys);
+    }
+    cr_assert_gt(matched, 1000);
+}
+
+Test(match_keys, of_sort)
+{
+#define SORT(pattern) "*4\r\n$4\r\nSORT\r\n$1\r\nl\r\n$2\r\nBY\r\n" pattern "\r\n"
+    cr_assert(keys_match("secret:*", "sort", SORT("$8\r\nsecret:*"), false));
+    cr_assert(keys_match("secret:*", "sort", SORT("$11\r\n*->secret:*"), false));
+    cr_assert_not(keys_match("secret:*", "sort", SORT("$12\r\nw*->secret:*"), false));
+    cr_assert_not(keys_match("secret:*", "sort", SORT("$8\r\nsecret:1"), false), "it names no key");
+    cr_assert_not(keys_match("*", "ping", "*1\r\n$4\r\nPING\r\n", false));
+    cr_assert(keys_match("b", "sort_ro", "*3\r\n$7\r\nSORT_RO\r\n$1\r\na\r\n$90000\r\nvvv", true));
+#undef SORT
 }
 
 Test(match_keys, of_requests_that_came_in_part)
@@ -235,6 +332,7 @@ Test(match_keys, of_requests_that_came_in_part)
     cr_assert(keys_match("b", "set", "*3\r\n$3\r\nSET\r\n$90000\r\na", true), "a key that is not there yet");
     cr_assert(keys_match("b", "mset", "*5\r\n$4\r\nMSET\r\n$1\r\na\r\n$90000\r\nvvv", true), "more keys are to come");
     cr_assert_not(keys_match("b", "ping", "*2\r\n$4\r\nPING\r\n$90000\r\naaa", true));
+    cr_assert_not(keys_match("a", "spublish", "*3\r\n$8\r\nSPUBLISH\r\n$1\r\na\r\n$90000\r\naaa", true));
 }
 
 Test(match_keys, that_are_no_globs)

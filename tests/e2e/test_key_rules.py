@@ -1,0 +1,513 @@
+"""A rule on keys sees what Redis sees: requests of all commands that have keys, spelt as oddly as chance will have it, get
+past a rule on secret keys only if Redis touches none of them. What Redis touches is told by its LFU counters, which count
+each look at a key here, by what the keys hold, and by COMMAND GETKEYS."""
+
+import pathlib
+import random
+import re
+
+import pytest
+
+from harness.resp import OK, Error, encode, to_bytes
+from harness.rules import launch
+
+RULE = "[deny:secret]\nkeys = secret:*\n"
+REFUSAL = b"DENIED secret: "
+SCRIPT = "for _, key in ipairs(KEYS) do redis.call('touch', key) end return #KEYS"
+LIBRARY = f"#!lua name=l\nredis.register_function{{function_name='f', callback=function(KEYS) {SCRIPT} end, flags={{'no-writes'}}}}"
+
+# @TYPE is a key that holds one, @new one that is not there; $dump and $sha are put in. Words in capitals are options.
+TEMPLATES = """
+APPEND @string v
+BITCOUNT @string 0 1 BYTE
+BITFIELD @string GET u8 0 OVERFLOW SAT INCRBY u8 0 1
+BITFIELD_RO @string GET u8 0
+BITOP AND @new @string @string
+BITPOS @string 1
+BLMOVE @list @list LEFT RIGHT 0.01
+BLMPOP 0.01 2 @list @list LEFT COUNT 2
+BLPOP @list @list 0.01
+BRPOP @list @list 0.01
+BRPOPLPUSH @list @list 0.01
+BZMPOP 0.01 2 @zset @zset MIN COUNT 2
+BZPOPMAX @zset @zset 0.01
+BZPOPMIN @zset @zset 0.01
+CL.THROTTLE @new 5 1 60
+COPY @string @new DB 0 REPLACE
+DECR @number
+DECRBY @number 2
+DEL @string @list
+DELIFEQ @string v
+DUMP @string
+EVAL $script 2 @string @list x
+EVAL_RO $script 2 @string @list x
+EVALSHA $sha 2 @string @list x
+EVALSHA_RO $sha 2 @string @list x
+EXISTS @string @list
+EXPIRE @string 100 NX
+EXPIREAT @string 99999999999 XX
+EXPIRETIME @string
+FCALL f 2 @string @list x
+FCALL_RO f 2 @string @list x
+GEOADD @geo NX 1 2 m
+GEODIST @geo a b KM
+GEOHASH @geo a b
+GEOPOS @geo a b
+GEORADIUS @geo 13 38 9000 KM WITHDIST COUNT 3 ASC
+GEORADIUS @geo 13 38 9000 KM COUNT 3 ANY STORE @new
+GEORADIUS @geo 13 38 9000 KM DESC STORE @new STOREDIST @new
+GEORADIUS_RO @geo 13 38 9000 KM WITHCOORD WITHHASH
+GEORADIUSBYMEMBER @geo a 9000 KM COUNT 3 ASC
+GEORADIUSBYMEMBER @geo a 9000 KM STOREDIST @new STORE @new
+GEORADIUSBYMEMBER_RO @geo a 9000 KM COUNT 3
+GEOSEARCH @geo FROMMEMBER a BYRADIUS 9000 KM ASC
+GEOSEARCHSTORE @new @geo FROMMEMBER a BYRADIUS 9000 KM STOREDIST
+GET @string
+GETBIT @string 1
+GETDEL @string
+GETEX @string EX 100
+GETRANGE @string 0 1
+GETSET @string v
+HDEL @hash f
+HEXISTS @hash f
+HGET @hash f
+HGETALL @hash
+HINCRBY @hash n 1
+HINCRBYFLOAT @hash n 1
+HKEYS @hash
+HLEN @hash
+HMGET @hash f n
+HMSET @hash f v
+HRANDFIELD @hash 1 WITHVALUES
+HSCAN @hash 0 MATCH f COUNT 3
+HSET @hash f v
+HSETNX @hash g v
+HSTRLEN @hash f
+HVALS @hash
+INCR @number
+INCRBY @number 1
+INCRBYFLOAT @number 1
+LCS @string @string LEN
+LINDEX @list 0
+LINSERT @list BEFORE string v
+LLEN @list
+LMOVE @list @list LEFT RIGHT
+LMPOP 2 @list @list LEFT COUNT 2
+LPOP @list 1
+LPOS @list string RANK 1 COUNT 1 MAXLEN 9
+LPUSH @list v
+LPUSHX @list v
+LRANGE @list 0 1
+LREM @list 1 string
+LSET @list 0 v
+LTRIM @list 0 1
+MEMORY USAGE @string SAMPLES 5
+MGET @string @string
+MIGRATE 127.0.0.1 1 @string 0 1 COPY REPLACE AUTH password
+MIGRATE 127.0.0.1 1 $empty 0 1 AUTH2 user password KEYS @string @list
+MIGRATE 127.0.0.1 1 $empty 0 1 COPY REPLACE AUTH KEYS KEYS @string @list
+MOVE @string 1
+MSET @string v @new v
+MSETNX @new v @new v
+OBJECT ENCODING @string
+OBJECT FREQ @string
+OBJECT REFCOUNT @string
+PERSIST @string
+PEXPIRE @string 99999 GT
+PEXPIREAT @string 99999999999 LT
+PEXPIRETIME @string
+PFADD @hll a
+PFCOUNT @hll @hll
+PFDEBUG ENCODING @hll
+PFMERGE @new @hll @hll
+PSETEX @string 99999 v
+PTTL @string
+RENAME @string @new
+RENAMENX @string @new
+RESTORE @new 0 $dump REPLACE ABSTTL IDLETIME 5
+RESTORE-ASKING @new 0 $dump REPLACE FREQ 5
+RPOP @list 1
+RPOPLPUSH @list @list
+RPUSH @list v
+RPUSHX @list v
+SADD @set m
+SCARD @set
+SDIFF @set @set
+SDIFFSTORE @new @set @set
+SET @string v EX 100 NX GET
+SETBIT @string 1 1
+SETEX @string 100 v
+SETNX @string v
+SETRANGE @string 1 v
+SINTER @set @set
+SINTERCARD 2 @set @set LIMIT 5
+SINTERSTORE @new @set @set
+SISMEMBER @set a
+SMEMBERS @set
+SMISMEMBER @set a b
+SMOVE @set @set a
+SORT @list BY weight LIMIT 0 5 GET field ALPHA DESC STORE @new
+SORT @list BY @*->f GET @* GET # ALPHA
+SORT @list ASC ALPHA BY nosort GET @*->f LIMIT 0 5
+SORT @set ALPHA GET @* STORE @new BY @*
+SORT_RO @list BY @*->f GET @* LIMIT 0 5 ALPHA DESC
+SORT_RO @list BY nosort GET # GET @*->f
+SPOP @set 1
+SRANDMEMBER @set 1
+SREM @set a
+SSCAN @set 0 MATCH a COUNT 3
+STRLEN @string
+SUBSTR @string 0 1
+SUNION @set @set
+SUNIONSTORE @new @set @set
+TOUCH @string @list
+TTL @string
+TYPE @string
+UNLINK @string @list
+WATCH @string @list
+XACK @stream g 1-1
+XADD @stream NOMKSTREAM MAXLEN = 10 * f v
+XAUTOCLAIM @stream g c 0 0-0 COUNT 2 JUSTID
+XCLAIM @stream g c 0 1-1 JUSTID FORCE
+XDEL @stream 1-1
+XGROUP CREATE @stream h $ MKSTREAM
+XGROUP CREATECONSUMER @stream g d
+XGROUP DELCONSUMER @stream g c
+XGROUP DESTROY @stream g
+XGROUP SETID @stream g 0-0
+XINFO CONSUMERS @stream g
+XINFO GROUPS @stream
+XINFO STREAM @stream FULL COUNT 2
+XLEN @stream
+XPENDING @stream g IDLE 1 - + 2 c
+XRANGE @stream - + COUNT 2
+XREAD COUNT 2 BLOCK 1 STREAMS @stream @stream 0-0 0-0
+XREAD STREAMS @stream 0-0
+XREADGROUP GROUP g c COUNT 2 BLOCK 1 NOACK STREAMS @stream @stream > 0-0
+XREADGROUP GROUP STREAMS BLOCK NOACK STREAMS @stream >
+XREVRANGE @stream + - COUNT 2
+XSETID @stream 9-9 ENTRIESADDED 9 MAXDELETEDID 0-0
+XTRIM @stream MAXLEN = 10
+ZADD @zset NX GT CH INCR 1 m
+ZCARD @zset
+ZCOUNT @zset 0 9
+ZDIFF 2 @zset @zset WITHSCORES
+ZDIFFSTORE @new 2 @zset @zset
+ZINCRBY @zset 1 a
+ZINTER 2 @zset @zset WEIGHTS 1 2 AGGREGATE SUM WITHSCORES
+ZINTERCARD 2 @zset @zset LIMIT 5
+ZINTERSTORE @new 2 @zset @zset WEIGHTS 1 2 AGGREGATE MAX
+ZLEXCOUNT @zset - +
+ZMPOP 2 @zset @zset MIN COUNT 2
+ZMSCORE @zset a b
+ZPOPMAX @zset 1
+ZPOPMIN @zset 1
+ZRANDMEMBER @zset 1 WITHSCORES
+ZRANGE @zset 0 9 BYSCORE REV LIMIT 0 5 WITHSCORES
+ZRANGEBYLEX @zset - + LIMIT 0 5
+ZRANGEBYSCORE @zset 0 9 WITHSCORES LIMIT 0 5
+ZRANGESTORE @new @zset 0 9 BYSCORE LIMIT 0 5
+ZRANK @zset a
+ZREM @zset a
+ZREMRANGEBYLEX @zset - +
+ZREMRANGEBYRANK @zset 0 1
+ZREMRANGEBYSCORE @zset 0 1
+ZREVRANGE @zset 0 1 WITHSCORES
+ZREVRANGEBYLEX @zset + - LIMIT 0 5
+ZREVRANGEBYSCORE @zset 9 0 WITHSCORES LIMIT 0 5
+ZREVRANK @zset a
+ZSCAN @zset 0 MATCH a COUNT 3
+ZSCORE @zset a
+ZUNION 2 @zset @zset WEIGHTS 1 2 AGGREGATE MIN WITHSCORES
+ZUNIONSTORE @new 2 @zset @zset AGGREGATE SUM
+"""
+TEMPLATES = [line.split() for line in TEMPLATES.strip().splitlines()]
+# Channels, and what they have in the place of keys.
+NO_KEYS = {"spublish", "ssubscribe", "sunsubscribe"}
+# Headgate's own, which the server has no keys for.
+ADDED = {"cl.throttle", "delifeq"}
+
+FILLING = {
+    "string": [("SET", "v")],
+    "number": [("SET", "500000")],  # smaller ones are one object for all keys, with one counter
+    "list": [("RPUSH", "string", "hash", "number")],
+    "set": [("SADD", "string", "hash", "a")],
+    "zset": [("ZADD", "1", "a", "2", "b")],
+    "geo": [("GEOADD", "13.36", "38.11", "a", "15.08", "37.50", "b")],
+    "hash": [("HSET", "f", "v", "n", "5")],
+    "hll": [("PFADD", "x", "y")],
+    "stream": [
+        ("XADD", "1-1", "f", "v"),
+        ("XGROUP CREATE", "g", "0-0"),
+        ("XGROUP CREATE", "STREAMS", "0-0"),
+        ("XREADGROUP GROUP g c COUNT 1 STREAMS", ">"),
+    ],
+}
+TYPES = [*FILLING, "new"]
+WORDS = b"""STORE STOREDIST BY GET LIMIT KEYS STREAMS BLOCK COUNT GROUP NOACK AUTH AUTH2 COPY REPLACE WEIGHTS AGGREGATE NX
+EX ALPHA ASC DESC WITHSCORES LEFT MIN MAX SAMPLES CLAIM ENCODING 1 2 3 01 +1 -1 1.0 x""".split()
+COUNTS = [b"1", b"2", b"3", b"4", b"01", b"+1", b"+2", b" 2", b"2 ", b"2\0", b"2x", b"-1", b"2.0", b"0x2", b"00", b"", b"9" * 30]
+
+
+class Oracle:
+    """A Redis with one key of each type for everybody, and one that is secret."""
+
+    def __init__(self, redis):
+        self.direct = redis.connect()
+        self.direct("CONFIG", "SET", "maxmemory-policy", "allkeys-lfu", "lfu-log-factor", "0", "lfu-decay-time", "0")
+        self.sha = self.direct("SCRIPT", "LOAD", SCRIPT)
+        assert self.direct("FUNCTION", "LOAD", LIBRARY) == b"l"
+        self.dumps = {}
+        for kind, commands in FILLING.items():
+            for command, *rest in commands:
+                reply = self.direct(*command.split(), f"public:{kind}", *rest)
+                assert not isinstance(reply, Error), reply
+            self.dumps[kind] = self.direct("DUMP", f"public:{kind}")
+        self.secrets = [f"secret:{kind}" for kind in TYPES]
+        self.filling = [("FLUSHALL",)] + [
+            ("RESTORE", f"{group}:{kind}", 0, dump) for group in ("public", "secret") for kind, dump in self.dumps.items()
+        ]
+
+    def fill(self):
+        """Everything as at first; what is looked at before the request."""
+        replies = self.direct.pipeline(self.filling)
+        assert replies == [OK] * len(replies)
+        values = self.direct("DEBUG", "DIGEST-VALUE", *self.secrets)
+        return self._counters(), values
+
+    def _counters(self):
+        return self.direct.pipeline([("OBJECT", "FREQ", key) for key in self.secrets])
+
+    def is_touched(self, before):
+        counters = self._counters()
+        return (counters, self.direct("DEBUG", "DIGEST-VALUE", *self.secrets)) != before
+
+    def names_secrets(self, request):
+        keys = self.direct("COMMAND", "GETKEYS", *request)
+        return isinstance(keys, list) and any(key.startswith(b"secret:") for key in keys)
+
+
+class Chance:
+    def __init__(self, seed, oracle):
+        self.random = random.Random(seed)
+        self.values = {"$dump": oracle.dumps["string"], "$sha": oracle.sha, "$script": SCRIPT, "$empty": ""}
+
+    def is_so(self, probability):
+        return self.random.random() < probability
+
+    def key(self, kind):
+        group = self.random.choice(("public", "public", "secret"))
+        return f"{group}:{kind}".encode()
+
+    def argument(self, word):
+        if word.startswith("@"):
+            return self.key(word[1:])
+        return to_bytes(self.values.get(word, word))
+
+    def request(self, template):
+        return [self.argument(word) for word in template]
+
+    def spelling(self, word):
+        """Any case of letters, and what Redis does not look at behind a NUL."""
+        word = bytes(self.random.choice((letter, letter ^ 32)) if bytes([letter]).isalpha() else letter for letter in word)
+        return word + self.random.choice((b"", b"", b"\0", b"\0x"))
+
+    def stray(self):
+        choice = self.random.random()
+        if choice < 0.3:
+            return self.key(self.random.choice(TYPES))
+        if choice < 0.4:
+            return self.key("*") + self.random.choice((b"", b"->f", b"->", b"\0->f", b"->\0f"))
+        if choice < 0.5:
+            return self.random.choice(COUNTS)
+        return self.spelling(self.random.choice(WORDS))
+
+    def _spell(self, request):
+        for index in range(1, len(request)):
+            if request[index].isalpha() and request[index].isupper() and self.is_so(0.8):
+                request[index] = self.spelling(request[index])
+
+    def _miscount(self, request):
+        for index in range(1, len(request)):
+            if request[index].isdigit():
+                request[index] = self.random.choice(COUNTS)
+
+    def _insert(self, request):
+        request.insert(self.random.randrange(1, len(request) + 1), self.stray())
+
+    def _replace(self, request):
+        request[self.random.randrange(1, len(request))] = self.stray()
+
+    def _remove(self, request):
+        if len(request) > 2:
+            del request[self.random.randrange(1, len(request))]
+
+    def _double(self, request):
+        start = self.random.randrange(1, len(request))
+        piece = request[start : start + self.random.choice((1, 2, 3))]
+        place = self.random.randrange(1, len(request) + 1)
+        request[place:place] = piece
+
+    def _swap(self, request):
+        first, second = (self.random.randrange(1, len(request)) for _ in range(2))
+        request[first], request[second] = request[second], request[first]
+
+    def mutate(self, request):
+        """Most are still sound after one change, few after more."""
+        ways = (self._spell, self._spell, self._miscount, self._insert, self._replace, self._remove, self._double, self._swap)
+        for _ in range(self.random.choice((0, 1, 1, 1, 2, 3))):
+            self.random.choice(ways)(request)
+        return request
+
+
+def is_harmless(request):
+    """None that waits for ever, or for long: a timeout that chance has changed."""
+    name = request[0].lower()
+    waits = name.startswith((b"bl", b"br", b"bz")) and b"0.01" not in (request[1], request[-1])
+    blocks = name in (b"xread", b"xreadgroup") and not all(
+        value == b"1" for word, value in zip(request, request[1:]) if word.upper().startswith(b"BLOCK")
+    )
+    return not waits and not blocks
+
+
+def is_told_wrongly(request):
+    """Where COMMAND GETKEYS names keys that Redis does not touch: of several STORE and STOREDIST, all of them."""
+    stores = [word for word in request if word.upper().partition(b"\0")[0] in (b"STORE", b"STOREDIST")]
+    return request[0].startswith(b"GEORADIUS") and len(stores) > 1
+
+
+def may_be_a_pattern(request):
+    """What BY and GET make up cannot be foreseen; nor does what is refused for its options read anything."""
+    return request[0].upper().startswith(b"SORT") and any(b"*" in word for word in request[2:])
+
+
+@pytest.fixture
+def oracle(redis):
+    return Oracle(redis)
+
+
+def test_every_command_with_keys_is_here(redis):
+    with redis.connect() as direct:
+        told = direct("COMMAND")
+    with_keys = set()
+    for command in told:
+        for row in [command, *command[9]]:
+            if row[3] != 0 or b"movablekeys" in [bytes(flag) for flag in row[2]]:
+                with_keys.add(command[0].decode())
+    assert {template[0].lower() for template in TEMPLATES} - ADDED == with_keys - NO_KEYS
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_passes_touches_no_secret(oracle, redis, make_headgate, pool, seed):
+    headgate = launch(make_headgate, redis, pool, RULE)
+    chance = Chance(seed, oracle)
+    client = headgate.connect()
+    refused = passed = needless = 0
+    for template in TEMPLATES * 12:
+        request = chance.mutate(chance.request(template))
+        if not is_harmless(request):
+            continue
+        before = oracle.fill()
+        reply = client(*request)
+        shown = b" ".join(request)
+        assert not oracle.is_touched(before), (shown, reply)
+        if isinstance(reply, Error) and reply.startswith(REFUSAL):
+            refused += 1
+            # Not for nothing: Redis would have touched a secret, or would have refused it by itself.
+            own = oracle.direct(*request) if request[0].lower() not in (b"watch", b"cl.throttle", b"delifeq") else Error()
+            is_meant = isinstance(own, Error) or oracle.is_touched(before) or oracle.names_secrets(request)
+            assert is_meant or may_be_a_pattern(request), (shown, own)
+            needless += not is_meant
+        elif not isinstance(reply, Error):
+            passed += 1
+            assert not oracle.names_secrets(request) or is_told_wrongly(request), (shown, reply)
+        if request[0] == b"WATCH":
+            assert client("UNWATCH") == OK
+    assert refused > 300 and passed > 300
+    assert needless < refused / 20
+
+
+@pytest.mark.parametrize("command", ["SORT", "SORT_RO"])
+def test_patterns_of_sort(oracle, redis, make_headgate, pool, command):
+    """A pattern counts as a key if it may become one, and not if it reads none."""
+    headgate = launch(make_headgate, redis, pool, RULE)
+    client = headgate.connect()
+    oracle.fill()
+
+    def is_refused(*options):
+        reply = client(command, "public:list", "ALPHA", *options)
+        return isinstance(reply, Error) and reply.startswith(REFUSAL)
+
+    for pattern in ("secret:*", "secret:*->f", "*", "s*", "*:string", "secret:user-*->", "*->secret:*"):
+        assert is_refused("GET", pattern) and is_refused("BY", pattern), pattern
+        assert is_refused("by", "nosort", "get\0x", pattern + "\0->f"), pattern
+        assert is_refused("GET", "#", "BY", "nosort", "GET", "public:*", "LIMIT", "0", "1", "GET", pattern), pattern
+    for pattern in ("#", "secret:string", "secret:", "public:*", "public:*->secret:*", "secrets:*", "secret\0:*"):
+        assert not is_refused("GET", pattern) and not is_refused("BY", pattern), pattern
+
+
+def test_patterns_in_long_requests(oracle, redis, make_headgate, pool):
+    """Of what is not seen as a whole the worst is assumed."""
+    headgate = launch(make_headgate, redis, pool, RULE)
+    client = headgate.connect()
+    before = oracle.fill()
+    long = "x" * 300_000
+    for request in (
+        ("SORT", "public:list", "BY", "nosort", "GET", "secret:*", "GET", long),
+        ("SORT_RO", "public:list", "BY", "nosort", "GET", "secret:*", "GET", long),
+        ("SORT_RO", "public:list", "BY", "nosort", "GET", long, "GET", "secret:*"),
+        ("SORT", "public:list", "GET", long),
+        ("UNKNOWN", long, "secret:string"),
+    ):
+        reply = client(*request)
+        assert isinstance(reply, Error) and reply.startswith(REFUSAL), (request[:2], reply)
+    assert not oracle.is_touched(before)
+
+
+def test_commands_that_are_not_known(fake, make_headgate):
+    """Any of their arguments may be a key."""
+    fake.answers["MOD.GET"] = lambda _lane, _arguments: b"+OK\r\n"
+    headgate = launch(make_headgate, fake.url, "shared", RULE)
+    with headgate.connect() as client:
+        for request in (("MOD.GET", "secret:a"), ("MOD.GET", "a", "secret:a"), ("mod.set", "a", "b", "secret:")):
+            assert client(*request) == Error(REFUSAL + b"this command is not allowed on such a key")
+        assert client("MOD.GET", "a", "b") == OK
+
+
+def test_a_throttle_is_on_its_key(redis, make_headgate, pool):
+    """CL.THROTTLE, which Headgate has in place of the server."""
+    rules = RULE + "[deny:throttle]\ncommands = cl.throttle\nkeys = other:*\n[limit:each]\nkeys = t:*\nper = key\n"
+    headgate = launch(make_headgate, redis, pool, rules + "limit = 2\nwindow = 1h\n")
+    with headgate.connect() as client:
+        assert client("CL.THROTTLE", "secret:a", 5, 1, 60).startswith(REFUSAL)
+        assert client("CL.THROTTLE", "other:a", 5, 1, 60).startswith(b"DENIED throttle: ")
+        assert [isinstance(client("CL.THROTTLE", "t:1", 9, 1, 60), Error) for _ in range(3)] == [False, False, True]
+        assert not isinstance(client("CL.THROTTLE", "t:2", 9, 1, 60), Error)
+
+
+def test_limits_count_patterns(redis, make_headgate, pool):
+    """A limit on keys counts a request that may read such keys, but has no name of one to count them apart by."""
+    limits = "limit = 2\nwindow = 1h\n"
+    rules = "[limit:all]\nkeys = secret:*\nper = all\n" + limits + "[limit:each]\nkeys = public:{*}\nper = key\n" + limits
+    headgate = launch(make_headgate, redis, pool, rules)
+    with headgate.connect() as client:
+        for _ in range(3):
+            assert client("SORT", "l", "GET", "public:*") == []
+        replies = [client("SORT", "l", "GET", "secret:*") for _ in range(3)]
+        assert replies[:2] == [[], []] and replies[2].startswith(b"RATELIMITED all: ")
+
+
+def test_what_the_manual_says_of_other_commands(redis, make_headgate):
+    """The rules that it proposes refuse all commands of its table."""
+    manual = (pathlib.Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
+    section = manual.partition("#### Keys that a rule sees")[2].partition("\n### ")[0]
+    rules = re.search(r"```\n(\[deny:secret\].*?)```", section, re.DOTALL)[1]
+    rows = re.findall(r"^\| `(.*?)` \|", section, re.MULTILINE)
+    commands = [command for row in rows for command in row.replace("\\|", "|").split()]
+    assert len(commands) > 30
+    headgate = launch(make_headgate, redis, "shared", rules)
+    with headgate.connect() as client:
+        for command in commands:
+            reply = client(*command.split("|"), *["x"] * (2 if "|" not in command else 0))
+            assert isinstance(reply, Error) and reply.startswith(b"DENIED ways-around: "), (command, reply)
+        assert client("SORT", "l") == [] and client("GET", "k") is None
