@@ -240,7 +240,7 @@ static void latency_stats(void *instance)
     }
     struct latency_lost lost = latency_pending_lost(latency->pending);
     uint64_t waiting = latency_pending_minutes(latency->pending), interfaces = 0;
-    uint64_t no_room = latency->names.unknown != NULL ? latency_interfaces_refused(latency->names.unknown) : 0;
+    uint64_t no_room = latency->names.learned != NULL ? latency_interfaces_refused(latency->names.learned) : 0;
     if (latency->host->worker == 0) {
         pthread_mutex_lock(&share->lock);
         struct latency_lost lost_later = latency_pending_lost(share->pending);

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #define REDACTED "(redacted)"
+/* In place of the name. */
+#define UNKNOWN "(unknown command)"
 /* A whole number above this is no length of a command's. */
 #define NUMBER_MAX (UINT64_MAX / 16)
 
@@ -139,7 +141,21 @@ static char *put_argument(char *out, const struct argument *argument)
     return put(out, (struct slice){argument->seen.data, shown}, "bytes", argument->length - shown);
 }
 
-size_t latency_excerpt_make(struct slice frame, char out[LATENCY_EXCERPT_MAX])
+struct slice latency_excerpt_name(struct slice frame)
+{
+    struct argument name;
+
+    if (frame.length == 0) {
+        return (struct slice){0};
+    }
+    struct walk walk = {.next = frame.data, .end = frame.data + frame.length};
+    if (!take_line(&walk, '*', &walk.left) || !take(&walk, &name) || name.seen.length < name.length) {
+        return (struct slice){0};
+    }
+    return name.seen;
+}
+
+size_t latency_excerpt_make(struct slice frame, bool is_known, char out[LATENCY_EXCERPT_MAX])
 {
     struct context context = {0};
     struct argument argument;
@@ -158,8 +174,9 @@ size_t latency_excerpt_make(struct slice frame, char out[LATENCY_EXCERPT_MAX])
     /* The last place is for how many more there are. */
     uint64_t room = count > LATENCY_EXCERPT_ARGUMENTS ? LATENCY_EXCERPT_ARGUMENTS - 1 : LATENCY_EXCERPT_ARGUMENTS;
     while (room > 0 && take(&walk, &argument)) {
-        bool secret = is_secret(&context, argument.seen);
-        end = secret ? put(end, (struct slice){REDACTED, strlen(REDACTED)}, "", 0) : put_argument(end, &argument);
+        const char *shown = is_known || end > out ? REDACTED : UNKNOWN;
+        bool secret = is_secret(&context, argument.seen) || !is_known;
+        end = secret ? put(end, (struct slice){shown, strlen(shown)}, "", 0) : put_argument(end, &argument);
         room--;
     }
     if (walk.left > 0 && end > out) {

@@ -1,11 +1,12 @@
 /*
  * Which interface a request is measured under: the name of the first rule that it matches, else its command's, with the
  * subcommand if there are any; with "|blocking" if it may wait for other clients, and "@user" if clients are told
- * apart.
+ * apart. What neither Headgate nor the server knows for a command is "unknown": what was sent in its place may be a
+ * password, which is to be seen nowhere.
  *
  * Names of commands become interfaces when they are used first, so that those that are never used take no room: until
- * then a tag says which slot. Names that clients choose (unknown commands, users and names) are looked up in tables of
- * the worker's own; the lock is taken once for each of them.
+ * then a tag says which slot. Names that are not in Headgate's table (commands that only the server knows, users and
+ * names) are looked up in tables of the worker's own; the lock is taken once for each of them.
  */
 #include "latency_private.h"
 
@@ -16,8 +17,9 @@
 
 /* The longest name before it is made safe; of what is longer, its beginning counts. */
 #define NAME_SIZE 512
-/* Of all interfaces of a worker, names of unknown commands. */
-#define UNKNOWN_PART 4
+/* Of all interfaces of a worker, names of commands that only the server knows. */
+#define LEARNED_PART 4
+#define UNKNOWN_NAME "unknown"
 
 /* ---- slots ---- */
 
@@ -89,22 +91,22 @@ static bool make_identities(struct latency_names *names, uint32_t most)
 }
 
 /* Makes room for those that may come now; those that are there stay. */
-static bool make_unknown(struct latency_names *names, uint32_t most)
+static bool make_learned(struct latency_names *names, uint32_t most)
 {
-    uint32_t count = most / UNKNOWN_PART + 1;
+    uint32_t count = most / LEARNED_PART + 1;
 
-    if (names->unknown == NULL) {
-        names->unknown = latency_interfaces_new(count);
+    if (names->learned == NULL) {
+        names->learned = latency_interfaces_new(count);
     }
-    if (names->unknown == NULL) {
+    if (names->learned == NULL) {
         return false;
     }
-    latency_interfaces_allow(names->unknown, count);
-    if (count > names->unknown_room) {
-        names->unknown_interfaces = conf_alloc(names->unknown_interfaces, count * sizeof *names->unknown_interfaces);
-        memset(names->unknown_interfaces + names->unknown_room, 0xff,
-               (count - names->unknown_room) * sizeof *names->unknown_interfaces);
-        names->unknown_room = count;
+    latency_interfaces_allow(names->learned, count);
+    if (count > names->learned_room) {
+        names->learned_interfaces = conf_alloc(names->learned_interfaces, count * sizeof *names->learned_interfaces);
+        memset(names->learned_interfaces + names->learned_room, 0xff,
+               (count - names->learned_room) * sizeof *names->learned_interfaces);
+        names->learned_room = count;
     }
     return true;
 }
@@ -116,8 +118,8 @@ static void forget_other(struct latency_names *names)
         uint32_t *interface = &names->slots[i].interface;
         *interface = *interface == LATENCY_OTHER ? LATENCY_UNRESOLVED : *interface;
     }
-    for (size_t i = 0; i < names->unknown_room; i++) {
-        uint32_t *interface = &names->unknown_interfaces[i];
+    for (size_t i = 0; i < names->learned_room; i++) {
+        uint32_t *interface = &names->learned_interfaces[i];
         *interface = *interface == LATENCY_OTHER ? LATENCY_UNRESOLVED : *interface;
     }
 }
@@ -135,10 +137,11 @@ bool latency_names_make(struct latency *latency)
     if (names->slots == NULL) {
         make_slots(names);
     }
-    if (!make_unknown(names, most)) {
+    if (!make_learned(names, most)) {
         latency_names_clear(names);
         return false;
     }
+    names->unknown = LATENCY_UNRESOLVED;
     forget_other(names);
     if (latency->settings.by != LATENCY_BY_NONE && !make_identities(names, most)) {
         latency_names_clear(names);
@@ -150,8 +153,8 @@ bool latency_names_make(struct latency *latency)
 void latency_names_clear(struct latency_names *names)
 {
     forget_identities(names);
-    latency_interfaces_free(names->unknown);
-    free(names->unknown_interfaces);
+    latency_interfaces_free(names->learned);
+    free(names->learned_interfaces);
     free(names->slots);
     free(names->first_subcommands);
     free(names->rules);
@@ -260,22 +263,49 @@ static uint32_t slot_of(const struct latency_names *names, const struct policy_r
     return (uint32_t)index;
 }
 
-static void take_unknown(struct latency *latency, struct slice name, struct base *base)
+/* Names of commands are the same in any case of letters. Returns the length. */
+static size_t write_learned_name(struct slice name, char out[NAME_SIZE])
 {
     size_t length = name.length < NAME_SIZE - 1 ? name.length : NAME_SIZE - 1;
 
     for (size_t i = 0; i < length; i++) {
-        base->name[i] = name.data[i] == '\0' ? ' ' : (char)tolower((unsigned char)name.data[i]);
+        out[i] = (char)tolower((unsigned char)name.data[i]);
     }
-    base->name[length] = '\0';
+    out[length] = '\0';
+    return length;
+}
+
+bool latency_names_have_learned(const struct latency_names *names, struct slice name)
+{
+    char learned[NAME_SIZE], safe[LATENCY_NAME_MAX + 1];
+    uint32_t number;
+
+    if (names->learned == NULL || word_has_nul(name)) {
+        return false;
+    }
+    size_t length = write_learned_name(name, learned);
+    length = latency_interface_name((struct slice){learned, length}, safe);
+    return latency_interfaces_find(names->learned, (struct slice){safe, length}, &number) && number != LATENCY_OTHER;
+}
+
+static void take_learned(struct latency *latency, const struct command *learned, struct base *base)
+{
+    size_t length = write_learned_name((struct slice){learned->name, strlen(learned->name)}, base->name);
+    uint32_t number = latency_interfaces_add(latency->names.learned, (struct slice){base->name, length});
+
     base->free_text = true;
-    uint32_t number = latency_interfaces_add(latency->names.unknown, (struct slice){base->name, length});
     if (number == LATENCY_OTHER) {
         base->tag = LATENCY_TAG_INTERFACE | LATENCY_OTHER;
         base->name[0] = '\0';
     } else {
-        base->tag = LATENCY_TAG_UNKNOWN | number;
+        base->tag = LATENCY_TAG_LEARNED | number;
     }
+}
+
+static void take_unknown(struct latency *latency, struct base *base)
+{
+    name_base(base, UNKNOWN_NAME, NULL, false);
+    base->tag = LATENCY_TAG_INTERFACE | resolve(latency, &latency->names.unknown, base);
 }
 
 /* Only the tag is set, and the name where nothing else says it. */
@@ -283,15 +313,19 @@ static void find_base(struct latency *latency, const struct policy_request *requ
 {
     const struct latency_settings *settings = &latency->settings;
 
+    if (request->command == NULL && request->learned != NULL) {
+        take_learned(latency, request->learned, base);
+    }
     for (size_t i = 0; i < settings->rule_count; i++) {
         if (latency_rule_may(&settings->rules[i], request->command) && latency_rule_is(&settings->rules[i], request)) {
             base->tag = LATENCY_TAG_INTERFACE | rule_interface(latency, i, blocks);
+            base->name[0] = '\0';
             return;
         }
     }
-    if (request->command == NULL) {
-        take_unknown(latency, request->name, base);
-    } else {
+    if (request->command == NULL && request->learned == NULL) {
+        take_unknown(latency, base);
+    } else if (request->command != NULL) {
         base->tag = LATENCY_TAG_SLOT | slot_of(&latency->names, request, blocks);
     }
 }
@@ -414,8 +448,8 @@ uint32_t latency_measure(void *instance, const struct policy_request *request)
     if (latency->settings.by != LATENCY_BY_NONE) {
         return LATENCY_TAG_INTERFACE | mark | pair_interface(latency, &base, request);
     }
-    if ((base.tag & LATENCY_TAG_UNKNOWN) != 0) {
-        uint32_t *interface = &latency->names.unknown_interfaces[base.tag & LATENCY_TAG_NUMBER];
+    if ((base.tag & LATENCY_TAG_LEARNED) != 0) {
+        uint32_t *interface = &latency->names.learned_interfaces[base.tag & LATENCY_TAG_NUMBER];
         return LATENCY_TAG_INTERFACE | resolve(latency, interface, &base);
     }
     return base.tag | mark;

@@ -52,7 +52,7 @@ enum latency_counter {
 #define LATENCY_TAG_NUMBER ((UINT32_C(1) << 24) - 1) /* of an interface, or of a slot */
 #define LATENCY_TAG_INTERFACE (UINT32_C(1) << 24)
 #define LATENCY_TAG_SLOT (UINT32_C(1) << 25)
-#define LATENCY_TAG_UNKNOWN (UINT32_C(1) << 26)  /* only as what a pair is made of */
+#define LATENCY_TAG_LEARNED (UINT32_C(1) << 26)  /* only as what a pair is made of */
 #define LATENCY_TAG_BLOCKING (UINT32_C(1) << 27) /* it may wait for other clients */
 
 /* What [counters] counts. */
@@ -135,9 +135,10 @@ struct latency_names {
     size_t slot_count;
     uint32_t *first_subcommands;        /* slots of each command's subcommands, up to those of the next */
     uint32_t (*rules)[2];               /* interfaces of each rule: plain, blocking */
-    struct latency_interfaces *unknown; /* commands that Headgate does not know … */
-    uint32_t *unknown_interfaces;       /* … and the interface of each, with room for so many */
-    uint32_t unknown_room;
+    struct latency_interfaces *learned; /* commands that only the server knows … */
+    uint32_t *learned_interfaces;       /* … and the interface of each, with room for so many */
+    uint32_t learned_room;
+    uint32_t unknown; /* the interface of all that nobody knows */
     struct latency_interfaces *identities;
     struct latency_pair *pairs;
     uint32_t pair_count, pair_mask;
@@ -270,6 +271,8 @@ bool latency_names_make(struct latency *latency);
 void latency_names_clear(struct latency_names *names);
 uint32_t latency_tag(void *instance, const struct command *command);
 uint32_t latency_measure(void *instance, const struct policy_request *request);
+/* Whether a request with that name was measured as one of a command that only the server knows. */
+bool latency_names_have_learned(const struct latency_names *names, struct slice name);
 /* The interface that a tag stands for. */
 uint32_t latency_tag_interface(struct latency *latency, uint32_t tag);
 void latency_client(void *instance, const struct policy_client *client, void **attachment);

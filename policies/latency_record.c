@@ -91,13 +91,19 @@ static struct latency_slow_entry entry_of(const struct latency *latency, const s
     };
 }
 
+static bool is_known_name(const struct latency *latency, struct slice name)
+{
+    return command_find(name) != NULL || latency_names_have_learned(&latency->names, name);
+}
+
 void latency_written(void *instance, const struct policy_sample *sample)
 {
     struct latency *latency = instance;
     struct latency_slow_entry entry = entry_of(latency, sample);
     char excerpt[LATENCY_EXCERPT_MAX];
 
-    entry.excerpt = (struct slice){excerpt, latency_excerpt_make(sample->head, excerpt)};
+    bool is_known = is_known_name(latency, latency_excerpt_name(sample->head));
+    entry.excerpt = (struct slice){excerpt, latency_excerpt_make(sample->head, is_known, excerpt)};
     /* Without memory an entry is missing. */
     pthread_mutex_lock(&latency->share->log_lock);
     if (is_slow(latency, sample)) {

@@ -49,8 +49,9 @@ struct policy_client {
 
 struct policy_request {
     const struct policy_client *client;
-    const struct command *command; /* NULL: Headgate does not know it */
-    struct slice name;             /* as the client wrote it */
+    const struct command *command; /* NULL: Headgate does not know it, … */
+    const struct command *learned; /* … and this is what Redis has told of it, which stays; NULL: nothing */
+    struct slice name;             /* as the client wrote it: not to be shown to others unless it is known */
     struct slice frame;            /* the command in multibulk form, whole unless partial */
     bool partial;                  /* a long request that is forwarded as it comes: the frame is its beginning */
     /* How far it has come, and where its first arguments lie: what is asked again need not be framed again. */

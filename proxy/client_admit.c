@@ -19,11 +19,13 @@ struct policy_request client_describe(struct client *client, const struct policy
                                       struct slice frame)
 {
     int64_t now = reactor_now(client->service->reactor);
+    struct slice name = name_so_far(framed, frame);
 
     return (struct policy_request){
         .client = view,
         .command = command,
-        .name = name_so_far(framed, frame),
+        .learned = command == NULL ? learn_find(client->service->learn, name) : NULL,
+        .name = name,
         .frame = frame,
         .partial = resp_command_arguments_seen(framed) < framed->argument_count,
         .framed = framed,

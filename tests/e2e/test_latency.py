@@ -10,7 +10,7 @@ import pytest
 
 from harness.admin import stats, text
 from harness.latency import ERROR, ON, SLACK, ask, await_report, counter, interfaces, timed
-from harness.resp import OK, QUEUED, Error, encode, wait_for
+from harness.resp import OK, QUEUED, Error, bulk, encode, wait_for
 from harness.rules import launch, reload
 from harness.servers import free_port
 
@@ -280,7 +280,7 @@ def test_every_kind_of_request_counts(redis, make_headgate, pool):
         "exec": ("1", "0"),
         "flushall": ("1", "1"),
         "incr": ("1", "1"),
-        "nonsense": ("1", "1"),
+        "unknown": ("1", "1"),
         "config|get": ("1", "0"),
         "orders": ("2", "0"),
         "orders|blocking": ("1", "0"),
@@ -288,41 +288,67 @@ def test_every_kind_of_request_counts(redis, make_headgate, pool):
 
 
 def test_names_that_clients_make_up(redis, make_headgate):
+    """A password that is typed for a command is in no name."""
     headgate = launch(make_headgate, redis, "shared", ON + "max_interfaces = 20\n")
     client = headgate.connect()
-    for name in ("{tag}", "two words", "new\r\nline", "ü", "x" * 10_000, "%", "~", "*"):
+    for name in ("hunter2", "{tag}", "two words", "new\r\nline", "ü", "x" * 10_000, "%", "~", "*"):
         assert isinstance(client(name), Error)
     for number in range(100):
-        client(f"TRASH{number}")
+        client(f"TRASH{number}", "hunter3")
     client("GET", "k")
     await_report(headgate, "get", 1)
-    await_report(headgate, "{tag}", 1)
+    await_report(headgate, "unknown", 109)
     names = interfaces(headgate, "LATENCY")
-    assert {"%7Btag%7D", "two%20words", "new%0D%0Aline", "get", "other"} <= names.keys()
-    assert counter(headgate, "interfaces") <= 20
-    assert sum(int(line["count"]) for line in names.values()) == 109
+    assert {name: line["count"] for name, line in names.items()} == {"unknown": "109", "get": "1"}
     with redis.connect() as direct:
-        assert not [key for key in direct("KEYS", "*") if b"{" in key or b" " in key or len(key) > 200]
+        keys = direct("KEYS", "*")
+        assert keys and not [key for key in keys if any(part in key for part in (b"hunter", b"trash", b"tag", b"xxx"))]
+
+
+def test_names_that_the_server_tells(fake, make_headgate):
+    """Commands that only the server knows have names of their own, as it tells them."""
+
+    def command(_lane, arguments):
+        if arguments[1].upper() == b"LIST":
+            return b"*2\r\n" + bulk("get") + bulk("Mod.Get")
+        return b"*1\r\n*6\r\n" + bulk("Mod.Get") + b":-2\r\n*1\r\n+readonly\r\n:1\r\n:1\r\n:1\r\n"
+
+    fake.answers["COMMAND"] = command
+    fake.answers["MOD.GET"] = fake.answers["HUNTER2"] = lambda _lane, _arguments: b"+OK\r\n"
+    log = "slowlog_threshold = 1us\nslowlog_length = 1000\n"
+    headgate = make_headgate(fake.url, log_level="debug", start=False)
+    headgate.write_rules(ON + log)
+    headgate.start()
+    wait_for(lambda: "learned command Mod.Get" in headgate.log(), what="the command")
+    client = headgate.connect()
+    for request in (("MOD.GET", "shown"), ("mod.get", "shown"), ("HUNTER2", "hunter3")):
+        assert client(*request) == OK
+    wait_for(lambda: "unknown command" in shown(headgate), what="the last one to be written")
+    assert "hunter" not in shown(headgate).lower()
+    assert '"MOD.GET" "shown"' in shown(headgate)
+    counts = {name: line["count"] for name, line in interfaces(headgate, "LATENCY").items()}
+    assert counts == {"mod.get": "2", "unknown": "1"}
 
 
 @pytest.mark.threads
 def test_there_may_be_many(redis, make_headgate):
     """More than LATENCY writes in one go, while others come and are measured; all of them are listed and reported."""
     count = 1500
-    headgate = launch(make_headgate, redis, "shared", ON + "max_interfaces = 10\n", threads=2)
+    headgate = launch(make_headgate, redis, "shared", ON + "by = name\nmax_interfaces = 10\n", threads=2)
     clients = [headgate.connect() for _ in range(4)]
-    reload(headgate, ON + "max_interfaces = 10000\n", *clients)
+    reload(headgate, ON + "by = name\nmax_interfaces = 10000\n", *clients)
     for number, client in enumerate(clients):
-        client.send(b"".join(encode(f"NAME{name}") for name in range(number, count, len(clients))))
+        requests = [(encode("CLIENT", "SETNAME", f"n{name}"), encode("GET", "k")) for name in range(number, count, 4)]
+        client.send(b"".join(part for pair in requests for part in pair))
     asked = [interfaces(headgate, "LATENCY") for _ in range(3)]
     for number, client in enumerate(clients):
-        assert all(isinstance(reply, Error) for reply in client.read_many(len(range(number, count, len(clients)))))
+        assert client.read_many(2 * len(range(number, count, 4)))[1::2] == [None] * len(range(number, count, 4))
     names = interfaces(headgate, "LATENCY")
     assert all(before.keys() <= names.keys() for before in asked)
-    ours = [line for name, line in names.items() if name.startswith("name")]
+    ours = [line for name, line in names.items() if name.startswith("get@n")]
     assert len(ours) == count and all(line["count"] == "1" for line in ours)
     wait_for(
-        lambda: sum(name.startswith("name") for name in interfaces(headgate, "REPORT", "*", "FROM", "-5m")) == count,
+        lambda: sum(name.startswith("get@n") for name in interfaces(headgate, "REPORT", "*", "FROM", "-5m")) == count,
         60,
         "all of them on record",
     )
@@ -396,20 +422,64 @@ def test_the_logs_have_what_headgate_answers(redis, make_headgate, pool):
     assert [words[0] for words in seen if words[0] in answered_by_redis] == answered_by_redis
 
 
-def test_secrets_are_kept_nowhere(redis, make_headgate):
-    headgate = launch(make_headgate, redis, "shared", ON + "slowlog_threshold = 1us\nslowlog_length = 1000\n")
+SECRETS = [
+    ("AUTH", "hunter2"),
+    ("AUTH", "default", "hunter2"),
+    ("AUTH", "a", "hunter2", "hunter2"),
+    ("HELLO", 2, "AUTH", "default", "hunter2"),
+    ("HELLO", 2, "AUTH\0x", "default", "hunter2"),
+    ("HELLO", "hunter2"),
+    ("ACL", "SETUSER", "somebody", ">hunter2"),
+    ("ACL", "SETUSER\0x", "somebody", ">hunter2"),
+    ("ACL", "DELUSER", "hunter2"),
+    ("CONFIG", "SET", "masterauth", "hunter2"),
+    ("CONFIG", "Set\0x", "masterauth", "hunter2"),
+    ("CONFIG", "SET", "maxmemory", "0", "requirepass\0x", "hunter2"),
+    ("MIGRATE", "127.0.0.1", "1", "k", "0", "10", "AUTH", "hunter2"),
+    ("MIGRATE", "127.0.0.1", "1", "k", "0", "10", "auth\0", "hunter2"),
+    ("MIGRATE", "127.0.0.1", "1", "k", "0", "10", "COPY", "AUTH2\0x", "hunter2", "hunter2"),
+    ("MIGRATE", "127.0.0.1", "1", "k", "0", "10", "AUTH", "keys", "AUTH", "hunter2"),
+    ("MODULE", "LOADEX", "/nowhere", "CONFIG", "password", "hunter2"),
+    ("SENTINEL", "SET", "mymaster", "auth-pass", "hunter2"),
+    ("SENTINEL", "CONFIG", "SET", "sentinel-pass", "hunter2"),
+    ("AUTH\0x", "default", "hunter2"),
+    ("auth\0", "hunter2"),
+    ("AUTHX", "hunter2"),
+    ("hunter2",),
+    ("hunter2", "hunter2"),
+]
+
+
+@pytest.mark.parametrize("by", ["none", "user", "name"])
+def test_secrets_are_kept_nowhere(redis, make_headgate, by):
+    """In no log, no answer of the admin port and no key, be they slow, large, refused or lost."""
+    rules = "[deny:all]\ncommands = * !@connection !get !acl !config !migrate !client\nexcept = name:free\n"
+    rules += "[limit:few]\ncommands = *\nlimit = 1000\nwindow = 1h\nper = name\n"
+    log = f"by = {by}\nslowlog_threshold = 1us\nslowlog_length = 1000\nbiglog_request = 1\nbiglog_length = 1000\n"
+    logs = "[counters]\nenabled = on\n[events]\nenabled = on\n"
+    headgate = launch(make_headgate, redis, "shared", ON + "hotkeys = on\n" + log + logs + rules, log_level="debug")
+    for name in ("bound", "free"):
+        for secret in SECRETS:
+            # Some are refused for good: each has a connection of its own.
+            with headgate.connect() as client:
+                client("CLIENT", "SETNAME", name)
+                client(*secret)
     client = headgate.connect()
-    secret = "hunter2"
-    client("AUTH", secret)
-    client("AUTH", "default", secret)
-    client("HELLO", 2, "AUTH", "default", secret)
-    client("ACL", "SETUSER", "somebody", f">{secret}")
-    client("CONFIG", "SET", "masterauth", secret)
     client("GET", "the end")
     wait_for(lambda: "the end" in shown(headgate), what="the last one to be written")
-    assert "AUTH" in shown(headgate) and secret not in shown(headgate)
+    assert "AUTH" in shown(headgate)
     with redis.connect() as direct:
-        assert not direct("KEYS", f"*{secret}*")
+        wait_for(lambda: direct("KEYS", "*unknown*"), 30, "what is on record")
+    answers = [["LATENCY"], ["REPORT", "*"], ["SLOWLOG", "1000"], ["BIGLOG", "1000"], ["HOTKEYS"], ["STATS"], ["LIMITS"]]
+    answers += [[verb, *log] for verb in ("RECENT", "COMMON") for log in (("refusals", "info"), ("slow", "warning"))]
+    with headgate.admin() as admin:
+        for question in answers:
+            answer = admin(*question)
+            assert not isinstance(answer, Error), question
+            assert "hunter" not in text(answer), question
+    assert "hunter" not in headgate.log()
+    with redis.connect() as direct:
+        assert not direct("KEYS", "*hunter*")
 
 
 def shown(headgate):

@@ -253,6 +253,8 @@ struct made {
     char *bytes;
     uint64_t ticket;
     void *attachment;
+    char learned_name[256];
+    struct command learned;
 };
 
 static size_t split(const char *text, struct slice *words)
@@ -266,6 +268,19 @@ static size_t split(const char *text, struct slice *words)
         at += *at == ' ';
     }
     return count;
+}
+
+/* What the server would have told of the command. */
+static const struct command *learn(struct made *made, struct slice name)
+{
+    static const char prefix[] = "LEARNED";
+
+    if (name.length < strlen(prefix) || strncasecmp(name.data, prefix, strlen(prefix)) != 0) {
+        return NULL;
+    }
+    snprintf(made->learned_name, sizeof made->learned_name, "%.*s", (int)name.length, name.data);
+    made->learned = (struct command){.name = made->learned_name, .arity = -1};
+    return &made->learned;
 }
 
 static void make_request(struct made *made, const char *text, const struct policy_client *client, void **attachment)
@@ -287,6 +302,7 @@ static void make_request(struct made *made, const char *text, const struct polic
     made->request = (struct policy_request){
         .client = client,
         .command = command_find(words[0]),
+        .learned = learn(made, words[0]),
         .name = {made->bytes + made->framed.arguments[0].offset, (size_t)made->framed.arguments[0].length},
         .frame = {made->bytes, length},
         .framed = &made->framed,

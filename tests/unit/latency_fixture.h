@@ -82,7 +82,8 @@ uint32_t fixture_tag(struct latency_fixture *fixture, size_t worker, const char 
                      const struct policy_client *client, void **attachment);
 /* Shows a request to on_spot(). */
 void fixture_spot(struct latency_fixture *fixture, size_t worker, const char *words);
-/* A request of those words that took so long; true if it is to be told when written. */
+/* A request of those words that took so long, of a command that only the server knows if the name begins with LEARNED;
+ * true if it is to be told when written. */
 bool fixture_request(struct latency_fixture *fixture, size_t worker, const char *words, int64_t us);
 /* It happened so often on that worker: "limit:rule what". */
 void fixture_happen(struct latency_fixture *fixture, size_t worker, enum policy_happening_kind kind, uint64_t count,

@@ -30,13 +30,25 @@ static void show(const char *frame, size_t length, char *shown, size_t size)
     char *alone = malloc(length > 0 ? length : 1);
 
     memcpy(alone, frame, length);
-    size_t made = latency_excerpt_make((struct slice){alone, length}, excerpt);
+    size_t made = latency_excerpt_make((struct slice){alone, length}, true, excerpt);
     free(alone);
     cr_assert_leq(made, LATENCY_EXCERPT_MAX);
     FILE *out = fmemopen(shown, size, "w");
     latency_excerpt_print((struct slice){excerpt, made}, out);
     fputc('\0', out);
     cr_assert_eq(fclose(out), 0);
+}
+
+/* The same, if the command is not known. */
+static void assert_shown_unknown(const char *frame, size_t length, const char *expected)
+{
+    char excerpt[LATENCY_EXCERPT_MAX], shown[1024] = "";
+    size_t made = latency_excerpt_make((struct slice){frame, length}, false, excerpt);
+
+    FILE *out = fmemopen(shown, sizeof shown, "w");
+    latency_excerpt_print((struct slice){excerpt, made}, out);
+    cr_assert_eq(fclose(out), 0);
+    cr_assert_str_eq(shown, expected);
 }
 
 static void assert_shown(const char *words, const char *expected)
@@ -100,6 +112,30 @@ Test(latency_excerpt, cuts_many_arguments)
 }
 
 #define HIDDEN "\"(redacted)\""
+
+/* A password for a name, or AUTH under another one. */
+Test(latency_excerpt, shows_nothing_of_an_unknown_command)
+{
+    static const char whole[] = "*3\r\n$7\r\nhunter2\r\n$1\r\na\r\n$7\r\nhunter3\r\n";
+    assert_shown_unknown(whole, sizeof whole - 1, "\"(unknown command)\" " HIDDEN " " HIDDEN);
+    for (size_t length = 0; length < 8; length++) {
+        assert_shown_unknown(whole, length, "");
+    }
+    for (size_t length = 8; length < 16; length++) {
+        assert_shown_unknown(whole, length, "\"(unknown command)\" \"... (2 more arguments)\"");
+    }
+}
+
+Test(latency_excerpt, tells_a_name_that_is_whole)
+{
+    static const char frame[] = "*2\r\n$4\r\nAUTH\r\n$1\r\nx\r\n";
+    struct slice name = latency_excerpt_name((struct slice){frame, sizeof frame - 1});
+
+    cr_assert(name.length == 4 && memcmp(name.data, "AUTH", 4) == 0);
+    for (size_t length = 0; length < 12; length++) {
+        cr_assert_eq(latency_excerpt_name((struct slice){frame, length}).length, 0);
+    }
+}
 
 Test(latency_excerpt, hides_what_may_be_a_secret)
 {

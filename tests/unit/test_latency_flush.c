@@ -398,7 +398,7 @@ Test(latency_flush, lists_all_interfaces_by_turns)
     for (int round = 0; round < 8; round++) {
         for (int i = 0; i < INTERFACES; i++) {
             char words[32];
-            snprintf(words, sizeof words, "UNKNOWN%d k", i);
+            snprintf(words, sizeof words, "LEARNED%d k", i);
             fixture_request(&fixture, 0, words, 100);
         }
         fixture_pass(&fixture, MINUTE_US);
@@ -409,7 +409,7 @@ Test(latency_flush, lists_all_interfaces_by_turns)
         fixture_tick(&fixture, 100000);
         const struct script_call *call = fixture_call(&fixture, "latency_list");
         for (size_t i = 2; i < call->argument_count; i++) {
-            int number = atoi(call->arguments[i] + strlen("unknown"));
+            int number = atoi(call->arguments[i] + strlen("learned"));
             count += !listed[number];
             listed[number] = true;
         }

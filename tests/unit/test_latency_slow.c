@@ -12,7 +12,7 @@ static struct slice text(const char *string)
 static void add(struct latency_slow_log *log, int64_t redis_us)
 {
     char excerpt[LATENCY_EXCERPT_MAX], name[32];
-    size_t length = latency_excerpt_make(text("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"), excerpt);
+    size_t length = latency_excerpt_make(text("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"), true, excerpt);
     snprintf(name, sizeof name, "client-%d", (int)redis_us);
     const struct latency_slow_entry entry = {
         .id = 77,
