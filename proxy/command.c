@@ -332,7 +332,7 @@ static bool take_option_values(struct key_walk *keys)
     return (argument_is(keys, "count") || argument_is(keys, "block") || argument_is(keys, "claim")) && take(keys);
 }
 
-/* Options come before the word STREAMS. */
+/* Options come before the word STREAMS. One that is not known here is passed by itself: a newer server may know it. */
 static void visit_streams(struct key_walk *keys)
 {
     while (take(keys)) {
@@ -341,8 +341,7 @@ static void visit_streams(struct key_walk *keys)
                 visit_run(keys, keys->walk.left / 2, 1);
             return;
         }
-        if (!take_option_values(keys))
-            return;
+        (void)take_option_values(keys);
     }
 }
 

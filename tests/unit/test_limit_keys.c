@@ -59,6 +59,19 @@ static void assert_example(const struct example *example)
     limit_keys_free(keys);
 }
 
+Test(limit_keys, with_zero_bytes)
+{
+    static const char key[] = "user:\0a\0:b";
+    struct limit_keys *simple = keys_of("user:{*}:*"), *any = keys_of("u*:{[^x]*}:b");
+    struct slice whole = {key, sizeof key - 1}, counted;
+
+    cr_assert(limit_keys_find(simple, whole, &counted) && counted.length == 3 && memcmp(counted.data, "\0a\0", 3) == 0);
+    cr_assert(limit_keys_find(any, whole, &counted) && counted.length == 3 && memcmp(counted.data, "\0a\0", 3) == 0);
+    cr_assert_not(limit_keys_find(simple, (struct slice){key, 6}, &counted));
+    limit_keys_free(simple);
+    limit_keys_free(any);
+}
+
 Test(limit_keys, count_what_stands_for_the_braces)
 {
     static const struct example examples[] = {

@@ -1,0 +1,14 @@
+/* The installed redis-server, on a Unix socket in a directory of its own: started for each test, and ended with it. */
+#ifndef HEADGATE_TESTS_SERVER_FIXTURE_H
+#define HEADGATE_TESTS_SERVER_FIXTURE_H
+
+#include <hiredis/hiredis.h>
+
+void server_start(void);
+void server_stop(void);
+
+/* What it answers; the caller frees the reply. */
+redisReply *server_ask(int argc, const char **argv);
+redisReply *server_ask_bytes(int argc, const char **argv, const size_t *lengths);
+
+#endif
