@@ -371,9 +371,10 @@ def is_harmless(request):
 
 
 def is_told_wrongly(request):
-    """Where COMMAND GETKEYS names keys that Redis does not touch: of several STORE and STOREDIST, all of them."""
-    stores = [word for word in request if word.upper().partition(b"\0")[0] in (b"STORE", b"STOREDIST")]
-    return request[0].startswith(b"GEORADIUS") and len(stores) > 1
+    """Where COMMAND GETKEYS names keys that Redis does not touch: of several STORE and STOREDIST, and where a value is
+    called as an option or as STREAMS."""
+    words = [word.upper().partition(b"\0")[0] for word in request]
+    return sum(word in (b"STORE", b"STOREDIST") for word in words) > 1 or words.count(b"STREAMS") > 1
 
 
 def may_be_a_pattern(request):

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 TestSuite(command_server, .init = server_start, .fini = server_stop, .timeout = 60);
 
@@ -117,6 +118,7 @@ static void join_sorted(const char **texts, size_t count, char *out, size_t size
         snprintf(out + strlen(out), size - strlen(out), "[%s]", texts[i]);
 }
 
+/* Nothing if it is not told. */
 static void join_told_keys(const struct line *line, char *out, size_t size)
 {
     const char *argv[ARGUMENTS_MAX + 2] = {"COMMAND", "GETKEYS"};
@@ -163,114 +165,115 @@ static bool expect_keys_as_told(const char *text)
     return list.count > 0;
 }
 
+static const char *const with_keys[] = {
+    "GET a",
+    "MGET a b c",
+    "MSET a 1 b 2 c 3",
+    "MSETNX a 1",
+    "DEL a b",
+    "BITOP AND to a b",
+    "BITOP NOT to a",
+    "RENAME a b",
+    "COPY a b REPLACE",
+    "LMOVE a b LEFT RIGHT",
+    "BLMOVE a b LEFT RIGHT 0",
+    "RPOPLPUSH a b",
+    "BRPOPLPUSH a b 0",
+    "BLPOP a 0",
+    "BLPOP a b c 0",
+    "BZPOPMIN a b 0",
+    "SINTERSTORE to a b",
+    "SMOVE a b m",
+    "PFCOUNT a b",
+    "PFMERGE to a b",
+    "LCS a b LEN",
+    "GEOSEARCHSTORE to a FROMMEMBER m BYRADIUS 1 m",
+    "ZRANGESTORE to a 0 1",
+    "WATCH a b",
+
+    "TOUCH a b",
+    "EXISTS a b a",
+    "SET a v EX 1 GET",
+    "BITFIELD a GET u8 0",
+    "RESTORE a 0 x",
+    "RESTORE-ASKING a 0 x",
+    "PFDEBUG ENCODING a",
+    /* subcommands */
+    "OBJECT ENCODING a",
+    "OBJECT FREQ a",
+    "MEMORY USAGE a",
+    "MEMORY USAGE a SAMPLES 5",
+    "XINFO STREAM a FULL COUNT 1",
+    "XINFO GROUPS a",
+    "XINFO CONSUMERS a g",
+    "XGROUP CREATE a g $ MKSTREAM",
+    "XGROUP DESTROY a g",
+    "XGROUP SETID a g 0",
+    "XGROUP CREATECONSUMER a g c",
+    "XGROUP DELCONSUMER a g c",
+    /* counted */
+    "EVAL s 1 a x",
+    "EVAL s 2 a b x",
+    "EVALSHA d 1 a",
+    "EVAL_RO s 1 a",
+    "EVALSHA_RO d 2 a b",
+    "FCALL f 2 a b x",
+    "FCALL_RO f 1 a",
+    "ZUNION 2 a b WEIGHTS 1 2",
+    "ZINTER 1 a WITHSCORES",
+    "ZDIFF 3 a b c",
+    "ZINTERCARD 2 a b LIMIT 1",
+    "SINTERCARD 2 a b LIMIT 1",
+    "LMPOP 2 a b LEFT",
+    "ZMPOP 1 a MIN COUNT 2",
+    "BLMPOP 0 2 a b LEFT",
+    "BZMPOP 1.5 1 a MAX",
+    "ZUNIONSTORE to 2 a b AGGREGATE SUM",
+    "ZINTERSTORE to 1 a",
+    "ZDIFFSTORE to 2 a b",
+    /* streams */
+    "XREAD STREAMS a 0",
+    "XREAD COUNT 1 BLOCK 0 STREAMS a b 0 0",
+    "xread streams streams block 0 0",
+
+    "XREADGROUP GROUP streams c STREAMS a >",
+    "XREADGROUP GROUP g streams COUNT 1 NOACK BLOCK 5 STREAMS a b c > 0 1",
+    /* sort, georadius */
+    "SORT a",
+    "SORT_RO a BY b GET c",
+    "SORT a STORE b",
+    "SORT a LIMIT 0 1 BY w_* GET o_* GET # ALPHA DESC STORE b",
+    "sort a store b Store c",
+    "SORT a GET store",
+    "SORT a BY STORE GET c",
+    "SORT a LIMIT STORE b STORE c",
+    "SORT a STORE",
+    "SORT a BY",
+    "SORT store STORE store",
+    "GEORADIUS a 1 2 3 m",
+    "GEORADIUS a 1 2 3 m STORE b",
+    "GEORADIUS a 1 2 3 m WITHDIST COUNT 3 ASC STOREDIST b",
+
+    "GEORADIUSBYMEMBER a store 3 m STORE b",
+    "GEORADIUSBYMEMBER a storedist 3 m",
+    "GEORADIUS a 1 2 3 m STORE STORE b",
+    "GEORADIUSBYMEMBER a m 3 m storedist b",
+    "GEORADIUS_RO a 1 2 3 m",
+    "GEORADIUSBYMEMBER_RO a m 3 m",
+    /* migrate */
+    "MIGRATE h 1 a 0 9",
+    "MIGRATE h 1 \"\" 0 9 KEYS a b c",
+    "MIGRATE h 1 \"\" 0 9 COPY REPLACE AUTH p KEYS a",
+    "MIGRATE h 1 \"\" 0 9 AUTH2 keys keys KEYS a b",
+    "MIGRATE h 1 \"\" 0 9 AUTH keys KEYS keys",
+    "MIGRATE h 1 a 0 9 COPY",
+    "MIGRATE h 1 keys 0 9 REPLACE AUTH keys",
+};
+
 Test(command_server, keys_are_as_getkeys_says)
 {
-    static const char *const lines[] = {
-        "GET a",
-        "MGET a b c",
-        "MSET a 1 b 2 c 3",
-        "MSETNX a 1",
-        "DEL a b",
-        "BITOP AND to a b",
-        "BITOP NOT to a",
-        "RENAME a b",
-        "COPY a b REPLACE",
-        "LMOVE a b LEFT RIGHT",
-        "BLMOVE a b LEFT RIGHT 0",
-        "RPOPLPUSH a b",
-        "BRPOPLPUSH a b 0",
-        "BLPOP a 0",
-        "BLPOP a b c 0",
-        "BZPOPMIN a b 0",
-        "SINTERSTORE to a b",
-        "SMOVE a b m",
-        "PFCOUNT a b",
-        "PFMERGE to a b",
-        "LCS a b LEN",
-        "GEOSEARCHSTORE to a FROMMEMBER m BYRADIUS 1 m",
-        "ZRANGESTORE to a 0 1",
-        "WATCH a b",
-
-        "TOUCH a b",
-        "EXISTS a b a",
-        "SET a v EX 1 GET",
-        "BITFIELD a GET u8 0",
-        "RESTORE a 0 x",
-        "RESTORE-ASKING a 0 x",
-        "PFDEBUG ENCODING a",
-        /* subcommands */
-        "OBJECT ENCODING a",
-        "OBJECT FREQ a",
-        "MEMORY USAGE a",
-        "MEMORY USAGE a SAMPLES 5",
-        "XINFO STREAM a FULL COUNT 1",
-        "XINFO GROUPS a",
-        "XINFO CONSUMERS a g",
-        "XGROUP CREATE a g $ MKSTREAM",
-        "XGROUP DESTROY a g",
-        "XGROUP SETID a g 0",
-        "XGROUP CREATECONSUMER a g c",
-        "XGROUP DELCONSUMER a g c",
-        /* counted */
-        "EVAL s 1 a x",
-        "EVAL s 2 a b x",
-        "EVALSHA d 1 a",
-        "EVAL_RO s 1 a",
-        "EVALSHA_RO d 2 a b",
-        "FCALL f 2 a b x",
-        "FCALL_RO f 1 a",
-        "ZUNION 2 a b WEIGHTS 1 2",
-        "ZINTER 1 a WITHSCORES",
-        "ZDIFF 3 a b c",
-        "ZINTERCARD 2 a b LIMIT 1",
-        "SINTERCARD 2 a b LIMIT 1",
-        "LMPOP 2 a b LEFT",
-        "ZMPOP 1 a MIN COUNT 2",
-        "BLMPOP 0 2 a b LEFT",
-        "BZMPOP 1.5 1 a MAX",
-        "ZUNIONSTORE to 2 a b AGGREGATE SUM",
-        "ZINTERSTORE to 1 a",
-        "ZDIFFSTORE to 2 a b",
-        /* streams */
-        "XREAD STREAMS a 0",
-        "XREAD COUNT 1 BLOCK 0 STREAMS a b 0 0",
-        "xread streams streams block 0 0",
-
-        "XREADGROUP GROUP streams c STREAMS a >",
-        "XREADGROUP GROUP g streams COUNT 1 NOACK BLOCK 5 STREAMS a b c > 0 1",
-        /* sort, georadius */
-        "SORT a",
-        "SORT_RO a BY b GET c",
-        "SORT a STORE b",
-        "SORT a LIMIT 0 1 BY w_* GET o_* GET # ALPHA DESC STORE b",
-        "sort a store b Store c",
-        "SORT a GET store",
-        "SORT a BY STORE GET c",
-        "SORT a LIMIT STORE b STORE c",
-        "SORT a STORE",
-        "SORT a BY",
-        "SORT store STORE store",
-        "GEORADIUS a 1 2 3 m",
-        "GEORADIUS a 1 2 3 m STORE b",
-        "GEORADIUS a 1 2 3 m WITHDIST COUNT 3 ASC STOREDIST b",
-
-        "GEORADIUSBYMEMBER a store 3 m STORE b",
-        "GEORADIUSBYMEMBER a storedist 3 m",
-        "GEORADIUS a 1 2 3 m STORE STORE b",
-        "GEORADIUSBYMEMBER a m 3 m storedist b",
-        "GEORADIUS_RO a 1 2 3 m",
-        "GEORADIUSBYMEMBER_RO a m 3 m",
-        /* migrate */
-        "MIGRATE h 1 a 0 9",
-        "MIGRATE h 1 \"\" 0 9 KEYS a b c",
-        "MIGRATE h 1 \"\" 0 9 COPY REPLACE AUTH p KEYS a",
-        "MIGRATE h 1 \"\" 0 9 AUTH2 keys keys KEYS a b",
-        "MIGRATE h 1 \"\" 0 9 AUTH keys KEYS keys",
-        "MIGRATE h 1 a 0 9 COPY",
-        "MIGRATE h 1 keys 0 9 REPLACE AUTH keys",
-    };
-    for (size_t i = 0; i < COUNT_OF(lines); i++)
-        cr_expect(expect_keys_as_told(lines[i]), "%s", lines[i]);
+    for (size_t i = 0; i < COUNT_OF(with_keys); i++)
+        cr_expect(expect_keys_as_told(with_keys[i]), "%s", with_keys[i]);
 }
 
 Test(command_server, no_keys_where_getkeys_says_none)
@@ -314,4 +317,102 @@ Test(command_server, no_keys_where_getkeys_says_none)
     };
     for (size_t i = 0; i < COUNT_OF(lines); i++)
         cr_expect_not(expect_keys_as_told(lines[i]), "%s", lines[i]);
+}
+
+/* ---- by chance ---- */
+
+static const char *const strays[] = {"STORE", "storedist", "BY",    "GET",   "LIMIT", "KEYS",  "STREAMS",
+                                     "BLOCK", "COUNT",     "GROUP", "NOACK", "AUTH",  "AUTH2", "COPY",
+                                     "1",     "2",         "3",     "0",     "-1",    "x",     "WEIGHTS",
+                                     "LEFT",  "REPLACE",   "MIN",   "ASC",   "k"};
+
+/* Takes a line apart, and changes up to two of its arguments. */
+static void mutate(struct line *line, const char *text, unsigned *seed)
+{
+    split(line, text);
+    for (int changes = rand_r(seed) % 3; changes > 0; changes--) {
+        const char *stray = strays[(size_t)rand_r(seed) % COUNT_OF(strays)];
+        int place = 1 + rand_r(seed) % line->argc;
+        bool inserts = line->argc < ARGUMENTS_MAX && rand_r(seed) % 2 == 0;
+        if (inserts) {
+            memmove(&line->argv[place + 1], &line->argv[place], (size_t)(line->argc - place) * sizeof line->argv[0]);
+            line->argc++;
+        }
+        if (inserts || place < line->argc)
+            line->argv[place] = stray;
+    }
+    line->frame_length = (size_t)snprintf(line->frame, sizeof(line->frame), "*%d\r\n", line->argc);
+    for (int i = 0; i < line->argc; i++) {
+        line->frame_length +=
+            (size_t)snprintf(line->frame + line->frame_length, sizeof(line->frame) - line->frame_length,
+                             "$%zu\r\n%s\r\n", strlen(line->argv[i]), line->argv[i]);
+    }
+}
+
+static bool is_store(const char *word)
+{
+    return strcasecmp(word, "store") == 0 || strcasecmp(word, "storedist") == 0;
+}
+
+static bool is_sort_option(const char *word)
+{
+    return is_store(word) || strcasecmp(word, "by") == 0 || strcasecmp(word, "get") == 0 ||
+           strcasecmp(word, "limit") == 0;
+}
+
+/* Of several STORE and STOREDIST of GEORADIUS, COMMAND GETKEYS names all, and Redis takes the last; what follows STORE
+ * of SORT it takes for an option if it looks like one, and Redis for a key; and a group or a consumer that is called
+ * STREAMS it takes for the word. */
+static bool is_told_wrongly(const struct line *line)
+{
+    bool is_stream = strncasecmp(line->argv[0], "xread", strlen("xread")) == 0;
+    bool is_georadius = strncasecmp(line->argv[0], "georadius", strlen("georadius")) == 0;
+    bool is_sort = strcasecmp(line->argv[0], "sort") == 0;
+    int stores = 0, oddities = 0, streams = 0;
+
+    for (int i = 1; i < line->argc; i++) {
+        stores += is_store(line->argv[i]);
+        streams += strcasecmp(line->argv[i], "streams") == 0;
+        oddities += i + 1 < line->argc && is_store(line->argv[i]) && is_sort_option(line->argv[i + 1]);
+    }
+    return (is_georadius && stores > 1) || (is_sort && oddities > 0) || (is_stream && streams > 1);
+}
+
+/* Whether Redis does not refuse it as unsound. In MULTI nothing waits. */
+static bool is_carried_out(const struct line *line)
+{
+    const char *argv[ARGUMENTS_MAX];
+    memcpy(argv, line->argv, sizeof(line->argv));
+    freeReplyObject(server_ask(1, (const char *[]){"FLUSHALL"}));
+    freeReplyObject(server_ask(1, (const char *[]){"MULTI"}));
+    freeReplyObject(server_ask(line->argc, argv));
+    redisReply *reply = server_ask(1, (const char *[]){"EXEC"});
+    bool is_refused = reply->type != REDIS_REPLY_ARRAY || reply->elements != 1 ||
+                      (reply->element[0]->type == REDIS_REPLY_ERROR && strncmp(reply->element[0]->str, "ERR", 3) == 0);
+    freeReplyObject(reply);
+    return !is_refused;
+}
+
+/* Of what Redis refuses, COMMAND GETKEYS names keys at times (numbers by atoi(), STREAMS wherever it stands). */
+Test(command_server, keys_are_as_getkeys_says_by_chance)
+{
+    unsigned seed = 4;
+    int compared = 0;
+
+    for (int round = 0; round < 20000; round++) {
+        struct line line;
+        char told[FRAME_MAX], visited[FRAME_MAX], shown[FRAME_MAX] = "";
+        mutate(&line, with_keys[(size_t)rand_r(&seed) % COUNT_OF(with_keys)], &seed);
+        if (!is_carried_out(&line) || is_told_wrongly(&line))
+            continue;
+        struct key_list list = {.line = &line};
+        command_visit_keys(find(line.argv[0]), (struct slice){line.frame, line.frame_length}, list_key, &list);
+        join_sorted(list.keys, list.count, visited, sizeof(visited));
+        join_told_keys(&line, told, sizeof(told));
+        for (int i = 0; i < line.argc; i++)
+            snprintf(shown + strlen(shown), sizeof(shown) - strlen(shown), "%s ", line.argv[i]);
+        cr_expect_str_eq(visited, told, "%s: keys %s, not %s", shown, visited, told);
+        compared++;
+    }
+    cr_assert_gt(compared, 3000);
 }
