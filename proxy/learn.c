@@ -187,7 +187,12 @@ static bool learn_one(struct learn *learn, const redisReply *entry, struct slice
     command->key_step = key_position(entry->element[5]);
     command->categories = has_flag(flags, "write") ? CATEGORY_WRITE : CATEGORY_READ;
     learn->commands[learn->count++] = learned;
-    log_debug("learn", "learned command %s", copy);
+    if (learned->renamed != NULL) {
+        /* The other name may be a secret. */
+        log_debug("learn", "learned another name of %s", learned->renamed->name);
+    } else {
+        log_debug("learn", "learned command %s", copy);
+    }
     return true;
 }
 

@@ -512,3 +512,12 @@ def test_what_the_manual_says_of_other_commands(redis, make_headgate):
             reply = client(*command.split("|"), *["x"] * (2 if "|" not in command else 0))
             assert isinstance(reply, Error) and reply.startswith(b"DENIED ways-around: "), (command, reply)
         assert client("SORT", "l") == [] and client("GET", "k") is None
+
+
+def test_rules_see_through_another_name(make_redis, make_headgate):
+    redis = make_redis("--rename-command", "GET", "fetch", "--rename-command", "SORT", "order")
+    headgate = launch(make_headgate, redis, "shared", RULE)
+    with headgate.connect() as client:
+        assert client("FETCH", "secret:a").startswith(b"DENIED secret: get is not allowed")
+        assert client("order", "l", "GET", "secret:*").startswith(b"DENIED secret: sort is not allowed")
+        assert client("fetch", "a") is None

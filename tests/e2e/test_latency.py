@@ -311,7 +311,8 @@ def test_names_that_the_server_tells(fake, make_headgate):
     def command(_lane, arguments):
         if arguments[1].upper() == b"LIST":
             return b"*2\r\n" + bulk("get") + bulk("Mod.Get")
-        return b"*1\r\n*6\r\n" + bulk("Mod.Get") + b":-2\r\n*1\r\n+readonly\r\n:1\r\n:1\r\n:1\r\n"
+        told = b"*6\r\n" + bulk("Mod.Get") + b":-2\r\n*1\r\n+readonly\r\n:1\r\n:1\r\n:1\r\n"
+        return b"*1\r\n" + (told if arguments[2].lower() == b"mod.get" else b"*-1\r\n")
 
     fake.answers["COMMAND"] = command
     fake.answers["MOD.GET"] = fake.answers["HUNTER2"] = lambda _lane, _arguments: b"+OK\r\n"
@@ -567,3 +568,21 @@ def test_what_cannot_be_asked(redis, make_headgate, question):
     headgate = launch(make_headgate, redis, "shared", ON)
     with headgate.admin() as admin:
         assert isinstance(admin(*question), Error)
+
+
+def test_secrets_under_another_name(make_redis, make_headgate):
+    """AUTH and CONFIG that Redis has renamed: neither the names, which may be secrets, nor the arguments are shown."""
+    redis = make_redis("--rename-command", "AUTH", "hunter0", "--rename-command", "CONFIG", "hunter1")
+    log = "slowlog_threshold = 1us\nslowlog_length = 1000\nbiglog_request = 1\n"
+    headgate = launch(make_headgate, redis, "shared", ON + log, log_level="debug")
+    client = headgate.connect()
+    client("HUNTER0", "hunter2")
+    assert client("hunter1", "SET", "masterauth", "hunter2") == OK
+    client("hunter3", "hunter2")
+    client("GET", "the end")
+    wait_for(lambda: "the end" in shown(headgate), what="the last one to be written")
+    assert "(unknown command)" in shown(headgate)
+    assert "hunter" not in shown(headgate).lower()
+    assert "hunter" not in headgate.log().lower()
+    with headgate.admin() as admin:
+        assert "hunter" not in text(admin("BIGLOG", "1000")).lower() + text(admin("LATENCY")).lower()

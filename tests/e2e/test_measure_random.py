@@ -129,7 +129,7 @@ class Side:
                     ("cl.throttle", ("CL.THROTTLE", f"{self.name}:t", "5", "10", "60"), 1),
                     ("delifeq", ("DELIFEQ", f"{self.name}:1", "x"), 1),
                     ("eval", ("EVAL", "return redis.call('GET', KEYS[1])", "1", f"{self.name}:1"), 1),
-                    ("nonsense", ("NONSENSE", "a"), 1),
+                    ("unknown", ("NONSENSE", "a"), 1),
                     ("client|getname", ("CLIENT", "GETNAME"), 1),
                     ("client|setname", ("CLIENT", "SETNAME", "me"), 1),
                     ("client|id", ("CLIENT", "ID"), 1),
@@ -160,7 +160,7 @@ class Side:
                     ("orders", ("SET", f"order:{key}", value), 1),
                     ("setex", ("SETEX", key, "9", value), 1),
                     ("append", ("APPEND", key, value), 1),
-                    ("nonsense", ("NONSENSE", value), 1),
+                    ("unknown", ("NONSENSE", value), 1),
                 )
             )
         ]
