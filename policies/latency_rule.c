@@ -344,7 +344,9 @@ bool latency_rule_all_of(const struct latency_rule *rule, const struct command *
 
 bool latency_rule_is(const struct latency_rule *rule, const struct policy_request *request)
 {
-    return match_requests_is(&rule->requests, request);
+    /* Any argument of a command that is not known might be a key, but that is no measure. */
+    return (request->command != NULL || match_keys_all(rule->requests.keys)) &&
+           match_requests_is(&rule->requests, request);
 }
 
 /* ---- [counters] and [events] ---- */

@@ -165,6 +165,8 @@ Test(latency_policy, shows_no_name_that_nobody_knows)
     assert_interface(&fixture, "LEARNED.GET k", "learned.get@other");
     fixture_reload(&fixture, ON "[latency:all]\ncommands = *\nkeys = k*\n");
     assert_interface(&fixture, "hunter2 hunter3", "unknown");
+    assert_interface(&fixture, "LEARNED.SET k", "learned.set");
+    fixture_reload(&fixture, ON "[latency:all]\ncommands = *\n");
     assert_interface(&fixture, "LEARNED.SET k", "all");
     fixture_stop(&fixture);
 }
