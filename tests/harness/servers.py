@@ -15,6 +15,8 @@ from harness.resp import PONG, Client, Closed, wait_for
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("HEADGATE_BINARY", str(REPOSITORY / "build" / "headgate"))
+# Another server may be given, to see whether it does as this one.
+REDIS_SERVER = os.environ.get("HEADGATE_REDIS_SERVER", "redis-server")
 STOP_TIMEOUT = 15.0
 LOG_TAIL = 4000
 
@@ -169,7 +171,7 @@ class Redis(Server):
 
     def start(self):
         self.launch(
-            ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+            [REDIS_SERVER, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
             + ["--enable-debug-command", "yes", "--unixsocket", str(self.socket_path)]
             + ["--repl-diskless-sync-delay", "0", "--maxclients", "4000", *self.options]
         )
