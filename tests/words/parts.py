@@ -1,0 +1,63 @@
+"""The parts of the differential test, each on a world of its own: for the tests, and for the long run."""
+
+import random
+
+from attacks import OF_RENAMED, Numbers, other_name, renamed_attacks, state_attacks
+from forms import Catalogue
+from hits import find_hits
+from play import Player
+from sequences import Sequences
+from table import all_rows
+from world import World
+
+# Every how-manieth of what there is too much of for a test of a minute.
+WORDS_STEP = 3
+ATTACKS_STEP = 4
+SEQUENCES = 2500
+
+
+def catalogue(world, seed):
+    client = world.observer.client
+    rows = all_rows(client)
+    return Catalogue(rows, find_hits(client, rows, seed), seed)
+
+
+def play_names(world, seed, step=1, most=5):
+    """Every command and subcommand in every form of its name."""
+    player = Player(world, most_findings=most)
+    forms = list(catalogue(world, seed).of_names())
+    player.forms(forms[seed % step :: step], random.Random(seed))
+    return player
+
+
+def play_words(world, seed, step=WORDS_STEP, most=5):
+    """Every option and value in every form."""
+    player = Player(world, most_findings=most)
+    forms = list(catalogue(world, seed).of_words())
+    player.forms(forms[seed % step :: step], random.Random(seed))
+    return player
+
+
+def play_attacks(world, seed, step=ATTACKS_STEP, most=5, renamed=None):
+    """The attacks on a server with its own names, or with another one for one command; each at once and one by one."""
+    numbers = Numbers({renamed.lower()} if renamed else ())
+    player = Player(world, most_findings=most)
+    requests = list(renamed_attacks(renamed) if renamed else state_attacks())
+    acts = [(request, pipelined) for request in requests for pipelined in (True, False)]
+    player.acts(numbers.act(*act) for act in acts[seed % step :: step])
+    return player
+
+
+def play_sequences(world, seed, count=SEQUENCES, most=5):
+    """Two to six forms in a row by one client."""
+    player = Player(world, most_findings=most)
+    forms = catalogue(world, seed)
+    player.acts(Sequences(list(forms.of_names()) + list(forms.of_words()), seed).acts(count))
+    return player
+
+
+def world_with(renamed=None):
+    return World(renamed={renamed: other_name(renamed)} if renamed else None)
+
+
+RENAMED = sorted(OF_RENAMED)
