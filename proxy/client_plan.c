@@ -71,7 +71,7 @@ static bool changes_identity(const struct command *command, const struct resp_co
 /* Whether Redis' answer to it would not be seen, or not be told from others. */
 static bool answers_unseen(const struct session *session)
 {
-    return session->tunnel || session->unsure || session->silent || session->silent_next;
+    return session->tunnel || session->unsure || session->split || session->silent || session->silent_next;
 }
 
 /*
@@ -105,6 +105,7 @@ static bool is_judged(const struct client *client, const struct command *command
         return true;
     }
     plan->unsure = answers_unseen(&client->session);
+    plan->names_client = true;
     return may_change_identity(client, plan);
 }
 
@@ -504,11 +505,25 @@ static bool changes_access(const struct command *command, const struct resp_comm
 static bool plan_container(struct client *client, const struct command *command, const struct resp_command *framed,
                            const char *frame, struct session_plan *plan)
 {
+    if (strcmp(command->name, "function") == 0) {
+        return observe(client, plan, OBSERVE_SCRIPT);
+    }
     if (!changes_access(command, framed, frame)) {
         return true;
     }
     plan->observation = observation_take(client->service, OBSERVE_ACCESS);
     return plan->observation != NULL;
+}
+
+static bool plan_script(struct client *client, const struct resp_command *framed, const char *frame,
+                        struct session_plan *plan)
+{
+    if (framed->argument_count > 1 && word_is(kept_argument(framed, frame, 1), "debug")) {
+        plan->exclusive = true;
+        plan->tunnel = true;
+        return true;
+    }
+    return observe(client, plan, OBSERVE_SCRIPT);
 }
 
 static bool plan_by_kind(struct client *client, const struct command *command, const struct resp_command *framed,
@@ -575,14 +590,9 @@ static bool plan_by_kind(struct client *client, const struct command *command, c
         plan_alone(framed, frame, plan);
         return true;
     case COMMAND_EVAL:
-        plan->script = true;
-        return true;
+        return observe(client, plan, OBSERVE_SCRIPT);
     case COMMAND_SCRIPT:
-        if (framed->argument_count > 1 && word_is(kept_argument(framed, frame, 1), "debug")) {
-            plan->exclusive = true;
-            plan->tunnel = true;
-        }
-        return true;
+        return plan_script(client, framed, frame, plan);
     }
     return true;
 }

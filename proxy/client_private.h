@@ -62,9 +62,12 @@ struct session {
     bool silent_next; /* CLIENT REPLY SKIP: the next request has no reply */
     bool sticky;      /* state that nothing clears: exclusive for life */
     bool tunnel;      /* replies cannot be told from pushes: bytes only, exclusive for life */
+    bool split;       /* an error of a script has come, and Redis may have said it in several lines */
     bool unproven;    /* a request is under way that may be anything: nothing may follow before its answer */
     bool unsure; /* replies may be those of other requests, or the client somebody else: see session_is_doubtful() */
-    uint32_t blocking; /* blocking requests under way */
+    uint32_t blocking;  /* blocking requests under way */
+    uint32_t scripts;   /* scripts under way */
+    bool queued_script; /* one of those that MULTI has queued */
     int64_t channels;
     int64_t patterns;
     int64_t shard_channels;
@@ -89,6 +92,7 @@ enum observation_kind {
     OBSERVE_PAUSE,  /* CLIENT PAUSE and UNPAUSE */
     OBSERVE_ACCESS, /* commands that change who needs a password */
     OBSERVE_SYNC,   /* SYNC and PSYNC */
+    OBSERVE_SCRIPT, /* scripts, and what loads them */
     OBSERVE_UNKNOWN
 };
 
@@ -318,7 +322,6 @@ enum session_answer {
 struct session_plan {
     enum session_answer answer;
     bool exclusive;     /* needs an exclusive lane */
-    bool script;        /* may run for long */
     bool own_writes;    /* WAIT: the lane of the client's last request, or a lane that saw a command after it */
     bool last;          /* the client is closed after the answer (QUIT) */
     bool silent;        /* Redis will not answer this request */
@@ -330,6 +333,7 @@ struct session_plan {
     bool sticky;        /* from this request on */
     bool dirty;         /* the lane is for nobody else after this request */
     bool unsure;        /* from this request on */
+    bool names_client;  /* it makes the client somebody else */
     bool barrier;       /* nothing may follow until it is answered */
     bool begins_transaction;
     bool ends_transaction;

@@ -135,15 +135,6 @@ bool client_needs_exclusive(const struct client *client)
            client->output_congested || is_paused(client->service);
 }
 
-/* Scripts have a lane for themselves. What follows one of the client's own may as well follow it on its lane. */
-static struct lane *shared_lane(const struct client *client, bool script)
-{
-    if (!script && client->lane_in_use != NULL && upstream_is_script_lane(client->lane_in_use)) {
-        return client->lane_in_use;
-    }
-    return script ? upstream_script_lane(client->profile) : upstream_shared_lane(client->profile, client->place);
-}
-
 struct lane *client_plain_lane(struct client *client)
 {
     const struct session *session = &client->session;
@@ -159,7 +150,7 @@ struct lane *client_plain_lane(struct client *client)
     if (client_needs_exclusive(client)) {
         return NULL;
     }
-    lane = shared_lane(client, false);
+    lane = upstream_shared_lane(client->profile, client->place);
     if (lane == NULL || (client->lane_in_use != NULL && client->lane_in_use != lane) || lane_is_congested(lane) ||
         !upstream_may_wait(client->service->upstream, lane)) {
         return NULL;
@@ -196,7 +187,7 @@ bool client_choose_lane(struct client *client, const struct session_plan *plan, 
         }
         return true;
     }
-    *lane = shared_lane(client, plan->script);
+    *lane = upstream_shared_lane(client->profile, client->place);
     if (*lane == NULL) {
         return client_out_of_memory(client);
     }

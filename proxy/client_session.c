@@ -87,6 +87,8 @@ void session_request_sent(struct client *client, const struct session_plan *plan
         }
     } else if (kind == OBSERVE_BLOCKING || kind == OBSERVE_SYNC) {
         session->blocking++;
+    } else if (kind == OBSERVE_SCRIPT) {
+        session->scripts++;
     } else if (kind == OBSERVE_REPLY_ON) {
         session->silent = false;
     }
@@ -94,6 +96,29 @@ void session_request_sent(struct client *client, const struct session_plan *plan
 }
 
 /* ---- what replies mean ---- */
+
+/*
+ * A script makes errors of its own, and Redis does not see to it in all cases that they are of one line: what follows
+ * "#!lua" is shown as it is (7.0 to 8.2), and so are errors that are raised (8.2). Then bytes follow that are taken for
+ * further replies. They are this client's, if anybody's, and who it is is not to be read from them.
+ */
+static void error_may_be_split(struct client *client)
+{
+    client->session.split = true;
+    client->exclusive->untidy = true;
+}
+
+static void replied_script(struct client *client, const struct resp_reply *reply)
+{
+    static const char harmless[] = "-NOSCRIPT No matching script. Please use EVAL.\r\n";
+    bool is_harmless = head_is(reply, harmless) && reply->size == sizeof harmless - 1;
+
+    client->session.scripts--;
+    client->session.queued_script = client->session.queued_script || head_is(reply, "+QUEUED\r");
+    if (is_error(reply) && !is_harmless) {
+        error_may_be_split(client);
+    }
+}
 
 static void replied_multi(struct client *client, const struct observation *observation, const struct resp_reply *reply)
 {
@@ -111,6 +136,10 @@ static void replied_exec(struct client *client, const struct resp_reply *reply)
     expect(client, reply, reply->type == '*' || reply->type == '_' || is_ok(reply));
     if (client->session.access_queued && reply->type == '*' && !head_is(reply, "*-1")) {
         upstream_access_changed(client->service->upstream);
+    }
+    if (client->session.queued_script) {
+        error_may_be_split(client);
+        client->session.queued_script = false;
     }
     if (!is_error(reply) || head_is(reply, "-EXECABORT") || head_is(reply, "-ERR EXEC without") ||
         head_is(reply, "-ERR DISCARD without")) {
@@ -470,6 +499,9 @@ bool session_reply(struct client *client, struct observation *observation, const
         break;
     case OBSERVE_SYNC:
         replied_sync(client, reply);
+        break;
+    case OBSERVE_SCRIPT:
+        replied_script(client, reply);
         break;
     case OBSERVE_REPLY_ON:
         expect(client, reply, is_ok(reply));

@@ -179,6 +179,12 @@ bool client_begin_stream(struct client *client, const char *frame)
         }
         plan.observation->is_absent = client->lookup == CLIENT_LOOKUP_ABSENT;
     }
+    if (command != NULL && command->kind == COMMAND_EVAL && !client->session.tunnel) {
+        plan.observation = observation_take(client->service, OBSERVE_SCRIPT);
+        if (plan.observation == NULL) {
+            return client_out_of_memory(client);
+        }
+    }
     size_t measured = client_measured(client);
     client->streaming = client_forward(client, lane, bytes, &plan);
     client->stream_measured = client_measured(client) > measured;

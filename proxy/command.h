@@ -34,7 +34,7 @@ enum command_kind {
     COMMAND_HTTP,   /* POST and Host:, on which Redis closes */
     COMMAND_STICKY, /* leaves state that nothing clears: READONLY, READWRITE, ASKING */
     COMMAND_ALONE,  /* no lasting state, but a reply or an effect others should not share: DEBUG, SHUTDOWN */
-    COMMAND_EVAL, /* EVAL, FCALL, …: leaves no trace, but may run for long, and Redis answers BUSY elsewhere meanwhile
+    COMMAND_EVAL, /* EVAL, FCALL, …: leaves no trace, but may run for long, and its error is what the script makes of it
                    */
     COMMAND_SCRIPT /* SCRIPT …: a container, and ordinary except for SCRIPT DEBUG (state that nothing clears) */
 };

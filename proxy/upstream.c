@@ -66,7 +66,7 @@ void upstream_forget_place(struct lane *lane)
 {
     struct profile *profile = lane_profile(lane);
 
-    for (size_t i = 0; i < upstream_shared_places(profile->upstream); i++) {
+    for (size_t i = 0; i < profile->upstream->settings.shared_lanes; i++) {
         if (profile->shared[i] == lane) {
             profile->shared[i] = NULL;
         }
@@ -209,18 +209,6 @@ static struct lane *lane_at(struct profile *profile, size_t place)
 struct lane *upstream_shared_lane(struct profile *profile, size_t place)
 {
     return lane_at(profile, place % profile->upstream->settings.shared_lanes);
-}
-
-struct lane *upstream_script_lane(struct profile *profile)
-{
-    return lane_at(profile, profile->upstream->settings.shared_lanes);
-}
-
-bool upstream_is_script_lane(const struct lane *lane)
-{
-    const struct profile *profile = lane_profile(lane);
-
-    return profile->shared[profile->upstream->settings.shared_lanes] == lane;
 }
 
 bool upstream_may_wait(const struct upstream *upstream, const struct lane *lane)

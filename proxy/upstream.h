@@ -29,7 +29,7 @@ struct profile {
     size_t clients;          /* of them */
     struct profile *lingers; /* the next on the list of those without clients; see profile_part() */
     bool is_lingering;
-    struct lane **shared; /* settings.shared_lanes places, and one for scripts; NULL where none is open */
+    struct lane **shared; /* settings.shared_lanes places; NULL where none is open */
     struct lane *pooled;  /* clean exclusive lanes, the last used first */
     size_t pooled_count;
     char *greeting;
@@ -100,10 +100,6 @@ const char *profile_user(const struct profile *profile);
 /* The shared lane of that place (taken modulo their number), opened if need be; NULL when memory is short. It may not
  * be ready: what is sent waits in it. */
 struct lane *upstream_shared_lane(struct profile *profile, size_t place);
-/* The shared lane for scripts. While one of them runs for long, Redis answers BUSY and SCRIPT KILL on the others only.
- */
-struct lane *upstream_script_lane(struct profile *profile);
-bool upstream_is_script_lane(const struct lane *lane);
 /* False when as many requests wait for a connection as may. */
 bool upstream_may_wait(const struct upstream *upstream, const struct lane *lane);
 

@@ -40,12 +40,6 @@ struct upstream {
     bool told;         /* whether anything was logged yet */
 };
 
-/* How many places for shared lanes a profile has: one is for scripts. */
-static inline size_t upstream_shared_places(const struct upstream *upstream)
-{
-    return upstream->settings.shared_lanes + 1;
-}
-
 /* ---- upstream.c ---- */
 
 /* A new lane for the profile, on the worker's list; it is not started yet. NULL when memory is short. */

@@ -134,7 +134,7 @@ static struct profile *profile_create(struct upstream *upstream, const struct pr
     profile->generation = wanted->generation;
     profile->user = wanted->user != NULL ? strdup(wanted->user) : NULL;
     profile->password = wanted->password != NULL ? strdup(wanted->password) : NULL;
-    profile->shared = calloc(upstream_shared_places(upstream), sizeof *profile->shared);
+    profile->shared = calloc(upstream->settings.shared_lanes, sizeof *profile->shared);
     /* Of the same credentials, so Redis' answer will be the same. */
     profile->needs_password = wanted->needs_password;
     profile->naming = wanted->naming;
@@ -204,7 +204,7 @@ void profile_release(struct profile *profile)
 /* Whether anybody waits for a reply: Headgate's own commands and scripts do so without being clients. */
 static bool is_in_use(const struct profile *profile)
 {
-    for (size_t i = 0; i < upstream_shared_places(profile->upstream); i++) {
+    for (size_t i = 0; i < profile->upstream->settings.shared_lanes; i++) {
         if (profile->shared[i] != NULL && lane_serves_others(profile->shared[i], NULL)) {
             return true;
         }
@@ -215,7 +215,7 @@ static bool is_in_use(const struct profile *profile)
 static void close_lanes(struct profile *profile)
 {
     profile_reference(profile);
-    for (size_t i = 0; i < upstream_shared_places(profile->upstream); i++) {
+    for (size_t i = 0; i < profile->upstream->settings.shared_lanes; i++) {
         if (profile->shared[i] != NULL) {
             lane_close(profile->shared[i], "its last client has left");
         }

@@ -46,6 +46,8 @@ OPENINGS = (
     encode("CLIENT", "TRACKING", b"on\0"),
 )
 
+RULES = "[deny:flush]\ncommands = flushall\nexcept = user:admin\n"
+
 
 @pytest.fixture
 def renamed(make_redis):
@@ -157,9 +159,86 @@ def test_a_user_who_may_not_ask_about_commands(redis, make_headgate):
         assert "lane=connection-state" in headgate.admin()("CLIENTS").decode()
 
 
+# ---- errors that Redis says in several lines ----
+
+SHEBANG = '#!lua "x\\r\\n{}"\nreturn 1'
+SPLITTERS = {
+    "eval": lambda text: encode("EVAL", SHEBANG.format(text), 0),
+    "eval_engine": lambda text: encode("EVAL", '#!"l\\r\\n{}"\nreturn 1'.format(text), 0),
+    "eval_flags": lambda text: encode("EVAL", '#!lua "flags=x\\r\\n{}"\nreturn 1'.format(text), 0),
+    "script_load": lambda text: encode("SCRIPT", "LOAD", SHEBANG.format(text)),
+    "function_load": lambda text: encode("FUNCTION", "LOAD", '#!lua "foo=x\\r\\n{}"\nreturn 1'.format(text)),
+    "function_engine": lambda text: encode("FUNCTION", "LOAD", '#!"lua\\r\\n{}" name=x\nreturn 1'.format(text)),
+    # Those that only some servers say in several lines.
+    "raised": lambda text: encode("EVAL", 'error("x\\r\\n{}")'.format(text), 0),
+    "raised_table": lambda text: encode("EVAL", 'error({{err="x\\r\\n{}"}})'.format(text), 0),
+    "function_list": lambda text: encode("FUNCTION", "LIST", f"x\r\n{text}"),
+}
+
+
+def test_redis_says_errors_in_several_lines(redis):
+    """That is what the tests behind it are about."""
+    for name in ("eval", "eval_engine", "eval_flags", "script_load", "function_load", "function_engine"):
+        with redis.connect() as direct:
+            direct.send(SPLITTERS[name]("+forged"))
+            assert isinstance(direct.read(), Error)
+            assert direct.read().startswith(b"forged"), name
+
+
+@pytest.mark.parametrize("name", SPLITTERS)
+def test_an_error_of_several_lines_reaches_nobody_else(redis, make_headgate, name):
+    headgate = make_headgate(redis, pool="shared")
+    forged = SPLITTERS[name]("+forged") * 20
+    with headgate.connect() as victim, headgate.connect() as other:
+        for turn in range(20):
+            with headgate.connect() as attacker:
+                attacker.send(forged if turn % 2 else encode("MULTI") + forged + encode("EXEC"))
+                victim.send(encode("ECHO", "mine") * 20)
+                other.send((encode("EVAL", "return ARGV[1]", 0, "mine") + encode("MULTI") + encode("EXEC")) * 5)
+                assert victim.read_many(20) == [b"mine"] * 20
+                assert other.read_many(15) == [b"mine", OK, []] * 5
+        victim.assert_silent(0.05)
+    assert stats(headgate)["lanes_desynced_total"] == "0"
+
+
+@pytest.mark.parametrize("name", SPLITTERS)
+def test_an_error_of_several_lines_makes_nobody_an_exception(redis, make_headgate, pool, name):
+    with redis.connect() as direct:
+        assert direct("ACL", "SETUSER", "admin", "on", ">secret", "allkeys", "+@all") == OK
+        direct("SET", "k", "v")
+        headgate = launch(make_headgate, redis, pool, RULES)
+        auth = encode("AUTH", "admin", "wrong")
+        split = SPLITTERS[name]("+OK")
+        for attack in (
+            [split + auth],
+            [split, auth],
+            [encode("MULTI") + split + encode("EXEC") + auth],
+            [encode("MULTI") + split + encode("EXEC"), auth],
+            [encode("WATCH", "w") + split + auth],
+            [encode("WATCH", "w") + split, auth],
+        ):
+            with headgate.connect() as attacker:
+                for part in attack:
+                    attacker.send(part)
+                    time.sleep(0.02)
+                attacker.send(encode("FLUSHALL") * 3)
+                attacker.read_until_quiet(0.05)
+            assert direct("GET", "k") == b"v", attack
+
+
+def test_a_script_that_is_not_there_costs_no_lane(redis, make_headgate):
+    """Every library tries EVALSHA first."""
+    headgate = make_headgate(redis, pool="shared")
+    with headgate.connect() as client:
+        for number in range(50):
+            assert client("EVALSHA", f"{number:040}", 0).startswith(b"NOSCRIPT")
+        assert client("EVAL", "return 1", 0) == 1
+        client("GET", "x")
+    assert int(stats(headgate)["lanes_opened_total"]) <= 3
+
+
 # ---- who a client is, where rules ask ----
 
-RULES = "[deny:flush]\ncommands = flushall\nexcept = user:admin\n"
 
 
 @pytest.fixture

@@ -100,13 +100,6 @@ def waits_unnoticed(act):
     return (b"RESET" in act.all_bytes or b"SYNC" in act.all_bytes) and (b"REPLY" in act.all_bytes or any(word in act.all_bytes for word in WAITING))
 
 
-def breaks_its_error_line(act):
-    """FUNCTION LIST with a line's end in its argument: Redis 7.2 and later, and Valkey, write it into the error as it is,
-    so what follows passes for another reply. A fault of these servers, against which Headgate does nothing yet; such acts
-    are not played."""
-    return b"\r\nLIST\r\n" in act.all_bytes and any(form.row.full_name == "function|list" and form.change.startswith("crlf") for form in act.forms)
-
-
 def names_options_by_a_hash(act):
     """CONFIG finds the names of options as it finds commands: with a NUL, by chance."""
     return "config" in act.names and b"\0" in act.all_bytes
