@@ -51,6 +51,7 @@ static const struct policy_verb verb_table[] = {
      .most = 3,
      .usage = "LEASE DROP key",
      .help = "ends the watch over a lock, which then ends with its lease",
+     .effect = POLICY_VERB_CHANGES,
      .run = lease_verb_lease},
 };
 

@@ -39,6 +39,7 @@ static const struct policy_verb verb_table[] = {
      .most = 4,
      .usage = "LIMIT RESET rule [offender]",
      .help = "forgets what a rule has admitted: to all, or to one",
+     .effect = POLICY_VERB_CHANGES,
      .run = limit_verb_limit},
 };
 

@@ -253,12 +253,21 @@ struct policy_counter {
     const char *help;
 };
 
+/* What a verb does beyond answering; those that change something are obeyed only for who may (see docs/operations.md).
+ */
+enum policy_verb_effect {
+    POLICY_VERB_READS,
+    POLICY_VERB_CHANGES,
+    POLICY_VERB_CHANGES_ON_RESET /* if its second word is RESET */
+};
+
 /* Something to ask or tell the policy on the admin port. */
 struct policy_verb {
     const char *name;   /* in capitals; not one of Headgate's own */
     size_t least, most; /* arguments, with the verb */
     const char *usage;
     const char *help;
+    enum policy_verb_effect effect;
     /* Called on the thread of one worker; the answer is written to answer. */
     enum policy_answer (*run)(void *instance, size_t count, const struct slice *arguments, FILE *answer);
     /* In place of run, where the answer has to be waited for: host->answer() is called for the question, within this

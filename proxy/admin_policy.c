@@ -13,15 +13,14 @@ struct asking {
     struct session_entry *session;
     struct client_question question;
     enum policy_answer kind;
-    bool is_lost; /* there was no memory for the answer */
-    struct evbuffer *answer;
+    struct admin_text answer;
     struct slice arguments[ADMIN_ARGUMENTS_MAX]; /* within memory */
     char memory[];
 };
 
 static void asking_free(struct asking *asking)
 {
-    evbuffer_free(asking->answer);
+    admin_text_close(&asking->answer);
     free(asking);
 }
 
@@ -39,16 +38,14 @@ static void reply_error(struct session_entry *session, struct evbuffer *text)
     admin_reply_error(session, line);
 }
 
-static void reply_answer(const struct asking *asking)
+static void reply_answer(struct asking *asking)
 {
-    if (asking->is_lost) {
-        admin_reply_error(asking->session, "ERR out of memory");
-    } else if (asking->kind == POLICY_ANSWER_TEXT) {
-        admin_reply_evbuffer(asking->session, asking->answer);
+    if (asking->kind == POLICY_ANSWER_TEXT || asking->answer.is_lost) {
+        admin_reply_gathered(asking->session, &asking->answer);
     } else if (asking->kind == POLICY_ANSWER_OK) {
         admin_reply_status(asking->session, "OK");
     } else {
-        reply_error(asking->session, asking->answer);
+        reply_error(asking->session, asking->answer.bytes);
     }
 }
 
@@ -70,7 +67,7 @@ static void answered(void *context, enum policy_answer kind, struct slice text)
     struct asking *asking = context;
 
     asking->kind = kind;
-    asking->is_lost = text.length > 0 && evbuffer_add(asking->answer, text.data, text.length) != 0;
+    asking->answer.is_lost = text.length > 0 && evbuffer_add(asking->answer.bytes, text.data, text.length) != 0;
     asking->letter.run = end_on_main;
     mailbox_post(&asking->session->admin->mailbox, &asking->letter);
 }
@@ -102,21 +99,20 @@ static void keep_arguments(struct asking *asking, size_t count, const struct sli
 /* NULL when memory is short. */
 static struct asking *asking_new(struct session_entry *session, size_t count, const struct slice *arguments)
 {
-    struct evbuffer *answer = evbuffer_new();
     size_t size = 0;
 
     for (size_t i = 0; i < count; i++) {
         size += arguments[i].length;
     }
-    struct asking *asking = answer != NULL ? calloc(1, sizeof *asking + size) : NULL;
+    struct asking *asking = calloc(1, sizeof *asking + size);
     if (asking == NULL) {
-        if (answer != NULL) {
-            evbuffer_free(answer);
-        }
+        return NULL;
+    }
+    if (!admin_text_open(&asking->answer)) {
+        free(asking);
         return NULL;
     }
     asking->session = session;
-    asking->answer = answer;
     keep_arguments(asking, count, arguments);
     return asking;
 }

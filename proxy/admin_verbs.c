@@ -1,7 +1,6 @@
 /* What can be asked on the admin port. */
 #include "admin_private.h"
 
-#include "log.h"
 #include "version.h"
 
 #include <inttypes.h>
@@ -19,6 +18,7 @@ struct verb {
     void (*run)(struct session_entry *session, size_t count, const struct slice *arguments);
     const char *usage;
     const char *help;
+    enum policy_verb_effect effect; /* reads, unless it is said otherwise */
 };
 
 static const struct verb verbs[VERB_COUNT + 1];
@@ -32,7 +32,7 @@ static const struct verb verbs[VERB_COUNT + 1];
 struct gathering {
     struct letter letter;
     struct session_entry *session;
-    struct evbuffer *text;
+    struct admin_text text;
     size_t worker;
     uint64_t after;
     bool more;
@@ -71,7 +71,7 @@ static void gathering_end(struct gathering *gathering)
     if (!session->closed) {
         gathering->finish(gathering);
     }
-    evbuffer_free(gathering->text);
+    admin_text_close(&gathering->text);
     free(gathering);
     admin_session_resume(session);
 }
@@ -105,7 +105,7 @@ static void gathering_on_main(struct letter *letter)
 
 static void finish_with_text(struct gathering *gathering)
 {
-    admin_reply_evbuffer(gathering->session, gathering->text);
+    admin_reply_gathered(gathering->session, &gathering->text);
 }
 
 /* NULL when memory is short, which the session is told. */
@@ -114,18 +114,13 @@ static struct gathering *gathering_new(struct session_entry *session,
                                        void (*finish)(struct gathering *))
 {
     struct gathering *gathering = calloc(1, sizeof *gathering);
-    struct evbuffer *text = evbuffer_new();
 
-    if (gathering == NULL || text == NULL) {
+    if (gathering == NULL || !admin_text_open(&gathering->text)) {
         admin_reply_error(session, "ERR out of memory");
         free(gathering);
-        if (text != NULL) {
-            evbuffer_free(text);
-        }
         return NULL;
     }
     gathering->session = session;
-    gathering->text = text;
     gathering->collect = collect;
     gathering->finish = finish;
     return gathering;
@@ -150,7 +145,7 @@ static void gather(struct session_entry *session, void (*collect)(struct gatheri
 /* ---- CLIENTS and LANES ---- */
 
 struct line_context {
-    struct evbuffer *text;
+    struct admin_text *text;
     size_t worker;
     int64_t now_us;
 };
@@ -159,17 +154,17 @@ static void add_client(void *context, const struct client_report *report)
 {
     const struct line_context *line = context;
 
-    evbuffer_add_printf(line->text,
-                        "id=%" PRIu64 " addr=%s worker=%zu name=%s user=%s db=%" PRId64 " resp=%d age=%" PRId64
-                        " idle=%" PRId64 " lane=%s pending=%u qbuf=%zu obuf=%zu\n",
-                        report->id, report->address, line->worker, report->name, report->user, report->database,
-                        report->resp, report->age_us / 1000000, report->idle_us / 1000000, report->lane,
-                        report->in_flight, report->input_bytes, report->output_bytes);
+    admin_text_add(line->text,
+                   "id=%" PRIu64 " addr=%s worker=%zu name=%s user=%s db=%" PRId64 " resp=%d age=%" PRId64
+                   " idle=%" PRId64 " lane=%s pending=%u qbuf=%zu obuf=%zu\n",
+                   report->id, report->address, line->worker, report->name, report->user, report->database,
+                   report->resp, report->age_us / 1000000, report->idle_us / 1000000, report->lane, report->in_flight,
+                   report->input_bytes, report->output_bytes);
 }
 
 static void collect_clients(struct gathering *gathering, struct worker *worker)
 {
-    struct line_context line = {.text = gathering->text, .worker = worker_index(worker)};
+    struct line_context line = {.text = &gathering->text, .worker = worker_index(worker)};
 
     gathering->after = client_visit(worker_clients(worker), gathering->after, CLIENTS_PER_TURN, add_client, &line);
     gathering->more = gathering->after != 0;
@@ -187,17 +182,17 @@ static void add_lane(void *context, struct lane *lane)
     const struct line_context *line = context;
     const struct profile *profile = lane_profile(lane);
 
-    evbuffer_add_printf(line->text,
-                        "id=%" PRIu64 " worker=%zu use=%s state=%s user=%s db=%" PRId64 " resp=%d pending=%" PRIu64
-                        " obuf=%zu idle=%" PRId64 " failures=%u\n",
-                        lane->id, line->worker, lane_use_name(lane->use), lane_state_name(lane->state),
-                        profile_user(profile), profile->database, profile->resp, lane->requests_waiting,
-                        buffer_length(&lane->output), (line->now_us - lane->used_us) / 1000000, lane->failures);
+    admin_text_add(line->text,
+                   "id=%" PRIu64 " worker=%zu use=%s state=%s user=%s db=%" PRId64 " resp=%d pending=%" PRIu64
+                   " obuf=%zu idle=%" PRId64 " failures=%u\n",
+                   lane->id, line->worker, lane_use_name(lane->use), lane_state_name(lane->state),
+                   profile_user(profile), profile->database, profile->resp, lane->requests_waiting,
+                   buffer_length(&lane->output), (line->now_us - lane->used_us) / 1000000, lane->failures);
 }
 
 static void collect_lanes(struct gathering *gathering, struct worker *worker)
 {
-    struct line_context line = {.text = gathering->text, .worker = worker_index(worker), .now_us = clock_now_us()};
+    struct line_context line = {.text = &gathering->text, .worker = worker_index(worker), .now_us = clock_now_us()};
 
     upstream_visit_lanes(worker_upstream(worker), add_lane, &line);
 }
@@ -241,9 +236,9 @@ static bool section_wanted(const struct gathering *gathering, const char *sectio
     return gathering->section == NULL || strcasecmp(gathering->section, section) == 0;
 }
 
-static void begin_section(struct evbuffer *text, const char *section)
+static void begin_section(struct admin_text *text, const char *section)
 {
-    evbuffer_add_printf(text, "%s# %s\r\n", evbuffer_get_length(text) > 0 ? "\r\n" : "", section);
+    admin_text_add(text, "%s# %s\r\n", evbuffer_get_length(text->bytes) > 0 ? "\r\n" : "", section);
 }
 
 static void add_server_section(struct gathering *gathering)
@@ -251,22 +246,22 @@ static void add_server_section(struct gathering *gathering)
     const struct admin *admin = gathering->session->admin;
     const struct conf *conf = admin->host.conf(admin->host.context);
     const struct worker_facts *facts = &gathering->facts;
-    struct evbuffer *text = gathering->text;
+    struct admin_text *text = &gathering->text;
 
     begin_section(text, "Server");
-    evbuffer_add_printf(text, "headgate_version:%s\r\n", HEADGATE_VERSION);
-    evbuffer_add_printf(text, "process_id:%ld\r\n", (long)getpid());
-    evbuffer_add_printf(text, "uptime_in_seconds:%" PRId64 "\r\n", (clock_now_us() - admin->started_us) / 1000000);
-    evbuffer_add_printf(text, "threads:%zu\r\n", admin->crew->count);
-    evbuffer_add_printf(text, "pool:%s\r\n", conf->pool == CONF_POOL_SESSION ? "session" : "shared");
-    evbuffer_add_printf(text, "config_file:%s\r\n", conf->path);
-    evbuffer_add_printf(text, "upstream:%s\r\n", conf->upstream.text);
+    admin_text_add(text, "headgate_version:%s\r\n", HEADGATE_VERSION);
+    admin_text_add(text, "process_id:%ld\r\n", (long)getpid());
+    admin_text_add(text, "uptime_in_seconds:%" PRId64 "\r\n", (clock_now_us() - admin->started_us) / 1000000);
+    admin_text_add(text, "threads:%zu\r\n", admin->crew->count);
+    admin_text_add(text, "pool:%s\r\n", conf->pool == CONF_POOL_SESSION ? "session" : "shared");
+    admin_text_add(text, "config_file:%s\r\n", conf->path);
+    admin_text_add(text, "upstream:%s\r\n", conf->upstream.text);
     if (facts->redis_version != 0) {
-        evbuffer_add_printf(text, "redis_version:%u.%u.%u\r\n", facts->redis_version >> 16,
-                            facts->redis_version >> 8 & 0xff, facts->redis_version & 0xff);
+        admin_text_add(text, "redis_version:%u.%u.%u\r\n", facts->redis_version >> 16, facts->redis_version >> 8 & 0xff,
+                       facts->redis_version & 0xff);
     }
     if (facts->clock_offset_us != INT64_MIN && facts->redis_version != 0) {
-        evbuffer_add_printf(text, "redis_clock_offset_us:%" PRId64 "\r\n", facts->clock_offset_us);
+        admin_text_add(text, "redis_clock_offset_us:%" PRId64 "\r\n", facts->clock_offset_us);
     }
 }
 
@@ -282,12 +277,12 @@ static void add_counters(struct gathering *gathering)
         }
         if (strcmp(section, description->section) != 0) {
             section = description->section;
-            begin_section(gathering->text, section);
+            begin_section(&gathering->text, section);
             if (strcmp(section, "Memory") == 0) {
-                evbuffer_add_printf(gathering->text, "resident_bytes:%" PRIu64 "\r\n", resident_bytes());
+                admin_text_add(&gathering->text, "resident_bytes:%" PRIu64 "\r\n", resident_bytes());
             }
         }
-        evbuffer_add_printf(gathering->text, "%s:%" PRIu64 "\r\n", description->name, crew_stat(crew, id));
+        admin_text_add(&gathering->text, "%s:%" PRIu64 "\r\n", description->name, crew_stat(crew, id));
     }
 }
 
@@ -300,10 +295,10 @@ static void add_policy_counters(struct gathering *gathering)
         if (policy->counter_count == 0 || !section_wanted(gathering, policy->counter_section)) {
             continue;
         }
-        begin_section(gathering->text, policy->counter_section);
+        begin_section(&gathering->text, policy->counter_section);
         for (size_t n = 0; n < policy->counter_count; n++) {
-            evbuffer_add_printf(gathering->text, "%s:%" PRIu64 "\r\n", policy->counters[n].name,
-                                crew_policy_counter(crew, i, n));
+            admin_text_add(&gathering->text, "%s:%" PRIu64 "\r\n", policy->counters[n].name,
+                           crew_policy_counter(crew, i, n));
         }
     }
 }
@@ -315,11 +310,11 @@ static void finish_stats(struct gathering *gathering)
     }
     add_counters(gathering);
     add_policy_counters(gathering);
-    if (evbuffer_get_length(gathering->text) == 0) {
+    if (evbuffer_get_length(gathering->text.bytes) == 0) {
         admin_reply_error(gathering->session, "ERR no section of that name; see STATS");
         return;
     }
-    admin_reply_evbuffer(gathering->session, gathering->text);
+    admin_reply_gathered(gathering->session, &gathering->text);
 }
 
 static void run_stats(struct session_entry *session, size_t count, const struct slice *arguments)
@@ -349,15 +344,15 @@ static void run_ping(struct session_entry *session, size_t count, const struct s
     }
 }
 
-static void add_counter_help(struct evbuffer *text, const struct slice *wanted, const char *name, enum stats_kind kind,
-                             const char *help)
+static void add_counter_help(struct admin_text *text, const struct slice *wanted, const char *name,
+                             enum stats_kind kind, const char *help)
 {
     if (slice_is(*wanted, "counters") || slice_is(*wanted, name)) {
-        evbuffer_add_printf(text, "%s (%s): %s\n", name, kind == STATS_GAUGE ? "gauge" : "counter", help);
+        admin_text_add(text, "%s (%s): %s\n", name, kind == STATS_GAUGE ? "gauge" : "counter", help);
     }
 }
 
-static void add_counters_help(struct evbuffer *text, const struct crew *crew, const struct slice *wanted)
+static void add_counters_help(struct admin_text *text, const struct crew *crew, const struct slice *wanted)
 {
     for (enum stats_id id = 0; id < STATS_COUNT; id++) {
         const struct stats_description *description = stats_describe(id);
@@ -371,37 +366,52 @@ static void add_counters_help(struct evbuffer *text, const struct crew *crew, co
     }
 }
 
-static void add_verb_help(struct evbuffer *text, const struct slice *wanted, const char *name, const char *usage,
-                          const char *help)
+static void add_verb_help(struct admin_text *text, const struct slice *wanted, const char *name, const char *usage,
+                          const char *help, enum policy_verb_effect effect)
 {
+    static const char *const notes[] = {
+        [POLICY_VERB_READS] = "",
+        [POLICY_VERB_CHANGES] = " (changes something)",
+        [POLICY_VERB_CHANGES_ON_RESET] = " (RESET changes something)",
+    };
+
     if (wanted == NULL || slice_is(*wanted, name)) {
-        evbuffer_add_printf(text, "%-27s  %s\n", usage, help);
+        admin_text_add(text, "%-27s  %s%s\n", usage, help, notes[effect]);
+    }
+}
+
+static void add_verbs_help(struct admin_text *text, const struct crew *crew, const struct slice *wanted)
+{
+    for (const struct verb *verb = verbs; verb->name != NULL; verb++) {
+        add_verb_help(text, wanted, verb->name, verb->usage, verb->help, verb->effect);
+    }
+    for (size_t i = 0; i < crew->policies.count; i++) {
+        for (size_t n = 0; n < crew->policies.list[i]->verb_count; n++) {
+            const struct policy_verb *verb = &crew->policies.list[i]->verbs[n];
+            add_verb_help(text, wanted, verb->name, verb->usage, verb->help, verb->effect);
+        }
     }
 }
 
 static void run_help(struct session_entry *session, size_t count, const struct slice *arguments)
 {
-    const struct crew *crew = session->admin->crew;
-    struct evbuffer *text = evbuffer_new();
+    const struct slice *wanted = count > 1 ? &arguments[1] : NULL;
+    struct admin_text text;
 
-    for (const struct verb *verb = verbs; verb->name != NULL; verb++) {
-        add_verb_help(text, count > 1 ? &arguments[1] : NULL, verb->name, verb->usage, verb->help);
+    if (!admin_text_open(&text)) {
+        admin_reply_error(session, "ERR out of memory");
+        return;
     }
-    for (size_t i = 0; i < crew->policies.count; i++) {
-        for (size_t n = 0; n < crew->policies.list[i]->verb_count; n++) {
-            const struct policy_verb *verb = &crew->policies.list[i]->verbs[n];
-            add_verb_help(text, count > 1 ? &arguments[1] : NULL, verb->name, verb->usage, verb->help);
-        }
+    add_verbs_help(&text, session->admin->crew, wanted);
+    if (wanted != NULL) {
+        add_counters_help(&text, session->admin->crew, wanted);
     }
-    if (count > 1) {
-        add_counters_help(text, session->admin->crew, &arguments[1]);
-    }
-    if (evbuffer_get_length(text) == 0) {
+    if (evbuffer_get_length(text.bytes) == 0 && !text.is_lost) {
         admin_reply_error(session, "ERR no verb or counter of that name; see HELP and HELP COUNTERS");
     } else {
-        admin_reply_evbuffer(session, text);
+        admin_reply_gathered(session, &text);
     }
-    evbuffer_free(text);
+    admin_text_close(&text);
 }
 
 static void run_config(struct session_entry *session, size_t count, const struct slice *arguments)
@@ -418,8 +428,13 @@ static void run_config(struct session_entry *session, size_t count, const struct
         return;
     }
     conf_print(host->conf(host->context), memory, false);
-    fclose(memory);
-    admin_reply_text(session, text, length);
+    bool is_whole = ferror(memory) == 0;
+    is_whole = fclose(memory) == 0 && is_whole && text != NULL;
+    if (is_whole) {
+        admin_reply_text(session, text, length);
+    } else {
+        admin_reply_error(session, "ERR out of memory");
+    }
     free(text);
 }
 
@@ -433,14 +448,16 @@ static void run_version(struct session_entry *session, size_t count, const struc
 /* An error reply is one line, so the faults of a file are joined. */
 static void reply_faults(struct session_entry *session, char *faults)
 {
-    struct evbuffer *output = bufferevent_get_output(session->stream);
+    static const char head[] = "-ERR nothing was changed: ";
 
     for (char *c = faults; *c != '\0'; c++) {
         if (*c == '\r' || *c == '\n') {
             *c = c[1] != '\0' ? ';' : ' ';
         }
     }
-    evbuffer_add_printf(output, "-ERR nothing was changed: %s\r\n", faults);
+    admin_reply_bytes(session, head, sizeof head - 1);
+    admin_reply_bytes(session, faults, strlen(faults));
+    admin_reply_bytes(session, "\r\n", 2);
 }
 
 static void run_reload(struct session_entry *session, size_t count, const struct slice *arguments)
@@ -511,24 +528,27 @@ static void run_command(struct session_entry *session, size_t count, const struc
 {
     (void)count;
     (void)arguments;
-    evbuffer_add(bufferevent_get_output(session->stream), "*0\r\n", 4);
+    admin_reply_bytes(session, "*0\r\n", 4);
 }
 
 static const struct verb verbs[VERB_COUNT + 1] = {
-    {"PING", 1, 2, run_ping, "PING [text]", "answers PONG, or the text"},
-    {"HELP", 1, 2, run_help, "HELP [name]", "the verbs; HELP COUNTERS explains all counters, HELP name one of them"},
-    {"STATS", 1, 2, run_stats, "STATS [section]", "counters and gauges, as key:value under # Section"},
-    {"INFO", 1, 2, run_stats, "INFO [section]", "the same as STATS; redis-cli prints the answer to this name as text"},
-    {"CLIENTS", 1, 1, run_clients, "CLIENTS", "one line for each client"},
-    {"LANES", 1, 1, run_lanes, "LANES", "one line for each connection to Redis"},
-    {"CONFIG", 1, 1, run_config, "CONFIG", "the configuration in force, without passwords"},
-    {"RELOAD", 1, 1, run_reload, "RELOAD", "reads the configuration file again, like SIGHUP"},
-    {"VERSION", 1, 1, run_version, "VERSION", "the version of Headgate"},
-    {"SHUTDOWN", 1, 2, run_shutdown, "SHUTDOWN [NOW]", "ends Headgate: drained, or at once"},
-    {"AUTH", 2, 3, run_auth, "AUTH password", "needed first if admin_password is set"},
-    {"QUIT", 1, 1, run_quit, "QUIT", "closes this connection"},
-    {"COMMAND", 1, ADMIN_ARGUMENTS_MAX, run_command, "COMMAND", "an empty list, for redis-cli"},
-    {NULL, 0, 0, NULL, NULL, NULL},
+    {"PING", 1, 2, run_ping, "PING [text]", "answers PONG, or the text", POLICY_VERB_READS},
+    {"HELP", 1, 2, run_help, "HELP [name]", "the verbs; HELP COUNTERS explains all counters, HELP name one of them",
+     POLICY_VERB_READS},
+    {"STATS", 1, 2, run_stats, "STATS [section]", "counters and gauges, as key:value under # Section",
+     POLICY_VERB_READS},
+    {"INFO", 1, 2, run_stats, "INFO [section]", "the same as STATS; redis-cli prints the answer to this name as text",
+     POLICY_VERB_READS},
+    {"CLIENTS", 1, 1, run_clients, "CLIENTS", "one line for each client", POLICY_VERB_READS},
+    {"LANES", 1, 1, run_lanes, "LANES", "one line for each connection to Redis", POLICY_VERB_READS},
+    {"CONFIG", 1, 1, run_config, "CONFIG", "the configuration in force, without passwords", POLICY_VERB_READS},
+    {"RELOAD", 1, 1, run_reload, "RELOAD", "reads the configuration file again, like SIGHUP", POLICY_VERB_CHANGES},
+    {"VERSION", 1, 1, run_version, "VERSION", "the version of Headgate", POLICY_VERB_READS},
+    {"SHUTDOWN", 1, 2, run_shutdown, "SHUTDOWN [NOW]", "ends Headgate: drained, or at once", POLICY_VERB_CHANGES},
+    {"AUTH", 2, 3, run_auth, "AUTH password", "needed first if admin_password is set", POLICY_VERB_READS},
+    {"QUIT", 1, 1, run_quit, "QUIT", "closes this connection", POLICY_VERB_READS},
+    {"COMMAND", 1, ADMIN_ARGUMENTS_MAX, run_command, "COMMAND", "an empty list, for redis-cli", POLICY_VERB_READS},
+    {NULL, 0, 0, NULL, NULL, NULL, POLICY_VERB_READS},
 };
 
 /* ---- requests ---- */
@@ -558,6 +578,20 @@ static bool fits(struct session_entry *session, size_t count, size_t least, size
     return false;
 }
 
+/* Whether the request would change something. */
+static bool changes(enum policy_verb_effect effect, size_t count, const struct slice *arguments)
+{
+    return effect == POLICY_VERB_CHANGES ||
+           (effect == POLICY_VERB_CHANGES_ON_RESET && count > 1 && slice_is(arguments[1], "reset"));
+}
+
+/* Whether the request is to be obeyed; who asks is told if not. */
+static bool is_allowed(struct session_entry *session, enum policy_verb_effect effect, size_t count,
+                       const struct slice *arguments)
+{
+    return !changes(effect, count, arguments) || admin_guard_may_change(session);
+}
+
 /* False: no policy has the verb. */
 static bool run_verb_of_policy(struct session_entry *session, size_t count, const struct slice *arguments)
 {
@@ -566,11 +600,13 @@ static bool run_verb_of_policy(struct session_entry *session, size_t count, cons
     for (size_t i = 0; i < crew->policies.count; i++) {
         const struct policy *policy = crew->policies.list[i];
         for (size_t n = 0; n < policy->verb_count; n++) {
-            if (!slice_is(arguments[0], policy->verbs[n].name)) {
+            const struct policy_verb *verb = &policy->verbs[n];
+            if (!slice_is(arguments[0], verb->name)) {
                 continue;
             }
-            if (fits(session, count, policy->verbs[n].least, policy->verbs[n].most, policy->verbs[n].usage)) {
-                admin_ask_policy(session, i, &policy->verbs[n], count, arguments);
+            if (fits(session, count, verb->least, verb->most, verb->usage) &&
+                is_allowed(session, verb->effect, count, arguments)) {
+                admin_ask_policy(session, i, verb, count, arguments);
             }
             return true;
         }
@@ -580,20 +616,19 @@ static bool run_verb_of_policy(struct session_entry *session, size_t count, cons
 
 void admin_run(struct session_entry *session, size_t count, const struct slice *arguments)
 {
-    const struct admin_host *host = &session->admin->host;
     const struct verb *verb = verbs;
 
     while (verb->name != NULL && !slice_is(arguments[0], verb->name)) {
         verb++;
     }
-    bool open = session->authenticated || host->conf(host->context)->admin_password[0] == '\0';
-    if (!open && verb->run != run_auth && verb->run != run_quit) {
+    if (!admin_session_is_trusted(session) && verb->run != run_auth && verb->run != run_quit) {
         admin_reply_error(session, "NOAUTH Authentication required.");
     } else if (verb->name == NULL) {
         if (!run_verb_of_policy(session, count, arguments)) {
             answer_unknown(session, arguments[0]);
         }
-    } else if (fits(session, count, verb->least, verb->most, verb->usage)) {
+    } else if (fits(session, count, verb->least, verb->most, verb->usage) &&
+               is_allowed(session, verb->effect, count, arguments)) {
         verb->run(session, count, arguments);
     }
 }

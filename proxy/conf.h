@@ -12,6 +12,8 @@
 #include <stdio.h>
 
 enum conf_pool { CONF_POOL_SHARED, CONF_POOL_SESSION };
+/* Who may change something on the admin port over TCP, without a password. */
+enum conf_changes { CONF_CHANGES_SAME_USER, CONF_CHANGES_ANYONE };
 
 #define CONF_ADDRESSES_MAX 16
 
@@ -44,6 +46,7 @@ struct conf {
     struct conf_address_list listen;
     struct conf_address_list admin; /* may be empty: no admin port */
     char *admin_password;           /* "" for none */
+    enum conf_changes admin_changes;
     struct conf_address upstream;
     char *upstream_user;     /* "" for the default user */
     char *upstream_password; /* "" for none */

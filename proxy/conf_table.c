@@ -22,9 +22,12 @@
 #define FIELD(field) .name = #field, .offset = offsetof(struct conf, field)
 
 static const char *const pool_words[] = {"shared", "session", NULL};
+static const char *const changes_words[] = {"same-user", "anyone", NULL};
 static const char *const log_level_words[] = {"debug", "info", "warning", "error", NULL};
 
 static_assert(CONF_POOL_SHARED == 0 && CONF_POOL_SESSION == 1, "pool_words are in the order of enum conf_pool");
+static_assert(CONF_CHANGES_SAME_USER == 0 && CONF_CHANGES_ANYONE == 1,
+              "changes_words are in the order of enum conf_changes");
 static_assert(LOG_LEVEL_DEBUG == 0 && LOG_LEVEL_INFO == 1 && LOG_LEVEL_WARNING == 2 && LOG_LEVEL_ERROR == 3,
               "log_level_words are in the order of enum log_level");
 
@@ -38,6 +41,10 @@ const struct conf_option conf_options[] = {
              "Set admin_password before opening it beyond this machine."},
     {FIELD(admin_password), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true, .secret = true,
      .help = "What AUTH on the admin port must give. Empty: no password is asked for."},
+    {FIELD(admin_changes), .type = CONF_WORD, .words = changes_words, .initial = "same-user", .reloadable = true,
+     .help = "Who may use verbs that change something over TCP while there is no admin_password.\n"
+             "same-user: processes on this machine of the user that Headgate runs as, and of root. anyone: whoever\n"
+             "reaches the admin port. A Unix socket is open to whom its mode lets in."},
     {FIELD(upstream), .type = CONF_ADDRESS, .initial = "127.0.0.1:6379",
      .help = "The Redis server that all requests go to."},
     {FIELD(upstream_user), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,

@@ -44,15 +44,25 @@ void connection_abort(struct connection *connection)
     connection_close(connection);
 }
 
+/* There is no memory to watch the socket, and without that nobody would hear of it again. It counts as broken: the
+ * callback finds its end, unless there is still something to be read, after which it is asked for anew. */
+static void break_off(struct event *event)
+{
+    shutdown(event_get_fd(event), SHUT_RDWR);
+    event_active(event, event_get_events(event) & (EV_READ | EV_WRITE), 1);
+}
+
 static void watch(struct event *event, bool *current, bool wanted)
 {
     if (*current == wanted) {
         return;
     }
+    if (wanted && event_add(event, NULL) != 0) {
+        break_off(event);
+        return;
+    }
     *current = wanted;
-    if (wanted) {
-        event_add(event, NULL);
-    } else {
+    if (!wanted) {
         event_del(event);
     }
 }

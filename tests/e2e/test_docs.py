@@ -102,6 +102,19 @@ def test_every_verb_has_its_row(redis, make_headgate):
     assert known == {verb for verb in shown if verb.split()[0].isupper()}
 
 
+def test_every_verb_says_what_it_changes(redis, make_headgate):
+    with make_headgate(redis, pool="shared").admin() as admin:
+        lines = text(admin("HELP")).splitlines()
+    notes = {"changes something": "yes", "RESET changes something": "RESET"}
+    known = {}
+    for line in lines:
+        note = re.search(r" \(((?:RESET )?changes something)\)$", line)
+        known[re.split(r"  +", line)[0]] = notes[note.group(1)] if note else ""
+    shown = {row[0].strip("`"): row[1] for row in rows(section(page("docs/operations.md"), "Admin port")) if len(row) == 3}
+    assert known == shown
+    assert list(known.values()).count("") > 5
+
+
 def test_every_counter_has_its_row(redis, make_headgate):
     with make_headgate(redis, pool="shared").admin() as admin:
         lines = text(admin("HELP", "COUNTERS")).splitlines()

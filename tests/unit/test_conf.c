@@ -149,6 +149,7 @@ static const char *const other_values[][2] = {
     {"listen", "10.0.0.1:1, [::1]:2, unix:/run/h.sock"},
     {"admin", ""},
     {"admin_password", "\" quoted \\\"pass\\\\word\\\" ;#\""},
+    {"admin_changes", "anyone"},
     {"upstream", "unix:/run/redis.sock"},
     {"upstream_user", "app;user"},
     {"upstream_password", "\"********\""},
@@ -271,7 +272,7 @@ Test(conf, table_is_sound)
             cr_assert_neq(option->offset, conf_options[j].offset, "%s", option->name);
         }
     }
-    cr_assert_eq(conf_option_count, 32, "a new field of struct conf needs its option, and a word here");
+    cr_assert_eq(conf_option_count, 33, "a new field of struct conf needs its option, and a word here");
 }
 
 Test(conf, sample_file_is_the_reference)

@@ -1,0 +1,412 @@
+"""What must not get through to the admin port: browsers, other users' processes, and who holds its connections."""
+
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from harness.admin import text
+from harness.resp import OK, PONG, Client, Closed, Error, encode, wait_for
+from harness.servers import free_port
+
+NOBODY = 65534
+BODY = b"SHUTDOWN NOW\r\n" * 3
+HEADERS = b"Host: 127.0.0.1:6390\r\nUser-Agent: Mozilla/5.0\r\nContent-Length: 42\r\n\r\n"
+SESSIONS_MAX = 64
+
+# Everything that could follow a password-less command; more than any table needs.
+RULES = """
+[limit:few]
+per = ip
+limit = 1000000
+window = 60s
+[lease:lock]
+keys = lock:*
+[latency]
+enabled = on
+"""
+
+CHANGES = [
+    ("RELOAD",),
+    ("LIMIT", "RESET", "few"),
+    ("limit", "reset", "few"),
+    ("LEASE", "DROP", "lock:1"),
+    ("SLOWLOG", "RESET"),
+    ("slowlog", "reset"),
+    ("BIGLOG", "RESET"),
+    ("HOTKEYS", "RESET"),
+    ("SHUTDOWN",),
+    ("SHUTDOWN", "NOW"),
+]
+READS = [("PING",), ("STATS",), ("CLIENTS",), ("LIMITS",), ("LEASES",), ("SLOWLOG",), ("HOTKEYS",), ("CONFIG",)]
+
+
+@pytest.fixture
+def headgate(redis, make_headgate):
+    return make_headgate(redis, pool="shared")
+
+
+def with_rules(redis, make_headgate, **options):
+    headgate = make_headgate(redis, pool="shared", start=False, **options)
+    headgate.write_rules(RULES)
+    headgate.start()
+    return headgate
+
+
+def send_all(admin, pieces):
+    """Sends what it can: the other side may close in between."""
+    try:
+        for piece in pieces:
+            admin.send(piece)
+            time.sleep(0.05)
+        admin.shutdown_write()
+    except OSError:
+        pass
+
+
+# ---- browsers ----
+
+
+def http(first_line):
+    return first_line + b"\r\n" + HEADERS + BODY
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(
+            pytest.param(http(method + b" / HTTP/1.1"), id=method.decode())
+            for method in b"POST GET PUT DELETE HEAD OPTIONS PATCH CONNECT TRACE PROPFIND".split()
+        ),
+        pytest.param(http(b"post /x http/1.1"), id="lower-case"),
+        pytest.param(b"\r\n\n\r\n" + http(b"POST / HTTP/1.1"), id="blank-lines"),
+        pytest.param(b"  \t POST / HTTP/1.1\r\n" + BODY, id="leading-blanks"),
+        pytest.param(http(b'POST /" HTTP/1.1'), id="open-quotes"),
+        pytest.param(b"POST /\n" + BODY, id="http-0.9"),
+        pytest.param(b"GET /\r\n" + BODY, id="get-0.9"),
+        pytest.param(b"Host: localhost\r\n" + BODY, id="host"),
+        pytest.param(b"Origin: http://example.com\r\n" + BODY, id="a-header"),
+        pytest.param(http(b"SHUTDOWN / HTTP/1.1"), id="verb-as-method"),
+        pytest.param(http(b"RELOAD HTTP/1.1"), id="verb-without-path"),
+        pytest.param(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + BODY, id="http-2"),
+        pytest.param(encode("POST", "/", "HTTP/1.1") + BODY, id="multibulk-post"),
+        pytest.param(encode("Host:", "x") + BODY, id="multibulk-host"),
+        pytest.param(http(b"GET / HTTP/1.1") + http(b"POST / HTTP/1.1"), id="pipeline"),
+        pytest.param(http(b"POST\0 / HTTP/1.1"), id="nul"),
+        pytest.param(b"\x16\x03\x01\x02\x00\x01\r\n" + BODY, id="tls"),
+        pytest.param(b"\x00\x03\x00\x20\x21\x12\xa4\x42\r\n" + BODY, id="stun"),
+        pytest.param(b"\x01\x02SSH\x7f\r\n" + BODY, id="binary"),
+    ],
+)
+@pytest.mark.parametrize("cut", ["whole", "body-later", "bytewise"])
+def test_other_protocols_are_cut_off(headgate, data, cut):
+    with headgate.connect() as client:
+        with headgate.admin() as admin:
+            start = data.index(BODY[:8])
+            pieces = {"whole": [data], "body-later": [data[:start], data[start:]]}
+            if cut == "bytewise":
+                try:
+                    admin.send_bytewise(data)
+                    admin.shutdown_write()
+                except OSError:
+                    pass
+            else:
+                send_all(admin, pieces[cut])
+            assert b"+OK" not in admin.read_to_end()
+        assert client("PING") == PONG
+    assert headgate.is_alive()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"POST / HTTP/1.1\r\n", id="post"),
+        pytest.param(b"GET / HTTP/1.1\r\n", id="get"),
+        pytest.param(b"Host: x\r\n", id="host"),
+        pytest.param(b"\x16\x03", id="tls"),
+        pytest.param(encode("PING") + b"POST / HTTP/1.1\r\nPING\r\n", id="behind-a-request"),
+    ],
+)
+def test_other_protocols_are_cut_off_at_once(headgate, data):
+    """Without waiting for more, and with one line in the log."""
+    with headgate.admin() as admin:
+        admin.send(data)
+        assert admin.read_to_end() in (b"", b"+PONG\r\n")
+    wait_for(lambda: headgate.log().count("no Redis client") == 1, what="a line in the log")
+    with headgate.admin() as admin:
+        assert admin("PING") == PONG
+
+
+def test_words_of_http_are_arguments_still(headgate):
+    """What a Redis client may well say is answered, and not cut off."""
+    with headgate.admin() as admin:
+        assert admin("PING", "POST / HTTP/1.1") == b"POST / HTTP/1.1"
+        assert isinstance(admin("GET", "k"), Error)
+        admin.send(b"GET k\r\nPING Host:\r\n")
+        assert isinstance(admin.read(), Error)
+        assert admin.read() == b"Host:"
+
+
+# ---- other users ----
+
+AS_NOBODY = """
+import socket, sys
+family, address, how, data = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET, sys.argv[1:3], sys.argv[3], sys.stdin.buffer.read()
+with socket.socket(family) as peer:
+    peer.settimeout(20)
+    peer.connect((address[0], int(address[1])))
+    peer.sendall(data)
+    if how == "leave":
+        sys.exit(0)
+    if how == "half":
+        peer.shutdown(socket.SHUT_WR)
+    answer = b""
+    while answer.count(b"\\n") < data.count(b"*"):
+        more = peer.recv(65536)
+        if not more:
+            break
+        answer += more
+sys.stdout.buffer.write(answer)
+"""
+
+
+def ask_as(user, address, requests, how="stay"):
+    """What a process of that user gets as answers of one line each, over a connection of its own."""
+    result = subprocess.run(
+        [sys.executable, "-c", AS_NOBODY, address[0], str(address[1]), how],
+        input=b"".join(encode(*request) for request in requests),
+        stdout=subprocess.PIPE,
+        timeout=30,
+        user=user,
+        check=True,
+    )
+    return result.stdout.splitlines()
+
+
+def assert_refused(line):
+    assert line.startswith(b"-NOPERM "), line
+    for way in (b"admin_password", b"Unix socket", b"admin_changes"):
+        assert way in line, line
+
+
+@pytest.mark.parametrize("how", ["stay", "half"])
+def test_other_users_change_nothing(redis, make_headgate, how):
+    headgate = with_rules(redis, make_headgate)
+    lines = ask_as(NOBODY, headgate.admin_address, CHANGES, how)
+    assert len(lines) == len(CHANGES)
+    for line in lines:
+        assert_refused(line)
+    assert headgate.serves()
+
+
+def test_other_users_read(redis, make_headgate):
+    headgate = with_rules(redis, make_headgate)
+    for request in READS:
+        assert not ask_as(NOBODY, headgate.admin_address, [request])[0].startswith(b"-"), request
+
+
+def test_who_asks_and_leaves_is_not_taken_for_root(redis, make_headgate):
+    """A socket that its process has left belongs to nobody, and the kernel tells 0 for it."""
+    headgate = with_rules(redis, make_headgate)
+    for _ in range(20):
+        ask_as(NOBODY, headgate.admin_address, [("SHUTDOWN", "NOW")], "leave")
+    time.sleep(0.2)
+    assert headgate.serves()
+
+
+def test_the_own_user_changes(redis, make_headgate):
+    headgate = with_rules(redis, make_headgate)
+    with headgate.admin() as admin:
+        for request in CHANGES[:-2]:
+            assert not str(admin(*request)).startswith("NOPERM"), request
+        assert admin("RELOAD") == OK
+        # As nc leaves it: nothing more is written, but the process is there.
+        admin.request("SHUTDOWN")
+        admin.shutdown_write()
+        assert admin.read() == OK
+    assert headgate.wait() == 0
+
+
+def test_over_ipv6(redis, make_headgate):
+    port = free_port()
+    headgate = with_rules(redis, make_headgate, admin=f"[::1]:{port}")
+    assert_refused(ask_as(NOBODY, ("::1", port), [("SHUTDOWN", "NOW")])[0])
+    with Client(("::1", port)) as admin:
+        assert admin("RELOAD") == OK
+    assert headgate.serves()
+
+
+def test_over_mapped_addresses(redis, make_headgate):
+    """The peer's socket is one of IPv6, ours one of IPv4."""
+    headgate = with_rules(redis, make_headgate)
+    mapped = ("::ffff:127.0.0.1", headgate.admin_port)
+    assert_refused(ask_as(NOBODY, mapped, [("SHUTDOWN", "NOW")])[0])
+    assert ask_as(0, mapped, [("RELOAD",)]) == [b"+OK"]
+
+
+def test_over_a_unix_socket_the_mode_decides(redis, make_headgate, tmp_path):
+    path = tmp_path / "admin.sock"
+    headgate = with_rules(redis, make_headgate, admin=f"unix:{path}")
+    with Client(path) as admin:
+        assert admin("RELOAD") == OK
+        assert admin("SHUTDOWN") == OK
+    assert headgate.wait() == 0
+
+
+def test_a_password_lets_anybody_change(redis, make_headgate):
+    headgate = with_rules(redis, make_headgate, admin_password="sesame")
+    requests = [("RELOAD",), ("AUTH", "wrong"), ("RELOAD",), ("AUTH", "sesame"), ("RELOAD",)]
+    lines = ask_as(NOBODY, headgate.admin_address, requests)
+    assert [line.split()[0] for line in lines] == [b"-NOAUTH", b"-WRONGPASS", b"-NOAUTH", b"+OK", b"+OK"]
+
+
+def test_the_option_lets_anybody_change(redis, make_headgate):
+    headgate = with_rules(redis, make_headgate, admin_changes="anyone")
+    assert ask_as(NOBODY, headgate.admin_address, [("RELOAD",), ("SHUTDOWN",)]) == [b"+OK", b"+OK"]
+    assert headgate.wait() == 0
+
+
+def test_the_option_is_reloaded(redis, make_headgate):
+    headgate = with_rules(redis, make_headgate)
+    assert_refused(ask_as(NOBODY, headgate.admin_address, [("RELOAD",)])[0])
+    headgate.write_config(admin_changes="anyone")
+    with headgate.admin() as admin:
+        assert admin("RELOAD") == OK
+    wait_for(lambda: ask_as(NOBODY, headgate.admin_address, [("RELOAD",)]) == [b"+OK"], what="the option in force")
+
+
+def test_help_says_which_verbs_change(headgate):
+    with headgate.admin() as admin:
+        lines = {line.split()[0]: line for line in text(admin("HELP")).splitlines()}
+    for verb in ("RELOAD", "SHUTDOWN", "LIMIT", "LEASE", "SLOWLOG", "BIGLOG", "HOTKEYS"):
+        assert "changes" in lines[verb], verb
+    for verb in ("PING", "STATS", "LIMITS", "LEASES", "REPORT", "CONFIG"):
+        assert "changes" not in lines[verb], verb
+
+
+# ---- connections that are held ----
+
+
+def fill(headgate, count, data=b""):
+    peers = []
+    for _ in range(count):
+        peers.append(headgate.admin())
+        if data:
+            peers[-1].send(data)
+    return peers
+
+
+def close_all(peers):
+    for peer in peers:
+        peer.close()
+
+
+def test_idle_connections_make_room(headgate):
+    with headgate.admin() as oldest:
+        assert oldest("PING") == PONG
+        peers = fill(headgate, SESSIONS_MAX - 1)
+        for peer in peers:
+            assert peer("PING") == PONG
+        assert oldest("PING") == PONG
+        # Now the first of the others has been idle longest.
+        with headgate.admin() as another:
+            assert another("PING") == PONG
+            peers[0].assert_closed()
+            assert oldest("PING") == PONG
+            assert all(peer("PING") == PONG for peer in peers[1:])
+    close_all(peers)
+
+
+def test_an_operator_gets_through_a_flood(headgate):
+    peers = fill(headgate, 3 * SESSIONS_MAX)
+    with headgate.admin() as admin:
+        assert admin("PING") == PONG
+    assert sum(peer.is_closed() for peer in peers) >= 2 * SESSIONS_MAX
+    close_all(peers)
+
+
+def test_without_a_password_given_connections_go_first(redis, make_headgate):
+    headgate = make_headgate(redis, admin_password="sesame")
+    with headgate.admin() as oldest:
+        assert oldest("AUTH", "sesame") == OK
+        # Half a request keeps no place either.
+        peers = fill(headgate, SESSIONS_MAX - 1, b"*2\r\n$4\r\nAU")
+        more = fill(headgate, SESSIONS_MAX)
+        assert oldest("PING") == PONG
+        with headgate.admin() as another:
+            assert another("AUTH", "sesame") == OK
+            assert oldest("PING") == PONG
+    close_all(peers + more)
+
+
+def test_who_waits_for_an_answer_keeps_its_place(redis, make_headgate):
+    """REPORT waits for Redis, which does not answer; the others of the 64 are idle, and later than it."""
+    headgate = with_rules(redis, make_headgate)
+    with redis.connect() as sleeper, headgate.admin() as asker:
+        assert text(asker("REPORT", "*")) is not None
+        sleeper.request("DEBUG", "SLEEP", 3)
+        time.sleep(0.2)
+        asker.request("REPORT", "*")
+        time.sleep(0.2)
+        peers = fill(headgate, 2 * SESSIONS_MAX)
+        with headgate.admin() as another:
+            assert another("PING") == PONG
+        assert not isinstance(asker.read(), Error)
+        assert sleeper.read() == OK
+    close_all(peers)
+
+
+# ---- before the password ----
+
+
+def test_long_requests_are_not_held_before_the_password(redis, make_headgate):
+    headgate = make_headgate(redis, admin_password="sesame")
+    with headgate.admin() as admin:
+        admin.send(b"*2\r\n$4\r\nAUTH\r\n$12000\r\n" + b"x" * 5000)
+        assert b"invalid bulk length" in admin.read_to_end()
+    with headgate.admin() as admin:
+        admin.send(b"AUTH " + b"x" * 6000)
+        assert b"too long" in admin.read_to_end()
+    with headgate.admin() as admin:
+        assert admin("AUTH", "sesame") == OK
+        assert admin("PING", "x" * 12000) == b"x" * 12000
+
+
+def test_nothing_but_auth_and_quit_is_obeyed_before_the_password(redis, make_headgate):
+    headgate = make_headgate(redis, admin_password="sesame")
+    with headgate.admin() as admin:
+        for request in [*READS, *CHANGES, ("HELP",), ("COMMAND",), ("VERSION",), ("NONSENSE",)]:
+            assert admin(*request) == Error(b"NOAUTH Authentication required."), request
+        for wrong in ("", "s", "sesam", "sesame ", "sesamesesame", "Sesame", "x" * 1000):
+            assert admin("AUTH", wrong).startswith(b"WRONGPASS"), wrong
+        assert admin("QUIT") == OK
+        admin.assert_closed()
+
+
+def test_who_does_not_read_is_not_answered_for_long_before_the_password(redis, make_headgate):
+    headgate = make_headgate(redis, admin_password="sesame")
+    before = headgate.rss()
+    peers = []
+    for _ in range(SESSIONS_MAX):
+        peers.append(socket.create_connection(headgate.admin_address))
+        peers[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        peers[-1].setblocking(False)
+    deadline = time.monotonic() + 3
+    while time.monotonic() < deadline:
+        for peer in peers:
+            try:
+                peer.send(b"PING\r\n" * 2000)
+            except (BlockingIOError, ConnectionError):
+                pass
+        time.sleep(0.01)
+    grown = headgate.rss() - before
+    for peer in peers:
+        peer.close()
+    assert grown < (24 << 20), grown
+    with headgate.admin() as admin:
+        try:
+            assert admin("AUTH", "sesame") == OK
+        except Closed:
+            raise AssertionError("no way in") from None
