@@ -185,9 +185,7 @@ struct latency_wait {
     int64_t deadline_us;
     char interface[LATENCY_NAME_MAX + 1]; /* "": all */
     uint32_t at;                          /* the next one to write */
-    FILE *out;                            /* into text; NULL: nothing is written yet */
-    char *text;
-    size_t length;
+    struct text_stream text;              /* not open: nothing is written yet */
 };
 
 /* The policy on one worker. */

@@ -44,9 +44,7 @@ struct latency_report {
     struct latency_call call;
     bool is_calling; /* the call has not returned yet */
     bool has_answered;
-    FILE *out;
-    char *text;
-    size_t length;
+    struct text_stream text;
     const char *error;
     char error_text[POLICY_TEXT_MAX];
 };
@@ -57,17 +55,18 @@ static void finish(struct latency_report *report)
 {
     const struct policy_host *host = report->latency->host;
 
-    bool is_written = fclose(report->out) == 0;
+    bool is_written = text_close(&report->text);
     if (!is_written && report->error == NULL) {
         report->error = "out of memory";
     }
     if (report->error != NULL) {
         latency_answer_error(report->latency, report->question, report->error);
     } else {
-        host->answer(host->context, report->question, POLICY_ANSWER_TEXT, (struct slice){report->text, report->length});
+        host->answer(host->context, report->question, POLICY_ANSWER_TEXT,
+                     (struct slice){report->text.bytes, report->text.length});
     }
     latency_call_clear(&report->call);
-    free(report->text);
+    text_free(&report->text);
     free(report->names);
     free(report);
 }
@@ -101,8 +100,8 @@ static void print_line(struct latency_report *report, int64_t first, int64_t las
 
     if (!is_empty || (!report->of_all && !report->by_minute)) {
         latency_time_write(first * SECONDS_PER_MINUTE, time);
-        fprintf(report->out, "interface=%s from=%s minutes=%" PRId64, name, time, last - first + 1);
-        latency_print_figures(&report->figures, seconds_of(report, first, last), report->out);
+        fprintf(report->text.out, "interface=%s from=%s minutes=%" PRId64, name, time, last - first + 1);
+        latency_print_figures(&report->figures, seconds_of(report, first, last), report->text.out);
     }
     report->figures = (struct latency_figures){0};
 }
@@ -149,8 +148,14 @@ static void add_name(struct latency_report *report, struct slice name)
 
 static void read_names(struct latency_report *report, const struct policy_script_reply *reply)
 {
+    struct name *names = realloc(report->names, (reply->count + 1) * sizeof *names);
+
     report->lists = false;
-    report->names = conf_alloc(report->names, (reply->count + 1) * sizeof *report->names);
+    if (names == NULL) {
+        report->error = "out of memory";
+        return;
+    }
+    report->names = names;
     for (size_t i = 0; i < reply->count; i++) {
         if (reply->texts[i].data != NULL) {
             add_name(report, reply->texts[i]);
@@ -291,14 +296,9 @@ static struct latency_report *report_new(struct latency *latency, struct policy_
     report->question = question;
     report->now_s = latency->host->wall_us(latency->host->context) / LATENCY_US_PER_S;
     report->until_us = latency_now(latency) + POLICY_ANSWER_PATIENCE_MS * INT64_C(1000);
-    report->out = open_memstream(&report->text, &report->length);
     report->names = malloc(sizeof *report->names);
-    if (report->out != NULL && report->names != NULL) {
+    if (report->names != NULL && text_open(&report->text)) {
         return report;
-    }
-    if (report->out != NULL) {
-        fclose(report->out);
-        free(report->text);
     }
     free(report->names);
     free(report);

@@ -76,21 +76,20 @@ static void answered(void *context, const struct policy_script_reply *reply)
 {
     struct asked *asked = context;
     struct latency *latency = asked->latency;
-    char *text = NULL;
-    size_t length = 0;
-    FILE *out = open_memstream(&text, &length);
+    struct text_stream text;
+    bool is_open = text_open(&text);
 
     latency->calls--;
-    bool is_answer = out != NULL && asked->query->print(reply, out);
-    if (out == NULL || fclose(out) != 0) {
+    bool is_answer = is_open && asked->query->print(reply, text.out);
+    if (!is_open || !text_close(&text)) {
         latency_answer_error(latency, asked->question, "out of memory");
     } else if (!is_answer) {
         latency_answer_error(latency, asked->question, asked->query->trouble);
     } else {
         latency->host->answer(latency->host->context, asked->question, POLICY_ANSWER_TEXT,
-                              (struct slice){text, length});
+                              (struct slice){text.bytes, text.length});
     }
-    free(text);
+    text_free(&text);
     free(asked);
 }
 

@@ -81,10 +81,7 @@ static const char *write_some(struct latency_wait *wait, struct latency_share *s
     bool is_of_all = *wait->interface == '\0';
 
     *is_written = true;
-    if (wait->out == NULL) {
-        wait->out = open_memstream(&wait->text, &wait->length);
-    }
-    if (wait->out == NULL) {
+    if (wait->text.out == NULL && !text_open(&wait->text)) {
         return "out of memory";
     }
     if (!is_of_all && !find_interface(share, wait->interface, &only)) {
@@ -94,7 +91,7 @@ static const char *write_some(struct latency_wait *wait, struct latency_share *s
     uint32_t end = is_of_all ? first + latency_share_slice(count) : first + 1;
     end = end > count || (is_of_all && all) ? count : end;
     for (uint32_t i = first; i < end; i++) {
-        print_interface(share, i, wait->out);
+        print_interface(share, i, wait->text.out);
     }
     wait->at = end;
     *is_written = !is_of_all || end == count;
@@ -106,15 +103,16 @@ static void answer_latency(struct latency *latency, struct latency_wait *wait, c
 {
     const struct policy_host *host = latency->host;
 
-    if (wait->out != NULL && fclose(wait->out) != 0) {
+    if (wait->text.out != NULL && !text_close(&wait->text)) {
         error = "out of memory";
     }
     if (error != NULL) {
         latency_answer_error(latency, wait->question, error);
     } else {
-        host->answer(host->context, wait->question, POLICY_ANSWER_TEXT, (struct slice){wait->text, wait->length});
+        host->answer(host->context, wait->question, POLICY_ANSWER_TEXT,
+                     (struct slice){wait->text.bytes, wait->text.length});
     }
-    free(wait->text);
+    text_free(&wait->text);
     free(wait);
 }
 
@@ -133,7 +131,8 @@ static bool have_moved(struct latency_share *share, uint64_t wanted)
 
 static bool is_to_wait(const struct latency *latency, const struct latency_wait *wait)
 {
-    return wait->out == NULL && wait->deadline_us > latency_now(latency) && !have_moved(latency->share, wait->wanted);
+    return wait->text.out == NULL && wait->deadline_us > latency_now(latency) &&
+           !have_moved(latency->share, wait->wanted);
 }
 
 void latency_answer_waits(struct latency *latency, bool all)

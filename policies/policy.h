@@ -22,6 +22,7 @@
 #include "conf_table.h"
 #include "script.h"
 #include "stats.h"
+#include "text.h"
 #include "word.h"
 
 #include <assert.h>

@@ -417,25 +417,11 @@ static void run_help(struct session_entry *session, size_t count, const struct s
 static void run_config(struct session_entry *session, size_t count, const struct slice *arguments)
 {
     const struct admin_host *host = &session->admin->host;
-    char *text = NULL;
-    size_t length = 0;
-    FILE *memory = open_memstream(&text, &length);
+    const char *text = host->conf(host->context)->shown;
 
     (void)count;
     (void)arguments;
-    if (memory == NULL) {
-        admin_reply_error(session, "ERR out of memory");
-        return;
-    }
-    conf_print(host->conf(host->context), memory, false);
-    bool is_whole = ferror(memory) == 0;
-    is_whole = fclose(memory) == 0 && is_whole && text != NULL;
-    if (is_whole) {
-        admin_reply_text(session, text, length);
-    } else {
-        admin_reply_error(session, "ERR out of memory");
-    }
-    free(text);
+    admin_reply_text(session, text, strlen(text));
 }
 
 static void run_version(struct session_entry *session, size_t count, const struct slice *arguments)

@@ -53,20 +53,18 @@ static void question_tell(struct policy_question *question, enum policy_answer k
 /* Puts the question to a verb that answers at once. */
 static void run_verb(struct client_service *service, const struct client_question *question)
 {
-    char *text = NULL;
-    size_t length = 0;
-    FILE *answer = open_memstream(&text, &length);
+    struct text_stream text;
 
-    if (answer == NULL) {
+    if (!text_open(&text)) {
         question->answered(question->context, POLICY_ANSWER_ERROR, slice_of("out of memory"));
         return;
     }
-    enum policy_answer kind =
-        chain_run_verb(service->chain, question->policy, question->verb, question->count, question->arguments, answer);
-    bool is_whole = fclose(answer) == 0;
+    enum policy_answer kind = chain_run_verb(service->chain, question->policy, question->verb, question->count,
+                                             question->arguments, text.out);
+    bool is_whole = text_close(&text);
     question->answered(question->context, is_whole ? kind : POLICY_ANSWER_ERROR,
-                       is_whole ? (struct slice){text, length} : slice_of("out of memory"));
-    free(text);
+                       is_whole ? (struct slice){text.bytes, text.length} : slice_of("out of memory"));
+    text_free(&text);
 }
 
 static void ask_verb(struct client_service *service, const struct client_question *asked)

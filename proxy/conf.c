@@ -5,6 +5,8 @@
  */
 #include "conf_private.h"
 
+#include "text.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <ini.h>
@@ -191,6 +193,21 @@ static struct conf *make_defaults(const char *path)
     return conf;
 }
 
+static void keep_shown(struct conf *conf)
+{
+    struct text_stream text;
+
+    if (!text_open(&text)) {
+        conf_out_of_memory();
+    }
+    conf_print(conf, text.out, false);
+    if (!text_close(&text)) {
+        conf_out_of_memory();
+    }
+    conf->shown = conf_copy(text.bytes, text.length);
+    text_free(&text);
+}
+
 void conf_faults_free(struct conf_faults *faults)
 {
     for (size_t i = 0; i < faults->count; i++) {
@@ -208,6 +225,7 @@ void conf_free(struct conf *conf)
     conf_values_free(&conf_section_headgate, conf);
     conf_rules_free(conf->rules);
     free(conf->path);
+    free(conf->shown);
     free(conf);
 }
 
@@ -288,6 +306,7 @@ struct conf *conf_load(const char *path, const struct conf_section *const *secti
     *faults = (struct conf_faults){0};
     struct conf *conf = make_defaults(path != NULL ? path : "");
     if (path == NULL) {
+        keep_shown(conf);
         return conf;
     }
     struct conf_reading reading = {
@@ -303,6 +322,7 @@ struct conf *conf_load(const char *path, const struct conf_section *const *secti
         conf_free(conf);
         return NULL;
     }
+    keep_shown(conf);
     return conf;
 }
 
@@ -358,5 +378,6 @@ struct conf *conf_merge_reloadable(const struct conf *old, const struct conf *ne
         conf_value_copy(option, merged, option->reloadable ? new_conf : old);
     }
     merged->rules = conf_rules_copy(new_conf->rules);
+    keep_shown(merged);
     return merged;
 }

@@ -77,6 +77,7 @@ struct conf {
     int log_level;  /* enum log_level */
     char *log_file; /* "" is standard error */
     char *path;     /* of the file this came from; "" for defaults */
+    char *shown; /* as conf_print() writes it, without passwords: printing takes memory that may not be there later */
     struct conf_rule *rules;
 };
 

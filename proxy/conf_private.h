@@ -87,6 +87,8 @@ char *conf_addresses_text(const struct conf_address_list *list);
 
 /* The caller frees it. */
 char *conf_copy(const char *text, size_t length);
+/* Says so, and ends the program. */
+_Noreturn void conf_out_of_memory(void);
 /* Says what is wrong; always false, for the caller to return. */
 bool conf_wrong(char problem[CONF_PROBLEM_MAX], const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Reads digits of the base (at most 10); a number too large for int64_t becomes the largest one. Returns the first

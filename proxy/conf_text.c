@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static _Noreturn void out_of_memory(void)
+void conf_out_of_memory(void)
 {
     fputs("headgate: out of memory for the configuration\n", stderr);
     abort();
@@ -14,7 +14,7 @@ void *conf_alloc(void *old, size_t size)
 {
     void *memory = realloc(old, size > 0 ? size : 1);
     if (memory == NULL) {
-        out_of_memory();
+        conf_out_of_memory();
     }
     return memory;
 }
@@ -23,7 +23,7 @@ char *conf_vformat(const char *format, va_list arguments)
 {
     char *text = NULL;
     if (vasprintf(&text, format, arguments) < 0) {
-        out_of_memory();
+        conf_out_of_memory();
     }
     return text;
 }

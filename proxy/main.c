@@ -177,18 +177,14 @@ static void report_restart_only(void *context, const char *option)
 
 static char *join_faults(const struct conf_faults *faults)
 {
-    char *text = NULL;
-    size_t length = 0;
-    FILE *memory = open_memstream(&text, &length);
+    char *text = conf_format("%s", "");
 
-    if (memory == NULL) {
-        return NULL;
-    }
     for (size_t i = 0; i < faults->count; i++) {
         log_error("main", "%s", faults->lines[i]);
-        fprintf(memory, "%s\n", faults->lines[i]);
+        char *longer = conf_format("%s%s\n", text, faults->lines[i]);
+        free(text);
+        text = longer;
     }
-    fclose(memory);
     return text;
 }
 
@@ -215,7 +211,7 @@ static char *reload(void *context)
     struct conf_faults faults;
 
     if (process->conf_before != NULL) {
-        return strdup("the last reload is still under way; try again\n");
+        return conf_format("the last reload is still under way; try again\n");
     }
     struct conf *fresh = read_conf(process->conf_path, &faults);
     if (fresh == NULL) {
@@ -275,7 +271,10 @@ static void begin_drain(struct process *process)
     listener_close(process->listener);
     process->listener = NULL;
     crew_drain(&process->crew);
-    event_add(&process->drain_timer, &interval);
+    if (event_add(&process->drain_timer, &interval) != 0) {
+        log_error("main", "out of memory: ending without a drain");
+        process->ended = true;
+    }
 }
 
 static void shut_down(void *context, bool at_once)
