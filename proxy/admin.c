@@ -47,10 +47,12 @@ static void on_accept_error(struct evconnlistener *listener, void *context)
     struct admin *admin = context;
 
     (void)listener;
+    if (event_add(&admin->rest, &rest) != 0) {
+        return;
+    }
     for (size_t i = 0; i < admin->listener_count; i++) {
         evconnlistener_disable(admin->listeners[i]);
     }
-    event_add(&admin->rest, &rest);
 }
 
 static void on_rested(evutil_socket_t fd, short what, void *context)

@@ -174,6 +174,7 @@ static void free_closed(struct reactor_task *task)
     while (service->closed != NULL) {
         struct client *client = service->closed;
         service->closed = client->next;
+        profile_release(client->profile);
         free(client->name);
         free(client->library_name);
         free(client->library_version);
@@ -200,7 +201,8 @@ void client_close(struct client *client, const char *why)
     buffer_clear(&reactor->buffers, &client->output);
     client->borrowed_length = 0;
     profile_part(client->profile);
-    client->profile = NULL;
+    /* Who has just been told that memory is short may still look at it. */
+    client->profile = upstream_default_profile(service->upstream);
     list_remove(service, client);
     client->next = service->closed;
     service->closed = client;
@@ -383,6 +385,7 @@ bool client_accept(struct client_service *service, int fd, const struct sockaddr
 {
     struct client *client = calloc(1, sizeof *client);
 
+    stats_add(service->reactor->stats, STATS_CLIENTS_ACCEPTED, 1);
     if (client == NULL) {
         close(fd);
         return false;
@@ -401,7 +404,6 @@ bool client_accept(struct client_service *service, int fd, const struct sockaddr
     connection_open(&client->connection, service->reactor, fd, client_readable, client_writable, client);
     evtimer_assign(&client->hold_timer, service->reactor->base, hold_expired, client);
     list_add(service, client);
-    stats_add(service->reactor->stats, STATS_CLIENTS_ACCEPTED, 1);
     client_tell_identity(client);
     if (service->draining) {
         client_finish(client);

@@ -110,7 +110,8 @@ void client_refuse(struct client *client, const struct policy_decision *decision
     }
 }
 
-static void hold_until(struct client *client, int64_t until_us)
+/* False: the client was closed. */
+static bool hold_until(struct client *client, int64_t until_us)
 {
     int64_t delay = until_us - reactor_now(client->service->reactor);
     struct timeval wait = {0};
@@ -121,14 +122,14 @@ static void hold_until(struct client *client, int64_t until_us)
     }
     client->wait = CLIENT_WAIT_POLICY;
     client->hold_timer_set = true;
-    event_add(&client->hold_timer, &wait);
+    return event_add(&client->hold_timer, &wait) == 0 || client_out_of_memory(client);
 }
 
 enum client_outcome client_obey(struct client *client, enum policy_verdict verdict,
                                 const struct policy_decision *decision)
 {
-    if (verdict == POLICY_HOLD) {
-        hold_until(client, decision->hold_until_us);
+    if (verdict == POLICY_HOLD && !hold_until(client, decision->hold_until_us)) {
+        return CLIENT_TAKEN;
     }
     if (verdict == POLICY_HOLD || verdict == POLICY_WHOLE) {
         return CLIENT_WAITS;

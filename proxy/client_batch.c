@@ -18,9 +18,11 @@ void client_batch_empty(struct client_batch *batch)
 
 bool client_batch_send(struct client *client, struct client_batch *batch)
 {
-    bool sent = true;
+    bool sent = client->state != CLIENT_CLOSED;
 
-    if (batch->requests > 0 && !client_measure_part(client, &batch->part)) {
+    if (!sent) {
+        /* Memory was short: nothing of it was sent, and nobody would take the replies. */
+    } else if (batch->requests > 0 && !client_measure_part(client, &batch->part)) {
         sent = client_out_of_memory(client);
     } else if (batch->requests > 0) {
         stats_add(client->service->reactor->stats, STATS_REQUESTS, batch->requests);
@@ -83,7 +85,7 @@ bool client_batch_settle(struct client *client, struct client_batch *batch)
 {
     struct client_group *group = &batch->group;
 
-    if (group->count == 0) {
+    if (group->count == 0 || client->state == CLIENT_CLOSED) {
         return true;
     }
     struct policy_client view = client_policy_view(client);

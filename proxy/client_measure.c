@@ -147,14 +147,15 @@ static void *append_room(struct client *client, size_t size)
 {
     struct client_spans *spans = &client->spans;
 
-    spans->last_size = (uint32_t)size;
     if (size <= sizeof spans->slot && spans_length(spans) == 0) {
         spans->slot_used = (uint32_t)size;
+        spans->last_size = (uint32_t)size;
         return spans->slot;
     }
     void *room = buffer_reserve(&client->service->reactor->buffers, &spans->more, size);
     if (room != NULL) {
         buffer_commit(&spans->more, size);
+        spans->last_size = (uint32_t)size;
     }
     return room;
 }

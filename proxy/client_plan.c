@@ -632,3 +632,11 @@ bool session_plan_request(struct client *client, const struct command *command, 
     }
     return true;
 }
+
+void session_drop_plan(struct client *client, struct session_plan *plan)
+{
+    if (plan->observation != NULL) {
+        observation_give(client->service, plan->observation);
+        plan->observation = NULL;
+    }
+}

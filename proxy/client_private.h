@@ -345,6 +345,8 @@ struct session_plan {
  */
 bool session_plan_request(struct client *client, const struct command *command, const struct resp_command *framed,
                           const char *frame, struct session_plan *plan);
+/* The request of the plan is not sent: gives back what the plan has. */
+void session_drop_plan(struct client *client, struct session_plan *plan);
 
 /* ---- client_batch.c ---- */
 

@@ -230,6 +230,11 @@ bool client_answer(struct client *client, const char *text, size_t length, struc
     }
     struct run *run = run_take(service->runs);
     if (run == NULL || !buffer_append(&service->reactor->buffers, &run->text, text, length)) {
+        if (run != NULL) {
+            run_give(service->runs, run);
+        }
+        client->held = record;
+        client_end_record(client, POLICY_OUTCOME_OWNERLESS);
         return false;
     }
     run->receiver = &client_run_receiver;

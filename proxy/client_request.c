@@ -67,26 +67,18 @@ static bool settles_identity(const struct client *client, const struct session_p
             (observation->kind == OBSERVE_UNKNOWN && !observation->is_absent));
 }
 
-static void drop_plan(struct client *client, struct session_plan *plan)
-{
-    if (plan->observation != NULL) {
-        observation_give(client->service, plan->observation);
-        plan->observation = NULL;
-    }
-}
-
 /* Sends what the plan says, or leaves the client waiting. */
 static enum client_outcome carry_out(struct client *client, struct session_plan *plan, struct slice bytes)
 {
     struct lane *lane;
 
     if (plan->answer == SESSION_CLOSE) {
-        drop_plan(client, plan);
+        session_drop_plan(client, plan);
         client_end(client, plan->text);
         return CLIENT_TAKEN;
     }
     if (plan->answer == SESSION_REFUSE) {
-        drop_plan(client, plan);
+        session_drop_plan(client, plan);
         return refuse(client, plan->text);
     }
     if (plan->answer == SESSION_ANSWER_HERE) {
@@ -95,16 +87,16 @@ static enum client_outcome carry_out(struct client *client, struct session_plan 
     }
     if (plan->names_client && client->session.scripts > 0) {
         /* A script could forge the answer. */
-        drop_plan(client, plan);
+        session_drop_plan(client, plan);
         (void)client_wait_for(client, CLIENT_WAIT_QUIET);
         return CLIENT_WAITS;
     }
     if (!client_choose_lane(client, plan, &lane)) {
-        drop_plan(client, plan);
+        session_drop_plan(client, plan);
         return CLIENT_WAITS;
     }
     if (client->exclusive == NULL && !upstream_may_wait(client->service->upstream, lane)) {
-        drop_plan(client, plan);
+        session_drop_plan(client, plan);
         answer_unreachable(client, lane);
         return CLIENT_TAKEN;
     }
@@ -140,7 +132,7 @@ static enum client_outcome take_admitted(struct client *client, const struct com
         return CLIENT_TAKEN;
     }
     if (!session_plan_request(client, command, framed, frame, &plan)) {
-        drop_plan(client, &plan);
+        session_drop_plan(client, &plan);
         client_out_of_memory(client);
         return CLIENT_TAKEN;
     }

@@ -98,19 +98,22 @@ bool client_forward(struct client *client, struct lane *lane, struct slice bytes
         }
         sent = send_silently(client, lane, bytes);
     } else if (client->service->reactor->measures && !client_measure_sent(client, bytes)) {
-        return client_out_of_memory(client);
+        sent = client_out_of_memory(client);
     } else if (plan->observation == NULL && client->held == NULL) {
         sent = client_send_plain(client, lane, bytes.data, bytes.length, 1);
     } else {
         if (plan->observation == NULL) {
             plan->observation = observation_take(client->service, OBSERVE_NOTHING);
         }
-        sent = plan->observation != NULL &&
-               send_run(client, lane, bytes.data, bytes.length, 1, plan->observation, client->held);
+        sent = plan->observation != NULL
+                   ? send_run(client, lane, bytes.data, bytes.length, 1, plan->observation, client->held)
+                   : client_out_of_memory(client);
         client->held = NULL;
     }
     if (sent) {
         session_request_sent(client, plan);
+    } else {
+        session_drop_plan(client, plan);
     }
     return sent;
 }

@@ -149,11 +149,11 @@ static void replied_exec(struct client *client, const struct resp_reply *reply)
     }
 }
 
-static void replace_profile(struct client *client, struct profile *profile)
+/* False: memory was short, and the client is closed, with its lane and what was observed. */
+static bool replace_profile(struct client *client, struct profile *profile)
 {
     if (profile == NULL) {
-        client->session.sticky = true;
-        return;
+        return client_out_of_memory(client);
     }
     struct profile *before = client->profile;
     client->profile = profile;
@@ -165,6 +165,7 @@ static void replace_profile(struct client *client, struct profile *profile)
     /* There are too many to share lanes: the one that it has will do. */
     client->session.sticky = client->session.sticky || !profile->may_share;
     profile_part(before);
+    return true;
 }
 
 static bool changes_too_often(struct client *client, const struct profile *before)
@@ -183,12 +184,11 @@ static bool changes_too_often(struct client *client, const struct profile *befor
 
 static void adopt_name(struct client *client, const char *name)
 {
-    bool kept = client_rename(client, (struct slice){name, strlen(name)});
-
-    if (!kept || strlen(name) > CLIENT_NAME_MAX) {
-        client->session.sticky = true;
-    }
     client->exclusive->named = true;
+    client->session.sticky = client->session.sticky || strlen(name) > CLIENT_NAME_MAX;
+    if (!client_rename(client, (struct slice){name, strlen(name)})) {
+        client_out_of_memory(client);
+    }
 }
 
 /* Whether it says that nothing was done, though several things were asked. */
@@ -243,17 +243,21 @@ static void replied_profile(struct client *client, struct observation *observati
         struct slice user = {observation->user, observation->user != NULL ? strlen(observation->user) : 0};
         struct slice password = {observation->password, strlen(observation->password)};
         struct profile *before = profile_reference(client->profile);
-        replace_profile(client, profile_with_credentials(client->profile, user, password));
+        bool is_replaced = replace_profile(client, profile_with_credentials(client->profile, user, password));
         /* Nobody knows whether this user may SELECT the database that was selected before. */
         client->session.sticky =
             client->session.sticky || client->profile->database != 0 || changes_too_often(client, before);
         profile_release(before);
+        if (!is_replaced) {
+            return;
+        }
     }
-    if (observation->resp != 0) {
-        replace_profile(client, profile_with_resp(client->profile, observation->resp));
+    if (observation->resp != 0 && !replace_profile(client, profile_with_resp(client->profile, observation->resp))) {
+        return;
     }
-    if (observation->database >= 0) {
-        replace_profile(client, profile_with_database(client->profile, observation->database));
+    if (observation->database >= 0 &&
+        !replace_profile(client, profile_with_database(client->profile, observation->database))) {
+        return;
     }
     if (observation->name != NULL) {
         adopt_name(client, observation->name);
@@ -271,7 +275,7 @@ static void replied_reset(struct client *client, const struct resp_reply *reply)
         return;
     }
     client->session = (struct session){.unsure = client->session.unsure};
-    replace_profile(client, upstream_default_profile(client->service->upstream));
+    (void)replace_profile(client, upstream_default_profile(client->service->upstream));
     (void)client_rename(client, (struct slice){0});
     client->heavy = 0;
     client->exclusive->expects_pushes = false;

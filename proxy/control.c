@@ -19,6 +19,7 @@ struct call {
     struct profile *profile; /* while it is sent: who it concerns, or NULL */
     int64_t database;
     struct buffer reply;
+    bool reply_is_cut;           /* memory was short: a part of it is missing */
     const struct script *script; /* NULL: no script, or the retry */
     int key_count;
     int argument_count; /* of the script, kept for the retry */
@@ -49,8 +50,8 @@ static void on_bytes(struct run *run, const char *data, size_t length)
 {
     struct call *call = run->owner;
 
-    /* A reply cut short by want of memory is found incomplete when it is read. */
-    (void)buffer_append(&call->control->reactor->buffers, &call->reply, data, length);
+    call->reply_is_cut =
+        !buffer_append(&call->control->reactor->buffers, &call->reply, data, length) || call->reply_is_cut;
 }
 
 static void send_whole_script(struct call *call);
@@ -86,7 +87,7 @@ static void take_reply(struct call *call, redisReader *reader)
 static void on_answered(struct run *run)
 {
     struct call *call = run->owner;
-    redisReader *reader = redisReaderCreate();
+    redisReader *reader = call->reply_is_cut ? NULL : redisReaderCreate();
 
     run_give(call->control->runs, run);
     if (reader == NULL) {

@@ -121,6 +121,9 @@ void crew_give_client(struct crew *crew, int fd, const struct sockaddr_storage *
 {
     struct worker *worker = least_loaded(crew);
 
-    crew->clients_given++;
-    worker_give_client(worker, fd, address, crew->clients_given);
+    if (worker_give_client(worker, fd, address, crew->clients_given + 1)) {
+        crew->clients_given++;
+    } else {
+        crew->clients_refused++;
+    }
 }

@@ -410,6 +410,10 @@ void lane_tick(struct lane *lane, int64_t wait_ms)
     int64_t timeout = clock_ms_to_us(lane->settings->reply_timeout);
 
     forgive(lane, now);
+    if (lane->state != LANE_READY && !evtimer_pending(&lane->timer, NULL)) {
+        /* There was no memory for it. */
+        set_timer(lane, clock_ms_to_us(lane->settings->reconnect_max));
+    }
     if (lane->first == NULL) {
         return;
     }

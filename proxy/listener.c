@@ -66,8 +66,9 @@ static void refuse_without_descriptor(struct place *place)
     if (fd >= 0) {
         refuse(listener, fd, "no file descriptors left; raise ulimit -n or lower max_clients");
     } else {
-        event_del(&place->event);
-        event_add(&place->rest, &rest);
+        if (event_add(&place->rest, &rest) == 0) {
+            event_del(&place->event);
+        }
     }
     listener->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }

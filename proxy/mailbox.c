@@ -1,5 +1,6 @@
 #include "mailbox.h"
 
+#include <errno.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -46,7 +47,12 @@ bool mailbox_open(struct mailbox *mailbox, struct reactor *reactor)
     }
     pthread_mutex_init(&mailbox->lock, NULL);
     event_assign(&mailbox->event, reactor->base, mailbox->fd, EV_READ | EV_PERSIST, read_letters, mailbox);
-    event_add(&mailbox->event, NULL);
+    if (event_add(&mailbox->event, NULL) != 0) {
+        pthread_mutex_destroy(&mailbox->lock);
+        close(mailbox->fd);
+        errno = ENOMEM;
+        return false;
+    }
     return true;
 }
 

@@ -97,7 +97,11 @@ struct resolver *resolver_start(struct reactor *reactor, const struct conf_addre
     /* Before the thread can be done with its part. */
     resolver->holders = 2;
     if (status == 0) {
-        status = start_thread(resolver);
+        event_assign(&resolver->event, reactor->base, resolver->fd, EV_READ, on_done, resolver);
+        status = event_add(&resolver->event, NULL) == 0 ? start_thread(resolver) : ENOMEM;
+        if (status != 0) {
+            event_del(&resolver->event);
+        }
     }
     if (status != 0) {
         resolver->holders = 1;
@@ -105,8 +109,6 @@ struct resolver *resolver_start(struct reactor *reactor, const struct conf_addre
         errno = status;
         return NULL;
     }
-    event_assign(&resolver->event, reactor->base, resolver->fd, EV_READ, on_done, resolver);
-    event_add(&resolver->event, NULL);
     return resolver;
 }
 

@@ -114,6 +114,9 @@ void upstream_look_if_due(struct upstream *upstream)
     int64_t interval = clock_ms_to_us(upstream->settings.access_check);
     bool is_due = interval > 0 && reactor_now(upstream->reactor) - upstream->looked_us >= interval;
 
+    if (upstream->look != NULL) {
+        lane_tick(upstream->look, 0);
+    }
     if ((is_due || upstream->look_wanted) && upstream->look == NULL && upstream->base->password == NULL) {
         begin_look(upstream);
     }

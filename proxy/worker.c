@@ -17,6 +17,9 @@
 /* Recycled runs that are kept whatever happens. */
 #define RUNS_KEPT 4096
 
+/* Nothing was found out of whether Redis wants a password. */
+#define ACCESS_UNKNOWN (-1)
+
 struct worker {
     size_t index;
     pthread_t thread;
@@ -30,6 +33,10 @@ struct worker {
     struct client_service *clients;
     struct connection_target target;
     struct workgroup *group;
+    struct letter access_letter; /* under way if so; what it says: */
+    _Atomic bool access_is_posted;
+    _Atomic bool access_has_changed;
+    _Atomic int access_found; /* enum upstream_access, or ACCESS_UNKNOWN */
     struct event tick;
     uint32_t ticks;
     uint64_t gone_at_trim; /* clients that had gone when memory was given back last */
@@ -136,8 +143,7 @@ static void on_upstream_lost(void *context, const char *why, uint64_t requests)
     client_service_upstream_lost(worker->clients, why, requests);
 }
 
-struct access_letter {
-    struct letter letter;
+struct access_news {
     struct worker *worker;
     enum upstream_access access;
 };
@@ -152,29 +158,38 @@ static void take_access(struct worker *worker, enum upstream_access access)
 
 static void run_access(struct letter *letter)
 {
-    struct access_letter *news = (struct access_letter *)(void *)letter;
+    struct worker *worker = (struct worker *)(void *)((char *)letter - offsetof(struct worker, access_letter));
 
-    upstream_set_access(news->worker->upstream, news->access);
-    take_access(news->worker, news->access);
-    free(news);
+    atomic_store(&worker->access_is_posted, false);
+    if (atomic_exchange(&worker->access_has_changed, false)) {
+        upstream_set_access(worker->upstream, UPSTREAM_ACCESS_CHANGED);
+        take_access(worker, UPSTREAM_ACCESS_CHANGED);
+    }
+    int found = atomic_exchange(&worker->access_found, ACCESS_UNKNOWN);
+    if (found != ACCESS_UNKNOWN) {
+        upstream_set_access(worker->upstream, (enum upstream_access)found);
+    }
 }
 
+/* Takes no memory, as a worker that did not hear of it would go on letting in whom Redis would not. News that come
+ * before the letter was read are read with it: of what was found the last, behind the changes that call for a look. */
 static void post_access(void *member, void *context)
 {
-    const struct access_letter *news = context;
+    const struct access_news *news = context;
     struct worker *worker = member;
-    struct access_letter *copy;
 
     if (worker == news->worker) {
         return;
     }
-    copy = malloc(sizeof *copy);
-    if (copy == NULL) {
-        /* It would go on letting in whom Redis would not. */
-        abort();
+    if (news->access == UPSTREAM_ACCESS_CHANGED) {
+        atomic_store(&worker->access_has_changed, true);
+    } else {
+        atomic_store(&worker->access_found, (int)news->access);
     }
-    *copy = (struct access_letter){.letter.run = run_access, .worker = worker, .access = news->access};
-    worker_post(worker, &copy->letter);
+    if (!atomic_exchange(&worker->access_is_posted, true)) {
+        worker->access_letter.run = run_access;
+        worker_post(worker, &worker->access_letter);
+    }
 }
 
 /* A worker has found out what holds for all, and has taken it over itself. Whoever connects after a client was told of
@@ -182,7 +197,7 @@ static void post_access(void *member, void *context)
 static void on_access(void *context, enum upstream_access access)
 {
     struct worker *worker = context;
-    struct access_letter news = {.worker = worker, .access = access};
+    struct access_news news = {.worker = worker, .access = access};
 
     workgroup_visit(worker->group, post_access, &news);
     take_access(worker, access);
@@ -279,6 +294,7 @@ struct worker *worker_start(size_t index, const struct conf *conf, const struct 
         return NULL;
     }
     worker->index = index;
+    atomic_init(&worker->access_found, ACCESS_UNKNOWN);
     worker->target = *target;
     worker->group = group;
     if (!reactor_init(&worker->reactor, &worker->stats) || !build_parts(worker, conf, policies)) {
@@ -293,8 +309,7 @@ struct worker *worker_start(size_t index, const struct conf *conf, const struct 
         return NULL;
     }
     event_assign(&worker->tick, worker->reactor.base, -1, EV_PERSIST, on_tick, worker);
-    event_add(&worker->tick, &tick);
-    int status = start_thread(worker);
+    int status = event_add(&worker->tick, &tick) == 0 ? start_thread(worker) : ENOMEM;
     if (status != 0) {
         mailbox_close(&worker->mailbox);
         worker_free(worker);
@@ -397,17 +412,18 @@ static void run_client(struct letter *letter)
     free(given);
 }
 
-void worker_give_client(struct worker *worker, int fd, const struct sockaddr_storage *address, uint64_t id)
+bool worker_give_client(struct worker *worker, int fd, const struct sockaddr_storage *address, uint64_t id)
 {
     struct client_letter *given = malloc(sizeof *given);
 
     if (given == NULL) {
         close(fd);
-        return;
+        return false;
     }
     *given =
         (struct client_letter){.letter.run = run_client, .worker = worker, .fd = fd, .address = *address, .id = id};
     worker_post(worker, &given->letter);
+    return true;
 }
 
 struct conf_letter {

@@ -24,8 +24,8 @@ struct worker_facts {
 struct worker *worker_start(size_t index, const struct conf *conf, const struct connection_target *target,
                             const struct chain_roster *policies, struct workgroup *group);
 
-/* Hands over an accepted socket. */
-void worker_give_client(struct worker *worker, int fd, const struct sockaddr_storage *address, uint64_t id);
+/* Hands over an accepted socket. False when memory is short: it is closed. */
+bool worker_give_client(struct worker *worker, int fd, const struct sockaddr_storage *address, uint64_t id);
 
 /* Takes over the options that can be reloaded; calls done on the worker's thread when the old ones are no longer used.
  */
