@@ -130,11 +130,19 @@ static void end_held(struct client *client)
     client->held = NULL;
 }
 
-/* Lets go of everything that is under way. */
-static void abandon_requests(struct client *client)
+/* What waits in the input is not taken any more. */
+static void drop_input(struct client *client)
 {
     end_held(client);
     lane_waiter_cancel(&client->lane_waiter);
+    buffer_clear(&client->service->reactor->buffers, &client->input);
+    buffer_clear(&client->service->reactor->buffers, &client->arrivals);
+}
+
+/* Lets go of everything that is under way. */
+static void abandon_requests(struct client *client)
+{
+    drop_input(client);
     if (client->streaming && !client->discarding && client->exclusive != NULL) {
         client->exclusive->untidy = true;
     }
@@ -142,8 +150,6 @@ static void abandon_requests(struct client *client)
     if (client->exclusive != NULL) {
         session_leave_lane(client);
     }
-    buffer_clear(&client->service->reactor->buffers, &client->input);
-    buffer_clear(&client->service->reactor->buffers, &client->arrivals);
 }
 
 void client_finish(struct client *client)
@@ -151,7 +157,9 @@ void client_finish(struct client *client)
     if (client->state == CLIENT_OPEN) {
         client->state = CLIENT_ENDING;
         client->wait_since_us = reactor_now(client->service->reactor);
+        drop_input(client);
         client_want_flush(client);
+        client_update_reading(client);
     }
 }
 
@@ -216,7 +224,9 @@ void client_update_reading(struct client *client)
     if (client->state == CLIENT_CLOSED) {
         return;
     }
-    bool has_room = buffer_length(&client->input) < CLIENT_INPUT_MARK || client_may_take(client);
+    /* What Redis may never answer is not waited for without a look at what comes: behind all of it may be the end. */
+    size_t mark = session_may_block(client) ? CLIENT_AHEAD_MARK : CLIENT_INPUT_MARK;
+    bool has_room = buffer_length(&client->input) < mark || client_may_take(client);
     connection_want_read(&client->connection, has_room && !client->input_ended);
 }
 
@@ -342,7 +352,9 @@ static void client_readable(evutil_socket_t fd, short what, void *context)
     }
     stats_add(stats, STATS_CLIENT_READS, 1);
     stats_add(stats, STATS_CLIENT_BYTES_IN, (uint64_t)got);
-    client->active_us = reactor_now(client->service->reactor);
+    if (client->state == CLIENT_OPEN) {
+        client->active_us = reactor_now(client->service->reactor);
+    }
     client_update_reading(client);
 }
 
@@ -519,14 +531,22 @@ static bool is_idle(const struct client *client, int64_t now)
     return limit > 0 && !waits && !listens && now - client->active_us >= limit;
 }
 
+/* Whether it is to get its last replies, and has taken nothing of them for too long. */
+static bool takes_nothing(const struct client *client, int64_t now)
+{
+    bool is_due = client->first == NULL || buffer_length(&client->output) > 0;
+
+    return client->state == CLIENT_ENDING && is_due && now - client->active_us > ENDING_PATIENCE_US &&
+           now - client->wait_since_us > ENDING_PATIENCE_US;
+}
+
 static void check_times(struct client *client, int64_t now)
 {
     int64_t patience = clock_ms_to_us(client->service->settings.upstream_wait);
     bool waits_for_connection =
         client->wait == CLIENT_WAIT_LANE && client->exclusive != NULL && client->exclusive->state != LANE_READY;
 
-    if (client->state == CLIENT_ENDING && client->first == NULL && now - client->active_us > ENDING_PATIENCE_US &&
-        now - client->wait_since_us > ENDING_PATIENCE_US) {
+    if (takes_nothing(client, now)) {
         client_close(client, "did not take its last replies");
     } else if (client->state == CLIENT_OPEN && waits_for_connection && now - client->wait_since_us >= patience) {
         client_end(client, "no connection to Redis for a long request");
@@ -540,6 +560,7 @@ static void check_times(struct client *client, int64_t now)
 void client_service_tick(struct client_service *service)
 {
     int64_t now = reactor_now(service->reactor);
+    struct client_unread unread = {.count = 0};
     struct client *client = service->clients;
 
     if (service->draining && chain_drain(service->chain, service->count)) {
@@ -554,8 +575,10 @@ void client_service_tick(struct client_service *service)
         if (service->draining && client->state == CLIENT_OPEN && nothing_under_way(client)) {
             client_finish(client);
         }
+        client_watch_unread(&unread, client);
         client = next;
     }
+    client_find_hangups(&unread);
 }
 
 void client_service_drain(struct client_service *service)

@@ -406,13 +406,14 @@ static bool plan_blocking(struct client *client, const struct command *command, 
     return observe(client, plan, OBSERVE_BLOCKING);
 }
 
-static void plan_wait(struct client *client, struct session_plan *plan)
+static bool plan_wait(struct client *client, struct session_plan *plan)
 {
-    if (!client->session.sent_transaction) {
-        plan->exclusive = true;
-        plan->own_writes = true;
-        plan->sticky = true;
+    if (client->session.sent_transaction) {
+        return true;
     }
+    plan->own_writes = true;
+    plan->sticky = true;
+    return observe(client, plan, OBSERVE_BLOCKING);
 }
 
 static void plan_quit(struct client *client, struct session_plan *plan)
@@ -573,8 +574,7 @@ static bool plan_by_kind(struct client *client, const struct command *command, c
     case COMMAND_RESET:
         return plan_reset(client, plan);
     case COMMAND_WAIT:
-        plan_wait(client, plan);
-        return true;
+        return plan_wait(client, plan);
     case COMMAND_QUIT:
         plan_quit(client, plan);
         return true;

@@ -2,6 +2,7 @@
  * What the files that make up a client share:
  *
  *   client.c           life: accepting, reading, closing, time-outs
+ *   client_hangup.c    clients that go away while they wait
  *   client_request.c   bytes in: framing, and requests that are taken one at a time
  *   client_batch.c     requests that are taken together
  *   client_stream.c    requests that are too long to be held
@@ -34,6 +35,7 @@ enum client_wait {
     CLIENT_WAIT_NOTHING,
     CLIENT_WAIT_QUIET, /* until the requests under way are answered: the next one goes another way */
     CLIENT_WAIT_LANE,  /* until the lane takes bytes (again) */
+    CLIENT_WAIT_ROOM,  /* until less is kept of those under way */
     CLIENT_WAIT_NAME,  /* until Redis has told which command it is */
     CLIENT_WAIT_POLICY /* held */
 };
@@ -65,9 +67,10 @@ struct session {
     bool split;       /* an error of a script has come, and Redis may have said it in several lines */
     bool unproven;    /* a request is under way that may be anything: nothing may follow before its answer */
     bool unsure; /* replies may be those of other requests, or the client somebody else: see session_is_doubtful() */
-    uint32_t blocking;  /* blocking requests under way */
-    uint32_t scripts;   /* scripts under way */
-    bool queued_script; /* one of those that MULTI has queued */
+    uint32_t blocking;    /* requests under way that may wait in Redis for ever */
+    bool blocking_unseen; /* … or were sent so that nothing tells when they are answered */
+    uint32_t scripts;     /* scripts under way */
+    bool queued_script;   /* one of those that MULTI has queued */
     int64_t channels;
     int64_t patterns;
     int64_t shard_channels;
@@ -182,6 +185,7 @@ struct client {
     struct run *first, *last;       /* requests under way, in order */
     uint32_t in_flight;             /* requests in them */
     uint32_t sent_runs;             /* runs of them that are in a lane's queue */
+    size_t kept;                    /* bytes that the runs and the answers in them take */
     struct lane *lane_in_use;       /* the lane of those; requests under way are never on two lanes */
     uint64_t last_lane_id;          /* where the last request went; WAIT wants to know */
     struct lane_waiter lane_waiter; /* while it waits for a shared lane */
@@ -232,10 +236,14 @@ struct client {
     int64_t wait_since_us;
 };
 
-/* Output above this stops taking the client's requests. Bytes. */
+/* Output above this leaves the replies to Redis; see client_reply.c. Bytes. */
 #define CLIENT_OUTPUT_MARK ((size_t)256 * 1024)
+/* More than this, kept of requests under way, stops taking further ones, if replies are read. Bytes. */
+#define CLIENT_QUEUE_MARK ((size_t)1024 * 1024)
 /* Input above this stops reading from it. Bytes. */
 #define CLIENT_INPUT_MARK ((size_t)64 * 1024)
+/* The same behind a request that Redis may keep for ever. */
+#define CLIENT_AHEAD_MARK ((size_t)1024 * 1024)
 /* A longer name is left to Redis, and its client keeps the lane that has it. */
 #define CLIENT_NAME_MAX ((size_t)200)
 
@@ -260,6 +268,31 @@ void client_update_reading(struct client *client);
 bool client_keep_text(char **place, struct slice text);
 struct observation *observation_take(struct client_service *service, enum observation_kind kind);
 void observation_give(struct client_service *service, struct observation *observation);
+
+/* ---- client_hangup.c ---- */
+
+/* Whether Redis may wait for ever with a request that is observed so. */
+bool session_kind_may_block(enum observation_kind kind);
+/* Whether Redis may wait for ever with a request that is under way. */
+bool session_may_block(const struct client *client);
+/* The request is sent, and nothing will tell of its reply. */
+void session_request_unseen(struct client *client, const struct observation *observation);
+/* The request was not sent after all. observation may be NULL. */
+void session_request_unsent(struct client *client, const struct observation *observation);
+
+/*
+ * The client has closed its writing half, or all, and requests wait that cannot be sent yet. If Redis may never answer
+ * those that are under way, it is told of the end as it would be without Headgate. Harmless if there is nothing to do.
+ */
+void client_hung_up(struct client *client);
+/* Clients that are not read at the moment: in which of them to look for an end. count is 0 at first. */
+struct client_unread {
+    struct connection *connections[CONNECTION_ENDS_MAX];
+    size_t count;
+};
+/* Looks for the client's end, if it is not read; at the latest with client_find_hangups(). */
+void client_watch_unread(struct client_unread *unread, struct client *client);
+void client_find_hangups(struct client_unread *unread);
 
 /* ---- client_policy.c ---- */
 
@@ -496,6 +529,9 @@ bool session_is_clean(const struct client *client);
  * longer be told. Such a client is closed. */
 bool session_is_doubtful(const struct client *client);
 #define SESSION_DOUBTFUL "who it is to Redis cannot be told, and there are rules"
+/* Whether the lane has nothing that another one, of the client's profile and name, would lack. Only meaningful when
+ * nothing is under way. */
+bool session_is_portable(const struct client *client);
 /* Why the client has an exclusive lane, for CLIENTS. */
 const char *session_reason(const struct client *client);
 /* Gives the exclusive lane back or closes it. */
@@ -564,6 +600,8 @@ static inline bool client_measure_joins(struct client *client, struct client_par
 bool client_measure_part(struct client *client, struct client_part *part);
 /* All that is kept of those that were not answered or not written yet. Bytes. */
 size_t client_measure_kept(const struct client *client);
+/* All that is kept of those that were answered, but not written yet. Bytes. */
+size_t client_measure_unwritten(const struct client *client);
 /* The size of what is kept of those under way, to go back to if what follows was not sent after all. */
 size_t client_measured(const struct client *client);
 void client_unmeasure(struct client *client, size_t measured);
@@ -594,6 +632,8 @@ bool client_answer(struct client *client, const char *text, size_t length, struc
 void client_queue_run(struct client *client, struct run *run);
 /* A push has gone out as a whole: answers that came meanwhile may follow. */
 void client_push_ended(struct client *client);
+/* To be called when more, or less, is kept of the requests under way, or when that matters more, or less. */
+void client_check_room(struct client *client);
 /* Takes all runs off the client: those on a lane stay there ownerless. */
 void client_drop_runs(struct client *client);
 void client_want_flush(struct client *client);

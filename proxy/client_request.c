@@ -400,6 +400,17 @@ size_t client_take_requests(struct client *client, const char *data, size_t leng
     return done;
 }
 
+/* All that had been sent before its stream was ended (client_hung_up()) is answered. What waits behind that is sent on
+ * another lane, if that will do. */
+static void leave_ended_lane(struct client *client)
+{
+    if (session_is_portable(client)) {
+        session_leave_lane(client);
+    } else {
+        client_finish(client);
+    }
+}
+
 /* Nothing is under way: the views of the session agree, and an exclusive lane that is clean can go. */
 static void became_quiet(struct client *client)
 {
@@ -408,16 +419,23 @@ static void became_quiet(struct client *client)
         client->wait = CLIENT_WAIT_NOTHING;
     }
     struct lane *lane = client->exclusive;
+    if (lane != NULL && lane->ending) {
+        leave_ended_lane(client);
+        return;
+    }
     /* An untidy one will not do for what comes next either: after RESET it lacks Headgate's credentials. */
-    if (lane != NULL && (buffer_length(&client->input) == 0 || lane->untidy) && !lane->ending &&
-        session_is_clean(client)) {
+    if (lane != NULL && (buffer_length(&client->input) == 0 || lane->untidy) && session_is_clean(client)) {
         session_leave_lane(client);
     }
 }
 
 static void finish_ended_input(struct client *client)
 {
-    if (!client->input_ended || !client_may_take(client)) {
+    if (!client->input_ended) {
+        return;
+    }
+    if (!client_may_take(client)) {
+        client_hung_up(client);
         return;
     }
     if (client->exclusive != NULL && client->first != NULL) {

@@ -93,6 +93,7 @@ bool client_forward(struct client *client, struct lane *lane, struct slice bytes
 
     if (has_no_answer(client, plan)) {
         if (plan->observation != NULL) {
+            session_request_unseen(client, plan->observation);
             observation_give(client->service, plan->observation);
             plan->observation = NULL;
         }

@@ -85,7 +85,7 @@ void session_request_sent(struct client *client, const struct session_plan *plan
             /* Under CLIENT REPLY OFF or SKIP: no reply will tell. */
             session->known_transaction = session->sent_transaction;
         }
-    } else if (kind == OBSERVE_BLOCKING || kind == OBSERVE_SYNC) {
+    } else if (session_kind_may_block(kind)) {
         session->blocking++;
     } else if (kind == OBSERVE_SCRIPT) {
         session->scripts++;
@@ -415,6 +415,7 @@ static void replied_unknown(struct client *client, const struct resp_reply *repl
 {
     struct session *session = &client->session;
 
+    session->blocking--;
     session->unproven = false;
     if (!head_is(reply, "-ERR unknown command ")) {
         session->sticky = true;
@@ -525,14 +526,19 @@ bool session_is_doubtful(const struct client *client)
     return client->session.unsure && chain_wants_any(client->service->chain);
 }
 
-bool session_is_clean(const struct client *client)
+bool session_is_portable(const struct client *client)
 {
     const struct session *session = &client->session;
 
-    return !client->service->settings.session_pool && !client->profile->needs_password && client->heavy == 0 &&
-           !client->output_congested && !client->streaming && !session->known_transaction && !session->watching &&
-           !session->tracking && !session->sticky && !session->tunnel && session->channels == 0 &&
+    return !client->streaming && !session->known_transaction && !session->watching && !session->tracking &&
+           !session->sticky && !session->tunnel && !session->unsure && session->channels == 0 &&
            session->patterns == 0 && session->shard_channels == 0;
+}
+
+bool session_is_clean(const struct client *client)
+{
+    return !client->service->settings.session_pool && !client->profile->needs_password && client->heavy == 0 &&
+           !client->output_congested && session_is_portable(client);
 }
 
 const char *session_reason(const struct client *client)

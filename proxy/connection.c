@@ -6,6 +6,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -98,6 +99,26 @@ ssize_t connection_write(struct connection *connection, const char *data, size_t
 ssize_t connection_pull(struct connection *from, struct connection *to, size_t most, size_t *left)
 {
     return io_result(splice_move(&from->reactor->splice, from->fd, to->fd, most, left));
+}
+
+void connection_find_ends(struct connection *const connections[], size_t count, enum connection_end ends[])
+{
+    struct pollfd asked[CONNECTION_ENDS_MAX];
+
+    for (size_t i = 0; i < count; i++) {
+        asked[i] = (struct pollfd){.fd = connections[i]->fd, .events = POLLRDHUP};
+        ends[i] = CONNECTION_GOES_ON;
+    }
+    if (poll(asked, (nfds_t)count, 0) <= 0) {
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if ((asked[i].revents & POLLERR) != 0) {
+            ends[i] = CONNECTION_RESET;
+        } else if ((asked[i].revents & (POLLRDHUP | POLLHUP)) != 0) {
+            ends[i] = CONNECTION_HALF_CLOSED;
+        }
+    }
 }
 
 static void set_number(int fd, int level, int option, int64_t value)

@@ -56,6 +56,20 @@ ssize_t connection_write(struct connection *connection, const char *data, size_t
  * if there are none to be had this way, or an enum connection_result about `from`. */
 ssize_t connection_pull(struct connection *from, struct connection *to, size_t most, size_t *left);
 
+/* What has become of a connection's other side. */
+enum connection_end {
+    CONNECTION_GOES_ON,
+    CONNECTION_HALF_CLOSED, /* it sends no more, but for what was not read yet */
+    CONNECTION_RESET        /* it is gone */
+};
+
+/* The most that are asked about at once. */
+#define CONNECTION_ENDS_MAX 64
+
+/* Says of so many open connections, at most CONNECTION_ENDS_MAX, what has become of their other sides; for those that
+ * are not read, so that no event tells. */
+void connection_find_ends(struct connection *const connections[], size_t count, enum connection_end ends[]);
+
 struct connection_tuning {
     int64_t keepalive_ms;    /* 0: off */
     int64_t user_timeout_ms; /* 0: the system's */

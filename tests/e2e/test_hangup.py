@@ -1,0 +1,372 @@
+"""Clients that go away while their requests wait: nobody stays, and nothing is popped for who is gone."""
+
+import random
+import signal
+import time
+
+import pytest
+
+from harness.admin import stats
+from harness.resp import OK, PONG, Client, Closed, Error, encode, wait_for
+from harness.rules import await_listener
+from harness.target import MODES, info
+
+# Any rule makes what follows CLIENT SETNAME wait for its answer.
+RULES = """
+[deny:forbidden]
+commands = flushall
+[limit:slow]
+commands = strlen
+per = all
+limit = 1
+window = 1m
+action = delay
+max_delay = 10m
+"""
+
+PING = encode("PING")
+BLPOP = encode("BLPOP", "q", 0)
+# More than is read ahead of a client that waits.
+MUCH = PING * 20_000
+
+
+class Place:
+    """Where clients connect: Redis itself, or Headgate with rules before it."""
+
+    def __init__(self, mode, redis, make_headgate, **options):
+        self.redis = redis
+        self.headgate = None
+        if mode != "direct":
+            self.headgate = make_headgate(redis, pool=mode, start=False, **options)
+            self.headgate.write_rules(RULES)
+            self.headgate.start()
+        self.observer = redis.connect()
+
+    def connect(self):
+        return self.headgate.connect() if self.headgate else self.redis.connect()
+
+    def await_blocked(self, count):
+        wait_for(
+            lambda: info(self.observer, "clients")["blocked_clients"] == str(count), PATIENCE, what=f"{count} blocked clients"
+        )
+
+    def await_gone(self):
+        """No client, no lane of a client's own, nobody blocked."""
+        self.await_blocked(0)
+        if not self.headgate:
+            return
+
+        def counts():
+            now = stats(self.headgate)
+            return int(now["clients_connected"]), int(now["lanes_exclusive"]) - int(now["lanes_pooled"])
+
+        wait_for(lambda: counts() == (0, 0), PATIENCE, what="all clients to be gone")
+        assert int(stats(self.headgate)["clients_exclusive"]) == 0
+
+    def assert_nothing_is_popped(self):
+        assert self.observer("RPUSH", "q", "precious") == 1
+        assert self.observer("LRANGE", "q", 0, -1) == [b"precious"]
+        self.observer("DEL", "q")
+
+
+@pytest.fixture(params=MODES)
+def place(request, redis, make_headgate):
+    return Place(request.param, redis, make_headgate)
+
+
+@pytest.fixture
+def behind(redis, make_headgate, pool):
+    """The same without the comparison."""
+    return Place(pool, redis, make_headgate)
+
+
+PATIENCE = 30
+
+VANISH = ("close", "reset", "shutdown_write")
+
+PIPELINES = {
+    "reset": BLPOP + encode("RESET"),
+    "reset-and-more": BLPOP + encode("RESET") + MUCH,
+    "name": BLPOP + encode("CLIENT", "SETNAME", "me") + PING,
+    "name-and-more": BLPOP + encode("CLIENT", "SETNAME", "me") + MUCH,
+    "select-and-more": PING + BLPOP + encode("SELECT", 1) + MUCH,
+    "quit": BLPOP + encode("QUIT"),
+    "quit-and-more": BLPOP + encode("QUIT") + MUCH,
+    "much": BLPOP + MUCH,
+    "two": BLPOP + BLPOP + encode("RESET") + PING,
+    "stream": encode("XREAD", "BLOCK", 0, "STREAMS", "s", "$") + encode("RESET") + MUCH,
+    "wait": encode("SET", "k", 1) + encode("WAIT", 1, 0) + encode("RESET") + MUCH,
+    "unseen": encode("CLIENT", "REPLY", "SKIP") + BLPOP + encode("RESET") + MUCH,
+    "subscriber": encode("HELLO", 3) + encode("SUBSCRIBE", "c") + BLPOP + encode("RESET") + MUCH,
+    "transaction": BLPOP + encode("MULTI") + encode("SET", "k", 1) + encode("EXEC") + encode("RESET") + PING,
+    "half-a-request": BLPOP + b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000000\r\n" + b"v" * 300_000,
+    "denied": BLPOP + encode("FLUSHALL") * 100 + encode("RESET") + MUCH,
+    "held": BLPOP + encode("STRLEN", "k") * 2 + MUCH,
+}
+
+
+@pytest.mark.parametrize("vanish", VANISH)
+@pytest.mark.parametrize("pipeline", PIPELINES.values(), ids=PIPELINES.keys())
+def test_behind_a_command_that_blocks(place, pipeline, vanish):
+    clients = [place.connect() for _ in range(3)]
+    for client in clients:
+        client.send(pipeline)
+    place.await_blocked(len(clients))
+    for client in clients:
+        getattr(client, vanish)()
+    place.await_gone()
+    place.assert_nothing_is_popped()
+    for client in clients:
+        client.close()
+
+
+def test_a_hundred_resets_leave_room(place, make_headgate, redis):
+    """They were 100 for ever, and max_clients = 100."""
+    if place.headgate:
+        place = Place(place.headgate.options["pool"], redis, make_headgate, max_clients=100)
+        wait_for(lambda: stats(place.headgate)["clients_connected"] == "0", what="a start without clients")
+    for pipeline in (PIPELINES["name-and-more"], PIPELINES["quit-and-more"]):
+        clients = [place.connect() for _ in range(100)]
+        for client in clients:
+            client.send(pipeline)
+        place.await_blocked(100)
+        for client in clients:
+            client.reset()
+        place.await_gone()
+        with place.connect() as client:
+            assert client("PING") == PONG
+        place.await_gone()
+    place.assert_nothing_is_popped()
+
+
+def test_every_reply_comes_after_the_end_of_the_input(place):
+    """What has to wait is carried out all the same, if only what can be answered is before it."""
+    place.observer("RPUSH", "q", "a", "b")
+    name, count = encode("CLIENT", "SETNAME", "me"), encode("INCR", "n")
+    with place.connect() as client:
+        client.send((name + count) * 10 + encode("RESET") + count + BLPOP + name + count * 2 + encode("GET", "n"))
+        client.shutdown_write()
+        expected = b"".join(b"+OK\r\n:%d\r\n" % number for number in range(1, 11))
+        expected += b"+RESET\r\n:11\r\n*2\r\n$1\r\nq\r\n$1\r\na\r\n+OK\r\n:12\r\n:13\r\n$2\r\n13\r\n"
+        assert client.read_to_end() == expected
+    place.await_gone()
+    assert place.observer("LRANGE", "q", 0, -1) == [b"b"]
+
+
+@pytest.mark.parametrize("element", [True, False], ids=["popped", "blocked"])
+def test_behind_what_blocks_the_input_ends_as_in_redis(place, element):
+    """Redis reads all that there is before it comes to the end."""
+    if element:
+        place.observer("RPUSH", "q", "a")
+    with place.connect() as client:
+        client.send(encode("SET", "k", 1) + BLPOP + encode("CLIENT", "SETNAME", "me") + encode("INCR", "n"))
+        client.shutdown_write()
+        popped = b"*2\r\n$1\r\nq\r\n$1\r\na\r\n+OK\r\n:1\r\n"
+        assert client.read_to_end() == b"+OK\r\n" + (popped if element else b"")
+    place.await_gone()
+    assert place.observer("GET", "n") == (b"1" if element else None)
+
+
+def test_much_behind_the_end_of_the_input(behind):
+    """The name has to be settled before the rest, which is more than is read ahead."""
+    with behind.connect() as client:
+        client.send(encode("CLIENT", "SETNAME", "me") + MUCH + encode("CLIENT", "SETNAME", "you") + MUCH)
+        client.shutdown_write()
+        assert client.read_to_end() == (b"+OK\r\n" + b"+PONG\r\n" * 20_000) * 2
+    behind.await_gone()
+
+
+@pytest.mark.parametrize("much", [b"", MUCH], ids=["little", "much"])
+def test_held_by_a_rule(behind, much):
+    with behind.connect() as first:
+        assert first("STRLEN", "k") == 0
+    clients = [behind.connect() for _ in range(5)]
+    for client in clients:
+        client.send(encode("STRLEN", "k") + much)
+    wait_for(lambda: stats(behind.headgate, "policies")["policy_holds_total"] == "5", what="the clients to be held")
+    for client in clients:
+        client.reset()
+    behind.await_gone()
+
+
+def test_while_redis_hangs(behind):
+    """They wait for all kinds of things, and none of it will come. Who is reset is gone, whatever that is."""
+    big = encode("SET", "k", b"v" * 3_000_000)
+    pipelines = [PING, encode("GET", "k") + MUCH, encode("MULTI") + MUCH, big * 4, PING + BLPOP, BLPOP + MUCH]
+    pipelines += [encode("CLIENT", "SETNAME", "x" * 300) + MUCH, encode("QUIT") + MUCH, encode("SELECT", 3) + MUCH]
+    steady = behind.connect()
+    assert steady("PING") == PONG
+    clients = [behind.connect() for _ in pipelines]
+    behind.redis.signal(signal.SIGSTOP)
+    for client, pipeline in zip(clients, pipelines):
+        client.socket.settimeout(0.5)
+        try:
+            client.send(pipeline)
+        except TimeoutError:
+            pass
+    time.sleep(0.3)
+    for client in clients:
+        client.reset()
+    wait_for(lambda: stats(behind.headgate)["clients_connected"] == "1", PATIENCE, what="the others to be gone")
+    behind.redis.signal(signal.SIGCONT)
+    assert steady("PING") == PONG
+    steady.close()
+    behind.await_gone()
+    behind.assert_nothing_is_popped()
+
+
+@pytest.mark.parametrize("vanish", ["close", "reset"])
+@pytest.mark.parametrize("pipeline", ["much", "name-and-more", "quit-and-more", "quit"])
+def test_while_redis_is_away(behind, pipeline, vanish):
+    """When it is back, nothing is popped for who left meanwhile."""
+    behind.headgate.write_config(upstream_wait="60s")
+    with behind.headgate.admin() as admin:
+        assert admin("RELOAD") == OK
+    behind.redis.kill()
+    clients = [behind.connect() for _ in range(5)]
+    for client in clients:
+        client.send(PIPELINES[pipeline])
+    # A first attempt to connect has failed by then.
+    wait_for(lambda: int(stats(behind.headgate)["lanes_failed_total"]) > 10, what="attempts to connect")
+    for client in clients:
+        getattr(client, vanish)()
+    wait_for(lambda: stats(behind.headgate)["clients_connected"] == "0", PATIENCE, what="the clients to be gone")
+    behind.redis.start()
+    behind.observer = behind.redis.connect()
+    with behind.connect() as client:
+        assert client("PING") == PONG
+    behind.await_gone()
+    behind.assert_nothing_is_popped()
+
+
+def test_while_redis_is_away_who_waits_is_told(behind):
+    """A client that has closed its writing half gets its answer: that Redis cannot be reached."""
+    behind.headgate.write_config(upstream_wait="60s")
+    with behind.headgate.admin() as admin:
+        assert admin("RELOAD") == OK
+    behind.redis.kill()
+    with behind.connect() as client:
+        client.send(BLPOP + encode("RESET"))
+        client.shutdown_write()
+        assert client.read_to_end().startswith(b"-ERR headgate: no connection to Redis")
+    wait_for(lambda: stats(behind.headgate)["clients_connected"] == "0", PATIENCE, what="the client to be gone")
+
+
+def test_while_draining(behind):
+    behind.headgate.write_config(drain_timeout="60s")
+    with behind.headgate.admin() as admin:
+        assert admin("RELOAD") == OK
+    clients = [behind.connect() for _ in range(9)]
+    for number, client in enumerate(clients):
+        client.send(list(PIPELINES.values())[number % 7])
+    behind.await_blocked(9)
+    behind.headgate.signal(signal.SIGTERM)
+    time.sleep(0.3)
+    for number, client in enumerate(clients):
+        getattr(client, VANISH[number // 3])()
+    assert behind.headgate.wait(30) == 0
+    behind.await_blocked(0)
+    behind.assert_nothing_is_popped()
+
+
+@pytest.mark.threads
+def test_unix_sockets_and_several_workers(redis, make_headgate, pool, tmp_path):
+    path = f"unix:{tmp_path}/h.sock"
+    place = Place(pool, redis, make_headgate, threads=4)
+    place.headgate.terminate()
+    place.headgate.write_config(listen=f"{place.headgate.options['listen']}, {path}")
+    place.headgate.start()
+    await_listener(path)
+    for vanish in VANISH:
+        clients = [Client(f"{tmp_path}/h.sock") if number % 2 else place.connect() for number in range(32)]
+        for number, client in enumerate(clients):
+            client.send(list(PIPELINES.values())[number % 9])
+        place.await_blocked(len(clients))
+        for client in clients:
+            getattr(client, vanish)()
+        place.await_gone()
+        place.assert_nothing_is_popped()
+        for client in clients:
+            client.close()
+
+
+def test_the_end_is_seen_behind_quit(behind):
+    """Its reply is not due yet, and nothing of what follows is wanted."""
+    clients = [behind.connect() for _ in range(3)]
+    for client in clients:
+        client.send(PIPELINES["quit-and-more"])
+    behind.await_blocked(3)
+    with behind.redis.connect() as other:
+        assert other("RPUSH", "q", 1) == 1
+    wait_for(lambda: stats(behind.headgate)["clients_connected"] == "2", PATIENCE, what="one to be answered and closed")
+    for client in clients:
+        client.close()
+    behind.await_gone()
+    behind.assert_nothing_is_popped()
+
+
+# ---- at random ----
+
+WORDS = [
+    PING,
+    encode("INCR", "n"),
+    encode("GET", "k"),
+    encode("SET", "k", b"v" * 20_000),
+    encode("FLUSHALL"),
+    encode("CLIENT", "SETNAME", "me"),
+    encode("SELECT", 0),
+    encode("MULTI") + encode("INCR", "n") + encode("EXEC"),
+    encode("WATCH", "k"),
+    encode("UNWATCH"),
+    encode("SUBSCRIBE", "c"),
+    encode("UNSUBSCRIBE", "c"),
+    encode("RESET"),
+    encode("QUIT"),
+    encode("EVAL", "return redis.call('INCR', 'n')", 0),
+    encode("CLIENT", "REPLY", "SKIP"),
+    encode("CLIENT", "ID"),
+    encode("WAIT", 0, 10),
+    encode("WAIT", 1, 0),
+    encode("XREAD", "BLOCK", 0, "STREAMS", "s", "$"),
+    encode("BLPOP", "none", "0.05"),
+    encode("BLMOVE", "q", "moved", "LEFT", "LEFT", 0),
+    encode("SET", "k", b"v" * 300_000),
+    encode("NOSUCH"),
+    MUCH,
+    b"*2\r\n$4\r\nEC",
+]
+
+
+def play(place, dice):
+    """One client's life. What it has taken of the list is told by itself."""
+    client = place.connect()
+    client.socket.settimeout(0.3)
+    words = dice.choices(WORDS, k=dice.randint(1, 12)) + [BLPOP] * dice.choice([0, 0, 1])
+    dice.shuffle(words)
+    data = b"".join(words)
+    try:
+        if dice.random() < 0.3:
+            client.send(data[: dice.randrange(len(data)) + 1])
+        else:
+            client.send(data)
+        if dice.random() < 0.3:
+            client.read()
+    except (OSError, Closed, TimeoutError):
+        pass
+    getattr(client, dice.choice(VANISH))()
+    return client
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_pipelines_that_end_somewhere(behind, seed):
+    dice = random.Random(seed)
+    for _ in range(6):
+        clients = [play(behind, dice) for _ in range(25)]
+        behind.await_gone()
+        behind.observer("DEL", "q", "moved")
+        behind.assert_nothing_is_popped()
+        for client in clients:
+            client.close()
+    with behind.connect() as client:
+        assert client("PING") == PONG
+        assert isinstance(client("FLUSHALL"), Error)
