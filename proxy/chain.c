@@ -229,6 +229,11 @@ bool chain_wants_any(const struct chain *chain)
     return chain->wants_any;
 }
 
+size_t chain_record_size(void)
+{
+    return sizeof(struct chain_record);
+}
+
 static struct chain_record *record_take(struct chain *chain, const struct policy_request *request)
 {
     struct chain_record *record = chain->free;

@@ -68,6 +68,9 @@ enum policy_verdict chain_ask(struct chain *chain, struct policy_request *reques
 void chain_end(struct chain *chain, struct chain_record *record, const struct policy_client *client,
                enum policy_outcome outcome, struct slice head, uint64_t length, int64_t now_us);
 
+/* The bytes that a record takes. */
+size_t chain_record_size(void);
+
 /* A counter of the policy at this place of the list. From any thread. */
 uint64_t chain_counter(const struct chain *chain, size_t policy, size_t counter);
 

@@ -176,6 +176,7 @@ static struct span *append_span(struct client *client, int64_t received_us, uint
                           .heads_length = (uint32_t)heads.length};
     memcpy(span + 1, heads.data, heads.length);
     if (buffer_length(&client->spans.more) > SPANS_MARK) {
+        client_check_room(client);
         client_want_flush(client);
     }
     return span;
@@ -292,7 +293,12 @@ bool client_measure_plain(struct client *client, struct client_part *part, const
 
 size_t client_measure_kept(const struct client *client)
 {
-    return spans_length(&client->spans) + client->unwritten_count * sizeof(struct client_unwritten);
+    return spans_length(&client->spans) + client_measure_unwritten(client);
+}
+
+size_t client_measure_unwritten(const struct client *client)
+{
+    return client->unwritten_count * sizeof(struct client_unwritten);
 }
 
 size_t client_measured(const struct client *client)

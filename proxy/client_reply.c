@@ -18,6 +18,9 @@
 /* A client that did not keep up with its replies stays off the shared lanes for so many runs of requests. */
 #define HEAVY_REQUESTS 32
 
+/* Up to here no limit is near: it is that of the lowest client_output_limit. Bytes. */
+#define KEPT_MARK ((size_t)64 * 1024)
+
 void client_want_flush(struct client *client)
 {
     if (client->state != CLIENT_CLOSED) {
@@ -60,14 +63,25 @@ void client_output(struct client *client, const char *data, size_t length, bool 
     client_want_flush(client);
 }
 
+/*
+ * What is kept of requests under way counts if their replies are not read, or if they are behind one that Redis may
+ * keep for ever. Of any other client it goes as Redis answers, and client_check_room() bounds it.
+ */
+static uint64_t held_for(const struct client *client)
+{
+    uint64_t held = buffer_length(&client->output);
+
+    if (client->output_congested || session_may_block(client)) {
+        held += client->kept + client_measure_kept(client);
+    }
+    return held;
+}
+
 static bool over_output_limit(struct client *client)
 {
     uint64_t limit = client->service->settings.output_limit;
+    uint64_t held = held_for(client);
 
-    uint64_t held = buffer_length(&client->output) + client->sent_runs * sizeof(struct run);
-
-    /* One that reads may have as many requests under way as it likes. */
-    held += client->output_congested ? client_measure_kept(client) : 0;
     if (limit == 0 || held <= limit) {
         return false;
     }
@@ -140,7 +154,7 @@ static bool write_borrowed(struct client *client)
  */
 static void update_congestion(struct client *client)
 {
-    bool congested = buffer_length(&client->output) > CLIENT_OUTPUT_MARK;
+    bool congested = buffer_length(&client->output) + client_measure_unwritten(client) > CLIENT_OUTPUT_MARK;
 
     if (congested == client->output_congested) {
         return;
@@ -180,6 +194,7 @@ void client_flush_task(struct reactor_task *task)
         return;
     }
     update_congestion(client);
+    client_check_room(client);
     if (client->unwritten != NULL && buffer_length(&client->output) == 0) {
         client_measure_written(client, true);
     }
@@ -194,8 +209,62 @@ void client_flush_task(struct reactor_task *task)
 
 /* ---- runs ---- */
 
+/*
+ * Replies are read while the client keeps up with them, so what is kept goes as Redis answers, and a client can be made
+ * to wait for that. One that does not read its replies cannot: it may have to write all of its pipeline first, and
+ * Redis is not read until it has caught up. Of a long request the rest must come, or it is never answered.
+ */
+static bool has_room(const struct client *client)
+{
+    return client->first == NULL || client->output_congested || client->streaming ||
+           client->kept + client_measured(client) <= CLIENT_QUEUE_MARK;
+}
+
+void client_check_room(struct client *client)
+{
+    if (client->wait == CLIENT_WAIT_NOTHING && !has_room(client)) {
+        (void)client_wait_for(client, CLIENT_WAIT_ROOM);
+        client_want_flush(client);
+    } else if (client->wait == CLIENT_WAIT_ROOM && has_room(client)) {
+        client->wait = CLIENT_WAIT_NOTHING;
+        client_want_flush(client);
+    }
+}
+
+/* More is kept of the requests under way. Who is past client_output_limit by that is closed when the clients are
+ * settled, as those who queue requests go on with them. */
+static void count_kept(struct client *client, size_t bytes)
+{
+    client->kept += bytes;
+    if (client->kept > KEPT_MARK) {
+        client_check_room(client);
+        client_want_flush(client);
+    }
+}
+
+/* Adds to what waits in the run for its turn. False when memory is short. */
+static bool add_text(struct client *client, struct run *run, const char *text, size_t length)
+{
+    size_t before = run->text.capacity;
+    bool kept = buffer_append(&client->service->reactor->buffers, &run->text, text, length);
+
+    count_kept(client, run->text.capacity - before);
+    return kept;
+}
+
+static void clear_text(struct client *client, struct run *run)
+{
+    client->kept -= run->text.capacity;
+    buffer_clear(&client->service->reactor->buffers, &run->text);
+}
+
 void client_queue_run(struct client *client, struct run *run)
 {
+    size_t kept = sizeof *run;
+
+    kept += run->observation != NULL ? sizeof(struct observation) : 0;
+    kept += run->policy_record != NULL ? chain_record_size() : 0;
+    run->kept = (uint16_t)kept;
     run->client_next = NULL;
     if (client->first == NULL) {
         client->first = run;
@@ -204,6 +273,12 @@ void client_queue_run(struct client *client, struct run *run)
     }
     client->last = run;
     client->in_flight += run->requests;
+    count_kept(client, run->kept);
+}
+
+static bool is_complete(const struct run *run)
+{
+    return run->lane == NULL && run->answered == run->requests;
 }
 
 /* Whether a part of a push has gone out: nothing may come between it and the rest. */
@@ -213,6 +288,38 @@ static bool is_within_push(const struct client *client)
 
     return lane != NULL && !resp_reply_idle(&lane->reply) && !lane->swallows &&
            (lane->first == NULL || lane->reply.type == '>');
+}
+
+/* Whether the answer to another request may join those of the run. */
+static bool takes_answers(const struct run *run)
+{
+    return is_complete(run) && run->observation == NULL && run->policy_record == NULL && run->requests < UINT32_MAX / 2;
+}
+
+/* The answer waits for its turn behind what is under way. False when memory is short. */
+static bool queue_answer(struct client *client, const char *text, size_t length, struct chain_record *record)
+{
+    struct run *run = client->last;
+
+    if (run != NULL && record == NULL && takes_answers(run)) {
+        run->requests++;
+        run->answered++;
+        client->in_flight++;
+        return add_text(client, run, text, length);
+    }
+    run = run_take(client->service->runs);
+    if (run == NULL) {
+        client->held = record;
+        client_end_record(client, POLICY_OUTCOME_OWNERLESS);
+        return false;
+    }
+    run->receiver = &client_run_receiver;
+    run->owner = client;
+    run->requests = 1;
+    run->answered = 1;
+    run->policy_record = record;
+    client_queue_run(client, run);
+    return add_text(client, run, text, length);
 }
 
 bool client_answer(struct client *client, const char *text, size_t length, struct chain_record *record)
@@ -228,22 +335,7 @@ bool client_answer(struct client *client, const char *text, size_t length, struc
         client_output(client, text, length, false);
         return true;
     }
-    struct run *run = run_take(service->runs);
-    if (run == NULL || !buffer_append(&service->reactor->buffers, &run->text, text, length)) {
-        if (run != NULL) {
-            run_give(service->runs, run);
-        }
-        client->held = record;
-        client_end_record(client, POLICY_OUTCOME_OWNERLESS);
-        return false;
-    }
-    run->receiver = &client_run_receiver;
-    run->owner = client;
-    run->requests = 1;
-    run->answered = 1;
-    run->policy_record = record;
-    client_queue_run(client, run);
-    return true;
+    return queue_answer(client, text, length, record);
 }
 
 static void end_policies(struct client *client, struct run *run, enum policy_outcome outcome,
@@ -280,13 +372,9 @@ static void free_run(struct client *client, struct run *run)
         observation_give(service, run->observation);
         run->observation = NULL;
     }
-    buffer_clear(&service->reactor->buffers, &run->text);
+    clear_text(client, run);
+    client->kept -= run->kept;
     run_give(service->runs, run);
-}
-
-static bool is_complete(const struct run *run)
-{
-    return run->lane == NULL && run->answered == run->requests;
 }
 
 /* Sends on what the first runs have, and takes those off that are complete. */
@@ -299,7 +387,7 @@ static void advance(struct client *client)
         if (client->state == CLIENT_CLOSED) {
             return;
         }
-        buffer_clear(&client->service->reactor->buffers, &run->text);
+        clear_text(client, run);
         if (!is_complete(run)) {
             return;
         }
@@ -341,7 +429,8 @@ void client_drop_runs(struct client *client)
                 observation_give(client->service, run->observation);
                 run->observation = NULL;
             }
-            buffer_clear(&client->service->reactor->buffers, &run->text);
+            clear_text(client, run);
+            client->kept -= run->kept;
             if (run->lane->use == LANE_EXCLUSIVE) {
                 /* Replies are still to come on it that nobody waits for. */
                 run->lane->untidy = true;
@@ -353,6 +442,7 @@ void client_drop_runs(struct client *client)
         }
         run = next;
     }
+    assert(client->kept == 0);
 }
 
 /* ---- what lanes tell ---- */
@@ -372,7 +462,7 @@ static void on_bytes(struct run *run, const char *data, size_t length)
 
     if (client->first == run || is_rest_of_push(client)) {
         client_output(client, data, length, true);
-    } else if (!buffer_append(&client->service->reactor->buffers, &run->text, data, length)) {
+    } else if (!add_text(client, run, data, length)) {
         client_close(client, "out of memory");
     }
 }
@@ -439,7 +529,7 @@ static void answer_unsent(struct client *client, struct run *run, const char *wh
         client_measure_lost(client, run->requests - run->answered);
     }
     for (; run->answered < run->requests; run->answered++) {
-        if (!buffer_append(&service->reactor->buffers, &run->text, text, (size_t)length)) {
+        if (!add_text(client, run, text, (size_t)length)) {
             client_close(client, "out of memory");
             return;
         }
@@ -473,6 +563,7 @@ static void on_lost(struct run *run, enum run_loss loss, const char *why)
     struct client *client = run->owner;
 
     left_lane(client);
+    session_request_unsent(client, run->observation);
     if (loss == RUN_LOST || client->streaming || client->session.tunnel || ended_within_frame(client)) {
         stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_LOST, 1);
         client->lost = true;

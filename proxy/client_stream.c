@@ -187,6 +187,7 @@ bool client_begin_stream(struct client *client, const char *frame)
     }
     size_t measured = client_measured(client);
     client->streaming = client_forward(client, lane, bytes, &plan);
+    client_check_room(client);
     client->stream_measured = client_measured(client) > measured;
     client_note_end(client);
     stats_add(client->service->reactor->stats, STATS_REQUESTS, 1);

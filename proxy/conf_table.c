@@ -75,7 +75,9 @@ const struct conf_option conf_options[] = {
      .reloadable = true, .help = "A client that sends nothing and waits for nothing for so long is closed."},
     {FIELD(client_output_limit), .type = CONF_SIZE, .min = 64 * KB, .max = 1024 * GB, .zero = "no limit",
      .initial = "1gb", .reloadable = true,
-     .help = "A client with more than this in replies that it has not read is closed."},
+     .help =
+         "A client is closed when more than this is kept of replies that it has not read, or of requests behind one\n"
+         "that blocks."},
     {FIELD(client_pipeline_limit), .type = CONF_INTEGER, .min = 1, .max = 65536, .initial = "1024", .reloadable = true,
      .help =
          "Requests of one client under way at once on a shared lane. A client that sends more is not read from until\n"

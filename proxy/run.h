@@ -62,6 +62,7 @@ struct run {
     uint32_t requests;
     uint32_t answered;
     bool measured;
+    uint16_t kept;      /* the receiver's: bytes that it counts for the run, without the text */
     struct buffer text; /* replies that wait for their turn; those of local runs */
 };
 

@@ -1,0 +1,194 @@
+"""What waits behind a command that is not answered is bounded, and all of it comes in the end."""
+
+import threading
+import time
+
+import pytest
+
+from harness.admin import stats
+from harness.resp import OK, PONG, Closed, Error, encode, wait_for
+from harness.servers import sanitizer_overhead
+
+MEBIBYTE = 1 << 20
+RULES = "[deny:forbidden]\ncommands = flushall\n"
+LATENCY = "[latency]\nenabled = on\n"
+
+BLPOP = encode("BLPOP", "q", 0)
+PIECES = {
+    "denied": (encode("FLUSHALL"), b"-DENIED"),
+    "arity": (encode("DELIFEQ"), b"-ERR wrong number"),
+    "mixed": (encode("FLUSHALL") + encode("INCR", "n"), b"-DENIED"),
+    "named": (encode("CLIENT", "SETNAME", "a b"), b"-ERR Client names"),
+}
+MANY = 10 * MEBIBYTE
+
+
+def pour(client, piece, total=MANY, patience=2):
+    """Sends until so many bytes are sent, or nothing is taken any more, or the other side has closed. The bytes taken."""
+    chunk = piece * (65_536 // len(piece))
+    client.socket.settimeout(patience)
+    sent = 0
+    try:
+        while sent < total:
+            sent += client.socket.send(chunk[sent % len(chunk) :])
+    except OSError:
+        pass
+    client.socket.settimeout(client.timeout)
+    return sent
+
+
+def await_blocked(redis, count=1):
+    with redis.connect() as observer:
+        wait_for(lambda: b"blocked_clients:%d" % count in observer("INFO", "clients"), what="the client to block")
+
+
+@pytest.mark.parametrize("kind", ["denied", "arity", "mixed"])
+def test_answers_that_wait_count(make, redis, kind):
+    """The client is closed past its limit, and the reason is logged."""
+    headgate = make(RULES, client_output_limit="64kb")
+    other, client = headgate.connect(), headgate.connect()
+    assert other("PING") == PONG
+    client.send(BLPOP)
+    await_blocked(redis)
+    before = headgate.rss()
+    pour(client, PIECES[kind][0])
+    wait_for(lambda: "more than client_output_limit" in headgate.log(), what="the reason in the log")
+    with pytest.raises(Closed):
+        client.read()
+    assert other("PING") == PONG
+    await_blocked(redis, 0)
+    assert headgate.peak_rss() - before < 16 * MEBIBYTE + sanitizer_overhead()
+    assert stats(headgate, "clients")["clients_closed_output_total"] == "1"
+
+
+@pytest.mark.parametrize("limit", ["1gb", "0"])
+@pytest.mark.parametrize("kind", ["denied", "arity", "mixed"])
+def test_without_a_limit_the_client_is_made_to_wait(make, redis, kind, limit):
+    """Then all answers come, in their order."""
+    piece, answer = PIECES[kind]
+    headgate = make(RULES, client_output_limit=limit)
+    other, client = headgate.connect(), headgate.connect()
+    assert other("PING") == PONG
+    client.send(BLPOP)
+    await_blocked(redis)
+    before = headgate.rss()
+    sent = pour(client, piece, 40 * MEBIBYTE)
+    assert sent < 40 * MEBIBYTE
+    assert headgate.peak_rss() - before < 24 * MEBIBYTE + sanitizer_overhead()
+    assert other("PING") == PONG
+    assert other("RPUSH", "q", "v") == 1
+    assert client.read() == [b"q", b"v"]
+    for number in range(sent // len(piece)):
+        assert client.read_line().startswith(answer)
+        if kind == "mixed":
+            assert client.read() == number + 1
+    client.send(piece[sent % len(piece) :] + encode("ECHO", "end"))
+    wait_for(lambda: client.read() == b"end", what="the end")
+
+
+def test_requests_that_policies_remember_are_bounded(redis, make_probe, pool):
+    """Of each, a policy is owed the reply."""
+    probe = make_probe(redis, pool=pool)
+    client, other = probe.connect(), probe.connect()
+    assert other("PING") == PONG
+    piece = encode("APPEND", "probe:pass:a", "v")
+    client.send(BLPOP)
+    await_blocked(redis)
+    before = probe.rss()
+    sent = pour(client, piece, 20 * MEBIBYTE)
+    assert sent < 20 * MEBIBYTE
+    assert probe.peak_rss() - before < 24 * MEBIBYTE + sanitizer_overhead()
+    assert other("RPUSH", "q", "v") == 1
+    assert client.read() == [b"q", b"v"]
+    for number in range(sent // len(piece)):
+        assert client.read() == number + 1
+    client.close()
+    probe.await_balance()
+
+
+def test_what_is_measured_behind_a_command_that_blocks_is_bounded(make, redis):
+    """For SLOWLOG the beginning of each request is kept. Redis has the requests themselves."""
+    headgate = make(LATENCY)
+    client, other = headgate.connect(), headgate.connect()
+    assert other("PING") == PONG
+    client.send(BLPOP)
+    await_blocked(redis)
+    before = headgate.rss()
+    piece = encode("INCR", "n")
+    sent = pour(client, piece, 40 * MEBIBYTE)
+    assert sent < 40 * MEBIBYTE
+    assert headgate.peak_rss() - before < 24 * MEBIBYTE + sanitizer_overhead()
+    assert other("RPUSH", "q", "v") == 1
+    assert client.read() == [b"q", b"v"]
+    for number in range(sent // len(piece)):
+        assert client.read() == number + 1
+
+
+@pytest.mark.parametrize("rules, count", [("", 1_000_000), (RULES, 300_000), (LATENCY, 300_000)])
+def test_a_whole_pipeline_is_written_before_the_first_reply_is_read(make, rules, count):
+    """As with Redis, which keeps the replies meanwhile."""
+    headgate = make(rules)
+    client = headgate.connect()
+    piece = encode("GET", "k") * 9 + (encode("FLUSHALL") if rules == RULES else encode("GET", "k"))
+    chunk = piece * 1_000
+    client.socket.settimeout(60)
+    for _ in range(count // 10_000):
+        client.send(chunk)
+    reply = b"$-1\r\n" * 9 + (b"-DENIED forbidden: flushall is not allowed\r\n" if rules == RULES else b"$-1\r\n")
+    for _ in range(count // 10_000):
+        assert client.read_exactly(1_000 * len(reply)) == reply * 1_000
+
+
+def test_many_requests_that_policies_remember_before_the_first_reply_is_read(redis, make_probe, pool):
+    probe = make_probe(redis, pool=pool)
+    client = probe.connect()
+    client.socket.settimeout(60)
+    for _ in range(100):
+        client.send(encode("APPEND", "probe:pass:a", "v") * 1_000)
+    for number in range(100_000):
+        assert client.read() == number + 1
+    client.close()
+    probe.await_balance()
+
+
+def test_a_reader_that_stops_and_goes_on_gets_every_byte(make, redis):
+    """Large and small replies, answers of Headgate's own, blocking commands and transactions, read in fits and starts."""
+    headgate = make(RULES)
+    with redis.connect() as observer:
+        observer("SET", "k", b"v" * 30_000)
+        observer("RPUSH", "q", *range(400))
+    client = headgate.connect()
+    data, expected = b"", b""
+    for number in range(400):
+        data += encode("GET", "k") + encode("FLUSHALL") * 5 + BLPOP + encode("INCR", "n") + encode("DELIFEQ")
+        data += encode("MULTI") + encode("ECHO", number) + encode("EXEC") + encode("CLIENT", "SETNAME", f"n{number}")
+        expected += b"$30000\r\n" + b"v" * 30_000 + b"\r\n" + b"-DENIED forbidden: flushall is not allowed\r\n" * 5
+        element = b"%d" % number
+        bulk = b"$%d\r\n%s\r\n" % (len(element), element)
+        expected += b"*2\r\n$1\r\nq\r\n" + bulk + b":%d\r\n" % (number + 1)
+        expected += b"-ERR wrong number of arguments for 'delifeq' command\r\n"
+        expected += b"+OK\r\n+QUEUED\r\n*1\r\n" + bulk + b"+OK\r\n"
+    writer = threading.Thread(target=client.send, args=(data,), daemon=True)
+    writer.start()
+    time.sleep(1)
+    received = 0
+    while received < len(expected):
+        part = min(len(expected) - received, 2 * MEBIBYTE)
+        assert client.read_exactly(part) == expected[received : received + part]
+        received += part
+        time.sleep(0.2)
+    writer.join(10)
+    client.assert_silent()
+
+
+def test_a_request_that_is_still_coming_is_not_waited_for(make, redis):
+    """It is the first of those under way, and its rest is all that can end it."""
+    headgate = make(RULES + LATENCY)
+    client = headgate.connect()
+    value = b"v" * (8 * MEBIBYTE)
+    for _ in range(3):
+        client.send(encode("SET", "k", value)[: 3 * MEBIBYTE])
+        time.sleep(0.3)
+        client.send(encode("SET", "k", value)[3 * MEBIBYTE :] + encode("FLUSHALL") * 10_000)
+        assert client.read() == OK
+        assert all(isinstance(reply, Error) for reply in client.read_many(10_000))
