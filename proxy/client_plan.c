@@ -428,8 +428,13 @@ static void plan_quit(struct client *client, struct session_plan *plan)
     }
 }
 
-static bool plan_reset(struct client *client, struct session_plan *plan)
+static bool plan_reset(struct client *client, const struct resp_command *framed, struct session_plan *plan)
 {
+    if (framed->argument_count != 1) {
+        /* Redis refuses it, under CLIENT REPLY OFF without a word. */
+        plan->exclusive = true;
+        return true;
+    }
     plan->barrier = true;
     return observe(client, plan, OBSERVE_RESET);
 }
@@ -572,7 +577,7 @@ static bool plan_by_kind(struct client *client, const struct command *command, c
     case COMMAND_SELECT:
         return plan_select(client, framed, frame, plan);
     case COMMAND_RESET:
-        return plan_reset(client, plan);
+        return plan_reset(client, framed, plan);
     case COMMAND_WAIT:
         return plan_wait(client, plan);
     case COMMAND_QUIT:

@@ -87,6 +87,9 @@ void session_request_sent(struct client *client, const struct session_plan *plan
         }
     } else if (session_kind_may_block(kind)) {
         session->blocking++;
+    } else if (kind == OBSERVE_RESET && session->silent) {
+        /* If the user may not RESET, nothing will tell. */
+        session->blocking++;
     } else if (kind == OBSERVE_SCRIPT) {
         session->scripts++;
     } else if (kind == OBSERVE_REPLY_ON) {

@@ -206,10 +206,11 @@ def test_a_replica_that_floods_a_hanging_redis(redis, make_headgate, stopped):
     client.request("PSYNC", "?", -1)
     assert client.read().startswith(b"FULLRESYNC")
     before = headgate.rss()
+    chunk = encode("REPLCONF", "ACK", 0) * 2048
     with stopped(redis):
         client.socket.settimeout(0.5)
         with pytest.raises(TimeoutError):
             for _ in range(4096):
-                client.socket.sendall(b"x" * 65536)
+                client.socket.sendall(chunk)
     assert headgate.rss() - before < 16 << 20
     client.close()

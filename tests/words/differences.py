@@ -91,13 +91,6 @@ def debugs_in_a_pipeline(act):
 
 
 # Commands that wait for others, of which the attacks make use, by their own and by their other name.
-WAITING = (b"BLPOP", b"BRPOP", b"BLMOVE", b"BLMPOP", b"BZPOP", b"BZMPOP", b"BLOCK", b"WAIT", b"BRPOPLPUSH")
-
-
-def waits_unnoticed(act):
-    """RESET or SYNC behind a reply that never comes (of a command that waits, or under CLIENT REPLY OFF): it waits for
-    that reply, and that the client has left meanwhile is not noticed. A fault of Headgate; such acts are not played."""
-    return (b"RESET" in act.all_bytes or b"SYNC" in act.all_bytes) and (b"REPLY" in act.all_bytes or any(word in act.all_bytes for word in WAITING))
 
 
 def names_options_by_a_hash(act):
@@ -116,8 +109,9 @@ def ends_valkey(act):
 
 
 def is_apart(act):
-    """A script that is debugged runs in a process of its own, which keeps others' connections open."""
-    return b"DEBUG" in act.all_bytes or any(form.is_apart for form in act.forms) or bool(act.names & STREAMS)
+    """A script that is debugged runs in a process of its own, which keeps others' connections open. Who tracks all keys
+    is told of what others do at the same time."""
+    return b"DEBUG" in act.all_bytes or b"BCAST" in act.all_bytes or any(form.is_apart for form in act.forms) or bool(act.names & STREAMS)
 
 
 def is_not_compared(act):

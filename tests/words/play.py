@@ -2,7 +2,7 @@
 
 import time
 
-from differences import ends_valkey, is_apart, is_not_compared, is_of_the_moment, is_unknown, refuses_a_name, says_unknown_alike, that_are_always_told, waits_unnoticed
+from differences import ends_valkey, is_apart, is_not_compared, is_of_the_moment, is_unknown, refuses_a_name, says_unknown_alike, that_are_always_told
 from harness.resp import Error, Push, encode, same
 from judge import faults_of_connections, faults_of_victims
 
@@ -166,8 +166,6 @@ class Player:
 
     def add(self, act):
         if self.world.is_valkey and ends_valkey(act):
-            return
-        if waits_unnoticed(act):
             return
         if is_apart(act):
             self._play([act])
