@@ -11,10 +11,16 @@
  *   crosstalk --direct                                              clients at Redis itself: the checker is right
  *   crosstalk --self-test                                           a lying proxy: every kind of lie must be found
  *
+ * With --attackers there are clients among them that send whatever might disturb the others. Then nothing is excused:
+ * no client may be closed, each request is answered in time, what is forbidden is not done, and Headgate stays within
+ * bounds of memory and of connections to Redis.
+ *
  * Parts: crosstalk_run (phases of a run), _loop (threads), _client (connections), _workload, _units_data, _units_state
  * and _send (what is sent), _expect and _verify (what must come back), _text (identities), _chaos,
- * _servers, _liar, _figures; of tests/rig: _buffer, _reply, _process, _options.
+ * _servers, _liar, _figures, _attacker, _attacks, _attacks_raw and _watch (attackers, and what they bring about); of
+ * tests/rig: _buffer, _reply, _process, _options.
  */
+#include "crosstalk_attacks.h"
 #include "crosstalk_liar.h"
 #include "crosstalk_run.h"
 #include "rig_options.h"
@@ -34,17 +40,24 @@
 #define CHAOS_SECONDS_MIN 30 /* what chaos broke is given time before the end */
 #define SELF_TEST_CLIENTS 32
 #define SELF_TEST_REQUESTS 150000
+#define SELF_TEST_ATTACKERS 12
+#define SELF_TEST_PATIENCE 5
 
-static const char usage[] = "usage: crosstalk --headgate PATH | --direct | --self-test\n"
-                            "  --clients N      concurrent clients (300)\n"
-                            "  --requests N     requests to send (2000000)\n"
-                            "  --seconds N      the run ends within; no new load after two thirds of it (600)\n"
-                            "  --threads N      workers of Headgate (4)\n"
-                            "  --pool POOL      shared or session (shared)\n"
-                            "  --loops N        threads that drive the clients (2)\n"
-                            "  --seed N         of what is random (from the clock)\n"
-                            "  --chaos WHAT     none or all (none); all needs --seconds 30 or more\n"
-                            "  --limits         with rate limits that hold requests, but refuse none\n";
+static const char usage[] =
+    "usage: crosstalk --headgate PATH | --direct | --self-test\n"
+    "  --clients N      concurrent clients (300)\n"
+    "  --requests N     requests to send (2000000)\n"
+    "  --seconds N      the run ends within; no new load after two thirds of it (600)\n"
+    "  --threads N      workers of Headgate (4)\n"
+    "  --pool POOL      shared or session (shared)\n"
+    "  --loops N        threads that drive the clients (2)\n"
+    "  --seed N         of what is random (from the clock)\n"
+    "  --chaos WHAT     none or all (none); all needs --seconds 30 or more\n"
+    "  --attackers N    clients that try to disturb the others (0)\n"
+    "  --attacks LIST   their kinds, with commas between (all); ! before the list: all but those\n"
+    "  --patience N     seconds in which each request is answered, among attackers (20)\n"
+    "  --trace FILE     all that attackers send: time, attacker, port, bytes\n"
+    "  --limits         with rate limits that hold requests, but refuse none\n";
 
 enum option_code {
     OPTION_HEADGATE,
@@ -58,6 +71,10 @@ enum option_code {
     OPTION_LOOPS,
     OPTION_SEED,
     OPTION_CHAOS,
+    OPTION_ATTACKERS,
+    OPTION_ATTACKS,
+    OPTION_PATIENCE,
+    OPTION_TRACE,
     OPTION_LIMITS
 };
 
@@ -72,8 +89,22 @@ static const struct option long_options[] = {{"headgate", required_argument, NUL
                                              {"loops", required_argument, NULL, OPTION_LOOPS},
                                              {"seed", required_argument, NULL, OPTION_SEED},
                                              {"chaos", required_argument, NULL, OPTION_CHAOS},
+                                             {"attackers", required_argument, NULL, OPTION_ATTACKERS},
+                                             {"attacks", required_argument, NULL, OPTION_ATTACKS},
+                                             {"patience", required_argument, NULL, OPTION_PATIENCE},
+                                             {"trace", required_argument, NULL, OPTION_TRACE},
                                              {"limits", no_argument, NULL, OPTION_LIMITS},
                                              {0}};
+
+static uint64_t chosen_attacks(const char *list)
+{
+    bool others = list[0] == '!';
+    uint64_t named = attacks_named(list + others);
+    uint64_t chosen = others ? attacks_all() & ~named : named;
+    if (named == 0 || chosen == 0)
+        options_fail(usage);
+    return chosen;
+}
 
 static void take_option(struct options *options, int option, const char *value)
 {
@@ -110,6 +141,18 @@ static void take_option(struct options *options, int option, const char *value)
     case OPTION_CHAOS:
         options->chaos = strcmp(options_word(usage, value, "none", "all"), "all") == 0;
         break;
+    case OPTION_ATTACKERS:
+        options->attackers = (uint32_t)options_number(usage, value, 0, 5000);
+        break;
+    case OPTION_ATTACKS:
+        options->attacks = chosen_attacks(value);
+        break;
+    case OPTION_PATIENCE:
+        options->patience = (unsigned)options_number(usage, value, 1, 1000);
+        break;
+    case OPTION_TRACE:
+        options->trace = value;
+        break;
     case OPTION_LIMITS:
         options->limits = true;
         break;
@@ -126,6 +169,8 @@ static struct options parse_options(int count, char **arguments)
                               .seconds = 600,
                               .threads = 4,
                               .loops = 2,
+                              .attacks = attacks_all(),
+                              .patience = 20,
                               .seed = (uint64_t)now_us()};
     bool direct = false;
     int option;
@@ -166,6 +211,8 @@ static int self_test(struct options options)
     options.clients = SELF_TEST_CLIENTS;
     options.requests = SELF_TEST_REQUESTS;
     options.chaos = false;
+    options.attackers = SELF_TEST_ATTACKERS;
+    options.patience = SELF_TEST_PATIENCE;
     for (int fault = FAULT_NONE; fault < FAULT_COUNT; fault++) {
         options.fault = (enum fault)fault;
         int outcome = run_quietly(&options);

@@ -56,7 +56,7 @@ static bool restart_redis(struct chaos *chaos)
     atomic_fetch_add(&chaos->run->epoch, 1);
     servers_kill_redis(chaos->servers);
     usleep(chaos_random(chaos, DOWN_RANGE_US));
-    if (!servers_start_redis(chaos->servers))
+    if (!servers_start_redis(chaos->servers, &chaos->run->options))
         return false;
     atomic_fetch_add(&chaos->run->epoch, 1);
     chaos->restarts++;

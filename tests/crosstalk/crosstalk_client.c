@@ -18,10 +18,11 @@
 #define OUTSTANDING_MAX 128
 #define READ_SIZE ((size_t)32 * 1024)
 #define READS_A_TURN 8
+#define SECOND_US ((int64_t)1000000)
 #define RECONNECT_US 20000
 #define SEND_PAUSE_US 3000
 #define READ_PAUSE_US 200000
-#define STALL_US (30 * (int64_t)1000000)
+#define STALL_US (30 * SECOND_US)
 /* Whether every request is still answered cannot be told after an excused error: no longer wait than this. */
 #define DEGRADED_US 200000
 
@@ -352,6 +353,13 @@ void client_event(struct client *client, uint32_t events)
 
 /* ---- time ---- */
 
+/* Among attackers, no reply may take so long, be there others before it or not. */
+static int64_t client_patience(const struct client *client)
+{
+    const struct options *options = &client->run->options;
+    return options->attackers > 0 ? (int64_t)options->patience * SECOND_US : STALL_US;
+}
+
 static void client_check_stall(struct client *client, int64_t now)
 {
     bool waiting = client->link == LINK_CONNECTING || client->expected.count > 0 || client->ending != ENDING_NONE;
@@ -359,16 +367,16 @@ static void client_check_stall(struct client *client, int64_t now)
         client->progress_us = now;
         return;
     }
-    if (now < client->progress_us + STALL_US)
+    if (now < client->progress_us + client_patience(client))
         return;
     char expected[512];
     verify_describe(client, expected);
     run_violation(client->run,
-                  "client %" PRIu32 ", generation %" PRIu32
-                  ": nothing for 30 s (ending %d, %zu bytes to send, link %d), "
+                  "client %" PRIu32 ", generation %" PRIu32 ": nothing for %" PRId64
+                  " s (ending %d, %zu bytes to send, link %d), "
                   "expected: %s",
-                  client->index, client_generation(client), (int)client->ending, buffer_length(&client->out),
-                  (int)client->link, expected);
+                  client->index, client_generation(client), client_patience(client) / SECOND_US, (int)client->ending,
+                  buffer_length(&client->out), (int)client->link, expected);
     client->progress_us = now;
 }
 

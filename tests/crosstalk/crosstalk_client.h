@@ -66,6 +66,7 @@ struct figures {
     uint64_t silent; /* requests that have no reply */
     uint64_t verified;
     uint64_t pushes;
+    uint64_t redirected; /* keys of attackers that pushes told of */
     uint64_t connections;
     uint64_t endings[ENDING_QUIT + 1]; /* the first: after an excused error */
     uint64_t closed_by_peer;

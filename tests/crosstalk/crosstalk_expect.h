@@ -37,6 +37,7 @@ struct expectation {
     uint32_t count;
     int64_t number;
     const char *text; /* a string constant */
+    int64_t sent_us;  /* when its request was made up */
 };
 
 struct expect_queue {

@@ -31,6 +31,7 @@ void figures_print(const struct figures *figures, const struct chaos *chaos, dou
     line("requests", figures->requests);
     line("replies verified", figures->verified);
     line("pushes and messages verified", figures->pushes);
+    line("pushed keys of attackers (excused)", figures->redirected);
     line("requests without reply", figures->silent);
     line("unanswered when closed", figures->unanswered);
     line("connections", figures->connections);

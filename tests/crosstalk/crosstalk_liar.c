@@ -1,5 +1,6 @@
 #include "crosstalk_liar.h"
 
+#include "crosstalk_attacker.h"
 #include "crosstalk_servers.h"
 #include "rig_buffer.h"
 #include "rig_random.h"
@@ -19,10 +20,13 @@
 #define PAIRS_MAX 128
 #define READ_SIZE ((size_t)64 * 1024)
 #define FAULT_ONE_IN 1000
+#define DELAY_US (10 * (int64_t)1000000) /* longer than the patience of the self-test */
 
 /* A client and its connection to Redis. */
 struct pair {
     bool used;
+    bool attacker;
+    int64_t held_us; /* nothing is passed on before */
     int client;
     int server;
     struct buffer up;       /* for Redis */
@@ -48,7 +52,8 @@ const char *fault_name(enum fault fault)
     static const char *const names[] = {
         [FAULT_NONE] = "none",     [FAULT_SWAP] = "swap",           [FAULT_REORDER] = "reorder",
         [FAULT_DROP] = "drop",     [FAULT_DUPLICATE] = "duplicate", [FAULT_CORRUPT] = "corrupt",
-        [FAULT_REFUSE] = "refuse", [FAULT_CLOSE] = "close",
+        [FAULT_REFUSE] = "refuse", [FAULT_CLOSE] = "close",         [FAULT_LEAK] = "leak",
+        [FAULT_DELAY] = "delay",   [FAULT_WIPE] = "wipe",
     };
     return names[fault];
 }
@@ -67,7 +72,7 @@ static void pair_close(struct pair *pair)
 
 static size_t frame_length(const struct pair *pair)
 {
-    if (!pair->used || buffer_length(&pair->received) == 0)
+    if (!pair->used || buffer_length(&pair->received) == 0 || now_us() < pair->held_us)
         return 0;
     size_t length = reply_measure(buffer_head(&pair->received), buffer_length(&pair->received));
     return length == SIZE_MAX ? 0 : length;
@@ -139,6 +144,31 @@ static bool commit_refuse(struct pair *pair, size_t length)
     return true;
 }
 
+/* To an attacker, in which it is not found by being one too many. */
+static bool commit_leak(struct liar *liar, struct pair *pair, size_t length)
+{
+    const char *frame = buffer_head(&pair->received);
+    if (pair->attacker || memmem(frame, length, "xt:", 3) == NULL)
+        return false;
+    for (size_t at = 0; at < PAIRS_MAX; at++) {
+        struct pair *other = &liar->pairs[at];
+        if (!other->used || !other->attacker)
+            continue;
+        buffer_append(&other->down, frame, length);
+        frame_pass(pair, pair, length);
+        return true;
+    }
+    return false;
+}
+
+static bool commit_delay(struct pair *pair)
+{
+    if (pair->attacker)
+        return false;
+    pair->held_us = now_us() + DELAY_US;
+    return true;
+}
+
 /* False if the fault cannot be committed on this reply, which then still waits. */
 static bool commit(struct liar *liar, struct pair *pair, size_t length)
 {
@@ -161,6 +191,12 @@ static bool commit(struct liar *liar, struct pair *pair, size_t length)
     case FAULT_CLOSE:
         pair_close(pair);
         return true;
+    case FAULT_LEAK:
+        return commit_leak(liar, pair, length);
+    case FAULT_DELAY:
+        return commit_delay(pair);
+    case FAULT_WIPE:
+        return process_ask(liar->redis_port, "DEL canary\r\n", ":1");
     default:
         return false;
     }
@@ -221,6 +257,14 @@ static void pair_transmit(struct pair *pair)
         pair_close(pair);
 }
 
+static bool is_attacker(int client)
+{
+    struct sockaddr_in address = {0};
+    socklen_t size = sizeof address;
+    getpeername(client, (struct sockaddr *)&address, &size);
+    return address.sin_addr.s_addr == inet_addr(ATTACKER_ADDRESS);
+}
+
 static void liar_accept(struct liar *liar)
 {
     int client = accept4(liar->listener, NULL, NULL, SOCK_CLOEXEC);
@@ -231,7 +275,7 @@ static void liar_accept(struct liar *liar)
         int server = process_connect(liar->redis_port);
         if (server < 0)
             break;
-        *pair = (struct pair){.used = true, .client = client, .server = server};
+        *pair = (struct pair){.used = true, .attacker = is_attacker(client), .client = client, .server = server};
         return;
     }
     if (client >= 0)

@@ -1,11 +1,13 @@
 #include "crosstalk_run.h"
 
+#include "crosstalk_attacker.h"
 #include "crosstalk_chaos.h"
 #include "crosstalk_figures.h"
 #include "crosstalk_liar.h"
 #include "crosstalk_loop.h"
 #include "crosstalk_servers.h"
 #include "crosstalk_verify.h"
+#include "crosstalk_watch.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -24,6 +26,8 @@ struct rig {
     struct servers servers;
     struct chaos chaos;
     struct liar *liar;
+    struct watch watch;
+    struct attackers attackers;
     struct loop loops[LOOPS_MAX];
     unsigned loops_started;
     int64_t start_us;
@@ -43,10 +47,16 @@ void run_violation(struct run *run, const char *format, ...)
     atomic_store(&run->phase, PHASE_STOP);
 }
 
+static bool rig_start_attackers(struct rig *rig, struct run *run)
+{
+    return run->options.attackers == 0 ||
+           (watch_start(&rig->watch, run, &rig->servers) && attackers_start(&rig->attackers, run, run->options.trace));
+}
+
 static bool rig_start(struct rig *rig, struct run *run)
 {
     const struct options *options = &run->options;
-    if (!servers_prepare(&rig->servers) || !servers_start_redis(&rig->servers))
+    if (!servers_prepare(&rig->servers) || !servers_start_redis(&rig->servers, options))
         return false;
     run->port = rig->servers.redis_port.number;
     if (options->headgate != NULL) {
@@ -62,7 +72,7 @@ static bool rig_start(struct rig *rig, struct run *run)
     for (; rig->loops_started < options->loops; rig->loops_started++)
         if (!loop_start(&rig->loops[rig->loops_started], run, rig->loops_started))
             return false;
-    return true;
+    return rig_start_attackers(rig, run);
 }
 
 /* One turn of waiting: false when the run has to end. */
@@ -75,6 +85,8 @@ static bool rig_wait(struct rig *rig, struct run *run)
         run_violation(run, "headgate ended by itself");
     else if (now_us() > rig->start_us + (int64_t)run->options.seconds * SECOND_US)
         run_violation(run, "the run did not end within %u s", run->options.seconds);
+    else if (run->options.attackers > 0)
+        watch_step(&rig->watch);
     return run_phase(run) != PHASE_STOP;
 }
 
@@ -133,6 +145,7 @@ static void rig_join(struct rig *rig, struct run *run)
     for (unsigned at = 0; at < rig->loops_started; at++)
         loop_join(&rig->loops[at]);
     rig->loops_started = 0;
+    attackers_join(&rig->attackers);
 }
 
 /* The clients' connections are still open: ending must not depend on them. */
@@ -142,6 +155,7 @@ static void rig_end(struct rig *rig, struct run *run)
         run_violation(run, "headgate did not end well");
     for (uint32_t index = 0; index < run->options.clients; index++)
         client_free(&run->clients[index]);
+    attackers_free(&rig->attackers);
     if (rig->liar != NULL)
         printf("  %-34s %12u\n", "faults committed", liar_stop(rig->liar));
 }
@@ -164,6 +178,10 @@ static int rig_run(struct rig *rig, struct run *run)
         figures_add(&sum, &rig->loops[at].figures);
     if (started)
         figures_print(&sum, &rig->chaos, (double)rig->load_us / 1e6);
+    if (started && run->options.attackers > 0) {
+        attackers_print(&rig->attackers);
+        watch_print(&rig->watch);
+    }
     rig_end(rig, run);
     return !started ? 2 : atomic_load(&run->violations) > 0 ? 1 : 0;
 }

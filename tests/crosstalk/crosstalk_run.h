@@ -21,6 +21,9 @@ enum fault {
     FAULT_CORRUPT,   /* a digit of a reply is another */
     FAULT_REFUSE,    /* a reply is replaced by an error though nothing is wrong */
     FAULT_CLOSE,     /* a connection is closed though nothing is wrong */
+    FAULT_LEAK,      /* an attacker is given a client's reply, too */
+    FAULT_DELAY,     /* replies come too late */
+    FAULT_WIPE,      /* what is forbidden is done */
     FAULT_COUNT
 };
 
@@ -34,7 +37,11 @@ struct options {
     unsigned loops;   /* threads that drive the clients */
     uint64_t seed;
     bool chaos;
-    bool limits; /* Headgate has rules that hold requests and ask Redis about them, but refuse none */
+    uint32_t attackers; /* clients that try to disturb the others */
+    uint64_t attacks;   /* the kinds of attacks, as a set of bits (crosstalk_attacks.h) */
+    const char *trace;  /* the file for all that attackers send; NULL: none */
+    unsigned patience;  /* seconds in which each request has to be answered, among attackers */
+    bool limits;        /* Headgate has rules that hold requests and ask Redis about them, but refuse none */
     bool self_test;
     bool lying; /* clients speak to the lying proxy */
     enum fault fault;
@@ -49,6 +56,8 @@ enum phase {
 
 struct client;
 
+#define LANES_TOLD 64
+
 struct run {
     struct options options;
     uint16_t port; /* the address that clients connect to is 127.0.0.1 */
@@ -62,6 +71,10 @@ struct run {
     atomic_llong excused_until_us;
     atomic_uint violations;
     atomic_uint finished; /* clients that passed the final check */
+    atomic_llong slowest_us;
+    /* Ids that connections to Redis have which clients share, for attackers. */
+    atomic_uint lanes[LANES_TOLD];
+    atomic_uint lane_count;
 };
 
 static inline enum phase run_phase(const struct run *run)

@@ -45,6 +45,7 @@ void send_words(struct client *client, ...)
 void expect(struct client *client, struct expectation expectation)
 {
     expectation.resp = (uint8_t)client->session.resp;
+    expectation.sent_us = now_us();
     expect_push(&client->expected, expectation);
 }
 

@@ -1,5 +1,6 @@
 #include "crosstalk_servers.h"
 
+#include "crosstalk_attacks.h"
 #include "crosstalk_client.h"
 
 #include <errno.h>
@@ -41,7 +42,15 @@ bool servers_ask_redis(const struct servers *servers, const char *command, const
     return process_ask(servers->redis_port.number, command, answer);
 }
 
-static bool write_redis_conf(const struct servers *servers)
+/* The attackers' own user has what an ordinary user has; two commands have other names than Headgate knows. */
+static const char attacker_conf[] =
+    "user " ATTACKER_USER " on >" ATTACKER_PASSWORD " ~evil:* &evil* +@all -@admin -@dangerous"
+    " -script|flush -script|kill -function\n"
+    "rename-command OBJECT KOBJECT\n"
+    "rename-command SSUBSCRIBE KSSUBSCRIBE\n"
+    "client-output-buffer-limit normal 256mb 0 0\n";
+
+static bool write_redis_conf(const struct servers *servers, const struct options *options)
 {
     char path[SERVERS_PATH_MAX];
     file_path(servers, "redis.conf", path);
@@ -53,14 +62,15 @@ static bool write_redis_conf(const struct servers *servers)
     fprintf(file, "client-output-buffer-limit pubsub 0 0 0\n");
     for (unsigned user = 1; user < USERS; user++)
         fprintf(file, "user %s on >%s ~u%u:* ~mb:* ~life:* &* +@all\n", user_names[user], user_passwords[user], user);
+    fputs(options->attackers > 0 ? attacker_conf : "", file);
     return fclose(file) == 0;
 }
 
-bool servers_start_redis(struct servers *servers)
+bool servers_start_redis(struct servers *servers, const struct options *options)
 {
     char configuration[SERVERS_PATH_MAX];
     char log[SERVERS_PATH_MAX];
-    if (!write_redis_conf(servers)) {
+    if (!write_redis_conf(servers, options)) {
         fprintf(stderr, "crosstalk: redis.conf: %s\n", strerror(errno));
         return false;
     }
@@ -113,6 +123,7 @@ static bool write_headgate_ini(const struct servers *servers, const struct optio
             (unsigned)servers->listen_port.number, (unsigned)servers->admin_port.number,
             (unsigned)servers->redis_port.number);
     fprintf(file, "threads = %u\npool = %s\n", options->threads, options->pool);
+    fputs(options->attackers > 0 ? "client_output_limit = 16mb\n" ATTACKER_RULE : "", file);
     fputs(options->limits ? limit_rules : "", file);
     return fclose(file) == 0;
 }

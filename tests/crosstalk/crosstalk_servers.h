@@ -22,7 +22,7 @@ struct servers {
 
 /* Each tells on standard error why it returns false. */
 bool servers_prepare(struct servers *servers);
-bool servers_start_redis(struct servers *servers);
+bool servers_start_redis(struct servers *servers, const struct options *options);
 bool servers_start_headgate(struct servers *servers, const struct options *options);
 
 /* Ends Redis as a crash would. */

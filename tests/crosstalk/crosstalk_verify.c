@@ -129,6 +129,29 @@ static bool message_is_own(struct client *client, const struct token *token, str
     return message_in_order(client, &trackers[distance - 1], &message);
 }
 
+/* An attacker has Redis tell this connection of its own keys, as it can without Headgate. Nothing else is excused. */
+static bool is_attackers_key(const struct client *client, const struct token *token)
+{
+    return client->run->options.attackers > 0 && !token->null && starts_with(token, "evil:");
+}
+
+/* The same in RESP2, where it comes to subscribers as a message: the cursor is behind its channel. */
+static bool check_redirected(struct client *client, struct cursor *cursor)
+{
+    struct token token;
+    token_next(cursor, &token);
+    if (token.type != '*' || token.null)
+        return false;
+    for (int64_t left = token.number; left > 0; left--) {
+        struct token key;
+        token_next(cursor, &key);
+        if (!is_attackers_key(client, &key))
+            return false;
+    }
+    client->figures->redirected++;
+    return true;
+}
+
 /* The cursor is behind the word "message". */
 static bool check_published(struct client *client, struct cursor *cursor, int64_t elements)
 {
@@ -139,6 +162,8 @@ static bool check_published(struct client *client, struct cursor *cursor, int64_
     if (elements != 3 || (!client->listening && !client->degraded))
         return false;
     token_next(cursor, &channel);
+    if (token_is(&channel, '$', "__redis__:invalidate"))
+        return check_redirected(client, cursor);
     token_next(cursor, &message);
     return is_bulk(&channel, own, length) && message_is_own(client, &message, client->channel_trackers);
 }
@@ -153,6 +178,10 @@ static bool check_invalidated(struct client *client, struct cursor *cursor)
         uint32_t owner;
         char text[TEXT_MAX] = "";
         token_next(cursor, &token);
+        if (is_attackers_key(client, &token)) {
+            client->figures->redirected++;
+            continue;
+        }
         if (token.length >= sizeof text)
             return false;
         memcpy(text, token.data, token.length);
@@ -446,12 +475,28 @@ static bool take_excused(struct client *client, const char *data, size_t length)
     return true;
 }
 
+/* Not while faults are excused: then it is their time. */
+static void check_time(struct client *client, const struct expectation *expected, const char *data, size_t length)
+{
+    struct run *run = client->run;
+    int64_t age = now_us() - expected->sent_us;
+    if (run->options.chaos || run->options.attackers == 0)
+        return;
+    for (long long slowest = atomic_load(&run->slowest_us); age > slowest;)
+        if (atomic_compare_exchange_weak(&run->slowest_us, &slowest, age))
+            break;
+    if (age > (int64_t)run->options.patience * 1000000)
+        tell_violation(client, "a reply that comes too late", data, length);
+}
+
 void verify_frame(struct client *client, const char *data, size_t length)
 {
     if (take_unasked(client, data, length))
         return;
     const struct expectation *head = expect_at(&client->expected, 0);
     struct cursor cursor = {data, data + length};
+    if (head != NULL)
+        check_time(client, head, data, length);
     if (head != NULL && check_reply(client, head, &cursor))
         client->figures->verified++;
     else if (!take_excused(client, data, length))
