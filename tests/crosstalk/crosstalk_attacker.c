@@ -19,8 +19,8 @@
 #define PIPELINE_MAX 4
 #define RECONNECT_US 20000
 #define PAUSE_US 5000
-#define LONG_PAUSE_US 100000
-#define LINGER_US 1500000
+#define LONG_PAUSE_US 40000
+#define LINGER_US 500000
 /* An identity begins with so many bytes, which may come in two parts. */
 #define SIGN_LENGTH 4
 #define SHOWN 200

@@ -47,8 +47,7 @@ static const char attacker_conf[] =
     "user " ATTACKER_USER " on >" ATTACKER_PASSWORD " ~evil:* &evil* +@all -@admin -@dangerous"
     " -script|flush -script|kill -function\n"
     "rename-command OBJECT KOBJECT\n"
-    "rename-command SSUBSCRIBE KSSUBSCRIBE\n"
-    "client-output-buffer-limit normal 256mb 0 0\n";
+    "rename-command SSUBSCRIBE KSSUBSCRIBE\n";
 
 static bool write_redis_conf(const struct servers *servers, const struct options *options)
 {
