@@ -521,15 +521,26 @@ static bool plan_container(struct client *client, const struct command *command,
     return plan->observation != NULL;
 }
 
+/*
+ * Redis 7.0 keeps the connection of its debugger in one place for all clients, and does not notice when it is closed:
+ * the next session may be held with whoever has come since. On a lane that would be all clients of it, who would be
+ * answered by the debugger. Source: Redis 7.0, eval.c (ldbEnable, ldbStartSession).
+ */
 static bool plan_script(struct client *client, const struct resp_command *framed, const char *frame,
                         struct session_plan *plan)
 {
-    if (framed->argument_count > 1 && word_is(kept_argument(framed, frame, 1), "debug")) {
-        plan->exclusive = true;
-        plan->tunnel = true;
+    if (framed->argument_count < 2 || !word_is(kept_argument(framed, frame, 1), "debug")) {
+        return observe(client, plan, OBSERVE_SCRIPT);
+    }
+    if (!client->service->settings.session_pool && framed->argument_count == 3 &&
+        !word_is(kept_argument(framed, frame, 2), "no")) {
+        answer(plan, "-ERR headgate: SCRIPT DEBUG might reach others, and is passed on with pool = session only\r\n");
+        plan->answer = SESSION_REFUSE;
         return true;
     }
-    return observe(client, plan, OBSERVE_SCRIPT);
+    plan->exclusive = true;
+    plan->tunnel = true;
+    return true;
 }
 
 static bool plan_by_kind(struct client *client, const struct command *command, const struct resp_command *framed,

@@ -398,3 +398,43 @@ def test_library_names_stay_with_their_client(make_redis, make_headgate):
     with redis.connect() as direct:
         wait_for(lambda: not [e for e in client_list(direct) if e.get("lib-name") == "evil"], what="no such lane")
     assert stats(headgate)["lanes_pooled"] == "0"
+
+
+MINE = b"$4\r\nmine\r\n"
+
+
+def debugger_meets_another(connect, victim_connect):
+    """Two who debug, one of whom leaves; another client comes; the first begins its session. What that client is sent."""
+    with connect() as first:
+        with connect() as second:
+            replies = [first("SCRIPT", "DEBUG", "YES"), second("SCRIPT", "DEBUG", "YES")]
+        time.sleep(0.1)
+        with victim_connect() as victim:
+            assert victim("ECHO", "mine") == b"mine"
+            first.send(encode("EVAL", "return 1", 0))
+            first.read_until_quiet(0.2)
+            victim.send(encode("ECHO", "mine"))
+            return replies, victim.read_until_quiet(0.5)
+
+
+def test_the_debugger_of_scripts_reaches_nobody(redis, make_headgate):
+    """Redis holds its session with whoever has the memory of a connection that debugged and was closed."""
+    replies, sent = debugger_meets_another(redis.connect, redis.connect)
+    assert replies == [OK, OK] and sent != MINE, "this Redis has no such fault"
+    headgate = make_headgate(redis, pool="shared")
+    for _ in range(5):
+        replies, sent = debugger_meets_another(headgate.connect, headgate.connect)
+        assert [type(reply) for reply in replies] == [Error, Error]
+        assert replies[0].startswith(b"ERR headgate: SCRIPT DEBUG")
+        assert sent == MINE
+
+
+def test_the_debugger_is_refused_within_a_transaction_and_by_any_spelling(redis, make_headgate):
+    headgate = make_headgate(redis, pool="shared")
+    with headgate.connect() as client:
+        for words in (("script", "debug", "sync"), ("SCRIPT", "DEBUG", b"YES\0x"), ("SCRIPT", "Debug", "EVIL")):
+            assert client(*words).startswith(b"ERR headgate: SCRIPT DEBUG")
+        assert client("MULTI") == OK
+        assert client("SCRIPT", "DEBUG", "YES").startswith(b"ERR headgate: SCRIPT DEBUG")
+        assert client("EXEC").startswith(b"EXECABORT")
+        assert client("SCRIPT", "DEBUG", "NO") == OK
