@@ -310,13 +310,18 @@ static void attack_client(struct attacker *attacker)
 
 /* ---- scripts ---- */
 
-/* A debugger at the other end of the connection. SYNC would stop Redis for everybody, with Headgate or without. */
+/* A debugger at the other end of the connection, which with Redis may be that of anybody: shared lanes refuse it, and
+ * elsewhere it is forbidden (crosstalk_servers.c). SYNC would stop Redis for everybody. */
 static void attack_debug(struct attacker *attacker)
 {
     static const struct line lines[] = {{{"SCRIPT", "DEBUG", "YES"}},
                                         {{"SCRIPT", "DEBUG", "YES~"}},
                                         {{"SCRIPT", "DEBUG~", "YES"}},
                                         {{"SCRIPT", "DEBUG", "NO"}}};
+    if (attacker->run->options.headgate == NULL) {
+        put_probe(attacker);
+        return;
+    }
     PUT_ONE_OF(attacker, lines);
     if (attacker_chance(attacker, 3))
         put_words(attacker, "EVAL", "return 'evil'", "0", NULL);

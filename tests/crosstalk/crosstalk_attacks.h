@@ -18,6 +18,11 @@
     "client|pause client|unpause client|unblock script|flush script|kill function replicaof slaveof failover module "  \
     "save bgsave bgrewriteaof migrate cluster sync psync\n"                                                            \
     "except = user:" ATTACKER_USER "\n"
+/* And this, where Headgate passes it on. */
+#define ATTACKER_RULE_OF_SESSIONS                                                                                      \
+    "[deny:debugger]\n"                                                                                                \
+    "commands = script|debug\n"                                                                                        \
+    "except = user:" ATTACKER_USER "\n"
 
 /* All kinds, as a set of bits. */
 uint64_t attacks_all(void);

@@ -42,12 +42,21 @@ bool servers_ask_redis(const struct servers *servers, const char *command, const
     return process_ask(servers->redis_port.number, command, answer);
 }
 
+/* Whether SCRIPT DEBUG goes no further than Headgate, even if Redis and rules allow it. */
+static bool refuses_debugger(const struct options *options)
+{
+    return options->headgate != NULL && strcmp(options->pool, "shared") == 0;
+}
+
 /* The attackers' own user has what an ordinary user has; two commands have other names than Headgate knows. */
-static const char attacker_conf[] =
-    "user " ATTACKER_USER " on >" ATTACKER_PASSWORD " ~evil:* &evil* +@all -@admin -@dangerous"
-    " -script|flush -script|kill -function\n"
-    "rename-command OBJECT KOBJECT\n"
-    "rename-command SSUBSCRIBE KSSUBSCRIBE\n";
+static void write_attacker_conf(FILE *file, const struct options *options)
+{
+    fprintf(file,
+            "user " ATTACKER_USER " on >" ATTACKER_PASSWORD
+            " ~evil:* &evil* +@all -@admin -@dangerous -script|flush -script|kill -function%s\n",
+            refuses_debugger(options) ? "" : " -script|debug");
+    fputs("rename-command OBJECT KOBJECT\nrename-command SSUBSCRIBE KSSUBSCRIBE\n", file);
+}
 
 static bool write_redis_conf(const struct servers *servers, const struct options *options)
 {
@@ -61,7 +70,8 @@ static bool write_redis_conf(const struct servers *servers, const struct options
     fprintf(file, "client-output-buffer-limit pubsub 0 0 0\n");
     for (unsigned user = 1; user < USERS; user++)
         fprintf(file, "user %s on >%s ~u%u:* ~mb:* ~life:* &* +@all\n", user_names[user], user_passwords[user], user);
-    fputs(options->attackers > 0 ? attacker_conf : "", file);
+    if (options->attackers > 0)
+        write_attacker_conf(file, options);
     return fclose(file) == 0;
 }
 
@@ -122,7 +132,9 @@ static bool write_headgate_ini(const struct servers *servers, const struct optio
             (unsigned)servers->listen_port.number, (unsigned)servers->admin_port.number,
             (unsigned)servers->redis_port.number);
     fprintf(file, "threads = %u\npool = %s\n", options->threads, options->pool);
-    fputs(options->attackers > 0 ? "client_output_limit = 16mb\n" ATTACKER_RULE : "", file);
+    if (options->attackers > 0)
+        fprintf(file, "client_output_limit = 16mb\n" ATTACKER_RULE "%s",
+                refuses_debugger(options) ? "" : ATTACKER_RULE_OF_SESSIONS);
     fputs(options->limits ? limit_rules : "", file);
     return fclose(file) == 0;
 }
