@@ -18,6 +18,8 @@
 #define MOVES_MAX 10
 #define PIPELINE_MAX 4
 #define RECONNECT_US 20000
+#define CHUNK_ONE_IN 8
+#define CHUNK_MAX 500
 #define PAUSE_US 5000
 #define LONG_PAUSE_US 40000
 #define LINGER_US 500000
@@ -67,10 +69,10 @@ static void attacker_connect(struct attacker *attacker)
         return;
     }
     attacker->figures->connections++;
-    attacker->moves = 1 + attacker_random(attacker, MOVES_MAX);
+    attacker->moves = attacker_random(attacker, MOVES_MAX + 1);
     attacker->ending = ATTACKER_STAYS;
     attacker->end_us = 0;
-    attacker->chunk = 0;
+    attacker->chunk = attacker_chance(attacker, CHUNK_ONE_IN) ? 1 + attacker_random(attacker, CHUNK_MAX) : 0;
     attacker->deaf = false;
     attacker->sees_all = false;
     if (own_user && !attacker_chance(attacker, 8))

@@ -353,6 +353,15 @@ static void attack_forge(struct attacker *attacker)
         "return redis.call('CLIENT','REPLY','OFF')",
         "return {ok='OK\\r\\n+evil'}",
         "return redis.call('PUBLISH','evil','evil')",
+        "local t = {} for i = 1, 5000 do t = {t} end return t",
+        "local t = {} for i = 1, 20000 do t = {t} end return t",
+        "redis.setresp(3); local t = {} for i = 1, 500 do t = {map={a=t}} end return t",
+        "redis.setresp(3); return {{double=0/0},{big_number='1\\r\\n+2'},{verbatim_string={format='t',string='+OK'}}}",
+        "redis.setresp(3); return {set={a=true,b=true}}",
+        "local t = {} for i = 1, 7000 do t[i] = i end return t",
+        "return string.rep('evil', 100000)",
+        "error({err='evil\\r\\n+OK'})",
+        "error('evil\\n$3')",
     };
     put_words(attacker, attacker_chance(attacker, 4) ? "EVAL_RO" : "EVAL",
               scripts[attacker_random(attacker, sizeof scripts / sizeof *scripts)], "0", NULL);
@@ -540,6 +549,7 @@ static const struct attack attacks[] = {
     {"header", attack_header, 30},     {"inline", attack_inline, 40},
     {"trickle", attack_trickle, 20},   {"deaf", attack_deaf, 4},
     {"flood", attack_flood, 2},        {"hangup", attack_hangup, 40},
+    {"large", attack_large, 20},
 };
 
 #define ATTACK_COUNT (sizeof attacks / sizeof *attacks)

@@ -59,5 +59,6 @@ void attack_deaf(struct attacker *attacker);
 void attack_flood(struct attacker *attacker);
 void attack_hangup(struct attacker *attacker);
 void attack_names(struct attacker *attacker);
+void attack_large(struct attacker *attacker);
 
 #endif

@@ -119,16 +119,61 @@ void attack_trickle(struct attacker *attacker)
         put_probe(attacker);
 }
 
+static void put_value(struct attacker *attacker, size_t length)
+{
+    char value[1024];
+    memset(value, 'e', sizeof value);
+    for (size_t left = length; left > 0;) {
+        size_t part = left < sizeof value ? left : sizeof value;
+        put_bytes(attacker, value, part);
+        left -= part;
+    }
+    put_text(attacker, "\r\n");
+}
+
 static void put_big_value(struct attacker *attacker)
 {
     char head[128];
-    char value[1024];
-    int length = snprintf(head, sizeof head, "*3\r\n$3\r\nSET\r\n$8\r\nevil:big\r\n$%zu\r\n", BIG_VALUE);
-    memset(value, 'e', sizeof value);
-    put_bytes(attacker, head, (size_t)length);
-    for (size_t left = BIG_VALUE; left > 0; left -= sizeof value)
-        put_bytes(attacker, value, sizeof value);
-    put_text(attacker, "\r\n");
+    snprintf(head, sizeof head, "*3\r\n$3\r\nSET\r\n$8\r\nevil:big\r\n$%zu\r\n", BIG_VALUE);
+    put_text(attacker, head);
+    put_value(attacker, BIG_VALUE);
+}
+
+/* Requests that are passed on as they come, of commands that do something to the connection or are forbidden. */
+void attack_large(struct attacker *attacker)
+{
+    static const char *const heads[] = {
+        "*3\r\n$3\r\nSET\r\n$8\r\nevil:big\r\n",
+        "*3\r\n$4\r\nAUTH\r\n$7\r\ndefault\r\n",
+        "*5\r\n$5\r\nHELLO\r\n$1\r\n3\r\n$5\r\nAUTH\0\r\n$7\r\ndefault\r\n",
+        "*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n",
+        "*3\r\n$6\r\nCLIENT\r\n$5\r\nREPLY\r\n",
+        "*4\r\n$6\r\nCLIENT\r\n$5\r\nREPLY\r\n$4\r\nSKIP\r\n",
+        "*2\r\n$9\r\nSUBSCRIBE\r\n",
+        "*3\r\n$9\r\nSUBSCRIBE\r\n$4\r\nevil\r\n",
+        "*3\r\n$5\r\nBLPOP\r\n$9\r\nevil:none\r\n",
+        "*3\r\n$4\r\nEVAL\r\n$1\r\n0\r\n",
+        "*2\r\n$8\r\nFLUSHALL\r\n",
+        "*2\r\n$5\r\nMULTI\r\n",
+        "*2\r\n$6\r\nSELECT\r\n",
+        "*2\r\n",
+    };
+    const uint32_t at = attacker_random(attacker, sizeof heads / sizeof *heads);
+    /* The one with a NUL has a length of its own. */
+    size_t head = strlen(heads[at]);
+    char line[32];
+    size_t length = 1 + attacker_random(attacker, 2 * (uint32_t)BIG_VALUE);
+    if (strncmp(heads[at], "*5", 2) == 0)
+        put_bytes(attacker, heads[at], head + 1 + strlen(heads[at] + head + 1));
+    else
+        put_text(attacker, heads[at]);
+    snprintf(line, sizeof line, "$%zu\r\n", length);
+    put_text(attacker, line);
+    if (attacker_chance(attacker, 4))
+        put_bytes(attacker, "evil", length < 4 ? length : 4);
+    else
+        put_value(attacker, length);
+    put_probe(attacker);
 }
 
 /* Many large replies that are never read. */
@@ -137,6 +182,8 @@ void attack_deaf(struct attacker *attacker)
     put_big_value(attacker);
     for (uint32_t left = attacker_random(attacker, DEAF_REQUESTS_MAX); left > 0; left--)
         put_words(attacker, "GET", "evil:big", NULL);
+    if (attacker_chance(attacker, 4))
+        put_words(attacker, "EVAL", "return string.rep('e', 20000000)", "0", NULL);
     attacker->deaf = true;
     attacker->next_us = now_us() + attacker_random(attacker, DEAF_US_MAX);
 }
