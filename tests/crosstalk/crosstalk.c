@@ -56,7 +56,7 @@ static const char usage[] =
     "  --attackers N    clients that try to disturb the others (0)\n"
     "  --attacks LIST   their kinds, with commas between (all); ! before the list: all but those\n"
     "  --patience N     seconds in which each request is answered, among attackers (20)\n"
-    "  --trace FILE     all that attackers send: time, attacker, port, bytes\n"
+    "  --trace FILE     all that attackers send: time, attacker, port, bytes; Headgate logs all, too\n"
     "  --limits         with rate limits that hold requests, but refuse none\n";
 
 enum option_code {

@@ -132,6 +132,7 @@ static bool write_headgate_ini(const struct servers *servers, const struct optio
             (unsigned)servers->listen_port.number, (unsigned)servers->admin_port.number,
             (unsigned)servers->redis_port.number);
     fprintf(file, "threads = %u\npool = %s\n", options->threads, options->pool);
+    fputs(options->trace != NULL ? "log_level = debug\n" : "", file);
     if (options->attackers > 0)
         fprintf(file, "client_output_limit = 16mb\n" ATTACKER_RULE "%s",
                 refuses_debugger(options) ? "" : ATTACKER_RULE_OF_SESSIONS);

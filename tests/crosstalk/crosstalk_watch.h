@@ -13,6 +13,7 @@ struct watch {
     const struct servers *servers;
     unsigned epoch; /* of the run, in which the canaries were put */
     int64_t next_us;
+    int64_t heard_us;    /* when Redis answered last */
     uint64_t memory_max; /* bytes */
     uint64_t connections_max;
     uint64_t looks;
