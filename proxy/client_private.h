@@ -62,6 +62,7 @@ struct session {
     bool tracking;
     bool silent;      /* CLIENT REPLY OFF */
     bool silent_next; /* CLIENT REPLY SKIP: the next request has no reply */
+    bool was_silent;  /* either was asked for: if Redis has refused it, each reply is that of an earlier request */
     bool sticky;      /* state that nothing clears: exclusive for life */
     bool tunnel;      /* replies cannot be told from pushes: bytes only, exclusive for life */
     bool split;       /* an error of a script has come, and Redis may have said it in several lines */

@@ -4,6 +4,8 @@
  */
 #include "client_private.h"
 
+#include <stdio.h>
+
 /* ---- sending ---- */
 
 bool client_out_of_memory(struct client *client)
@@ -66,6 +68,28 @@ bool client_send_plain(struct client *client, struct lane *lane, const char *dat
     return true;
 }
 
+/*
+ * Redis may refuse CLIENT REPLY OFF or SKIP, to a subscriber or to who has no right to it, and then there are replies
+ * that nobody counts on: one of them could be taken for that to AUTH. So where rules go by who a client is, it is shown
+ * by CLIENT REPLY ON before, which changes nothing, that it will be taken. If it is not, the lane breaks. The name is
+ * as the client has it, as it may be renamed.
+ */
+static bool prove_silence(struct client *client, struct lane *lane, struct slice bytes, const struct session_plan *plan)
+{
+    const struct session *session = &client->session;
+    struct resp_walk walk = resp_walk_start(bytes);
+    struct slice name;
+    char command[128];
+
+    if (!(plan->silences || plan->silences_next) || session->silent || session->silent_next || session->tunnel ||
+        !chain_wants_any(client->service->chain) || !resp_walk_next(&walk, &name)) {
+        return true;
+    }
+    int length = snprintf(command, sizeof command, "*3\r\n$%zu\r\n%.*s\r\n$5\r\nREPLY\r\n$2\r\nON\r\n", name.length,
+                          (int)name.length, name.data);
+    return (size_t)length < sizeof command && upstream_send_hidden(lane, command, (size_t)length, true);
+}
+
 static bool send_silently(struct client *client, struct lane *lane, struct slice bytes)
 {
     client_end_record(client, POLICY_OUTCOME_OWNERLESS);
@@ -97,7 +121,8 @@ bool client_forward(struct client *client, struct lane *lane, struct slice bytes
             observation_give(client->service, plan->observation);
             plan->observation = NULL;
         }
-        sent = send_silently(client, lane, bytes);
+        sent = prove_silence(client, lane, bytes, plan) ? send_silently(client, lane, bytes)
+                                                        : client_out_of_memory(client);
     } else if (client->service->reactor->measures && !client_measure_sent(client, bytes)) {
         sent = client_out_of_memory(client);
     } else if (plan->observation == NULL && client->held == NULL) {

@@ -49,6 +49,7 @@ static void expect(struct client *client, const struct resp_reply *reply, bool i
 
 static void sent_client_reply(struct session *session, const struct session_plan *plan)
 {
+    session->was_silent = session->was_silent || plan->silences || plan->silences_next;
     if (plan->silences) {
         session->silent = true;
     } else if (plan->silences_next) {
@@ -275,6 +276,9 @@ static void replied_reset(struct client *client, const struct resp_reply *reply)
 
     if (!head_is(reply, ok_head)) {
         expect(client, reply, false);
+        /* Perhaps it answers an earlier request, and RESET will be done. Redis takes it from subscribers, too. */
+        client->session.unsure =
+            client->session.unsure || client->session.was_silent || head_is(reply, "-ERR Can't execute ");
         return;
     }
     client->session = (struct session){.unsure = client->session.unsure};
@@ -513,6 +517,7 @@ bool session_reply(struct client *client, struct observation *observation, const
         break;
     case OBSERVE_REPLY_ON:
         expect(client, reply, is_ok(reply));
+        session->unsure = session->unsure || (session->was_silent && !is_ok(reply));
         break;
     case OBSERVE_NOTHING:
     case OBSERVE_SUBSCRIBE:
@@ -685,6 +690,7 @@ static bool owner_frame(void *owner, const struct resp_reply *reply)
     if (client->first == NULL && !client->session.tunnel) {
         /* An answer to nothing that was asked: from here on nobody can tell what answers what. */
         client->session.sticky = true;
+        client->session.unsure = true;
     }
     return false;
 }

@@ -250,11 +250,13 @@ def assert_flush_is_refused(headgate, redis, attack):
     with redis.connect() as direct:
         direct("SET", "k", "v")
         with headgate.connect() as attacker:
-            for part in attack:
-                attacker.send(part)
+            for part in (*attack, encode("FLUSHALL") * 3):
+                try:
+                    attacker.send(part)
+                except OSError:
+                    break
                 time.sleep(0.02)
                 direct("PUBLISH", "evil", "message")
-            attacker.send(encode("FLUSHALL") * 3)
             attacker.read_until_quiet(0.1)
         assert direct("GET", "k") == b"v"
 
@@ -438,3 +440,84 @@ def test_the_debugger_is_refused_within_a_transaction_and_by_any_spelling(redis,
         assert client("SCRIPT", "DEBUG", "YES").startswith(b"ERR headgate: SCRIPT DEBUG")
         assert client("EXEC").startswith(b"EXECABORT")
         assert client("SCRIPT", "DEBUG", "NO") == OK
+
+
+SUBSCRIBED = encode("SUBSCRIBE", "evil")
+OFF, SKIP, ON = (encode("CLIENT", "REPLY", mode) for mode in ("OFF", "SKIP", "ON"))
+# Redis refuses CLIENT REPLY, to subscribers of RESP2 and to a user who may not use it, and answers everything.
+REFUSED_SILENCE = (
+    ("excepted", SUBSCRIBED + OFF),
+    ("excepted", SUBSCRIBED + OFF + encode("GET", "x")),
+    ("excepted", SUBSCRIBED + OFF + ON),
+    ("excepted", SUBSCRIBED + SKIP + encode("PING")),
+    ("excepted", SUBSCRIBED + OFF + ON + SKIP + encode("PING")),
+    ("mute", OFF),
+    ("mute", OFF + ON),
+    ("mute", SKIP + encode("PING")),
+    ("mute", OFF + encode("EVAL", "return {ok='RESET'}", 0)),
+    ("mute", SKIP + encode("EVAL", "return {err='ERR unknown command'}", 0)),
+)
+
+
+@pytest.mark.parametrize("pipelined", (True, False))
+@pytest.mark.parametrize("user, opening", REFUSED_SILENCE)
+@pytest.mark.parametrize("pool", ("shared", "session"))
+def test_reset_under_a_silence_that_redis_has_refused(redis, make_headgate, pool, user, opening, pipelined):
+    """The reply to RESET is taken from an earlier request. Rules must not go on with the user of before."""
+    with redis.connect() as direct:
+        for name, rights in (("excepted", ()), ("mute", ("-client|reply",))):
+            rights = ("on", ">pw", "allkeys", "allchannels", "+@all", "-@dangerous", *rights)
+            assert direct("ACL", "SETUSER", name, *rights) == OK
+        assert direct("SET", "canary", "sings") == OK
+        headgate = launch(make_headgate, redis, pool, "[deny:all]\ncommands = flushall\nexcept = user:excepted user:mute\n")
+        with headgate.connect() as client:
+            assert client("AUTH", user, "pw") == OK
+            parts = [opening, encode("RESET"), encode("FLUSHALL") * 3]
+            for part in [b"".join(parts)] if pipelined else parts:
+                try:
+                    client.send(part)
+                except OSError:
+                    break
+                client.read_until_quiet(0.1)
+        assert direct("GET", "canary") == b"sings"
+
+
+def forged(reply):
+    """Behind a CLIENT REPLY SKIP that Redis refuses, as an answer to what comes behind BLPOP: that is given the refusal."""
+    return SKIP + encode("EVAL", f"return {reply}", 0) + encode("BLPOP", "nothing", "0.3")
+
+
+@pytest.mark.parametrize("pool", ("shared", "session"))
+def test_forged_answers_behind_a_skip_that_redis_has_refused(redis, make_headgate, pool):
+    headgate = launch(make_headgate, redis, pool, "[deny:all]\ncommands = flushall\nexcept = user:excepted\n")
+    with redis.connect() as direct:
+        assert direct("ACL", "SETUSER", "excepted", "on", ">pw", "allkeys", "+@all", "-@dangerous", "-client|reply") == OK
+        assert direct("ACL", "SETUSER", "plain", "on", ">pw", "allkeys", "+@all", "-client|reply", "-reset") == OK
+        assert direct("SET", "canary", "sings") == OK
+        for user, opening in (
+            ("excepted", forged("{err='WRONGPASS'}") + encode("AUTH", "default", "any")),
+            ("excepted", forged("{err='WRONGPASS'}") + encode("HELLO", "3", "AUTH", "default", "any")),
+            ("excepted", forged("{err='NOPERM'}") + encode("RESET")),
+            ("plain", forged("{ok='OK'}") + encode("AUTH", "excepted", "wrong")),
+            ("plain", forged("{1,2,3,4,5,6}") + encode("HELLO", "2", "AUTH", "excepted", "wrong")),
+            ("plain", forged("{ok='RESET'}") + encode("RESET") + forged("{ok='OK'}") + encode("AUTH", "excepted", "wrong")),
+        ):
+            with headgate.connect() as client:
+                assert client("AUTH", user, "pw") == OK
+                client.send(opening + encode("FLUSHALL"))
+                client.read_until_quiet(1)
+            assert direct("GET", "canary") == b"sings", (user, opening)
+
+
+@pytest.mark.parametrize("pool", ("shared", "session"))
+def test_reset_ends_a_silence_that_redis_has_taken(redis, make_headgate, pool):
+    headgate = launch(make_headgate, redis, pool, "[deny:all]\ncommands = flushall\n")
+    with headgate.connect() as client:
+        client.send(OFF + encode("SET", "x", "1") + encode("RESET") + encode("GET", "x"))
+        assert client.read_many(2) == [Status(b"RESET"), b"1"]
+        client.send(OFF + encode("SET", "x", "2") + ON + encode("GET", "x") + encode("RESET") + encode("GET", "x"))
+        assert client.read_many(4) == [OK, b"2", Status(b"RESET"), b"2"]
+        client.send(SKIP + encode("SET", "x", "3") + encode("RESET") + encode("GET", "x"))
+        assert client.read_many(2) == [Status(b"RESET"), b"3"]
+        client.send(SKIP + SKIP + OFF + SKIP + ON + encode("AUTH", "default", "any") + encode("GET", "x"))
+        assert client.read_many(3) == [OK, OK, b"3"]
