@@ -85,12 +85,9 @@ def quits_in_silence(act):
     return {"client", "quit"} <= act.names and b"REPLY" in act.all_bytes
 
 
-def debugs_in_a_pipeline(act):
-    """SCRIPT DEBUG: Redis refuses it if it has read more than that; how much it reads at once is up to Headgate."""
-    return "script" in act.names and b"DEBUG" in act.all_bytes and len(act.names) > 1
-
-
-# Commands that wait for others, of which the attacks make use, by their own and by their other name.
+def debugs_scripts(act):
+    """SCRIPT DEBUG: pool = shared refuses it, as a session of the debugger might reach other clients."""
+    return "script" in act.names and b"DEBUG" in act.all_bytes.upper()
 
 
 def names_options_by_a_hash(act):
@@ -118,7 +115,7 @@ def is_not_compared(act):
     """What follows a name that one of the servers may have found is another story on each of them."""
     if act.names & (STREAMS | ADDED | OF_CHILDREN) or closes_without_a_word(act):
         return True
-    if names_options_by_a_hash(act) or asks_for_a_name_that_was_given(act) or quits_in_silence(act) or debugs_in_a_pipeline(act):
+    if names_options_by_a_hash(act) or asks_for_a_name_that_was_given(act) or quits_in_silence(act) or debugs_scripts(act):
         return True
     return len(act.forms) != 1 and act.found_by_chance
 
