@@ -98,7 +98,7 @@ static bool is_judged(const struct client *client, const struct command *command
         return false;
     }
     if (command != NULL && command->kind == COMMAND_RESET) {
-        plan->unsure = client->session.tunnel || client->session.silent_next;
+        plan->unsure = client->session.tunnel || client->session.split || client->session.silent_next;
         return true;
     }
     if (!changes_identity(command, framed, frame)) {

@@ -510,6 +510,21 @@ def test_forged_answers_behind_a_skip_that_redis_has_refused(redis, make_headgat
 
 
 @pytest.mark.parametrize("pool", ("shared", "session"))
+def test_the_second_line_of_an_error_is_not_the_answer_to_reset(redis, make_headgate, pool):
+    headgate = launch(make_headgate, redis, pool, "[deny:all]\ncommands = flushall\nexcept = user:excepted\n")
+    with redis.connect() as direct:
+        assert direct("ACL", "SETUSER", "excepted", "on", ">pw", "allkeys", "+@all", "-@dangerous") == OK
+        assert direct("SET", "canary", "sings") == OK
+        for line in ("-ERR unknown command", "-NOPERM", "+RESET", "+OK"):
+            with headgate.connect() as client:
+                assert client("AUTH", "excepted", "pw") == OK
+                script = encode("EVAL", SHEBANG.format(line), 0)
+                client.send(script + encode("RESET") + encode("FLUSHALL") * 3)
+                client.read_until_quiet(0.2)
+            assert direct("GET", "canary") == b"sings", line
+
+
+@pytest.mark.parametrize("pool", ("shared", "session"))
 def test_reset_ends_a_silence_that_redis_has_taken(redis, make_headgate, pool):
     headgate = launch(make_headgate, redis, pool, "[deny:all]\ncommands = flushall\n")
     with headgate.connect() as client:
