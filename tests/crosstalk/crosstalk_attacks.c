@@ -362,9 +362,11 @@ static void attack_forge(struct attacker *attacker)
         "return string.rep('evil', 100000)",
         "error({err='evil\\r\\n+OK'})",
         "error('evil\\n$3')",
-        "#!evil\r\n+OK\r\n$4\r\nevil\r\n",
-        "#!lua evil=\r\n+OK\r\n\nreturn 1",
-        "#!lua flags=evil\r\n-ERR unknown command\r\n\nreturn 1",
+        "#!lua \"x\\r\\n+OK\"\nreturn 1",
+        "#!lua \"x\\r\\n+RESET\"\nreturn 1",
+        "#!lua \"x\\r\\n-ERR unknown command\"\nreturn 1",
+        "#!lua \"flags=x\\r\\n$4\\r\\nevil\"\nreturn 1",
+        "#!\"l\\r\\n-NOPERM\"\nreturn 1",
     };
     put_words(attacker, attacker_chance(attacker, 4) ? "EVAL_RO" : "EVAL",
               scripts[attacker_random(attacker, sizeof scripts / sizeof *scripts)], "0", NULL);
