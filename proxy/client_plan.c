@@ -71,7 +71,7 @@ static bool changes_identity(const struct command *command, const struct resp_co
 /* Whether Redis' answer to it would not be seen, or not be told from others. */
 static bool answers_unseen(const struct session *session)
 {
-    return session->tunnel || session->unsure || session->split || session->silent || session->silent_next;
+    return session->tunnel || session->unsure || session->silent || session->silent_next;
 }
 
 /*
@@ -98,7 +98,10 @@ static bool is_judged(const struct client *client, const struct command *command
         return false;
     }
     if (command != NULL && command->kind == COMMAND_RESET) {
-        plan->unsure = client->session.tunnel || client->session.split || client->session.silent_next;
+        bool may_be_forged = client->session.split || client->session.scripts > 0;
+        plan->unsure = client->session.tunnel || client->session.silent_next ||
+                       (client->session.sent_transaction && may_be_forged);
+        plan->names_client = true;
         return true;
     }
     if (!changes_identity(command, framed, frame)) {

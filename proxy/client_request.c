@@ -85,12 +85,6 @@ static enum client_outcome carry_out(struct client *client, struct session_plan 
         answer_here(client, plan);
         return CLIENT_TAKEN;
     }
-    if (plan->names_client && client->session.scripts > 0) {
-        /* A script could forge the answer. */
-        session_drop_plan(client, plan);
-        (void)client_wait_for(client, CLIENT_WAIT_QUIET);
-        return CLIENT_WAITS;
-    }
     if (!client_choose_lane(client, plan, &lane)) {
         session_drop_plan(client, plan);
         return CLIENT_WAITS;

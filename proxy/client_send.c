@@ -90,6 +90,19 @@ static bool prove_silence(struct client *client, struct lane *lane, struct slice
     return (size_t)length < sizeof command && upstream_send_hidden(lane, command, (size_t)length, true);
 }
 
+/*
+ * What a script has Redis say in several lines could be taken for the answer to AUTH or RESET. Where rules go by who a
+ * client is, a fence is set behind it. Within MULTI it would be queued; only RESET gets here then.
+ */
+static bool fence_off_scripts(struct client *client, struct lane *lane, const struct session_plan *plan)
+{
+    const struct session *session = &client->session;
+    bool may_be_forged = session->split || session->scripts > 0;
+
+    return !plan->names_client || !may_be_forged || session->sent_transaction ||
+           !chain_wants_any(client->service->chain) || upstream_send_fence(lane);
+}
+
 static bool send_silently(struct client *client, struct lane *lane, struct slice bytes)
 {
     client_end_record(client, POLICY_OUTCOME_OWNERLESS);
@@ -131,7 +144,7 @@ bool client_forward(struct client *client, struct lane *lane, struct slice bytes
         if (plan->observation == NULL) {
             plan->observation = observation_take(client->service, OBSERVE_NOTHING);
         }
-        sent = plan->observation != NULL
+        sent = plan->observation != NULL && fence_off_scripts(client, lane, plan)
                    ? send_run(client, lane, bytes.data, bytes.length, 1, plan->observation, client->held)
                    : client_out_of_memory(client);
         client->held = NULL;

@@ -277,8 +277,8 @@ static void replied_reset(struct client *client, const struct resp_reply *reply)
     if (!head_is(reply, ok_head)) {
         expect(client, reply, false);
         /* Perhaps it answers an earlier request, and RESET will be done. Redis takes it from subscribers, too. */
-        client->session.unsure = client->session.unsure || client->session.was_silent || client->session.split ||
-                                 head_is(reply, "-ERR Can't execute ");
+        client->session.unsure =
+            client->session.unsure || client->session.was_silent || head_is(reply, "-ERR Can't execute ");
         return;
     }
     client->session = (struct session){.unsure = client->session.unsure};

@@ -117,6 +117,12 @@ void upstream_lane_speaks_for(struct lane *lane, struct profile *profile);
 /* Sends one command of Headgate's own whose reply is swallowed; an error reply breaks the lane if must_succeed. */
 bool upstream_send_hidden(struct lane *lane, const char *command, size_t length, bool must_succeed);
 
+/*
+ * Sends a question of Headgate's own whose answer nobody else can know; any other reply in its place breaks the lane.
+ * So what answers the requests behind it are the answers to them, whatever came before. False when memory is short.
+ */
+bool upstream_send_fence(struct lane *lane);
+
 /* The profile a lane speaks for. */
 static inline struct profile *lane_profile(const struct lane *lane)
 {

@@ -3,6 +3,9 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
 
 /* ---- commands of Headgate's own ---- */
 
@@ -69,6 +72,91 @@ static bool send_hidden(struct lane *lane, uint32_t requests, const char *comman
 bool upstream_send_hidden(struct lane *lane, const char *command, size_t length, bool must_succeed)
 {
     return send_hidden(lane, 1, command, length, must_succeed);
+}
+
+/* ---- fences ---- */
+
+#define FENCE_SECRET 16 /* bytes; twice as many digits */
+
+struct fence {
+    struct run_pool *runs;
+    char reply[64]; /* the one that is waited for */
+    size_t length;
+};
+
+static bool fence_reply(struct run *run, const struct resp_reply *reply)
+{
+    const struct fence *fence = run->owner;
+
+    if (reply->type == '>') {
+        return false;
+    }
+    if (reply->size != fence->length || memcmp(reply->head, fence->reply, fence->length) != 0) {
+        lane_fail(run->lane, "there were more replies than requests");
+    }
+    return true;
+}
+
+static void fence_ended(struct run *run)
+{
+    struct fence *fence = run->owner;
+
+    run_give(fence->runs, run);
+    free(fence);
+}
+
+static void fence_lost(struct run *run, enum run_loss loss, const char *why)
+{
+    (void)loss;
+    (void)why;
+    fence_ended(run);
+}
+
+static const struct run_receiver fence_receiver = {
+    .bytes = hidden_bytes,
+    .reply = fence_reply,
+    .answered = fence_ended,
+    .lost = fence_lost,
+};
+
+static struct fence *fence_new(struct run_pool *runs)
+{
+    unsigned char secret[FENCE_SECRET];
+    struct fence *fence = malloc(sizeof *fence);
+
+    if (fence == NULL || getrandom(secret, sizeof secret, 0) != sizeof secret) {
+        free(fence);
+        return NULL;
+    }
+    fence->runs = runs;
+    fence->length = (size_t)snprintf(fence->reply, sizeof fence->reply, "$%d\r\n", FENCE_SECRET * 2);
+    for (size_t i = 0; i < sizeof secret; i++) {
+        fence->length += (size_t)snprintf(fence->reply + fence->length, 3, "%02x", secret[i]);
+    }
+    fence->length += (size_t)snprintf(fence->reply + fence->length, 3, "\r\n");
+    return fence;
+}
+
+bool upstream_send_fence(struct lane *lane)
+{
+    struct fence *fence = fence_new(lane->runs);
+    struct run *run = fence != NULL ? run_take(lane->runs) : NULL;
+    char command[96];
+
+    if (run == NULL) {
+        free(fence);
+        return false;
+    }
+    run->requests = 1;
+    run->receiver = &fence_receiver;
+    run->owner = fence;
+    run->observation = fence;
+    int length = snprintf(command, sizeof command, "*2\r\n$4\r\nECHO\r\n%s", fence->reply);
+    if (!lane_send(lane, run, command, (size_t)length)) {
+        fence_ended(run);
+        return false;
+    }
+    return true;
 }
 
 /* ---- the pool ---- */

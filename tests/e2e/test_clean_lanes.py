@@ -536,3 +536,19 @@ def test_reset_ends_a_silence_that_redis_has_taken(redis, make_headgate, pool):
         assert client.read_many(2) == [Status(b"RESET"), b"3"]
         client.send(SKIP + SKIP + OFF + SKIP + ON + encode("AUTH", "default", "any") + encode("GET", "x"))
         assert client.read_many(3) == [OK, OK, b"3"]
+
+
+def test_a_client_whose_script_failed_may_become_another(redis, make_headgate, pool):
+    """An honest error is one line: the fence behind it holds, and the client goes on, on the same connection."""
+    with redis.connect() as direct:
+        assert direct("ACL", "SETUSER", "low", "on", ">pw", "allkeys", "+@all") == OK
+    headgate = launch(make_headgate, redis, pool, RULES)
+    with headgate.connect() as client:
+        failing = encode("EVAL", "return redis.error_reply('honest')", 0)
+        client.send(encode("WATCH", "k") + failing + encode("AUTH", "low", "pw") + encode("ACL", "WHOAMI"))
+        replies = client.read_many(4)
+        assert replies[0] == OK and replies[1].startswith(b"honest") and replies[2:] == [OK, b"low"]
+        assert client("EVAL", "return redis.error_reply('honest')", 0).startswith(b"honest")
+        client.send(failing + encode("RESET") + encode("ACL", "WHOAMI") + encode("GET", "x"))
+        assert client.read_many(4)[1:] == [b"RESET", b"default", None]
+        assert client("FLUSHALL").startswith(b"DENIED flush")
