@@ -62,8 +62,8 @@ def difference(act, ours, theirs):
     """How the client was told otherwise than by Redis, as text, or None."""
     if is_not_compared(act):
         return None
-    if act.found_by_chance and theirs.replies and not is_unknown(theirs.replies[0]):
-        # The twin found it. Redis itself would have, or not.
+    if act.found_by_chance and not (theirs.replies and is_unknown(theirs.replies[0])):
+        # The twin found it, and may wait. Redis itself would have, or not.
         return None if ours.replies and is_unknown(ours.replies[0]) else f"told {shown(ours)}, not that it is unknown"
     if not is_counted_alike(ours, theirs):
         return f"told {shown(ours)}, but directly {shown(theirs)}"
