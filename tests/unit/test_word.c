@@ -44,7 +44,7 @@ Test(word, what_is_before_a_nul)
 
 Test(word, numbers_are_as_strict_as_in_redis)
 {
-    static const struct {
+    const struct {
         struct slice text;
         bool is;
         int64_t value;
