@@ -418,7 +418,8 @@ static void became_quiet(struct client *client)
         return;
     }
     /* An untidy one will not do for what comes next either: after RESET it lacks Headgate's credentials. */
-    if (lane != NULL && (buffer_length(&client->input) == 0 || lane->untidy) && session_is_clean(client)) {
+    if (lane != NULL && (buffer_length(&client->input) == 0 || lane->untidy || client->session.split) &&
+        session_is_clean(client)) {
         session_leave_lane(client);
     }
 }

@@ -109,7 +109,7 @@ void session_request_sent(struct client *client, const struct session_plan *plan
 static void error_may_be_split(struct client *client)
 {
     client->session.split = true;
-    client->exclusive->untidy = true;
+    client->exclusive->needs_fence = true;
 }
 
 static void replied_script(struct client *client, const struct resp_reply *reply)
@@ -119,6 +119,9 @@ static void replied_script(struct client *client, const struct resp_reply *reply
 
     client->session.scripts--;
     client->session.queued_script = client->session.queued_script || head_is(reply, "+QUEUED\r");
+    /* An error may be within another reply; of Redis' own servers none is known that splits those. */
+    bool has_parts = reply->type == '*' || reply->type == '%' || reply->type == '~';
+    client->exclusive->needs_fence = client->exclusive->needs_fence || has_parts;
     if (is_error(reply) && !is_harmless) {
         error_may_be_split(client);
     }

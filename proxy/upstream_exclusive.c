@@ -74,52 +74,95 @@ bool upstream_send_hidden(struct lane *lane, const char *command, size_t length,
     return send_hidden(lane, 1, command, length, must_succeed);
 }
 
+/* ---- giving lanes to others ---- */
+
+/* The client has nothing to say about it any more. */
+static bool may_be_pooled(const struct lane *lane)
+{
+    const struct profile *profile = lane_profile(lane);
+
+    return lane->use == LANE_EXCLUSIVE && !lane->untidy && lane->state == LANE_READY && !profile->needs_password &&
+           profile->pooled_count < (size_t)profile->upstream->settings.exclusive_idle;
+}
+
+static void pool(struct lane *lane)
+{
+    struct profile *profile = lane_profile(lane);
+    struct stats *stats = lane->settings->stats;
+
+    lane->use = LANE_POOLED;
+    lane->used_us = reactor_now(lane->reactor);
+    lane->pool_next = profile->pooled;
+    profile->pooled = lane;
+    profile->pooled_count++;
+    stats_add(stats, STATS_LANES_POOLED, 1);
+    stats_add(stats, STATS_EXCLUSIVE_RETURNED, 1);
+}
+
 /* ---- fences ---- */
 
 #define FENCE_SECRET 16 /* bytes; twice as many digits */
 
 struct fence {
+    struct lane *lane;
     struct run_pool *runs;
-    char reply[64]; /* the one that is waited for */
+    bool passed;
     size_t length;
+    char reply[64]; /* the one that is waited for */
 };
 
 static bool fence_reply(struct run *run, const struct resp_reply *reply)
 {
-    const struct fence *fence = run->owner;
+    struct fence *fence = run->owner;
 
     if (reply->type == '>') {
         return false;
     }
-    if (reply->size != fence->length || memcmp(reply->head, fence->reply, fence->length) != 0) {
-        lane_fail(run->lane, "there were more replies than requests");
+    fence->passed = reply->size == fence->length && memcmp(reply->head, fence->reply, fence->length) == 0;
+    if (!fence->passed && fence->lane->owner != NULL) {
+        lane_fail(fence->lane, "there were more replies than requests");
     }
     return true;
 }
 
-static void fence_ended(struct run *run)
+/* A lane without an owner waited for it before it is given to others. */
+static void fence_answered(struct run *run)
 {
     struct fence *fence = run->owner;
+    struct lane *lane = fence->lane;
+    bool passed = fence->passed;
 
     run_give(fence->runs, run);
     free(fence);
+    if (lane->owner != NULL || lane->state == LANE_CLOSED) {
+        return;
+    }
+    if (passed && may_be_pooled(lane)) {
+        lane->needs_fence = false;
+        pool(lane);
+    } else {
+        lane_close(lane, "there were more replies than requests");
+    }
 }
 
 static void fence_lost(struct run *run, enum run_loss loss, const char *why)
 {
+    struct fence *fence = run->owner;
+
     (void)loss;
     (void)why;
-    fence_ended(run);
+    run_give(fence->runs, run);
+    free(fence);
 }
 
 static const struct run_receiver fence_receiver = {
     .bytes = hidden_bytes,
     .reply = fence_reply,
-    .answered = fence_ended,
+    .answered = fence_answered,
     .lost = fence_lost,
 };
 
-static struct fence *fence_new(struct run_pool *runs)
+static struct fence *fence_new(struct lane *lane)
 {
     unsigned char secret[FENCE_SECRET];
     struct fence *fence = malloc(sizeof *fence);
@@ -128,7 +171,7 @@ static struct fence *fence_new(struct run_pool *runs)
         free(fence);
         return NULL;
     }
-    fence->runs = runs;
+    *fence = (struct fence){.lane = lane, .runs = lane->runs};
     fence->length = (size_t)snprintf(fence->reply, sizeof fence->reply, "$%d\r\n", FENCE_SECRET * 2);
     for (size_t i = 0; i < sizeof secret; i++) {
         fence->length += (size_t)snprintf(fence->reply + fence->length, 3, "%02x", secret[i]);
@@ -139,7 +182,7 @@ static struct fence *fence_new(struct run_pool *runs)
 
 bool upstream_send_fence(struct lane *lane)
 {
-    struct fence *fence = fence_new(lane->runs);
+    struct fence *fence = fence_new(lane);
     struct run *run = fence != NULL ? run_take(lane->runs) : NULL;
     char command[96];
 
@@ -153,7 +196,8 @@ bool upstream_send_fence(struct lane *lane)
     run->observation = fence;
     int length = snprintf(command, sizeof command, "*2\r\n$4\r\nECHO\r\n%s", fence->reply);
     if (!lane_send(lane, run, command, (size_t)length)) {
-        fence_ended(run);
+        run_give(lane->runs, run);
+        free(fence);
         return false;
     }
     return true;
@@ -251,25 +295,16 @@ void upstream_make_exclusive(struct lane *lane, const struct lane_owner *events,
 
 void upstream_release_exclusive(struct lane *lane, bool clean)
 {
-    struct profile *profile = lane_profile(lane);
-    struct upstream *upstream = profile->upstream;
-
-    assert(lane->use == LANE_EXCLUSIVE);
     lane_set_owner(lane, NULL, NULL);
-    if (!clean || lane->untidy || lane->state != LANE_READY || !resp_reply_idle(&lane->reply) ||
-        profile->needs_password || profile->pooled_count >= (size_t)upstream->settings.exclusive_idle) {
-        lane_close(lane, "not needed any more");
-        return;
-    }
     lane_pause(lane, false);
     lane->expects_pushes = false;
-    lane->use = LANE_POOLED;
-    lane->used_us = reactor_now(upstream->reactor);
-    lane->pool_next = profile->pooled;
-    profile->pooled = lane;
-    profile->pooled_count++;
-    stats_add(upstream->settings.lane.stats, STATS_LANES_POOLED, 1);
-    stats_add(upstream->settings.lane.stats, STATS_EXCLUSIVE_RETURNED, 1);
+    if (!clean || !resp_reply_idle(&lane->reply) || !may_be_pooled(lane)) {
+        lane_close(lane, "not needed any more");
+    } else if (!lane->needs_fence) {
+        pool(lane);
+    } else if (!upstream_send_fence(lane)) {
+        lane_close(lane, "out of memory");
+    }
 }
 
 bool upstream_greet_again(struct lane *lane)

@@ -552,3 +552,24 @@ def test_a_client_whose_script_failed_may_become_another(redis, make_headgate, p
         client.send(failing + encode("RESET") + encode("ACL", "WHOAMI") + encode("GET", "x"))
         assert client.read_many(4)[1:] == [b"RESET", b"default", None]
         assert client("FLUSHALL").startswith(b"DENIED flush")
+
+
+@pytest.mark.parametrize("rights", (("+@all",), ("+@all", "-echo")))
+def test_a_lane_of_a_failed_script_is_used_again(redis, make_headgate, rights):
+    """Behind a fence; for who may not ECHO it is closed, and nobody notices."""
+    with redis.connect() as direct:
+        assert direct("ACL", "SETUSER", "low", "on", ">pw", "allkeys", *rights) == OK
+    headgate = make_headgate(redis, pool="shared")
+    with headgate.connect() as client:
+        assert client("AUTH", "low", "pw") == OK
+        client("GET", "x")
+        before = int(stats(headgate)["lanes_opened_total"])
+        for _ in range(20):
+            assert client("EVAL", "return redis.error_reply('honest')", 0).endswith(b"honest")
+            assert client("EVAL", "return {1, 2}", 0) == [1, 2]
+            assert client("GET", "x") is None
+            time.sleep(0.005)
+        opened = int(stats(headgate)["lanes_opened_total"]) - before
+        assert opened <= 4 or "-echo" in rights
+        assert "lane=shared" in headgate.admin()("CLIENTS").decode()
+    assert stats(headgate)["lanes_lost_total"] == "0"
