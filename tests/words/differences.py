@@ -111,11 +111,17 @@ def is_apart(act):
     return b"DEBUG" in act.all_bytes or b"BCAST" in act.all_bytes or any(form.is_apart for form in act.forms) or bool(act.names & STREAMS)
 
 
+def breaks_its_error_line(act):
+    """FUNCTION LIST with a line's end in its argument: Redis 7.2 and later, and Valkey, write it into the error as it is.
+    What follows is no RESP in most cases, and Headgate closes its client."""
+    return any(form.row.full_name == "function|list" and form.change.startswith("crlf") for form in act.forms)
+
+
 def is_not_compared(act):
     """What follows a name that one of the servers may have found is another story on each of them."""
     if act.names & (STREAMS | ADDED | OF_CHILDREN) or closes_without_a_word(act):
         return True
-    if names_options_by_a_hash(act) or asks_for_a_name_that_was_given(act) or quits_in_silence(act) or debugs_scripts(act):
+    if breaks_its_error_line(act) or names_options_by_a_hash(act) or asks_for_a_name_that_was_given(act) or quits_in_silence(act) or debugs_scripts(act):
         return True
     return len(act.forms) != 1 and act.found_by_chance
 
