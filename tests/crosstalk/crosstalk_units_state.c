@@ -165,14 +165,9 @@ void unit_eval(struct client *client)
     expect_number(client, EXPECT_IDENTITY, sequence);
 }
 
-/* Where there are rules, who does this and then is somebody else on the same connection is closed. */
 void unit_eval_error(struct client *client)
 {
     char identity[TEXT_MAX];
-    if (client->run->options.attackers > 0 && client->run->options.headgate != NULL) {
-        unit_eval(client);
-        return;
-    }
     uint64_t sequence = next_identity(client, identity);
     send_words(client, "EVAL", "return redis.error_reply('CROSSTALK ' .. ARGV[1])", "0", identity, NULL);
     expect(client,

@@ -573,3 +573,26 @@ def test_a_lane_of_a_failed_script_is_used_again(redis, make_headgate, rights):
         assert opened <= 4 or "-echo" in rights
         assert "lane=shared" in headgate.admin()("CLIENTS").decode()
     assert stats(headgate)["lanes_lost_total"] == "0"
+
+
+@pytest.mark.parametrize("pool", ("shared", "session"))
+@pytest.mark.parametrize("version", ("2", "3"))
+def test_subscribers_reset_behind_scripts(redis, make_headgate, pool, version):
+    """They are not closed for it where there are rules, and every message reaches them."""
+    headgate = launch(make_headgate, redis, pool, "[deny:all]\ncommands = flushall\n")
+    with redis.connect() as direct, headgate.connect() as client:
+        client("HELLO", version)
+        for script in ("return 'fine'", "return {err='failed'}"):
+            client.send(encode("EVAL", script, 0) + encode("SUBSCRIBE", "news", "more"))
+            client.read_many(3)
+            for number in range(50):
+                direct("PUBLISH", "news", f"first-{number}")
+                direct("PUBLISH", "news", "x" * 5000)
+                if number == 25:
+                    client.send(encode("PING", "mine") + encode("RESET") + encode("ECHO", "alive"))
+            got = client.read_until_quiet(0.3)
+            assert got.endswith(b"+RESET\r\n$5\r\nalive\r\n") and b"mine" in got
+            assert [b"first-%d\r\n" % number in got for number in range(26)] == [True] * 26
+            client("HELLO", version)
+        client.send(encode("EVAL", "return {err='failed'}", 0) + encode("SUBSCRIBE", "news") + encode("RESET") + encode("ECHO", "alive"))
+        assert client.read_until_quiet(0.3).endswith(b"+RESET\r\n$5\r\nalive\r\n")
