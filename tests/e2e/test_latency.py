@@ -14,11 +14,12 @@ from harness.resp import OK, QUEUED, Error, bulk, encode, wait_for
 from harness.rules import launch, reload
 from harness.servers import free_port
 
-# A known mix, slow and quick: DEBUG SLEEP, a script that works for as long, and GET.
+# A known mix, slow and quick: DEBUG SLEEP, a script that works for as long, and GET. Each look at the clock is an entry
+# of SLOWLOG, so the script does not look all the time, however quick Redis is.
 SPIN = """
 local function now() local time = redis.call('TIME') return time[1] * 1000000 + time[2] end
 local begin = now()
-while now() - begin < tonumber(ARGV[1]) do end
+while now() - begin < tonumber(ARGV[1]) do for _ = 1, 2000 do end end
 """
 MIX = (
     [("DEBUG", "SLEEP", delay / 1000) for delay in (10, 15, 22, 33, 50, 75, 110, 160, 200)]
