@@ -128,14 +128,29 @@ STATES = [
 # By the command's own name: what is asked of it once it has another one.
 OF_RENAMED = {
     "CLIENT": [
-        ["REPLY", "SKIP"], ["REPLY", "OFF"], ["REPLY", "ON"], ["REPLY", "SKIP\0"], ["TRACKING", "on"],
-        ["TRACKING", "on", "BCAST"], ["NO-EVICT", "on"], ["SETNAME", "n{n}"], ["ID"], ["nothing"], [],
+        ["REPLY", "SKIP"],
+        ["REPLY", "OFF"],
+        ["REPLY", "ON"],
+        ["REPLY", "SKIP\0"],
+        ["TRACKING", "on"],
+        ["TRACKING", "on", "BCAST"],
+        ["NO-EVICT", "on"],
+        ["SETNAME", "n{n}"],
+        ["ID"],
+        ["nothing"],
+        [],
     ],
     "SUBSCRIBE": [["evil{n}"], ["evil{n}", "other{n}"], []],
     "PSUBSCRIBE": [["evil{n}:*"]],
     "SSUBSCRIBE": [["evil{n}"]],
     "AUTH": [["low", "pw"], ["low", "wrong"], ["default", "any"]],
-    "HELLO": [["3"], ["3", "AUTH", "low", "pw"], ["3", "AUTH", "low", "pw", "nothing"], ["3", "SETNAME", "n{n}"], ["9"]],
+    "HELLO": [
+        ["3"],
+        ["3", "AUTH", "low", "pw"],
+        ["3", "AUTH", "low", "pw", "nothing"],
+        ["3", "SETNAME", "n{n}"],
+        ["9"],
+    ],
     "MULTI": [[]],
     "SELECT": [["5"], ["99"]],
     "WATCH": [["k{n}"]],
@@ -187,7 +202,13 @@ def state_attacks():
         yield [["CLIENT", "REPLY", skip], ["EVAL", FORGED, "0"], ["GET", "k{n}"]]
     yield [["SUBSCRIBE", "evil{n}"], ["AUTH", "admin", "wrong"], ["UNSUBSCRIBE"], ["GET", "k{n}"]]
     yield [["HELLO", "3"], ["SUBSCRIBE", "evil{n}"], ["AUTH", "admin", "wrong"], ["PUBLISH", "evil{n}", "hi"]]
-    yield [["HELLO", "3"], ["CLIENT", "TRACKING", "on"], ["GET", "k{n}"], ["SET", "k{n}", "1"], ["CLIENT", "TRACKING", "off"]]
+    yield [
+        ["HELLO", "3"],
+        ["CLIENT", "TRACKING", "on"],
+        ["GET", "k{n}"],
+        ["SET", "k{n}", "1"],
+        ["CLIENT", "TRACKING", "off"],
+    ]
     yield [["HELLO", "3"], ["SUBSCRIBE", "evil{n}"], ["HELLO", "2"], ["UNSUBSCRIBE"], ["GET", "k{n}"]]
 
 

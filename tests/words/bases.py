@@ -5,13 +5,40 @@ too little, they are written here.
 """
 
 # Of these only the words of the command are changed: a changed value could harm the server (become a replica, sleep).
-WORDS_ONLY = {"replicaof", "slaveof", "psync", "sync", "debug", "shutdown", "pfselftest", "swapdb", "client|kill", "failover"}
+WORDS_ONLY = {
+    "replicaof",
+    "slaveof",
+    "psync",
+    "sync",
+    "debug",
+    "shutdown",
+    "pfselftest",
+    "swapdb",
+    "client|kill",
+    "failover",
+}
 # Without their last argument they would end the server, or keep it busy for long.
 NEVER_SHORTER = {"shutdown", "pfselftest"}
 # They write a stream without end, stop other clients, speak to them, or start processes: each is sent apart.
 APART = {
-    "monitor", "sync", "psync", "client|pause", "client|unpause", "client|kill", "replicaof", "slaveof", "failover",
-    "debug", "bgsave", "save", "bgrewriteaof", "flushall", "flushdb", "shutdown", "publish", "spublish",
+    "monitor",
+    "sync",
+    "psync",
+    "client|pause",
+    "client|unpause",
+    "client|kill",
+    "replicaof",
+    "slaveof",
+    "failover",
+    "debug",
+    "bgsave",
+    "save",
+    "bgrewriteaof",
+    "flushall",
+    "flushdb",
+    "shutdown",
+    "publish",
+    "spublish",
 }
 
 SHA = "0" * 40
@@ -38,8 +65,14 @@ WRITTEN = {
     "client|setinfo": [["LIB-NAME", "library"], ["LIB-VER", "1"]],
     "client|setname": [["name{n}"]],
     "client|tracking": [
-        ["on"], ["off"], ["on", "BCAST"], ["on", "OPTIN"], ["on", "OPTOUT"], ["on", "NOLOOP"],
-        ["on", "REDIRECT", "999999999"], ["on", "BCAST", "PREFIX", "k{n}"],
+        ["on"],
+        ["off"],
+        ["on", "BCAST"],
+        ["on", "OPTIN"],
+        ["on", "OPTOUT"],
+        ["on", "NOLOOP"],
+        ["on", "REDIRECT", "999999999"],
+        ["on", "BCAST", "PREFIX", "k{n}"],
     ],
     "client|unblock": [["999999999"], ["999999999", "TIMEOUT"], ["999999999", "ERROR"]],
     "config|get": [["hz"]],
@@ -55,8 +88,14 @@ WRITTEN = {
     "function|delete": [["l{n}"]],
     "function|load": [[LIBRARY], ["REPLACE", LIBRARY]],
     "hello": [
-        [], ["2"], ["3"], ["3", "AUTH", "low", "pw"], ["2", "AUTH", "low", "wrong"], ["3", "SETNAME", "name{n}"],
-        ["3", "AUTH", "low", "pw", "SETNAME", "name{n}"], ["2", "AUTH", "default", "any"],
+        [],
+        ["2"],
+        ["3"],
+        ["3", "AUTH", "low", "pw"],
+        ["2", "AUTH", "low", "wrong"],
+        ["3", "SETNAME", "name{n}"],
+        ["3", "AUTH", "low", "pw", "SETNAME", "name{n}"],
+        ["2", "AUTH", "default", "any"],
     ],
     "migrate": [["127.0.0.1", "1", "k{n}", "0", "10"], ["127.0.0.1", "1", "", "0", "10", "KEYS", "k{n}"]],
     "module|load": [["/nothing"]],
@@ -67,7 +106,12 @@ WRITTEN = {
     "psync": [["?", "-1"]],
     "punsubscribe": [[], ["k{n}:*"]],
     "replconf": [
-        ["listening-port", "1"], ["ack", "0"], ["getack", "*"], ["capa", "eof"], ["rdb-only", "1"], ["nothing", "1"],
+        ["listening-port", "1"],
+        ["ack", "0"],
+        ["getack", "*"],
+        ["capa", "eof"],
+        ["rdb-only", "1"],
+        ["nothing", "1"],
     ],
     "replicaof": [["NO", "ONE"]],
     "reset": [[]],
@@ -83,11 +127,24 @@ WRITTEN = {
 }
 
 VALUES_BY_NAME = {
-    "numkeys": "1", "timeout": "0", "cursor": "0", "milliseconds": "0", "host": "127.0.0.1", "port": "1", "count": "1",
-    "id": "1-1", "index": "0", "lastid": "1-1",
+    "numkeys": "1",
+    "timeout": "0",
+    "cursor": "0",
+    "milliseconds": "0",
+    "host": "127.0.0.1",
+    "port": "1",
+    "count": "1",
+    "id": "1-1",
+    "index": "0",
+    "lastid": "1-1",
 }
 VALUES_BY_TYPE = {
-    "key": "k{n}", "string": "v", "integer": "1", "double": "1", "pattern": "*", "unix-time": "9999999999",
+    "key": "k{n}",
+    "string": "v",
+    "integer": "1",
+    "double": "1",
+    "pattern": "*",
+    "unix-time": "9999999999",
 }
 
 
@@ -165,4 +222,8 @@ def bases_of(row):
 
 def role_of(text):
     """Of those written here: options are words of letters alone."""
-    return "option" if text.replace("-", "").isalpha() and len(text) > 1 and text not in ("low", "pw", "wrong") else "value"
+    return (
+        "option"
+        if text.replace("-", "").isalpha() and len(text) > 1 and text not in ("low", "pw", "wrong")
+        else "value"
+    )

@@ -67,7 +67,11 @@ def says_unknown_alike(mine, direct):
 def refuses_a_name(act, mine):
     """CLIENT SETNAME and SETINFO with a NUL in the name: Redis 7.0 refuses it, 7.2 and later look at what is before it.
     Headgate refuses it for all."""
-    return "client" in act.names and isinstance(mine, Error) and mine.endswith(b"cannot contain spaces, newlines or special characters.")
+    return (
+        "client" in act.names
+        and isinstance(mine, Error)
+        and mine.endswith(b"cannot contain spaces, newlines or special characters.")
+    )
 
 
 def that_are_always_told(replies):
@@ -108,7 +112,12 @@ def ends_valkey(act):
 def is_apart(act):
     """A script that is debugged runs in a process of its own, which keeps others' connections open. Who tracks all keys
     is told of what others do at the same time."""
-    return b"DEBUG" in act.all_bytes or b"BCAST" in act.all_bytes or any(form.is_apart for form in act.forms) or bool(act.names & STREAMS)
+    return (
+        b"DEBUG" in act.all_bytes
+        or b"BCAST" in act.all_bytes
+        or any(form.is_apart for form in act.forms)
+        or bool(act.names & STREAMS)
+    )
 
 
 def breaks_its_error_line(act):
@@ -121,7 +130,13 @@ def is_not_compared(act):
     """What follows a name that one of the servers may have found is another story on each of them."""
     if act.names & (STREAMS | ADDED | OF_CHILDREN) or closes_without_a_word(act):
         return True
-    if breaks_its_error_line(act) or names_options_by_a_hash(act) or asks_for_a_name_that_was_given(act) or quits_in_silence(act) or debugs_scripts(act):
+    if (
+        breaks_its_error_line(act)
+        or names_options_by_a_hash(act)
+        or asks_for_a_name_that_was_given(act)
+        or quits_in_silence(act)
+        or debugs_scripts(act)
+    ):
         return True
     return len(act.forms) != 1 and act.found_by_chance
 

@@ -33,7 +33,9 @@ def find_hits(client, rows, seed):
         if not row.subcommand:
             hits[row.full_name, 0] = found_name(client, b"", row.name.encode(), rng)
         else:
-            hits[row.full_name, 1] = found_name(client, row.name.encode() + b"|", row.subcommand.encode(), rng, TRIES // 8)
+            hits[row.full_name, 1] = found_name(
+                client, row.name.encode() + b"|", row.subcommand.encode(), rng, TRIES // 8
+            )
     for row in rows:
         if row.subcommand:
             hits[row.full_name, 0] = hits.get((row.name, 0))

@@ -44,7 +44,9 @@ def faults_of_connections(connections, lanes, fresh=FRESH):
     told = collections.Counter(identity(entry) for entry in connections)
     believed = collections.Counter(identity(lane) for lane in lanes)
     if told != believed:
-        faults.append(f"(user, db, resp): Redis has {dict(told - believed)}, Headgate takes it for {dict(believed - told)}")
+        faults.append(
+            f"(user, db, resp): Redis has {dict(told - believed)}, Headgate takes it for {dict(believed - told)}"
+        )
     return faults
 
 
@@ -112,7 +114,10 @@ class Victim:
         refused = [reply for reply in self.party.replies[: self.became] if isinstance(reply, Error)]
         if refused:
             return f"a victim was refused: {refused}"
-        expected = [as_told(reply, replies[place] if place < len(replies) else None) for place, reply in enumerate(self.expected)]
+        expected = [
+            as_told(reply, replies[place] if place < len(replies) else None)
+            for place, reply in enumerate(self.expected)
+        ]
         if self.party.is_raw or self.party.rest or not same(list(replies), expected):
             return f"a victim was told {replies!r}{' and was closed' if self.party.closed else ''}, not {expected!r}"
         return None
@@ -121,7 +126,9 @@ class Victim:
 def as_told(expected, reply):
     """RESP3 has another null."""
     if isinstance(expected, list) and isinstance(reply, list):
-        return type(reply)(theirs if repr(theirs) == "NULL" and ours is None else ours for ours, theirs in zip(expected, reply))
+        return type(reply)(
+            theirs if repr(theirs) == "NULL" and ours is None else ours for ours, theirs in zip(expected, reply)
+        )
     return expected
 
 
@@ -143,7 +150,11 @@ def faults_of_victims(world, multi="MULTI"):
     plain = {"user": "default", "db": "0", "resp": "2"}
     pooled = [lane for lane in lanes if lane["use"] == "pooled"]
     ours = [lane for lane in pooled if identity(lane) == identity(plain)]
-    others = [lane for lane in lanes if lane not in ours and identity(lane) != identity(plain) and lane["user"] in ("default", "low")]
+    others = [
+        lane
+        for lane in lanes
+        if lane not in ours and identity(lane) != identity(plain) and lane["user"] in ("default", "low")
+    ]
     victims = [Victim(world, plain) for _ in range(len(ours) + 1)]
     victims += [Victim(world, lane) for lane in others[:8]]
     if others:

@@ -2,7 +2,16 @@
 
 import time
 
-from differences import ends_valkey, is_apart, is_not_compared, is_of_the_moment, is_unknown, refuses_a_name, says_unknown_alike, that_are_always_told
+from differences import (
+    ends_valkey,
+    is_apart,
+    is_not_compared,
+    is_of_the_moment,
+    is_unknown,
+    refuses_a_name,
+    says_unknown_alike,
+    that_are_always_told,
+)
 from harness.resp import Error, Push, encode, same
 from judge import faults_of_connections, faults_of_victims
 

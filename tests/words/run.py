@@ -57,7 +57,9 @@ def main():
             played += player.played
             found += len(player.findings)
             name = f"{part} {renamed}" if renamed else part
-            print(f"seed {seed}: {name}: {player.played} played, {len(player.findings)} findings, {time.monotonic() - start:.1f} s")
+            print(
+                f"seed {seed}: {name}: {player.played} played, {len(player.findings)} findings, {time.monotonic() - start:.1f} s"
+            )
             for finding in player.findings:
                 print(finding, flush=True)
         seed += 1

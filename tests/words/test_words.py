@@ -58,7 +58,15 @@ def test_random_sequences(world):
 # ---- the judges ----
 
 FRESH = {
-    "user": "default", "db": "0", "resp": "2", "flags": "N", "sub": "0", "psub": "0", "multi": "-1", "redir": "-1", "cmd": "get",
+    "user": "default",
+    "db": "0",
+    "resp": "2",
+    "flags": "N",
+    "sub": "0",
+    "psub": "0",
+    "multi": "-1",
+    "redir": "-1",
+    "cmd": "get",
 }
 
 
