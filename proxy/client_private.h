@@ -15,6 +15,7 @@
  *   client_question.c  what the admin port asks of policies
  *   client_plan.c      what each command needs of the connection to Redis
  *   client_send.c      the lane that a request takes
+ *   client_channels.c   subscriptions, and what comes of them
  *   client_session.c   the state of that connection: what requests and replies make of it, exclusive lanes
  *   client_measure.c   how long requests take
  *   client_reply.c     bytes out: replies in request order, writing, back pressure
@@ -543,6 +544,16 @@ bool session_may_take_home_lane(const struct client *client);
  * then. False when memory is short. */
 bool session_take_lane(struct client *client, const struct session_plan *plan);
 extern const struct lane_owner session_lane_owner;
+
+/* ---- client_channels.c ---- */
+
+/* Takes note of any confirmation of a subscription or of its end, whatever asked for it. True if it is one. */
+bool session_note_confirmation(struct client *client, const struct resp_reply *reply);
+/* Whether the frame answers no request: a push, a message, or a confirmation among them. */
+bool session_is_push(struct client *client, const struct resp_reply *reply);
+/* True when the last confirmation that this request is owed has come, or anything that is none. */
+bool session_replied_subscription(struct client *client, struct observation *observation,
+                                  const struct resp_reply *reply);
 
 /* ---- client_arrival.c ---- */
 

@@ -16,21 +16,9 @@
 
 static bool give_identity(struct client *client, bool whole);
 
-static bool head_is(const struct resp_reply *reply, const char *text)
-{
-    size_t length = strlen(text);
-
-    return reply->head_length >= length && memcmp(reply->head, text, length) == 0;
-}
-
-static bool is_error(const struct resp_reply *reply)
-{
-    return reply->type == '-' || reply->type == '!';
-}
-
 static bool is_ok(const struct resp_reply *reply)
 {
-    return head_is(reply, "+OK\r");
+    return resp_reply_starts(reply, "+OK\r");
 }
 
 /*
@@ -39,7 +27,7 @@ static bool is_ok(const struct resp_reply *reply)
  */
 static void expect(struct client *client, const struct resp_reply *reply, bool is_success)
 {
-    if (!is_success && !is_error(reply)) {
+    if (!is_success && !resp_reply_is_error(reply)) {
         client->session.sticky = true;
         client->session.unsure = true;
     }
@@ -115,14 +103,14 @@ static void error_may_be_split(struct client *client)
 static void replied_script(struct client *client, const struct resp_reply *reply)
 {
     static const char harmless[] = "-NOSCRIPT No matching script. Please use EVAL.\r\n";
-    bool is_harmless = head_is(reply, harmless) && reply->size == sizeof harmless - 1;
+    bool is_harmless = resp_reply_starts(reply, harmless) && reply->size == sizeof harmless - 1;
 
     client->session.scripts--;
-    client->session.queued_script = client->session.queued_script || head_is(reply, "+QUEUED\r");
+    client->session.queued_script = client->session.queued_script || resp_reply_starts(reply, "+QUEUED\r");
     /* An error may be within another reply; of Redis' own servers none is known that splits those. */
     bool has_parts = reply->type == '*' || reply->type == '%' || reply->type == '~';
     client->exclusive->needs_fence = client->exclusive->needs_fence || has_parts;
-    if (is_error(reply) && !is_harmless) {
+    if (resp_reply_is_error(reply) && !is_harmless) {
         error_may_be_split(client);
     }
 }
@@ -130,7 +118,7 @@ static void replied_script(struct client *client, const struct resp_reply *reply
 static void replied_multi(struct client *client, const struct observation *observation, const struct resp_reply *reply)
 {
     expect(client, reply, is_ok(reply));
-    if (!is_error(reply)) {
+    if (!resp_reply_is_error(reply)) {
         client->session.known_transaction = true;
     } else if (!observation->in_transaction) {
         client->session.known_transaction = false;
@@ -141,18 +129,19 @@ static void replied_multi(struct client *client, const struct observation *obser
 static void replied_exec(struct client *client, const struct resp_reply *reply)
 {
     expect(client, reply, reply->type == '*' || reply->type == '_' || is_ok(reply));
-    if (client->session.access_queued && reply->type == '*' && !head_is(reply, "*-1")) {
+    if (client->session.access_queued && reply->type == '*' && !resp_reply_starts(reply, "*-1")) {
         upstream_access_changed(client->service->upstream);
     }
     if (client->session.queued_script) {
         error_may_be_split(client);
         client->session.queued_script = false;
     }
-    if (!is_error(reply) || head_is(reply, "-EXECABORT") || head_is(reply, "-ERR EXEC without") ||
-        head_is(reply, "-ERR DISCARD without")) {
+    if (!resp_reply_is_error(reply) || resp_reply_starts(reply, "-EXECABORT") ||
+        resp_reply_starts(reply, "-ERR EXEC without") || resp_reply_starts(reply, "-ERR DISCARD without")) {
         client->session.known_transaction = false;
         client->session.access_queued = false;
-        client->session.watching = client->session.watching && is_error(reply) && head_is(reply, "-ERR");
+        client->session.watching =
+            client->session.watching && resp_reply_is_error(reply) && resp_reply_starts(reply, "-ERR");
     }
 }
 
@@ -201,14 +190,15 @@ static void adopt_name(struct client *client, const char *name)
 /* Whether it says that nothing was done, though several things were asked. */
 static bool profile_error_is_clear(const struct observation *observation, const struct resp_reply *reply)
 {
-    return !observation->has_unclear_errors || head_is(reply, "-NOPROTO") || head_is(reply, "-ERR unknown command ");
+    return !observation->has_unclear_errors || resp_reply_starts(reply, "-NOPROTO") ||
+           resp_reply_starts(reply, "-ERR unknown command ");
 }
 
 /* Whether the user is the same after it. */
 static bool profile_error_keeps_user(const struct observation *observation, const struct resp_reply *reply)
 {
     return observation->credentials == 0 || profile_error_is_clear(observation, reply) ||
-           (observation->credentials == 1 && head_is(reply, "-WRONGPASS"));
+           (observation->credentials == 1 && resp_reply_starts(reply, "-WRONGPASS"));
 }
 
 /* The reply to HELLO is a map, in RESP2 an array of at least three pairs. What comes from channels in RESP2 has four
@@ -227,7 +217,7 @@ static bool profile_has_changed(struct client *client, const struct observation 
     struct session *session = &client->session;
     bool is_success = observation->is_hello ? is_hello(reply) : is_ok(reply);
 
-    if (is_error(reply)) {
+    if (resp_reply_is_error(reply)) {
         session->sticky = session->sticky || !profile_error_is_clear(observation, reply);
         session->unsure = session->unsure || !profile_error_keeps_user(observation, reply);
         return false;
@@ -235,7 +225,7 @@ static bool profile_has_changed(struct client *client, const struct observation 
     if (!is_success || session->unsure || observation->has_hidden_text) {
         bool names_nobody = observation->credentials == 0 && observation->name == NULL;
         session->sticky = true;
-        session->unsure = session->unsure || !(head_is(reply, "+QUEUED\r") && names_nobody);
+        session->unsure = session->unsure || !(resp_reply_starts(reply, "+QUEUED\r") && names_nobody);
         return false;
     }
     return true;
@@ -277,11 +267,11 @@ static void replied_reset(struct client *client, const struct resp_reply *reply)
 {
     static const char ok_head[] = "+RESET\r";
 
-    if (!head_is(reply, ok_head)) {
+    if (!resp_reply_starts(reply, ok_head)) {
         expect(client, reply, false);
         /* Perhaps it answers an earlier request, and RESET will be done. Redis takes it from subscribers, too. */
         client->session.unsure =
-            client->session.unsure || client->session.was_silent || head_is(reply, "-ERR Can't execute ");
+            client->session.unsure || client->session.was_silent || resp_reply_starts(reply, "-ERR Can't execute ");
         return;
     }
     client->session = (struct session){.unsure = client->session.unsure};
@@ -296,104 +286,6 @@ static void replied_reset(struct client *client, const struct resp_reply *reply)
     }
 }
 
-static bool kind_is(const struct resp_reply *reply, const char *kind)
-{
-    char wanted[40];
-    /* "*3\r\n$9\r\nsubscribe\r\n…" or the same with '>' */
-    int length = snprintf(wanted, sizeof wanted, "3\r\n$%zu\r\n%s\r\n", strlen(kind), kind);
-
-    return (reply->type == '*' || reply->type == '>') && reply->head_length > length &&
-           memcmp(reply->head + 1, wanted, (size_t)length) == 0;
-}
-
-static bool is_confirmation(const struct resp_reply *reply, char channel_kind, bool opposite)
-{
-    static const char *const kinds[2][3] = {{"subscribe", "psubscribe", "ssubscribe"},
-                                            {"unsubscribe", "punsubscribe", "sunsubscribe"}};
-
-    return kind_is(reply, kinds[opposite][channel_kind == 'c' ? 0 : channel_kind == 'p' ? 1 : 2]);
-}
-
-/* The count that ends a confirmation is that of channels and patterns together; shard channels are counted apart. */
-static int64_t *subscription_count(struct session *session, char channel_kind)
-{
-    return channel_kind == 'c'   ? &session->channels
-           : channel_kind == 'p' ? &session->patterns
-                                 : &session->shard_channels;
-}
-
-static void confirmed(struct client *client, char channel_kind, int64_t count)
-{
-    struct session *session = &client->session;
-    int64_t others = channel_kind == 'c' ? session->patterns : channel_kind == 'p' ? session->channels : 0;
-
-    *subscription_count(session, channel_kind) = count - others;
-    if (client->exclusive != NULL) {
-        client->exclusive->expects_pushes =
-            session->channels > 0 || session->patterns > 0 || session->shard_channels > 0;
-    }
-}
-
-/* Looks at any confirmation, whatever asked for it. True if it is one. */
-static bool note_confirmation(struct client *client, const struct resp_reply *reply)
-{
-    static const char channel_kinds[] = {'c', 'p', 's'};
-
-    for (size_t i = 0; i < sizeof channel_kinds; i++) {
-        for (int opposite = 0; opposite < 2; opposite++) {
-            if (is_confirmation(reply, channel_kinds[i], opposite != 0)) {
-                confirmed(client, channel_kinds[i], reply->integer);
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
-static bool is_message(const struct client *client, const struct resp_reply *reply)
-{
-    const struct session *session = &client->session;
-
-    if (reply->type == '>') {
-        return true;
-    }
-    if (client->profile->resp == 3 ||
-        (session->channels <= 0 && session->patterns <= 0 && session->shard_channels <= 0)) {
-        return false;
-    }
-    return kind_is(reply, "message") || kind_is(reply, "smessage") || head_is(reply, "*4\r\n$8\r\npmessage\r\n");
-}
-
-static bool is_push(struct client *client, const struct resp_reply *reply)
-{
-    bool subscribed = client->profile->resp == 2 && client->exclusive != NULL && client->exclusive->expects_pushes;
-
-    return ((reply->type == '>' || subscribed) && note_confirmation(client, reply)) || is_message(client, reply);
-}
-
-/* True when the last confirmation that this request is owed has come, or anything that is none. */
-static bool replied_subscription(struct client *client, struct observation *observation, const struct resp_reply *reply)
-{
-    bool opposite = observation->kind == OBSERVE_UNSUBSCRIBE;
-
-    if (!is_confirmation(reply, observation->channel_kind, opposite)) {
-        if (note_confirmation(client, reply) || is_message(client, reply)) {
-            return false;
-        }
-        client->session.sticky = client->session.sticky || !is_error(reply);
-        return true;
-    }
-    if (!observation->started && observation->confirmations == 0) {
-        /* UNSUBSCRIBE from all is confirmed once for each, and once if there is none. */
-        int64_t count = *subscription_count(&client->session, observation->channel_kind);
-        observation->confirmations = count > 1 ? (uint32_t)count : 1;
-    }
-    observation->started = true;
-    confirmed(client, observation->channel_kind, reply->integer);
-    observation->confirmations--;
-    return observation->confirmations == 0;
-}
-
 /* While Redis is paused a write blocks its connection, and on a shared lane it would block the reads of others. */
 static void replied_pause(struct client_service *service, const struct observation *observation,
                           const struct resp_reply *reply)
@@ -403,7 +295,7 @@ static void replied_pause(struct client_service *service, const struct observati
     int64_t pause_ms = observation->pause_ms < most ? observation->pause_ms : most;
     int64_t until_us = pause_ms > 0 ? reactor_now(service->reactor) + clock_ms_to_us(pause_ms) : 0;
 
-    if (head_is(reply, "+OK") && (until_us == 0 || until_us > service->paused_until_us)) {
+    if (resp_reply_starts(reply, "+OK") && (until_us == 0 || until_us > service->paused_until_us)) {
         service->paused_until_us = until_us;
     }
 }
@@ -414,7 +306,7 @@ static void replied_name(struct client *client, const struct observation *observ
     if (is_ok(reply)) {
         adopt_name(client, observation->name);
         client->profile->naming = PROFILE_NAMING_ALLOWED;
-    } else if (head_is(reply, "-NOPERM")) {
+    } else if (resp_reply_starts(reply, "-NOPERM")) {
         client->profile->naming = PROFILE_NAMING_REFUSED;
     }
 }
@@ -427,7 +319,7 @@ static void replied_unknown(struct client *client, const struct resp_reply *repl
 
     session->blocking--;
     session->unproven = false;
-    if (!head_is(reply, "-ERR unknown command ")) {
+    if (!resp_reply_starts(reply, "-ERR unknown command ")) {
         session->sticky = true;
         session->unsure = true;
     }
@@ -440,18 +332,18 @@ static void replied_sync(struct client *client, const struct resp_reply *reply)
 
     session->blocking--;
     client->exclusive->expects_raw = false;
-    if (!is_error(reply)) {
+    if (!resp_reply_is_error(reply)) {
         session->sticky = true;
         session->tunnel = true;
-        client->exclusive->raw = !head_is(reply, "+QUEUED");
+        client->exclusive->raw = !resp_reply_starts(reply, "+QUEUED");
     }
 }
 
 static void replied_access(struct client *client, const struct resp_reply *reply)
 {
-    if (head_is(reply, "+QUEUED")) {
+    if (resp_reply_starts(reply, "+QUEUED")) {
         client->session.access_queued = true;
-    } else if (!is_error(reply)) {
+    } else if (!resp_reply_is_error(reply)) {
         upstream_access_changed(client->service->upstream);
     }
 }
@@ -461,9 +353,9 @@ bool session_reply(struct client *client, struct observation *observation, const
     struct session *session = &client->session;
 
     if (observation->kind == OBSERVE_SUBSCRIBE || observation->kind == OBSERVE_UNSUBSCRIBE) {
-        return replied_subscription(client, observation, reply);
+        return session_replied_subscription(client, observation, reply);
     }
-    if (is_push(client, reply)) {
+    if (session_is_push(client, reply)) {
         return false;
     }
     switch (observation->kind) {
@@ -474,11 +366,11 @@ bool session_reply(struct client *client, struct observation *observation, const
         replied_exec(client, reply);
         break;
     case OBSERVE_WATCH:
-        expect(client, reply, is_ok(reply) || head_is(reply, "+QUEUED"));
-        session->watching = session->watching || !is_error(reply);
+        expect(client, reply, is_ok(reply) || resp_reply_starts(reply, "+QUEUED"));
+        session->watching = session->watching || !resp_reply_is_error(reply);
         break;
     case OBSERVE_UNWATCH:
-        expect(client, reply, is_ok(reply) || head_is(reply, "+QUEUED"));
+        expect(client, reply, is_ok(reply) || resp_reply_starts(reply, "+QUEUED"));
         session->watching = session->watching && !is_ok(reply);
         break;
     case OBSERVE_BLOCKING:
@@ -486,7 +378,7 @@ bool session_reply(struct client *client, struct observation *observation, const
         break;
     case OBSERVE_TRACKING_ON:
         expect(client, reply, is_ok(reply));
-        session->tracking = session->tracking || !is_error(reply);
+        session->tracking = session->tracking || !resp_reply_is_error(reply);
         /* What it has read is told of to whoever switches tracking on next on this lane. */
         client->exclusive->untidy = client->exclusive->untidy || session->tracking;
         break;
@@ -683,10 +575,10 @@ static bool owner_frame(void *owner, const struct resp_reply *reply)
     struct client *client = owner;
 
     client_push_ended(client);
-    if (is_push(client, reply)) {
+    if (session_is_push(client, reply)) {
         return true;
     }
-    if (client->first == NULL && note_confirmation(client, reply)) {
+    if (client->first == NULL && session_note_confirmation(client, reply)) {
         /* SUBSCRIBE is confirmed even under CLIENT REPLY OFF. */
         return true;
     }

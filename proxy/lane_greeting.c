@@ -4,22 +4,15 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool head_starts(const struct resp_reply *reply, const char *text)
-{
-    size_t length = strlen(text);
-
-    return reply->head_length >= length && memcmp(reply->head, text, length) == 0;
-}
-
 /* What Redis says, unasked, to a connection that it does not take. */
 static bool is_unwelcome(const struct lane *lane)
 {
-    return head_starts(&lane->reply, "-ERR max number of clients") || head_starts(&lane->reply, "-DENIED");
+    return resp_reply_starts(&lane->reply, "-ERR max number of clients") || resp_reply_starts(&lane->reply, "-DENIED");
 }
 
 static bool ping_was_refused(const struct lane *lane)
 {
-    return head_starts(&lane->reply, "-NOAUTH") && lane->greeting.password_known;
+    return resp_reply_starts(&lane->reply, "-NOAUTH") && lane->greeting.password_known;
 }
 
 static void greeting_refused(struct lane *lane)
@@ -44,7 +37,7 @@ static void greeting_answered(struct lane *lane)
     if (is_naming) {
         lane->named = lane->reply.type != '-';
     }
-    if (is_ping && head_starts(&lane->reply, "-NOAUTH")) {
+    if (is_ping && resp_reply_starts(&lane->reply, "-NOAUTH")) {
         lane->events->needs_password(lane);
         return;
     }

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* A view into bytes that somebody else owns. Not terminated by NUL. */
 struct slice {
@@ -190,6 +191,19 @@ enum resp_status resp_reply_feed(struct resp_reply *reply, const char *data, siz
 
 /* Makes ready for the next reply; keep_head stays. */
 void resp_reply_reset(struct resp_reply *reply);
+
+/* Whether the head, which must have been kept, begins so. */
+static inline bool resp_reply_starts(const struct resp_reply *reply, const char *text)
+{
+    size_t length = strlen(text);
+
+    return reply->head_length >= length && memcmp(reply->head, text, length) == 0;
+}
+
+static inline bool resp_reply_is_error(const struct resp_reply *reply)
+{
+    return reply->type == '-' || reply->type == '!';
+}
 
 /* How much of the head is its first line, for texts of one line. */
 static inline size_t resp_reply_head_line(const struct resp_reply *reply)
