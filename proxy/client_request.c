@@ -207,17 +207,22 @@ void client_protocol_error(struct client *client)
  * An empty line, or "*0". Redis does nothing, but what CLIENT REPLY SKIP said is over then. On a shared lane there is
  * no such state, and Redis need not hear of it.
  */
-static void take_nothing(struct client *client)
+static enum client_outcome take_nothing(struct client *client)
 {
     static const char nothing[] = "*0\r\n";
 
     if (client->exclusive == NULL || !(client->session.silent_next || client->session.tunnel)) {
-        return;
+        return CLIENT_TAKEN;
+    }
+    if (lane_is_congested(client->exclusive)) {
+        (void)client_wait_for(client, CLIENT_WAIT_LANE);
+        return CLIENT_WAITS;
     }
     client->session.silent_next = false;
     if (!lane_send_silent(client->exclusive, nothing, sizeof nothing - 1)) {
         client_out_of_memory(client);
     }
+    return CLIENT_TAKEN;
 }
 
 /* Inline commands are for people; they are rewritten as multibulk, so that only one form reaches Redis. */
@@ -230,8 +235,7 @@ static enum client_outcome take_inline(struct client *client, const char *frame)
     size_t taken;
 
     if (needed == 0) {
-        take_nothing(client);
-        return CLIENT_TAKEN;
+        return take_nothing(client);
     }
     if (needed == SIZE_MAX) {
         client->command.fault = RESP_COMMAND_BAD_QUOTES;
@@ -276,7 +280,7 @@ static enum client_outcome take_whole(struct client *client, const char *frame)
     enum client_outcome outcome = CLIENT_TAKEN;
 
     if (client->command.argument_count == 0) {
-        take_nothing(client);
+        outcome = take_nothing(client);
     } else {
         outcome =
             resp_command_is_inline(&client->command)

@@ -214,3 +214,18 @@ def test_a_replica_that_floods_a_hanging_redis(redis, make_headgate, stopped):
                 client.socket.sendall(chunk)
     assert headgate.rss() - before < 16 << 20
     client.close()
+
+
+def test_empty_lines_that_flood_a_hanging_redis(redis, make_headgate, stopped):
+    """Behind MONITOR they are passed on, as far as the lane takes them."""
+    headgate = make_headgate(redis)
+    client = headgate.connect()
+    assert client("MONITOR") == b"OK"
+    before = headgate.rss()
+    with stopped(redis):
+        client.socket.settimeout(0.5)
+        with pytest.raises(TimeoutError):
+            for _ in range(1024):
+                client.socket.sendall(b"\r\n" * 32768)
+    assert headgate.rss() - before < 16 << 20
+    client.close()
