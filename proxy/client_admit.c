@@ -58,6 +58,11 @@ enum policy_verdict client_ask_policies(struct client *client, const struct comm
 
 /* ---- what they decided ---- */
 
+static bool needs_stand_in(const struct client *client)
+{
+    return client->exclusive != NULL && (client->session.sent_transaction || client->session.silent_next);
+}
+
 /*
  * Gives Redis a command that it cannot accept in place of the refused one, where the lack of one would be noticed: the
  * transaction that it would have been part of has to fail, and CLIENT REPLY SKIP has to find something to skip. The
@@ -68,7 +73,7 @@ static bool send_stand_in(struct client *client)
     static const char bad_arity[] = "*1\r\n$3\r\nGET\r\n";
     const struct session *session = &client->session;
 
-    if (client->exclusive == NULL || !(session->sent_transaction || session->silent_next)) {
+    if (!needs_stand_in(client)) {
         return true;
     }
     if (session->silent || session->silent_next) {
@@ -95,6 +100,12 @@ void client_refuse(struct client *client, const struct policy_decision *decision
     if (client->session.tunnel) {
         client->held = record;
         client_end(client, "a policy refused a request where no answer has a place");
+        return;
+    }
+    if (silent && needs_stand_in(client) && lane_is_congested(client->exclusive)) {
+        /* No answer of its own waits here that would hold the client up. */
+        client->held = record;
+        client_end(client, "refused requests whose answers nobody wants wait for Redis");
         return;
     }
     if (!send_stand_in(client)) {

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from harness.resp import NIL_ARRAY, OK, PONG, QUEUED, encode, wait_for
+from harness.rules import launch
 from harness.target import info
 
 LIMITED = ("on", ">p", "~*", "&*", "+@all")
@@ -227,5 +228,21 @@ def test_empty_lines_that_flood_a_hanging_redis(redis, make_headgate, stopped):
         with pytest.raises(TimeoutError):
             for _ in range(1024):
                 client.socket.sendall(b"\r\n" * 32768)
+    assert headgate.rss() - before < 16 << 20
+    client.close()
+
+
+def test_silent_refusals_that_flood_a_hanging_redis(redis, make_headgate, stopped):
+    """Within MULTI each refused request is stood in for, so that EXEC fails."""
+    headgate = launch(make_headgate, redis, "shared", "[deny:get]\ncommands = get\n")
+    client = headgate.connect()
+    client.send(encode("CLIENT", "REPLY", "OFF") + encode("MULTI"))
+    client.assert_silent()
+    before = headgate.rss()
+    with stopped(redis):
+        client.socket.settimeout(0.5)
+        with pytest.raises(OSError):
+            for _ in range(512):
+                client.socket.sendall(encode("GET", "k") * 4096)
     assert headgate.rss() - before < 16 << 20
     client.close()
