@@ -575,6 +575,7 @@ void client_service_tick(struct client_service *service)
         if (service->draining && client->state == CLIENT_OPEN && nothing_under_way(client)) {
             client_finish(client);
         }
+        client_review_beginning(client);
         client_watch_unread(&unread, client);
         client = next;
     }

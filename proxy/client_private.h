@@ -459,6 +459,8 @@ bool client_is_beyond_strangers(const struct client *client, const struct resp_c
  * of it. True: that was taken; false: not now, or not at all.
  */
 bool client_begin_stream(struct client *client, const char *frame);
+/* Refuses a request whose beginning was kept before it was known that Redis wants a password of the client. */
+void client_review_beginning(struct client *client);
 /* Sends on what has come of it, or throws it away. Returns the bytes taken. */
 size_t client_continue_stream(struct client *client, const char *data, size_t length);
 

@@ -60,6 +60,13 @@ bool client_is_long(const struct client *client)
             strangers_fault(client) != RESP_COMMAND_SOUND);
 }
 
+void client_review_beginning(struct client *client)
+{
+    if (client->state == CLIENT_OPEN && !client->streaming && strangers_fault(client) != RESP_COMMAND_SOUND) {
+        client_resume(client);
+    }
+}
+
 /* Whether what Headgate knows of the client's authentication is all there is to know. */
 static bool is_followed(const struct client *client)
 {

@@ -141,7 +141,9 @@ def test_a_password_taken_away_at_redis_is_found_out(make_redis, make_headgate, 
     redis = make_redis("--requirepass", "secret")
     headgate = make_headgate(redis, threads=threads, access_check="100ms")
     strangers = newcomers(headgate)
-    assert [stranger("GET", "k") for stranger in strangers] == [NOAUTH] * NEWCOMERS
+    # Who asks before Headgate knows has no lane yet when it is answered.
+    for _ in range(2):
+        assert [stranger("GET", "k") for stranger in strangers] == [NOAUTH] * NEWCOMERS
     assert shared_by(headgate) == 0
     with redis.connect() as direct:
         assert direct("AUTH", "secret") == OK

@@ -1,5 +1,7 @@
 """What a client that has not authenticated may send: Redis' bounds, by the first header that is beyond them."""
 
+import signal
+
 import pytest
 
 from harness.resp import OK, PONG, Client, Closed, Error, encode, wait_for
@@ -31,6 +33,17 @@ def test_long_arguments_of_every_kind_of_command(target, name):
         client = target.connect()
         client.send(b"*2\r\n" + encode(name)[4:] + b"$%d\r\n" % length)
         assert client.read_to_end() == LENGTH, length
+
+
+@pytest.mark.parametrize("header", [b"*11\r\n", b"*2\r\n$4\r\nAUTH\r\n$16385\r\n", b"*2\r\n$3\r\nGET\r\n$400000\r\n"])
+def test_a_header_that_came_before_it_was_known_that_there_is_a_password(make_redis, make_headgate, pool, header):
+    redis = make_redis("--requirepass", PASSWORD)
+    redis.signal(signal.SIGSTOP)
+    client = make_headgate(redis, pool=pool).connect()
+    client.send(header)
+    client.assert_silent(0.3)
+    redis.signal(signal.SIGCONT)
+    assert client.read_to_end() == (COUNT if header.startswith(b"*11") else LENGTH)
 
 
 @pytest.mark.parametrize("name", NAMES)
