@@ -43,31 +43,62 @@ def child_environment():
     return environment
 
 
-PORTS_TAKEN = set()
-# Test processes that run side by side take ports that have none in common.
-PROCESSES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-PROCESS = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+# Ports go to test processes by blocks, so that no two processes of this machine are given the same one, also not by two
+# runs of the tests at once. A block belongs to whoever has bound its name, an abstract Unix socket: the kernel sees to
+# it that there is one, in this network namespace as the ports are, and takes it back when the process ends.
+PORT_BLOCK = 64
+FIRST_PORT = 10_000
+PORT_BLOCKS_MOST = 24
+
+
+class Ports:
+    """Ports that nobody listens on, each of which is given out again as late as possible. They lie below the range from
+    which the kernel takes the ports of outgoing connections, since one of those could otherwise take it before the
+    server does."""
+
+    def __init__(self):
+        self.claims = []
+        self.ports = []
+        self.next = 0
+
+    def _claim(self):
+        with open("/proc/sys/net/ipv4/ip_local_port_range") as limits:
+            end = max(int(limits.read().split()[0]), 2 * FIRST_PORT)
+        starts = list(range(FIRST_PORT, end - PORT_BLOCK, PORT_BLOCK))
+        random.shuffle(starts)
+        for start in starts:
+            claim = socket.socket(socket.AF_UNIX)
+            try:
+                claim.bind(f"\0headgate-test-ports-{start}")
+            except OSError:
+                claim.close()
+                continue
+            self.claims.append(claim)
+            self.ports += range(start, start + PORT_BLOCK)
+            return
+
+    def take(self):
+        while True:
+            if self.next == len(self.ports) and len(self.claims) < PORT_BLOCKS_MOST:
+                self._claim()
+            if self.next == len(self.ports):
+                self.next = 0
+            assert self.ports, "other test processes have all ports"
+            port = self.ports[self.next]
+            self.next += 1
+            with socket.socket() as probe:
+                try:
+                    probe.bind(("127.0.0.1", port))
+                    return port
+                except OSError:
+                    continue
+
+
+PORTS = Ports()
 
 
 def free_port():
-    """A port that nobody listens on, and that was not given out lately. It lies below the range from which the kernel
-    takes the ports of outgoing connections, since one of those could otherwise take it before the server does."""
-    with open("/proc/sys/net/ipv4/ip_local_port_range") as limits:
-        first_outgoing = int(limits.read().split()[0])
-    ports = range(10_000 + PROCESS, max(first_outgoing, 20_000), PROCESSES)
-    if len(PORTS_TAKEN) > len(ports) // 2:
-        PORTS_TAKEN.clear()
-    while True:
-        port = random.choice(ports)
-        if port in PORTS_TAKEN:
-            continue
-        PORTS_TAKEN.add(port)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                continue
+    return PORTS.take()
 
 
 def sanitizer_overhead():
