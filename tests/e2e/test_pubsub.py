@@ -191,12 +191,12 @@ def test_keyspace_notifications(target):
 @pytest.mark.parametrize("channels", [("a",), ("a", "b", "c")])
 def test_subscribe_in_a_transaction(target, protocol, channels):
     """Redis writes the confirmations into EXEC's array, all of them; the bytes must be the same."""
-    script = encode("MULTI") + encode("SUBSCRIBE", *channels) + encode("PING") + encode("EXEC")
+    script = encode("MULTI") + encode("SUBSCRIBE", *channels) + encode("PING") + encode("EXEC") + encode("PING", "after")
     transcripts = []
     for client in (target.connect(), target.direct()):
         client("HELLO", protocol)
         client.send(script)
-        transcripts.append(client.read_until_quiet())
+        transcripts.append(client.read_up_to(b"after\r\n"))
     assert transcripts[0] == transcripts[1]
     assert b"subscribe" in transcripts[0]
     subscribers(target, channels[-1], 2)
@@ -259,7 +259,7 @@ def test_publishing_to_oneself_in_a_transaction_in_resp3(target):
         client("HELLO", 3)
         client("SUBSCRIBE", channel)
         client.send(encode("MULTI") + encode("PUBLISH", channel, "m") + encode("EXEC") + encode("ECHO", "after"))
-        transcripts.append(client.read_until_quiet().replace(channel.encode() + b"\r\n", b"?\r\n"))
+        transcripts.append(client.read_up_to(b"after\r\n").replace(channel.encode() + b"\r\n", b"?\r\n"))
     assert transcripts[0] == transcripts[1]
     assert transcripts[0].endswith(b"after\r\n")
 

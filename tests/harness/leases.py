@@ -67,7 +67,7 @@ def keys_of(headgate):
     return {lease["key"] for lease in leases(headgate)}
 
 
-def await_keys(headgate, keys, seconds=10):
+def await_keys(headgate, keys, seconds=30):
     """Until leases of exactly these keys are on file."""
     try:
         wait_for(lambda: keys_of(headgate) == set(keys), seconds)
@@ -86,7 +86,7 @@ def counters(headgate):
     return {name: value for name, value in values.items() if value}
 
 
-def await_counter(headgate, name, value, seconds=10):
+def await_counter(headgate, name, value, seconds=30):
     wait_for(lambda: counter(headgate, name) >= value, seconds, what=f"lease_{name} to reach {value}")
     assert counter(headgate, name) == value
 
@@ -114,7 +114,7 @@ def assert_kept(redis, keys, seconds=LONG):
     assert all(life > 0 for life in lives.values()), {key: life for key, life in lives.items() if life <= 0}
 
 
-def await_gone(redis, *keys, seconds=10):
+def await_gone(redis, *keys, seconds=30):
     wait_for(lambda: all(life == -2 for life in remaining(redis, *keys).values()), seconds, what=f"{keys} to be gone")
 
 

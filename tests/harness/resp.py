@@ -10,7 +10,7 @@ import struct
 import threading
 import time
 
-SOCKET_TIMEOUT = 10.0
+SOCKET_TIMEOUT = 30.0
 CRLF = b"\r\n"
 
 
@@ -248,6 +248,14 @@ class Client:
             pass
         finally:
             self.socket.settimeout(self.timeout)
+        data = bytes(self.buffer[self.position :])
+        self.position = len(self.buffer)
+        return data
+
+    def read_up_to(self, end):
+        """All bytes up to these, behind which nothing more is to come."""
+        while not bytes(self.buffer[self.position :]).endswith(end):
+            self._fill()
         data = bytes(self.buffer[self.position :])
         self.position = len(self.buffer)
         return data

@@ -3,7 +3,7 @@
 import threading
 
 
-def at_once(work, count, seconds=30):
+def at_once(work, count, seconds=60):
     """work(0) to work(count - 1), each in a thread of its own: none of them raises, and all end in time."""
     raised = []
 

@@ -121,8 +121,16 @@ def test_pipelines_of_many_clients_in_random_pieces(fake, headgate):
             wanted[command] = reply
         reply_in_pieces(answers, (chance.choice([1, 2, 7, 40, 2000, 60_000]) for _ in range(100_000)))
         # What a client gets is what was sent for its own requests, in their order, as far as that can be told apart.
-        total = sum(len(client.read_until_quiet(0.02)) for client in clients)
-        assert total == sum(len(reply) for reply in wanted.values())
+        expected = sum(len(reply) for reply in wanted.values())
+        total = 0
+
+        def all_came():
+            nonlocal total
+            total += sum(len(client.read_until_quiet(0.02)) for client in clients)
+            return total >= expected
+
+        wait_for(all_came, what="all replies")
+        assert total == expected
     assert dropped(headgate) == pushes and desynced(headgate) == 0
 
 
