@@ -12,7 +12,7 @@ from harness.probe import Probe
 from harness.servers import Headgate, Redis, Server
 from harness.target import MODES, Target
 
-TEST_TIMEOUT = 90
+TEST_TIMEOUT = 300
 
 
 def pytest_configure(config):

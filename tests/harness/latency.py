@@ -13,16 +13,30 @@ ERROR = 2 ** (1 / 32)
 SLACK = 0.005
 
 
+def words_of(line):
+    """The words of a line, each with its value. Quotes are rare, and shlex is slow where lines are many."""
+    words = shlex.split(line) if '"' in line or "'" in line or "\\" in line else line.split()
+    return dict(word.partition("=")[::2] for word in words)
+
+
 def ask(headgate, *question):
     """The lines of an answer, each as a dictionary of its words."""
     with headgate.admin() as admin:
         reply = admin(*question)
-    assert isinstance(reply, bytes), reply
-    return [dict(word.partition("=")[::2] for word in shlex.split(line)) for line in text(reply).splitlines()]
+    assert isinstance(reply, bytes) and not isinstance(reply, Error), reply
+    return [words_of(line) for line in text(reply).splitlines()]
 
 
 def interfaces(headgate, *question):
     return {line["interface"]: line for line in ask(headgate, *question)}
+
+
+def reported_with(headgate, prefix):
+    """How many interfaces of this prefix are on record; None if that cannot be told, as when Redis is slow."""
+    try:
+        return sum(name.startswith(prefix) for name in interfaces(headgate, "REPORT", "*", "FROM", "-5m"))
+    except AssertionError:
+        return None
 
 
 def reported(headgate, interface):
@@ -31,7 +45,7 @@ def reported(headgate, interface):
         reply = admin("REPORT", interface, "FROM", "-2h")
     if isinstance(reply, Error):
         return None
-    return dict(word.partition("=")[::2] for word in shlex.split(text(reply)))["count"]
+    return words_of(text(reply))["count"]
 
 
 def await_report(headgate, interface, count):
