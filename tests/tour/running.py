@@ -1,29 +1,20 @@
-"""Runs scripts/run as a newcomer does, on ports of its own, and a terminal beside it."""
+"""Runs scripts/run as a newcomer does, on ports of its own; and the steps of the tour."""
 
 import os
-import pty
 import re
-import select
 import signal
 import socket
 import subprocess
 import tempfile
-import termios
 import time
 
 from harness.servers import REPOSITORY, free_port
+from harness.terminal import environment
 
 RUN = REPOSITORY / "scripts" / "run"
 TOUR = (REPOSITORY / "scripts" / "tour.txt").read_text()
 STARTED = "ends it all"  # is printed once Headgate serves
 START_TIMEOUT = 75
-PASTE_TIMEOUT = 60
-
-
-def environment():
-    """That of a newcomer: no password kept for redis-cli, nothing of the tests."""
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "CC", "CCACHE_DIR", "CCACHE_BASEDIR") if name in os.environ}
-    return {**kept, "LC_ALL": "C.UTF-8", "TERM": "dumb", "PS1": ""}
 
 
 def can_be_bound(port):
@@ -82,40 +73,6 @@ class Run:
             self.process.send_signal(signal.SIGTERM)
             self.process.wait(START_TIMEOUT)
         self.output.close()
-
-
-class Terminal:
-    """bash on a terminal, into which somebody pastes."""
-
-    def __init__(self, directory):
-        self.pid, self.file = pty.fork()
-        if self.pid == 0:
-            os.chdir(directory)
-            os.execve("/bin/bash", ["bash", "--norc", "--noprofile", "--noediting", "-i"], environment())
-        settings = termios.tcgetattr(self.file)
-        settings[3] &= ~termios.ECHO
-        termios.tcsetattr(self.file, termios.TCSANOW, settings)
-        self.pasted = 0
-        self.paste("PS1=")
-
-    def paste(self, text):
-        """What is printed until all of it has been done, without the shell's own lines on jobs."""
-        self.pasted += 1
-        os.write(self.file, f"{text.rstrip()}\necho 'end of' paste {self.pasted}\n".encode())
-        return self._read_to(f"end of paste {self.pasted}\n")
-
-    def _read_to(self, end):
-        deadline, printed = time.monotonic() + PASTE_TIMEOUT, ""
-        while not printed.endswith(end):
-            assert select.select([self.file], [], [], max(0.0, deadline - time.monotonic()))[0], f"hangs:\n{printed}"
-            printed += os.read(self.file, 65536).decode().replace("\r\n", "\n")
-        lines = printed[: -len(end)].splitlines()
-        return [line for line in lines if line and not re.match(r"\[\d+\][ +-]", line)]
-
-    def close(self):
-        os.close(self.file)
-        os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
 
 
 def steps(text):

@@ -7,17 +7,12 @@ import pytest
 
 from harness.resp import wait_for
 from harness.servers import REPOSITORY
-from running import TOUR, Run, Terminal, steps, tour_port
+from harness.terminal import Terminal, essence
+from running import TOUR, Run, steps, tour_port
 
 README = (REPOSITORY / "README.md").read_text()
 MOST_LINES = 60
 NUMBERS = range(5)
-# Words whose values are the same each time; of the others their names are.
-EXACT = set(
-    "rule scope algorithm admits per cost action admitted refused delayed observed offender key db kind state lease"
-    " deferred failures reason interface errors bytes_in bytes_out length name user command".split()
-)
-WORD = re.compile(r'(?:^|(?<= ))(\w+)=("(?:[^"\\]|\\.)*"|\S*)')
 
 
 class Tour:
@@ -92,25 +87,6 @@ def typed(step):
 
 def shown(step):
     return [line for line in step.splitlines()[1:] if line and not line.startswith(("$ ", "#    "))]
-
-
-def essence(lines):
-    """Lines without what differs each time."""
-    result, hot_keys = [], 0
-    for line in lines:
-        # Requests are counted by chance for HOTKEYS: others may stand behind the first.
-        hot_keys += line.startswith("count=")
-        if WORD.match(line):
-            words = [f"{name}={value}" if name in EXACT else name for name, value in WORD.findall(line)]
-            if not line.startswith("count=") or hot_keys == 1:
-                result.append(" ".join(words))
-        elif line.startswith("# of "):
-            result.append(re.sub(r"\d+", "N", line))
-        else:
-            line = re.sub(r"retry in \d+ ms", "retry in N ms", line)
-            line = re.sub(r"^\(integer\) [12]\d\d\d$", "(integer) what is left of the lock", line)
-            result.append(re.sub(r'"\d+\.\d+"', '"ms"', line).rstrip())
-    return result
 
 
 # ---- what scripts/run prints ----
