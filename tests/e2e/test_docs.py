@@ -75,8 +75,8 @@ def test_scripts_that_are_named_can_be_run(path):
 
 def test_the_tour_asks_what_can_be_asked(redis, make_headgate):
     """Each command to the admin port in any page is answered without an error."""
-    headgate = launch(make_headgate, redis, "shared", "[latency]\nenabled = on\n")
-    pattern = re.compile(r"redis-cli (?:--raw )?-p 6390 ([A-Z]+(?: [a-z]+)?)\b")
+    headgate = launch(make_headgate, redis, "shared", "[latency]\nenabled = on\n[counters]\nenabled = on\n")
+    pattern = re.compile(r"redis-cli (?:--raw )?-p 6390 ([A-Z]+(?: [a-z0-9]+)*)\b")
     asked = {match for path in PAGES for match in pattern.findall(path.read_text())}
     assert {"LANES", "CLIENTS", "STATS", "STATS traffic", "STATS upstream"} <= asked
     with headgate.admin() as admin:
@@ -163,3 +163,12 @@ def test_every_kind_of_command_has_its_row():
 def test_examples_are_sound(path):
     result = run_headgate("-t", "-c", path)
     assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("path", sorted((REPOSITORY / "conf" / "examples").glob("*.ini")), ids=lambda path: path.name)
+def test_examples_enforce(path):
+    """What is copied does what it says; a comment tells how to try a rule before it refuses anybody."""
+    lines = path.read_text().splitlines()
+    assert not [line for line in lines if re.match(r"action\s*=\s*observe", line)]
+    if any(line.startswith(("[limit:", "[deny:")) for line in lines):
+        assert [line for line in lines if line.startswith(("#", ";")) and "action = observe" in line]
