@@ -71,6 +71,6 @@ def essence(lines):
             result.append(re.sub(r"\d+", "N", line))
         else:
             line = re.sub(r"retry in \d+ ms", "retry in N ms", line)
-            line = re.sub(r"^\(integer\) [12]\d\d\d$", "(integer) what is left of the lock", line)
+            line = re.sub(r"^\(integer\) \d{3,4}$", "(integer) what is left of the lock", line)
             result.append(re.sub(r'"\d+\.\d+"', '"ms"', line).rstrip())
     return result

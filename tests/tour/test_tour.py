@@ -108,6 +108,12 @@ def test_each_step_shows_what_it_says(tour, number):
         assert any(re.fullmatch(pattern, line) for line in rest), f"no {pattern} in\n" + "\n".join(lines)
 
 
+def test_the_lock_is_held_beyond_its_three_seconds(tour):
+    taken, left, gone = tour.output(0)
+    assert (taken, gone) == ("OK", "(integer) -2")
+    assert 0 < int(left.removeprefix("(integer) ")) <= 3000
+
+
 def test_the_sixth_write_only_is_refused(tour):
     lines = tour.output(1)
     assert lines[:6] == ["OK"] + [f"(integer) {number}" for number in range(1, 6)]
