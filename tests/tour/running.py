@@ -71,7 +71,13 @@ class Run:
     def end(self):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-            self.process.wait(START_TIMEOUT)
+            try:
+                self.process.wait(START_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                # The kernel ends its children.
+                self.process.kill()
+                self.process.wait()
+                raise
         self.output.close()
 
 
