@@ -12,7 +12,7 @@ PASTE_TIMEOUT = 60
 # Words whose values are the same each time; of the others their names are.
 EXACT = set(
     "rule scope algorithm admits per cost action admitted refused delayed observed offender key db kind state lease"
-    " deferred failures reason interface errors bytes_in bytes_out length name user command".split()
+    " deferred failures interface errors bytes_in bytes_out length name user command".split()
 )
 WORD = re.compile(r'(?:^|(?<= ))(\w+)=("(?:[^"\\]|\\.)*"|\S*)')
 
