@@ -68,13 +68,15 @@ static void on_rested(evutil_socket_t fd, short what, void *context)
 
 static bool open_address(struct admin *admin, const struct conf_address *address)
 {
-    struct connection_target target;
+    struct connection_targets targets;
     const char *why = NULL;
     int fd = -1;
 
-    if (connection_resolve(address, &target, &why)) {
-        fd = connection_listen(&target, 16, S_IRWXU);
+    if (connection_resolve(address, &targets)) {
+        fd = connection_listen(&targets.items[0], 16, S_IRWXU);
         why = strerror(errno);
+    } else {
+        why = targets.why;
     }
     struct evconnlistener *listener =
         fd >= 0 ? evconnlistener_new(admin->reactor->base, on_connection, admin, LEV_OPT_CLOSE_ON_FREE, 0, fd) : NULL;

@@ -21,6 +21,7 @@ struct client_settings {
     const char *upstream_text; /* for error replies */
     /* Of servers that policies have for themselves, but for target, credentials and where lanes are counted. */
     struct upstream_settings servers;
+    int64_t resolve_every; /* how often their names are looked up */
 };
 
 struct client_service;

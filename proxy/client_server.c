@@ -7,14 +7,11 @@
  */
 #include "client_private.h"
 
-#include "resolver.h"
+#include "lookup.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A name that could not be looked up is tried again after so long, for the next script. */
-#define LOOK_UP_AGAIN_US ((int64_t)5000000)
 /* How long the scripts of a server that was left may go on. */
 #define LEAVE_PATIENCE_US ((int64_t)5000000)
 
@@ -24,12 +21,8 @@ struct policy_server {
     struct conf_address address;
     char *user;
     char *password;
-    struct resolver *resolver; /* NULL: its name is not being looked up */
-    int64_t looked_up_us;
-    bool is_resolved;
-    struct connection_target target; /* if it is */
-    const char *why;                 /* if it is not */
-    struct upstream *upstream;       /* NULL: there was no script yet */
+    struct lookup *lookup;     /* where it is */
+    struct upstream *upstream; /* NULL: there was no script yet */
     struct control *control;
     int64_t leave_us; /* it was left, and is freed then at the latest; 0: it was not */
 };
@@ -39,40 +32,36 @@ static const struct conf_option address_option = {.name = "upstream", .type = CO
 
 /* ---- names ---- */
 
-static void resolved(void *context, const struct connection_target *target, const char *why)
+static void on_targets(void *context, const struct connection_targets *targets)
 {
-    struct policy_server *server = context;
+    const struct policy_server *server = context;
 
-    server->resolver = NULL;
-    server->is_resolved = target != NULL;
-    if (target != NULL) {
-        server->target = *target;
-    } else {
-        server->why = why;
+    if (server->upstream != NULL) {
+        upstream_set_targets(server->upstream, targets);
     }
 }
 
-/* A name needs a thread: the system's resolver may take long, and clients must not notice. */
-static void look_up(struct policy_server *server)
+static void on_connecting(void *context)
 {
-    server->is_resolved = connection_resolve_numeric(&server->address, &server->target);
-    if (server->is_resolved) {
-        return;
-    }
-    server->looked_up_us = reactor_now(server->service->reactor);
-    server->why = "its name is being looked up";
-    server->resolver = resolver_start(server->service->reactor, &server->address, resolved, server);
-    if (server->resolver == NULL) {
-        server->why = strerror(errno);
-    }
+    const struct policy_server *server = context;
+
+    lookup_soon(server->lookup);
 }
 
-static void look_up_again(struct policy_server *server)
+/* The program ends when memory is short, as with all of a configuration. */
+static void start_lookup(struct policy_server *server)
 {
-    int64_t age_us = reactor_now(server->service->reactor) - server->looked_up_us;
+    const struct lookup_settings settings = {
+        .address = &server->address,
+        .interval = server->service->settings.resolve_every,
+        .changed = on_targets,
+        .context = server,
+        .stats = server->service->reactor->stats,
+    };
 
-    if (!server->is_resolved && server->resolver == NULL && age_us >= LOOK_UP_AGAIN_US) {
-        look_up(server);
+    server->lookup = lookup_new(server->service->reactor, &settings);
+    if (server->lookup == NULL) {
+        abort();
     }
 }
 
@@ -82,7 +71,6 @@ static struct upstream_settings settings_of(const struct policy_server *server)
 {
     struct upstream_settings settings = server->service->settings.servers;
 
-    settings.lane.target = server->target;
     settings.lane.target_text = server->address.text;
     settings.lane.stats = &server->service->server_stats;
     settings.user = server->user;
@@ -105,6 +93,8 @@ static bool make_way(struct policy_server *server)
     if (server->upstream == NULL) {
         return false;
     }
+    upstream_set_targets(server->upstream, lookup_targets(server->lookup));
+    upstream_tell_connecting(server->upstream, on_connecting, server);
     server->control = control_new(service->reactor, service->runs, server->upstream);
     if (server->control == NULL) {
         upstream_free(server->upstream);
@@ -119,9 +109,10 @@ struct control *client_server_control(struct policy_server *server, const char *
         *why = "the process is ending";
         return NULL;
     }
-    look_up_again(server);
-    if (!server->is_resolved) {
-        *why = server->why;
+    const struct connection_targets *targets = lookup_targets(server->lookup);
+    if (targets->count == 0) {
+        lookup_soon(server->lookup);
+        *why = targets->why != NULL ? targets->why : "its name is being looked up";
         return NULL;
     }
     if (server->upstream == NULL && !make_way(server)) {
@@ -145,10 +136,8 @@ static void close_way(struct policy_server *server)
 
 static void server_free(struct policy_server *server)
 {
-    if (server->resolver != NULL) {
-        resolver_cancel(server->resolver);
-    }
     close_way(server);
+    lookup_free(server->lookup);
     explicit_bzero(server->password, strlen(server->password));
     free(server->password);
     free(server->user);
@@ -169,7 +158,7 @@ static struct policy_server *server_new(struct client_service *service, const st
     };
     conf_value_copy(&address_option, &server->address, settings->address);
     service->servers = server;
-    look_up(server);
+    start_lookup(server);
     return server;
 }
 
@@ -233,6 +222,8 @@ void client_servers_tick(struct client_service *service, int64_t now_us)
 void client_servers_reconfigure(struct client_service *service)
 {
     for (struct policy_server *server = service->servers; server != NULL; server = server->next) {
+        lookup_set_interval(server->lookup, service->settings.resolve_every);
+        lookup_soon(server->lookup);
         if (server->upstream != NULL) {
             struct upstream_settings settings = settings_of(server);
             upstream_reconfigure(server->upstream, &settings);

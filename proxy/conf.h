@@ -73,6 +73,8 @@ struct conf {
     int64_t upstream_reply_timeout; /* a shared lane without an answer for so long is closed */
     int64_t exclusive_idle;         /* clean exclusive lanes kept for reuse, each worker and credentials */
     int64_t lane_idle_timeout;      /* unused lanes are closed after this */
+    int64_t resolve_every;  /* how often the names of servers are looked up; 0: when lanes are opened, or fail */
+    int64_t retire_timeout; /* exclusive lanes to an address that the name has left are closed after this */
     int64_t drain_timeout;
     int log_level;  /* enum log_level */
     char *log_file; /* "" is standard error */

@@ -115,6 +115,15 @@ const struct conf_option conf_options[] = {
      .help = "Unused connections kept ready for clients that need one of their own, for each worker and credentials."},
     {FIELD(lane_idle_timeout), .type = CONF_TIME, .min = 1, .max = 365 * DAY, .zero = "never", .initial = "60s",
      .reloadable = true, .help = "A connection to Redis that nobody has used for so long is closed."},
+    {FIELD(resolve_every), .type = CONF_TIME, .min = 100, .max = DAY,
+     .zero = "only when connections are opened, or fail", .initial = "5s", .reloadable = true,
+     .help =
+         "How often the name in upstream is looked up again, and that of a server for statistics. Connections to an\n"
+         "address that the name has left are replaced."},
+    {FIELD(retire_timeout), .type = CONF_TIME, .min = 1, .max = DAY, .zero = "as long as they like", .initial = "60s",
+     .reloadable = true,
+     .help = "How long clients with a connection of their own (SUBSCRIBE, BLPOP, MULTI and the like) go on at an\n"
+             "address that the name has left. Then they are closed, as if that Redis had gone."},
     {FIELD(drain_timeout), .type = CONF_TIME, .min = 1, .max = DAY, .zero = "ends at once", .initial = "10s",
      .reloadable = true, .help = "How long SIGTERM waits for what is under way to finish."},
     {FIELD(log_level), .type = CONF_WORD, .words = log_level_words, .initial = "info", .reloadable = true,

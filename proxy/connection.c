@@ -150,53 +150,92 @@ void connection_tune(int fd, const struct connection_tuning *tuning)
     }
 }
 
-static bool resolve_unix(const char *path, struct connection_target *target, const char **why)
+static bool resolve_unix(const char *path, struct connection_targets *targets)
 {
-    struct sockaddr_un *address = (struct sockaddr_un *)&target->address;
+    struct sockaddr_un *address = (struct sockaddr_un *)&targets->items[0].address;
 
     if (strlen(path) >= sizeof address->sun_path) {
-        *why = "the path is too long for a Unix socket";
+        targets->why = "the path is too long for a Unix socket";
         return false;
     }
     address->sun_family = AF_UNIX;
     memcpy(address->sun_path, path, strlen(path) + 1);
-    target->length = sizeof *address;
+    targets->items[0].length = sizeof *address;
+    targets->count = 1;
     return true;
 }
 
+static bool is_same_target(const struct connection_target *a, const struct connection_target *b)
+{
+    return a->length == b->length && memcmp(&a->address, &b->address, a->length) == 0;
+}
+
+size_t connection_targets_find(const struct connection_targets *targets, const struct connection_target *target)
+{
+    size_t place = 0;
+
+    while (place < targets->count && !is_same_target(&targets->items[place], target)) {
+        place++;
+    }
+    return place;
+}
+
+bool connection_targets_equal(const struct connection_targets *a, const struct connection_targets *b)
+{
+    bool equal = a->count == b->count;
+
+    for (size_t i = 0; equal && i < a->count; i++) {
+        equal = connection_targets_find(b, &a->items[i]) < b->count;
+    }
+    return equal;
+}
+
+/* A name may stand for an address twice: localhost does with many systems. */
+static void add_target(struct connection_targets *targets, const struct addrinfo *found)
+{
+    struct connection_target target;
+
+    memset(&target, 0, sizeof target);
+    memcpy(&target.address, found->ai_addr, found->ai_addrlen);
+    target.length = found->ai_addrlen;
+    if (targets->count < CONNECTION_TARGETS_MAX && connection_targets_find(targets, &target) == targets->count) {
+        targets->items[targets->count++] = target;
+    }
+}
+
 /* flags: of getaddrinfo(). */
-static bool resolve(const struct conf_address *address, int flags, struct connection_target *target, const char **why)
+static bool resolve(const struct conf_address *address, int flags, struct connection_targets *targets)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = flags};
     struct addrinfo *found = NULL;
     char port[8];
 
-    memset(target, 0, sizeof *target);
+    memset(targets, 0, sizeof *targets);
     if (address->path != NULL) {
-        return resolve_unix(address->path, target, why);
+        return resolve_unix(address->path, targets);
     }
     snprintf(port, sizeof port, "%u", (unsigned)address->port);
     int status = getaddrinfo(address->host, port, &hints, &found);
     if (status != 0) {
-        *why = gai_strerror(status);
+        targets->why = gai_strerror(status);
         return false;
     }
-    memcpy(&target->address, found->ai_addr, found->ai_addrlen);
-    target->length = found->ai_addrlen;
+    for (const struct addrinfo *one = found; one != NULL; one = one->ai_next) {
+        add_target(targets, one);
+    }
     freeaddrinfo(found);
-    return true;
+    targets->why = targets->count == 0 ? "the name has no address" : NULL;
+    return targets->count > 0;
 }
 
-bool connection_resolve(const struct conf_address *address, struct connection_target *target, const char **why)
+bool connection_resolve(const struct conf_address *address, struct connection_targets *targets)
 {
-    return resolve(address, 0, target, why);
+    return resolve(address, 0, targets);
 }
 
-bool connection_resolve_numeric(const struct conf_address *address, struct connection_target *target)
+bool connection_resolve_numeric(const struct conf_address *address, struct connection_targets *targets)
 {
-    const char *why;
-
-    return resolve(address, AI_NUMERICHOST, target, &why);
+    return resolve(address, AI_NUMERICHOST, targets);
 }
 
 int connection_start(const struct connection_target *target)

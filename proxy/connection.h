@@ -84,11 +84,24 @@ struct connection_target {
     socklen_t length;
 };
 
-/* Turns a numeric or Unix address, or a name by the system's resolver (may block: for start-up), into a target. False
- * with *why set to a constant text. */
-bool connection_resolve(const struct conf_address *address, struct connection_target *target, const char **why);
+#define CONNECTION_TARGETS_MAX 16
+
+/* Where a server is: the addresses of its name, in the order in which they are to be tried. */
+struct connection_targets {
+    size_t count;
+    const char *why; /* a constant text: why there are none, if there are none; NULL: that is being found out */
+    struct connection_target items[CONNECTION_TARGETS_MAX];
+};
+
+/* Turns a numeric or Unix address, or a name by the system's resolver (may block: for start-up, and for threads of
+ * their own), into at least one target. False with why set in targets. */
+bool connection_resolve(const struct conf_address *address, struct connection_targets *targets);
 /* The same without asking anybody: false if it is a name. */
-bool connection_resolve_numeric(const struct conf_address *address, struct connection_target *target);
+bool connection_resolve_numeric(const struct conf_address *address, struct connection_targets *targets);
+/* The place of that target among them; their count: it is not one of them. */
+size_t connection_targets_find(const struct connection_targets *targets, const struct connection_target *target);
+/* Whether they are the same addresses, in whatever order. */
+bool connection_targets_equal(const struct connection_targets *a, const struct connection_targets *b);
 
 /* Begins to connect; the socket, writable when it is done, or -1 with errno set. */
 int connection_start(const struct connection_target *target);

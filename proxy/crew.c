@@ -4,19 +4,31 @@
 #include <malloc.h>
 #include <stdlib.h>
 
-bool crew_start(struct crew *crew, const struct conf *conf, const struct connection_target *target,
-                const struct policy *const *policies)
+/* Redis has moved, or was found. */
+static void on_targets(void *context, const struct connection_targets *targets)
 {
+    struct crew *crew = context;
+
+    for (size_t i = 0; i < crew->count; i++) {
+        worker_set_targets(crew->workers[i], targets);
+    }
+}
+
+/* What workers need, but for themselves. False with errno set and nothing left open. */
+static bool open_parts(struct crew *crew, struct reactor *reactor, const struct conf *conf,
+                       const struct policy *const *policies)
+{
+    const struct lookup_settings settings = {
+        .address = &conf->upstream,
+        .interval = conf->resolve_every,
+        .changed = on_targets,
+        .context = crew,
+        .stats = reactor->stats,
+    };
     size_t count = (size_t)conf->threads;
 
-    /* Initialises the C library's allocator while there is one thread. Under a sanitizer nobody else does, and workers
-     * that trim would all do it at once. */
-    (void)malloc_trim(0);
-    *crew = (struct crew){.workers = calloc(count, sizeof(struct worker *))};
-    if (crew->workers == NULL) {
-        return false;
-    }
-    if (!workgroup_open(&crew->group, count)) {
+    crew->workers = calloc(count, sizeof(struct worker *));
+    if (crew->workers == NULL || !workgroup_open(&crew->group, count)) {
         free(crew->workers);
         errno = ENOMEM;
         return false;
@@ -27,8 +39,42 @@ bool crew_start(struct crew *crew, const struct conf *conf, const struct connect
         errno = ENOMEM;
         return false;
     }
+    if (!mailbox_open(&crew->mailbox, reactor)) {
+        int reason = errno;
+        workgroup_close(&crew->group);
+        chain_roster_close(&crew->policies);
+        free(crew->workers);
+        errno = reason;
+        return false;
+    }
+    crew->lookup = lookup_new(reactor, &settings);
+    if (crew->lookup == NULL) {
+        crew_stop(crew);
+        errno = ENOMEM;
+    }
+    return crew->lookup != NULL;
+}
+
+bool crew_start(struct crew *crew, struct reactor *reactor, const struct conf *conf,
+                const struct policy *const *policies)
+{
+    size_t count = (size_t)conf->threads;
+
+    /* Initialises the C library's allocator while there is one thread. Under a sanitizer nobody else does, and workers
+     * that trim would all do it at once. */
+    (void)malloc_trim(0);
+    *crew = (struct crew){.stats = reactor->stats};
+    if (!open_parts(crew, reactor, conf, policies)) {
+        return false;
+    }
+    const struct worker_parts parts = {
+        .lookup = crew->lookup,
+        .mailbox = &crew->mailbox,
+        .policies = &crew->policies,
+        .group = &crew->group,
+    };
     for (; crew->count < count; crew->count++) {
-        crew->workers[crew->count] = worker_start(crew->count, conf, target, &crew->policies, &crew->group);
+        crew->workers[crew->count] = worker_start(crew->count, conf, &parts);
         if (crew->workers[crew->count] == NULL) {
             int reason = errno;
             crew_stop(crew);
@@ -41,13 +87,28 @@ bool crew_start(struct crew *crew, const struct conf *conf, const struct connect
 
 void crew_stop(struct crew *crew)
 {
+    if (crew->workers == NULL) {
+        return;
+    }
     while (crew->count > 0) {
         worker_stop(crew->workers[--crew->count]);
+    }
+    /* What they have left there is for nobody, but is to be freed. */
+    mailbox_run(&crew->mailbox);
+    mailbox_close(&crew->mailbox);
+    if (crew->lookup != NULL) {
+        lookup_free(crew->lookup);
     }
     workgroup_close(&crew->group);
     chain_roster_close(&crew->policies);
     free(crew->workers);
     crew->workers = NULL;
+}
+
+void crew_reconfigure(struct crew *crew, const struct conf *conf)
+{
+    lookup_set_interval(crew->lookup, conf->resolve_every);
+    lookup_soon(crew->lookup);
 }
 
 void crew_drain(struct crew *crew)
@@ -76,7 +137,9 @@ void crew_close_clients(struct crew *crew)
 
 uint64_t crew_stat(const struct crew *crew, enum stats_id id)
 {
-    uint64_t sum = id == STATS_CLIENTS_REFUSED ? crew->clients_refused : 0;
+    /* The main thread counts nothing but lookups; what it does besides is no worker's turn. */
+    bool is_of_main = id == STATS_LOOKUPS || id == STATS_LOOKUPS_FAILED;
+    uint64_t sum = id == STATS_CLIENTS_REFUSED ? crew->clients_refused : is_of_main ? stats_get(crew->stats, id) : 0;
 
     for (size_t i = 0; i < crew->count; i++) {
         sum += stats_get(worker_stats(crew->workers[i]), id);

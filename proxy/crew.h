@@ -4,6 +4,7 @@
 #ifndef HEADGATE_CREW_H
 #define HEADGATE_CREW_H
 
+#include "lookup.h"
 #include "worker.h"
 
 struct crew {
@@ -11,14 +12,21 @@ struct crew {
     size_t count;
     struct workgroup group;       /* the workers, as they reach each other */
     struct chain_roster policies; /* those that each worker has an instance of */
+    struct lookup *lookup;        /* where Redis is, for all workers */
+    struct mailbox mailbox;       /* what workers want of it */
+    const struct stats *stats;    /* where it is counted */
     uint64_t clients_given;       /* sockets handed over since the start */
     uint64_t clients_refused;
 };
 
-/* Starts conf->threads workers; false, with errno set and none left running, if one cannot be started. */
-bool crew_start(struct crew *crew, const struct conf *conf, const struct connection_target *target,
+/* Starts conf->threads workers; false, with errno set and none left running, if one cannot be started. reactor: of the
+ * main thread. */
+bool crew_start(struct crew *crew, struct reactor *reactor, const struct conf *conf,
                 const struct policy *const *policies);
 void crew_stop(struct crew *crew);
+/* Has Redis' name looked up anew, at the intervals of conf from now on. Workers are told of conf by
+ * worker_reconfigure(). */
+void crew_reconfigure(struct crew *crew, const struct conf *conf);
 void crew_drain(struct crew *crew);
 /* Whether all workers have been drained: no clients, and the policies have done what they had to do first. */
 bool crew_is_settled(const struct crew *crew);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 static void lane_connect(struct lane *lane);
+static void connect_next(struct lane *lane, const char *why);
 
 const char *lane_state_name(enum lane_state state)
 {
@@ -172,15 +173,34 @@ static void back_off(struct lane *lane, const char *why)
 static void attempt_failed(struct lane *lane, const char *why)
 {
     stats_add(lane->settings->stats, STATS_LANES_FAILED, 1);
+    lane->next_target++;
     back_off(lane, why);
     lane->events->failed(lane, why);
+}
+
+/* The same of one address; there may be others. */
+static void target_failed(struct lane *lane, const char *why)
+{
+    if (lane->targets_left == 0) {
+        attempt_failed(lane, why);
+        return;
+    }
+    stats_add(lane->settings->stats, STATS_LANES_FAILED, 1);
+    lane->next_target++;
+    stop_connection(lane);
+    connect_next(lane, why);
+}
+
+void lane_refused(struct lane *lane, const char *why)
+{
+    attempt_failed(lane, why);
 }
 
 /* A ready lane broke: what was sent is lost, what was not sent waits, if the lane may come back. */
 void lane_break(struct lane *lane, const char *why)
 {
     if (lane->state == LANE_CONNECTING || lane->state == LANE_HANDSHAKE) {
-        attempt_failed(lane, why);
+        target_failed(lane, why);
         return;
     }
     stats_add(lane->settings->stats, STATS_LANES_LOST, 1);
@@ -265,6 +285,7 @@ void lane_now_ready(struct lane *lane)
     lane_move(lane, LANE_READY);
     lane->ready_us = reactor_now(lane->reactor);
     lane->failures = lane->desynced ? lane->failures : 0;
+    lane->next_target = 0;
     lane->progress_us = reactor_now(lane->reactor);
     connection_want_read(&lane->connection, !lane->paused);
     lane_want_flush(lane);
@@ -312,28 +333,97 @@ static void lane_timer(evutil_socket_t fd, short what, void *context)
     if (lane->state == LANE_BACKOFF) {
         lane_connect(lane);
     } else if (lane->state == LANE_CONNECTING) {
-        attempt_failed(lane, "no answer within connect_timeout");
+        target_failed(lane, "no answer within connect_timeout");
     } else if (lane->state == LANE_HANDSHAKE) {
-        attempt_failed(lane, "no answer to the greeting within connect_timeout");
+        target_failed(lane, "no answer to the greeting within connect_timeout");
     }
 }
 
-static void lane_connect(struct lane *lane)
+/* What is left of the time is shared out among the addresses that are left, this one included. */
+static int64_t patience_us(struct lane *lane)
 {
-    int fd = connection_start(&lane->settings->target);
+    int64_t left = (lane->attempt_until_us - reactor_now(lane->reactor)) / (int64_t)(lane->targets_left + 1);
+
+    return left > 1000 ? left : 1000;
+}
+
+/* False with errno set. */
+static bool connect_to(struct lane *lane, const struct connection_target *target)
+{
+    int fd = connection_start(target);
 
     lane_move(lane, LANE_CONNECTING);
+    lane->target = *target;
     resp_reply_reset(&lane->reply);
     lane->swallows = false;
     stats_add(lane->settings->stats, STATS_LANES_OPENED, 1);
     if (fd < 0) {
-        attempt_failed(lane, strerror(errno));
-        return;
+        return false;
     }
     connection_tune(fd, &lane->settings->tuning);
     connection_open(&lane->connection, lane->reactor, fd, lane_readable, lane_writable, lane);
     connection_want_write(&lane->connection, true);
-    set_timer(lane, clock_ms_to_us(lane->settings->connect_timeout));
+    set_timer(lane, patience_us(lane));
+    return true;
+}
+
+/* Tries the addresses that are left, of which there is one. */
+static void connect_next(struct lane *lane, const char *why)
+{
+    const struct connection_targets *targets = lane->settings->targets;
+
+    while (lane->targets_left > 0) {
+        lane->targets_left--;
+        if (connect_to(lane, &targets->items[lane->next_target % targets->count])) {
+            return;
+        }
+        why = strerror(errno);
+        if (lane->targets_left > 0) {
+            stats_add(lane->settings->stats, STATS_LANES_FAILED, 1);
+            lane->next_target++;
+        }
+    }
+    attempt_failed(lane, why);
+}
+
+/* Nobody knows where Redis is. As long as that is only being looked up, it is no failure. */
+static void wait_for_target(struct lane *lane, const char *why)
+{
+    if (why != NULL) {
+        attempt_failed(lane, why);
+        return;
+    }
+    snprintf(lane->why, sizeof lane->why, "its name is being looked up");
+    lane_move(lane, LANE_BACKOFF);
+    set_timer(lane, clock_ms_to_us(lane->settings->reconnect_max));
+}
+
+static void lane_connect(struct lane *lane)
+{
+    const struct connection_targets *targets = lane->settings->targets;
+
+    lane->targets_left = targets->count;
+    lane->attempt_until_us = reactor_now(lane->reactor) + clock_ms_to_us(lane->settings->connect_timeout);
+    if (targets->count > 0) {
+        connect_next(lane, "");
+    } else {
+        wait_for_target(lane, targets->why);
+    }
+}
+
+void lane_follow_targets(struct lane *lane)
+{
+    const struct connection_targets *targets = lane->settings->targets;
+    bool is_near = (lane->state == LANE_CONNECTING || lane->state == LANE_HANDSHAKE) &&
+                   connection_targets_find(targets, &lane->target) < targets->count;
+
+    if (is_near) {
+        lane->targets_left = targets->count - 1;
+    } else if (lane->state != LANE_READY && lane->state != LANE_CLOSED) {
+        stop_connection(lane);
+        lane->next_target = 0;
+        lane_connect(lane);
+    }
 }
 
 struct lane *lane_new(struct reactor *reactor, struct run_pool *runs, const struct lane_settings *settings,

@@ -27,10 +27,10 @@ enum lane_use {
 
 /* What every lane of a worker has in common; must outlive them. Times in ms. */
 struct lane_settings {
-    struct connection_target target;
-    const char *target_text; /* for logs and errors */
+    const struct connection_targets *targets; /* where Redis is; may change, see lane_follow_targets() */
+    const char *target_text;                  /* for logs and errors */
     struct connection_tuning tuning;
-    int64_t connect_timeout;
+    int64_t connect_timeout; /* for all targets together */
     int64_t reconnect_min;
     int64_t reconnect_max;
     int64_t reply_timeout; /* 0: none */
@@ -95,6 +95,11 @@ struct lane {
     const struct lane_owner *owner_events;
     void *owner;
     struct connection connection;
+    struct connection_target target; /* what it is, or was last, connected to */
+    size_t next_target;              /* the place of the one to try next */
+    size_t targets_left;             /* so many more are tried in this attempt … */
+    int64_t attempt_until_us;        /* … which ends then */
+    int64_t retired_us; /* since when the target is none of those any more: see upstream_set_targets(); 0: it is one */
     struct event timer; /* of the connection attempt, or until the next one */
     struct reactor_task flush;
     struct reactor_task take;
@@ -177,6 +182,9 @@ void lane_close(struct lane *lane, const char *why);
 
 /* Treats the lane as broken: as if Redis had closed it now. */
 void lane_fail(struct lane *lane, const char *why);
+
+/* The targets have changed: a lane that is not READY begins anew with them, unless it is just about to reach one. */
+void lane_follow_targets(struct lane *lane);
 
 /* Fails what has waited longer than wait_ms to be sent, and closes a lane that has not answered for reply_timeout. */
 void lane_tick(struct lane *lane, int64_t wait_ms);

@@ -20,7 +20,7 @@ static void greeting_refused(struct lane *lane)
     char why[sizeof lane->why];
 
     snprintf(why, sizeof why, "Redis answered %.*s", (int)resp_reply_head_line(&lane->reply), lane->reply.head);
-    lane_break(lane, why);
+    lane_refused(lane, why);
 }
 
 /* One reply to the greeting has ended. */

@@ -118,14 +118,13 @@ static void on_connection(evutil_socket_t fd, short what, void *context)
 static bool open_place(struct listener *listener, const struct conf *conf, const struct conf_address *address)
 {
     struct place *place = &listener->places[listener->count];
-    struct connection_target target;
-    const char *why;
+    struct connection_targets targets;
 
-    if (!connection_resolve(address, &target, &why)) {
-        log_error("listener", "cannot listen on %s: %s", address->text, why);
+    if (!connection_resolve(address, &targets)) {
+        log_error("listener", "cannot listen on %s: %s", address->text, targets.why);
         return false;
     }
-    place->fd = connection_listen(&target, (int)conf->backlog, (mode_t)conf->unix_socket_mode);
+    place->fd = connection_listen(&targets.items[0], (int)conf->backlog, (mode_t)conf->unix_socket_mode);
     if (place->fd < 0) {
         log_error("listener", "cannot listen on %s: %s", address->text, strerror(errno));
         return false;

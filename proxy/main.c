@@ -24,7 +24,7 @@ struct process {
     struct conf *conf;
     struct conf *conf_before; /* the last one, as long as a worker may still use it */
     size_t conf_acknowledged; /* workers that have taken over the new one */
-    struct stats stats;       /* of the main thread's reactor; nobody reads them */
+    struct stats stats;       /* of the main thread's reactor; only lookups are shown */
     struct reactor reactor;
     struct mailbox mailbox;
     struct crew crew;
@@ -199,6 +199,7 @@ static void put_in_force(struct process *process, struct conf *conf)
     if (process->listener != NULL) {
         listener_reconfigure(process->listener, conf);
     }
+    crew_reconfigure(&process->crew, conf);
     for (size_t i = 0; i < process->crew.count; i++) {
         worker_reconfigure(process->crew.workers[i], conf, worker_took_conf, process);
     }
@@ -333,20 +334,14 @@ static bool start(struct process *process, const struct policy *const *policies)
 {
     const struct conf *conf = process->conf;
     const struct admin_host host = {.reload = reload, .shut_down = shut_down, .conf = current_conf, .context = process};
-    struct connection_target target;
-    const char *why;
 
-    if (!connection_resolve(&conf->upstream, &target, &why)) {
-        log_error("main", "upstream = %s: %s", conf->upstream.text, why);
-        return false;
-    }
     if (!reactor_init(&process->reactor, &process->stats) || !mailbox_open(&process->mailbox, &process->reactor)) {
         log_error("main", "cannot start the event loop: %s", strerror(errno));
         return false;
     }
     watch_signals(process);
     event_assign(&process->drain_timer, process->reactor.base, -1, EV_PERSIST, check_drain, process);
-    if (!crew_start(&process->crew, conf, &target, policies)) {
+    if (!crew_start(&process->crew, &process->reactor, conf, policies)) {
         log_error("main", "cannot start the workers: %s", strerror(errno));
         return false;
     }

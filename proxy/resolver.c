@@ -1,5 +1,6 @@
 #include "resolver.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -13,9 +14,7 @@
 struct resolver {
     _Atomic int holders;
     _Atomic bool is_done; /* what follows is there */
-    struct connection_target target;
-    bool is_found;
-    const char *why;
+    struct connection_targets targets;
     struct conf_address address;
     int fd; /* readable once it is done */
     struct event event;
@@ -39,7 +38,7 @@ static void *look_up(void *argument)
     const uint64_t one = 1;
     struct resolver *resolver = argument;
 
-    resolver->is_found = connection_resolve(&resolver->address, &resolver->target, &resolver->why);
+    (void)connection_resolve(&resolver->address, &resolver->targets);
     atomic_store(&resolver->is_done, true);
     ssize_t done = write(resolver->fd, &one, sizeof one);
     (void)done;
@@ -53,8 +52,8 @@ static void on_done(evutil_socket_t fd, short what, void *context)
 
     (void)fd;
     (void)what;
-    bool is_found = atomic_load(&resolver->is_done) && resolver->is_found;
-    resolver->callback(resolver->context, is_found ? &resolver->target : NULL, resolver->why);
+    assert(atomic_load(&resolver->is_done));
+    resolver->callback(resolver->context, &resolver->targets);
     release(resolver);
 }
 

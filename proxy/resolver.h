@@ -9,8 +9,8 @@
 /* A name that is being looked up. */
 struct resolver;
 
-/* target is NULL if there is none; then why, a constant text, says why not. The resolver is gone. */
-typedef void resolver_callback(void *context, const struct connection_target *target, const char *why);
+/* targets: at least one, or none and why. The resolver is gone. */
+typedef void resolver_callback(void *context, const struct connection_targets *targets);
 
 /* callback is called once, from within the event loop, unless resolver_cancel() comes first. The address is copied.
  * NULL with errno set when the system refuses. */

@@ -34,6 +34,9 @@
     X(LANES_OPENED, "Upstream", "lanes_opened_total", COUNTER, "connections to Redis begun")                           \
     X(LANES_FAILED, "Upstream", "lanes_failed_total", COUNTER, "connections to Redis that could not be made")          \
     X(LANES_LOST, "Upstream", "lanes_lost_total", COUNTER, "ready lanes that broke")                                   \
+    X(LANES_RETIRED, "Upstream", "lanes_retired_total", COUNTER, "lanes to addresses that the name of Redis has left") \
+    X(LOOKUPS, "Upstream", "lookups_total", COUNTER, "times the name of Redis was looked up")                          \
+    X(LOOKUPS_FAILED, "Upstream", "lookups_failed_total", COUNTER, "of these, that found no address")                  \
     X(LANES_DESYNCED, "Upstream", "lanes_desynced_total", COUNTER, "lanes closed: bytes that answer no request")       \
     X(PUSHES_DROPPED, "Upstream", "pushes_dropped_total", COUNTER, "pushes for nobody, on lanes in RESP3")             \
     X(EXCLUSIVE_TAKEN, "Upstream", "exclusive_taken_total", COUNTER, "times a client took an exclusive lane")          \

@@ -59,6 +59,7 @@ void upstream_start_lane(struct lane *lane)
 {
     struct lane_greeting greeting = profile_greeting(lane_profile(lane), lane->use == LANE_SHARED);
 
+    upstream_note_connecting(lane_profile(lane)->upstream);
     lane_start(lane, &greeting);
 }
 
@@ -97,6 +98,7 @@ static void on_ready(struct lane *lane)
 {
     struct upstream *upstream = lane_profile(lane)->upstream;
 
+    upstream_prefer_target(upstream, &lane->target);
     if (!upstream->reachable || !upstream->told) {
         log_info("upstream", "connected to Redis at %s", upstream->settings.lane.target_text);
         upstream->reachable = true;
@@ -132,6 +134,7 @@ static void on_failed(struct lane *lane, const char *why)
 {
     struct upstream *upstream = lane_profile(lane)->upstream;
 
+    upstream_note_connecting(upstream);
     if (upstream->reachable || !upstream->told) {
         log_failure(upstream, why);
         upstream->reachable = false;
@@ -143,6 +146,7 @@ static void on_failed(struct lane *lane, const char *why)
 /* Redis closes a connection whose client has ended its stream, with a blocked request, too: that is no loss. */
 static void on_broken(struct lane *lane, const char *why, uint64_t requests)
 {
+    upstream_note_connecting(lane_profile(lane)->upstream);
     if (!lane->ending) {
         tell_loss(lane_profile(lane)->upstream, why, requests);
     }
@@ -262,6 +266,7 @@ void upstream_tick(struct upstream *upstream)
         } else {
             forget_name(lane, now);
             lane_tick(lane, upstream->settings.wait);
+            upstream_check_retired(lane);
         }
         lane = next;
     }
@@ -308,6 +313,7 @@ struct upstream *upstream_new(struct reactor *reactor, struct run_pool *runs, co
     upstream->reactor = reactor;
     upstream->runs = runs;
     upstream->settings = *settings;
+    upstream->settings.lane.targets = &upstream->targets;
     upstream->ready = ready;
     upstream->context = context;
     upstream->free_closed.run = free_closed;
@@ -336,6 +342,7 @@ void upstream_reconfigure(struct upstream *upstream, const struct upstream_setti
     /* How many shared lanes there are is fixed: the profiles' tables have that size. */
     upstream->settings = *settings;
     upstream->settings.shared_lanes = shared_lanes;
+    upstream->settings.lane.targets = &upstream->targets;
     (void)upstream_make_base(upstream);
 }
 

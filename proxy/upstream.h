@@ -40,14 +40,15 @@ struct profile {
 
 /* Times in ms. What a reload may change is changed by upstream_reconfigure(). */
 struct upstream_settings {
-    struct lane_settings lane;
+    struct lane_settings lane; /* but for its targets, see upstream_set_targets() */
     size_t shared_lanes;
     int64_t wait;
     int64_t wait_requests;
     int64_t exclusive_idle;
     int64_t lane_idle_timeout;
-    int64_t access_check; /* how often to look whether Redis wants a password; 0: only when told to */
-    const char *user;     /* of the default profile; "" for none */
+    int64_t retire_timeout; /* how long exclusive lanes go on to where Redis is no more; 0: as long as they like */
+    int64_t access_check;   /* how often to look whether Redis wants a password; 0: only when told to */
+    const char *user;       /* of the default profile; "" for none */
     const char *password;
     /* False: it is Headgate's alone. Then no connection is kept ready, and NOAUTH is a failure, as there is no client
      * who could authenticate. */
@@ -69,6 +70,15 @@ void upstream_tell_losses(struct upstream *upstream, upstream_lost_callback *los
 /* Closes all lanes. */
 void upstream_free(struct upstream *upstream);
 void upstream_reconfigure(struct upstream *upstream, const struct upstream_settings *settings);
+
+/* Where Redis is: to be called before anything else, and whenever that has changed. Lanes that are connected to what is
+ * none of the targets any more are retired: see upstream_target.c. */
+void upstream_set_targets(struct upstream *upstream, const struct connection_targets *targets);
+
+/* Told when lanes are opened, fail or break, but not again and again: where Redis is may have changed. */
+typedef void upstream_connecting_callback(void *context);
+/* From now on that is called; nobody is told before. */
+void upstream_tell_connecting(struct upstream *upstream, upstream_connecting_callback *connecting, void *context);
 
 /* Where its lanes are counted. */
 struct stats *upstream_stats(const struct upstream *upstream);

@@ -81,8 +81,8 @@ static bool may_be_pooled(const struct lane *lane)
 {
     const struct profile *profile = lane_profile(lane);
 
-    return lane->use == LANE_EXCLUSIVE && !lane->untidy && lane->state == LANE_READY && !profile->needs_password &&
-           profile->pooled_count < (size_t)profile->upstream->settings.exclusive_idle;
+    return lane->use == LANE_EXCLUSIVE && !lane->untidy && lane->retired_us == 0 && lane->state == LANE_READY &&
+           !profile->needs_password && profile->pooled_count < (size_t)profile->upstream->settings.exclusive_idle;
 }
 
 static void pool(struct lane *lane)

@@ -5,6 +5,7 @@
  *   upstream_profile.c    profiles, and what a connection is told to stand in for their clients
  *   upstream_exclusive.c  exclusive lanes, the pool of clean ones, and commands of Headgate's own
  *   upstream_access.c     whether Redis wants a password of those who come
+ *   upstream_target.c     where Redis is, and lanes to where it is no more
  */
 #ifndef HEADGATE_UPSTREAM_PRIVATE_H
 #define HEADGATE_UPSTREAM_PRIVATE_H
@@ -15,6 +16,10 @@ struct upstream {
     struct reactor *reactor;
     struct run_pool *runs;
     struct upstream_settings settings;
+    struct connection_targets targets;        /* the one that was reached last is the first */
+    upstream_connecting_callback *connecting; /* NULL: nobody is told */
+    void *connecting_context;
+    int64_t asked_us; /* when it was called last */
     upstream_ready_callback *ready;
     void *context;
     upstream_lost_callback *lost; /* NULL: nobody is told */
@@ -53,6 +58,15 @@ void upstream_forget_place(struct lane *lane);
 void upstream_free_at_turn_end(struct upstream *upstream, struct lane *lane);
 /* Makes the default profile of the settings and the generation. False when memory is short: then it stays as it was. */
 bool upstream_make_base(struct upstream *upstream);
+
+/* ---- upstream_target.c ---- */
+
+/* It was reached: lanes try it first from now on, so that all of them go to the same server. */
+void upstream_prefer_target(struct upstream *upstream, const struct connection_target *target);
+/* Closes the lane if it is retired, and it is time to. */
+void upstream_check_retired(struct lane *lane);
+/* A lane is to be connected, or could not be: where Redis is may be asked anew. */
+void upstream_note_connecting(struct upstream *upstream);
 
 /* ---- upstream_access.c ---- */
 

@@ -31,8 +31,7 @@ struct worker {
     struct control *control;
     struct learn *learn;
     struct client_service *clients;
-    struct connection_target target;
-    struct workgroup *group;
+    struct worker_parts parts;
     struct letter access_letter; /* under way if so; what it says: */
     _Atomic bool access_is_posted;
     _Atomic bool access_has_changed;
@@ -60,6 +59,7 @@ static struct upstream_settings common_settings(const struct conf *conf)
         .wait_requests = conf->upstream_wait_requests,
         .exclusive_idle = conf->exclusive_idle,
         .lane_idle_timeout = conf->lane_idle_timeout,
+        .retire_timeout = conf->retire_timeout,
     };
 }
 
@@ -67,7 +67,6 @@ static struct upstream_settings upstream_settings(struct worker *worker, const s
 {
     struct upstream_settings settings = common_settings(conf);
 
-    settings.lane.target = worker->target;
     settings.lane.target_text = conf->upstream.text;
     settings.lane.stats = &worker->stats;
     settings.shared_lanes = (size_t)conf->lanes;
@@ -90,6 +89,7 @@ static struct client_settings client_settings(const struct conf *conf)
         .cut_through = (uint64_t)conf->cut_through,
         .upstream_text = conf->upstream.text,
         .servers = common_settings(conf),
+        .resolve_every = conf->resolve_every,
     };
 }
 
@@ -141,6 +141,32 @@ static void on_upstream_lost(void *context, const char *why, uint64_t requests)
     struct worker *worker = context;
 
     client_service_upstream_lost(worker->clients, why, requests);
+}
+
+struct asking {
+    struct letter letter;
+    struct lookup *lookup;
+};
+
+/* On the main thread. */
+static void run_asking(struct letter *letter)
+{
+    struct asking *asking = (struct asking *)(void *)letter;
+
+    lookup_soon(asking->lookup);
+    free(asking);
+}
+
+/* Where Redis is may have changed. If there is no memory to ask, it is looked up at the next interval. */
+static void on_connecting(void *context)
+{
+    const struct worker *worker = context;
+    struct asking *asking = malloc(sizeof *asking);
+
+    if (asking != NULL) {
+        *asking = (struct asking){.letter.run = run_asking, .lookup = worker->parts.lookup};
+        mailbox_post(worker->parts.mailbox, &asking->letter);
+    }
 }
 
 struct access_news {
@@ -199,7 +225,7 @@ static void on_access(void *context, enum upstream_access access)
     struct worker *worker = context;
     struct access_news news = {.worker = worker, .access = access};
 
-    workgroup_visit(worker->group, post_access, &news);
+    workgroup_visit(worker->parts.group, post_access, &news);
     take_access(worker, access);
 }
 
@@ -257,7 +283,7 @@ static void worker_free(struct worker *worker)
     free(worker);
 }
 
-static bool build_parts(struct worker *worker, const struct conf *conf, const struct chain_roster *policies)
+static bool build_parts(struct worker *worker, const struct conf *conf)
 {
     struct upstream_settings upstream = upstream_settings(worker, conf);
     struct client_settings clients = client_settings(conf);
@@ -266,13 +292,16 @@ static bool build_parts(struct worker *worker, const struct conf *conf, const st
     worker->upstream = upstream_new(reactor, &worker->runs, &upstream, on_upstream_ready, worker);
     worker->control = worker->upstream != NULL ? control_new(reactor, &worker->runs, worker->upstream) : NULL;
     worker->learn = worker->control != NULL ? learn_new(worker->control) : NULL;
+    if (worker->upstream != NULL) {
+        upstream_set_targets(worker->upstream, lookup_targets(worker->parts.lookup));
+    }
     const struct client_parts parts = {
         .reactor = reactor,
         .runs = &worker->runs,
         .upstream = worker->upstream,
         .control = worker->control,
         .learn = worker->learn,
-        .policies = policies,
+        .policies = worker->parts.policies,
         .worker = worker->index,
     };
     worker->clients = worker->learn != NULL ? client_service_new(&parts, &clients, conf->rules) : NULL;
@@ -281,11 +310,13 @@ static bool build_parts(struct worker *worker, const struct conf *conf, const st
     }
     upstream_tell_losses(worker->upstream, on_upstream_lost, worker);
     upstream_tell_access(worker->upstream, on_access, worker);
+    if (lookup_is_needed(worker->parts.lookup)) {
+        upstream_tell_connecting(worker->upstream, on_connecting, worker);
+    }
     return true;
 }
 
-struct worker *worker_start(size_t index, const struct conf *conf, const struct connection_target *target,
-                            const struct chain_roster *policies, struct workgroup *group)
+struct worker *worker_start(size_t index, const struct conf *conf, const struct worker_parts *parts)
 {
     const struct timeval tick = {.tv_sec = 0, .tv_usec = TICK_US};
     struct worker *worker = calloc(1, sizeof *worker);
@@ -295,9 +326,8 @@ struct worker *worker_start(size_t index, const struct conf *conf, const struct 
     }
     worker->index = index;
     atomic_init(&worker->access_found, ACCESS_UNKNOWN);
-    worker->target = *target;
-    worker->group = group;
-    if (!reactor_init(&worker->reactor, &worker->stats) || !build_parts(worker, conf, policies)) {
+    worker->parts = *parts;
+    if (!reactor_init(&worker->reactor, &worker->stats) || !build_parts(worker, conf)) {
         worker_free(worker);
         errno = ENOMEM;
         return NULL;
@@ -316,7 +346,7 @@ struct worker *worker_start(size_t index, const struct conf *conf, const struct 
         errno = status;
         return NULL;
     }
-    workgroup_join(group, worker);
+    workgroup_join(parts->group, worker);
     return worker;
 }
 
@@ -386,7 +416,7 @@ static void run_stop(struct letter *letter)
 
 void worker_stop(struct worker *worker)
 {
-    workgroup_leave(worker->group, worker);
+    workgroup_leave(worker->parts.group, worker);
     post_plain(worker, run_stop);
     pthread_join(worker->thread, NULL);
     event_del(&worker->tick);
@@ -455,6 +485,31 @@ void worker_reconfigure(struct worker *worker, const struct conf *conf, void (*d
     }
     *order = (struct conf_letter){
         .letter.run = run_reconfigure, .worker = worker, .conf = conf, .done = done, .context = context};
+    worker_post(worker, &order->letter);
+}
+
+struct targets_letter {
+    struct letter letter;
+    struct worker *worker;
+    struct connection_targets targets;
+};
+
+static void run_targets(struct letter *letter)
+{
+    struct targets_letter *order = (struct targets_letter *)(void *)letter;
+
+    upstream_set_targets(order->worker->upstream, &order->targets);
+    free(order);
+}
+
+void worker_set_targets(struct worker *worker, const struct connection_targets *targets)
+{
+    struct targets_letter *order = malloc(sizeof *order);
+
+    if (order == NULL) {
+        abort();
+    }
+    *order = (struct targets_letter){.letter.run = run_targets, .worker = worker, .targets = *targets};
     worker_post(worker, &order->letter);
 }
 

@@ -7,6 +7,7 @@
 
 #include "client.h"
 #include "conf.h"
+#include "lookup.h"
 #include "mailbox.h"
 #include "workgroup.h"
 
@@ -18,11 +19,17 @@ struct worker_facts {
     int64_t clock_offset_us;
 };
 
-/* Builds a worker and starts its thread. conf, policies and group must outlive it (but see worker_reconfigure). target:
- * the resolved upstream address. group: the other workers; it is one of them until it stops. NULL with errno set when
+/* What all workers have in common; must outlive them. */
+struct worker_parts {
+    struct lookup *lookup;   /* where Redis is; the main thread's … */
+    struct mailbox *mailbox; /* … and where to ask for it to be looked up anew */
+    const struct chain_roster *policies;
+    struct workgroup *group; /* the other workers; each is one of them until it stops */
+};
+
+/* Builds a worker and starts its thread. conf must outlive it (but see worker_reconfigure). NULL with errno set when
  * the system refuses. */
-struct worker *worker_start(size_t index, const struct conf *conf, const struct connection_target *target,
-                            const struct chain_roster *policies, struct workgroup *group);
+struct worker *worker_start(size_t index, const struct conf *conf, const struct worker_parts *parts);
 
 /* Hands over an accepted socket. False when memory is short: it is closed. */
 bool worker_give_client(struct worker *worker, int fd, const struct sockaddr_storage *address, uint64_t id);
@@ -30,6 +37,9 @@ bool worker_give_client(struct worker *worker, int fd, const struct sockaddr_sto
 /* Takes over the options that can be reloaded; calls done on the worker's thread when the old ones are no longer used.
  */
 void worker_reconfigure(struct worker *worker, const struct conf *conf, void (*done)(void *context), void *context);
+
+/* Redis is somewhere else. */
+void worker_set_targets(struct worker *worker, const struct connection_targets *targets);
 
 /* Closes each client as soon as nothing of it is under way. */
 void worker_drain(struct worker *worker);

@@ -139,10 +139,7 @@ static void on_ready(void *context)
 void world_start(struct world *world, int listener, const struct sockaddr_un *address, socklen_t length, uint8_t flags)
 {
     struct upstream_settings upstream = {
-        .lane = {.target = {.length = length},
-                 .target_text = "model",
-                 .connect_timeout = 3600000,
-                 .stats = &world->stats},
+        .lane = {.target_text = "model", .connect_timeout = 3600000, .stats = &world->stats},
         .shared_lanes = (flags & 1) + 1,
         .wait = 86400000,
         .wait_requests = 100000,
@@ -152,6 +149,7 @@ void world_start(struct world *world, int listener, const struct sockaddr_un *ad
         .password = "",
         .serves_clients = true,
     };
+    struct connection_targets targets = {.count = 1, .items = {{.length = length}}};
     const struct client_settings clients = {
         .session_pool = (flags & 2) != 0,
         .upstream_wait = 86400000,
@@ -161,7 +159,7 @@ void world_start(struct world *world, int listener, const struct sockaddr_un *ad
         .upstream_text = "model",
     };
 
-    memcpy(&upstream.lane.target.address, address, sizeof *address);
+    memcpy(&targets.items[0].address, address, sizeof *address);
     *world = (struct world){.listener = listener, .now_us = 1000000000, .heavy_left = 6};
     world->small_sockets = (flags & 8) != 0;
     for (size_t i = 0; i < LANES; i++) {
@@ -173,6 +171,7 @@ void world_start(struct world *world, int listener, const struct sockaddr_un *ad
     require(reactor_init(&world->reactor, &world->stats));
     world->reactor.now_us = world->now_us;
     world->upstream = upstream_new(&world->reactor, &world->runs, &upstream, on_ready, world);
+    upstream_set_targets(world->upstream, &targets);
     world->control = control_new(&world->reactor, &world->runs, world->upstream);
     world->learn = learn_new(world->control);
     require(chain_roster_open(&world->roster, (flags & 16) != 0 ? meter_policies : ledger_policies, 1));

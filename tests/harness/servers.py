@@ -118,12 +118,12 @@ class Server:
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix=f"headgate-test-{name}-"))
         self.log_path = self.directory / "log"
         self.process = None
+        self.environment = {}
 
-    def launch(self, command):
+    def launch(self, command, **options):
+        options = {"stdin": subprocess.DEVNULL, "env": {**child_environment(), **self.environment}, **options}
         with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory, env=child_environment()
-            )
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.directory, **options)
         if self not in Server.running:
             Server.running.append(self)
 
@@ -185,8 +185,9 @@ class Server:
 
 
 class Redis(Server):
-    def __init__(self, *options, port=None):
+    def __init__(self, *options, port=None, host="127.0.0.1"):
         super().__init__("redis")
+        self.host = host
         self.port = port or free_port()
         self.options = options
         self.socket_path = self.directory / "redis.sock"
@@ -194,15 +195,15 @@ class Redis(Server):
 
     @property
     def address(self):
-        return ("127.0.0.1", self.port)
+        return (self.host, self.port)
 
     @property
     def url(self):
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     def start(self):
         self.launch(
-            [REDIS_SERVER, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+            [REDIS_SERVER, "--port", str(self.port), "--bind", self.host, "--save", "", "--appendonly", "no"]
             + ["--enable-debug-command", "yes", "--unixsocket", str(self.socket_path)]
             + ["--repl-diskless-sync-delay", "0", "--maxclients", "4000", *self.options]
         )

@@ -21,7 +21,7 @@ ROWS = [
     ["run", "reactor"],
     ["mailbox", "connection"],
     ["lane", "resolver"],
-    ["upstream"],
+    ["upstream", "lookup"],
     ["control"],
     ["learn"],
     ["chain"],

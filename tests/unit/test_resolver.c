@@ -22,21 +22,15 @@ TestSuite(resolver, .init = open_reactor, .fini = close_reactor, .timeout = 60);
 
 struct finding {
     size_t calls;
-    bool is_found;
-    struct connection_target target;
-    const char *why;
+    struct connection_targets targets;
 };
 
-static void note(void *context, const struct connection_target *target, const char *why)
+static void note(void *context, const struct connection_targets *targets)
 {
     struct finding *finding = context;
 
     finding->calls++;
-    finding->is_found = target != NULL;
-    finding->why = why;
-    if (target != NULL) {
-        finding->target = *target;
-    }
+    finding->targets = *targets;
 }
 
 /* The address is gone before the name is looked up. */
@@ -66,9 +60,9 @@ static struct finding find(const char *host)
 Test(resolver, finds_an_address)
 {
     struct finding finding = find("127.0.0.1");
-    const struct sockaddr_in *address = (const struct sockaddr_in *)(const void *)&finding.target.address;
+    const struct sockaddr_in *address = (const struct sockaddr_in *)(const void *)&finding.targets.items[0].address;
 
-    cr_assert(finding.is_found, "%s", finding.why);
+    cr_assert_eq(finding.targets.count, 1);
     cr_assert_eq(address->sin_family, AF_INET);
     cr_assert_eq(address->sin_addr.s_addr, htonl(INADDR_LOOPBACK));
     cr_assert_eq(address->sin_port, htons(7000));
@@ -79,8 +73,8 @@ Test(resolver, says_why_there_is_none)
     /* An empty label makes it no name at all, so that nobody is asked. */
     struct finding finding = find("no..name");
 
-    cr_assert_not(finding.is_found);
-    cr_assert_not_null(finding.why);
+    cr_assert_eq(finding.targets.count, 0);
+    cr_assert_not_null(finding.targets.why);
 }
 
 Test(resolver, tells_nobody_who_has_cancelled)
@@ -96,12 +90,12 @@ Test(resolver, tells_nobody_who_has_cancelled)
 
 Test(resolver, a_numeric_address_needs_none)
 {
-    struct connection_target target;
+    struct connection_targets targets;
     char number[] = "::1", name[] = "localhost", path[] = "/run/redis.sock";
 
-    cr_assert(connection_resolve_numeric(&(struct conf_address){.host = number, .port = 1}, &target));
-    cr_assert_eq(target.address.ss_family, AF_INET6);
-    cr_assert(connection_resolve_numeric(&(struct conf_address){.path = path}, &target));
-    cr_assert_eq(target.address.ss_family, AF_UNIX);
-    cr_assert_not(connection_resolve_numeric(&(struct conf_address){.host = name, .port = 1}, &target));
+    cr_assert(connection_resolve_numeric(&(struct conf_address){.host = number, .port = 1}, &targets));
+    cr_assert_eq(targets.items[0].address.ss_family, AF_INET6);
+    cr_assert(connection_resolve_numeric(&(struct conf_address){.path = path}, &targets));
+    cr_assert_eq(targets.items[0].address.ss_family, AF_UNIX);
+    cr_assert_not(connection_resolve_numeric(&(struct conf_address){.host = name, .port = 1}, &targets));
 }

@@ -1,0 +1,423 @@
+"""The name of Redis: looked up again and again, with several addresses or none, and what becomes of connections then."""
+
+import signal
+import time
+
+import pytest
+
+from harness.admin import stats, text
+from harness.latency import counter, interfaces
+from harness.names import Names
+from harness.resp import OK, PONG, Closed, Error, encode, wait_for
+from harness.servers import elapsed, free_port, run_headgate
+
+NAME = "redis.headgate.test"
+OFTEN = {"resolve_every": "100ms"}
+SELDOM = {"resolve_every": "1d"}
+
+
+@pytest.fixture
+def names(tmp_path):
+    return Names(tmp_path)
+
+
+@pytest.fixture
+def places(make_redis):
+    """Three servers at one port of three addresses, that say who they are."""
+    port = free_port()
+    servers = [make_redis(port=port, host=f"127.0.0.{number}") for number in (2, 3, 4)]
+    for server in servers:
+        with server.connect() as direct:
+            direct("SET", "who", server.host)
+    return servers
+
+
+@pytest.fixture
+def make_named(names, places, make_headgate):
+    """Headgates before the name, with the options given."""
+
+    def make(pool="shared", **options):
+        headgate = make_headgate(f"{NAME}:{places[0].port}", pool=pool, start=False, **options)
+        headgate.environment = names.environment()
+        headgate.start()
+        return headgate
+
+    return make
+
+
+def who(client):
+    return client("GET", "who").decode()
+
+
+def upstream(headgate, name):
+    return int(stats(headgate, "upstream")[name])
+
+
+def await_server(headgate, server):
+    """Until those who come are at that server."""
+
+    def is_there():
+        with headgate.connect() as client:
+            return who(client) == server.host
+
+    wait_for(is_there, 30, f"{server.host}")
+
+
+# ---- the name moves ----
+
+
+@pytest.mark.parametrize("threads", (1, 4))
+def test_the_name_gets_another_address(names, places, make_named, pool, threads):
+    """The old server goes on: nothing breaks, and yet nobody stays there."""
+    names.set(NAME, places[0].host)
+    headgate = make_named(pool, threads=threads, retire_timeout="1s", **OFTEN)
+    clients = [headgate.connect() for _ in range(8)]
+    assert {who(client) for client in clients} == {places[0].host}
+    names.set(NAME, places[1].host)
+    await_server(headgate, places[1])
+
+    def moved():
+        for number, client in enumerate(clients):
+            try:
+                if who(client) != places[1].host:
+                    return False
+            except Closed:
+                # In `session` a connection is its client's for life; who is closed connects anew.
+                assert pool == "session"
+                clients[number] = headgate.connect()
+                return False
+        return True
+
+    wait_for(moved, 30, "all to be there")
+    with places[0].connect() as direct:
+        wait_for(lambda: b"connected_clients:1\r" in direct("INFO", "clients"), 30, "the old server to be left")
+    assert upstream(headgate, "lanes_retired_total") >= 1
+
+
+def test_nobody_notices_in_shared(names, places, make_named):
+    """Requests go on all the time, ordinary ones and transactions, while the name goes to and fro."""
+    names.set(NAME, places[0].host)
+    headgate = make_named(**OFTEN)
+    clients = [headgate.connect() for _ in range(4)]
+    seen = set()
+    until = time.monotonic() + 30
+    turn = 0
+    while turn < 12 or len(seen) < 3:
+        assert time.monotonic() < until, seen
+        names.set(NAME, places[turn % 3].host)
+        turn += 1
+        for number in range(40):
+            word = b"%d-%d" % (turn, number)
+            for client in clients:
+                client.send(encode("ECHO", word) * 3 + encode("MULTI") + encode("GET", "who") + encode("EXEC"))
+            for client in clients:
+                *echoes, multi, _, (server,) = client.read_many(6)
+                assert echoes == [word] * 3 and multi == OK
+                seen.add(server)
+            time.sleep(0.005)
+    assert int(stats(headgate)["requests_lost_total"]) == 0
+    assert upstream(headgate, "lanes_lost_total") == 0
+
+
+def test_who_is_busy_is_answered_first(names, places, make_named):
+    names.set(NAME, places[0].host)
+    headgate = make_named(**OFTEN)
+    slow, quick = headgate.connect(), headgate.connect()
+    assert who(quick) == places[0].host
+    slow.send(encode("DEBUG", "SLEEP", "2") + encode("GET", "who") * 3)
+    time.sleep(0.3)
+    names.set(NAME, places[1].host)
+    wait_for(lambda: upstream(headgate, "lanes_retired_total") >= 1, 30, "the lane to be retired")
+    # Those who have nothing under way there do not wait for it.
+    assert elapsed(lambda: who(quick)) < 1.5
+    assert who(quick) == places[1].host
+    # What was sent is answered by whom it was sent to, in its order.
+    first, *others = slow.read_many(4)
+    assert first == OK and set(others) <= {places[0].host.encode(), places[1].host.encode()}
+    wait_for(lambda: who(slow) == places[1].host, what="it to be there, too")
+
+
+def test_a_transaction_ends_where_it_began(names, places, make_named):
+    names.set(NAME, places[0].host)
+    headgate = make_named(**OFTEN)
+    client = headgate.connect()
+    assert client("WATCH", "who") == OK
+    names.set(NAME, places[1].host)
+    await_server(headgate, places[1])
+    assert client("MULTI") == OK
+    client("GET", "who")
+    assert client("EXEC") == [places[0].host.encode()]
+    wait_for(lambda: who(client) == places[1].host, what="the client to be at the new one")
+    assert client("PING") == PONG
+
+
+@pytest.mark.parametrize("request_", (("SUBSCRIBE", "a"), ("BLPOP", "k", 0)), ids=lambda words: words[0])
+def test_who_would_wait_in_vain_is_closed(names, places, make_named, pool, request_):
+    names.set(NAME, places[0].host)
+    headgate = make_named(pool, retire_timeout="1s", **OFTEN)
+    client = headgate.connect()
+    assert who(client) == places[0].host
+    client.request(*request_)
+    if request_[0] == "SUBSCRIBE":
+        client.read()
+    names.set(NAME, places[1].host)
+    wait_for(lambda: upstream(headgate, "lanes_retired_total") >= 1, 30, "the lane to be retired")
+    client.assert_closed()
+
+
+def test_they_may_stay_if_that_is_wanted(names, places, make_named):
+    names.set(NAME, places[0].host)
+    headgate = make_named(retire_timeout="0", **OFTEN)
+    client = headgate.connect()
+    client("SUBSCRIBE", "a")
+    names.set(NAME, places[1].host)
+    await_server(headgate, places[1])
+    time.sleep(2)
+    with places[0].connect() as direct:
+        assert direct("PUBLISH", "a", "m") == 1
+    assert client.read() == [b"message", b"a", b"m"]
+
+
+def test_an_address_that_comes_back_is_none_that_was_left(names, places, make_named):
+    """Names whose answers change by chance close nobody."""
+    names.set(NAME, places[0].host)
+    headgate = make_named(retire_timeout="3s", **OFTEN)
+    client = headgate.connect()
+    client("SUBSCRIBE", "a")
+    for number in range(8):
+        names.set(NAME, places[1 - number % 2].host)
+        await_server(headgate, places[1 - number % 2])
+        time.sleep(0.4)
+    names.set(NAME, f"{places[0].host} {places[1].host}")
+    time.sleep(4)
+    with places[0].connect() as direct:
+        assert direct("PUBLISH", "a", "m") == 1
+    assert client.read() == [b"message", b"a", b"m"]
+
+
+# ---- when it is looked up ----
+
+
+def test_it_is_looked_up_when_the_server_is_gone(names, places, make_named, pool):
+    """However seldom it is looked up otherwise."""
+    names.set(NAME, places[0].host)
+    headgate = make_named(pool, upstream_wait="20s", **SELDOM)
+    client = headgate.connect()
+    assert who(client) == places[0].host
+    names.set(NAME, places[1].host)
+    places[0].kill()
+    if pool == "session":
+        client.assert_closed()
+        client = headgate.connect()
+    wait_for(lambda: who(client) == places[1].host, 30, "the other one")
+
+
+def test_a_reload_looks_it_up(names, places, make_named):
+    names.set(NAME, places[0].host)
+    headgate = make_named(**SELDOM)
+    client = headgate.connect()
+    assert who(client) == places[0].host
+    names.set(NAME, places[1].host)
+    headgate.signal(signal.SIGHUP)
+    wait_for(lambda: who(client) == places[1].host, what="the other one")
+
+
+def test_who_opens_a_connection_has_it_looked_up(names, places, make_named):
+    names.set(NAME, places[0].host)
+    headgate = make_named(resolve_every="0")
+    client, other = headgate.connect(), headgate.connect()
+    assert who(client) == places[0].host
+    names.set(NAME, places[1].host)
+
+    def moved():
+        other("MULTI")
+        other("EXEC")
+        with headgate.connect() as third:
+            third.request("BLPOP", "none", 0.01)
+            third.read()
+        return who(client) == places[1].host
+
+    time.sleep(0.6)
+    wait_for(moved, 30, "the other one")
+    time.sleep(2)
+    lookups = upstream(headgate, "lookups_total")
+    time.sleep(2)
+    assert upstream(headgate, "lookups_total") == lookups, "nobody has asked"
+
+
+def test_an_address_is_never_looked_up(redis, make_headgate):
+    headgate = make_headgate(redis, resolve_every="100ms")
+    time.sleep(0.5)
+    assert upstream(headgate, "lookups_total") == 0
+
+
+# ---- several addresses ----
+
+
+def test_one_that_refuses_is_passed_over(names, places, make_named, pool):
+    """No pause lies between the addresses: the only attempt finds the one that answers."""
+    for server in places[:2]:
+        server.kill()
+    names.set(NAME, " ".join(server.host for server in places))
+    headgate = make_named(pool, reconnect_min="30s", reconnect_max="30s", upstream_wait="20s", **SELDOM)
+    clients = [headgate.connect() for _ in range(5)]
+    assert {who(client) for client in clients} == {places[2].host}
+    for client in clients:
+        assert client("MULTI") == OK
+
+
+def test_ipv6_and_ipv4(names, places, make_named):
+    names.set(NAME, f"::1 {places[1].host}")
+    headgate = make_named(**SELDOM)
+    with headgate.connect() as client:
+        assert who(client) == places[1].host
+
+
+def test_one_that_does_not_answer_is_passed_over(names, places, make_named):
+    """It takes connections, and says nothing."""
+    places[0].signal(signal.SIGSTOP)
+    names.set(NAME, f"{places[0].host} {places[1].host}")
+    headgate = make_named(connect_timeout="4s", upstream_wait="20s", reconnect_min="60s", reconnect_max="60s", **SELDOM)
+    with headgate.connect() as client:
+        assert who(client) == places[1].host
+
+
+def test_all_stay_with_one_server(names, places, make_named):
+    """A name server that turns its answers round does not spread the clients of one process over servers."""
+    names.set(NAME, f"{places[0].host} {places[1].host}")
+    headgate = make_named(threads=4, **OFTEN)
+    clients = [headgate.connect() for _ in range(8)]
+    assert {who(client) for client in clients} == {places[0].host}
+    for turn in range(6):
+        first, second = (places[1], places[0]) if turn % 2 == 0 else (places[0], places[1])
+        names.set(NAME, f"{first.host} {second.host}")
+        time.sleep(0.3)
+        for client in clients:
+            client("MULTI")
+            client("GET", "who")
+            assert client("EXEC") == [places[0].host.encode()]
+    assert upstream(headgate, "lanes_retired_total") == 0
+
+
+def test_one_of_several_goes(names, places, make_named):
+    names.set(NAME, f"{places[0].host} {places[1].host}")
+    headgate = make_named(**OFTEN)
+    client = headgate.connect()
+    assert who(client) == places[0].host
+    names.set(NAME, places[1].host)
+    wait_for(lambda: who(client) == places[1].host, what="the other one")
+
+
+def test_one_that_refuses_by_words_is_not_the_only_one_tried(names, places, make_named):
+    with places[0].connect() as direct:
+        direct("CONFIG", "SET", "requirepass", "other")
+    names.set(NAME, f"{places[0].host} {places[1].host}")
+    headgate = make_named(upstream_password="secret", upstream_wait="20s", **SELDOM)
+    with places[1].connect() as direct:
+        direct("CONFIG", "SET", "requirepass", "secret")
+    with headgate.connect() as client:
+        assert who(client) == places[1].host
+
+
+# ---- no address ----
+
+
+@pytest.mark.parametrize("answer", ("!", "?"))
+def test_a_name_that_has_no_address_at_start(names, places, make_named, pool, answer):
+    names.set(NAME, answer)
+    headgate = make_named(pool, upstream_wait="300ms", **SELDOM)
+    assert f"cannot look up {NAME}" in headgate.log()
+    with headgate.connect() as client:
+        assert b"no connection to Redis" in client("GET", "who") if pool == "shared" else True
+    names.set(NAME, places[0].host)
+    wait_for(lambda: answers(headgate, places[0]), 30, "the server")
+
+
+def answers(headgate, server):
+    with headgate.connect() as client:
+        try:
+            reply = client("GET", "who")
+            return not isinstance(reply, Error) and reply.decode() == server.host
+        except Closed:
+            return False
+
+
+def test_a_resolver_that_fails_takes_nothing_away(names, places, make_named, pool):
+    names.set(NAME, places[0].host)
+    headgate = make_named(pool, **OFTEN)
+    client, subscriber = headgate.connect(), headgate.connect()
+    subscriber("SUBSCRIBE", "a")
+    for answer in ("!", "?"):
+        names.set(NAME, answer)
+        before = upstream(headgate, "lookups_failed_total")
+        wait_for(lambda: upstream(headgate, "lookups_failed_total") > before + 1, 30, "lookups that fail")
+        assert who(client) == places[0].host
+        with headgate.connect() as other:
+            assert other("MULTI") == OK and other("PING") and other("EXEC")
+    assert headgate.log().count("cannot look up") == 1
+    assert client("PUBLISH", "a", "m") == 1
+    assert subscriber.read() == [b"message", b"a", b"m"]
+    # Nor is the server lost when it starts again, while the resolver is away.
+    places[0].restart()
+    wait_for(lambda: answers_ping(headgate), 30, "the server")
+    names.set(NAME, places[0].host)
+    wait_for(lambda: "can be looked up again" in headgate.log(), 30, "the resolver")
+
+
+def answers_ping(headgate):
+    with headgate.connect() as client:
+        try:
+            return client("PING") == PONG
+        except Closed:
+            return False
+
+
+def test_a_slow_resolver_holds_nobody_up(names, places, make_named):
+    names.set(NAME, places[0].host)
+    headgate = make_named(**OFTEN)
+    client = headgate.connect()
+    assert who(client) == places[0].host
+    names.set(NAME, f"~3000 {places[0].host}")
+    time.sleep(0.5)
+    for _ in range(5):
+        assert elapsed(lambda: who(client)) < 1.5
+        with headgate.connect() as other:
+            assert elapsed(lambda: other("MULTI")) < 1.5
+    with headgate.admin() as admin:
+        assert elapsed(lambda: text(admin("LANES"))) < 1.5
+
+
+def test_an_end_does_not_wait_for_the_resolver(names, places, make_named):
+    names.set(NAME, f"~5000 {places[0].host}")
+    headgate = make_named()
+    assert elapsed(lambda: headgate.terminate()) < 4
+    assert headgate.process.returncode == 0
+
+
+def test_checking_a_file_needs_no_resolver(tmp_path):
+    path = tmp_path / "headgate.ini"
+    path.write_text("[headgate]\nupstream = no-such-name.invalid:6379\n")
+    assert run_headgate("-t", "-c", path).returncode == 0
+
+
+# ---- the server for statistics ----
+
+
+def test_the_server_for_statistics_moves(redis, names, places, make_headgate):
+    names.set(NAME, places[0].host)
+    headgate = make_headgate(redis, start=False, **OFTEN)
+    headgate.environment = names.environment()
+    headgate.write_rules(f"[latency]\nenabled = on\nflush = 1s\nupstream = {NAME}:{places[0].port}\n")
+    headgate.start()
+    client = headgate.connect()
+
+    def measured(server):
+        client("GET", "k")
+        with server.connect() as direct:
+            return len(direct("KEYS", "*interfaces*")) > 0
+
+    wait_for(lambda: measured(places[0]), 30, "figures at the first")
+    names.set(NAME, places[1].host)
+    wait_for(lambda: measured(places[1]), 30, "figures at the second")
+    with places[0].connect() as direct:
+        wait_for(lambda: b"connected_clients:1\r" in direct("INFO", "clients"), 30, "the old server to be left")
