@@ -66,32 +66,29 @@ static void on_rested(evutil_socket_t fd, short what, void *context)
     }
 }
 
-static bool open_address(struct admin *admin, const struct conf_address *address)
+static bool open_address(struct admin *admin, const struct conf_address *address, struct port_source *source)
 {
     struct connection_targets targets;
-    const char *why = NULL;
-    int fd = -1;
-
-    if (connection_resolve(address, &targets)) {
-        fd = connection_listen(&targets.items[0], 16, S_IRWXU);
-        why = strerror(errno);
-    } else {
-        why = targets.why;
-    }
+    struct port *port = &admin->ports[admin->listener_count];
+    bool resolved = connection_resolve(address, &targets);
+    bool opened = resolved && port_open(port, source, &targets.items[0], 16, S_IRWXU);
+    const char *why = resolved ? strerror(errno) : targets.why;
     struct evconnlistener *listener =
-        fd >= 0 ? evconnlistener_new(admin->reactor->base, on_connection, admin, LEV_OPT_CLOSE_ON_FREE, 0, fd) : NULL;
+        opened ? evconnlistener_new(admin->reactor->base, on_connection, admin, 0, 0, port->fd) : NULL;
     if (listener == NULL) {
         log_error("admin", "cannot listen on %s: %s", address->text, why);
+        if (opened) {
+            port_close(port);
+        }
         return false;
     }
     evconnlistener_set_error_cb(listener, on_accept_error);
-    admin->unix_paths[admin->listener_count] = address->path != NULL ? strdup(address->path) : NULL;
     admin->listeners[admin->listener_count++] = listener;
     return true;
 }
 
 struct admin *admin_open(struct reactor *reactor, struct crew *crew, const struct conf *conf,
-                         const struct admin_host *host)
+                         const struct admin_host *host, struct port_source *source)
 {
     struct admin *admin = calloc(1, sizeof *admin);
     bool opened = true;
@@ -110,7 +107,7 @@ struct admin *admin_open(struct reactor *reactor, struct crew *crew, const struc
         return NULL;
     }
     for (size_t i = 0; i < conf->admin.count; i++) {
-        opened = open_address(admin, &conf->admin.items[i]) && opened;
+        opened = open_address(admin, &conf->admin.items[i], source) && opened;
     }
     if (!opened) {
         admin_close(admin);
@@ -119,16 +116,18 @@ struct admin *admin_open(struct reactor *reactor, struct crew *crew, const struc
     return admin;
 }
 
-void admin_close(struct admin *admin)
+void admin_stop_listening(struct admin *admin)
 {
     event_del(&admin->rest);
     while (admin->listener_count > 0) {
         evconnlistener_free(admin->listeners[--admin->listener_count]);
-        if (admin->unix_paths[admin->listener_count] != NULL) {
-            unlink(admin->unix_paths[admin->listener_count]);
-            free(admin->unix_paths[admin->listener_count]);
-        }
+        port_close(&admin->ports[admin->listener_count]);
     }
+}
+
+void admin_close(struct admin *admin)
+{
+    admin_stop_listening(admin);
     admin->ending = true;
     mailbox_run(&admin->mailbox);
     while (admin->sessions != NULL) {

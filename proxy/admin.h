@@ -6,6 +6,7 @@
 #define HEADGATE_ADMIN_H
 
 #include "crew.h"
+#include "port.h"
 
 struct admin;
 
@@ -20,9 +21,12 @@ struct admin_host {
     void *context;
 };
 
-/* Listens on all of conf->admin; NULL with one logged line for each address that cannot be used. */
+/* Listens on all of conf->admin; NULL with one logged line for each address that cannot be used. source is needed
+ * within the call only. */
 struct admin *admin_open(struct reactor *reactor, struct crew *crew, const struct conf *conf,
-                         const struct admin_host *host);
+                         const struct admin_host *host, struct port_source *source);
+/* Leaves its addresses to others; connections that there are stay. */
+void admin_stop_listening(struct admin *admin);
 /* Closes all connections. What the workers have sent back is told before, as far as the sockets take it at once; they
  * must send nothing more: stop the crew first. */
 void admin_close(struct admin *admin);

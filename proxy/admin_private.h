@@ -28,7 +28,7 @@ struct admin {
     struct crew *crew;
     struct admin_host host;
     struct evconnlistener *listeners[CONF_ADDRESSES_MAX];
-    char *unix_paths[CONF_ADDRESSES_MAX];
+    struct port ports[CONF_ADDRESSES_MAX];
     size_t listener_count;
     struct event rest; /* until it fires, nothing is accepted */
     struct session_entry *sessions;

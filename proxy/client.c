@@ -417,9 +417,6 @@ bool client_accept(struct client_service *service, int fd, const struct sockaddr
     evtimer_assign(&client->hold_timer, service->reactor->base, hold_expired, client);
     list_add(service, client);
     client_tell_identity(client);
-    if (service->draining) {
-        client_finish(client);
-    }
     client_update_reading(client);
     return true;
 }
@@ -513,12 +510,6 @@ size_t client_count(const struct client_service *service)
 
 /* ---- time ---- */
 
-static bool nothing_under_way(const struct client *client)
-{
-    return client->first == NULL && client->wait == CLIENT_WAIT_NOTHING && buffer_length(&client->input) == 0 &&
-           !client->streaming;
-}
-
 /* Redis does not count blocked clients, subscribers and the like as idle; a held one waits for its reply, too. */
 static bool is_idle(const struct client *client, int64_t now)
 {
@@ -572,8 +563,8 @@ void client_service_tick(struct client_service *service)
     while (client != NULL) {
         struct client *next = client->next;
         check_times(client, now);
-        if (service->draining && client->state == CLIENT_OPEN && nothing_under_way(client)) {
-            client_finish(client);
+        if (service->draining && client->state == CLIENT_OPEN) {
+            client_drain(client, now);
         }
         client_review_beginning(client);
         client_watch_unread(&unread, client);
@@ -585,6 +576,7 @@ void client_service_tick(struct client_service *service)
 void client_service_drain(struct client_service *service)
 {
     service->draining = true;
+    service->draining_since_us = reactor_now(service->reactor);
     client_service_tick(service);
 }
 

@@ -146,6 +146,7 @@ struct client_service {
     uint32_t until_spot;  /* requests until the next that is shown to who measures … */
     uint32_t spot_chance; /* … and what that was drawn from */
     bool draining;
+    int64_t draining_since_us;
     _Atomic bool settled; /* drained: no clients, and the policies have done what they had to */
 };
 
@@ -295,6 +296,11 @@ struct client_unread {
 /* Looks for the client's end, if it is not read; at the latest with client_find_hangups(). */
 void client_watch_unread(struct client_unread *unread, struct client *client);
 void client_find_hangups(struct client_unread *unread);
+
+/* ---- client_drain.c ---- */
+
+/* While the process drains: closes the client if it is time to. Now and then, as long as it is OPEN. */
+void client_drain(struct client *client, int64_t now_us);
 
 /* ---- client_policy.c ---- */
 

@@ -2,14 +2,13 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/ioctl.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -94,6 +93,13 @@ ssize_t connection_read(struct connection *connection, char *data, size_t size)
 ssize_t connection_write(struct connection *connection, const char *data, size_t size)
 {
     return io_result(send(connection->fd, data, size, MSG_NOSIGNAL));
+}
+
+bool connection_has_input(const struct connection *connection)
+{
+    int waiting = 0;
+
+    return ioctl(connection->fd, FIONREAD, &waiting) == 0 && waiting > 0;
 }
 
 ssize_t connection_pull(struct connection *from, struct connection *to, size_t most, size_t *left)
@@ -273,59 +279,6 @@ int connection_outcome(int fd)
         return errno;
     }
     return outcome == 0 && is_connected_to_itself(fd) ? ECONNREFUSED : outcome;
-}
-
-/* A Unix socket file survives its process. It may be removed only when nobody answers on it. */
-static void remove_dead_socket(const struct connection_target *target)
-{
-    const struct sockaddr_un *address = (const struct sockaddr_un *)&target->address;
-    struct stat status;
-
-    if (lstat(address->sun_path, &status) != 0 || !S_ISSOCK(status.st_mode)) {
-        return;
-    }
-    int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (probe < 0) {
-        return;
-    }
-    if (connect(probe, (const struct sockaddr *)address, target->length) != 0 && errno == ECONNREFUSED) {
-        unlink(address->sun_path);
-    }
-    close(probe);
-}
-
-static bool bind_and_listen(int fd, const struct connection_target *target, int backlog, mode_t unix_mode)
-{
-    bool is_unix = target->address.ss_family == AF_UNIX;
-
-    if (is_unix) {
-        remove_dead_socket(target);
-    } else {
-        set_number(fd, SOL_SOCKET, SO_REUSEADDR, 1);
-    }
-    if (target->address.ss_family == AF_INET6) {
-        set_number(fd, IPPROTO_IPV6, IPV6_V6ONLY, 1);
-    }
-    if (bind(fd, (const struct sockaddr *)&target->address, target->length) != 0) {
-        return false;
-    }
-    if (is_unix && chmod(((const struct sockaddr_un *)&target->address)->sun_path, unix_mode) != 0) {
-        return false;
-    }
-    return listen(fd, backlog) == 0;
-}
-
-int connection_listen(const struct connection_target *target, int backlog, mode_t unix_mode)
-{
-    int fd = socket(target->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-
-    if (fd >= 0 && !bind_and_listen(fd, target, backlog, unix_mode)) {
-        int reason = errno;
-        close(fd);
-        errno = reason;
-        return -1;
-    }
-    return fd;
 }
 
 void connection_peer_text(const struct sockaddr_storage *address, char *text, size_t size)

@@ -1,5 +1,5 @@
 /*
- * A non-blocking stream socket in an event loop: reading, writing, connecting, listening. Knows nothing of Redis.
+ * A non-blocking stream socket in an event loop: reading, writing, connecting. Knows nothing of Redis.
  * (TLS would live here: above are only bytes, below is only the socket.)
  */
 #ifndef HEADGATE_CONNECTION_H
@@ -51,6 +51,9 @@ void connection_want_write(struct connection *connection, bool wanted);
 ssize_t connection_read(struct connection *connection, char *data, size_t size);
 /* Bytes taken by the kernel, possibly fewer than size; or an enum connection_result. */
 ssize_t connection_write(struct connection *connection, const char *data, size_t size);
+
+/* Whether there is something to be read at once. */
+bool connection_has_input(const struct connection *connection);
 
 /* Moves at most `most` bytes from one connection to another inside the kernel (see splice_move()). The bytes taken, 0
  * if there are none to be had this way, or an enum connection_result about `from`. */
@@ -108,9 +111,6 @@ int connection_start(const struct connection_target *target);
 /* After the socket became writable: 0, or the error number that the attempt ended with. A socket that was connected to
  * itself, as happens when nobody listens on a port that the system gives out, counts as refused. */
 int connection_outcome(int fd);
-
-/* Listens; the socket, or -1 with errno set. A left-over Unix socket that nobody listens on is replaced. */
-int connection_listen(const struct connection_target *target, int backlog, mode_t unix_mode);
 
 /* Writes the peer as "1.2.3.4:5678", "[::1]:5678" or "unix" to text. */
 void connection_peer_text(const struct sockaddr_storage *address, char *text, size_t size);

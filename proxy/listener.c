@@ -11,15 +11,16 @@
 
 /* Accepted in one go; the rest waits for the next turn. */
 #define ACCEPT_BURST 64
+/* Accepted at the end, whoever else goes on to connect. */
+#define ACCEPT_LAST 65536
 /* With not even a descriptor to refuse clients, the next look at them comes so much later. µs. */
 #define REST_US 50000
 
 struct place {
     struct listener *listener;
-    int fd;
+    struct port port;
     struct event event;
     struct event rest; /* until it fires, nothing is accepted */
-    char *unix_path;   /* NULL for TCP */
 };
 
 struct listener {
@@ -61,7 +62,7 @@ static void refuse_without_descriptor(struct place *place)
 
     if (listener->spare_fd >= 0) {
         close(listener->spare_fd);
-        fd = accept4(place->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        fd = accept4(place->port.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     }
     if (fd >= 0) {
         refuse(listener, fd, "no file descriptors left; raise ulimit -n or lower max_clients");
@@ -88,7 +89,7 @@ static bool accept_one(struct place *place)
     struct listener *listener = place->listener;
     struct sockaddr_storage address = {0};
     socklen_t length = sizeof address;
-    int fd = accept4(place->fd, (struct sockaddr *)&address, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    int fd = accept4(place->port.fd, (struct sockaddr *)&address, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
     if (fd < 0) {
         if (errno == EMFILE || errno == ENFILE) {
@@ -115,7 +116,8 @@ static void on_connection(evutil_socket_t fd, short what, void *context)
     }
 }
 
-static bool open_place(struct listener *listener, const struct conf *conf, const struct conf_address *address)
+static bool open_place(struct listener *listener, const struct conf *conf, const struct conf_address *address,
+                       struct port_source *source)
 {
     struct place *place = &listener->places[listener->count];
     struct connection_targets targets;
@@ -124,21 +126,20 @@ static bool open_place(struct listener *listener, const struct conf *conf, const
         log_error("listener", "cannot listen on %s: %s", address->text, targets.why);
         return false;
     }
-    place->fd = connection_listen(&targets.items[0], (int)conf->backlog, (mode_t)conf->unix_socket_mode);
-    if (place->fd < 0) {
+    if (!port_open(&place->port, source, &targets.items[0], (int)conf->backlog, (mode_t)conf->unix_socket_mode)) {
         log_error("listener", "cannot listen on %s: %s", address->text, strerror(errno));
         return false;
     }
     place->listener = listener;
-    place->unix_path = address->path != NULL ? strdup(address->path) : NULL;
-    event_assign(&place->event, listener->reactor->base, place->fd, EV_READ | EV_PERSIST, on_connection, place);
+    event_assign(&place->event, listener->reactor->base, place->port.fd, EV_READ | EV_PERSIST, on_connection, place);
     evtimer_assign(&place->rest, listener->reactor->base, on_rested, place);
     event_add(&place->event, NULL);
     listener->count++;
     return true;
 }
 
-struct listener *listener_open(struct reactor *reactor, struct crew *crew, const struct conf *conf)
+struct listener *listener_open(struct reactor *reactor, struct crew *crew, const struct conf *conf,
+                               struct port_source *source)
 {
     struct listener *listener = calloc(1, sizeof *listener);
     bool opened = listener != NULL;
@@ -151,7 +152,7 @@ struct listener *listener_open(struct reactor *reactor, struct crew *crew, const
     listener->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     listener_reconfigure(listener, conf);
     for (size_t i = 0; i < conf->listen.count; i++) {
-        opened = open_place(listener, conf, &conf->listen.items[i]) && opened;
+        opened = open_place(listener, conf, &conf->listen.items[i], source) && opened;
     }
     if (!opened) {
         listener_close(listener);
@@ -169,17 +170,22 @@ void listener_reconfigure(struct listener *listener, const struct conf *conf)
     listener->max_clients = (size_t)conf->max_clients;
 }
 
+/* The kernel would reset who has connected and was not accepted. */
+static void close_place(struct place *place)
+{
+    port_hide(&place->port);
+    for (int i = 0; !place->port.is_inherited && i < ACCEPT_LAST && accept_one(place); i++) {
+    }
+    port_close(&place->port);
+}
+
 void listener_close(struct listener *listener)
 {
     for (size_t i = 0; i < listener->count; i++) {
         struct place *place = &listener->places[i];
         event_del(&place->event);
+        close_place(place);
         event_del(&place->rest);
-        close(place->fd);
-        if (place->unix_path != NULL) {
-            unlink(place->unix_path);
-            free(place->unix_path);
-        }
     }
     if (listener->spare_fd >= 0) {
         close(listener->spare_fd);

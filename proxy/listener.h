@@ -6,14 +6,17 @@
 #define HEADGATE_LISTENER_H
 
 #include "crew.h"
+#include "port.h"
 
 struct listener;
 
 /* Opens all of conf->listen. NULL with one logged line for each that cannot be opened. conf may be replaced later by
- * listener_reconfigure(). */
-struct listener *listener_open(struct reactor *reactor, struct crew *crew, const struct conf *conf);
+ * listener_reconfigure(); source is needed within the call only. */
+struct listener *listener_open(struct reactor *reactor, struct crew *crew, const struct conf *conf,
+                               struct port_source *source);
 void listener_reconfigure(struct listener *listener, const struct conf *conf);
-/* Stops accepting; removes Unix sockets from the file system. */
+/* Stops accepting, when all who have connected were accepted; removes Unix sockets from the file system. Sockets that
+ * were handed over are left to who keeps them, with those who wait there. */
 void listener_close(struct listener *listener);
 
 #endif

@@ -21,6 +21,8 @@
 
 struct process {
     const char *conf_path; /* NULL: defaults */
+    bool takes_over;
+    struct port_source source; /* of what it listens on */
     struct conf *conf;
     struct conf *conf_before; /* the last one, as long as a worker may still use it */
     size_t conf_acknowledged; /* workers that have taken over the new one */
@@ -41,12 +43,13 @@ struct process {
 
 static void print_help(FILE *out)
 {
-    fputs("Usage: headgate [-c FILE] [-t | -T | -v | --help]\n"
+    fputs("Usage: headgate [-c FILE] [--take-over | -t | -T | -v | --help]\n"
           "A sidecar proxy that enforces policies in front of Redis.\n"
           "\n"
           "  -c FILE      read the configuration from FILE (an ini file; without it, all defaults)\n"
           "  -t           check the configuration and exit: 0 if it is sound, else 1 with every fault\n"
           "  -T           print the configuration that would be in force, and exit\n"
+          "  --take-over  listen beside a Headgate that is to be ended; who connects from then on is served here\n"
           "  -v           print the version and exit\n"
           "  --help       print this and exit\n"
           "  --reference ini|markdown\n"
@@ -95,12 +98,13 @@ static int print_reference(const char *form)
 }
 
 /* The exit status if the program is done with that, else -1. */
-static int read_command_line(int argc, char **argv, const char **path, enum task *task)
+static int read_command_line(int argc, char **argv, struct process *process, enum task *task)
 {
     static const struct option options[] = {
         {"help", no_argument, NULL, 'h'},
         {"version", no_argument, NULL, 'v'},
         {"reference", required_argument, NULL, 'r'},
+        {"take-over", no_argument, NULL, 'o'},
         {NULL, 0, NULL, 0},
     };
     int option;
@@ -108,7 +112,10 @@ static int read_command_line(int argc, char **argv, const char **path, enum task
     while ((option = getopt_long(argc, argv, "c:tTvh", options, NULL)) != -1) {
         switch (option) {
         case 'c':
-            *path = optarg;
+            process->conf_path = optarg;
+            break;
+        case 'o':
+            process->takes_over = true;
             break;
         case 't':
             *task = COMMAND_LINE_CHECK;
@@ -271,6 +278,7 @@ static void begin_drain(struct process *process)
     process->drain_until_us = clock_now_us() + clock_ms_to_us(process->conf->drain_timeout);
     listener_close(process->listener);
     process->listener = NULL;
+    admin_stop_listening(process->admin);
     crew_drain(&process->crew);
     if (event_add(&process->drain_timer, &interval) != 0) {
         log_error("main", "out of memory: ending without a drain");
@@ -330,6 +338,23 @@ static void watch_signals(struct process *process)
     }
 }
 
+static void report_unused(const char *address)
+{
+    log_warning("main", "a socket that listens on %s was handed over, but is in neither listen nor admin", address);
+}
+
+static bool open_ports(struct process *process, const struct admin_host *host)
+{
+    struct port_source *source = &process->source;
+
+    process->admin = admin_open(&process->reactor, &process->crew, process->conf, host, source);
+    if (process->admin != NULL) {
+        process->listener = listener_open(&process->reactor, &process->crew, process->conf, source);
+    }
+    port_source_close_unused(source, report_unused);
+    return process->listener != NULL;
+}
+
 static bool start(struct process *process, const struct policy *const *policies)
 {
     const struct conf *conf = process->conf;
@@ -346,9 +371,7 @@ static bool start(struct process *process, const struct policy *const *policies)
         return false;
     }
     /* The clients' port comes last: whoever can connect to it finds everything else in place. */
-    process->admin = admin_open(&process->reactor, &process->crew, conf, &host);
-    process->listener = process->admin != NULL ? listener_open(&process->reactor, &process->crew, conf) : NULL;
-    return process->listener != NULL;
+    return open_ports(process, &host);
 }
 
 static void announce(const struct conf *conf)
@@ -399,6 +422,7 @@ static int serve(struct process *process)
 {
     bool started;
 
+    process->source = port_source_of_process(process->takes_over);
     hold_standard_streams();
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
@@ -424,7 +448,7 @@ int main(int argc, char **argv)
 {
     struct process process = {0};
     enum task task = COMMAND_LINE_RUN;
-    int status = read_command_line(argc, argv, &process.conf_path, &task);
+    int status = read_command_line(argc, argv, &process, &task);
 
     if (status >= 0) {
         return status;

@@ -20,7 +20,7 @@ ROWS = [
     ["splice"],
     ["run", "reactor"],
     ["mailbox", "connection"],
-    ["lane", "resolver"],
+    ["lane", "port", "resolver"],
     ["upstream", "lookup"],
     ["control"],
     ["learn"],

@@ -176,6 +176,8 @@ static const char *const other_values[][2] = {
     {"upstream_reply_timeout", "1d"},
     {"exclusive_idle", "1"},
     {"lane_idle_timeout", "25h"},
+    {"resolve_every", "0"},
+    {"retire_timeout", "1h"},
     {"drain_timeout", "999ms"},
     {"log_level", "debug"},
     {"log_file", "/var/log/headgate/headgate.log"},
@@ -272,7 +274,7 @@ Test(conf, table_is_sound)
             cr_assert_neq(option->offset, conf_options[j].offset, "%s", option->name);
         }
     }
-    cr_assert_eq(conf_option_count, 33, "a new field of struct conf needs its option, and a word here");
+    cr_assert_eq(conf_option_count, 35, "a new field of struct conf needs its option, and a word here");
 }
 
 Test(conf, sample_file_is_the_reference)

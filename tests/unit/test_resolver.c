@@ -99,3 +99,31 @@ Test(resolver, a_numeric_address_needs_none)
     cr_assert_eq(targets.items[0].address.ss_family, AF_UNIX);
     cr_assert_not(connection_resolve_numeric(&(struct conf_address){.host = name, .port = 1}, &targets));
 }
+
+static struct connection_targets targets_of(size_t count, const char *const hosts[])
+{
+    struct connection_targets all = {0};
+
+    for (size_t i = 0; i < count; i++) {
+        struct connection_targets one;
+        char host[64];
+        snprintf(host, sizeof host, "%s", hosts[i]);
+        cr_assert(connection_resolve_numeric(&(struct conf_address){.host = host, .port = 7000}, &one));
+        all.items[all.count++] = one.items[0];
+    }
+    return all;
+}
+
+Test(resolver, addresses_are_compared_whatever_their_order)
+{
+    const struct connection_targets first = targets_of(2, (const char *const[]){"127.0.0.1", "::1"});
+    const struct connection_targets turned = targets_of(2, (const char *const[]){"::1", "127.0.0.1"});
+    const struct connection_targets other = targets_of(2, (const char *const[]){"::1", "127.0.0.2"});
+    const struct connection_targets fewer = targets_of(1, (const char *const[]){"::1"});
+
+    cr_assert(connection_targets_equal(&first, &turned));
+    cr_assert_not(connection_targets_equal(&first, &other));
+    cr_assert_not(connection_targets_equal(&first, &fewer));
+    cr_assert_eq(connection_targets_find(&first, &turned.items[0]), 1);
+    cr_assert_eq(connection_targets_find(&first, &other.items[1]), 2, "it is none of them");
+}

@@ -1,0 +1,348 @@
+"""One Headgate after another: nobody is refused, nobody holds it up, and no address is taken from who has it."""
+
+import fcntl
+import os
+import signal
+import socket
+import stat
+import threading
+import time
+
+import pytest
+
+from harness.admin import text
+from harness.resp import OK, PONG, Client, Closed, encode, wait_for
+from harness.servers import BINARY, elapsed, free_port, run_headgate
+
+
+class Visitors:
+    """So many clients that connect, ask, and leave, over and over; what went wrong is kept."""
+
+    def __init__(self, address, count=8):
+        self.address = address
+        self.served = 0
+        self.faults = []
+        self.ended = threading.Event()
+        self.lock = threading.Lock()
+        self.threads = [threading.Thread(target=self.work, args=(number,), daemon=True) for number in range(count)]
+        for thread in self.threads:
+            thread.start()
+
+    def work(self, number):
+        turn = 0
+        while not self.ended.is_set():
+            turn += 1
+            word = b"%d-%d" % (number, turn)
+            try:
+                with Client(self.address) as client:
+                    fault = None if client("ECHO", word) == word else "another's reply"
+            except (OSError, Closed) as error:
+                fault = repr(error)
+            with self.lock:
+                self.served += fault is None
+                if fault:
+                    self.faults.append(fault)
+
+    def await_more(self, count=200):
+        wanted = self.served + count
+        wait_for(lambda: self.served >= wanted or self.faults, 60, "visitors to be served")
+
+    def end(self):
+        self.ended.set()
+        for thread in self.threads:
+            thread.join(30)
+            assert not thread.is_alive()
+
+
+def successor(make_headgate, headgate):
+    """A second one with the options of the first, not started."""
+    options = {name: value for name, value in headgate.options.items() if name != "upstream"}
+    second = make_headgate(headgate.options["upstream"], start=False, **options)
+    second.port, second.admin_port = headgate.port, headgate.admin_port
+    return second
+
+
+def take_over(make_headgate, headgate):
+    second = successor(make_headgate, headgate)
+    second.launch([BINARY, "-c", str(second.config_path), "--take-over"])
+    wait_for(lambda: "serving clients on" in second.log() or not second.is_alive(), 30, "the second one")
+    assert second.is_alive(), second.log()
+    return second
+
+
+# ---- who is there, and who comes ----
+
+
+def test_nobody_is_refused(redis, make_headgate, pool):
+    """Eight clients that connect all the time, and one that blocks, through three restarts."""
+    headgate = make_headgate(redis, pool=pool, drain_timeout="20s")
+    visitors = Visitors(headgate.address)
+    for _ in range(3):
+        blocked = headgate.connect()
+        blocked.request("BLPOP", "none", 0)
+        visitors.await_more()
+        second = take_over(make_headgate, headgate)
+        visitors.await_more()
+        assert elapsed(headgate.terminate) < 8
+        blocked.assert_closed()
+        assert headgate.process.returncode == 0
+        visitors.await_more()
+        headgate = second
+    visitors.end()
+    assert visitors.faults == []
+
+
+def test_nobody_is_refused_on_a_unix_socket(redis, make_headgate, tmp_path):
+    path = tmp_path / "headgate.sock"
+    headgate = make_headgate(redis, start=False, unix_socket_mode="0600")
+    headgate.write_config(listen=f"unix:{path}, 127.0.0.1:{headgate.port}", admin=f"unix:{tmp_path}/admin.sock")
+    headgate.start()
+    visitors = Visitors(path)
+    for _ in range(3):
+        visitors.await_more()
+        second = take_over(make_headgate, headgate)
+        visitors.await_more()
+        assert headgate.terminate() == 0
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        visitors.await_more()
+        with Client(tmp_path / "admin.sock") as admin:
+            assert admin("PING") == PONG
+        headgate = second
+    visitors.end()
+    assert visitors.faults == []
+    assert headgate.terminate() == 0
+    assert not path.exists() and not (tmp_path / "admin.sock").exists()
+    assert sorted(os.listdir(tmp_path)) == []
+
+
+def test_who_comes_is_the_new_ones(redis, make_headgate):
+    headgate = make_headgate(redis)
+    old = headgate.connect()
+    assert old("PING") == PONG
+    second = take_over(make_headgate, headgate)
+    for _ in range(50):
+        with headgate.connect() as client:
+            assert client("PING") == PONG
+    with second.admin() as admin:
+        figures = dict(line.split(":", 1) for line in text(admin("STATS")).splitlines() if ":" in line)
+    assert int(figures["clients_accepted_total"]) >= 50
+    # Who was there stays until the old one is told to go.
+    assert old("PING") == PONG
+    assert headgate.terminate() == 0
+    old.assert_closed()
+
+
+# ---- who has no business there ----
+
+
+@pytest.mark.parametrize("arguments", ((), ("--take-over",)))
+def test_an_address_of_another_program_is_in_use(make_redis, make_headgate, tmp_path, arguments):
+    redis = make_redis()
+    path = tmp_path / "headgate.ini"
+    path.write_text(f"[headgate]\nlisten = {redis.url}\nadmin =\nupstream = 127.0.0.1:{free_port()}\n")
+    result = run_headgate("-c", path, *arguments)
+    assert result.returncode == 1 and "in use" in result.stderr.lower()
+
+
+@pytest.mark.parametrize("option", ("listen", "admin"))
+def test_a_second_one_by_mistake_is_told_so(redis, make_headgate, tmp_path, option):
+    headgate = make_headgate(redis)
+    options = {"listen": f"127.0.0.1:{free_port()}", "admin": f"127.0.0.1:{free_port()}", "upstream": redis.url}
+    options[option] = headgate.options[option]
+    path = tmp_path / "headgate.ini"
+    path.write_text("[headgate]\n" + "".join(f"{name} = {value}\n" for name, value in options.items()))
+    result = run_headgate("-c", path)
+    assert result.returncode == 1 and "in use" in result.stderr.lower() and options[option] in result.stderr
+    for _ in range(20):
+        assert headgate.serves()
+
+
+def test_a_second_one_by_mistake_behind_a_take_over_is_told_so(redis, make_headgate):
+    headgate = make_headgate(redis)
+    second = take_over(make_headgate, headgate)
+    result = run_headgate("-c", second.config_path)
+    assert result.returncode == 1 and "in use" in result.stderr.lower()
+    assert headgate.terminate() == 0
+    result = run_headgate("-c", second.config_path)
+    assert result.returncode == 1 and "in use" in result.stderr.lower()
+
+
+def test_a_unix_socket_is_not_taken_by_mistake(redis, make_headgate, tmp_path):
+    path = tmp_path / "headgate.sock"
+    headgate = make_headgate(redis, start=False)
+    headgate.write_config(listen=f"unix:{path}, 127.0.0.1:{headgate.port}")
+    headgate.start()
+    other = tmp_path / "other.ini"
+    other.write_text(f"[headgate]\nlisten = unix:{path}\nadmin =\nupstream = {redis.url}\n")
+    assert "in use" in run_headgate("-c", other).stderr.lower()
+    with Client(path) as client:
+        assert client("PING") == PONG
+
+
+def test_a_file_that_is_somebody_elses_by_now_stays(redis, make_headgate, tmp_path):
+    path = tmp_path / "headgate.sock"
+    headgate = make_headgate(redis, start=False)
+    headgate.write_config(listen=f"unix:{path}, 127.0.0.1:{headgate.port}")
+    headgate.start()
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(path))
+        assert headgate.terminate() == 0
+        assert path.exists()
+
+
+def test_taking_over_from_nobody(redis, make_headgate, tmp_path):
+    headgate = make_headgate(redis, start=False)
+    headgate.write_config(listen=f"unix:{tmp_path}/headgate.sock, 127.0.0.1:{headgate.port}")
+    headgate.launch([BINARY, "-c", str(headgate.config_path), "--take-over"])
+    headgate.await_port(headgate.address)
+    assert headgate.serves()
+
+
+# ---- while one drains ----
+
+
+def test_another_may_start_while_one_drains(redis, make_headgate, tmp_path):
+    """Without any ado: neither the clients' addresses nor the operators' are held."""
+    headgate = make_headgate(redis, start=False, drain_timeout="30s")
+    headgate.write_config(
+        listen=f"unix:{tmp_path}/a.sock, 127.0.0.1:{headgate.port}",
+        admin=f"127.0.0.1:{headgate.admin_port}, unix:{tmp_path}/b.sock",
+    )
+    headgate.start()
+    busy = headgate.connect()
+    busy.send(encode("DEBUG", "SLEEP", "4"))
+    time.sleep(0.2)
+    headgate.signal(signal.SIGTERM)
+    wait_for(lambda: "draining" in headgate.log(), what="the drain")
+    second = successor(make_headgate, headgate)
+    second.start()
+    assert headgate.is_alive()
+    assert busy.read() == OK
+    assert headgate.wait() == 0
+    with Client(tmp_path / "a.sock") as client, Client(tmp_path / "b.sock") as admin:
+        assert client("PING") == PONG and admin("PING") == PONG
+    assert second.serves()
+
+
+@pytest.mark.parametrize("request_", (("BLPOP", "k", 0), ("XREAD", "BLOCK", 0, "STREAMS", "s", "$"), ("WAIT", 1, 0)),
+                         ids=lambda words: words[0])
+def test_who_blocks_holds_nothing_up(redis, make_headgate, pool, request_):
+    headgate = make_headgate(redis, pool=pool, drain_timeout="1m")
+    client = headgate.connect()
+    client("SET", "k2", "v")
+    client.request(*request_)
+    with redis.connect() as observer:
+        wait_for(lambda: b"blocked_clients:1" in observer("INFO", "clients"), what="the client to block")
+        assert elapsed(headgate.terminate) < 10
+        assert headgate.process.returncode == 0
+        client.assert_closed()
+        wait_for(lambda: b"blocked_clients:0" in observer("INFO", "clients"), what="Redis to be left")
+
+
+def test_who_blocks_only_now_is_given_a_moment(redis, make_headgate, pool):
+    """What is pushed meanwhile is with the client, or there if it was closed before; never gone."""
+    headgate = make_headgate(redis, pool=pool, drain_timeout="1m")
+    clients = [headgate.connect() for _ in range(20)]
+    for number, client in enumerate(clients):
+        client.request("BLPOP", f"list{number}", 0)
+    with redis.connect() as observer:
+        wait_for(lambda: b"blocked_clients:20" in observer("INFO", "clients"), what="the clients to block")
+        headgate.signal(signal.SIGTERM)
+        for number in range(20):
+            observer("RPUSH", f"list{number}", "v")
+        assert headgate.wait() == 0
+        for number, client in enumerate(clients):
+            left = observer("LLEN", f"list{number}")
+            try:
+                assert client.read() == [b"list%d" % number, b"v"]
+                assert left == 0
+            except Closed:
+                assert left == 1, "popped, and lost"
+
+
+def test_who_has_just_come_is_answered(redis, make_headgate, pool):
+    """They have connected before the end, and ask afterwards."""
+    headgate = make_headgate(redis, pool=pool, drain_timeout="20s")
+    headgate.signal(signal.SIGSTOP)
+    clients = [Client(headgate.address) for _ in range(30)]
+    headgate.signal(signal.SIGTERM)
+    headgate.signal(signal.SIGCONT)
+    for number, client in enumerate(clients):
+        client.request("ECHO", number)
+    for number, client in enumerate(clients):
+        assert client.read() == b"%d" % number
+        client.assert_closed()
+    assert headgate.wait() == 0
+
+
+# ---- sockets that are handed over ----
+
+
+def launch_with(headgate, sockets):
+    """As systemd does: they are 3 and what follows, and LISTEN_PID is the process itself."""
+    script = f'exec env LISTEN_PID=$$ LISTEN_FDS={len(sockets)} "$@"'
+    numbers = " ".join(f"{3 + place}<&{sock.fileno()}" for place, sock in enumerate(sockets))
+    closing = " ".join(f"{sock.fileno()}<&-" for sock in sockets)
+    command = ["bash", "-c", f"exec {numbers} {closing}; {script}", "bash", BINARY, "-c", str(headgate.config_path)]
+    headgate.launch(command, pass_fds=[sock.fileno() for sock in sockets])
+
+
+def high(sock):
+    """The same socket under a number that is not in the way."""
+    return socket.socket(fileno=fcntl.fcntl(sock.detach(), fcntl.F_DUPFD_CLOEXEC, 100))
+
+
+@pytest.fixture
+def handed(tmp_path):
+    """What a socket unit has: clients' ports by TCP and by file, and an operators' one."""
+    sockets = [socket.create_server(("127.0.0.1", 0)), socket.create_server(("127.0.0.1", 0))]
+    sockets.append(socket.socket(socket.AF_UNIX))
+    sockets[2].bind(str(tmp_path / "headgate.sock"))
+    sockets[2].listen()
+    sockets = [high(sock) for sock in sockets]
+    yield sockets
+    for sock in sockets:
+        sock.close()
+
+
+def test_a_restart_behind_a_socket_unit(redis, make_headgate, handed, tmp_path):
+    """The sockets stay open: who comes in between waits, by TCP and by file, and nobody is refused."""
+    path = tmp_path / "headgate.sock"
+    headgate = make_headgate(redis, start=False, drain_timeout="20s")
+    headgate.port, headgate.admin_port = (sock.getsockname()[1] for sock in handed[:2])
+    headgate.write_config(listen=f"unix:{path}, 127.0.0.1:{headgate.port}", admin=f"127.0.0.1:{headgate.admin_port}")
+    launch_with(headgate, handed)
+    visitors, others = Visitors(headgate.address, 8), Visitors(path, 4)
+    for _ in range(3):
+        visitors.await_more()
+        others.await_more()
+        with headgate.admin() as admin:
+            assert admin("PING") == PONG
+        with Client(path) as blocked:
+            blocked.request("BLPOP", "none", 0)
+            time.sleep(0.2)
+            assert elapsed(headgate.terminate) < 10
+            assert headgate.process.returncode == 0
+        launch_with(headgate, handed)
+    visitors.await_more()
+    visitors.end()
+    others.end()
+    assert visitors.faults == [] and others.faults == []
+    assert path.exists(), "it is the unit's"
+
+
+def test_what_is_handed_over_and_not_wanted_is_said(redis, make_headgate, handed):
+    headgate = make_headgate(redis, start=False)
+    launch_with(headgate, handed)
+    headgate.await_port(headgate.address)
+    assert headgate.log().count("was handed over, but is in neither listen nor admin") == 3
+    assert headgate.serves()
+
+
+def test_sockets_of_another_process_are_none(redis, make_headgate):
+    headgate = make_headgate(redis, start=False)
+    headgate.environment = {"LISTEN_PID": "1", "LISTEN_FDS": "3"}
+    headgate.start()
+    assert headgate.serves()
+    assert "handed over" not in headgate.log()
