@@ -6,7 +6,6 @@ import time
 import pytest
 
 from harness.admin import stats, text
-
 from harness.names import Names
 from harness.resp import OK, PONG, Closed, Error, encode, wait_for
 from harness.servers import elapsed, free_port, run_headgate
@@ -209,6 +208,9 @@ def test_it_is_looked_up_when_the_server_is_gone(names, places, make_named, pool
     if pool == "session":
         client.assert_closed()
         client = headgate.connect()
+    else:
+        # Before Headgate sees it, a request would be under way there, and lost with its client.
+        wait_for(lambda: upstream(headgate, "lanes_lost_total") > 0, 30, "the loss to be seen")
     wait_for(lambda: who(client) == places[1].host, 30, "the other one")
 
 
@@ -326,7 +328,7 @@ def test_one_that_refuses_by_words_is_not_the_only_one_tried(names, places, make
 def test_a_name_that_has_no_address_at_start(names, places, make_named, pool, answer):
     names.set(NAME, answer)
     headgate = make_named(pool, upstream_wait="300ms", **SELDOM)
-    assert f"cannot look up {NAME}" in headgate.log()
+    wait_for(lambda: f"cannot look up {NAME}" in headgate.log(), 30, "it to be said")
     with headgate.connect() as client:
         assert b"no connection to Redis" in client("GET", "who") if pool == "shared" else True
     names.set(NAME, places[0].host)

@@ -336,7 +336,8 @@ def test_what_is_handed_over_and_not_wanted_is_said(redis, make_headgate, handed
     headgate = make_headgate(redis, start=False)
     launch_with(headgate, handed)
     headgate.await_port(headgate.address)
-    assert headgate.log().count("was handed over, but is in neither listen nor admin") == 3
+    said = "was handed over, but is in neither listen nor admin"
+    wait_for(lambda: headgate.log().count(said) == 3, what="each of them to be told of")
     assert headgate.serves()
 
 
