@@ -19,6 +19,8 @@ static const struct policy_counter counter_table[] = {
     [LEASE_COUNTER_FAILURES] = {"lease_failures_total", STATS_COUNTER, "scripts for leases that Redis did not answer"},
     [LEASE_COUNTER_HEALED] = {"lease_healed_total", STATS_COUNTER, "locks that were taken without a time to live"},
     [LEASE_COUNTER_RELEASED] = {"lease_released_total", STATS_COUNTER, "locks and permits that were released"},
+    [LEASE_COUNTER_UNSEEN] = {"lease_unseen_total", STATS_COUNTER,
+                              "locks and permits that were gone after a script that Headgate does not know"},
     [LEASE_COUNTER_LOST_GONE] = {"lease_lost_gone_total", STATS_COUNTER,
                                  "locks and permits that a renewal did not find any more"},
     [LEASE_COUNTER_LOST_TAKEN] = {"lease_lost_taken_total", STATS_COUNTER, "… that another owner had"},

@@ -126,6 +126,73 @@ static enum lease_answer value_answer(enum lease_reply reply)
     }
 }
 
+bool lease_answer_integer(struct slice head, int64_t *value)
+{
+    struct slice rest;
+
+    return begins(head, ":", &rest) && read_reply_integer(rest, value);
+}
+
+/* ---- EXEC ---- */
+
+/* Takes a line of mark, integer, CR and LF off the text. */
+static bool take_number_line(struct slice *text, char mark, int64_t *value)
+{
+    const char *end = text->length > 0 ? memchr(text->data, '\n', text->length) : NULL;
+
+    if (end == NULL || text->data[0] != mark ||
+        !read_reply_integer((struct slice){text->data + 1, (size_t)(end - text->data)}, value)) {
+        return false;
+    }
+    size_t length = (size_t)(end - text->data) + 1;
+    *text = (struct slice){text->data + length, text->length - length};
+    return true;
+}
+
+/* How long the reply is with which the text begins: a line, or a text behind one. 0 if it is another, or not whole. */
+static size_t simple_length(struct slice text)
+{
+    const char *end = text.length > 0 ? memchr(text.data, '\n', text.length) : NULL;
+    struct slice rest = text;
+    int64_t length;
+
+    if (end == NULL || memchr("*~%>|!=(,", text.data[0], 9) != NULL) {
+        return 0;
+    }
+    size_t line = (size_t)(end - text.data) + 1;
+    if (text.data[0] != '$') {
+        return line;
+    }
+    if (!take_number_line(&rest, '$', &length)) {
+        return 0;
+    }
+    if (length < 0) {
+        return line;
+    }
+    return rest.length >= 2 && (uint64_t)length <= rest.length - 2 ? line + (size_t)length + 2 : 0;
+}
+
+bool lease_answer_of_exec(struct slice head, uint32_t place, uint32_t count, struct slice *reply)
+{
+    int64_t announced;
+    size_t length = 0;
+
+    if (!take_number_line(&head, '*', &announced) || announced != count || place >= count) {
+        return false;
+    }
+    for (uint32_t at = 0; at <= place; at++) {
+        head = (struct slice){head.data + length, head.length - length};
+        length = simple_length(head);
+        if (length == 0) {
+            return false;
+        }
+    }
+    *reply = (struct slice){head.data, length};
+    return true;
+}
+
+/* ---- what a reply says ---- */
+
 enum lease_answer lease_shape_answer(const struct lease_shape *shape, struct slice head)
 {
     int64_t value = 0;

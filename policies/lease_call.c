@@ -30,6 +30,7 @@ struct lease_call {
     struct lease *lease;
     enum lease_errand errand;
     uint64_t proved;
+    uint64_t asked; /* the last number of a request by then */
     int64_t sent_us;
     int64_t lease_us;  /* RENEW: what it gets */
     int64_t scored_us; /* RENEW of a semaphore: the time that the new score stands for */
@@ -146,12 +147,31 @@ static int64_t to_ms(int64_t time_us)
     return time_us / 1000;
 }
 
-/* The lease and, of a semaphore, the score that a renewal gives: never beyond the deadline. */
+int64_t lease_margin_us(const struct lease *lease)
+{
+    int64_t part = lease->lease_us / lease->terms.renew_of * lease->terms.renew;
+    int64_t third = lease->lease_us / 3;
+
+    return (lease->lease_us - (part < third ? part : third)) / 2;
+}
+
+/*
+ * The lease and, of a semaphore, the score that a renewal gives: never beyond the deadline, and never a lower one.
+ *
+ * Who asks for its rank is put behind those with a lower score. The score of a permit that is renewed to now would be
+ * higher than that of a newcomer whose clock is a little behind, or who has read it a little before: it would get the
+ * permit, too. So the score stays as old as it may: as far from now as from those that are swept up.
+ */
 static void reckon_renewal(struct lease_call *call, const struct lease *lease)
 {
     int64_t left = lease_deadline_us(lease) - call->sent_us;
+    int64_t most = lease->ranked ? lease->lease_us - lease_margin_us(lease) : lease->lease_us;
+    int64_t present = lease->expires_us - call->sent_us;
 
-    call->lease_us = lease->lease_us < left ? lease->lease_us : left;
+    call->lease_us = most < left ? most : left;
+    if (lease->ranked && call->lease_us < present) {
+        call->lease_us = present;
+    }
     call->scored_us = call->sent_us - (lease->lease_us - call->lease_us);
     call->score = lease_score_later(&lease->score, call->scored_us - lease->scored_us);
 }
@@ -224,6 +244,7 @@ struct lease_call *lease_call_prepare(struct lease_worker *worker, struct lease 
     call->lease = lease;
     call->errand = errand;
     call->proved = lease->proved;
+    call->asked = lease_registry_last(worker->registry);
     call->sent_us = lease_now(worker);
     call->database = lease->members[0].key->database;
     call->script = script_find(script_name(lease, errand));
@@ -276,8 +297,11 @@ static void lose(struct lease_worker *worker, struct lease *lease, int64_t code)
         lease->retry_us = lease_now(worker) + LEASE_WHEEL_STEP_US;
         return;
     }
-    bool was_released = lease->after_release && (code == CODE_GONE || code == CODE_TAKEN);
-    lease_end(worker, lease, was_released ? LEASE_REASON_RELEASED : reasons[-code]);
+    bool is_away = code == CODE_GONE || code == CODE_TAKEN;
+    enum lease_reason reason = is_away && lease->after_release    ? LEASE_REASON_RELEASED
+                               : is_away && lease->suspected != 0 ? LEASE_REASON_UNSEEN
+                                                                  : reasons[-code];
+    lease_end(worker, lease, reason);
 }
 
 /* A time to live in µs. Clients may set any that Redis can hold: none is taken for longer than a lease can be. */
@@ -401,7 +425,9 @@ static void end_check(const struct lease_call *call, const struct policy_script_
         /* It is over, and nobody has swept it up yet. */
         lose(call->worker, lease, CODE_GONE);
     } else if (lease->state == LEASE_DOUBTFUL) {
-        lease_confirm(call->worker, lease);
+        if (!lease->trial) {
+            lease_confirm(call->worker, lease);
+        }
         hold(call->worker, lease);
     }
 }
@@ -431,18 +457,29 @@ static bool is_sound(const struct lease_call *call, const struct policy_script_r
             (reply->integers[0] >= CODE_OTHER_TYPE && reply->integers[0] <= CODE_DEFERRED));
 }
 
+/* Whether the owner had it when the script ran, with or without a time to live. */
+static bool shows_it_held(const struct lease_call *call, const struct policy_script_reply *reply)
+{
+    bool is_endless = reply->integers[0] == CODE_PERSISTED && call->lease->lease_us == 0;
+
+    return call->errand != LEASE_ERRAND_RELEASE && (reply->integers[0] >= CODE_DONE || is_endless);
+}
+
 static void take_answer(const struct lease_call *call, const struct policy_script_reply *reply)
 {
     struct lease *lease = call->lease;
 
     lease->retry_us = 0;
     if (call->proved != lease->proved) {
-        /* The owner has taken or extended it in the meantime. */
+        /* The owner has taken or extended it in the meantime, or may have released it. */
         return;
     }
     if (!is_sound(call, reply)) {
         fail(call->worker, lease);
         return;
+    }
+    if (shows_it_held(call, reply) && call->asked >= lease->suspected) {
+        lease->suspected = 0;
     }
     switch (call->errand) {
     case LEASE_ERRAND_RENEW:
@@ -455,7 +492,8 @@ static void take_answer(const struct lease_call *call, const struct policy_scrip
         end_healing(call, reply);
         break;
     case LEASE_ERRAND_RELEASE:
-        lease_end(call->worker, lease, LEASE_REASON_OWNER_GONE);
+        lease_end(call->worker, lease,
+                  reply->integers[0] == 0 ? lease_reason_without_owner(lease) : LEASE_REASON_OWNER_GONE);
         break;
     }
 }

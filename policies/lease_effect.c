@@ -7,68 +7,14 @@
 
 #include <string.h>
 
-/* What became of a request. */
-enum outcome {
-    OUTCOME_YES,
-    OUTCOME_NO,
-    OUTCOME_HELD,    /* released once, and held still */
-    OUTCOME_REFUSED, /* it was not executed */
-    OUTCOME_UNCLEAR, /* Redis has to be asked */
-    OUTCOME_UNKNOWN  /* and may execute it yet */
-};
-
 struct effect {
     struct lease_worker *worker;
     const struct lease_request *request;
-    enum outcome outcome;
+    const struct lease_request *first; /* of its transaction */
+    struct slice head;                 /* of its reply; empty if that is not to be seen */
+    enum lease_outcome outcome;
     int64_t now_us;
 };
-
-/* ---- what the reply says ---- */
-
-static bool begins(struct slice head, const char *text)
-{
-    return head.length >= strlen(text) && memcmp(head.data, text, strlen(text)) == 0;
-}
-
-static enum outcome outcome_of_exec(struct slice head)
-{
-    bool executed = begins(head, "*") && !begins(head, "*-1");
-
-    return executed ? OUTCOME_UNCLEAR : OUTCOME_REFUSED;
-}
-
-/* ZADD: 1 for a new member, 0 for one that was there. */
-static enum outcome outcome_of_score(struct slice head)
-{
-    return begins(head, ":1\r") ? OUTCOME_YES : begins(head, ":0\r") ? OUTCOME_HELD : OUTCOME_REFUSED;
-}
-
-static enum outcome outcome_of(const struct lease_request *request, const struct policy_reply *reply)
-{
-    if (reply->outcome == POLICY_OUTCOME_LOCAL) {
-        return OUTCOME_REFUSED;
-    }
-    if (reply->outcome != POLICY_OUTCOME_REPLY) {
-        return OUTCOME_UNKNOWN;
-    }
-    if (request->in_transaction) {
-        return outcome_of_exec(reply->head);
-    }
-    if (request->shape.action == LEASE_SCORE) {
-        return outcome_of_score(reply->head);
-    }
-    switch (lease_shape_answer(&request->shape, reply->head)) {
-    case LEASE_ANSWER_YES:
-        return OUTCOME_YES;
-    case LEASE_ANSWER_NO:
-        return begins(reply->head, "-") ? OUTCOME_REFUSED : OUTCOME_NO;
-    case LEASE_ANSWER_HELD:
-        return OUTCOME_HELD;
-    default:
-        return OUTCOME_UNCLEAR;
-    }
-}
 
 /* ---- what is not certain ---- */
 
@@ -83,6 +29,10 @@ static bool may_be_older(const struct effect *effect, const struct lease *lease)
 static void doubt(struct effect *effect, struct lease *lease, bool after_release)
 {
     lease->after_release = lease->after_release || after_release;
+    if (lease->calling) {
+        /* What was asked before is out of date. */
+        lease->proved = lease_registry_sequence(effect->worker->registry);
+    }
     /* What was never given a time to live is found out by healing, too. */
     if (lease->state == LEASE_HELD || lease->state == LEASE_DOUBTFUL) {
         lease_move(lease, LEASE_DOUBTFUL);
@@ -97,6 +47,22 @@ static int64_t latest(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+/* Another has it now. Who has released it, or is about to, is told so by the answer to that. */
+static void end_superseded(struct effect *effect, struct lease *other)
+{
+    struct lease_worker *worker = effect->worker;
+
+    if (may_be_older(effect, other)) {
+        doubt(effect, other, false);
+    } else if (other->after_release) {
+        lease_end(worker, other, LEASE_REASON_RELEASED);
+    } else if (lease_registry_is_touched(worker->registry, other)) {
+        lease_schedule(worker, other);
+    } else {
+        lease_end(worker, other, other->suspected != 0 ? LEASE_REASON_UNSEEN : LEASE_REASON_TAKEN);
+    }
+}
+
 /* A string has one owner: those who had it before have lost it, unless they were asking for it at the same time. Of
  * those who asked for it later nothing is known: their reply may have come first. */
 static void supersede(struct effect *effect, const struct lease *lease)
@@ -108,11 +74,8 @@ static void supersede(struct effect *effect, const struct lease *lease)
         struct lease_member *next = LIST_NEXT(member, of_key);
         struct lease *other = member->lease;
         bool is_string = other->kind == LEASE_STRING || other->kind == LEASE_STRINGS;
-        bool is_before = is_string && other->sequence < lease->sequence;
-        if (is_before && may_be_older(effect, other)) {
-            doubt(effect, other, false);
-        } else if (is_before) {
-            lease_end(effect->worker, other, LEASE_REASON_TAKEN);
+        if (is_string && other->sequence < lease->sequence) {
+            end_superseded(effect, other);
         }
         member = next;
     }
@@ -134,22 +97,36 @@ static struct lease *add(struct effect *effect, const struct lease_target *targe
     return lease;
 }
 
-/* Whether the lease is held anew, rather than once more. */
-static bool is_taken_anew(const struct effect *effect, const struct lease *lease)
+/* Whether the lock was free: SET NX and its like succeed only where there was nothing. */
+static bool was_free(const struct effect *effect)
 {
     const struct lease_request *request = effect->request;
 
-    /* SET NX and its like succeed only where there was nothing; whether they did is not known within a transaction. */
-    bool was_free =
-        effect->outcome == OUTCOME_YES && request->shape.action == LEASE_ACQUIRE && request->shape.script == NULL;
+    return effect->outcome == LEASE_OUTCOME_YES && request->shape.action == LEASE_ACQUIRE &&
+           request->shape.script == NULL;
+}
+
+/* Ends what is on file of the token if it is held anew, rather than once more. */
+static struct lease *end_if_taken_anew(struct effect *effect, struct lease *lease)
+{
+    struct lease_worker *worker = effect->worker;
+    bool released = lease->after_release || lease_registry_is_releasing(worker->registry, lease);
+
     /* A script takes a lock once more by the same reply, unless it was over by then. */
-    return was_free || lease->expires_us <= effect->now_us;
+    if (!was_free(effect) && lease->expires_us > effect->now_us) {
+        return lease;
+    }
+    lease_end(worker, lease,
+              released                                     ? LEASE_REASON_RELEASED
+              : !was_free(effect) || lease->suspected != 0 ? LEASE_REASON_UNSEEN
+                                                           : LEASE_REASON_GONE);
+    return NULL;
 }
 
 static enum lease_state state_of(const struct effect *effect, const struct lease *lease, bool overtaken)
 {
-    if (overtaken || effect->request->score.guessed || effect->outcome == OUTCOME_UNCLEAR ||
-        effect->outcome == OUTCOME_UNKNOWN) {
+    if (overtaken || effect->request->score.guessed || effect->outcome == LEASE_OUTCOME_UNCLEAR ||
+        effect->outcome == LEASE_OUTCOME_UNKNOWN) {
         return LEASE_DOUBTFUL;
     }
     if (effect->request->care == LEASE_CARE_SELF) {
@@ -171,6 +148,7 @@ static void set_terms(struct effect *effect, struct lease *lease)
     lease->worker = effect->worker->host->worker;
     lease->client = request->client->id;
     lease->proved = request->sequence;
+    lease->suspected = 0;
     lease->lease_us = request->lease_us;
     lease->expires_us = request->sent_us + request->lease_us;
     lease->score = request->score;
@@ -195,6 +173,13 @@ static void count_hold(const struct effect *effect, struct lease *lease)
 static void grant_late(struct effect *effect, struct lease *lease)
 {
     count_hold(effect, lease);
+    if (was_free(effect)) {
+        /* It was released in between, whichever came first; what is under way now may have been executed before either.
+         */
+        lease_count_briefs(effect->worker, lease, lease->confirmed ? 1 : 0);
+        lease->granted = lease_registry_last(effect->worker->registry);
+        lease->client = 0;
+    }
     if (effect->request->lease_us == 0) {
         lease_move(lease, LEASE_UNHEALED);
     }
@@ -209,7 +194,7 @@ static void grant(struct effect *effect, const struct lease_target *targets, siz
     struct lease_key *key = lease_registry_find_key(registry, request->database, targets[0].key);
     struct lease *lease = key != NULL ? lease_registry_find(registry, key, targets[0].touch.token) : NULL;
 
-    if (lease != NULL && lease_may_be_endless(lease) && effect->outcome != OUTCOME_YES) {
+    if (lease != NULL && lease_may_be_endless(lease) && effect->outcome != LEASE_OUTCOME_YES) {
         /* Healing is due, and finds out whatever there is to find out. */
         lease_schedule(effect->worker, lease);
         return;
@@ -218,24 +203,24 @@ static void grant(struct effect *effect, const struct lease_target *targets, siz
         grant_late(effect, lease);
         return;
     }
-    if (lease == NULL) {
-        lease = add(effect, targets, key_count);
-    } else if (is_taken_anew(effect, lease)) {
-        lease->acquired_us = request->sent_us;
-        lease->holds = 0;
-        lease->state = LEASE_HELD;
-        lease->confirmed = false;
-    }
+    lease = lease != NULL ? end_if_taken_anew(effect, lease) : NULL;
+    lease = lease != NULL ? lease : add(effect, targets, key_count);
     if (lease == NULL) {
         return;
     }
     count_hold(effect, lease);
+    if (request->shape.action == LEASE_SCORE) {
+        lease_permit_try(lease);
+    }
     lease->sequence = request->sequence;
     lease->granted = lease_registry_last(registry);
     set_terms(effect, lease);
     lease_move(lease, state_of(effect, lease, overtaken));
-    if (lease->state != LEASE_DOUBTFUL) {
+    lease->after_release = overtaken;
+    if (!lease->trial && (effect->outcome == LEASE_OUTCOME_YES || lease->state != LEASE_DOUBTFUL)) {
         lease_confirm(effect->worker, lease);
+    }
+    if (lease->state != LEASE_DOUBTFUL) {
         if (lease->kind == LEASE_STRING || lease->kind == LEASE_STRINGS) {
             supersede(effect, lease);
         }
@@ -258,8 +243,8 @@ static void acquire(struct effect *effect)
     const struct lease_request *request = effect->request;
     bool without_lease = request->lease_us == 0;
 
-    if (effect->outcome == OUTCOME_NO || effect->outcome == OUTCOME_REFUSED || effect->outcome == OUTCOME_HELD ||
-        (effect->outcome == OUTCOME_UNKNOWN && !without_lease)) {
+    if (effect->outcome == LEASE_OUTCOME_NO || effect->outcome == LEASE_OUTCOME_REFUSED ||
+        effect->outcome == LEASE_OUTCOME_HELD || (effect->outcome == LEASE_OUTCOME_UNKNOWN && !without_lease)) {
         return;
     }
     if (request->shape.kind == LEASE_STRINGS) {
@@ -368,13 +353,13 @@ static void extend(struct effect *effect)
             /* It speaks of the one before, or may. */
             continue;
         }
-        if (effect->outcome == OUTCOME_YES && lease != NULL) {
+        if (effect->outcome == LEASE_OUTCOME_YES && lease != NULL) {
             extend_one(effect, lease, is_overtaken(request));
-        } else if (effect->outcome == OUTCOME_YES && request->shape.replaces) {
+        } else if (effect->outcome == LEASE_OUTCOME_YES && request->shape.replaces) {
             replace(effect, &request->targets[i]);
-        } else if (effect->outcome == OUTCOME_YES && !request->shape.adds) {
+        } else if (effect->outcome == LEASE_OUTCOME_YES && !request->shape.adds) {
             grant(effect, &request->targets[i], is_multi_key ? request->target_count : 1, is_overtaken(request));
-        } else if (lease != NULL && (effect->outcome == OUTCOME_NO || request->in_transaction)) {
+        } else if (lease != NULL && (effect->outcome == LEASE_OUTCOME_NO || request->in_transaction)) {
             doubt(effect, lease, false);
         }
     }
@@ -402,19 +387,57 @@ static void score(struct effect *effect)
     struct lease *lease = find(effect, target);
 
     switch (effect->outcome) {
-    case OUTCOME_YES:
-        if (lease != NULL && lease->confirmed) {
+    case LEASE_OUTCOME_YES:
+        if (lease != NULL && (lease->confirmed || (lease->trial && !lease->rank_asked))) {
             lease_end(effect->worker, lease, LEASE_REASON_GONE);
             return;
         }
         grant(effect, target, 1, target->touch.overtaken);
         return;
-    case OUTCOME_HELD:
-    case OUTCOME_UNCLEAR:
+    case LEASE_OUTCOME_HELD:
+    case LEASE_OUTCOME_UNCLEAR:
         refresh(effect, target);
         return;
     default:
         return;
+    }
+}
+
+/* ---- ranks ---- */
+
+/* Of a semaphore with a second set it is that of the token in the other one. */
+static void rank_in_transaction(struct effect *effect, const struct lease_target *asked, bool known, int64_t rank)
+{
+    const struct lease_request *request = effect->first;
+
+    for (; request != NULL && request != effect->request; request = request->next) {
+        const struct lease_target *target = &request->targets[0];
+        bool is_its = request->shape.action == LEASE_SCORE && request->target_count == 1 &&
+                      lease_word_equal(target->touch.token, asked->touch.token);
+        struct effect of_score = *effect;
+        of_score.request = request;
+        struct lease *lease = is_its ? find(&of_score, target) : NULL;
+        if (lease != NULL && known) {
+            lease_permit_rank(effect->worker, lease, rank);
+        } else if (lease != NULL) {
+            lease_permit_hide_rank(lease);
+        }
+    }
+}
+
+static void rank(struct effect *effect)
+{
+    int64_t value = 0;
+    bool known = lease_answer_integer(effect->head, &value);
+
+    for (size_t i = 0; i < effect->request->target_count; i++) {
+        const struct lease_target *target = &effect->request->targets[i];
+        struct lease *lease = effect->request->in_transaction ? NULL : find(effect, target);
+        if (lease != NULL && known) {
+            lease_permit_rank(effect->worker, lease, value);
+        } else if (effect->request->in_transaction && effect->outcome != LEASE_OUTCOME_REFUSED) {
+            rank_in_transaction(effect, target, known, value);
+        }
     }
 }
 
@@ -472,20 +495,20 @@ static void give_up(struct effect *effect, struct lease *lease)
 static void release_one(struct effect *effect, struct lease *lease)
 {
     switch (effect->outcome) {
-    case OUTCOME_YES:
+    case LEASE_OUTCOME_YES:
         lease_end(effect->worker, lease, LEASE_REASON_RELEASED);
         return;
-    case OUTCOME_UNKNOWN:
+    case LEASE_OUTCOME_UNKNOWN:
         give_up(effect, lease);
         return;
-    case OUTCOME_NO:
-    case OUTCOME_HELD:
+    case LEASE_OUTCOME_NO:
+    case LEASE_OUTCOME_HELD:
         doubt(effect, lease, false);
         return;
-    case OUTCOME_UNCLEAR:
+    case LEASE_OUTCOME_UNCLEAR:
         doubt(effect, lease, true);
         return;
-    case OUTCOME_REFUSED:
+    case LEASE_OUTCOME_REFUSED:
         lease_schedule(effect->worker, lease);
         return;
     }
@@ -495,7 +518,7 @@ static void release_one(struct effect *effect, struct lease *lease)
  */
 static bool may_have_released(const struct effect *effect, const struct lease *lease)
 {
-    return effect->request->shape.action != LEASE_EXPIRE && effect->outcome == OUTCOME_YES &&
+    return lease_action_releases(effect->request->shape.action) && effect->outcome == LEASE_OUTCOME_YES &&
            may_be_older(effect, lease);
 }
 
@@ -514,11 +537,13 @@ static void doubt_released(struct effect *effect, struct lease *lease)
 
 static void change_one(struct effect *effect, struct lease *lease)
 {
-    if (effect->request->shape.action != LEASE_EXPIRE) {
+    if (effect->request->shape.action == LEASE_UNSEEN) {
+        lease_suspect(effect->worker, lease);
+    } else if (effect->request->shape.action != LEASE_EXPIRE) {
         release_one(effect, lease);
-    } else if (effect->outcome == OUTCOME_YES && !lease_kind_is_semaphore(lease->kind)) {
+    } else if (effect->outcome == LEASE_OUTCOME_YES && !lease_kind_is_semaphore(lease->kind)) {
         expire_one(effect, lease);
-    } else if (effect->outcome == OUTCOME_UNCLEAR || effect->outcome == OUTCOME_UNKNOWN) {
+    } else if (effect->outcome == LEASE_OUTCOME_UNCLEAR || effect->outcome == LEASE_OUTCOME_UNKNOWN) {
         renew_soon(effect, lease);
     }
 }
@@ -568,7 +593,7 @@ static void change(struct effect *effect)
         if (key == NULL) {
             continue;
         }
-        if (effect->outcome != OUTCOME_REFUSED && request->shape.action != LEASE_EXPIRE) {
+        if (effect->outcome != LEASE_OUTCOME_REFUSED && lease_action_releases(request->shape.action)) {
             overtake(effect, key, target->touch.token);
         }
         change_all(effect, key, target->touch.token);
@@ -581,7 +606,7 @@ static void flush(struct effect *effect)
     struct lease *lease = lease_registry_first(effect->worker->registry);
 
     for (; lease != NULL; lease = LIST_NEXT(lease, of_all)) {
-        if (effect->outcome != OUTCOME_REFUSED && effect->outcome != OUTCOME_NO) {
+        if (effect->outcome != LEASE_OUTCOME_REFUSED && effect->outcome != LEASE_OUTCOME_NO) {
             doubt(effect, lease, false);
         } else {
             lease_schedule(effect->worker, lease);
@@ -603,18 +628,25 @@ static void apply(struct effect *effect)
     case LEASE_EXTEND:
         extend(effect);
         return;
+    case LEASE_RANK:
+        rank(effect);
+        return;
     default:
         change(effect);
         return;
     }
 }
 
-static void end_one(struct lease_worker *worker, struct lease_request *request, const struct policy_reply *reply)
+static void end_one(struct lease_worker *worker, struct lease_request *request, const struct lease_request *first,
+                    const struct policy_reply *reply)
 {
+    struct slice head = lease_outcome_head(request, reply);
     struct effect effect = {
         .worker = worker,
         .request = request,
-        .outcome = outcome_of(request, reply),
+        .first = first,
+        .head = head,
+        .outcome = lease_outcome_of(request, reply, head),
         .now_us = reply->now_us,
     };
 
@@ -644,12 +676,14 @@ static void end_guards(struct lease_worker *worker, const struct lease_request *
 
 void lease_request_end(struct lease_worker *worker, struct lease_request *request, const struct policy_reply *reply)
 {
+    for (struct lease_request *at = request; at != NULL; at = at->next) {
+        end_one(worker, at, request, reply);
+        if (at->in_transaction && at->next == NULL) {
+            end_guards(worker, at);
+        }
+    }
     while (request != NULL) {
         struct lease_request *next = request->next;
-        end_one(worker, request, reply);
-        if (request->in_transaction && next == NULL) {
-            end_guards(worker, request);
-        }
         lease_request_free(request);
         request = next;
     }

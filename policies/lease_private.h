@@ -4,7 +4,9 @@
  *   lease.c            the hooks, and the rules of this configuration
  *   lease_request.c    what a request is about to do to leases: written down before it is forwarded
  *   lease_guard.c      keys that are WATCHed
- *   lease_effect.c     what its reply has made of them
+ *   lease_outcome.c    what has become of it, by its reply
+ *   lease_effect.c     what that has made of them
+ *   lease_permit.c     which attempts at a semaphore have got a permit
  *   lease_watch.c      when a lease is to be looked at, what is done then, and how it ends
  *   lease_call.c       the scripts for it, and what their replies say
  *   lease_client.c     whose connections show that a holder lives
@@ -24,6 +26,7 @@ enum lease_counter {
     LEASE_COUNTER_FAILURES,
     LEASE_COUNTER_HEALED,
     LEASE_COUNTER_RELEASED,
+    LEASE_COUNTER_UNSEEN,
     LEASE_COUNTER_LOST_GONE,
     LEASE_COUNTER_LOST_TAKEN,
     LEASE_COUNTER_LOST_PERSISTED,
@@ -57,6 +60,7 @@ struct lease_client {
     struct lease_owner *connection_owner; /* this one alone; NULL until it takes a lock under such a rule */
     struct lease_request *queued;         /* by MULTI, the last one first */
     size_t queued_count;
+    uint32_t queued_place; /* of the next command of the transaction that is looked at, from 0 on */
     LIST_HEAD(, lease_guard) guards;
     size_t guard_count;
     struct lease_reap reap;
@@ -81,6 +85,8 @@ struct lease_request {
     int64_t lease_us;         /* that it sets; 0: none */
     struct lease_score score; /* that it sets */
     bool in_transaction;
+    uint32_t place; /* in the transaction, among the commands that were looked at, … */
+    uint32_t of;    /* … of which there were so many */
     bool flushes;
     size_t target_count;
     struct lease_target targets[]; /* for locks of several keys, one for each */
@@ -148,10 +154,43 @@ enum policy_verdict lease_request_begin(struct lease_worker *worker, const struc
 void lease_request_forget(struct lease_client *client);
 void lease_request_free(struct lease_request *request);
 
+/* ---- lease_outcome.c ---- */
+
+/* What became of a request. */
+enum lease_outcome {
+    LEASE_OUTCOME_YES,
+    LEASE_OUTCOME_NO,
+    LEASE_OUTCOME_HELD,    /* released once, and held still */
+    LEASE_OUTCOME_REFUSED, /* it was not executed */
+    LEASE_OUTCOME_UNCLEAR, /* Redis has to be asked */
+    LEASE_OUTCOME_UNKNOWN  /* and may execute it yet */
+};
+
+/* What can be seen of the reply to the request itself; empty if nothing, as of many a reply behind others in EXEC's. */
+struct slice lease_outcome_head(const struct lease_request *request, const struct policy_reply *reply);
+/* head: what can be seen of it. */
+enum lease_outcome lease_outcome_of(const struct lease_request *request, const struct policy_reply *reply,
+                                    struct slice head);
+
 /* ---- lease_effect.c ---- */
 
 /* What has come of the request; frees it. */
 void lease_request_end(struct lease_worker *worker, struct lease_request *request, const struct policy_reply *reply);
+
+/* ---- lease_permit.c; for who has locked the registry ---- */
+
+/* A ZADD has put the permit into its set: an attempt, of which a ZRANK may say that it was none. */
+void lease_permit_try(struct lease *lease);
+/* Its rank was asked for: less than the limit is a permit. The lease may be off file then. */
+void lease_permit_rank(struct lease_worker *worker, struct lease *lease, int64_t rank);
+/* The same, but its rank is not known. */
+void lease_permit_hide_rank(struct lease *lease);
+/* When an attempt that lasts so long is none any more, but a permit. */
+int64_t lease_permit_settles_us(const struct lease *lease);
+/* It has lasted so long. */
+void lease_permit_settle(struct lease_worker *worker, struct lease *lease);
+/* It ends for that reason, and is on file yet: an attempt whose rank nobody asked for was a permit. */
+void lease_permit_end(struct lease_worker *worker, struct lease *lease, enum lease_reason reason);
 
 /* ---- lease_watch.c; all but lease_watch() for who has locked the registry ---- */
 
@@ -161,8 +200,15 @@ void lease_schedule(struct lease_worker *worker, struct lease *lease);
 void lease_move(struct lease *lease, enum lease_state state);
 /* Redis has said that the lock was taken: it counts from now on. */
 void lease_confirm(struct lease_worker *worker, struct lease *lease);
+/* So many permits of the kind of that one were taken and released, as is known now. */
+void lease_count_briefs(struct lease_worker *worker, const struct lease *lease, uint32_t count);
+/* A script that nobody knows may have ended the lock: Redis is asked soon, and what it says of a script's answer that
+ * was asked for before does not count. */
+void lease_suspect(struct lease_worker *worker, struct lease *lease);
 /* Takes the lease off file, counts why, and logs it if somebody has lost a lock. */
 void lease_end(struct lease_worker *worker, struct lease *lease, enum lease_reason reason);
+/* What became of a lock that was gone when its owner was: that may have released it just before. */
+enum lease_reason lease_reason_without_owner(const struct lease *lease);
 /* Looks after the leases of this worker that are due. Nothing is locked. */
 void lease_watch(struct lease_worker *worker);
 /* Whether it has nothing to wait for. Nothing is locked. */
@@ -189,6 +235,10 @@ void lease_warn_of_failure(struct lease_worker *worker, const char *error);
 void lease_quote(char quoted[LEASE_QUOTED_MAX], struct slice text);
 
 /* ---- lease_call.c ---- */
+
+/* How far the score of a permit, whose rank counts, is kept from those that are swept up, and from those of newcomers:
+ * each as much. */
+int64_t lease_margin_us(const struct lease *lease);
 
 /* What a script is called for. */
 enum lease_errand { LEASE_ERRAND_RENEW, LEASE_ERRAND_CHECK, LEASE_ERRAND_HEAL, LEASE_ERRAND_RELEASE };

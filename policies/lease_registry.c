@@ -10,6 +10,8 @@
 
 /* Scripts that are remembered: a client that makes up new ones all the time is not to fill the memory. */
 #define SCRIPTS_MAX 4096
+/* Semaphores that are remembered, one in each place. */
+#define SEMAPHORES ((size_t)1024)
 
 struct lease_registry {
     pthread_mutex_t mutex;
@@ -25,6 +27,7 @@ struct lease_registry {
     uint64_t sequence;
     size_t flushes;
     bool draining;
+    struct lease_semaphore semaphores[SEMAPHORES];
     struct lease_wheel wheels[]; /* one for each worker */
 };
 
@@ -136,6 +139,16 @@ static bool is_text(struct slice text, const char *data, size_t length)
 static uint64_t hash_text(const struct lease_registry *registry, struct slice text)
 {
     return siphash(&registry->hash_key, text.length > 0 ? text.data : "", text.length);
+}
+
+struct lease_semaphore *lease_registry_semaphore(struct lease_registry *registry, const struct lease_key *key)
+{
+    struct lease_semaphore *semaphore = &registry->semaphores[key->node.hash % SEMAPHORES];
+
+    if (semaphore->key != key->node.hash || semaphore->limit == 0) {
+        *semaphore = (struct lease_semaphore){.key = key->node.hash, .limit = 1};
+    }
+    return semaphore;
 }
 
 /* ---- keys ---- */

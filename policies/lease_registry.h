@@ -42,6 +42,7 @@ enum lease_reason {
     LEASE_REASON_DEFERRED,
     LEASE_REASON_FAILED,
     LEASE_REASON_RELEASED,
+    LEASE_REASON_UNSEEN,
     LEASE_REASON_GONE,
     LEASE_REASON_TAKEN,
     LEASE_REASON_PERSISTED,
@@ -71,6 +72,16 @@ struct lease_member {
     LIST_ENTRY(lease_member) of_key;
     struct lease *lease;
     struct lease_key *key;
+};
+
+/* Ranks of attempts that are told apart. */
+#define LEASE_RANKS 32
+
+/* What attempts at a semaphore have shown of it. */
+struct lease_semaphore {
+    uint64_t key;                 /* hashed */
+    uint32_t limit;               /* it has so many permits, or more */
+    uint32_t briefs[LEASE_RANKS]; /* so many attempts with that rank were given back soon: permits, or refused */
 };
 
 /* A request under way that concerns a key; embedded in what is kept of the request. */
@@ -107,11 +118,16 @@ struct lease {
     bool calling;       /* a script for it is under way */
     bool confirmed;     /* Redis has said that it was taken */
     bool after_release; /* a release may have come about */
+    bool ranked;        /* a permit that newcomers' scores are compared with: the lower its score, the safer it is */
+    bool trial;         /* of those: an attempt that may have been refused */
+    bool rank_asked;    /* of a trial: its owner has asked for its rank, … */
+    uint32_t rank;      /* … which was this */
     bool abandoned;     /* a release of it may not have reached Redis: it is to be healed, and left alone then */
     size_t worker;      /* which of them watches it */
-    uint64_t client;    /* the connection that took it */
+    uint64_t client;    /* the connection that took it; 0: nobody knows which of two */
     uint64_t sequence;  /* of the request that took it */
     uint64_t granted;   /* the last number when its reply came: those up to it were under way together with it */
+    uint64_t suspected; /* since that number a script that nobody knows may have ended it; 0: none has */
     uint64_t proved;    /* of the last request whose reply said that it is held: what was asked before is out of date */
     uint32_t holds;     /* of a read lock: how many its owner had at most */
     int64_t lease_us;
@@ -149,6 +165,9 @@ struct lease_wheel *lease_registry_wheel(struct lease_registry *registry, size_t
 /* Whether the process is about to end: clients that leave now come back elsewhere. */
 bool lease_registry_is_draining(const struct lease_registry *registry);
 void lease_registry_drain(struct lease_registry *registry);
+
+/* What is known of the semaphore with that key: what was known of another may make way for it. */
+struct lease_semaphore *lease_registry_semaphore(struct lease_registry *registry, const struct lease_key *key);
 
 /* ---- keys ---- */
 

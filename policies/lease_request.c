@@ -167,11 +167,6 @@ static bool takes_or_extends(const struct lease_shape *shape)
     return shape->action == LEASE_ACQUIRE || shape->action == LEASE_SCORE || shape->action == LEASE_EXTEND;
 }
 
-static bool releases(const struct lease_shape *shape)
-{
-    return shape->action == LEASE_RELEASE || shape->action == LEASE_FORCE_RELEASE;
-}
-
 /* ---- what it touches ---- */
 
 /* Goes through what a request may change: pairs of a key and a token, where one of both may be the same for all. */
@@ -187,7 +182,8 @@ struct pairs {
 
 static struct pairs pairs_of(const struct lease_shape *shape)
 {
-    bool by_token = shape->action != LEASE_FORCE_RELEASE && shape->action != LEASE_EXPIRE;
+    bool by_token =
+        shape->action != LEASE_FORCE_RELEASE && shape->action != LEASE_EXPIRE && shape->action != LEASE_UNSEEN;
     uint32_t tokens = by_token ? shape->token_count : 0;
 
     return (struct pairs){
@@ -225,12 +221,19 @@ static bool concerns(const struct reading *reading, struct slice key)
            lease_registry_find_key(reading->worker->registry, reading->request->client->database, key) != NULL;
 }
 
+/* Its key may be another than that of the ZADD before it. */
+static bool is_rank_of_transaction(const struct reading *reading)
+{
+    return reading->shape.action == LEASE_RANK && reading->request->in_transaction;
+}
+
 static bool is_target(const struct reading *reading, const struct pairs *pair)
 {
     if (pair->token.length > LEASE_TEXT_MAX) {
         return false;
     }
-    return takes_or_extends(&reading->shape) ? pair->key.length <= LEASE_TEXT_MAX : concerns(reading, pair->key);
+    bool counts_anyway = takes_or_extends(&reading->shape) || is_rank_of_transaction(reading);
+    return counts_anyway ? pair->key.length <= LEASE_TEXT_MAX : concerns(reading, pair->key);
 }
 
 static char *keep(char *at, struct slice *kept, struct slice text)
@@ -269,8 +272,8 @@ static void keep_targets(const struct reading *reading, struct lease_request *ke
         if (!is_target(reading, &pairs)) {
             continue;
         }
-        *target = (struct lease_target){
-            .touch = {.releases = releases(&reading->shape), .acquires = takes_or_extends(&reading->shape)}};
+        *target = (struct lease_target){.touch = {.releases = lease_action_releases(reading->shape.action),
+                                                  .acquires = takes_or_extends(&reading->shape)}};
         at = keep(at, &target->key, pairs.key);
         if (pairs.token.data != NULL) {
             at = keep(at, &target->touch.token, pairs.token);
@@ -301,6 +304,7 @@ static struct lease_request *keep_request(const struct reading *reading)
         .lease_us = reading->lease_us,
         .score = reading->score,
         .in_transaction = reading->request->in_transaction,
+        .place = reading->client->queued_place - 1,
         .flushes = shape->every_key,
         .target_count = count,
     };
@@ -350,6 +354,7 @@ void lease_request_forget(struct lease_client *client)
         lease_request_free(request);
     }
     client->queued_count = 0;
+    client->queued_place = 0;
 }
 
 /* In the order in which they will come about. */
@@ -361,9 +366,11 @@ static struct lease_request *take_queued(struct lease_client *client)
         struct lease_request *request = client->queued;
         client->queued = request->next;
         request->next = first;
+        request->of = client->queued_place;
         first = request;
     }
     client->queued_count = 0;
+    client->queued_place = 0;
     return first;
 }
 
@@ -429,16 +436,36 @@ static enum policy_verdict begin_one(struct reading *reading)
     return POLICY_PASS;
 }
 
+/* Whether a rule names one of the keys. */
+static bool names_a_lock(const struct reading *reading)
+{
+    struct lease_run keys = reading->shape.keys;
+    struct slice key;
+
+    while (lease_run_next(&keys, &key)) {
+        if (find_rule(reading->worker, key) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Whether the request may have to do with a lock that is watched; not a word of the registry yet. */
 static bool is_of_interest(struct reading *reading)
 {
     struct lease_shape *shape = &reading->shape;
 
-    if (shape->action == LEASE_NOTHING || shape->action == LEASE_RANK) {
+    if (shape->action == LEASE_NOTHING) {
         return false;
     }
     if (shape->every_key) {
         return true;
+    }
+    if (is_rank_of_transaction(reading)) {
+        return reading->client->queued != NULL;
+    }
+    if (shape->action == LEASE_UNSEEN) {
+        return names_a_lock(reading);
     }
     reading->rule = find_rule(reading->worker, shape->key);
     if (shape->action == LEASE_REAP) {
@@ -468,7 +495,8 @@ static bool is_elsewhere(const struct lease_worker *worker, const struct policy_
     struct slice key;
 
     return command->first_key == 1 && command->last_key == 1 && lease_run_begin(&arguments, request->frame) &&
-           lease_run_take(&arguments, &key) && find_rule(worker, key) == NULL;
+           lease_run_take(&arguments, &key) && find_rule(worker, key) == NULL &&
+           !(request->in_transaction && strcmp(command->name, "zrank") == 0);
 }
 
 static bool is_one_of(const struct command *command, const char *const *names)
@@ -529,6 +557,7 @@ enum policy_verdict lease_request_begin(struct lease_worker *worker, const struc
     if (kind == COMMAND_EXEC) {
         return begin_transaction(worker, client, request);
     }
+    client->queued_place += request->in_transaction;
     if (kind == COMMAND_WATCH && !request->in_transaction && !request->partial) {
         return lease_guard_begin(worker, client, request, decision);
     }

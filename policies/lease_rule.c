@@ -17,6 +17,7 @@ struct lease_options {
     int farewell;
     int score;
     int unit;
+    int64_t limit;
     char *libraries;
 };
 
@@ -24,6 +25,7 @@ struct lease_options {
 #define SECOND_MS INT64_C(1000)
 #define DAY_MS (INT64_C(86400) * SECOND_MS)
 #define PARTS_MAX 1000
+#define PERMITS_MAX 1000000
 #define FIELD(field) .offset = offsetof(struct lease_options, field), .reloadable = true
 
 static const char *const watched_words[] = {"auto", "string", "hash", "semaphore", NULL};
@@ -104,6 +106,14 @@ static const struct conf_option option_table[] = {
      .words = unit_words,
      .initial = "auto",
      .help = "The unit of those scores."},
+    {.name = "limit",
+     FIELD(limit),
+     .type = CONF_INTEGER,
+     .max = PERMITS_MAX,
+     .zero = "not said",
+     .initial = "0",
+     .help = "How many permits a semaphore has whose clients go by ZRANK. Attempts with a higher rank are no permits,\n"
+             "and are not kept. If it is not said, it is learned."},
     {.name = "libraries",
      FIELD(libraries),
      .type = CONF_STRING,
@@ -198,6 +208,7 @@ static const char *compile(struct lease_rule *rule, const struct lease_options *
                 .ttl_us = options->ttl * 1000,
                 .max_hold_us = options->max_hold * 1000,
                 .grace_us = options->grace * 1000,
+                .limit = (uint32_t)options->limit,
                 .owner = (enum lease_owner_kind)options->owner,
                 .farewell = (enum lease_farewell)options->farewell,
             },

@@ -61,6 +61,13 @@ static bool set_token(struct lease_shape *shape, struct lease_run *arguments)
     return arguments->left > 0 && set_tokens(shape, *arguments, 1) && lease_run_skip(arguments, 1);
 }
 
+/* Nobody knows what becomes of the keys. */
+static bool read_unseen(struct lease_shape *shape, struct lease_run keys, uint64_t count)
+{
+    shape->action = LEASE_UNSEEN;
+    return set_keys(shape, keys, count, 1);
+}
+
 /* ---- leases ---- */
 
 static bool is_date(enum lease_unit unit)
@@ -328,6 +335,12 @@ static bool read_keys(struct lease_shape *shape, struct request *request)
     return count <= arguments.left / step && set_keys(shape, arguments, count, step);
 }
 
+/* What it does to the lock of that key is for Redis to say. */
+static bool read_first_key(struct lease_shape *shape, struct request *request)
+{
+    return read_unseen(shape, request->arguments, 1);
+}
+
 static bool read_flush(struct lease_shape *shape, struct request *request)
 {
     (void)request;
@@ -454,15 +467,17 @@ static bool set_script_extras(struct lease_shape *shape, const struct lease_scri
     return true;
 }
 
-/* The arguments begin with the number of the keys. */
+/* The arguments begin with the number of the keys; the script is NULL if it is in no table. */
 static bool read_call(struct lease_shape *shape, const struct lease_script *script, struct lease_run arguments)
 {
     struct slice text;
     int64_t count;
 
-    if (script == NULL || !lease_run_take(&arguments, &text) || !word_integer(text, &count) || count < 1 ||
-        count > arguments.left) {
+    if (!lease_run_take(&arguments, &text) || !word_integer(text, &count) || count < 1 || count > arguments.left) {
         return false;
+    }
+    if (script == NULL) {
+        return read_unseen(shape, arguments, (uint64_t)count);
     }
     struct lease_run values = arguments;
     shape->action = script->action;
@@ -508,6 +523,14 @@ static bool read_evalsha(struct lease_shape *shape, struct request *request)
            read_call(shape, find_script(digest, request->lookup, request->context), request->arguments);
 }
 
+/* FCALL name numkeys key … */
+static bool read_fcall(struct lease_shape *shape, struct request *request)
+{
+    struct slice name;
+
+    return lease_run_take(&request->arguments, &name) && read_call(shape, NULL, request->arguments);
+}
+
 /* ---- which request is which ---- */
 
 /* False if the request means nothing. Where it means something else than its row says, the reader sets that. */
@@ -529,6 +552,7 @@ static const struct reader {
     {"evalsha", read_evalsha, LEASE_NOTHING, LEASE_KIND_ANY, LEASE_REPLY_NONE, LEASE_UNIT_NONE},
     {"expire", read_expire, LEASE_EXPIRE, LEASE_KIND_ANY, LEASE_REPLY_ONE, LEASE_UNIT_S},
     {"expireat", read_expire, LEASE_EXPIRE, LEASE_KIND_ANY, LEASE_REPLY_ONE, LEASE_UNIT_AT_S},
+    {"fcall", read_fcall, LEASE_UNSEEN, LEASE_KIND_ANY, LEASE_REPLY_NONE, LEASE_UNIT_NONE},
     {"flushall", read_flush, LEASE_FORCE_RELEASE, LEASE_KIND_ANY, LEASE_REPLY_NO_ERROR, LEASE_UNIT_NONE},
     {"flushdb", read_flush, LEASE_FORCE_RELEASE, LEASE_KIND_ANY, LEASE_REPLY_NO_ERROR, LEASE_UNIT_NONE},
     {"getdel", read_keys, LEASE_FORCE_RELEASE, LEASE_KIND_ANY, LEASE_REPLY_VALUE, LEASE_UNIT_NONE},
@@ -551,6 +575,8 @@ static const struct reader {
     {"zadd", read_zadd, LEASE_SCORE, LEASE_SEMAPHORE_BY_START, LEASE_REPLY_NONE, LEASE_UNIT_NONE},
     {"zrank", read_key_and_token, LEASE_RANK, LEASE_SEMAPHORE_BY_START, LEASE_REPLY_NONE, LEASE_UNIT_NONE},
     {"zrem", read_zrem, LEASE_RELEASE, LEASE_KIND_ANY, LEASE_REPLY_COUNT, LEASE_UNIT_NONE},
+    {"zremrangebylex", read_first_key, LEASE_UNSEEN, LEASE_KIND_ANY, LEASE_REPLY_NONE, LEASE_UNIT_NONE},
+    {"zremrangebyrank", read_first_key, LEASE_UNSEEN, LEASE_KIND_ANY, LEASE_REPLY_NONE, LEASE_UNIT_NONE},
     {"zremrangebyscore", read_zremrangebyscore, LEASE_REAP, LEASE_SEMAPHORE_BY_START, LEASE_REPLY_NONE,
      LEASE_UNIT_NONE},
 };

@@ -12,6 +12,7 @@
  *   DEL, UNLINK, GETDEL, SET, RENAME, scripts …  FORCE_RELEASE  of whoever holds the keys
  *   EXPIRE and its like                          EXPIRE         heals a SETNX, or shortens a lease
  *   ZADD, ZRANK, ZREMRANGEBYSCORE                SCORE, RANK, REAP: what a semaphore in one MULTI is made of
+ *   scripts that are not known, FCALL, ZREMRANGEBYRANK UNSEEN         may have ended any lock of the keys
  */
 #ifndef HEADGATE_LEASE_SHAPE_H
 #define HEADGATE_LEASE_SHAPE_H
@@ -63,6 +64,12 @@ int64_t lease_shape_ms(const struct lease_shape *shape, int64_t wall_ms);
 
 /* What the beginning of a reply, with its whole first line or more, says about the request. */
 enum lease_answer lease_shape_answer(const struct lease_shape *shape, struct slice head);
+
+/* The reply to one command of a transaction, from the head of EXEC's: the one at that place (from 0 on) of so many.
+ * False if EXEC's reply has another number, or that one does not lie within the head. */
+bool lease_answer_of_exec(struct slice head, uint32_t place, uint32_t count, struct slice *reply);
+/* The integer that a reply is; false if it is none. */
+bool lease_answer_integer(struct slice head, int64_t *value);
 
 /* The text that an EVAL or a SCRIPT LOAD brings, of which a digest may be learned. */
 bool lease_shape_text(const struct command *command, struct slice frame, struct slice *text);

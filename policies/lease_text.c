@@ -20,6 +20,7 @@ const char *lease_reason_name(enum lease_reason reason)
         [LEASE_REASON_DEFERRED] = "deferred",
         [LEASE_REASON_FAILED] = "failed",
         [LEASE_REASON_RELEASED] = "released",
+        [LEASE_REASON_UNSEEN] = "ended unseen",
         [LEASE_REASON_GONE] = "gone",
         [LEASE_REASON_TAKEN] = "taken by another",
         [LEASE_REASON_PERSISTED] = "made persistent",

@@ -30,6 +30,7 @@ static const struct {
     [LEASE_REASON_DEFERRED] = {false, LEASE_COUNTERS},
     [LEASE_REASON_FAILED] = {false, LEASE_COUNTERS},
     [LEASE_REASON_RELEASED] = {false, LEASE_COUNTER_RELEASED},
+    [LEASE_REASON_UNSEEN] = {false, LEASE_COUNTER_UNSEEN},
     [LEASE_REASON_GONE] = {true, LEASE_COUNTER_LOST_GONE},
     [LEASE_REASON_TAKEN] = {true, LEASE_COUNTER_LOST_TAKEN},
     [LEASE_REASON_PERSISTED] = {true, LEASE_COUNTER_LOST_PERSISTED},
@@ -42,10 +43,10 @@ static const struct {
 };
 
 static void tell(const struct lease_worker *worker, const struct lease *lease, enum policy_happening_kind kind,
-                 const char *what)
+                 uint32_t count, const char *what)
 {
     const struct policy_happening happening = {
-        .kind = kind, .count = 1, .source = lease_section.name, .rule = lease->terms.rule, .what = what};
+        .kind = kind, .count = count, .source = lease_section.name, .rule = lease->terms.rule, .what = what};
 
     policy_tell(worker->host, &happening);
 }
@@ -64,18 +65,36 @@ void lease_confirm(struct lease_worker *worker, struct lease *lease)
     if (!lease->confirmed) {
         lease->confirmed = true;
         lease_count(worker, LEASE_COUNTER_ACQUIRED);
-        tell(worker, lease, POLICY_LEASE_TAKEN, lease_kind_name(lease->kind));
+        tell(worker, lease, POLICY_LEASE_TAKEN, 1, lease_kind_name(lease->kind));
     }
+}
+
+void lease_count_briefs(struct lease_worker *worker, const struct lease *lease, uint32_t count)
+{
+    if (count > 0) {
+        policy_count(&worker->counters[LEASE_COUNTER_ACQUIRED], count);
+        policy_count(&worker->counters[LEASE_COUNTER_RELEASED], count);
+        tell(worker, lease, POLICY_LEASE_TAKEN, count, lease_kind_name(lease->kind));
+    }
+}
+
+void lease_suspect(struct lease_worker *worker, struct lease *lease)
+{
+    lease->suspected = lease_registry_sequence(worker->registry);
+    lease_schedule(worker, lease);
 }
 
 void lease_end(struct lease_worker *worker, struct lease *lease, enum lease_reason reason)
 {
+    if (outcomes[reason].counter != LEASE_COUNTERS && reason != LEASE_REASON_DROPPED) {
+        lease_permit_end(worker, lease, reason);
+    }
     /* What Redis has never confirmed was no lock. */
     if (lease->confirmed && outcomes[reason].is_loss && lease->state != LEASE_EXHAUSTED) {
         char what[64];
         snprintf(what, sizeof what, "lock lost (%s)", lease_reason_name(reason));
         lease_warn_of_loss(worker, lease, what);
-        tell(worker, lease, POLICY_LEASE_LOST, lease_reason_name(reason));
+        tell(worker, lease, POLICY_LEASE_LOST, 1, lease_reason_name(reason));
     }
     bool counts = lease->confirmed && outcomes[reason].counter != LEASE_COUNTERS;
     if (counts && !(lease->state == LEASE_EXHAUSTED && outcomes[reason].is_loss)) {
@@ -129,12 +148,20 @@ static bool reaches_deadline(const struct lease *lease)
 /* Of a key that somebody WATCHes: it is better not to touch it as long as there is time. */
 #define GUARDED_PART 3
 
+/* Of a permit that newcomers' scores are compared with: when its score has come so near to those that are swept up as
+ * lease_call.c keeps it away from them. */
+static int64_t ranked_due_us(const struct lease *lease)
+{
+    return lease->expires_us - lease_margin_us(lease);
+}
+
 static int64_t renewal_due_us(const struct lease *lease)
 {
     int64_t part = part_of(lease, lease->lease_us);
     int64_t due = lease->expires_us - lease->lease_us + part - spread(lease, part);
     int64_t last = lease->expires_us - lease->lease_us / GUARDED_PART;
 
+    due = lease->ranked ? ranked_due_us(lease) - spread(lease, part) : due;
     due = due < last && lease_registry_is_guarded(lease) ? last : due;
 
     return reaches_deadline(lease) ? lease_deadline_us(lease) : due;
@@ -161,6 +188,11 @@ static int64_t farewell_due_us(const struct lease *lease)
     return due > lease->retry_us ? due : lease->retry_us;
 }
 
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 static int64_t due_us(const struct lease *lease)
 {
     if (is_orphan(lease)) {
@@ -169,11 +201,14 @@ static int64_t due_us(const struct lease *lease)
     if (lease->retry_us != 0) {
         return lease->retry_us;
     }
+    if (lease->suspected != 0 || (lease->state == LEASE_UNHEALED && lease->after_release)) {
+        return 0;
+    }
     switch (lease->state) {
     case LEASE_UNHEALED:
         return lease_is_ownerless(lease) ? lease->owner->gone_us : healing_due_us(lease);
     case LEASE_HELD:
-        return renewal_due_us(lease);
+        return lease->trial ? earlier(lease_permit_settles_us(lease), renewal_due_us(lease)) : renewal_due_us(lease);
     case LEASE_SELF:
     case LEASE_EXHAUSTED:
         return lease->expires_us;
@@ -217,19 +252,37 @@ static struct lease_call *call(struct lease_worker *worker, struct lease *lease,
     return made;
 }
 
+enum lease_reason lease_reason_without_owner(const struct lease *lease)
+{
+    return lease->after_release    ? LEASE_REASON_RELEASED
+           : lease->suspected != 0 ? LEASE_REASON_UNSEEN
+                                   : LEASE_REASON_OWNER_GONE;
+}
+
 static struct lease_call *attend_orphan(struct lease_worker *worker, struct lease *lease)
 {
     if (lease->terms.farewell == LEASE_FAREWELL_RELEASE) {
         return call(worker, lease, LEASE_ERRAND_RELEASE);
     }
-    lease_end(worker, lease, LEASE_REASON_OWNER_GONE);
+    lease_end(worker, lease, lease_reason_without_owner(lease));
     return NULL;
 }
 
 static struct lease_call *attend_held(struct lease_worker *worker, struct lease *lease, int64_t now)
 {
     int64_t deadline = lease_deadline_us(lease);
+    bool is_early = lease->retry_us == 0 && renewal_due_us(lease) > now + LEASE_WHEEL_STEP_US && !worker->last_round;
 
+    if (lease->trial && lease_permit_settles_us(lease) <= now + LEASE_WHEEL_STEP_US) {
+        lease_permit_settle(worker, lease);
+    }
+    if (is_early && lease->suspected != 0) {
+        return call(worker, lease, LEASE_ERRAND_CHECK);
+    }
+    if (is_early) {
+        lease_schedule(worker, lease);
+        return NULL;
+    }
     if (now >= deadline) {
         exhaust(worker, lease);
         lease_schedule(worker, lease);
@@ -243,6 +296,17 @@ static struct lease_call *attend_held(struct lease_worker *worker, struct lease 
     return call(worker, lease, LEASE_ERRAND_RENEW);
 }
 
+/* One that may be released by now, or ended by another, is not given a time to live before it is due: EXPIRE may be on
+ * its way. */
+static struct lease_call *attend_unhealed(struct lease_worker *worker, struct lease *lease, int64_t now)
+{
+    bool is_asked_early = lease->after_release || lease->suspected != 0;
+    bool is_early = is_asked_early && !lease_is_ownerless(lease) && !worker->last_round &&
+                    healing_due_us(lease) > now + LEASE_WHEEL_STEP_US;
+
+    return call(worker, lease, is_early ? LEASE_ERRAND_CHECK : LEASE_ERRAND_HEAL);
+}
+
 /* The lease is due, and in no wheel. */
 static struct lease_call *attend(struct lease_worker *worker, struct lease *lease, int64_t now)
 {
@@ -251,7 +315,7 @@ static struct lease_call *attend(struct lease_worker *worker, struct lease *leas
     }
     switch (lease->state) {
     case LEASE_UNHEALED:
-        return call(worker, lease, LEASE_ERRAND_HEAL);
+        return attend_unhealed(worker, lease, now);
     case LEASE_HELD:
         return attend_held(worker, lease, now);
     default:

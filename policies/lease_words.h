@@ -3,6 +3,7 @@
 #ifndef HEADGATE_LEASE_WORDS_H
 #define HEADGATE_LEASE_WORDS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum lease_action {
@@ -14,7 +15,8 @@ enum lease_action {
     LEASE_EXPIRE,        /* the key gets a time to live; one that is over is a FORCE_RELEASE */
     LEASE_SCORE,         /* ZADD of one member without options: token and score */
     LEASE_RANK,          /* ZRANK: token */
-    LEASE_REAP           /* ZREMRANGEBYSCORE from the lowest score on: score is the upper bound */
+    LEASE_REAP,          /* ZREMRANGEBYSCORE from the lowest score on: score is the upper bound */
+    LEASE_UNSEEN         /* nobody knows what it does to the keys: a script that is in no table */
 };
 
 enum lease_kind {
@@ -54,6 +56,12 @@ enum lease_unit {
     LEASE_UNIT_AT_MS, /* since 1970, on the wall clock of Redis or, in a script, of the client */
     LEASE_UNIT_AT_S
 };
+
+/* Whether it gives locks back, by a token or by force. */
+static inline bool lease_action_releases(enum lease_action action)
+{
+    return action == LEASE_RELEASE || action == LEASE_FORCE_RELEASE;
+}
 
 /* Longer leases are none: some libraries write a date far away for "never". A thousand years. */
 #define LEASE_MS_MAX INT64_C(31557600000000)

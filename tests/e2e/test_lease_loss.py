@@ -311,7 +311,7 @@ def test_scripts_are_loaded_again(make_shared, redis):
 @pytest.mark.parametrize("threads", [1, 4])
 def test_a_drain_renews_once_more(make_shared, redis, threads):
     """So that clients have a whole lease to come back in."""
-    headgate = make_shared(rule(renew="9/10"), threads=threads)
+    headgate = make_shared(rule(renew="9/10", ttl="4s"), threads=threads)
     clients = [headgate.connect() for _ in range(8)]
     keys = {f"lock:{number}": client for number, client in enumerate(clients)}
     for key, client in keys.items():
@@ -322,7 +322,8 @@ def test_a_drain_renews_once_more(make_shared, redis, threads):
     assert headgate.terminate() == 0
     lives = remaining(redis, *keys)
     assert all(3000 < life <= 4000 for life in lives.values()), lives
-    assert score_of(redis, "lock:sem", "id") > score + 0.5
+    # Of a permit whose rank counts two thirds: its score stays as old as it may.
+    assert score_of(redis, "lock:sem", "id") > score + 0.1
 
 
 def test_a_drain_does_not_bring_back_what_was_released(make_shared, redis, monitor):

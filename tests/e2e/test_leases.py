@@ -127,7 +127,7 @@ def test_stats(make, redis):
     assert set(stats(headgate, "lease")) == {
         f"lease_{name}"
         for name in (
-            "acquired_total held renewals_total deferred_total failures_total healed_total released_total"
+            "acquired_total held renewals_total deferred_total failures_total healed_total released_total unseen_total"
             " lost_gone_total lost_taken_total lost_persisted_total lost_shortened_total lost_type_total"
             " lost_unreachable_total owner_gone_total max_hold_total dropped_total"
         ).split()
@@ -184,6 +184,8 @@ def test_more_leases_than_are_told(make_shared, redis):
         (["on_owner_gone = keep"], "expire or release"),
         (["score = rank"], "auto, acquired or expires"),
         (["unit = ns"], "auto, s, ms or us"),
+        (["limit = -1"], "limit"),
+        (["limit = many"], "limit"),
         (["libraries = redisson"], "LIBRARY:CARE"),
         (["libraries = redisson:"], "LIBRARY:CARE"),
         (["libraries = :never"], "LIBRARY:CARE"),
@@ -214,6 +216,7 @@ def test_a_file_that_is_right(tmp_path):
         "on_owner_gone = release",
         "score = expires",
         "unit = us",
+        "limit = 5",
         "libraries = Redisson:never REDLOCK.NET:renew redis-py:self redis-py:never",
     ]
     result = check_file(tmp_path, options, "lease:a")

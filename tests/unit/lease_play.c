@@ -248,8 +248,7 @@ static void note_released(struct play *play, const struct move *move, uint64_t c
         }
         claim->releases_sent -= move->passed;
         claim->is_given_up = claim->is_given_up || !answered;
-        /* What EXEC says is not looked into. */
-        bool is_yes = answered && move->passed && move->answer == 1 && move->act != ACT_EXEC_DEL;
+        bool is_yes = answered && move->passed && move->answer == 1;
         /* What several connections have under way at the same time is executed in any order. */
         if (is_yes && (move->sequence > claim->answered || client == claim->taker)) {
             claim->is_known = false;
@@ -262,13 +261,14 @@ static void note_released(struct play *play, const struct move *move, uint64_t c
 static void note_granted(struct play *play, const struct move *move, uint64_t client)
 {
     struct claim *claim = &play->claims[move->key][move->token];
-    bool tells = move->act != ACT_EXPIRE && move->act != ACT_SWEEP && move->act != ACT_EXEC_TAKE;
+    bool tells = move->act != ACT_EXPIRE && move->act != ACT_SWEEP;
 
     if (!tells || (move->answer != 1 && move->act != ACT_ZADD)) {
         return;
     }
     /* Not of permits: one that is added again by what was to refresh it counts as lost. */
-    bool takes = move->act == ACT_SET_NX || move->act == ACT_SETNX || move->act == ACT_LOCK;
+    bool takes =
+        move->act == ACT_SET_NX || move->act == ACT_SETNX || move->act == ACT_LOCK || move->act == ACT_EXEC_TAKE;
     if (move->sequence > claim->released) {
         claim->is_known = true;
         claim->known_us = play->stage->now_us;

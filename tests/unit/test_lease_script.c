@@ -180,11 +180,13 @@ Test(lease_shape_scripts, with_counts_that_are_wrong)
 
 Test(lease_shape_scripts, of_unknown_digests)
 {
-    cr_assert_eq(request_action("evalsha " DIGEST_OF_NOTHING " 1 k t 5"), LEASE_NOTHING);
-    cr_assert_eq(request_action("evalsha 96da70f7716f27d278a5218544df37fd8b0a5e4 1 k t 5"), LEASE_NOTHING);
-    cr_assert_eq(request_action("evalsha 96da70f7716f27d278a5218544df37fd8b0a5e4c0 1 k t 5"), LEASE_NOTHING);
-    cr_assert_eq(request_action("evalsha  1 k t 5"), LEASE_NOTHING);
-    cr_assert_eq(request_action("eval 96da70f7716f27d278a5218544df37fd8b0a5e4c 1 k t 5"), LEASE_NOTHING);
+    cr_assert_eq(request_action("evalsha " DIGEST_OF_NOTHING " 1 k t 5"), LEASE_UNSEEN);
+    cr_assert_eq(request_action("evalsha " DIGEST_OF_NOTHING " 0 k t 5"), LEASE_NOTHING);
+    cr_assert_eq(request_action("fcall name 1 k t 5"), LEASE_UNSEEN);
+    cr_assert_eq(request_action("evalsha 96da70f7716f27d278a5218544df37fd8b0a5e4 1 k t 5"), LEASE_UNSEEN);
+    cr_assert_eq(request_action("evalsha 96da70f7716f27d278a5218544df37fd8b0a5e4c0 1 k t 5"), LEASE_UNSEEN);
+    cr_assert_eq(request_action("evalsha  1 k t 5"), LEASE_UNSEEN);
+    cr_assert_eq(request_action("eval 96da70f7716f27d278a5218544df37fd8b0a5e4c 1 k t 5"), LEASE_UNSEEN);
 }
 
 Test(lease_shape_scripts, digests)
@@ -317,7 +319,7 @@ Test(lease_shape_texts, by_eval_and_learned)
     cr_assert(lease_shape_text(made.command, (struct slice){made.bytes, made.length}, &found) && slice_is(found, text));
     free(made.bytes);
     made = request_of("evalsha DA39a3ee5e6b4b0d3255bfef95601890afd80709 1 k t 5");
-    cr_assert_eq(made.shape.action, LEASE_NOTHING);
+    cr_assert_eq(made.shape.action, LEASE_UNSEEN);
     lease_shape_read(&made.shape, made.command, (struct slice){made.bytes, made.length}, lookup, (void *)learn(text));
     cr_assert(made.shape.action == LEASE_EXTEND && made.shape.lease_ms == 5);
     free(made.bytes);

@@ -283,11 +283,39 @@ Test(lease_shape, of_plain_commands)
 
 Test(lease_shape, finds_every_reader)
 {
-    static const char *const names[] = {"del",      "delex",    "delifeq", "eval",    "evalsha",   "expire",
-                                        "expireat", "flushall", "flushdb", "getdel",  "getset",    "move",
-                                        "mset",     "msetex",   "persist", "pexpire", "pexpireat", "psetex",
-                                        "rename",   "renamenx", "restore", "set",     "setex",     "setnx",
-                                        "swapdb",   "unlink",   "zadd",    "zrank",   "zrem",      "zremrangebyscore"};
+    static const char *const names[] = {"del",
+                                        "delex",
+                                        "delifeq",
+                                        "eval",
+                                        "evalsha",
+                                        "expire",
+                                        "expireat",
+                                        "fcall",
+                                        "flushall",
+                                        "flushdb",
+                                        "getdel",
+                                        "getset",
+                                        "move",
+                                        "mset",
+                                        "msetex",
+                                        "persist",
+                                        "pexpire",
+                                        "pexpireat",
+                                        "psetex",
+                                        "rename",
+                                        "renamenx",
+                                        "restore",
+                                        "set",
+                                        "setex",
+                                        "setnx",
+                                        "swapdb",
+                                        "unlink",
+                                        "zadd",
+                                        "zrank",
+                                        "zrem",
+                                        "zremrangebylex",
+                                        "zremrangebyrank",
+                                        "zremrangebyscore"};
     size_t count = 0;
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {

@@ -1,0 +1,288 @@
+"""[lease:NAME]: what is counted. Each recipe, contended for, ends with the exact number acquired, released and lost."""
+
+import threading
+import time
+
+import pytest
+
+from harness.leases import (
+    COMPARE_AND_DELETE,
+    LEASE,
+    LEASE_MS,
+    await_counter,
+    await_keys,
+    await_lease,
+    counters,
+    lease_of,
+    losses,
+    rule,
+    take,
+    take_fair_permit,
+    take_permit,
+    transact,
+)
+from harness.resp import OK, wait_for
+from harness.threads import at_once
+
+CONTENDERS = 4
+ROUNDS = 60
+# As long as no machine stands still: here nothing is to run out.
+LONG_LEASE_MS = 20_000
+LONG_LEASE = LONG_LEASE_MS / 1000
+HASH_LOCK = (
+    "if ((redis.call('exists', KEYS[1]) == 0) or (redis.call('hexists', KEYS[1], ARGV[2]) == 1)) then "
+    "redis.call('hincrby', KEYS[1], ARGV[2], 1); redis.call('pexpire', KEYS[1], ARGV[1]); return nil; end; "
+    "return redis.call('pttl', KEYS[1]);"
+)
+HASH_UNLOCK = (
+    "if (redis.call('hexists', KEYS[1], ARGV[3]) == 0) then return nil;end; "
+    "local counter = redis.call('hincrby', KEYS[1], ARGV[3], -1); "
+    "if (counter > 0) then redis.call('pexpire', KEYS[1], ARGV[2]); return 0; "
+    "else redis.call('del', KEYS[1]); redis.call('publish', KEYS[2], ARGV[1]); return 1; end; return nil;"
+)
+# What Headgate cannot know: it compares and deletes as well, and says more.
+UNKNOWN_RELEASE = """
+local held = redis.call('get', KEYS[1])
+if held == ARGV[1] then redis.call('del', KEYS[1]) return {1, held} end
+return {0, held}
+"""
+
+
+# ---- recipes: (take, release) of a client, a key and a token; each is true if it came about ----
+
+
+def set_nx(client, key, token):
+    return client("SET", key, token, "NX", "PX", LONG_LEASE_MS) == OK
+
+
+def setnx(client, key, token):
+    return client("SETNX", key, token) == 1
+
+
+def setnx_and_expire(client, key, token):
+    return setnx(client, key, token) and client("EXPIRE", key, LONG_LEASE_MS // 1000) == 1
+
+
+def watched(client, key, token):
+    while True:
+        assert client.pipeline([("WATCH", key), ("GET", key)]) == [OK, token.encode()]
+        replies = transact(client, ("DEL", key))
+        if isinstance(replies, list) and replies:
+            return replies == [1]
+
+
+def by(*command):
+    def release(client, key, token):
+        words = {"KEY": key, "TOKEN": token}
+        return client(*[words.get(word, word) for word in command]) == 1
+
+    return release
+
+
+def in_transaction(*commands):
+    def release(client, key, token):
+        words = {"KEY": key, "TOKEN": token}
+        return transact(client, *[tuple(words.get(word, word) for word in command) for command in commands])[0] == 1
+
+    return release
+
+
+def take_hash(client, key, token):
+    return client("EVAL", HASH_LOCK, 1, key, LONG_LEASE_MS, token) is None
+
+
+def release_hash(client, key, token):
+    return client("EVAL", HASH_UNLOCK, 2, key, "channel", 0, LONG_LEASE_MS, token) == 1
+
+
+def permit(limit):
+    return lambda client, key, token: take_permit(client, key, token, limit, LONG_LEASE)
+
+
+def fair_permit(limit):
+    return lambda client, key, token: take_fair_permit(client, key, token, limit, LONG_LEASE)
+
+
+def take_permit_step_by_step(client, key, token):
+    now = time.time()
+    client("ZREMRANGEBYSCORE", key, "-inf", now - LONG_LEASE)
+    assert client("ZADD", key, now, token) == 1
+    if client("ZRANK", key, token) < 1:
+        return True
+    client("ZREM", key, token)
+    return False
+
+
+def release_fair(client, key, token):
+    return transact(client, ("ZREM", key, token), ("ZREM", f"{key}:owner", token)) == [1, 1]
+
+
+RECIPES = {
+    "script": (set_nx, by("EVAL", COMPARE_AND_DELETE, 1, "KEY", "TOKEN")),
+    "delifeq": (set_nx, by("DELIFEQ", "KEY", "TOKEN")),
+    "del": (set_nx, by("DEL", "KEY")),
+    "watch": (set_nx, watched),
+    "exec-script": (set_nx, in_transaction(("EVAL", COMPARE_AND_DELETE, 1, "KEY", "TOKEN"))),
+    "exec-del": (set_nx, in_transaction(("DEL", "KEY"), ("PUBLISH", "released", "KEY"))),
+    "setnx": (setnx, by("EVAL", COMPARE_AND_DELETE, 1, "KEY", "TOKEN")),
+    "setnx-watch": (setnx, watched),
+    "setnx-expire-watch": (setnx_and_expire, watched),
+    "hash": (take_hash, release_hash),
+    "semaphore-1": (permit(1), by("ZREM", "KEY", "TOKEN")),
+    "semaphore-2": (permit(2), by("ZREM", "KEY", "TOKEN")),
+    "semaphore-step-by-step": (take_permit_step_by_step, by("ZREM", "KEY", "TOKEN")),
+    "fair-1": (fair_permit(1), release_fair),
+    "fair-2": (fair_permit(2), release_fair),
+}
+
+
+class Tally:
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.acquired = self.released = self.refused = 0
+
+    def add(self, **what):
+        with self.lock:
+            for name, count in what.items():
+                setattr(self, name, getattr(self, name) + count)
+
+
+def contend(headgate, key, recipe, tally, rounds, hold):
+    """Each of the contenders takes it so many times, over a connection of its own, and keeps it for no time or some."""
+    take_it, release_it = recipe
+    clients = [headgate.connect() for _ in range(CONTENDERS)]
+
+    def work(number):
+        done = 0
+        attempts = 0
+        while done < rounds:
+            attempts += 1
+            token = f"token-{number}-{attempts}"
+            if not take_it(clients[number], key, token):
+                tally.add(refused=1)
+                time.sleep(0.0005 * (number + 1))
+                continue
+            done += 1
+            tally.add(acquired=1)
+            if done % 3 == 0:
+                time.sleep(hold)
+            assert release_it(clients[number], key, token), "it was released, and was not there any more"
+            tally.add(released=1)
+
+    at_once(work, CONTENDERS, seconds=120)
+    for client in clients:
+        client.close()
+
+
+def assert_counted(headgate, tally):
+    """Once nothing is on file any more."""
+    await_keys(headgate, [], 20)
+    found = counters(headgate)
+    expected = {"acquired_total": tally.acquired, "released_total": tally.released}
+    assert {name: found.get(name, 0) for name in expected} == expected, (found, tally.refused)
+    assert not losses(headgate) and "unseen_total" not in found, found
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_each_recipe_is_counted_exactly(make_shared, redis, name, threads):
+    """By clients that take it from each other's hands: the answer to a release comes after the next one has it."""
+    options = {"keys": "lock:*", "ttl": f"{LONG_LEASE_MS}ms", "owner": "connection"}
+    if name.endswith("-2"):
+        options["limit"] = 2
+    headgate = make_shared(rule(**options), threads=threads)
+    tally = Tally()
+    contend(headgate, "lock:a", RECIPES[name], tally, ROUNDS, hold=0.002)
+    assert tally.acquired == CONTENDERS * ROUNDS
+    assert_counted(headgate, tally)
+    assert "lost" not in headgate.log()
+
+
+@pytest.mark.parametrize("fair", [False, True], ids=["counting", "fair"])
+def test_a_limit_that_is_not_said_is_learned(make_shared, redis, fair):
+    """Who was given the second permit and kept it shows that there are two: what was given back soon before counts."""
+    headgate = make_shared(rule(ttl=f"{LONG_LEASE_MS}ms", owner="connection"))
+    first, second = headgate.connect(), headgate.connect()
+    take_it = take_fair_permit if fair else take_permit
+    release = release_fair if fair else by("ZREM", "KEY", "TOKEN")
+    assert take_it(first, "lock:a", "first", 2, LEASE)
+    for number in range(5):
+        assert take_it(second, "lock:a", f"second-{number}", 2, LEASE)
+        assert release(second, "lock:a", f"second-{number}")
+        assert not take_it(second, "lock:a", f"refused-{number}", 1, LEASE)
+    assert counters(headgate)["acquired_total"] == 1, "nobody knows yet which of them were refused"
+    assert take_it(second, "lock:a", "kept", 2, LEASE)
+    await_counter(headgate, "acquired_total", 12)
+    assert release(second, "lock:a", "kept")
+    assert release(first, "lock:a", "first")
+    await_keys(headgate, [])
+    assert counters(headgate)["released_total"] == 12 and not losses(headgate)
+
+
+def test_a_limit_that_is_said(make_shared, redis):
+    """Who has a higher rank has no permit, however long it stays in the set: it runs out there."""
+    headgate = make_shared(rule(ttl=f"{LEASE_MS}ms", limit=1))
+    first, second = headgate.connect(), headgate.connect()
+    assert take_permit(first, "lock:a", "first", 1)
+    now = time.time()
+    sent = (("ZREMRANGEBYSCORE", "lock:a", "-inf", now - LEASE), ("ZADD", "lock:a", now, "x"), ("ZRANK", "lock:a", "x"))
+    assert transact(second, *sent) == [0, 1, 1]
+    assert [lease["owner"] for lease in [lease_of(headgate, "lock:a")]], "one lease"
+    time.sleep(2 * LEASE)
+    assert not take_permit(second, "lock:a", "swept", 1)
+    assert redis.connect()("ZRANGE", "lock:a", 0, -1) == [b"first"]
+    assert counters(headgate)["acquired_total"] == 1 and not losses(headgate)
+
+
+# ---- what was lost, and what nobody can know ----
+
+
+def test_a_release_by_a_script_that_nobody_knows(make_shared, redis, threads):
+    """Neither released nor lost: a count of its own."""
+    headgate = make_shared(rule(ttl=f"{LONG_LEASE_MS}ms", owner="connection"), threads=threads)
+    tally = Tally()
+
+    def release(client, key, token):
+        return client("EVAL", UNKNOWN_RELEASE, 1, key, token)[0] == 1
+
+    contend(headgate, "lock:a", (set_nx, release), tally, ROUNDS, hold=0.002)
+    await_keys(headgate, [], 20)
+    found = counters(headgate)
+    assert (found["acquired_total"], found.get("unseen_total")) == (tally.acquired, tally.acquired)
+    assert not losses(headgate) and "released_total" not in found
+
+
+def test_a_script_that_only_looks_changes_nothing(make_shared, redis):
+    """However often it is run, the lock is kept; and what is lost later is lost."""
+    headgate = make_shared(rule())
+    client = headgate.connect()
+    take(client, "lock:a", ms=LEASE_MS)
+    deadline = time.monotonic() + 3 * LEASE
+    while time.monotonic() < deadline:
+        assert client("EVAL", "return redis.call('pttl', KEYS[1])", 1, "lock:a") > 0, "it has run out"
+        time.sleep(0.01)
+    time.sleep(0.5)
+    redis.connect()("DEL", "lock:a")
+    await_keys(headgate, [])
+    found = counters(headgate)
+    assert losses(headgate) == {"gone": 1} and "unseen_total" not in found, found
+
+
+def test_what_is_lost_is_counted_to_the_last(make_shared, redis):
+    """Somebody deletes some of them behind Headgate's back, and the owner's release finds nothing, or the next owner."""
+    headgate = make_shared(rule(ttl=f"{LONG_LEASE_MS}ms"))
+    client, other, direct = headgate.connect(), headgate.connect(), redis.connect()
+    for number in range(90):
+        key = f"lock:{number}"
+        assert set_nx(client, key, "mine")
+        if number % 3 == 0:
+            assert direct("DEL", key) == 1
+        if number % 6 == 0:
+            assert set_nx(other, key, "theirs")
+        found = client("EVAL", COMPARE_AND_DELETE, 1, key, "mine")
+        assert found == (0 if number % 3 == 0 else 1)
+        if number % 6 == 0:
+            assert other("DEL", key) == 1
+    await_keys(headgate, [])
+    found = counters(headgate)
+    assert (found["acquired_total"], found["released_total"]) == (90 + 15, 60 + 15)
+    assert losses(headgate) == {"gone": 15, "taken": 15}

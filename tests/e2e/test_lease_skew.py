@@ -1,0 +1,97 @@
+"""[lease:NAME]: semaphores whose clients' clocks differ. A permit that is renewed is never in a newcomer's way less than
+one that was just taken, and is never swept up by it."""
+
+import threading
+import time
+
+import pytest
+
+from harness.leases import Monitor, await_keys, counters, leases, losses, rule, score_of, transact
+from harness.threads import at_once
+
+# A third of it is what clocks may differ by; half of that is left to a slow machine.
+LEASE = 3.0
+THIRD = LEASE / 3
+SKEWS = (-THIRD / 2, -0.2, 0.0, 0.0, 0.2, THIRD / 2)
+# Renewals come each third of a lease.
+SECONDS = 4 * LEASE
+
+
+def by_start(client, key, token, limit, skew, lease):
+    """The book's counting semaphore. The rank that the token has."""
+    now = time.time() + skew
+    sent = (("ZREMRANGEBYSCORE", key, "-inf", now - lease), ("ZADD", key, now, token), ("ZRANK", key, token))
+    return transact(client, *sent)[2]
+
+
+def by_expiry(client, key, token, limit, skew, lease):
+    """The same with scores that say when the permit ends."""
+    now = time.time() + skew
+    sent = (("ZREMRANGEBYSCORE", key, "-inf", now), ("ZADD", key, now + lease, token), ("ZRANK", key, token))
+    return transact(client, *sent)[2]
+
+
+def step_by_step(client, key, token, limit, skew, lease):
+    """Its clock is read long before the others know of it."""
+    now = time.time() + skew
+    client("ZREMRANGEBYSCORE", key, "-inf", now - lease)
+    time.sleep(0.02)
+    client("ZADD", key, now, token)
+    return client("ZRANK", key, token)
+
+
+def fair(client, key, token, limit, skew, lease):
+    owners, now = f"{key}:owner", time.time() + skew
+    number = transact(
+        client,
+        ("ZREMRANGEBYSCORE", key, "-inf", now - lease),
+        ("ZINTERSTORE", owners, 2, owners, key, "WEIGHTS", 1, 0),
+        ("INCR", f"{key}:counter"),
+    )[-1]
+    return transact(client, ("ZADD", key, now, token), ("ZADD", owners, number, token), ("ZRANK", owners, token))[-1]
+
+
+RECIPES = {"by-start": by_start, "by-expiry": by_expiry, "step-by-step": step_by_step, "fair": fair}
+
+
+def poll(headgate, take, key, limit, skews, until):
+    """Clients with such clocks that want a permit until then: attempts, and who got one."""
+    attempts, granted = [], []
+
+    def work(number):
+        client = headgate.connect()
+        while time.monotonic() < until:
+            token = f"poller-{number}-{len(attempts)}"
+            attempts.append(token)
+            if take(client, key, token, limit, skews[number], LEASE) < limit:
+                granted.append((token, skews[number]))
+            transact(client, ("ZREM", key, token), ("ZREM", f"{key}:owner", token))
+            time.sleep(0.01)
+        client.close()
+
+    at_once(work, len(skews), seconds=SECONDS + 60)
+    return attempts, granted
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_renewed_permit_is_not_given_to_another(make_shared, redis, name, limit, threads):
+    """Holders that keep their permits for many leases, and those who want one all the time with other clocks. Without
+    Headgate a holder is safe once it is older than the clocks differ; with it, it has to stay so."""
+    headgate = make_shared(rule(ttl=f"{LEASE * 1000:.0f}ms", owner="connection"), threads=threads)
+    holders = [headgate.connect() for _ in range(limit)]
+    for number, client in enumerate(holders):
+        assert RECIPES[name](client, "lock:a", f"holder-{number}", limit, 0, LEASE) < limit
+    # The recipe's own: who comes this soon may have an older stamp.
+    time.sleep(THIRD)
+    attempts, granted = poll(headgate, RECIPES[name], "lock:a", limit, SKEWS, time.monotonic() + SECONDS)
+    assert not granted, f"{len(granted)} of {len(attempts)} attempts got a permit beside the holders"
+    assert len(attempts) > 200
+    members = redis.connect()("ZRANGE", "lock:a", 0, -1)
+    assert sorted(members) == sorted(f"holder-{number}".encode() for number in range(limit))
+    for number, client in enumerate(holders):
+        assert client("ZREM", "lock:a", f"holder-{number}") == 1
+    await_keys(headgate, [])
+    found = counters(headgate)
+    assert (found["acquired_total"], found["released_total"]) == (limit, limit), found
+    assert not losses(headgate) and "unseen_total" not in found
