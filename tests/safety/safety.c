@@ -15,12 +15,13 @@
  * not be done or showed too little.
  *
  *   safety --headgate build/headgate --chaos all --sections 1000000   the test
+ *   safety --headgate build/headgate --exact --sections 1000000       what Headgate counts is what clients did
  *   safety --direct                                                   clients at Redis itself: the judges are right
  *   safety --self-test                                                each kind of fault must be found
  *
  * Parts: safety_run (phases of a run), _worker (client processes), _client (connections), _section (what clients do),
  * _locks (locks and rules), _shared (what all know), _observer and _monitor (the stream of MONITOR), _prober (stalls),
- * _crew and _chaos (faults), _servers, _figures, _self_test.
+ * _crew and _chaos (faults), _servers, _counts, _figures, _self_test.
  */
 #include "rig_options.h"
 #include "safety_run.h"
@@ -43,6 +44,7 @@ static const char usage[] =
     "  --clients N      connections of each of them (32)\n"
     "  --seed N         of what is random (from the clock)\n"
     "  --chaos WHAT     none or all (none)\n"
+    "  --exact          nothing is done behind Headgate's back; its counters have to agree with what clients did\n"
     "  --trace          keep the stream of MONITOR and the logs\n";
 
 enum option_code {
@@ -57,6 +59,7 @@ enum option_code {
     OPTION_CLIENTS,
     OPTION_SEED,
     OPTION_CHAOS,
+    OPTION_EXACT,
     OPTION_TRACE
 };
 
@@ -71,6 +74,7 @@ static const struct option long_options[] = {{"headgate", required_argument, NUL
                                              {"clients", required_argument, NULL, OPTION_CLIENTS},
                                              {"seed", required_argument, NULL, OPTION_SEED},
                                              {"chaos", required_argument, NULL, OPTION_CHAOS},
+                                             {"exact", no_argument, NULL, OPTION_EXACT},
                                              {"trace", no_argument, NULL, OPTION_TRACE},
                                              {0}};
 
@@ -104,6 +108,9 @@ static void take_option(struct options *options, int option, const char *value)
     case OPTION_CHAOS:
         options->chaos = strcmp(options_word(usage, value, "none", "all"), "all") == 0;
         break;
+    case OPTION_EXACT:
+        options->exact = true;
+        break;
     case OPTION_TRACE:
         options->trace = true;
         break;
@@ -132,7 +139,7 @@ static struct options parse_options(int count, char **arguments, bool *self_test
             take_option(&options, option, optarg);
     }
     if (optind != count || (options.headgate != NULL) + direct + *self_test != 1 ||
-        (options.chaos && options.headgate == NULL))
+        ((options.chaos || options.exact) && options.headgate == NULL) || (options.chaos && options.exact))
         options_fail(usage);
     return options;
 }

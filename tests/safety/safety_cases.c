@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define MS INT64_C(1000)
-#define COMMANDS_MAX 8
+#define COMMANDS_MAX 16
 #define PERMIT_KEY "expire:semaphore:204"
 #define DIGEST "c3f8721cbb97f72bc19e972846bd7aaf91901658"
 
@@ -128,6 +128,12 @@ struct model_case {
 #define RENEW_PERMIT "\"EVALSHA\" \"0123\" \"1\" \"" PERMIT_KEY "\" \"A\" \"20.5\" \"20\" \"500\""
 #define PERMIT_RENEWAL "lua \"ZADD\" \"" PERMIT_KEY "\" \"XX\" \"20.5\" \"A\""
 
+#define HOLDER_OF_PERMIT(token, score)                                                                                 \
+    "\"ZADD\" \"" PERMIT_KEY "\" \"" score "\" \"" token "\"", "\"ZRANK\" \"" PERMIT_KEY "\" \"" token "\""
+#define MOVED(token, score)                                                                                            \
+    "\"EVALSHA\" \"0123\" \"1\" \"" PERMIT_KEY "\" \"" token "\" \"" score "\"",                                       \
+        "lua \"ZADD\" \"" PERMIT_KEY "\" \"XX\" \"" score "\" \"" token "\""
+
 static const struct model_case model_cases[] = {
     {"a lock that is held", {TAKE_A, RENEW_A, RENEWAL}, 1, 0},
     {"after its release", {TAKE_A, RELEASE_A, RELEASED, RENEW_A, RENEWAL}, 0, 1},
@@ -160,6 +166,23 @@ static const struct model_case model_cases[] = {
       RENEW_PERMIT, PERMIT_RENEWAL},
      0,
      1},
+    {"a permit that is given to another as renewals made way for it",
+     {HOLDER_OF_PERMIT("A", "1699999999.7"), HOLDER_OF_PERMIT("B", "1699999999.8"),
+      HOLDER_OF_PERMIT("C", "1699999999.9"), MOVED("A", "1700000000.2"), MOVED("B", "1700000000.2"),
+      MOVED("C", "1700000000.2"), HOLDER_OF_PERMIT("D", "1700000000.0")},
+     3,
+     1},
+    {"the same by a clock that is behind by too much",
+     {HOLDER_OF_PERMIT("A", "1699999998.7"), HOLDER_OF_PERMIT("B", "1699999998.8"),
+      HOLDER_OF_PERMIT("C", "1699999998.9"), MOVED("A", "1699999999.9"), MOVED("B", "1699999999.9"),
+      MOVED("C", "1699999999.9"), HOLDER_OF_PERMIT("D", "1699999999.8")},
+     3,
+     0},
+    {"a permit that is given to another whose clock was read first",
+     {HOLDER_OF_PERMIT("A", "1699999999.7"), HOLDER_OF_PERMIT("B", "1699999999.8"),
+      HOLDER_OF_PERMIT("C", "1700000000.1"), HOLDER_OF_PERMIT("D", "1700000000.0")},
+     0,
+     0},
     {"after Headgate released it for an owner that was gone",
      {TAKE_A, "\"EVALSHA\" \"4567\" \"1\" \"expire:script:0\" \"A\"", RELEASED, RENEW_A, RENEWAL},
      0,

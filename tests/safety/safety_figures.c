@@ -7,6 +7,9 @@ static const struct {
     enum figure figure;
     const char *name;
 } lines[] = {
+    {FIGURE_GRANTED, "locks and permits granted under a rule"},
+    {FIGURE_RELEASED, "of these found by their release"},
+    {FIGURE_MISSED, "of these not found any more"},
     {FIGURE_REFUSED, "requests for a lock refused"},
     {FIGURE_LONG, "sections longer than their lease"},
     {FIGURE_LONG_KEPT, "of these held to the end"},

@@ -6,13 +6,31 @@
 #define SEMAPHORE_LIMIT 3
 #define US_PER_MS 1000
 
-static const struct rule rules[] = {
-    {.name = "expire", .lease_ms = 500, .grace_ms = 200, .max_hold_ms = 60000, .watched = true},
-    {.name = "release", .lease_ms = 1000, .grace_ms = 250, .max_hold_ms = 60000, .release = true, .watched = true},
-    {.name = "bounded", .lease_ms = 600, .grace_ms = 200, .max_hold_ms = 2000, .watched = true},
-    {.name = "free", .lease_ms = 3000},
-};
-#define RULES (sizeof rules / sizeof *rules)
+#define RULES 4
+/* Patient ones are as many times longer, so that no lease runs out on a machine that stands still for a second. */
+#define PATIENCE 6
+#define RULES_TIMES(factor)                                                                                            \
+    {                                                                                                                  \
+        {.name = "expire",                                                                                             \
+         .lease_ms = 500 * (factor),                                                                                   \
+         .grace_ms = 200 * (factor),                                                                                   \
+         .max_hold_ms = 60000,                                                                                         \
+         .watched = true},                                                                                             \
+            {.name = "release",                                                                                        \
+             .lease_ms = 1000 * (factor),                                                                              \
+             .grace_ms = 250 * (factor),                                                                               \
+             .max_hold_ms = 60000,                                                                                     \
+             .release = true,                                                                                          \
+             .watched = true},                                                                                         \
+            {.name = "bounded",                                                                                        \
+             .lease_ms = 600 * (factor),                                                                               \
+             .grace_ms = 200 * (factor),                                                                               \
+             .max_hold_ms = 2000 * (factor),                                                                           \
+             .watched = true},                                                                                         \
+            {.name = "free", .lease_ms = 3000 * (factor)},                                                             \
+    }
+
+static const struct rule all_rules[2][RULES] = {RULES_TIMES(1), RULES_TIMES(PATIENCE)};
 #define WATCHED_RULES (RULES - 1)
 
 static const char *const kind_names[] = {"script", "del", "watch", "setnx", "hash", "semaphore"};
@@ -36,8 +54,9 @@ unsigned locks_count(void)
     return first_of_kind(KIND_COUNT);
 }
 
-void locks_describe(unsigned number, struct lock *lock)
+void locks_describe(unsigned number, bool patient, struct lock *lock)
 {
+    const struct rule *rules = all_rules[patient];
     enum lock_kind kind = KIND_SCRIPT;
     while (kind + 1 < KIND_COUNT && number >= first_of_kind(kind + 1))
         kind++;
@@ -65,7 +84,7 @@ int locks_find(const char *key, size_t length)
     struct lock lock;
     if (number >= locks_count())
         return -1;
-    locks_describe(number, &lock);
+    locks_describe(number, false, &lock);
     return strlen(lock.key) == length && memcmp(lock.key, key, length) == 0 ? (int)number : -1;
 }
 
@@ -79,8 +98,9 @@ const char *locks_kind_name(enum lock_kind kind)
     return kind_names[kind];
 }
 
-int64_t locks_longest_us(void)
+int64_t locks_longest_us(bool patient)
 {
+    const struct rule *rules = all_rules[patient];
     int64_t longest = 0;
     for (size_t at = 0; at < RULES; at++) {
         int64_t life = (int64_t)(rules[at].lease_ms + rules[at].grace_ms) * US_PER_MS;
@@ -89,14 +109,15 @@ int64_t locks_longest_us(void)
     return longest;
 }
 
-void locks_write_rules(FILE *file)
+void locks_write_rules(FILE *file, bool patient)
 {
+    const struct rule *rules = all_rules[patient];
     for (size_t at = 0; at < WATCHED_RULES; at++) {
         const struct rule *rule = &rules[at];
         fprintf(file,
                 "[lease:%s]\nkeys = %s:*\nttl = %dms\nowner = connection\ngrace = %dms\nmax_hold = %dms\n"
-                "on_owner_gone = %s\n",
+                "on_owner_gone = %s\nlimit = %d\n",
                 rule->name, rule->name, rule->lease_ms, rule->grace_ms, rule->max_hold_ms,
-                rule->release ? "release" : "expire");
+                rule->release ? "release" : "expire", SEMAPHORE_LIMIT);
     }
 }

@@ -42,18 +42,21 @@ struct lock {
 
 /* Locks 0 to locks_count() - 1. */
 unsigned locks_count(void);
-/* Fills in the lock of that number. */
-void locks_describe(unsigned number, struct lock *lock);
+/* Fills in the lock of that number; patient: with leases that no machine is too slow for. */
+void locks_describe(unsigned number, bool patient, struct lock *lock);
 /* The number of the lock with that key, or -1. */
 int locks_find(const char *key, size_t length);
 /* A lock of that kind, by a random number. */
 unsigned locks_pick(enum lock_kind kind, uint64_t random);
 
 const char *locks_kind_name(enum lock_kind kind);
+/* By how much the clock of a client that wants a permit may be ahead or behind: one part of so many of the lease. */
+#define SKEW_PART 10
+
 /* The longest lease and grace of all rules together, µs. */
-int64_t locks_longest_us(void);
+int64_t locks_longest_us(bool patient);
 
 /* Writes the [lease:…] sections. */
-void locks_write_rules(FILE *file);
+void locks_write_rules(FILE *file, bool patient);
 
 #endif

@@ -5,9 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Clocks are read at different times. */
+#define TOLERANCE_S 0.03
+
 struct permit {
     char token[TOKEN_MAX];
-    double score;
+    double asked; /* the score that its client gave it */
+    double score; /* that it has now */
     bool granted;
 };
 
@@ -145,6 +149,7 @@ static void add_permit(struct claims *claims, const char *token, double score)
         memcpy(permit->token, token, TOKEN_MAX);
         permit->granted = false;
     }
+    permit->asked = score;
     permit->score = score;
 }
 
@@ -155,14 +160,29 @@ static void reap(struct claims *claims, double bound)
             remove_permit(claims, &claims->permits[at]);
 }
 
+/*
+ * By the scores that their clients gave them, all permits there are come before this one: it is inside because renewals
+ * have moved them behind it. They may not come within a third of the lease of now; this one's clock may be behind, and
+ * the holders' ahead, and what it has sent may have been on its way for so long that it would have to be excused.
+ */
+static void judge_renewals(struct model *model, int lock, const struct permit *own, double time)
+{
+    const struct lock *it = &model->shared->locks[lock];
+    double lease = (double)it->lease_us / 1e6;
+    if (time - own->asked + lease / SKEW_PART < lease / 3 - TOLERANCE_S)
+        shared_violation(model->shared, BREACH_RENEWAL, "%s is granted to %s, %.3f s old, as renewals made way for it",
+                         it->key, own->token, time - own->asked);
+}
+
 /* The client takes itself for admitted if its rank is below the limit. That may be one too many: its clock was read
  * before one that is inside was admitted or renewed, and it comes later. It is the algorithm's own, and known of it. */
-static void rank_permit(struct model *model, int lock, const char *token)
+static void rank_permit(struct model *model, int lock, const char *token, double time)
 {
     struct claims *claims = &model->claims[lock];
     struct permit *own = find_permit(claims, token);
     int rank = 0;
     int inside = 0;
+    int older = 0;
     if (own == NULL)
         return;
     for (size_t at = 0; at < claims->permit_count; at++) {
@@ -170,10 +190,13 @@ static void rank_permit(struct model *model, int lock, const char *token)
         bool before = other->score < own->score || (!(other->score > own->score) && strcmp(other->token, token) < 0);
         rank += before ? 1 : 0;
         inside += other != own && other->granted ? 1 : 0;
+        older += other != own && other->granted && other->asked < own->asked ? 1 : 0;
     }
     own->granted = rank < model->shared->locks[lock].limit;
     if (!own->granted || inside < model->shared->locks[lock].limit)
         return;
+    if (older >= model->shared->locks[lock].limit)
+        judge_renewals(model, lock, own, time);
     unsigned place = atomic_fetch_add(&model->shared->over_admitted_count, 1);
     shared_count(model->shared, FIGURE_SEMAPHORE_RACES);
     if (place < OVER_ADMITTED_MAX)
@@ -214,7 +237,7 @@ static void take_client_command(struct model *model, const struct monitor_line *
     } else if (monitor_is(line, 0, "ZADD") && copy_word(line, 3, token)) {
         add_permit(&model->claims[lock], token, number_at(line, 2));
     } else if (monitor_is(line, 0, "ZRANK") && copy_word(line, 2, token)) {
-        rank_permit(model, lock, token);
+        rank_permit(model, lock, token, line->time);
     } else if (monitor_is(line, 0, "ZREM") && copy_word(line, 2, token)) {
         struct permit *permit = find_permit(&model->claims[lock], token);
         if (permit != NULL)

@@ -1,5 +1,6 @@
 #include "safety_monitor.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -50,6 +51,7 @@ bool monitor_parse(char *text, size_t length, struct monitor_line *line)
     line->count = 0;
     if (at == NULL || text[0] != '+')
         return false;
+    line->time = strtod(text + 1, NULL);
     line->lua = at - open > 4 && memcmp(at - 4, " lua", 4) == 0;
     at++;
     while (at != NULL && end - at >= 3 && line->count < MONITOR_WORDS && at[0] == ' ' && at[1] == '"')

@@ -13,7 +13,8 @@ struct monitor_word {
 };
 
 struct monitor_line {
-    bool lua; /* a script called it */
+    double time; /* s since 1970, by Redis' clock */
+    bool lua;    /* a script called it */
     unsigned count;
     struct monitor_word words[MONITOR_WORDS]; /* the command and its first arguments, without their escapes */
 };

@@ -1,6 +1,7 @@
 #include "safety_run.h"
 
 #include "safety_chaos.h"
+#include "safety_counts.h"
 #include "safety_figures.h"
 #include "safety_judge.h"
 #include "safety_observer.h"
@@ -122,6 +123,8 @@ static int rig_run(struct rig *rig)
     if (started) {
         rig_load(rig);
         rig_drain(rig);
+        if (rig->shared->options.exact)
+            counts_judge(rig->shared, &rig->servers);
     }
     rig_end(rig);
     if (!started)

@@ -136,7 +136,9 @@ static void ask_for_permit(struct slot *slot, const struct lock *lock)
     char now[40];
     char bound[40];
     clock_gettime(CLOCK_REALTIME, &wall);
-    double seconds = (double)wall.tv_sec + (double)wall.tv_nsec / 1e9;
+    /* Clocks differ: some are ahead, some behind. */
+    double skew = (double)lock->lease_us / 1e6 / SKEW_PART * ((double)(slot->hold->slot % 3) - 1);
+    double seconds = (double)wall.tv_sec + (double)wall.tv_nsec / 1e9 + skew;
     snprintf(now, sizeof now, "%.6f", seconds);
     snprintf(bound, sizeof bound, "%.6f", seconds - (double)lock->lease_us / 1e6);
     client_ask(slot->home, slot, QUESTION_NOTHING, 1, "MULTI");
@@ -195,7 +197,8 @@ static int64_t choose_length(struct slot *slot)
     if (!slot->lengthy)
         return 0;
     shared_count(shared_of(slot), FIGURE_LONG);
-    if (lock->rule->max_hold_ms > WAITABLE_MS || !worker_one_in(worker, BEYOND_MAX_HOLD_ONE_IN))
+    if (shared_of(slot)->options.exact || lock->rule->max_hold_ms > WAITABLE_MS ||
+        !worker_one_in(worker, BEYOND_MAX_HOLD_ONE_IN))
         return lock->lease_us * (int64_t)(12 + worker_random(worker) % 11) / 10;
     /* A token that is used again may rightly be found in the lock later. */
     if (!slot->reuses_token)
@@ -215,6 +218,8 @@ static void granted(struct slot *slot, int64_t now)
     const struct lock *lock = lock_of(slot);
     char lease[24];
     atomic_fetch_sub_explicit(&worker->shared->sections_left, 1, memory_order_relaxed);
+    if (lock->rule->watched)
+        shared_count(worker->shared, FIGURE_GRANTED);
     enter(slot, now);
     slot->act_us = now + choose_length(slot);
     /* What is not given a time to live by its client is healed by Headgate. */
@@ -283,7 +288,8 @@ static void send_release(struct slot *slot, struct client *client, int64_t now)
 static struct client *choose_way(struct slot *slot)
 {
     struct worker *worker = worker_of(slot);
-    if (slot->reuses_token || slot->only == KIND_WATCH || !has_headgate(slot) || !worker_one_in(worker, VIA_ONE_IN))
+    if (slot->reuses_token || slot->only == KIND_WATCH || worker->shared->options.exact || !has_headgate(slot) ||
+        !worker_one_in(worker, VIA_ONE_IN))
         return slot->home;
     struct client *other = &worker->clients[worker_random(worker) % worker->shared->options.clients];
     if (other->slot_count != CLIENT_SLOTS || other->headgate == slot->home->headgate || !client_has_room(other))
@@ -308,7 +314,8 @@ static bool is_sure(const struct slot *slot, bool disputed, int64_t now)
     int64_t longest_ms = lock->rule->max_hold_ms - lock->rule->lease_ms;
     bool in_time = hold->granted_us - hold->asked_us <= lock->lease_us / 4 &&
                    (!lock->rule->watched || now - hold->asked_us < longest_ms * US_PER_MS);
-    return lock->kind != KIND_DEL || !has_headgate(slot) || (!disputed && in_time && !client_is_cut(slot->home));
+    return lock->kind != KIND_DEL || !has_headgate(slot) || shared_of(slot)->options.exact ||
+           (!disputed && in_time && !client_is_cut(slot->home));
 }
 
 /* Whether Redis may have lost what was granted then. */
@@ -335,6 +342,8 @@ static void release_answered(struct slot *slot, bool found, int64_t now)
     bool late = now - slot->release_us > lock->lease_us / 4;
     if (lock->kind == KIND_DEL && (late || !slot->judged || met_restart(shared, released)))
         note_late_del(slot, now);
+    if (lock->rule->watched && slot->judged)
+        shared_count(shared, found ? FIGURE_RELEASED : FIGURE_MISSED);
     if (!found && slot->judged) {
         struct note note = shared_note_of(NOTE_LOSS, released, now);
         note.lost = client_is_cut(slot->home);
@@ -469,7 +478,8 @@ static void crash(struct slot *slot, int64_t now)
 static void finish(struct slot *slot, bool load, int64_t now)
 {
     struct worker *worker = worker_of(slot);
-    bool may_crash = has_headgate(slot) || worker->shared->options.fault == FAULT_LEFT;
+    bool may_crash =
+        (has_headgate(slot) && !worker->shared->options.exact) || worker->shared->options.fault == FAULT_LEFT;
     if (load && may_crash && worker_one_in(worker, CRASH_ONE_IN)) {
         crash(slot, now);
         return;

@@ -129,7 +129,7 @@ static bool write_headgate_ini(const struct servers *servers, unsigned number)
     fprintf(file, "[headgate]\nlisten = 127.0.0.1:%u\nadmin = 127.0.0.1:%u\nupstream = 127.0.0.%u:%u\nthreads = %u\n",
             (unsigned)servers->ports[number].number, (unsigned)servers->admin_ports[number].number, FIRST_HOST + number,
             (unsigned)servers->redis_port.number, servers->shared->options.threads);
-    locks_write_rules(file);
+    locks_write_rules(file, servers->shared->options.exact);
     return fclose(file) == 0;
 }
 

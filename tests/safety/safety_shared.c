@@ -25,7 +25,7 @@ struct shared *shared_create(const struct options *options)
     atomic_store(&shared->sections_left, options->sections);
     shared->lock_count = locks_count();
     for (unsigned number = 0; number < shared->lock_count; number++) {
-        locks_describe(number, &shared->locks[number]);
+        locks_describe(number, options->exact, &shared->locks[number]);
         shared->locks[number].lease_us *= shared_lease_factor(options);
     }
     for (unsigned slot = 0; slot < SLOTS_MAX; slot++)

@@ -46,6 +46,7 @@ struct options {
     uint64_t seed;
     bool chaos;
     bool trace; /* keep the stream of MONITOR */
+    bool exact; /* nothing that a client or another Headgate keeps from Headgate's counts: they have to agree */
     bool quiet; /* violations are counted, not told */
     enum fault fault;
 };
@@ -55,6 +56,7 @@ enum breach {
     BREACH_EXCLUSION, /* too many inside, or a live holder's lock lost */
     BREACH_RENEWAL,   /* a renewal of what was released, or of what no rule names */
     BREACH_LEFT,      /* a lock left behind */
+    BREACH_COUNTS,    /* what Headgate counts is not what its clients did */
     BREACH_TEST,      /* something that the test relies on */
     BREACH_COUNT
 };
@@ -148,6 +150,9 @@ struct door {
 enum figure {
     FIGURE_SECTIONS, /* and one for each kind */
     FIGURE_SECTIONS_END = FIGURE_SECTIONS + KIND_COUNT - 1,
+    FIGURE_GRANTED,  /* under a rule */
+    FIGURE_RELEASED, /* of these, by a release that found it */
+    FIGURE_MISSED,   /* … that did not */
     FIGURE_REFUSED,
     FIGURE_LONG,
     FIGURE_LONG_KEPT,

@@ -220,7 +220,7 @@ static int count_locks(struct sweeper *sweeper, bool tell)
 
 void sweeper_finish(struct sweeper *sweeper)
 {
-    int64_t over = now_us() + locks_longest_us() + SLACK_US;
+    int64_t over = now_us() + locks_longest_us(sweeper->shared->options.exact) + SLACK_US;
     int64_t end = now_us() + FINISH_US;
     while (now_us() < end && sweeper->first < atomic_load(&sweeper->shared->leftover_count)) {
         sweeper_step(sweeper);
