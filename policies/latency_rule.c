@@ -6,7 +6,7 @@
 
 /* What stands in the ini file. Times in ms. */
 struct latency_options {
-    int enabled; /* enum toggle, and so on */
+    int enabled; /* 0 or 1, as the other toggles */
     char *prefix;
     int braces;
     int64_t database;
@@ -37,8 +37,6 @@ struct latency_log_options {
     char *prefix;
 };
 
-enum toggle { TOGGLE_OFF, TOGGLE_ON };
-
 #define TEXT_MAX 2048
 #define CREDENTIAL_MAX 1024
 #define SECOND_MS INT64_C(1000)
@@ -49,14 +47,12 @@ enum toggle { TOGGLE_OFF, TOGGLE_ON };
 #define LOG_FIELD(field) .offset = offsetof(struct latency_log_options, field), .reloadable = true
 #define RULE_FIELD(field) .offset = offsetof(struct latency_rule_options, field), .reloadable = true
 
-static const char *const toggle_words[] = {"off", "on", NULL};
 static const char *const by_words[] = {"none", "user", "name", NULL};
 
 static const struct conf_option option_table[] = {
     {.name = "enabled",
      FIELD(enabled),
-     .type = CONF_WORD,
-     .words = toggle_words,
+     .type = CONF_TOGGLE,
      .initial = "off",
      .help = "Whether requests are measured. Off, nothing of this section costs anything."},
     {.name = "prefix",
@@ -68,8 +64,7 @@ static const struct conf_option option_table[] = {
      .help = "What the names of the keys begin with: PREFIX_INTERFACE_MINUTE_for_max and so on. No blanks."},
     {.name = "braces",
      FIELD(braces),
-     .type = CONF_WORD,
-     .words = toggle_words,
+     .type = CONF_TOGGLE,
      .initial = "off",
      .help = "Whether the interface stands in braces in those names, as Redis Cluster needs it: statistics_{get}_…"},
     {.name = "database",
@@ -179,8 +174,7 @@ static const struct conf_option option_table[] = {
      .help = "How many of them are kept. Another value forgets them."},
     {.name = "hotkeys",
      FIELD(hotkeys),
-     .type = CONF_WORD,
-     .words = toggle_words,
+     .type = CONF_TOGGLE,
      .initial = "on",
      .help = "Whether the keys of one in 64 requests are counted for HOTKEYS."},
 };
@@ -205,8 +199,7 @@ static const struct conf_option rule_option_table[] = {
 static const struct conf_option log_option_table[] = {
     {.name = "enabled",
      LOG_FIELD(enabled),
-     .type = CONF_WORD,
-     .words = toggle_words,
+     .type = CONF_TOGGLE,
      .initial = "off",
      .help = "Whether this is written to Redis. It goes by what [latency] measures, which has to be enabled, too."},
     {.name = "prefix",
@@ -286,9 +279,9 @@ static uint32_t minutes_kept(const struct latency_options *options)
 
 static void take_options(struct latency_settings *settings, const struct latency_options *options)
 {
-    settings->enabled = options->enabled == TOGGLE_ON;
+    settings->enabled = options->enabled != 0;
     snprintf(settings->prefix, sizeof settings->prefix, "%s", options->prefix);
-    settings->braces = options->braces == TOGGLE_ON;
+    settings->braces = options->braces != 0;
     settings->database = options->database;
     settings->flush_us = options->flush * 1000;
     settings->retention_s = options->retention / SECOND_MS;
@@ -300,7 +293,7 @@ static void take_options(struct latency_settings *settings, const struct latency
     settings->big_request = (uint64_t)options->biglog_request;
     settings->big_reply = (uint64_t)options->biglog_reply;
     settings->big_length = (uint32_t)options->biglog_length;
-    settings->hot_keys = options->hotkeys == TOGGLE_ON;
+    settings->hot_keys = options->hotkeys != 0;
 }
 
 /* ---- [latency:NAME] ---- */
@@ -384,7 +377,7 @@ const struct conf_section latency_events_section = {
 static void take_log_options(bool *enabled, char prefix[LATENCY_PREFIX_MAX + 1],
                              const struct latency_log_options *options)
 {
-    *enabled = options->enabled == TOGGLE_ON;
+    *enabled = options->enabled != 0;
     snprintf(prefix, LATENCY_PREFIX_MAX + 1, "%s", options->prefix);
 }
 

@@ -181,6 +181,9 @@ static bool check_libraries(const char *text, char problem[CONF_PROBLEM_MAX])
     struct slice word, library;
     enum lease_care care;
 
+    if (!match_words_check(text, problem)) {
+        return false;
+    }
     while (match_next_word(&text, &word)) {
         if (!read_care(word, &library, &care)) {
             snprintf(problem, CONF_PROBLEM_MAX, "\"%.*s\" is not LIBRARY:CARE",

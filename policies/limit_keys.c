@@ -132,7 +132,7 @@ static bool add_glob(struct limit_keys *keys, struct slice word, size_t *longest
         .elements = conf_alloc(NULL, (word.length + 1) * sizeof *glob->elements),
     };
     glob->simple = find_simple(glob->text);
-    bool sound = split_glob(glob, &count, problem);
+    bool sound = split_glob(glob, &count, problem) && match_glob_word_check(word, problem);
     *longest = count > *longest ? count : *longest;
     return sound;
 }
@@ -142,7 +142,7 @@ struct limit_keys *limit_keys_compile(const char *text, char problem[CONF_PROBLE
     struct limit_keys *keys = conf_alloc(NULL, sizeof *keys);
     struct slice word;
     size_t longest = 1;
-    bool sound = true;
+    bool sound = match_words_check(text, problem);
 
     *keys = (struct limit_keys){0};
     while (sound && match_next_word(&text, &word)) {

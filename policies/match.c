@@ -5,29 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLANKS " \t"
 #define WORD_SHOWN 64
-
-/* ---- words ---- */
-
-bool match_next_word(const char **text, struct slice *word)
-{
-    *text += strspn(*text, BLANKS);
-    *word = (struct slice){*text, strcspn(*text, BLANKS)};
-    *text += word->length;
-    return word->length > 0;
-}
-
-static size_t count_words(const char *text)
-{
-    struct slice word;
-    size_t count = 0;
-
-    while (match_next_word(&text, &word)) {
-        count++;
-    }
-    return count;
-}
 
 static void *zeroed(size_t size)
 {
@@ -251,6 +229,31 @@ static bool set_category(struct match_commands *commands, struct slice word, boo
     return true;
 }
 
+struct subcommand_search {
+    struct slice name;
+    bool has_any; /* the table has subcommands of the command, … */
+    bool found;   /* … of which the name is one */
+};
+
+static void look_at_subcommand(void *context, const char *name, uint32_t categories)
+{
+    struct subcommand_search *search = context;
+
+    (void)categories;
+    search->has_any = true;
+    search->found = search->found || word_is(search->name, name);
+}
+
+/* Whether a request can name such a subcommand, as far as is known. Nobody lists those of DEBUG. */
+static bool may_have_subcommand(const struct command *command, struct slice name)
+{
+    struct subcommand_search search = {.name = name};
+
+    command_visit_subcommands(command, look_at_subcommand, &search);
+    return search.found ||
+           (!search.has_any && (command->kind == COMMAND_CONTAINER || strcmp(command->name, "debug") == 0));
+}
+
 static bool set_subcommand(struct match_commands *commands, struct slice word, size_t bar, bool included,
                            char problem[CONF_PROBLEM_MAX])
 {
@@ -262,7 +265,11 @@ static bool set_subcommand(struct match_commands *commands, struct slice word, s
     if (bar + 1 == word.length) {
         return faulty(problem, word, "names no subcommand");
     }
-    add_subcommand(commands, command, (struct slice){word.data + bar + 1, word.length - bar - 1}, included);
+    struct slice name = {word.data + bar + 1, word.length - bar - 1};
+    if (!may_have_subcommand(command, name)) {
+        return faulty(problem, word, "is no subcommand that Headgate knows");
+    }
+    add_subcommand(commands, command, name, included);
     return true;
 }
 
@@ -309,7 +316,7 @@ struct match_commands *match_commands_compile(const char *text, char problem[CON
 {
     struct match_commands *commands = zeroed(sizeof *commands + command_count() + 1);
     struct slice word;
-    bool sound = true;
+    bool sound = match_words_check(text, problem);
 
     while (sound && match_next_word(&text, &word)) {
         sound = take_command_word(commands, word, problem);
@@ -486,21 +493,23 @@ static bool take_client_word(struct client_word *client, struct slice word, char
         if (client->trait == CLIENT_IP) {
             return read_network(client->glob, client) || faulty(problem, word, "holds no IP address or network");
         }
-        return match_glob_check(value, problem);
+        return match_glob_word_check(value, problem);
     }
     return faulty(problem, word, "is none of ip:ADDRESS, ip:ADDRESS/BITS, user:GLOB, name:GLOB");
 }
 
 struct match_clients *match_clients_compile(const char *text, char problem[CONF_PROBLEM_MAX])
 {
-    struct match_clients *clients = zeroed(sizeof *clients + count_words(text) * sizeof clients->words[0]);
+    struct match_clients *clients = zeroed(sizeof *clients + match_count_words(text) * sizeof clients->words[0]);
     struct slice word;
+    bool sound = match_words_check(text, problem);
 
-    while (match_next_word(&text, &word)) {
-        if (!take_client_word(&clients->words[clients->count++], word, problem)) {
-            match_clients_free(clients);
-            return NULL;
-        }
+    while (sound && match_next_word(&text, &word)) {
+        sound = take_client_word(&clients->words[clients->count++], word, problem);
+    }
+    if (!sound) {
+        match_clients_free(clients);
+        return NULL;
     }
     return clients;
 }

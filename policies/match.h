@@ -32,7 +32,7 @@ bool match_commands_have_keys(const struct match_commands *commands);
 
 /* ---- keys: globs in the manner of Redis' KEYS; no text stands for all requests, with or without keys ---- */
 
-#define MATCH_KEYS_EXPECTED "globs with * ? [a-z] and \\, with blanks between them"
+#define MATCH_KEYS_EXPECTED "globs with * ? [a-z] and \\, with blanks or commas between them"
 
 struct match_keys;
 
@@ -75,7 +75,8 @@ bool match_requests_is(const struct match_requests *requests, const struct polic
 
 /* ---- clients: "ip:10.0.0.0/8 user:batch name:worker-*" ---- */
 
-#define MATCH_CLIENTS_EXPECTED "ip:ADDRESS, ip:ADDRESS/BITS, user:GLOB and name:GLOB, with blanks between them"
+#define MATCH_CLIENTS_EXPECTED                                                                                         \
+    "ip:ADDRESS, ip:ADDRESS/BITS, user:GLOB and name:GLOB, with blanks or commas between them"
 
 struct match_clients;
 
@@ -92,7 +93,17 @@ bool match_glob_check(struct slice word, char problem[CONF_PROBLEM_MAX]);
  * it.
  */
 bool match_glob_element(const char **at, char character);
-/* Takes the next word, between blanks, off the text; false at its end. */
+
+/* ---- lists of words, with blanks or commas between them ---- */
+
+/* Takes the next word off the text; false at its end. A comma belongs to the word behind a backslash and in a class of
+ * a glob. */
 bool match_next_word(const char **text, struct slice *word);
+size_t match_count_words(const char *text);
+/* Whether there is a word on both sides of each comma, with what is wrong in problem. */
+bool match_words_check(const char *text, char problem[CONF_PROBLEM_MAX]);
+/* The same as match_glob_check() for a word that match_next_word() has taken: sound globs that are hardly meant are at
+ * fault, too. */
+bool match_glob_word_check(struct slice word, char problem[CONF_PROBLEM_MAX]);
 
 #endif

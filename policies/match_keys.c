@@ -6,17 +6,6 @@
 
 /* ---- globs ---- */
 
-static size_t count_words(const char *text)
-{
-    struct slice word;
-    size_t count = 0;
-
-    while (match_next_word(&text, &word)) {
-        count++;
-    }
-    return count;
-}
-
 struct match_keys {
     size_t count;
     char *globs[];
@@ -24,16 +13,18 @@ struct match_keys {
 
 struct match_keys *match_keys_compile(const char *text, char problem[CONF_PROBLEM_MAX])
 {
-    struct match_keys *keys = conf_alloc(NULL, sizeof *keys + count_words(text) * sizeof keys->globs[0]);
+    struct match_keys *keys = conf_alloc(NULL, sizeof *keys + match_count_words(text) * sizeof keys->globs[0]);
     struct slice word;
+    bool sound = match_words_check(text, problem);
 
     keys->count = 0;
-    while (match_next_word(&text, &word)) {
-        if (!match_glob_check(word, problem)) {
-            match_keys_free(keys);
-            return NULL;
-        }
+    while (sound && match_next_word(&text, &word)) {
+        sound = match_glob_word_check(word, problem);
         keys->globs[keys->count++] = conf_format("%.*s", (int)word.length, word.data);
+    }
+    if (!sound) {
+        match_keys_free(keys);
+        return NULL;
     }
     return keys;
 }

@@ -30,6 +30,7 @@ enum conf_type {
     CONF_PERIOD, /* microseconds, for what cannot do with milliseconds */
     CONF_RATE,   /* struct conf_rate */
     CONF_WORD,   /* int or an enum: the word's index in words */
+    CONF_TOGGLE, /* int: 0 for off, 1 for on */
 };
 
 struct conf_option {

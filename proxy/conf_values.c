@@ -200,6 +200,20 @@ static bool parse_word(const struct conf_option *option, const char *text, int *
     return conf_wrong(problem, *text == '\0' ? "is empty" : "is not one of the known words");
 }
 
+/* The ways in which people write it; the first of each is how it is printed. */
+static const char *const toggle_words[2][4] = {{"off", "no", "false", "0"}, {"on", "yes", "true", "1"}};
+
+static bool parse_toggle(const char *text, int *value, char *problem)
+{
+    for (int i = 0; i < 8; i++) {
+        if (strcasecmp(toggle_words[i / 4][i % 4], text) == 0) {
+            *value = i / 4;
+            return true;
+        }
+    }
+    return conf_wrong(problem, *text == '\0' ? "is empty" : "is neither on nor off");
+}
+
 /* ---- Strings ---- */
 
 /* Takes the text between double quotes, in which \" and \\ stand for " and \. NULL if the quotes are not in order. */
@@ -297,6 +311,7 @@ static size_t value_size(enum conf_type type)
     case CONF_RATE:
         return sizeof(struct conf_rate);
     case CONF_WORD:
+    case CONF_TOGGLE:
         return sizeof(int);
     default:
         return sizeof(int64_t);
@@ -322,6 +337,9 @@ static bool parse_value(const struct conf_option *option, const char *text, unio
         break;
     case CONF_WORD:
         parsed = parse_word(option, bare, &value->word, problem);
+        break;
+    case CONF_TOGGLE:
+        parsed = parse_toggle(bare, &value->word, problem);
         break;
     default:
         parsed = parse_number(option, bare, &value->number, problem);
@@ -356,6 +374,8 @@ char *conf_value_text(const struct conf_option *option, const void *base)
         return rate_text(&value.rate);
     case CONF_WORD:
         return conf_format("%s", option->words[value.word]);
+    case CONF_TOGGLE:
+        return conf_format("%s", toggle_words[value.word][0]);
     default:
         return number_text(option->type, value.number);
     }
@@ -429,6 +449,8 @@ char *conf_value_expected(const struct conf_option *option)
                            option->zero != NULL ? ", or 0: " : "", option->zero != NULL ? option->zero : "");
     case CONF_WORD:
         return expected_word(option);
+    case CONF_TOGGLE:
+        return conf_format("on or off (or yes, no, true, false, 1, 0)");
     default:
         return expected_number(option, "a number", "");
     }

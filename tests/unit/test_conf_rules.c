@@ -12,6 +12,7 @@ struct fruit {
     char *colour;
     int64_t weight;
     char *secret_seed;
+    int ripe;
 };
 
 static const struct conf_option fruit_options[] = {
@@ -35,6 +36,11 @@ static const struct conf_option fruit_options[] = {
      .initial = "",
      .secret = true,
      .help = "What is inside."},
+    {.name = "ripe",
+     .type = CONF_TOGGLE,
+     .offset = offsetof(struct fruit, ripe),
+     .initial = "off",
+     .help = "Whether it may be eaten."},
 };
 
 /* No green one is heavy, and a secret seed is not "bad". */
@@ -59,7 +65,7 @@ static const struct conf_section fruit_section = {
     .name = "fruit",
     .has_rules = true,
     .options = fruit_options,
-    .option_count = 3,
+    .option_count = 4,
     .values_size = sizeof(struct fruit),
     .check = check_fruit,
 };
@@ -173,6 +179,29 @@ Test(rules, with_a_faulty_option_are_not_blamed_twice)
                  "h.ini:3: [fruit:a] colour = 123456789012345678901: has 21 bytes; expected " SHORT_TEXT);
 }
 
+Test(rules, have_toggles_in_all_words_that_people_write)
+{
+    static const char *const on[] = {"on", "yes", "true", "1", "ON", "Yes", "TRUE"};
+    static const char *const off[] = {"off", "no", "false", "0", "OFF", "No", "False"};
+
+    for (size_t i = 0; i < sizeof on / sizeof on[0]; i++) {
+        char *text = conf_format("[fruit:a]\nripe = %s ; a comment\n[fruit:b]\nripe = %s\n", on[i], off[i]);
+        struct conf *conf = load_sound(text);
+        char *shown = print_conf(conf, true);
+        cr_assert_eq(fruit_of(conf->rules)->ripe, 1, "%s", on[i]);
+        cr_assert_eq(fruit_of(conf->rules->next)->ripe, 0, "%s", off[i]);
+        cr_assert_not_null(strstr(shown, "ripe = on\n"));
+        cr_assert_not_null(strstr(shown, "ripe = off\n"));
+        free(shown);
+        free(text);
+        conf_free(conf);
+    }
+    assert_fault("[fruit:a]\nripe = enabled\n", "h.ini:2: [fruit:a] ripe = enabled: is neither on nor off; expected on "
+                                                "or off (or yes, no, true, false, 1, 0)");
+    assert_fault("[fruit:a]\nripe =\n",
+                 "h.ini:2: [fruit:a] ripe =: is empty; expected on or off (or yes, no, true, false, 1, 0)");
+}
+
 Test(rules, need_a_name_that_can_be_told)
 {
     static const char not_a_name[] = "not a name for a rule; expected 1 to 32 letters, digits, \"_\", \".\" or \"-\"";
@@ -224,8 +253,9 @@ Test(rules, are_printed_and_read_again)
     struct conf *conf = load_sound("[fruit:a]\nweight = 9\nsecret_seed = good\n[basket]\ncolour = red\n");
     char *hidden = print_conf(conf, false), *shown = print_conf(conf, true);
 
-    cr_assert_not_null(strstr(hidden, "\n\n[fruit:a]\ncolour = green\nweight = 9\nsecret_seed = ********\n\n[basket]\n"
-                                      "colour = red\nweight = 7\n"));
+    cr_assert_not_null(
+        strstr(hidden, "\n\n[fruit:a]\ncolour = green\nweight = 9\nsecret_seed = ********\nripe = off\n\n[basket]\n"
+                       "colour = red\nweight = 7\n"));
     cr_assert_null(strstr(hidden, "good"));
     struct conf *again = load_sound(shown);
     char *shown_again = print_conf(again, true);

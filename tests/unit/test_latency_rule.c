@@ -111,7 +111,7 @@ Test(latency_rule, faults)
 {
     assert_fault("[latency]\nprefix = a b\n", "prefix = a b: has a blank");
     assert_fault("[latency]\nprefix =\n", "prefix");
-    assert_fault("[latency]\nenabled = yes\n", "expected");
+    assert_fault("[latency]\nenabled = maybe\n", "expected");
     assert_fault("[counters]\nprefix = a b\n", "prefix = a b: has a blank");
     assert_fault("[latency]\nflush = 1ms\n", "flush");
     assert_fault("[latency]\nmax_interfaces = 65537\n", "max_interfaces");

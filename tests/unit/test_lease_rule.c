@@ -90,7 +90,7 @@ Test(lease_rule, that_names_no_keys_or_bad_ones)
 {
     assert_fault("ttl = 3s\n", "1: [lease:a] keys =: is not set; expected globs of the keys that are locks");
     assert_fault("keys = [a\n", "2: [lease:a] keys = [a: \"[a\" opens a class with \"[\" that it does not close; "
-                                "expected globs with * ? [a-z] and \\, with blanks between them");
+                                "expected globs with * ? [a-z] and \\, with blanks or commas between them");
 }
 
 Test(lease_rule, whose_part_is_none)

@@ -178,7 +178,8 @@ Test(limit_rule, of_a_per_that_is_none)
 }
 
 #define EXPECTED_KEYS                                                                                                  \
-    "; expected globs with * ? [a-z] and \\, with blanks between them, one part of each in braces with key in per"
+    "; expected globs with * ? [a-z] and \\, with blanks or commas between them, one part of each in braces with key " \
+    "in per"
 #define KEYS_BESIDE "; expected commands with keys beside it"
 
 Test(limit_rule, that_speaks_of_what_is_not_there)
@@ -188,7 +189,7 @@ Test(limit_rule, that_speaks_of_what_is_not_there)
                  "@categories or * , with ! before those to leave out");
     assert_fault(WINDOW "except = bob\n",
                  "4: [limit:a] except = bob: \"bob\" is none of ip:ADDRESS, ip:ADDRESS/BITS, user:GLOB, name:GLOB; "
-                 "expected ip:ADDRESS, ip:ADDRESS/BITS, user:GLOB and name:GLOB, with blanks between them");
+                 "expected ip:ADDRESS, ip:ADDRESS/BITS, user:GLOB and name:GLOB, with blanks or commas between them");
     assert_fault(WINDOW "keys = a[\n", "4: [limit:a] keys = a[: \"a[\" opens a class with \"[\" that it does not "
                                        "close" EXPECTED_KEYS);
     assert_fault(WINDOW "keys = a[\nper = key\n", "4: [limit:a] keys = a[: \"a[\" opens a class with \"[\" that it "

@@ -133,6 +133,20 @@ Test(match_commands, by_subcommand)
     cr_assert_not(commands_match("config|get config|set !config|get", "config", "get"));
 }
 
+Test(match_commands, with_commas_between)
+{
+    static const char *const texts[] = {"get,set,config|set,!set", "get, set, config|set, !set",
+                                        "get ,set\t, config|set !set"};
+
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        cr_assert(commands_match(texts[i], "get", ""));
+        cr_assert_not(commands_match(texts[i], "set", ""));
+        cr_assert(commands_match(texts[i], "config", "set"));
+    }
+    cr_assert(commands_match("debug|object", "debug", "object"), "nobody lists the subcommands of DEBUG");
+    cr_assert(commands_match("CONFIG|SET", "config", "set"));
+}
+
 Test(match_commands, by_category_means_the_subcommands_of_the_category)
 {
     cr_assert(commands_match("@dangerous", "client", "kill"));
@@ -179,6 +193,13 @@ Test(match_commands, that_are_none)
         {"get !", "\"!\" excludes nothing"},
         {"config|", "\"config|\" names no subcommand"},
         {"confi|get", "\"confi|get\" is no command that Headgate knows"},
+        {"config|gte", "\"config|gte\" is no subcommand that Headgate knows"},
+        {"get config|sett", "\"config|sett\" is no subcommand that Headgate knows"},
+        {"get|key", "\"get|key\" is no subcommand that Headgate knows"},
+        {"get,,set", "has nothing beside a comma"},
+        {"get,", "has nothing beside a comma"},
+        {", get", "has nothing beside a comma"},
+        {",", "has nothing beside a comma"},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -335,6 +356,54 @@ Test(match_keys, of_requests_that_came_in_part)
     cr_assert_not(keys_match("a", "spublish", "*3\r\n$8\r\nSPUBLISH\r\n$1\r\na\r\n$90000\r\naaa", true));
 }
 
+static bool key_matches(const char *globs, const char *key)
+{
+    char problem[CONF_PROBLEM_MAX] = "";
+    struct match_keys *keys = match_keys_compile(globs, problem);
+
+    cr_assert_not_null(keys, "%s: %s", globs, problem);
+    bool is = match_keys_is(keys, slice(key));
+    match_keys_free(keys);
+    return is;
+}
+
+Test(match_keys, with_commas_between)
+{
+    static const char *const texts[] = {"secret:*, *:pin", "secret:*,*:pin", "secret:* ,\t*:pin", "secret:* *:pin"};
+
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        cr_assert(key_matches(texts[i], "secret:a"), "%s", texts[i]);
+        cr_assert(key_matches(texts[i], "a:pin"), "%s", texts[i]);
+        cr_assert_not(key_matches(texts[i], "a"), "%s", texts[i]);
+        cr_assert_not(key_matches(texts[i], ""), "%s", texts[i]);
+    }
+}
+
+Test(match_keys, with_commas_in_them)
+{
+    cr_assert(key_matches("a\\,b", "a,b"));
+    cr_assert_not(key_matches("a\\,b", "a"));
+    cr_assert(key_matches("a[,;]b", "a,b"));
+    cr_assert_not(key_matches("a[,;]b", "b"));
+    cr_assert(key_matches("a[\\],]b, c", "a,b"));
+    cr_assert(key_matches("a[\\],]b, c", "c"));
+    cr_assert(key_matches("{user}:*, \\{x", "{x"));
+}
+
+/* What people write and does not mean what they think. */
+Test(match_keys, that_are_traps)
+{
+    static const char *const cases[] = {"secret:*,", ", secret:*", "a,,b",    ",",      "'secret:*'",
+                                        "a 'b c'",   "\"a",        "{a,b}:*", "a{b,c}", "a[]b"};
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char problem[CONF_PROBLEM_MAX] = "";
+        cr_assert_null(match_keys_compile(cases[i], problem), "%s", cases[i]);
+        cr_assert_str_not_empty(problem);
+    }
+    cr_assert(key_matches("\\'a", "'a"));
+}
+
 Test(match_keys, that_are_no_globs)
 {
     char problem[CONF_PROBLEM_MAX];
@@ -456,13 +525,16 @@ Test(match_clients, by_user_and_name)
     cr_assert(client_matches("user:batch", "1.1.1.1", "batch", ""));
     cr_assert_not(client_matches("user:batch", "1.1.1.1", "batch2", "batch"));
     cr_assert(client_matches("ip:9.9.9.9 name:job-*", "1.1.1.1", "default", "job-7"));
+    cr_assert(client_matches("ip:9.9.9.9, name:job-*", "1.1.1.1", "default", "job-7"));
+    cr_assert(client_matches("ip:9.9.9.9,name:job-*", "9.9.9.9", "default", ""));
     cr_assert_not(client_matches("", "1.1.1.1", "default", ""));
 }
 
 Test(match_clients, that_are_none)
 {
-    static const char *const cases[] = {"10.0.0.1",      "ip:",        "ip:10.0.0.0/33", "ip:10.0.0/8", "ip:10.0.0.0/",
-                                        "ip:10.0.0.0/x", "ip:::1/129", "user:",          "host:a",      "user:[a"};
+    static const char *const cases[] = {"10.0.0.1",       "ip:",        "ip:10.0.0.0/33", "ip:10.0.0/8", "ip:10.0.0.0/",
+                                        "ip:10.0.0.0/x",  "ip:::1/129", "user:",          "host:a",      "user:[a",
+                                        "user:a,,user:b", "user:'a'",   "name:a,"};
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char problem[CONF_PROBLEM_MAX] = "";
