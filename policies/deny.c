@@ -84,6 +84,31 @@ static const char *check_rule(const void *values, char problem[CONF_PROBLEM_MAX]
     return at_fault;
 }
 
+/* A rule that only observes takes nothing from those behind it. */
+static bool covers(const struct conf_rule *earlier, const struct conf_rule *later)
+{
+    const struct deny_options *first = earlier->values, *second = later->values;
+    bool all_commands = strcmp(first->commands, "*") == 0, all_keys = *first->keys == '\0';
+
+    return first->action == DENY_REJECT && *first->except == '\0' && first->max_bytes <= second->max_bytes &&
+           (all_commands || strcmp(first->commands, second->commands) == 0) &&
+           (all_keys || strcmp(first->keys, second->keys) == 0);
+}
+
+static bool warn_of_rule(const struct conf_rule *rule, const struct conf_rule *all, char problem[CONF_PROBLEM_MAX])
+{
+    const struct deny_options *options = rule->values;
+    struct match_clients *except = match_clients_compile(options->except, problem);
+    bool is_all = match_clients_all(except);
+
+    match_clients_free(except);
+    if (is_all) {
+        snprintf(problem, CONF_PROBLEM_MAX, "denies nothing: except = %.120s is every client", options->except);
+        return true;
+    }
+    return match_is_covered(rule, all, covers, problem);
+}
+
 static const struct conf_section deny_section = {
     .name = "deny",
     .has_rules = true,
@@ -92,6 +117,7 @@ static const struct conf_section deny_section = {
     .values_size = sizeof(struct deny_options),
     .help = "What clients may not do. The first rule of the file that applies to a request answers it.",
     .check = check_rule,
+    .warns = warn_of_rule,
 };
 
 enum deny_counter { DENY_REJECTED, DENY_OBSERVED };

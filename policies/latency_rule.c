@@ -314,6 +314,31 @@ static const char *check_rule(const void *values, char problem[CONF_PROBLEM_MAX]
     return at_fault;
 }
 
+static bool is_measuring(const struct conf_rule *all)
+{
+    const struct conf_rule *section = conf_rules_first(all, &latency_section);
+
+    return section != NULL && ((const struct latency_options *)section->values)->enabled != 0;
+}
+
+static bool covers(const struct conf_rule *earlier, const struct conf_rule *later)
+{
+    const struct latency_rule_options *first = earlier->values, *second = later->values;
+    bool all_commands = strcmp(first->commands, "*") == 0, all_keys = *first->keys == '\0';
+
+    return (all_commands || strcmp(first->commands, second->commands) == 0) &&
+           (all_keys || strcmp(first->keys, second->keys) == 0);
+}
+
+static bool warn_of_rule(const struct conf_rule *rule, const struct conf_rule *all, char problem[CONF_PROBLEM_MAX])
+{
+    if (!is_measuring(all)) {
+        snprintf(problem, CONF_PROBLEM_MAX, "does nothing: [latency] with enabled = on is not in the file");
+        return true;
+    }
+    return match_is_covered(rule, all, covers, problem);
+}
+
 const struct conf_section latency_rule_section = {
     .name = "latency",
     .has_rules = true,
@@ -323,6 +348,7 @@ const struct conf_section latency_rule_section = {
     .help = "Requests that are measured together, as the interface NAME, instead of each command by itself. The first\n"
             "rule of the file that applies to a request counts.",
     .check = check_rule,
+    .warns = warn_of_rule,
 };
 
 bool latency_rule_may(const struct latency_rule *rule, const struct command *command)
@@ -351,6 +377,20 @@ static const char *check_log(const void *values, char problem[CONF_PROBLEM_MAX],
     return check_prefix(options->prefix, problem, expected);
 }
 
+/* They go by what [latency] measures. */
+static const char *check_log_beside(const struct conf_rule *rule, const struct conf_rule *all,
+                                    char problem[CONF_PROBLEM_MAX], const char **expected)
+{
+    const struct latency_log_options *options = rule->values;
+
+    if (options->enabled == 0 || is_measuring(all)) {
+        return NULL;
+    }
+    snprintf(problem, CONF_PROBLEM_MAX, "would write nothing: it goes by what [latency] measures");
+    *expected = "[latency] with enabled = on in the file";
+    return "enabled";
+}
+
 const struct conf_section latency_counters_section = {
     .name = "counters",
     .options = log_option_table,
@@ -360,6 +400,7 @@ const struct conf_section latency_counters_section = {
             "lost_leases, upstream_losses and lost_requests, in hashes count:PRECISION:NAME, for slices of 1 s, 5 s,\n"
             "1 min, 5 min, 1 h, 5 h and 1 d, the newest 120 of each.",
     .check = check_log,
+    .check_beside = check_log_beside,
 };
 
 const struct conf_section latency_events_section = {
@@ -372,6 +413,7 @@ const struct conf_section latency_events_section = {
         "losses of connections to Redis. The newest 100 of each are in a list recent:NAME:SEVERITY, and how many\n"
         "there were in this hour in a sorted set common:NAME:SEVERITY.",
     .check = check_log,
+    .check_beside = check_log_beside,
 };
 
 static void take_log_options(bool *enabled, char prefix[LATENCY_PREFIX_MAX + 1],

@@ -248,6 +248,34 @@ static const char *check_rule(const void *values, char problem[CONF_PROBLEM_MAX]
     return at_fault;
 }
 
+static bool covers(const struct conf_rule *earlier, const struct conf_rule *later)
+{
+    const struct lease_options *first = earlier->values, *second = later->values;
+
+    return strcmp(first->keys, "*") == 0 || strcmp(first->keys, second->keys) == 0;
+}
+
+static bool warn_of_rule(const struct conf_rule *rule, const struct conf_rule *all, char problem[CONF_PROBLEM_MAX])
+{
+    const struct lease_options *options = rule->values;
+    struct match_keys *keys = match_keys_compile(options->keys, problem);
+    /* A name that no glob for locks has. */
+    bool is_all = match_keys_is(keys, (struct slice){"\1", 1});
+
+    match_keys_free(keys);
+    if (is_all) {
+        snprintf(problem, CONF_PROBLEM_MAX,
+                 "watches every key: what programs keep for a while by SET NX EX is renewed like a lock");
+        return true;
+    }
+    if (options->max_hold < options->ttl) {
+        snprintf(problem, CONF_PROBLEM_MAX,
+                 "max_hold is shorter than ttl, which locks get that are taken without a time to live");
+        return true;
+    }
+    return match_is_covered(rule, all, covers, problem);
+}
+
 const struct conf_section lease_section = {
     .name = "lease",
     .has_rules = true,
@@ -257,6 +285,7 @@ const struct conf_section lease_section = {
     .help = "Locks and semaphores that do not expire under a client that still holds them. The first rule of the file\n"
             "whose keys match a lock is the one that counts.",
     .check = check_rule,
+    .warns = warn_of_rule,
 };
 
 void lease_rule_make(struct lease_rule *rule, const struct conf_rule *from)

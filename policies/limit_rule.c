@@ -341,6 +341,25 @@ static const char *check_rule(const void *values, char problem[CONF_PROBLEM_MAX]
     return at_fault;
 }
 
+static bool warn_of_rule(const struct conf_rule *rule, const struct conf_rule *all, char problem[CONF_PROBLEM_MAX])
+{
+    const struct limit_options *options = rule->values;
+    struct match_clients *except = match_clients_compile(options->except, problem);
+    bool excepts_all = match_clients_all(except);
+
+    (void)all;
+    match_clients_free(except);
+    if (excepts_all) {
+        snprintf(problem, CONF_PROBLEM_MAX, "limits nothing: except = %.120s is every client", options->except);
+        return true;
+    }
+    if (options->scope == LIMIT_LOCAL && options->on_error != LIMIT_ON_ERROR_ALLOW) {
+        snprintf(problem, CONF_PROBLEM_MAX, "on_error has no meaning without scope = global");
+        return true;
+    }
+    return false;
+}
+
 const struct conf_section limit_section = {
     .name = "limit",
     .has_rules = true,
@@ -349,6 +368,7 @@ const struct conf_section limit_section = {
     .values_size = sizeof(struct limit_options),
     .help = "How much clients may do. All rules that apply to a request must admit it; a refusal charges none of them.",
     .check = check_rule,
+    .warns = warn_of_rule,
 };
 
 /* ---- rules ---- */

@@ -545,6 +545,19 @@ static bool is_within(const struct client_word *word, const struct sockaddr_stor
     return rest == 0 || (address[whole] ^ word->address[whole]) >> (8 - rest) == 0;
 }
 
+bool match_clients_all(const struct match_clients *clients)
+{
+    for (size_t i = 0; i < clients->count; i++) {
+        const struct client_word *word = &clients->words[i];
+        bool is_all = word->trait == CLIENT_IP ? word->prefix == 0 || word->prefix == 96
+                                               : strspn(word->glob, "*") == strlen(word->glob);
+        if (is_all) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool match_clients_is(const struct match_clients *clients, const struct policy_client *client)
 {
     for (size_t i = 0; i < clients->count; i++) {

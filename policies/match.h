@@ -73,6 +73,12 @@ const char *match_requests_compile(struct match_requests *requests, const char *
 void match_requests_clear(struct match_requests *requests);
 bool match_requests_is(const struct match_requests *requests, const struct policy_request *request);
 
+/* Whether a rule before this one, of its section, takes all that this one means (as covers() says), so that it never
+ * applies; problem says so. */
+bool match_is_covered(const struct conf_rule *rule, const struct conf_rule *all,
+                      bool (*covers)(const struct conf_rule *earlier, const struct conf_rule *later),
+                      char problem[CONF_PROBLEM_MAX]);
+
 /* ---- clients: "ip:10.0.0.0/8 user:batch name:worker-*" ---- */
 
 #define MATCH_CLIENTS_EXPECTED                                                                                         \
@@ -82,6 +88,8 @@ struct match_clients;
 
 struct match_clients *match_clients_compile(const char *text, char problem[CONF_PROBLEM_MAX]);
 void match_clients_free(struct match_clients *clients);
+/* Whether all clients match, but perhaps those of the other kind of address. */
+bool match_clients_all(const struct match_clients *clients);
 bool match_clients_is(const struct match_clients *clients, const struct policy_client *client);
 
 /* Whether the text matches a sound glob: * ? [abc] [^a-z] and \ before a character that stands for itself. The time is

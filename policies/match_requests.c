@@ -35,3 +35,17 @@ bool match_requests_is(const struct match_requests *requests, const struct polic
 {
     return match_commands_request(requests->commands, request) && match_keys_any(requests->keys, request);
 }
+
+bool match_is_covered(const struct conf_rule *rule, const struct conf_rule *all,
+                      bool (*covers)(const struct conf_rule *earlier, const struct conf_rule *later),
+                      char problem[CONF_PROBLEM_MAX])
+{
+    for (; all != rule; all = all->next) {
+        if (all->section == rule->section && covers(all, rule)) {
+            snprintf(problem, CONF_PROBLEM_MAX, "never applies: [%s:%s] before it takes all that it means",
+                     all->section->name, all->name);
+            return true;
+        }
+    }
+    return false;
+}

@@ -12,6 +12,7 @@
 #include <ini.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define FILE_MAX ((size_t)1 << 20)
 
@@ -90,9 +91,56 @@ static void check_address_use(struct conf_reading *reading, const char *option, 
                               const char *other, const struct conf_address *address, const char *expected)
 {
     for (size_t i = 0; i < list->count; i++) {
-        if (conf_address_equal(&list->items[i], address)) {
-            char *what = conf_format("%s is an address of %s and of %s", address->text, option, other);
+        if (conf_addresses_meet(&list->items[i], address) || conf_address_equal(&list->items[i], address)) {
+            bool same = strcasecmp(list->items[i].text, address->text) == 0;
+            char *what = same ? conf_format("%s is an address of %s and of %s", address->text, option, other)
+                              : conf_format("%s of %s and %s of %s are the same address", list->items[i].text, option,
+                                            address->text, other);
             fault_pair(reading, option, other, what, expected);
+            free(what);
+        }
+    }
+}
+
+/* The admin port tells of all clients, and ends the process: to others only with a password. */
+static void check_admin(struct conf_reading *reading)
+{
+    const struct conf *conf = reading->conf;
+
+    for (size_t i = 0; i < conf->admin.count && *conf->admin_password == '\0'; i++) {
+        if (conf_address_is_beyond(&conf->admin.items[i])) {
+            char *what = conf_format("%s is open to other machines without a password", conf->admin.items[i].text);
+            fault_pair(reading, "admin", "admin_password", what,
+                       "admin_password beside it, or an address of this machine such as 127.0.0.1");
+            free(what);
+        }
+    }
+}
+
+/* Words that other programs take for a destination would be names of files. */
+static void check_log_file(struct conf_reading *reading)
+{
+    static const char *const words[] = {"stderr", "stdout", "stdin", "-", "syslog", "journal", "none", "off", "null"};
+    const char *file = reading->conf->log_file;
+
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (strcasecmp(file, words[i]) == 0) {
+            fault_pair(reading, "log_file", "log_file", "would be a file of that name",
+                       "nothing for standard error, or the path of a file");
+        }
+    }
+}
+
+/* An admin address that takes in one of listen, where listen does not take in that. */
+static void check_wider_use(struct conf_reading *reading, const struct conf_address *listen)
+{
+    const struct conf_address_list *admin = &reading->conf->admin;
+
+    for (size_t i = 0; i < admin->count; i++) {
+        if (conf_addresses_meet(&admin->items[i], listen) && !conf_addresses_meet(listen, &admin->items[i])) {
+            char *what =
+                conf_format("%s of admin and %s of listen are the same address", admin->items[i].text, listen->text);
+            fault_pair(reading, "admin", "listen", what, "an address for each");
             free(what);
         }
     }
@@ -116,6 +164,11 @@ static void check_together(struct conf_reading *reading)
     for (size_t i = 0; i < conf->admin.count; i++) {
         check_address_use(reading, "listen", &conf->listen, "admin", &conf->admin.items[i], "an address for each");
     }
+    for (size_t i = 0; i < conf->listen.count; i++) {
+        check_wider_use(reading, &conf->listen.items[i]);
+    }
+    check_admin(reading);
+    check_log_file(reading);
     check_address_use(reading, "listen", &conf->listen, "upstream", &conf->upstream, "the address of Redis upstream");
     check_address_use(reading, "admin", &conf->admin, "upstream", &conf->upstream, "the address of Redis upstream");
 }
@@ -130,6 +183,18 @@ static bool has_faulty_option(const struct conf_part *part)
     return false;
 }
 
+/* The option of the name, as it stands in the file or by default. */
+static void fault_value(struct conf_reading *reading, struct conf_part *part, const char *name, const char *problem,
+                        const char *expected)
+{
+    const struct conf_option *option = conf_section_option(part->section, name);
+    const struct conf_sighting *sighting = sighting_of(part, name);
+    char *value = option->secret ? conf_format(CONF_SECRET_SHOWN) : conf_value_text(option, part->values);
+
+    conf_fault_option(reading, part, sighting->line > 0 ? sighting->line : part->line, name, value, problem, expected);
+    free(value);
+}
+
 /* A rule whose options contradict each other, or that lacks one. Says nothing if one of them has a fault of its own. */
 static void check_rule(struct conf_reading *reading, struct conf_part *part)
 {
@@ -140,14 +205,9 @@ static void check_rule(struct conf_reading *reading, struct conf_part *part)
         return;
     }
     const char *name = part->section->check(part->values, problem, &expected);
-    if (name == NULL) {
-        return;
+    if (name != NULL) {
+        fault_value(reading, part, name, problem, expected);
     }
-    const struct conf_option *option = conf_section_option(part->section, name);
-    const struct conf_sighting *sighting = sighting_of(part, name);
-    char *value = option->secret ? conf_format(CONF_SECRET_SHOWN) : conf_value_text(option, part->values);
-    conf_fault_option(reading, part, sighting->line > 0 ? sighting->line : part->line, name, value, problem, expected);
-    free(value);
 }
 
 static bool list_has(const struct conf_address_list *list, const struct conf_address *address)
@@ -155,7 +215,7 @@ static bool list_has(const struct conf_address_list *list, const struct conf_add
     bool has = false;
 
     for (size_t i = 0; i < list->count; i++) {
-        has = has || conf_address_equal(&list->items[i], address);
+        has = has || conf_addresses_meet(&list->items[i], address) || conf_address_equal(&list->items[i], address);
     }
     return has;
 }
@@ -180,6 +240,75 @@ static void check_rules(struct conf_reading *reading)
     for (struct conf_part *part = reading->parts->next; part != NULL; part = part->next) {
         check_rule(reading, part);
         check_servers(reading, part);
+    }
+}
+
+/* Sections against each other, once each is sound by itself. Parts and rules stand in the same order. */
+static void check_beside(struct conf_reading *reading)
+{
+    const struct conf_rule *all = reading->conf->rules, *rule = all;
+
+    for (struct conf_part *part = reading->parts->next; part != NULL; part = part->next, rule = rule->next) {
+        char problem[CONF_PROBLEM_MAX];
+        const char *expected = "";
+        const char *name =
+            part->section->check_beside != NULL ? part->section->check_beside(rule, all, problem, &expected) : NULL;
+        if (name != NULL) {
+            fault_value(reading, part, name, problem, expected);
+        }
+    }
+}
+
+/* ---- what is sound but can hardly be meant ---- */
+
+static void warn_of_open_sockets(struct conf_reading *reading)
+{
+    const struct conf *conf = reading->conf;
+    struct conf_part *part = reading->parts;
+    bool open_to_all = (conf->unix_socket_mode & 06) != 0;
+
+    for (size_t i = 0; i < conf->admin.count && *conf->admin_password == '\0' && open_to_all; i++) {
+        if (conf->admin.items[i].path != NULL) {
+            char *what = conf_format("unix_socket_mode lets every user of this machine change things on %s; "
+                                     "admin_password would not",
+                                     conf->admin.items[i].text);
+            conf_warn(reading, part, sighting_of(part, "admin")->line, what);
+            free(what);
+        }
+    }
+    for (size_t i = 0; i < conf->listen.count && *conf->upstream_password != '\0'; i++) {
+        if (conf_address_is_beyond(&conf->listen.items[i])) {
+            char *what =
+                conf_format("other machines that reach %s are served without a password, with that of upstream",
+                            conf->listen.items[i].text);
+            conf_warn(reading, part, sighting_of(part, "listen")->line, what);
+            free(what);
+        }
+    }
+}
+
+static void warn_of_rules(struct conf_reading *reading)
+{
+    const struct conf_rule *all = reading->conf->rules, *rule = all;
+
+    for (struct conf_part *part = reading->parts->next; part != NULL; part = part->next, rule = rule->next) {
+        char problem[CONF_PROBLEM_MAX];
+        if (part->section->warns != NULL && part->section->warns(rule, all, problem)) {
+            conf_warn(reading, part, part->line, problem);
+        }
+    }
+}
+
+static void check_all(struct conf_reading *reading)
+{
+    check_together(reading);
+    check_rules(reading);
+    if (reading->faults->count == 0) {
+        check_beside(reading);
+    }
+    if (reading->faults->count == 0) {
+        warn_of_open_sockets(reading);
+        warn_of_rules(reading);
     }
 }
 
@@ -213,7 +342,11 @@ void conf_faults_free(struct conf_faults *faults)
     for (size_t i = 0; i < faults->count; i++) {
         free(faults->lines[i]);
     }
+    for (size_t i = 0; i < faults->warning_count; i++) {
+        free(faults->warnings[i]);
+    }
     free(faults->lines);
+    free(faults->warnings);
     *faults = (struct conf_faults){0};
 }
 
@@ -281,8 +414,7 @@ static void parse_text(struct conf_reading *reading, const char *text, size_t le
         reading->line = result;
         conf_fault_line(reading, "line is not understood; expected option = value");
     }
-    check_together(reading);
-    check_rules(reading);
+    check_all(reading);
 }
 
 static void load_file(struct conf_reading *reading)

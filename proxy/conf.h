@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/socket.h>
 
 enum conf_pool { CONF_POOL_SHARED, CONF_POOL_SESSION };
 /* Who may change something on the admin port over TCP, without a password. */
@@ -83,20 +84,27 @@ struct conf {
     struct conf_rule *rules;
 };
 
-/* One line a fault, ready to print: "FILE:LINE: [section] option = value: what is wrong, what was expected". */
+/* Lines ready to print. Faults: "FILE:LINE: [section] option = value: what is wrong, what was expected". Warnings, of
+ * what is sound but can hardly be meant: "FILE:LINE: [section]: what will be". */
 struct conf_faults {
     char **lines;
     size_t count;
+    char **warnings;
+    size_t warning_count;
 };
 
 /*
  * Reads the file at path (NULL: all defaults). sections are those that may stand beside [headgate], up to a NULL; NULL
  * for none. Returns a configuration that the caller owns, or NULL with every fault
- * of the file in *faults. faults is initialised here, and must be given to conf_faults_free() either way.
+ * of the file in *faults, which has the warnings either way. faults is initialised here, and must be given to
+ * conf_faults_free() either way.
  */
 struct conf *conf_load(const char *path, const struct conf_section *const *sections, struct conf_faults *faults);
 void conf_free(struct conf *conf);
 void conf_faults_free(struct conf_faults *faults);
+
+/* The address of Headgate's own, as text, to which who connects to that one would get; NULL if to none. */
+const char *conf_own_address(const struct conf *conf, const struct sockaddr *to);
 
 /* Writes the effective configuration as an ini file. Passwords are written as ******** unless show_secrets. */
 void conf_print(const struct conf *conf, FILE *out, bool show_secrets);

@@ -9,10 +9,23 @@
 #define VALUE_SHOWN 120
 
 /* Takes line as its own. */
+static void add_line(char ***lines, size_t *count, char *line)
+{
+    *lines = conf_alloc(*lines, (*count + 1) * sizeof **lines);
+    (*lines)[(*count)++] = line;
+}
+
 static void add_fault(struct conf_faults *faults, char *line)
 {
-    faults->lines = conf_alloc(faults->lines, (faults->count + 1) * sizeof *faults->lines);
-    faults->lines[faults->count++] = line;
+    add_line(&faults->lines, &faults->count, line);
+}
+
+void conf_warn(struct conf_reading *reading, const struct conf_part *part, int line, const char *what)
+{
+    struct conf_faults *faults = reading->faults;
+
+    add_line(&faults->warnings, &faults->warning_count,
+             conf_format("%s:%d: [%s]: %s", reading->path, line, part->title, what));
 }
 
 void conf_fault_file(struct conf_reading *reading, const char *format, ...)

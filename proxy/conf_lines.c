@@ -85,12 +85,29 @@ static char *expected_sections(const struct conf_reading *reading)
     return text;
 }
 
+/* What the name may have been meant to be, or NULL. The caller frees it. */
+static char *near_section(const struct conf_reading *reading, const char *name)
+{
+    if (conf_is_like(name, CONF_SECTION)) {
+        return conf_format("perhaps [" CONF_SECTION "]");
+    }
+    for (const struct conf_section *const *section = reading->sections; *section != NULL; section++) {
+        if (conf_is_like(name, (*section)->name)) {
+            return conf_format("perhaps [%s%s]", (*section)->name, (*section)->has_rules ? ":NAME" : "");
+        }
+    }
+    return NULL;
+}
+
 static void fault_unknown_section(struct conf_reading *reading, const char *title)
 {
     size_t length = strcspn(title, ":");
     char *name = conf_format("%.*s", (int)length, title);
-    bool near = conf_is_like(name, CONF_SECTION);
-    char *expected = near ? conf_format("perhaps [" CONF_SECTION "]") : expected_sections(reading);
+    char *expected = near_section(reading, name);
+
+    if (expected == NULL) {
+        expected = expected_sections(reading);
+    }
 
     conf_fault_line(reading, "[%s]: unknown section; expected %s", title, expected);
     free(expected);

@@ -6,6 +6,7 @@
  *   conf_faults.c   what is wrong with a file, in words
  *   conf_values.c   the text of an option to its value, and back
  *   conf_address.c  the same for addresses
+ *   conf_self.c     which of them lead to Headgate itself, or beyond this machine
  *   conf_text.c     memory and text
  */
 #ifndef HEADGATE_CONF_PRIVATE_H
@@ -64,6 +65,8 @@ void conf_fault_line(struct conf_reading *reading, const char *format, ...) __at
 /* Of an option; value: as it may be shown. */
 void conf_fault_option(struct conf_reading *reading, const struct conf_part *part, int line, const char *name,
                        const char *value, const char *what, const char *expected);
+/* What is sound but can hardly be meant; line 0: of the file's end. Takes nothing as its own. */
+void conf_warn(struct conf_reading *reading, const struct conf_part *part, int line, const char *what);
 /* Of an option that the part where the line stands does not have. The value is shown only if it can be no secret. */
 void conf_fault_unknown_option(struct conf_reading *reading, const char *name, const char *value);
 /* Whether a name may well be another one misspelt. */
@@ -82,6 +85,14 @@ bool conf_addresses_parse(const struct conf_option *option, const char *text, st
 void conf_addresses_free(struct conf_address_list *list);
 /* The text that makes the list again. The caller frees it. */
 char *conf_addresses_text(const struct conf_address_list *list);
+
+/* ---- conf_self.c ---- */
+
+/* Whether who connects to the one address gets to who listens on the other, by whatever spelling; names that only
+ * others know are compared as texts. */
+bool conf_addresses_meet(const struct conf_address *listener, const struct conf_address *to);
+/* Whether others than this machine may reach who listens there. */
+bool conf_address_is_beyond(const struct conf_address *address);
 
 /* ---- conf_text.c ---- */
 

@@ -72,6 +72,11 @@ struct conf_section {
      * wrong in problem and what was expected in *expected; NULL if there is none.
      */
     const char *(*check)(const void *values, char problem[CONF_PROBLEM_MAX], const char **expected);
+    /* May be NULL. The same for a rule among all of the file, once each is sound by itself. */
+    const char *(*check_beside)(const struct conf_rule *rule, const struct conf_rule *all,
+                                char problem[CONF_PROBLEM_MAX], const char **expected);
+    /* May be NULL. Whether there is something that can hardly be meant, though it is sound; problem says what. */
+    bool (*warns)(const struct conf_rule *rule, const struct conf_rule *all, char problem[CONF_PROBLEM_MAX]);
 };
 
 /* [headgate]; its values are struct conf. */

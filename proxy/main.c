@@ -23,6 +23,7 @@ struct process {
     const char *conf_path; /* NULL: defaults */
     bool takes_over;
     struct port_source source; /* of what it listens on */
+    struct conf_faults faults; /* of the first configuration: its warnings */
     struct conf *conf;
     struct conf *conf_before; /* the last one, as long as a worker may still use it */
     size_t conf_acknowledged; /* workers that have taken over the new one */
@@ -67,16 +68,22 @@ static struct conf *read_conf(const char *path, struct conf_faults *faults)
     return conf_load(path, sections, faults);
 }
 
-static struct conf *load_conf(const char *path)
+/* The faults are the caller's. */
+static struct conf *load_conf(const char *path, struct conf_faults *faults)
 {
-    struct conf_faults faults;
-    struct conf *conf = read_conf(path, &faults);
+    struct conf *conf = read_conf(path, faults);
 
-    for (size_t i = 0; i < faults.count; i++) {
-        fprintf(stderr, "headgate: %s\n", faults.lines[i]);
+    for (size_t i = 0; i < faults->count; i++) {
+        fprintf(stderr, "headgate: %s\n", faults->lines[i]);
     }
-    conf_faults_free(&faults);
     return conf;
+}
+
+static void log_warnings(const struct conf_faults *faults)
+{
+    for (size_t i = 0; i < faults->warning_count; i++) {
+        log_warning("main", "%s", faults->warnings[i]);
+    }
 }
 
 enum task { COMMAND_LINE_RUN, COMMAND_LINE_CHECK, COMMAND_LINE_PRINT };
@@ -228,6 +235,7 @@ static char *reload(void *context)
         conf_faults_free(&faults);
         return text;
     }
+    log_warnings(&faults);
     conf_faults_free(&faults);
     conf_restart_only_changes(process->conf, fresh, report_restart_only, NULL);
     struct conf *merged = conf_merge_reloadable(process->conf, fresh);
@@ -355,11 +363,28 @@ static bool open_ports(struct process *process, const struct admin_host *host)
     return process->listener != NULL;
 }
 
+/* An address that a check does not take for Headgate's own, as only the system knows how to read it. */
+static bool leads_to_itself(const struct conf *conf)
+{
+    struct connection_targets targets;
+    const char *own = connection_resolve_numeric(&conf->upstream, &targets)
+                          ? conf_own_address(conf, (const struct sockaddr *)&targets.items[0].address)
+                          : NULL;
+
+    if (own != NULL) {
+        log_error("main", "upstream = %s: leads to %s, an address of Headgate itself", conf->upstream.text, own);
+    }
+    return own != NULL;
+}
+
 static bool start(struct process *process, const struct policy *const *policies)
 {
     const struct conf *conf = process->conf;
     const struct admin_host host = {.reload = reload, .shut_down = shut_down, .conf = current_conf, .context = process};
 
+    if (leads_to_itself(conf)) {
+        return false;
+    }
     if (!reactor_init(&process->reactor, &process->stats) || !mailbox_open(&process->mailbox, &process->reactor)) {
         log_error("main", "cannot start the event loop: %s", strerror(errno));
         return false;
@@ -431,6 +456,7 @@ static int serve(struct process *process)
         conf_free(process->conf);
         return 1;
     }
+    log_warnings(&process->faults);
     raise_descriptor_limit(process->conf);
     started = start(process, policies);
     if (started) {
@@ -444,6 +470,22 @@ static int serve(struct process *process)
     return started ? 0 : 1;
 }
 
+/* What -t and -T are for, of a configuration that is sound. */
+static void show(struct process *process, enum task task)
+{
+    const char *path = process->conf_path != NULL ? process->conf_path : "the default configuration";
+
+    for (size_t i = 0; i < process->faults.warning_count; i++) {
+        fprintf(stderr, "headgate: warning: %s\n", process->faults.warnings[i]);
+    }
+    if (task == COMMAND_LINE_PRINT) {
+        conf_print(process->conf, stdout, false);
+    } else {
+        printf("headgate: %s is sound\n", path);
+    }
+    conf_free(process->conf);
+}
+
 int main(int argc, char **argv)
 {
     struct process process = {0};
@@ -453,18 +495,15 @@ int main(int argc, char **argv)
     if (status >= 0) {
         return status;
     }
-    process.conf = load_conf(process.conf_path);
+    process.conf = load_conf(process.conf_path, &process.faults);
     if (process.conf == NULL) {
-        return 1;
-    }
-    if (task == COMMAND_LINE_RUN) {
-        return serve(&process);
-    }
-    if (task == COMMAND_LINE_PRINT) {
-        conf_print(process.conf, stdout, false);
+        status = 1;
+    } else if (task == COMMAND_LINE_RUN) {
+        status = serve(&process);
     } else {
-        printf("headgate: %s is sound\n", process.conf_path != NULL ? process.conf_path : "the default configuration");
+        show(&process, task);
+        status = 0;
     }
-    conf_free(process.conf);
-    return 0;
+    conf_faults_free(&process.faults);
+    return status;
 }

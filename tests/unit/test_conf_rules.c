@@ -245,7 +245,7 @@ Test(rules, of_sections_that_nobody_knows)
 {
     assert_fault("[vegetable:a]\nweight = x\n",
                  "h.ini:1: [vegetable:a]: unknown section; expected [headgate], [fruit:NAME] or [basket]");
-    assert_fault("[fruits:a]\n", "h.ini:1: [fruits:a]: unknown section; expected [headgate], [fruit:NAME] or [basket]");
+    assert_fault("[fruits:a]\n", "h.ini:1: [fruits:a]: unknown section; expected perhaps [fruit:NAME]");
 }
 
 Test(rules, are_printed_and_read_again)
