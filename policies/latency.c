@@ -162,11 +162,6 @@ static bool latency_reload(void *instance, const struct conf_rule *list)
         change_destination(latency, &old, list);
     }
     latency_settings_clear(&old);
-    if (!latency->settings.enabled && (latency->settings.counters || latency->settings.events) &&
-        latency->host->worker == 0) {
-        latency->host->warn(latency->host->context, "latency",
-                            "[counters] and [events] go by what is measured; [latency] enabled is off");
-    }
     if (latency->settings.enabled && !enable(latency)) {
         latency->settings.enabled = false;
         return false;

@@ -60,13 +60,14 @@ static const struct conf_option option_table[] = {
      .type = CONF_STRING,
      .min = 1,
      .max = LATENCY_PREFIX_MAX,
-     .initial = "statistics",
-     .help = "What the names of the keys begin with: PREFIX_INTERFACE_MINUTE_for_max and so on. No blanks."},
+     .initial = "headgate:statistics",
+     .help = "What the names of the keys begin with: PREFIX_INTERFACE_MINUTE_for_max and so on. No blanks.\n"
+             "statistics makes the well-known names that other programs may read, and may write."},
     {.name = "braces",
      FIELD(braces),
      .type = CONF_TOGGLE,
      .initial = "off",
-     .help = "Whether the interface stands in braces in those names, as Redis Cluster needs it: statistics_{get}_…"},
+     .help = "Whether the interface stands in braces in those names, as Redis Cluster needs it: …_{get}_…"},
     {.name = "database",
      FIELD(database),
      .type = CONF_INTEGER,
@@ -206,22 +207,17 @@ static const struct conf_option log_option_table[] = {
      LOG_FIELD(prefix),
      .type = CONF_STRING,
      .max = LATENCY_PREFIX_MAX,
-     .initial = "",
-     .help = "What the names of the keys begin with. No blanks. Redis Cluster needs a hash tag in it."},
+     .initial = "headgate:",
+     .help = "What the names of the keys begin with. No blanks. Redis Cluster needs a hash tag in it: {headgate}:.\n"
+             "Empty makes the well-known names that other programs may read, and may write."},
 };
 
 /* ---- [latency] ---- */
 
 static const char *check_prefix(const char *prefix, char problem[CONF_PROBLEM_MAX], const char **expected)
 {
-    for (const char *at = prefix; *at != '\0'; at++) {
-        if (*at <= ' ' || *at > '~') {
-            snprintf(problem, CONF_PROBLEM_MAX, "has a blank, a control character or what is not ASCII in it");
-            *expected = "a text without them";
-            return "prefix";
-        }
-    }
-    return NULL;
+    *expected = MATCH_PREFIX_EXPECTED;
+    return match_prefix_check(prefix, problem) ? NULL : "prefix";
 }
 
 /* Credentials are for a server of its own: those of the Redis of the clients stand in [headgate]. */

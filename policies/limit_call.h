@@ -9,8 +9,8 @@
 /* What Redis keeps of a subject: a member for each permit, counts by time, or how full the funnel is. */
 enum limit_state_kind { LIMIT_STATE_LOG, LIMIT_STATE_SLOTS, LIMIT_STATE_FUNNEL };
 
-/* Room for "hist:slots:", a rule, ":" and a subject. */
-#define LIMIT_STATE_KEY_MAX (16 + CONF_RULE_NAME_MAX + LIMIT_SUBJECT_MAX)
+/* Room for a prefix, "hist:slots:", a rule, ":" and a subject. */
+#define LIMIT_STATE_KEY_MAX (16 + LIMIT_PREFIX_MAX + CONF_RULE_NAME_MAX + LIMIT_SUBJECT_MAX)
 
 /* The state of a subject in Redis. It is known without the rule, which may go while a call is under way. */
 struct limit_state {

@@ -38,6 +38,7 @@ struct limit_options {
     int on_error;
     int64_t decision_timeout;
     int64_t max_clients_tracked;
+    char *prefix;
 };
 
 #define TEXT_MAX 2048
@@ -97,6 +98,10 @@ static const struct conf_option option_table[] = {
      .help = "Of scope = global: how long Redis is waited for."},
     {FIELD(max_clients_tracked), .type = CONF_INTEGER, .min = 1, .max = 100000000, .initial = "100000",
      .help = "How many of what per says have a limit of their own at once; beyond it the rest shares one."},
+    {FIELD(prefix), .type = CONF_STRING, .max = LIMIT_PREFIX_MAX, .initial = "headgate:",
+     .help =
+         "Of scope = global: what the names of the keys in Redis begin with. No blanks. Sidecars that count together\n"
+         "have the same."},
 };
 
 /* ---- per ---- */
@@ -292,6 +297,11 @@ static const char *compile(struct limit_rule *rule, const struct limit_options *
         .decision_timeout_us = options->decision_timeout * 1000,
         .subjects_max = (size_t)options->max_clients_tracked,
     };
+    snprintf(rule->prefix, sizeof rule->prefix, "%s", options->prefix);
+    *expected = MATCH_PREFIX_EXPECTED;
+    if (!match_prefix_check(options->prefix, problem)) {
+        return "prefix";
+    }
     *expected = MATCH_COMMANDS_EXPECTED;
     rule->commands = match_commands_compile(options->commands, problem);
     if (rule->commands == NULL) {
@@ -411,8 +421,8 @@ void limit_rule_make(struct limit_rule *rule, const struct conf_rule *from)
         strcmp(options->per, "all") == 0 ? conf_format("%s", amount) : conf_format("%s per %s", amount, options->per);
     rule->refusal = conf_format("-RATELIMITED %s: %s exceeded, retry in ", rule->name, rule->what);
     rule->refusal_length = strlen(rule->refusal);
-    rule->identity =
-        conf_format("%s\n%s\n%s\n%s\n%s", from->name, amount, options->per, options->keys, scope_words[options->scope]);
+    rule->identity = conf_format("%s\n%s\n%s\n%s\n%s\n%s", from->name, amount, options->per, options->keys,
+                                 scope_words[options->scope], options->prefix);
     rule->member.description = conf_format("scope=%s algorithm=%s admits=\"%s\" per=%s cost=%s action=%s",
                                            scope_words[options->scope], algorithm_words[options->algorithm], amount,
                                            options->per, cost_words[options->cost], action_words[options->action]);

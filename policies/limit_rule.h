@@ -7,6 +7,9 @@
 #include "limit_keys.h"
 #include "limit_ledger.h"
 
+/* Of what names of keys begin with. Bytes. */
+#define LIMIT_PREFIX_MAX 64
+
 enum limit_scope { LIMIT_LOCAL, LIMIT_GLOBAL };
 enum limit_accuracy { LIMIT_EXACT, LIMIT_LEASED };
 enum limit_action { LIMIT_REJECT, LIMIT_DELAY, LIMIT_OBSERVE };
@@ -34,6 +37,7 @@ struct limit_rule {
     size_t refusal_length;
     char *identity; /* of its ledger: equal for rules whose state means the same */
     enum limit_scope scope;
+    char prefix[LIMIT_PREFIX_MAX + 1]; /* of the keys in Redis */
     enum limit_accuracy accuracy;
     enum limit_action action;
     enum limit_cost cost;

@@ -25,7 +25,8 @@ static enum limit_state_kind kind_of(const struct limit_rule *rule)
 struct limit_state limit_script_state(const struct limit_rule *rule, struct slice subject)
 {
     struct limit_state state = {.kind = kind_of(rule), .window_us = rule->meter.window.length_us, .leak = rule->leak};
-    int length = snprintf(state.key, LIMIT_STATE_KEY_MAX, "hist:%s:%s:", kind_names[state.kind], rule->name);
+    int length =
+        snprintf(state.key, LIMIT_STATE_KEY_MAX, "%shist:%s:%s:", rule->prefix, kind_names[state.kind], rule->name);
 
     memcpy(state.key + length, subject.data, subject.length);
     state.key_length = (size_t)length + subject.length;

@@ -102,6 +102,12 @@ bool match_glob_check(struct slice word, char problem[CONF_PROBLEM_MAX]);
  */
 bool match_glob_element(const char **at, char character);
 
+/* ---- what names of keys begin with ---- */
+
+#define MATCH_PREFIX_EXPECTED "a text without them"
+
+bool match_prefix_check(const char *prefix, char problem[CONF_PROBLEM_MAX]);
+
 /* ---- lists of words, with blanks or commas between them ---- */
 
 /* Takes the next word off the text; false at its end. A comma belongs to the word behind a backslash and in a class of

@@ -99,3 +99,14 @@ bool match_glob_word_check(struct slice word, char problem[CONF_PROBLEM_MAX])
     }
     return trap == NULL;
 }
+
+bool match_prefix_check(const char *prefix, char problem[CONF_PROBLEM_MAX])
+{
+    for (const char *at = prefix; *at != '\0'; at++) {
+        if (*at <= ' ' || *at > '~') {
+            snprintf(problem, CONF_PROBLEM_MAX, "has a blank, a control character or what is not ASCII in it");
+            return false;
+        }
+    }
+    return true;
+}

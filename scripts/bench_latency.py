@@ -96,8 +96,8 @@ def ask(redis, command):
 
 def buckets_on_record(redis):
     """How many an interface has in a minute."""
-    script = ("local all, keys = 0, redis.call('KEYS', 'statistics_i*_for_hist') for _, key in ipairs(keys) do "
-              "all = all + redis.call('ZCARD', key) end return tostring(all / math.max(#keys, 1))")
+    script = ("local all, keys = 0, redis.call('KEYS', 'headgate:statistics_i*_for_hist') "
+              "for _, key in ipairs(keys) do all = all + redis.call('ZCARD', key) end return tostring(all / math.max(#keys, 1))")
     return float(ask(redis, f'EVAL "{script}" 0')[0])
 
 

@@ -34,7 +34,7 @@ def common(headgate, redis, name, severity):
         count, event = re.fullmatch(r'count=(\d+) event="(.*)"', line).groups()
         counts[event] += int(count)
     with redis.connect() as direct:
-        before = direct("ZRANGE", f"common:{name}:{severity}:last", 0, -1, "WITHSCORES")
+        before = direct("ZRANGE", f"headgate:common:{name}:{severity}:last", 0, -1, "WITHSCORES")
     for event, count in zip(before[::2], before[1::2]):
         counts[text(event)] += int(count)
     return dict(counts)

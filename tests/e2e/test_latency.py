@@ -98,7 +98,7 @@ def test_what_is_on_hold_counts_with_its_wait(redis, make_headgate):
 
 def test_readers_of_the_pattern_find_it(redis, make_headgate):
     """ZUNIONSTORE over the minutes with MAX, MIN and SUM, as such readers do."""
-    headgate = launch(make_headgate, redis, "shared", ON)
+    headgate = launch(make_headgate, redis, "shared", ON + "prefix = statistics\n")
     client = headgate.connect()
     took = []
     for count in (10, 20, 51):
@@ -139,7 +139,7 @@ def test_minutes_that_are_asked_for(redis, make_headgate):
     with redis.connect() as direct:
         for n in range(1, 21):
             for kind, members in {"max": [n, "max"], "min": [n, "min"], "sum_count": [n * n, "sum", n, "count"]}.items():
-                direct("ZADD", f"statistics_theirs_{first + n}_for_{kind}", *members)
+                direct("ZADD", f"headgate:statistics_theirs_{first + n}_for_{kind}", *members)
 
     def report(least, greatest, *more):
         times = ("FROM", (first + least) * 60, "TO", (first + greatest) * 60 + 59)
@@ -239,7 +239,7 @@ def test_a_drain_flushes(redis, make_headgate):
         client.close()
     headgate.terminate()
     with redis.connect() as direct:
-        keys = direct("KEYS", "statistics_get_*_for_sum_count")
+        keys = direct("KEYS", "headgate:statistics_get_*_for_sum_count")
         assert sum(float(direct("ZSCORE", key, "count")) for key in keys) == 20
 
 
@@ -249,13 +249,13 @@ def test_a_key_in_the_way_is_left_alone(redis, make_headgate):
     now = int(time.time() // 60)
     with redis.connect() as direct:
         for minute in range(now, now + 4):
-            direct("SET", f"statistics_get_{minute}_for_max", "mine")
+            direct("SET", f"headgate:statistics_get_{minute}_for_max", "mine")
         client("GET", "k")
         client("SET", "k", "v")
         wait_for(lambda: counter(headgate, "lost_requests_total") == 1, 30, "the loss to be counted")
         assert "holds a string" in headgate.log()
-        assert direct("GET", f"statistics_get_{now}_for_max") == b"mine"
-        assert not direct("KEYS", "statistics_get_*_for_hist"), "all or nothing"
+        assert direct("GET", f"headgate:statistics_get_{now}_for_max") == b"mine"
+        assert not direct("KEYS", "headgate:statistics_get_*_for_hist"), "all or nothing"
     await_report(headgate, "set", 1)
 
 
@@ -556,8 +556,8 @@ def test_counters_and_events(redis, make_headgate):
         assert " debug" in text(admin("RECENT", "slow", "warning"))
         assert isinstance(admin("COUNTER", "requests", "7"), Error)
     with redis.connect() as direct:
-        assert b"1:requests" in direct("ZRANGE", "known:", 0, -1)
-        assert direct("HVALS", "count:86400:errors")
+        assert b"1:requests" in direct("ZRANGE", "headgate:known:", 0, -1)
+        assert direct("HVALS", "headgate:count:86400:errors")
 
 
 @pytest.mark.parametrize(

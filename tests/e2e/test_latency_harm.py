@@ -36,14 +36,16 @@ def test_minutes_of_another_type(redis, make_headgate, suffix, other):
     headgate = launch(make_headgate, redis, "shared", ON)
     client = headgate.connect()
     with redis.connect() as direct:
-        theirs = {key: occupy(direct, other, key) for key in (f"statistics_get_{at}_for_{suffix}" for at in minutes())}
+        names = [f"headgate:statistics_get_{at}_for_{suffix}" for at in minutes()]
+        theirs = {key: occupy(direct, other, key) for key in names}
         assert client("GET", "k") is None
         assert client("SET", "k", "v") == OK
         wait_for(lambda: counter(headgate, "lost_requests_total") == 1, 30, "the loss to be counted")
         assert counter(headgate, "lost_minutes_total") == 1
         assert f"holds a {other}" in headgate.log()
         await_report(headgate, "set", 1)
-        assert set(direct("KEYS", "statistics_get_*_for_*")) == {key.encode() for key in theirs}, "all or nothing"
+        found = set(direct("KEYS", "headgate:statistics_get_*_for_*"))
+        assert found == {key.encode() for key in theirs}, "all or nothing"
         assert {key: direct("DUMP", key) for key in theirs} == theirs
         direct("DEL", *theirs)
         assert client("GET", "k") == b"v"
@@ -57,7 +59,7 @@ def test_a_number_of_another_type(redis, make_headgate):
     client("GET", "k")
     await_report(headgate, "get", 1)
     with redis.connect() as direct:
-        (key,) = direct("KEYS", "statistics_get_flushed_by_*")
+        (key,) = direct("KEYS", "headgate:statistics_get_flushed_by_*")
         direct("DEL", key)
         theirs = occupy(direct, "hash", key.decode())
         client("GET", "k")
@@ -72,14 +74,14 @@ def test_a_list_of_interfaces_of_another_type(redis, make_headgate):
     """Figures are on record all the same; only REPORT * has nothing to go by, and says so."""
     headgate = launch(make_headgate, redis, "shared", ON)
     with redis.connect() as direct:
-        theirs = occupy(direct, "set", "statistics_interfaces")
+        theirs = occupy(direct, "set", "headgate:statistics_interfaces")
         headgate.connect()("GET", "k")
         await_report(headgate, "get", 1)
         wait_for(lambda: "the list of interfaces was not written" in headgate.log(), 30, "it to be logged")
-        assert direct("DUMP", "statistics_interfaces") == theirs
+        assert direct("DUMP", "headgate:statistics_interfaces") == theirs
         with headgate.admin() as admin:
             reply = admin("REPORT", "*")
-    assert isinstance(reply, Error) and b"statistics_interfaces" in reply
+    assert isinstance(reply, Error) and b"headgate:statistics_interfaces" in reply
     assert counter(headgate, "lost_requests_total") == 0
 
 
@@ -192,7 +194,11 @@ def test_strange_names_of_users(redis, make_headgate):
     assert_keys_are_sound(redis)
 
 
-@pytest.mark.parametrize("key", ("count:1:requests", "known:", "recent:slow:warning", "common:slow:warning"))
+COUNT, KNOWN = "headgate:count:1:requests", "headgate:known:"
+RECENT, COMMON = "headgate:recent:slow:warning", "headgate:common:slow:warning"
+
+
+@pytest.mark.parametrize("key", (COUNT, KNOWN, RECENT, COMMON))
 def test_keys_of_counters_and_events_of_another_type(redis, make_headgate, key):
     """It is logged, and all else goes on: figures, and what is not in the way."""
     logs = "slowlog_threshold = 1ms\n[counters]\nenabled = on\n[events]\nenabled = on\n"
@@ -203,7 +209,7 @@ def test_keys_of_counters_and_events_of_another_type(redis, make_headgate, key):
         assert client("DEBUG", "SLEEP", "0.01") == OK
         wait_for(lambda: key in headgate.log(), 30, "it to be logged")
         await_report(headgate, "debug", 1)
-        other = "common:slow:warning" if key in ("count:1:requests", "known:") else "count:1:requests"
+        other = COMMON if key in (COUNT, KNOWN) else COUNT
         wait_for(lambda: direct("EXISTS", other) == 1, 30, "the other kind to be written")
         assert direct("DUMP", key) == theirs
         assert direct("DEL", key) == 1

@@ -99,7 +99,7 @@ def test_a_headgate_that_comes_back_adds_to_what_is_there(redis, make_headgate):
         headgate.start()
     assert on_record(redis)["count"] == 30
     with redis.connect() as direct:
-        assert len(direct("KEYS", "statistics_get_flushed_by_*")) == 3
+        assert len(direct("KEYS", "headgate:statistics_get_flushed_by_*")) == 3
 
 
 @pytest.mark.threads
@@ -119,7 +119,7 @@ def test_a_drain_flushes_what_comes_until_the_end(redis, make_headgate):
         assert clients[0].read() == [b"list", b"x"]
         assert headgate.wait() == 0
     assert on_record(redis)["count"] == 40
-    assert on_record(redis, "statistics_blpop|blocking")["count"] == 1
+    assert on_record(redis, "headgate:statistics_blpop|blocking")["count"] == 1
 
 
 def test_a_drain_ends_without_redis(redis, make_headgate):

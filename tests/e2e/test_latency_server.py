@@ -71,7 +71,8 @@ def test_all_of_it_is_there_and_nothing_elsewhere(redis, make_redis, make_headga
         lanes = text(admin("LANES"))
     assert keys(redis) == []
     names = keys(server)
-    assert {b"statistics_interfaces", b"known:", b"recent:slow:warning", b"common:slow:warning"} <= set(names)
+    written = ("statistics_interfaces", "known:", "recent:slow:warning", "common:slow:warning")
+    assert {f"headgate:{name}".encode() for name in written} <= set(names)
     # Its lanes are not the clients'; only one worker has needed one.
     assert policy(headgate, "lanes") == 1
     assert policy(headgate, "calls_total") > 0
@@ -317,7 +318,7 @@ def test_a_drain_flushes_to_it(redis, make_redis, make_headgate):
         client.close()
     assert headgate.terminate() == 0
     with server.connect() as direct:
-        names = direct("KEYS", "statistics_get_*_for_sum_count")
+        names = direct("KEYS", "headgate:statistics_get_*_for_sum_count")
         assert sum(float(direct("ZSCORE", name, "count")) for name in names) == 20
     assert keys(redis) == []
 

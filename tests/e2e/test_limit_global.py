@@ -16,6 +16,7 @@ from harness.global_limits import (
     LEASED,
     Stopped,
     connect_to,
+    key_of,
     never_more,
     rush,
     settle,
@@ -48,7 +49,7 @@ def test_a_limit_too_large_for_a_log(make_sidecar, redis):
     rules = shared(limit=1000)
     headgates = [make_sidecar(rules), make_sidecar(rules, threads=4)]
     assert rush(connect_to(headgates, 6), 110) == 1000
-    assert redis.connect()("KEYS", "hist:*") == [b"hist:slots:a:all"]
+    assert redis.connect()("KEYS", "headgate:hist:*") == [b"headgate:hist:slots:a:all"]
 
 
 @pytest.mark.threads
@@ -238,7 +239,7 @@ def test_several_rules_admit_together(make_sidecar, redis):
     assert sum(isinstance(reply, int) for reply in replies) <= 40
     # Whoever was refused for the sake of a permit that was then given back may come again.
     wait_for(
-        lambda: redis.connect()("ZCARD", "hist:log:all:all") == sum(isinstance(reply, int) for reply in replies),
+        lambda: redis.connect()("ZCARD", key_of("log", name="all")) == sum(isinstance(reply, int) for reply in replies),
         what="all that was granted in vain to be given back",
     )
 

@@ -96,7 +96,7 @@ def test_reset_deletes_the_state(make_sidecar, redis, any_kind, threads):
         assert spend(named(fresh, "y"), count=1) == 0
         assert 16 <= spend(clients[0], count=60) <= 20
         assert forget(headgate, "a") == OK
-        wait_for(lambda: observer("KEYS", "hist:*:a:*") == [], what="all states of the rule to be deleted")
+        wait_for(lambda: observer("KEYS", "headgate:hist:*:a:*") == [], what="all states of the rule to be deleted")
         assert observer("DBSIZE") == 3, "the other rule has lost nothing"
     assert [16 <= spend(client, count=60) <= 20 for client in clients] == [True, True]
     assert isinstance(forget(headgate, "none"), Error)
@@ -117,7 +117,7 @@ def test_reset_outdoes_a_decision_under_way(make_sidecar, redis):
         assert forget(headgate, "a") == OK
     reply = client.read()
     if refuses(reply):
-        wait_for(lambda: redis.connect()("EXISTS", "hist:log:a:all") == 0, what="the state to be deleted")
+        wait_for(lambda: redis.connect()("EXISTS", "headgate:hist:log:a:all") == 0, what="the state to be deleted")
         assert client("INCR", "n") == 2
 
 

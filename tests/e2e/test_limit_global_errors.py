@@ -174,7 +174,7 @@ def test_a_replica(make_sidecar, redis, make_redis, mode):
         wait_for(lambda: info(observer, "replication").get("master_link_status") == "up", what="the replica")
     headgate = make_sidecar(shared(limit=3, commands="get", on_error=mode), replica)
     assert spend(headgate.connect(), "GET", "n", count=8) == {"allow": 8, "deny": 0, "local": 3}[mode]
-    assert redis.connect()("KEYS", "hist:*") == []
+    assert redis.connect()("KEYS", "headgate:hist:*") == []
 
 
 def test_deny_while_redis_stands_still(make_sidecar, redis, pool):
@@ -188,7 +188,7 @@ def test_deny_while_redis_stands_still(make_sidecar, redis, pool):
         assert time.monotonic() - start >= 0.2
         assert_undecided(client("INCR", "n"), "200ms", "quota")
         assert counter(headgate, "undecided_total") == 2
-    wait_for(lambda: redis.connect()("EXISTS", "hist:log:quota:all") == 0, what="permits to be given back")
+    wait_for(lambda: redis.connect()("EXISTS", "headgate:hist:log:quota:all") == 0, what="permits to be given back")
     wait_for(lambda: client("INCR", "n") == 1, what="Redis to decide in time")
 
 
@@ -254,7 +254,7 @@ def test_local_while_redis_stands_still(make_sidecar, redis, pool):
 def test_local_counts_for_all_workers(make_sidecar, redis):
     headgate = make_sidecar(shared(limit=10, on_error="local"), threads=4)
     with redis.connect() as vandal:
-        vandal("SADD", "hist:log:a:all", "x")
+        vandal("SADD", "headgate:hist:log:a:all", "x")
     assert rush([headgate.connect() for _ in range(12)], 10) == 10
 
 

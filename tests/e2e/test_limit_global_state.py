@@ -33,7 +33,7 @@ def test_keys_and_types(make_sidecar, redis, any_kind):
     assert spend(client, count=3) == 3
     with redis.connect() as observer:
         key = key_of(any_kind)
-        assert observer("KEYS", "hist:*") == [key.encode()]
+        assert observer("KEYS", "headgate:hist:*") == [key.encode()]
         assert observer("TYPE", key) == {"log": b"zset"}.get(KEYS[any_kind], b"string")
         life = 3_600_000 * (100 if KEYS[any_kind] == "funnel" else 1) + 500 + 1001
         assert 0 < observer("PTTL", key) <= life
@@ -58,7 +58,7 @@ def test_subjects_are_called_as_limits_calls_them(make_sidecar, redis, per, subj
     client = authenticated(headgate, "alice")
     client("CLIENT", "SETNAME", "web")
     assert spend(client, "INCR", "7", count=2, name="api") == 1
-    assert redis.connect()("KEYS", "hist:*") == [f"hist:log:api:{subject}".encode()]
+    assert redis.connect()("KEYS", "headgate:hist:*") == [f"headgate:hist:log:api:{subject}".encode()]
     if "\n" not in subject:
         assert [line["offender"] for line in limits(headgate)[1]] == [subject]
 
@@ -83,7 +83,7 @@ def test_keys_of_any_bytes(make_sidecar, redis):
     assert [spend(first, "INCR", key, count=1) for key in keys] == [1] * len(keys)
     assert [spend(second, "INCR", key, count=1) for key in keys] == [0] * len(keys)
     with redis.connect() as observer:
-        states = observer("KEYS", "hist:*")
+        states = observer("KEYS", "headgate:hist:*")
         assert len(states) == len(keys) and max(map(len, states)) < 1000
 
 
@@ -94,18 +94,18 @@ def test_state_is_small_however_large_the_limit(make_sidecar, redis):
         until = time.monotonic() + 0.8
         while time.monotonic() < until:
             rush(clients, 50)
-            assert (observer("MEMORY", "USAGE", "hist:slots:a:all") or 0) <= 2048
+            assert (observer("MEMORY", "USAGE", "headgate:hist:slots:a:all") or 0) <= 2048
     leased = make_sidecar(shared("b", limit=10**9, window="1s", accuracy="leased")).connect()
     for _ in range(10):
         assert spend(leased, count=1000, name="b") == 1000
-    assert redis.connect()("MEMORY", "USAGE", "hist:slots:b:all") <= 2048
+    assert redis.connect()("MEMORY", "USAGE", "headgate:hist:slots:b:all") <= 2048
 
 
 def test_a_full_log_is_small(make_sidecar, redis):
     assert spend(make_sidecar(shared(limit=128)).connect(), count=130) == 128
     with redis.connect() as observer:
-        assert observer("ZCARD", "hist:log:a:all") == 128
-        assert observer("MEMORY", "USAGE", "hist:log:a:all") <= 32 * 1024
+        assert observer("ZCARD", "headgate:hist:log:a:all") == 128
+        assert observer("MEMORY", "USAGE", "headgate:hist:log:a:all") <= 32 * 1024
 
 
 def test_idle_state_expires(make_sidecar, redis):
@@ -115,7 +115,7 @@ def test_idle_state_expires(make_sidecar, redis):
     client = make_sidecar("".join(rules)).connect()
     assert client("INCR", "n") == 1
     with redis.connect() as observer:
-        wait_for(lambda: observer("KEYS", "hist:*") == [], what="the state to expire")
+        wait_for(lambda: observer("KEYS", "headgate:hist:*") == [], what="the state to expire")
 
 
 def test_a_script_cache_that_was_flushed(make_sidecar, redis, any_kind):

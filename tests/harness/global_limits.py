@@ -39,7 +39,7 @@ ALL_KINDS = {**EXACT, **LEASED}
 
 
 def key_of(kind, subject="all", name="a"):
-    return f"hist:{KEYS[kind]}:{name}:{subject}"
+    return f"headgate:hist:{KEYS[kind]}:{name}:{subject}"
 
 
 def connect_to(headgates, count):

@@ -67,7 +67,7 @@ def counter(headgate, name):
     return int(stats(headgate, "latency")[f"latency_{name}"])
 
 
-def on_record(redis, prefix="statistics_get"):
+def on_record(redis, prefix="headgate:statistics_get"):
     """What Redis itself has of an interface, of all minutes: the members of all sorted sets, added up."""
     sums = {}
     with redis.connect() as direct:

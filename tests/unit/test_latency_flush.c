@@ -42,8 +42,8 @@ Test(latency_flush, writes_each_interface_once_in_a_round)
     const struct script_call *call = fixture_call(&fixture, "latency_flush");
     cr_assert_eq(call->database, 3);
     cr_assert_eq(call->key_count, 6);
-    cr_assert_eq(strncmp(call->arguments[0], "statistics_get_flushed_by_", 26), 0, "%s", call->arguments[0]);
-    cr_assert_str_eq(call->arguments[1], "statistics_get_28333333_for_max");
+    cr_assert_eq(strncmp(call->arguments[0], "headgate:statistics_get_flushed_by_", 35), 0, "%s", call->arguments[0]);
+    cr_assert_str_eq(call->arguments[1], "headgate:statistics_get_28333333_for_max");
     cr_assert_str_eq(call->arguments[8], "3600", "the retention");
     cr_assert_eq(strncmp(call->arguments[9], "1500 500 2000 2 0 ", 18), 0, "%s", call->arguments[9]);
     cr_assert_eq(fixture_acknowledge(&fixture), 2);
@@ -106,8 +106,8 @@ Test(latency_flush, writes_under_the_minute_in_which_requests_ended)
     fixture_tick(&fixture, ROUND_US);
     const struct script_call *call = fixture_call(&fixture, "latency_flush");
     cr_assert_eq(call->key_count, 11);
-    cr_assert_str_eq(call->arguments[1], "statistics_get_28333333_for_max");
-    cr_assert_str_eq(call->arguments[6], "statistics_get_28333334_for_max");
+    cr_assert_str_eq(call->arguments[1], "headgate:statistics_get_28333333_for_max");
+    cr_assert_str_eq(call->arguments[6], "headgate:statistics_get_28333334_for_max");
     cr_assert_eq(requests_in(&fixture, 0), 1);
     cr_assert_eq(requests_in(&fixture, 1), 1);
     fixture_stop(&fixture);
@@ -122,7 +122,7 @@ Test(latency_flush, follows_a_clock_that_jumps)
     fixture_tick(&fixture, 100000);
     fixture_request(&fixture, 0, "GET k", 100);
     fixture_tick(&fixture, ROUND_US);
-    cr_assert_str_eq(fixture_call(&fixture, "latency_flush")->arguments[1], "statistics_get_28333343_for_max");
+    cr_assert_str_eq(fixture_call(&fixture, "latency_flush")->arguments[1], "headgate:statistics_get_28333343_for_max");
     fixture_stop(&fixture);
 }
 
@@ -163,7 +163,7 @@ Test(latency_flush, gives_up_what_will_never_be_taken)
     fixture_request(&fixture, 0, "GET k", 100);
     fixture_request(&fixture, 0, "GET k", 100);
     fixture_tick(&fixture, ROUND_US);
-    fixture_fail(&fixture, "latency_flush", "HEADGATE key statistics_get_28333333_for_max holds a list");
+    fixture_fail(&fixture, "latency_flush", "HEADGATE key headgate:statistics_get_28333333_for_max holds a list");
     cr_assert_eq(fixture_counter(&fixture, "latency_lost_requests_total"), 2);
     cr_assert_eq(fixture_counter(&fixture, "latency_lost_minutes_total"), 1);
     cr_assert_eq(fixture_counter(&fixture, "latency_minutes_waiting"), 0);
@@ -328,7 +328,7 @@ Test(latency_flush, lists_its_interfaces_now_and_then)
     cr_assert_not_null(call);
     cr_assert_eq(call->argument_count, 3);
     cr_assert_eq(call->database, 3);
-    cr_assert_str_eq(call->arguments[0], "statistics_interfaces");
+    cr_assert_str_eq(call->arguments[0], "headgate:statistics_interfaces");
     cr_assert_str_eq(call->arguments[1], "3720");
     cr_assert_str_eq(call->arguments[2], "get");
     fixture_fail(&fixture, "latency_list", "ERR no");

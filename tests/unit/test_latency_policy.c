@@ -142,7 +142,7 @@ Test(latency_policy, takes_requests_that_end_after_it_was_switched_off)
     cr_assert_eq(fixture_counter(&fixture, "latency_samples_total"), 1);
     /* What was measured before goes to where it was to go. */
     fixture_tick(&fixture, 6000000);
-    cr_assert(says(fixture_call(&fixture, "latency_flush")->arguments[1], "statistics_get_"));
+    cr_assert(says(fixture_call(&fixture, "latency_flush")->arguments[1], "headgate:statistics_get_"));
     fixture_reload(&fixture, ON);
     assert_interface(&fixture, "GET k", "get");
     fixture_stop(&fixture);

@@ -146,7 +146,8 @@ Test(latency_report, says_what_redis_said)
 
     fixture_start(&fixture, ON, 1);
     cr_assert_null(fixture_ask(&fixture, 0, "REPORT get"));
-    fixture_fail(&fixture, "latency_report", "HEADGATE key statistics_get_28333333_for_max\r\n cannot be read");
+    fixture_fail(&fixture, "latency_report",
+                 "HEADGATE key headgate:statistics_get_28333333_for_max\r\n cannot be read");
     cr_assert_eq(fixture.answer_kind, POLICY_ANSWER_ERROR);
     cr_assert(says(fixture.answer, "cannot be read"));
     cr_assert_null(strpbrk(fixture.answer, "\r\n"));
@@ -169,9 +170,11 @@ Test(latency_report, takes_names_as_they_are_shown_and_as_they_were)
 
     fixture_start(&fixture, ON, 1);
     cr_assert_null(fixture_ask(&fixture, 0, "REPORT get@x%20y FROM now"));
-    cr_assert_str_eq(fixture_call(&fixture, "latency_report")->arguments[0], "statistics_get@x%20y_28333333_for_max");
+    cr_assert_str_eq(fixture_call(&fixture, "latency_report")->arguments[0],
+                     "headgate:statistics_get@x%20y_28333333_for_max");
     fixture_fail(&fixture, "latency_report", "ERR no");
     cr_assert_null(fixture_ask(&fixture, 0, "REPORT {a} FROM now"));
-    cr_assert_str_eq(fixture_call(&fixture, "latency_report")->arguments[0], "statistics_%7Ba%7D_28333333_for_max");
+    cr_assert_str_eq(fixture_call(&fixture, "latency_report")->arguments[0],
+                     "headgate:statistics_%7Ba%7D_28333333_for_max");
     fixture_stop(&fixture);
 }

@@ -45,7 +45,7 @@ Test(latency_rule, has_defaults)
     struct latency_settings settings = settings_of("[latency]\n");
 
     cr_assert_not(settings.enabled);
-    cr_assert_str_eq(settings.prefix, "statistics");
+    cr_assert_str_eq(settings.prefix, "headgate:statistics");
     cr_assert_not(settings.braces);
     cr_assert_eq(settings.database, 0);
     cr_assert_eq(settings.flush_us, 5000000);
