@@ -253,6 +253,13 @@ static const char *check_section(const void *values, char problem[CONF_PROBLEM_M
     return check_prefix(options->prefix, problem, expected);
 }
 
+static bool runs_scripts(const struct conf_rule *rule)
+{
+    const struct latency_options *options = rule->values;
+
+    return options->enabled != 0 && *options->upstream.text == '\0';
+}
+
 const struct conf_section latency_section = {
     .name = "latency",
     .options = option_table,
@@ -261,6 +268,7 @@ const struct conf_section latency_section = {
     .help = "How long requests take, by the minute and on record in Redis; and the logs of slow and of large requests\n"
             "and the hot keys, in memory.",
     .check = check_section,
+    .runs_scripts = runs_scripts,
 };
 
 /* At least those that lie, in part or whole, between a flush and the one after the next: what another worker moves just

@@ -276,6 +276,12 @@ static bool warn_of_rule(const struct conf_rule *rule, const struct conf_rule *a
     return match_is_covered(rule, all, covers, problem);
 }
 
+static bool runs_scripts(const struct conf_rule *rule)
+{
+    (void)rule;
+    return true;
+}
+
 const struct conf_section lease_section = {
     .name = "lease",
     .has_rules = true,
@@ -286,6 +292,7 @@ const struct conf_section lease_section = {
             "whose keys match a lock is the one that counts.",
     .check = check_rule,
     .warns = warn_of_rule,
+    .runs_scripts = runs_scripts,
 };
 
 void lease_rule_make(struct lease_rule *rule, const struct conf_rule *from)

@@ -370,6 +370,11 @@ static bool warn_of_rule(const struct conf_rule *rule, const struct conf_rule *a
     return false;
 }
 
+static bool runs_scripts(const struct conf_rule *rule)
+{
+    return ((const struct limit_options *)rule->values)->scope == LIMIT_GLOBAL;
+}
+
 const struct conf_section limit_section = {
     .name = "limit",
     .has_rules = true,
@@ -379,6 +384,7 @@ const struct conf_section limit_section = {
     .help = "How much clients may do. All rules that apply to a request must admit it; a refusal charges none of them.",
     .check = check_rule,
     .warns = warn_of_rule,
+    .runs_scripts = runs_scripts,
 };
 
 /* ---- rules ---- */

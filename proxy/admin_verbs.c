@@ -11,6 +11,8 @@
 /* Clients a worker reports on in one turn. */
 #define CLIENTS_PER_TURN 256
 #define VERB_COUNT 13
+/* Of a section, with its end. A longer name is none that there is, and neither is what is left of it. */
+#define SECTION_NAME_SIZE 32
 
 struct verb {
     const char *name;
@@ -39,8 +41,10 @@ struct gathering {
     void (*collect)(struct gathering *gathering, struct worker *worker);
     void (*finish)(struct gathering *gathering);
     struct worker_facts facts;
-    const char *section; /* STATS: the one wanted, or NULL */
-    char section_name[32];
+    /* STATS: the sections wanted; none: all of them. */
+    size_t section_count;
+    char sections[ADMIN_ARGUMENTS_MAX][SECTION_NAME_SIZE];
+    bool may_be_empty; /* as INFO answers, where none is known */
 };
 
 static void gathering_on_main(struct letter *letter);
@@ -233,7 +237,12 @@ static uint64_t resident_bytes(void)
 
 static bool section_wanted(const struct gathering *gathering, const char *section)
 {
-    return gathering->section == NULL || strcasecmp(gathering->section, section) == 0;
+    bool wanted = gathering->section_count == 0;
+
+    for (size_t i = 0; i < gathering->section_count && !wanted; i++) {
+        wanted = strcasecmp(gathering->sections[i], section) == 0;
+    }
+    return wanted;
 }
 
 static void begin_section(struct admin_text *text, const char *section)
@@ -310,27 +319,45 @@ static void finish_stats(struct gathering *gathering)
     }
     add_counters(gathering);
     add_policy_counters(gathering);
-    if (evbuffer_get_length(gathering->text.bytes) == 0) {
+    if (evbuffer_get_length(gathering->text.bytes) == 0 && !gathering->may_be_empty) {
         admin_reply_error(gathering->session, "ERR no section of that name; see STATS");
         return;
     }
     admin_reply_gathered(gathering->session, &gathering->text);
 }
 
-static void run_stats(struct session_entry *session, size_t count, const struct slice *arguments)
+/* Names of sections, several or none, or one of those by which INFO of Redis means all. */
+static void want_sections(struct gathering *gathering, size_t count, const struct slice *names)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (slice_is(names[i], "all") || slice_is(names[i], "default") || slice_is(names[i], "everything")) {
+            gathering->section_count = 0;
+            return;
+        }
+        snprintf(gathering->sections[gathering->section_count++], SECTION_NAME_SIZE, "%.*s", (int)names[i].length,
+                 names[i].data);
+    }
+}
+
+static void start_stats(struct session_entry *session, size_t count, const struct slice *arguments, bool may_be_empty)
 {
     struct gathering *gathering = gathering_new(session, collect_facts, finish_stats);
 
-    if (gathering == NULL) {
-        return;
+    if (gathering != NULL) {
+        gathering->may_be_empty = may_be_empty;
+        want_sections(gathering, count - 1, arguments + 1);
+        gathering_start(gathering);
     }
-    if (count > 1) {
-        /* A longer name is none that there is, and neither is what is left of it. */
-        snprintf(gathering->section_name, sizeof gathering->section_name, "%.*s", (int)arguments[1].length,
-                 arguments[1].data);
-        gathering->section = gathering->section_name;
-    }
-    gathering_start(gathering);
+}
+
+static void run_stats(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    start_stats(session, count, arguments, false);
+}
+
+static void run_info(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    start_stats(session, count, arguments, true);
 }
 
 /* ---- the other verbs ---- */
@@ -521,10 +548,10 @@ static const struct verb verbs[VERB_COUNT + 1] = {
     {"PING", 1, 2, run_ping, "PING [text]", "answers PONG, or the text", POLICY_VERB_READS},
     {"HELP", 1, 2, run_help, "HELP [name]", "the verbs; HELP COUNTERS explains all counters, HELP name one of them",
      POLICY_VERB_READS},
-    {"STATS", 1, 2, run_stats, "STATS [section]", "counters and gauges, as key:value under # Section",
-     POLICY_VERB_READS},
-    {"INFO", 1, 2, run_stats, "INFO [section]", "the same as STATS; redis-cli prints the answer to this name as text",
-     POLICY_VERB_READS},
+    {"STATS", 1, ADMIN_ARGUMENTS_MAX, run_stats, "STATS [section ...]",
+     "counters and gauges, as key:value under # Section", POLICY_VERB_READS},
+    {"INFO", 1, ADMIN_ARGUMENTS_MAX, run_info, "INFO [section ...]",
+     "the same as STATS; redis-cli prints the answer to this name as text", POLICY_VERB_READS},
     {"CLIENTS", 1, 1, run_clients, "CLIENTS", "one line for each client", POLICY_VERB_READS},
     {"LANES", 1, 1, run_lanes, "LANES", "one line for each connection to Redis", POLICY_VERB_READS},
     {"CONFIG", 1, 1, run_config, "CONFIG", "the configuration in force, without passwords", POLICY_VERB_READS},

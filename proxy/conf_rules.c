@@ -88,3 +88,11 @@ const struct conf_rule *conf_rules_first(const struct conf_rule *list, const str
     }
     return list;
 }
+
+const struct conf_rule *conf_rules_with_scripts(const struct conf_rule *list)
+{
+    while (list != NULL && (list->section->runs_scripts == NULL || !list->section->runs_scripts(list))) {
+        list = list->next;
+    }
+    return list;
+}

@@ -75,6 +75,8 @@ struct conf_section {
     /* May be NULL. The same for a rule among all of the file, once each is sound by itself. */
     const char *(*check_beside)(const struct conf_rule *rule, const struct conf_rule *all,
                                 char problem[CONF_PROBLEM_MAX], const char **expected);
+    /* May be NULL: never. Whether what the section asks for takes scripts in the Redis of the clients. */
+    bool (*runs_scripts)(const struct conf_rule *rule);
     /* May be NULL. Whether there is something that can hardly be meant, though it is sound; problem says what. */
     bool (*warns)(const struct conf_rule *rule, const struct conf_rule *all, char problem[CONF_PROBLEM_MAX]);
 };
@@ -115,6 +117,9 @@ void conf_rules_free(struct conf_rule *rule);
 size_t conf_rules_count(const struct conf_rule *list, const struct conf_section *section);
 /* The first of the list that is of the section; NULL if none is. */
 const struct conf_rule *conf_rules_first(const struct conf_rule *list, const struct conf_section *section);
+
+/* The first of the list that takes scripts in the Redis of the clients; NULL if none does. */
+const struct conf_rule *conf_rules_with_scripts(const struct conf_rule *list);
 
 bool conf_address_equal(const struct conf_address *a, const struct conf_address *b);
 

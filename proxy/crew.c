@@ -135,11 +135,27 @@ void crew_close_clients(struct crew *crew)
     }
 }
 
+/* What holds only if it holds for every worker. */
+static uint64_t stat_of_all(const struct crew *crew, enum stats_id id)
+{
+    uint64_t least = 1;
+
+    for (size_t i = 0; i < crew->count; i++) {
+        uint64_t one = stats_get(worker_stats(crew->workers[i]), id);
+        least = one < least ? one : least;
+    }
+    return least;
+}
+
 uint64_t crew_stat(const struct crew *crew, enum stats_id id)
 {
     /* The main thread counts nothing but lookups; what it does besides is no worker's turn. */
     bool is_of_main = id == STATS_LOOKUPS || id == STATS_LOOKUPS_FAILED;
     uint64_t sum = id == STATS_CLIENTS_REFUSED ? crew->clients_refused : is_of_main ? stats_get(crew->stats, id) : 0;
+
+    if (id == STATS_UPSTREAM_UP) {
+        return stat_of_all(crew, id);
+    }
 
     for (size_t i = 0; i < crew->count; i++) {
         sum += stats_get(worker_stats(crew->workers[i]), id);

@@ -25,9 +25,22 @@ const char *lane_use_name(enum lane_use use)
     return names[use];
 }
 
+enum stats_id lane_gauge(enum lane_use use)
+{
+    return use == LANE_SHARED ? STATS_LANES_SHARED : STATS_LANES_EXCLUSIVE;
+}
+
+/* One that connects, or waits to do so, is not open: while Redis is away there is none. */
 void lane_move(struct lane *lane, enum lane_state state)
 {
+    struct stats *stats = lane->settings->stats;
+
     assert(lane->state != LANE_CLOSED);
+    if (lane->state != LANE_READY && state == LANE_READY) {
+        stats_add(stats, lane_gauge(lane->use), 1);
+    } else if (lane->state == LANE_READY && state != LANE_READY) {
+        stats_subtract(stats, lane_gauge(lane->use), 1);
+    }
     lane->state = state;
 }
 

@@ -45,6 +45,7 @@ static inline struct run *lane_queue_pop(struct lane *lane)
 /* ---- lane.c ---- */
 
 /* The only way to another state. Not for a lane that is CLOSED. */
+/* Counts it, too. */
 void lane_move(struct lane *lane, enum lane_state state);
 /* The greeting, if any, was answered: what waits is sent, and who waits is told. */
 void lane_now_ready(struct lane *lane);

@@ -25,6 +25,8 @@ struct learn {
     uint32_t redis_version;
     int64_t clock_offset_us;
     int64_t clock_asked_us;
+    learn_scripts_callback *scripts; /* NULL: nobody is told */
+    void *scripts_context;
     struct learned **commands;
     size_t count;
     size_t capacity;
@@ -58,6 +60,38 @@ static void on_info(void *context, const redisReply *reply, const char *why)
     }
 }
 
+/* ---- scripts ---- */
+
+/* What Redis says of scripts. Errors that pass (it is loading, or busy) and lost calls say nothing. */
+static void tell_scripts(const struct learn *learn, const redisReply *reply, const char *why)
+{
+    bool failed = reply == NULL || reply->type == REDIS_REPLY_ERROR;
+    const char *error = reply != NULL && reply->str != NULL ? reply->str : why;
+    bool refused = failed && reply != NULL &&
+                   (strncmp(error, "NOPERM", 6) == 0 || strncmp(error, "ERR unknown command", 19) == 0 ||
+                    strstr(error, "can't run this command") != NULL);
+
+    if (failed && !refused) {
+        log_info("learn", "whether scripts work on this Redis was not found out: %s", error);
+    } else if (learn->scripts != NULL) {
+        learn->scripts(learn->scripts_context, refused ? error : NULL);
+    }
+}
+
+/* EVALSHA was allowed; EVAL is needed when Redis does not know a script yet, which a restart may bring any time. */
+static void on_eval(void *context, const redisReply *reply, const char *why)
+{
+    tell_scripts(context, reply, why);
+}
+
+static void ask_for_eval(struct learn *learn)
+{
+    static const char *const eval[] = {"EVAL", "return 1", "0"};
+    static const size_t lengths[] = {4, 8, 1};
+
+    control_call(learn->control, 3, eval, lengths, on_eval, learn);
+}
+
 /* ---- clock ---- */
 
 static void on_clock(void *context, const redisReply *reply, const char *why)
@@ -66,10 +100,10 @@ static void on_clock(void *context, const redisReply *reply, const char *why)
     int64_t now = clock_wall_us();
 
     if (reply == NULL || reply->type != REDIS_REPLY_INTEGER) {
-        log_info("learn", "scripts do not work on this Redis: %s",
-                 reply != NULL && reply->str != NULL ? reply->str : why);
+        tell_scripts(learn, reply, why);
         return;
     }
+    ask_for_eval(learn);
     learn->clock_offset_us = reply->integer - (learn->clock_asked_us + (now - learn->clock_asked_us) / 2);
 }
 
@@ -316,6 +350,12 @@ void learn_again(struct learn *learn)
     control_call(learn->control, 2, list, list_lengths, on_command_list, learn);
     learn->clock_asked_us = clock_wall_us();
     control_script(learn->control, 0, script_find("clock"), 0, 0, NULL, NULL, on_clock, learn);
+}
+
+void learn_tell_scripts(struct learn *learn, learn_scripts_callback *told, void *context)
+{
+    learn->scripts = told;
+    learn->scripts_context = context;
 }
 
 struct learn *learn_new(struct control *control)

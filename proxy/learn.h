@@ -19,6 +19,12 @@ void learn_free(struct learn *learn);
 /* Asks Redis. What was learned before stays valid. */
 void learn_again(struct learn *learn);
 
+/* Told whenever it was asked, on behalf of Headgate itself, whether scripts may be run: why not, or NULL. */
+typedef void learn_scripts_callback(void *context, const char *why);
+
+/* From now on that is called; nobody is told before. */
+void learn_tell_scripts(struct learn *learn, learn_scripts_callback *told, void *context);
+
 /* Redis' version as major * 65536 + minor * 256 + patch; 0: not known yet, or Redis does not tell. */
 uint32_t learn_redis_version(const struct learn *learn);
 /* Redis' clock minus ours in µs when asked last, for operators; INT64_MIN: not known. */

@@ -28,8 +28,10 @@
     X(CLIENT_BYTES_OUT, "Traffic", "client_bytes_out_total", COUNTER, "bytes written to clients")                      \
     X(CLIENT_READS, "Traffic", "client_reads_total", COUNTER, "read calls on client connections")                      \
     X(CLIENT_WRITES, "Traffic", "client_writes_total", COUNTER, "write calls on client connections")                   \
-    X(LANES_SHARED, "Upstream", "lanes_shared", GAUGE, "shared lanes open now")                                        \
-    X(LANES_EXCLUSIVE, "Upstream", "lanes_exclusive", GAUGE, "exclusive lanes open now, pooled ones included")         \
+    X(UPSTREAM_UP, "Upstream", "upstream_up", GAUGE,                                                                   \
+      "1 while Redis could be reached by all workers when it was last tried, else 0")                                  \
+    X(LANES_SHARED, "Upstream", "lanes_shared", GAUGE, "shared lanes that are ready now")                              \
+    X(LANES_EXCLUSIVE, "Upstream", "lanes_exclusive", GAUGE, "exclusive lanes that are ready now, pooled ones too")    \
     X(LANES_POOLED, "Upstream", "lanes_pooled", GAUGE, "clean exclusive lanes waiting for a client")                   \
     X(LANES_OPENED, "Upstream", "lanes_opened_total", COUNTER, "connections to Redis begun")                           \
     X(LANES_FAILED, "Upstream", "lanes_failed_total", COUNTER, "connections to Redis that could not be made")          \
@@ -53,7 +55,7 @@
     X(POLICY_REPLIES, "Policies", "policy_replies_total", COUNTER, "requests answered by a policy")                    \
     X(POLICY_HOLDS, "Policies", "policy_holds_total", COUNTER, "requests held by a policy")                            \
     X(POLICY_CLOSES, "Policies", "policy_closes_total", COUNTER, "clients closed by a policy")                         \
-    X(POLICY_LANES, "Policies", "policy_lanes", GAUGE, "lanes to servers of policies' own, open or being opened")      \
+    X(POLICY_LANES, "Policies", "policy_lanes", GAUGE, "lanes to servers of policies' own that are ready")             \
     X(POLICY_LANES_FAILED, "Policies", "policy_lanes_failed_total", COUNTER,                                           \
       "connections to these that could not be made")                                                                   \
     X(POLICY_LANES_LOST, "Policies", "policy_lanes_lost_total", COUNTER,                                               \

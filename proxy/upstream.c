@@ -35,11 +35,6 @@ static void list_remove(struct upstream *upstream, struct lane *lane)
     }
 }
 
-static enum stats_id use_gauge(enum lane_use use)
-{
-    return use == LANE_SHARED ? STATS_LANES_SHARED : STATS_LANES_EXCLUSIVE;
-}
-
 struct lane *upstream_open_lane(struct profile *profile, enum lane_use use)
 {
     struct upstream *upstream = profile->upstream;
@@ -51,7 +46,6 @@ struct lane *upstream_open_lane(struct profile *profile, enum lane_use use)
     }
     profile_reference(profile);
     list_add(upstream, lane);
-    stats_add(upstream->settings.lane.stats, use_gauge(use), 1);
     return lane;
 }
 
@@ -94,11 +88,42 @@ void upstream_free_at_turn_end(struct upstream *upstream, struct lane *lane)
 
 /* ---- what lanes tell ---- */
 
+/* Whether a shared lane of Headgate's own credentials carries requests. */
+static bool has_ready_lane(const struct upstream *upstream)
+{
+    for (size_t i = 0; i < upstream->settings.shared_lanes; i++) {
+        const struct lane *lane = upstream->base->shared[i];
+        if (lane != NULL && lane->state == LANE_READY) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool upstream_is_locked(const struct upstream *upstream)
+{
+    return upstream->base->needs_password;
+}
+
+void upstream_is_up(struct upstream *upstream)
+{
+    stats_set(upstream->settings.lane.stats, STATS_UPSTREAM_UP, 1);
+}
+
+/* That one more could not be made, or one of a client's own credentials, says nothing while requests are carried. */
+void upstream_is_down(struct upstream *upstream)
+{
+    if (!has_ready_lane(upstream)) {
+        stats_set(upstream->settings.lane.stats, STATS_UPSTREAM_UP, 0);
+    }
+}
+
 static void on_ready(struct lane *lane)
 {
     struct upstream *upstream = lane_profile(lane)->upstream;
 
     upstream_prefer_target(upstream, &lane->target);
+    upstream_is_up(upstream);
     if (!upstream->reachable || !upstream->told) {
         log_info("upstream", "connected to Redis at %s", upstream->settings.lane.target_text);
         upstream->reachable = true;
@@ -135,6 +160,7 @@ static void on_failed(struct lane *lane, const char *why)
     struct upstream *upstream = lane_profile(lane)->upstream;
 
     upstream_note_connecting(upstream);
+    upstream_is_down(upstream);
     if (upstream->reachable || !upstream->told) {
         log_failure(upstream, why);
         upstream->reachable = false;
@@ -160,6 +186,7 @@ static void on_needs_password(struct lane *lane)
 {
     struct profile *profile = lane_profile(lane);
 
+    upstream_is_up(profile->upstream);
     if (!profile->needs_password) {
         log_info("upstream", "Redis at %s wants a password; clients share no lane until they authenticate",
                  profile->upstream->settings.lane.target_text);
@@ -179,7 +206,6 @@ static void on_closed(struct lane *lane, const char *why)
     } else if (lane->use == LANE_POOLED) {
         upstream_forget_pooled(lane);
     }
-    stats_subtract(upstream->settings.lane.stats, use_gauge(lane->use), 1);
     list_remove(upstream, lane);
     upstream_free_at_turn_end(upstream, lane);
     profile_release(profile);

@@ -65,6 +65,8 @@ typedef void upstream_lost_callback(void *context, const char *why, uint64_t req
 /* settings is copied, its texts are not. NULL when memory is short. */
 struct upstream *upstream_new(struct reactor *reactor, struct run_pool *runs, const struct upstream_settings *settings,
                               upstream_ready_callback *ready, void *context);
+/* Whether Redis wants a password that Headgate itself does not have. */
+bool upstream_is_locked(const struct upstream *upstream);
 /* From now on lost is called; nobody is told before. */
 void upstream_tell_losses(struct upstream *upstream, upstream_lost_callback *lost, void *context);
 /* Closes all lanes. */

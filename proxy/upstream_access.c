@@ -51,6 +51,9 @@ static void want_none(struct upstream *upstream)
 
 void upstream_set_access(struct upstream *upstream, enum upstream_access access)
 {
+    if (access != UPSTREAM_ACCESS_CHANGED) {
+        upstream_is_up(upstream);
+    }
     if (access == UPSTREAM_ACCESS_CHANGED) {
         renew_default(upstream);
     } else if (upstream->base->password != NULL) {
@@ -157,6 +160,7 @@ static void look_needs_password(struct lane *lane)
 
 static void look_failed(struct lane *lane, const char *why)
 {
+    upstream_is_down(lane->context);
     lane_close(lane, why);
 }
 

@@ -321,8 +321,10 @@ void upstream_make_exclusive(struct lane *lane, const struct lane_owner *events,
 
     upstream_forget_place(lane);
     lane_make_exclusive(lane, events, owner);
-    stats_subtract(stats, STATS_LANES_SHARED, 1);
-    stats_add(stats, STATS_LANES_EXCLUSIVE, 1);
+    if (lane->state == LANE_READY) {
+        stats_subtract(stats, STATS_LANES_SHARED, 1);
+        stats_add(stats, STATS_LANES_EXCLUSIVE, 1);
+    }
     stats_add(stats, STATS_EXCLUSIVE_TAKEN, 1);
 }
 

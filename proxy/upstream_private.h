@@ -49,6 +49,9 @@ struct upstream {
 
 /* A new lane for the profile, on the worker's list; it is not started yet. NULL when memory is short. */
 struct lane *upstream_open_lane(struct profile *profile, enum lane_use use);
+/* What was found out last of whether Redis can be reached, for the gauge. */
+void upstream_is_up(struct upstream *upstream);
+void upstream_is_down(struct upstream *upstream);
 /* Has the lane connect, and say what its profile and its use need. */
 void upstream_start_lane(struct lane *lane);
 /* A shared lane is none any more: its place is free for another. */

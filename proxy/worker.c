@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define TICK_US 100000
@@ -38,7 +39,9 @@ struct worker {
     _Atomic int access_found; /* enum upstream_access, or ACCESS_UNKNOWN */
     struct event tick;
     uint32_t ticks;
-    uint64_t gone_at_trim; /* clients that had gone when memory was given back last */
+    uint64_t gone_at_trim;            /* clients that had gone when memory was given back last */
+    const struct conf_rule *scripted; /* the first rule that takes scripts in Redis, or NULL */
+    char *script_problem;             /* why there are none, or NULL */
     bool stopping;
 };
 
@@ -114,6 +117,49 @@ static void trim_memory(struct worker *worker)
     }
 }
 
+/* ---- whether scripts may be run ---- */
+
+/* All workers find the same; one tells. Without them locks are not renewed and figures stay here. */
+static void warn_of_scripts(const struct worker *worker)
+{
+    const struct conf_rule *rule = worker->scripted;
+    const char *why = worker->script_problem;
+
+    if (worker->index != 0 || why == NULL) {
+        return;
+    }
+    if (rule == NULL) {
+        log_info("worker", "scripts do not work on this Redis: %s", why);
+        return;
+    }
+    log_warning("worker",
+                "scripts do not work on this Redis: %s; [%s%s%s] needs them: locks will not be renewed, limits not be "
+                "shared and figures not be written; allow upstream_user +eval +evalsha +time and what docs name",
+                why, rule->section->name, *rule->name != '\0' ? ":" : "", rule->name);
+}
+
+/* why is a constant text or Redis' error. Said again when the connection was made anew. */
+static void on_scripts(void *context, const char *why)
+{
+    struct worker *worker = context;
+
+    free(worker->script_problem);
+    worker->script_problem = why != NULL ? strdup(why) : NULL;
+    warn_of_scripts(worker);
+}
+
+/* Redis wants a password and Headgate has none: then it can run nothing on its own account. */
+static void watch_for_password(struct worker *worker)
+{
+    static const char why[] = "Redis wants a password, and upstream_password is not set";
+    bool locked = upstream_is_locked(worker->upstream);
+    bool known = worker->script_problem != NULL && strcmp(worker->script_problem, why) == 0;
+
+    if (locked != known) {
+        on_scripts(worker, locked ? why : NULL);
+    }
+}
+
 static void on_tick(evutil_socket_t fd, short what, void *context)
 {
     struct worker *worker = context;
@@ -122,6 +168,7 @@ static void on_tick(evutil_socket_t fd, short what, void *context)
     (void)what;
     upstream_tick(worker->upstream);
     client_service_tick(worker->clients);
+    watch_for_password(worker);
     if (++worker->ticks % TRIM_TICKS == 0) {
         trim_memory(worker);
     }
@@ -275,6 +322,7 @@ static void worker_free(struct worker *worker)
     if (worker->learn != NULL) {
         learn_free(worker->learn);
     }
+    free(worker->script_problem);
     if (worker->control != NULL) {
         control_free(worker->control);
     }
@@ -308,6 +356,8 @@ static bool build_parts(struct worker *worker, const struct conf *conf)
     if (worker->clients == NULL) {
         return false;
     }
+    worker->scripted = conf_rules_with_scripts(conf->rules);
+    learn_tell_scripts(worker->learn, on_scripts, worker);
     upstream_tell_losses(worker->upstream, on_upstream_lost, worker);
     upstream_tell_access(worker->upstream, on_access, worker);
     if (lookup_is_needed(worker->parts.lookup)) {
@@ -464,6 +514,17 @@ struct conf_letter {
     void *context;
 };
 
+/* A reload has brought, or taken, what needs scripts. */
+static void change_scripted(struct worker *worker, const struct conf_rule *scripted)
+{
+    bool is_new = worker->scripted == NULL && scripted != NULL;
+
+    worker->scripted = scripted;
+    if (is_new) {
+        warn_of_scripts(worker);
+    }
+}
+
 static void run_reconfigure(struct letter *letter)
 {
     struct conf_letter *order = (struct conf_letter *)(void *)letter;
@@ -472,6 +533,7 @@ static void run_reconfigure(struct letter *letter)
 
     upstream_reconfigure(order->worker->upstream, &upstream);
     client_service_reconfigure(order->worker->clients, &clients, order->conf->rules);
+    change_scripted(order->worker, conf_rules_with_scripts(order->conf->rules));
     order->done(order->context);
     free(order);
 }

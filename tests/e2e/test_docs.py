@@ -2,13 +2,14 @@
 
 import os
 import re
+import subprocess
 
 import pytest
 
 from harness.admin import text
 from harness.resp import Error
 from harness.rules import launch
-from harness.servers import REPOSITORY, run_headgate
+from harness.servers import BINARY, REPOSITORY, run_headgate
 
 PAGES = [REPOSITORY / "README.md", REPOSITORY / "CHANGELOG.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 FOLDERS = ("proxy", "policies", "lua", "conf", "tests", "scripts", "docs", ".ci")
@@ -71,6 +72,17 @@ def test_files_that_are_named_exist(path):
 def test_scripts_that_are_named_can_be_run(path):
     for name in re.findall(r"\bscripts/[a-z-]+\b(?!\.)", path.read_text()):
         assert os.access(REPOSITORY / name, os.X_OK), name
+
+
+def test_the_unit_points_at_what_is_installed(tmp_path):
+    unit = page("conf/headgate.service")
+    subprocess.run(
+        ["cmake", "--install", os.path.dirname(BINARY), "--prefix", str(tmp_path)], check=True, stdout=subprocess.DEVNULL
+    )
+    named = re.findall(r"^Documentation=file:/usr/local/(\S+)$", unit, flags=re.MULTILINE)
+    assert named and re.search(r"^ExecStart=/usr/local/bin/headgate ", unit, flags=re.MULTILINE)
+    for name in [*named, "bin/headgate"]:
+        assert (tmp_path / name).is_file(), name
 
 
 def test_the_tour_asks_what_can_be_asked(redis, make_headgate):
