@@ -4,7 +4,7 @@
  * command it goes through as it is.
  *
  * CL.THROTTLE is redis-cell's (https://github.com/brandur/redis-cell), with its replies and errors; DELIFEQ is Valkey's
- * (https://valkey.io/commands/delifeq/).
+ * (https://valkey.io/commands/delifeq/), which articles on locks call DELIFEQUALS. That no server has.
  */
 #include "policy.h"
 
@@ -91,7 +91,15 @@ static bool check_throttle(struct arguments *arguments, struct policy_decision *
     return true;
 }
 
-/* ---- DELIFEQ key value ---- */
+/* ---- DELIFEQ key value, and DELIFEQUALS key value ---- */
+
+static bool check_delifequals(struct arguments *arguments, struct policy_decision *decision)
+{
+    if (arguments->count != 2) {
+        return fail(decision, "ERR wrong number of arguments for 'delifequals' command", (struct slice){0});
+    }
+    return true;
+}
 
 static bool check_delifeq(struct arguments *arguments, struct policy_decision *decision)
 {
@@ -104,6 +112,7 @@ static bool check_delifeq(struct arguments *arguments, struct policy_decision *d
 static const struct added_command added_commands[] = {
     {"cl.throttle", "throttle", check_throttle},
     {"delifeq", "delifeq", check_delifeq},
+    {"delifequals", "delifeq", check_delifequals},
 };
 
 #define ADDED_COUNT (sizeof added_commands / sizeof added_commands[0])

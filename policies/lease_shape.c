@@ -548,6 +548,7 @@ static const struct reader {
     {"del", read_keys, LEASE_FORCE_RELEASE, LEASE_KIND_ANY, LEASE_REPLY_COUNT, LEASE_UNIT_NONE},
     {"delex", read_delex, LEASE_FORCE_RELEASE, LEASE_STRING, LEASE_REPLY_ONE, LEASE_UNIT_NONE},
     {"delifeq", read_key_and_token, LEASE_RELEASE, LEASE_STRING, LEASE_REPLY_ONE, LEASE_UNIT_NONE},
+    {"delifequals", read_key_and_token, LEASE_RELEASE, LEASE_STRING, LEASE_REPLY_ONE, LEASE_UNIT_NONE},
     {"eval", read_eval, LEASE_NOTHING, LEASE_KIND_ANY, LEASE_REPLY_NONE, LEASE_UNIT_NONE},
     {"evalsha", read_evalsha, LEASE_NOTHING, LEASE_KIND_ANY, LEASE_REPLY_NONE, LEASE_UNIT_NONE},
     {"expire", read_expire, LEASE_EXPIRE, LEASE_KIND_ANY, LEASE_REPLY_ONE, LEASE_UNIT_S},

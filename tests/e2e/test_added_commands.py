@@ -101,19 +101,29 @@ def test_foreign_keys(client):
 # ---- DELIFEQ ----
 
 
-def test_delifeq(client):
+@pytest.mark.parametrize("name", ("DELIFEQ", "DELIFEQUALS"))
+def test_delifeq(client, name):
+    """By its name in Valkey, and by that of articles."""
     assert client("SET", "lock", "me") == OK
-    assert client("DELIFEQ", "lock", "you") == 0
+    assert client(name, "lock", "you") == 0
     assert client("GET", "lock") == b"me"
-    assert client("delifeq", "lock", "me") == 1
-    assert client("DELIFEQ", "lock", "me") == 0
+    assert client(name.lower(), "lock", "me") == 1
+    assert client(name, "lock", "me") == 0
 
 
-def test_errors_of_delifeq(client):
-    arity = error("ERR wrong number of arguments for 'delifeq' command")
-    assert client("DELIFEQ") == client("DELIFEQ", "a") == client("DELIFEQ", "a", "b", "c") == arity
+@pytest.mark.parametrize("name", ("delifeq", "delifequals"))
+def test_errors_of_delifeq(client, name):
+    arity = error(f"ERR wrong number of arguments for '{name}' command")
+    assert client(name) == client(name, "a") == client(name, "a", "b", "c") == arity
     client("RPUSH", "list", "a")
-    assert client("DELIFEQ", "list", "a").startswith(b"WRONGTYPE")
+    assert client(name, "list", "a").startswith(b"WRONGTYPE")
+
+
+def test_delifequals_in_a_transaction_and_by_rules(redis, make_shared):
+    client = make_shared("[deny:a]\nkeys = secret*\ncommands = @write\n").connect()
+    commands = [("MULTI",), ("SET", "a", 1), ("DELIFEQUALS", "a", 1), ("EXISTS", "a"), ("EXEC",)]
+    assert client.pipeline(commands)[-1] == [OK, 1, 0]
+    assert client("DELIFEQUALS", "secret:1", "x").startswith(b"DENIED a")
 
 
 def test_binary_and_long_values(client):

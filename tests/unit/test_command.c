@@ -214,6 +214,7 @@ Test(command, what_newer_servers_have)
         {"xackdel", -6, CATEGORY_WRITE | CATEGORY_STREAM | CATEGORY_FAST},
         {"delex", -2, CATEGORY_WRITE | CATEGORY_STRING | CATEGORY_FAST},
         {"delifeq", 3, CATEGORY_WRITE | CATEGORY_STRING | CATEGORY_SLOW},
+        {"delifequals", 3, CATEGORY_WRITE | CATEGORY_STRING | CATEGORY_SLOW},
         {"digest", 2, CATEGORY_READ | CATEGORY_STRING | CATEGORY_FAST},
         {"msetex", -4, CATEGORY_WRITE | CATEGORY_STRING | CATEGORY_SLOW},
     };

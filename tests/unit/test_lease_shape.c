@@ -211,6 +211,7 @@ Test(lease_shape, of_plain_commands)
         {"SETNX k t u", LEASE_NOTHING, LEASE_REPLY_NONE, 0, "", "", 0},
         {"setnx k", LEASE_NOTHING, LEASE_REPLY_NONE, 0, "", "", 0},
         {"delifeq k t", LEASE_RELEASE, LEASE_REPLY_ONE, 1, "t", "", 0},
+        {"delifequals k t", LEASE_RELEASE, LEASE_REPLY_ONE, 1, "t", "", 0},
         {"delex k ifeq t", LEASE_RELEASE, LEASE_REPLY_ONE, 1, "t", "", 0},
         {"delex k IFNE t", LEASE_FORCE_RELEASE, LEASE_REPLY_ONE, 1, "t", "", 0},
         {"delex k", LEASE_FORCE_RELEASE, LEASE_REPLY_ONE, 1, "", "", 0},

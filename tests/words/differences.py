@@ -45,7 +45,7 @@ STREAMS = {"monitor", "psync", "sync"}
 OF_CHILDREN = {"bgsave", "bgrewriteaof", "save"}
 
 # Commands that Headgate adds to servers that have none: docs/limits.md.
-ADDED = {"cl.throttle", "delifeq"}
+ADDED = {"cl.throttle", "delifeq", "delifequals"}
 
 
 # A name of a command or subcommand with a NUL in it: Redis finds "get\\0xyz" or not, as the hash of its bytes and a secret of
