@@ -84,7 +84,7 @@ static void on_eval(void *context, const redisReply *reply, const char *why)
     tell_scripts(context, reply, why);
 }
 
-static void ask_for_eval(struct learn *learn)
+void learn_ask_for_scripts(struct learn *learn)
 {
     static const char *const eval[] = {"EVAL", "return 1", "0"};
     static const size_t lengths[] = {4, 8, 1};
@@ -103,7 +103,7 @@ static void on_clock(void *context, const redisReply *reply, const char *why)
         tell_scripts(learn, reply, why);
         return;
     }
-    ask_for_eval(learn);
+    tell_scripts(learn, reply, why);
     learn->clock_offset_us = reply->integer - (learn->clock_asked_us + (now - learn->clock_asked_us) / 2);
 }
 

@@ -19,11 +19,14 @@ void learn_free(struct learn *learn);
 /* Asks Redis. What was learned before stays valid. */
 void learn_again(struct learn *learn);
 
-/* Told whenever it was asked, on behalf of Headgate itself, whether scripts may be run: why not, or NULL. */
+/* Told whenever Redis has said, of Headgate itself, whether scripts may be run: why not, or NULL. learn_again() asks
+ * for EVALSHA only, which may be all that is ever needed. */
 typedef void learn_scripts_callback(void *context, const char *why);
 
 /* From now on that is called; nobody is told before. */
 void learn_tell_scripts(struct learn *learn, learn_scripts_callback *told, void *context);
+/* Asks for EVAL, too: a script that Redis does not know needs it. */
+void learn_ask_for_scripts(struct learn *learn);
 
 /* Redis' version as major * 65536 + minor * 256 + patch; 0: not known yet, or Redis does not tell. */
 uint32_t learn_redis_version(const struct learn *learn);

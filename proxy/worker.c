@@ -42,6 +42,7 @@ struct worker {
     uint64_t gone_at_trim;            /* clients that had gone when memory was given back last */
     const struct conf_rule *scripted; /* the first rule that takes scripts in Redis, or NULL */
     char *script_problem;             /* why there are none, or NULL */
+    bool asks_for_eval;               /* EVALSHA is asked for; EVAL comes next */
     bool stopping;
 };
 
@@ -138,14 +139,25 @@ static void warn_of_scripts(const struct worker *worker)
                 why, rule->section->name, *rule->name != '\0' ? ":" : "", rule->name);
 }
 
-/* why is a constant text or Redis' error. Said again when the connection was made anew. */
-static void on_scripts(void *context, const char *why)
+/* why is a constant text or Redis' error. */
+static void find_script_problem(struct worker *worker, const char *why)
 {
-    struct worker *worker = context;
-
     free(worker->script_problem);
     worker->script_problem = why != NULL ? strdup(why) : NULL;
     warn_of_scripts(worker);
+}
+
+/* Comes with every new connection. Where scripts are needed EVAL is asked for, once EVALSHA is known to be allowed. */
+static void on_scripts(void *context, const char *why)
+{
+    struct worker *worker = context;
+    bool is_first = worker->asks_for_eval;
+
+    worker->asks_for_eval = false;
+    find_script_problem(worker, why);
+    if (is_first && why == NULL && worker->scripted != NULL) {
+        learn_ask_for_scripts(worker->learn);
+    }
 }
 
 /* Redis wants a password and Headgate has none: then it can run nothing on its own account. */
@@ -156,7 +168,7 @@ static void watch_for_password(struct worker *worker)
     bool known = worker->script_problem != NULL && strcmp(worker->script_problem, why) == 0;
 
     if (locked != known) {
-        on_scripts(worker, locked ? why : NULL);
+        find_script_problem(worker, locked ? why : NULL);
     }
 }
 
@@ -180,6 +192,7 @@ static void on_upstream_ready(void *context)
 {
     struct worker *worker = context;
 
+    worker->asks_for_eval = true;
     learn_again(worker->learn);
 }
 
@@ -520,8 +533,10 @@ static void change_scripted(struct worker *worker, const struct conf_rule *scrip
     bool is_new = worker->scripted == NULL && scripted != NULL;
 
     worker->scripted = scripted;
-    if (is_new) {
+    if (is_new && worker->script_problem != NULL) {
         warn_of_scripts(worker);
+    } else if (is_new) {
+        learn_ask_for_scripts(worker->learn);
     }
 }
 

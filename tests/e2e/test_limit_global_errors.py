@@ -151,7 +151,7 @@ def test_a_user_who_may_not_run_scripts(make_sidecar, make_redis, mode):
     client = headgate.connect()
     replies = client.pipeline([("INCR", "n")] * 8)
     assert admitted(replies, "quota") == {"allow": 8, "deny": 0, "local": 3}[mode]
-    assert len([line for line in lines_about(headgate, "quota") if "NOPERM" in line]) == 1
+    assert len([line for line in lines_about(headgate, "quota") if "rule quota: NOPERM" in line]) == 1
 
 
 @pytest.mark.parametrize("accuracy", ["exact", "leased"])
