@@ -287,6 +287,7 @@ Test(lease_shape, finds_every_reader)
     static const char *const names[] = {"del",
                                         "delex",
                                         "delifeq",
+                                        "delifequals",
                                         "eval",
                                         "evalsha",
                                         "expire",
