@@ -174,6 +174,29 @@ void client_end(struct client *client, const char *why)
     client_want_flush(client);
 }
 
+void client_close_refused(struct client *client)
+{
+    log_info("client", "closing client %s: Redis does not take the password of user %s any more", client->address_text,
+             profile_user(client->profile));
+    stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_LOST, 1);
+    client_end(client, "its password is refused");
+}
+
+void client_service_refused(struct client_service *service, const struct lane *lane)
+{
+    struct client *client = service->clients;
+
+    while (client != NULL) {
+        struct client *next = client->next;
+        bool shares = client->exclusive == NULL && client->profile == lane_profile(lane) &&
+                      upstream_place(client->profile, client->place) == lane;
+        if (shares && client->state == CLIENT_OPEN) {
+            client_close_refused(client);
+        }
+        client = next;
+    }
+}
+
 static void free_closed(struct reactor_task *task)
 {
     struct client_service *service =
@@ -225,7 +248,8 @@ void client_update_reading(struct client *client)
         return;
     }
     /* What Redis may never answer is not waited for without a look at what comes: behind all of it may be the end. */
-    size_t mark = session_may_block(client) ? CLIENT_AHEAD_MARK : CLIENT_INPUT_MARK;
+    bool reads_ahead = session_may_block(client) || client->session.login_us != 0;
+    size_t mark = reads_ahead ? CLIENT_AHEAD_MARK : CLIENT_INPUT_MARK;
     bool has_room = buffer_length(&client->input) < mark || client_may_take(client);
     connection_want_read(&client->connection, has_room && !client->input_ended);
 }
@@ -534,8 +558,8 @@ static bool takes_nothing(const struct client *client, int64_t now)
 static void check_times(struct client *client, int64_t now)
 {
     int64_t patience = clock_ms_to_us(client->service->settings.upstream_wait);
-    bool waits_for_connection =
-        client->wait == CLIENT_WAIT_LANE && client->exclusive != NULL && client->exclusive->state != LANE_READY;
+    bool waits_for_connection = client->wait == CLIENT_WAIT_LANE && client->exclusive != NULL &&
+                                client->exclusive->state != LANE_READY && !client->exclusive->awaits_quiet;
 
     if (takes_nothing(client, now)) {
         client_close(client, "did not take its last replies");
@@ -567,6 +591,7 @@ void client_service_tick(struct client_service *service)
             client_drain(client, now);
         }
         client_review_beginning(client);
+        client_login_tick(client, now);
         client_watch_unread(&unread, client);
         client = next;
     }

@@ -18,6 +18,7 @@ struct client_settings {
     uint32_t pipeline_limit;
     uint64_t max_request;
     uint64_t cut_through;
+    int64_t auth_timeout;
     const char *upstream_text; /* for error replies */
     /* Of servers that policies have for themselves, but for target, credentials and where lanes are counted. */
     struct upstream_settings servers;
@@ -75,6 +76,9 @@ bool client_accept(struct client_service *service, int fd, const struct sockaddr
 /* A connection to Redis was lost, and so many requests with it; or none can be made: the policies are told. why is one
  * line for a person. */
 void client_service_upstream_lost(struct client_service *service, const char *why, uint64_t requests);
+
+/* A shared lane cannot be made any more, as Redis refuses its credentials: who uses it is closed. */
+void client_service_refused(struct client_service *service, const struct lane *lane);
 
 size_t client_count(const struct client_service *service);
 /* Ten times a second: idle time-outs, policies' ticks. */

@@ -61,7 +61,7 @@ void client_hung_up(struct client *client)
 {
     struct lane *lane = client->exclusive;
 
-    if (lane == NULL || !session_may_block(client)) {
+    if (lane == NULL || !(session_may_block(client) || client_login_is_slow(client))) {
         return;
     }
     if (is_unreachable(lane)) {

@@ -298,6 +298,8 @@ static bool plan_auth(struct client *client, const struct resp_command *framed, 
     if (!observe(client, plan, OBSERVE_PROFILE)) {
         return false;
     }
+    plan->logs_in = true;
+    plan->barrier = true;
     if (framed->argument_count == 2) {
         plan->observation->credentials = 1;
         return keep_text(plan->observation, &plan->observation->password, kept_argument(framed, frame, 1));
@@ -364,6 +366,8 @@ static bool plan_hello(struct client *client, const struct resp_command *framed,
             return false;
         }
     }
+    plan->logs_in = observation->credentials > 0;
+    plan->barrier = plan->logs_in;
     return true;
 }
 

@@ -15,6 +15,7 @@
  *   client_question.c  what the admin port asks of policies
  *   client_plan.c      what each command needs of the connection to Redis
  *   client_send.c      the lane that a request takes
+ *   client_login.c     … if it is AUTH, or HELLO with it
  *   client_channels.c   subscriptions, and what comes of them
  *   client_session.c   the state of that connection: what requests and replies make of it, exclusive lanes
  *   client_measure.c   how long requests take
@@ -73,6 +74,7 @@ struct session {
     bool blocking_unseen; /* … or were sent so that nothing tells when they are answered */
     uint32_t scripts;     /* scripts under way */
     bool queued_script;   /* one of those that MULTI has queued */
+    int64_t login_us;     /* since when an answer to AUTH is due; 0: none is */
     int64_t channels;
     int64_t patterns;
     int64_t shard_channels;
@@ -207,6 +209,8 @@ struct client {
     bool input_ended;     /* the client has closed its writing half */
     bool output_congested;
     bool owes_identity; /* the exclusive lane has yet to be told the client's name */
+    bool fenced;        /* a fence was set ahead of the AUTH at hand */
+    bool gave_up;       /* the AUTH at hand has waited for a lane in vain */
     uint8_t heavy;      /* it did not keep up with its replies: keep it off the shared lanes for so many runs */
     uint8_t logins;     /* changes of its credentials since … */
     int64_t logins_since_us;
@@ -256,6 +260,8 @@ struct client {
 void client_finish(struct client *client);
 /* Stops taking requests; forgets what is under way; closes when the output is written. why is logged at debug level. */
 void client_end(struct client *client, const char *why);
+/* Ends a client that Redis would not have any more: its credentials are refused, and no connection is left to it. */
+void client_close_refused(struct client *client);
 /* Closes now. */
 void client_close(struct client *client, const char *why);
 struct policy_client client_policy_view(struct client *client);
@@ -376,6 +382,7 @@ struct session_plan {
     bool unsure;        /* from this request on */
     bool names_client;  /* it makes the client somebody else */
     bool barrier;       /* nothing may follow until it is answered */
+    bool logs_in;       /* AUTH, and HELLO with it: see client_login.c */
     bool begins_transaction;
     bool ends_transaction;
     struct observation *observation;
@@ -522,10 +529,32 @@ bool client_needs_exclusive(const struct client *client);
 struct lane *client_plain_lane(struct client *client);
 /* The lane for this request in *lane. False: the client has to wait, or is closed. */
 bool client_choose_lane(struct client *client, const struct session_plan *plan, struct lane **lane);
+/* Makes sure that the client has an exclusive lane. False: it has to wait, or is closed. */
+bool client_enter_exclusive(struct client *client, const struct session_plan *plan);
+/* Whether Redis' answer to this request cannot be waited for. */
+bool client_has_no_answer(const struct client *client, const struct session_plan *plan);
 /* Sends requests of whose replies nothing is to be known. False when memory is short: the client was closed. */
 bool client_send_plain(struct client *client, struct lane *lane, const char *data, size_t length, uint32_t requests);
 /* Sends the request at hand, or its beginning. False when memory is short. */
 bool client_forward(struct client *client, struct lane *lane, struct slice bytes, struct session_plan *plan);
+
+/* ---- client_login.c ---- */
+
+/* Whether the plan's request is one that Redis answers, and that is to have its lane to itself until then. */
+bool client_login_is_watched(const struct client *client, const struct session_plan *plan);
+/* The lane for such a request in *lane. False: the client has to wait, or is closed. */
+bool client_login_lane(struct client *client, const struct session_plan *plan, struct lane **lane);
+/* Whether such a request has waited in vain for a lane: it is to be answered by an error. */
+bool client_login_was_given_up(const struct client *client);
+/* Forgets its lane, and that it waited. */
+void client_login_end(struct client *client);
+/* Redis has taken other credentials on a lane that knew none: it is told what else it lacks. False when memory is
+ * short: the client was closed. */
+bool client_login_done(struct client *client, const struct observation *observation);
+/* Ten times a second: clients whose login is not answered in time, or waits for a lane in vain. */
+void client_login_tick(struct client *client, int64_t now);
+/* Whether Redis has owed the answer for so long that an end of the client is not waited with any more. */
+bool client_login_is_slow(const struct client *client);
 
 /* ---- client_session.c ---- */
 
@@ -551,6 +580,8 @@ bool session_may_take_home_lane(const struct client *client);
 /* Takes one, giving it the client's name. With requests under way: only if it may take the home lane, which it takes
  * then. False when memory is short. */
 bool session_take_lane(struct client *client, const struct session_plan *plan);
+/* The same for AUTH: one that was told nothing yet, as Redis refuses the client's credentials to those who come. */
+bool session_take_bare_lane(struct client *client);
 extern const struct lane_owner session_lane_owner;
 
 /* ---- client_channels.c ---- */

@@ -570,6 +570,10 @@ static void on_lost(struct run *run, enum run_loss loss, const char *why)
         client_end(client, why);
         return;
     }
+    if (upstream_is_refused(client->profile)) {
+        client_close_refused(client);
+        return;
+    }
     answer_unsent(client, run, why);
     if (client->state == CLIENT_CLOSED) {
         return;

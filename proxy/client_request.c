@@ -85,6 +85,12 @@ static enum client_outcome carry_out(struct client *client, struct session_plan 
         answer_here(client, plan);
         return CLIENT_TAKEN;
     }
+    if (client_login_was_given_up(client)) {
+        session_drop_plan(client, plan);
+        answer_unreachable(client, client->exclusive);
+        client_login_end(client);
+        return CLIENT_TAKEN;
+    }
     if (!client_choose_lane(client, plan, &lane)) {
         session_drop_plan(client, plan);
         return CLIENT_WAITS;
@@ -422,8 +428,14 @@ static void became_quiet(struct client *client)
         return;
     }
     /* An untidy one will not do for what comes next either: after RESET it lacks Headgate's credentials. */
-    if (lane != NULL && (buffer_length(&client->input) == 0 || lane->untidy || client->session.split) &&
-        session_is_clean(client)) {
+    if (lane != NULL && lane->awaits_quiet) {
+        return;
+    }
+    if (lane != NULL && lane->bare && lane->state == LANE_READY) {
+        /* Its AUTH was refused. */
+        session_leave_lane(client);
+    } else if (lane != NULL && (buffer_length(&client->input) == 0 || lane->untidy || client->session.split) &&
+               session_is_clean(client)) {
         session_leave_lane(client);
     }
 }

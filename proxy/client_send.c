@@ -99,7 +99,7 @@ static bool fence_off_scripts(struct client *client, struct lane *lane, const st
     const struct session *session = &client->session;
     bool may_be_forged = session->split || session->scripts > 0;
 
-    return !plan->names_client || !may_be_forged || session->sent_transaction ||
+    return plan->logs_in || !plan->names_client || !may_be_forged || session->sent_transaction ||
            !chain_wants_any(client->service->chain) || upstream_send_fence(lane);
 }
 
@@ -113,8 +113,7 @@ static bool send_silently(struct client *client, struct lane *lane, struct slice
     return true;
 }
 
-/* Whether Redis' answer to this request cannot be waited for. */
-static bool has_no_answer(const struct client *client, const struct session_plan *plan)
+bool client_has_no_answer(const struct client *client, const struct session_plan *plan)
 {
     enum observation_kind kind = plan->observation != NULL ? plan->observation->kind : OBSERVE_NOTHING;
 
@@ -128,7 +127,7 @@ bool client_forward(struct client *client, struct lane *lane, struct slice bytes
 {
     bool sent;
 
-    if (has_no_answer(client, plan)) {
+    if (client_has_no_answer(client, plan)) {
         if (plan->observation != NULL) {
             session_request_unseen(client, plan->observation);
             observation_give(client->service, plan->observation);
@@ -200,8 +199,7 @@ struct lane *client_plain_lane(struct client *client)
     return lane;
 }
 
-/* Makes sure that the client has an exclusive lane. False: it has to wait, or is closed. */
-static bool enter_exclusive(struct client *client, const struct session_plan *plan)
+bool client_enter_exclusive(struct client *client, const struct session_plan *plan)
 {
     if (client->exclusive != NULL) {
         return true;
@@ -219,8 +217,11 @@ bool client_choose_lane(struct client *client, const struct session_plan *plan, 
     if (!exclusive && client->exclusive != NULL && client->first == NULL && session_is_clean(client)) {
         session_leave_lane(client);
     }
+    if (client_login_is_watched(client, plan)) {
+        return client_login_lane(client, plan, lane);
+    }
     if (exclusive || client->exclusive != NULL) {
-        if (!enter_exclusive(client, plan)) {
+        if (!client_enter_exclusive(client, plan)) {
             return false;
         }
         *lane = client->exclusive;

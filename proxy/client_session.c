@@ -57,6 +57,9 @@ void session_request_sent(struct client *client, const struct session_plan *plan
     session->unsure = session->unsure || plan->unsure || follows_unproven;
     session->unproven = kind == OBSERVE_UNKNOWN && !plan->observation->is_absent;
     session->silent_next = false;
+    if (plan->logs_in && plan->observation != NULL) {
+        session->login_us = reactor_now(client->service->reactor);
+    }
     if (plan->sync) {
         client->exclusive->expects_raw = kind == OBSERVE_SYNC;
         client->exclusive->raw = kind != OBSERVE_SYNC;
@@ -231,9 +234,32 @@ static bool profile_has_changed(struct client *client, const struct observation 
     return true;
 }
 
+/* Redis has taken the credentials: it is told the rest of what the client is. */
+static void begin_on_bare_lane(struct client *client, const struct observation *observation)
+{
+    if (client_login_done(client, observation) && !give_identity(client, true)) {
+        client_out_of_memory(client);
+    }
+}
+
+/* Whoever is refused on a bare lane is who it was, on other lanes; if that is certain. */
+static void refused_on_bare_lane(struct client *client, const struct observation *observation,
+                                 const struct resp_reply *reply)
+{
+    if (!profile_error_is_clear(observation, reply) || client->session.unsure) {
+        client_finish(client);
+    }
+}
+
 static void replied_profile(struct client *client, struct observation *observation, const struct resp_reply *reply)
 {
+    bool was_bare = client->exclusive->bare;
+
+    client->session.login_us = 0;
     if (!profile_has_changed(client, observation, reply)) {
+        if (was_bare) {
+            refused_on_bare_lane(client, observation, reply);
+        }
         return;
     }
     if (observation->password != NULL) {
@@ -248,6 +274,7 @@ static void replied_profile(struct client *client, struct observation *observati
         if (!is_replaced) {
             return;
         }
+        upstream_credentials_accepted(client->profile);
     }
     if (observation->resp != 0 && !replace_profile(client, profile_with_resp(client->profile, observation->resp))) {
         return;
@@ -258,6 +285,9 @@ static void replied_profile(struct client *client, struct observation *observati
     }
     if (observation->name != NULL) {
         adopt_name(client, observation->name);
+    }
+    if (was_bare && client->state != CLIENT_CLOSED) {
+        begin_on_bare_lane(client, observation);
     }
 }
 
@@ -441,7 +471,8 @@ bool session_is_portable(const struct client *client)
 bool session_is_clean(const struct client *client)
 {
     return !client->service->settings.session_pool && !client->profile->needs_password && client->heavy == 0 &&
-           !client->output_congested && session_is_portable(client);
+           upstream_may_share(client->profile, client->place) && !client->output_congested &&
+           session_is_portable(client);
 }
 
 const char *session_reason(const struct client *client)
@@ -550,6 +581,16 @@ bool session_take_lane(struct client *client, const struct session_plan *plan)
         return false;
     }
     return plan->sync || give_identity(client, plan->identity);
+}
+
+bool session_take_bare_lane(struct client *client)
+{
+    client->exclusive = upstream_take_bare(client->profile, &session_lane_owner, client);
+    if (client->exclusive == NULL) {
+        return false;
+    }
+    taken(client);
+    return true;
 }
 
 void session_leave_lane(struct client *client)

@@ -110,9 +110,17 @@ const struct conf_option conf_options[] = {
     {FIELD(upstream_reply_timeout), .type = CONF_TIME, .min = 1, .max = DAY, .zero = "waits for ever", .initial = "60s",
      .reloadable = true,
      .help = "A shared connection on which Redis has owed an answer for so long is closed, and its clients with it."},
+    {FIELD(auth_timeout), .type = CONF_TIME, .min = 1, .max = DAY, .zero = "waits for ever", .initial = "10s",
+     .reloadable = true,
+     .help = "A client is closed when Redis has not answered its AUTH, or HELLO with AUTH, for so long: some versions\n"
+             "of Redis give no answer to some of those that fail."},
     {FIELD(exclusive_idle), .type = CONF_INTEGER, .min = 1, .max = 10000, .zero = "none", .initial = "64",
      .reloadable = true,
      .help = "Unused connections kept ready for clients that need one of their own, for each worker and credentials."},
+    {FIELD(exclusive_ready), .type = CONF_INTEGER, .min = 1, .max = 64, .zero = "none", .initial = "1",
+     .reloadable = true,
+     .help = "How many of them are opened before they are needed, for each worker and profile with clients, so that a\n"
+             "SUBSCRIBE is not overtaken by what others send behind it."},
     {FIELD(lane_idle_timeout), .type = CONF_TIME, .min = 1, .max = 365 * DAY, .zero = "never", .initial = "60s",
      .reloadable = true, .help = "A connection to Redis that nobody has used for so long is closed."},
     {FIELD(resolve_every), .type = CONF_TIME, .min = 100, .max = DAY,

@@ -34,6 +34,16 @@ void connection_close(struct connection *connection)
     connection->fd = -1;
 }
 
+int connection_give_away(struct connection *connection)
+{
+    int fd = connection->fd;
+
+    connection_want_read(connection, false);
+    connection_want_write(connection, false);
+    connection->fd = -1;
+    return fd;
+}
+
 void connection_abort(struct connection *connection)
 {
     const struct linger reset = {.l_onoff = 1, .l_linger = 0};

@@ -35,6 +35,9 @@ void connection_open(struct connection *connection, struct reactor *reactor, int
 /* Closes the descriptor and forgets the events; harmless if it is closed already. */
 void connection_close(struct connection *connection);
 
+/* Forgets the events, and returns the descriptor, which is the caller's. Only for an open one. */
+int connection_give_away(struct connection *connection);
+
 /* Closes so that the peer sees a reset, for when it must not take what it has got for the whole. */
 void connection_abort(struct connection *connection);
 

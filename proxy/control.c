@@ -130,7 +130,8 @@ static struct profile *control_profile(const struct call *call)
 static struct lane *control_lane(const struct call *call)
 {
     struct profile *profile = control_profile(call);
-    struct lane *lane = profile == NULL || profile->needs_password ? NULL : upstream_shared_lane(profile, 0);
+    bool has_none = profile == NULL || profile->needs_password || !upstream_may_share(profile, 0);
+    struct lane *lane = has_none ? NULL : upstream_shared_lane(profile, 0);
 
     if (profile != NULL) {
         profile_release(profile);

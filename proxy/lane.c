@@ -369,6 +369,8 @@ static bool connect_to(struct lane *lane, const struct connection_target *target
     lane->target = *target;
     resp_reply_reset(&lane->reply);
     lane->swallows = false;
+    lane->refused = false;
+    lane->taken_over = false;
     stats_add(lane->settings->stats, STATS_LANES_OPENED, 1);
     if (fd < 0) {
         return false;
@@ -469,6 +471,38 @@ void lane_start(struct lane *lane, const struct lane_greeting *greeting)
     lane_connect(lane);
 }
 
+void lane_park(struct lane *lane)
+{
+    stop_connection(lane);
+    lane_move(lane, LANE_BACKOFF);
+    lane->parked = true;
+    if (lane->why[0] == '\0') {
+        snprintf(lane->why, sizeof lane->why, "Redis does not take the password any more");
+    }
+}
+
+void lane_unpark(struct lane *lane)
+{
+    lane->parked = false;
+    set_timer(lane, 0);
+}
+
+void lane_take_over(struct lane *lane, struct lane *from)
+{
+    int fd = connection_give_away(&from->connection);
+
+    lane->named = from->named;
+    lane->parked = false;
+    lane->refused = false;
+    lane->taken_over = true;
+    lane_close(from, "its connection is another lane's now");
+    resp_reply_reset(&lane->reply);
+    lane->reply.keep_head = false;
+    lane->resp3 = lane->greeting.resp3;
+    connection_open(&lane->connection, lane->reactor, fd, lane_readable, lane_writable, lane);
+    lane_now_ready(lane);
+}
+
 void lane_free(struct lane *lane)
 {
     assert(lane->state == LANE_CLOSED && lane->first == NULL);
@@ -513,7 +547,7 @@ void lane_tick(struct lane *lane, int64_t wait_ms)
     int64_t timeout = clock_ms_to_us(lane->settings->reply_timeout);
 
     forgive(lane, now);
-    if (lane->state != LANE_READY && !evtimer_pending(&lane->timer, NULL)) {
+    if (lane->state != LANE_READY && !lane->parked && !evtimer_pending(&lane->timer, NULL)) {
         /* There was no memory for it. */
         set_timer(lane, clock_ms_to_us(lane->settings->reconnect_max));
     }

@@ -42,9 +42,10 @@ struct lane_greeting {
     const char *bytes;
     size_t length;
     uint32_t replies;
-    bool has_tail;       /* the last reply is to a PING, that before it to CLIENT SETNAME, which may be refused */
-    bool password_known; /* NOAUTH is a failure, not a finding */
-    bool resp3;          /* it begins with HELLO 3 */
+    bool has_tail;        /* the last reply is to a PING, that before it to CLIENT SETNAME, which may be refused */
+    bool has_credentials; /* its first command says them */
+    bool password_known;  /* NOAUTH is a failure, not a finding */
+    bool resp3;           /* it begins with HELLO 3 */
 };
 
 struct lane;
@@ -119,7 +120,13 @@ struct lane {
     bool untidy;             /* not to be used again by anybody else */
     bool needs_fence;        /* what came last may have been more replies than it seemed: see upstream_send_fence() */
     bool named;              /* was given the name of a client, perhaps of one that has left it */
+    bool refused;            /* Redis did not take the credentials, at the last attempt */
+    bool parked;             /* in BACKOFF until it can take over a connection, as another attempt would be in vain */
+    bool taken_over;         /* its connection was another lane's */
+    bool spare;              /* the upstream's: it is being opened for the pool */
     bool ending;             /* the output is followed by the end of our stream */
+    bool awaits_quiet;       /* the owner is to be told (writable) whenever nothing is owed any more */
+    bool bare;               /* nothing was said on it: it speaks for its profile only after an AUTH */
     bool paused;             /* replies are not read (once it is ready) */
     bool was_congested;
     struct lane_waiter *waiters; /* the last come first */
@@ -142,6 +149,12 @@ struct lane *lane_new(struct reactor *reactor, struct run_pool *runs, const stru
                       const struct lane_events *events, enum lane_use use, void *context, uint64_t id);
 /* Sets the greeting (the bytes must outlive the lane) and starts. */
 void lane_start(struct lane *lane, const struct lane_greeting *greeting);
+/* Makes no attempt (any more). Not for a lane that is READY. */
+void lane_park(struct lane *lane);
+/* A parked lane tries to connect. */
+void lane_unpark(struct lane *lane);
+/* A parked lane has the connection of a pooled one, which must be idle and is CLOSED afterwards. */
+void lane_take_over(struct lane *lane, struct lane *from);
 void lane_free(struct lane *lane);
 
 /* Appends the whole requests in data as (part of) a run. The run's owner, receiver and requests must be set. */

@@ -15,9 +15,25 @@ static bool ping_was_refused(const struct lane *lane)
     return resp_reply_starts(&lane->reply, "-NOAUTH") && lane->greeting.password_known;
 }
 
+/* Whether Redis has refused the credentials, and not the connection. */
+static bool are_credentials_refused(const struct lane *lane)
+{
+    static const char *const refusals[] = {"-WRONGPASS ", "-ERR invalid password",
+                                           "-ERR AUTH <password> called without",
+                                           "-ERR Client sent AUTH, but no password is set"};
+    bool found = false;
+
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        found = found || resp_reply_starts(&lane->reply, refusals[i]);
+    }
+    return found && lane->greeting.has_credentials && lane->greetings_left == lane->greeting.replies;
+}
+
 static void greeting_refused(struct lane *lane)
 {
     char why[sizeof lane->why];
+
+    lane->refused = are_credentials_refused(lane);
 
     snprintf(why, sizeof why, "Redis answered %.*s", (int)resp_reply_head_line(&lane->reply), lane->reply.head);
     lane_refused(lane, why);

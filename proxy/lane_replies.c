@@ -4,12 +4,23 @@
 #include <errno.h>
 #include <string.h>
 
+/* Whoever waits for an AUTH to go out alone. */
+static void tell_quiet(struct lane *lane)
+{
+    if (lane->first == NULL && lane->owner != NULL && lane->state == LANE_READY) {
+        lane->owner_events->writable(lane->owner);
+    }
+}
+
 static void run_was_answered(struct lane *lane, struct run *run)
 {
     if (run->receiver != NULL) {
         run->receiver->answered(run);
     } else {
         run_give(lane->runs, run);
+    }
+    if (lane->awaits_quiet) {
+        tell_quiet(lane);
     }
 }
 
@@ -211,6 +222,11 @@ static size_t take_frame(struct lane *lane, const char *data, size_t length)
         lane->expects_raw = false;
         frame_ended(lane);
         return 0;
+    }
+    if (lane->use == LANE_POOLED && lane->written == 0 && lane->first == NULL && *data == '-') {
+        /* A spare that Redis has not taken after all: it has too many clients. */
+        lane_close(lane, "Redis refused the connection");
+        return length;
     }
     if (lane->owner == NULL && (lane->first == NULL || is_push(lane, data))) {
         lane_desync(lane, "Redis sent bytes that answer no request");

@@ -53,8 +53,14 @@ void upstream_start_lane(struct lane *lane)
 {
     struct lane_greeting greeting = profile_greeting(lane_profile(lane), lane->use == LANE_SHARED);
 
-    upstream_note_connecting(lane_profile(lane)->upstream);
-    lane_start(lane, &greeting);
+    if (upstream_is_refused(lane_profile(lane))) {
+        lane->greeting = greeting;
+        lane_park(lane);
+        upstream_help_soon(lane_profile(lane)->upstream);
+    } else {
+        upstream_note_connecting(lane_profile(lane)->upstream);
+        lane_start(lane, &greeting);
+    }
 }
 
 void upstream_forget_place(struct lane *lane)
@@ -129,8 +135,16 @@ static void on_ready(struct lane *lane)
         upstream->reachable = true;
         upstream->told = true;
     }
-    if (lane->use == LANE_SHARED) {
+    if (lane->greeting.has_credentials && !lane->taken_over) {
+        upstream_credentials_accepted(lane_profile(lane));
+    }
+    if (lane->spare) {
+        upstream_spare_is_ready(lane);
+        return;
+    }
+    if (lane->use == LANE_SHARED && !lane->taken_over) {
         lane_profile(lane)->naming = lane->named ? PROFILE_NAMING_ALLOWED : PROFILE_NAMING_REFUSED;
+        upstream_open_spares(lane_profile(lane));
     }
     if (lane->use == LANE_SHARED && lane_profile(lane) == upstream->base) {
         upstream->ready(upstream->context);
@@ -160,7 +174,14 @@ static void on_failed(struct lane *lane, const char *why)
     struct upstream *upstream = lane_profile(lane)->upstream;
 
     upstream_note_connecting(upstream);
+    if (lane->refused && upstream_lane_refused(lane)) {
+        return;
+    }
     upstream_is_down(upstream);
+    if (lane->spare) {
+        lane_close(lane, why);
+        return;
+    }
     if (upstream->reachable || !upstream->told) {
         log_failure(upstream, why);
         upstream->reachable = false;
@@ -205,6 +226,9 @@ static void on_closed(struct lane *lane, const char *why)
         upstream_forget_place(lane);
     } else if (lane->use == LANE_POOLED) {
         upstream_forget_pooled(lane);
+    }
+    if (lane->spare) {
+        upstream_spare_ended(lane);
     }
     list_remove(upstream, lane);
     upstream_free_at_turn_end(upstream, lane);
@@ -256,11 +280,9 @@ void upstream_warm_up(struct upstream *upstream)
 static bool is_idle(const struct upstream *upstream, const struct lane *lane, int64_t now)
 {
     int64_t limit = clock_ms_to_us(upstream->settings.lane_idle_timeout);
-    bool kept_warm =
-        lane->use == LANE_SHARED && lane_profile(lane) == upstream->base && upstream->settings.serves_clients;
 
-    return limit > 0 && lane->use != LANE_EXCLUSIVE && lane->first == NULL && !kept_warm &&
-           now - lane->used_us >= limit;
+    return limit > 0 && lane->use != LANE_EXCLUSIVE && lane->first == NULL && now - lane->used_us >= limit &&
+           !upstream_is_kept(lane);
 }
 
 /* The name of a client that has left goes with a delay: most often the next one has the same, and a transaction of a
@@ -280,6 +302,7 @@ void upstream_tick(struct upstream *upstream)
     struct lane *lane = upstream->lanes;
 
     upstream_look_if_due(upstream);
+    upstream_tend_parked(upstream);
     while (lane != NULL) {
         /* Lanes that are closed meanwhile keep their place in this walk: they are freed at the end of the turn. */
         struct lane *next = lane->next;
@@ -343,6 +366,7 @@ struct upstream *upstream_new(struct reactor *reactor, struct run_pool *runs, co
     upstream->ready = ready;
     upstream->context = context;
     upstream->free_closed.run = free_closed;
+    upstream->help.run = upstream_help_task;
     upstream->looked_us = reactor_now(reactor);
     if (!upstream_make_base(upstream)) {
         free(upstream);
@@ -384,6 +408,7 @@ void upstream_free(struct upstream *upstream)
     while (upstream->lanes != NULL) {
         lane_close(upstream->lanes, "shutting down");
     }
+    reactor_cancel(upstream->reactor, REACTOR_STAGE_FREE, &upstream->help);
     reactor_cancel(upstream->reactor, REACTOR_STAGE_FREE, &upstream->free_closed);
     free_closed(&upstream->free_closed);
     profile_release(upstream->base);

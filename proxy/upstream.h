@@ -20,10 +20,12 @@ struct profile {
     char *user;     /* NULL: none was given (the default user) */
     char *password; /* NULL: no credentials */
     int64_t database;
-    int resp;            /* 2 or 3 */
-    uint32_t generation; /* see upstream_renew_default() */
-    bool needs_password; /* Redis wants a password and this profile has none: nobody may share a lane */
-    bool may_share;      /* false: there were too many profiles when it was made */
+    int resp;                /* 2 or 3 */
+    uint32_t generation;     /* see upstream_renew_default() */
+    bool needs_password;     /* Redis wants a password and this profile has none: nobody may share a lane */
+    bool refused;            /* Redis has refused its credentials last: see upstream_credentials.c */
+    bool may_share;          /* false: there were too many profiles when it was made */
+    size_t spares_under_way; /* being opened for the pool */
     enum profile_naming naming;
     size_t references;       /* clients, lanes and whoever else holds it */
     size_t clients;          /* of them */
@@ -45,6 +47,7 @@ struct upstream_settings {
     int64_t wait;
     int64_t wait_requests;
     int64_t exclusive_idle;
+    size_t spares; /* so many of them are opened ahead */
     int64_t lane_idle_timeout;
     int64_t retire_timeout; /* how long exclusive lanes go on to where Redis is no more; 0: as long as they like */
     int64_t access_check;   /* how often to look whether Redis wants a password; 0: only when told to */
@@ -107,6 +110,23 @@ bool profile_same_credentials(const struct profile *a, const struct profile *b);
 /* The user that Redis knows for this profile, for policies and the admin port. */
 const char *profile_user(const struct profile *profile);
 
+/* ---- credentials that Redis refuses: see upstream_credentials.c ---- */
+
+/* Told when a shared lane cannot be made any more, before it is closed: its clients are without a connection. */
+typedef void upstream_refused_callback(void *context, const struct lane *lane);
+/* From now on that is called; nobody is told before. */
+void upstream_tell_refusals(struct upstream *upstream, upstream_refused_callback *refused, void *context);
+/* Redis has just taken the credentials of the profile. */
+void upstream_credentials_accepted(struct profile *profile);
+/* Redis may take what it has refused before: it is tried anew. */
+void upstream_forget_refusals(struct upstream *upstream);
+/* Whether they are a client's, and Redis has refused them last. */
+bool upstream_is_refused(const struct profile *profile);
+/* Whether a client of that place can go to a shared lane of the profile. */
+bool upstream_may_share(const struct profile *profile, size_t place);
+/* The shared lane of that place; NULL: none is open. */
+struct lane *upstream_place(const struct profile *profile, size_t place);
+
 /* ---- lanes ---- */
 
 /* The shared lane of that place (taken modulo their number), opened if need be; NULL when memory is short. It may not
@@ -118,6 +138,9 @@ bool upstream_may_wait(const struct upstream *upstream, const struct lane *lane)
 /* A lane for one client alone, from the pool or new; NULL when memory is short. fresh: a new one, on which no
  * answer to a command of Headgate's own is under way: SYNC would be refused, and CLIENT LIST would show it. */
 struct lane *upstream_take_exclusive(struct profile *profile, bool fresh, const struct lane_owner *events, void *owner);
+/* The same for an AUTH: one on which nothing was said yet. It is to be given to nobody else until it speaks for a
+ * profile: see `bare` and `untidy`. */
+struct lane *upstream_take_bare(struct profile *profile, const struct lane_owner *events, void *owner);
 /* Makes a shared lane the owner's exclusive one. Its other clients find another in its place. */
 void upstream_make_exclusive(struct lane *lane, const struct lane_owner *events, void *owner);
 /* The owner does not need it any more: a clean lane goes to the pool, any other is closed. Clean means that nothing is

@@ -16,6 +16,7 @@ static void renew_default(struct upstream *upstream)
     for (struct profile *profile = upstream->profiles; profile != NULL; profile = profile->next) {
         profile->naming = PROFILE_NAMING_UNKNOWN;
     }
+    upstream_forget_refusals(upstream);
     if (upstream->base->password == NULL) {
         upstream->generation++;
         (void)upstream_make_base(upstream);

@@ -85,18 +85,30 @@ static bool may_be_pooled(const struct lane *lane)
            !profile->needs_password && profile->pooled_count < (size_t)profile->upstream->settings.exclusive_idle;
 }
 
-static void pool(struct lane *lane)
+void upstream_pool(struct lane *lane)
 {
     struct profile *profile = lane_profile(lane);
     struct stats *stats = lane->settings->stats;
 
+    if (!may_be_pooled(lane)) {
+        lane_close(lane, "not needed any more");
+        return;
+    }
     lane->use = LANE_POOLED;
     lane->used_us = reactor_now(lane->reactor);
     lane->pool_next = profile->pooled;
     profile->pooled = lane;
     profile->pooled_count++;
     stats_add(stats, STATS_LANES_POOLED, 1);
-    stats_add(stats, STATS_EXCLUSIVE_RETURNED, 1);
+    if (profile->refused) {
+        upstream_help_soon(profile->upstream);
+    }
+}
+
+static void return_to_pool(struct lane *lane)
+{
+    stats_add(lane->settings->stats, STATS_EXCLUSIVE_RETURNED, 1);
+    upstream_pool(lane);
 }
 
 /* ---- fences: a PING, which Redis takes from subscribers, too ---- */
@@ -173,7 +185,7 @@ static void fence_answered(struct run *run)
     }
     if (passed && may_be_pooled(lane)) {
         lane->needs_fence = false;
-        pool(lane);
+        return_to_pool(lane);
     } else {
         lane_close(lane, "there were more replies than requests");
     }
@@ -268,6 +280,12 @@ static bool adapt(struct lane *lane, struct profile *profile)
     return true;
 }
 
+bool profile_fits_pool(const struct profile *other, const struct profile *profile)
+{
+    return other->generation == profile->generation && other->database == profile->database &&
+           profile_same_credentials(other, profile);
+}
+
 static struct lane *find_pooled(struct profile *profile)
 {
     struct profile *other = profile->upstream->profiles;
@@ -275,8 +293,7 @@ static struct lane *find_pooled(struct profile *profile)
     if (profile->pooled != NULL) {
         return profile->pooled;
     }
-    while (other != NULL && !(other->pooled != NULL && other->generation == profile->generation &&
-                              other->database == profile->database && profile_same_credentials(other, profile))) {
+    while (other != NULL && !(other->pooled != NULL && profile_fits_pool(other, profile))) {
         other = other->next;
     }
     return other != NULL ? other->pooled : NULL;
@@ -303,14 +320,31 @@ struct lane *upstream_take_exclusive(struct profile *profile, bool fresh, const 
     struct lane *lane = fresh ? NULL : take_pooled(profile);
 
     stats_add(profile->upstream->settings.lane.stats, STATS_EXCLUSIVE_TAKEN, 1);
-    if (lane != NULL) {
-        lane_set_owner(lane, events, owner);
-        return lane;
-    }
-    lane = upstream_open_lane(profile, LANE_EXCLUSIVE);
-    if (lane != NULL) {
+    if (lane == NULL) {
+        lane = upstream_open_lane(profile, LANE_EXCLUSIVE);
+        if (lane == NULL) {
+            return NULL;
+        }
         lane_set_owner(lane, events, owner);
         upstream_start_lane(lane);
+    }
+    lane_set_owner(lane, events, owner);
+    upstream_open_spares(profile);
+    return lane;
+}
+
+struct lane *upstream_take_bare(struct profile *profile, const struct lane_owner *events, void *owner)
+{
+    static const struct lane_greeting nothing = {.replies = 0};
+    struct lane *lane = upstream_open_lane(profile, LANE_EXCLUSIVE);
+
+    stats_add(profile->upstream->settings.lane.stats, STATS_EXCLUSIVE_TAKEN, 1);
+    if (lane != NULL) {
+        lane->bare = true;
+        lane->untidy = true;
+        lane_set_owner(lane, events, owner);
+        upstream_note_connecting(profile->upstream);
+        lane_start(lane, &nothing);
     }
     return lane;
 }
@@ -332,11 +366,12 @@ void upstream_release_exclusive(struct lane *lane, bool clean)
 {
     lane_set_owner(lane, NULL, NULL);
     lane_pause(lane, false);
+    lane->awaits_quiet = false;
     lane->expects_pushes = false;
     if (!clean || !resp_reply_idle(&lane->reply) || !may_be_pooled(lane)) {
         lane_close(lane, "not needed any more");
     } else if (!lane->needs_fence) {
-        pool(lane);
+        return_to_pool(lane);
     } else if (!upstream_send_fence(lane)) {
         lane_close(lane, "out of memory");
     }

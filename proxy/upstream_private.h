@@ -4,6 +4,7 @@
  *   upstream.c            the lanes of a worker: which there are, what they tell, when they go
  *   upstream_profile.c    profiles, and what a connection is told to stand in for their clients
  *   upstream_exclusive.c  exclusive lanes, the pool of clean ones, and commands of Headgate's own
+ *   upstream_credentials.c  credentials that Redis refuses; lanes that are kept ready
  *   upstream_access.c     whether Redis wants a password of those who come
  *   upstream_target.c     where Redis is, and lanes to where it is no more
  */
@@ -36,6 +37,9 @@ struct upstream {
     uint32_t generation;              /* of the default profile */
     upstream_access_callback *access; /* NULL: nobody is told */
     void *access_context;
+    upstream_refused_callback *refused; /* NULL: nobody is told */
+    void *refused_context;
+    struct reactor_task help;       /* for parked lanes */
     struct lane *look;              /* a connection that finds out what Redis wants; not one of the lanes */
     struct lane_settings look_lane; /* … and what it goes by */
     struct stats look_stats;        /* … and where it is counted, so that it is not taken for a lane */
@@ -78,6 +82,25 @@ void upstream_look_if_due(struct upstream *upstream);
 /* Ends a look that is under way. */
 void upstream_end_look(struct upstream *upstream);
 
+/* ---- upstream_credentials.c ---- */
+
+/* Redis has refused the credentials of the lane, whose attempt has just failed. True: that was seen to, and the lane
+ * may be CLOSED. */
+bool upstream_lane_refused(struct lane *lane);
+/* Something came to the pool: it may be what a parked lane waits for. */
+void upstream_help_soon(struct upstream *upstream);
+void upstream_help_task(struct reactor_task *task);
+/* Several times a second: parked lanes that nothing can be done for. */
+void upstream_tend_parked(struct upstream *upstream);
+/* Opens what the profile's pool lacks of lanes that are to be there. */
+void upstream_open_spares(struct profile *profile);
+/* It goes to the pool. */
+void upstream_spare_is_ready(struct lane *lane);
+/* It is none any more. */
+void upstream_spare_ended(struct lane *lane);
+/* Whether a lane stays however long it was not used. */
+bool upstream_is_kept(const struct lane *lane);
+
 /* ---- upstream_profile.c ---- */
 
 /* The profile that says what wanted does (whose texts are copied), made if there is none; referenced for the caller.
@@ -91,6 +114,10 @@ struct lane_greeting profile_greeting(const struct profile *profile, bool shared
 
 /* ---- upstream_exclusive.c ---- */
 
+/* Puts a lane without an owner into its profile's pool, or closes it if it must not be there. */
+void upstream_pool(struct lane *lane);
+/* Whether a pooled lane of the other one will do, once it was told the RESP version. */
+bool profile_fits_pool(const struct profile *other, const struct profile *profile);
 /* Takes a pooled lane out of its profile's pool. */
 void upstream_forget_pooled(struct lane *lane);
 

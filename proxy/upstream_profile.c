@@ -138,6 +138,7 @@ static struct profile *profile_create(struct upstream *upstream, const struct pr
     /* Of the same credentials, so Redis' answer will be the same. */
     profile->needs_password = wanted->needs_password;
     profile->naming = wanted->naming;
+    profile->refused = wanted->refused;
     if ((wanted->user != NULL && profile->user == NULL) || (wanted->password != NULL && profile->password == NULL) ||
         profile->shared == NULL || !greeting_build(profile)) {
         profile_free(profile);
@@ -331,6 +332,7 @@ struct profile *profile_with_credentials(struct profile *profile, struct slice u
     wanted.user = user.data != NULL ? strndup(user.data, user.length) : NULL;
     wanted.password = strndup(password.data, password.length);
     wanted.needs_password = false;
+    wanted.refused = false;
     wanted.naming = PROFILE_NAMING_UNKNOWN;
     wanted.generation = 0;
     if (wanted.password != NULL && (wanted.user != NULL || user.data == NULL)) {
@@ -354,6 +356,7 @@ struct lane_greeting profile_greeting(const struct profile *profile, bool shared
         .length = profile->greeting_length + (shared ? profile->greeting_tail_length : 0),
         .replies = profile->greeting_replies + (shared ? TAIL_REPLIES : 0),
         .has_tail = shared,
+        .has_credentials = profile->password != NULL,
         .resp3 = profile->resp == 3,
         .password_known = profile->password != NULL || !profile->upstream->settings.serves_clients,
     };

@@ -77,6 +77,7 @@ static struct upstream_settings upstream_settings(struct worker *worker, const s
     settings.user = conf->upstream_user;
     settings.password = conf->upstream_password;
     settings.serves_clients = true;
+    settings.spares = (size_t)conf->exclusive_ready;
     settings.access_check = worker->index == 0 ? conf->access_check : 0;
     return settings;
 }
@@ -91,6 +92,7 @@ static struct client_settings client_settings(const struct conf *conf)
         .pipeline_limit = (uint32_t)conf->client_pipeline_limit,
         .max_request = (uint64_t)conf->max_request,
         .cut_through = (uint64_t)conf->cut_through,
+        .auth_timeout = conf->auth_timeout,
         .upstream_text = conf->upstream.text,
         .servers = common_settings(conf),
         .resolve_every = conf->resolve_every,
@@ -227,6 +229,13 @@ static void on_connecting(void *context)
         *asking = (struct asking){.letter.run = run_asking, .lookup = worker->parts.lookup};
         mailbox_post(worker->parts.mailbox, &asking->letter);
     }
+}
+
+static void on_upstream_refused(void *context, const struct lane *lane)
+{
+    struct worker *worker = context;
+
+    client_service_refused(worker->clients, lane);
 }
 
 struct access_news {
@@ -372,6 +381,7 @@ static bool build_parts(struct worker *worker, const struct conf *conf)
     worker->scripted = conf_rules_with_scripts(conf->rules);
     learn_tell_scripts(worker->learn, on_scripts, worker);
     upstream_tell_losses(worker->upstream, on_upstream_lost, worker);
+    upstream_tell_refusals(worker->upstream, on_upstream_refused, worker);
     upstream_tell_access(worker->upstream, on_access, worker);
     if (lookup_is_needed(worker->parts.lookup)) {
         upstream_tell_connecting(worker->upstream, on_connecting, worker);

@@ -391,7 +391,7 @@ def test_tracking_leaves_no_trace_on_a_lane(redis, make_headgate):
 
 def test_library_names_stay_with_their_client(make_redis, make_headgate):
     redis = make_redis()
-    headgate = make_headgate(redis, pool="shared")
+    headgate = make_headgate(redis, pool="shared", exclusive_ready=0)
     with headgate.connect() as first:
         first("WATCH", "k")
         first("CLIENT", "SETINFO", "LIB-NAME", "evil")

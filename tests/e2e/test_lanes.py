@@ -117,7 +117,7 @@ def lanes_lost(headgate):
 
 def test_killing_the_shared_lane_closes_no_idle_client(redis, make_headgate):
     """CLIENT KILL by an operator: who waits for nothing notices nothing."""
-    headgate = make_headgate(redis, pool="shared")
+    headgate = make_headgate(redis, pool="shared", exclusive_ready=0)
     clients = [headgate.connect() for _ in range(20)]
     for client in clients:
         assert client("PING") == PONG
@@ -132,7 +132,7 @@ def test_killing_the_shared_lane_closes_no_idle_client(redis, make_headgate):
 
 def test_kill_type_normal_through_headgate(redis, make_headgate):
     """The client that asks sits on a lane of its own, is spared by SKIPME, and others recover."""
-    headgate = make_headgate(redis, pool="shared")
+    headgate = make_headgate(redis, pool="shared", exclusive_ready=0)
     client, other = headgate.connect(), headgate.connect()
     assert other("PING") == PONG
     lost = lanes_lost(headgate)

@@ -1,9 +1,10 @@
 """A way from Headgate to Redis that can be cut around a flush of [latency]: before anything of it has reached
-Redis, within it, or when Redis has executed it and the reply is still to come."""
+Redis, within it, or when Redis has executed it and the reply is still to come. And one that takes its time."""
 
 import re
 import socket
 import threading
+import time
 
 from harness.fake_redis import parse_command
 from harness.resp import wait_for
@@ -15,8 +16,11 @@ PLACES = ("before", "within", "after")
 
 
 class Relay:
-    def __init__(self, redis):
+    """delay: seconds that what comes on an idle connection is on its way, in either direction."""
+
+    def __init__(self, redis, delay=0):
         self.redis = redis
+        self.delay = delay
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.lock = threading.Lock()
         self.place = None
@@ -66,6 +70,7 @@ class Relay:
         threading.Thread(target=self._replies, args=(redis, lane, deaf), daemon=True).start()
         try:
             while data := lane.recv(1 << 20):
+                time.sleep(self.delay)
                 if not self._pass_on(data, redis, deaf):
                     break
         except OSError:
@@ -75,10 +80,10 @@ class Relay:
         for end in (lane, redis):
             shut(end)
 
-    @staticmethod
-    def _replies(redis, lane, deaf):
+    def _replies(self, redis, lane, deaf):
         try:
             while data := redis.recv(1 << 20):
+                time.sleep(self.delay)
                 if not deaf.is_set():
                     lane.sendall(data)
         except OSError:

@@ -134,8 +134,9 @@ def test_pipelines_of_many_clients_in_random_pieces(fake, headgate):
     assert dropped(headgate) == pushes and desynced(headgate) == 0
 
 
-def test_on_a_pooled_lane_and_while_it_is_taken(fake, headgate):
+def test_on_a_pooled_lane_and_while_it_is_taken(fake, make_headgate):
     """A client that takes the lane in the midst of such a push sees nothing of it, and is answered in order."""
+    headgate = make_headgate(fake.url, lanes=1, access_check=0, upstream_wait="8s", exclusive_ready=0)
     client = in_resp3(headgate)
     ask(fake, client, "WATCH", "k").reply(b"+OK\r\n")
     assert client.read() == b"OK"

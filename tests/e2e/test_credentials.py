@@ -1,0 +1,284 @@
+"""Passwords that change, and users that go, while their clients are there: as without Headgate, as far as it can be."""
+
+import time
+
+import pytest
+
+from harness.admin import stats
+from harness.resp import OK, PONG, QUEUED, Closed, Error, Map, encode, wait_for
+from harness.threads import at_once
+
+WRONGPASS = Error(b"WRONGPASS invalid username-password pair or user is disabled.")
+PATIENCE = 30
+CLIENTS = 8
+
+
+@pytest.fixture(params=(1, 4))
+def headgate(request, redis, pool, make_headgate):
+    return make_headgate(redis, pool=pool, threads=request.param)
+
+
+@pytest.fixture
+def admin(redis):
+    """An operator at Redis itself."""
+    with redis.connect() as client:
+        add_user(client, "old")
+        assert client("ACL", "LOG", "RESET") == OK
+        yield client
+
+
+def add_user(admin, *passwords):
+    words = [f">{password}" for password in passwords]
+    assert admin("ACL", "SETUSER", "app", "on", *words, "~*", "&*", "+@all") == OK
+
+
+def rotate(admin):
+    assert admin("ACL", "SETUSER", "app", ">new", "<old") == OK
+
+
+def refusals(admin):
+    """How often Redis has refused a password."""
+    entries = [dict(zip(entry[::2], entry[1::2])) for entry in admin("ACL", "LOG")]
+    return sum(entry[b"count"] for entry in entries if entry[b"reason"] == b"auth")
+
+
+def clients_of(headgate, count=CLIENTS, password="old"):
+    clients = [headgate.connect() for _ in range(count)]
+    for client in clients:
+        assert client("AUTH", "app", password) == OK
+        assert client("PING") == PONG
+    return clients
+
+
+def workers(headgate):
+    return int(headgate.options["threads"])
+
+
+def does_everything(client, number):
+    """What shares a lane, and what needs one of its own."""
+    key = f"k{number}"
+    assert client("SET", key, number) == OK
+    assert client("EVAL", "return redis.call('GET', KEYS[1])", 1, key) == b"%d" % number
+    assert client.pipeline([("MULTI",), ("GET", key), ("EXEC",)]) == [OK, QUEUED, [b"%d" % number]]
+    assert client("BLPOP", f"none{number}", "0.01") is not None
+    assert client("WATCH", key) == OK and client("UNWATCH") == OK
+    assert client("ACL", "WHOAMI") == b"app"
+
+
+# ---- a client's AUTH ----
+
+BEFORE = {
+    "plainly": [],
+    "with a name": [("CLIENT", "SETNAME", "me")],
+    "in RESP3": [("HELLO", 3)],
+    "in another database": [("SELECT", 3)],
+    "with all of it": [("HELLO", 3), ("SELECT", 3), ("CLIENT", "SETNAME", "me")],
+}
+
+
+@pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
+def test_a_new_password_is_taken(headgate, admin, before):
+    clients = clients_of(headgate)
+    for client in clients:
+        client.pipeline(before)
+    rotate(admin)
+    for client in clients:
+        assert client("AUTH", "app", "bad") == WRONGPASS
+        assert client("AUTH", "app", "new") == OK
+        assert client("SET", "k", 1) == OK
+        assert client("ACL", "WHOAMI") == b"app"
+        assert client("CLIENT", "GETNAME") in ((b"me",) if ("CLIENT", "SETNAME", "me") in before else (None, client("GET", "none")))
+        assert isinstance(client("HGETALL", "none"), Map if ("HELLO", 3) in before else list)
+        line = dict(word.split(b"=", 1) for word in client("CLIENT", "INFO").split())
+        assert line[b"db"] == (b"3" if ("SELECT", 3) in before else b"0")
+    at_once(lambda number: does_everything(clients[number], number), CLIENTS)
+    # Headgate's own attempts with the old one, beside those of the clients.
+    assert refusals(admin) - CLIENTS <= 2 * workers(headgate)
+
+
+def test_a_new_password_by_hello(headgate, admin):
+    clients = clients_of(headgate)
+    rotate(admin)
+    for client in clients:
+        assert client("HELLO", 3, "AUTH", "app", "bad") == WRONGPASS
+        assert client("PING") == PONG
+        assert isinstance(client("HELLO", 3, "AUTH", "app", "new", "SETNAME", "me"), Map)
+        assert client("CLIENT", "GETNAME") == b"me"
+        assert isinstance(client("HGETALL", "none"), Map)
+    at_once(lambda number: does_everything(clients[number], number), CLIENTS)
+
+
+def test_a_new_password_of_the_default_user(redis, pool, make_headgate):
+    headgate = make_headgate(redis, pool=pool, access_check="100ms")
+    with redis.connect() as admin:
+        assert admin("CONFIG", "SET", "requirepass", "old") == OK
+        clients = [headgate.connect() for _ in range(CLIENTS)]
+        for client in clients:
+            wait_for(lambda: client("AUTH", "old") == OK, what="the password to be known")
+        assert admin("CONFIG", "SET", "requirepass", "new") == OK
+        for client in clients:
+            assert client("EVAL", "return 1", 0) == 1
+            assert client("AUTH", "new") == OK
+            assert client("EVAL", "return 1", 0) == 1
+        assert admin("CONFIG", "SET", "requirepass", "") == OK
+
+
+# ---- those who are there ----
+
+
+def test_those_who_are_there_go_on(headgate, admin):
+    clients = clients_of(headgate)
+    rotate(admin)
+    for _ in range(3):
+        at_once(lambda number: does_everything(clients[number], number), CLIENTS)
+    assert refusals(admin) <= 2 * workers(headgate)
+    assert clients[0]("ACL", "WHOAMI") == b"app"
+
+
+def test_those_who_were_idle_for_long_go_on(redis, admin, make_headgate):
+    """Their connection is all that they have, and stays though nobody uses it."""
+    headgate = make_headgate(redis, threads=2, lane_idle_timeout="200ms")
+    clients = clients_of(headgate, 2)
+    time.sleep(1)
+    rotate(admin)
+    for number, client in enumerate(clients):
+        does_everything(client, number)
+    for client in clients:
+        client.close()
+    wait_for(lambda: all(line.split(b"user=")[1][:3] != b"app" for line in admin("CLIENT", "LIST").splitlines()),
+             what="the lanes of a user without clients to be closed")
+
+
+def test_more_than_there_are_connections(redis, admin, make_headgate):
+    """Who waits for one of its own for too long is closed, as its password opens no other. The rest go on."""
+    headgate = make_headgate(redis, upstream_wait="1s", exclusive_idle=1)
+    sharer, blocked, late = clients_of(headgate, 3)
+    rotate(admin)
+    blocked.request("BLPOP", "q", 0)
+    wait_for(lambda: b"blocked_clients:1" in admin("INFO", "clients"), what="it to block")
+    assert late("GET", "k") is None
+    late.request("MULTI")
+    late.assert_closed()
+    assert "does not take the password of user app any more" in headgate.log()
+    assert sharer("RPUSH", "q", "x") == 1
+    assert blocked.read() == [b"q", b"x"]
+    assert sharer("EVAL", "return 1", 0) == 1
+    assert refusals(admin) <= 2
+
+
+def test_in_turn(redis, admin, make_headgate):
+    """Many clients, one connection for what needs one of its own."""
+    headgate = make_headgate(redis, upstream_wait="30s", exclusive_idle=1)
+    clients = clients_of(headgate, 24)
+    rotate(admin)
+
+    def work(number):
+        for turn in range(20):
+            assert clients[number]("EVAL", "return {KEYS[1], ARGV[1]}", 1, number, turn) == [
+                b"%d" % number, b"%d" % turn]
+
+    at_once(work, len(clients))
+    assert refusals(admin) <= 2
+
+
+def test_another_database_and_version(redis, admin, make_headgate):
+    """There is no connection for these yet; the client keeps the one that it has told."""
+    headgate = make_headgate(redis)
+    first, second = clients_of(headgate, 2)
+    rotate(admin)
+    does_everything(first, 1)
+    assert first("SELECT", 5) == OK
+    assert first("SET", "k", "of 5") == OK
+    assert first("GET", "k") == b"of 5"
+    assert second("GET", "k") is None
+    first.close()
+    assert second("GET", "k") is None
+
+
+def test_an_old_password_that_is_taken_again(headgate, admin):
+    clients = clients_of(headgate)
+    rotate(admin)
+    at_once(lambda number: does_everything(clients[number], number), CLIENTS)
+    assert admin("ACL", "SETUSER", "app", ">old") == OK
+    newcomers = clients_of(headgate)
+    for turn in range(2):
+        at_once(lambda number: does_everything((clients + newcomers)[number], number), 2 * CLIENTS)
+    blockers = [encode("BLPOP", f"q{number}", 0) for number in range(CLIENTS)]
+    for client, request in zip(clients, blockers):
+        client.send(request)
+    wait_for(lambda: b"blocked_clients:%d" % CLIENTS in admin("INFO", "clients"), what="all to block")
+
+
+# ---- users that go ----
+
+
+def assert_gone(clients):
+    for client in clients:
+        with pytest.raises((Closed, ConnectionError)):
+            while True:
+                client.read()
+
+
+@pytest.mark.parametrize("again", (False, True), ids=("deleted", "made anew"))
+def test_clients_of_a_deleted_user_are_closed(headgate, admin, again):
+    idle = clients_of(headgate)
+    busy = clients_of(headgate)
+    for client in busy:
+        client.request("BLPOP", "q", 0)
+    listening = clients_of(headgate)
+    for client in listening:
+        client.request("SUBSCRIBE", "c")
+        client.read()
+    others = [headgate.connect() for _ in range(CLIENTS)]
+    assert [client("SET", "k", 1) for client in others] == [OK] * CLIENTS
+    wait_for(lambda: b"blocked_clients:%d" % CLIENTS in admin("INFO", "clients"), what="all to block")
+    assert admin("ACL", "DELUSER", "app") == 1
+    if again:
+        add_user(admin, "new")
+    assert_gone(idle + busy + listening)
+    wait_for(lambda: int(stats(headgate)["clients_connected"]) == CLIENTS, PATIENCE, "only the others to be there")
+    seen = refusals(admin)
+    assert seen <= 2 * workers(headgate)
+    assert [client("GET", "k") for client in others] == [b"1"] * CLIENTS
+    newcomer = headgate.connect()
+    assert newcomer("AUTH", "app", "old") == WRONGPASS
+    assert newcomer("AUTH", "app", "new") == (OK if again else WRONGPASS)
+    time.sleep(1)
+    assert refusals(admin) - seen == (1 if again else 2)
+    assert [client("GET", "k") for client in others] == [b"1"] * CLIENTS
+
+
+def test_a_connection_that_is_killed_does_not_come_back(redis, admin, make_headgate):
+    """Without Headgate its clients would have to authenticate again, too."""
+    headgate = make_headgate(redis)
+    clients = clients_of(headgate)
+    rotate(admin)
+    admin("CLIENT", "KILL", "USER", "app")
+    assert_gone(clients)
+    newcomers = clients_of(headgate, password="new")
+    at_once(lambda number: does_everything(newcomers[number], number), CLIENTS)
+    assert refusals(admin) <= 2
+
+
+# ---- the operator's own ----
+
+
+def test_the_configured_password_is_tried_again(redis, admin, pool, make_headgate):
+    headgate = make_headgate(redis, pool=pool, upstream_user="app", upstream_password="old", upstream_wait="500ms")
+    clients = [headgate.connect() for _ in range(3)]
+    assert [client("GET", "k") for client in clients] == [None] * 3
+    rotate(admin)
+    admin("ACL", "SETUSER", "other", "on", ">pw", "~*", "&*", "+@all")
+    admin("CLIENT", "KILL", "USER", "app")
+    wait_for(lambda: int(stats(headgate)["lanes_failed_total"]) > 0, what="the password to be refused")
+    newcomer = headgate.connect()
+    for _ in range(2):
+        assert newcomer("GET", "k").startswith(b"ERR headgate: no connection to Redis at ")
+    assert newcomer("AUTH", "other", "bad") == WRONGPASS
+    assert newcomer("AUTH", "other", "pw") == OK
+    assert newcomer("ACL", "WHOAMI") == b"other"
+    assert newcomer("EVAL", "return 1", 0) == 1
+    assert admin("ACL", "SETUSER", "app", ">old") == OK
+    client = headgate.connect()
+    wait_for(lambda: client("GET", "k") is None, PATIENCE, "it to be tried again")
+    assert client("ACL", "WHOAMI") == b"app"

@@ -1,0 +1,104 @@
+"""A message that is published behind a SUBSCRIBE, over another connection, reaches the subscriber, as without Headgate,
+though the SUBSCRIBE needs a connection of its own and Redis is far away."""
+
+import time
+
+import pytest
+
+from harness.admin import stats
+from harness.relay import Relay
+from harness.resp import OK, PONG, Push, wait_for
+
+# One way. To open a connection and to be greeted takes twice as long.
+DELAY = 0.2
+# Between what two clients send: more than a slow machine takes to pass it on, less than it takes to open a connection.
+PAUSE = 0.15
+ROUNDS = 4
+
+
+@pytest.fixture
+def relay(redis):
+    relay = Relay(redis, DELAY)
+    yield relay
+    relay.close()
+
+
+def newcomer(headgate, version):
+    client = headgate.connect()
+    client("HELLO", version)
+    assert client("PING") == PONG
+    return client
+
+
+@pytest.mark.parametrize("version", (2, 3))
+@pytest.mark.parametrize("threads", (1, 2))
+def test_a_subscribe_is_not_overtaken(redis, relay, make_headgate, threads, version):
+    with redis.connect() as admin:
+        assert admin("ACL", "SETUSER", "default", ">pw", "on") == OK
+    headgate = make_headgate(relay.url, threads=threads, upstream_password="pw", connect_timeout="20s")
+    newcomers = [newcomer(headgate, version) for _ in range(threads)]
+    publisher = newcomers[0]
+    for turn in range(ROUNDS):
+        subscriber = newcomer(headgate, version)
+        wait_for(lambda: int(stats(headgate)["lanes_pooled"]) >= threads, what="lanes to be ready")
+        subscriber.request("SUBSCRIBE", "c")
+        time.sleep(PAUSE)
+        assert publisher("PUBLISH", "c", turn) == 1
+        subscription, message = subscriber.read_many(2)
+        assert subscription[0] == b"subscribe" and message == type(message)([b"message", b"c", b"%d" % turn])
+        assert isinstance(message, Push if version == 3 else list)
+        subscriber.close()
+        wait_for(lambda: publisher("PUBSUB", "NUMSUB", "c")[1] == 0, what="the subscriber to be gone")
+
+
+def test_without_one_it_is(redis, relay, make_headgate):
+    """What it is good for."""
+    with redis.connect() as admin:
+        assert admin("ACL", "SETUSER", "default", ">pw", "on") == OK
+    headgate = make_headgate(relay.url, exclusive_ready=0, upstream_password="pw", connect_timeout="20s")
+    publisher, subscriber = headgate.connect(), headgate.connect()
+    assert publisher("PING") == PONG
+    subscriber.request("SUBSCRIBE", "c")
+    time.sleep(PAUSE)
+    assert publisher("PUBLISH", "c", 1) == 0
+    assert subscriber.read()[0] == b"subscribe"
+
+
+def test_one_connection_more_and_no_further(redis, make_headgate, pool):
+    headgate = make_headgate(redis, pool=pool, threads=2)
+    clients = [headgate.connect() for _ in range(8)]
+    for _ in range(3):
+        for client in clients:
+            assert client("SET", "k", 1) == OK
+            assert client.pipeline([("MULTI",), ("GET", "k"), ("EXEC",)])[2] == [b"1"]
+    wait_for(lambda: int(stats(headgate)["lanes_pooled"]) >= 2, what="the lanes to be ready")
+    # One that was used, and one that took its place, for each worker; or one for each client.
+    assert int(stats(headgate)["lanes_exclusive"]) <= (4 if pool == "shared" else 2 + len(clients))
+    assert int(stats(headgate)["lanes_shared"]) == 2
+
+
+@pytest.mark.parametrize("ready", (0, 1, 5))
+def test_how_many_can_be_said(redis, make_headgate, ready):
+    headgate = make_headgate(redis, exclusive_ready=ready)
+    assert headgate.connect()("PING") == PONG
+    wait_for(lambda: int(stats(headgate)["lanes_pooled"]) == ready, what="the lanes")
+    headgate.write_config(exclusive_idle=2)
+    with headgate.admin() as admin:
+        assert admin("RELOAD") == OK
+    assert headgate.connect()("BLPOP", "none", 0.01) is not None
+    assert int(stats(headgate)["lanes_exclusive"]) <= ready + 1
+
+
+def test_a_full_redis_is_no_nonsense(redis, make_headgate):
+    """Redis tells a spare that there are too many clients: that is no answer to anything, and no fault."""
+    with redis.connect() as admin:
+        assert admin("CONFIG", "SET", "maxclients", 2) == OK
+        headgate = make_headgate(redis, access_check=0)
+        client = headgate.connect()
+        assert client("SET", "k", 1) == OK
+        wait_for(lambda: stats(headgate)["lanes_exclusive"] == "0", what="the spare to be given up")
+        assert stats(headgate)["lanes_desynced_total"] == "0"
+        assert client("GET", "k") == b"1"
+        assert admin("CONFIG", "SET", "maxclients", 100) == OK
+        assert client("BLPOP", "none", 0.01) is not None
+        wait_for(lambda: stats(headgate)["lanes_pooled"] != "0", what="a spare")
