@@ -12,6 +12,9 @@
 /* A client that is being closed but does not take its last replies is given up after this. */
 #define ENDING_PATIENCE_US ((int64_t)10 * 1000000)
 
+/* For so long, requests of a client whose connection was reset are carried out. */
+#define DEAF_PATIENCE_US ((int64_t)2 * 1000000)
+
 /* Read from a client in one go: a deep pipeline, but not so much of a long payload that could be passed on. Bytes. */
 #define READ_SIZE ((size_t)64 * 1024)
 
@@ -367,10 +370,12 @@ static void client_readable(evutil_socket_t fd, short what, void *context)
         return;
     }
     if (got == CONNECTION_BROKEN) {
-        client_close(client, strerror(errno));
+        client_was_reset(client, strerror(errno));
+    }
+    if (client->state == CLIENT_CLOSED) {
         return;
     }
-    if (got == 0) {
+    if (got <= 0) {
         on_input_end(client);
         return;
     }
@@ -561,7 +566,9 @@ static void check_times(struct client *client, int64_t now)
     bool waits_for_connection = client->wait == CLIENT_WAIT_LANE && client->exclusive != NULL &&
                                 client->exclusive->state != LANE_READY && !client->exclusive->awaits_quiet;
 
-    if (takes_nothing(client, now)) {
+    if (client->deaf && now - client->deaf_us > DEAF_PATIENCE_US) {
+        client_close(client, "its connection was reset");
+    } else if (takes_nothing(client, now)) {
         client_close(client, "did not take its last replies");
     } else if (client->state == CLIENT_OPEN && waits_for_connection && now - client->wait_since_us >= patience) {
         client_end(client, "no connection to Redis for a long request");

@@ -79,6 +79,34 @@ void client_hung_up(struct client *client)
     }
 }
 
+/* ---- connections that were reset ---- */
+
+/* Whether something of what it sent is still to be done, and will be soon, as far as it depends on Headgate. */
+static bool has_more_to_run(const struct client *client)
+{
+    bool may_have = client->first != NULL || buffer_length(&client->input) > 0 ||
+                    (client->state == CLIENT_OPEN && !client->input_ended);
+
+    return may_have && !client->streaming && !session_may_block(client) && client->session.login_us == 0 &&
+           client->wait != CLIENT_WAIT_POLICY;
+}
+
+void client_was_reset(struct client *client, const char *why)
+{
+    if (client->deaf) {
+        return;
+    }
+    if (!has_more_to_run(client)) {
+        client_close(client, why);
+        return;
+    }
+    client->deaf = true;
+    client->deaf_us = reactor_now(client->service->reactor);
+    buffer_clear(&client->service->reactor->buffers, &client->output);
+    client->borrowed_length = 0;
+    client_want_flush(client);
+}
+
 /* ---- clients that are not read ---- */
 
 static struct client *client_of(struct connection *connection)
@@ -92,7 +120,7 @@ static void close_reset(struct client *client)
     socklen_t length = sizeof error;
 
     (void)getsockopt(client->connection.fd, SOL_SOCKET, SO_ERROR, &error, &length);
-    client_close(client, error != 0 ? strerror(error) : "connection reset");
+    client_was_reset(client, error != 0 ? strerror(error) : "connection reset");
 }
 
 void client_find_hangups(struct client_unread *unread)

@@ -208,6 +208,7 @@ struct client {
     bool lost;            /* the lane broke with requests under way: they are all lost */
     bool input_ended;     /* the client has closed its writing half */
     bool output_congested;
+    bool deaf;          /* its connection was reset: what had come of its requests is carried out, for nobody */
     bool owes_identity; /* the exclusive lane has yet to be told the client's name */
     bool fenced;        /* a fence was set ahead of the AUTH at hand */
     bool gave_up;       /* the AUTH at hand has waited for a lane in vain */
@@ -240,6 +241,7 @@ struct client {
     struct client_unwritten *last_unwritten;
     size_t unwritten_count;
     int64_t connected_us;
+    int64_t deaf_us; /* since when it is deaf */
     int64_t wait_since_us;
 };
 
@@ -294,6 +296,12 @@ void session_request_unsent(struct client *client, const struct observation *obs
  * those that are under way, it is told of the end as it would be without Headgate. Harmless if there is nothing to do.
  */
 void client_hung_up(struct client *client);
+/*
+ * The client's connection was reset. What it had sent before is carried out, as the end of its own side may have come
+ * just before: the client stays without a connection, for a short while. If Redis may never be done with it, or if
+ * there is nothing, it is closed now. why is logged then.
+ */
+void client_was_reset(struct client *client, const char *why);
 /* Clients that are not read at the moment: in which of them to look for an end. count is 0 at first. */
 struct client_unread {
     struct connection *connections[CONNECTION_ENDS_MAX];

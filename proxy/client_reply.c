@@ -42,7 +42,7 @@ static bool keep_borrowed(struct client *client)
 
 void client_output(struct client *client, const char *data, size_t length, bool borrowed)
 {
-    if (client->state == CLIENT_CLOSED || length == 0) {
+    if (client->state == CLIENT_CLOSED || client->deaf || length == 0) {
         return;
     }
     if (borrowed && client->borrowed_length > 0 && client->borrowed + client->borrowed_length == data) {
@@ -101,8 +101,9 @@ static bool write_some(struct client *client, const char *data, size_t length, s
 
     stats_add(reactor->stats, STATS_CLIENT_WRITES, 1);
     if (done == CONNECTION_BROKEN) {
-        client_close(client, strerror(errno));
-        return false;
+        client_was_reset(client, strerror(errno));
+        *written = 0;
+        return client->state != CLIENT_CLOSED;
     }
     *written = done > 0 ? (size_t)done : 0;
     stats_add(reactor->stats, STATS_CLIENT_BYTES_OUT, *written);
