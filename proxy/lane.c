@@ -434,7 +434,7 @@ void lane_follow_targets(struct lane *lane)
 
     if (is_near) {
         lane->targets_left = targets->count - 1;
-    } else if (lane->state != LANE_READY && lane->state != LANE_CLOSED) {
+    } else if (lane->state != LANE_READY && lane->state != LANE_CLOSED && !lane->parked) {
         stop_connection(lane);
         lane->next_target = 0;
         lane_connect(lane);
@@ -492,6 +492,7 @@ void lane_take_over(struct lane *lane, struct lane *from)
     int fd = connection_give_away(&from->connection);
 
     lane->named = from->named;
+    lane->target = from->target;
     lane->parked = false;
     lane->refused = false;
     lane->taken_over = true;
