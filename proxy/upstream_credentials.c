@@ -227,8 +227,11 @@ static size_t spares_of(const struct profile *profile)
 void upstream_open_spares(struct profile *profile)
 {
     bool is_able = !profile->needs_password && !profile->refused && profile->may_share;
+    size_t ready = count_ready(profile);
+    size_t wanted = is_able ? spares_of(profile) : 0;
 
-    while (is_able && count_ready(profile) < spares_of(profile)) {
+    /* Counted ahead: one that cannot be made is closed at once, and is tried again when the next one is taken. */
+    for (size_t opened = ready; opened < wanted; opened++) {
         struct lane *lane = upstream_open_lane(profile, LANE_EXCLUSIVE);
         if (lane == NULL) {
             return;
