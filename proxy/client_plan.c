@@ -12,32 +12,13 @@
 
 /* ---- small helpers ---- */
 
-static struct slice kept_argument(const struct resp_command *framed, const char *frame, size_t index)
-{
-    const struct resp_argument *argument = &framed->arguments[index];
-
-    return (struct slice){frame + argument->offset, (size_t)argument->length};
-}
-
 static void answer(struct session_plan *plan, const char *text)
 {
     plan->answer = SESSION_ANSWER_HERE;
     snprintf(plan->text, sizeof plan->text, "%s", text);
 }
 
-/* An error is one line whatever the client wrote, as Redis sees to it. */
-static void end_error_line(char *text)
-{
-    for (; *text != '\0'; text++) {
-        if (*text == '\r' || *text == '\n') {
-            *text = ' ';
-        }
-    }
-    memcpy(text, "\r\n", 3);
-}
-
-/* An exclusive lane, with the reply watched. */
-static bool observe(struct client *client, struct session_plan *plan, enum observation_kind kind)
+bool session_observe(struct client *client, struct session_plan *plan, enum observation_kind kind)
 {
     plan->exclusive = true;
     plan->observation = observation_take(client->service, kind);
@@ -62,7 +43,7 @@ static bool changes_identity(const struct command *command, const struct resp_co
     case COMMAND_HELLO:
         return framed->argument_count > 2;
     case COMMAND_CLIENT:
-        return framed->argument_count > 1 && word_is(kept_argument(framed, frame, 1), "setname");
+        return framed->argument_count > 1 && word_is(session_kept_argument(framed, frame, 1), "setname");
     default:
         return false;
     }
@@ -112,162 +93,6 @@ static bool is_judged(const struct client *client, const struct command *command
     return may_change_identity(client, plan);
 }
 
-/* ---- CLIENT ---- */
-
-/* Redis allows in a name only what cannot break a line of CLIENT LIST. */
-static bool name_is_sound(struct slice name)
-{
-    for (size_t i = 0; i < name.length; i++) {
-        if (name.data[i] < '!' || name.data[i] > '~') {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Headgate answers for Redis only where Redis has shown that this user may ask. */
-static bool may_answer_naming(const struct client *client)
-{
-    return client->exclusive == NULL && client->profile->naming == PROFILE_NAMING_ALLOWED;
-}
-
-static bool plan_setname(struct client *client, struct slice name, struct session_plan *plan)
-{
-    if (!may_answer_naming(client) || name.length > CLIENT_NAME_MAX) {
-        if (!observe(client, plan, OBSERVE_NAME)) {
-            return false;
-        }
-        plan->observation->name = strndup(name.data, name.length);
-        return plan->observation->name != NULL;
-    }
-    if (!name_is_sound(name)) {
-        answer(plan, "-ERR Client names cannot contain spaces, newlines or special characters.\r\n");
-        return true;
-    }
-    answer(plan, "+OK\r\n");
-    return client_rename(client, name);
-}
-
-static void plan_getname(struct client *client, struct session_plan *plan)
-{
-    if (!may_answer_naming(client)) {
-        plan->exclusive = true;
-    } else if (client->name == NULL) {
-        answer(plan, client->profile->resp == 3 ? "_\r\n" : "$-1\r\n");
-    } else {
-        plan->answer = SESSION_ANSWER_HERE;
-        snprintf(plan->text, sizeof plan->text, "$%zu\r\n%s\r\n", strlen(client->name), client->name);
-    }
-}
-
-/* CLIENT SETINFO came with Redis 7.2; an older one answers with an error, which is as good from here. */
-#define VERSION_WITH_SETINFO ((uint32_t)7 << 16 | 2 << 8)
-
-static bool plan_setinfo(struct client *client, struct slice attribute, struct slice value, struct slice subcommand,
-                         struct session_plan *plan)
-{
-    uint32_t version = learn_redis_version(client->service->learn);
-
-    if (!may_answer_naming(client) || version == 0) {
-        plan->exclusive = true;
-        plan->dirty = true;
-        return true;
-    }
-    if (version < VERSION_WITH_SETINFO) {
-        plan->answer = SESSION_ANSWER_HERE;
-        snprintf(plan->text, sizeof plan->text, "-ERR unknown subcommand '%.*s'. Try CLIENT HELP.\r\n",
-                 (int)(subcommand.length > 128 ? 128 : subcommand.length), subcommand.data);
-        return true;
-    }
-    bool is_name = word_is(attribute, "lib-name");
-    if (!is_name && !word_is(attribute, "lib-ver")) {
-        plan->answer = SESSION_ANSWER_HERE;
-        snprintf(plan->text, sizeof plan->text, "-ERR Unrecognized option '%.*s'",
-                 (int)(attribute.length > 128 ? 128 : attribute.length), attribute.data);
-        end_error_line(plan->text);
-        return true;
-    }
-    if (!name_is_sound(value)) {
-        plan->answer = SESSION_ANSWER_HERE;
-        snprintf(plan->text, sizeof plan->text, "-ERR %s cannot contain spaces, newlines or special characters.\r\n",
-                 is_name ? "lib-name" : "lib-ver");
-        return true;
-    }
-    answer(plan, "+OK\r\n");
-    return client_keep_text(is_name ? &client->library_name : &client->library_version, value);
-}
-
-static bool plan_client_reply(struct client *client, struct slice mode, struct session_plan *plan)
-{
-    plan->exclusive = true;
-    if (client->session.sent_transaction) {
-        plan->tunnel = true;
-        return true;
-    }
-    if (word_is(mode, "on")) {
-        return observe(client, plan, OBSERVE_REPLY_ON);
-    }
-    plan->silences = word_is(mode, "off");
-    plan->silences_next = word_is(mode, "skip");
-    plan->silent = plan->silences || plan->silences_next;
-    /* If Redis refuses it (an ACL may say so), answers come that nobody counts: others must never get this lane. */
-    plan->sticky = true;
-    return true;
-}
-
-static bool plan_pause(struct client *client, const struct resp_command *framed, const char *frame,
-                       struct session_plan *plan)
-{
-    plan->sticky = true;
-    if (!observe(client, plan, OBSERVE_PAUSE)) {
-        return false;
-    }
-    if (framed->argument_count > 2) {
-        (void)word_integer(kept_argument(framed, frame, 2), &plan->observation->pause_ms);
-    }
-    return true;
-}
-
-static bool plan_client(struct client *client, const struct resp_command *framed, const char *frame,
-                        struct session_plan *plan)
-{
-    uint32_t count = framed->argument_count;
-
-    if (count < 2) {
-        return true;
-    }
-    struct slice subcommand = kept_argument(framed, frame, 1);
-    if (word_is(subcommand, "reply") && count == 3) {
-        return plan_client_reply(client, kept_argument(framed, frame, 2), plan);
-    }
-    if (client->session.sent_transaction) {
-        plan->exclusive = true;
-        plan->sticky = true;
-        return true;
-    }
-    if (word_is(subcommand, "setname") && count == 3) {
-        return plan_setname(client, kept_argument(framed, frame, 2), plan);
-    }
-    if (word_is(subcommand, "getname") && count == 2) {
-        plan_getname(client, plan);
-        return true;
-    }
-    if (word_is(subcommand, "setinfo") && count == 4) {
-        return plan_setinfo(client, kept_argument(framed, frame, 2), kept_argument(framed, frame, 3), subcommand, plan);
-    }
-    plan->identity = true;
-    if (word_is(subcommand, "pause") || word_is(subcommand, "unpause")) {
-        return plan_pause(client, framed, frame, plan);
-    }
-    if (word_is(subcommand, "tracking") && count >= 3) {
-        bool off = word_is(kept_argument(framed, frame, 2), "off");
-        return observe(client, plan, off ? OBSERVE_TRACKING_OFF : OBSERVE_TRACKING_ON);
-    }
-    plan->exclusive = true;
-    plan->sticky = true;
-    return true;
-}
-
 /* ---- AUTH, HELLO, SELECT ---- */
 
 /* Keeps a text for a profile; one with a NUL in it no profile can hold. False when memory is short. */
@@ -295,26 +120,27 @@ static bool keep_credentials(struct observation *observation, struct slice user,
 static bool plan_auth(struct client *client, const struct resp_command *framed, const char *frame,
                       struct session_plan *plan)
 {
-    if (!observe(client, plan, OBSERVE_PROFILE)) {
+    if (!session_observe(client, plan, OBSERVE_PROFILE)) {
         return false;
     }
     plan->logs_in = true;
     plan->barrier = true;
     if (framed->argument_count == 2) {
         plan->observation->credentials = 1;
-        return keep_text(plan->observation, &plan->observation->password, kept_argument(framed, frame, 1));
+        return keep_text(plan->observation, &plan->observation->password, session_kept_argument(framed, frame, 1));
     }
-    return framed->argument_count != 3 ||
-           keep_credentials(plan->observation, kept_argument(framed, frame, 1), kept_argument(framed, frame, 2));
+    return framed->argument_count != 3 || keep_credentials(plan->observation, session_kept_argument(framed, frame, 1),
+                                                           session_kept_argument(framed, frame, 2));
 }
 
 static bool plan_select(struct client *client, const struct resp_command *framed, const char *frame,
                         struct session_plan *plan)
 {
-    if (!observe(client, plan, OBSERVE_PROFILE)) {
+    if (!session_observe(client, plan, OBSERVE_PROFILE)) {
         return false;
     }
-    if (framed->argument_count == 2 && !word_integer(kept_argument(framed, frame, 1), &plan->observation->database)) {
+    if (framed->argument_count == 2 &&
+        !word_integer(session_kept_argument(framed, frame, 1), &plan->observation->database)) {
         plan->observation->database = -1;
     }
     return true;
@@ -352,7 +178,7 @@ static bool plan_hello(struct client *client, const struct resp_command *framed,
     struct slice argument;
     int64_t version = 0;
 
-    if (!observe(client, plan, OBSERVE_PROFILE)) {
+    if (!session_observe(client, plan, OBSERVE_PROFILE)) {
         return false;
     }
     struct observation *observation = plan->observation;
@@ -396,7 +222,7 @@ static bool plan_subscribe(struct client *client, const struct command *command,
         plan->tunnel = true;
         return true;
     }
-    if (!observe(client, plan, opposite ? OBSERVE_UNSUBSCRIBE : OBSERVE_SUBSCRIBE)) {
+    if (!session_observe(client, plan, opposite ? OBSERVE_UNSUBSCRIBE : OBSERVE_SUBSCRIBE)) {
         return false;
     }
     plan->observation->channel_kind = channel_kind_of(command->name);
@@ -410,7 +236,7 @@ static bool plan_blocking(struct client *client, const struct command *command, 
     if (client->session.sent_transaction || !command_blocks(command, (struct slice){frame, (size_t)framed->size})) {
         return true;
     }
-    return observe(client, plan, OBSERVE_BLOCKING);
+    return session_observe(client, plan, OBSERVE_BLOCKING);
 }
 
 static bool plan_wait(struct client *client, struct session_plan *plan)
@@ -420,7 +246,7 @@ static bool plan_wait(struct client *client, struct session_plan *plan)
     }
     plan->own_writes = true;
     plan->sticky = true;
-    return observe(client, plan, OBSERVE_BLOCKING);
+    return session_observe(client, plan, OBSERVE_BLOCKING);
 }
 
 static void plan_quit(struct client *client, struct session_plan *plan)
@@ -443,7 +269,7 @@ static bool plan_reset(struct client *client, const struct resp_command *framed,
         return true;
     }
     plan->barrier = true;
-    return observe(client, plan, OBSERVE_RESET);
+    return session_observe(client, plan, OBSERVE_RESET);
 }
 
 static void plan_alone(const struct resp_command *framed, const char *frame, struct session_plan *plan)
@@ -452,7 +278,7 @@ static void plan_alone(const struct resp_command *framed, const char *frame, str
     /* Nobody knows all that DEBUG can do to a connection. */
     plan->dirty = true;
     /* DEBUG PROTOCOL PUSH is answered by a push. */
-    if (framed->argument_count > 1 && word_is(kept_argument(framed, frame, 1), "protocol")) {
+    if (framed->argument_count > 1 && word_is(session_kept_argument(framed, frame, 1), "protocol")) {
         plan->tunnel = true;
     }
 }
@@ -469,7 +295,7 @@ static bool plan_sync(struct client *client, struct session_plan *plan)
     plan->tunnel = client->session.silent || client->session.silent_next;
     plan->dirty = true;
     plan->barrier = true;
-    return observe(client, plan, OBSERVE_SYNC);
+    return session_observe(client, plan, OBSERVE_SYNC);
 }
 
 static void plan_replconf(struct session_plan *plan)
@@ -482,7 +308,7 @@ static void plan_replconf(struct session_plan *plan)
 
 static bool plan_unknown(struct client *client, struct session_plan *plan)
 {
-    if (!observe(client, plan, OBSERVE_UNKNOWN)) {
+    if (!session_observe(client, plan, OBSERVE_UNKNOWN)) {
         return false;
     }
     plan->observation->is_absent = client->lookup == CLIENT_LOOKUP_ABSENT;
@@ -508,7 +334,7 @@ static bool changes_access(const struct command *command, const struct resp_comm
     if (framed->argument_count < 2) {
         return false;
     }
-    struct slice subcommand = kept_argument(framed, frame, 1);
+    struct slice subcommand = session_kept_argument(framed, frame, 1);
     if (strcmp(command->name, "acl") == 0) {
         return word_is(subcommand, "setuser") || word_is(subcommand, "deluser") || word_is(subcommand, "load");
     }
@@ -519,7 +345,7 @@ static bool plan_container(struct client *client, const struct command *command,
                            const char *frame, struct session_plan *plan)
 {
     if (strcmp(command->name, "function") == 0) {
-        return observe(client, plan, OBSERVE_SCRIPT);
+        return session_observe(client, plan, OBSERVE_SCRIPT);
     }
     if (!changes_access(command, framed, frame)) {
         return true;
@@ -536,11 +362,11 @@ static bool plan_container(struct client *client, const struct command *command,
 static bool plan_script(struct client *client, const struct resp_command *framed, const char *frame,
                         struct session_plan *plan)
 {
-    if (framed->argument_count < 2 || !word_is(kept_argument(framed, frame, 1), "debug")) {
-        return observe(client, plan, OBSERVE_SCRIPT);
+    if (framed->argument_count < 2 || !word_is(session_kept_argument(framed, frame, 1), "debug")) {
+        return session_observe(client, plan, OBSERVE_SCRIPT);
     }
     if (!client->service->settings.session_pool && framed->argument_count == 3 &&
-        !word_is(kept_argument(framed, frame, 2), "no")) {
+        !word_is(session_kept_argument(framed, frame, 2), "no")) {
         answer(plan, "-ERR headgate: SCRIPT DEBUG might reach others, and is passed on with pool = session only\r\n");
         plan->answer = SESSION_REFUSE;
         return true;
@@ -560,15 +386,15 @@ static bool plan_by_kind(struct client *client, const struct command *command, c
         return plan_container(client, command, framed, frame, plan);
     case COMMAND_MULTI:
         plan->begins_transaction = framed->argument_count == 1;
-        return observe(client, plan, OBSERVE_MULTI);
+        return session_observe(client, plan, OBSERVE_MULTI);
     case COMMAND_EXEC:
     case COMMAND_DISCARD:
         plan->ends_transaction = framed->argument_count == 1;
-        return observe(client, plan, OBSERVE_EXEC);
+        return session_observe(client, plan, OBSERVE_EXEC);
     case COMMAND_WATCH:
-        return observe(client, plan, OBSERVE_WATCH);
+        return session_observe(client, plan, OBSERVE_WATCH);
     case COMMAND_UNWATCH:
-        return client->exclusive == NULL || observe(client, plan, OBSERVE_UNWATCH);
+        return client->exclusive == NULL || session_observe(client, plan, OBSERVE_UNWATCH);
     case COMMAND_BLOCKING:
     case COMMAND_BLOCKING_IF:
         return plan_blocking(client, command, framed, frame, plan);
@@ -587,7 +413,7 @@ static bool plan_by_kind(struct client *client, const struct command *command, c
         plan_replconf(plan);
         return true;
     case COMMAND_CLIENT:
-        return plan_client(client, framed, frame, plan);
+        return session_plan_client(client, framed, frame, plan);
     case COMMAND_AUTH:
         return plan_auth(client, framed, frame, plan);
     case COMMAND_HELLO:
@@ -613,7 +439,7 @@ static bool plan_by_kind(struct client *client, const struct command *command, c
         plan_alone(framed, frame, plan);
         return true;
     case COMMAND_EVAL:
-        return observe(client, plan, OBSERVE_SCRIPT);
+        return session_observe(client, plan, OBSERVE_SCRIPT);
     case COMMAND_SCRIPT:
         return plan_script(client, framed, frame, plan);
     }
@@ -627,7 +453,7 @@ static bool cannot_be_repeated(const struct command *command, const struct resp_
     bool is_told_to_lanes = command->kind == COMMAND_AUTH || command->kind == COMMAND_HELLO ||
                             command->kind == COMMAND_SELECT || command->kind == COMMAND_CLIENT;
 
-    return is_told_to_lanes && !word_is(kept_argument(framed, frame, 0), command->name);
+    return is_told_to_lanes && !word_is(session_kept_argument(framed, frame, 0), command->name);
 }
 
 bool session_plan_request(struct client *client, const struct command *command, const struct resp_command *framed,

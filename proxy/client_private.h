@@ -14,6 +14,7 @@
  *   client_server.c    … servers of their own, for scripts
  *   client_question.c  what the admin port asks of policies
  *   client_plan.c      what each command needs of the connection to Redis
+ *   client_subcommands.c   … and each subcommand of CLIENT
  *   client_send.c      the lane that a request takes
  *   client_login.c     … if it is AUTH, or HELLO with it
  *   client_channels.c   subscriptions, and what comes of them
@@ -94,7 +95,10 @@ enum observation_kind {
     OBSERVE_TRACKING_OFF,
     OBSERVE_REPLY_ON,
     OBSERVE_PROFILE, /* AUTH, HELLO, SELECT */
-    OBSERVE_NAME,
+    OBSERVE_NAME,    /* CLIENT SETNAME */
+    OBSERVE_LIBRARY, /* CLIENT SETINFO */
+    OBSERVE_RIGHT,   /* whether the user may, and nothing else */
+    OBSERVE_STATE,   /* something may be left on the connection */
     OBSERVE_RESET,
     OBSERVE_PAUSE,  /* CLIENT PAUSE and UNPAUSE */
     OBSERVE_ACCESS, /* commands that change who needs a password */
@@ -106,21 +110,24 @@ enum observation_kind {
 struct observation {
     struct observation *next_free;
     enum observation_kind kind;
-    bool in_transaction;     /* the request was queued by MULTI, if it was accepted */
-    char channel_kind;       /* 's', 'p' or 'c' for [P|S]SUBSCRIBE and their opposites */
-    uint32_t confirmations;  /* of (un)subscribing: how many are to come; 0: one for each subscription there is */
-    bool started;            /* of (un)subscribing without arguments: the number is known now */
-    int64_t database;        /* -1: unchanged */
-    int64_t pause_ms;        /* of CLIENT PAUSE; 0: UNPAUSE */
-    int resp;                /* 0: unchanged */
-    char *user;              /* with password */
-    char *password;          /* NULL: unchanged */
-    char *name;              /* NULL: unchanged */
-    bool is_hello;           /* its success is a map */
-    bool is_absent;          /* unknown: Redis has told that it has no such command */
-    bool has_unclear_errors; /* HELLO with several options: after an error some of them may have been applied */
-    bool has_hidden_text;    /* credentials that cannot be kept */
-    uint32_t credentials;    /* so many were given */
+    bool in_transaction;      /* the request was queued by MULTI, if it was accepted */
+    char channel_kind;        /* 's', 'p' or 'c' for [P|S]SUBSCRIBE and their opposites */
+    uint32_t confirmations;   /* of (un)subscribing: how many are to come; 0: one for each subscription there is */
+    bool started;             /* of (un)subscribing without arguments: the number is known now */
+    int64_t database;         /* -1: unchanged */
+    int64_t pause_ms;         /* of CLIENT PAUSE; 0: UNPAUSE */
+    int resp;                 /* 0: unchanged */
+    char *user;               /* with password */
+    char *password;           /* NULL: unchanged */
+    char *name;               /* NULL: unchanged; of CLIENT SETINFO, what is set */
+    bool is_library_name;     /* … and whether that is the name, or the version */
+    enum profile_right right; /* shown by the reply */
+    bool is_hello;            /* its success is a map */
+    bool is_absent;           /* unknown: Redis has told that it has no such command */
+    bool has_unclear_errors;  /* after an error something may have been done all the same, as HELLO with several options
+                               */
+    bool has_hidden_text;     /* credentials that cannot be kept */
+    uint32_t credentials;     /* so many were given */
 };
 
 struct client_service {
@@ -369,6 +376,7 @@ void client_protocol_error(struct client *client);
 enum session_answer {
     SESSION_FORWARD,     /* to the lane in *plan */
     SESSION_ANSWER_HERE, /* plan->text is the reply (empty: none) */
+    SESSION_LATER,       /* to be planned again when the client's requests are answered */
     SESSION_REFUSE,      /* the same, in place of what Redis would do: it spoils a transaction */
     SESSION_CLOSE        /* close the client without a word; plan->text says why */
 };
@@ -401,6 +409,19 @@ struct session_plan {
  */
 bool session_plan_request(struct client *client, const struct command *command, const struct resp_command *framed,
                           const char *frame, struct session_plan *plan);
+/* The same for CLIENT. */
+bool session_plan_client(struct client *client, const struct resp_command *framed, const char *frame,
+                         struct session_plan *plan);
+/* Has the plan ask for an exclusive lane, on which the reply is watched. False when memory is short. */
+bool session_observe(struct client *client, struct session_plan *plan, enum observation_kind kind);
+
+static inline struct slice session_kept_argument(const struct resp_command *framed, const char *frame, size_t index)
+{
+    const struct resp_argument *argument = &framed->arguments[index];
+
+    return (struct slice){frame + argument->offset, (size_t)argument->length};
+}
+
 /* The request of the plan is not sent: gives back what the plan has. */
 void session_drop_plan(struct client *client, struct session_plan *plan);
 

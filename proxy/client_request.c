@@ -81,6 +81,11 @@ static enum client_outcome carry_out(struct client *client, struct session_plan 
         session_drop_plan(client, plan);
         return refuse(client, plan->text);
     }
+    if (plan->answer == SESSION_LATER) {
+        session_drop_plan(client, plan);
+        (void)client_wait_for(client, CLIENT_WAIT_QUIET);
+        return CLIENT_WAITS;
+    }
     if (plan->answer == SESSION_ANSWER_HERE) {
         answer_here(client, plan);
         return CLIENT_TAKEN;

@@ -330,14 +330,48 @@ static void replied_pause(struct client_service *service, const struct observati
     }
 }
 
+/* Whether the user may do what was asked. Of other errors it is not said when Redis finds them. */
+static void learn_right(struct profile *profile, enum profile_right right, const struct resp_reply *reply)
+{
+    if (resp_reply_starts(reply, "-NOPERM")) {
+        profile->granted &= (uint8_t)~right;
+        profile->denied |= (uint8_t)right;
+    } else if (!resp_reply_is_error(reply)) {
+        profile->granted |= (uint8_t)right;
+        profile->denied &= (uint8_t)~right;
+    }
+}
+
 static void replied_name(struct client *client, const struct observation *observation, const struct resp_reply *reply)
 {
     expect(client, reply, is_ok(reply));
+    learn_right(client->profile, observation->right, reply);
     if (is_ok(reply)) {
         adopt_name(client, observation->name);
-        client->profile->naming = PROFILE_NAMING_ALLOWED;
-    } else if (resp_reply_starts(reply, "-NOPERM")) {
-        client->profile->naming = PROFILE_NAMING_REFUSED;
+    }
+}
+
+static void replied_library(struct client *client, const struct observation *observation,
+                            const struct resp_reply *reply)
+{
+    char **place = observation->is_library_name ? &client->library_name : &client->library_version;
+
+    expect(client, reply, is_ok(reply));
+    learn_right(client->profile, observation->right, reply);
+    if (is_ok(reply) && !client_keep_text(place, (struct slice){observation->name, strlen(observation->name)})) {
+        client_out_of_memory(client);
+    }
+}
+
+/* Of a subcommand that Headgate does not know, only that Redis does not know it either, or does not let the user use
+ * it, proves that nothing was done. */
+static void replied_state(struct client *client, const struct observation *observation, const struct resp_reply *reply)
+{
+    bool is_unknown = resp_reply_starts(reply, "-ERR unknown subcommand") ||
+                      resp_reply_starts(reply, "-ERR Unknown subcommand") || resp_reply_starts(reply, "-NOPERM");
+
+    if (!resp_reply_is_error(reply) || (observation->has_unclear_errors && !is_unknown)) {
+        client->session.sticky = true;
     }
 }
 
@@ -422,6 +456,16 @@ bool session_reply(struct client *client, struct observation *observation, const
     case OBSERVE_NAME:
         replied_name(client, observation, reply);
         break;
+    case OBSERVE_LIBRARY:
+        replied_library(client, observation, reply);
+        break;
+    case OBSERVE_RIGHT:
+        expect(client, reply, reply->type == '$' || reply->type == '_');
+        learn_right(client->profile, observation->right, reply);
+        break;
+    case OBSERVE_STATE:
+        replied_state(client, observation, reply);
+        break;
     case OBSERVE_RESET:
         replied_reset(client, reply);
         break;
@@ -496,18 +540,20 @@ const char *session_reason(const struct client *client)
                                                                                            : "passing";
 }
 
-static bool send_name(struct lane *lane, const char *subcommand_and_key, const char *value)
+static bool set_library(struct lane *lane, const char *attribute, const char *value)
 {
     char command[640];
-    int length = snprintf(command, sizeof command, "%s$%zu\r\n%s\r\n", subcommand_and_key, strlen(value), value);
+    int length =
+        snprintf(command, sizeof command, "*4\r\n$6\r\nCLIENT\r\n$7\r\nSETINFO\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n",
+                 strlen(attribute), attribute, strlen(value), value);
 
-    /* A name too long for this is not worth a larger buffer: the lane goes without. */
+    if ((lane_profile(lane)->denied & PROFILE_MAY_SETINFO) != 0) {
+        return true;
+    }
+    lane->untidy = true;
+    /* What is too long for this is not worth a larger buffer: the lane goes without. */
     return (size_t)length >= sizeof command || upstream_send_hidden(lane, command, (size_t)length, false);
 }
-
-#define SET_NAME "*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n"
-#define SET_LIBRARY_NAME "*4\r\n$6\r\nCLIENT\r\n$7\r\nSETINFO\r\n$8\r\nLIB-NAME\r\n"
-#define SET_LIBRARY_VERSION "*4\r\n$6\r\nCLIENT\r\n$7\r\nSETINFO\r\n$7\r\nLIB-VER\r\n"
 
 static bool give_identity(struct client *client, bool whole)
 {
@@ -516,21 +562,14 @@ static bool give_identity(struct client *client, bool whole)
     client->owes_identity = false;
     if (client->name != NULL || lane->named) {
         lane->named = client->name != NULL;
-        if (!send_name(lane, SET_NAME, lane->named ? client->name : "")) {
+        if (!upstream_name_lane(lane, lane->named ? client->name : "")) {
             return false;
         }
     }
-    if (whole && client->library_name != NULL) {
-        lane->untidy = true;
-        if (!send_name(lane, SET_LIBRARY_NAME, client->library_name)) {
-            return false;
-        }
+    if (whole && client->library_name != NULL && !set_library(lane, "LIB-NAME", client->library_name)) {
+        return false;
     }
-    if (whole && client->library_version != NULL) {
-        lane->untidy = true;
-        return send_name(lane, SET_LIBRARY_VERSION, client->library_version);
-    }
-    return true;
+    return !whole || client->library_version == NULL || set_library(lane, "LIB-VER", client->library_version);
 }
 
 static void taken(struct client *client)

@@ -42,7 +42,7 @@ struct lane_greeting {
     const char *bytes;
     size_t length;
     uint32_t replies;
-    bool has_tail;        /* the last reply is to a PING, that before it to CLIENT SETNAME, which may be refused */
+    bool has_tail;        /* the last reply is to a HELLO, which shows whether Redis wants a password, and may fail */
     bool has_credentials; /* its first command says them */
     bool password_known;  /* NOAUTH is a failure, not a finding */
     bool resp3;           /* it begins with HELLO 3 */
@@ -106,6 +106,7 @@ struct lane {
     struct reactor_task take;
     struct lane_greeting greeting;
     uint32_t greetings_left;
+    bool asked_again;         /* HELLO was not understood: PING was asked in its place */
     struct buffer output;     /* position `written` of the stream is its head */
     uint64_t appended;        /* bytes ever given to lane_send */
     uint64_t written;         /* bytes of them that the kernel took */

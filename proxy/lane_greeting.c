@@ -10,11 +10,6 @@ static bool is_unwelcome(const struct lane *lane)
     return resp_reply_starts(&lane->reply, "-ERR max number of clients") || resp_reply_starts(&lane->reply, "-DENIED");
 }
 
-static bool ping_was_refused(const struct lane *lane)
-{
-    return resp_reply_starts(&lane->reply, "-NOAUTH") && lane->greeting.password_known;
-}
-
 /* Whether Redis has refused the credentials, and not the connection. */
 static bool are_credentials_refused(const struct lane *lane)
 {
@@ -39,23 +34,61 @@ static void greeting_refused(struct lane *lane)
     lane_refused(lane, why);
 }
 
+/* A fresh socket takes a few hundred bytes whole, or it is broken. */
+static void say(struct lane *lane, const char *bytes, size_t length)
+{
+    if (connection_write(&lane->connection, bytes, length) != (ssize_t)length) {
+        lane_break(lane, "the greeting could not be written");
+    }
+}
+
+/* A server that does not know HELLO, or has given it another name. What is of Redis 6.0 or newer knows it. */
+static void ask_again(struct lane *lane)
+{
+    static const char plain[] = "*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n$8\r\nheadgate\r\n*1\r\n$4\r\nPING\r\n";
+
+    lane->asked_again = true;
+    lane->greetings_left = 2;
+    resp_reply_reset(&lane->reply);
+    say(lane, plain, sizeof plain - 1);
+}
+
+/* The last of all: whether Redis wants a password. */
+static void tail_answered(struct lane *lane)
+{
+    bool is_error = lane->reply.type == '-';
+
+    if (!is_error) {
+        lane->named = lane->named || !lane->asked_again;
+    } else if (resp_reply_starts(&lane->reply, "-NOAUTH")) {
+        (lane->greeting.password_known ? greeting_refused : lane->events->needs_password)(lane);
+        return;
+    } else if (!lane->asked_again) {
+        ask_again(lane);
+        return;
+    }
+    resp_reply_reset(&lane->reply);
+    lane->greetings_left = 0;
+    lane->reply.keep_head = false;
+    lane_now_ready(lane);
+}
+
 /* One reply to the greeting has ended. */
 static void greeting_answered(struct lane *lane)
 {
-    bool is_ping = lane->greeting.has_tail && lane->greetings_left == 1;
-    bool is_naming = lane->greeting.has_tail && lane->greetings_left == 2;
-    bool refused = is_ping ? ping_was_refused(lane) : !is_naming && lane->reply.type == '-';
+    bool is_tail = lane->greeting.has_tail && lane->greetings_left == 1;
+    bool is_naming = lane->asked_again && lane->greetings_left == 2;
 
-    if (refused || is_unwelcome(lane)) {
+    if (is_unwelcome(lane) || (lane->reply.type == '-' && !is_tail && !is_naming)) {
         greeting_refused(lane);
+        return;
+    }
+    if (is_tail) {
+        tail_answered(lane);
         return;
     }
     if (is_naming) {
         lane->named = lane->reply.type != '-';
-    }
-    if (is_ping && resp_reply_starts(&lane->reply, "-NOAUTH")) {
-        lane->events->needs_password(lane);
-        return;
     }
     resp_reply_reset(&lane->reply);
     lane->greetings_left--;
@@ -118,8 +151,6 @@ void lane_greet(struct lane *lane)
     lane->greetings_left = greeting->replies;
     lane->resp3 = greeting->resp3;
     lane->reply.keep_head = true;
-    /* A fresh socket takes a few hundred bytes whole, or it is broken. */
-    if (connection_write(&lane->connection, greeting->bytes, greeting->length) != (ssize_t)greeting->length) {
-        lane_break(lane, "the greeting could not be written");
-    }
+    lane->asked_again = false;
+    say(lane, greeting->bytes, greeting->length);
 }

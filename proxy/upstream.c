@@ -143,7 +143,6 @@ static void on_ready(struct lane *lane)
         return;
     }
     if (lane->use == LANE_SHARED && !lane->taken_over) {
-        lane_profile(lane)->naming = lane->named ? PROFILE_NAMING_ALLOWED : PROFILE_NAMING_REFUSED;
         upstream_open_spares(lane_profile(lane));
     }
     if (lane->use == LANE_SHARED && lane_profile(lane) == upstream->base) {
@@ -289,10 +288,8 @@ static bool is_idle(const struct upstream *upstream, const struct lane *lane, in
  * client with a name costs Redis no further command. */
 static void forget_name(struct lane *lane, int64_t now)
 {
-    static const char unname[] = "*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n$0\r\n\r\n";
-
     if (lane->use == LANE_POOLED && lane->named && now - lane->used_us >= NAME_PATIENCE_US) {
-        lane->named = !upstream_send_hidden(lane, unname, sizeof unname - 1, false);
+        lane->named = !upstream_name_lane(lane, "");
     }
 }
 

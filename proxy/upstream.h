@@ -11,8 +11,9 @@
 
 struct upstream;
 
-/* Whether the user may use CLIENT SETNAME and the like: shown by the first who tries, a lane's greeting or a client. */
-enum profile_naming { PROFILE_NAMING_UNKNOWN, PROFILE_NAMING_ALLOWED, PROFILE_NAMING_REFUSED };
+/* Subcommands of CLIENT that a user may use or not: the first client who tries shows it. Nobody else asks, as Redis
+ * writes down who was refused (ACL LOG). */
+enum profile_right { PROFILE_MAY_SETNAME = 1, PROFILE_MAY_GETNAME = 2, PROFILE_MAY_SETINFO = 4 };
 
 struct profile {
     struct profile *next;
@@ -26,7 +27,8 @@ struct profile {
     bool refused;            /* Redis has refused its credentials last: see upstream_credentials.c */
     bool may_share;          /* false: there were too many profiles when it was made */
     size_t spares_under_way; /* being opened for the pool */
-    enum profile_naming naming;
+    uint8_t granted;         /* of enum profile_right: Redis has let the user do so … */
+    uint8_t denied;          /* … and has not */
     size_t references;       /* clients, lanes and whoever else holds it */
     size_t clients;          /* of them */
     struct profile *lingers; /* the next on the list of those without clients; see profile_part() */
@@ -151,6 +153,10 @@ void upstream_lane_speaks_for(struct lane *lane, struct profile *profile);
 
 /* Sends one command of Headgate's own whose reply is swallowed; an error reply breaks the lane if must_succeed. */
 bool upstream_send_hidden(struct lane *lane, const char *command, size_t length, bool must_succeed);
+
+/* Names the connection, hidden: by HELLO where Redis has not shown that the user may use CLIENT SETNAME, as anybody may
+ * use that. name: "" for none. */
+bool upstream_name_lane(struct lane *lane, const char *name);
 
 /*
  * Sends a question of Headgate's own whose answer nobody else can know; any other reply in its place breaks the lane.

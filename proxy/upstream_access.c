@@ -14,7 +14,8 @@ static const struct lane_events look_events;
 static void renew_default(struct upstream *upstream)
 {
     for (struct profile *profile = upstream->profiles; profile != NULL; profile = profile->next) {
-        profile->naming = PROFILE_NAMING_UNKNOWN;
+        profile->granted = 0;
+        profile->denied = 0;
     }
     upstream_forget_refusals(upstream);
     if (upstream->base->password == NULL) {
@@ -88,12 +89,13 @@ void upstream_access_changed(struct upstream *upstream)
 /* ---- the look ---- */
 
 /*
- * Redis answers NOAUTH to any command where it wants a password; any other answer, an error or not, says that it does
- * not. Who is not let in at all (maxclients, protected mode) has learned nothing, which is a failure of the lane.
+ * Redis answers NOAUTH where it wants a password; any other answer, an error or not, says that it does not. HELLO is
+ * what any user may use. Who is not let in at all (maxclients, protected mode) has learned nothing, which is a failure
+ * of the lane.
  */
 static const struct lane_greeting look_greeting = {
-    .bytes = "*1\r\n$4\r\nPING\r\n",
-    .length = sizeof "*1\r\n$4\r\nPING\r\n" - 1,
+    .bytes = "*2\r\n$5\r\nHELLO\r\n$1\r\n2\r\n",
+    .length = sizeof "*2\r\n$5\r\nHELLO\r\n$1\r\n2\r\n" - 1,
     .replies = 1,
     .has_tail = true,
 };

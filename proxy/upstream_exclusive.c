@@ -74,6 +74,21 @@ bool upstream_send_hidden(struct lane *lane, const char *command, size_t length,
     return send_hidden(lane, 1, command, length, must_succeed);
 }
 
+bool upstream_name_lane(struct lane *lane, const char *name)
+{
+    const struct profile *profile = lane_profile(lane);
+    char command[640];
+    int length =
+        (profile->granted & PROFILE_MAY_SETNAME) != 0
+            ? snprintf(command, sizeof command, "*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n$%zu\r\n%s\r\n", strlen(name),
+                       name)
+            : snprintf(command, sizeof command, "*4\r\n$5\r\nHELLO\r\n$1\r\n%d\r\n$7\r\nSETNAME\r\n$%zu\r\n%s\r\n",
+                       profile->resp, strlen(name), name);
+
+    /* A name too long for this is not worth a larger buffer: the lane goes without. */
+    return (size_t)length >= sizeof command || upstream_send_hidden(lane, command, (size_t)length, false);
+}
+
 /* ---- giving lanes to others ---- */
 
 /* The client has nothing to say about it any more. */

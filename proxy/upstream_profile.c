@@ -18,10 +18,13 @@
  * go, with a few users or databases; more would be connections that are of use to nobody. */
 #define PROFILES_LINGERING 8
 
-/* What shared lanes say besides: the name shows operators what these connections are, and PING shows whether Redis
- * wants a password. */
-static const char tail[] = "*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n$8\r\nheadgate\r\n*1\r\n$4\r\nPING\r\n";
-#define TAIL_REPLIES 2
+/* What shared lanes say besides: the name shows operators what these connections are, and the answer whether Redis
+ * wants a password. Any user may use HELLO; of what one may not use, ACL LOG would tell. */
+static const char *const tails[] = {
+    [2] = "*4\r\n$5\r\nHELLO\r\n$1\r\n2\r\n$7\r\nSETNAME\r\n$8\r\nheadgate\r\n",
+    [3] = "*4\r\n$5\r\nHELLO\r\n$1\r\n3\r\n$7\r\nSETNAME\r\n$8\r\nheadgate\r\n",
+};
+#define TAIL_REPLIES 1
 
 /* Appends a command to the profile's greeting. False when memory is short. */
 static bool greeting_add(struct profile *profile, size_t argument_count, const char *const *arguments)
@@ -74,13 +77,14 @@ static bool greeting_build(struct profile *profile)
     if (!greeting_add_credentials(profile) || (profile->database != 0 && !greeting_add(profile, 2, select))) {
         return false;
     }
-    char *text = realloc(profile->greeting, profile->greeting_length + sizeof tail);
+    const char *tail = tails[profile->resp];
+    char *text = realloc(profile->greeting, profile->greeting_length + strlen(tail) + 1);
     if (text == NULL) {
         return false;
     }
-    memcpy(text + profile->greeting_length, tail, sizeof tail);
+    strcpy(text + profile->greeting_length, tail);
     profile->greeting = text;
-    profile->greeting_tail_length = sizeof tail - 1;
+    profile->greeting_tail_length = strlen(tail);
     return true;
 }
 
@@ -137,7 +141,8 @@ static struct profile *profile_create(struct upstream *upstream, const struct pr
     profile->shared = calloc(upstream->settings.shared_lanes, sizeof *profile->shared);
     /* Of the same credentials, so Redis' answer will be the same. */
     profile->needs_password = wanted->needs_password;
-    profile->naming = wanted->naming;
+    profile->granted = wanted->granted;
+    profile->denied = wanted->denied;
     profile->refused = wanted->refused;
     if ((wanted->user != NULL && profile->user == NULL) || (wanted->password != NULL && profile->password == NULL) ||
         profile->shared == NULL || !greeting_build(profile)) {
@@ -333,7 +338,8 @@ struct profile *profile_with_credentials(struct profile *profile, struct slice u
     wanted.password = strndup(password.data, password.length);
     wanted.needs_password = false;
     wanted.refused = false;
-    wanted.naming = PROFILE_NAMING_UNKNOWN;
+    wanted.granted = 0;
+    wanted.denied = 0;
     wanted.generation = 0;
     if (wanted.password != NULL && (wanted.user != NULL || user.data == NULL)) {
         found = profile_get(profile->upstream, &wanted);

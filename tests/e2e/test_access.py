@@ -252,7 +252,7 @@ def test_what_a_look_makes_of_answers(fake, make_headgate, reply, changes):
     client.request("GET", "k")
     fake.expect("GET", "k").reply(b"+first\r\n")
     assert client.read() == b"first"
-    fake.answers["PING"] = lambda _lane, _arguments: reply
+    fake.answers["HELLO"] = fake.answers["PING"] = lambda _lane, _arguments: reply
     before = looks(headgate)
     wait_for(lambda: looks(headgate) >= before + 3, what="three looks")
     assert stats(headgate, "upstream")["access_changes_total"] == str(changes)
@@ -267,7 +267,7 @@ def test_a_look_that_is_not_answered_ends(fake, make_headgate):
     client.send(encode("GET", "k"))
     fake.expect("GET", "k").reply(b"+first\r\n")
     assert client.read() == b"first"
-    fake.answers["PING"] = lambda _lane, _arguments: None
+    fake.answers["HELLO"] = lambda _lane, _arguments: None
     before = looks(headgate)
     wait_for(lambda: looks(headgate) >= before + 3, what="three looks")
     wait_for(lambda: len(fake.open_lanes()) <= 3, what="looks that have ended")

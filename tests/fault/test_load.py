@@ -227,7 +227,7 @@ def test_a_redis_that_accepts_and_says_nothing(make_headgate):
     """The greeting has its time as the connection has; requests meanwhile wait as long as they may."""
     fake = FakeRedis()
     try:
-        fake.answers["PING"] = lambda _lane, _arguments: None
+        fake.answers["HELLO"] = lambda _lane, _arguments: None
         headgate = make_headgate(fake.url, connect_timeout="300ms", upstream_wait="1s")
         with headgate.connect() as client:
             client.request("GET", "k")
@@ -235,7 +235,7 @@ def test_a_redis_that_accepts_and_says_nothing(make_headgate):
             assert isinstance(client.read(), Error)
             assert 0.9 < time.monotonic() - start < 4
             assert len(fake.lanes) > 1
-            del fake.answers["PING"]
+            del fake.answers["HELLO"]
             fake.answers["GET"] = lambda _lane, _arguments: b"+v\r\n"
             wait_for(lambda: client("GET", "k") == b"v", what="the greeting to succeed")
     finally:

@@ -1,0 +1,123 @@
+"""What the newest libraries send when they connect, with their default settings: it costs none of them a lane.
+
+The words are those of redis-py 8.1.0, node-redis 6.3.1, go-redis 9.23.0 and ioredis 6.0.0, taken down between each of
+them and a redis-server. Debian has none of these; its own are in the other files.
+"""
+
+import pytest
+
+from harness.admin import stats
+from harness.resp import OK, Error, Map, encode, same, wait_for
+
+CLIENTS = 20
+
+
+def setinfo(word, name, version):
+    return [(word, "SETINFO", "LIB-NAME", name), (word, "SETINFO", "LIB-VER", version)]
+
+
+NODE = list(reversed(setinfo("CLIENT", "node-redis", "6.3.1")))
+GO = [("client", "setinfo", "LIB-NAME", "go-redis(,go1.26.8)"), ("client", "setinfo", "LIB-VER", "9.23.0")]
+
+# In writes: each is sent when what the one before asked for is answered.
+GREETINGS = {
+    "redis-py-3": [
+        [("HELLO", "3")],
+        [("CLIENT", "MAINT_NOTIFICATIONS", "ON", "moving-endpoint-type", "internal-ip")],
+        *[[command] for command in setinfo("CLIENT", "redis-py", "8.1.0")],
+    ],
+    "redis-py-2": [[command] for command in setinfo("CLIENT", "redis-py", "8.1.0")],
+    "node-redis-3": [
+        [
+            ("HELLO", "3"),
+            *NODE,
+            ("CLIENT", "MAINT_NOTIFICATIONS", "ON", "moving-endpoint-type", "external-ip"),
+        ]
+    ],
+    "node-redis-2": [NODE],
+    "go-redis-3": [
+        [("hello", "3")],
+        [("client", "maint_notifications", "on", "moving-endpoint-type", "internal-ip")],
+        GO,
+    ],
+    "go-redis-2": [[("hello", "2")], GO],
+    "ioredis": [[("hello", "3"), *reversed(setinfo("client", "ioredis", "6.0.0"))], [("info",)]],
+    "named": [[("HELLO", "3", "SETNAME", "app")], [("CLIENT", "SETNAME", "app"), ("CLIENT", "GETNAME")]],
+}
+
+
+def greet(client, writes):
+    """The answers to all of it, and to two ordinary commands."""
+    replies = []
+    for commands in [*writes, [("SET", "k", "v")], [("GET", "k")]]:
+        client.send(b"".join(encode(*command) for command in commands))
+        replies += client.read_many(len(commands))
+    return replies
+
+
+def comparable(reply):
+    """Without what differs from one connection to the next."""
+    if isinstance(reply, (list, Map)) and b"id" in reply:
+        return [value for value in reply if not isinstance(value, int)]
+    return b"INFO" if isinstance(reply, bytes) and b"redis_version" in reply else reply
+
+
+@pytest.mark.parametrize("library", GREETINGS)
+def test_the_answers_are_those_of_redis(target, library):
+    """What a server without a feature says is what the libraries go on after."""
+    expected = [comparable(reply) for reply in greet(target.direct(), GREETINGS[library])]
+    for _ in range(3):
+        replies = [comparable(reply) for reply in greet(target.connect(), GREETINGS[library])]
+        assert all(same(mine, theirs) for mine, theirs in zip(replies, expected)), (replies, expected)
+
+
+@pytest.mark.parametrize("library", GREETINGS)
+def test_twenty_clients_share_one_lane(redis, make_headgate, library):
+    """One for each version of RESP, and at most one without an owner, over which they have said HELLO."""
+    headgate = make_headgate(redis, pool="shared", lanes=1)
+    clients = [headgate.connect() for _ in range(CLIENTS)]
+    for client in clients:
+        assert greet(client, GREETINGS[library])[-2:] == [OK, b"v"]
+
+    def lanes():
+        facts = stats(headgate)
+        return {name: int(facts[name]) for name in ("clients_exclusive", "lanes_exclusive", "lanes_pooled")}
+
+    wait_for(lambda: lanes()["lanes_exclusive"] == lanes()["lanes_pooled"], what="lanes to be given back")
+    facts = lanes()
+    assert facts["clients_exclusive"] == 0 and facts["lanes_pooled"] <= 1, facts
+    assert int(stats(headgate)["lanes_shared"]) <= 2
+    for client in clients:
+        assert client("GET", "k") == b"v"
+
+
+def test_maintenance_is_unknown_to_headgate(target):
+    """Whatever the server would say: it would send clients past Headgate."""
+    client = target.connect()
+    for spelling in ("MAINT_NOTIFICATIONS", "maint_notifications", "Maint_Notifications"):
+        text = f"ERR unknown subcommand '{spelling}'. Try CLIENT HELP."
+        for arguments in ((), ("ON",), ("OFF",), ("on", "moving-endpoint-type", "internal-fqdn")):
+            assert client("CLIENT", spelling, *arguments) == Error(text.encode())
+    client("MULTI")
+    assert isinstance(client("CLIENT", "MAINT_NOTIFICATIONS", "ON"), Error)
+    assert client("EXEC") == Error(b"EXECABORT Transaction discarded because of previous errors.")
+    client.send(
+        encode("CLIENT", "REPLY", "SKIP") + encode("CLIENT", "MAINT_NOTIFICATIONS", "ON") + encode("ECHO", "seen")
+    )
+    assert client.read() == b"seen"
+
+
+def test_a_server_that_has_the_feature_is_not_asked(fake, make_headgate, pool):
+    said = []
+
+    def answer(_lane, arguments):
+        said.append(arguments[1].upper())
+        return b"+OK\r\n"
+
+    fake.answers["CLIENT"] = answer
+    headgate = make_headgate(fake.url, pool=pool)
+    client = headgate.connect()
+    assert isinstance(client("HELLO", 3), Map)
+    assert isinstance(client("CLIENT", "MAINT_NOTIFICATIONS", "ON", "moving-endpoint-type", "internal-ip"), Error)
+    assert client("CLIENT", "SETNAME", "x") == OK
+    assert b"MAINT_NOTIFICATIONS" not in said

@@ -1,0 +1,234 @@
+"""Subcommands of CLIENT: which of them cost a client its place on the shared lanes, and whose rights they ask about."""
+
+import pytest
+
+from harness.admin import stats
+from harness.resp import OK, QUEUED, Error, Map, encode, wait_for
+from harness.target import client_list
+
+UNTOUCHED = "0"
+
+
+def on_lanes_of_their_own(headgate):
+    return stats(headgate, "clients")["clients_exclusive"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("CACHING", "YES"),
+        ("CAPA", "redirect"),  # not of Redis 7.0
+        ("GETREDIR",),
+        ("HELP",),
+        ("IMPORT-SOURCE", "ON"),
+        ("KILL", "ID", 999_999),
+        ("KILL", "ADDR", "127.0.0.1:1", "SKIPME", "yes"),
+        ("LIST",),
+        ("LIST", "TYPE", "pubsub"),
+        ("NO-EVICT", "OFF"),
+        ("NO-TOUCH", "OFF"),
+        ("NO-TOUCH", "ON"),
+        ("NO-SUCH-THING",),
+        ("no such\r\nthing", "x"),
+        ("PAUSE", 0),
+        ("PAUSE", "x"),
+        ("SETINFO", "LIB-NAME", "x"),
+        ("SETNAME", "x"),
+        ("TRACKINGINFO",),
+        ("UNBLOCK", 999_999),
+        ("UNPAUSE",),
+        ("REPLY", "ON"),
+        (),
+    ],
+)
+def test_what_leaves_nothing_behind_costs_no_lane(redis, make_headgate, command):
+    headgate = make_headgate(redis, pool="shared")
+    with redis.connect() as direct:
+        expected = direct("CLIENT", *command)
+    client = headgate.connect()
+    reply = client("CLIENT", *command)
+    if command[:1] != ("LIST",):
+        assert reply == expected
+    assert client("SET", "k", 1) == OK
+    assert on_lanes_of_their_own(headgate) == UNTOUCHED
+
+
+@pytest.mark.parametrize("command", [("NO-EVICT", "ON"), ("REPLY", "OFF"), ("TRACKING", "ON"), ("KILL", "127.0.0.1:1")])
+def test_what_does_keeps_its_lane(redis, make_headgate, command):
+    headgate = make_headgate(redis, pool="shared")
+    client = headgate.connect()
+    client.send(encode("HELLO", 3) + encode("CLIENT", *command) + encode("SET", "k", 1))
+    assert isinstance(client.read(), Map)
+    with redis.connect() as direct:
+        wait_for(lambda: direct("GET", "k") == b"1", what="the SET")
+    assert on_lanes_of_their_own(headgate) == "1"
+
+
+def test_an_unknown_subcommand_that_is_taken_keeps_its_lane(fake, make_headgate):
+    """It may have left anything there."""
+    headgate = make_headgate(fake.url, pool="shared")
+    client, other = headgate.connect(), headgate.connect()
+    assert client("CLIENT", "NEWFANGLED", "ON") == OK
+    fake.answers["CLIENT"] = lambda _lane, _arguments: b"-ERR something else went wrong\r\n"
+    assert isinstance(other("CLIENT", "NEWFANGLED", "ON"), Error)
+    for one in (client, other):
+        one.request("GET", "k")
+        fake.expect("GET", "k").reply(b"+v\r\n")
+        assert one.read() == b"v"
+    assert on_lanes_of_their_own(headgate) == "2"
+
+
+# ---- rights ----
+
+
+def acl_log(direct):
+    return [dict(zip(entry[::2], entry[1::2]))[b"object"] for entry in direct("ACL", "LOG")]
+
+
+@pytest.mark.parametrize("version", (2, 3))
+def test_nobody_is_written_down_for_what_headgate_does(redis, make_headgate, pool, version):
+    """PING and CLIENT SETNAME of its own were in ACL LOG, under the user's name."""
+    headgate = make_headgate(redis, pool=pool)
+    with redis.connect() as direct:
+        direct("ACL", "SETUSER", "low", "on", ">pw", "~*", "+get", "+multi", "+exec", "+subscribe", "&*")
+        client = headgate.connect()
+        assert isinstance(client("HELLO", version, "AUTH", "low", "pw", "SETNAME", "lowly"), (Map, list))
+        assert client("GET", "k") is None or version == 3
+        assert client("MULTI") == OK
+        assert client("GET", "k") == QUEUED
+        names = [entry["name"] for entry in client_list(direct) if entry["user"] == "low" and entry["multi"] != "-1"]
+        assert names == ["lowly"]
+        assert len(client("EXEC")) == 1
+        subscriber = headgate.connect()
+        assert subscriber("AUTH", "low", "pw") == OK
+        assert subscriber("SUBSCRIBE", "c")[0] == b"subscribe"
+        assert acl_log(direct) == []
+
+
+def test_the_look_for_a_password_is_not_written_down(redis, make_headgate):
+    headgate = make_headgate(redis, access_check="100ms")
+    client = headgate.connect()
+    assert client("SET", "k", 1) == OK
+    with redis.connect() as direct:
+        assert direct("ACL", "SETUSER", "default", "-ping", "-client") == OK
+        assert direct("ACL", "LOG", "RESET") == OK
+        before = int(stats(headgate, "upstream")["access_looks_total"])
+        wait_for(lambda: int(stats(headgate, "upstream")["access_looks_total"]) >= before + 3, what="three looks")
+        assert acl_log(direct) == []
+        assert direct("ACL", "SETUSER", "default", "+@all") == OK
+
+
+@pytest.mark.parametrize("subcommand", [("SETNAME", "x"), ("GETNAME",)])
+def test_rights_are_those_of_redis(redis, make_headgate, pool, subcommand):
+    """Whoever asks first, and whatever was asked before. Each refusal is in ACL LOG, as it is the client's own."""
+    headgate = make_headgate(redis, pool=pool)
+    right = f"client|{subcommand[0].lower()}"
+    with redis.connect() as direct:
+        direct("ACL", "SETUSER", "half", "on", ">pw", "~*", "+@all", f"-{right}")
+        for _ in range(3):
+            client = headgate.connect()
+            client("AUTH", "half", "pw")
+            assert not isinstance(client("CLIENT", "GETNAME" if subcommand[0] == "SETNAME" else "SETNAME", *["y"] * (
+                subcommand[0] == "GETNAME")), Error)
+            refusal = client("CLIENT", *subcommand)
+            assert isinstance(refusal, Error) and refusal.startswith(b"NOPERM")
+        assert set(acl_log(direct)) == {right.encode()}
+        if pool == "shared":
+            assert on_lanes_of_their_own(headgate) == UNTOUCHED
+
+
+def newer(fake, refused=()):
+    """The fake as a Redis 8 that notes what connections are told by CLIENT."""
+    said = []
+
+    def answer(lane, arguments):
+        subcommand = arguments[1].upper().decode()
+        said.append((lane.number, *[word.decode() for word in arguments[1:]]))
+        if subcommand in refused:
+            return b"-NOPERM User u has no permissions to run the 'client|%s' command\r\n" % subcommand.lower().encode()
+        return b"+OK\r\n"
+
+    fake.answers["CLIENT"] = answer
+    info = b"# Server\r\nredis_version:8.0.6\r\n"
+    fake.answers["INFO"] = lambda _lane, _arguments: b"$%d\r\n%s\r\n" % (len(info), info)
+    fake.answers["MULTI"] = lambda _lane, _arguments: b"+OK\r\n"
+    fake.answers["WATCH"] = lambda _lane, _arguments: b"+OK\r\n"
+    return said
+
+
+def learned(headgate):
+    wait_for(lambda: stats(headgate)["redis_version"].startswith("8.0"), what="the version to be known")
+
+
+def test_setinfo_is_refused_where_redis_refuses_it(fake, make_headgate):
+    """CLIENT SETNAME was allowed, and that counted for both."""
+    said = newer(fake, refused=("SETINFO",))
+    headgate = make_headgate(fake.url, pool="shared")
+    learned(headgate)
+    for _ in range(3):
+        client = headgate.connect()
+        assert client("CLIENT", "SETNAME", "x") == OK
+        assert client("CLIENT", "SETINFO", "LIB-NAME", "lib") == Error(
+            b"NOPERM User u has no permissions to run the 'client|setinfo' command"
+        )
+    asked = [words for words in said if words[1] == "SETINFO"]
+    assert len(asked) == 3, "the clients' own, and none of Headgate's"
+
+
+def test_setinfo_on_a_lane_of_its_own_is_kept(fake, make_headgate):
+    """It was forgotten with the lane. It outlives RESET, as in Redis."""
+    said = newer(fake)
+    headgate = make_headgate(fake.url, pool="shared")
+    learned(headgate)
+    client = headgate.connect()
+    assert client("WATCH", "k") == OK
+    assert client("CLIENT", "SETINFO", "LIB-NAME", "lib") == OK
+    assert client("RESET") == b"RESET"
+    said.clear()
+    assert client("CLIENT", "TRACKING", "ON") == OK
+    assert [words[1:] for words in said] == [("SETINFO", "LIB-NAME", "lib"), ("TRACKING", "ON")]
+
+
+def test_in_session_all_of_it_reaches_redis(fake, make_headgate):
+    """It was answered by Headgate when it came first, and others did not see it."""
+    said = newer(fake)
+    headgate = make_headgate(fake.url, pool="session")
+    learned(headgate)
+    client = headgate.connect()
+    assert client("CLIENT", "SETNAME", "x") == OK
+    assert client("CLIENT", "SETINFO", "LIB-NAME", "lib") == OK
+    assert client("CLIENT", "SETINFO", "LIB-VER", "1") == OK
+    mine = [words[1:] for words in said if words[2:] != ("headgate",)]
+    assert mine == [("SETNAME", "x"), ("SETINFO", "LIB-NAME", "lib"), ("SETINFO", "LIB-VER", "1")]
+
+
+def test_in_session_a_name_is_seen_by_others(redis, make_headgate):
+    headgate = make_headgate(redis, pool="session")
+    client = headgate.connect()
+    assert client("CLIENT", "SETNAME", "first") == OK
+    with redis.connect() as direct:
+        assert "first" in [entry["name"] for entry in client_list(direct)]
+
+
+def test_a_server_without_hello(fake, make_headgate):
+    """Its lanes are asked by PING, and named by CLIENT SETNAME."""
+    said = []
+    fake.answers["HELLO"] = lambda _lane, _arguments: b"-ERR unknown command `HELLO`, with args beginning with: \r\n"
+    fake.answers["CLIENT"] = lambda _lane, arguments: said.append(arguments[1:]) or b"+OK\r\n"
+    headgate = make_headgate(fake.url, pool="shared", access_check=0)
+    client = headgate.connect()
+    client.request("GET", "k")
+    fake.expect("GET", "k").reply(b"+v\r\n")
+    assert client.read() == b"v"
+    assert said == [[b"SETNAME", b"headgate"]]
+
+
+def test_a_server_without_hello_that_wants_a_password(fake, make_headgate):
+    fake.answers["HELLO"] = lambda _lane, _arguments: b"-ERR unknown command `HELLO`, with args beginning with: \r\n"
+    fake.answers["CLIENT"] = fake.answers["PING"] = lambda _lane, _arguments: b"-NOAUTH Authentication required.\r\n"
+    headgate = make_headgate(fake.url, pool="shared", access_check=0)
+    client = headgate.connect()
+    client.request("GET", "k")
+    fake.expect("GET", "k").reply(b"-NOAUTH Authentication required.\r\n")
+    assert client.read() == Error(b"NOAUTH Authentication required.")
+    wait_for(lambda: on_lanes_of_their_own(headgate) == "1", what="its own lane")
