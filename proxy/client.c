@@ -1,5 +1,5 @@
 /* The life of a client: accepting, reading, closing, time-outs. */
-#include "client_private.h"
+#include "client_alias.h"
 
 #include "log.h"
 
@@ -231,6 +231,7 @@ void client_close(struct client *client, const char *why)
     struct policy_client view = client_policy_view(client);
     chain_client_closed(service->chain, &view);
     connection_close(&client->connection);
+    client_alias_end(client);
     reactor_cancel(reactor, REACTOR_STAGE_CLIENTS, &client->flush);
     buffer_clear(&reactor->buffers, &client->output);
     client->borrowed_length = 0;
@@ -472,6 +473,7 @@ struct client_service *client_service_new(const struct client_parts *parts, cons
     service->upstream = parts->upstream;
     service->control = parts->control;
     service->learn = parts->learn;
+    service->directory = parts->directory;
     service->settings = *settings;
     service->free_closed.run = free_closed;
     service->host = client_policy_host(service, parts->worker);
@@ -599,6 +601,7 @@ void client_service_tick(struct client_service *service)
         }
         client_review_beginning(client);
         client_login_tick(client, now);
+        client_alias_tick(client);
         client_watch_unread(&unread, client);
         client = next;
     }

@@ -74,6 +74,78 @@ bool upstream_send_hidden(struct lane *lane, const char *command, size_t length,
     return send_hidden(lane, 1, command, length, must_succeed);
 }
 
+/* ---- the id of a connection ---- */
+
+static const char id_mark[] = "$2\r\nid\r\n:";
+#define ID_MARK_LENGTH ((uint8_t)(sizeof id_mark - 1))
+
+/* One byte of the reply to HELLO: the mark comes once, and the number ends it. */
+static void match_id(struct lane *lane, char byte)
+{
+    if (lane->id_matched > ID_MARK_LENGTH) {
+        return;
+    }
+    if (lane->id_matched < ID_MARK_LENGTH) {
+        lane->id_matched = byte == id_mark[lane->id_matched] ? lane->id_matched + 1 : byte == id_mark[0];
+    } else if (byte >= '0' && byte <= '9' && lane->id_read < INT64_MAX / 16) {
+        lane->id_read = lane->id_read * 10 + (byte - '0');
+    } else {
+        lane->id_matched++;
+    }
+}
+
+static void id_bytes(struct run *run, const char *data, size_t length)
+{
+    for (size_t i = 0; i < length; i++) {
+        match_id(run->lane, data[i]);
+    }
+}
+
+static bool id_reply(struct run *run, const struct resp_reply *reply)
+{
+    struct lane *lane = run->lane;
+
+    if (reply->type == '>') {
+        return false;
+    }
+    lane->is_learning_id = false;
+    lane->redis_id = resp_reply_is_error(reply) || lane->id_read == 0 ? -1 : lane->id_read;
+    if (lane->told != NULL) {
+        atomic_store(lane->told, lane->redis_id);
+    }
+    return true;
+}
+
+static const struct run_receiver id_receiver = {
+    .bytes = id_bytes,
+    .reply = id_reply,
+    .answered = hidden_answered,
+    .lost = hidden_lost,
+};
+
+bool upstream_learn_id(struct lane *lane)
+{
+    char command[48];
+    int length = snprintf(command, sizeof command, "*2\r\n$5\r\nHELLO\r\n$1\r\n%d\r\n", lane_profile(lane)->resp);
+    struct run *run = lane->is_learning_id ? NULL : run_take(lane->runs);
+
+    if (run == NULL) {
+        return lane->is_learning_id;
+    }
+    run->requests = 1;
+    run->receiver = &id_receiver;
+    run->owner = lane->runs;
+    run->observation = run;
+    if (!lane_send(lane, run, command, (size_t)length)) {
+        run_give(lane->runs, run);
+        return false;
+    }
+    lane->is_learning_id = true;
+    lane->id_matched = 0;
+    lane->id_read = 0;
+    return true;
+}
+
 bool upstream_name_lane(struct lane *lane, const char *name)
 {
     const struct profile *profile = lane_profile(lane);
