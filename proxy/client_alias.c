@@ -444,6 +444,12 @@ static int64_t connection_in(const struct observation *observation, struct slice
     return read_number((struct slice){found, reply.length - (size_t)(found - reply.data)}, &digits);
 }
 
+/* Whether what came may be the answer to another request: what scripts say can look like it. */
+static bool may_be_forged(const struct session *session)
+{
+    return session->split || session->scripts > 0 || session->unsure || session->was_silent;
+}
+
 /* The client is told its id: others may name it by that from here on. False when memory is short. */
 static bool introduce(struct client *client, const struct observation *observation, struct lane *lane,
                       struct slice reply)
@@ -451,7 +457,7 @@ static bool introduce(struct client *client, const struct observation *observati
     if (!enter(client)) {
         return false;
     }
-    if (lane == client->exclusive && lane != NULL) {
+    if (lane == client->exclusive && lane != NULL && !may_be_forged(&client->session)) {
         lane->redis_id = connection_in(observation, reply);
         (void)client_alias_taken(client, false);
     }
