@@ -165,7 +165,7 @@ def test_it_is_a_replica(redis, make_redis, make_headgate):
 
 def test_it_is_not_redis(redis, make_redis, make_headgate, fake):
     """It is tried again and again, which is logged once."""
-    for command in ("CLIENT", "PING", "EVALSHA"):
+    for command in ("HELLO", "CLIENT", "PING", "EVALSHA"):
         fake.answers[command] = lambda _lane, _arguments: b"HTTP/1.1 400 Bad Request\r\n\r\n"
     headgate = launch(make_headgate, redis, "shared", at(fake), **SHORT)
     client = headgate.connect()
