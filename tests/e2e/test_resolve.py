@@ -416,7 +416,7 @@ def test_the_server_for_statistics_moves(redis, names, places, make_headgate):
     def measured(server):
         client("GET", "k")
         with server.connect() as direct:
-            return len(direct("KEYS", "statistics_get*")) > 0
+            return len(direct("KEYS", "headgate:statistics_get*")) > 0
 
     wait_for(lambda: measured(places[0]), 30, "figures at the first")
     names.set(NAME, places[1].host)
