@@ -274,7 +274,7 @@ static bool find_unix(int fd, struct peer *peer, const char **why)
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) {
         return false;
     }
-    *peer = (struct peer){.uid = credentials.uid};
+    *peer = (struct peer){.uid = credentials.uid, .pid = credentials.pid};
     return true;
 }
 

@@ -14,7 +14,8 @@
 
 struct peer {
     uid_t uid;      /* of the user who made its socket */
-    uint64_t inode; /* of its socket, by which its process is found; 0 for a Unix socket */
+    uint64_t inode; /* of its socket, by which its process is found (peer_process.h); 0 for a Unix socket */
+    pid_t pid;      /* of a Unix socket: who connected it; 0: that process cannot be seen from here */
 };
 
 /* How to look. */

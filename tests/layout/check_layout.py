@@ -14,8 +14,8 @@ import sys
 
 # From the bottom to the top: a module may include those of lower rows, and itself.
 ROWS = [
-    ["resp", "recycle", "log", "clock", "stats", "script", "version", "text", "peer", "workgroup", "directory"],
-    ["buffer", "conf", "word"],
+    ["resp", "recycle", "log", "clock", "stats", "script", "version", "text", "workgroup", "directory"],
+    ["buffer", "conf", "peer", "word"],
     ["command"],
     ["splice"],
     ["run", "reactor"],

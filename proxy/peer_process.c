@@ -1,0 +1,410 @@
+/* Sources: proc(5), Documentation/filesystems/proc.rst: /proc/PID/fd and /proc/PID/stat. */
+#include "peer_process.h"
+
+#include "clock.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Places at which sockets were found: a program that connects anew each time has its socket at the same one mostly. */
+#define PLACES_MAX 64
+/* How long one slice of a search takes, and how many times longer the rest behind it. */
+#define SLICE_US INT64_C(2000)
+#define REST_FACTOR 19
+/* A search that nobody has gone on with for so long makes room for another. */
+#define SEARCH_PATIENCE_US INT64_C(1000000)
+#define PATH_MAX_OF_PROC 64
+#define STAT_BYTES 1024
+
+struct place {
+    pid_t pid;
+    int fd;
+};
+
+/* Whose processes a search goes through. */
+enum phase { PHASE_SAME_USER, PHASE_OTHERS };
+
+/* A search through all processes, as far as it has come. */
+struct search {
+    uint64_t inode; /* 0: there is none */
+    enum phase phase;
+    pid_t pid; /* up to here all are done, and of the next one … */
+    int fd;    /* … up to here */
+    bool denied;
+    int64_t asked_us;
+};
+
+struct peer_finder {
+    struct place places[PLACES_MAX]; /* the last one that was of use first */
+    size_t place_count;
+    struct search search;
+    int64_t rest_until_us;
+    /* Of the process that was looked at last. */
+    pid_t gathered_pid;
+    uint64_t *inodes; /* sorted */
+    size_t inode_count, inode_room;
+};
+
+static const char elsewhere[] = "no process that can be seen here has its socket: it may be in another container";
+static const char denied[] = "its process is another user's, which Headgate may not look at";
+static const char other_namespace[] = "its process is in another container";
+
+struct peer_finder *peer_finder_new(void)
+{
+    return calloc(1, sizeof(struct peer_finder));
+}
+
+void peer_finder_free(struct peer_finder *finder)
+{
+    if (finder != NULL) {
+        free(finder->inodes);
+        free(finder);
+    }
+}
+
+/* ---- one process ---- */
+
+/* What /proc/PID/stat says. */
+struct status {
+    char state;
+    long threads;
+    uint64_t started;
+};
+
+/* The name of the program stands in parentheses, and may hold any bytes. */
+static bool parse_status(const char *text, struct status *status)
+{
+    const char *behind_name = strrchr(text, ')');
+
+    return behind_name != NULL &&
+           sscanf(behind_name + 1,
+                  " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %" SCNu64,
+                  &status->state, &status->threads, &status->started) == 3;
+}
+
+static bool read_status(pid_t pid, struct status *status)
+{
+    char path[PATH_MAX_OF_PROC], text[STAT_BYTES];
+
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return false;
+    }
+    ssize_t length = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (length <= 0) {
+        return false;
+    }
+    text[length] = '\0';
+    return parse_status(text, status);
+}
+
+static bool is_over(const struct status *status)
+{
+    /* The first thread may end before the others do. */
+    return status->state == 'X' || (status->state == 'Z' && status->threads <= 1);
+}
+
+bool peer_process_lives(const struct peer_process *process)
+{
+    struct status status;
+
+    if (read_status(process->pid, &status)) {
+        return (process->started == 0 || status.started == process->started) && !is_over(&status);
+    }
+    /* Where processes of others are hidden, the pid alone can be asked for. */
+    return process->started == 0 && (kill(process->pid, 0) == 0 || errno == EPERM);
+}
+
+static struct peer_process process_of(pid_t pid)
+{
+    struct status status;
+
+    return (struct peer_process){.pid = pid, .started = read_status(pid, &status) ? status.started : 0};
+}
+
+/* The number of the socket that a link of /proc/PID/fd leads to; 0: it is no socket. */
+static uint64_t read_socket(int directory, const char *name)
+{
+    char target[64];
+    uint64_t inode;
+    ssize_t length = readlinkat(directory, name, target, sizeof target - 1);
+
+    if (length <= 0) {
+        return 0;
+    }
+    target[length] = '\0';
+    return sscanf(target, "socket:[%" SCNu64 "]", &inode) == 1 ? inode : 0;
+}
+
+static DIR *open_descriptors(pid_t pid)
+{
+    char path[PATH_MAX_OF_PROC];
+
+    snprintf(path, sizeof path, "/proc/%ld/fd", (long)pid);
+    return opendir(path);
+}
+
+/* A name of /proc that is a number, or -1. */
+static long read_number(const char *name)
+{
+    char *end;
+    long number = *name >= '0' && *name <= '9' ? strtol(name, &end, 10) : -1;
+
+    return number >= 0 && *end == '\0' ? number : -1;
+}
+
+/* ---- where sockets were found before ---- */
+
+static bool has_at(const struct place *place, uint64_t inode)
+{
+    char path[PATH_MAX_OF_PROC];
+
+    snprintf(path, sizeof path, "/proc/%ld/fd/%d", (long)place->pid, place->fd);
+    return read_socket(AT_FDCWD, path) == inode;
+}
+
+/* It comes first from now on; index: where it was. */
+static void put_first(struct peer_finder *finder, struct place place, size_t index)
+{
+    memmove(&finder->places[1], &finder->places[0], index * sizeof place);
+    finder->places[0] = place;
+}
+
+static void remember(struct peer_finder *finder, struct place place)
+{
+    size_t last = finder->place_count < PLACES_MAX ? finder->place_count++ : PLACES_MAX - 1;
+
+    put_first(finder, place, last);
+}
+
+static bool look_at_places(struct peer_finder *finder, uint64_t inode, struct peer_process *process)
+{
+    for (size_t i = 0; i < finder->place_count; i++) {
+        struct place place = finder->places[i];
+        if (has_at(&place, inode)) {
+            put_first(finder, place, i);
+            *process = process_of(place.pid);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- all processes ---- */
+
+enum look { LOOK_FOUND, LOOK_DONE, LOOK_OUT_OF_TIME };
+
+static enum look look_at_descriptors(DIR *descriptors, struct search *search, int64_t until_us, int *fd)
+{
+    const struct dirent *entry;
+
+    while ((entry = readdir(descriptors)) != NULL) {
+        long number = read_number(entry->d_name);
+        if (number <= search->fd) {
+            continue;
+        }
+        if (read_socket(dirfd(descriptors), entry->d_name) == search->inode) {
+            *fd = (int)number;
+            return LOOK_FOUND;
+        }
+        search->fd = (int)number;
+        if (clock_now_us() >= until_us) {
+            return LOOK_OUT_OF_TIME;
+        }
+    }
+    return LOOK_DONE;
+}
+
+static enum look look_at_process(struct search *search, pid_t pid, int64_t until_us, int *fd)
+{
+    DIR *descriptors = open_descriptors(pid);
+
+    if (descriptors == NULL) {
+        search->denied = search->denied || errno == EACCES || errno == EPERM;
+        return LOOK_DONE;
+    }
+    enum look look = look_at_descriptors(descriptors, search, until_us, fd);
+    closedir(descriptors);
+    return look;
+}
+
+static bool is_of_phase(const struct search *search, int proc, const char *name, uid_t uid)
+{
+    struct stat status;
+
+    return fstatat(proc, name, &status, 0) == 0 && (status.st_uid == uid) == (search->phase == PHASE_SAME_USER);
+}
+
+/* The kernel lists processes in the order of their numbers. */
+static enum look look_at_all(struct search *search, DIR *proc, uid_t uid, int64_t until_us, struct place *place)
+{
+    const struct dirent *entry;
+    enum look look = LOOK_DONE;
+
+    while (look == LOOK_DONE && (entry = readdir(proc)) != NULL) {
+        long pid = read_number(entry->d_name);
+        if (pid <= search->pid) {
+            continue;
+        }
+        place->pid = (pid_t)pid;
+        if (is_of_phase(search, dirfd(proc), entry->d_name, uid)) {
+            look = look_at_process(search, place->pid, until_us, &place->fd);
+        }
+        if (look == LOOK_DONE) {
+            search->pid = place->pid;
+            search->fd = -1;
+            look = clock_now_us() >= until_us ? LOOK_OUT_OF_TIME : LOOK_DONE;
+        }
+    }
+    return look;
+}
+
+static enum look look_on(struct search *search, uid_t uid, int64_t until_us, struct place *place)
+{
+    DIR *proc = opendir("/proc");
+
+    if (proc == NULL) {
+        return LOOK_DONE;
+    }
+    enum look look = look_at_all(search, proc, uid, until_us, place);
+    if (look == LOOK_DONE && search->phase == PHASE_SAME_USER) {
+        search->phase = PHASE_OTHERS;
+        search->pid = 0;
+        rewinddir(proc);
+        look = look_at_all(search, proc, uid, until_us, place);
+    }
+    closedir(proc);
+    return look;
+}
+
+/* Whether it is this socket's turn to be searched for. */
+static bool take_turn(struct peer_finder *finder, uint64_t inode, int64_t now)
+{
+    struct search *search = &finder->search;
+
+    if (now < finder->rest_until_us ||
+        (search->inode != 0 && search->inode != inode && now - search->asked_us < SEARCH_PATIENCE_US)) {
+        return false;
+    }
+    if (search->inode != inode) {
+        *search = (struct search){.inode = inode, .fd = -1};
+    }
+    search->asked_us = now;
+    return true;
+}
+
+static void rest_after(struct peer_finder *finder, int64_t start_us)
+{
+    int64_t now = clock_now_us();
+
+    finder->rest_until_us = now + REST_FACTOR * (now - start_us);
+}
+
+static enum peer_search search_all(struct peer_finder *finder, const struct peer *peer, struct peer_process *process,
+                                   const char **why)
+{
+    struct search *search = &finder->search;
+    int64_t start = clock_now_us();
+    struct place place = {0, 0};
+
+    if (!take_turn(finder, peer->inode, start)) {
+        return PEER_LATER;
+    }
+    enum look look = look_on(search, peer->uid, start + SLICE_US, &place);
+    rest_after(finder, start);
+    if (look == LOOK_OUT_OF_TIME) {
+        return PEER_LATER;
+    }
+    search->inode = 0;
+    if (look == LOOK_FOUND) {
+        remember(finder, place);
+        *process = process_of(place.pid);
+        return PEER_FOUND;
+    }
+    *why = search->denied ? denied : elsewhere;
+    return PEER_UNTOLD;
+}
+
+enum peer_search peer_finder_find(struct peer_finder *finder, const struct peer *peer, struct peer_process *process,
+                                  const char **why)
+{
+    if (peer->inode == 0) {
+        *process = process_of(peer->pid);
+        *why = other_namespace;
+        return peer->pid > 0 ? PEER_FOUND : PEER_UNTOLD;
+    }
+    if (look_at_places(finder, peer->inode, process)) {
+        return PEER_FOUND;
+    }
+    return search_all(finder, peer, process, why);
+}
+
+/* ---- the sockets of one process ---- */
+
+static bool add_inode(struct peer_finder *finder, uint64_t inode)
+{
+    if (finder->inode_count == finder->inode_room) {
+        size_t room = finder->inode_room > 0 ? 2 * finder->inode_room : 64;
+        uint64_t *inodes = realloc(finder->inodes, room * sizeof *inodes);
+        if (inodes == NULL) {
+            return false;
+        }
+        finder->inodes = inodes;
+        finder->inode_room = room;
+    }
+    finder->inodes[finder->inode_count++] = inode;
+    return true;
+}
+
+static int compare_inodes(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+
+    return a < b ? -1 : a > b;
+}
+
+bool peer_finder_gather(struct peer_finder *finder, const struct peer_process *process)
+{
+    int64_t start = clock_now_us();
+    const struct dirent *entry;
+
+    if (start < finder->rest_until_us) {
+        return false;
+    }
+    finder->gathered_pid = process->pid;
+    finder->inode_count = 0;
+    DIR *descriptors = open_descriptors(process->pid);
+    while (descriptors != NULL && (entry = readdir(descriptors)) != NULL) {
+        uint64_t inode = read_number(entry->d_name) >= 0 ? read_socket(dirfd(descriptors), entry->d_name) : 0;
+        if (inode != 0 && !add_inode(finder, inode)) {
+            break;
+        }
+    }
+    if (descriptors != NULL) {
+        closedir(descriptors);
+    }
+    if (finder->inode_count > 1) {
+        qsort(finder->inodes, finder->inode_count, sizeof finder->inodes[0], compare_inodes);
+    }
+    rest_after(finder, start);
+    return true;
+}
+
+bool peer_finder_has(const struct peer_finder *finder, const struct peer *peer)
+{
+    if (peer->inode == 0) {
+        return peer->pid > 0 && peer->pid == finder->gathered_pid;
+    }
+    return finder->inode_count > 0 &&
+           bsearch(&peer->inode, finder->inodes, finder->inode_count, sizeof finder->inodes[0], compare_inodes) != NULL;
+}

@@ -1,0 +1,217 @@
+#include "peer_process.h"
+
+#include <criterion/criterion.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define NOBODY 65534
+
+/* A child with the far ends of some connections over loopback. */
+struct far {
+    int near[3];
+    size_t count;
+    pid_t child;
+    int orders; /* a byte: the connections are closed; the end: the child goes */
+};
+
+static _Noreturn void live(const struct sockaddr_in *to, size_t count, uid_t uid, int orders)
+{
+    int fds[3];
+    char order;
+
+    if (setuid(uid) != 0) {
+        _exit(1);
+    }
+    for (size_t i = 0; i < count; i++) {
+        fds[i] = socket(AF_INET, SOCK_STREAM, 0);
+        if (fds[i] < 0 || connect(fds[i], (const struct sockaddr *)to, sizeof *to) != 0) {
+            _exit(2);
+        }
+    }
+    if (read(orders, &order, 1) == 1) {
+        for (size_t i = 0; i < count; i++) {
+            close(fds[i]);
+        }
+        (void)!read(orders, &order, 1);
+    }
+    _exit(0);
+}
+
+static struct far open_far(size_t count, uid_t uid)
+{
+    struct far far = {.count = count};
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof own;
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    int pipes[2];
+
+    cr_assert_eq(bind(listener, (struct sockaddr *)&own, sizeof own), 0);
+    cr_assert_eq(getsockname(listener, (struct sockaddr *)&own, &length), 0);
+    cr_assert_eq(listen(listener, 3), 0);
+    cr_assert_eq(pipe(pipes), 0);
+    far.child = fork();
+    if (far.child == 0) {
+        close(pipes[1]);
+        live(&own, count, uid, pipes[0]);
+    }
+    close(pipes[0]);
+    far.orders = pipes[1];
+    for (size_t i = 0; i < count; i++) {
+        far.near[i] = accept(listener, NULL, NULL);
+        cr_assert_geq(far.near[i], 0);
+    }
+    close(listener);
+    return far;
+}
+
+static void close_far(struct far *far)
+{
+    close(far->orders);
+    kill(far->child, SIGKILL);
+    waitpid(far->child, NULL, 0);
+    for (size_t i = 0; i < far->count; i++) {
+        close(far->near[i]);
+    }
+}
+
+static struct peer peer_at(int fd)
+{
+    struct peer peer = {0};
+    const char *why = NULL;
+
+    cr_assert(peer_find(fd, &peer, &why), "%s", why);
+    return peer;
+}
+
+/* However long that takes on a busy machine. */
+static enum peer_search find(struct peer_finder *finder, const struct peer *peer, struct peer_process *process,
+                             const char **why)
+{
+    enum peer_search search = PEER_LATER;
+
+    for (int tries = 0; tries < 20000 && search == PEER_LATER; tries++) {
+        search = peer_finder_find(finder, peer, process, why);
+        if (search == PEER_LATER) {
+            usleep(500);
+        }
+    }
+    return search;
+}
+
+Test(peer_process, is_found_by_its_sockets)
+{
+    struct peer_finder *finder = peer_finder_new();
+    struct far far[] = {open_far(2, getuid()), open_far(2, getuid() == 0 ? NOBODY : getuid())};
+
+    for (size_t i = 0; i < 4; i++) {
+        const struct far *whose = &far[i % 2];
+        struct peer peer = peer_at(whose->near[i / 2]);
+        struct peer_process process = {0};
+        const char *why = "";
+        cr_expect_eq(find(finder, &peer, &process, &why), PEER_FOUND, "%zu: %s", i, why);
+        cr_expect_eq(process.pid, whose->child, "%zu: %ld", i, (long)process.pid);
+        cr_expect_neq(process.started, (uint64_t)0);
+        cr_expect(peer_process_lives(&process));
+    }
+    close_far(&far[0]);
+    close_far(&far[1]);
+    peer_finder_free(finder);
+}
+
+Test(peer_process, of_a_unix_socket_is_told_by_the_kernel)
+{
+    struct peer_finder *finder = peer_finder_new();
+    struct peer_process process = {0};
+    const char *why;
+    int pair[2];
+
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    struct peer peer = peer_at(pair[0]);
+    cr_expect_eq(peer_finder_find(finder, &peer, &process, &why), PEER_FOUND);
+    cr_expect_eq(process.pid, getpid());
+    peer.pid = 0;
+    cr_expect_eq(peer_finder_find(finder, &peer, &process, &why), PEER_UNTOLD, "it is in another namespace");
+    close(pair[0]);
+    close(pair[1]);
+    peer_finder_free(finder);
+}
+
+/* Without rights the process of another user is not found, and it is said that this is the reason. */
+Test(peer_process, of_another_user_needs_rights)
+{
+    if (getuid() != 0) {
+        return;
+    }
+    struct far far = open_far(1, 0);
+    pid_t child = fork();
+    int status;
+
+    if (child == 0) {
+        struct peer_process process;
+        const char *why = "";
+        struct peer peer = peer_at(far.near[0]);
+        struct peer_finder *finder = peer_finder_new();
+        if (setgid(NOBODY) != 0 || setuid(NOBODY) != 0) {
+            _exit(10);
+        }
+        enum peer_search search = find(finder, &peer, &process, &why);
+        peer_finder_free(finder);
+        _exit(search == PEER_UNTOLD && strstr(why, "another user's") != NULL ? 0 : 1);
+    }
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_expect_eq(status, 0);
+    close_far(&far);
+}
+
+Test(peer_process, that_has_ended_does_not_live)
+{
+    struct far far = open_far(1, getuid());
+    struct peer peer = peer_at(far.near[0]);
+    struct peer_finder *finder = peer_finder_new();
+    struct peer_process process, other;
+    const char *why = "";
+    siginfo_t info;
+
+    cr_assert_eq(find(finder, &peer, &process, &why), PEER_FOUND, "%s", why);
+    other = process;
+    other.started++;
+    cr_expect(peer_process_lives(&process));
+    cr_expect_not(peer_process_lives(&other), "it has the pid of an older one");
+    cr_assert_eq(kill(far.child, SIGKILL), 0);
+    cr_assert_eq(waitid(P_PID, (id_t)far.child, &info, WEXITED | WNOWAIT), 0);
+    cr_expect_not(peer_process_lives(&process), "its parent has not waited for it yet");
+    close_far(&far);
+    cr_expect_not(peer_process_lives(&process));
+    peer_finder_free(finder);
+}
+
+static void gather(struct peer_finder *finder, const struct peer_process *process)
+{
+    for (int tries = 0; tries < 20000 && !peer_finder_gather(finder, process); tries++) {
+        usleep(500);
+    }
+}
+
+Test(peer_process, knows_its_other_sockets)
+{
+    struct peer_finder *finder = peer_finder_new();
+    struct far far = open_far(3, getuid()), other = open_far(1, getuid());
+    struct peer peer = peer_at(far.near[0]), second = peer_at(far.near[2]), stranger = peer_at(other.near[0]);
+    struct peer_process process;
+    const char *why = "";
+
+    cr_expect_not(peer_finder_has(finder, &peer), "nobody was looked at");
+    cr_assert_eq(find(finder, &peer, &process, &why), PEER_FOUND, "%s", why);
+    gather(finder, &process);
+    cr_expect(peer_finder_has(finder, &peer));
+    cr_expect(peer_finder_has(finder, &second));
+    cr_expect_not(peer_finder_has(finder, &stranger));
+    close_far(&other);
+    close_far(&far);
+    peer_finder_free(finder);
+}
