@@ -176,6 +176,7 @@ static void lease_client_close(void *instance, const struct policy_client *clien
 static void lease_tick(void *instance, int64_t now_us)
 {
     (void)now_us;
+    lease_client_tick(instance);
     lease_watch(instance);
 }
 

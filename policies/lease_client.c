@@ -23,14 +23,27 @@ static void write_address(const struct sockaddr_storage *from, char *text, size_
     }
 }
 
-/* Cuts what does not fit: such clients are one. No user and no name holds a blank. */
-static struct slice name_client(const struct policy_client *client, char text[LEASE_OWNER_MAX])
+/* "address/user/name". No user and no name holds a blank. */
+static char *describe(const struct policy_client *client)
 {
     char address[INET6_ADDRSTRLEN];
 
     write_address(client->address, address, sizeof address);
-    int length = snprintf(text, LEASE_OWNER_MAX, "%s/%s/%s", address, client->user, client->name);
-    return (struct slice){text, length < LEASE_OWNER_MAX ? (size_t)length : LEASE_OWNER_MAX - 1};
+    size_t size = strlen(address) + strlen(client->user) + strlen(client->name) + 3;
+    char *text = malloc(size);
+    if (text != NULL) {
+        snprintf(text, size, "%s/%s/%s", address, client->user, client->name);
+    }
+    return text;
+}
+
+/* Cuts what does not fit: such clients are one. */
+static struct slice name_of(const struct lease_client *client)
+{
+    const char *text = client->text != NULL ? client->text : "";
+    size_t length = strlen(text);
+
+    return (struct slice){text, length < LEASE_OWNER_MAX ? length : LEASE_OWNER_MAX};
 }
 
 static void schedule_all(struct lease_worker *worker, struct lease_owner *owner)
@@ -43,12 +56,12 @@ static void schedule_all(struct lease_worker *worker, struct lease_owner *owner)
     }
 }
 
-static struct lease_owner *join(struct lease_worker *worker, struct slice name)
-{
-    struct lease_owner *owner = lease_registry_join(worker->registry, name);
+/* ---- joining and leaving ---- */
 
+/* An owner, or NULL when memory is short, has one connection more: it may have come back in time. */
+static struct lease_owner *welcome(struct lease_worker *worker, struct lease_owner *owner)
+{
     if (owner != NULL && owner->connections == 1) {
-        /* It may have come back in time. */
         schedule_all(worker, owner);
     }
     return owner;
@@ -61,23 +74,156 @@ static void leave(struct lease_worker *worker, struct lease_owner *owner)
 
     lease_registry_leave(worker->registry, owner, lease_now(worker));
     if (is_last && stays) {
+        lease_process_left(worker, owner);
         schedule_all(worker, owner);
     }
 }
 
-/* What a connection took under another name goes with it. */
-static void take_along(struct lease_worker *worker, const struct lease_client *client, struct lease_owner *from,
-                       struct lease_owner *to)
+static struct lease_owner *join_alone(struct lease_worker *worker, const struct lease_client *client)
 {
-    struct lease *lease = LIST_FIRST(&from->leases);
+    char text[LEASE_OWNER_MAX + 32];
+    struct slice name = name_of(client);
+    int length = snprintf(text, sizeof text, "%.*s#%" PRIu64, (int)name.length, name.data, client->id);
+
+    return lease_registry_join(worker->registry, (struct slice){text, (size_t)length});
+}
+
+/* ---- whose a lease is ---- */
+
+static void warn_once(struct lease_worker *worker, const struct lease_terms *terms, enum lease_owner_kind kind,
+                      const char *text)
+{
+    if (lease_registry_is_first(worker->registry, kind)) {
+        worker->host->warn(worker->host->context, terms->rule, text);
+    }
+}
+
+static struct lease_owner *choose_owner(struct lease_worker *worker, struct lease_client *client,
+                                        enum lease_owner_kind kind)
+{
+    if (kind == LEASE_OWNER_PROCESS && client->process != NULL) {
+        return client->process;
+    }
+    if (kind == LEASE_OWNER_CLIENT && client->named != NULL) {
+        return client->named;
+    }
+    if (client->alone == NULL) {
+        client->alone = join_alone(worker, client);
+    }
+    return client->alone;
+}
+
+struct lease_owner *lease_client_owner(struct lease_worker *worker, struct lease_client *client,
+                                       const struct lease_terms *terms)
+{
+    if (terms->owner == LEASE_OWNER_CLIENT && client->named == NULL) {
+        warn_once(worker, terms, LEASE_OWNER_CLIENT,
+                  "owner = client, but a client without a name (CLIENT SETNAME) has taken a lock: such clients share "
+                  "nothing, and each connection counts for itself; give them names, or set owner = process");
+    }
+    /* Others go on with a connection of a process that has ended: it was theirs, too. */
+    bool has_ended = client->process != NULL && client->process->gone_us != 0;
+    return choose_owner(worker, client, has_ended ? LEASE_OWNER_CONNECTION : terms->owner);
+}
+
+/* Gives what the connection has taken, and this owner has, to whom it belongs to by now. */
+static void settle_leases(struct lease_worker *worker, struct lease_client *client, struct lease_owner *from)
+{
+    struct lease *lease = from != NULL ? LIST_FIRST(&from->leases) : NULL;
 
     while (lease != NULL) {
         struct lease *next = LIST_NEXT(lease, of_owner);
-        if (lease->client == client->id) {
+        struct lease_owner *to = lease->client == client->id ? choose_owner(worker, client, lease->terms.owner) : NULL;
+        if (to != NULL && to != from) {
             lease_registry_own(worker->registry, lease, to);
+            lease_schedule(worker, lease);
         }
         lease = next;
     }
+}
+
+/* from: an owner that the client had until now, or NULL. */
+static void settle(struct lease_worker *worker, struct lease_client *client, struct lease_owner *from)
+{
+    settle_leases(worker, client, from);
+    settle_leases(worker, client, client->named);
+    settle_leases(worker, client, client->process);
+    settle_leases(worker, client, client->alone);
+}
+
+void lease_client_adopt(struct lease_worker *worker, struct lease_client *client, struct lease_owner *process)
+{
+    client->process = welcome(worker, process);
+    settle(worker, client, NULL);
+}
+
+/* ---- who a client is ---- */
+
+/* The process is shown as "process:4711"; when it was started tells it from others of that number. */
+static struct lease_owner *join_process(struct lease_worker *worker, const struct policy_peer *peer)
+{
+    char text[64];
+    int shown = snprintf(text, sizeof text, "process:%" PRId64, peer->pid);
+    int length = shown + snprintf(text + shown, sizeof text - (size_t)shown, " %" PRIu64, peer->started);
+    struct lease_owner *owner =
+        lease_registry_join_process(worker->registry, (struct slice){text, (size_t)length}, peer);
+
+    if (owner != NULL) {
+        owner->shown = (size_t)shown;
+    }
+    return owner;
+}
+
+static void warn_of_untold(struct lease_worker *worker, const struct lease_terms *terms, const char *why)
+{
+    char text[512];
+
+    snprintf(text, sizeof text,
+             "the process that has taken a lock cannot be told (%s): its connection counts in its place, and so for "
+             "all like it; see \"Whose connections count\" in docs/leases.md",
+             why);
+    warn_once(worker, terms, LEASE_OWNER_PROCESS, text);
+}
+
+static void set_searching(struct lease_worker *worker, struct lease_client *client, bool searching)
+{
+    worker->searching += searching;
+    worker->searching -= client->searching;
+    client->searching = searching;
+}
+
+void lease_client_identify(struct lease_worker *worker, struct lease_client *client, const struct lease_terms *terms)
+{
+    const struct policy_host *host = worker->host;
+    struct policy_peer peer;
+
+    if (terms->owner != LEASE_OWNER_PROCESS || client->process != NULL || client->untold) {
+        return;
+    }
+    bool told = host->find_peer(host->context, client->connection, true, &peer) == POLICY_PEER_TOLD;
+    set_searching(worker, client, !told);
+    if (!told) {
+        return;
+    }
+    lease_registry_lock(worker->registry);
+    if (peer.pid != 0) {
+        lease_client_adopt(worker, client, join_process(worker, &peer));
+    } else {
+        client->untold = true;
+        warn_of_untold(worker, terms, peer.why);
+    }
+    lease_registry_unlock(worker->registry);
+}
+
+/* The terms of the first rule with such owners, or NULL. */
+static const struct lease_terms *terms_with(const struct lease_worker *worker, enum lease_owner_kind kind)
+{
+    for (size_t i = 0; i < worker->rule_count; i++) {
+        if (worker->rules[i].terms.owner == kind) {
+            return &worker->rules[i].terms;
+        }
+    }
+    return NULL;
 }
 
 static struct lease_client *make_client(struct lease_worker *worker, const struct policy_client *from)
@@ -86,6 +232,7 @@ static struct lease_client *make_client(struct lease_worker *worker, const struc
 
     if (client != NULL) {
         client->id = from->id;
+        client->connection = from->connection;
         LIST_INIT(&client->guards);
         LIST_INSERT_HEAD(&worker->clients, client, of_worker);
     }
@@ -95,7 +242,6 @@ static struct lease_client *make_client(struct lease_worker *worker, const struc
 void lease_client_join(struct lease_worker *worker, const struct policy_client *from, void **attachment)
 {
     struct lease_client *client = *attachment;
-    char text[LEASE_OWNER_MAX];
 
     if (client == NULL) {
         if (worker->rule_count == 0) {
@@ -107,50 +253,64 @@ void lease_client_join(struct lease_worker *worker, const struct policy_client *
     if (client == NULL) {
         return;
     }
+    free(client->text);
+    client->text = describe(from);
+    bool has_name = *from->name != '\0' && client->text != NULL && terms_with(worker, LEASE_OWNER_CLIENT) != NULL;
+    struct lease_owner *before = client->named;
+    if (!has_name && before == NULL && client->process == NULL && client->alone == NULL) {
+        return;
+    }
     lease_registry_lock(worker->registry);
-    struct lease_owner *owner = join(worker, name_client(from, text));
-    struct lease_owner *before = client->client_owner;
-    if (owner != NULL) {
-        if (before != NULL && before != owner) {
-            take_along(worker, client, before, owner);
-        }
-        client->client_owner = owner;
-        if (before != NULL) {
-            leave(worker, before);
-        }
+    client->named = has_name ? welcome(worker, lease_registry_join(worker->registry, name_of(client))) : NULL;
+    settle(worker, client, before);
+    if (before != NULL) {
+        leave(worker, before);
     }
     lease_registry_unlock(worker->registry);
+    /* It may have taken locks before there was a rule that wants its process. */
+    if (terms_with(worker, LEASE_OWNER_PROCESS) != NULL) {
+        lease_client_identify(worker, client, terms_with(worker, LEASE_OWNER_PROCESS));
+    }
 }
 
 void lease_client_leave(struct lease_worker *worker, struct lease_client *client)
 {
+    struct lease_owner *const owners[] = {client->named, client->process, client->alone};
+
     lease_request_forget(client);
+    set_searching(worker, client, false);
     lease_registry_lock(worker->registry);
     lease_guard_end(worker, client, UINT64_MAX);
-    if (client->client_owner != NULL) {
-        leave(worker, client->client_owner);
-    }
-    if (client->connection_owner != NULL) {
-        leave(worker, client->connection_owner);
+    for (size_t i = 0; i < sizeof owners / sizeof owners[0]; i++) {
+        if (owners[i] != NULL) {
+            leave(worker, owners[i]);
+        }
     }
     lease_registry_unlock(worker->registry);
     LIST_REMOVE(client, of_worker);
+    free(client->text);
     free(client);
 }
 
-struct lease_owner *lease_client_owner(struct lease_worker *worker, struct lease_client *client,
-                                       enum lease_owner_kind kind)
-{
-    char text[LEASE_OWNER_MAX + 32];
+/* ---- what takes longer ---- */
 
-    if (kind == LEASE_OWNER_CLIENT) {
-        return client->client_owner;
+static void look_on(struct lease_worker *worker)
+{
+    const struct lease_terms *terms = terms_with(worker, LEASE_OWNER_PROCESS);
+    struct lease_client *client;
+
+    LIST_FOREACH(client, &worker->clients, of_worker)
+    {
+        if (client->searching && terms != NULL) {
+            lease_client_identify(worker, client, terms);
+        }
     }
-    if (client->connection_owner == NULL) {
-        int end = client->client_owner != NULL ? (int)client->client_owner->length : 0;
-        const char *name = client->client_owner != NULL ? client->client_owner->name : "";
-        int length = snprintf(text, sizeof text, "%.*s#%" PRIu64, end, name, client->id);
-        client->connection_owner = lease_registry_join(worker->registry, (struct slice){text, (size_t)length});
+}
+
+void lease_client_tick(struct lease_worker *worker)
+{
+    if (worker->searching > 0) {
+        look_on(worker);
     }
-    return client->connection_owner;
+    lease_process_tick(worker);
 }

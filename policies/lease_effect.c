@@ -155,7 +155,7 @@ static void set_terms(struct effect *effect, struct lease *lease)
     lease->scored_us = request->sent_us;
     lease->abandoned = false;
     lease->companion = request->shape.script != NULL ? request->shape.script->companion : NULL;
-    struct lease_owner *owner = lease_client_owner(effect->worker, request->client, request->terms.owner);
+    struct lease_owner *owner = lease_client_owner(effect->worker, request->client, &request->terms);
     if (owner != NULL) {
         lease_registry_own(effect->worker->registry, lease, owner);
     }
@@ -637,6 +637,15 @@ static void apply(struct effect *effect)
     }
 }
 
+/* Whether the client may have a lock by it. */
+static bool may_own(const struct effect *effect)
+{
+    enum lease_action action = effect->request->shape.action;
+
+    return (action == LEASE_ACQUIRE || action == LEASE_SCORE || action == LEASE_EXTEND) &&
+           effect->outcome != LEASE_OUTCOME_NO && effect->outcome != LEASE_OUTCOME_REFUSED;
+}
+
 static void end_one(struct lease_worker *worker, struct lease_request *request, const struct lease_request *first,
                     const struct policy_reply *reply)
 {
@@ -650,6 +659,9 @@ static void end_one(struct lease_worker *worker, struct lease_request *request, 
         .now_us = reply->now_us,
     };
 
+    if (may_own(&effect)) {
+        lease_client_identify(worker, request->client, &request->terms);
+    }
     lease_registry_lock(worker->registry);
     /* Marks of the others stay as they are: they say whether this one was overtaken. */
     for (size_t i = 0; i < request->target_count; i++) {

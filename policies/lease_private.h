@@ -10,6 +10,7 @@
  *   lease_watch.c      when a lease is to be looked at, what is done then, and how it ends
  *   lease_call.c       the scripts for it, and what their replies say
  *   lease_client.c     whose connections show that a holder lives
+ *   lease_process.c    … which processes live, and which connections they have
  *   lease_text.c       what is said of leases: names, keys and owners as they are shown, warnings
  *   lease_verbs.c      LEASES and LEASE on the admin port
  */
@@ -56,9 +57,15 @@ struct lease_guard {
 struct lease_client {
     LIST_ENTRY(lease_client) of_worker;
     uint64_t id;
-    struct lease_owner *client_owner;     /* all connections of its address, user and name */
-    struct lease_owner *connection_owner; /* this one alone; NULL until it takes a lock under such a rule */
-    struct lease_request *queued;         /* by MULTI, the last one first */
+    void *connection;             /* as the host knows it */
+    struct lease_owner *named;    /* all connections of its address, user and name; NULL: it has no name, … */
+    struct lease_owner *process;  /* … its process is not known, … */
+    struct lease_owner *alone;    /* … it has not taken a lock under such a rule */
+    bool untold;                  /* its process cannot be told */
+    bool searching;               /* it is still looked for */
+    uint64_t tested;              /* the last search that it was looked at for */
+    char *text;                   /* "address/user/name"; NULL when memory was short */
+    struct lease_request *queued; /* by MULTI, the last one first */
     size_t queued_count;
     uint32_t queued_place; /* of the next command of the transaction that is looked at, from 0 on */
     LIST_HEAD(, lease_guard) guards;
@@ -100,6 +107,8 @@ struct lease_worker {
     struct lease_rule *rules;
     size_t rule_count;
     LIST_HEAD(, lease_client) clients;
+    size_t searching;          /* clients whose process is still looked for */
+    uint64_t searched;         /* the last search that this worker has gone through */
     size_t calls;              /* scripts under way */
     bool watching;             /* lease_watch() is at work */
     bool last_round;           /* the process ends: all leases are renewed once more */
@@ -134,9 +143,23 @@ static inline bool lease_kind_is_semaphore(enum lease_kind kind)
 /* Says who the client is, from which on its connections count; *attachment is NULL at first. */
 void lease_client_join(struct lease_worker *worker, const struct policy_client *client, void **attachment);
 void lease_client_leave(struct lease_worker *worker, struct lease_client *client);
+/* The client may have taken a lock: finds out who it is, as far as the terms want it. Nothing is locked. */
+void lease_client_identify(struct lease_worker *worker, struct lease_client *client, const struct lease_terms *terms);
+/* Looks on for processes, and for further connections of those whose known ones have gone. Nothing is locked. */
+void lease_client_tick(struct lease_worker *worker);
 /* Whose lease it is, under such terms, that the client takes. The registry is locked. NULL when memory is short. */
 struct lease_owner *lease_client_owner(struct lease_worker *worker, struct lease_client *client,
-                                       enum lease_owner_kind kind);
+                                       const struct lease_terms *terms);
+/* The client is of that process, which it was counted with; NULL is harmless. The registry is locked. */
+void lease_client_adopt(struct lease_worker *worker, struct lease_client *client, struct lease_owner *process);
+
+/* ---- lease_process.c ---- */
+
+/* The last connection that was known of the owner has gone just now: if it is a process that lives, it may have others.
+ * The registry is locked. */
+void lease_process_left(struct lease_worker *worker, struct lease_owner *owner);
+/* Looks for these, and whether processes live. Nothing is locked. */
+void lease_process_tick(struct lease_worker *worker);
 
 /* ---- lease_guard.c ---- */
 

@@ -26,6 +26,9 @@ struct lease_registry {
     size_t lease_count;
     uint64_t sequence;
     size_t flushes;
+    LIST_HEAD(, lease_owner) processes;
+    uint64_t searches;
+    bool asked[LEASE_OWNER_KINDS];
     bool draining;
     struct lease_semaphore semaphores[SEMAPHORES];
     struct lease_wheel wheels[]; /* one for each worker */
@@ -50,6 +53,7 @@ struct lease_registry *lease_registry_new(size_t threads)
     registry->hash_key = siphash_random_key();
     pthread_mutex_init(&registry->mutex, NULL);
     LIST_INIT(&registry->leases);
+    LIST_INIT(&registry->processes);
     bool opened = lease_table_open(&registry->keys);
     opened = lease_table_open(&registry->members) && opened;
     opened = lease_table_open(&registry->owners) && opened;
@@ -331,6 +335,9 @@ static void settle_owner(struct lease_registry *registry, struct lease_owner *ow
 {
     if (owner->connections == 0 && LIST_EMPTY(&owner->leases)) {
         lease_table_remove(&registry->owners, &owner->node);
+        if (owner->process.pid != 0) {
+            LIST_REMOVE(owner, of_processes);
+        }
         free(owner);
     }
 }
@@ -442,20 +449,65 @@ struct lease_owner *lease_registry_join(struct lease_registry *registry, struct 
         if (owner == NULL) {
             return NULL;
         }
-        *owner = (struct lease_owner){.length = name.length};
+        *owner = (struct lease_owner){.length = name.length, .shown = name.length};
         LIST_INIT(&owner->leases);
         memcpy(owner->name, name.data, name.length);
         lease_table_add(&registry->owners, &owner->node, hash);
     }
     owner->connections++;
     owner->gone_us = 0;
+    owner->search = 0;
     return owner;
+}
+
+struct lease_owner *lease_registry_join_process(struct lease_registry *registry, struct slice name,
+                                                const struct policy_peer *process)
+{
+    struct lease_owner *owner = lease_registry_join(registry, name);
+
+    if (owner != NULL && owner->process.pid == 0) {
+        owner->process = *process;
+        LIST_INSERT_HEAD(&registry->processes, owner, of_processes);
+    }
+    return owner;
+}
+
+struct lease_owner *lease_registry_first_process(const struct lease_registry *registry)
+{
+    return LIST_FIRST(&registry->processes);
+}
+
+void lease_registry_search(struct lease_registry *registry, struct lease_owner *process)
+{
+    process->search = ++registry->searches;
+    process->searchers = registry->threads;
+}
+
+struct lease_owner *lease_registry_next_search(const struct lease_registry *registry, uint64_t number)
+{
+    struct lease_owner *owner, *next = NULL;
+
+    LIST_FOREACH(owner, &registry->processes, of_processes)
+    {
+        if (owner->search > number && (next == NULL || owner->search < next->search)) {
+            next = owner;
+        }
+    }
+    return next;
+}
+
+bool lease_registry_is_first(struct lease_registry *registry, enum lease_owner_kind kind)
+{
+    bool is_first = !registry->asked[kind];
+
+    registry->asked[kind] = true;
+    return is_first;
 }
 
 void lease_registry_leave(struct lease_registry *registry, struct lease_owner *owner, int64_t now_us)
 {
     owner->connections--;
-    if (owner->connections == 0 && !registry->draining) {
+    if (owner->connections == 0 && owner->gone_us == 0 && !registry->draining) {
         owner->gone_us = now_us;
     }
     settle_owner(registry, owner);

@@ -100,9 +100,15 @@ struct lease_touch {
 struct lease_owner {
     struct lease_node node;
     size_t connections;
-    int64_t gone_us; /* when the last connection went; 0: there are some */
+    int64_t gone_us; /* when the last connection went; 0: there are some, or may be */
     LIST_HEAD(, lease) leases;
-    size_t length;
+    /* Of a process; pid 0: it is none. */
+    struct policy_peer process;
+    LIST_ENTRY(lease_owner) of_processes;
+    int64_t checked_us;   /* when it was last looked at whether it lives */
+    uint64_t search;      /* the number of the search for further connections of it; 0: there is none */
+    size_t searchers;     /* workers that have not looked through their clients yet */
+    size_t length, shown; /* of the name, and of what is shown of it */
     char name[];
 };
 
@@ -207,6 +213,18 @@ bool lease_registry_is_touched(const struct lease_registry *registry, const stru
 
 /* The owner of that name, with one more connection; NULL when memory is short. */
 struct lease_owner *lease_registry_join(struct lease_registry *registry, struct slice name);
+/* The same for a process, whose name this is. */
+struct lease_owner *lease_registry_join_process(struct lease_registry *registry, struct slice name,
+                                                const struct policy_peer *process);
+/* The first of the processes; the next is LIST_NEXT(owner, of_processes). */
+struct lease_owner *lease_registry_first_process(const struct lease_registry *registry);
+/* All workers are to look for further connections of the process, until it is joined; searches are numbered in their
+ * order. */
+void lease_registry_search(struct lease_registry *registry, struct lease_owner *process);
+/* The search with the next number; NULL if there is none. */
+struct lease_owner *lease_registry_next_search(const struct lease_registry *registry, uint64_t number);
+/* Whether this is the first time that it is asked so. */
+bool lease_registry_is_first(struct lease_registry *registry, enum lease_owner_kind kind);
 /* A connection of the owner has gone. The owner is void if it has neither connections nor leases. */
 void lease_registry_leave(struct lease_registry *registry, struct lease_owner *owner, int64_t now_us);
 /* Gives the lease to the owner. */

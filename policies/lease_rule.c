@@ -29,7 +29,7 @@ struct lease_options {
 #define FIELD(field) .offset = offsetof(struct lease_options, field), .reloadable = true
 
 static const char *const watched_words[] = {"auto", "string", "hash", "semaphore", NULL};
-static const char *const owner_words[] = {"client", "connection", NULL};
+static const char *const owner_words[] = {"process", "connection", "client", NULL};
 static const char *const farewell_words[] = {"expire", "release", NULL};
 static const char *const score_words[] = {"auto", "acquired", "expires", NULL};
 static const char *const unit_words[] = {"auto", "s", "ms", "us", NULL};
@@ -77,9 +77,11 @@ static const struct conf_option option_table[] = {
      FIELD(owner),
      .type = CONF_WORD,
      .words = owner_words,
-     .initial = "client",
-     .help = "Whose connection shows that the holder lives: connection, the one that took the lock; client, any of\n"
-             "the same address, user and name, as with pools."},
+     .initial = "process",
+     .help =
+         "Whose connections show that the holder lives: process, those of the process that took the lock, or where\n"
+         "it cannot be told, the connection; connection, the one that took it; client, those of the same address,\n"
+         "user and name (CLIENT SETNAME), or without a name, the connection."},
     {.name = "grace",
      FIELD(grace),
      .type = CONF_TIME,

@@ -115,7 +115,7 @@ void lease_warn_of_loss(struct lease_worker *worker, const struct lease *lease, 
         return;
     }
     lease_quote(key, (struct slice){first->name, first->length});
-    lease_quote(owner, lease->owner != NULL ? (struct slice){lease->owner->name, lease->owner->length}
+    lease_quote(owner, lease->owner != NULL ? (struct slice){lease->owner->name, lease->owner->shown}
                                             : (struct slice){"nobody", 6});
     snprintf(line, sizeof line, "%s: %s of %s, held for %" PRId64 " ms, with %" PRId64 " ms of its lease left", what,
              key, owner, (now - lease->acquired_us) / 1000, (lease->expires_us - now) / 1000);

@@ -35,7 +35,7 @@ static void write_line(const struct lease_worker *worker, const struct lease *le
     bool is_watched = lease->watch.link != NULL;
 
     lease_quote(name, (struct slice){key->name, key->length});
-    lease_quote(owner, lease->owner != NULL ? (struct slice){lease->owner->name, lease->owner->length}
+    lease_quote(owner, lease->owner != NULL ? (struct slice){lease->owner->name, lease->owner->shown}
                                             : (struct slice){"nobody", 6});
     fprintf(answer,
             "key=%s db=%" PRId64 " kind=%s rule=%s owner=%s state=%s held=%.3f lease=%" PRId64 " left=%" PRId64

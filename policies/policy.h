@@ -28,6 +28,7 @@
 #include <assert.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <sys/types.h>
 
 /* Policies in one build. */
 #define POLICIES_MAX 8
@@ -46,7 +47,20 @@ struct policy_client {
     /* Another one whenever user or name may have changed. */
     uint32_t identity;
     void **attachments; /* the chain's; a policy sees its own in the request */
+    void *connection;   /* for what the host knows of who is at its other end: until on_client_close() */
 };
+
+/* Who is at the other end of a client's connection, as far as this machine can tell. */
+struct policy_peer {
+    bool has_uid;
+    uid_t uid;        /* of the user whose the process is */
+    int64_t pid;      /* of the process; 0: it cannot be told (yet) */
+    uint64_t started; /* tells it from earlier ones of that pid; 0: cannot be told */
+    const char *why;  /* without a pid: why, for a person; a constant text */
+};
+
+/* LATER: to look through all processes would take too long now. Ask again at a tick. */
+enum policy_peer_search { POLICY_PEER_TOLD, POLICY_PEER_LATER };
 
 struct policy_request {
     const struct policy_client *client;
@@ -234,6 +248,15 @@ struct policy_host {
      * within the call only. At most once for each of them, and never after stop(): the question is gone with its
      * answer. */
     void (*answer)(void *context, struct policy_question *question, enum policy_answer kind, struct slice text);
+    /* Tells who is at the other end of a client's connection: the user, which takes some µs the first time, and if it
+     * is wanted the process, which takes more. TOLD: as well as it can be told, which is kept for the next time. */
+    enum policy_peer_search (*find_peer)(void *context, void *connection, bool process, struct policy_peer *peer);
+    /* Whether the process of a peer that has a pid is still there. Some µs. */
+    bool (*peer_lives)(void *context, const struct policy_peer *peer);
+    /* Looks at all sockets of that process, so that peer_has() tells of connections whether it is at their other end.
+     * False: it was done too often lately; again at a tick. */
+    bool (*look_at_peer)(void *context, const struct policy_peer *peer);
+    bool (*peer_has)(void *context, void *connection);
     /* Logs a trouble of a rule of this policy, in one line. */
     void (*warn)(void *context, const char *rule, const char *text);
     /* Tells the policies that listen what happened; see policy_tell(). */
@@ -245,7 +268,8 @@ struct policy_host {
     /* The time by the calendar, since 1970; it may jump. */
     int64_t (*wall_us)(void *context);
     void *context;
-    size_t worker; /* the number of this one, from 0 */
+    size_t worker;         /* the number of this one, from 0 */
+    const char *host_name; /* of this sidecar among others; the same until the end */
 };
 
 struct policy_counter {

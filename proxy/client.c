@@ -2,6 +2,7 @@
 #include "client_alias.h"
 
 #include "log.h"
+#include "peer_process.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -102,6 +103,7 @@ struct policy_client client_policy_view(struct client *client)
         .database = client->profile->database,
         .identity = client->identity,
         .attachments = client->attachments,
+        .connection = client,
     };
 }
 
@@ -212,6 +214,7 @@ static void free_closed(struct reactor_task *task)
         free(client->name);
         free(client->library_name);
         free(client->library_version);
+        free(client->peer);
         free(client);
     }
 }
@@ -477,6 +480,7 @@ struct client_service *client_service_new(const struct client_parts *parts, cons
     service->settings = *settings;
     service->free_closed.run = free_closed;
     service->host = client_policy_host(service, parts->worker);
+    client_name_host(service, parts->host_name);
     service->chain = chain_new(parts->policies, rules, parts->reactor->stats, &service->host);
     if (service->chain == NULL) {
         client_servers_free(service);
@@ -503,6 +507,7 @@ void client_service_free(struct client_service *service)
     chain_free(service->chain);
     client_servers_free(service);
     client_questions_end(service);
+    peer_finder_free(service->peer_finder);
     free(service);
 }
 

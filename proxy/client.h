@@ -37,7 +37,8 @@ struct client_parts {
     struct learn *learn;
     struct directory *directory; /* of the clients of all workers; NULL: none */
     const struct chain_roster *policies;
-    size_t worker; /* its number, from 0 */
+    size_t worker;         /* its number, from 0 */
+    const char *host_name; /* of this sidecar; NULL or empty: the machine's */
 };
 
 /* Copies parts and settings; rules are needed within the call only. NULL when memory is short. */

@@ -58,11 +58,16 @@ struct policy_host client_policy_host(struct client_service *service, size_t wor
                                 .change_server = change_server,
                                 .answer = answer,
                                 .warn = warn,
+                                .find_peer = client_find_peer,
+                                .peer_lives = client_peer_lives,
+                                .look_at_peer = client_look_at_peer,
+                                .peer_has = client_peer_has,
                                 .happened = happened,
                                 .now_us = now_us,
                                 .wall_us = wall_us,
                                 .context = service,
-                                .worker = worker};
+                                .worker = worker,
+                                .host_name = service->host_name};
 }
 
 void client_service_upstream_lost(struct client_service *service, const char *why, uint64_t requests)

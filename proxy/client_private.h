@@ -10,6 +10,7 @@
  *   client_name.c      names that Redis might understand otherwise than Headgate
  *   client_admit.c     requests before the policies, and what becomes of those that they do not pass
  *   client_policy.c    what policies may ask for, and are told
+ *   client_peer.c      … who is at the other end of a connection
  *   client_script.c    … scripts
  *   client_server.c    … servers of their own, for scripts
  *   client_question.c  what the admin port asks of policies
@@ -147,6 +148,8 @@ struct client_service {
     struct client_settings settings;
     struct chain *chain;
     struct policy_host host;
+    char host_name[CONF_HOST_NAME_MAX + 1];
+    struct peer_finder *peer_finder;   /* NULL until a policy asks for a process */
     struct policy_question *questions; /* those that policies have not answered yet */
     struct policy_server *servers;     /* that policies have for themselves, or have left lately */
     struct stats server_stats;         /* where the lanes to them are counted */
@@ -246,6 +249,7 @@ struct client {
     int64_t alias_since_us;        /* the request at hand has waited since for a client that it names; 0: it has not */
     struct sockaddr_storage address;
     char address_text[64];
+    struct client_peer *peer; /* what is known of who is at the other end; NULL until a policy asks */
     /* What each read and each measured request look at lies together: with many clients that costs time. */
     int64_t read_us;                    /* the turn in which something was read from it last */
     int64_t framed_us;                  /* when the last byte of the request at hand was, as far as it has come */
@@ -338,6 +342,15 @@ void client_drain(struct client *client, int64_t now_us);
 
 /* What the policies of this worker may ask of it. */
 struct policy_host client_policy_host(struct client_service *service, size_t worker);
+
+/* ---- client_peer.c: as in struct policy_host ---- */
+
+enum policy_peer_search client_find_peer(void *context, void *connection, bool process, struct policy_peer *peer);
+bool client_peer_lives(void *context, const struct policy_peer *peer);
+bool client_look_at_peer(void *context, const struct policy_peer *peer);
+bool client_peer_has(void *context, void *connection);
+/* The name of this sidecar; NULL or empty: the machine's. */
+void client_name_host(struct client_service *service, const char *name);
 
 /* ---- client_script.c ---- */
 

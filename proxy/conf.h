@@ -17,6 +17,8 @@ enum conf_pool { CONF_POOL_SHARED, CONF_POOL_SESSION };
 enum conf_changes { CONF_CHANGES_SAME_USER, CONF_CHANGES_ANYONE };
 
 #define CONF_ADDRESSES_MAX 16
+/* Of the name of a sidecar, in bytes: that of a machine is no longer. */
+#define CONF_HOST_NAME_MAX 64
 
 /* A TCP address or the path of a Unix socket. */
 struct conf_address {
@@ -79,9 +81,10 @@ struct conf {
     int64_t resolve_every;  /* how often the names of servers are looked up; 0: when lanes are opened, or fail */
     int64_t retire_timeout; /* exclusive lanes to an address that the name has left are closed after this */
     int64_t drain_timeout;
-    int log_level;  /* enum log_level */
-    char *log_file; /* "" is standard error */
-    char *path;     /* of the file this came from; "" for defaults */
+    char *host_name; /* of this sidecar among others; "" for that of the machine */
+    int log_level;   /* enum log_level */
+    char *log_file;  /* "" is standard error */
+    char *path;      /* of the file this came from; "" for defaults */
     char *shown; /* as conf_print() writes it, without passwords: printing takes memory that may not be there later */
     struct conf_rule *rules;
 };

@@ -134,6 +134,9 @@ const struct conf_option conf_options[] = {
              "address that the name has left. Then they are closed, as if that Redis had gone."},
     {FIELD(drain_timeout), .type = CONF_TIME, .min = 1, .max = DAY, .zero = "ends at once", .initial = "10s",
      .reloadable = true, .help = "How long SIGTERM waits for what is under way to finish."},
+    {FIELD(host_name), .type = CONF_STRING, .max = CONF_HOST_NAME_MAX, .initial = "",
+     .help = "The name of this sidecar among others, by which limits per host or process tell them apart.\n"
+             "Empty: the machine's host name."},
     {FIELD(log_level), .type = CONF_WORD, .words = log_level_words, .initial = "info", .reloadable = true,
      .help = "The least important lines that are logged."},
     {FIELD(log_file), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,

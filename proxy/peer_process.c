@@ -16,9 +16,11 @@
 
 /* Places at which sockets were found: a program that connects anew each time has its socket at the same one mostly. */
 #define PLACES_MAX 64
-/* How long one slice of a search takes, and how many times longer the rest behind it. */
-#define SLICE_US INT64_C(2000)
-#define REST_FACTOR 19
+/* Searches take one part of so many of the time, and no longer than this at once. What they take is the thread's own
+ * time: on a busy machine they get as far as on an idle one. That is asked for after so many looks. */
+#define TIME_PART 20
+#define CREDIT_MAX_US INT64_C(10000)
+#define LOOKS_PER_TIME 16
 /* A search that nobody has gone on with for so long makes room for another. */
 #define SEARCH_PATIENCE_US INT64_C(1000000)
 #define PATH_MAX_OF_PROC 64
@@ -29,8 +31,8 @@ struct place {
     int fd;
 };
 
-/* Whose processes a search goes through. */
-enum phase { PHASE_SAME_USER, PHASE_OTHERS };
+/* Which processes a search goes through: those of which other sockets are known, those of the user, all others. */
+enum phase { PHASE_KNOWN, PHASE_SAME_USER, PHASE_OTHERS, PHASE_END };
 
 /* A search through all processes, as far as it has come. */
 struct search {
@@ -40,13 +42,16 @@ struct search {
     int fd;    /* … up to here */
     bool denied;
     int64_t asked_us;
+    int64_t until_us; /* of the thread's own time: then the slice ends */
+    unsigned int looks;
 };
 
 struct peer_finder {
     struct place places[PLACES_MAX]; /* the last one that was of use first */
     size_t place_count;
     struct search search;
-    int64_t rest_until_us;
+    int64_t credit_us;   /* time that searches may take … */
+    int64_t credited_us; /* … as it was then */
     /* Of the process that was looked at last. */
     pid_t gathered_pid;
     uint64_t *inodes; /* sorted */
@@ -54,12 +59,19 @@ struct peer_finder {
 };
 
 static const char elsewhere[] = "no process that can be seen here has its socket: it may be in another container";
-static const char denied[] = "its process is another user's, which Headgate may not look at";
+static const char denied[] =
+    "its process is another user's, or has more rights than Headgate, which may not look at it";
 static const char other_namespace[] = "its process is in another container";
 
 struct peer_finder *peer_finder_new(void)
 {
-    return calloc(1, sizeof(struct peer_finder));
+    struct peer_finder *finder = calloc(1, sizeof *finder);
+
+    if (finder != NULL) {
+        finder->credit_us = CREDIT_MAX_US;
+        finder->credited_us = clock_now_us();
+    }
+    return finder;
 }
 
 void peer_finder_free(struct peer_finder *finder)
@@ -68,6 +80,34 @@ void peer_finder_free(struct peer_finder *finder)
         free(finder->inodes);
         free(finder);
     }
+}
+
+/* ---- how long it may take ---- */
+
+/* How much time there is for a search; it has to be spent. */
+static int64_t credit(struct peer_finder *finder, int64_t now)
+{
+    int64_t gained = (now - finder->credited_us) / TIME_PART;
+
+    if (gained > 0) {
+        int64_t sum = finder->credit_us + gained;
+        finder->credit_us = sum < CREDIT_MAX_US ? sum : CREDIT_MAX_US;
+        finder->credited_us = now;
+    }
+    return finder->credit_us;
+}
+
+static int64_t own_time_us(void)
+{
+    struct timespec now = {0};
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static void spend(struct peer_finder *finder, int64_t start_us)
+{
+    finder->credit_us -= own_time_us() - start_us;
 }
 
 /* ---- one process ---- */
@@ -204,7 +244,12 @@ static bool look_at_places(struct peer_finder *finder, uint64_t inode, struct pe
 
 enum look { LOOK_FOUND, LOOK_DONE, LOOK_OUT_OF_TIME };
 
-static enum look look_at_descriptors(DIR *descriptors, struct search *search, int64_t until_us, int *fd)
+static bool is_out_of_time(struct search *search)
+{
+    return ++search->looks % LOOKS_PER_TIME == 0 && own_time_us() >= search->until_us;
+}
+
+static enum look look_at_descriptors(DIR *descriptors, struct search *search, int *fd)
 {
     const struct dirent *entry;
 
@@ -218,14 +263,14 @@ static enum look look_at_descriptors(DIR *descriptors, struct search *search, in
             return LOOK_FOUND;
         }
         search->fd = (int)number;
-        if (clock_now_us() >= until_us) {
+        if (is_out_of_time(search)) {
             return LOOK_OUT_OF_TIME;
         }
     }
     return LOOK_DONE;
 }
 
-static enum look look_at_process(struct search *search, pid_t pid, int64_t until_us, int *fd)
+static enum look look_at_process(struct search *search, pid_t pid, int *fd)
 {
     DIR *descriptors = open_descriptors(pid);
 
@@ -233,7 +278,7 @@ static enum look look_at_process(struct search *search, pid_t pid, int64_t until
         search->denied = search->denied || errno == EACCES || errno == EPERM;
         return LOOK_DONE;
     }
-    enum look look = look_at_descriptors(descriptors, search, until_us, fd);
+    enum look look = look_at_descriptors(descriptors, search, fd);
     closedir(descriptors);
     return look;
 }
@@ -246,7 +291,7 @@ static bool is_of_phase(const struct search *search, int proc, const char *name,
 }
 
 /* The kernel lists processes in the order of their numbers. */
-static enum look look_at_all(struct search *search, DIR *proc, uid_t uid, int64_t until_us, struct place *place)
+static enum look look_at_all(struct search *search, DIR *proc, uid_t uid, struct place *place)
 {
     const struct dirent *entry;
     enum look look = LOOK_DONE;
@@ -258,32 +303,51 @@ static enum look look_at_all(struct search *search, DIR *proc, uid_t uid, int64_
         }
         place->pid = (pid_t)pid;
         if (is_of_phase(search, dirfd(proc), entry->d_name, uid)) {
-            look = look_at_process(search, place->pid, until_us, &place->fd);
+            look = look_at_process(search, place->pid, &place->fd);
         }
         if (look == LOOK_DONE) {
             search->pid = place->pid;
             search->fd = -1;
-            look = clock_now_us() >= until_us ? LOOK_OUT_OF_TIME : LOOK_DONE;
+            look = is_out_of_time(search) ? LOOK_OUT_OF_TIME : LOOK_DONE;
         }
     }
     return look;
 }
 
-static enum look look_on(struct search *search, uid_t uid, int64_t until_us, struct place *place)
+static enum look look_at_known(const struct peer_finder *finder, struct search *search, struct place *place)
 {
-    DIR *proc = opendir("/proc");
+    enum look look = LOOK_DONE;
 
-    if (proc == NULL) {
-        return LOOK_DONE;
+    /* Each process once, with the first of its places. */
+    for (size_t i = 0; look == LOOK_DONE && i < finder->place_count; i++) {
+        bool is_first = true;
+        for (size_t j = 0; is_first && j < i; j++) {
+            is_first = finder->places[j].pid != finder->places[i].pid;
+        }
+        place->pid = finder->places[i].pid;
+        search->fd = -1;
+        look = is_first ? look_at_process(search, place->pid, &place->fd) : LOOK_DONE;
     }
-    enum look look = look_at_all(search, proc, uid, until_us, place);
-    if (look == LOOK_DONE && search->phase == PHASE_SAME_USER) {
-        search->phase = PHASE_OTHERS;
+    return look;
+}
+
+static enum look look_on(struct peer_finder *finder, uid_t uid, struct place *place)
+{
+    struct search *search = &finder->search;
+    enum look look = LOOK_DONE;
+    DIR *proc = search->phase == PHASE_KNOWN ? NULL : opendir("/proc");
+
+    if (search->phase == PHASE_KNOWN) {
+        look = look_at_known(finder, search, place);
+    } else if (proc != NULL) {
+        look = look_at_all(search, proc, uid, place);
+        closedir(proc);
+    }
+    if (look == LOOK_DONE || search->phase == PHASE_KNOWN) {
+        search->phase++;
         search->pid = 0;
-        rewinddir(proc);
-        look = look_at_all(search, proc, uid, until_us, place);
+        search->fd = -1;
     }
-    closedir(proc);
     return look;
 }
 
@@ -292,7 +356,7 @@ static bool take_turn(struct peer_finder *finder, uint64_t inode, int64_t now)
 {
     struct search *search = &finder->search;
 
-    if (now < finder->rest_until_us ||
+    if (credit(finder, now) <= 0 ||
         (search->inode != 0 && search->inode != inode && now - search->asked_us < SEARCH_PATIENCE_US)) {
         return false;
     }
@@ -303,25 +367,22 @@ static bool take_turn(struct peer_finder *finder, uint64_t inode, int64_t now)
     return true;
 }
 
-static void rest_after(struct peer_finder *finder, int64_t start_us)
-{
-    int64_t now = clock_now_us();
-
-    finder->rest_until_us = now + REST_FACTOR * (now - start_us);
-}
-
 static enum peer_search search_all(struct peer_finder *finder, const struct peer *peer, struct peer_process *process,
                                    const char **why)
 {
     struct search *search = &finder->search;
-    int64_t start = clock_now_us();
+    int64_t start = own_time_us();
     struct place place = {0, 0};
+    enum look look = LOOK_DONE;
 
-    if (!take_turn(finder, peer->inode, start)) {
+    if (!take_turn(finder, peer->inode, clock_now_us())) {
         return PEER_LATER;
     }
-    enum look look = look_on(search, peer->uid, start + SLICE_US, &place);
-    rest_after(finder, start);
+    search->until_us = start + finder->credit_us;
+    while (look == LOOK_DONE && search->phase != PHASE_END) {
+        look = look_on(finder, peer->uid, &place);
+    }
+    spend(finder, start);
     if (look == LOOK_OUT_OF_TIME) {
         return PEER_LATER;
     }
@@ -375,10 +436,10 @@ static int compare_inodes(const void *left, const void *right)
 
 bool peer_finder_gather(struct peer_finder *finder, const struct peer_process *process)
 {
-    int64_t start = clock_now_us();
+    int64_t start = own_time_us();
     const struct dirent *entry;
 
-    if (start < finder->rest_until_us) {
+    if (credit(finder, clock_now_us()) <= 0) {
         return false;
     }
     finder->gathered_pid = process->pid;
@@ -396,7 +457,7 @@ bool peer_finder_gather(struct peer_finder *finder, const struct peer_process *p
     if (finder->inode_count > 1) {
         qsort(finder->inodes, finder->inode_count, sizeof finder->inodes[0], compare_inodes);
     }
-    rest_after(finder, start);
+    spend(finder, start);
     return true;
 }
 

@@ -374,6 +374,7 @@ static bool build_parts(struct worker *worker, const struct conf *conf)
         .directory = worker->parts.directory,
         .policies = worker->parts.policies,
         .worker = worker->index,
+        .host_name = conf->host_name,
     };
     worker->clients = worker->learn != NULL ? client_service_new(&parts, &clients, conf->rules) : NULL;
     if (worker->clients == NULL) {

@@ -168,7 +168,7 @@ def test_a_client_that_hangs_up_while_it_takes_one(make_shared, redis):
 
 
 def test_a_pool_of_one_client(make, redis):
-    """Taken on one connection that is closed then: another one of the same address, user and name stays."""
+    """Taken on one connection that is closed then: another one of the same process stays."""
     headgate = make(rule())
     pool = [headgate.connect() for _ in range(3)]
     take(pool[0], "lock:a")
@@ -209,24 +209,30 @@ def test_owner_connection(make_shared, redis):
 
 
 def test_owners_are_told_apart(make_shared, redis):
-    """By address, user and name; the ones that stay are others."""
-    headgate = make_shared(rule())
+    """Of owner = client: by address, user and name; the ones that stay are others."""
+    headgate = make_shared(rule(owner="client"))
     add_users(redis, "alice", "bob")
     dying = {
         "lock:web": named(headgate, "web"),
-        "lock:alice": authenticated(headgate, "alice"),
-        "lock:address": connect_from(headgate, "127.0.0.2"),
+        "lock:alice": call(authenticated(headgate, "alice"), "cron"),
+        "lock:address": call(connect_from(headgate, "127.0.0.2"), "cron"),
         "lock:nobody": headgate.connect(),
     }
     for key, client in dying.items():
         take(client, key)
-    staying = [named(headgate, "cron"), authenticated(headgate, "bob"), connect_from(headgate, "127.0.0.3")]
+    staying = [
+        named(headgate, "cron"),
+        call(authenticated(headgate, "bob"), "cron"),
+        call(connect_from(headgate, "127.0.0.3"), "cron"),
+        headgate.connect(),
+    ]
     take(staying[0], "lock:cron")
-    assert {lease["key"]: lease["owner"] for lease in leases(headgate)} == {
+    owners = {lease["key"]: lease["owner"] for lease in leases(headgate)}
+    assert owners.pop("lock:nobody").startswith("127.0.0.1/default/#")
+    assert owners == {
         "lock:web": "127.0.0.1/default/web",
-        "lock:alice": "127.0.0.1/alice/",
-        "lock:address": "127.0.0.2/default/",
-        "lock:nobody": "127.0.0.1/default/",
+        "lock:alice": "127.0.0.1/alice/cron",
+        "lock:address": "127.0.0.2/default/cron",
         "lock:cron": "127.0.0.1/default/cron",
     }
     for client in dying.values():
@@ -236,14 +242,19 @@ def test_owners_are_told_apart(make_shared, redis):
     assert_kept(redis, ["lock:cron"], 0.1)
 
 
+def call(client, name):
+    assert client("CLIENT", "SETNAME", name) == OK
+    return client
+
+
 def test_owners_that_are_the_same(make_shared, redis):
-    headgate = make_shared(rule())
+    headgate = make_shared(rule(owner="client"))
     add_users(redis, "alice")
     dying, staying = {}, []
     for key, connect in {
         "lock:web": lambda: named(headgate, "web"),
-        "lock:alice": lambda: authenticated(headgate, "alice"),
-        "lock:address": lambda: connect_from(headgate, "127.0.0.2"),
+        "lock:alice": lambda: call(authenticated(headgate, "alice"), "cron"),
+        "lock:address": lambda: call(connect_from(headgate, "127.0.0.2"), "web"),
         "lock:hello": lambda: greeted(headgate, "alice", "web"),
     }.items():
         dying[key] = connect()
@@ -265,13 +276,13 @@ def greeted(headgate, user, name):
 
 def test_a_name_that_is_given_afterwards(make_shared, redis):
     """What a connection has taken goes with it under its new name; what others have taken does not."""
-    headgate = make_shared(rule())
+    headgate = make_shared(rule(owner="client"))
     client, other = headgate.connect(), headgate.connect()
     take(client, "lock:a")
     take(other, "lock:b")
     assert client("CLIENT", "SETNAME", "web") == OK
     assert lease_of(headgate, "lock:a")["owner"] == "127.0.0.1/default/web"
-    assert lease_of(headgate, "lock:b")["owner"] == "127.0.0.1/default/"
+    assert lease_of(headgate, "lock:b")["owner"].startswith("127.0.0.1/default/#")
     assert_kept(redis, ["lock:a", "lock:b"])
     client.reset()
     await_gone(redis, "lock:a")
@@ -373,14 +384,14 @@ def test_a_rule_that_is_removed(make_shared, redis, monitor):
 def test_what_a_reload_changes(make_shared, redis):
     """max_hold and grace count for what is held already; a kind that is not watched any more is let go."""
     hold, grace, kind = ({"keys": f"lock:{name}"} for name in ("hold", "grace", "kind"))
-    headgate = make_shared(rule("hold", **hold) + rule("grace", **{**grace, "grace": "1h"}) + rule("kind", **kind))
+    headgate = make_shared(rule("hold", **hold) + rule("grace", **grace, owner="connection", **{"grace": "1h"}) + rule("kind", **kind))
     client, dying = headgate.connect(), named(headgate, "dying")
     take(client, "lock:hold")
     take(client, "lock:kind")
     take(dying, "lock:grace", ms=60_000)
     dying.reset()
     await_lease(headgate, "lock:grace", "ownerless")
-    changed = {**grace, "grace": "1ms", "on_owner_gone": "release"}
+    changed = {**grace, "owner": "connection", "grace": "1ms", "on_owner_gone": "release"}
     text = rule("hold", **hold, max_hold="100ms") + rule("grace", **changed) + rule("kind", **kind, kind="hash")
     reload(headgate, text, client)
     await_gone(redis, "lock:hold", "lock:grace", "lock:kind")

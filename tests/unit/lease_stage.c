@@ -36,6 +36,52 @@ static void host_warn(void *context, const char *rule, const char *text)
     stage->warning_count++;
 }
 
+/* Clients of one address and name are of one process. */
+static int64_t pid_of(const struct stage_client *client)
+{
+    uint32_t hash = 5381;
+
+    for (const char *at = client->view.address_text; *at != '\0'; at++) {
+        hash = hash * 33 + (uint8_t)*at;
+    }
+    for (const char *at = client->name; *at != '\0'; at++) {
+        hash = hash * 33 + (uint8_t)*at;
+    }
+    return (int64_t)hash + 1;
+}
+
+static enum policy_peer_search host_find_peer(void *context, void *connection, bool process, struct policy_peer *peer)
+{
+    const struct stage *stage = ((const struct stage_worker *)context)->stage;
+
+    (void)process;
+    *peer = (struct policy_peer){.pid = stage->untold ? 0 : pid_of(connection), .started = 1, .why = "it hides"};
+    return POLICY_PEER_TOLD;
+}
+
+/* As long as it has a client, unless it is told otherwise. */
+static bool host_peer_lives(void *context, const struct policy_peer *peer)
+{
+    const struct stage *stage = ((const struct stage_worker *)context)->stage;
+    const struct stage_client *client = stage->clients;
+
+    while (client != NULL && pid_of(client) != peer->pid) {
+        client = client->next;
+    }
+    return client != NULL || stage->processes_live;
+}
+
+static bool host_look_at_peer(void *context, const struct policy_peer *peer)
+{
+    ((struct stage_worker *)context)->looked_at = peer->pid;
+    return true;
+}
+
+static bool host_peer_has(void *context, void *connection)
+{
+    return pid_of(connection) == ((const struct stage_worker *)context)->looked_at;
+}
+
 static struct stage_call *copy_call(const struct stage_worker *worker, const struct policy_script *script)
 {
     struct stage_call *call = calloc(1, sizeof *call);
@@ -128,6 +174,10 @@ struct stage *stage_new(const char *rules, size_t workers)
         worker->host = (struct policy_host){
             .run_script = host_run_script,
             .warn = host_warn,
+            .find_peer = host_find_peer,
+            .peer_lives = host_peer_lives,
+            .look_at_peer = host_look_at_peer,
+            .peer_has = host_peer_has,
             .happened = host_happened,
             .listens = true,
             .now_us = host_now,
@@ -248,6 +298,7 @@ struct stage_client *stage_join(struct stage *stage, size_t worker, const char *
         .user = client->user,
         .name = client->name,
         .attachments = &client->attachment,
+        .connection = client,
     };
     client->next = stage->clients;
     stage->clients = client;

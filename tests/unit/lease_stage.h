@@ -63,6 +63,7 @@ struct stage_worker {
     struct policy_host host;
     void *instance;
     _Atomic uint64_t counters[64];
+    int64_t looked_at; /* the process whose connections were looked at last */
 };
 
 struct stage {
@@ -80,6 +81,8 @@ struct stage {
     void *on_call_context;
     char warning[STAGE_TEXT_MAX]; /* the last one */
     size_t warning_count;
+    bool processes_live; /* even without connections */
+    bool untold;         /* processes cannot be told */
     size_t happened[POLICY_HAPPENINGS];
     char happening[STAGE_TEXT_MAX]; /* the last one: "source:rule what" */
     uint64_t last_id;

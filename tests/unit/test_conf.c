@@ -181,6 +181,7 @@ static const char *const other_values[][2] = {
     {"resolve_every", "0"},
     {"retire_timeout", "1h"},
     {"drain_timeout", "999ms"},
+    {"host_name", "web1"},
     {"log_level", "debug"},
     {"log_file", "/var/log/headgate/headgate.log"},
 };
@@ -276,7 +277,7 @@ Test(conf, table_is_sound)
             cr_assert_neq(option->offset, conf_options[j].offset, "%s", option->name);
         }
     }
-    cr_assert_eq(conf_option_count, 37, "a new field of struct conf needs its option, and a word here");
+    cr_assert_eq(conf_option_count, 38, "a new field of struct conf needs its option, and a word here");
 }
 
 Test(conf, sample_file_is_the_reference)
@@ -359,8 +360,8 @@ static void note(void *context, const char *option)
 
 Test(conf, restart_only_changes)
 {
-    static const char *const expected[] = {"listen",  "admin", "upstream", "pool",
-                                           "threads", "lanes", "backlog",  "unix_socket_mode"};
+    static const char *const expected[] = {"listen", "admin",   "upstream",         "pool",     "threads",
+                                           "lanes",  "backlog", "unix_socket_mode", "host_name"};
     struct conf *old = default_conf();
     struct conf_file file;
     char *text = file_of_other_values();

@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define RULES "[lease:locks]\nkeys = *\nttl = 30s\ngrace = 2s\n"
+#define RULES "[lease:locks]\nkeys = *\nttl = 30s\ngrace = 2s\nowner = client\n"
+#define RULES_OF_PROCESSES "[lease:locks]\nkeys = *\nttl = 30s\ngrace = 2s\n"
 #define RELEASE "EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 "
 #define REACQUIRE "EVALSHA 1cac51482acf5858da00f6d685d68f886cd6b6b2 1 "
 #define REDISSON_LOCK "EVALSHA 149c5a8bf18676fd99e9e6e24923bd64d9b62f94 1 "
@@ -262,7 +263,7 @@ Test(lease_end, an_owner_that_comes_back_in_time_goes_on)
 
 Test(lease_end, an_owner_that_comes_back_is_not_kept_waiting_for_grace)
 {
-    struct scene scene = scene_of("[lease:locks]\nkeys = *\ngrace = 60s\n");
+    struct scene scene = scene_of("[lease:locks]\nkeys = *\ngrace = 60s\nowner = client\n");
 
     stage_pass(scene.stage, 8000);
     stage_leave(scene.client);
@@ -285,7 +286,7 @@ Test(lease_end, any_connection_of_its_owner_keeps_it)
 
 Test(lease_end, with_owner_connection_only_the_one_that_took_it_counts)
 {
-    struct scene scene = scene_of(RULES "owner = connection\n");
+    struct scene scene = scene_of(RULES_OF_PROCESSES "owner = connection\n");
 
     stage_join(scene.stage, 0, "10.0.0.1", "app");
     stage_leave(scene.client);
@@ -293,6 +294,87 @@ Test(lease_end, with_owner_connection_only_the_one_that_took_it_counts)
     stage_assert_quiet(scene.stage, 2200);
     cr_assert(stage_lists(scene.stage, NULL));
     stage_free(scene.stage);
+}
+
+Test(lease_end, a_process_goes_on_with_a_connection_on_another_worker)
+{
+    struct stage *stage = stage_new(RULES_OF_PROCESSES, 2);
+    struct stage_client *client = stage_join(stage, 0, "10.0.0.1", "app");
+    struct stage_client *idle = stage_join(stage, 1, "10.0.0.1", "app");
+
+    stage_join(stage, 0, "10.0.0.1", "other");
+    stage_join(stage, 1, "10.0.0.1", "other");
+    stage_ask(client, "SET job t1 NX PX 30000", "+OK\r\n");
+    stage_leave(client);
+    cr_assert(stage_lists(stage, "state=held"));
+    stage_pass(stage, 5000);
+    cr_assert(stage_lists(stage, "state=held"), "longer than grace");
+    stage_leave(idle);
+    cr_assert(stage_lists(stage, "state=ownerless"), "it has ended");
+    stage_assert_quiet(stage, 2200);
+    cr_assert(stage_lists(stage, NULL));
+    stage_assert_counter(stage, "lease_owner_gone_total", 1);
+    stage_free(stage);
+}
+
+Test(lease_end, a_process_that_lives_without_connections_is_waited_for)
+{
+    struct stage *stage = stage_new(RULES_OF_PROCESSES, 2);
+    struct stage_client *client = stage_join(stage, 0, "10.0.0.1", "app");
+
+    stage->processes_live = true;
+    stage_join(stage, 1, "10.0.0.1", "other");
+    stage_ask(client, "SET job t1 NX PX 30000", "+OK\r\n");
+    stage_leave(client);
+    cr_assert(stage_lists(stage, "state=held"), "until all workers have looked for another one");
+    stage_pass(stage, 200);
+    cr_assert(stage_lists(stage, "state=ownerless"));
+    stage_pass(stage, 1500);
+    client = stage_join(stage, 1, "10.0.0.1", "app");
+    stage_pass(stage, 200);
+    cr_assert(stage_lists(stage, "state=held"), "it has come back");
+    stage_leave(client);
+    stage_pass(stage, 2500);
+    cr_assert(stage_lists(stage, NULL));
+    stage_free(stage);
+}
+
+/* Its connection is kept open by a child that it has forked. */
+Test(lease_end, a_process_that_has_ended_holds_nothing)
+{
+    struct stage *stage = stage_new(RULES_OF_PROCESSES, 1);
+    struct stage_client *client = stage_join(stage, 0, "10.0.0.1", "app");
+
+    stage->processes_live = true;
+    stage_ask(client, "SET job t1 NX PX 30000", "+OK\r\n");
+    stage_pass(stage, 2000);
+    cr_assert(stage_lists(stage, "owner=process:"));
+    /* Another process is at the other end from now on. */
+    snprintf(client->name, sizeof client->name, "child");
+    stage->processes_live = false;
+    stage_pass(stage, 1200);
+    cr_assert(stage_lists(stage, "state=ownerless"));
+    stage_ask(client, "SET other t1 NX PX 30000", "+OK\r\n");
+    stage_pass(stage, 3000);
+    cr_assert(stage_lists(stage, "key=other"), "the child's own is held by the connection");
+    stage_free(stage);
+}
+
+Test(lease_end, a_process_that_cannot_be_told_is_its_connection)
+{
+    struct stage *stage = stage_new(RULES_OF_PROCESSES, 1);
+    struct stage_client *client = stage_join(stage, 0, "10.0.0.1", "app");
+
+    stage->untold = true;
+    stage_join(stage, 0, "10.0.0.1", "app");
+    stage_ask(client, "SET job t1 NX PX 30000", "+OK\r\n");
+    stage_ask(client, "SET other t1 NX PX 30000", "+OK\r\n");
+    cr_assert_not_null(strstr(stage->warning, "cannot be told (it hides): its connection counts"));
+    cr_assert_eq(stage->warning_count, (size_t)1);
+    stage_leave(client);
+    stage_pass(stage, 2200);
+    cr_assert(stage_lists(stage, NULL));
+    stage_free(stage);
 }
 
 Test(lease_end, what_a_connection_took_goes_with_its_name)

@@ -56,7 +56,7 @@ Test(lease_rule, without_a_word)
     cr_assert_eq(rule->terms.renew_of, 3);
     cr_assert_eq(rule->terms.max_hold_us, 3600 * SECOND);
     cr_assert_eq(rule->terms.grace_us, 5 * SECOND);
-    cr_assert_eq(rule->terms.owner, LEASE_OWNER_CLIENT);
+    cr_assert_eq(rule->terms.owner, LEASE_OWNER_PROCESS);
     cr_assert_eq(rule->terms.farewell, LEASE_FAREWELL_EXPIRE);
     cr_assert_eq(rule->watched, LEASE_WATCH_AUTO);
     cr_assert_eq(rule->score, LEASE_SCORE_AUTO);

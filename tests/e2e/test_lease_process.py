@@ -1,0 +1,318 @@
+"""[lease:NAME] with owner = process: which processes hold locks, told by real processes that are killed, fork, run as
+other users, and take their locks on connections that they close."""
+
+import os
+import subprocess
+import tempfile
+import time
+
+import pytest
+
+from harness.identity import named
+from harness.leases import (
+    COMPARE_AND_DELETE,
+    LEASE_MS,
+    assert_kept,
+    await_gone,
+    await_keys,
+    await_lease,
+    counter,
+    counters,
+    lease_of,
+    losses,
+    remaining,
+    rule,
+    take,
+)
+from harness.program import Program
+from harness.resp import wait_for
+from harness.rules import reload
+from harness.servers import BINARY, Headgate
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def start_program():
+    """Starts programs that end with the test."""
+    programs = []
+
+    def start(address, **options):
+        programs.append(Program(address, **options))
+        return programs[-1]
+
+    yield start
+    for program in programs:
+        program.finish()
+
+
+@pytest.fixture(params=["tcp", "unix"])
+def served(request, make_shared, tmp_path):
+    """A Headgate and where programs connect to it: served(rules, option=…)."""
+
+    def serve(rules, **options):
+        if request.param == "tcp":
+            headgate = make_shared(rules, **options)
+            return headgate, headgate.address
+        path = f"{tmp_path}/h.sock"
+        return make_shared(rules, listen=f"unix:{path}", **options), path
+
+    return serve
+
+
+def take_lock(program, key, connection="a", ms=LEASE_MS):
+    assert program.send(connection, "SET", key, "t", "NX", "PX", ms) == "+OK\r\n"
+
+
+def await_owner(headgate, key, program):
+    """On a busy machine it may take a moment until the process is found."""
+    wait_for(lambda: lease_of(headgate, key)["owner"] == f"process:{program.pid}", what=f"the owner of {key}")
+
+
+# ---- processes that die ----
+
+
+@pytest.mark.threads
+def test_a_killed_process_is_not_hidden_by_a_sibling(served, redis, threads, start_program):
+    """Same address, same user, no name: the locks of the one that was killed end, those of the other do not."""
+    headgate, address = served(rule(), threads=threads)
+    dying, sibling, idle = (start_program(address) for _ in range(3))
+    assert idle.send("a", "PING") == "+PONG\r\n"
+    for number in range(4):
+        take_lock(sibling, f"lock:sibling:{number}", f"s{number}")
+        take_lock(dying, f"lock:dying:{number}", f"d{number}")
+    await_owner(headgate, "lock:dying:0", dying)
+    await_owner(headgate, "lock:sibling:0", sibling)
+    kept, lost = ([f"lock:{name}:{number}" for number in range(4)] for name in ("sibling", "dying"))
+    assert_kept(redis, [*kept, *lost])
+    dying.kill()
+    await_gone(redis, *lost)
+    await_keys(headgate, kept)
+    assert_kept(redis, kept)
+    assert counter(headgate, "owner_gone_total") == 4 and not losses(headgate)
+
+
+def test_an_idle_redis_cli_keeps_nobody_alive(make_shared, redis, start_program):
+    headgate = make_shared(rule())
+    program = start_program(headgate.address)
+    with subprocess.Popen(
+        ["redis-cli", "-p", str(headgate.port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as cli:
+        cli.stdin.write("PING\n")
+        cli.stdin.flush()
+        assert cli.stdout.readline() == "PONG\n"
+        take_lock(program, "lock:a")
+        await_owner(headgate, "lock:a", program)
+        program.kill()
+        await_gone(redis, "lock:a")
+        await_keys(headgate, [])
+        assert cli.poll() is None
+        cli.stdin.close()
+
+
+def test_a_child_that_has_inherited_the_connection_hides_nobody(served, redis, start_program):
+    """The connection stays open when its process is killed, as a child of it that was forked still has it."""
+    headgate, address = served(rule())
+    program = start_program(address)
+    take_lock(program, "lock:a")
+    await_owner(headgate, "lock:a", program)
+    program.fork()
+    assert_kept(redis, ["lock:a"])
+    program.kill()
+    await_gone(redis, "lock:a")
+    await_keys(headgate, [])
+    assert counter(headgate, "owner_gone_total") == 1
+
+
+def test_children_that_connect_for_themselves(served, redis, start_program):
+    """As workers of one server do: each is a process."""
+    headgate, address = served(rule())
+    first, second = start_program(address), start_program(address)
+    take_lock(first, "lock:first")
+    take_lock(second, "lock:second")
+    await_owner(headgate, "lock:first", first)
+    first.kill()
+    await_gone(redis, "lock:first")
+    assert_kept(redis, ["lock:second"])
+
+
+# ---- pools ----
+
+
+@pytest.mark.threads
+def test_a_pool_that_closes_the_connection_that_took_it(served, redis, threads, start_program):
+    """Whichever connection of the process is left: on another worker, never used, or made before the lock was taken."""
+    headgate, address = served(rule(), threads=threads)
+    program, other = start_program(address), start_program(address)
+    for number in range(6):
+        assert program.send(f"idle{number}", "PING") == "+PONG\r\n"
+        assert other.send(f"idle{number}", "PING") == "+PONG\r\n"
+    for number in range(6):
+        take_lock(program, f"lock:{number}", "taker")
+        await_owner(headgate, f"lock:{number}", program)
+        program.close("taker")
+    keys = [f"lock:{number}" for number in range(6)]
+    assert_kept(redis, keys)
+    for number in range(5):
+        program.close(f"idle{number}")
+    assert_kept(redis, keys)
+    assert program.send("idle5", "EVAL", COMPARE_AND_DELETE, 1, "lock:0", "t") == ":1\r\n"
+    program.close("idle5")
+    await_gone(redis, *keys)
+    await_keys(headgate, [])
+    assert counters(headgate)["released_total"] == 1
+    assert counter(headgate, "owner_gone_total") == 5 and not losses(headgate)
+
+
+def test_a_process_that_connects_anew_within_grace(served, redis, start_program):
+    headgate, address = served(rule(grace="20s"))
+    program, other = start_program(address), start_program(address)
+    assert other.send("a", "PING") == "+PONG\r\n"
+    take_lock(program, "lock:a", ms=3000)
+    await_owner(headgate, "lock:a", program)
+    program.close("a")
+    await_lease(headgate, "lock:a", "ownerless")
+    assert other.send("b", "PING") == "+PONG\r\n"
+    assert program.send("b", "PING") == "+PONG\r\n"
+    await_lease(headgate, "lock:a", "held")
+    assert_kept(redis, ["lock:a"], 3.2)
+    program.kill()
+    await_gone(redis, "lock:a")
+
+
+# ---- processes that cannot be told ----
+
+
+@pytest.fixture
+def make_without_rights(redis):
+    """Starts a Headgate that may not look at processes of other users: make_without_rights(rules, listen)."""
+    servers = []
+
+    def make(rules, listen=None):
+        headgate = Headgate(redis, start=False, unix_socket_mode="0777")
+        servers.append(headgate)
+        headgate.write_config(listen=", ".join(filter(None, [headgate.options["listen"], listen])))
+        headgate.write_rules(rules)
+        headgate.launch(["setpriv", "--bounding-set=-all", "--inh-caps=-all", BINARY, "-c", headgate.config_path])
+        headgate.await_port(headgate.address)
+        return headgate
+
+    yield make
+    for server in servers:
+        server.finish()
+
+
+# Who runs the tests as root can have programs of another user. Everybody else sees what is found of his own.
+OTHER = NOBODY if os.getuid() == 0 else None
+
+
+def test_processes_of_others_fall_back_to_the_connection(make_without_rights, redis, start_program):
+    """It is said once, with what to do; whose process can be told is a process still."""
+    headgate = make_without_rights(rule())
+    strangers = [start_program(headgate.address, user=OTHER) for _ in range(2)]
+    own = start_program(headgate.address, rights=os.getuid() != 0)
+    for number, stranger in enumerate(strangers):
+        take_lock(stranger, f"lock:{number}")
+    take_lock(own, "lock:own")
+    await_owner(headgate, "lock:own", own)
+    assert strangers[0].send("idle", "PING") == "+PONG\r\n"
+    assert_kept(redis, ["lock:0", "lock:1", "lock:own"])
+    if OTHER:
+        wait_for(lambda: "another user's" in headgate.log(), what="the log to say why")
+        assert lease_of(headgate, "lock:0")["owner"].startswith("127.0.0.1/default/#")
+        strangers[0].close("a")
+        await_gone(redis, "lock:0")
+        assert headgate.log().count("cannot be told") == 1
+        assert "docs/leases.md" in headgate.log()
+    strangers[1].kill()
+    await_gone(redis, "lock:1")
+    assert_kept(redis, ["lock:own"])
+    own.kill()
+    await_gone(redis, "lock:own")
+
+
+def test_unix_sockets_tell_processes_of_others(make_without_rights, redis, start_program, short_path):
+    headgate = make_without_rights(rule(), listen=f"unix:{short_path}")
+    wait_for(lambda: os.path.exists(short_path), what="the socket")
+    stranger, sibling = (start_program(short_path, user=OTHER) for _ in range(2))
+    assert stranger.send("idle", "PING") == sibling.send("idle", "PING") == "+PONG\r\n"
+    take_lock(stranger, "lock:a")
+    await_owner(headgate, "lock:a", stranger)
+    stranger.close("a")
+    assert_kept(redis, ["lock:a"])
+    stranger.kill()
+    await_gone(redis, "lock:a")
+    assert "cannot be told" not in headgate.log()
+
+
+@pytest.fixture
+def short_path():
+    """Of a Unix socket in a directory that everybody may enter."""
+    with tempfile.TemporaryDirectory(prefix="headgate-test-") as directory:
+        os.chmod(directory, 0o755)
+        yield f"{directory}/h.sock"
+
+
+# ---- other owners, and other configurations ----
+
+
+def test_a_client_without_a_name_is_its_connection(make_shared, redis):
+    """Of owner = client: what has no name is not taken for one another, and the log says so once."""
+    headgate = make_shared(rule(owner="client"))
+    nameless, other, web, sibling = headgate.connect(), headgate.connect(), named(headgate, "web"), named(headgate, "web")
+    for client, key in ((nameless, "lock:a"), (other, "lock:b"), (web, "lock:web")):
+        take(client, key)
+    nameless.reset()
+    web.reset()
+    await_gone(redis, "lock:a")
+    assert_kept(redis, ["lock:b", "lock:web"])
+    assert headgate.log().count("owner = client") == 1
+    sibling.reset()
+    await_gone(redis, "lock:web")
+
+
+@pytest.mark.threads
+def test_a_reload_changes_whose_connections_count(make_shared, redis, threads, start_program):
+    """What is held is counted by the new owner, as long as the connection that took it is there."""
+    headgate = make_shared(rule(owner="connection"), threads=threads)
+    programs = [start_program(headgate.address) for _ in range(3)]
+    for number, program in enumerate(programs):
+        assert program.send("idle", "PING") == "+PONG\r\n"
+        take_lock(program, f"lock:{number}")
+    keys = [f"lock:{number}" for number in range(3)]
+    assert all(lease_of(headgate, key)["owner"].startswith("127.0.0.1/default/#") for key in keys)
+    with headgate.connect() as client:
+        reload(headgate, rule(owner="process"), client)
+    for key, program in zip(keys, programs):
+        await_owner(headgate, key, program)
+        program.close("a")
+    assert_kept(redis, keys)
+    with headgate.connect() as client:
+        reload(headgate, rule(owner="connection"), client)
+    assert programs[0].send("new", "SET", "lock:new", "t", "NX", "PX", LEASE_MS) == "+OK\r\n"
+    wait_for(lambda: "#" in lease_of(headgate, "lock:new")["owner"], what="the connection to be the owner")
+    programs[0].close("new")
+    await_gone(redis, "lock:new")
+    programs[0].kill()
+    await_gone(redis, "lock:0")
+    assert remaining(redis, "lock:1")["lock:1"] > 0
+    for program in programs[1:]:
+        program.kill()
+    await_gone(redis, *keys)
+    assert not losses(headgate)
+
+
+def test_many_short_lived_programs(make_shared, redis):
+    """Each takes its lock and goes without a word: none is kept."""
+    headgate = make_shared(rule(ttl="1s"))
+    for number in range(25):
+        done = subprocess.run(
+            ["redis-cli", "-p", str(headgate.port), "SET", f"lock:{number}", "t", "NX", "PX", str(LEASE_MS)],
+            capture_output=True,
+            check=True,
+        )
+        assert done.stdout == b"OK\n"
+    deadline = time.monotonic() + 20
+    await_gone(redis, *[f"lock:{number}" for number in range(25)], seconds=deadline - time.monotonic())
+    await_keys(headgate, [])
+    assert not losses(headgate)

@@ -1,0 +1,100 @@
+"""A program of its own that holds connections to Redis: a process with a pid, which can be killed, can fork, and can be
+another user's."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+# It reads one order a line, and answers each in one. Nothing of the tests is imported: another user runs it, too.
+TEXT = r"""
+import json, os, socket, sys, time
+lines, address, forked = {}, json.loads(sys.argv[1]), []
+
+def connect():
+    if isinstance(address, str):
+        made = socket.socket(socket.AF_UNIX)
+        made.connect(address)
+        return made
+    return socket.create_connection(tuple(address))
+
+def send(name, words):
+    if name not in lines:
+        lines[name] = connect()
+    words = [str(word).encode() for word in words]
+    parts = [b"*%d\r\n" % len(words)] + [b"$%d\r\n%s\r\n" % (len(word), word) for word in words]
+    lines[name].sendall(b"".join(parts))
+    reply = b""
+    while not reply.endswith(b"\r\n"):
+        got = lines[name].recv(65536)
+        if not got:
+            return "closed"
+        reply += got
+    return reply.decode()
+
+def fork():
+    child = os.fork()
+    if child == 0:
+        os.close(0)
+        time.sleep(600)
+        os._exit(0)
+    return child
+
+for order in sys.stdin:
+    what, *rest = json.loads(order)
+    if what == "send":
+        answer = send(rest[0], rest[1:])
+    elif what == "close":
+        answer = lines.pop(rest[0]).close()
+    elif what == "fork":
+        answer = fork()
+    print(json.dumps(answer), flush=True)
+"""
+
+
+class Program:
+    """address: (host, port), or the path of a Unix socket. user: a uid to run as. rights: those that root has."""
+
+    def __init__(self, address, user=None, rights=True):
+        become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
+        become = become if rights else ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+        command = [*become, sys.executable, "-I", "-S", "-c", TEXT, json.dumps(address)]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/", encoding="utf-8"
+        )
+        self.children = []
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def _order(self, *words):
+        self.process.stdin.write(json.dumps(words) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def send(self, connection, *words):
+        """What is replied to that command over the connection of that name, which is made at first."""
+        return self._order("send", connection, *words)
+
+    def close(self, connection):
+        self._order("close", connection)
+
+    def fork(self):
+        """A child that inherits all connections and sleeps; its pid."""
+        self.children.append(self._order("fork"))
+        return self.children[-1]
+
+    def kill(self):
+        """kill -9, of the program alone."""
+        self.process.kill()
+        self.process.wait()
+
+    def finish(self):
+        self.process.kill()
+        for child in self.children:
+            os.kill(child, signal.SIGKILL)
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
