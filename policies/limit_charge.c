@@ -185,6 +185,18 @@ static void merge_charges(struct limit *limit, size_t first, bool add)
     limit->charge_count = kept + 1;
 }
 
+/* The name of the client's subject; *settled is set to false if it is not known yet, but stands for it until then. */
+static size_t name_client(struct limit *limit, const struct limit_rule *rule, const struct policy_request *request,
+                          char name[LIMIT_SUBJECT_MAX], bool *settled)
+{
+    const struct policy_host *host = limit->host;
+    struct policy_peer peer = {.has_uid = false};
+
+    *settled = !limit_rule_wants_peer(rule) || host->find_peer(host->context, request->client->connection,
+                                                               rule->per.process, &peer) == POLICY_PEER_TOLD;
+    return limit_rule_name_client(rule, request->client, &peer, host->host_name, name);
+}
+
 /* False when memory is short. */
 static bool charge_keys(struct limit *limit, struct limit_rule *rule, const struct policy_request *request)
 {
@@ -195,7 +207,8 @@ static bool charge_keys(struct limit *limit, struct limit_rule *rule, const stru
     if (rule->cost == LIMIT_COST_BYTES) {
         search.cost = cost_in_bytes(request, &search.is_cost_open);
     }
-    search.name_length = limit_rule_name_client(rule, request->client, search.name);
+    bool settled;
+    search.name_length = name_client(limit, rule, request, search.name, &settled);
     if (!match_visit_keys(request, charge_key, &search)) {
         (void)charge_part(&search, unseen);
     }
@@ -230,13 +243,14 @@ static bool charge_client(struct limit *limit, struct limit_rule *rule, struct l
     charge.cost = cost_of(rule, request, &charge.is_cost_open);
     if (charge.cost > 0 && charge.subject == NULL) {
         char name[LIMIT_SUBJECT_MAX];
-        size_t length = limit_rule_name_client(rule, request->client, name);
+        bool settled;
+        size_t length = name_client(limit, rule, request, name, &settled);
         charge.subject = pin_subject(limit, rule, (struct slice){name, length}, request->now_us);
         if (charge.subject == NULL) {
             return false;
         }
-        /* A client without room looks for it again the next time. */
-        charge.pinned = !limit_subject_is_tracked(charge.subject);
+        /* A client without room looks for it again the next time, and so does one whose process is still looked for. */
+        charge.pinned = !limit_subject_is_tracked(charge.subject) || !settled;
         seat->subject = charge.pinned ? NULL : charge.subject;
     }
     return charge.cost == 0 || add_charge(limit, charge);

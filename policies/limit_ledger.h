@@ -15,7 +15,7 @@
 #include <stdio.h>
 
 /* The longest name of a subject, in bytes. */
-#define LIMIT_SUBJECT_MAX 320
+#define LIMIT_SUBJECT_MAX 512
 
 struct limit_share;
 struct limit_ledger;

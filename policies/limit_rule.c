@@ -61,9 +61,11 @@ static const struct conf_option option_table[] = {
     {FIELD(keys), .type = CONF_STRING, .max = TEXT_MAX, .initial = "",
      .help = "Globs of keys, as in KEYS; empty: requests with any keys or none. With key in per, a part in braces is\n"
              "what is counted: user:{*}:* counts per user."},
-    {FIELD(per), .type = CONF_STRING, .max = TEXT_MAX, .initial = "ip",
-     .help = "What has a limit of its own: ip, ip/24 (and ip/24/56 for IPv6), user, name, connection, key, several of\n"
-             "them with + between, or all for one limit over all."},
+    {FIELD(per), .type = CONF_STRING, .max = TEXT_MAX, .initial = "process",
+     .help =
+         "What has a limit of its own: process (elsewhere than on this machine: the address), uid, ip, ip/24 (and\n"
+         "ip/24/56 for IPv6), user, name, connection, host (this sidecar), key, several of them with + between, or\n"
+         "all for one limit over all."},
     {FIELD(except), .type = CONF_STRING, .max = TEXT_MAX, .initial = "",
      .help = "Clients without limit: ip:10.0.0.0/8 user:GLOB name:GLOB."},
     {FIELD(algorithm), .type = CONF_WORD, .words = algorithm_words, .initial = "sliding-window",
@@ -139,8 +141,9 @@ static bool read_ip(struct slice text, struct limit_per *per)
 
 static bool read_per_word(struct slice word, struct limit_per *per, bool *all)
 {
-    static const char *const names[] = {"user", "name", "connection", "key", "all"};
-    bool *const fields[] = {&per->user, &per->name, &per->connection, &per->key, all};
+    static const char *const names[] = {"user", "name", "connection", "process", "uid", "host", "key", "all"};
+    bool *const fields[] = {&per->user, &per->name, &per->connection, &per->process,
+                            &per->uid,  &per->host, &per->key,        all};
 
     if (word.length >= 2 && memcmp(word.data, "ip", 2) == 0 && (word.length == 2 || word.data[2] == '/')) {
         return !per->ip && read_ip((struct slice){word.data + 2, word.length - 2}, per);
@@ -307,7 +310,7 @@ static const char *compile(struct limit_rule *rule, const struct limit_options *
     if (rule->commands == NULL) {
         return "commands";
     }
-    *expected = "ip, ip/BITS, user, name, connection or key, with + between them, or all";
+    *expected = "process, uid, ip, ip/BITS, user, name, connection, host or key, with + between them, or all";
     if (!read_per(options->per, &rule->per, problem)) {
         return "per";
     }
@@ -454,8 +457,8 @@ void limit_rule_clear(struct limit_rule *rule)
 #define PART_MAX 64
 #define DIGEST_DIGITS 32
 
-/* ip, user, name and connection take no more than that each, and a key what is left. */
-static_assert(5 * PART_MAX <= LIMIT_SUBJECT_MAX, "no room for all parts of a subject's name");
+/* All but the key take no more than that each, and a key what is left. */
+static_assert(8 * PART_MAX <= LIMIT_SUBJECT_MAX, "no room for all parts of a subject's name");
 
 /* Of 128 bits, so that nobody comes upon two texts of one digest; with known keys, so that all sidecars agree. */
 static void write_digest(char digits[DIGEST_DIGITS + 1], struct slice text)
@@ -505,14 +508,15 @@ static void keep_bits(uint8_t *address, size_t bytes, unsigned int bits)
 }
 
 /* The network of the client's address, as text: "10.1.0.0/16", "::1", "unix". */
-static void write_network(const struct limit_per *per, const struct sockaddr_storage *from, char *text, size_t size)
+static void write_network(unsigned int ipv4_bits, unsigned int ipv6_bits, const struct sockaddr_storage *from,
+                          char *text, size_t size)
 {
     const struct sockaddr_in *ipv4 = (const struct sockaddr_in *)(const void *)from;
     const struct sockaddr_in6 *ipv6 = (const struct sockaddr_in6 *)(const void *)from;
     uint8_t address[16];
     bool mapped = from->ss_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&ipv6->sin6_addr);
     bool is_ipv4 = from->ss_family == AF_INET || mapped;
-    unsigned int bits = is_ipv4 ? per->ipv4_bits : per->ipv6_bits;
+    unsigned int bits = is_ipv4 ? ipv4_bits : ipv6_bits;
 
     if (from->ss_family != AF_INET && from->ss_family != AF_INET6) {
         snprintf(text, size, "unix");
@@ -531,14 +535,87 @@ static void write_network(const struct limit_per *per, const struct sockaddr_sto
     }
 }
 
+bool limit_rule_wants_peer(const struct limit_rule *rule)
+{
+    return rule->per.process || rule->per.uid;
+}
+
+/* Bytes of "HOST/PID/STARTED", or of a host before an address. */
+#define WHO_MAX (CONF_HOST_NAME_MAX + 64)
+
+/* Sidecars that count together must not take processes of different machines for one. */
+static size_t write_host(const struct limit_rule *rule, const char *host, char text[WHO_MAX])
+{
+    return rule->scope == LIMIT_GLOBAL ? (size_t)snprintf(text, WHO_MAX, "%.*s/", CONF_HOST_NAME_MAX, host) : 0;
+}
+
+/* Who has no process or user that can be told is known by its address, which may be everybody's on this machine. */
+static void write_stranger(const struct limit_rule *rule, const struct policy_client *client, const char *host,
+                           char text[WHO_MAX])
+{
+    char address[INET6_ADDRSTRLEN];
+
+    write_network(32, 128, client->address, address, sizeof address);
+    bool is_local = strcmp(address, "unix") == 0 || strcmp(address, "::1") == 0 || strncmp(address, "127.", 4) == 0;
+    size_t length = is_local ? write_host(rule, host, text) : 0;
+    snprintf(text + length, WHO_MAX - length, "%s", address);
+}
+
+/* "4711", with scope = global "web1/4711/8812133"; "uid/1000" for who hides it; "10.0.0.7" on another machine. */
+static void write_process(const struct limit_rule *rule, const struct policy_client *client,
+                          const struct policy_peer *peer, const char *host, char text[WHO_MAX])
+{
+    if (peer->pid == 0 && !peer->has_uid) {
+        write_stranger(rule, client, host, text);
+        return;
+    }
+    size_t length = write_host(rule, host, text);
+    if (peer->pid == 0) {
+        snprintf(text + length, WHO_MAX - length, "uid/%lu", (unsigned long)peer->uid);
+    } else if (rule->scope == LIMIT_GLOBAL) {
+        snprintf(text + length, WHO_MAX - length, "%" PRId64 "/%" PRIu64, peer->pid, peer->started);
+    } else {
+        snprintf(text + length, WHO_MAX - length, "%" PRId64, peer->pid);
+    }
+}
+
+static void write_uid(const struct limit_rule *rule, const struct policy_client *client, const struct policy_peer *peer,
+                      const char *host, char text[WHO_MAX])
+{
+    if (peer->has_uid) {
+        snprintf(text, WHO_MAX, "%lu", (unsigned long)peer->uid);
+    } else {
+        write_stranger(rule, client, host, text);
+    }
+}
+
+static size_t name_peer(const struct limit_rule *rule, const struct policy_client *client,
+                        const struct policy_peer *peer, const char *host, char *name, size_t length)
+{
+    char text[WHO_MAX];
+
+    if (rule->per.process) {
+        write_process(rule, client, peer, host, text);
+        length = add_part(name, length, PART_MAX, "process", slice_of(text));
+    }
+    if (rule->per.uid) {
+        write_uid(rule, client, peer, host, text);
+        length = add_part(name, length, PART_MAX, "uid", slice_of(text));
+    }
+    if (rule->per.host) {
+        length = add_part(name, length, PART_MAX, "host", slice_of(host));
+    }
+    return length;
+}
+
 size_t limit_rule_name_client(const struct limit_rule *rule, const struct policy_client *client,
-                              char name[LIMIT_SUBJECT_MAX])
+                              const struct policy_peer *peer, const char *host, char name[LIMIT_SUBJECT_MAX])
 {
     char text[INET6_ADDRSTRLEN + 8];
-    size_t length = 0;
+    size_t length = name_peer(rule, client, peer, host, name, 0);
 
     if (rule->per.ip) {
-        write_network(&rule->per, client->address, text, sizeof text);
+        write_network(rule->per.ipv4_bits, rule->per.ipv6_bits, client->address, text, sizeof text);
         length = add_part(name, length, PART_MAX, "ip", slice_of(text));
     }
     if (rule->per.user) {

@@ -18,7 +18,7 @@ enum limit_on_error { LIMIT_ON_ERROR_ALLOW, LIMIT_ON_ERROR_DENY, LIMIT_ON_ERROR_
 
 /* What a rule counts apart from each other. */
 struct limit_per {
-    bool ip, user, name, connection, key;
+    bool ip, user, name, connection, process, uid, host, key;
     unsigned int ipv4_bits, ipv6_bits; /* of the address that count */
 };
 
@@ -55,9 +55,12 @@ void limit_rule_make(struct limit_rule *rule, const struct conf_rule *from);
 /* The member must have left. */
 void limit_rule_clear(struct limit_rule *rule);
 
-/* The name of the subject that the client is for the rule, without its key; at most LIMIT_SUBJECT_MAX bytes. */
+/* Whether the name of a subject depends on who is at the other end of the connection. */
+bool limit_rule_wants_peer(const struct limit_rule *rule);
+/* The name of the subject that the client is for the rule, without its key; at most LIMIT_SUBJECT_MAX bytes. peer: who
+ * is at the other end, if the rule wants it. host: the name of this sidecar. */
 size_t limit_rule_name_client(const struct limit_rule *rule, const struct policy_client *client,
-                              char name[LIMIT_SUBJECT_MAX]);
+                              const struct policy_peer *peer, const char *host, char name[LIMIT_SUBJECT_MAX]);
 /* The same with a key behind it, where length bytes of the name are there already. */
 size_t limit_rule_name_key(char name[LIMIT_SUBJECT_MAX], size_t length, struct slice key);
 /* How long permits may be kept here that Redis has granted: 0 unless they are leased. */

@@ -41,7 +41,7 @@ LINE = (
 
 
 def test_a_line_a_lease(make, redis):
-    headgate = make(rule("jobs"))
+    headgate = make(rule("jobs", owner="client"))
     client = headgate.connect()
     assert client("CLIENT", "SETNAME", "web") == OK
     for key in ("lock:a", "lock:b", "lock:c1"):
@@ -72,7 +72,7 @@ def test_what_a_line_tells_of_time(make_shared, redis):
 
 
 def test_kinds_and_states(make_shared, redis):
-    headgate = make_shared(rule(ttl="60s", grace="60s"))
+    headgate = make_shared(rule(ttl="60s", grace="60s", owner="connection"))
     client, dying = headgate.connect(), headgate.connect()
     assert dying("CLIENT", "SETNAME", "dying") == OK
     assert client("SETNX", "lock:unhealed", "t") == 1
@@ -178,7 +178,7 @@ def test_more_leases_than_are_told(make_shared, redis):
         (["max_hold = 10ms"], "max_hold"),
         (["max_hold = 367d"], "366d"),
         (["max_hold = for ever"], "max_hold"),
-        (["owner = thread"], "client or connection"),
+        (["owner = thread"], "process, connection or client"),
         (["grace = -1s"], "grace"),
         (["grace = 25h"], "1d"),
         (["on_owner_gone = keep"], "expire or release"),

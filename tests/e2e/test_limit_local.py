@@ -117,7 +117,7 @@ def test_the_refusal_of_a_funnel(make):
     assert replies[:3] == [1, 2, 3] and admitted(replies, "slow") == 3
     for reply in replies[3:]:
         name, what, wait = explain(reply)
-        assert name == "slow" and re.fullmatch("3 leaking 5/1?h per ip", what)
+        assert name == "slow" and re.fullmatch("3 leaking 5/1?h per process", what)
         assert 720_000 - spent <= wait <= 720_001
 
 
@@ -154,7 +154,7 @@ def test_the_refusal_names_the_longest_wait(make_shared, order):
     client = make_shared("".join(rule(name, limit=1, window=windows[name]) for name in order.split())).connect()
     assert client("INCR", "n") == 1
     name, what, wait = explain(client("INCR", "n"))
-    assert name == "long" and what.startswith("1 in ") and what.endswith(" per ip")
+    assert name == "long" and what.startswith("1 in ") and what.endswith(" per process")
     assert wait > 2 * 86_400_000
 
 

@@ -131,12 +131,12 @@ Test(limit_rule, of_words_that_nobody_knows)
                  "4: [limit:a] limits = 5: unknown option; expected a known option, perhaps \"limit\"");
 }
 
-#define EXPECTED_PER "; expected ip, ip/BITS, user, name, connection or key, with + between them, or all"
+#define EXPECTED_PER "; expected process, uid, ip, ip/BITS, user, name, connection, host or key, with + between them, or all"
 
 Test(limit_rule, of_a_per_that_is_none)
 {
     static const char *const words[][2] = {
-        {"host", "host"},
+        {"hosts", "hosts"},
         {"user+user", "user"},
         {"ip+ip", "ip"},
         {"ip/24+ip", "ip"},
@@ -247,12 +247,13 @@ Test(limit_rule, has_what_its_options_say)
     cr_assert_str_eq(rule->name, "a");
     cr_assert(rule->meter.algorithm == LIMIT_SLIDING_WINDOW && rule->meter.most == 5 && rule->meter.window.limit == 5 &&
               rule->meter.window.length_us == 90000000);
-    cr_assert(rule->per.ip && !rule->per.user && !rule->per.name && !rule->per.connection && !rule->per.key);
+    cr_assert(rule->per.process && !rule->per.ip && !rule->per.user && !rule->per.name && !rule->per.connection &&
+              !rule->per.uid && !rule->per.host && !rule->per.key);
     cr_assert(rule->scope == LIMIT_LOCAL && rule->accuracy == LIMIT_EXACT && rule->action == LIMIT_REJECT &&
               rule->cost == LIMIT_COST_ONE && rule->on_error == LIMIT_ON_ERROR_ALLOW);
     cr_assert(rule->max_delay_us == 0 && rule->decision_timeout_us == 100000 && rule->subjects_max == 100000);
     cr_assert(rule->keys != NULL && rule->counted_keys == NULL);
-    cr_assert_str_eq(rule->what, "5 in 90s per ip");
+    cr_assert_str_eq(rule->what, "5 in 90s per process");
     rule_free(rule);
 
     rule = rule_of("[limit:b-2]\n" FUNNEL "per = user+key\nkeys = {*}:*\nscope = global\naccuracy = leased\n"
@@ -287,7 +288,7 @@ Test(limit_rule, says_what_is_exceeded)
     assert_what("limit = 1mb\nwindow = 250ms\ncost = bytes\nper = connection\n",
                 "1048576 bytes in 250ms per connection");
     assert_what(WINDOW "cost = keys\nper = user\n", "5 keys in 90s per user");
-    assert_what("algorithm = funnel\ncapacity = 20\nleak = 5/250ms\n", "20 leaking 5/250ms per ip");
+    assert_what("algorithm = funnel\ncapacity = 20\nleak = 5/250ms\n", "20 leaking 5/250ms per process");
     assert_what("algorithm = funnel\ncapacity = 10kb\nleak = 1kb/1h\ncost = bytes\nper = all\n",
                 "10240 bytes leaking 1024/h");
 }
@@ -317,6 +318,7 @@ struct name {
 struct who {
     const char *address, *user, *name;
     uint64_t id;
+    struct policy_peer peer;
     struct slice key; /* without data: the rule does not count per key */
 };
 
@@ -327,7 +329,7 @@ static struct name name_of(const struct limit_rule *rule, const struct who *who)
         .id = who->id, .address = &from, .address_text = "", .user = who->user, .name = who->name};
     /* Of its own, so that the sanitizer sees a byte too many. */
     char *text = conf_alloc(NULL, LIMIT_SUBJECT_MAX);
-    struct name name = {.length = limit_rule_name_client(rule, &client, text)};
+    struct name name = {.length = limit_rule_name_client(rule, &client, &who->peer, "web1", text)};
 
     cr_assert_leq(name.length, LIMIT_SUBJECT_MAX);
     if (who->key.data != NULL) {
@@ -404,8 +406,42 @@ Test(limit_rule, counts_per_user_name_connection_key_or_all_together)
     assert_name("key+user", with_key, "user:alice\nkey:user:42");
     assert_name("ip/16+user+name+connection+key", with_key,
                 "ip:10.1.0.0/16\nuser:alice\nname:job-7\nconnection:18446744073709551615\nkey:user:42");
+    assert_name("host", who, "host:web1");
+    assert_name("host+user", who, "host:web1\nuser:alice");
     assert_name("name", nobody, "name:\nkey:");
     assert_name("key", nobody, "key:");
+}
+
+/* Who cannot be told from others is known by what can be told; with scope = global, by the sidecar's name, too. */
+Test(limit_rule, counts_per_process_and_uid)
+{
+    static const struct policy_peer process = {.has_uid = true, .uid = 1000, .pid = 4711, .started = 88};
+    static const struct policy_peer hidden = {.has_uid = true, .uid = 1000}, stranger = {.has_uid = false};
+    const struct who local = {.address = "127.0.0.1", .user = "u", .name = "n", .id = 1, .peer = process};
+    struct who other = local, remote = local;
+
+    assert_name("process", local, "process:4711");
+    assert_name("process\nscope = global", local, "process:web1/4711/88");
+    assert_name("uid", local, "uid:1000");
+    assert_name("uid\nscope = global", local, "uid:1000");
+    assert_name("uid+host\nscope = global", local, "uid:1000\nhost:web1");
+    assert_name("process+uid+user", local, "process:4711\nuid:1000\nuser:u");
+    other.peer = hidden;
+    assert_name("process", other, "process:uid/1000");
+    assert_name("process\nscope = global", other, "process:web1/uid/1000");
+    other.peer = stranger;
+    assert_name("process", other, "process:127.0.0.1");
+    assert_name("process\nscope = global", other, "process:web1/127.0.0.1");
+    assert_name("uid\nscope = global", other, "uid:web1/127.0.0.1");
+    other.address = "a Unix socket";
+    assert_name("process\nscope = global", other, "process:web1/unix");
+    other.address = "::1";
+    assert_name("process\nscope = global", other, "process:web1/::1");
+    remote.peer = stranger;
+    remote.address = "10.1.2.3";
+    assert_name("process", remote, "process:10.1.2.3");
+    assert_name("process\nscope = global", remote, "process:10.1.2.3");
+    assert_name("uid", remote, "uid:10.1.2.3");
 }
 
 /* What users, names and keys hold must not make two of them one. */
@@ -473,14 +509,14 @@ Test(limit_rule, cuts_long_users_and_names_and_keeps_them_apart)
 Test(limit_rule, cuts_long_keys_as_others_do)
 {
     struct limit_rule *rule = rule_of(WINDOW "per = key\n");
-    const struct who fits = {.address = "", .user = "", .name = "", .key = {long_text(315, 'x'), 315}};
-    const struct who cut = {.address = "", .user = "", .name = "", .key = {long_text(400, 'k'), 400}};
+    const struct who fits = {.address = "", .user = "", .name = "", .key = {long_text(507, 'x'), 507}};
+    const struct who cut = {.address = "", .user = "", .name = "", .key = {long_text(600, 'k'), 600}};
     struct name name = name_of(rule, &fits);
 
-    cr_assert(name.length == 319 && memcmp(name.text + 4, fits.key.data, 315) == 0);
+    cr_assert(name.length == 511 && memcmp(name.text + 4, fits.key.data, 507) == 0);
     name = name_of(rule, &cut);
     cr_assert_eq(name.length, LIMIT_SUBJECT_MAX);
-    cr_assert_str_eq(name.text + LIMIT_SUBJECT_MAX - 33, "#dcbf12f9aaa583e3082edda8450d5c20");
+    cr_assert_str_eq(name.text + LIMIT_SUBJECT_MAX - 33, "#2bafecc7e8d7b31dcbf7b224eacc0265");
     rule_free(rule);
 }
 

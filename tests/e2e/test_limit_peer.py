@@ -1,0 +1,137 @@
+"""[limit:NAME] per process, uid and host: told by real processes of this machine, over TCP and Unix sockets."""
+
+import os
+import socket
+
+import pytest
+
+from harness.admin import text
+from harness.limits import refuses, rule, spend
+from harness.program import Program
+from harness.resp import wait_for
+
+
+@pytest.fixture
+def start_program():
+    """Starts programs that end with the test."""
+    programs = []
+
+    def start(address, **options):
+        programs.append(Program(address, **options))
+        return programs[-1]
+
+    yield start
+    for program in programs:
+        program.finish()
+
+
+@pytest.fixture(params=["tcp", "unix"])
+def served(request, make_shared, tmp_path):
+    """A Headgate and where programs connect to it: served(rules, option=…)."""
+
+    def serve(rules, **options):
+        if request.param == "tcp":
+            headgate = make_shared(rules, **options)
+            return headgate, headgate.address
+        path = f"{tmp_path}/h.sock"
+        return make_shared(rules, listen=f"unix:{path}", unix_socket_mode="0777", **options), path
+
+    return serve
+
+
+def settle(headgate, program, connection="a"):
+    """On a busy machine it may take a moment until a process is found: what comes before counts for its user."""
+
+    def is_known():
+        program.send(connection, "INCR", "n")
+        return f"process:{program.pid} " in limits(headgate)
+
+    wait_for(is_known, what="the process to be found")
+
+
+def limits(headgate):
+    with headgate.admin() as admin:
+        return text(admin("LIMITS"))
+
+
+@pytest.mark.threads
+def test_each_process_has_a_limit_of_its_own(served, threads, start_program):
+    """By default, and over all of its connections: two programs of one user and one address do not share it."""
+    headgate, address = served(rule(limit=5, per=None), threads=threads)
+    first, second = start_program(address), start_program(address)
+    for program in (first, second):
+        replies = [program.send(f"line{number}", "INCR", "n") for number in range(8)]
+        refused = [reply for reply in replies if reply.startswith("-RATELIMITED a: 5 in 1h per process exceeded")]
+        assert len(refused) >= 1
+    for program in (first, second):
+        wait_for(lambda: program.send("line0", "INCR", "n").startswith("-RATELIMITED"), what="a refusal")
+        settle(headgate, program)
+    assert f"process:{first.pid} " in limits(headgate) and f"process:{second.pid} " in limits(headgate)
+
+
+def test_a_program_that_is_started_anew_begins_anew(served, start_program):
+    headgate, address = served(rule(limit=3, per="process"))
+    program = start_program(address)
+    settle(headgate, program)
+    wait_for(lambda: program.send("a", "INCR", "n").startswith("-RATELIMITED"), what="a refusal")
+    program.kill()
+    again = start_program(address)
+    assert again.send("a", "INCR", "n").startswith(":")
+
+
+def test_a_reload_asks_of_clients_that_are_connected(served, start_program):
+    """Who is at the other end is looked up when a rule wants it."""
+    headgate, address = served(rule(limit=1000, per="all"))
+    program = start_program(address)
+    assert program.send("a", "INCR", "n").startswith(":")
+    headgate.write_rules(rule(limit=2, per="process"))
+    with headgate.admin() as admin:
+        admin("RELOAD")
+    wait_for(lambda: program.send("a", "INCR", "n").startswith("-RATELIMITED a: 2 in 1h per process"), what="a refusal")
+
+
+@pytest.mark.parametrize("user", [65534 if os.getuid() == 0 else os.getuid()])
+def test_uid(served, start_program, user, tmp_path):
+    """All programs of one user share it."""
+    for directory in (tmp_path, *tmp_path.parents[:2]):
+        if os.getuid() == 0:
+            directory.chmod(0o755)
+    headgate, address = served(rule(limit=4, per="uid"))
+    programs = [start_program(address, user=user if os.getuid() == 0 else None) for _ in range(2)]
+    replies = [program.send("a", "INCR", "n") for _ in range(4) for program in programs]
+    assert [reply[0] for reply in replies] == [":"] * 4 + ["-"] * 4
+    assert replies[-1].startswith("-RATELIMITED a: 4 in 1h per uid exceeded")
+    assert f"uid:{user} " in limits(headgate)
+    if user != os.getuid():
+        assert start_program(address).send("a", "INCR", "n").startswith(":")
+
+
+def test_host_counts_each_sidecar_for_itself(make_sidecar):
+    """With scope = global, and by the name that it is given, else by that of the machine."""
+    rules = rule(limit=4, per="host", scope="global")
+    named = [make_sidecar(rules, host_name=name) for name in ("web1", "web2", "web2")]
+    clients = [headgate.connect() for headgate in named]
+    assert [spend(client) for client in clients] == [4, 4, 0]
+    assert "host:web1 " in limits(named[0])
+    unnamed = make_sidecar(rules)
+    assert spend(unnamed.connect()) == 4
+    assert f"host:{socket.gethostname()} " in limits(unnamed)
+
+
+def test_processes_of_two_hosts_are_two(make_sidecar, redis):
+    """The pid alone is none: with scope = global it is told with the sidecar and with when it was started."""
+    rules = rule(limit=4, per="process", scope="global")
+    first, second, third = (make_sidecar(rules, host_name=name) for name in ("web1", "web2", "web2"))
+    clients = [headgate.connect() for headgate in (first, second, third)]
+
+    def is_known(headgate, client, name):
+        client("INCR", "n")
+        return f"process:{name}/{os.getpid()}/" in limits(headgate)
+
+    for headgate, client, name in zip((first, second, third), clients, ("web1", "web2", "web2")):
+        wait_for(lambda: is_known(headgate, client, name), what="the process to be found")
+    for client in clients:
+        wait_for(lambda: refuses(client("INCR", "n")), what="a refusal")
+    with redis.connect() as direct:
+        keys = [key.decode() for key in direct("KEYS", f"*process:web*/{os.getpid()}/*")]
+    assert len(keys) == 2, keys
