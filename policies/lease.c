@@ -85,7 +85,7 @@ static const struct lease_rule *rule_for(const struct lease_worker *worker, cons
     const struct lease_key *key = lease->members[0].key;
 
     for (size_t i = 0; i < worker->rule_count; i++) {
-        if (match_keys_is(worker->rules[i].keys, (struct slice){key->name, key->length})) {
+        if (lease_rule_names(&worker->rules[i], (struct slice){key->name, key->length})) {
             return lease_rule_watches(&worker->rules[i], lease->kind) ? &worker->rules[i] : NULL;
         }
     }

@@ -18,7 +18,7 @@
 static const struct lease_rule *find_rule(const struct lease_worker *worker, struct slice key)
 {
     for (size_t i = 0; i < worker->rule_count; i++) {
-        if (match_keys_is(worker->rules[i].keys, key)) {
+        if (lease_rule_names(&worker->rules[i], key)) {
             return &worker->rules[i];
         }
     }
@@ -152,7 +152,8 @@ static bool is_watched(struct reading *reading)
     const struct lease_shape *shape = &reading->shape;
 
     if (reading->rule == NULL || !lease_rule_watches(reading->rule, shape->kind) ||
-        lease_rule_care(reading->rule, shape->script) == LEASE_CARE_NEVER || shape->key_count > LEASE_KEYS_MAX) {
+        lease_rule_care(reading->rule, shape->script, reading->lease_us / 1000) == LEASE_CARE_NEVER ||
+        shape->key_count > LEASE_KEYS_MAX) {
         return false;
     }
     if (lease_kind_is_semaphore(shape->kind)) {
@@ -310,7 +311,7 @@ static struct lease_request *keep_request(const struct reading *reading)
     };
     if (reading->rule != NULL) {
         kept->terms = reading->rule->terms;
-        kept->care = lease_rule_care(reading->rule, shape->script);
+        kept->care = lease_rule_care(reading->rule, shape->script, reading->lease_us / 1000);
     }
     keep_targets(reading, kept);
     return kept;

@@ -19,6 +19,8 @@ struct lease_options {
     int unit;
     int64_t limit;
     char *libraries;
+    char *watchdog;
+    int prolong_explicit;
 };
 
 #define TEXT_MAX 2048
@@ -33,6 +35,7 @@ static const char *const owner_words[] = {"process", "connection", "client", NUL
 static const char *const farewell_words[] = {"expire", "release", NULL};
 static const char *const score_words[] = {"auto", "acquired", "expires", NULL};
 static const char *const unit_words[] = {"auto", "s", "ms", "us", NULL};
+static const char *const prolong_words[] = {"no", "yes", NULL};
 static const char *const care_words[] = {"renew", "self", "never", NULL};
 
 static const struct conf_option option_table[] = {
@@ -124,6 +127,20 @@ static const struct conf_option option_table[] = {
      .help =
          "LIBRARY:renew, LIBRARY:self (it renews its locks itself, and they are left to it) or LIBRARY:never (they\n"
          "are no business of the watchdog), for libraries that are told by their scripts."},
+    {.name = "watchdog",
+     FIELD(watchdog),
+     .type = CONF_STRING,
+     .max = TEXT_MAX,
+     .initial = "redisson:30s aioredlock:10s",
+     .help = "LIBRARY:TIME, the lease that a library gives to locks for which none was asked, and which it renews\n"
+             "itself: they are left to it. Another lease was asked for: see prolong_explicit."},
+    {.name = "prolong_explicit",
+     FIELD(prolong_explicit),
+     .type = CONF_WORD,
+     .words = prolong_words,
+     .initial = "no",
+     .help = "Whether locks of those libraries for which a lease was asked, as by lock(2, SECONDS) of Redisson, are\n"
+             "renewed. With no they end when their owner wished."},
 };
 
 /* ---- reading ---- */
@@ -178,6 +195,36 @@ static bool is_library(struct slice name)
     return false;
 }
 
+/* "LIBRARY:TIME", of a library whose scripts are known. */
+static bool read_watchdog(struct slice word, struct slice *library, int64_t *lease_ms)
+{
+    static const struct conf_option time = {.name = "watchdog", .type = CONF_TIME, .min = 1, .max = DAY_MS};
+    const char *colon = word.length > 0 ? memchr(word.data, ':', word.length) : NULL;
+    char text[32], problem[CONF_PROBLEM_MAX];
+
+    if (colon == NULL || (size_t)(word.data + word.length - colon) > sizeof text) {
+        return false;
+    }
+    *library = (struct slice){word.data, (size_t)(colon - word.data)};
+    snprintf(text, sizeof text, "%.*s", (int)(word.length - library->length - 1), colon + 1);
+    return conf_value_set(&time, lease_ms, text, problem) && is_library(*library);
+}
+
+static bool check_watchdog(const char *text, char problem[CONF_PROBLEM_MAX])
+{
+    struct slice word, library;
+    int64_t lease_ms = 0;
+
+    while (match_next_word(&text, &word)) {
+        if (!read_watchdog(word, &library, &lease_ms)) {
+            snprintf(problem, CONF_PROBLEM_MAX, "\"%.*s\" is not LIBRARY:TIME of a library whose scripts are known",
+                     (int)(word.length > 64 ? 64 : word.length), word.data);
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool check_libraries(const char *text, char problem[CONF_PROBLEM_MAX])
 {
     struct slice word, library;
@@ -221,6 +268,8 @@ static const char *compile(struct lease_rule *rule, const struct lease_options *
         .score = (enum lease_score_meaning)options->score,
         .unit = (enum lease_score_unit)options->unit,
         .libraries = conf_format("%s", options->libraries),
+        .watchdog = conf_format("%s", options->watchdog),
+        .prolong_explicit = options->prolong_explicit != 0,
     };
     *expected = MATCH_KEYS_EXPECTED;
     rule->keys = match_keys_compile(options->keys, problem);
@@ -236,6 +285,10 @@ static const char *compile(struct lease_rule *rule, const struct lease_options *
         snprintf(problem, CONF_PROBLEM_MAX, "\"%s\" is no part of a whole", options->renew);
         *expected = "two numbers up to 1000, the first one less than the other, such as 1/3";
         return "renew";
+    }
+    if (!check_watchdog(options->watchdog, problem)) {
+        *expected = "words such as redisson:30s";
+        return "watchdog";
     }
     *expected = "words such as redisson:renew, redlock.net:self or some-library:never";
     return check_libraries(options->libraries, problem) ? NULL : "libraries";
@@ -311,6 +364,7 @@ void lease_rule_clear(struct lease_rule *rule)
 {
     match_keys_free(rule->keys);
     free(rule->libraries);
+    free(rule->watchdog);
 }
 
 /* ---- asking ---- */
@@ -332,17 +386,76 @@ bool lease_rule_watches(const struct lease_rule *rule, enum lease_kind kind)
     }
 }
 
-enum lease_care lease_rule_care(const struct lease_rule *rule, const struct lease_script *script)
+/* "{NAME}:timeout", or "NAME:timeout" if there are braces in NAME. */
+static bool names_helper(const struct lease_rule *rule, struct slice key)
+{
+    static const char suffix[] = ":timeout";
+    size_t length = sizeof suffix - 1;
+
+    if (key.length < length + 2 || memcmp(key.data + key.length - length, suffix, length) != 0) {
+        return false;
+    }
+    struct slice name = {key.data, key.length - length};
+    struct slice inner = {name.data + 1, name.length - 2};
+    bool is_wrapped = name.data[0] == '{' && name.data[name.length - 1] == '}';
+
+    return (is_wrapped && match_keys_is(rule->keys, inner)) ||
+           (memchr(name.data, '{', name.length) != NULL && match_keys_is(rule->keys, name));
+}
+
+bool lease_rule_names(const struct lease_rule *rule, struct slice key)
+{
+    return match_keys_is(rule->keys, key) || names_helper(rule, key);
+}
+
+/* What the rule says of the library itself. */
+static bool said_of(const struct lease_rule *rule, const struct lease_script *script, enum lease_care *care)
 {
     const char *text = rule->libraries;
     struct slice word, library;
-    enum lease_care care = LEASE_CARE_RENEW;
+    bool said = false;
 
-    while (script != NULL && match_next_word(&text, &word)) {
-        enum lease_care said;
-        if (read_care(word, &library, &said) && lease_script_is_of(script, library)) {
-            care = said;
+    while (match_next_word(&text, &word)) {
+        enum lease_care found;
+        if (read_care(word, &library, &found) && lease_script_is_of(script, library)) {
+            *care = found;
+            said = true;
         }
     }
-    return care;
+    return said;
+}
+
+/* The lease of locks for which none was asked; 0: the library has no such locks. */
+static int64_t watchdog_of(const struct lease_rule *rule, const struct lease_script *script)
+{
+    const char *text = rule->watchdog;
+    struct slice word, library;
+    int64_t lease_ms = 0;
+
+    while (match_next_word(&text, &word)) {
+        int64_t found = 0;
+        if (read_watchdog(word, &library, &found) && lease_script_is_of(script, library)) {
+            lease_ms = found;
+        }
+    }
+    return lease_ms;
+}
+
+enum lease_care lease_rule_care(const struct lease_rule *rule, const struct lease_script *script, int64_t lease_ms)
+{
+    enum lease_care care = LEASE_CARE_RENEW;
+
+    if (script == NULL || script->library == NULL || said_of(rule, script, &care)) {
+        return care;
+    }
+    /* All permits have a lease that was asked for: to renew them is what a rule for them means. */
+    bool is_permit = script->kind == LEASE_SEMAPHORE_BY_START || script->kind == LEASE_SEMAPHORE_BY_EXPIRY;
+    int64_t watchdog_ms = is_permit ? 0 : watchdog_of(rule, script);
+    if (watchdog_ms == 0) {
+        return LEASE_CARE_RENEW;
+    }
+    if (script->action == LEASE_EXTEND || lease_ms == watchdog_ms) {
+        return LEASE_CARE_SELF;
+    }
+    return rule->prolong_explicit ? LEASE_CARE_RENEW : LEASE_CARE_NEVER;
 }

@@ -46,6 +46,8 @@ struct lease_rule {
     enum lease_score_meaning score;
     enum lease_score_unit unit;
     char *libraries; /* words LIBRARY:CARE */
+    char *watchdog;  /* words LIBRARY:TIME */
+    bool prolong_explicit;
 };
 
 extern const struct conf_section lease_section;
@@ -56,7 +58,9 @@ void lease_rule_clear(struct lease_rule *rule);
 
 /* Whether locks of this kind are watched under the rule. */
 bool lease_rule_watches(const struct lease_rule *rule, enum lease_kind kind);
-/* What becomes of a lock that was taken by this script (NULL: by a command). */
-enum lease_care lease_rule_care(const struct lease_rule *rule, const struct lease_script *script);
+/* Whether the rule names the key, or the lock whose permits Redisson keeps in a key of that name: {NAME}:timeout. */
+bool lease_rule_names(const struct lease_rule *rule, struct slice key);
+/* What becomes of a lock that was taken or extended by this script (NULL: by a command), for so long. */
+enum lease_care lease_rule_care(const struct lease_rule *rule, const struct lease_script *script, int64_t lease_ms);
 
 #endif

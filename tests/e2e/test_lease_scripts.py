@@ -77,7 +77,7 @@ def scripts(fake):
 
 @pytest.fixture
 def headgate(fake, make_headgate):
-    return launch(make_headgate, fake.url, "shared", rule(keys="*"))
+    return launch(make_headgate, fake.url, "shared", rule(keys="*", prolong_explicit="yes"))
 
 
 def run(scripts, client, reply, digest, *arguments):
@@ -186,6 +186,45 @@ def test_redissons_permits(headgate, scripts):
     release = (REDISSON["permit-release"], 3, "n", "channel", "{n}:timeout", permit, 1, now, "PUBLISH")
     assert run(scripts, client, b":1\r\n", *release) == 1
     assert keys_of(headgate) == set()
+
+
+@pytest.mark.parametrize(("name", "key"), [("sem:n", "{sem:n}:timeout"), ("sem:{n}", "sem:{n}:timeout")])
+def test_the_name_of_a_semaphore_means_the_key_of_its_permits(fake, make_headgate, scripts, name, key):
+    """Which Redisson makes of it, in braces unless there are some."""
+    headgate = launch(make_headgate, fake.url, "shared", rule(keys="sem:*"))
+    client = headgate.connect()
+    now = int(time.time() * 1000)
+    end = (1, now + LEASE_MS, now, 922337203685477, "PUBLISH", "id")
+    run(scripts, client, b"$2\r\nOK\r\n", REDISSON["permit"], 3, name, key, "channel", *end)
+    assert lease_of(headgate, key)["state"] == "held"
+    scripts.await_calls(key)
+    other = key.replace("sem:", "other:")
+    run(scripts, client, b"$2\r\nOK\r\n", REDISSON["permit"], 3, "other:n", other, "channel", *end)
+    assert keys_of(headgate) == {key}
+    release = (REDISSON["permit-release"], 3, name, "channel", key, "id", 1, now, "PUBLISH")
+    assert run(scripts, client, b":1\r\n", *release) == 1
+    assert keys_of(headgate) == set() and counters(headgate)["released_total"] == 1
+
+
+def test_a_lease_that_was_asked_for_is_a_wish(fake, make_headgate, scripts):
+    """lock(2, SECONDS) of Redisson ends when it was to, and nothing is said of it; lock() is left to its own watchdog,
+    also when that has stopped. What a command takes is renewed as ever."""
+    headgate = launch(make_headgate, fake.url, "shared", rule(keys="*", watchdog=f"redisson:{LEASE_MS}ms"))
+    client = headgate.connect()
+    run(scripts, client, NIL, REDISSON["lock"], 1, "asked", LEASE_MS + 1, "uuid:1")
+    run(scripts, client, NIL, REDISSON["read"], 2, "read", "{read}:uuid:1:rwlock_timeout", 2, "uuid:1", "uuid:1:write")
+    run(scripts, client, NIL, REDISSON["lock"], 1, "watched", LEASE_MS, "uuid:1")
+    run(scripts, client, b":1\r\n", REDISSON["renewal"], 1, "elsewhere", LEASE_MS, "uuid:1")
+    run(scripts, client, b"+OK\r\n", AIOREDLOCK, 1, "aio", "token", 10_000)
+    run(scripts, client, b":1\r\n", REDLOCK["acquire"], 1, "redlock", "value", LEASE_MS)
+    scripts.await_calls("redlock")
+    states = {lease["key"]: lease["state"] for lease in leases(headgate)}
+    assert states == {"watched": "self", "elsewhere": "self", "redlock": "held", "aio": "held"}
+    assert not scripts.of("asked") and not scripts.of("read")
+    # At its end it is looked whether it is there, with a lease of 1 ms, which changes nothing.
+    scripts.own_reply = lambda call: b"*2\r\n:0\r\n:-2\r\n" if b"uuid:1" in call.values else b"*2\r\n:1\r\n:800\r\n"
+    await_keys(headgate, ["redlock", "aio"])
+    assert all(call.values[1] == b"1" for call in scripts.of("watched") + scripts.of("elsewhere"))
 
 
 def test_a_lock_of_several_keys(headgate, scripts):

@@ -117,7 +117,7 @@ def test_the_refusal_of_a_funnel(make):
     assert replies[:3] == [1, 2, 3] and admitted(replies, "slow") == 3
     for reply in replies[3:]:
         name, what, wait = explain(reply)
-        assert name == "slow" and re.fullmatch("3 leaking 5/1?h per process", what)
+        assert name == "slow" and re.fullmatch("3 leaking 5/1?h per ip", what)
         assert 720_000 - spent <= wait <= 720_001
 
 

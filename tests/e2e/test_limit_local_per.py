@@ -11,8 +11,8 @@ from harness.servers import free_port
 # ---- per ----
 
 
-def test_per_ip_is_the_default(make):
-    headgate = make(rule(limit=5))
+def test_per_ip(make):
+    headgate = make(rule(limit=5, per="ip"))
     first, second = headgate.connect(), connect_from(headgate, "127.0.0.1")
     assert spend(first, count=3) == 3
     assert spend(second) == 2

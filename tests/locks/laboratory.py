@@ -35,7 +35,7 @@ BURST_SECONDS = 0.05
 
 RULE = """
 [lease:locks]
-keys = lock:* mutex:lock:* semaphore:lock:* {lock:*}:timeout
+keys = lock:* mutex:lock:* semaphore:lock:*
 """
 
 

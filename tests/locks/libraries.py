@@ -86,7 +86,11 @@ class Library:
 
 
 def redisson(version, argument, holder=hash_lock, **facts):
-    return Library(f"redisson-{version}-{argument}", java(version), argument, holder, **facts)
+    """Locks with the lease that its watchdog gives are left to it; for the others a lease is asked."""
+    rule = {} if argument == "permit" else {"prolong_explicit": "yes"}
+    if facts.get("renews"):
+        rule = {"watchdog": f"redisson:{Library.lease}ms"}
+    return Library(f"redisson-{version}-{argument}", java(version), argument, holder, rule=rule, **facts)
 
 
 PERMITS = {"holder": by_expiry, "keys": ("{{}}:timeout",)}

@@ -119,7 +119,7 @@ void locks_write_rules(FILE *file, bool patient)
         const struct rule *rule = &rules[at];
         fprintf(file,
                 "[lease:%s]\nkeys = %s:*\nttl = %dms\nowner = connection\ngrace = %dms\nmax_hold = %dms\n"
-                "on_owner_gone = %s\nlimit = %d\n",
+                "prolong_explicit = yes\non_owner_gone = %s\nlimit = %d\n",
                 rule->name, rule->name, rule->lease_ms, rule->grace_ms, rule->max_hold_ms,
                 rule->release ? "release" : "expire", SEMAPHORE_LIMIT);
     }

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define RULES "[lease:locks]\nkeys = *\nttl = 30s\ngrace = 2s\nowner = client\n"
-#define RULES_OF_PROCESSES "[lease:locks]\nkeys = *\nttl = 30s\ngrace = 2s\n"
+#define RULES "[lease:locks]\nkeys = *\nttl = 30s\ngrace = 2s\nwatchdog =\nowner = client\n"
+#define RULES_OF_PROCESSES "[lease:locks]\nkeys = *\nttl = 30s\ngrace = 2s\nwatchdog =\n"
 #define RELEASE "EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 "
 #define REACQUIRE "EVALSHA 1cac51482acf5858da00f6d685d68f886cd6b6b2 1 "
 #define REDISSON_LOCK "EVALSHA 149c5a8bf18676fd99e9e6e24923bd64d9b62f94 1 "

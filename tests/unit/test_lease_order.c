@@ -10,7 +10,7 @@
 
 /* So long that any renewal would be due. In ms. */
 #define MINUTES 180000
-#define RULES "[lease:locks]\nkeys = *\nttl = 30s\nmax_hold = 1h\ngrace = 1s\n"
+#define RULES "[lease:locks]\nkeys = *\nttl = 30s\nmax_hold = 1h\ngrace = 1s\nwatchdog =\n"
 #define RELEASE "EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 "
 #define REDISSON_LOCK "EVALSHA 149c5a8bf18676fd99e9e6e24923bd64d9b62f94 1 "
 #define REACQUIRE "EVALSHA 1cac51482acf5858da00f6d685d68f886cd6b6b2 1 "
@@ -106,7 +106,7 @@ Test(lease_order, what_was_released_and_taken_anew_may_be_held_for_max_hold_agai
     static const char *const cases[][2] = {{"DEL job", "state=held"}, {"DEL job other", "state=max-hold"}};
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct scene scene = scene_of("[lease:locks]\nkeys = *\nttl = 30s\nmax_hold = 40s\n");
+        struct scene scene = scene_of("[lease:locks]\nkeys = *\nttl = 30s\nmax_hold = 40s\nwatchdog =\n");
         stage_ask(scene.a, REDISSON_LOCK "job 30000 id:1", "$-1\r\n");
         for (int tick = 0; tick < 400; tick++) {
             stage_pass(scene.stage, 100);

@@ -7,7 +7,7 @@
 
 /* So long that any renewal would be due. In ms. */
 #define MINUTES 180000
-#define RULES "[lease:locks]\nkeys = *\nttl = 30s\nmax_hold = 1h\n"
+#define RULES "[lease:locks]\nkeys = *\nttl = 30s\nmax_hold = 1h\nwatchdog =\n"
 
 #define REDIS_PY_RELEASE "EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 "
 #define REDIS_PY_REACQUIRE "EVALSHA 1cac51482acf5858da00f6d685d68f886cd6b6b2 1 "
@@ -158,7 +158,7 @@ Test(lease_policy, refusals_are_no_locks)
 
 Test(lease_policy, other_keys_and_kinds_are_not_watched)
 {
-    struct scene scene = scene_of("[lease:locks]\nkeys = lock:*\nkind = hash\n");
+    struct scene scene = scene_of("[lease:locks]\nkeys = lock:*\nkind = hash\nwatchdog =\n");
 
     stage_ask(scene.client, "SET job t1 NX PX 30000", "+OK\r\n");
     stage_ask(scene.client, "SET lock:job t1 NX PX 30000", "+OK\r\n");

@@ -19,7 +19,7 @@
 #define MAX_HOLD_MS INT64_C(15000)
 #define GRACE_MS INT64_C(1000)
 #define SLACK_US (INT64_C(1000) * MS)
-#define RULES "[lease:all]\nkeys = *\nttl = 3s\nmax_hold = 15s\ngrace = 1s\nowner = client\n"
+#define RULES "[lease:all]\nkeys = *\nttl = 3s\nmax_hold = 15s\ngrace = 1s\nwatchdog =\nowner = client\n"
 
 /* ---- what must hold ---- */
 

@@ -175,15 +175,22 @@ Test(lease_rule, watches_its_kind)
     assert_watches("semaphore", "be");
 }
 
-static const struct lease_script *script_of(const char *library)
+/* The first one of the library that does so; any if it is NOTHING. */
+static const struct lease_script *script_that(const char *library, enum lease_action action)
 {
     for (size_t i = 0; lease_shape_script(i) != NULL; i++) {
-        if (strcmp(lease_shape_script(i)->library, library) == 0) {
-            return lease_shape_script(i);
+        const struct lease_script *script = lease_shape_script(i);
+        if (strcmp(script->library, library) == 0 && (action == LEASE_NOTHING || script->action == action)) {
+            return script;
         }
     }
     cr_assert_fail("no script of %s", library);
     return NULL;
+}
+
+static enum lease_care care_for(const struct lease_rule *rule, const char *library, int64_t lease_ms)
+{
+    return lease_rule_care(rule, script_that(library, LEASE_NOTHING), lease_ms);
 }
 
 Test(lease_rule, cares_for_libraries_as_it_is_told)
@@ -191,17 +198,76 @@ Test(lease_rule, cares_for_libraries_as_it_is_told)
     const struct lease_script idiom = {.name = "compare and DEL"};
     struct lease_rule *rule = rule_of("keys = a\n");
 
-    cr_assert_eq(lease_rule_care(rule, NULL), LEASE_CARE_RENEW);
-    cr_assert_eq(lease_rule_care(rule, &idiom), LEASE_CARE_RENEW);
-    cr_assert_eq(lease_rule_care(rule, script_of("redisson")), LEASE_CARE_RENEW);
-    cr_assert_eq(lease_rule_care(rule, script_of("redlock.net")), LEASE_CARE_SELF);
-    cr_assert_eq(lease_rule_care(rule, script_of("redis-semaphore")), LEASE_CARE_SELF);
+    cr_assert_eq(lease_rule_care(rule, NULL, 2000), LEASE_CARE_RENEW);
+    cr_assert_eq(lease_rule_care(rule, &idiom, 2000), LEASE_CARE_RENEW);
+    cr_assert_eq(care_for(rule, "spring", 2000), LEASE_CARE_RENEW);
+    cr_assert_eq(care_for(rule, "redlock.net", 2000), LEASE_CARE_SELF);
+    cr_assert_eq(care_for(rule, "redis-semaphore", 2000), LEASE_CARE_SELF);
     rule_free(rule);
     /* The last word counts. */
     rule = rule_of("keys = a\nlibraries = REDISSON:never spring:self spring:renew\n");
-    cr_assert_eq(lease_rule_care(rule, script_of("redisson")), LEASE_CARE_NEVER);
-    cr_assert_eq(lease_rule_care(rule, script_of("spring")), LEASE_CARE_RENEW);
-    cr_assert_eq(lease_rule_care(rule, script_of("redlock.net")), LEASE_CARE_RENEW);
-    cr_assert_eq(lease_rule_care(rule, NULL), LEASE_CARE_RENEW);
+    cr_assert_eq(care_for(rule, "redisson", 30000), LEASE_CARE_NEVER);
+    cr_assert_eq(care_for(rule, "spring", 2000), LEASE_CARE_RENEW);
+    cr_assert_eq(care_for(rule, "redlock.net", 2000), LEASE_CARE_RENEW);
+    cr_assert_eq(lease_rule_care(rule, NULL, 2000), LEASE_CARE_RENEW);
     rule_free(rule);
+}
+
+/* Of libraries that renew what no lease was asked for: a lease that was asked for is a wish. */
+Test(lease_rule, tells_a_lease_that_was_asked_for)
+{
+    const struct lease_script *renewal = script_that("redisson", LEASE_EXTEND), *permit = NULL;
+    struct lease_rule *rule = rule_of("keys = a\n");
+
+    for (size_t i = 0;
+         (permit = lease_shape_script(i)) != NULL && strcmp(permit->name, "redisson permit acquire") != 0;) {
+        i++;
+    }
+    cr_assert_eq(care_for(rule, "redisson", 30000), LEASE_CARE_SELF);
+    cr_assert_eq(care_for(rule, "redisson", 2000), LEASE_CARE_NEVER);
+    cr_assert_eq(lease_rule_care(rule, renewal, 30000), LEASE_CARE_SELF);
+    cr_assert_eq(lease_rule_care(rule, permit, 2000), LEASE_CARE_RENEW, "every permit has a lease");
+    cr_assert_eq(care_for(rule, "aioredlock", 10000), LEASE_CARE_SELF);
+    cr_assert_eq(care_for(rule, "aioredlock", 2000), LEASE_CARE_NEVER);
+    rule_free(rule);
+    rule = rule_of("keys = a\nprolong_explicit = yes\nwatchdog = Redisson:45s\n");
+    cr_assert_eq(care_for(rule, "redisson", 45000), LEASE_CARE_SELF);
+    cr_assert_eq(care_for(rule, "redisson", 30000), LEASE_CARE_RENEW);
+    cr_assert_eq(care_for(rule, "aioredlock", 10000), LEASE_CARE_RENEW);
+    rule_free(rule);
+    rule = rule_of("keys = a\nlibraries = redisson:renew\n");
+    cr_assert_eq(care_for(rule, "redisson", 2000), LEASE_CARE_RENEW, "what is said of a library comes first");
+    cr_assert_eq(lease_rule_care(rule, renewal, 30000), LEASE_CARE_RENEW);
+    rule_free(rule);
+    rule = rule_of("keys = a\nwatchdog =\n");
+    cr_assert_eq(care_for(rule, "redisson", 30000), LEASE_CARE_RENEW);
+    rule_free(rule);
+}
+
+static void assert_names(const char *keys, const char *key, bool names)
+{
+    char *options = conf_format("keys = %s\n", keys);
+    struct lease_rule *rule = rule_of(options);
+
+    cr_assert_eq(lease_rule_names(rule, (struct slice){key, strlen(key)}), names, "%s by %s", key, keys);
+    rule_free(rule);
+    free(options);
+}
+
+Test(lease_rule, means_the_keys_that_redisson_keeps_permits_in)
+{
+    assert_names("semaphore:*", "semaphore:a", true);
+    assert_names("semaphore:*", "{semaphore:a}:timeout", true);
+    assert_names("semaphore:*", "semaphore:{a}:timeout", true);
+    assert_names("{a}*", "{a}b:timeout", true);
+    assert_names("{a}", "{a}:timeout", true);
+    assert_names("a", "{a}:timeout", true);
+    assert_names("semaphore:*", "{other:a}:timeout", false);
+    assert_names("semaphore:*", "{semaphore:a}:channel", false);
+    assert_names("semaphore", "semaphore:timeout", false);
+    assert_names("semaphore", "x{semaphore}:timeout", false);
+    assert_names("?", "{}:timeout", false);
+    assert_names("*a", ":timeout", false);
+    assert_names("a", "timeout", false);
+    assert_names("{*}:timeout", "{semaphore:a}:timeout", true);
 }

@@ -131,7 +131,8 @@ Test(limit_rule, of_words_that_nobody_knows)
                  "4: [limit:a] limits = 5: unknown option; expected a known option, perhaps \"limit\"");
 }
 
-#define EXPECTED_PER "; expected process, uid, ip, ip/BITS, user, name, connection, host or key, with + between them, or all"
+#define EXPECTED_PER                                                                                                   \
+    "; expected process, uid, ip, ip/BITS, user, name, connection, host or key, with + between them, or all"
 
 Test(limit_rule, of_a_per_that_is_none)
 {
