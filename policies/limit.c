@@ -89,6 +89,10 @@ static enum policy_verdict close_for_memory(struct policy_decision *decision)
     return POLICY_CLOSE;
 }
 
+/* How often it is looked again for the process of a client, and how many times a request waits for that. */
+#define PEER_LOOK_US 20000
+#define PEER_LOOKS_MAX 100
+
 static enum policy_verdict limit_request(void *instance, const struct policy_request *request,
                                          struct policy_decision *decision)
 {
@@ -97,6 +101,10 @@ static enum policy_verdict limit_request(void *instance, const struct policy_req
     enum policy_verdict verdict = POLICY_CLOSE;
     limit_locks locks;
 
+    if (request->holds < PEER_LOOKS_MAX && limit_awaits_peer(limit, request)) {
+        decision->hold_until_us = request->now_us + PEER_LOOK_US;
+        return POLICY_HOLD;
+    }
     if (take_up(limit, request, &held, &locks)) {
         verdict = limit_judge_request(limit, request, &held, decision);
         limit_share_unlock(limit->share, locks);
@@ -202,7 +210,7 @@ static bool limit_batch(void *instance, const struct policy_request *request, ui
     limit_locks locks;
 
     if (!find_common(limit, request, &common, &locks)) {
-        return charge_batch(limit, request, count);
+        return !limit_awaits_peer(limit, request) && charge_batch(limit, request, count);
     }
     limit_share_lock(limit->share, locks);
     bool charged = charge_common(&common, request->now_us, count);

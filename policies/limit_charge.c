@@ -256,6 +256,25 @@ static bool charge_client(struct limit *limit, struct limit_rule *rule, struct l
     return charge.cost == 0 || add_charge(limit, charge);
 }
 
+bool limit_awaits_peer(struct limit *limit, const struct policy_request *request)
+{
+    const struct policy_host *host = limit->host;
+    const struct limit_client *client = *request->attachment;
+    size_t command = request->command != NULL ? command_index(request->command) : command_count();
+    bool has_seats = client != NULL && client->seats != NULL && client->identity == request->client->identity;
+    struct policy_peer peer;
+
+    for (size_t i = limit->starts[command]; i < limit->starts[command + 1]; i++) {
+        const struct limit_rule *rule = &limit->rules[limit->numbers[i]];
+        bool is_known = has_seats && client->seats[limit->numbers[i]].subject != NULL;
+        if (rule->per.process && !is_known &&
+            host->find_peer(host->context, request->client->connection, true, &peer) == POLICY_PEER_LATER) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Finds what the request is to be charged with. False when memory is short. */
 static bool find_charges(struct limit *limit, const struct policy_request *request)
 {

@@ -127,6 +127,8 @@ static inline void limit_count(struct limit *limit, struct limit_rule *rule, enu
 bool limit_lock_charges(struct limit *limit, const struct policy_request *request, const struct limit_held *held,
                         limit_locks *locks);
 void limit_drop_charges(struct limit *limit);
+/* Whether it is still looked for the process whose limit the request is to be counted for. */
+bool limit_awaits_peer(struct limit *limit, const struct policy_request *request);
 /* Unpins what hangs from the client, before the rules go. */
 void limit_give_up_seats(struct limit *limit, struct limit_client *client);
 void limit_remove_client(struct limit *limit, struct limit_client *client);
