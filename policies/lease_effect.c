@@ -637,11 +637,9 @@ static void apply(struct effect *effect)
     }
 }
 
-/* Whether the client may have a lock by it. */
 static bool may_own(const struct effect *effect)
 {
     enum lease_action action = effect->request->shape.action;
-
     return (action == LEASE_ACQUIRE || action == LEASE_SCORE || action == LEASE_EXTEND) &&
            effect->outcome != LEASE_OUTCOME_NO && effect->outcome != LEASE_OUTCOME_REFUSED;
 }
