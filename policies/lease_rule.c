@@ -35,7 +35,6 @@ static const char *const owner_words[] = {"process", "connection", "client", NUL
 static const char *const farewell_words[] = {"expire", "release", NULL};
 static const char *const score_words[] = {"auto", "acquired", "expires", NULL};
 static const char *const unit_words[] = {"auto", "s", "ms", "us", NULL};
-static const char *const prolong_words[] = {"no", "yes", NULL};
 static const char *const care_words[] = {"renew", "self", "never", NULL};
 
 static const struct conf_option option_table[] = {
@@ -136,11 +135,10 @@ static const struct conf_option option_table[] = {
              "itself: they are left to it. Another lease was asked for: see prolong_explicit."},
     {.name = "prolong_explicit",
      FIELD(prolong_explicit),
-     .type = CONF_WORD,
-     .words = prolong_words,
-     .initial = "no",
+     .type = CONF_TOGGLE,
+     .initial = "off",
      .help = "Whether locks of those libraries for which a lease was asked, as by lock(2, SECONDS) of Redisson, are\n"
-             "renewed. With no they end when their owner wished."},
+             "renewed. If not, they end when their owner wished."},
 };
 
 /* ---- reading ---- */

@@ -378,6 +378,25 @@ static bool runs_scripts(const struct conf_rule *rule)
     return ((const struct limit_options *)rule->values)->scope == LIMIT_GLOBAL;
 }
 
+static const char *goes_by_address(const struct conf_rule *from)
+{
+    const struct limit_options *options = from->values;
+    struct limit_per per;
+    char problem[CONF_PROBLEM_MAX];
+
+    if (read_per(options->per, &per, problem) && per.ip) {
+        return "per";
+    }
+    const char *text = options->except;
+    struct slice word;
+    while (match_next_word(&text, &word)) {
+        if (word.length > 3 && memcmp(word.data, "ip:", 3) == 0) {
+            return "except";
+        }
+    }
+    return NULL;
+}
+
 const struct conf_section limit_section = {
     .name = "limit",
     .has_rules = true,
@@ -387,6 +406,7 @@ const struct conf_section limit_section = {
     .help = "How much clients may do. All rules that apply to a request must admit it; a refusal charges none of them.",
     .check = check_rule,
     .warns = warn_of_rule,
+    .by_address = goes_by_address,
     .runs_scripts = runs_scripts,
 };
 

@@ -79,6 +79,8 @@ struct conf_section {
     bool (*runs_scripts)(const struct conf_rule *rule);
     /* May be NULL. Whether there is something that can hardly be meant, though it is sound; problem says what. */
     bool (*warns)(const struct conf_rule *rule, const struct conf_rule *all, char problem[CONF_PROBLEM_MAX]);
+    /* May be NULL: never. The option by which the rule tells clients apart by their addresses, or NULL. */
+    const char *(*by_address)(const struct conf_rule *rule);
 };
 
 /* [headgate]; its values are struct conf. */
