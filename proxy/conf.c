@@ -298,30 +298,31 @@ static bool serves_this_machine_only(const struct conf *conf)
 }
 
 /* Where all clients are of this machine, they have one address: 127.0.0.1, or that of the Unix socket. */
-static void warn_of_addresses(struct conf_reading *reading)
+static void warn_of_addresses(struct conf_reading *reading, const struct conf_part *part, const struct conf_rule *rule)
 {
-    const struct conf_rule *rule = reading->conf->rules;
+    const char *option = part->section->by_address != NULL ? part->section->by_address(rule) : NULL;
 
-    for (struct conf_part *part = reading->parts->next; part != NULL; part = part->next, rule = rule->next) {
-        const char *option = part->section->by_address != NULL ? part->section->by_address(rule) : NULL;
-        if (option != NULL) {
-            char *what = conf_format("%s goes by addresses, and all clients have the same: listen takes connections of "
-                                     "this machine only; there are per = process and uid",
-                                     option);
-            conf_warn(reading, part, part->line, what);
-            free(what);
-        }
+    if (option != NULL) {
+        char *what =
+            conf_format("%s goes by addresses, and all clients have the same: listen takes connections of this "
+                        "machine only; there are per = process and uid",
+                        option);
+        conf_warn(reading, part, part->line, what);
+        free(what);
     }
 }
 
 static void warn_of_rules(struct conf_reading *reading)
 {
     const struct conf_rule *all = reading->conf->rules, *rule = all;
+    bool is_local = serves_this_machine_only(reading->conf);
 
     for (struct conf_part *part = reading->parts->next; part != NULL; part = part->next, rule = rule->next) {
         char problem[CONF_PROBLEM_MAX];
         if (part->section->warns != NULL && part->section->warns(rule, all, problem)) {
             conf_warn(reading, part, part->line, problem);
+        } else if (is_local) {
+            warn_of_addresses(reading, part, rule);
         }
     }
 }
@@ -336,9 +337,6 @@ static void check_all(struct conf_reading *reading)
     if (reading->faults->count == 0) {
         warn_of_open_sockets(reading);
         warn_of_rules(reading);
-        if (serves_this_machine_only(reading->conf)) {
-            warn_of_addresses(reading);
-        }
     }
 }
 

@@ -66,12 +66,17 @@ def outcome(replies, name):
 # ---- what is printed ----
 
 
+def faults(result):
+    """Without the warning of rules that go by addresses, which listen of the recipes does not show."""
+    return [line for line in result.stderr.splitlines() if "goes by addresses" not in line]
+
+
 @pytest.mark.parametrize("heading, ini", blocks("ini"), ids=[name for name, _ in blocks("ini")])
 def test_every_block_loads(tmp_path, heading, ini):
     file = tmp_path / "headgate.ini"
     file.write_text(ini)
     result = run_headgate("-t", "-c", file)
-    assert (result.returncode, result.stderr) == (0, ""), heading
+    assert (result.returncode, faults(result)) == (0, []), heading
 
 
 def test_recipes_can_stand_in_one_file(tmp_path):
@@ -79,7 +84,7 @@ def test_recipes_can_stand_in_one_file(tmp_path):
     recipes = PAGE[PAGE.index("\n## Recipes\n") :]
     file.write_text("".join(rules(match.group(2)) for match in BLOCK.finditer(recipes) if match.group(1) == "ini"))
     result = run_headgate("-t", "-c", file)
-    assert (result.returncode, result.stderr) == (0, "")
+    assert (result.returncode, faults(result)) == (0, [])
 
 
 def test_the_example_loads():
