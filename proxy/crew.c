@@ -14,6 +14,14 @@ static void on_targets(void *context, const struct connection_targets *targets)
     }
 }
 
+/* A name that leads to Headgate would have it connect to itself until descriptors are gone. */
+static const char *refuse_own(void *context, const struct sockaddr *address)
+{
+    const struct crew *crew = context;
+
+    return conf_own_address(crew->conf, address) != NULL ? "it leads to Headgate itself" : NULL;
+}
+
 /* What workers need, but for themselves. False with errno set and nothing left open. */
 static bool open_parts(struct crew *crew, struct reactor *reactor, const struct conf *conf,
                        const struct policy *const *policies)
@@ -22,6 +30,7 @@ static bool open_parts(struct crew *crew, struct reactor *reactor, const struct 
         .address = &conf->upstream,
         .interval = conf->resolve_every,
         .changed = on_targets,
+        .refuses = refuse_own,
         .context = crew,
         .stats = reactor->stats,
     };
@@ -64,7 +73,7 @@ bool crew_start(struct crew *crew, struct reactor *reactor, const struct conf *c
     /* Initialises the C library's allocator while there is one thread. Under a sanitizer nobody else does, and workers
      * that trim would all do it at once. */
     (void)malloc_trim(0);
-    *crew = (struct crew){.stats = reactor->stats};
+    *crew = (struct crew){.stats = reactor->stats, .conf = conf};
     if (!open_parts(crew, reactor, conf, policies)) {
         return false;
     }
@@ -110,6 +119,7 @@ void crew_stop(struct crew *crew)
 
 void crew_reconfigure(struct crew *crew, const struct conf *conf)
 {
+    crew->conf = conf;
     lookup_set_interval(crew->lookup, conf->resolve_every);
     lookup_soon(crew->lookup);
 }

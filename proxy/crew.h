@@ -16,7 +16,8 @@ struct crew {
     struct chain_roster policies; /* those that each worker has an instance of */
     struct lookup *lookup;        /* where Redis is, for all workers */
     struct mailbox mailbox;       /* what workers want of it */
-    const struct stats *stats;    /* where it is counted */
+    const struct conf *conf;      /* that is in force */
+    const struct stats *stats;    /* where lookups are counted */
     uint64_t clients_given;       /* sockets handed over since the start */
     uint64_t clients_refused;
 };
@@ -26,8 +27,8 @@ struct crew {
 bool crew_start(struct crew *crew, struct reactor *reactor, const struct conf *conf,
                 const struct policy *const *policies);
 void crew_stop(struct crew *crew);
-/* Has Redis' name looked up anew, at the intervals of conf from now on. Workers are told of conf by
- * worker_reconfigure(). */
+/* Has Redis' name looked up anew, at the intervals of conf from now on, which stays as long as it is in force. Workers
+ * are told of conf by worker_reconfigure(). */
 void crew_reconfigure(struct crew *crew, const struct conf *conf);
 void crew_drain(struct crew *crew);
 /* Whether all workers have been drained: no clients, and the policies have done what they had to do first. */

@@ -24,6 +24,7 @@ struct lookup {
     struct resolver *resolver; /* NULL: none is under way */
     struct event timer;        /* of the next one */
     lookup_callback *changed;
+    lookup_refusal *refuses;
     void *context;
     struct stats *stats;
 };
@@ -128,15 +129,33 @@ static void take_answer(struct lookup *lookup, const struct connection_targets *
     }
 }
 
+/* Those of the addresses that will do. */
+static struct connection_targets sift(const struct lookup *lookup, const struct connection_targets *found)
+{
+    struct connection_targets kept = {.why = found->why};
+
+    for (size_t i = 0; i < found->count; i++) {
+        const struct sockaddr *address = (const struct sockaddr *)&found->items[i].address;
+        const char *why = lookup->refuses != NULL ? lookup->refuses(lookup->context, address) : NULL;
+        if (why == NULL) {
+            kept.items[kept.count++] = found->items[i];
+        } else {
+            kept.why = why;
+        }
+    }
+    return kept;
+}
+
 static void on_resolved(void *context, const struct connection_targets *found)
 {
     struct lookup *lookup = context;
+    struct connection_targets kept = sift(lookup, found);
 
     lookup->resolver = NULL;
-    if (found->count > 0) {
-        take_answer(lookup, found);
+    if (kept.count > 0) {
+        take_answer(lookup, &kept);
     } else {
-        take_failure(lookup, found->why);
+        take_failure(lookup, kept.why);
     }
     arm(lookup);
 }
@@ -166,6 +185,7 @@ struct lookup *lookup_new(struct reactor *reactor, const struct lookup_settings 
     conf_value_copy(&address_option, &lookup->address, settings->address);
     lookup->interval_us = clock_ms_to_us(settings->interval);
     lookup->changed = settings->changed;
+    lookup->refuses = settings->refuses;
     lookup->context = settings->context;
     lookup->stats = settings->stats;
     evtimer_assign(&lookup->timer, reactor->base, on_timer, lookup);

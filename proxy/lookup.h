@@ -16,11 +16,15 @@ struct lookup;
 /* The addresses are others than before; or there were none yet, and targets says why. */
 typedef void lookup_callback(void *context, const struct connection_targets *targets);
 
+/* Why nobody is to connect there, as a constant text; NULL: all is well. */
+typedef const char *lookup_refusal(void *context, const struct sockaddr *address);
+
 /* Times in ms. text and the address are copied. */
 struct lookup_settings {
     const struct conf_address *address;
     int64_t interval; /* 0: only when somebody asks */
     lookup_callback *changed;
+    lookup_refusal *refuses; /* NULL: every address will do */
     void *context;
     struct stats *stats; /* where lookups are counted; whoever reads them may be another thread */
 };

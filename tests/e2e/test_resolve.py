@@ -335,6 +335,19 @@ def test_a_name_that_has_no_address_at_start(names, places, make_named, pool, an
     wait_for(lambda: answers(headgate, places[0]), 30, "the server")
 
 
+def test_a_name_that_leads_to_headgate_itself(names, make_headgate, pool):
+    """It would connect to itself until descriptors are gone."""
+    names.set(NAME, "127.0.0.1")
+    headgate = make_headgate("127.0.0.1:1", pool=pool, start=False, upstream_wait="300ms", **OFTEN)
+    headgate.environment = names.environment()
+    headgate.write_config(listen=f"0.0.0.0:{headgate.port}", upstream=f"{NAME}:{headgate.port}")
+    headgate.start()
+    wait_for(lambda: "it leads to Headgate itself" in headgate.log(), 30, "it to be said")
+    time.sleep(1)
+    assert upstream(headgate, "lanes_opened_total") == 0
+    assert headgate.log().count("leads to Headgate") <= 2
+
+
 def answers(headgate, server):
     with headgate.connect() as client:
         try:
