@@ -1,7 +1,9 @@
 """Fixtures of the black-box tests. Run: /usr/bin/python3 -m pytest tests  (HEADGATE_BINARY names another build)."""
 
+import os
 import signal
 import sys
+import tempfile
 
 sys.dont_write_bytecode = True
 
@@ -75,6 +77,14 @@ def client(target):
 @pytest.fixture(params=("shared", "session"))
 def pool(request):
     return request.param
+
+
+@pytest.fixture
+def open_directory():
+    """A directory for sockets that all users may go into, which is not so of tmp_path."""
+    with tempfile.TemporaryDirectory(prefix="headgate-test-") as path:
+        os.chmod(path, 0o755)
+        yield path
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ def test_the_answers_are_those_of_redis(target, library):
 
 @pytest.mark.parametrize("library", GREETINGS)
 def test_twenty_clients_share_one_lane(redis, make_headgate, library):
-    """One for each version of RESP, and at most one without an owner, over which they have said HELLO."""
+    """One for each version of RESP, and one ready for each, over which they have said HELLO, or nothing."""
     headgate = make_headgate(redis, pool="shared", lanes=1)
     clients = [headgate.connect() for _ in range(CLIENTS)]
     for client in clients:
@@ -85,7 +85,7 @@ def test_twenty_clients_share_one_lane(redis, make_headgate, library):
 
     wait_for(lambda: lanes()["lanes_exclusive"] == lanes()["lanes_pooled"], what="lanes to be given back")
     facts = lanes()
-    assert facts["clients_exclusive"] == 0 and facts["lanes_pooled"] <= 1, facts
+    assert facts["clients_exclusive"] == 0 and facts["lanes_pooled"] <= 2, facts
     assert int(stats(headgate)["lanes_shared"]) <= 2
     for client in clients:
         assert client("GET", "k") == b"v"

@@ -87,7 +87,7 @@ def test_control_commands_are_not_counted_as_requests_of_clients(redis, make_hea
 
 def test_control_commands_take_one_connection(redis, make_headgate):
     """What Headgate asks is no client's, and needs no lane of its own."""
-    headgate = make_headgate(redis)
+    headgate = make_headgate(redis, exclusive_ready=0)
     wait_for(lambda: control(headgate)["control_script_loads_total"] == 1, what="the first script")
     # Those that looked whether the servers were up may be on their way out.
     with headgate.admin() as admin:

@@ -186,7 +186,7 @@ def assert_counted(headgate, tally):
 @pytest.mark.parametrize("name", RECIPES)
 def test_each_recipe_is_counted_exactly(make_shared, redis, name, threads):
     """By clients that take it from each other's hands: the answer to a release comes after the next one has it."""
-    options = {"keys": "lock:*", "ttl": f"{LONG_LEASE_MS}ms", "owner": "connection"}
+    options = {"keys": "lock:*", "ttl": f"{LONG_LEASE_MS}ms", "owner": "connection", "prolong_explicit": "on"}
     if name.endswith("-2"):
         options["limit"] = 2
     headgate = make_shared(rule(**options), threads=threads)

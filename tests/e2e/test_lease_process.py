@@ -47,14 +47,14 @@ def start_program():
 
 
 @pytest.fixture(params=["tcp", "unix"])
-def served(request, make_shared, tmp_path):
+def served(request, make_shared, open_directory):
     """A Headgate and where programs connect to it: served(rules, option=…)."""
 
     def serve(rules, **options):
         if request.param == "tcp":
             headgate = make_shared(rules, **options)
             return headgate, headgate.address
-        path = f"{tmp_path}/h.sock"
+        path = f"{open_directory}/h.sock"
         return make_shared(rules, listen=f"unix:{path}", **options), path
 
     return serve

@@ -26,14 +26,14 @@ def start_program():
 
 
 @pytest.fixture(params=["tcp", "unix"])
-def served(request, make_shared, tmp_path):
+def served(request, make_shared, open_directory):
     """A Headgate and where programs connect to it: served(rules, option=…)."""
 
     def serve(rules, **options):
         if request.param == "tcp":
             headgate = make_shared(rules, **options)
             return headgate, headgate.address
-        path = f"{tmp_path}/h.sock"
+        path = f"{open_directory}/h.sock"
         return make_shared(rules, listen=f"unix:{path}", unix_socket_mode="0777", **options), path
 
     return serve
@@ -91,11 +91,8 @@ def test_a_reload_asks_of_clients_that_are_connected(served, start_program):
 
 
 @pytest.mark.parametrize("user", [65534 if os.getuid() == 0 else os.getuid()])
-def test_uid(served, start_program, user, tmp_path):
+def test_uid(served, start_program, user):
     """All programs of one user share it."""
-    for directory in (tmp_path, *tmp_path.parents[:2]):
-        if os.getuid() == 0:
-            directory.chmod(0o755)
     headgate, address = served(rule(limit=4, per="uid"))
     programs = [start_program(address, user=user if os.getuid() == 0 else None) for _ in range(2)]
     replies = [program.send("a", "INCR", "n") for _ in range(4) for program in programs]

@@ -254,12 +254,12 @@ def test_questions_are_answered_during_a_drain(redis, make_probe):
     client = probe.connect()
     client.request("GET", "probe:wait:a")
     probe.await_counts(held=1)
-    with probe.admin() as admin:
+    with probe.admin() as admin, probe.admin() as teller:
         probe.signal(signal.SIGTERM)
         wait_for(lambda: "draining" in probe.log(), what="the drain")
         admin.request("PROBE", "WAIT")
         assert probe.is_alive()
-        tell(probe, 1)
+        tell_by(teller, 1)
         assert admin.read() == b"told"
         assert admin("PROBE", "LUA", "return 1") == shown(1)
         probe.signal(signal.SIGTERM)
