@@ -1,5 +1,5 @@
 /* The life of a client: accepting, reading, closing, time-outs. */
-#include "client_alias.h"
+#include "client_private.h"
 
 #include "log.h"
 #include "peer_process.h"
@@ -234,7 +234,6 @@ void client_close(struct client *client, const char *why)
     struct policy_client view = client_policy_view(client);
     chain_client_closed(service->chain, &view);
     connection_close(&client->connection);
-    client_alias_end(client);
     reactor_cancel(reactor, REACTOR_STAGE_CLIENTS, &client->flush);
     buffer_clear(&reactor->buffers, &client->output);
     client->borrowed_length = 0;
@@ -476,7 +475,6 @@ struct client_service *client_service_new(const struct client_parts *parts, cons
     service->upstream = parts->upstream;
     service->control = parts->control;
     service->learn = parts->learn;
-    service->directory = parts->directory;
     service->settings = *settings;
     service->free_closed.run = free_closed;
     service->host = client_policy_host(service, parts->worker);
@@ -606,7 +604,6 @@ void client_service_tick(struct client_service *service)
         }
         client_review_beginning(client);
         client_login_tick(client, now);
-        client_alias_tick(client);
         client_watch_unread(&unread, client);
         client = next;
     }

@@ -18,7 +18,6 @@
  *   client_subcommands.c   … and each subcommand of CLIENT
  *   client_send.c      the lane that a request takes
  *   client_login.c     … if it is AUTH, or HELLO with it
- *   client_alias.c     ids by which clients without a lane of their own can be named
  *   client_channels.c   subscriptions, and what comes of them
  *   client_session.c   the state of that connection: what requests and replies make of it, exclusive lanes
  *   client_measure.c   how long requests take
@@ -28,8 +27,6 @@
 #define HEADGATE_CLIENT_PRIVATE_H
 
 #include "client.h"
-
-#include "directory.h"
 
 enum client_state {
     CLIENT_OPEN,
@@ -43,7 +40,7 @@ enum client_wait {
     CLIENT_WAIT_QUIET, /* until the requests under way are answered: the next one goes another way */
     CLIENT_WAIT_LANE,  /* until the lane takes bytes (again) */
     CLIENT_WAIT_ROOM,  /* until less is kept of those under way */
-    CLIENT_WAIT_NAME,  /* until it is known which command it is, or which connection it speaks of */
+    CLIENT_WAIT_NAME,  /* until Redis has told which command it is */
     CLIENT_WAIT_POLICY /* held */
 };
 
@@ -103,10 +100,6 @@ enum observation_kind {
     OBSERVE_LIBRARY, /* CLIENT SETINFO */
     OBSERVE_RIGHT,   /* whether the user may, and nothing else */
     OBSERVE_STATE,   /* something may be left on the connection */
-    OBSERVE_ID,      /* CLIENT ID … */
-    OBSERVE_INFO,
-    OBSERVE_LIST,
-    OBSERVE_REDIRECTION, /* CLIENT GETREDIR and TRACKINGINFO */
     OBSERVE_RESET,
     OBSERVE_PAUSE,  /* CLIENT PAUSE and UNPAUSE */
     OBSERVE_ACCESS, /* commands that change who needs a password */
@@ -144,7 +137,6 @@ struct client_service {
     struct upstream *upstream;
     struct control *control;
     struct learn *learn;
-    struct directory *directory; /* NULL: clients have no ids of Headgate's */
     struct client_settings settings;
     struct chain *chain;
     struct policy_host host;
@@ -159,7 +151,6 @@ struct client_service {
     struct client *closed;  /* to be freed at the end of the turn */
     struct reactor_task free_closed;
     struct buffer inline_command; /* the multibulk form of the inline command at hand */
-    struct buffer translated;     /* the request at hand, with other ids in it */
     size_t count;
     size_t next_place;
     int64_t paused_until_us; /* a client of this worker has asked Redis to pause: a request may block its connection */
@@ -245,8 +236,6 @@ struct client {
     char *name;                      /* of CLIENT SETNAME, or NULL */
     char *library_name;              /* of CLIENT SETINFO, or NULL */
     char *library_version;
-    struct directory_entry *alias; /* it was told its id: what others know of it */
-    int64_t alias_since_us;        /* the request at hand has waited since for a client that it names; 0: it has not */
     struct sockaddr_storage address;
     char address_text[64];
     struct client_peer *peer; /* what is known of who is at the other end; NULL until a policy asks */

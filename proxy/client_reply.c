@@ -6,7 +6,7 @@
  * the client from there ("borrowed") before the scratch memory is used again. Only what the socket does not take, or
  * what does not follow the borrowed bytes directly, is copied to the output buffer.
  */
-#include "client_alias.h"
+#include "client_private.h"
 
 #include "log.h"
 
@@ -383,7 +383,7 @@ static void advance(struct client *client)
 {
     struct run *run = client->first;
 
-    while (run != NULL && (is_complete(run) || !client_rewrites(client, run->observation))) {
+    while (run != NULL) {
         client_output(client, buffer_head(&run->text), buffer_length(&run->text), false);
         if (client->state == CLIENT_CLOSED) {
             return;
@@ -398,9 +398,7 @@ static void advance(struct client *client)
         free_run(client, run);
         run = client->first;
     }
-    if (run == NULL) {
-        client->last = NULL;
-    }
+    client->last = NULL;
 }
 
 void client_push_ended(struct client *client)
@@ -463,38 +461,17 @@ static void on_bytes(struct run *run, const char *data, size_t length)
 {
     struct client *client = run->owner;
 
-    bool is_kept = client_rewrites(client, run->observation);
-
-    if (!is_kept && (client->first == run || is_rest_of_push(client))) {
+    if (client->first == run || is_rest_of_push(client)) {
         client_output(client, data, length, true);
     } else if (!add_text(client, run, data, length)) {
         client_close(client, "out of memory");
     }
 }
 
-/* The reply of a run whose replies are written anew is whole. False when memory is short. */
-static bool rewrite(struct client *client, struct run *run, const struct resp_reply *reply)
-{
-    struct slice text = {buffer_head(&run->text), buffer_length(&run->text)};
-    struct buffer made = {0};
-
-    bool is_made = client_rewrite(client, run->observation, reply, run->lane, text, &made);
-    if (is_made) {
-        clear_text(client, run);
-        is_made = add_text(client, run, buffer_head(&made), buffer_length(&made));
-    }
-    buffer_clear(&client->service->reactor->buffers, &made);
-    return is_made;
-}
-
 static bool on_reply(struct run *run, const struct resp_reply *reply)
 {
     struct client *client = run->owner;
 
-    if (client_rewrites(client, run->observation) && reply->type != '>' && !rewrite(client, run, reply)) {
-        client_close(client, "out of memory");
-        return true;
-    }
     if (!session_reply(client, run->observation, reply)) {
         client_push_ended(client);
         return false;

@@ -5,7 +5,7 @@
  * A request that has to wait (for earlier ones to be answered, for a lane, for a policy) stays at the head of the input
  * with everything behind it, so a client's requests take effect in the order in which they were sent.
  */
-#include "client_alias.h"
+#include "client_private.h"
 
 #include "log.h"
 
@@ -136,21 +136,13 @@ static enum client_outcome take_admitted(struct client *client, const struct com
         client_refuse_name(client, command, framed, (struct slice){frame, (size_t)framed->size});
         return CLIENT_TAKEN;
     }
-    if (command != NULL && command->kind == COMMAND_CLIENT && !client_translate_ids(client, framed, frame, &sent)) {
-        return client->state == CLIENT_CLOSED ? CLIENT_TAKEN : CLIENT_WAITS;
-    }
     if (!session_plan_request(client, command, framed, frame, &plan)) {
         session_drop_plan(client, &plan);
         client_out_of_memory(client);
         return CLIENT_TAKEN;
     }
     plan.exclusive = plan.exclusive || client->gathering;
-    struct client_service *service = client->service;
-    enum client_outcome outcome = carry_out(client, &plan, sent);
-    if (buffer_length(&service->translated) > 0) {
-        buffer_clear(&service->reactor->buffers, &service->translated);
-    }
-    return outcome;
+    return carry_out(client, &plan, sent);
 }
 
 /* The same, if a policy may say something else to Redis. */
@@ -288,7 +280,6 @@ static enum client_outcome settle_whole(struct client *client, enum client_outco
         client->admitted = false;
         client->gathering = false;
         client->lookup = CLIENT_LOOKUP_NONE;
-        client->alias_since_us = 0;
         client_note_end(client);
         resp_command_reset(&client->command);
     }

@@ -2,7 +2,7 @@
  * The state of a client's connection to Redis: what requests and their replies make of it, and when the client takes an
  * exclusive lane and leaves it.
  */
-#include "client_alias.h"
+#include "client_private.h"
 
 #include "log.h"
 
@@ -403,21 +403,6 @@ static void replied_sync(struct client *client, const struct resp_reply *reply)
     }
 }
 
-/* They leave nothing behind; but what is no such answer may be that to another request. */
-static void replied_identity(struct client *client, const struct observation *observation,
-                             const struct resp_reply *reply)
-{
-    bool is_text = reply->type == '$' || reply->type == '=';
-    bool is_success = observation->kind == OBSERVE_ID ? reply->type == ':'
-                      : observation->kind == OBSERVE_REDIRECTION
-                          ? reply->type == ':' || reply->type == '*' || reply->type == '%'
-                          : is_text;
-
-    if (client->exclusive != NULL) {
-        expect(client, reply, is_success);
-    }
-}
-
 static void replied_access(struct client *client, const struct resp_reply *reply)
 {
     if (resp_reply_starts(reply, "+QUEUED")) {
@@ -502,12 +487,6 @@ bool session_reply(struct client *client, struct observation *observation, const
     case OBSERVE_REPLY_ON:
         expect(client, reply, is_ok(reply));
         session->unsure = session->unsure || (session->was_silent && !is_ok(reply));
-        break;
-    case OBSERVE_ID:
-    case OBSERVE_INFO:
-    case OBSERVE_LIST:
-    case OBSERVE_REDIRECTION:
-        replied_identity(client, observation, reply);
         break;
     case OBSERVE_NOTHING:
     case OBSERVE_SUBSCRIBE:
@@ -628,16 +607,13 @@ bool session_take_lane(struct client *client, const struct session_plan *plan)
         take_home_lane(client);
         /* It gets the name after the WAIT: a command before it would make it wait for more than the own writes. */
         taken(client);
-        return client_alias_taken(client, false);
+        return true;
     }
     client->exclusive = upstream_take_exclusive(client->profile, fresh, &session_lane_owner, client);
     if (client->exclusive == NULL) {
         return false;
     }
     taken(client);
-    if (!client_alias_taken(client, !plan->sync && !client->profile->needs_password)) {
-        return false;
-    }
     /* WAIT is about all that happened before the last command of its connection, so this makes it speak of everything
      * until now: of the client's own writes, too. */
     if (plan->own_writes && !upstream_send_hidden(client->exclusive, ping, sizeof ping - 1, false)) {
@@ -663,7 +639,6 @@ void session_leave_lane(struct client *client)
 
     client->exclusive = NULL;
     client->session = (struct session){0};
-    client_alias_left(client, lane);
     stats_subtract(client->service->reactor->stats, STATS_CLIENTS_EXCLUSIVE, 1);
     upstream_release_exclusive(lane, clean);
 }
@@ -702,7 +677,6 @@ static void owner_broken(void *owner, const char *why)
     if (client->exclusive == NULL) {
         return;
     }
-    client_alias_left(client, client->exclusive);
     client->exclusive = NULL;
     stats_subtract(client->service->reactor->stats, STATS_CLIENTS_EXCLUSIVE, 1);
     if (client->state == CLIENT_OPEN) {

@@ -8,7 +8,7 @@
  *   what asks about all, or acts upon others   a lane of its own for the command
  *   what may leave something    a lane of its own, for life if Redis has accepted it
  */
-#include "client_alias.h"
+#include "client_private.h"
 
 #include "word.h"
 
@@ -285,7 +285,6 @@ static bool plan_state(struct client *client, bool has_unclear_errors, struct se
 /* How a subcommand is dealt with that Redis answers. */
 enum treatment {
     TREAT_HOME,     /* it leaves nothing behind */
-    TREAT_REPLY,    /* the same, and Headgate has something to say in its reply */
     TREAT_ALONE,    /* the same, but for the length of its reply, or the lanes that it kills */
     TREAT_STATE,    /* something, if it succeeds */
     TREAT_STATE_ON, /* the same; its opposite, OFF, is how each connection begins */
@@ -295,76 +294,42 @@ enum treatment {
 struct subcommand {
     const char *name;
     enum treatment treatment;
-    enum observation_kind kind; /* of its reply */
 };
 
-/* clang-format off */
 static const struct subcommand subcommands[] = {
-    {"caching", TREAT_HOME, OBSERVE_NOTHING}, /* refused without tracking, and with it there is a lane */
-    {"capa", TREAT_STATE, OBSERVE_STATE},
-    {"getredir", TREAT_REPLY, OBSERVE_REDIRECTION},
-    {"help", TREAT_HOME, OBSERVE_NOTHING},
-    {"id", TREAT_REPLY, OBSERVE_ID},
-    {"import-source", TREAT_STATE_ON, OBSERVE_STATE},
-    {"info", TREAT_REPLY, OBSERVE_INFO},
-    {"kill", TREAT_ALONE, OBSERVE_NOTHING},
-    {"list", TREAT_ALONE, OBSERVE_LIST},
-    {"no-evict", TREAT_STATE_ON, OBSERVE_STATE},
-    {"no-touch", TREAT_STATE_ON, OBSERVE_STATE},
-    {"trackinginfo", TREAT_REPLY, OBSERVE_REDIRECTION},
-    {"unblock", TREAT_HOME, OBSERVE_NOTHING},
+    {"caching", TREAT_HOME}, /* refused without tracking, and with it there is a lane */
+    {"capa", TREAT_STATE},        {"getredir", TREAT_HOME},
+    {"help", TREAT_HOME},         {"import-source", TREAT_STATE_ON},
+    {"kill", TREAT_ALONE},        {"list", TREAT_ALONE},
+    {"no-evict", TREAT_STATE_ON}, {"no-touch", TREAT_STATE_ON},
+    {"trackinginfo", TREAT_HOME}, {"unblock", TREAT_HOME},
 };
-/* clang-format on */
 
-static const struct subcommand *find_subcommand(struct slice name)
+static enum treatment treatment_of(struct slice name)
 {
-    static const struct subcommand unknown = {"", TREAT_UNKNOWN, OBSERVE_STATE};
-
     for (size_t i = 0; i < sizeof subcommands / sizeof *subcommands; i++) {
         if (word_is(name, subcommands[i].name)) {
-            return &subcommands[i];
+            return subcommands[i].treatment;
         }
     }
-    return &unknown;
-}
-
-/* An exclusive lane for the command. In CLIENT LIST it shows what the client said of itself. */
-static bool plan_alone(struct client *client, const struct subcommand *subcommand, const struct resp_command *framed,
-                       const char *frame, struct session_plan *plan)
-{
-    if (subcommand->kind == OBSERVE_LIST) {
-        plan->identity = true;
-        return session_observe(client, plan, OBSERVE_LIST);
-    }
-    plan->exclusive = true;
-    plan->sticky = plan->sticky || may_kill_itself(framed, frame);
-    return true;
-}
-
-static bool plan_rewritten(struct client *client, const struct subcommand *subcommand, struct session_plan *plan)
-{
-    if (client_has_alias(client)) {
-        plan->observation = observation_take(client->service, subcommand->kind);
-        return plan->observation != NULL;
-    }
-    plan->exclusive = true;
-    plan->sticky = true;
-    return true;
+    return TREAT_UNKNOWN;
 }
 
 static bool plan_by_treatment(struct client *client, const struct resp_command *framed, const char *frame,
                               struct session_plan *plan)
 {
-    const struct subcommand *subcommand = find_subcommand(session_kept_argument(framed, frame, 1));
+    struct slice subcommand = session_kept_argument(framed, frame, 1);
+    enum treatment treatment = treatment_of(subcommand);
     bool is_off = framed->argument_count == 3 && word_is(session_kept_argument(framed, frame, 2), "off");
 
-    switch (subcommand->treatment) {
+    switch (treatment) {
     case TREAT_HOME:
         return true;
-    case TREAT_REPLY:
-        return plan_rewritten(client, subcommand, plan);
     case TREAT_ALONE:
-        return plan_alone(client, subcommand, framed, frame, plan);
+        plan->exclusive = true;
+        plan->identity = word_is(subcommand, "list");
+        plan->sticky = plan->sticky || (word_is(subcommand, "kill") && may_kill_itself(framed, frame));
+        return true;
     case TREAT_STATE_ON:
         return is_off || plan_state(client, false, plan);
     case TREAT_STATE:
@@ -410,6 +375,12 @@ bool session_plan_client(struct client *client, const struct resp_command *frame
     }
     if (word_is(subcommand, "tracking") && count >= 3) {
         return plan_tracking(client, framed, frame, plan);
+    }
+    if (word_is(subcommand, "id") || word_is(subcommand, "info")) {
+        plan->identity = true;
+        plan->exclusive = true;
+        plan->sticky = true;
+        return true;
     }
     return plan_by_treatment(client, framed, frame, plan);
 }

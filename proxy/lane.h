@@ -17,8 +17,6 @@
 #include "connection.h"
 #include "run.h"
 
-#include <stdatomic.h>
-
 enum lane_state { LANE_CONNECTING, LANE_HANDSHAKE, LANE_READY, LANE_BACKOFF, LANE_CLOSED };
 
 enum lane_use {
@@ -93,11 +91,6 @@ struct lane {
     void *context;                /* the upstream's: the profile this lane speaks for */
     struct lane *pool_next;       /* the upstream's */
     uint64_t id;
-    int64_t redis_id;      /* that of the connection in Redis; 0: not known, -1: not to be known */
-    _Atomic int64_t *told; /* where it is written when it is; NULL: nowhere */
-    bool is_learning_id;   /* it was asked for, see upstream_learn_id(); of the answer was read: */
-    uint8_t id_matched;    /* … so many bytes of the mark that it stands behind */
-    int64_t id_read;       /* … and so much of the number */
     enum lane_state state;
     enum lane_use use;
     const struct lane_owner *owner_events;

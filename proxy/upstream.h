@@ -158,10 +158,6 @@ bool upstream_send_hidden(struct lane *lane, const char *command, size_t length,
  * use that. name: "" for none. */
 bool upstream_name_lane(struct lane *lane, const char *name);
 
-/* Asks Redis for the id of the connection, by a HELLO that changes nothing: it comes to be lane->redis_id. Not within
- * MULTI. False when memory is short. */
-bool upstream_learn_id(struct lane *lane);
-
 /*
  * Sends a question of Headgate's own whose answer nobody else can know; any other reply in its place breaks the lane.
  * So what answers the requests behind it are the answers to them, whatever came before. False when memory is short.

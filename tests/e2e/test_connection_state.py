@@ -173,7 +173,7 @@ def test_renaming_a_client_that_is_known_to_redis(target):
         assert client("CLIENT", "SETNAME", name) == OK
         assert client("CLIENT", "INFO").startswith(b"id=%d " % identity)
         assert b" name=%s " % name.encode() in client("CLIENT", "INFO")
-        assert b" name=%s " % name.encode() in target.connect()("CLIENT", "LIST", "ID", identity)
+        assert b" name=%s " % name.encode() in target.direct()("CLIENT", "LIST", "ID", identity)
 
 
 def test_kill_by_id(target):

@@ -208,7 +208,6 @@ static const char *const requests[] = {
     "HELLO 2",
     "HELLO 4",
     "HELLO 3 AUTH u p",
-    "HELLO 3 SETNAME one",
     "HELLO 2 AUTH v wrong",
     "AUTH u p",
     "AUTH v p",

@@ -217,25 +217,21 @@ static void run_auth(struct model *model, const struct arguments *arguments)
     }
 }
 
-/* HELLO [version [AUTH user password | SETNAME name]] */
+/* HELLO [version [AUTH user password]] */
 static void run_hello(struct model *model, const struct arguments *arguments)
 {
     bool has_credentials = arguments->count == 5 && is(arguments, 2, "auth");
-    bool has_name = arguments->count == 4 && is(arguments, 2, "setname");
 
     if (arguments->count > 1 && !is_exactly(arguments, 1, "2") && !is_exactly(arguments, 1, "3")) {
         reply(model, "-NOPROTO unsupported protocol version\r\n");
         return;
     }
-    if (arguments->count > 2 && !has_credentials && !has_name) {
+    if (arguments->count > 2 && !has_credentials) {
         reply(model, "-ERR Syntax error in HELLO option\r\n");
         return;
     }
     if (has_credentials && !log_in(model, arguments, 3)) {
         return;
-    }
-    if (has_name) {
-        keep(model->name, sizeof model->name, arguments->list[3]);
     }
     if (arguments->count > 1) {
         model->resp = is(arguments, 1, "3") ? 3 : 2;
