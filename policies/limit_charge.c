@@ -266,9 +266,11 @@ bool limit_awaits_peer(struct limit *limit, const struct policy_request *request
 
     for (size_t i = limit->starts[command]; i < limit->starts[command + 1]; i++) {
         const struct limit_rule *rule = &limit->rules[limit->numbers[i]];
-        bool is_known = has_seats && client->seats[limit->numbers[i]].subject != NULL;
-        if (rule->per.process && !is_known &&
-            host->find_peer(host->context, request->client->connection, true, &peer) == POLICY_PEER_LATER) {
+        const struct limit_seat *seat = has_seats ? &client->seats[limit->numbers[i]] : NULL;
+        bool is_settled = seat != NULL && (seat->subject != NULL || seat->excepted);
+        bool is_meant = rule->per.process && !is_settled && match_commands_request(rule->commands, request) &&
+                        match_keys_any(rule->keys, request);
+        if (is_meant && host->find_peer(host->context, request->client->connection, true, &peer) == POLICY_PEER_LATER) {
             return true;
         }
     }

@@ -52,10 +52,16 @@ static bool needs_fence(const struct client *client)
            chain_wants_any(client->service->chain);
 }
 
+/* It is looked at again whenever something changes, and has waited since the first time all the same. */
 static bool wait_for_quiet(struct client *client)
 {
     client->exclusive->awaits_quiet = true;
-    return client_wait_for(client, CLIENT_WAIT_LANE);
+    (void)client_wait_for(client, CLIENT_WAIT_LANE);
+    if (client->login_wait_us == 0) {
+        client->login_wait_us = client->wait_since_us;
+    }
+    client->wait_since_us = client->login_wait_us;
+    return false;
 }
 
 bool client_login_lane(struct client *client, const struct session_plan *plan, struct lane **lane)
@@ -76,6 +82,7 @@ bool client_login_lane(struct client *client, const struct session_plan *plan, s
     }
     client->fenced = false;
     client->gave_up = false;
+    client->login_wait_us = 0;
     (*lane)->awaits_quiet = false;
     return true;
 }
@@ -91,6 +98,7 @@ void client_login_end(struct client *client)
 {
     client->gave_up = false;
     client->fenced = false;
+    client->login_wait_us = 0;
     if (client->state != CLIENT_CLOSED && client->exclusive != NULL) {
         session_leave_lane(client);
     }

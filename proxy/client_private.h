@@ -218,12 +218,13 @@ struct client {
     bool lost;            /* the lane broke with requests under way: they are all lost */
     bool input_ended;     /* the client has closed its writing half */
     bool output_congested;
-    bool deaf;          /* its connection was reset: what had come of its requests is carried out, for nobody */
-    bool owes_identity; /* the exclusive lane has yet to be told the client's name */
-    bool fenced;        /* a fence was set ahead of the AUTH at hand */
-    bool gave_up;       /* the AUTH at hand has waited for a lane in vain */
-    uint8_t heavy;      /* it did not keep up with its replies: keep it off the shared lanes for so many runs */
-    uint8_t logins;     /* changes of its credentials since … */
+    bool deaf;             /* its connection was reset: what had come of its requests is carried out, for nobody */
+    bool owes_identity;    /* the exclusive lane has yet to be told the client's name */
+    bool fenced;           /* a fence was set ahead of the AUTH at hand */
+    int64_t login_wait_us; /* since when the AUTH at hand waits for its lane; 0: it does not */
+    bool gave_up;          /* the AUTH at hand has waited for a lane in vain */
+    uint8_t heavy;         /* it did not keep up with its replies: keep it off the shared lanes for so many runs */
+    uint8_t logins;        /* changes of its credentials since … */
     int64_t logins_since_us;
     struct session session;
     struct chain_record *held; /* the policies' record of the request at hand, while it waits */

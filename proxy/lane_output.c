@@ -183,6 +183,10 @@ void lane_flush(struct lane *lane)
     connection_want_write(&lane->connection, buffer_length(&lane->output) > 0);
     lane_end_stream_when_written(lane);
     lane_note_relief(lane);
+    if (buffer_length(&lane->output) == 0) {
+        /* Silent requests are answered by nothing that would tell. */
+        lane_tell_quiet(lane);
+    }
 }
 
 void lane_flush_task(struct reactor_task *task)

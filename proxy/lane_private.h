@@ -76,6 +76,8 @@ void lane_flush_task(struct reactor_task *task);
 void lane_end_stream_when_written(struct lane *lane);
 /* To be called when there may be less output than before. */
 void lane_note_relief(struct lane *lane);
+/* Tells whoever waits for an AUTH to go out alone, if the lane owes nothing. */
+void lane_tell_quiet(struct lane *lane);
 /* In the order in which they came, so that nobody waits longer than others. */
 void lane_wake_waiters(struct lane *lane);
 

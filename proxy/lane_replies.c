@@ -4,10 +4,9 @@
 #include <errno.h>
 #include <string.h>
 
-/* Whoever waits for an AUTH to go out alone. */
-static void tell_quiet(struct lane *lane)
+void lane_tell_quiet(struct lane *lane)
 {
-    if (lane->first == NULL && lane->owner != NULL && lane->state == LANE_READY) {
+    if (lane->awaits_quiet && lane->first == NULL && lane->owner != NULL && lane->state == LANE_READY) {
         lane->owner_events->writable(lane->owner);
     }
 }
@@ -19,9 +18,7 @@ static void run_was_answered(struct lane *lane, struct run *run)
     } else {
         run_give(lane->runs, run);
     }
-    if (lane->awaits_quiet) {
-        tell_quiet(lane);
-    }
+    lane_tell_quiet(lane);
 }
 
 /* ---- receiving ---- */

@@ -24,6 +24,8 @@
 /* A search that nobody has gone on with for so long makes room for another. */
 #define SEARCH_PATIENCE_US INT64_C(1000000)
 #define PATH_MAX_OF_PROC 64
+/* "." and "..". */
+#define ENTRIES_BEFORE_DESCRIPTORS 2
 #define STAT_BYTES 1024
 
 struct place {
@@ -62,6 +64,7 @@ static const char elsewhere[] = "no process that can be seen here has its socket
 static const char denied[] =
     "its process is another user's, or has more rights than Headgate, which may not look at it";
 static const char other_namespace[] = "its process is in another container";
+static const char ended[] = "the process that connected has ended, or is hidden from Headgate (hidepid)";
 
 struct peer_finder *peer_finder_new(void)
 {
@@ -274,6 +277,10 @@ static enum look look_at_process(struct search *search, pid_t pid, int *fd)
 {
     DIR *descriptors = open_descriptors(pid);
 
+    if (descriptors != NULL && search->fd >= 0) {
+        /* To the entry of the next number (fs/proc/fd.c): reading on to it would take more time with every slice. */
+        seekdir(descriptors, search->fd + 1 + ENTRIES_BEFORE_DESCRIPTORS);
+    }
     if (descriptors == NULL) {
         search->denied = search->denied || errno == EACCES || errno == EPERM;
         return LOOK_DONE;
@@ -396,13 +403,29 @@ static enum peer_search search_all(struct peer_finder *finder, const struct peer
     return PEER_UNTOLD;
 }
 
+/* Of a Unix socket: who called connect(). It may have given the connection to a child and ended, and of a process whose
+ * start is not known another one with its number could not be told. */
+static enum peer_search find_connector(const struct peer *peer, struct peer_process *process, const char **why)
+{
+    struct status status;
+
+    if (peer->pid <= 0) {
+        *why = other_namespace;
+        return PEER_UNTOLD;
+    }
+    if (!read_status(peer->pid, &status) || is_over(&status)) {
+        *why = ended;
+        return PEER_UNTOLD;
+    }
+    *process = (struct peer_process){.pid = peer->pid, .started = status.started};
+    return PEER_FOUND;
+}
+
 enum peer_search peer_finder_find(struct peer_finder *finder, const struct peer *peer, struct peer_process *process,
                                   const char **why)
 {
     if (peer->inode == 0) {
-        *process = process_of(peer->pid);
-        *why = other_namespace;
-        return peer->pid > 0 ? PEER_FOUND : PEER_UNTOLD;
+        return find_connector(peer, process, why);
     }
     if (look_at_places(finder, peer->inode, process)) {
         return PEER_FOUND;

@@ -129,7 +129,7 @@ static void remove_dead_socket(const struct connection_target *target)
     if (lstat(address->sun_path, &status) != 0 || !S_ISSOCK(status.st_mode)) {
         return;
     }
-    int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (probe < 0) {
         return;
     }
@@ -206,7 +206,7 @@ static void attract_all(int fd)
 }
 
 /* Without SO_REUSEPORT, bind() succeeds only if nobody else is there, and with it, if who is there has it set, too, and
- * is of the same user. So each sets it, but not before it is bound. */
+ * is of the same user. So each sets it, but not before it listens: two that start at once do not share it. */
 static bool open_tcp(struct port *port, const struct port_source *source, const struct connection_target *target,
                      int backlog)
 {
@@ -220,10 +220,10 @@ static bool open_tcp(struct port *port, const struct port_source *source, const 
     if (bind(port->fd, (const struct sockaddr *)&target->address, target->length) != 0) {
         return false;
     }
-    set_flag(port->fd, SOL_SOCKET, SO_REUSEPORT);
     if (listen(port->fd, backlog) != 0) {
         return false;
     }
+    set_flag(port->fd, SOL_SOCKET, SO_REUSEPORT);
     if (source->takes_over) {
         attract_all(port->fd);
     }

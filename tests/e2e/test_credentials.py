@@ -289,3 +289,27 @@ def test_the_configured_password_is_tried_again(redis, admin, pool, make_headgat
     client = headgate.connect()
     wait_for(lambda: client("GET", "k") is None, PATIENCE, "it to be tried again")
     assert client("ACL", "WHOAMI") == b"app"
+
+
+@pytest.mark.parametrize("silent", [[("SET", "a", "b")], [("*0",)]], ids=["request", "nothing"])
+def test_auth_behind_requests_that_have_no_answer(redis, make_headgate, pool, silent):
+    """No answer tells that they are written."""
+    with redis.connect() as direct:
+        assert direct("ACL", "SETUSER", "u", "on", ">p", "allkeys", "+@all") == OK
+    headgate = make_headgate(redis, pool=pool)
+    client = headgate.connect()
+    assert client("WATCH", "z") == OK
+    data = b"".join(b"*0\r\n" if request == ("*0",) else encode(*request) for request in silent)
+    client.send(encode("CLIENT", "REPLY", "SKIP") + data + encode("AUTH", "u", "p") + encode("ACL", "WHOAMI"))
+    assert client.read_many(2) == [OK, b"u"]
+
+
+def test_auth_behind_silence_has_a_bound_where_the_operators_password_is_refused(make_redis, make_headgate, pool):
+    redis = make_redis("--requirepass", "right")
+    headgate = make_headgate(redis, pool=pool, upstream_password="wrong", upstream_wait="1s", auth_timeout="2s")
+    client = headgate.connect()
+    client.send(encode("CLIENT", "REPLY", "SKIP") + encode("SET", "a", "b") + encode("AUTH", "right") + encode("GET", "a"))
+    try:
+        assert isinstance(client.read(), Error)
+    except Closed:
+        pass

@@ -32,6 +32,13 @@ from harness.resp import OK, Status, wait_for
 from harness.rules import reload
 
 
+def await_processes(headgate, keys):
+    """The process of a connection can be found as long as that is there."""
+    wait_for(
+        lambda: all(lease_of(headgate, key)["owner"].startswith("process:") for key in keys), what="the processes to be found"
+    )
+
+
 # ---- a holder that is gone ----
 
 
@@ -112,6 +119,7 @@ def test_who_comes_back_within_grace_goes_on(make_shared, redis):
     headgate = make_shared(rule(grace="10s"))
     client = headgate.connect()
     take(client, "lock:a", ms=1500)
+    await_processes(headgate, ["lock:a"])
     client.reset()
     await_lease(headgate, "lock:a", "ownerless")
     again = headgate.connect()
@@ -172,6 +180,7 @@ def test_a_pool_of_one_client(make, redis):
     headgate = make(rule())
     pool = [headgate.connect() for _ in range(3)]
     take(pool[0], "lock:a")
+    await_processes(headgate, ["lock:a"])
     pool[0].reset()
     pool[1].close()
     assert_kept(redis, ["lock:a"])
@@ -189,6 +198,8 @@ def test_a_pool_over_all_workers(make_shared, redis):
     keys = [f"lock:{number}" for number in range(11)]
     for client, key in zip(pool, keys):
         take(client, key)
+    await_processes(headgate, keys)
+    for client in pool[: len(keys)]:
         client.reset()
     assert_kept(redis, keys)
     pool[11].reset()
@@ -357,6 +368,8 @@ def test_a_rule_that_is_added(make_shared, redis):
     keys = [f"lock:{number}" for number in range(5)]
     for client, key in zip(clients, keys):
         take(client, key)
+    await_processes(headgate, keys)
+    for client in clients[: len(keys)]:
         client.reset()
     assert_kept(redis, keys)
     assert keys_of(headgate) == set(keys), "what was taken before is not known"
