@@ -120,9 +120,7 @@ static enum verdict judge_tenure(const struct shared *shared, const struct tenur
         return VERDICT_AWAY;
     if (had_trouble(shared, tenure, TROUBLE_STALL, note->headgate, tenure->lock->lease_us / 4))
         return VERDICT_STALL;
-    /* At its end a permit is swept up as soon as another's clock says so: one is behind, and the other ahead. */
-    int64_t skew_us = tenure->lock->limit > 1 ? 2 * tenure->lock->lease_us / SKEW_PART : 0;
-    if (held_us >= (int64_t)rule->max_hold_ms * 1000 - skew_us)
+    if (held_us >= (int64_t)rule->max_hold_ms * 1000)
         return VERDICT_MAX_HOLD;
     if (note->lost && had_trouble(shared, tenure, TROUBLE_LATE, note->slot / SLOTS_PER_WORKER, 0))
         return VERDICT_LATE;

@@ -8,7 +8,6 @@
 #include <time.h>
 
 #define LONG_ONE_IN 400
-#define LONG_PERMIT_ONE_IN 40
 #define BEYOND_MAX_HOLD_ONE_IN 6 /* of the long ones, where the rule has a bound that can be waited for */
 #define CRASH_ONE_IN 1500
 #define VIA_ONE_IN 10
@@ -194,8 +193,7 @@ static int64_t choose_length(struct slot *slot)
     struct worker *worker = worker_of(slot);
     const struct lock *lock = lock_of(slot);
     bool somebody_renews = has_headgate(slot) || shared_of(slot)->options.fault == FAULT_NO_RENEWAL;
-    unsigned one_in = lock->kind == KIND_SEMAPHORE ? LONG_PERMIT_ONE_IN : LONG_ONE_IN;
-    slot->lengthy = somebody_renews && lock->rule->watched && worker_one_in(worker, one_in);
+    slot->lengthy = somebody_renews && lock->rule->watched && worker_one_in(worker, LONG_ONE_IN);
     if (!slot->lengthy)
         return 0;
     shared_count(shared_of(slot), FIGURE_LONG);
