@@ -148,18 +148,18 @@ static bool reaches_deadline(const struct lease *lease)
 /* Of a key that somebody WATCHes: it is better not to touch it as long as there is time. */
 #define GUARDED_PART 3
 
-/* Of a permit that newcomers' scores are compared with: when its score has come so near to those that are swept up as
- * lease_call.c keeps it away from them. */
+/* Of a permit that newcomers' scores are compared with: before its score has come as near to those that are swept up as
+ * lease_call.c keeps it away from them. Who is due is looked at up to a step later, and that margin is for clocks. */
 static int64_t ranked_due_us(const struct lease *lease)
 {
-    return lease->expires_us - lease_margin_us(lease);
+    return lease->expires_us - lease_margin_us(lease) - LEASE_WHEEL_STEP_US;
 }
 
 static int64_t renewal_due_us(const struct lease *lease)
 {
     int64_t part = part_of(lease, lease->lease_us);
     int64_t due = lease->expires_us - lease->lease_us + part - spread(lease, part);
-    int64_t last = lease->expires_us - lease->lease_us / GUARDED_PART;
+    int64_t last = lease->expires_us - lease->lease_us / GUARDED_PART - LEASE_WHEEL_STEP_US;
 
     due = lease->ranked ? ranked_due_us(lease) - spread(lease, part) : due;
     due = due < last && lease_registry_is_guarded(lease) ? last : due;

@@ -428,6 +428,45 @@ Test(lease_policy, a_semaphore_of_the_book_is_taken_in_one_transaction)
     stage_free(scene.stage);
 }
 
+/* Returns how long after its request a permit is renewed, µs: requests went before it, it is taken so much later than a
+ * look at all leases, and those are so much later than full tenths of a second. */
+static int64_t permit_renewed_after(int before, int64_t phase_ms, int64_t later_ms)
+{
+    struct scene scene = scene_of(RULES);
+
+    for (int request = 0; request < before; request++) {
+        stage_ask(scene.client, "SETNX job t1", ":0\r\n");
+    }
+    stage_pass(scene.stage, phase_ms);
+    scene.stage->now_us += later_ms * 1000;
+    int64_t begin = scene.stage->now_us;
+    stage_send(scene.client, "MULTI");
+    stage_send(scene.client, "ZREMRANGEBYSCORE sem -inf 1699999990.5");
+    stage_send(scene.client, "ZADD sem 1700000000.5 t1");
+    stage_send(scene.client, "ZRANK sem t1");
+    stage_ask(scene.client, "EXEC", "*3\r\n:0\r\n:1\r\n:0\r\n");
+    scene.stage->now_us -= later_ms * 1000;
+    (void)stage_pass_until_call(scene.stage, 8000);
+    assert_call(scene.stage, "lease_renew_zset sem / t1");
+    int64_t passed = scene.stage->now_us - begin;
+    stage_free(scene.stage);
+    return passed;
+}
+
+/* The third of the lease that is left is for clocks that are ahead. How much sooner a permit is renewed depends on how
+ * many requests went before. */
+Test(lease_policy, a_permit_is_renewed_before_two_thirds_are_over)
+{
+    for (int before = 0; before < 24; before++) {
+        for (int64_t phase_ms = 0; phase_ms < 100; phase_ms += 30) {
+            for (int64_t later_ms = 0; later_ms < 100; later_ms += 30) {
+                int64_t passed = permit_renewed_after(before, phase_ms, later_ms);
+                cr_assert(passed >= 6000000 && passed <= 6666667, "after %lld us", (long long)passed);
+            }
+        }
+    }
+}
+
 /* ---- without a lease ---- */
 
 Test(lease_policy, setnx_alone_is_healed)
