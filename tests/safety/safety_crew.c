@@ -48,13 +48,13 @@ static void record_inside(struct shared *shared, struct hold *hold, int64_t died
         atomic_store(&door->spoiled, true);
     }
     if (place == PLACE_INSIDE) {
-        bool disputed = atomic_load(&door->overlaps) != hold->overlaps;
+        bool disputed = door_overlaps(door) != hold->overlaps;
         struct note note = shared_note_of(NOTE_END, hold, now_us());
         if (disputed)
             shared_note(shared, &note);
         else if (lock->rule->release && lock->limit == 1)
             shared_keep(shared, hold, died_us);
-        atomic_fetch_sub(&door->inside, 1);
+        door_leave(door);
     }
     atomic_store(&hold->place, PLACE_OUTSIDE);
 }

@@ -88,6 +88,15 @@ static bool is_over_admitted(const struct shared *shared, uint64_t token)
     return false;
 }
 
+/*
+ * Less than this cannot make a lease end. Of a semaphore, permits are swept up by others' clocks, and renewed when
+ * their scores are a third of the lease from that: what the clocks differ by is gone of it.
+ */
+static int64_t least_stall_us(const struct lock *lock)
+{
+    return lock->limit > 1 ? lock->lease_us / 3 - 2 * lock->lease_us / SKEW_PART : lock->lease_us / 4;
+}
+
 /* The time of a permit is its client's: whether that did not run between reading its clock and sending the request. */
 static bool was_sent_late(const struct shared *shared, const struct tenure *tenure)
 {
@@ -98,7 +107,7 @@ static bool was_sent_late(const struct shared *shared, const struct tenure *tenu
         const struct trouble *trouble = &shared->troubles[at];
         late = late || (is_during(trouble, TROUBLE_LATE, asked_us, asked_us) &&
                         trouble->who == tenure->note->slot / SLOTS_PER_WORKER &&
-                        atomic_load(&trouble->end_us) - asked_us >= tenure->lock->lease_us / 4);
+                        atomic_load(&trouble->end_us) - asked_us >= least_stall_us(tenure->lock));
     }
     return late && tenure->lock->limit > 1;
 }
@@ -116,11 +125,13 @@ static enum verdict judge_tenure(const struct shared *shared, const struct tenur
                                                                     : VERDICT_VIOLATION;
     if (had_trouble(shared, tenure, TROUBLE_RESTART, 0, 0))
         return VERDICT_RESTART;
-    if (had_trouble(shared, tenure, TROUBLE_AWAY, note->headgate, tenure->lock->lease_us / 4))
+    if (had_trouble(shared, tenure, TROUBLE_AWAY, note->headgate, least_stall_us(tenure->lock)))
         return VERDICT_AWAY;
-    if (had_trouble(shared, tenure, TROUBLE_STALL, note->headgate, tenure->lock->lease_us / 4))
+    if (had_trouble(shared, tenure, TROUBLE_STALL, note->headgate, least_stall_us(tenure->lock)))
         return VERDICT_STALL;
-    if (held_us >= (int64_t)rule->max_hold_ms * 1000)
+    /* At its end a permit is swept up as soon as another's clock says so: one is behind, and the other ahead. */
+    int64_t skew_us = tenure->lock->limit > 1 ? 2 * tenure->lock->lease_us / SKEW_PART : 0;
+    if (held_us >= (int64_t)rule->max_hold_ms * 1000 - skew_us)
         return VERDICT_MAX_HOLD;
     if (note->lost && had_trouble(shared, tenure, TROUBLE_LATE, note->slot / SLOTS_PER_WORKER, 0))
         return VERDICT_LATE;
@@ -131,11 +142,12 @@ static enum verdict judge_tenure(const struct shared *shared, const struct tenur
     return tenure->lock->limit > 1 && is_over_admitted(shared, note->token) ? VERDICT_RACE : VERDICT_VIOLATION;
 }
 
-/* Whether the section was inside when the note was made by another. */
+/* Whether the section was inside when the note was made by another: it came after it was granted, which its clock says,
+ * and before the other found too many. */
 static bool was_inside(const struct note *other, const struct note *note)
 {
     return atomic_load(&other->ready) && other->kind == NOTE_END && other->lock == note->lock &&
-           !is_same_section(other, note) && other->granted_us <= note->granted_us && other->end_us >= note->granted_us;
+           !is_same_section(other, note) && other->granted_us <= note->end_us && other->end_us >= note->granted_us;
 }
 
 /* Who was inside with the one that noted it: one of them may have lost the lock before. */

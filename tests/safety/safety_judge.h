@@ -9,10 +9,11 @@
  *   RESTART    Redis was killed and came back with nothing
  *   AWAY       chaos stopped or killed its Headgate for a quarter of the lease or longer
  *   STALL      requests through its Headgate went unanswered for a quarter of the lease or longer (the prober): less
- *              cannot make a lease end, which is renewed at a third and lives on for two
+ *              cannot make a lease end, which is renewed at a third and lives on for two. Of a permit: for what is left
+ *              of a third of the lease when clocks differ as much as they do here, see least_stall_us()
  *   LATE       its connection was closed already, and its process had not run for a while meanwhile: it could not know
- *              yet. Or it stood still for a quarter of the lease in the turn in which it asked for a permit, which
- *              it gives its own time: that may have been over when it was sent. A pause alone excuses nothing:
+ *              yet. Or it stood still for as long in the turn in which it asked for a permit, which it gives its own
+ *              time: that may have been over when it was sent. A pause alone excuses nothing:
  *              Headgate renews for who is stopped
  *   MAX_HOLD   it was inside for as long as the rule allows
  *   UNWATCHED  no rule names the lock, and the lease that it asked for had passed

@@ -90,6 +90,9 @@ int locks_find(const char *key, size_t length)
 
 unsigned locks_pick(enum lock_kind kind, uint64_t random)
 {
+    /* Few, so that there is always somebody who wants a permit of one that has none left. */
+    if (kind == KIND_SEMAPHORE)
+        return first_of_kind(kind) + (unsigned)(random % WATCHED_RULES) * LOCKS_OF_A_KIND;
     return first_of_kind(kind) + (unsigned)(random % (rules_of_kind(kind) * LOCKS_OF_A_KIND));
 }
 

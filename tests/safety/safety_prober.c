@@ -12,7 +12,7 @@
 #define PROBES_OF_ONE 12u
 #define PROBES_MAX (HEADGATES_MAX * PROBES_OF_ONE)
 #define PAUSE_US 20000
-#define STALL_US 100000
+#define STALL_US 50000
 #define TURN_MS 5
 
 static const char question[] = "GET probe\r\n";

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #define LONG_ONE_IN 400
+#define LONG_PERMIT_ONE_IN 40
 #define BEYOND_MAX_HOLD_ONE_IN 6 /* of the long ones, where the rule has a bound that can be waited for */
 #define CRASH_ONE_IN 1500
 #define VIA_ONE_IN 10
@@ -87,16 +88,16 @@ static void enter(struct slot *slot, int64_t now)
     struct door *door = &shared->doors[hold->lock];
     hold->state = SLOT_HOLDING;
     hold->granted_us = now;
-    hold->overlaps = atomic_load(&door->overlaps);
     atomic_store(&hold->place, PLACE_ENTERING);
-    int before = atomic_fetch_add(&door->inside, 1);
+    bool is_overlap = door_enter(door, lock_of(slot)->limit, &hold->overlaps);
     atomic_store(&hold->place, PLACE_INSIDE);
     /* Only the first is told: what comes after it follows from it. */
     bool early = now < atomic_load(&door->kept_until_us) && now < atomic_exchange(&door->kept_until_us, 0);
-    if ((before < lock_of(slot)->limit && !early) || atomic_load(&door->spoiled))
+    if ((!is_overlap && !early) || atomic_load(&door->spoiled))
         return;
-    atomic_fetch_add(&door->overlaps, 1);
-    struct note note = shared_note_of(before >= lock_of(slot)->limit ? NOTE_OVERLAP : NOTE_EARLY, hold, now);
+    if (!is_overlap)
+        atomic_fetch_add(&door->count, DOOR_OVERLAP);
+    struct note note = shared_note_of(is_overlap ? NOTE_OVERLAP : NOTE_EARLY, hold, now_us());
     note.lost = client_is_cut(slot->home);
     shared_note(shared, &note);
 }
@@ -106,11 +107,10 @@ static bool leave(struct slot *slot)
 {
     struct hold *hold = slot->hold;
     struct shared *shared = shared_of(slot);
-    struct door *door = &shared->doors[hold->lock];
     atomic_store(&hold->place, PLACE_LEAVING);
-    atomic_fetch_sub(&door->inside, 1);
+    unsigned overlaps = door_leave(&shared->doors[hold->lock]);
     atomic_store(&hold->place, PLACE_OUTSIDE);
-    if (atomic_load(&door->overlaps) == hold->overlaps)
+    if (overlaps == hold->overlaps)
         return false;
     struct note note = shared_note_of(NOTE_END, hold, now_us());
     note.lost = client_is_cut(slot->home);
@@ -193,7 +193,8 @@ static int64_t choose_length(struct slot *slot)
     struct worker *worker = worker_of(slot);
     const struct lock *lock = lock_of(slot);
     bool somebody_renews = has_headgate(slot) || shared_of(slot)->options.fault == FAULT_NO_RENEWAL;
-    slot->lengthy = somebody_renews && lock->rule->watched && worker_one_in(worker, LONG_ONE_IN);
+    unsigned one_in = lock->kind == KIND_SEMAPHORE ? LONG_PERMIT_ONE_IN : LONG_ONE_IN;
+    slot->lengthy = somebody_renews && lock->rule->watched && worker_one_in(worker, one_in);
     if (!slot->lengthy)
         return 0;
     shared_count(shared_of(slot), FIGURE_LONG);

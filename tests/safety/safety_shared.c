@@ -67,6 +67,29 @@ struct trouble *shared_trouble(struct shared *shared, enum trouble_kind kind, un
     return trouble;
 }
 
+unsigned door_overlaps(const struct door *door)
+{
+    return (unsigned)(atomic_load(&door->count) / DOOR_OVERLAP);
+}
+
+bool door_enter(struct door *door, int limit, unsigned *overlaps)
+{
+    unsigned long long before = atomic_load(&door->count);
+    unsigned long long after;
+    bool is_overlap;
+    do {
+        is_overlap = before % DOOR_OVERLAP >= (unsigned long long)limit;
+        after = before + 1 + (is_overlap ? DOOR_OVERLAP : 0);
+    } while (!atomic_compare_exchange_weak(&door->count, &before, after));
+    *overlaps = (unsigned)(before / DOOR_OVERLAP);
+    return is_overlap;
+}
+
+unsigned door_leave(struct door *door)
+{
+    return (unsigned)(atomic_fetch_sub(&door->count, 1) / DOOR_OVERLAP);
+}
+
 struct note shared_note_of(enum note_kind kind, const struct hold *hold, int64_t end_us)
 {
     return (struct note){.kind = kind,

@@ -96,8 +96,8 @@ struct note {
     unsigned headgate;
     uint64_t token;     /* hashed */
     int64_t asked_us;   /* the request that was granted was sent; of NOTE_LATE_DEL the DEL */
-    int64_t granted_us; /* the reply was read */
-    int64_t end_us;     /* NOTE_END: left; NOTE_LOSS: told so; NOTE_LATE_DEL: answered, or FOR_EVER */
+    int64_t granted_us; /* the reply was read, or others of the same turn */
+    int64_t end_us;     /* NOTE_END: left; NOTE_LOSS: told so; NOTE_LATE_DEL: answered, or FOR_EVER; else: found so */
     bool lost;          /* its connection had been closed by then, known to it or not */
     bool counted;       /* the judge's */
 };
@@ -138,14 +138,18 @@ struct hold {
     char token[TOKEN_MAX];
 };
 
-/* Who believes to be inside, judged without Redis: entered after the grant was read, left before the release is sent.
+/*
+ * Who believes to be inside, judged without Redis: entered after the grant was read, left before the release is sent.
+ * How many are inside, and how often somebody found too many, is one number: who leaves would otherwise not know of one
+ * that has come, and has not yet noted that it found too many.
  */
 struct door {
-    atomic_int inside;
-    atomic_uint overlaps;          /* so many times somebody found too many inside */
+    atomic_ullong count;           /* DOOR_OVERLAP for each overlap, 1 for each that is inside */
     _Atomic int64_t kept_until_us; /* a dead holder's lock may not be granted before */
     atomic_bool spoiled;           /* its count is not certain */
 };
+
+#define DOOR_OVERLAP (1ULL << 32)
 
 enum figure {
     FIGURE_SECTIONS, /* and one for each kind */
@@ -223,6 +227,13 @@ void shared_leave_over(struct shared *shared, enum leftover_reason reason, const
 
 /* Who was inside has died at that time: nobody may have its lock before the grace of the rule has passed. */
 void shared_keep(struct shared *shared, const struct hold *hold, int64_t died_us);
+
+/* The door's overlaps until now. */
+unsigned door_overlaps(const struct door *door);
+/* One more is inside. True if that is more than the limit, which is one overlap more. *overlaps: those before. */
+bool door_enter(struct door *door, int limit, unsigned *overlaps);
+/* One less. Returns the overlaps until then. */
+unsigned door_leave(struct door *door);
 
 /* A note on the section of that slot. */
 struct note shared_note_of(enum note_kind kind, const struct hold *hold, int64_t end_us);

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #define EVENTS_MAX 64
-#define LATE_US 80000
+#define LATE_US 50000
 
 uint64_t worker_random(struct worker *worker)
 {
