@@ -269,7 +269,7 @@ bool limit_awaits_peer(struct limit *limit, const struct policy_request *request
         const struct limit_seat *seat = has_seats ? &client->seats[limit->numbers[i]] : NULL;
         bool is_settled = seat != NULL && (seat->subject != NULL || seat->excepted);
         bool is_meant = rule->per.process && !is_settled && match_commands_request(rule->commands, request) &&
-                        match_keys_any(rule->keys, request);
+                        (rule->per.key || match_keys_any(rule->keys, request));
         if (is_meant && host->find_peer(host->context, request->client->connection, true, &peer) == POLICY_PEER_LATER) {
             return true;
         }
