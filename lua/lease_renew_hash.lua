@@ -6,7 +6,7 @@
 -- or the hash if that ends sooner. Holds that have run out are not brought back, and a reader that has none left has
 -- lost the lock, even while others keep the hash.
 -- KEYS: the hash; for a read lock also the owner's holds ({name}:<owner>:rwlock_timeout:<n>), whether they exist or not
--- ARGV: field, lease in ms (1 or more), expected in ms (what the time to live ought to be now if nobody touched it;
+-- ARGV: field, lease in ms (1: it is only looked at), expected in ms (what the time to live ought to be now if nobody touched it;
 --       below 0: it ought to be over), slack in ms (by how much it may differ from that either way)
 -- Reply: {code, PTTL}
 --         1: renewed: it has the lease, or more
@@ -75,8 +75,8 @@ elseif life > expected + slack then
 end
 
 for i, name in ipairs(KEYS) do
-    if lives[i] ~= -2 and lives[i] < lease then
+    if lease > 1 and lives[i] ~= -2 and lives[i] < lease then
         redis.call('PEXPIRE', name, string.format('%.0f', lease))
     end
 end
-return {1, math.max(life, lease)}
+return {1, lease > 1 and math.max(life, lease) or life}

@@ -3,7 +3,7 @@
 -- Several keys are one lock: it is worth what its worst key is, and lasts as long as its shortest. So nothing is
 -- renewed unless all are owned and none is shorter than expected; if any is as expected, then all get the lease.
 -- KEYS: the lock's keys
--- ARGV: token, lease in ms (1 or more), expected in ms (what the time to live ought to be now if nobody touched it;
+-- ARGV: token, lease in ms (1: it is only looked at), expected in ms (what the time to live ought to be now if nobody touched it;
 --       below 0: it ought to be over), slack in ms (by how much it may differ from that either way)
 -- Reply: {code, PTTL}, of several keys the lowest code and the shortest PTTL of those that have it
 --         1: renewed: it has the lease, or more
@@ -59,8 +59,8 @@ if lowest ~= 1 then
 end
 
 for i, key in ipairs(KEYS) do
-    if lives[i] < lease then
+    if lease > 1 and lives[i] < lease then
         redis.call('PEXPIRE', key, string.format('%.0f', lease))
     end
 end
-return {1, math.max(shortest, lease)}
+return {1, lease > 1 and math.max(shortest, lease) or shortest}

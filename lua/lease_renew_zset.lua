@@ -4,9 +4,9 @@
 -- itself.
 -- Scores are reckoned by the caller, from the client's own, so that the client's clock and unit stay what they are.
 -- KEYS: the sorted set
--- ARGV: member, new score, expected score (what it ought to be if nobody touched it), lease in ms (1 or more; the least
---       time to live that the key has afterwards, if it has any), and other members: of those that have the expected
---       score, too, the score is raised along
+-- ARGV: member, new score, expected score (what it ought to be if nobody touched it), lease in ms (the least time to
+--       live that the key has afterwards, if it has any; 1: it is not touched), and other members: of those that have the
+--       expected score, too, the score is raised along
 -- Reply: {code, PTTL}, or {2, PTTL, high, low}; the PTTL is the key's: -1 if it has no time to live
 --         1: renewed: it has the new score, or the expected if that is higher
 --         2: deferred: its score is another than expected; high and low are the halves, 32 bits without a sign each, of
@@ -56,7 +56,7 @@ if score > expected then
         return added
     end
 end
-if life >= 0 and life < lease then
+if lease > 1 and life >= 0 and life < lease then
     redis.call('PEXPIRE', key, string.format('%.0f', lease))
     life = lease
 end
