@@ -40,8 +40,9 @@ enum phase { PHASE_KNOWN, PHASE_SAME_USER, PHASE_OTHERS, PHASE_END };
 struct search {
     uint64_t inode; /* 0: there is none */
     enum phase phase;
-    pid_t pid; /* up to here all are done, and of the next one … */
-    int fd;    /* … up to here */
+    pid_t pid;  /* up to here all are done, and … */
+    pid_t next; /* … of this one those … */
+    int fd;     /* … up to here; -1: none */
     bool denied;
     int64_t asked_us;
     int64_t until_us; /* of the thread's own time: then the slice ends */
@@ -277,6 +278,12 @@ static enum look look_at_process(struct search *search, pid_t pid, int *fd)
 {
     DIR *descriptors = open_descriptors(pid);
 
+    /* The one that was begun may have ended since: of this one nothing was looked at. */
+    if (search->next != pid) {
+        search->next = pid;
+        search->fd = -1;
+    }
+
     if (descriptors != NULL && search->fd >= 0) {
         /* To the entry of the next number (fs/proc/fd.c): reading on to it would take more time with every slice. */
         seekdir(descriptors, search->fd + 1 + ENTRIES_BEFORE_DESCRIPTORS);
@@ -314,7 +321,6 @@ static enum look look_at_all(struct search *search, DIR *proc, uid_t uid, struct
         }
         if (look == LOOK_DONE) {
             search->pid = place->pid;
-            search->fd = -1;
             look = is_out_of_time(search) ? LOOK_OUT_OF_TIME : LOOK_DONE;
         }
     }
@@ -332,7 +338,6 @@ static enum look look_at_known(const struct peer_finder *finder, struct search *
             is_first = finder->places[j].pid != finder->places[i].pid;
         }
         place->pid = finder->places[i].pid;
-        search->fd = -1;
         look = is_first ? look_at_process(search, place->pid, &place->fd) : LOOK_DONE;
     }
     return look;
@@ -353,7 +358,7 @@ static enum look look_on(struct peer_finder *finder, uid_t uid, struct place *pl
     if (look == LOOK_DONE || search->phase == PHASE_KNOWN) {
         search->phase++;
         search->pid = 0;
-        search->fd = -1;
+        search->next = 0;
     }
     return look;
 }

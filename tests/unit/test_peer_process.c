@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -121,6 +122,57 @@ Test(peer_process, is_found_by_its_sockets)
     close_far(&far[0]);
     close_far(&far[1]);
     peer_finder_free(finder);
+}
+
+/* A child with so many descriptors that a search does not get through them at once. */
+static pid_t open_crowd(void)
+{
+    struct rlimit limit;
+    int ready[2];
+    char byte;
+
+    cr_assert_eq(pipe(ready), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        getrlimit(RLIMIT_NOFILE, &limit);
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+        for (int count = 0; count < 15000 && dup(ready[1]) >= 0; count++) {
+        }
+        (void)!write(ready[1], "", 1);
+        for (;;) {
+            pause();
+        }
+    }
+    cr_assert_eq(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    close(ready[1]);
+    return child;
+}
+
+/* The next one's first descriptors were taken for looked at, and nobody was found to have the connection. */
+Test(peer_process, is_found_when_one_before_it_ends_while_it_is_looked_at)
+{
+    for (int slices = 1; slices <= 3; slices++) {
+        struct peer_finder *finder = peer_finder_new();
+        pid_t crowd = open_crowd();
+        struct far far = open_far(1, getuid());
+        struct peer peer = peer_at(far.near[0]);
+        struct peer_process process = {0};
+        const char *why = "";
+        enum peer_search search = PEER_LATER;
+        for (int slice = 0; slice < slices && search == PEER_LATER; slice++) {
+            search = peer_finder_find(finder, &peer, &process, &why);
+            usleep(5000);
+        }
+        kill(crowd, SIGKILL);
+        waitpid(crowd, NULL, 0);
+        search = search == PEER_LATER ? find(finder, &peer, &process, &why) : search;
+        cr_expect_eq(search, PEER_FOUND, "%s", why);
+        cr_expect_eq(process.pid, far.child);
+        close_far(&far);
+        peer_finder_free(finder);
+    }
 }
 
 Test(peer_process, of_a_unix_socket_is_told_by_the_kernel)
