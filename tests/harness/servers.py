@@ -185,9 +185,10 @@ class Server:
 
 
 class Redis(Server):
-    def __init__(self, *options, port=None, host="127.0.0.1"):
+    def __init__(self, *options, port=None, host="127.0.0.1", server=REDIS_SERVER):
         super().__init__("redis")
         self.host = host
+        self.server = server
         self.port = port or free_port()
         self.options = options
         self.socket_path = self.directory / "redis.sock"
@@ -203,7 +204,7 @@ class Redis(Server):
 
     def start(self):
         self.launch(
-            [REDIS_SERVER, "--port", str(self.port), "--bind", self.host, "--save", "", "--appendonly", "no"]
+            [self.server, "--port", str(self.port), "--bind", self.host, "--save", "", "--appendonly", "no"]
             + ["--enable-debug-command", "yes", "--unixsocket", str(self.socket_path)]
             + ["--repl-diskless-sync-delay", "0", "--maxclients", "4000", *self.options]
         )

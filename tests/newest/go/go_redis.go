@@ -1,0 +1,198 @@
+// go-redis with its default settings.
+package main
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var ctx = context.Background()
+
+var add = redis.NewScript("local sum = redis.call('INCRBY', KEYS[1], ARGV[1]) return {sum, ARGV[1]}")
+
+var subscribers sync.Map
+
+func connect() *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: address})
+}
+
+func stringsFeature(client *redis.Client, key string, tell func(any, error)) error {
+	tell(client.Set(ctx, key, "first", 0).Result())
+	tell(client.Get(ctx, key).Result())
+	tell(client.Get(ctx, key+":none").Result())
+	for number := 0; number < 3; number++ {
+		tell(client.Incr(ctx, key+":count").Result())
+	}
+	tell(client.Set(ctx, key+":timed", "second", 1000*time.Second).Result())
+	tell(client.MGet(ctx, key, key+":timed", key+":none").Result())
+	return nil
+}
+
+func refused(client *redis.Client, key string, tell func(any, error)) error {
+	err := client.Set(ctx, key, "no number", 0).Err()
+	tell(client.Incr(ctx, key).Result())
+	return err
+}
+
+func hashes(client *redis.Client, key string, tell func(any, error)) error {
+	tell(client.HSet(ctx, key, "one", 1, "two", 2).Result())
+	tell(client.HGetAll(ctx, key).Result())
+	tell(client.HIncrBy(ctx, key, "two", 40).Result())
+	return nil
+}
+
+func lists(client *redis.Client, key string, tell func(any, error)) error {
+	tell(client.RPush(ctx, key, "a", "b", "c").Result())
+	tell(client.LRange(ctx, key, 0, -1).Result())
+	tell(client.LPop(ctx, key).Result())
+	return nil
+}
+
+func sortedSets(client *redis.Client, key string, tell func(any, error)) error {
+	tell(client.ZAdd(ctx, key, redis.Z{Score: 1.5, Member: "a"}, redis.Z{Score: 2, Member: "b"}).Result())
+	tell(client.ZRangeWithScores(ctx, key, 0, -1).Result())
+	tell(client.ZScore(ctx, key, "a").Result())
+	return nil
+}
+
+// replies of a batch, as text.
+func replies(commands []redis.Cmder, err error) ([]string, error) {
+	var texts []string
+	for _, command := range commands {
+		texts = append(texts, command.String())
+	}
+	return texts, err
+}
+
+func pipeline(client *redis.Client, key string, tell func(any, error)) error {
+	texts, err := replies(client.Pipelined(ctx, func(batch redis.Pipeliner) error {
+		for number := 0; number < 50; number++ {
+			batch.RPush(ctx, key, number)
+		}
+		batch.LRange(ctx, key, 0, -1)
+		return nil
+	}))
+	tell(texts, err)
+	return err
+}
+
+func transaction(client *redis.Client, key string, tell func(any, error)) error {
+	texts, err := replies(client.TxPipelined(ctx, func(batch redis.Pipeliner) error {
+		batch.Set(ctx, key, 1, 0)
+		batch.Incr(ctx, key)
+		batch.Get(ctx, key)
+		return nil
+	}))
+	tell(texts, err)
+	return err
+}
+
+func watch(client *redis.Client, key string, tell func(any, error)) error {
+	if err := client.Set(ctx, key, 5, 0).Err(); err != nil {
+		return err
+	}
+	return client.Watch(ctx, func(watched *redis.Tx) error {
+		value, err := watched.Get(ctx, key).Int()
+		if err != nil {
+			return err
+		}
+		tell(replies(watched.TxPipelined(ctx, func(batch redis.Pipeliner) error {
+			batch.Set(ctx, key, value*2, 0)
+			batch.Get(ctx, key)
+			return nil
+		})))
+		return nil
+	}, key)
+}
+
+func script(client *redis.Client, key string, tell func(any, error)) error {
+	for number := 7; number <= 8; number++ {
+		tell(add.Run(ctx, client, []string{key}, number).Result())
+	}
+	return nil
+}
+
+func scan(client *redis.Client, key string, tell func(any, error)) error {
+	for number := 0; number < 30; number++ {
+		if err := client.Set(ctx, fmt.Sprintf("%s:%d", key, number), number, 0).Err(); err != nil {
+			return err
+		}
+	}
+	found := map[string]bool{}
+	iterator := client.Scan(ctx, 0, key+":*", 0).Iterator()
+	for iterator.Next(ctx) {
+		found[iterator.Val()] = true
+	}
+	var keys []string
+	for each := range found {
+		keys = append(keys, each)
+	}
+	sort.Strings(keys)
+	tell(keys, iterator.Err())
+	return nil
+}
+
+func big(client *redis.Client, key string, tell func(any, error)) error {
+	value := strings.Repeat("headgate", 131072)
+	tell(client.Set(ctx, key, value, 0).Result())
+	got, err := client.Get(ctx, key).Result()
+	tell(got == value, err)
+	return nil
+}
+
+func blocking(client *redis.Client, key string, tell func(any, error)) error {
+	tell(client.BLPop(ctx, time.Second, key).Result())
+	if err := client.RPush(ctx, key, "there").Err(); err != nil {
+		return err
+	}
+	tell(client.BLPop(ctx, patience, key).Result())
+	other := connect()
+	defer other.Close()
+	time.AfterFunc(100*time.Millisecond, func() { other.RPush(ctx, key, "pushed") })
+	tell(client.BLPop(ctx, patience, key).Result())
+	return nil
+}
+
+func subscribe(client *redis.Client, key string, tell func(any, error)) error {
+	subscriber := client.Subscribe(ctx, key)
+	subscribers.Store(key, subscriber)
+	came, err := subscriber.ReceiveTimeout(ctx, patience)
+	tell(fmt.Sprint(came), err)
+	tell(client.Publish(ctx, key, "hello").Result())
+	came, err = subscriber.ReceiveTimeout(ctx, patience)
+	tell(fmt.Sprint(came), err)
+	return nil
+}
+
+func unsubscribe(_ *redis.Client, key string, tell func(any, error)) error {
+	subscriber, _ := subscribers.Load(strings.Replace(key, "unsubscribe", "subscribe", 1))
+	tell("asked", subscriber.(*redis.PubSub).Unsubscribe(ctx))
+	came, err := subscriber.(*redis.PubSub).ReceiveTimeout(ctx, patience)
+	tell(fmt.Sprint(came), err)
+	return subscriber.(*redis.PubSub).Close()
+}
+
+func main() {
+	serve(versionOf("github.com/redis/go-redis/v9"), connect, map[string]feature[*redis.Client]{
+		"strings":     stringsFeature,
+		"refused":     refused,
+		"hashes":      hashes,
+		"lists":       lists,
+		"sorted_sets": sortedSets,
+		"pipeline":    pipeline,
+		"transaction": transaction,
+		"watch":       watch,
+		"script":      script,
+		"scan":        scan,
+		"big":         big,
+		"blocking":    blocking,
+		"subscribe":   subscribe,
+		"unsubscribe": unsubscribe,
+	}, func(client *redis.Client) { client.Close() })
+}
