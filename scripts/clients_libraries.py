@@ -31,6 +31,7 @@ class Library:
     language: str
     packages: tuple  # as its registry names them
     program: str  # in the folder of the language
+    tracks: bool = False  # on each connection from the start, for client-side caching: each has a lane of its own
 
     @property
     def folder(self):
@@ -42,6 +43,7 @@ LIBRARIES = [
     Library("node-redis", "node", ("redis",), "node_redis.js"),
     Library("ioredis", "node", ("ioredis",), "ioredis.js"),
     Library("go-redis", "go", ("github.com/redis/go-redis/v9",), "go_redis.go"),
+    Library("rueidis", "go", ("github.com/redis/rueidis",), "rueidis.go", tracks=True),
 ]
 
 
@@ -77,7 +79,7 @@ def run(command, folder, **environment):
 
 def last_words(command, output):
     """The line that says most of what a tool has printed before it failed."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    lines = [line.strip() for line in output.splitlines() if line.strip() and not line.startswith("WARNING")]
     telling = [line for line in lines if re.search(r"error|requires|unsupported|not found", line, re.IGNORECASE)]
     text = (telling or lines[-1:] or ["no word"])[0]
     return f"{pathlib.Path(command[0]).name} failed: {text[:160]}"

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """The newest client libraries, directly and through Headgate in both pools, with their default settings.
 
-Fetches the newest version of each library from its language's own registry into build-newest/, builds Headgate, and runs
-the same program (tests/newest) three times: each of its clients does ordinary work, blocks, subscribes and, where the
-library can, caches. Wanted is that all replies and all data are equal, that nothing fails, and that in the shared pool at
-most one exclusive lane in twenty clients is in use when they have done. The exit status is 1 if any of that, or any
-library that was asked for, is missing.
+Fetches the newest version of each library from its language's own registry into build-newest/, builds Headgate, and
+runs the same program (tests/newest) three times: each of its clients does ordinary work, blocks, subscribes and, where
+the library can, caches. Wanted is that all replies and all data are equal, that nothing fails, and that in the shared
+pool at most one exclusive lane in twenty clients is in use when they have done. The exit status is 1 if any of that is
+not so, or a library that was asked for could not be run.
 """
 
 import argparse
@@ -145,11 +145,11 @@ def sit(server, prepared, options):
             rows.append([library.name, f"not run: {why_not}"])
             wrong.append(f"{library.name}: not run")
             continue
-        outcomes = {way: Trial(command, way, server, options).run() for way in WAYS}
+        outcomes = {way: Trial(library, command, way, server, options).run() for way in WAYS}
         cells, faults = judge(outcomes)
         rows.append([library.name, *cells])
         times = collections.Counter(faults)
-        wrong += [f"{library.name}: {fault}" + (f" ({times[fault]} times)" if times[fault] > 1 else "") for fault in times]
+        wrong += [f"{library.name}: {fault}" + (f" ({count} times)" if count > 1 else "") for fault, count in times.items()]
         lacking = outcomes["direct"].lacking()
         print(f"{library.name}: done" + (f", without {'; '.join(lacking)}" if lacking else ""), flush=True)
     print(f"\n{name_of(server)}, {options.clients} clients, {options.threads} worker(s) of Headgate\n")

@@ -1,0 +1,262 @@
+// rueidis with its default settings: it asks for client-side caching on each connection.
+package main
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+var ctx = context.Background()
+
+var add = rueidis.NewLuaScript("local sum = redis.call('INCRBY', KEYS[1], ARGV[1]) return {sum, ARGV[1]}")
+
+// A subscription: what comes, and how it ends.
+type subscription struct {
+	messages chan rueidis.PubSubMessage
+	ended    chan error
+}
+
+var subscriptions sync.Map
+
+func connect() rueidis.Client {
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address}})
+	if err != nil {
+		panic(err)
+	}
+	return client
+}
+
+func command(client rueidis.Client, name, key string, arguments ...string) rueidis.Completed {
+	return client.B().Arbitrary(name).Keys(key).Args(arguments...).Build()
+}
+
+// one does a single command and gives its reply.
+func one(client rueidis.Client, name, key string, arguments ...string) (any, error) {
+	return client.Do(ctx, command(client, name, key, arguments...)).ToAny()
+}
+
+func all(results []rueidis.RedisResult) ([]any, error) {
+	var replies []any
+	for _, result := range results {
+		reply, err := result.ToAny()
+		if err != nil {
+			return replies, err
+		}
+		replies = append(replies, reply)
+	}
+	return replies, nil
+}
+
+func stringsFeature(client rueidis.Client, key string, tell func(any, error)) error {
+	tell(one(client, "SET", key, "first"))
+	tell(one(client, "GET", key))
+	tell(one(client, "GET", key+":none"))
+	for number := 0; number < 3; number++ {
+		tell(one(client, "INCR", key+":count"))
+	}
+	tell(one(client, "SET", key+":timed", "second", "EX", "1000"))
+	tell(client.Do(ctx, client.B().Mget().Key(key, key+":timed", key+":none").Build()).ToAny())
+	return nil
+}
+
+func refused(client rueidis.Client, key string, tell func(any, error)) error {
+	tell(one(client, "SET", key, "no number"))
+	tell(one(client, "INCR", key))
+	return nil
+}
+
+func hashes(client rueidis.Client, key string, tell func(any, error)) error {
+	tell(one(client, "HSET", key, "one", "1", "two", "2"))
+	tell(client.Do(ctx, client.B().Hgetall().Key(key).Build()).AsStrMap())
+	tell(one(client, "HINCRBY", key, "two", "40"))
+	return nil
+}
+
+func lists(client rueidis.Client, key string, tell func(any, error)) error {
+	tell(one(client, "RPUSH", key, "a", "b", "c"))
+	tell(one(client, "LRANGE", key, "0", "-1"))
+	tell(one(client, "LPOP", key))
+	return nil
+}
+
+func sortedSets(client rueidis.Client, key string, tell func(any, error)) error {
+	tell(one(client, "ZADD", key, "1.5", "a", "2", "b"))
+	tell(one(client, "ZRANGE", key, "0", "-1", "WITHSCORES"))
+	tell(one(client, "ZSCORE", key, "a"))
+	return nil
+}
+
+func pipeline(client rueidis.Client, key string, tell func(any, error)) error {
+	var batch rueidis.Commands
+	for number := 0; number < 50; number++ {
+		batch = append(batch, command(client, "RPUSH", key, fmt.Sprint(number)))
+	}
+	tell(all(client.DoMulti(ctx, append(batch, command(client, "LRANGE", key, "0", "-1"))...)))
+	return nil
+}
+
+func transaction(client rueidis.Client, key string, tell func(any, error)) error {
+	multi, exec := client.B().Multi().Build(), client.B().Exec().Build()
+	tell(all(client.DoMulti(ctx, multi, command(client, "SET", key, "1"), command(client, "INCR", key), exec)))
+	return nil
+}
+
+func watch(client rueidis.Client, key string, tell func(any, error)) error {
+	tell(one(client, "SET", key, "5"))
+	return client.Dedicated(func(own rueidis.DedicatedClient) error {
+		tell(own.Do(ctx, own.B().Watch().Key(key).Build()).ToAny())
+		value, err := own.Do(ctx, own.B().Get().Key(key).Build()).AsInt64()
+		if err != nil {
+			return err
+		}
+		tell(all(own.DoMulti(ctx, own.B().Multi().Build(),
+			own.B().Set().Key(key).Value(fmt.Sprint(value*2)).Build(), own.B().Exec().Build())))
+		return nil
+	})
+}
+
+func script(client rueidis.Client, key string, tell func(any, error)) error {
+	for number := 7; number <= 8; number++ {
+		tell(add.Exec(ctx, client, []string{key}, []string{fmt.Sprint(number)}).ToAny())
+	}
+	return nil
+}
+
+func scan(client rueidis.Client, key string, tell func(any, error)) error {
+	for number := 0; number < 30; number++ {
+		if _, err := one(client, "SET", fmt.Sprintf("%s:%d", key, number), "x"); err != nil {
+			return err
+		}
+	}
+	found := map[string]bool{}
+	for cursor, more := uint64(0), true; more; more = cursor != 0 {
+		entry, err := client.Do(ctx, client.B().Scan().Cursor(cursor).Match(key+":*").Build()).AsScanEntry()
+		if err != nil {
+			return err
+		}
+		for _, each := range entry.Elements {
+			found[each] = true
+		}
+		cursor = entry.Cursor
+	}
+	var keys []string
+	for each := range found {
+		keys = append(keys, each)
+	}
+	sort.Strings(keys)
+	tell(keys, nil)
+	return nil
+}
+
+func big(client rueidis.Client, key string, tell func(any, error)) error {
+	value := strings.Repeat("headgate", 131072)
+	tell(one(client, "SET", key, value))
+	got, err := one(client, "GET", key)
+	tell(got == value, err)
+	return nil
+}
+
+func blocking(client rueidis.Client, key string, tell func(any, error)) error {
+	pop := func(seconds float64) (any, error) {
+		return client.Do(ctx, client.B().Blpop().Key(key).Timeout(seconds).Build()).ToAny()
+	}
+	tell(pop(1))
+	tell(one(client, "RPUSH", key, "there"))
+	tell(pop(patience.Seconds()))
+	other := connect()
+	defer other.Close()
+	time.AfterFunc(100*time.Millisecond, func() { one(other, "RPUSH", key, "pushed") })
+	tell(pop(patience.Seconds()))
+	return nil
+}
+
+func subscribe(client rueidis.Client, key string, tell func(any, error)) error {
+	made := subscription{make(chan rueidis.PubSubMessage, 1), make(chan error, 1)}
+	subscriptions.Store(key, made)
+	there := make(chan bool, 1)
+	hooked := rueidis.WithOnSubscriptionHook(ctx, func(rueidis.PubSubSubscription) {
+		select {
+		case there <- true:
+		default:
+		}
+	})
+	go func() {
+		made.ended <- client.Receive(hooked, client.B().Subscribe().Channel(key).Build(),
+			func(message rueidis.PubSubMessage) { made.messages <- message })
+	}()
+	select {
+	case <-there:
+	case <-time.After(patience):
+		return fmt.Errorf("no subscription")
+	}
+	tell(one(client, "PUBLISH", key, "hello"))
+	select {
+	case message := <-made.messages:
+		tell(message, nil)
+	case <-time.After(patience):
+		return fmt.Errorf("no message")
+	}
+	return nil
+}
+
+func unsubscribe(client rueidis.Client, key string, tell func(any, error)) error {
+	name := strings.Replace(key, "unsubscribe", "subscribe", 1)
+	err := client.Do(ctx, client.B().Unsubscribe().Channel(name).Build()).Error()
+	tell("asked", err)
+	made, _ := subscriptions.Load(name)
+	select {
+	case err = <-made.(subscription).ended:
+		tell("ended", err)
+	case <-time.After(patience):
+		return fmt.Errorf("the subscription has not ended")
+	}
+	return nil
+}
+
+// caching tells also whether the reply came out of the cache.
+func caching(client rueidis.Client, key string, tell func(any, error)) error {
+	get := func() (string, bool, error) {
+		result := client.DoCache(ctx, client.B().Get().Key(key).Cache(), time.Minute)
+		value, err := result.ToString()
+		return value, result.IsCacheHit(), err
+	}
+	tell(one(client, "SET", key, "old"))
+	for number := 0; number < 3; number++ {
+		value, hit, err := get()
+		tell([]any{value, hit}, err)
+	}
+	other := connect()
+	defer other.Close()
+	tell(one(other, "SET", key, "new"))
+	tell(until(func() (string, error) {
+		value, _, err := get()
+		return value, err
+	}, "new"))
+	return nil
+}
+
+func main() {
+	serve(versionOf("github.com/redis/rueidis"), connect, map[string]feature[rueidis.Client]{
+		"strings":     stringsFeature,
+		"refused":     refused,
+		"hashes":      hashes,
+		"lists":       lists,
+		"sorted_sets": sortedSets,
+		"pipeline":    pipeline,
+		"transaction": transaction,
+		"watch":       watch,
+		"script":      script,
+		"scan":        scan,
+		"big":         big,
+		"blocking":    blocking,
+		"subscribe":   subscribe,
+		"unsubscribe": unsubscribe,
+		"caching":     caching,
+	}, func(client rueidis.Client) { client.Close() })
+}
