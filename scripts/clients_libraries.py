@@ -17,6 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "tests" / "newest"
 BUILT = ROOT / "build-newest"
 
+COPY_DEPENDENCIES = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 TRIES = 3
 FETCH_SECONDS = 600
 
@@ -44,6 +45,7 @@ LIBRARIES = [
     Library("ioredis", "node", ("ioredis",), "ioredis.js"),
     Library("go-redis", "go", ("github.com/redis/go-redis/v9",), "go_redis.go"),
     Library("rueidis", "go", ("github.com/redis/rueidis",), "rueidis.go", tracks=True),
+    Library("jedis", "java", ("redis.clients:jedis",), "Jedis.java"),
 ]
 
 
@@ -130,12 +132,22 @@ def go(library, sources):
     fetch(["go", "get", *[f"{package}@latest" for package in library.packages]], library.folder)
 
 
+def java(library, sources):
+    need("mvn", "javac")
+    jars = library.folder / "jars"
+    shutil.rmtree(jars, ignore_errors=True)
+    group, artifact = library.packages[0].split(":")
+    maven = ["mvn", "--quiet", "--batch-mode", "-Dstyle.color=never", "--strict-checksums", "--update-snapshots"]
+    maven += ["--file", sources / "pom.xml", f"-Dgroup={group}", f"-Dartifact={artifact}"]
+    fetch([*maven, COPY_DEPENDENCIES, f"-DoutputDirectory={jars}"], library.folder)
+
+
 # ---- and one that builds the program with what was fetched, and gives the command that runs it ----
 
 
 def copy(library, sources):
     """The program, and what all of its language have in common."""
-    for source in [library.program, *(path.name for path in sources.glob("protocol.*"))]:
+    for source in [library.program, *(path.name for path in sources.glob("[pP]rotocol.*"))]:
         shutil.copy(sources / source, library.folder)
 
 
@@ -154,10 +166,20 @@ def go_program(library, sources):
     return [library.folder / "program"]
 
 
+def java_program(library, sources):
+    need("javac", "java")
+    copy(library, sources)
+    run(["javac", "-cp", "jars/*", "-d", "classes", "Protocol.java", library.program], library.folder)
+    places = f"{library.folder}/classes:{library.folder}/jars/*"
+    main = library.program.removesuffix(".java")
+    return ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m", "-cp", places, main]
+
+
 LANGUAGES = {
     "python": (python, python_program),
     "node": (node, node_program),
     "go": (go, go_program),
+    "java": (java, java_program),
 }
 
 

@@ -40,8 +40,7 @@ FEATURES = [
     Feature("blocking", together=True),
     Feature("subscribe", together=True, holds=True),
     Feature("unsubscribe", together=True),
-    Feature("caching", together=True, holds=True),
-    Feature("uncaching", together=True),
+    Feature("caching", together=True),
 ]
 
 

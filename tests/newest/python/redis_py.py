@@ -134,33 +134,27 @@ def unsubscribe(_client, key):
     subscriber.close()
 
 
-caches = {}
-
-
 def caching(client, key):
-    cached = caches[key] = connect(protocol=3, cache_config=CacheConfig())
     client.set(key, "old")
-    try:
-        cached.ping()
-    except redis.ConnectionError as error:
-        raise protocol.Unsupported(error) from None if "client-side caching is supported by" in str(error) else error
-    yield [cached.get(key) for _ in range(3)]
-    client.set(key, "new")
-    end = time.monotonic() + PATIENCE
-    while cached.get(key) != b"new" and time.monotonic() < end:
-        time.sleep(0.01)
-    yield [cached.get(key), cached.get_cache().size]
-
-
-def uncaching(_client, key):
-    caches.pop(key.replace("uncaching", "caching")).close()
-    yield "closed"
+    with connect(protocol=3, cache_config=CacheConfig()) as cached:
+        try:
+            cached.ping()
+        except redis.ConnectionError as error:
+            if "client-side caching is supported by" in str(error):
+                raise protocol.Unsupported(error) from None
+            raise
+        yield [cached.get(key) for _ in range(3)]
+        client.set(key, "new")
+        end = time.monotonic() + PATIENCE
+        while cached.get(key) != b"new" and time.monotonic() < end:
+            time.sleep(0.01)
+        yield [cached.get(key), cached.get_cache().size]
 
 
 protocol.serve(
     redis.__version__,
     connect,
     [strings, refused, hashes, lists, sorted_sets, pipeline, transaction, watch, script, scan, big]
-    + [blocking, subscribe, unsubscribe, caching, uncaching],
+    + [blocking, subscribe, unsubscribe, caching],
     redis.Redis.close,
 )

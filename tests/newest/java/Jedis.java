@@ -1,0 +1,236 @@
+// Jedis with its default settings.
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.TreeSet;
+import java.util.concurrent.ArrayBlockingQueue;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
+import redis.clients.jedis.AbstractTransaction;
+import redis.clients.jedis.DefaultJedisClientConfig;
+import redis.clients.jedis.JedisPubSub;
+import redis.clients.jedis.Pipeline;
+import redis.clients.jedis.RedisClient;
+import redis.clients.jedis.RedisProtocol;
+import redis.clients.jedis.csc.CacheConfig;
+import redis.clients.jedis.exceptions.JedisDataException;
+import redis.clients.jedis.exceptions.JedisException;
+import redis.clients.jedis.exceptions.JedisNoScriptException;
+import redis.clients.jedis.params.ScanParams;
+import redis.clients.jedis.params.SetParams;
+import redis.clients.jedis.resps.ScanResult;
+
+public final class Jedis {
+    private static final String ADD = "local sum = redis.call('INCRBY', KEYS[1], ARGV[1]) return {sum, ARGV[1]}";
+    private static final Map<String, Subscription> SUBSCRIPTIONS = new ConcurrentHashMap<>();
+    private static String host;
+    private static int port;
+
+    private static final class Subscription extends JedisPubSub {
+        final BlockingQueue<String> events = new ArrayBlockingQueue<>(10);
+
+        @Override
+        public void onSubscribe(String channel, int count) {
+            events.add("subscribed " + channel + " " + count);
+        }
+
+        @Override
+        public void onMessage(String channel, String message) {
+            events.add("message " + channel + " " + message);
+        }
+
+        @Override
+        public void onUnsubscribe(String channel, int count) {
+            events.add("unsubscribed " + channel + " " + count);
+        }
+
+        String next() throws InterruptedException {
+            return events.poll(Protocol.PATIENCE_SECONDS, TimeUnit.SECONDS);
+        }
+    }
+
+    private static RedisClient connect() {
+        return RedisClient.create(host, port);
+    }
+
+    private static void strings(RedisClient client, String key, Consumer<Object> tell) {
+        tell.accept(client.set(key, "first"));
+        tell.accept(client.get(key));
+        tell.accept(client.get(key + ":none"));
+        for (int number = 0; number < 3; number++) {
+            tell.accept(client.incr(key + ":count"));
+        }
+        tell.accept(client.set(key + ":timed", "second", SetParams.setParams().ex(1000)));
+        tell.accept(client.mget(key, key + ":timed", key + ":none"));
+    }
+
+    private static void refused(RedisClient client, String key, Consumer<Object> tell) {
+        client.set(key, "no number");
+        try {
+            client.incr(key);
+        } catch (JedisDataException error) {
+            tell.accept(error.getMessage());
+        }
+    }
+
+    private static void hashes(RedisClient client, String key, Consumer<Object> tell) {
+        tell.accept(client.hset(key, Map.of("one", "1", "two", "2")));
+        tell.accept(new TreeMap<>(client.hgetAll(key)));
+        tell.accept(client.hincrBy(key, "two", 40));
+    }
+
+    private static void lists(RedisClient client, String key, Consumer<Object> tell) {
+        tell.accept(client.rpush(key, "a", "b", "c"));
+        tell.accept(client.lrange(key, 0, -1));
+        tell.accept(client.lpop(key));
+    }
+
+    private static void sortedSets(RedisClient client, String key, Consumer<Object> tell) {
+        tell.accept(client.zadd(key, Map.of("a", 1.5, "b", 2.0)));
+        tell.accept(client.zrangeWithScores(key, 0, -1));
+        tell.accept(client.zscore(key, "a"));
+    }
+
+    private static void pipeline(RedisClient client, String key, Consumer<Object> tell) {
+        try (Pipeline batch = client.pipelined()) {
+            for (int number = 0; number < 50; number++) {
+                batch.rpush(key, String.valueOf(number));
+            }
+            batch.lrange(key, 0, -1);
+            tell.accept(batch.syncAndReturnAll());
+        }
+    }
+
+    private static void transaction(RedisClient client, String key, Consumer<Object> tell) {
+        try (AbstractTransaction batch = client.multi()) {
+            batch.set(key, "1");
+            batch.incr(key);
+            batch.get(key);
+            tell.accept(batch.exec());
+        }
+    }
+
+    private static void watch(RedisClient client, String key, Consumer<Object> tell) {
+        client.set(key, "5");
+        try (AbstractTransaction batch = client.transaction(false)) {
+            tell.accept(batch.watch(key));
+            int value = Integer.parseInt(client.get(key));
+            batch.multi();
+            batch.set(key, String.valueOf(value * 2));
+            batch.get(key);
+            tell.accept(batch.exec());
+        }
+    }
+
+    private static void script(RedisClient client, String key, Consumer<Object> tell) {
+        String digest = client.scriptLoad(ADD, key);
+        for (String number : List.of("7", "8")) {
+            try {
+                tell.accept(client.evalsha(digest, 1, key, number));
+            } catch (JedisNoScriptException unknown) {
+                tell.accept(client.eval(ADD, 1, key, number));
+            }
+        }
+    }
+
+    private static void scan(RedisClient client, String key, Consumer<Object> tell) {
+        for (int number = 0; number < 30; number++) {
+            client.set(key + ":" + number, String.valueOf(number));
+        }
+        TreeSet<String> found = new TreeSet<>();
+        String cursor = ScanParams.SCAN_POINTER_START;
+        do {
+            ScanResult<String> part = client.scan(cursor, new ScanParams().match(key + ":*"));
+            found.addAll(part.getResult());
+            cursor = part.getCursor();
+        } while (!cursor.equals(ScanParams.SCAN_POINTER_START));
+        tell.accept(found);
+    }
+
+    private static void big(RedisClient client, String key, Consumer<Object> tell) {
+        String value = "headgate".repeat(131072);
+        tell.accept(client.set(key, value));
+        tell.accept(client.get(key).equals(value));
+    }
+
+    private static void blocking(RedisClient client, String key, Consumer<Object> tell) throws Exception {
+        tell.accept(client.blpop(1.0, key));
+        client.rpush(key, "there");
+        tell.accept(client.blpop(1.0, key));
+        try (RedisClient other = connect()) {
+            Thread push = new Thread(() -> {
+                try {
+                    Thread.sleep(100);
+                } catch (InterruptedException early) {
+                    Thread.currentThread().interrupt();
+                }
+                other.rpush(key, "pushed");
+            });
+            push.start();
+            tell.accept(client.blpop((double) Protocol.PATIENCE_SECONDS, key));
+            push.join();
+        }
+    }
+
+    private static void subscribe(RedisClient client, String key, Consumer<Object> tell) throws Exception {
+        Subscription subscription = new Subscription();
+        SUBSCRIPTIONS.put(key, subscription);
+        Thread listener = new Thread(() -> client.subscribe(subscription, key));
+        listener.setDaemon(true);
+        listener.start();
+        tell.accept(subscription.next());
+        tell.accept(client.publish(key, "hello"));
+        tell.accept(subscription.next());
+    }
+
+    private static void unsubscribe(RedisClient client, String key, Consumer<Object> tell) throws Exception {
+        Subscription subscription = SUBSCRIPTIONS.remove(key.replace("unsubscribe", "subscribe"));
+        subscription.unsubscribe();
+        tell.accept(subscription.next());
+    }
+
+    private static void caching(RedisClient client, String key, Consumer<Object> tell) throws Exception {
+        DefaultJedisClientConfig resp3 = DefaultJedisClientConfig.builder().protocol(RedisProtocol.RESP3).build();
+        client.set(key, "old");
+        try (RedisClient cached = RedisClient.builder().hostAndPort(host, port).clientConfig(resp3)
+                .cacheConfig(CacheConfig.builder().build()).build()) {
+            for (int number = 0; number < 3; number++) {
+                tell.accept(cached.get(key));
+            }
+            client.set(key, "new");
+            tell.accept(Protocol.until(() -> cached.get(key), "new"));
+            tell.accept(cached.getCache().getSize());
+        } catch (JedisException refusal) {
+            if (refusal.getMessage().startsWith("Client side caching is only supported")) {
+                throw new Protocol.Unsupported(refusal);
+            }
+            throw refusal;
+        }
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        host = arguments[0];
+        port = Integer.parseInt(arguments[1]);
+        Map<String, Protocol.Feature<RedisClient>> features = new HashMap<>();
+        features.put("strings", Jedis::strings);
+        features.put("refused", Jedis::refused);
+        features.put("hashes", Jedis::hashes);
+        features.put("lists", Jedis::lists);
+        features.put("sorted_sets", Jedis::sortedSets);
+        features.put("pipeline", Jedis::pipeline);
+        features.put("transaction", Jedis::transaction);
+        features.put("watch", Jedis::watch);
+        features.put("script", Jedis::script);
+        features.put("scan", Jedis::scan);
+        features.put("big", Jedis::big);
+        features.put("blocking", Jedis::blocking);
+        features.put("subscribe", Jedis::subscribe);
+        features.put("unsubscribe", Jedis::unsubscribe);
+        features.put("caching", Jedis::caching);
+        Protocol.serve(Protocol.versionOf(RedisClient.class), Integer.parseInt(arguments[2]), Jedis::connect, features,
+                RedisClient::close);
+    }
+}
