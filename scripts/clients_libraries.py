@@ -18,6 +18,8 @@ SOURCES = ROOT / "tests" / "newest"
 BUILT = ROOT / "build-newest"
 
 COPY_DEPENDENCIES = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+# Older cargos would fetch the whole index.
+SPARSE = {"CARGO_REGISTRIES_CRATES_IO_PROTOCOL": "sparse"}
 TRIES = 3
 FETCH_SECONDS = 600
 
@@ -46,6 +48,8 @@ LIBRARIES = [
     Library("go-redis", "go", ("github.com/redis/go-redis/v9",), "go_redis.go"),
     Library("rueidis", "go", ("github.com/redis/rueidis",), "rueidis.go", tracks=True),
     Library("jedis", "java", ("redis.clients:jedis",), "Jedis.java"),
+    Library("lettuce", "java", ("io.lettuce:lettuce-core",), "Lettuce.java"),
+    Library("redis-rs", "rust", ("redis",), "redis_rs.rs"),
 ]
 
 
@@ -142,6 +146,12 @@ def java(library, sources):
     fetch([*maven, COPY_DEPENDENCIES, f"-DoutputDirectory={jars}"], library.folder)
 
 
+def rust(library, sources):
+    need("cargo")
+    copy_crate(library, sources)
+    fetch(["cargo", "update", "--quiet"], library.folder, **SPARSE)
+
+
 # ---- and one that builds the program with what was fetched, and gives the command that runs it ----
 
 
@@ -175,11 +185,25 @@ def java_program(library, sources):
     return ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m", "-cp", places, main]
 
 
+def copy_crate(library, sources):
+    (library.folder / "src").mkdir(exist_ok=True)
+    shutil.copy(sources / "Cargo.toml", library.folder)
+    shutil.copy(sources / library.program, library.folder / "src" / "main.rs")
+
+
+def rust_program(library, sources):
+    copy_crate(library, sources)
+    target = library.folder / "target"
+    fetch(["cargo", "build", "--quiet"], library.folder, CARGO_TARGET_DIR=str(target), **SPARSE)
+    return [target / "debug" / "program"]
+
+
 LANGUAGES = {
     "python": (python, python_program),
     "node": (node, node_program),
     "go": (go, go_program),
     "java": (java, java_program),
+    "rust": (rust, rust_program),
 }
 
 

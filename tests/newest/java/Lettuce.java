@@ -1,0 +1,247 @@
+// Lettuce with its default settings.
+import io.lettuce.core.KeyScanCursor;
+import io.lettuce.core.KeyValue;
+import io.lettuce.core.RedisClient;
+import io.lettuce.core.RedisCommandExecutionException;
+import io.lettuce.core.RedisFuture;
+import io.lettuce.core.ScanArgs;
+import io.lettuce.core.ScanCursor;
+import io.lettuce.core.ScoredValue;
+import io.lettuce.core.ScriptOutputType;
+import io.lettuce.core.SetArgs;
+import io.lettuce.core.TrackingArgs;
+import io.lettuce.core.TransactionResult;
+import io.lettuce.core.api.StatefulRedisConnection;
+import io.lettuce.core.api.sync.RedisCommands;
+import io.lettuce.core.pubsub.RedisPubSubAdapter;
+import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
+import io.lettuce.core.support.caching.CacheAccessor;
+import io.lettuce.core.support.caching.CacheFrontend;
+import io.lettuce.core.support.caching.ClientSideCaching;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.TreeSet;
+import java.util.concurrent.ArrayBlockingQueue;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
+
+public final class Lettuce {
+    private static final String ADD = "local sum = redis.call('INCRBY', KEYS[1], ARGV[1]) return {sum, ARGV[1]}";
+    private static final Map<String, Subscription> SUBSCRIPTIONS = new ConcurrentHashMap<>();
+    private static RedisClient library;
+
+    private static final class Subscription extends RedisPubSubAdapter<String, String> {
+        final BlockingQueue<String> events = new ArrayBlockingQueue<>(10);
+        final StatefulRedisPubSubConnection<String, String> connection = library.connectPubSub();
+
+        Subscription() {
+            connection.addListener(this);
+        }
+
+        @Override
+        public void subscribed(String channel, long count) {
+            events.add("subscribed " + channel + " " + count);
+        }
+
+        @Override
+        public void message(String channel, String message) {
+            events.add("message " + channel + " " + message);
+        }
+
+        @Override
+        public void unsubscribed(String channel, long count) {
+            events.add("unsubscribed " + channel + " " + count);
+        }
+
+        String next() throws InterruptedException {
+            return events.poll(Protocol.PATIENCE_SECONDS, TimeUnit.SECONDS);
+        }
+    }
+
+    private static void strings(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) {
+        RedisCommands<String, String> client = connection.sync();
+        tell.accept(client.set(key, "first"));
+        tell.accept(client.get(key));
+        tell.accept(client.get(key + ":none"));
+        for (int number = 0; number < 3; number++) {
+            tell.accept(client.incr(key + ":count"));
+        }
+        tell.accept(client.set(key + ":timed", "second", SetArgs.Builder.ex(1000)));
+        tell.accept(client.mget(key, key + ":timed", key + ":none"));
+    }
+
+    private static void refused(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) {
+        connection.sync().set(key, "no number");
+        try {
+            connection.sync().incr(key);
+        } catch (RedisCommandExecutionException error) {
+            tell.accept(error.getMessage());
+        }
+    }
+
+    private static void hashes(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) {
+        RedisCommands<String, String> client = connection.sync();
+        tell.accept(client.hset(key, Map.of("one", "1", "two", "2")));
+        tell.accept(new TreeMap<>(client.hgetall(key)));
+        tell.accept(client.hincrby(key, "two", 40));
+    }
+
+    private static void lists(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) {
+        RedisCommands<String, String> client = connection.sync();
+        tell.accept(client.rpush(key, "a", "b", "c"));
+        tell.accept(client.lrange(key, 0, -1));
+        tell.accept(client.lpop(key));
+    }
+
+    private static void sortedSets(StatefulRedisConnection<String, String> connection, String key,
+            Consumer<Object> tell) {
+        RedisCommands<String, String> client = connection.sync();
+        tell.accept(client.zadd(key, ScoredValue.just(1.5, "a"), ScoredValue.just(2, "b")));
+        tell.accept(client.zrangeWithScores(key, 0, -1));
+        tell.accept(client.zscore(key, "a"));
+    }
+
+    private static void pipeline(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell)
+            throws Exception {
+        List<RedisFuture<?>> futures = new ArrayList<>();
+        for (int number = 0; number < 50; number++) {
+            futures.add(connection.async().rpush(key, String.valueOf(number)));
+        }
+        futures.add(connection.async().lrange(key, 0, -1));
+        for (RedisFuture<?> future : futures) {
+            tell.accept(future.get(Protocol.PATIENCE_SECONDS, TimeUnit.SECONDS));
+        }
+    }
+
+    private static void transaction(StatefulRedisConnection<String, String> connection, String key,
+            Consumer<Object> tell) {
+        RedisCommands<String, String> client = connection.sync();
+        client.multi();
+        client.set(key, "1");
+        client.incr(key);
+        client.get(key);
+        tellAll(client.exec(), tell);
+    }
+
+    private static void tellAll(TransactionResult result, Consumer<Object> tell) {
+        tell.accept(result.wasDiscarded());
+        result.forEach(tell);
+    }
+
+    private static void watch(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) {
+        RedisCommands<String, String> client = connection.sync();
+        client.set(key, "5");
+        tell.accept(client.watch(key));
+        int value = Integer.parseInt(client.get(key));
+        client.multi();
+        client.set(key, String.valueOf(value * 2));
+        client.get(key);
+        tellAll(client.exec(), tell);
+    }
+
+    private static void script(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) {
+        RedisCommands<String, String> client = connection.sync();
+        String digest = client.scriptLoad(ADD);
+        for (String number : List.of("7", "8")) {
+            tell.accept(client.<List<Object>>evalsha(digest, ScriptOutputType.MULTI, new String[] {key}, number));
+        }
+    }
+
+    private static void scan(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) {
+        RedisCommands<String, String> client = connection.sync();
+        for (int number = 0; number < 30; number++) {
+            client.set(key + ":" + number, String.valueOf(number));
+        }
+        TreeSet<String> found = new TreeSet<>();
+        ScanCursor cursor = ScanCursor.INITIAL;
+        do {
+            KeyScanCursor<String> part = client.scan(cursor, ScanArgs.Builder.matches(key + ":*"));
+            found.addAll(part.getKeys());
+            cursor = part;
+        } while (!cursor.isFinished());
+        tell.accept(found);
+    }
+
+    private static void big(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) {
+        String value = "headgate".repeat(131072);
+        tell.accept(connection.sync().set(key, value));
+        tell.accept(connection.sync().get(key).equals(value));
+    }
+
+    private static void blocking(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell)
+            throws Exception {
+        RedisCommands<String, String> client = connection.sync();
+        tell.accept(client.blpop(1, key));
+        client.rpush(key, "there");
+        tell.accept(client.blpop(1, key));
+        try (StatefulRedisConnection<String, String> other = library.connect()) {
+            RedisFuture<KeyValue<String, String>> waiting =
+                connection.async().blpop(Protocol.PATIENCE_SECONDS, key);
+            Thread.sleep(100);
+            other.sync().rpush(key, "pushed");
+            tell.accept(waiting.get(Protocol.PATIENCE_SECONDS, TimeUnit.SECONDS));
+        }
+    }
+
+    private static void subscribe(StatefulRedisConnection<String, String> connection, String key,
+            Consumer<Object> tell) throws Exception {
+        Subscription subscription = new Subscription();
+        SUBSCRIPTIONS.put(key, subscription);
+        subscription.connection.sync().subscribe(key);
+        tell.accept(subscription.next());
+        tell.accept(connection.sync().publish(key, "hello"));
+        tell.accept(subscription.next());
+    }
+
+    private static void unsubscribe(StatefulRedisConnection<String, String> connection, String key,
+            Consumer<Object> tell) throws Exception {
+        String channel = key.replace("unsubscribe", "subscribe");
+        Subscription subscription = SUBSCRIPTIONS.remove(channel);
+        subscription.connection.sync().unsubscribe(channel);
+        tell.accept(subscription.next());
+        subscription.connection.close();
+    }
+
+    private static void caching(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell)
+            throws Exception {
+        connection.sync().set(key, "old");
+        Map<String, String> cache = new ConcurrentHashMap<>();
+        StatefulRedisConnection<String, String> cached = library.connect();
+        CacheFrontend<String, String> front = ClientSideCaching.enable(CacheAccessor.forMap(cache), cached,
+            TrackingArgs.Builder.enabled());
+        for (int number = 0; number < 3; number++) {
+            tell.accept(front.get(key));
+        }
+        tell.accept(cache);
+        connection.sync().set(key, "new");
+        tell.accept(Protocol.until(() -> front.get(key), "new"));
+        front.close();
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        library = RedisClient.create("redis://" + arguments[0] + ":" + arguments[1]);
+        Map<String, Protocol.Feature<StatefulRedisConnection<String, String>>> features = new HashMap<>();
+        features.put("strings", Lettuce::strings);
+        features.put("refused", Lettuce::refused);
+        features.put("hashes", Lettuce::hashes);
+        features.put("lists", Lettuce::lists);
+        features.put("sorted_sets", Lettuce::sortedSets);
+        features.put("pipeline", Lettuce::pipeline);
+        features.put("transaction", Lettuce::transaction);
+        features.put("watch", Lettuce::watch);
+        features.put("script", Lettuce::script);
+        features.put("scan", Lettuce::scan);
+        features.put("big", Lettuce::big);
+        features.put("blocking", Lettuce::blocking);
+        features.put("subscribe", Lettuce::subscribe);
+        features.put("unsubscribe", Lettuce::unsubscribe);
+        features.put("caching", Lettuce::caching);
+        Protocol.serve(Protocol.versionOf(RedisClient.class), Integer.parseInt(arguments[2]), library::connect,
+            features, StatefulRedisConnection::close);
+    }
+}
