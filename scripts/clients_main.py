@@ -41,7 +41,7 @@ def parse_arguments():
         "--server", action="append", type=program, metavar="PATH",
         help="a redis-server or valkey-server; may be given several times",
     )
-    parser.add_argument("--headgate", type=program, metavar="BINARY", help="try this one instead of building the release")
+    parser.add_argument("--headgate", type=program, metavar="BINARY", help="instead of building the release")
     parser.add_argument("--fetched", action="store_true", help="take what an earlier run has fetched as it is")
     parser.add_argument("--list", action="store_true", help="show libraries and features")
     options = parser.parse_args()
@@ -149,7 +149,7 @@ def sit(server, prepared, options):
         cells, faults = judge(outcomes)
         rows.append([library.name, *cells])
         times = collections.Counter(faults)
-        wrong += [f"{library.name}: {fault}" + (f" ({count} times)" if count > 1 else "") for fault, count in times.items()]
+        wrong += [f"{library.name}: {fault}{f' ({count} times)' if count > 1 else ''}" for fault, count in times.items()]
         lacking = outcomes["direct"].lacking()
         print(f"{library.name}: done" + (f", without {'; '.join(lacking)}" if lacking else ""), flush=True)
     print(f"\n{name_of(server)}, {options.clients} clients, {options.threads} worker(s) of Headgate\n")
