@@ -441,7 +441,7 @@ def test_what_waits_behind_others_has_waited(meter):
 def test_much_that_waits_for_long(meter):
     """More reads than there are marks of a ms: their times are kept apart, within a part of the wait."""
     client = connect(meter)
-    client.request("SET", "probe:hold:700:x", "1")
+    client.request("SET", "probe:hold:4000:x", "1")
     sent = [send_until_read(meter, client, "STRLEN", "x") for _ in range(150)]
     client.read_many(151)
     end = time.monotonic()
