@@ -9,6 +9,7 @@
 #include <ifaddrs.h>
 #include <libgen.h>
 #include <limits.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,20 +56,23 @@ static void add_number(struct numbers *numbers, const struct in6_addr *address)
     }
 }
 
+/* A number in all the spellings that the system takes for one, when Headgate connects as well: 0x7f000001 and 127.1 are
+ * 127.0.0.1. Nothing is added for what is a name. */
 static void add_text(struct numbers *numbers, const char *text)
 {
-    size_t length = strcspn(text, "%");
-    char bare[INET6_ADDRSTRLEN + 1];
-    struct in_addr ipv4;
-    struct in6_addr ipv6;
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST};
+    struct addrinfo *found = NULL;
+    struct in6_addr address;
 
-    snprintf(bare, sizeof bare, "%.*s", (int)length, text);
-    if (inet_pton(AF_INET, bare, &ipv4) == 1) {
-        ipv6 = mapped(&ipv4);
-        add_number(numbers, &ipv6);
-    } else if (inet_pton(AF_INET6, bare, &ipv6) == 1) {
-        add_number(numbers, &ipv6);
+    if (getaddrinfo(text, NULL, &hints, &found) != 0) {
+        return;
     }
+    for (const struct addrinfo *at = found; at != NULL; at = at->ai_next) {
+        if (number_of(at->ai_addr, &address)) {
+            add_number(numbers, &address);
+        }
+    }
+    freeaddrinfo(found);
 }
 
 /* Those of the machine's interfaces. */
@@ -88,12 +92,25 @@ static void add_interfaces(struct numbers *numbers)
     freeifaddrs(interfaces);
 }
 
+/* How long a name is without the dot that may end it, which says that it is whole (RFC 1034, 3.1). */
+static size_t name_length(const char *host)
+{
+    size_t length = strlen(host);
+
+    return length > 1 && host[length - 1] == '.' ? length - 1 : length;
+}
+
+static bool is_name(const char *host, const char *name, size_t name_bytes)
+{
+    return name_length(host) == name_bytes && strncasecmp(host, name, name_bytes) == 0;
+}
+
 static bool is_localhost(const char *host)
 {
     static const char suffix[] = ".localhost";
-    size_t length = strlen(host), end = sizeof suffix - 1;
+    size_t length = name_length(host), end = sizeof suffix - 1;
 
-    return strcasecmp(host, suffix + 1) == 0 || (length > end && strcasecmp(host + length - end, suffix) == 0);
+    return is_name(host, suffix + 1, end - 1) || (length > end && strncasecmp(host + length - end, suffix, end) == 0);
 }
 
 /* The machine's name, whole or up to its first dot. */
@@ -104,8 +121,7 @@ static bool is_own_name(const char *host)
     if (gethostname(name, sizeof name - 1) != 0 || *name == '\0') {
         return false;
     }
-    size_t first = strcspn(name, ".");
-    return strcasecmp(host, name) == 0 || (strlen(host) == first && strncasecmp(host, name, first) == 0);
+    return is_name(host, name, name_length(name)) || is_name(host, name, strcspn(name, "."));
 }
 
 /* None of a name that only others know. */
@@ -187,7 +203,7 @@ static bool hosts_meet(const char *listener, const char *to)
             }
         }
     }
-    return strcasecmp(listener, to) == 0;
+    return is_name(listener, to, name_length(to));
 }
 
 /* ---- Unix sockets ---- */

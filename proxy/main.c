@@ -363,28 +363,11 @@ static bool open_ports(struct process *process, const struct admin_host *host)
     return process->listener != NULL;
 }
 
-/* An address that a check does not take for Headgate's own, as only the system knows how to read it. */
-static bool leads_to_itself(const struct conf *conf)
-{
-    struct connection_targets targets;
-    const char *own = connection_resolve_numeric(&conf->upstream, &targets)
-                          ? conf_own_address(conf, (const struct sockaddr *)&targets.items[0].address)
-                          : NULL;
-
-    if (own != NULL) {
-        log_error("main", "upstream = %s: leads to %s, an address of Headgate itself", conf->upstream.text, own);
-    }
-    return own != NULL;
-}
-
 static bool start(struct process *process, const struct policy *const *policies)
 {
     const struct conf *conf = process->conf;
     const struct admin_host host = {.reload = reload, .shut_down = shut_down, .conf = current_conf, .context = process};
 
-    if (leads_to_itself(conf)) {
-        return false;
-    }
     if (!reactor_init(&process->reactor, &process->stats) || !mailbox_open(&process->mailbox, &process->reactor)) {
         log_error("main", "cannot start the event loop: %s", strerror(errno));
         return false;

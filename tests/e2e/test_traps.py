@@ -176,6 +176,13 @@ def self_pairs():
         ("[::]:6380", "[::1]:6380"),
         ("[::1]:6380", "[::]:6380"),
         ("127.0.0.1:1, 127.0.0.1:6380", "localhost:6380"),
+        ("127.0.0.1:6380", "localhost.:6380"),
+        ("localhost.:6380", "127.0.0.1:6380"),
+        ("127.0.0.1:6380", "redis.localhost.:6380"),
+        ("0.0.0.0:6380", f"{socket.gethostname()}.:6380"),
+        ("proxy.example:6380", "proxy.example.:6380"),
+        ("127.0.0.1:6380", "0x7f000001:6380"),
+        ("0x7f000001:6380", "127.0.0.1:6380"),
     ]
     if own_address() is not None:
         pairs.append(("0.0.0.0:6380", f"{own_address()}:6380"))
@@ -202,6 +209,9 @@ def test_an_upstream_that_is_headgate_itself(tmp_path, listen, upstream):
         ("[::]:6380", "127.0.0.1:6380"),
         ("0.0.0.0:6380", "192.0.2.7:6380"),
         ("0.0.0.0:6380", "redis.example:6380"),
+        ("0.0.0.0:6380", "redis.example.:6380"),
+        ("127.0.0.1:6380", "0x7f000002:6380"),
+        ("127.0.0.1:6380", "notlocalhost.:6380"),
         ("unix:/nowhere/a.sock", "unix:/nowhere/b.sock"),
     ),
 )
@@ -224,18 +234,20 @@ def test_a_unix_socket_of_its_own_by_other_spellings(tmp_path):
     assert_sound(tmp_path, headgate(listen=own, upstream=f"unix:{tmp_path}/run/redis.sock"))
 
 
-def test_a_name_that_leads_to_headgate_is_found_at_start(tmp_path):
-    """A check asks nobody what a name stands for. This one is the system's own: it reads it as 127.0.0.1."""
-    name = "0x7f.1"
-    assert socket.getaddrinfo(name, 1, type=socket.SOCK_STREAM)[0][4][0] == "127.0.0.1"
+@pytest.mark.parametrize("name", ("0x7f.1", "0x7f000001", "127.1", "0177.0.0.1", "2130706433", "localhost.", "LOCALHOST.", "0x0"))
+def test_what_a_check_refuses_a_start_refuses(tmp_path, name):
+    """Spellings of loopback that the system reads as such, and a name with the dot that says that it is whole. Some are
+    no addresses to Headgate; those that are lead to itself."""
+    if not name.lower().startswith("localhost"):
+        assert socket.getaddrinfo(name, 1, type=socket.SOCK_STREAM)[0][4][0] in ("127.0.0.1", "0.0.0.0")
     path = tmp_path / "headgate.ini"
-    for host in ("127.0.0.1", "0.0.0.0", "localhost"):
+    for host in ("127.0.0.1", "0.0.0.0", "localhost", "localhost."):
         port = free_port()
         path.write_text(headgate(listen=f"{host}:{port}", admin="", upstream=f"{name}:{port}"))
-        assert run_headgate("-t", "-c", path).returncode == 0
-        result = run_headgate("-c", path)
-        assert result.returncode == 1
-        assert f"upstream = {name}:{port}: leads to {host}:{port}, an address of Headgate itself" in result.stderr
+        check, start = run_headgate("-t", "-c", path), run_headgate("-c", path)
+        assert check.returncode == start.returncode == 1
+        assert f"{name}:{port}" in check.stderr and "; expected " in check.stderr
+        assert start.stderr == check.stderr
 
 
 def test_one_address_for_clients_and_operators(tmp_path):
