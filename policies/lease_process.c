@@ -69,21 +69,25 @@ static void find(struct lease_worker *worker, struct lease_client *client, uint6
     lease_registry_unlock(worker->registry);
 }
 
-/* Looks through the clients that were not looked at yet. False: there are more. */
+/* Looks through the clients that were not looked at yet, but for those that have come since the look at the process
+ * began: they follow at a later tick. False: there are more. */
 static bool look_through(struct lease_worker *worker, uint64_t search, const struct policy_peer *process, size_t *looks)
 {
     const struct policy_host *host = worker->host;
     struct lease_client *client = next_untested(LIST_FIRST(&worker->clients), search);
+    bool has = false;
 
     if (client != NULL && !host->look_at_peer(host->context, process)) {
         return false;
     }
     while (client != NULL && *looks > 0) {
-        (*looks)--;
-        client->tested = search;
-        if (host->peer_has(host->context, client->connection)) {
-            find(worker, client, search);
-            return true;
+        if (host->peer_has(host->context, client->connection, &has) == POLICY_PEER_TOLD) {
+            (*looks)--;
+            client->tested = search;
+            if (has) {
+                find(worker, client, search);
+                return true;
+            }
         }
         client = next_untested(LIST_NEXT(client, of_worker), search);
     }

@@ -581,7 +581,8 @@ static void write_stranger(const struct limit_rule *rule, const struct policy_cl
     snprintf(text + length, WHO_MAX - length, "%s", address);
 }
 
-/* "4711", with scope = global "web1/4711/8812133"; "uid/1000" for who hides it; "10.0.0.7" on another machine. */
+/* "4711/8812133", as numbers are used again: the process and when it was started; with scope = global
+ * "web1/4711/8812133"; "uid/1000" for who hides it; "10.0.0.7" on another machine. */
 static void write_process(const struct limit_rule *rule, const struct policy_client *client,
                           const struct policy_peer *peer, const char *host, char text[WHO_MAX])
 {
@@ -592,10 +593,8 @@ static void write_process(const struct limit_rule *rule, const struct policy_cli
     size_t length = write_host(rule, host, text);
     if (peer->pid == 0) {
         snprintf(text + length, WHO_MAX - length, "uid/%lu", (unsigned long)peer->uid);
-    } else if (rule->scope == LIMIT_GLOBAL) {
-        snprintf(text + length, WHO_MAX - length, "%" PRId64 "/%" PRIu64, peer->pid, peer->started);
     } else {
-        snprintf(text + length, WHO_MAX - length, "%" PRId64, peer->pid);
+        snprintf(text + length, WHO_MAX - length, "%" PRId64 "/%" PRIu64, peer->pid, peer->started);
     }
 }
 

@@ -254,9 +254,10 @@ struct policy_host {
     /* Whether the process of a peer that has a pid is still there. Some µs. */
     bool (*peer_lives)(void *context, const struct policy_peer *peer);
     /* Looks at all sockets of that process, so that peer_has() tells of connections whether it is at their other end.
-     * False: it was done too often lately; again at a tick. */
+     * False: that takes longer, or was done too often lately; again at a tick. */
     bool (*look_at_peer)(void *context, const struct policy_peer *peer);
-    bool (*peer_has)(void *context, void *connection);
+    /* LATER: of a connection that was made after the look began. The next look tells. */
+    enum policy_peer_search (*peer_has)(void *context, void *connection, bool *has);
     /* Logs a trouble of a rule of this policy, in one line. */
     void (*warn)(void *context, const char *rule, const char *text);
     /* Tells the policies that listen what happened; see policy_tell(). */

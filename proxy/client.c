@@ -443,6 +443,7 @@ bool client_accept(struct client_service *service, int fd, const struct sockaddr
     client->lane_waiter.wake = shared_lane_relieved;
     client->address = *address;
     client->connected_us = reactor_now(service->reactor);
+    client->accepted_us = clock_now_us();
     client->active_us = client->connected_us;
     connection_peer_text(address, client->address_text, sizeof client->address_text);
     connection_open(&client->connection, service->reactor, fd, client_readable, client_writable, client);

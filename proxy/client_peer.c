@@ -25,6 +25,7 @@ static struct client_peer *know(struct client *client)
         if (client->peer != NULL) {
             struct client_peer *known = client->peer;
             known->has_peer = peer_find(client->connection.fd, &known->peer, &known->why);
+            known->peer.connected_us = client->accepted_us;
             known->settled = !known->has_peer;
         }
     }
@@ -89,13 +90,21 @@ bool client_look_at_peer(void *context, const struct policy_peer *peer)
     return finder != NULL && peer_finder_gather(finder, &process);
 }
 
-bool client_peer_has(void *context, void *connection)
+enum policy_peer_search client_peer_has(void *context, void *connection, bool *has)
 {
     const struct client_service *service = context;
-    const struct client_peer *known = know(connection);
+    struct client *client = connection;
 
-    return service->peer_finder != NULL && known != NULL && known->has_peer &&
-           peer_finder_has(service->peer_finder, &known->peer);
+    *has = false;
+    if (service->peer_finder == NULL) {
+        return POLICY_PEER_TOLD;
+    }
+    if (!peer_finder_reaches(service->peer_finder, client->accepted_us)) {
+        return POLICY_PEER_LATER;
+    }
+    const struct client_peer *known = know(client);
+    *has = known != NULL && known->has_peer && peer_finder_has(service->peer_finder, &known->peer);
+    return POLICY_PEER_TOLD;
 }
 
 void client_name_host(struct client_service *service, const char *name)

@@ -252,8 +252,9 @@ struct client {
     struct client_unwritten *unwritten; /* measured requests whose replies were not written yet, in order */
     struct client_unwritten *last_unwritten;
     size_t unwritten_count;
-    int64_t connected_us;
-    int64_t deaf_us; /* since when it is deaf */
+    int64_t connected_us; /* the turn in which it came */
+    int64_t accepted_us;  /* it was connected by then, exactly */
+    int64_t deaf_us;      /* since when it is deaf */
     int64_t wait_since_us;
 };
 
@@ -338,7 +339,7 @@ struct policy_host client_policy_host(struct client_service *service, size_t wor
 enum policy_peer_search client_find_peer(void *context, void *connection, bool process, struct policy_peer *peer);
 bool client_peer_lives(void *context, const struct policy_peer *peer);
 bool client_look_at_peer(void *context, const struct policy_peer *peer);
-bool client_peer_has(void *context, void *connection);
+enum policy_peer_search client_peer_has(void *context, void *connection, bool *has);
 /* The name of this sidecar; NULL or empty: the machine's. */
 void client_name_host(struct client_service *service, const char *name);
 

@@ -13,9 +13,10 @@
 #include <sys/types.h>
 
 struct peer {
-    uid_t uid;      /* of the user who made its socket */
-    uint64_t inode; /* of its socket, by which its process is found (peer_process.h); 0 for a Unix socket */
-    pid_t pid;      /* of a Unix socket: who connected it; 0: that process cannot be seen from here */
+    uid_t uid;            /* of the user who made its socket */
+    uint64_t inode;       /* of its socket, by which its process is found (peer_process.h); 0 for a Unix socket */
+    pid_t pid;            /* of a Unix socket: who connected it; 0: that process cannot be seen from here */
+    int64_t connected_us; /* the connection was there by then, by clock_now_us(); 0: not known. The caller's to set */
 };
 
 /* How to look. */

@@ -23,6 +23,8 @@
 #define LOOKS_PER_TIME 16
 /* A search that nobody has gone on with for so long makes room for another. */
 #define SEARCH_PATIENCE_US INT64_C(1000000)
+/* So long the sockets of a process are taken for those that it has now. */
+#define GATHERED_LASTS_US INT64_C(1000000)
 #define PATH_MAX_OF_PROC 64
 /* "." and "..". */
 #define ENTRIES_BEFORE_DESCRIPTORS 2
@@ -49,22 +51,30 @@ struct search {
     unsigned int looks;
 };
 
+/* The sockets of one process, as far as they were looked at. */
+struct gathering {
+    struct peer_process process; /* pid 0: there is none */
+    int64_t begun_us, ended_us;  /* ended 0: it is under way … */
+    int fd;                      /* … and up to here all are done */
+    bool outdated;               /* it was asked for a connection that came later */
+    uint64_t *inodes;            /* sorted when it has ended */
+    size_t count, room;
+};
+
 struct peer_finder {
     struct place places[PLACES_MAX]; /* the last one that was of use first */
     size_t place_count;
     struct search search;
     int64_t credit_us;   /* time that searches may take … */
     int64_t credited_us; /* … as it was then */
-    /* Of the process that was looked at last. */
-    pid_t gathered_pid;
-    uint64_t *inodes; /* sorted */
-    size_t inode_count, inode_room;
+    struct gathering gathering;
 };
 
 static const char elsewhere[] = "no process that can be seen here has its socket: it may be in another container";
 static const char denied[] =
     "its process is another user's, or has more rights than Headgate, which may not look at it";
 static const char other_namespace[] = "its process is in another container";
+static const char succeeded[] = "the process that connected has ended, and another one has its number";
 static const char ended[] = "the process that connected has ended, or is hidden from Headgate (hidepid)";
 
 struct peer_finder *peer_finder_new(void)
@@ -81,7 +91,7 @@ struct peer_finder *peer_finder_new(void)
 void peer_finder_free(struct peer_finder *finder)
 {
     if (finder != NULL) {
-        free(finder->inodes);
+        free(finder->gathering.inodes);
         free(finder);
     }
 }
@@ -176,6 +186,24 @@ static struct peer_process process_of(pid_t pid)
     return (struct peer_process){.pid = pid, .started = read_status(pid, &status) ? status.started : 0};
 }
 
+/* When that was by the clock that tells when processes began, in its ticks. It goes on while the machine sleeps, which
+ * the other one does not: if it slept since, this is too late. */
+static uint64_t ticks_at(int64_t monotonic_us)
+{
+    struct timespec now = {0};
+    int64_t us_per_tick = INT64_C(1000000) / sysconf(_SC_CLK_TCK);
+
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    int64_t ago = clock_now_us() - monotonic_us;
+    return (uint64_t)(((int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000 - ago) / us_per_tick);
+}
+
+/* Whether a process that began then can have made the connection. */
+static bool may_have_connected(uint64_t started, const struct peer *peer)
+{
+    return peer->connected_us == 0 || started <= ticks_at(peer->connected_us);
+}
+
 /* The number of the socket that a link of /proc/PID/fd leads to; 0: it is no socket. */
 static uint64_t read_socket(int directory, const char *name)
 {
@@ -196,6 +224,14 @@ static DIR *open_descriptors(pid_t pid)
 
     snprintf(path, sizeof path, "/proc/%ld/fd", (long)pid);
     return opendir(path);
+}
+
+/* To the entry of the next number (fs/proc/fd.c): reading on to it would take more time with every slice. */
+static void go_behind(DIR *descriptors, int fd)
+{
+    if (fd >= 0) {
+        seekdir(descriptors, fd + 1 + ENTRIES_BEFORE_DESCRIPTORS);
+    }
 }
 
 /* A name of /proc that is a number, or -1. */
@@ -283,15 +319,11 @@ static enum look look_at_process(struct search *search, pid_t pid, int *fd)
         search->next = pid;
         search->fd = -1;
     }
-
-    if (descriptors != NULL && search->fd >= 0) {
-        /* To the entry of the next number (fs/proc/fd.c): reading on to it would take more time with every slice. */
-        seekdir(descriptors, search->fd + 1 + ENTRIES_BEFORE_DESCRIPTORS);
-    }
     if (descriptors == NULL) {
         search->denied = search->denied || errno == EACCES || errno == EPERM;
         return LOOK_DONE;
     }
+    go_behind(descriptors, search->fd);
     enum look look = look_at_descriptors(descriptors, search, fd);
     closedir(descriptors);
     return look;
@@ -422,6 +454,10 @@ static enum peer_search find_connector(const struct peer *peer, struct peer_proc
         *why = ended;
         return PEER_UNTOLD;
     }
+    if (!may_have_connected(status.started, peer)) {
+        *why = succeeded;
+        return PEER_UNTOLD;
+    }
     *process = (struct peer_process){.pid = peer->pid, .started = status.started};
     return PEER_FOUND;
 }
@@ -440,18 +476,18 @@ enum peer_search peer_finder_find(struct peer_finder *finder, const struct peer 
 
 /* ---- the sockets of one process ---- */
 
-static bool add_inode(struct peer_finder *finder, uint64_t inode)
+static bool add_inode(struct gathering *gathering, uint64_t inode)
 {
-    if (finder->inode_count == finder->inode_room) {
-        size_t room = finder->inode_room > 0 ? 2 * finder->inode_room : 64;
-        uint64_t *inodes = realloc(finder->inodes, room * sizeof *inodes);
+    if (gathering->count == gathering->room) {
+        size_t room = gathering->room > 0 ? 2 * gathering->room : 64;
+        uint64_t *inodes = realloc(gathering->inodes, room * sizeof *inodes);
         if (inodes == NULL) {
             return false;
         }
-        finder->inodes = inodes;
-        finder->inode_room = room;
+        gathering->inodes = inodes;
+        gathering->room = room;
     }
-    finder->inodes[finder->inode_count++] = inode;
+    gathering->inodes[gathering->count++] = inode;
     return true;
 }
 
@@ -462,38 +498,110 @@ static int compare_inodes(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-bool peer_finder_gather(struct peer_finder *finder, const struct peer_process *process)
+static bool is_same_process(const struct peer_process *a, const struct peer_process *b)
 {
-    int64_t start = own_time_us();
-    const struct dirent *entry;
+    return a->pid == b->pid && a->started == b->started;
+}
 
-    if (credit(finder, clock_now_us()) <= 0) {
-        return false;
-    }
-    finder->gathered_pid = process->pid;
-    finder->inode_count = 0;
-    DIR *descriptors = open_descriptors(process->pid);
-    while (descriptors != NULL && (entry = readdir(descriptors)) != NULL) {
-        uint64_t inode = read_number(entry->d_name) >= 0 ? read_socket(dirfd(descriptors), entry->d_name) : 0;
-        if (inode != 0 && !add_inode(finder, inode)) {
-            break;
+static void begin_gathering(struct gathering *gathering, const struct peer_process *process, int64_t now)
+{
+    gathering->process = *process;
+    gathering->begun_us = now;
+    gathering->ended_us = 0;
+    gathering->fd = -1;
+    gathering->outdated = false;
+    gathering->count = 0;
+}
+
+/* From where it has come to. False: the time is over. */
+static bool gather_descriptors(struct gathering *gathering, DIR *descriptors, int64_t until_us)
+{
+    const struct dirent *entry;
+    unsigned int looks = 0;
+
+    while ((entry = readdir(descriptors)) != NULL) {
+        long number = read_number(entry->d_name);
+        if (number <= gathering->fd) {
+            continue;
+        }
+        uint64_t inode = read_socket(dirfd(descriptors), entry->d_name);
+        if (inode != 0 && !add_inode(gathering, inode)) {
+            return true;
+        }
+        gathering->fd = (int)number;
+        if (++looks % LOOKS_PER_TIME == 0 && own_time_us() >= until_us) {
+            return false;
         }
     }
-    if (descriptors != NULL) {
-        closedir(descriptors);
+    return true;
+}
+
+static bool gather_on(struct gathering *gathering, int64_t until_us)
+{
+    DIR *descriptors = open_descriptors(gathering->process.pid);
+
+    if (descriptors == NULL) {
+        return true;
     }
-    if (finder->inode_count > 1) {
-        qsort(finder->inodes, finder->inode_count, sizeof finder->inodes[0], compare_inodes);
+    go_behind(descriptors, gathering->fd);
+    bool ended = gather_descriptors(gathering, descriptors, until_us);
+    closedir(descriptors);
+    return ended;
+}
+
+static void end_gathering(struct gathering *gathering, int64_t now)
+{
+    gathering->ended_us = now;
+    if (!peer_process_lives(&gathering->process)) {
+        gathering->count = 0;
+    }
+    if (gathering->count > 1) {
+        qsort(gathering->inodes, gathering->count, sizeof gathering->inodes[0], compare_inodes);
+    }
+}
+
+bool peer_finder_gather(struct peer_finder *finder, const struct peer_process *process)
+{
+    struct gathering *gathering = &finder->gathering;
+    int64_t now = clock_now_us();
+    bool is_of_process = is_same_process(&gathering->process, process);
+    bool is_under_way = is_of_process && gathering->ended_us == 0;
+
+    if (is_of_process && !is_under_way && !gathering->outdated && now - gathering->ended_us < GATHERED_LASTS_US) {
+        return true;
+    }
+    if (credit(finder, now) <= 0) {
+        return false;
+    }
+    if (!is_under_way) {
+        begin_gathering(gathering, process, now);
+    }
+    int64_t start = own_time_us();
+    if (gather_on(gathering, start + finder->credit_us)) {
+        end_gathering(gathering, now);
     }
     spend(finder, start);
-    return true;
+    return gathering->ended_us != 0;
+}
+
+bool peer_finder_reaches(struct peer_finder *finder, int64_t connected_us)
+{
+    struct gathering *gathering = &finder->gathering;
+    bool reaches = connected_us < gathering->begun_us;
+
+    gathering->outdated = gathering->outdated || !reaches;
+    return reaches;
 }
 
 bool peer_finder_has(const struct peer_finder *finder, const struct peer *peer)
 {
+    const struct gathering *gathering = &finder->gathering;
+
     if (peer->inode == 0) {
-        return peer->pid > 0 && peer->pid == finder->gathered_pid;
+        return peer->pid > 0 && peer->pid == gathering->process.pid &&
+               may_have_connected(gathering->process.started, peer);
     }
-    return finder->inode_count > 0 &&
-           bsearch(&peer->inode, finder->inodes, finder->inode_count, sizeof finder->inodes[0], compare_inodes) != NULL;
+    return gathering->ended_us != 0 && gathering->count > 0 &&
+           bsearch(&peer->inode, gathering->inodes, gathering->count, sizeof gathering->inodes[0], compare_inodes) !=
+               NULL;
 }

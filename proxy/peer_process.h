@@ -7,7 +7,8 @@
  * time
  *
  * Processes of other users are seen only by who may look at them (CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH), and those of
- * another pid namespace (container) by nobody. For Unix sockets the kernel says the process itself.
+ * another pid namespace (container) by nobody. For Unix sockets the kernel says the process itself, by its number as it
+ * was then: a process that began after the connection was there has got the number since.
  *
  * A socket that several processes have, as after fork(), is taken for that of the first one that is found.
  */
@@ -40,9 +41,12 @@ void peer_finder_free(struct peer_finder *finder);
 enum peer_search peer_finder_find(struct peer_finder *finder, const struct peer *peer, struct peer_process *process,
                                   const char **why);
 
-/* Finds out which sockets the process has now, for peer_finder_has(). False: later, as that has taken long before. */
+/* Finds out which sockets the process has, for peer_finder_has(): in slices, as the search above. False: ask again some
+ * ms later. What is known holds for a second. */
 bool peer_finder_gather(struct peer_finder *finder, const struct peer_process *process);
-/* Whether the process that was looked at last has the other end of that connection. */
+/* Whether a connection that was there by then was there when that began; if not, the next one begins anew. */
+bool peer_finder_reaches(struct peer_finder *finder, int64_t connected_us);
+/* Whether the process that was looked at last has the other end of that connection, which it reaches. */
 bool peer_finder_has(const struct peer_finder *finder, const struct peer *peer);
 
 /* Whether the process is still there; one that has ended and waits for its parent is not. */

@@ -6,6 +6,7 @@ import pytest
 
 from harness.global_limits import ALL_KINDS, EXACT, LEASED
 from harness.leases import Monitor
+from harness.program import Program, start_with_pid
 from harness.rules import launch
 
 
@@ -49,6 +50,38 @@ def monitor(redis):
     started = Monitor(redis)
     yield started
     started.close()
+
+
+# ---- programs ----
+
+
+@pytest.fixture
+def start_program():
+    """Starts programs that end with the test; pid: the number that one has to have."""
+    programs = []
+
+    def start(address, pid=None, **options):
+        make = functools.partial(Program, address, **options)
+        programs.append(make() if pid is None else start_with_pid(pid, make))
+        return programs[-1]
+
+    yield start
+    for program in programs:
+        program.finish()
+
+
+@pytest.fixture(params=["tcp", "unix"])
+def served(request, make_shared, open_directory):
+    """A Headgate and where programs connect to it: served(rules, option=…)."""
+
+    def serve(rules, **options):
+        if request.param == "tcp":
+            headgate = make_shared(rules, **options)
+            return headgate, headgate.address
+        path = f"{open_directory}/h.sock"
+        return make_shared(rules, listen=f"unix:{path}", unix_socket_mode="0777", **options), path
+
+    return serve
 
 
 # ---- the kinds of state of limits with scope = global ----

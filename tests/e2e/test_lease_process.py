@@ -24,40 +24,11 @@ from harness.leases import (
     rule,
     take,
 )
-from harness.program import Program
 from harness.resp import wait_for
 from harness.rules import reload
 from harness.servers import BINARY, Headgate
 
 NOBODY = 65534
-
-
-@pytest.fixture
-def start_program():
-    """Starts programs that end with the test."""
-    programs = []
-
-    def start(address, **options):
-        programs.append(Program(address, **options))
-        return programs[-1]
-
-    yield start
-    for program in programs:
-        program.finish()
-
-
-@pytest.fixture(params=["tcp", "unix"])
-def served(request, make_shared, open_directory):
-    """A Headgate and where programs connect to it: served(rules, option=…)."""
-
-    def serve(rules, **options):
-        if request.param == "tcp":
-            headgate = make_shared(rules, **options)
-            return headgate, headgate.address
-        path = f"{open_directory}/h.sock"
-        return make_shared(rules, listen=f"unix:{path}", **options), path
-
-    return serve
 
 
 def take_lock(program, key, connection="a", ms=LEASE_MS):

@@ -6,7 +6,17 @@ import time
 
 import pytest
 
-from harness.leases import Monitor, await_keys, counters, leases, losses, rule, score_of, transact
+from harness.leases import (
+    Monitor,
+    await_keys,
+    counters,
+    leases,
+    losses,
+    rule,
+    score_of,
+    sweep_and_add_fairly,
+    transact,
+)
 from harness.threads import at_once
 
 # A third of it is what clocks may differ by; half of that is left to a slow machine.
@@ -41,14 +51,8 @@ def step_by_step(client, key, token, limit, skew, lease):
 
 
 def fair(client, key, token, limit, skew, lease):
-    owners, now = f"{key}:owner", time.time() + skew
-    number = transact(
-        client,
-        ("ZREMRANGEBYSCORE", key, "-inf", now - lease),
-        ("ZINTERSTORE", owners, 2, owners, key, "WEIGHTS", 1, 0),
-        ("INCR", f"{key}:counter"),
-    )[-1]
-    return transact(client, ("ZADD", key, now, token), ("ZADD", owners, number, token), ("ZRANK", owners, token))[-1]
+    now = time.time() + skew
+    return sweep_and_add_fairly(client, key, token, now, now - lease)
 
 
 RECIPES = {"by-start": by_start, "by-expiry": by_expiry, "step-by-step": step_by_step, "fair": fair}

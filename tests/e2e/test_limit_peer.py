@@ -2,41 +2,29 @@
 
 import os
 import socket
+import time
 
 import pytest
 
 from harness.admin import text
 from harness.limits import refuses, rule, spend
-from harness.program import Program
-from harness.resp import wait_for
+from harness.program import NUMBERS_MAY_BE_CHOSEN
+from harness.resp import Client, wait_for
 
 
-@pytest.fixture
-def start_program():
-    """Starts programs that end with the test."""
-    programs = []
-
-    def start(address, **options):
-        programs.append(Program(address, **options))
-        return programs[-1]
-
-    yield start
-    for program in programs:
-        program.finish()
-
-
-@pytest.fixture(params=["tcp", "unix"])
-def served(request, make_shared, open_directory):
-    """A Headgate and where programs connect to it: served(rules, option=…)."""
-
-    def serve(rules, **options):
-        if request.param == "tcp":
-            headgate = make_shared(rules, **options)
-            return headgate, headgate.address
-        path = f"{open_directory}/h.sock"
-        return make_shared(rules, listen=f"unix:{path}", unix_socket_mode="0777", **options), path
-
-    return serve
+def connect_and_end(path):
+    """A process that connects, leaves the connection to this one, and ends: its number, and the connection."""
+    given, taken = socket.socketpair(socket.AF_UNIX)
+    number = os.fork()
+    if number == 0:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(path)
+            socket.send_fds(given, [b"x"], [connection.fileno()])
+        os._exit(0)
+    with given, taken:
+        connection = socket.socket(fileno=socket.recv_fds(taken, 1, 1)[1][0])
+    assert os.waitpid(number, 0) == (number, 0)
+    return number, connection
 
 
 def settle(headgate, program, connection="a"):
@@ -44,7 +32,7 @@ def settle(headgate, program, connection="a"):
 
     def is_known():
         program.send(connection, "INCR", "n")
-        return f"process:{program.pid} " in limits(headgate)
+        return f"process:{program.pid}/" in limits(headgate)
 
     wait_for(is_known, what="the process to be found")
 
@@ -66,7 +54,7 @@ def test_each_process_has_a_limit_of_its_own(served, threads, start_program):
     for program in (first, second):
         wait_for(lambda: program.send("line0", "INCR", "n").startswith("-RATELIMITED"), what="a refusal")
         settle(headgate, program)
-    assert f"process:{first.pid} " in limits(headgate) and f"process:{second.pid} " in limits(headgate)
+    assert f"process:{first.pid}/" in limits(headgate) and f"process:{second.pid}/" in limits(headgate)
 
 
 @pytest.mark.parametrize("options", [{}, {"keys": "n"}, {"keys": "{n}*"}, {"keys": "other"}], ids=str)
@@ -88,6 +76,38 @@ def test_a_program_that_is_started_anew_begins_anew(served, start_program):
     program.kill()
     again = start_program(address)
     assert again.send("a", "INCR", "n").startswith(":")
+
+
+def test_the_next_process_of_a_number_begins_anew(served, start_program):
+    """The kernel gives numbers again; another program does not go on with what is left to the one before it."""
+    if not NUMBERS_MAY_BE_CHOSEN:
+        return
+    headgate, address = served(rule(limit=3, per="process"))
+    program = start_program(address)
+    settle(headgate, program)
+    wait_for(lambda: program.send("a", "INCR", "n").startswith("-RATELIMITED"), what="a refusal")
+    program.kill()
+    again = start_program(address, pid=program.pid)
+    settle(headgate, again)
+    assert again.send("a", "INCR", "n").startswith(":")
+
+
+def test_who_has_the_number_of_who_connected_is_not_charged(make_shared, start_program, open_directory):
+    """The kernel tells of a Unix socket the number that its process had. That one may end before it is asked for, and
+    leave the connection to a child."""
+    if not NUMBERS_MAY_BE_CHOSEN:
+        return
+    path = f"{open_directory}/h.sock"
+    headgate = make_shared(rule(limit=3, per="process"), listen=f"unix:{path}")
+    parent, connection = connect_and_end(path)
+    with Client(connection) as client:
+        assert client("ECHO", "x") == b"x"
+        time.sleep(0.1)
+        successor = start_program(path, pid=parent)
+        for _ in range(5):
+            client("INCR", "n")
+        assert f"process:{parent}" not in limits(headgate)
+        assert successor.send("a", "INCR", "n").startswith(":")
 
 
 def test_a_reload_asks_of_clients_that_are_connected(served, start_program):

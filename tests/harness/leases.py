@@ -194,19 +194,24 @@ def take_permit(client, key, token, limit, lease=LEASE):
     return False
 
 
-def take_fair_permit(client, key, token, limit, lease=LEASE):
+def sweep_and_add_fairly(client, key, token, now, bound):
+    """The rank that the token has then by a counter, as clocks differ."""
     owners = f"{key}:owner"
-    now = time.time()
     number = transact(
         client,
-        ("ZREMRANGEBYSCORE", key, "-inf", now - lease),
+        ("ZREMRANGEBYSCORE", key, "-inf", bound),
         ("ZINTERSTORE", owners, 2, owners, key, "WEIGHTS", 1, 0),
         ("INCR", f"{key}:counter"),
     )[-1]
-    rank = transact(client, ("ZADD", key, now, token), ("ZADD", owners, number, token), ("ZRANK", owners, token))[-1]
-    if rank < limit:
+    return transact(client, ("ZADD", key, now, token), ("ZADD", owners, number, token), ("ZRANK", owners, token))[-1]
+
+
+def take_fair_permit(client, key, token, limit, lease=LEASE):
+    """The fair semaphore. Whether the permit was granted."""
+    now = time.time()
+    if sweep_and_add_fairly(client, key, token, now, now - lease) < limit:
         return True
-    transact(client, ("ZREM", key, token), ("ZREM", owners, token))
+    transact(client, ("ZREM", key, token), ("ZREM", f"{key}:owner", token))
     return False
 
 

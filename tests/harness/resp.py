@@ -119,8 +119,11 @@ class Client:
     """One connection. Every operation on the socket has a timeout."""
 
     def __init__(self, address, timeout=SOCKET_TIMEOUT):
-        """address: (host, port), or the path of a Unix socket."""
-        if isinstance(address, tuple):
+        """address: (host, port), or the path of a Unix socket, or a socket that is connected."""
+        if isinstance(address, socket.socket):
+            self.socket = address
+            self.socket.settimeout(timeout)
+        elif isinstance(address, tuple):
             self.socket = socket.create_connection(address, timeout=timeout)
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         else:

@@ -77,9 +77,10 @@ static bool host_look_at_peer(void *context, const struct policy_peer *peer)
     return true;
 }
 
-static bool host_peer_has(void *context, void *connection)
+static enum policy_peer_search host_peer_has(void *context, void *connection, bool *has)
 {
-    return pid_of(connection) == ((const struct stage_worker *)context)->looked_at;
+    *has = pid_of(connection) == ((const struct stage_worker *)context)->looked_at;
+    return POLICY_PEER_TOLD;
 }
 
 static struct stage_call *copy_call(const struct stage_worker *worker, const struct policy_script *script)

@@ -421,12 +421,14 @@ Test(limit_rule, counts_per_process_and_uid)
     const struct who local = {.address = "127.0.0.1", .user = "u", .name = "n", .id = 1, .peer = process};
     struct who other = local, remote = local;
 
-    assert_name("process", local, "process:4711");
+    assert_name("process", local, "process:4711/88");
     assert_name("process\nscope = global", local, "process:web1/4711/88");
     assert_name("uid", local, "uid:1000");
     assert_name("uid\nscope = global", local, "uid:1000");
     assert_name("uid+host\nscope = global", local, "uid:1000\nhost:web1");
-    assert_name("process+uid+user", local, "process:4711\nuid:1000\nuser:u");
+    assert_name("process+uid+user", local, "process:4711/88\nuid:1000\nuser:u");
+    other.peer.started++;
+    assert_name("process", other, "process:4711/89");
     other.peer = hidden;
     assert_name("process", other, "process:uid/1000");
     assert_name("process\nscope = global", other, "process:web1/uid/1000");

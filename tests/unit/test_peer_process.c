@@ -1,12 +1,19 @@
 #include "peer_process.h"
 
+#include "clock.h"
+
 #include <criterion/criterion.h>
+#include <errno.h>
+#include <linux/sched.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -193,6 +200,79 @@ Test(peer_process, of_a_unix_socket_is_told_by_the_kernel)
     peer_finder_free(finder);
 }
 
+/* A child that has connected and ended; what is to be done with its number is the caller's. */
+static pid_t connect_and_end(const struct sockaddr_un *to)
+{
+    pid_t child = fork();
+
+    if (child == 0) {
+        int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+        _exit(fd >= 0 && connect(fd, (const struct sockaddr *)to, sizeof *to) == 0 ? 0 : 1);
+    }
+    int status;
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert_eq(status, 0);
+    return child;
+}
+
+/* A child with that number, which lives until it is killed; 0: that may not be chosen here, or is another's by now. */
+static pid_t fork_as(pid_t number)
+{
+    struct clone_args how = {
+        .exit_signal = SIGCHLD,
+        .set_tid = (uint64_t)(uintptr_t)&number,
+        .set_tid_size = 1,
+    };
+    long child = syscall(SYS_clone3, &how, sizeof how);
+
+    if (child == 0) {
+        for (;;) {
+            pause();
+        }
+    }
+    return child > 0 ? (pid_t)child : 0;
+}
+
+/* The kernel tells the number of who has connected. When that has ended, another process may have it. */
+Test(peer_process, that_has_the_number_of_who_connected_is_not_taken_for_it)
+{
+    struct peer_finder *finder = peer_finder_new();
+    struct sockaddr_un own = {.sun_family = AF_UNIX};
+    struct peer_process process = {0};
+    const char *why = "";
+    int listener = socket(AF_UNIX, SOCK_STREAM, 0);
+
+    snprintf(own.sun_path, sizeof own.sun_path, "/tmp/test_peer_process.%ld", (long)getpid());
+    unlink(own.sun_path);
+    cr_assert_eq(bind(listener, (struct sockaddr *)&own, sizeof own), 0);
+    cr_assert_eq(listen(listener, 1), 0);
+    pid_t number = connect_and_end(&own);
+    int near = accept(listener, NULL, NULL);
+    struct peer peer = peer_at(near);
+    cr_expect_eq(peer.pid, number);
+    peer.connected_us = clock_now_us();
+    cr_expect_eq(peer_finder_find(finder, &peer, &process, &why), PEER_UNTOLD, "it has ended");
+
+    usleep(50000);
+    pid_t successor = fork_as(number);
+    cr_expect(successor == number || getuid() != 0, "clone3: %s", strerror(errno));
+    if (successor == number) {
+        cr_expect_eq(peer_finder_find(finder, &peer, &process, &why), PEER_UNTOLD);
+        cr_expect_str_eq(why, "the process that connected has ended, and another one has its number");
+        struct peer later = {.pid = number, .connected_us = clock_now_us()};
+        cr_assert_eq(peer_finder_find(finder, &later, &process, &why), PEER_FOUND, "%s", why);
+        cr_expect(peer_finder_gather(finder, &process));
+        cr_expect(peer_finder_has(finder, &later));
+        cr_expect_not(peer_finder_has(finder, &peer), "it came before the process");
+        kill(successor, SIGKILL);
+        waitpid(successor, NULL, 0);
+    }
+    close(near);
+    close(listener);
+    unlink(own.sun_path);
+    peer_finder_free(finder);
+}
+
 /* Without rights the process of another user is not found, and it is said that this is the reason. */
 Test(peer_process, of_another_user_needs_rights)
 {
@@ -265,5 +345,83 @@ Test(peer_process, knows_its_other_sockets)
     cr_expect_not(peer_finder_has(finder, &stranger));
     close_far(&other);
     close_far(&far);
+    peer_finder_free(finder);
+}
+
+/* ---- with many descriptors ---- */
+
+/* Opens so many, and those of the pair at the end; then tells the other end. */
+static _Noreturn void live_with_many(int told, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        (void)!dup(told);
+    }
+    (void)!write(told, "x", 1);
+    for (;;) {
+        pause();
+    }
+}
+
+static int64_t own_time_us(void)
+{
+    struct timespec now = {0};
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* It has as many descriptors as it may have. They are looked at in slices, however long all of them take, and what is
+ * found is what there was at the beginning. */
+Test(peer_process, with_many_descriptors_is_looked_at_in_slices)
+{
+    struct rlimit limit = {.rlim_cur = 0};
+    struct peer_finder *finder = peer_finder_new();
+    struct far far = open_far(2, getuid());
+    struct peer peer = peer_at(far.near[0]), second = peer_at(far.near[1]);
+    struct peer_process process;
+    const char *why = "";
+    int64_t before_us = clock_now_us(), longest_us = 0;
+    size_t slices = 0;
+    int told[2];
+    char byte;
+
+    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    rlim_t before = limit.rlim_cur;
+    limit.rlim_cur = limit.rlim_max < 50000 ? limit.rlim_max : 50000;
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, told), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        live_with_many(told[1], limit.rlim_cur);
+    }
+    cr_assert_eq(read(told[0], &byte, 1), 1);
+    (void)setrlimit(RLIMIT_NOFILE, &(struct rlimit){before, limit.rlim_max});
+
+    process = (struct peer_process){.pid = child};
+    bool done = false;
+    for (; !done && slices < 20000; slices++) {
+        int64_t start = own_time_us();
+        done = peer_finder_gather(finder, &process);
+        int64_t took = own_time_us() - start;
+        longest_us = took > longest_us ? took : longest_us;
+        usleep(done ? 0 : 10000);
+    }
+    cr_log_info("%llu descriptors: %zu slices, the longest %lld us", (unsigned long long)limit.rlim_cur, slices,
+                (long long)longest_us);
+    cr_expect(done);
+    cr_expect(limit.rlim_cur < 20000 || slices > 1, "all at once");
+    cr_expect(peer_finder_reaches(finder, before_us));
+    cr_expect_not(peer_finder_has(finder, &peer), "they are another's");
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+
+    cr_assert_eq(find(finder, &peer, &process, &why), PEER_FOUND, "%s", why);
+    gather(finder, &process);
+    cr_expect(peer_finder_has(finder, &peer));
+    cr_expect(peer_finder_has(finder, &second));
+    cr_expect_not(peer_finder_reaches(finder, clock_now_us()), "it came later");
+    close_far(&far);
+    close(told[0]);
+    close(told[1]);
     peer_finder_free(finder);
 }
