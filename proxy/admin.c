@@ -116,6 +116,19 @@ struct admin *admin_open(struct reactor *reactor, struct crew *crew, const struc
     return admin;
 }
 
+bool admin_serve(struct admin *admin)
+{
+    bool serves = true;
+
+    for (size_t i = 0; i < admin->listener_count; i++) {
+        serves = serves && port_serve(&admin->ports[i]);
+    }
+    if (!serves) {
+        log_error("admin", "cannot serve at an address of admin: %s", strerror(errno));
+    }
+    return serves;
+}
+
 void admin_stop_listening(struct admin *admin)
 {
     event_del(&admin->rest);

@@ -21,10 +21,12 @@ struct admin_host {
     void *context;
 };
 
-/* Listens on all of conf->admin; NULL with one logged line for each address that cannot be used. source is needed
- * within the call only. */
+/* Opens all of conf->admin, for admin_serve(). NULL with one logged line for each address that cannot be used. source
+ * is needed within the call only. */
 struct admin *admin_open(struct reactor *reactor, struct crew *crew, const struct conf *conf,
                          const struct admin_host *host, struct port_source *source);
+/* Takes its addresses over from who serves there (port.h). False with one logged line. */
+bool admin_serve(struct admin *admin);
 /* Leaves its addresses to others; connections that there are stay. */
 void admin_stop_listening(struct admin *admin);
 /* Closes all connections. What the workers have sent back is told before, as far as the sockets take it at once; they

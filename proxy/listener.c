@@ -161,6 +161,19 @@ struct listener *listener_open(struct reactor *reactor, struct crew *crew, const
     return listener;
 }
 
+bool listener_serve(struct listener *listener)
+{
+    bool serves = true;
+
+    for (size_t i = 0; i < listener->count; i++) {
+        serves = serves && port_serve(&listener->places[i].port);
+    }
+    if (!serves) {
+        log_error("listener", "cannot serve at an address of listen: %s", strerror(errno));
+    }
+    return serves;
+}
+
 void listener_reconfigure(struct listener *listener, const struct conf *conf)
 {
     listener->tuning = (struct connection_tuning){

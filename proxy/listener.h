@@ -10,10 +10,12 @@
 
 struct listener;
 
-/* Opens all of conf->listen. NULL with one logged line for each that cannot be opened. conf may be replaced later by
- * listener_reconfigure(); source is needed within the call only. */
+/* Opens all of conf->listen, for listener_serve(). NULL with one logged line for each that cannot be opened. conf may
+ * be replaced later by listener_reconfigure(); source is needed within the call only. */
 struct listener *listener_open(struct reactor *reactor, struct crew *crew, const struct conf *conf,
                                struct port_source *source);
+/* Takes its addresses over from who serves there (port.h). False with one logged line. */
+bool listener_serve(struct listener *listener);
 void listener_reconfigure(struct listener *listener, const struct conf *conf);
 /* Stops accepting, when all who have connected were accepted; removes Unix sockets from the file system. Sockets that
  * were handed over are left to who keeps them, with those who wait there. */

@@ -360,7 +360,8 @@ static bool open_ports(struct process *process, const struct admin_host *host)
         process->listener = listener_open(&process->reactor, &process->crew, process->conf, source);
     }
     port_source_close_unused(source, report_unused);
-    return process->listener != NULL;
+    /* Only now, as whoever serves there goes on if one of them could not be opened. */
+    return process->listener != NULL && admin_serve(process->admin) && listener_serve(process->listener);
 }
 
 static bool start(struct process *process, const struct policy *const *policies)

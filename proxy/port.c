@@ -1,5 +1,7 @@
 #include "port.h"
 
+#include "log.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -13,6 +15,10 @@
 
 /* Where descriptors that are handed over begin. */
 #define FIRST_INHERITED 3
+/* How long is waited for somebody whose queue is full, to see who it is. */
+#define LOOK_PATIENCE_S 2
+/* The name of a program in /proc has up to 15 bytes, and a line's end. */
+#define PROGRAM_MAX 32
 
 /* ---- sockets that are handed over ---- */
 
@@ -120,23 +126,112 @@ static void set_flag(int fd, int level, int option)
     (void)setsockopt(fd, level, option, &on, sizeof on);
 }
 
-/* A Unix socket file survives its process. It may be removed only when nobody answers on it. */
-static void remove_dead_socket(const struct connection_target *target)
+/* A Unix socket file survives its process. */
+static bool is_socket(const struct sockaddr_un *address)
 {
-    const struct sockaddr_un *address = (const struct sockaddr_un *)&target->address;
     struct stat status;
 
-    if (lstat(address->sun_path, &status) != 0 || !S_ISSOCK(status.st_mode)) {
-        return;
+    return lstat(address->sun_path, &status) == 0 && S_ISSOCK(status.st_mode);
+}
+
+/* Connects to see who listens there: the connection, or -1 with errno set. */
+static int look_at(const struct sockaddr_un *address)
+{
+    const struct timeval patience = {.tv_sec = LOOK_PATIENCE_S};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0) {
+        return -1;
     }
-    int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (probe < 0) {
-        return;
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    if (connect(fd, (const struct sockaddr *)address, sizeof *address) != 0) {
+        int reason = errno;
+        close(fd);
+        errno = reason;
+        return -1;
     }
-    if (connect(probe, (const struct sockaddr *)address, target->length) != 0 && errno == ECONNREFUSED) {
+    return fd;
+}
+
+/* It may be removed only when nobody answers on it. */
+static void remove_dead_socket(const struct sockaddr_un *address)
+{
+    int fd = is_socket(address) ? look_at(address) : -1;
+
+    if (fd >= 0) {
+        close(fd);
+    } else if (is_socket(address) && errno == ECONNREFUSED) {
         unlink(address->sun_path);
     }
-    close(probe);
+}
+
+/* The name by which the program was started that runs as that process: it stays when another file is installed under
+ * that name, as an upgrade does. */
+static bool read_program(const char *process, char name[PROGRAM_MAX])
+{
+    char path[64];
+
+    snprintf(path, sizeof path, "/proc/%s/comm", process);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd >= 0 ? read(fd, name, PROGRAM_MAX - 1) : -1;
+    if (fd >= 0) {
+        close(fd);
+    }
+    name[length > 0 ? length : 0] = '\0';
+    name[strcspn(name, "\n")] = '\0';
+    return *name != '\0';
+}
+
+/* Whether who listens there is a Headgate of the same user. Says what is found. */
+static bool is_headgate(int fd, const char *path)
+{
+    struct ucred peer = {.pid = 0};
+    socklen_t length = sizeof peer;
+    char process[24], program[PROGRAM_MAX], own[PROGRAM_MAX];
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
+        log_error("port", "unix:%s is left alone: it cannot be told who listens on it", path);
+        return false;
+    }
+    if (peer.uid != geteuid()) {
+        log_error("port", "unix:%s is left alone: user %lu listens on it", path, (unsigned long)peer.uid);
+        return false;
+    }
+    snprintf(process, sizeof process, "%ld", (long)peer.pid);
+    if (peer.pid <= 0 || !read_program(process, program) || !read_program("self", own)) {
+        log_error("port",
+                  "unix:%s is left alone: it cannot be told which program listens on it, as its process is in another "
+                  "container, hidden or gone; end it first",
+                  path);
+        return false;
+    }
+    if (strcmp(program, own) != 0) {
+        log_error("port", "unix:%s is left alone: process %s (%s) listens on it, which is not Headgate", path, process,
+                  program);
+        return false;
+    }
+    log_info("port", "unix:%s: process %s listens on it, and is replaced there", path, process);
+    return true;
+}
+
+/* Whether the Unix socket may be replaced. False with errno set. */
+static bool may_replace(const struct sockaddr_un *address)
+{
+    int fd = look_at(address);
+
+    if (fd >= 0) {
+        bool may = is_headgate(fd, address->sun_path);
+        close(fd);
+        errno = EADDRINUSE;
+        return may;
+    }
+    if (errno == ECONNREFUSED || errno == ENOENT) {
+        return true;
+    }
+    log_error("port", "unix:%s is left alone: it cannot be told who listens on it: %s", address->sun_path,
+              strerror(errno));
+    errno = EADDRINUSE;
+    return false;
 }
 
 static bool remember_file(struct port *port, const char *path)
@@ -152,14 +247,22 @@ static bool remember_file(struct port *port, const char *path)
     return true;
 }
 
-static bool listen_at(struct port *port, const struct sockaddr_un *address, int backlog, mode_t mode)
+static bool listen_at(struct port *port, const struct sockaddr_un *address, mode_t mode)
 {
-    return bind(port->fd, (const struct sockaddr *)address, sizeof *address) == 0 &&
-           chmod(address->sun_path, mode) == 0 && listen(port->fd, backlog) == 0;
+    if (bind(port->fd, (const struct sockaddr *)address, sizeof *address) != 0) {
+        return false;
+    }
+    if (!remember_file(port, address->sun_path)) {
+        int reason = errno;
+        unlink(address->sun_path);
+        errno = reason;
+        return false;
+    }
+    return chmod(address->sun_path, mode) == 0 && listen(port->fd, port->backlog) == 0;
 }
 
-/* The file takes the place of the one that is there in one step: who connects reaches the one or the other. */
-static bool listen_in_place_of(struct port *port, const struct sockaddr_un *address, int backlog, mode_t mode)
+/* Where nobody looks for it. */
+static bool listen_beside(struct port *port, const struct sockaddr_un *address, mode_t mode)
 {
     struct sockaddr_un beside = {.sun_family = AF_UNIX};
     int length = snprintf(beside.sun_path, sizeof beside.sun_path, "%.*s.%ld", (int)sizeof beside.sun_path - 1,
@@ -169,27 +272,37 @@ static bool listen_in_place_of(struct port *port, const struct sockaddr_un *addr
         errno = ENAMETOOLONG;
         return false;
     }
-    if (!listen_at(port, &beside, backlog, mode) || rename(beside.sun_path, address->sun_path) != 0) {
-        int reason = errno;
-        unlink(beside.sun_path);
-        errno = reason;
+    port->place = strdup(address->sun_path);
+    if (port->place == NULL) {
         return false;
     }
-    return true;
+    /* Numbers of processes are given again, and in containers they are always the same. */
+    remove_dead_socket(&beside);
+    return listen_at(port, &beside, mode);
 }
 
 static bool open_unix(struct port *port, const struct port_source *source, const struct connection_target *target,
-                      int backlog, mode_t mode)
+                      mode_t mode)
 {
     const struct sockaddr_un *address = (const struct sockaddr_un *)&target->address;
-    struct stat status;
-    bool replaces = source->takes_over && lstat(address->sun_path, &status) == 0 && S_ISSOCK(status.st_mode);
 
-    if (!replaces) {
-        remove_dead_socket(target);
+    if (source->takes_over && is_socket(address)) {
+        return may_replace(address) && listen_beside(port, address, mode);
     }
-    return (replaces ? listen_in_place_of(port, address, backlog, mode) : listen_at(port, address, backlog, mode)) &&
-           remember_file(port, address->sun_path);
+    remove_dead_socket(address);
+    return listen_at(port, address, mode);
+}
+
+/* The file takes the place of the one that is there in one step: who connects reaches the one or the other. */
+static bool take_place(struct port *port)
+{
+    if (rename(port->path, port->place) != 0) {
+        return false;
+    }
+    free(port->path);
+    port->path = port->place;
+    port->place = NULL;
+    return true;
 }
 
 /*
@@ -205,10 +318,18 @@ static void attract_all(int fd)
     (void)setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof program);
 }
 
+static bool listen_tcp(const struct port *port)
+{
+    if (listen(port->fd, port->backlog) != 0) {
+        return false;
+    }
+    set_flag(port->fd, SOL_SOCKET, SO_REUSEPORT);
+    return true;
+}
+
 /* Without SO_REUSEPORT, bind() succeeds only if nobody else is there, and with it, if who is there has it set, too, and
  * is of the same user. So each sets it, but not before it listens: two that start at once do not share it. */
-static bool open_tcp(struct port *port, const struct port_source *source, const struct connection_target *target,
-                     int backlog)
+static bool open_tcp(const struct port *port, const struct port_source *source, const struct connection_target *target)
 {
     set_flag(port->fd, SOL_SOCKET, SO_REUSEADDR);
     if (target->address.ss_family == AF_INET6) {
@@ -217,37 +338,44 @@ static bool open_tcp(struct port *port, const struct port_source *source, const 
     if (source->takes_over) {
         set_flag(port->fd, SOL_SOCKET, SO_REUSEPORT);
     }
-    if (bind(port->fd, (const struct sockaddr *)&target->address, target->length) != 0) {
-        return false;
-    }
-    if (listen(port->fd, backlog) != 0) {
-        return false;
-    }
-    set_flag(port->fd, SOL_SOCKET, SO_REUSEPORT);
-    if (source->takes_over) {
-        attract_all(port->fd);
-    }
-    return true;
+    return bind(port->fd, (const struct sockaddr *)&target->address, target->length) == 0 &&
+           (source->takes_over || listen_tcp(port));
 }
 
 bool port_open(struct port *port, struct port_source *source, const struct connection_target *target, int backlog,
                mode_t unix_mode)
 {
-    *port = (struct port){.fd = take_inherited(source, target)};
+    *port = (struct port){.fd = take_inherited(source, target), .backlog = backlog};
     port->is_inherited = port->fd >= 0;
     if (port->is_inherited) {
         return true;
     }
     port->fd = socket(target->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     bool is_unix = target->address.ss_family == AF_UNIX;
-    bool opened = port->fd >= 0 && (is_unix ? open_unix(port, source, target, backlog, unix_mode)
-                                            : open_tcp(port, source, target, backlog));
+    bool opened =
+        port->fd >= 0 && (is_unix ? open_unix(port, source, target, unix_mode) : open_tcp(port, source, target));
     if (!opened) {
         int reason = errno;
         port_close(port);
         errno = reason;
     }
     return opened;
+}
+
+bool port_serve(struct port *port)
+{
+    if (port->place != NULL) {
+        return take_place(port);
+    }
+    if (listens(port->fd)) {
+        return true;
+    }
+    /* Beside who is to go. */
+    if (!listen_tcp(port)) {
+        return false;
+    }
+    attract_all(port->fd);
+    return true;
 }
 
 void port_hide(struct port *port)
@@ -259,7 +387,9 @@ void port_hide(struct port *port)
         unlink(port->path);
     }
     free(port->path);
+    free(port->place);
     port->path = NULL;
+    port->place = NULL;
 }
 
 void port_close(struct port *port)

@@ -5,6 +5,8 @@ import os
 import signal
 import socket
 import stat
+import subprocess
+import sys
 import threading
 import time
 
@@ -197,6 +199,132 @@ def test_taking_over_from_nobody(redis, make_headgate, tmp_path):
     headgate.launch([BINARY, "-c", str(headgate.config_path), "--take-over"])
     headgate.await_port(headgate.address)
     assert headgate.serves()
+
+
+# ---- a take-over that fails ----
+
+
+@pytest.fixture
+def serving(redis, make_headgate, tmp_path):
+    """A Headgate on Unix sockets and TCP ports, for clients and for operators."""
+    headgate = make_headgate(redis, start=False)
+    headgate.write_config(
+        listen=f"unix:{tmp_path}/h.sock, 127.0.0.1:{headgate.port}",
+        admin=f"unix:{tmp_path}/admin.sock, 127.0.0.1:{headgate.admin_port}",
+    )
+    headgate.start()
+    return headgate
+
+
+def files(directory):
+    return {entry.name: entry.inode() for entry in os.scandir(directory) if entry.name.endswith(".sock")}
+
+
+@pytest.mark.parametrize("option", ("listen", "admin"))
+@pytest.mark.parametrize("place", ("taken", "nowhere"))
+def test_a_take_over_that_fails_takes_nothing(redis, serving, tmp_path, option, place):
+    """One of its addresses, the last of its kind, cannot be had: who serves goes on, and nobody notices."""
+    wrong = {"taken": redis.url, "nowhere": f"unix:{tmp_path}/none/h.sock"}[place]
+    config = tmp_path / "second.ini"
+    addresses = {name: serving.options[name] for name in ("listen", "admin")}
+    addresses[option] += f", {wrong}"
+    lines = [f"{name} = {value}\n" for name, value in addresses.items()]
+    config.write_text(f"[headgate]\nupstream = 127.0.0.1:{free_port()}\n" + "".join(lines))
+    visitors, others = Visitors(serving.address, 4), Visitors(tmp_path / "h.sock", 4)
+    before = files(tmp_path)
+    for _ in range(6):
+        visitors.await_more(20)
+        others.await_more(20)
+        result = run_headgate("-c", config, "--take-over")
+        assert result.returncode == 1 and f"cannot listen on {wrong}: " in result.stderr
+        assert files(tmp_path) == before
+    visitors.await_more()
+    others.await_more()
+    visitors.end()
+    others.end()
+    assert visitors.faults == [] and others.faults == []
+    with Client(tmp_path / "admin.sock") as admin:
+        assert admin("PING") == PONG
+
+
+def take_over_at(path, tmp_path):
+    """What becomes of a take-over of that Unix socket."""
+    config = tmp_path / "second.ini"
+    config.write_text(f"[headgate]\nlisten = unix:{path}\nadmin =\nupstream = 127.0.0.1:{free_port()}\n")
+    return run_headgate("-c", config, "--take-over")
+
+
+def test_a_unix_socket_of_another_program_is_left_alone(redis, tmp_path):
+    path = redis.socket_path
+    inode = path.stat().st_ino
+    result = take_over_at(path, tmp_path)
+    assert result.returncode == 1 and "in use" in result.stderr.lower()
+    assert f"process {redis.process.pid} (redis-server) listens on it, which is not Headgate" in result.stderr
+    assert path.stat().st_ino == inode
+    with Client(path) as client:
+        assert client("PING") == PONG
+
+
+def test_a_socket_that_is_no_stream_is_left_alone(tmp_path):
+    """As that of a log is."""
+    path = tmp_path / "log"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log:
+        log.bind(str(path))
+        result = take_over_at(path, tmp_path)
+        assert result.returncode == 1 and "it cannot be told who listens on it" in result.stderr
+        assert path.exists()
+
+
+def test_a_headgate_of_another_user_is_left_alone(serving, tmp_path):
+    """As with TCP, where the kernel sees to it."""
+    if os.getuid() != 0:
+        return
+    config = tmp_path / "second.ini"
+    config.write_text(f"[headgate]\nlisten = unix:{tmp_path}/h.sock\nadmin =\nupstream = 127.0.0.1:{free_port()}\n")
+    tmp_path.chmod(0o777)
+    for parent in tmp_path.parents[:2]:
+        parent.chmod(0o755)
+    (tmp_path / "h.sock").chmod(0o777)
+    result = subprocess.run(
+        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", BINARY, "-c", config, "--take-over"],
+        capture_output=True, text=True, timeout=30,
+    )
+    assert result.returncode == 1 and "is left alone: user 0 listens on it" in result.stderr
+    with Client(tmp_path / "h.sock") as client:
+        assert client("PING") == PONG
+
+
+def test_who_is_in_another_container_is_left_alone(serving, tmp_path):
+    """Its process has no number there, so that it cannot be told whether it is a Headgate."""
+    if os.getuid() != 0:
+        return
+    config = tmp_path / "second.ini"
+    config.write_text(f"[headgate]\nlisten = unix:{tmp_path}/h.sock\nadmin =\nupstream = 127.0.0.1:{free_port()}\n")
+    before = files(tmp_path)
+    command = ["unshare", "--pid", "--fork", "--kill-child", BINARY, "-c", config, "--take-over"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert result.returncode == 1 and "another container" in result.stderr and "end it first" in result.stderr
+    assert files(tmp_path) == before
+    with Client(tmp_path / "h.sock") as client:
+        assert client("PING") == PONG
+
+
+LEAVE_DEAD = "import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])"
+
+
+def test_what_is_left_of_those_who_have_died_is_no_obstacle(redis, make_headgate, tmp_path):
+    """A socket at the place, and one beside it by which somebody of the same number was about to take over."""
+    path = tmp_path / "h.sock"
+    headgate = make_headgate(redis, start=False)
+    headgate.write_config(listen=f"unix:{path}, 127.0.0.1:{headgate.port}")
+    leave = f"{sys.executable} -c '{LEAVE_DEAD}'"
+    script = f"{leave} {path}; {leave} {path}.$$; exec {BINARY} -c {headgate.config_path} --take-over"
+    headgate.launch(["bash", "-c", script])
+    headgate.await_port(headgate.address)
+    with Client(path) as client:
+        assert client("PING") == PONG
+    assert headgate.terminate() == 0
+    assert files(tmp_path) == {}
 
 
 # ---- while one drains ----
