@@ -26,17 +26,18 @@ bool client_login_is_watched(const struct client *client, const struct session_p
 
 /* ---- before it is sent ---- */
 
-/* Whether nothing was ever said on the lane, nor is waiting to be. */
-static bool is_unused(const struct lane *lane)
+/* Whether nothing of the client's was ever said on its lane, nor is waiting to be. What Headgate has to say of the
+ * client, as its name, another lane is told as well. */
+static bool is_unused(const struct client *client, const struct lane *lane)
 {
-    return lane->state != LANE_READY && lane->first == NULL && buffer_length(&lane->output) == 0;
+    return lane->state != LANE_READY && client->sent_runs == 0 && lane->silent_us == 0;
 }
 
 static bool enter_lane(struct client *client, const struct session_plan *plan)
 {
     const struct lane *lane = client->exclusive;
 
-    if (!client->profile->refused || (lane != NULL && (lane->bare || !is_unused(lane)))) {
+    if (!client->profile->refused || (lane != NULL && (lane->bare || !is_unused(client, lane)))) {
         return client_enter_exclusive(client, plan);
     }
     if (lane != NULL) {

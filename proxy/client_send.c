@@ -109,6 +109,7 @@ static bool send_silently(struct client *client, struct lane *lane, struct slice
     if (!lane_send_silent(lane, bytes.data, bytes.length)) {
         return client_out_of_memory(client);
     }
+    lane_note_silence(lane);
     sent_to(client, lane, 1);
     return true;
 }

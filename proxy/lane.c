@@ -296,6 +296,7 @@ void lane_now_ready(struct lane *lane)
 {
     event_del(&lane->timer);
     lane_move(lane, LANE_READY);
+    lane->silent_us = 0;
     lane->ready_us = reactor_now(lane->reactor);
     lane->failures = lane->desynced ? lane->failures : 0;
     lane->next_target = 0;
@@ -524,10 +525,43 @@ static void expire_first_run(struct lane *lane)
     run_was_lost(lane, run, RUN_UNSENT, lane->why[0] != '\0' ? lane->why : "not connected yet");
 }
 
+/* On an exclusive lane they are one client's, and later ones rely on earlier ones, as within MULTI: they go together.
+ */
 static void expire_runs(struct lane *lane, int64_t queued_before_us)
 {
-    while (lane->state != LANE_CLOSED && lane->first != NULL && lane->first->queued_us <= queued_before_us) {
+    bool all = lane->use == LANE_EXCLUSIVE;
+
+    while (lane->state != LANE_CLOSED && lane->first != NULL && (all || lane->first->queued_us <= queued_before_us)) {
         expire_first_run(lane);
+    }
+}
+
+/* What has no answer would be dropped without a word, and what follows it would be taken in another way than it was
+ * meant: a MULTI under CLIENT REPLY SKIP. */
+static void expire_silence(struct lane *lane)
+{
+    const struct lane_owner *events = lane->owner_events;
+    void *owner = lane->owner;
+
+    lane_close(lane, lane->why[0] != '\0' ? lane->why : "not connected yet");
+    if (owner != NULL) {
+        events->broken(owner, "what it has sent for no answer could not be sent on to Redis");
+    }
+}
+
+static bool is_overdue(const struct lane *lane, int64_t queued_before_us)
+{
+    return lane->first != NULL && lane->first->queued_us <= queued_before_us;
+}
+
+static void expire(struct lane *lane, int64_t queued_before_us)
+{
+    bool is_silence_overdue = lane->silent_us != 0 && lane->silent_us <= queued_before_us;
+
+    if (is_silence_overdue || (lane->silent_us != 0 && is_overdue(lane, queued_before_us))) {
+        expire_silence(lane);
+    } else if (is_overdue(lane, queued_before_us)) {
+        expire_runs(lane, queued_before_us);
     }
 }
 
@@ -552,11 +586,11 @@ void lane_tick(struct lane *lane, int64_t wait_ms)
         /* There was no memory for it. */
         set_timer(lane, clock_ms_to_us(lane->settings->reconnect_max));
     }
-    if (lane->first == NULL) {
+    if (lane->state != LANE_READY) {
+        expire(lane, now - clock_ms_to_us(wait_ms));
         return;
     }
-    if (lane->state != LANE_READY) {
-        expire_runs(lane, now - clock_ms_to_us(wait_ms));
+    if (lane->first == NULL) {
         return;
     }
     if (timeout > 0 && lane->use == LANE_SHARED && now - lane->progress_us >= timeout) {

@@ -112,6 +112,7 @@ struct lane {
     uint64_t written;         /* bytes of them that the kernel took */
     struct run *first, *last; /* runs without all their replies; those with first_byte >= written are unsent */
     uint64_t requests_waiting;
+    int64_t silent_us; /* since when bytes of the owner wait that will have no answer; 0: none do, or it is READY */
     struct resp_reply reply; /* the frame that is coming in; after the end of the connection: how far it came */
     bool resp3;              /* it speaks RESP3: pushes may come that nobody here has asked for */
     bool swallows;           /* the frame that is coming in is such a push, which nobody gets */
@@ -165,6 +166,8 @@ bool lane_extend(struct lane *lane, const char *data, size_t length, uint32_t re
 /* Sends bytes that belong to no run: more of a long request, or what will have no answer (CLIENT REPLY OFF). Exclusive
  * lanes only. */
 bool lane_send_silent(struct lane *lane, const char *data, size_t length);
+/* To be told of bytes that have no answer, not even an error if they cannot be sent: the lane then breaks. */
+void lane_note_silence(struct lane *lane);
 /* The same with bytes that come from a connection, moved inside the kernel. The bytes taken, an enum connection_result,
  * or 0 if the lane would rather be given bytes. */
 ssize_t lane_pull_silent(struct lane *lane, struct connection *from, size_t most);

@@ -95,6 +95,30 @@ static struct lane *find_parked(const struct upstream *upstream)
     return found;
 }
 
+/* A connection that only lacks the profile's RESP version. */
+static struct lane *find_idle_elsewhere(const struct profile *profile)
+{
+    struct lane *lane = NULL;
+
+    for (struct profile *other = profile->upstream->profiles; other != NULL && lane == NULL; other = other->next) {
+        lane = other != profile && profile_fits_pool(other, profile) ? find_idle(other) : NULL;
+    }
+    return lane;
+}
+
+/* Parked lanes that find nothing in their own pool get something there, for the next time. */
+static void fetch_for_parked(struct upstream *upstream)
+{
+    for (struct lane *lane = upstream->lanes; lane != NULL; lane = lane->next) {
+        struct profile *profile = lane_profile(lane);
+        bool lacks = lane->parked && lane->state == LANE_BACKOFF && profile->pooled == NULL;
+        struct lane *found = lacks ? find_idle_elsewhere(profile) : NULL;
+        if (found != NULL) {
+            upstream_move_pooled(found, profile);
+        }
+    }
+}
+
 static void help_parked(struct upstream *upstream)
 {
     struct lane *lane = find_parked(upstream);
@@ -103,6 +127,7 @@ static void help_parked(struct upstream *upstream)
         lane_take_over(lane, find_idle(lane_profile(lane)));
         lane = find_parked(upstream);
     }
+    fetch_for_parked(upstream);
 }
 
 void upstream_help_task(struct reactor_task *task)
@@ -134,7 +159,8 @@ void upstream_tend_parked(struct upstream *upstream)
     for (struct lane *lane = upstream->lanes; lane != NULL;) {
         /* As in upstream_tick(): what is closed meanwhile keeps its place. */
         struct lane *next = lane->next;
-        if (lane->parked && lane->use == LANE_SHARED && lane->state == LANE_BACKOFF) {
+        bool is_in_vain = lane->parked && lane->state == LANE_BACKOFF && lane_profile(lane)->pooled == NULL;
+        if (is_in_vain && lane->use == LANE_SHARED) {
             give_up_shared(lane);
         }
         lane = next;

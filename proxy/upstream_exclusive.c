@@ -301,6 +301,17 @@ bool profile_fits_pool(const struct profile *other, const struct profile *profil
            profile_same_credentials(other, profile);
 }
 
+void upstream_move_pooled(struct lane *lane, struct profile *profile)
+{
+    upstream_forget_pooled(lane);
+    lane->use = LANE_EXCLUSIVE;
+    if (adapt(lane, profile)) {
+        upstream_pool(lane);
+    } else {
+        lane_close(lane, "out of memory");
+    }
+}
+
 static struct lane *find_pooled(struct profile *profile)
 {
     struct profile *other = profile->upstream->profiles;

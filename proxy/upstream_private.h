@@ -118,6 +118,8 @@ struct lane_greeting profile_greeting(const struct profile *profile, bool shared
 void upstream_pool(struct lane *lane);
 /* Whether a pooled lane of the other one will do, once it was told the RESP version. */
 bool profile_fits_pool(const struct profile *other, const struct profile *profile);
+/* Has a pooled lane that fits the profile speak its RESP version, in its pool. It is idle when that was answered. */
+void upstream_move_pooled(struct lane *lane, struct profile *profile);
 /* Takes a pooled lane out of its profile's pool. */
 void upstream_forget_pooled(struct lane *lane);
 

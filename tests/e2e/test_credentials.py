@@ -96,6 +96,40 @@ def test_a_new_password_is_taken(headgate, admin, before):
     assert refusals(admin) - CLIENTS <= 2 * workers(headgate)
 
 
+@pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
+def test_who_finds_the_password_refused_first_needs_no_second_try(redis, admin, pool, make_headgate, before):
+    """With no connection at hand, a new one is refused before the client's AUTH goes out: it goes over another one."""
+    headgate = make_headgate(redis, pool=pool, exclusive_ready=0, exclusive_idle=0)
+    client = clients_of(headgate, 1)[0]
+    client.pipeline(before)
+    rotate(admin)
+    assert client("AUTH", "app", "new") == OK
+    assert client("ACL", "WHOAMI") == b"app"
+    assert client("CLIENT", "GETNAME") in ((b"me",) if ("CLIENT", "SETNAME", "me") in before else (None, client("GET", "none")))
+
+
+@pytest.mark.parametrize("versions", ((2, 3), (3, 2)))
+def test_a_connection_that_comes_back_helps_clients_of_another_version_of_resp(redis, admin, make_headgate, versions):
+    """It is all that the user has, and the one who waits for it is told HELLO ahead."""
+    headgate = make_headgate(redis, exclusive_ready=0, exclusive_idle=1, upstream_wait="20s")
+    first, second = clients_of(headgate, 2)
+    for client, version in zip((first, second), versions):
+        client("HELLO", version)
+        assert client("SET", "k", "v") == OK
+    first.request("BLPOP", "q", 0)
+    wait_for(lambda: b"blocked_clients:1" in admin("INFO", "clients"), what="it to block")
+    rotate(admin)
+    for _ in range(3):
+        second.request("EVAL", "return redis.call('GET', 'k')", 1, "k")
+        if _ == 0:
+            wait_for(lambda: refusals(admin) > 0, what="the password to be refused")
+            assert admin("RPUSH", "q", "x") == 1
+            assert first.read() == [b"q", b"x"]
+        assert second.read() == b"v"
+    assert isinstance(second("HGETALL", "none"), Map if versions[1] == 3 else list)
+    assert isinstance(first("HGETALL", "none"), Map if versions[0] == 3 else list)
+
+
 def test_a_new_password_by_hello(headgate, admin):
     clients = clients_of(headgate)
     rotate(admin)

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from harness.admin import stats
 from harness.fake_redis import FakeRedis
 from harness.resp import OK, PONG, Closed, Error, encode, wait_for
 from harness.servers import elapsed, free_port
@@ -14,6 +15,10 @@ from harness.servers import elapsed, free_port
 
 def await_service(headgate, seconds=8):
     wait_for(headgate.serves, seconds, "Headgate to serve again")
+
+
+def await_outage(headgate):
+    wait_for(lambda: stats(headgate)["upstream_up"] == "0", what="the outage to be noticed")
 
 
 def is_error(reply):
@@ -159,6 +164,62 @@ def test_an_error_for_want_of_a_lane_leaves_no_state(redis, make_headgate):
             assert b"lane=shared" in admin("CLIENTS")
             assert b"lane=blocking" not in admin("CLIENTS")
         assert client("SET", "k", 1) == OK
+
+
+LOST_IN_SILENCE = {
+    "MULTI": [("MULTI",)],
+    "SELECT": [("SELECT", 5)],
+    "WATCH": [("WATCH", "k")],
+    "TRACKING": [("CLIENT", "TRACKING", "ON")],
+    "SUBSCRIBE": [("SUBSCRIBE", "c")],
+    "SET": [("SET", "other", "v")],
+}
+
+
+@pytest.mark.parametrize("how", ("SKIP", "OFF"))
+@pytest.mark.parametrize("lost", LOST_IN_SILENCE.values(), ids=LOST_IN_SILENCE)
+def test_who_loses_what_has_no_answer_is_closed(redis, make_headgate, pool, how, lost):
+    """It cannot be told by an error, and would go on as if it were within MULTI, say: what was meant for that would run
+    by itself."""
+    headgate = make_headgate(redis, pool=pool, upstream_wait="300ms")
+    client = headgate.connect()
+    assert client("PING") == PONG
+    redis.kill()
+    await_outage(headgate)
+    if pool == "session":
+        client = headgate.connect()
+    client.send(encode("CLIENT", "REPLY", how) + b"".join(encode(*request) for request in lost))
+    client.send(encode("INCR", "k"))
+    try:
+        while True:
+            assert is_error(client.read())
+            client.send(encode("INCR", "k"))
+    except (Closed, OSError):
+        pass
+    redis.start()
+    await_service(headgate)
+    with headgate.connect() as other:
+        assert other("GET", "k") is None and other("DBSIZE") == 0
+
+
+def test_what_follows_a_request_that_has_waited_too_long_goes_with_it(redis, make_headgate, pool):
+    """Redis comes back when MULTI was answered by an error: INCR and EXEC, which came later, do not run by themselves."""
+    headgate = make_headgate(redis, pool=pool, upstream_wait="3s")
+    client = headgate.connect()
+    assert client("PING") == PONG
+    redis.kill()
+    await_outage(headgate)
+    client = headgate.connect()
+    client.send(encode("MULTI"))
+    time.sleep(1)
+    client.send(encode("INCR", "k") + encode("EXEC"))
+    assert is_error(client.read())
+    redis.start()
+    for _ in range(2):
+        assert client.read().startswith(b"ERR headgate: no connection to Redis")
+    await_service(headgate)
+    with headgate.connect() as other:
+        assert other("GET", "k") is None
 
 
 def test_too_many_waiting_requests(redis, make_headgate):
