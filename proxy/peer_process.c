@@ -570,7 +570,8 @@ bool peer_finder_gather(struct peer_finder *finder, const struct peer_process *p
     if (is_of_process && !is_under_way && !gathering->outdated && now - gathering->ended_us < GATHERED_LASTS_US) {
         return true;
     }
-    if (credit(finder, now) <= 0) {
+    /* To open the directory again is worth a slice that gets somewhere. */
+    if (credit(finder, now) <= (is_under_way ? CREDIT_MAX_US / 2 : 0)) {
         return false;
     }
     if (!is_under_way) {
