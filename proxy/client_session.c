@@ -1,20 +1,14 @@
-/*
- * The state of a client's connection to Redis: what requests and their replies make of it, and when the client takes an
- * exclusive lane and leaves it.
- */
+/* The state of a client's connection to Redis: what requests and their replies make of it. */
 #include "client_private.h"
 
 #include "log.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* A client that changes its credentials more often than that in a minute stays on one lane: each change would have
  * others opened and closed. No application does so; one that has its password renewed does it once in a while. */
 #define LOGINS_MAX 16
 #define LOGINS_SPAN_US ((int64_t)60 * 1000000)
-
-static bool give_identity(struct client *client, bool whole);
 
 static bool is_ok(const struct resp_reply *reply)
 {
@@ -67,7 +61,7 @@ void session_request_sent(struct client *client, const struct session_plan *plan
     if (plan->dirty) {
         client->exclusive->untidy = true;
     }
-    if (client->owes_identity && !give_identity(client, true)) {
+    if (client->owes_identity && !session_give_identity(client, true)) {
         client_close(client, "out of memory");
         return;
     }
@@ -237,7 +231,7 @@ static bool profile_has_changed(struct client *client, const struct observation 
 /* Redis has taken the credentials: it is told the rest of what the client is. */
 static void begin_on_bare_lane(struct client *client, const struct observation *observation)
 {
-    if (client_login_done(client, observation) && !give_identity(client, true)) {
+    if (client_login_done(client, observation) && !session_give_identity(client, true)) {
         client_out_of_memory(client);
     }
 }
@@ -495,209 +489,3 @@ bool session_reply(struct client *client, struct observation *observation, const
     }
     return true;
 }
-
-/* ---- the exclusive lane ---- */
-
-bool session_is_doubtful(const struct client *client)
-{
-    return client->session.unsure && chain_wants_any(client->service->chain);
-}
-
-bool session_is_portable(const struct client *client)
-{
-    const struct session *session = &client->session;
-
-    return !client->streaming && !session->known_transaction && !session->watching && !session->tracking &&
-           !session->sticky && !session->tunnel && !session->unsure && session->channels == 0 &&
-           session->patterns == 0 && session->shard_channels == 0;
-}
-
-bool session_is_clean(const struct client *client)
-{
-    return !client->service->settings.session_pool && !client->profile->needs_password && client->heavy == 0 &&
-           upstream_may_share(client->profile, client->place) && !client->output_congested &&
-           session_is_portable(client);
-}
-
-const char *session_reason(const struct client *client)
-{
-    const struct session *session = &client->session;
-
-    if (client->exclusive == NULL) {
-        return "shared";
-    }
-    return client->service->settings.session_pool                                          ? "session"
-           : session->tunnel                                                               ? "tunnel"
-           : session->blocking > 0                                                         ? "blocking"
-           : session->known_transaction                                                    ? "transaction"
-           : session->watching                                                             ? "watch"
-           : session->channels > 0 || session->patterns > 0 || session->shard_channels > 0 ? "subscribed"
-           : session->tracking                                                             ? "tracking"
-           : session->silent                                                               ? "reply-mode"
-           : client->profile->needs_password                                               ? "unauthenticated"
-           : session->sticky                                                               ? "connection-state"
-           : client->heavy > 0                                                             ? "slow-reader"
-                                                                                           : "passing";
-}
-
-static bool set_library(struct lane *lane, const char *attribute, const char *value)
-{
-    char command[640];
-    int length =
-        snprintf(command, sizeof command, "*4\r\n$6\r\nCLIENT\r\n$7\r\nSETINFO\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n",
-                 strlen(attribute), attribute, strlen(value), value);
-
-    if ((lane_profile(lane)->denied & PROFILE_MAY_SETINFO) != 0) {
-        return true;
-    }
-    lane->untidy = true;
-    /* What is too long for this is not worth a larger buffer: the lane goes without. */
-    return (size_t)length >= sizeof command || upstream_send_hidden(lane, command, (size_t)length, false);
-}
-
-static bool give_identity(struct client *client, bool whole)
-{
-    struct lane *lane = client->exclusive;
-
-    client->owes_identity = false;
-    if (client->name != NULL || lane->named) {
-        lane->named = client->name != NULL;
-        if (!upstream_name_lane(lane, lane->named ? client->name : "")) {
-            return false;
-        }
-    }
-    if (whole && client->library_name != NULL && !set_library(lane, "LIB-NAME", client->library_name)) {
-        return false;
-    }
-    return !whole || client->library_version == NULL || set_library(lane, "LIB-VER", client->library_version);
-}
-
-static void taken(struct client *client)
-{
-    lane_pause(client->exclusive, client->output_congested);
-    client->session.sent_transaction = false;
-    stats_add(client->service->reactor->stats, STATS_CLIENTS_EXCLUSIVE, 1);
-}
-
-/* Others that wait on it would have to wait for this client, too, and would lose their replies with it. */
-bool session_may_take_home_lane(const struct client *client)
-{
-    const struct lane *lane = upstream_shared_lane(client->profile, client->place);
-
-    return lane != NULL && lane->id == client->last_lane_id && lane->state == LANE_READY &&
-           !lane_serves_others(lane, client);
-}
-
-static void take_home_lane(struct client *client)
-{
-    struct lane *lane = upstream_shared_lane(client->profile, client->place);
-
-    upstream_make_exclusive(lane, &session_lane_owner, client);
-    client->exclusive = lane;
-    client->owes_identity = true;
-}
-
-bool session_take_lane(struct client *client, const struct session_plan *plan)
-{
-    static const char ping[] = "*1\r\n$4\r\nPING\r\n";
-    /* A sticky client would not give a pooled lane back. */
-    bool fresh = plan->sync || plan->sticky;
-
-    if (plan->own_writes && session_may_take_home_lane(client)) {
-        take_home_lane(client);
-        /* It gets the name after the WAIT: a command before it would make it wait for more than the own writes. */
-        taken(client);
-        return true;
-    }
-    client->exclusive = upstream_take_exclusive(client->profile, fresh, &session_lane_owner, client);
-    if (client->exclusive == NULL) {
-        return false;
-    }
-    taken(client);
-    /* WAIT is about all that happened before the last command of its connection, so this makes it speak of everything
-     * until now: of the client's own writes, too. */
-    if (plan->own_writes && !upstream_send_hidden(client->exclusive, ping, sizeof ping - 1, false)) {
-        return false;
-    }
-    return plan->sync || give_identity(client, plan->identity);
-}
-
-bool session_take_bare_lane(struct client *client)
-{
-    client->exclusive = upstream_take_bare(client->profile, &session_lane_owner, client);
-    if (client->exclusive == NULL) {
-        return false;
-    }
-    taken(client);
-    return true;
-}
-
-void session_leave_lane(struct client *client)
-{
-    struct lane *lane = client->exclusive;
-    bool clean = client->sent_runs == 0 && session_is_clean(client);
-
-    client->exclusive = NULL;
-    client->session = (struct session){0};
-    stats_subtract(client->service->reactor->stats, STATS_CLIENTS_EXCLUSIVE, 1);
-    upstream_release_exclusive(lane, clean);
-}
-
-/* ---- what the exclusive lane tells ---- */
-
-static void owner_bytes(void *owner, const char *data, size_t length)
-{
-    client_output(owner, data, length, true);
-}
-
-static bool owner_frame(void *owner, const struct resp_reply *reply)
-{
-    struct client *client = owner;
-
-    client_push_ended(client);
-    if (session_is_push(client, reply)) {
-        return true;
-    }
-    if (client->first == NULL && session_note_confirmation(client, reply)) {
-        /* SUBSCRIBE is confirmed even under CLIENT REPLY OFF. */
-        return true;
-    }
-    if (client->first == NULL && !client->session.tunnel) {
-        /* An answer to nothing that was asked: from here on nobody can tell what answers what. */
-        client->session.sticky = true;
-        client->session.unsure = true;
-    }
-    return false;
-}
-
-static void owner_broken(void *owner, const char *why)
-{
-    struct client *client = owner;
-
-    if (client->exclusive == NULL) {
-        return;
-    }
-    client->exclusive = NULL;
-    stats_subtract(client->service->reactor->stats, STATS_CLIENTS_EXCLUSIVE, 1);
-    if (client->state == CLIENT_OPEN) {
-        stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_LOST, 1);
-    }
-    client_end(client, why);
-}
-
-static void owner_writable(void *owner)
-{
-    struct client *client = owner;
-
-    if (client->wait == CLIENT_WAIT_LANE) {
-        client->wait = CLIENT_WAIT_NOTHING;
-        client_want_flush(client);
-    }
-}
-
-const struct lane_owner session_lane_owner = {
-    .bytes = owner_bytes,
-    .frame = owner_frame,
-    .broken = owner_broken,
-    .writable = owner_writable,
-};
