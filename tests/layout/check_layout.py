@@ -14,7 +14,7 @@ import sys
 
 # From the bottom to the top: a module may include those of lower rows, and itself.
 ROWS = [
-    ["resp", "recycle", "log", "clock", "stats", "script", "version", "text", "workgroup"],
+    ["resp", "recycle", "log", "clock", "stats", "script", "version", "text", "workgroup", "directory"],
     ["buffer", "conf", "peer", "word"],
     ["command"],
     ["splice"],
