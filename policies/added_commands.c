@@ -6,7 +6,7 @@
  * CL.THROTTLE is redis-cell's (https://github.com/brandur/redis-cell), with its replies and errors; DELIFEQ is Valkey's
  * (https://valkey.io/commands/delifeq/), which articles on locks call DELIFEQUALS. That no server has.
  */
-#include "policy.h"
+#include "policy/policy.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * [deny:NAME]: commands, keys and sizes that clients may not use. Rules are asked in the order of the file; the first
  * one that applies refuses the request, or counts it if it only observes.
  */
-#include "match.h"
+#include "match/match.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* The policies of this build, in the order in which they are asked. */
-#include "policy.h"
+#include "policy/policy.h"
 
 extern const struct policy added_commands_policy;
 extern const struct policy deny_policy;

@@ -1,8 +1,8 @@
 /* The process: command line, start, signals, reload, drain. */
-#include "admin.h"
-#include "listener.h"
-#include "log.h"
+#include "admin/admin.h"
+#include "base/log.h"
 #include "version.h"
+#include "worker/listener.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -13,4 +13,4 @@ foreach(path IN LISTS SCRIPTS)
     string(APPEND rows "    {\"${name}\", (const char *)${name}_lua, ${length}, \"${digest}\"},\n")
 endforeach()
 file(WRITE "${OUT}"
-    "#include \"script.h\"\n\n${arrays}\nconst struct script scripts[] = {\n${rows}    {0, 0, 0, 0},\n};\n")
+    "#include \"upstream/script.h\"\n\n${arrays}\nconst struct script scripts[] = {\n${rows}    {0, 0, 0, 0},\n};\n")

@@ -15,7 +15,7 @@
 #define LETTER(letter)
 #define COMMAND(name, kind, arity, keys, first_key, last_key, key_step, categories) name,
 static const char *const command_names[] = {
-#include "command_table.inc"
+#include "command/command_table.inc"
 };
 #undef LETTER
 #undef COMMAND

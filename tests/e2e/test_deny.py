@@ -250,7 +250,7 @@ def test_a_large_share_of_refusals_costs_nobody_a_reply(make):
 
 
 def test_the_table_of_subcommands_is_redis_own(redis):
-    table = pathlib.Path(__file__).parents[2] / "proxy" / "command_subcommands.inc"
+    table = pathlib.Path(__file__).parents[2] / "proxy" / "command" / "command_subcommands.inc"
     rows = re.findall(r'^SUBCOMMAND\("([^"]+)", "([^"]+)",\s*([A-Z |]+)\)$', table.read_text(), re.MULTILINE)
     known = {f"{command}|{name}": set(categories.lower().split(" | ")) for command, name, categories in rows}
     assert len(known) == len(rows) > 100

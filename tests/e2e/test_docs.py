@@ -148,7 +148,7 @@ def test_every_counter_has_its_row(redis, make_headgate):
 
 def test_log_lines_are_those_of_the_source():
     """Each piece of a quoted line between what varies stands in a string of the source; and no error is left out."""
-    joined = "\n".join(path.read_text() for path in sorted((REPOSITORY / "proxy").glob("*.c")))
+    joined = "\n".join(path.read_text() for path in sorted((REPOSITORY / "proxy").rglob("*.c")))
     source = re.sub(r'"\s*\n\s*"', "", joined)
     quoted = [(row[0], row[1].strip("`")) for row in rows(section(page("docs/operations.md"), "Log"))]
     assert len(quoted) > 15
@@ -162,11 +162,11 @@ def test_log_lines_are_those_of_the_source():
 
 
 def test_every_kind_of_command_has_its_row():
-    header = page("proxy/command.h")
+    header = page("proxy/command/command.h")
     kinds = set(re.findall(r"\bCOMMAND_([A-Z_]+)\b", header.split("enum command_kind {")[1].split("};")[0]))
     table = {row[0]: row for row in rows(page("docs/compatibility.md")) if row[0] in kinds}
     assert table.keys() == kinds
-    for name, kind in re.findall(r'^COMMAND\("([^"]+)",\s*(\w+),', page("proxy/command_table.inc"), flags=re.MULTILINE):
+    for name, kind in re.findall(r'^COMMAND\("([^"]+)",\s*(\w+),', page("proxy/command/command_table.inc"), flags=re.MULTILINE):
         if kind != "ORDINARY":
             assert name.upper() in table[kind][1].upper().split(", "), name
 

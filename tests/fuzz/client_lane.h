@@ -5,12 +5,12 @@
 #ifndef HEADGATE_TESTS_CLIENT_LANE_H
 #define HEADGATE_TESTS_CLIENT_LANE_H
 
-#include "client.h"
-#include "control.h"
-#include "directory.h"
+#include "client/client.h"
+#include "client/directory.h"
 #include "redis_model.h"
+#include "upstream/control.h"
 
-#include "../../policies/policy.h"
+#include "policy/policy.h"
 
 #include <sys/un.h>
 

@@ -11,8 +11,8 @@
  * - Whatever clients send (RAW), nobody gets what belongs to another. Whatever Redis sends (GARBAGE), nothing crashes.
  * - Every request that the policy passed or held is ended once; every byte of every buffer is given back.
  */
+#include "base/log.h"
 #include "client_lane.h"
-#include "log.h"
 
 #include <signal.h>
 #include <stdlib.h>

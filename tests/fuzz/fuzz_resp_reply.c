@@ -20,7 +20,7 @@
 #include <string.h>
 
 #include "fuzz_cut.h"
-#include "resp.h"
+#include "resp/resp.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -11,9 +11,9 @@
  * Source: Redis 7.0, t_stream.c (xreadCommand), sort.c (sortCommandGeneric), geo.c (georadiusGeneric), cluster.c
  * (migrateCommand), eval.c (evalGenericCommand), t_zset.c (zunionInterDiffGenericCommand), util.c (string2ll).
  */
-#include "client_private.h"
+#include "client/client_private.h"
 #include "fuzz_cut.h"
-#include "word.h"
+#include "resp/word.h"
 
 #include <errno.h>
 #include <stdio.h>

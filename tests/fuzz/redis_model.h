@@ -6,7 +6,7 @@
 #ifndef HEADGATE_REDIS_MODEL_H
 #define HEADGATE_REDIS_MODEL_H
 
-#include "resp.h"
+#include "resp/resp.h"
 
 /* Arguments of a command that are looked at; further ones are not. */
 #define MODEL_ARGUMENTS 16

@@ -1,9 +1,11 @@
 """Holds the rules of the source's layout: check_layout.py ROOT [libheadgate_core.a]
 
-- includes point one way: main, admin, worker, client, chain, learn, control, upstream, lane, connection, and at the
-  bottom what knows nothing of Redis' connections;
-- a policy includes only the contract (and match.h, siphash.h), and nothing in proxy/ but chain.h includes the contract, nothing a policy;
+- proxy/ has one folder for each part, and includes point one way, from the top of FOLDERS to the bottom; nothing but
+  main.c lies beside the folders;
+- a policy includes the contract (policy/policy.h), what policies share (match/, siphash), and headers of its own; nothing
+  in proxy/ includes a policy;
 - framing and policies do no I/O and know no event loop;
+- a header with _private in its name is included by its own module only;
 - what a file in proxy/ exports begins with the name of its module.
 """
 
@@ -12,31 +14,19 @@ import re
 import subprocess
 import sys
 
-# From the bottom to the top: a module may include those of lower rows, and itself.
-ROWS = [
-    ["resp", "recycle", "log", "clock", "stats", "script", "version", "text", "workgroup", "directory"],
-    ["buffer", "conf", "peer", "word"],
-    ["command"],
-    ["splice"],
-    ["run", "reactor"],
-    ["mailbox", "connection"],
-    ["lane", "port", "resolver"],
-    ["upstream", "lookup"],
-    ["control"],
-    ["learn"],
-    ["chain"],
-    ["client"],
-    ["worker"],
-    ["crew"],
-    ["listener", "admin"],
-    ["main"],
-]
-RANKS = {module: rank for rank, row in enumerate(ROWS) for module in row}
+# A folder may include those above it here, and itself.
+FOLDERS = ["base", "conf", "event", "net", "resp", "command", "upstream", "policy", "client", "worker", "admin"]
+RANKS = {folder: rank for rank, folder in enumerate(FOLDERS)}
 
 # What a module exports beside what begins with its own name.
 FURTHER_PREFIXES = {"client": ["observation", "session"], "upstream": ["profile"], "script": ["scripts"]}
 
-CONTRACT = "../policies/policy.h"
+CONTRACT = "policy/policy.h"
+# What the contract is made of, and so what policies may know besides.
+OF_THE_CONTRACT = {"command/command.h", "conf/conf_table.h", "upstream/script.h", "base/stats.h", "base/text.h", "resp/word.h"}
+FOR_POLICIES = {CONTRACT, "match/match.h", "base/siphash.h"}
+GENERATED = {"version.h"}
+
 IO_HEADERS = re.compile(
     r"(event2?/|event\.h|hiredis/|sys/(epoll|select|socket|un|uio)\.h|netinet/|netdb\.h|poll\.h|unistd\.h|fcntl\.h"
     r"|stdio_ext\.h)"
@@ -55,26 +45,25 @@ def includes(path):
     return [quoted for quoted, _ in found if quoted], [system for _, system in found if system]
 
 
-def check_proxy_file(path):
-    module = module_of(path)
-    if module not in RANKS:
-        yield f"{path}: {module} is no module of the layout"
-        return
+def check_proxy_file(root, path):
+    folder = path.parent.name
     for name in includes(path)[0]:
-        if name == CONTRACT:
-            if path.name != "chain.h":
-                yield f"{path}: includes {name}; only chain.h may"
+        other = pathlib.PurePath(name)
+        if name in GENERATED:
             continue
-        if "/" in name:
-            yield f"{path}: includes {name} of another folder"
-            continue
-        other = module_of(pathlib.Path(name))
-        if other not in RANKS:
-            yield f"{path}: includes {name}, which is no module of the layout"
-        elif other != module and RANKS[other] >= RANKS[module]:
-            yield f"{path}: includes {name}, which is not below it"
-        elif other != module and name.endswith("_private.h"):
-            yield f"{path}: includes {name}, which is private to {other}"
+        if not (root / "proxy" / name).is_file() or other.parent.name not in RANKS:
+            yield f"{path}: includes {name}, which is in no folder of proxy/"
+        elif folder != "proxy" and RANKS[other.parent.name] > RANKS[folder]:
+            yield f"{path}: includes {name}, which is not below {folder}/"
+        elif name.endswith("_private.h") and module_of(other) != module_of(path):
+            yield f"{path}: includes {name}, which is private to {module_of(other)}"
+
+
+def check_place(root, path):
+    if path.parent == root / "proxy" and path.name != "main.c":
+        yield f"{path}: lies beside the folders"
+    elif path.parent != root / "proxy" and path.parent.name not in RANKS:
+        yield f"{path}: {path.parent.name} is no folder of the layout"
 
 
 def check_no_io(path):
@@ -83,11 +72,17 @@ def check_no_io(path):
             yield f"{path}: includes <{name}>, but does no I/O"
 
 
-def check_policy_file(path):
+def check_policy_file(root, path):
+    own = f"{path.parent.name}/{module_of(path)}_"
     for name in includes(path)[0]:
-        allowed = ("command.h", "conf_table.h", "script.h", "stats.h", "text.h", "word.h") if path.name == "policy.h" else ("policy.h", "match.h", "siphash.h")
-        if name not in allowed and not name.startswith(path.stem.split("_")[0] + "_"):
-            yield f"{path}: includes {name}; a policy includes policy.h, match.h, siphash.h and headers of its own only"
+        if name not in FOR_POLICIES and not name.startswith(own):
+            yield f"{path}: includes {name}; a policy includes {', '.join(sorted(FOR_POLICIES))} and headers of its own only"
+
+
+def check_contract(root):
+    for name in includes(root / "proxy" / CONTRACT)[0]:
+        if name not in OF_THE_CONTRACT:
+            yield f"{CONTRACT}: includes {name}, which no policy should have to know"
 
 
 def check_exports(library):
@@ -111,17 +106,23 @@ def check_exports(library):
         yield f"{library}: only {count} names were found"
 
 
+def sources_in(folder):
+    return sorted(path for path in folder.rglob("*") if path.suffix in (".c", ".h", ".inc"))
+
+
 def check(root, library):
-    sources = sorted(path for path in (root / "proxy").iterdir() if path.suffix in (".c", ".h", ".inc"))
-    policies = sorted(path for path in (root / "policies").iterdir() if path.suffix in (".c", ".h"))
+    sources = sources_in(root / "proxy")
+    policies = sources_in(root / "policies")
     if len(sources) < 20 or len(policies) < 2:
         yield f"{root}: no sources found"
     for path in sources:
-        yield from check_proxy_file(path)
-        if module_of(path) == "resp":
+        yield from check_place(root, path)
+        yield from check_proxy_file(root, path)
+        if path.parent.name == "resp":
             yield from check_no_io(path)
+    yield from check_contract(root)
     for path in policies:
-        yield from check_policy_file(path)
+        yield from check_policy_file(root, path)
         if path.suffix == ".c":
             yield from check_no_io(path)
     if library:

@@ -2,7 +2,7 @@
 #ifndef HEADGATE_TESTS_REDIS_FIXTURE_H
 #define HEADGATE_TESTS_REDIS_FIXTURE_H
 
-#include "script.h"
+#include "upstream/script.h"
 
 #include <hiredis/hiredis.h>
 #include <stdint.h>

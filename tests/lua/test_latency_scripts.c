@@ -2,7 +2,7 @@
  * The scripts that put latency on record, on a real Redis: what they write is what was recorded, a reader of the
  * pattern finds it, a repeated flush counts once, and whatever is in the way, it is all or nothing.
  */
-#include "../../policies/latency_call.h"
+#include "latency/latency_call.h"
 #include "redis_fixture.h"
 
 #include <criterion/criterion.h>

@@ -6,7 +6,7 @@
 #ifndef HEADGATE_METER_H
 #define HEADGATE_METER_H
 
-#include "../../policies/policy.h"
+#include "policy/policy.h"
 
 extern const struct policy meter_policy;
 

@@ -32,7 +32,7 @@
 #ifndef HEADGATE_PROBE_H
 #define HEADGATE_PROBE_H
 
-#include "../../policies/policy.h"
+#include "policy/policy.h"
 
 extern const struct policy probe_watcher;
 extern const struct policy probe_policy;

@@ -2,7 +2,7 @@
 #ifndef HEADGATE_TESTS_CHAIN_FIXTURE_H
 #define HEADGATE_TESTS_CHAIN_FIXTURE_H
 
-#include "chain.h"
+#include "policy/chain.h"
 
 /* ---- the policies ---- */
 

@@ -2,7 +2,7 @@
 #ifndef HEADGATE_TESTS_COMMAND_FIXTURE_H
 #define HEADGATE_TESTS_COMMAND_FIXTURE_H
 
-#include "command.h"
+#include "command/command.h"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 

@@ -2,8 +2,8 @@
 #ifndef HEADGATE_TESTS_CONF_FIXTURE_H
 #define HEADGATE_TESTS_CONF_FIXTURE_H
 
-#include "conf.h"
-#include "conf_table.h"
+#include "conf/conf.h"
+#include "conf/conf_table.h"
 
 /* Loads the text as a file called h.ini: conf_load() with its result and its faults, which are the caller's. */
 struct conf *load_conf(const char *text, const struct conf_section *const *sections, struct conf_faults *faults);

@@ -2,7 +2,7 @@
 #ifndef HEADGATE_TESTS_CUT_FIXTURE_H
 #define HEADGATE_TESTS_CUT_FIXTURE_H
 
-#include "resp.h"
+#include "resp/resp.h"
 
 /* A slice of a literal: to initialize with, and as a value. */
 #define TEXT(literal)                                                                                                  \

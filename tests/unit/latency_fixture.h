@@ -2,8 +2,8 @@
 #ifndef HEADGATE_TESTS_LATENCY_FIXTURE_H
 #define HEADGATE_TESTS_LATENCY_FIXTURE_H
 
-#include "../../policies/policy.h"
 #include "conf_fixture.h"
+#include "policy/policy.h"
 
 #define WORKERS_MAX 2
 #define CALLS_MAX 128

@@ -2,7 +2,7 @@
 #ifndef HEADGATE_TESTS_LEASE_REQUEST_H
 #define HEADGATE_TESTS_LEASE_REQUEST_H
 
-#include "../../policies/lease_shape.h"
+#include "lease/lease_shape.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 #include "lease_stage.h"
 
-#include "../../policies/lease_registry.h"
 #include "conf_fixture.h"
+#include "lease/lease_registry.h"
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>

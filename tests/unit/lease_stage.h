@@ -5,7 +5,7 @@
 #ifndef HEADGATE_TESTS_LEASE_STAGE_H
 #define HEADGATE_TESTS_LEASE_STAGE_H
 
-#include "conf.h"
+#include "conf/conf.h"
 #include "lease_request.h"
 
 #include <netinet/in.h>

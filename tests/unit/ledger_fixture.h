@@ -2,7 +2,7 @@
 #ifndef HEADGATE_TESTS_LEDGER_FIXTURE_H
 #define HEADGATE_TESTS_LEDGER_FIXTURE_H
 
-#include "../../policies/limit_ledger.h"
+#include "limit/limit_ledger.h"
 
 #define SECOND INT64_C(1000000)
 #define NOW (1000 * SECOND)

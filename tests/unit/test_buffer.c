@@ -1,5 +1,5 @@
 /* Byte queues: their content under every mix of calls, and what they take from and give back to the pool. */
-#include "buffer.h"
+#include "base/buffer.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

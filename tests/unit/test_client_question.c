@@ -1,5 +1,5 @@
 /* Questions to policies: answered at once, later, too late or never, and told to who asked exactly once. */
-#include "client_private.h"
+#include "client/client_private.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

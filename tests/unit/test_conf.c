@@ -2,10 +2,10 @@
  * The configuration as a whole: defaults, options against each other, what is printed, what a reload takes; and that
  * the table, conf/headgate.ini and docs/configuration.md say the same.
  */
+#include "base/log.h"
 #include "conf_file.h"
-#include "log.h"
 
-#include "../../policies/policy.h"
+#include "policy/policy.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* The values of options that are amounts, periods and rates. */
 #include "../rig/rig_random.h"
-#include "conf_table.h"
+#include "conf/conf_table.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

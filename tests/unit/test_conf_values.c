@@ -1,6 +1,6 @@
 /* The values of options: numbers, words, strings, addresses. */
+#include "base/log.h"
 #include "conf_file.h"
-#include "log.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "directory.h"
+#include "client/directory.h"
 
 #include <criterion/criterion.h>
 

@@ -1,5 +1,5 @@
 /* Calls of the scripts of latency: the names of the keys, the arguments to the byte, and replies that are read. */
-#include "../../policies/latency_call.h"
+#include "latency/latency_call.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

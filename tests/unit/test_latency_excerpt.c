@@ -1,5 +1,5 @@
 /* Excerpts of commands: cut as Redis does, safe to show, and without a secret whatever the command looks like. */
-#include "../../policies/latency_excerpt.h"
+#include "latency/latency_excerpt.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * Histograms: the bounds of every bucket against arithmetic that is exact, quantiles against the sorted values over
  * many distributions, and that the histograms of parts, merged, are that of the whole.
  */
-#include "../../policies/latency_histogram.h"
+#include "latency/latency_histogram.h"
 
 #include <criterion/criterion.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* Interfaces: names made safe for keys without mixing any two, and a table that is bounded. */
-#include "../../policies/latency_interface.h"
 #include "../rig/rig_random.h"
+#include "latency/latency_interface.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

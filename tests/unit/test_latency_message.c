@@ -1,5 +1,5 @@
 /* Messages that wait for Redis: what they say, that none is lost, and that there are not too many. */
-#include "../../policies/latency_message.h"
+#include "latency/latency_message.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

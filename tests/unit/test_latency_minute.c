@@ -1,5 +1,5 @@
 /* Minutes: which one a time lies in, and that a sealed one has all that was recorded, of any size. */
-#include "../../policies/latency_minute.h"
+#include "latency/latency_minute.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

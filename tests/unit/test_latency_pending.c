@@ -2,8 +2,8 @@
  * What waits to be flushed: minutes by an injected clock that also jumps back, snapshots that keep their number until
  * they are acknowledged, bounds; and that whatever happens, what was flushed and what was lost is what was recorded.
  */
-#include "../../policies/latency_interface.h"
-#include "../../policies/latency_pending.h"
+#include "latency/latency_interface.h"
+#include "latency/latency_pending.h"
 
 #include <criterion/criterion.h>
 #include <inttypes.h>

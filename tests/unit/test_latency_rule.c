@@ -1,5 +1,5 @@
-#include "../../policies/latency_rule.h"
 #include "conf_fixture.h"
+#include "latency/latency_rule.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

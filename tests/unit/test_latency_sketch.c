@@ -1,6 +1,6 @@
 /* Space-Saving against exact counts: what it promises holds over even, skewed and hostile streams, and after merging.
  */
-#include "../../policies/latency_sketch.h"
+#include "latency/latency_sketch.h"
 
 #include <criterion/criterion.h>
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* The logs of slow and large requests: the newest are kept, with copies of everything, in bounded memory. */
-#include "../../policies/latency_slow.h"
+#include "latency/latency_slow.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "../../policies/latency_tally.h"
+#include "latency/latency_tally.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

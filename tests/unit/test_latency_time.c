@@ -1,4 +1,4 @@
-#include "../../policies/latency_time.h"
+#include "latency/latency_time.h"
 
 #include <criterion/criterion.h>
 #include <inttypes.h>

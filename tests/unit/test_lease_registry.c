@@ -2,7 +2,7 @@
  * The registry: what is found by key, by token and by owner, and that nothing is left of what has gone; and the table
  * below it, when it grows and when hashes are the same.
  */
-#include "../../policies/lease_registry.h"
+#include "lease/lease_registry.h"
 #include "lease_request.h"
 
 #include <criterion/criterion.h>

@@ -1,6 +1,6 @@
 /* [lease:NAME] rules: what they are without a word, each fault, and what becomes of the locks of which library. */
-#include "../../policies/lease_rule.h"
 #include "conf_fixture.h"
+#include "lease/lease_rule.h"
 #include "lease_request.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* Scores of semaphores: read and written as Redis does, and what they say of when a permit was taken or ends. */
-#include "../../policies/lease_score.h"
+#include "lease/lease_score.h"
 #include "lease_request.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* The wheel: who is due is found in time and once, whatever was set, taken back, rushed or slept through. */
-#include "../../policies/lease_wheel.h"
+#include "lease/lease_wheel.h"
 #include "lease_request.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* The funnel: what fits, when more fits, and that it never leaks faster than it was told. */
-#include "../../policies/limit_funnel.h"
+#include "limit/limit_funnel.h"
 
 #include <criterion/criterion.h>
 

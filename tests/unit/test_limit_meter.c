@@ -2,8 +2,8 @@
  * Meters: that both algorithms, from one an hour to a million a second, admit what they say when they say it; and that
  * a queue served in order at the times that wait_behind() promised finds its turn come.
  */
-#include "../../policies/limit_meter.h"
 #include "../rig/rig_random.h"
+#include "limit/limit_meter.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

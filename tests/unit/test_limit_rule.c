@@ -2,8 +2,8 @@
  * [limit:NAME] rules: what is faulty about one, who is the same subject for it, and when a reload may keep what it
  * remembers.
  */
-#include "../../policies/limit_rule.h"
 #include "conf_fixture.h"
+#include "limit/limit_rule.h"
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>

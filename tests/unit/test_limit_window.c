@@ -2,8 +2,8 @@
  * The sliding window. The property that matters is checked against a plain list of all admissions: in no window were
  * more than the limit, whatever the arrivals; and small limits admit all that may be admitted.
  */
-#include "../../policies/limit_window.h"
 #include "../rig/rig_random.h"
+#include "limit/limit_window.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

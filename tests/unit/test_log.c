@@ -1,5 +1,5 @@
 /* The log: its lines, its destinations, what happens when writing fails, and swapping files under running threads. */
-#include "log.h"
+#include "base/log.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* What rules speak of: commands, keys, clients; and what is wrong with a text that names them. */
-#include "../../policies/match.h"
+#include "match/match.h"
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>

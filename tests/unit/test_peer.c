@@ -1,4 +1,4 @@
-#include "peer.h"
+#include "net/peer.h"
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

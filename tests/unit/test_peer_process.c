@@ -1,6 +1,6 @@
-#include "peer_process.h"
+#include "net/peer_process.h"
 
-#include "clock.h"
+#include "base/clock.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>

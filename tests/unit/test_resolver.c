@@ -1,5 +1,5 @@
 /* Names that are looked up on a thread of their own. */
-#include "resolver.h"
+#include "net/resolver.h"
 
 #include <criterion/criterion.h>
 #include <netinet/in.h>

@@ -1,5 +1,5 @@
 /* Recycled runs: always blank, never two at once, and given back when there are too many. */
-#include "run.h"
+#include "upstream/run.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

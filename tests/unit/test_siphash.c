@@ -1,5 +1,5 @@
 /* SipHash-2-4 against the values that its authors publish, and keys that are not used twice. */
-#include "../../policies/siphash.h"
+#include "base/siphash.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* The table of counters: what STATS and HELP show of it. */
-#include "stats.h"
+#include "base/stats.h"
 
 #include <criterion/criterion.h>
 #include <ctype.h>

@@ -1,5 +1,5 @@
 /* Words as Redis understands them: option words end at a NUL, numbers do not. */
-#include "word.h"
+#include "resp/word.h"
 
 #include <criterion/criterion.h>
 

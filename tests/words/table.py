@@ -30,10 +30,10 @@ class Row:
 
 def table_rows():
     """Headgate's own rows, by full name."""
-    source = (REPOSITORY / "proxy" / "command_table.inc").read_text()
+    source = (REPOSITORY / "proxy" / "command" / "command_table.inc").read_text()
     rows = {name: Row(name, None, kind, int(arity)) for name, kind, arity in COMMAND_ROW.findall(source)}
     assert len(rows) > 200, "the rows of command_table.inc are written in another way now"
-    subcommands = SUBCOMMAND_ROW.findall((REPOSITORY / "proxy" / "command_subcommands.inc").read_text())
+    subcommands = SUBCOMMAND_ROW.findall((REPOSITORY / "proxy" / "command" / "command_subcommands.inc").read_text())
     assert len(subcommands) > 100, "the rows of command_subcommands.inc are written in another way now"
     for name, subcommand in subcommands:
         row = Row(name, subcommand, rows[name].kind, -2)

@@ -1,0 +1,332 @@
+/*
+ * [latency]: how long requests take, on record in Redis by the minute; and the logs and hot keys beside it.
+ */
+#include "latency/latency_private.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct policy_counter counter_table[] = {
+    [LATENCY_COUNTER_SAMPLES] = {"latency_samples_total", STATS_COUNTER, "requests measured"},
+    [LATENCY_COUNTER_FLUSHES] = {"latency_flushes_total", STATS_COUNTER,
+                                 "flushes that Redis has taken: one for each interface with something new"},
+    [LATENCY_COUNTER_FLUSH_FAILURES] =
+        {"latency_flush_failures_total", STATS_COUNTER,
+         "flushes, and calls for counters, events and the list of interfaces, that it did not"
+         " take; they are repeated, or given up"},
+    [LATENCY_COUNTER_LOST_REQUESTS] = {"latency_lost_requests_total", STATS_COUNTER,
+                                       "requests measured whose figures were dropped before Redis had them"},
+    [LATENCY_COUNTER_LOST_MINUTES] = {"latency_lost_minutes_total", STATS_COUNTER,
+                                      "minutes dropped so, of each interface apart"},
+    [LATENCY_COUNTER_NO_ROOM] = {"latency_no_room_total", STATS_COUNTER,
+                                 "times that an interface found no room and was sent to \"other\""},
+    [LATENCY_COUNTER_WAITING] = {"latency_minutes_waiting", STATS_GAUGE,
+                                 "minutes that are not in Redis yet, of each interface apart"},
+    [LATENCY_COUNTER_INTERFACES] = {"latency_interfaces", STATS_GAUGE, "interfaces there are"},
+};
+
+static_assert(sizeof counter_table / sizeof counter_table[0] == LATENCY_COUNTERS, "a counter is missing");
+
+static const struct policy_verb verb_table[] = {
+    {.name = "LATENCY",
+     .least = 1,
+     .most = 2,
+     .usage = "LATENCY [interface]",
+     .help = "how long requests took since the start, by this process alone",
+     .ask = latency_verb_latency},
+    {.name = "REPORT",
+     .least = 2,
+     .most = 8,
+     .usage = "REPORT interface or * [FROM time] [TO time] [BY minute]",
+     .help = "how long requests took by what is on record in Redis, of all sidecars",
+     .ask = latency_verb_report},
+    {.name = "SLOWLOG",
+     .least = 1,
+     .most = 4,
+     .usage = "SLOWLOG [count [BEFORE id] or RESET]",
+     .help = "the newest slow requests",
+     .effect = POLICY_VERB_CHANGES_ON_RESET,
+     .run = latency_verb_slowlog},
+    {.name = "BIGLOG",
+     .least = 1,
+     .most = 4,
+     .usage = "BIGLOG [count [BEFORE id] or RESET]",
+     .help = "the newest large requests, or with large replies",
+     .effect = POLICY_VERB_CHANGES_ON_RESET,
+     .run = latency_verb_biglog},
+    {.name = "HOTKEYS",
+     .least = 1,
+     .most = 2,
+     .usage = "HOTKEYS [RESET]",
+     .help = "the keys asked for most",
+     .effect = POLICY_VERB_CHANGES_ON_RESET,
+     .run = latency_verb_hotkeys},
+    {.name = "COUNTER",
+     .least = 3,
+     .most = 3,
+     .usage = "COUNTER name precision",
+     .help = "requests, errors, slow, refusals, leases, lost_leases, upstream_losses or lost_requests, of all sidecars,"
+             " in slices of 1, 5, 60, 300, 3600, 18000 or 86400 seconds",
+     .ask = latency_verb_counter},
+    {.name = "RECENT",
+     .least = 3,
+     .most = 3,
+     .usage = "RECENT name severity",
+     .help = "the last ones of slow warning, refusals info, lost_leases error, upstream_losses error or lost_requests"
+             " error, of all sidecars",
+     .ask = latency_verb_recent},
+    {.name = "COMMON",
+     .least = 3,
+     .most = 3,
+     .usage = "COMMON name severity",
+     .help = "those of this hour, the most frequent first",
+     .ask = latency_verb_common},
+};
+
+/* ---- configuration ---- */
+
+static bool make_own(struct latency *latency)
+{
+    struct latency_share *share = latency->share;
+    struct latency_seat *seat = &share->seats[latency->host->worker];
+
+    latency->pending = latency_pending_new(LATENCY_INTERFACES_MAX, latency->settings.keep);
+    latency->flights = latency_reserve_new(LATENCY_FLIGHTS_SIZE);
+    latency->sketch = latency_sketch_new(LATENCY_HOT_KEYS);
+    if (latency->pending == NULL || latency->flights == NULL || latency->sketch == NULL) {
+        latency_pending_free(latency->pending);
+        latency_sketch_free(latency->sketch);
+        latency_reserve_free(latency->flights, LATENCY_FLIGHTS_SIZE);
+        latency->pending = NULL;
+        latency->sketch = NULL;
+        latency->flights = NULL;
+        return false;
+    }
+    pthread_mutex_lock(&share->log_lock);
+    seat->sketch = latency->sketch;
+    pthread_mutex_unlock(&share->log_lock);
+    latency->round_begun_us = latency_now(latency);
+    latency->logged_us = latency->round_begun_us;
+    return true;
+}
+
+static bool enable(struct latency *latency)
+{
+    struct latency_share *share = latency->share;
+    const struct latency_settings *settings = &latency->settings;
+
+    if (!latency_share_enable(share, settings) || !latency_share_resize_logs(share, settings) ||
+        (latency->pending == NULL && !make_own(latency)) || !latency_names_make(latency)) {
+        return false;
+    }
+    latency_pending_keep(latency->pending, settings->keep);
+    latency_read_clock(latency, latency_now(latency));
+    return true;
+}
+
+/* Switched off, what was measured so far goes where it was to go. */
+static void keep_destination(struct latency_settings *settings, const struct latency_settings *old)
+{
+    memcpy(settings->prefix, old->prefix, sizeof settings->prefix);
+    settings->braces = old->braces;
+    settings->database = old->database;
+    settings->flush_us = old->flush_us;
+    settings->retention_s = old->retention_s;
+}
+
+/* What waits goes there, too. What is under way may end where it is going: it is sent again only when it has ended. */
+static void change_destination(struct latency *latency, const struct latency_settings *old,
+                               const struct conf_rule *list)
+{
+    const struct policy_host *host = latency->host;
+    const struct policy_server_settings wanted = latency_server_settings(list);
+    struct policy_server *server = host->change_server(host->context, latency->server, &wanted);
+
+    if (server != latency->server || latency->settings.database != old->database ||
+        strcmp(latency->settings.prefix, old->prefix) != 0) {
+        latency_list_anew(latency);
+    }
+    latency->server = server;
+}
+
+static bool latency_reload(void *instance, const struct conf_rule *list)
+{
+    struct latency *latency = instance;
+    struct latency_settings old = latency->settings;
+
+    latency_settings_make(&latency->settings, list);
+    if (!latency->settings.enabled && old.flush_us > 0) {
+        keep_destination(&latency->settings, &old);
+    } else {
+        change_destination(latency, &old, list);
+    }
+    latency_settings_clear(&old);
+    if (latency->settings.enabled && !enable(latency)) {
+        latency->settings.enabled = false;
+        return false;
+    }
+    return true;
+}
+
+/* ---- hooks ---- */
+
+/* It measures, and asks for no request. */
+static bool latency_wants(void *instance, const struct command *command)
+{
+    (void)instance;
+    (void)command;
+    return false;
+}
+
+static enum policy_verdict latency_request(void *instance, const struct policy_request *request,
+                                           struct policy_decision *decision)
+{
+    (void)instance;
+    (void)request;
+    (void)decision;
+    return POLICY_ADMIT;
+}
+
+static void log_now_and_then(struct latency *latency, int64_t now_us)
+{
+    bool is_time = now_us - latency->logged_us >= latency->settings.flush_us;
+
+    (void)latency_counters_go(latency, is_time);
+    (void)latency_events_go(latency, is_time);
+    if (is_time) {
+        latency->logged_us = now_us;
+    }
+}
+
+static void latency_tick(void *instance, int64_t now_us)
+{
+    struct latency *latency = instance;
+
+    if (latency->pending == NULL) {
+        return;
+    }
+    latency_read_clock(latency, now_us);
+    latency_share_move_some(latency);
+    latency_answer_waits(latency, false);
+    if (latency->settings.flush_us > 0) {
+        latency_flush_some(latency, now_us);
+        log_now_and_then(latency, now_us);
+    }
+}
+
+static bool latency_drain(void *instance, size_t clients)
+{
+    struct latency *latency = instance;
+
+    return latency->pending == NULL || latency_flush_rest(latency, clients);
+}
+
+static void show(struct latency *latency, enum latency_counter counter, uint64_t value)
+{
+    atomic_store_explicit(&latency->counters[counter], value, memory_order_relaxed);
+}
+
+/* STATS adds up what the workers say: what they share, one of them says. */
+static void latency_stats(void *instance)
+{
+    struct latency *latency = instance;
+    struct latency_share *share = latency->share;
+
+    if (latency->pending == NULL) {
+        return;
+    }
+    struct latency_lost lost = latency_pending_lost(latency->pending);
+    uint64_t waiting = latency_pending_minutes(latency->pending), interfaces = 0;
+    uint64_t no_room = latency->names.learned != NULL ? latency_interfaces_refused(latency->names.learned) : 0;
+    if (latency->host->worker == 0) {
+        pthread_mutex_lock(&share->lock);
+        struct latency_lost lost_later = latency_pending_lost(share->pending);
+        lost.minutes += lost_later.minutes;
+        lost.requests += lost_later.requests;
+        waiting += latency_pending_minutes(share->pending);
+        no_room += latency_interfaces_refused(share->interfaces) + share->free_texts_refused;
+        interfaces = latency_interfaces_count(share->interfaces);
+        pthread_mutex_unlock(&share->lock);
+    }
+    show(latency, LATENCY_COUNTER_LOST_MINUTES, lost.minutes);
+    show(latency, LATENCY_COUNTER_LOST_REQUESTS, lost.requests);
+    show(latency, LATENCY_COUNTER_NO_ROOM, no_room);
+    show(latency, LATENCY_COUNTER_WAITING, waiting);
+    show(latency, LATENCY_COUNTER_INTERFACES, interfaces);
+}
+
+static void latency_stop(void *instance)
+{
+    struct latency *latency = instance;
+
+    assert(latency->calls == 0);
+    if (latency->pending != NULL) {
+        latency_answer_waits(latency, true);
+    }
+    latency_names_clear(&latency->names);
+    latency_settings_clear(&latency->settings);
+    latency_pending_free(latency->pending);
+    latency_call_clear(&latency->call);
+    latency_reserve_free(latency->flights, LATENCY_FLIGHTS_SIZE);
+    free(latency);
+}
+
+static void *latency_start(const struct policy_start *start)
+{
+    struct latency *latency = calloc(1, sizeof *latency);
+
+    if (latency == NULL) {
+        return NULL;
+    }
+    latency->share = start->shared;
+    latency->host = start->host;
+    latency->counters = start->counters;
+    if (!latency_reload(latency, start->rules)) {
+        latency_stop(latency);
+        return NULL;
+    }
+    return latency;
+}
+
+static void *latency_share(size_t threads)
+{
+    return latency_share_new(threads);
+}
+
+static void latency_unshare(void *shared)
+{
+    latency_share_free(shared);
+}
+
+static const struct conf_section *const sections[] = {&latency_section, &latency_rule_section,
+                                                      &latency_counters_section, &latency_events_section, NULL};
+
+const struct policy latency_policy = {
+    .name = "latency",
+    .sections = sections,
+    .counter_section = "Latency",
+    .counters = counter_table,
+    .counter_count = sizeof counter_table / sizeof counter_table[0],
+    .verbs = verb_table,
+    .verb_count = sizeof verb_table / sizeof verb_table[0],
+    .share = latency_share,
+    .unshare = latency_unshare,
+    .start = latency_start,
+    .wants = latency_wants,
+    .on_request = latency_request,
+    .reload = latency_reload,
+    .tag = latency_tag,
+    .measure = latency_measure,
+    .attends = latency_attends,
+    .on_sample = latency_sample,
+    .on_written = latency_written,
+    .on_spot = latency_spot,
+    .on_client = latency_client,
+    .listens = latency_listens,
+    .on_happening = latency_happening,
+    .on_tick = latency_tick,
+    .on_drain = latency_drain,
+    .on_stats = latency_stats,
+    .stop = latency_stop,
+};

@@ -1,0 +1,232 @@
+#include "latency/latency_call.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a number takes at most, with the blank or NUL behind it. */
+#define NUMBER_SIZE 21
+/* The figures of a minute ahead of its buckets. */
+#define FIGURES 7
+
+/* ---- arguments ---- */
+
+void latency_call_clear(struct latency_call *call)
+{
+    free(call->text);
+    *call = (struct latency_call){0};
+}
+
+/* Empties the call and makes room for all of its text, so that no slice of it has to move. */
+static bool start(struct latency_call *call, size_t size)
+{
+    if (call->size < size) {
+        latency_call_clear(call);
+        call->text = malloc(size);
+        if (call->text == NULL) {
+            return false;
+        }
+        call->size = size;
+    }
+    call->argument_count = 0;
+    call->key_count = 0;
+    return true;
+}
+
+/* Where the next argument is written. */
+static char *end_of(const struct latency_call *call)
+{
+    if (call->argument_count == 0) {
+        return call->text;
+    }
+    const struct slice *last = &call->arguments[call->argument_count - 1];
+    return call->text + (last->data - call->text) + last->length;
+}
+
+static void add(struct latency_call *call, size_t length)
+{
+    char *end = end_of(call);
+
+    assert(call->argument_count < POLICY_SCRIPT_ARGUMENTS_MAX);
+    call->arguments[call->argument_count++] = (struct slice){end, length};
+}
+
+/* ---- keys ---- */
+
+static size_t write_key(char out[LATENCY_KEY_SIZE], const struct latency_layout *layout, const char *interface,
+                        const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+static size_t write_key(char out[LATENCY_KEY_SIZE], const struct latency_layout *layout, const char *interface,
+                        const char *format, ...)
+{
+    va_list arguments;
+    int length = snprintf(out, LATENCY_KEY_SIZE, layout->braces ? "%s_{%s}_" : "%s_%s_", layout->prefix, interface);
+
+    assert(length > 0 && length < LATENCY_KEY_SIZE);
+    va_start(arguments, format);
+    int rest = vsnprintf(out + length, LATENCY_KEY_SIZE - (size_t)length, format, arguments);
+    va_end(arguments);
+    assert(rest > 0 && length + rest < LATENCY_KEY_SIZE);
+    return (size_t)(length + rest);
+}
+
+size_t latency_key_write(const struct latency_layout *layout, const char *interface, int64_t minute,
+                         enum latency_key key, char out[LATENCY_KEY_SIZE])
+{
+    static const char *const names[LATENCY_KEYS] = {"max", "min", "sum_count", "hist", "errors_bytes"};
+
+    return write_key(out, layout, interface, "%" PRId64 "_for_%s", minute, names[key]);
+}
+
+static void add_keys(struct latency_call *call, const struct latency_layout *layout, const char *interface,
+                     int64_t minute)
+{
+    for (int key = 0; key < LATENCY_KEYS; key++) {
+        add(call, latency_key_write(layout, interface, minute, (enum latency_key)key, end_of(call)));
+        call->key_count++;
+    }
+}
+
+/* ---- the flush ---- */
+
+static void add_number(struct latency_call *call, uint64_t number)
+{
+    add(call, (size_t)snprintf(end_of(call), NUMBER_SIZE, "%" PRIu64, number));
+}
+
+static size_t figures_size(const struct latency_minute *minute)
+{
+    return (FIGURES + (size_t)minute->bucket_count * 2) * NUMBER_SIZE;
+}
+
+/* Writes digits and a blank; snprintf() takes ten times as long. */
+static char *put_number(char *out, uint64_t number)
+{
+    char digits[NUMBER_SIZE];
+    size_t length = 0;
+
+    do {
+        digits[length++] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number > 0);
+    while (length > 0) {
+        *out++ = digits[--length];
+    }
+    *out++ = ' ';
+    return out;
+}
+
+static void add_figures(struct latency_call *call, const struct latency_minute *minute)
+{
+    const uint64_t figures[FIGURES] = {minute->max_us, minute->min_us,   minute->sum_us,   minute->count,
+                                       minute->errors, minute->bytes_in, minute->bytes_out};
+    struct latency_minute_walk walk = {0};
+    char *begin = end_of(call), *end = begin;
+    uint64_t count;
+    int index;
+
+    for (size_t i = 0; i < FIGURES; i++) {
+        end = put_number(end, figures[i]);
+    }
+    while (latency_minute_next(minute, &walk, &index, &count)) {
+        end = put_number(end, count);
+        if (index < 0) {
+            *end++ = '-';
+        }
+        end = put_number(end, (uint64_t)abs(index));
+    }
+    add(call, (size_t)(end - 1 - begin));
+}
+
+bool latency_call_flush(struct latency_call *call, const struct latency_layout *layout, const char *interface,
+                        const struct latency_snapshot *snapshot)
+{
+    size_t size = (1 + snapshot->count * LATENCY_KEYS) * LATENCY_KEY_SIZE + 3 * NUMBER_SIZE;
+
+    for (size_t i = 0; i < snapshot->count; i++) {
+        size += figures_size(snapshot->minutes[i]);
+    }
+    if (!start(call, size)) {
+        return false;
+    }
+    add(call, write_key(end_of(call), layout, interface, "flushed_by_%s", layout->process));
+    call->key_count++;
+    for (size_t i = 0; i < snapshot->count; i++) {
+        add_keys(call, layout, interface, snapshot->minutes[i]->minute);
+    }
+    add_number(call, snapshot->number);
+    add_number(call, (uint64_t)layout->remember_s);
+    add_number(call, (uint64_t)layout->retention_s);
+    for (size_t i = 0; i < snapshot->count; i++) {
+        add_figures(call, snapshot->minutes[i]);
+    }
+    return true;
+}
+
+const char *latency_flush_problem(const struct policy_script_reply *reply)
+{
+    bool is_script = reply->error != NULL || (reply->count == 1 && policy_script_gave_integers(reply, 1));
+
+    return is_script ? reply->error : "what it said is no answer to a script";
+}
+
+enum latency_flush_end latency_flush_ended(const struct policy_script_reply *reply)
+{
+    static const char refused[] = "HEADGATE ";
+
+    if (latency_flush_problem(reply) == NULL) {
+        return LATENCY_FLUSH_DONE;
+    }
+    return reply->error != NULL && strncmp(reply->error, refused, sizeof refused - 1) == 0 ? LATENCY_FLUSH_NEVER
+                                                                                           : LATENCY_FLUSH_AGAIN;
+}
+
+/* ---- the report ---- */
+
+bool latency_call_report(struct latency_call *call, const struct latency_layout *layout, const char *interface,
+                         int64_t first, size_t count)
+{
+    assert(count >= 1 && count <= LATENCY_REPORT_MINUTES);
+    if (!start(call, count * LATENCY_KEYS * LATENCY_KEY_SIZE)) {
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        add_keys(call, layout, interface, first + (int64_t)i);
+    }
+    return true;
+}
+
+static bool is_report(const int64_t *integers, size_t count)
+{
+    bool sound = count >= FIGURES && count <= LATENCY_REPORT_INTEGERS_MAX && (count - FIGURES) % 2 == 0;
+
+    for (size_t i = 0; sound && i < count; i++) {
+        bool is_index = i >= FIGURES && (i - FIGURES) % 2 == 0;
+        sound = integers[i] >= 0 || is_index;
+    }
+    return sound;
+}
+
+bool latency_report_read(const int64_t *integers, size_t count, struct latency_figures *figures)
+{
+    if (!is_report(integers, count)) {
+        return false;
+    }
+    const struct latency_histogram head = {
+        .count = (uint64_t)integers[0],
+        .sum_us = (uint64_t)integers[1],
+        .min_us = (uint64_t)integers[2],
+        .max_us = (uint64_t)integers[3],
+    };
+    latency_histogram_merge(&figures->histogram, &head);
+    figures->errors += (uint64_t)integers[4];
+    figures->bytes_in += (uint64_t)integers[5];
+    figures->bytes_out += (uint64_t)integers[6];
+    for (size_t i = FIGURES; i < count; i += 2) {
+        latency_histogram_add_bucket(&figures->histogram, integers[i], (uint64_t)integers[i + 1]);
+    }
+    return true;
+}

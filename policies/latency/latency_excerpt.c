@@ -1,0 +1,236 @@
+#include "latency/latency_excerpt.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+
+#define REDACTED "(redacted)"
+/* In place of the name. */
+#define UNKNOWN "(unknown command)"
+/* A whole number above this is no length of a command's. */
+#define NUMBER_MAX (UINT64_MAX / 16)
+
+/* ---- taking the command apart ---- */
+
+/* What is left of a frame that may end anywhere. */
+struct walk {
+    const char *next;
+    const char *end;
+    uint64_t left; /* arguments */
+};
+
+struct argument {
+    struct slice seen;
+    uint64_t length; /* of the whole */
+};
+
+/* Takes a mark, digits, CR and LF. */
+static bool take_line(struct walk *walk, char mark, uint64_t *number)
+{
+    const char *at = walk->next;
+
+    *number = 0;
+    if (at == walk->end || *at != mark) {
+        return false;
+    }
+    for (at++; at < walk->end && *at >= '0' && *at <= '9'; at++) {
+        if (*number > NUMBER_MAX) {
+            return false;
+        }
+        *number = *number * 10 + (uint64_t)(*at - '0');
+    }
+    if (at == walk->next + 1 || walk->end - at < 2 || at[0] != '\r' || at[1] != '\n') {
+        return false;
+    }
+    walk->next = at + 2;
+    return true;
+}
+
+static bool take(struct walk *walk, struct argument *argument)
+{
+    uint64_t length;
+
+    if (walk->left == 0 || !take_line(walk, '$', &length)) {
+        return false;
+    }
+    uint64_t there = (uint64_t)(walk->end - walk->next);
+    *argument = (struct argument){{walk->next, length < there ? length : there}, length};
+    walk->next = there > length + 2 ? walk->next + length + 2 : walk->end;
+    walk->left--;
+    return true;
+}
+
+/* ---- secrets ---- */
+
+static bool is_version(struct slice text)
+{
+    return text.length == 1 && text.data[0] >= '0' && text.data[0] <= '9';
+}
+
+/* What is known of the command up to an argument. */
+struct context {
+    uint64_t index;   /* of the argument */
+    uint64_t from;    /* it and all behind it are secret from this index on */
+    uint64_t secrets; /* so many of the next ones are secret */
+    bool is_hello;
+    bool is_config;
+    bool is_migrate;
+};
+
+static void look_at_name(struct context *context, struct slice name)
+{
+    context->from = UINT64_MAX;
+    if (word_is(name, "auth")) {
+        context->from = 1;
+    } else if (word_is(name, "acl")) {
+        context->from = 2;
+    } else if (word_is(name, "sentinel") || word_is(name, "module")) {
+        context->from = 3;
+    }
+    context->is_hello = word_is(name, "hello");
+    context->is_config = word_is(name, "config");
+    context->is_migrate = word_is(name, "migrate");
+}
+
+/* Whether the next argument is to be hidden. */
+static bool is_secret(struct context *context, struct slice argument)
+{
+    if (context->index == 0) {
+        look_at_name(context, argument);
+    }
+    if (context->index == 1 && context->is_hello) {
+        context->from = is_version(argument) ? 2 : 1;
+    }
+    if (context->index == 1 && context->is_config && word_is(argument, "set")) {
+        context->from = 3;
+    }
+    bool secret = context->index >= context->from || context->secrets > 0;
+    if (context->secrets > 0) {
+        context->secrets--;
+    } else if (context->is_migrate && word_is(argument, "auth")) {
+        context->secrets = 1;
+    } else if (context->is_migrate && word_is(argument, "auth2")) {
+        context->secrets = 2;
+    } else if (context->is_migrate && word_is(argument, "keys")) {
+        context->is_migrate = false;
+    }
+    context->index++;
+    return secret;
+}
+
+/* ---- the excerpt: of each argument a byte with its length, and the text ---- */
+
+static char *put(char *out, struct slice text, const char *rest, uint64_t more)
+{
+    char *length = out++;
+
+    memcpy(out, text.data, text.length);
+    out += text.length;
+    if (more > 0) {
+        out += snprintf(out, 39, "... (%" PRIu64 " more %s)", more, rest);
+    }
+    assert(out - length - 1 <= UINT8_MAX);
+    *length = (char)(unsigned char)(out - length - 1);
+    return out;
+}
+
+static char *put_argument(char *out, const struct argument *argument)
+{
+    uint64_t shown = argument->seen.length < LATENCY_EXCERPT_BYTES ? argument->seen.length : LATENCY_EXCERPT_BYTES;
+
+    return put(out, (struct slice){argument->seen.data, shown}, "bytes", argument->length - shown);
+}
+
+struct slice latency_excerpt_name(struct slice frame)
+{
+    struct argument name;
+
+    if (frame.length == 0) {
+        return (struct slice){0};
+    }
+    struct walk walk = {.next = frame.data, .end = frame.data + frame.length};
+    if (!take_line(&walk, '*', &walk.left) || !take(&walk, &name) || name.seen.length < name.length) {
+        return (struct slice){0};
+    }
+    return name.seen;
+}
+
+size_t latency_excerpt_make(struct slice frame, bool is_known, char out[LATENCY_EXCERPT_MAX])
+{
+    struct context context = {0};
+    struct argument argument;
+    char *end = out;
+    uint64_t count;
+
+    /* No address can be reckoned from none. */
+    if (frame.length == 0) {
+        return 0;
+    }
+    struct walk walk = {.next = frame.data, .end = frame.data + frame.length};
+    if (!take_line(&walk, '*', &count)) {
+        return 0;
+    }
+    walk.left = count;
+    /* The last place is for how many more there are. */
+    uint64_t room = count > LATENCY_EXCERPT_ARGUMENTS ? LATENCY_EXCERPT_ARGUMENTS - 1 : LATENCY_EXCERPT_ARGUMENTS;
+    while (room > 0 && take(&walk, &argument)) {
+        const char *shown = is_known || end > out ? REDACTED : UNKNOWN;
+        bool secret = is_secret(&context, argument.seen) || !is_known;
+        end = secret ? put(end, (struct slice){shown, strlen(shown)}, "", 0) : put_argument(end, &argument);
+        room--;
+    }
+    if (walk.left > 0 && end > out) {
+        end = put(end, (struct slice){"", 0}, "arguments", walk.left);
+    }
+    return (size_t)(end - out);
+}
+
+bool latency_excerpt_next(struct slice *excerpt, struct slice *argument)
+{
+    if (excerpt->length == 0) {
+        return false;
+    }
+    size_t length = (unsigned char)excerpt->data[0];
+    assert(length < excerpt->length);
+    *argument = (struct slice){excerpt->data + 1, length};
+    excerpt->data += 1 + length;
+    excerpt->length -= 1 + length;
+    return true;
+}
+
+/* ---- showing it ---- */
+
+static void print_byte(unsigned char byte, FILE *out)
+{
+    static const char marks[] = "\\\"\n\r\t\a\b", letters[] = "\\\"nrtab";
+    const char *mark = byte == '\0' ? NULL : strchr(marks, byte);
+
+    if (mark != NULL) {
+        fprintf(out, "\\%c", letters[mark - marks]);
+    } else if (byte >= ' ' && byte <= '~') {
+        fputc(byte, out);
+    } else {
+        fprintf(out, "\\x%02x", byte);
+    }
+}
+
+void latency_excerpt_print_text(struct slice text, FILE *out)
+{
+    fputc('"', out);
+    for (size_t i = 0; i < text.length; i++) {
+        print_byte((unsigned char)text.data[i], out);
+    }
+    fputc('"', out);
+}
+
+void latency_excerpt_print(struct slice excerpt, FILE *out)
+{
+    struct slice argument;
+    const char *before = "";
+
+    while (latency_excerpt_next(&excerpt, &argument)) {
+        fputs(before, out);
+        latency_excerpt_print_text(argument, out);
+        before = " ";
+    }
+}

@@ -1,0 +1,53 @@
+/*
+ * The interfaces whose latency is on record: names, numbered in the order in which they came. There are so many at
+ * most; the rest goes to "other", which is there from the beginning and has the number 0. A name stays once it is in.
+ * Nothing is locked: threads that share a table lock around each call.
+ *
+ * Names become parts of keys, so they are made safe for that, the same way in every process: blanks, control
+ * characters, what is not ASCII, and { } % ~ are written as % and two hexadecimal digits; nothing at all is written as
+ * a single %. What is then longer than LATENCY_NAME_MAX keeps its beginning, with ~ and 16 hexadecimal digits of a hash
+ * of the whole name in place of the rest. So different names stay different, with one exception: two that are that
+ * long, alike in their beginning, and of one hash (one chance in 2^64, but not proof against who looks for such names)
+ * are taken for one.
+ */
+#ifndef HEADGATE_LATENCY_INTERFACE_H
+#define HEADGATE_LATENCY_INTERFACE_H
+
+#include "policy/policy.h"
+
+/* The longest safe name, in bytes, without the NUL behind it. */
+#define LATENCY_NAME_MAX 64
+/* The number and the name of what has no room. */
+#define LATENCY_OTHER 0
+#define LATENCY_OTHER_NAME "other"
+#define LATENCY_INTERFACES_MAX 65536
+
+struct latency_interfaces;
+
+/* Writes the safe name, ended by a NUL; returns its length, 1 to LATENCY_NAME_MAX. */
+size_t latency_interface_name(struct slice name, char safe[LATENCY_NAME_MAX + 1]);
+
+/*
+ * A table for so many interfaces, "other" among them: 1 to LATENCY_INTERFACES_MAX. NULL when memory is short. There is
+ * room for LATENCY_INTERFACES_MAX of them from the beginning, but the system gives memory only to what is used: 72
+ * bytes for each, and 16 kB in any case.
+ */
+struct latency_interfaces *latency_interfaces_new(uint32_t most);
+/* So many from now on. Those that are there stay, also if they are more. */
+void latency_interfaces_allow(struct latency_interfaces *interfaces, uint32_t most);
+void latency_interfaces_free(struct latency_interfaces *interfaces);
+
+/* The number of the interface of that name (any bytes; it is made safe), which is added if there is room; else
+ * LATENCY_OTHER. What is named "other" is it. */
+uint32_t latency_interfaces_add(struct latency_interfaces *interfaces, struct slice name);
+/* The number of the one whose safe name is that, as it is shown and as keys have it; false if there is none. */
+bool latency_interfaces_find(const struct latency_interfaces *interfaces, struct slice safe, uint32_t *interface);
+
+/* How many there are: their numbers are all below this. */
+uint32_t latency_interfaces_count(const struct latency_interfaces *interfaces);
+/* The safe name of one, which stays where it is. */
+const char *latency_interfaces_name(const struct latency_interfaces *interfaces, uint32_t interface);
+/* How often somebody was sent to "other" for want of room. */
+uint64_t latency_interfaces_refused(const struct latency_interfaces *interfaces);
+
+#endif

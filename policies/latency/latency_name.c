@@ -1,0 +1,456 @@
+/*
+ * Which interface a request is measured under: the name of the first rule that it matches, else its command's, with the
+ * subcommand if there are any; with "|blocking" if it may wait for other clients, and "@user" if clients are told
+ * apart. What neither Headgate nor the server knows for a command is "unknown": what was sent in its place may be a
+ * password, which is to be seen nowhere.
+ *
+ * Names of commands become interfaces when they are used first, so that those that are never used take no room: until
+ * then a tag says which slot. Names that are not in Headgate's table (commands that only the server knows, users and
+ * names) are looked up in tables of the worker's own; the lock is taken once for each of them.
+ */
+#include "latency/latency_private.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The longest name before it is made safe; of what is longer, its beginning counts. */
+#define NAME_SIZE 512
+/* Of all interfaces of a worker, names of commands that only the server knows. */
+#define LEARNED_PART 4
+#define UNKNOWN_NAME "unknown"
+
+/* ---- slots ---- */
+
+/* The slots are those of all commands, then those of all commands that wait, then subcommands. */
+struct filling {
+    struct latency_names *names;
+    const struct command *command;
+};
+
+static void add_slot(struct latency_names *names, const struct command *command, const char *subcommand,
+                     bool is_blocking)
+{
+    names->slots = conf_alloc(names->slots, (names->slot_count + 1) * sizeof *names->slots);
+    names->slots[names->slot_count++] = (struct latency_slot){command, subcommand, is_blocking, LATENCY_UNRESOLVED};
+}
+
+static void add_subcommand(void *context, const char *name, uint32_t categories)
+{
+    const struct filling *filling = context;
+
+    (void)categories;
+    add_slot(filling->names, filling->command, name, false);
+}
+
+static void make_slots(struct latency_names *names)
+{
+    size_t count = command_count();
+
+    for (size_t i = 0; i < 2 * count; i++) {
+        add_slot(names, command_at(i % count), NULL, i >= count);
+    }
+    names->first_subcommands = conf_alloc(NULL, (count + 1) * sizeof *names->first_subcommands);
+    for (size_t i = 0; i < count; i++) {
+        names->first_subcommands[i] = (uint32_t)names->slot_count;
+        command_visit_subcommands(command_at(i), add_subcommand, &(struct filling){names, command_at(i)});
+    }
+    names->first_subcommands[count] = (uint32_t)names->slot_count;
+}
+
+static bool has_subcommands(const struct latency_names *names, const struct command *command)
+{
+    size_t index = command_index(command);
+
+    return names->first_subcommands[index] < names->first_subcommands[index + 1];
+}
+
+/* ---- making ---- */
+
+static void forget_identities(struct latency_names *names)
+{
+    latency_interfaces_free(names->identities);
+    free(names->pairs);
+    names->identities = NULL;
+    names->pairs = NULL;
+    names->pair_count = 0;
+}
+
+static bool make_identities(struct latency_names *names, uint32_t most)
+{
+    uint32_t places = 4;
+
+    while (places < 2 * most) {
+        places *= 2;
+    }
+    names->identities = latency_interfaces_new(most);
+    names->pairs = calloc(places, sizeof *names->pairs);
+    names->pair_mask = places - 1;
+    return names->identities != NULL && names->pairs != NULL;
+}
+
+/* Makes room for those that may come now; those that are there stay. */
+static bool make_learned(struct latency_names *names, uint32_t most)
+{
+    uint32_t count = most / LEARNED_PART + 1;
+
+    if (names->learned == NULL) {
+        names->learned = latency_interfaces_new(count);
+    }
+    if (names->learned == NULL) {
+        return false;
+    }
+    latency_interfaces_allow(names->learned, count);
+    if (count > names->learned_room) {
+        names->learned_interfaces = conf_alloc(names->learned_interfaces, count * sizeof *names->learned_interfaces);
+        memset(names->learned_interfaces + names->learned_room, 0xff,
+               (count - names->learned_room) * sizeof *names->learned_interfaces);
+        names->learned_room = count;
+    }
+    return true;
+}
+
+/* There may be room now for what had none. */
+static void forget_other(struct latency_names *names)
+{
+    for (size_t i = 0; i < names->slot_count; i++) {
+        uint32_t *interface = &names->slots[i].interface;
+        *interface = *interface == LATENCY_OTHER ? LATENCY_UNRESOLVED : *interface;
+    }
+    for (size_t i = 0; i < names->learned_room; i++) {
+        uint32_t *interface = &names->learned_interfaces[i];
+        *interface = *interface == LATENCY_OTHER ? LATENCY_UNRESOLVED : *interface;
+    }
+}
+
+bool latency_names_make(struct latency *latency)
+{
+    struct latency_names *names = &latency->names;
+    uint32_t most = latency->settings.max_interfaces;
+    size_t rules_size = latency->settings.rule_count * sizeof *names->rules;
+
+    forget_identities(names);
+    free(names->rules);
+    names->rules = conf_alloc(NULL, rules_size + 1);
+    memset(names->rules, 0xff, rules_size);
+    if (names->slots == NULL) {
+        make_slots(names);
+    }
+    if (!make_learned(names, most)) {
+        latency_names_clear(names);
+        return false;
+    }
+    names->unknown = LATENCY_UNRESOLVED;
+    forget_other(names);
+    if (latency->settings.by != LATENCY_BY_NONE && !make_identities(names, most)) {
+        latency_names_clear(names);
+        return false;
+    }
+    return true;
+}
+
+void latency_names_clear(struct latency_names *names)
+{
+    forget_identities(names);
+    latency_interfaces_free(names->learned);
+    free(names->learned_interfaces);
+    free(names->slots);
+    free(names->first_subcommands);
+    free(names->rules);
+    *names = (struct latency_names){0};
+}
+
+/* ---- from names to interfaces ---- */
+
+/* What a request is measured under, clients not told apart. */
+struct base {
+    uint32_t tag; /* with which of the marks it has, and a number */
+    char name[NAME_SIZE];
+    bool free_text;
+};
+
+static void name_base(struct base *base, const char *name, const char *subcommand, bool is_blocking)
+{
+    snprintf(base->name, sizeof base->name, "%s%s%s%s", name, subcommand != NULL ? "|" : "",
+             subcommand != NULL ? subcommand : "", is_blocking ? "|blocking" : "");
+}
+
+static uint32_t resolve(struct latency *latency, uint32_t *interface, const struct base *base)
+{
+    if (*interface == LATENCY_UNRESOLVED) {
+        struct slice name = {base->name, strlen(base->name)};
+        *interface = latency_share_interface(latency->share, name, base->free_text);
+    }
+    return *interface;
+}
+
+uint32_t latency_tag_interface(struct latency *latency, uint32_t tag)
+{
+    uint32_t number = tag & LATENCY_TAG_NUMBER;
+
+    if ((tag & LATENCY_TAG_SLOT) == 0) {
+        return number;
+    }
+    struct latency_slot *slot = &latency->names.slots[number];
+    if (slot->interface == LATENCY_UNRESOLVED) {
+        struct base base = {0};
+        name_base(&base, slot->command->name, slot->subcommand, slot->is_blocking);
+        return resolve(latency, &slot->interface, &base);
+    }
+    return slot->interface;
+}
+
+static uint32_t rule_interface(struct latency *latency, size_t rule, bool is_blocking)
+{
+    uint32_t *interface = &latency->names.rules[rule][is_blocking];
+
+    if (*interface == LATENCY_UNRESOLVED) {
+        struct base base = {0};
+        name_base(&base, latency->settings.rules[rule].name, NULL, is_blocking);
+        return resolve(latency, interface, &base);
+    }
+    return *interface;
+}
+
+/* ---- what a request says ---- */
+
+/* The argument behind the name, if it came whole; else an empty slice. */
+static struct slice second_argument(const struct policy_request *request)
+{
+    const struct resp_argument *second = &request->framed->arguments[1];
+
+    if (resp_command_arguments_seen(request->framed) < 2) {
+        return (struct slice){0};
+    }
+    return (struct slice){request->frame.data + second->offset, (size_t)second->length};
+}
+
+static bool may_block(const struct command *command)
+{
+    return command != NULL &&
+           (command->kind == COMMAND_BLOCKING || command->kind == COMMAND_BLOCKING_IF || command->kind == COMMAND_WAIT);
+}
+
+/* Whether it may wait for other clients; of one that is not here as a whole only its name can tell. */
+static bool is_blocking(const struct policy_request *request)
+{
+    if (!may_block(request->command) || request->in_transaction) {
+        return false;
+    }
+    if (request->command->kind != COMMAND_BLOCKING_IF) {
+        return true;
+    }
+    return !request->partial && command_blocks(request->command, request->frame);
+}
+
+static uint32_t slot_of(const struct latency_names *names, const struct policy_request *request, bool blocks)
+{
+    size_t index = command_index(request->command);
+    uint32_t first = names->first_subcommands[index], end = names->first_subcommands[index + 1];
+
+    if (blocks) {
+        return (uint32_t)(command_count() + index);
+    }
+    if (first < end) {
+        struct slice subcommand = second_argument(request);
+        for (uint32_t slot = first; slot < end; slot++) {
+            if (word_is(subcommand, names->slots[slot].subcommand)) {
+                return slot;
+            }
+        }
+    }
+    return (uint32_t)index;
+}
+
+/* Names of commands are the same in any case of letters. Returns the length. */
+static size_t write_learned_name(struct slice name, char out[NAME_SIZE])
+{
+    size_t length = name.length < NAME_SIZE - 1 ? name.length : NAME_SIZE - 1;
+
+    for (size_t i = 0; i < length; i++) {
+        out[i] = (char)tolower((unsigned char)name.data[i]);
+    }
+    out[length] = '\0';
+    return length;
+}
+
+bool latency_names_have_learned(const struct latency_names *names, struct slice name)
+{
+    char learned[NAME_SIZE], safe[LATENCY_NAME_MAX + 1];
+    uint32_t number;
+
+    if (names->learned == NULL || word_has_nul(name)) {
+        return false;
+    }
+    size_t length = write_learned_name(name, learned);
+    length = latency_interface_name((struct slice){learned, length}, safe);
+    return latency_interfaces_find(names->learned, (struct slice){safe, length}, &number) && number != LATENCY_OTHER;
+}
+
+static void take_learned(struct latency *latency, const struct command *learned, struct base *base)
+{
+    size_t length = write_learned_name((struct slice){learned->name, strlen(learned->name)}, base->name);
+    uint32_t number = latency_interfaces_add(latency->names.learned, (struct slice){base->name, length});
+
+    base->free_text = true;
+    if (number == LATENCY_OTHER) {
+        base->tag = LATENCY_TAG_INTERFACE | LATENCY_OTHER;
+        base->name[0] = '\0';
+    } else {
+        base->tag = LATENCY_TAG_LEARNED | number;
+    }
+}
+
+static void take_unknown(struct latency *latency, struct base *base)
+{
+    name_base(base, UNKNOWN_NAME, NULL, false);
+    base->tag = LATENCY_TAG_INTERFACE | resolve(latency, &latency->names.unknown, base);
+}
+
+/* Only the tag is set, and the name where nothing else says it. */
+static void find_base(struct latency *latency, const struct policy_request *request, bool blocks, struct base *base)
+{
+    const struct latency_settings *settings = &latency->settings;
+
+    if (request->command == NULL && request->learned != NULL) {
+        take_learned(latency, request->learned, base);
+    }
+    for (size_t i = 0; i < settings->rule_count; i++) {
+        if (latency_rule_may(&settings->rules[i], request->command) && latency_rule_is(&settings->rules[i], request)) {
+            base->tag = LATENCY_TAG_INTERFACE | rule_interface(latency, i, blocks);
+            base->name[0] = '\0';
+            return;
+        }
+    }
+    if (request->command == NULL && request->learned == NULL) {
+        take_unknown(latency, base);
+    } else if (request->command != NULL) {
+        base->tag = LATENCY_TAG_SLOT | slot_of(&latency->names, request, blocks);
+    }
+}
+
+/* ---- clients told apart ---- */
+
+static const char *identity_text(const struct latency *latency, const struct policy_client *client)
+{
+    const char *text = latency->settings.by == LATENCY_BY_USER ? client->user : client->name;
+
+    return text != NULL ? text : "";
+}
+
+void latency_client(void *instance, const struct policy_client *client, void **attachment)
+{
+    struct latency *latency = instance;
+    uint32_t identity = 0;
+
+    if (latency->settings.enabled && latency->settings.by != LATENCY_BY_NONE) {
+        const char *text = identity_text(latency, client);
+        identity = latency_interfaces_add(latency->names.identities, (struct slice){text, strlen(text)});
+    }
+    *attachment = (void *)(uintptr_t)identity;
+}
+
+static struct latency_pair *find_pair(const struct latency_names *names, uint64_t key)
+{
+    uint64_t at = (key * UINT64_C(0x9e3779b97f4a7c15)) >> 32;
+
+    while (names->pairs[at & names->pair_mask].key != 0 && names->pairs[at & names->pair_mask].key != key) {
+        at++;
+    }
+    return &names->pairs[at & names->pair_mask];
+}
+
+/* The name of the base, if it was not needed so far. */
+static const char *name_of(struct latency *latency, struct base *base)
+{
+    if (*base->name == '\0' && (base->tag & LATENCY_TAG_SLOT) != 0) {
+        const struct latency_slot *slot = &latency->names.slots[base->tag & LATENCY_TAG_NUMBER];
+        name_base(base, slot->command->name, slot->subcommand, slot->is_blocking);
+    } else if (*base->name == '\0') {
+        pthread_mutex_lock(&latency->share->lock);
+        name_base(base, latency_interfaces_name(latency->share->interfaces, base->tag & LATENCY_TAG_NUMBER), NULL,
+                  false);
+        pthread_mutex_unlock(&latency->share->lock);
+    }
+    return base->name;
+}
+
+static uint32_t pair_interface(struct latency *latency, struct base *base, const struct policy_request *request)
+{
+    struct latency_names *names = &latency->names;
+    uint32_t identity = (uint32_t)(uintptr_t)*request->attachment;
+    struct latency_pair *pair = find_pair(names, (uint64_t)base->tag << 32 | identity);
+
+    if (pair->key != 0) {
+        return pair->interface;
+    }
+    if (names->pair_count == latency->settings.max_interfaces) {
+        return LATENCY_OTHER;
+    }
+    const char *text = identity == LATENCY_OTHER ? LATENCY_OTHER_NAME : identity_text(latency, request->client);
+    char name[2 * NAME_SIZE];
+    int length = snprintf(name, sizeof name, "%s@%s", name_of(latency, base), text);
+    struct slice full = {name, (size_t)length < sizeof name ? (size_t)length : sizeof name - 1};
+    *pair = (struct latency_pair){(uint64_t)base->tag << 32 | identity,
+                                  latency_share_interface(latency->share, full, true)};
+    names->pair_count++;
+    return pair->interface;
+}
+
+/* ---- tags ---- */
+
+/* The rule that takes all requests of the command, or which has to be asked about; POLICY_TAG_NONE: none. */
+static uint32_t rule_tag(struct latency *latency, const struct command *command)
+{
+    const struct latency_settings *settings = &latency->settings;
+
+    for (size_t i = 0; i < settings->rule_count; i++) {
+        if (latency_rule_all_of(&settings->rules[i], command)) {
+            return LATENCY_TAG_INTERFACE | rule_interface(latency, i, false);
+        }
+        if (latency_rule_may(&settings->rules[i], command)) {
+            return POLICY_TAG_ASK;
+        }
+    }
+    return POLICY_TAG_NONE;
+}
+
+uint32_t latency_tag(void *instance, const struct command *command)
+{
+    struct latency *latency = instance;
+
+    if (!latency->settings.enabled) {
+        return POLICY_TAG_NONE;
+    }
+    if (command == NULL || latency->settings.by != LATENCY_BY_NONE || may_block(command)) {
+        return POLICY_TAG_ASK;
+    }
+    uint32_t tag = rule_tag(latency, command);
+    if (tag != POLICY_TAG_NONE) {
+        return tag;
+    }
+    return has_subcommands(&latency->names, command) ? POLICY_TAG_ASK
+                                                     : LATENCY_TAG_SLOT | (uint32_t)command_index(command);
+}
+
+uint32_t latency_measure(void *instance, const struct policy_request *request)
+{
+    struct latency *latency = instance;
+    bool blocks = is_blocking(request);
+    uint32_t mark = blocks ? LATENCY_TAG_BLOCKING : 0;
+    struct base base;
+
+    base.tag = 0;
+    base.name[0] = '\0';
+    base.free_text = false;
+    find_base(latency, request, blocks, &base);
+    if (latency->settings.by != LATENCY_BY_NONE) {
+        return LATENCY_TAG_INTERFACE | mark | pair_interface(latency, &base, request);
+    }
+    if ((base.tag & LATENCY_TAG_LEARNED) != 0) {
+        uint32_t *interface = &latency->names.learned_interfaces[base.tag & LATENCY_TAG_NUMBER];
+        return LATENCY_TAG_INTERFACE | resolve(latency, interface, &base);
+    }
+    return base.tag | mark;
+}

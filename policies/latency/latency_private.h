@@ -1,0 +1,353 @@
+/*
+ * What the files of the latency policy share:
+ *
+ *   latency.c          the hooks, the counters, and what a configuration makes of a worker
+ *   latency_share.c    what all workers have in common: interfaces, what waits for Redis, logs, hot keys
+ *   latency_name.c     which interface a request is measured under
+ *   latency_record.c   samples: figures, SLOWLOG and BIGLOG, hot keys
+ *   latency_script.c   how scripts are run, for all that follow
+ *   latency_flush.c    minutes on their way to Redis
+ *   latency_counter.c  [counters] on their way to Redis, and COUNTER
+ *   latency_event.c    what happened: to [counters], and to [events], which it takes to Redis; RECENT and COMMON
+ *   latency_report.c   REPORT, which asks Redis
+ *   latency_verbs.c    LATENCY, SLOWLOG, BIGLOG, HOTKEYS, which ask this process
+ *
+ *   on_sample ─► the worker's own minutes ─► (flush, under the lock) what is shared ─► (worker 0) Redis
+ */
+#ifndef HEADGATE_LATENCY_PRIVATE_H
+#define HEADGATE_LATENCY_PRIVATE_H
+
+#include "latency/latency_message.h"
+#include "latency/latency_reserve.h"
+#include "latency/latency_rule.h"
+#include "latency/latency_sketch.h"
+#include "latency/latency_slow.h"
+#include "latency/latency_tally.h"
+
+#include <pthread.h>
+#include <string.h>
+
+enum latency_counter {
+    LATENCY_COUNTER_SAMPLES,
+    LATENCY_COUNTER_FLUSHES,
+    LATENCY_COUNTER_FLUSH_FAILURES,
+    LATENCY_COUNTER_LOST_REQUESTS,
+    LATENCY_COUNTER_LOST_MINUTES,
+    LATENCY_COUNTER_NO_ROOM,
+    LATENCY_COUNTER_WAITING,
+    LATENCY_COUNTER_INTERFACES,
+    LATENCY_COUNTERS
+};
+
+#define LATENCY_FLIGHTS_SIZE (LATENCY_INTERFACES_MAX * sizeof(struct latency_flight))
+#define LATENCY_US_PER_S INT64_C(1000000)
+/* The worker that sends what all have measured. */
+#define LATENCY_FLUSHER 0
+/* In place of an interface that was not asked for yet. */
+#define LATENCY_UNRESOLVED UINT32_MAX
+/* Keys that are counted on each worker, so that the top ones are seen well. */
+#define LATENCY_HOT_KEYS 1024
+
+/* What a tag consists of; never 0 nor POLICY_TAG_ASK. */
+#define LATENCY_TAG_NUMBER ((UINT32_C(1) << 24) - 1) /* of an interface, or of a slot */
+#define LATENCY_TAG_INTERFACE (UINT32_C(1) << 24)
+#define LATENCY_TAG_SLOT (UINT32_C(1) << 25)
+#define LATENCY_TAG_LEARNED (UINT32_C(1) << 26)  /* only as what a pair is made of */
+#define LATENCY_TAG_BLOCKING (UINT32_C(1) << 27) /* it may wait for other clients */
+
+/* What [counters] counts. */
+enum latency_tallied {
+    LATENCY_TALLY_REQUESTS,
+    LATENCY_TALLY_ERRORS,
+    LATENCY_TALLY_SLOW,
+    LATENCY_TALLY_REFUSALS,
+    LATENCY_TALLY_LEASES,
+    LATENCY_TALLY_LOST_LEASES,
+    LATENCY_TALLY_UPSTREAM_LOSSES,
+    LATENCY_TALLY_LOST_REQUESTS,
+    LATENCY_TALLIES
+};
+
+/* What [events] logs. */
+enum latency_logged {
+    LATENCY_LOG_SLOW,
+    LATENCY_LOG_REFUSALS,
+    LATENCY_LOG_LOST_LEASES,
+    LATENCY_LOG_UPSTREAM_LOSSES,
+    LATENCY_LOG_LOST_REQUESTS,
+    LATENCY_LOGS
+};
+
+/* A log of [events] on its way to Redis. */
+struct latency_log {
+    struct latency_message_list waiting;
+    struct latency_message_list snapshot; /* under way, or to be repeated */
+    uint64_t number;                      /* of the snapshot, or the last one */
+};
+
+/* What each worker has in the shared object. */
+struct latency_seat {
+    uint64_t moved; /* the last call to move what it has that it has followed to the end */
+    bool drained;   /* it has no clients any more, and moved what it had */
+    struct latency_sketch *sketch;
+};
+
+/*
+ * Made once for all workers. What it points to is made when measuring is switched on first, and stays. `lock` is held
+ * for interfaces, pending, tallies and seats; `log_lock` for logs and sketches, [events] among them. Neither within the
+ * other.
+ */
+struct latency_share {
+    pthread_mutex_t lock;
+    pthread_mutex_t log_lock;
+    struct latency_interfaces *interfaces; /* NULL: nothing was made yet */
+    uint32_t free_texts;                   /* names that clients choose: how many there are, … */
+    uint32_t most_free_texts;              /* … and how many there may be */
+    uint64_t free_texts_refused;
+    struct latency_pending *pending;
+    char process[LATENCY_PROCESS_MAX]; /* a name that no other process has */
+    struct latency_slow_log *slow, *big;
+    uint32_t slow_length, big_length;
+    struct latency_tally tallies[LATENCY_TALLIES];
+    struct latency_log logs[LATENCY_LOGS];
+    uint64_t wanted; /* calls to move what workers have */
+    size_t threads;
+    struct latency_seat seats[];
+};
+
+/* A name that is fixed: a command, with a subcommand, or waiting. */
+struct latency_slot {
+    const struct command *command;
+    const char *subcommand; /* NULL: none */
+    bool is_blocking;
+    uint32_t interface;
+};
+
+/* An interface of a client: of all names, those of one identity. */
+struct latency_pair {
+    uint64_t key; /* 0: the place is free */
+    uint32_t interface;
+};
+
+/* Which names have which interfaces, as far as this worker has asked. */
+struct latency_names {
+    struct latency_slot *slots;
+    size_t slot_count;
+    uint32_t *first_subcommands;        /* slots of each command's subcommands, up to those of the next */
+    uint32_t (*rules)[2];               /* interfaces of each rule: plain, blocking */
+    struct latency_interfaces *learned; /* commands that only the server knows … */
+    uint32_t *learned_interfaces;       /* … and the interface of each, with room for so many */
+    uint32_t learned_room;
+    uint32_t unknown; /* the interface of all that nobody knows */
+    struct latency_interfaces *identities;
+    struct latency_pair *pairs;
+    uint32_t pair_count, pair_mask;
+};
+
+/* What worker 0 knows of an interface on its way to Redis. */
+struct latency_flight {
+    struct latency *latency;
+    uint32_t interface;
+    uint64_t number;   /* of the snapshot that is under way; 0: none */
+    int64_t listed_us; /* when Redis was told its name last; 0: never */
+    bool to_list;
+    bool is_behind; /* there was more to flush than a call takes */
+};
+
+/* What goes to Redis whole, under a number, and again until Redis has taken it: tallies, or logs of [events]. */
+struct latency_parcel_kind {
+    const char *script;
+    size_t key_count;
+    const char *trouble;                                            /* the warning if it did not take one */
+    void (*acknowledge)(struct latency_share *share, size_t which); /* it has that one, or never will; locks */
+};
+
+/* What worker 0 knows of one on its way to Redis. Filled before it is sent. */
+struct latency_parcel {
+    struct latency *latency;
+    const struct latency_parcel_kind *kind;
+    size_t which; /* of that kind */
+    bool is_under_way;
+};
+
+/* A question that one call answers, by what a key holds. */
+struct latency_query {
+    const char *script;
+    const char *trouble;                                               /* the answer if Redis did not say it */
+    bool (*print)(const struct policy_script_reply *reply, FILE *out); /* false: Redis did not say it */
+};
+
+/* LATENCY: first all workers move what they have, then the answer is written. */
+struct latency_wait {
+    struct latency_wait *next;
+    struct policy_question *question;
+    uint64_t wanted;
+    int64_t deadline_us;
+    char interface[LATENCY_NAME_MAX + 1]; /* "": all */
+    uint32_t at;                          /* the next one to write */
+    struct text_stream text;              /* not open: nothing is written yet */
+};
+
+/* The policy on one worker. */
+struct latency {
+    struct latency_share *share;
+    const struct policy_host *host;
+    _Atomic uint64_t *counters;
+    struct latency_settings settings;
+    struct policy_server *server; /* where all scripts run; NULL: the Redis of the clients */
+    struct latency_names names;
+    struct latency_pending *pending; /* this worker's own; NULL: nothing was measured yet */
+    struct latency_sketch *sketch;   /* this worker's own, under log_lock */
+    int64_t wall_offset_us;          /* the calendar's clock minus the monotonic one */
+    int64_t minute;
+    int64_t minute_begins_us, minute_ends_us;         /* monotonic */
+    int64_t round_begun_us;                           /* all interfaces are moved, and flushed, in a round */
+    uint32_t round_at;                                /* the next of them */
+    uint32_t behind;                                  /* of how many a call did not take all … */
+    uint32_t behind_at;                               /* … and which was looked at last for that */
+    struct latency_flight *flights;                   /* of worker 0, by interface; each is filled when it is used */
+    size_t to_list;                                   /* names that Redis is to be told */
+    uint32_t list_at;                                 /* … from this one on, all by turns */
+    bool listing;                                     /* it is being told some */
+    uint64_t moving;                                  /* the call to move that is being followed; 0: none … */
+    uint32_t move_at;                                 /* … and the next interface to move for it */
+    uint64_t tallied[LATENCY_TALLIES];                /* since the last tick … */
+    struct latency_message_list logged[LATENCY_LOGS]; /* … as these are, without their times … */
+    bool has_logged;                                  /* … if there are any */
+    int64_t logged_us;                                /* when counters and events went last */
+    struct latency_parcel tally_parcels[LATENCY_TALLIES];
+    struct latency_parcel log_parcels[LATENCY_LOGS];
+    size_t calls;      /* scripts under way */
+    int64_t warned_us; /* 0: never */
+    struct latency_call call;
+    struct latency_wait *waits;
+};
+
+static inline void latency_count(struct latency *latency, enum latency_counter counter)
+{
+    policy_count(&latency->counters[counter], 1);
+}
+
+static inline int64_t latency_now(const struct latency *latency)
+{
+    return latency->host->now_us(latency->host->context);
+}
+
+static inline struct slice latency_slice(const char *text)
+{
+    return (struct slice){text, strlen(text)};
+}
+
+/* ---- latency_share.c ---- */
+
+struct latency_share *latency_share_new(size_t threads);
+void latency_share_free(struct latency_share *share);
+/* Makes what measuring needs, unless it is there, and sets its bounds. False when memory is short. */
+bool latency_share_enable(struct latency_share *share, const struct latency_settings *settings);
+/* Makes logs of other lengths; what was logged is forgotten. False when memory is short. */
+bool latency_share_resize_logs(struct latency_share *share, const struct latency_settings *settings);
+/* The interface of that name, which is added if there is room. free_text: clients choose it. */
+uint32_t latency_share_interface(struct latency_share *share, struct slice name, bool free_text);
+/* How many of so many interfaces are looked at in one go, so that clients do not wait for whoever asks: all have had
+ * their turn after 32 ticks at most. */
+static inline uint32_t latency_share_slice(uint32_t interfaces)
+{
+    return 256 + interfaces / 32;
+}
+
+/* How many interfaces there are. Nothing is locked. */
+uint32_t latency_share_count(struct latency_share *share);
+/* Moves what the worker has of all interfaces. Nothing is locked. */
+void latency_share_move_all(struct latency *latency);
+/* Follows a call to move what the worker has, if there is one, for a slice of the interfaces. Nothing is locked. */
+void latency_share_move_some(struct latency *latency);
+
+/* ---- latency_name.c ---- */
+
+/* For a worker and its settings: other rules, or told apart by others. False when memory is short. */
+bool latency_names_make(struct latency *latency);
+void latency_names_clear(struct latency_names *names);
+uint32_t latency_tag(void *instance, const struct command *command);
+uint32_t latency_measure(void *instance, const struct policy_request *request);
+/* Whether a request with that name was measured as one of a command that only the server knows. */
+bool latency_names_have_learned(const struct latency_names *names, struct slice name);
+/* The interface that a tag stands for. */
+uint32_t latency_tag_interface(struct latency *latency, uint32_t tag);
+void latency_client(void *instance, const struct policy_client *client, void **attachment);
+
+/* ---- latency_record.c ---- */
+
+/* Reads the calendar's clock, which may have jumped. */
+void latency_read_clock(struct latency *latency, int64_t now_us);
+struct policy_attention latency_attends(void *instance);
+bool latency_sample(void *instance, const struct policy_sample *sample);
+void latency_written(void *instance, const struct policy_sample *sample);
+void latency_spot(void *instance, const struct policy_request *request);
+
+/* ---- latency_script.c ---- */
+
+/* Logs a trouble, once a minute. */
+void latency_warn(struct latency *latency, const char *what, const char *error);
+/* Runs a script in the database of the settings, on the server of its own if there is one. done() takes the call off
+ * latency->calls. */
+void latency_run(struct latency *latency, const char *script, const struct slice *arguments, size_t argument_count,
+                 size_t key_count, policy_script_done *done, void *context);
+/* Sends a parcel that is not under way, by the arguments of its script. It is under way until Redis has answered. */
+void latency_send(struct latency_parcel *parcel, const struct slice *arguments, size_t argument_count);
+/* Answers the question by what that key holds: the newest so many. The query stays. */
+void latency_ask(struct latency *latency, struct policy_question *question, const struct latency_query *query,
+                 struct slice key, const char *most);
+
+/* ---- latency_flush.c ---- */
+
+/* How the keys of the settings are named. */
+struct latency_layout latency_layout_of(const struct latency *latency);
+/* The key that lists the interfaces. Returns its length. */
+size_t latency_list_key(const struct latency *latency, char key[LATENCY_KEY_SIZE]);
+/* For how long Redis knows the number of a call, so that one that is repeated counts once. Seconds. */
+#define LATENCY_REMEMBER_S (INT64_C(48) * 3600)
+/* Moves and flushes some of the interfaces, so that each has its turn once in a round. */
+void latency_flush_some(struct latency *latency, int64_t now_us);
+/* What is written goes elsewhere from now on, where no interface is listed yet. */
+void latency_list_anew(struct latency *latency);
+/* The process ends: true when nothing waits any more. */
+bool latency_flush_rest(struct latency *latency, size_t clients);
+
+/* ---- latency_counter.c ---- */
+
+/* Hands what this worker has counted to the tallies, and has worker 0 send them when it is time, or now. True when
+ * nothing waits. */
+bool latency_counters_go(struct latency *latency, bool now);
+void latency_verb_counter(void *instance, struct policy_question *question, size_t count,
+                          const struct slice *arguments);
+
+/* ---- latency_event.c ---- */
+
+/* A slow request. */
+void latency_event(struct latency *latency, uint32_t interface);
+bool latency_listens(void *instance);
+void latency_happening(void *instance, const struct policy_happening *happening);
+/* Hands what happened on this worker to the shared logs, and has worker 0 send them when it is time, or now. True when
+ * nothing waits. */
+bool latency_events_go(struct latency *latency, bool now);
+void latency_verb_recent(void *instance, struct policy_question *question, size_t count, const struct slice *arguments);
+void latency_verb_common(void *instance, struct policy_question *question, size_t count, const struct slice *arguments);
+
+/* ---- latency_report.c ---- */
+
+void latency_verb_report(void *instance, struct policy_question *question, size_t count, const struct slice *arguments);
+
+/* ---- latency_verbs.c ---- */
+
+/* " count=…" and all that follows, in one line with its end. seconds: over how many; 0: no rate is told. */
+void latency_print_figures(const struct latency_figures *figures, double seconds, FILE *out);
+void latency_answer_error(struct latency *latency, struct policy_question *question, const char *text);
+void latency_verb_latency(void *instance, struct policy_question *question, size_t count,
+                          const struct slice *arguments);
+/* Answers who waits and need not any more; all of them if the process ends. */
+void latency_answer_waits(struct latency *latency, bool all);
+enum policy_answer latency_verb_slowlog(void *instance, size_t count, const struct slice *arguments, FILE *answer);
+enum policy_answer latency_verb_biglog(void *instance, size_t count, const struct slice *arguments, FILE *answer);
+enum policy_answer latency_verb_hotkeys(void *instance, size_t count, const struct slice *arguments, FILE *answer);
+
+#endif

@@ -1,0 +1,176 @@
+/* Samples: figures of the minute, the logs of slow and large requests, the hot keys. */
+#include "latency/latency_private.h"
+
+#define KEYS_LOOKED_AT 32
+
+void latency_read_clock(struct latency *latency, int64_t now_us)
+{
+    latency->wall_offset_us = latency->host->wall_us(latency->host->context) - now_us;
+    latency->minute = latency_minute_of(now_us + latency->wall_offset_us);
+    latency->minute_begins_us = latency->minute * LATENCY_US_PER_MINUTE - latency->wall_offset_us;
+    latency->minute_ends_us = latency->minute_begins_us + LATENCY_US_PER_MINUTE;
+}
+
+/* The minute in which that moment of the monotonic clock lies. */
+static int64_t minute_at(struct latency *latency, int64_t moment_us)
+{
+    if (moment_us >= latency->minute_ends_us) {
+        latency_read_clock(latency, moment_us);
+    }
+    return moment_us >= latency->minute_begins_us ? latency->minute
+                                                  : latency_minute_of(moment_us + latency->wall_offset_us);
+}
+
+static int64_t duration_us(const struct policy_sample *sample)
+{
+    return sample->answered_us > sample->received_us ? sample->answered_us - sample->received_us : 0;
+}
+
+/* ---- logs ---- */
+
+static bool is_slow(const struct latency *latency, const struct policy_sample *sample)
+{
+    const struct latency_settings *settings = &latency->settings;
+
+    return settings->slow_us > 0 && (sample->tag & LATENCY_TAG_BLOCKING) == 0 &&
+           duration_us(sample) >= settings->slow_us;
+}
+
+static bool is_big(const struct latency *latency, const struct policy_sample *sample)
+{
+    const struct latency_settings *settings = &latency->settings;
+
+    return (settings->big_request > 0 && sample->request_bytes >= settings->big_request) ||
+           (settings->big_reply > 0 && sample->reply_bytes >= settings->big_reply);
+}
+
+struct policy_attention latency_attends(void *instance)
+{
+    const struct latency *latency = instance;
+    const struct latency_settings *settings = &latency->settings;
+    struct policy_attention attention = {.us = INT64_MAX, .bytes = UINT64_MAX};
+
+    if (settings->slow_us > 0) {
+        attention.us = settings->slow_us;
+    }
+    if (settings->big_request > 0) {
+        attention.bytes = settings->big_request;
+    }
+    if (settings->big_reply > 0 && settings->big_reply < attention.bytes) {
+        attention.bytes = settings->big_reply;
+    }
+    attention.heads = settings->enabled && (attention.us < INT64_MAX || attention.bytes < UINT64_MAX);
+    return attention;
+}
+
+static struct slice text_of(const char *text)
+{
+    size_t length = 0;
+
+    while (text != NULL && text[length] != '\0' && length < LATENCY_SLOW_TEXT_MAX) {
+        length++;
+    }
+    return (struct slice){text, length};
+}
+
+static struct latency_slow_entry entry_of(const struct latency *latency, const struct policy_sample *sample)
+{
+    const struct policy_client *client = sample->client;
+    int64_t sent_us = sample->is_local ? sample->answered_us : sample->sent_us;
+
+    return (struct latency_slow_entry){
+        .unix_us = sample->answered_us + latency->wall_offset_us,
+        .queued_us = sent_us - sample->received_us,
+        .redis_us = sample->answered_us - sent_us,
+        .writing_us = sample->written_us > 0 ? sample->written_us - sample->answered_us : -1,
+        .bytes_in = sample->request_bytes,
+        .bytes_out = sample->reply_bytes,
+        .address = text_of(client != NULL ? client->address_text : NULL),
+        .name = text_of(client != NULL ? client->name : NULL),
+        .user = text_of(client != NULL ? client->user : NULL),
+    };
+}
+
+static bool is_known_name(const struct latency *latency, struct slice name)
+{
+    return command_find(name) != NULL || latency_names_have_learned(&latency->names, name);
+}
+
+void latency_written(void *instance, const struct policy_sample *sample)
+{
+    struct latency *latency = instance;
+    struct latency_slow_entry entry = entry_of(latency, sample);
+    char excerpt[LATENCY_EXCERPT_MAX];
+
+    bool is_known = is_known_name(latency, latency_excerpt_name(sample->head));
+    entry.excerpt = (struct slice){excerpt, latency_excerpt_make(sample->head, is_known, excerpt)};
+    /* Without memory an entry is missing. */
+    pthread_mutex_lock(&latency->share->log_lock);
+    if (is_slow(latency, sample)) {
+        (void)latency_slow_log_add(latency->share->slow, &entry);
+    }
+    if (is_big(latency, sample)) {
+        (void)latency_slow_log_add(latency->share->big, &entry);
+    }
+    pthread_mutex_unlock(&latency->share->log_lock);
+}
+
+/* ---- figures ---- */
+
+bool latency_sample(void *instance, const struct policy_sample *sample)
+{
+    struct latency *latency = instance;
+    const struct latency_sample figures = {
+        .us = (uint64_t)duration_us(sample),
+        .count = sample->count,
+        .errors = sample->errors,
+        .bytes_in = sample->request_bytes,
+        .bytes_out = sample->reply_bytes,
+    };
+
+    /* Switched off while the request was under way. */
+    if (!latency->settings.enabled) {
+        return false;
+    }
+    uint32_t interface = latency_tag_interface(latency, sample->tag);
+    latency_pending_record(latency->pending, interface, minute_at(latency, sample->answered_us), &figures);
+    policy_count(&latency->counters[LATENCY_COUNTER_SAMPLES], sample->count);
+    bool slow = is_slow(latency, sample);
+    latency->tallied[LATENCY_TALLY_REQUESTS] += sample->count;
+    latency->tallied[LATENCY_TALLY_ERRORS] += sample->errors;
+    latency->tallied[LATENCY_TALLY_SLOW] += slow ? sample->count : 0;
+    if (slow && latency->settings.events) {
+        latency_event(latency, interface);
+    }
+    return slow || is_big(latency, sample);
+}
+
+/* ---- hot keys ---- */
+
+/* A request may have a million keys: the first ones are looked at, and nobody has to wait. */
+struct key_hunt {
+    struct latency_sketch *sketch;
+    size_t left;
+};
+
+static bool add_key(void *context, struct slice key, uint32_t argument_index)
+{
+    struct key_hunt *hunt = context;
+
+    (void)argument_index;
+    latency_sketch_add(hunt->sketch, key, POLICY_SPOT_INTERVAL);
+    return --hunt->left > 0;
+}
+
+void latency_spot(void *instance, const struct policy_request *request)
+{
+    struct latency *latency = instance;
+    struct key_hunt hunt = {latency->sketch, KEYS_LOOKED_AT};
+
+    if (!latency->settings.enabled || !latency->settings.hot_keys || request->command == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&latency->share->log_lock);
+    (void)match_visit_keys(request, add_key, &hunt);
+    pthread_mutex_unlock(&latency->share->log_lock);
+}

@@ -1,0 +1,162 @@
+/* What the workers have in common. */
+#include "base/siphash.h"
+#include "latency/latency_private.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* Of all interfaces, so much is left to names that clients choose: they cannot take the room of those of the rules. */
+#define FREE_TEXT_PART 2
+
+struct latency_share *latency_share_new(size_t threads)
+{
+    struct latency_share *share = calloc(1, sizeof *share + threads * sizeof share->seats[0]);
+
+    if (share == NULL) {
+        return NULL;
+    }
+    struct siphash_key unique = siphash_random_key();
+    snprintf(share->process, sizeof share->process, "%016" PRIx64 "%016" PRIx64, unique.words[0], unique.words[1]);
+    share->threads = threads;
+    pthread_mutex_init(&share->lock, NULL);
+    pthread_mutex_init(&share->log_lock, NULL);
+    return share;
+}
+
+void latency_share_free(struct latency_share *share)
+{
+    for (size_t i = 0; i < share->threads; i++) {
+        latency_sketch_free(share->seats[i].sketch);
+    }
+    latency_interfaces_free(share->interfaces);
+    latency_pending_free(share->pending);
+    latency_slow_log_free(share->slow);
+    latency_slow_log_free(share->big);
+    pthread_mutex_destroy(&share->lock);
+    pthread_mutex_destroy(&share->log_lock);
+    free(share);
+}
+
+/* The lock is held. */
+static void make(struct latency_share *share, const struct latency_settings *settings)
+{
+    share->interfaces = latency_interfaces_new(settings->max_interfaces);
+    share->pending = latency_pending_new(LATENCY_INTERFACES_MAX, settings->keep);
+    if (share->interfaces == NULL || share->pending == NULL) {
+        latency_interfaces_free(share->interfaces);
+        latency_pending_free(share->pending);
+        share->interfaces = NULL;
+        share->pending = NULL;
+    }
+}
+
+bool latency_share_enable(struct latency_share *share, const struct latency_settings *settings)
+{
+    pthread_mutex_lock(&share->lock);
+    if (share->interfaces == NULL) {
+        make(share, settings);
+    }
+    bool is_made = share->interfaces != NULL;
+    if (is_made) {
+        latency_interfaces_allow(share->interfaces, settings->max_interfaces);
+        latency_pending_keep(share->pending, settings->keep);
+        share->most_free_texts = settings->max_interfaces / FREE_TEXT_PART;
+    }
+    pthread_mutex_unlock(&share->lock);
+    return is_made;
+}
+
+static bool resize(struct latency_slow_log **log, uint32_t *length, uint32_t wanted)
+{
+    if (*length == wanted) {
+        return true;
+    }
+    struct latency_slow_log *fresh = latency_slow_log_new(wanted);
+    if (fresh == NULL) {
+        return false;
+    }
+    latency_slow_log_free(*log);
+    *log = fresh;
+    *length = wanted;
+    return true;
+}
+
+bool latency_share_resize_logs(struct latency_share *share, const struct latency_settings *settings)
+{
+    pthread_mutex_lock(&share->log_lock);
+    bool resized = resize(&share->slow, &share->slow_length, settings->slow_length) &&
+                   resize(&share->big, &share->big_length, settings->big_length);
+    pthread_mutex_unlock(&share->log_lock);
+    return resized;
+}
+
+uint32_t latency_share_interface(struct latency_share *share, struct slice name, bool free_text)
+{
+    char safe[LATENCY_NAME_MAX + 1];
+    uint32_t interface;
+    struct slice safe_name = {safe, latency_interface_name(name, safe)};
+
+    pthread_mutex_lock(&share->lock);
+    bool is_known = latency_interfaces_find(share->interfaces, safe_name, &interface);
+    if (!is_known && free_text && share->free_texts >= share->most_free_texts) {
+        share->free_texts_refused++;
+        interface = LATENCY_OTHER;
+    } else if (!is_known) {
+        interface = latency_interfaces_add(share->interfaces, name);
+        share->free_texts += free_text && interface != LATENCY_OTHER;
+    }
+    pthread_mutex_unlock(&share->lock);
+    return interface;
+}
+
+uint32_t latency_share_count(struct latency_share *share)
+{
+    pthread_mutex_lock(&share->lock);
+    uint32_t count = latency_interfaces_count(share->interfaces);
+    pthread_mutex_unlock(&share->lock);
+    return count;
+}
+
+/* The lock is given back after each, as others wait for it who have clients to serve. */
+static void move_until(struct latency *latency, uint32_t first, uint32_t end)
+{
+    struct latency_share *share = latency->share;
+
+    for (uint32_t i = first; i < end; i++) {
+        pthread_mutex_lock(&share->lock);
+        latency_pending_move(share->pending, latency->pending, i);
+        pthread_mutex_unlock(&share->lock);
+    }
+}
+
+void latency_share_move_all(struct latency *latency)
+{
+    move_until(latency, 0, latency_share_count(latency->share));
+}
+
+void latency_share_move_some(struct latency *latency)
+{
+    struct latency_share *share = latency->share;
+    struct latency_seat *seat = &share->seats[latency->host->worker];
+
+    pthread_mutex_lock(&share->lock);
+    uint32_t count = latency_interfaces_count(share->interfaces);
+    if (latency->moving == 0 && seat->moved < share->wanted) {
+        latency->moving = share->wanted;
+        latency->move_at = 0;
+    }
+    pthread_mutex_unlock(&share->lock);
+    if (latency->moving == 0) {
+        return;
+    }
+    uint32_t end = latency->move_at + latency_share_slice(count);
+    end = end < count ? end : count;
+    move_until(latency, latency->move_at, end);
+    latency->move_at = end;
+    if (end == count) {
+        pthread_mutex_lock(&share->lock);
+        seat->moved = latency->moving;
+        pthread_mutex_unlock(&share->lock);
+        latency->moving = 0;
+    }
+}

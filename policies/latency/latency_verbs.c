@@ -1,0 +1,339 @@
+/* LATENCY, SLOWLOG, BIGLOG and HOTKEYS on the admin port: what this process knows by itself. */
+#include "latency/latency_private.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* How long the other workers are waited for: longer than moving all interfaces takes, a slice at each tick. */
+#define WAIT_US (5 * LATENCY_US_PER_S)
+#define ENTRIES_SHOWN 10
+/* Entries of a log in one answer, which one worker writes while its clients wait. */
+#define ENTRIES_MAX 1000
+#define ENTRIES_AT_ONCE 32
+#define HOT_KEYS_SHOWN 20
+
+static const char is_off[] = "requests are not measured; see [latency] enabled";
+
+/* ---- figures ---- */
+
+static double ms(double us)
+{
+    return us / 1000;
+}
+
+void latency_print_figures(const struct latency_figures *figures, double seconds, FILE *out)
+{
+    static const struct {
+        const char *name;
+        double part;
+    } quantiles[] = {{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p999", 0.999}};
+    const struct latency_histogram *histogram = &figures->histogram;
+
+    fprintf(out, " count=%" PRIu64, histogram->count);
+    if (seconds > 0) {
+        fprintf(out, " rate=%.3f", (double)histogram->count / seconds);
+    }
+    fprintf(out, " errors=%" PRIu64 " min=%.3f mean=%.3f max=%.3f", figures->errors, ms((double)histogram->min_us),
+            ms(latency_histogram_mean(histogram)), ms((double)histogram->max_us));
+    for (size_t i = 0; i < sizeof quantiles / sizeof quantiles[0]; i++) {
+        fprintf(out, " %s=%.3f", quantiles[i].name, ms(latency_histogram_quantile(histogram, quantiles[i].part)));
+    }
+    fprintf(out, " bytes_in=%" PRIu64 " bytes_out=%" PRIu64 "\n", figures->bytes_in, figures->bytes_out);
+}
+
+/* ---- LATENCY ---- */
+
+void latency_answer_error(struct latency *latency, struct policy_question *question, const char *text)
+{
+    latency->host->answer(latency->host->context, question, POLICY_ANSWER_ERROR, (struct slice){text, strlen(text)});
+}
+
+/* What is copied under the lock is written without it. */
+static void print_interface(struct latency_share *share, uint32_t interface, FILE *out)
+{
+    struct latency_figures figures = {0};
+
+    pthread_mutex_lock(&share->lock);
+    latency_pending_total(share->pending, interface, &figures);
+    /* It stays where it is. */
+    const char *name = latency_interfaces_name(share->interfaces, interface);
+    pthread_mutex_unlock(&share->lock);
+    if (figures.histogram.count > 0) {
+        fprintf(out, "interface=%s", name);
+        latency_print_figures(&figures, 0, out);
+    }
+}
+
+static bool find_interface(struct latency_share *share, const char *name, uint32_t *interface)
+{
+    pthread_mutex_lock(&share->lock);
+    bool is_found = latency_interfaces_find(share->interfaces, (struct slice){name, strlen(name)}, interface);
+    pthread_mutex_unlock(&share->lock);
+    return is_found;
+}
+
+/* Writes some more of the answer, or all that is left; what is wrong, or NULL. */
+static const char *write_some(struct latency_wait *wait, struct latency_share *share, bool all, bool *is_written)
+{
+    uint32_t count = latency_share_count(share), only;
+    bool is_of_all = *wait->interface == '\0';
+
+    *is_written = true;
+    if (wait->text.out == NULL && !text_open(&wait->text)) {
+        return "out of memory";
+    }
+    if (!is_of_all && !find_interface(share, wait->interface, &only)) {
+        return "no such interface; see LATENCY";
+    }
+    uint32_t first = is_of_all ? wait->at : only;
+    uint32_t end = is_of_all ? first + latency_share_slice(count) : first + 1;
+    end = end > count || (is_of_all && all) ? count : end;
+    for (uint32_t i = first; i < end; i++) {
+        print_interface(share, i, wait->text.out);
+    }
+    wait->at = end;
+    *is_written = !is_of_all || end == count;
+    return NULL;
+}
+
+/* Takes the wait. */
+static void answer_latency(struct latency *latency, struct latency_wait *wait, const char *error)
+{
+    const struct policy_host *host = latency->host;
+
+    if (wait->text.out != NULL && !text_close(&wait->text)) {
+        error = "out of memory";
+    }
+    if (error != NULL) {
+        latency_answer_error(latency, wait->question, error);
+    } else {
+        host->answer(host->context, wait->question, POLICY_ANSWER_TEXT,
+                     (struct slice){wait->text.bytes, wait->text.length});
+    }
+    text_free(&wait->text);
+    free(wait);
+}
+
+/* Whether all workers have moved what they had when it was wanted. */
+static bool have_moved(struct latency_share *share, uint64_t wanted)
+{
+    bool all = true;
+
+    pthread_mutex_lock(&share->lock);
+    for (size_t i = 0; i < share->threads; i++) {
+        all = all && share->seats[i].moved >= wanted;
+    }
+    pthread_mutex_unlock(&share->lock);
+    return all;
+}
+
+static bool is_to_wait(const struct latency *latency, const struct latency_wait *wait)
+{
+    return wait->text.out == NULL && wait->deadline_us > latency_now(latency) &&
+           !have_moved(latency->share, wait->wanted);
+}
+
+void latency_answer_waits(struct latency *latency, bool all)
+{
+    struct latency_wait **at = &latency->waits;
+
+    while (*at != NULL) {
+        struct latency_wait *wait = *at;
+        bool is_written = false;
+        const char *error = NULL;
+        if (all || !is_to_wait(latency, wait)) {
+            error = write_some(wait, latency->share, all, &is_written);
+        }
+        if (is_written) {
+            *at = wait->next;
+            answer_latency(latency, wait, error);
+        } else {
+            at = &wait->next;
+        }
+    }
+}
+
+void latency_verb_latency(void *instance, struct policy_question *question, size_t count, const struct slice *arguments)
+{
+    struct latency *latency = instance;
+    struct latency_share *share = latency->share;
+
+    if (latency->pending == NULL) {
+        latency_answer_error(latency, question, is_off);
+        return;
+    }
+    if (count == 2 && (arguments[1].length > LATENCY_NAME_MAX || arguments[1].length == 0)) {
+        latency_answer_error(latency, question, "no such interface; see LATENCY");
+        return;
+    }
+    struct latency_wait *wait = calloc(1, sizeof *wait);
+    if (wait == NULL) {
+        latency_answer_error(latency, question, "out of memory");
+        return;
+    }
+    if (count == 2) {
+        memcpy(wait->interface, arguments[1].data, arguments[1].length);
+    }
+    wait->question = question;
+    wait->deadline_us = latency_now(latency) + WAIT_US;
+    pthread_mutex_lock(&share->lock);
+    wait->wanted = ++share->wanted;
+    pthread_mutex_unlock(&share->lock);
+    wait->next = latency->waits;
+    latency->waits = wait;
+    latency_share_move_some(latency);
+    latency_answer_waits(latency, false);
+}
+
+/* ---- SLOWLOG and BIGLOG ---- */
+
+static bool is_reset(struct slice word)
+{
+    return word.length == strlen("reset") && strncasecmp(word.data, "reset", word.length) == 0;
+}
+
+static bool read_number(struct slice word, size_t most, size_t *number)
+{
+    *number = 0;
+    for (size_t i = 0; i < word.length; i++) {
+        if (word.data[i] < '0' || word.data[i] > '9' || *number > most) {
+            return false;
+        }
+        *number = *number * 10 + (size_t)(word.data[i] - '0');
+    }
+    return word.length > 0 && *number <= most;
+}
+
+/* A part at a time, as who measures waits for the lock. log: where the share has it, for it may be made anew. */
+static void print_log(struct latency_share *share, struct latency_slow_log *const *log, uint64_t before, size_t most,
+                      FILE *answer)
+{
+    size_t printed = 1;
+
+    while (printed > 0 && most > 0) {
+        pthread_mutex_lock(&share->log_lock);
+        printed = latency_slow_log_print(*log, &before, most < ENTRIES_AT_ONCE ? most : ENTRIES_AT_ONCE, answer);
+        pthread_mutex_unlock(&share->log_lock);
+        most -= printed;
+    }
+}
+
+static bool read_place(size_t count, const struct slice *arguments, uint64_t *before, size_t *most)
+{
+    size_t id;
+
+    if (count >= 2 && !read_number(arguments[1], ENTRIES_MAX, most)) {
+        return false;
+    }
+    if (count < 3) {
+        return true;
+    }
+    bool is_before = count == 4 && arguments[2].length == strlen("before") &&
+                     strncasecmp(arguments[2].data, "before", arguments[2].length) == 0;
+    if (!is_before || !read_number(arguments[3], SIZE_MAX / 20, &id)) {
+        return false;
+    }
+    *before = id;
+    return true;
+}
+
+static enum policy_answer show_log(struct latency *latency, struct latency_slow_log *const *log, size_t count,
+                                   const struct slice *arguments, FILE *answer)
+{
+    struct latency_share *share = latency->share;
+    size_t most = ENTRIES_SHOWN;
+    uint64_t before = UINT64_MAX;
+
+    if (latency->pending == NULL) {
+        fputs(is_off, answer);
+        return POLICY_ANSWER_ERROR;
+    }
+    if (count == 2 && is_reset(arguments[1])) {
+        pthread_mutex_lock(&share->log_lock);
+        latency_slow_log_reset(*log);
+        pthread_mutex_unlock(&share->log_lock);
+        return POLICY_ANSWER_OK;
+    }
+    if (!read_place(count, arguments, &before, &most)) {
+        fputs("expected a number of entries up to 1000, with or without BEFORE and an id; or RESET", answer);
+        return POLICY_ANSWER_ERROR;
+    }
+    print_log(share, log, before, most, answer);
+    return POLICY_ANSWER_TEXT;
+}
+
+enum policy_answer latency_verb_slowlog(void *instance, size_t count, const struct slice *arguments, FILE *answer)
+{
+    struct latency *latency = instance;
+
+    return show_log(latency, &latency->share->slow, count, arguments, answer);
+}
+
+enum policy_answer latency_verb_biglog(void *instance, size_t count, const struct slice *arguments, FILE *answer)
+{
+    struct latency *latency = instance;
+
+    return show_log(latency, &latency->share->big, count, arguments, answer);
+}
+
+/* ---- HOTKEYS ---- */
+
+static void print_hot_keys(const struct latency_sketch *sketch, FILE *out)
+{
+    struct latency_hot_key top[HOT_KEYS_SHOWN];
+    size_t count = latency_sketch_top(sketch, top, HOT_KEYS_SHOWN);
+
+    for (size_t i = 0; i < count; i++) {
+        fprintf(out, "count=%" PRIu64 " error=%" PRIu64 " length=%" PRIu64 " key=", top[i].count, top[i].error,
+                top[i].length);
+        latency_excerpt_print_text(top[i].key, out);
+        fputc('\n', out);
+    }
+    fprintf(out, "# of %" PRIu64 " in all; no other key was counted more than %" PRIu64 " times\n",
+            latency_sketch_total(sketch), latency_sketch_least(sketch));
+}
+
+/* The log lock is held. Workers that never measured have none. */
+static void visit_sketches(struct latency_share *share, struct latency_sketch *into)
+{
+    for (size_t i = 0; i < share->threads; i++) {
+        struct latency_sketch *sketch = share->seats[i].sketch;
+        if (sketch != NULL && into != NULL) {
+            latency_sketch_merge(into, sketch);
+        } else if (sketch != NULL) {
+            latency_sketch_clear(sketch);
+        }
+    }
+}
+
+enum policy_answer latency_verb_hotkeys(void *instance, size_t count, const struct slice *arguments, FILE *answer)
+{
+    struct latency *latency = instance;
+    struct latency_share *share = latency->share;
+    bool resets = count == 2;
+
+    if (latency->pending == NULL) {
+        fputs(is_off, answer);
+        return POLICY_ANSWER_ERROR;
+    }
+    if (resets && !is_reset(arguments[1])) {
+        fputs("HOTKEYS knows RESET only", answer);
+        return POLICY_ANSWER_ERROR;
+    }
+    struct latency_sketch *all = resets ? NULL : latency_sketch_new(LATENCY_HOT_KEYS);
+    if (!resets && all == NULL) {
+        fputs("out of memory", answer);
+        return POLICY_ANSWER_ERROR;
+    }
+    pthread_mutex_lock(&share->log_lock);
+    visit_sketches(share, all);
+    pthread_mutex_unlock(&share->log_lock);
+    if (resets) {
+        return POLICY_ANSWER_OK;
+    }
+    print_hot_keys(all, answer);
+    latency_sketch_free(all);
+    return POLICY_ANSWER_TEXT;
+}

@@ -1,0 +1,700 @@
+/*
+ * What the reply to a request has made of leases. Redis executes what comes over several connections in an order that
+ * is not that of the replies: so each lease remembers the number of the request that took it, and what was forwarded
+ * before that does not end it.
+ */
+#include "lease/lease_private.h"
+
+#include <string.h>
+
+struct effect {
+    struct lease_worker *worker;
+    const struct lease_request *request;
+    const struct lease_request *first; /* of its transaction */
+    struct slice head;                 /* of its reply; empty if that is not to be seen */
+    enum lease_outcome outcome;
+    int64_t now_us;
+};
+
+/* ---- what is not certain ---- */
+
+/* Whether Redis may have executed the request before the one that took the lock, even if it was forwarded later: they
+ * were under way together, over two connections. */
+static bool may_be_older(const struct effect *effect, const struct lease *lease)
+{
+    return effect->request->sequence <= lease->granted && effect->request->client->id != lease->client;
+}
+
+/* Redis is to be asked what has come of it. */
+static void doubt(struct effect *effect, struct lease *lease, bool after_release)
+{
+    lease->after_release = lease->after_release || after_release;
+    if (lease->calling) {
+        /* What was asked before is out of date. */
+        lease->proved = lease_registry_sequence(effect->worker->registry);
+    }
+    /* What was never given a time to live is found out by healing, too. */
+    if (lease->state == LEASE_HELD || lease->state == LEASE_DOUBTFUL) {
+        lease_move(lease, LEASE_DOUBTFUL);
+    }
+    lease_schedule(effect->worker, lease);
+}
+
+/* ---- taking ---- */
+
+static int64_t latest(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Another has it now. Who has released it, or is about to, is told so by the answer to that. */
+static void end_superseded(struct effect *effect, struct lease *other)
+{
+    struct lease_worker *worker = effect->worker;
+
+    if (may_be_older(effect, other)) {
+        doubt(effect, other, false);
+    } else if (other->after_release) {
+        lease_end(worker, other, LEASE_REASON_RELEASED);
+    } else if (lease_registry_is_touched(worker->registry, other)) {
+        lease_schedule(worker, other);
+    } else {
+        lease_end(worker, other, other->suspected != 0 ? LEASE_REASON_UNSEEN : LEASE_REASON_TAKEN);
+    }
+}
+
+/* A string has one owner: those who had it before have lost it, unless they were asking for it at the same time. Of
+ * those who asked for it later nothing is known: their reply may have come first. */
+static void supersede(struct effect *effect, const struct lease *lease)
+{
+    const struct lease_key *key = lease->members[0].key;
+    struct lease_member *member = LIST_FIRST(&key->members);
+
+    while (member != NULL) {
+        struct lease_member *next = LIST_NEXT(member, of_key);
+        struct lease *other = member->lease;
+        bool is_string = other->kind == LEASE_STRING || other->kind == LEASE_STRINGS;
+        if (is_string && other->sequence < lease->sequence) {
+            end_superseded(effect, other);
+        }
+        member = next;
+    }
+}
+
+static struct lease *add(struct effect *effect, const struct lease_target *targets, size_t key_count)
+{
+    const struct lease_request *request = effect->request;
+    struct slice keys[LEASE_KEYS_MAX];
+
+    for (size_t i = 0; i < key_count; i++) {
+        keys[i] = targets[i].key;
+    }
+    struct lease *lease =
+        lease_registry_add(effect->worker->registry, request->database, keys, key_count, targets[0].touch.token);
+    if (lease != NULL) {
+        lease->acquired_us = request->sent_us;
+    }
+    return lease;
+}
+
+/* Whether the lock was free: SET NX and its like succeed only where there was nothing. */
+static bool was_free(const struct effect *effect)
+{
+    const struct lease_request *request = effect->request;
+
+    return effect->outcome == LEASE_OUTCOME_YES && request->shape.action == LEASE_ACQUIRE &&
+           request->shape.script == NULL;
+}
+
+/* Ends what is on file of the token if it is held anew, rather than once more. */
+static struct lease *end_if_taken_anew(struct effect *effect, struct lease *lease)
+{
+    struct lease_worker *worker = effect->worker;
+    bool released = lease->after_release || lease_registry_is_releasing(worker->registry, lease);
+
+    /* A script takes a lock once more by the same reply, unless it was over by then. */
+    if (!was_free(effect) && lease->expires_us > effect->now_us) {
+        return lease;
+    }
+    lease_end(worker, lease,
+              released                                     ? LEASE_REASON_RELEASED
+              : !was_free(effect) || lease->suspected != 0 ? LEASE_REASON_UNSEEN
+                                                           : LEASE_REASON_GONE);
+    return NULL;
+}
+
+static enum lease_state state_of(const struct effect *effect, const struct lease *lease, bool overtaken)
+{
+    if (overtaken || effect->request->score.guessed || effect->outcome == LEASE_OUTCOME_UNCLEAR ||
+        effect->outcome == LEASE_OUTCOME_UNKNOWN) {
+        return LEASE_DOUBTFUL;
+    }
+    if (effect->request->care == LEASE_CARE_SELF) {
+        return LEASE_SELF;
+    }
+    if (lease->state == LEASE_EXHAUSTED) {
+        return LEASE_EXHAUSTED;
+    }
+    return effect->request->lease_us == 0 ? LEASE_UNHEALED : LEASE_HELD;
+}
+
+/* What the request says of the lease, which it has set. */
+static void set_terms(struct effect *effect, struct lease *lease)
+{
+    const struct lease_request *request = effect->request;
+
+    lease->terms = request->terms;
+    lease->kind = request->shape.kind;
+    lease->worker = effect->worker->host->worker;
+    lease->client = request->client->id;
+    lease->proved = request->sequence;
+    lease->suspected = 0;
+    lease->lease_us = request->lease_us;
+    lease->expires_us = request->sent_us + request->lease_us;
+    lease->score = request->score;
+    lease->scored_us = request->sent_us;
+    lease->abandoned = false;
+    lease->companion = request->shape.script != NULL ? request->shape.script->companion : NULL;
+    struct lease_owner *owner = lease_client_owner(effect->worker, request->client, &request->terms);
+    if (owner != NULL) {
+        lease_registry_own(effect->worker->registry, lease, owner);
+    }
+}
+
+static void count_hold(const struct effect *effect, struct lease *lease)
+{
+    bool holds_more = effect->request->shape.action == LEASE_ACQUIRE && lease->holds < LEASE_KEYS_MAX - 1;
+
+    lease->holds += lease->holds == 0 || holds_more;
+}
+
+/* The reply to an older request for a lock that was taken under the same token since: nobody knows which of both Redis
+ * executed last, and thus whether the lock has a time to live. */
+static void grant_late(struct effect *effect, struct lease *lease)
+{
+    count_hold(effect, lease);
+    if (was_free(effect)) {
+        /* It was released in between, whichever came first; what is under way now may have been executed before either.
+         */
+        lease_count_briefs(effect->worker, lease, lease->confirmed ? 1 : 0);
+        lease->granted = lease_registry_last(effect->worker->registry);
+        lease->client = 0;
+    }
+    if (effect->request->lease_us == 0) {
+        lease_move(lease, LEASE_UNHEALED);
+    }
+    doubt(effect, lease, false);
+}
+
+/* The lock on these keys was taken, or may have been. */
+static void grant(struct effect *effect, const struct lease_target *targets, size_t key_count, bool overtaken)
+{
+    const struct lease_request *request = effect->request;
+    struct lease_registry *registry = effect->worker->registry;
+    struct lease_key *key = lease_registry_find_key(registry, request->database, targets[0].key);
+    struct lease *lease = key != NULL ? lease_registry_find(registry, key, targets[0].touch.token) : NULL;
+
+    if (lease != NULL && lease_may_be_endless(lease) && effect->outcome != LEASE_OUTCOME_YES) {
+        /* Healing is due, and finds out whatever there is to find out. */
+        lease_schedule(effect->worker, lease);
+        return;
+    }
+    if (lease != NULL && lease->sequence > request->sequence) {
+        grant_late(effect, lease);
+        return;
+    }
+    lease = lease != NULL ? end_if_taken_anew(effect, lease) : NULL;
+    lease = lease != NULL ? lease : add(effect, targets, key_count);
+    if (lease == NULL) {
+        return;
+    }
+    count_hold(effect, lease);
+    if (request->shape.action == LEASE_SCORE) {
+        lease_permit_try(lease);
+    }
+    lease->sequence = request->sequence;
+    lease->granted = lease_registry_last(registry);
+    set_terms(effect, lease);
+    lease_move(lease, state_of(effect, lease, overtaken));
+    lease->after_release = overtaken;
+    if (!lease->trial && (effect->outcome == LEASE_OUTCOME_YES || lease->state != LEASE_DOUBTFUL)) {
+        lease_confirm(effect->worker, lease);
+    }
+    if (lease->state != LEASE_DOUBTFUL) {
+        if (lease->kind == LEASE_STRING || lease->kind == LEASE_STRINGS) {
+            supersede(effect, lease);
+        }
+    }
+    lease_schedule(effect->worker, lease);
+}
+
+static bool is_overtaken(const struct lease_request *request)
+{
+    bool overtaken = false;
+
+    for (size_t i = 0; i < request->target_count; i++) {
+        overtaken = overtaken || request->targets[i].touch.overtaken;
+    }
+    return overtaken;
+}
+
+static void acquire(struct effect *effect)
+{
+    const struct lease_request *request = effect->request;
+    bool without_lease = request->lease_us == 0;
+
+    if (effect->outcome == LEASE_OUTCOME_NO || effect->outcome == LEASE_OUTCOME_REFUSED ||
+        effect->outcome == LEASE_OUTCOME_HELD || (effect->outcome == LEASE_OUTCOME_UNKNOWN && !without_lease)) {
+        return;
+    }
+    if (request->shape.kind == LEASE_STRINGS) {
+        grant(effect, request->targets, request->target_count, is_overtaken(request));
+        return;
+    }
+    for (size_t i = 0; i < request->target_count; i++) {
+        grant(effect, &request->targets[i], 1, request->targets[i].touch.overtaken);
+    }
+}
+
+/* ---- extending ---- */
+
+static bool is_shorter(const struct lease *lease, int64_t expires_us)
+{
+    return lease->expires_us - expires_us > lease->lease_us / LEASE_SLACK_PART;
+}
+
+/* ShedLock releases by a shorter lease, with SET XX or a script. Others have just chosen another one. */
+static bool may_release_by_shortening(const struct lease_request *request)
+{
+    return request->shape.script == NULL || lease_script_is_of(request->shape.script, (struct slice){"shedlock", 8});
+}
+
+/* The owner has set when it ends; if a release was answered in the meantime, Redis may have executed that behind it. */
+static void extend_one(struct effect *effect, struct lease *lease, bool overtaken)
+{
+    const struct lease_request *request = effect->request;
+    int64_t expires_us = request->shape.adds ? latest(lease->expires_us, request->sent_us) + request->lease_us
+                                             : request->sent_us + request->lease_us;
+
+    if (lease->state == LEASE_HELD && may_release_by_shortening(request) && is_shorter(lease, expires_us)) {
+        lease_end(effect->worker, lease, LEASE_REASON_RELEASED);
+        return;
+    }
+    enum lease_state state = request->care == LEASE_CARE_SELF  ? LEASE_SELF
+                             : lease->state == LEASE_EXHAUSTED ? LEASE_EXHAUSTED
+                             : request->score.guessed          ? LEASE_DOUBTFUL
+                                                               : LEASE_HELD;
+    bool adds = request->shape.adds;
+    int64_t lease_us = lease->lease_us;
+    set_terms(effect, lease);
+    lease->expires_us = expires_us;
+    lease->lease_us = adds ? latest(lease_us, request->lease_us) : request->lease_us;
+    lease_move(lease, state);
+    lease_confirm(effect->worker, lease);
+    if (overtaken) {
+        doubt(effect, lease, true);
+    }
+    lease_schedule(effect->worker, lease);
+}
+
+static struct lease *find(const struct effect *effect, const struct lease_target *target)
+{
+    struct lease_registry *registry = effect->worker->registry;
+    struct lease_key *key = lease_registry_find_key(registry, effect->request->database, target->key);
+
+    return key != NULL ? lease_registry_find(registry, key, target->touch.token) : NULL;
+}
+
+static struct lease *find_string(const struct effect *effect, const struct lease_target *target)
+{
+    struct lease_registry *registry = effect->worker->registry;
+    const struct lease_key *key = lease_registry_find_key(registry, effect->request->database, target->key);
+    struct lease_member *member = key != NULL ? LIST_FIRST(&key->members) : NULL;
+
+    while (member != NULL && member->lease->kind != LEASE_STRING) {
+        member = LIST_NEXT(member, of_key);
+    }
+    return member != NULL ? member->lease : NULL;
+}
+
+/* SET XX has put another token in the place of the one that is on file: the same hold goes on under it, or was ended by
+ * a shorter lease. Of a lock that is not on file it proves nothing, as it compares nothing: it may be such an end. */
+static void replace(struct effect *effect, const struct lease_target *target)
+{
+    const struct lease_request *request = effect->request;
+    struct lease *before = find_string(effect, target);
+
+    if (before == NULL || before->sequence > request->sequence) {
+        return;
+    }
+    int64_t acquired_us = before->acquired_us;
+    bool shortened = before->state == LEASE_HELD && is_shorter(before, request->sent_us + request->lease_us);
+    lease_end(effect->worker, before, LEASE_REASON_RELEASED);
+    if (shortened) {
+        return;
+    }
+    grant(effect, target, 1, is_overtaken(request));
+    struct lease *lease = find(effect, target);
+    if (lease != NULL) {
+        lease->acquired_us = acquired_us;
+        lease_schedule(effect->worker, lease);
+    }
+}
+
+/* One that is not on file was taken through another Headgate, or before a restart: the reply shows that it is held. */
+static void extend(struct effect *effect)
+{
+    const struct lease_request *request = effect->request;
+    bool is_multi_key = request->shape.kind == LEASE_STRINGS;
+
+    for (size_t i = 0; i < (is_multi_key ? 1 : request->target_count); i++) {
+        struct lease *lease = find(effect, &request->targets[i]);
+        if (lease != NULL && lease->sequence > request->sequence) {
+            /* It speaks of the one before, or may. */
+            continue;
+        }
+        if (effect->outcome == LEASE_OUTCOME_YES && lease != NULL) {
+            extend_one(effect, lease, is_overtaken(request));
+        } else if (effect->outcome == LEASE_OUTCOME_YES && request->shape.replaces) {
+            replace(effect, &request->targets[i]);
+        } else if (effect->outcome == LEASE_OUTCOME_YES && !request->shape.adds) {
+            grant(effect, &request->targets[i], is_multi_key ? request->target_count : 1, is_overtaken(request));
+        } else if (lease != NULL && (effect->outcome == LEASE_OUTCOME_NO || request->in_transaction)) {
+            doubt(effect, lease, false);
+        }
+    }
+}
+
+/* A bare ZADD says nothing of the lease: that of a permit on file stays as it is. */
+static void refresh(struct effect *effect, const struct lease_target *target)
+{
+    struct lease *lease = find(effect, target);
+    int64_t lease_us = lease != NULL && !effect->request->score.measured ? lease->lease_us : 0;
+
+    grant(effect, target, 1, target->touch.overtaken);
+    if (lease_us > 0) {
+        lease->lease_us = lease_us;
+        lease->expires_us = lease->scored_us + lease_us;
+        lease_schedule(effect->worker, lease);
+    }
+}
+
+/* A ZADD: of a new member it takes a permit; of one that was there it refreshes it, and if that is gone, Redis adds it
+ * again, which the client takes for a loss. */
+static void score(struct effect *effect)
+{
+    const struct lease_target *target = &effect->request->targets[0];
+    struct lease *lease = find(effect, target);
+
+    switch (effect->outcome) {
+    case LEASE_OUTCOME_YES:
+        if (lease != NULL && (lease->confirmed || (lease->trial && !lease->rank_asked))) {
+            lease_end(effect->worker, lease, LEASE_REASON_GONE);
+            return;
+        }
+        grant(effect, target, 1, target->touch.overtaken);
+        return;
+    case LEASE_OUTCOME_HELD:
+    case LEASE_OUTCOME_UNCLEAR:
+        refresh(effect, target);
+        return;
+    default:
+        return;
+    }
+}
+
+/* ---- ranks ---- */
+
+/* Of a semaphore with a second set it is that of the token in the other one. */
+static void rank_in_transaction(struct effect *effect, const struct lease_target *asked, bool known, int64_t rank)
+{
+    const struct lease_request *request = effect->first;
+
+    for (; request != NULL && request != effect->request; request = request->next) {
+        const struct lease_target *target = &request->targets[0];
+        bool is_its = request->shape.action == LEASE_SCORE && request->target_count == 1 &&
+                      lease_word_equal(target->touch.token, asked->touch.token);
+        struct effect of_score = *effect;
+        of_score.request = request;
+        struct lease *lease = is_its ? find(&of_score, target) : NULL;
+        if (lease != NULL && known) {
+            lease_permit_rank(effect->worker, lease, rank);
+        } else if (lease != NULL) {
+            lease_permit_hide_rank(lease);
+        }
+    }
+}
+
+static void rank(struct effect *effect)
+{
+    int64_t value = 0;
+    bool known = lease_answer_integer(effect->head, &value);
+
+    for (size_t i = 0; i < effect->request->target_count; i++) {
+        const struct lease_target *target = &effect->request->targets[i];
+        struct lease *lease = effect->request->in_transaction ? NULL : find(effect, target);
+        if (lease != NULL && known) {
+            lease_permit_rank(effect->worker, lease, value);
+        } else if (effect->request->in_transaction && effect->outcome != LEASE_OUTCOME_REFUSED) {
+            rank_in_transaction(effect, target, known, value);
+        }
+    }
+}
+
+/* The renewal compares what it finds with what is expected. */
+static void renew_soon(struct effect *effect, struct lease *lease)
+{
+    if (lease->state == LEASE_HELD) {
+        lease->retry_us = effect->now_us;
+    }
+    lease_schedule(effect->worker, lease);
+}
+
+/* EXPIRE and its like set the time to live of all that the key holds. On the connection that took the lock they come
+ * behind that; from another one they may have been executed before it. */
+static void expire_one(struct effect *effect, struct lease *lease)
+{
+    int64_t expires_us = effect->request->sent_us + effect->request->lease_us;
+
+    if (effect->request->client->id != lease->client) {
+        renew_soon(effect, lease);
+        return;
+    }
+    if (lease->abandoned) {
+        lease_end(effect->worker, lease, LEASE_REASON_RELEASED);
+        return;
+    }
+    if (lease->state == LEASE_HELD && is_shorter(lease, expires_us)) {
+        lease_end(effect->worker, lease, LEASE_REASON_SHORTENED);
+        return;
+    }
+    lease->expires_us = expires_us;
+    lease->proved = effect->request->sequence;
+    if (lease->state == LEASE_UNHEALED || lease->lease_us == 0) {
+        lease->lease_us = effect->request->lease_us;
+        /* Of one that is in doubt it says that the key is there, not whose it is. */
+        lease_move(lease, lease->state == LEASE_UNHEALED ? LEASE_HELD : lease->state);
+    }
+    lease_schedule(effect->worker, lease);
+}
+
+/* ---- for all that a request may end ---- */
+
+/* Who asked for a release does not want it kept, whether Redis has heard of it or not: if not, it has to end by itself.
+ */
+static void give_up(struct effect *effect, struct lease *lease)
+{
+    if (lease_may_be_endless(lease)) {
+        lease->abandoned = true;
+        lease_schedule(effect->worker, lease);
+    } else {
+        lease_end(effect->worker, lease, LEASE_REASON_RELEASED);
+    }
+}
+
+static void release_one(struct effect *effect, struct lease *lease)
+{
+    switch (effect->outcome) {
+    case LEASE_OUTCOME_YES:
+        lease_end(effect->worker, lease, LEASE_REASON_RELEASED);
+        return;
+    case LEASE_OUTCOME_UNKNOWN:
+        give_up(effect, lease);
+        return;
+    case LEASE_OUTCOME_NO:
+    case LEASE_OUTCOME_HELD:
+        doubt(effect, lease, false);
+        return;
+    case LEASE_OUTCOME_UNCLEAR:
+        doubt(effect, lease, true);
+        return;
+    case LEASE_OUTCOME_REFUSED:
+        lease_schedule(effect->worker, lease);
+        return;
+    }
+}
+
+/* Whether it was a release that was under way together with the request that took the lock, whichever was sent first.
+ */
+static bool may_have_released(const struct effect *effect, const struct lease *lease)
+{
+    return lease_action_releases(effect->request->shape.action) && effect->outcome == LEASE_OUTCOME_YES &&
+           may_be_older(effect, lease);
+}
+
+/* If Redis has the lock still, it was taken anew behind the release; unless that was of several keys, of which nobody
+ * says which there were. */
+static void doubt_released(struct effect *effect, struct lease *lease)
+{
+    if (effect->request->shape.key_count == 1) {
+        lease->acquired_us = latest(lease->acquired_us, effect->request->sent_us);
+        if (lease->state == LEASE_EXHAUSTED) {
+            lease_move(lease, LEASE_DOUBTFUL);
+        }
+    }
+    doubt(effect, lease, true);
+}
+
+static void change_one(struct effect *effect, struct lease *lease)
+{
+    if (effect->request->shape.action == LEASE_UNSEEN) {
+        lease_suspect(effect->worker, lease);
+    } else if (effect->request->shape.action != LEASE_EXPIRE) {
+        release_one(effect, lease);
+    } else if (effect->outcome == LEASE_OUTCOME_YES && !lease_kind_is_semaphore(lease->kind)) {
+        expire_one(effect, lease);
+    } else if (effect->outcome == LEASE_OUTCOME_UNCLEAR || effect->outcome == LEASE_OUTCOME_UNKNOWN) {
+        renew_soon(effect, lease);
+    }
+}
+
+/* What was being taken when it was released may be gone before it is known to be there. */
+static void overtake(const struct effect *effect, const struct lease_key *key, struct slice token)
+{
+    struct lease_touch *touch;
+
+    LIST_FOREACH(touch, &key->touches, of_key)
+    {
+        bool concerns = token.data == NULL || (touch->token.length == token.length &&
+                                               memcmp(touch->token.data, token.data, token.length) == 0);
+        if (touch->acquires && concerns && touch->sequence < effect->request->sequence) {
+            touch->overtaken = true;
+        }
+    }
+}
+
+static void change_all(struct effect *effect, struct lease_key *key, struct slice token)
+{
+    struct lease_member *member = LIST_FIRST(&key->members);
+
+    while (member != NULL) {
+        struct lease_member *next = LIST_NEXT(member, of_key);
+        struct lease *lease = member->lease;
+        bool concerns = token.data == NULL || (lease->token.length == token.length &&
+                                               memcmp(lease->token.data, token.data, token.length) == 0);
+        if (concerns && may_have_released(effect, lease)) {
+            doubt_released(effect, lease);
+        } else if (concerns && lease->sequence < effect->request->sequence) {
+            change_one(effect, lease);
+        } else if (concerns) {
+            lease_schedule(effect->worker, lease);
+        }
+        member = next;
+    }
+}
+
+static void change(struct effect *effect)
+{
+    const struct lease_request *request = effect->request;
+
+    for (size_t i = 0; i < request->target_count; i++) {
+        const struct lease_target *target = &request->targets[i];
+        struct lease_key *key = lease_registry_find_key(effect->worker->registry, request->database, target->key);
+        if (key == NULL) {
+            continue;
+        }
+        if (effect->outcome != LEASE_OUTCOME_REFUSED && lease_action_releases(request->shape.action)) {
+            overtake(effect, key, target->touch.token);
+        }
+        change_all(effect, key, target->touch.token);
+    }
+}
+
+/* Whatever is left is asked for at once, as nobody says which keys there were. */
+static void flush(struct effect *effect)
+{
+    struct lease *lease = lease_registry_first(effect->worker->registry);
+
+    for (; lease != NULL; lease = LIST_NEXT(lease, of_all)) {
+        if (effect->outcome != LEASE_OUTCOME_REFUSED && effect->outcome != LEASE_OUTCOME_NO) {
+            doubt(effect, lease, false);
+        } else {
+            lease_schedule(effect->worker, lease);
+        }
+    }
+}
+
+/* ---- requests ---- */
+
+static void apply(struct effect *effect)
+{
+    switch (effect->request->shape.action) {
+    case LEASE_ACQUIRE:
+        acquire(effect);
+        return;
+    case LEASE_SCORE:
+        score(effect);
+        return;
+    case LEASE_EXTEND:
+        extend(effect);
+        return;
+    case LEASE_RANK:
+        rank(effect);
+        return;
+    default:
+        change(effect);
+        return;
+    }
+}
+
+static bool may_own(const struct effect *effect)
+{
+    enum lease_action action = effect->request->shape.action;
+    return (action == LEASE_ACQUIRE || action == LEASE_SCORE || action == LEASE_EXTEND) &&
+           effect->outcome != LEASE_OUTCOME_NO && effect->outcome != LEASE_OUTCOME_REFUSED;
+}
+
+static void end_one(struct lease_worker *worker, struct lease_request *request, const struct lease_request *first,
+                    const struct policy_reply *reply)
+{
+    struct slice head = lease_outcome_head(request, reply);
+    struct effect effect = {
+        .worker = worker,
+        .request = request,
+        .first = first,
+        .head = head,
+        .outcome = lease_outcome_of(request, reply, head),
+        .now_us = reply->now_us,
+    };
+
+    if (may_own(&effect)) {
+        lease_client_identify(worker, request->client, &request->terms);
+    }
+    lease_registry_lock(worker->registry);
+    /* Marks of the others stay as they are: they say whether this one was overtaken. */
+    for (size_t i = 0; i < request->target_count; i++) {
+        lease_registry_untouch(worker->registry, &request->targets[i].touch);
+    }
+    if (request->flushes) {
+        lease_registry_end_flush(worker->registry);
+        flush(&effect);
+    } else {
+        apply(&effect);
+    }
+    lease_registry_unlock(worker->registry);
+}
+
+/* EXEC has been answered: what was WATCHed before it is so no more. */
+static void end_guards(struct lease_worker *worker, const struct lease_request *request)
+{
+    if (request->client->guard_count > 0) {
+        lease_registry_lock(worker->registry);
+        lease_guard_end(worker, request->client, request->sequence);
+        lease_registry_unlock(worker->registry);
+    }
+}
+
+void lease_request_end(struct lease_worker *worker, struct lease_request *request, const struct policy_reply *reply)
+{
+    for (struct lease_request *at = request; at != NULL; at = at->next) {
+        end_one(worker, at, request, reply);
+        if (at->in_transaction && at->next == NULL) {
+            end_guards(worker, at);
+        }
+    }
+    while (request != NULL) {
+        struct lease_request *next = request->next;
+        lease_request_free(request);
+        request = next;
+    }
+}

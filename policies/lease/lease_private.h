@@ -1,0 +1,282 @@
+/*
+ * What the files of the lease policy share:
+ *
+ *   lease.c            the hooks, and the rules of this configuration
+ *   lease_request.c    what a request is about to do to leases: written down before it is forwarded
+ *   lease_guard.c      keys that are WATCHed
+ *   lease_outcome.c    what has become of it, by its reply
+ *   lease_effect.c     what that has made of them
+ *   lease_permit.c     which attempts at a semaphore have got a permit
+ *   lease_watch.c      when a lease is to be looked at, what is done then, and how it ends
+ *   lease_call.c       the scripts for it, and what their replies say
+ *   lease_client.c     whose connections show that a holder lives
+ *   lease_process.c    … which processes live, and which connections they have
+ *   lease_text.c       what is said of leases: names, keys and owners as they are shown, warnings
+ *   lease_verbs.c      LEASES and LEASE on the admin port
+ */
+#ifndef HEADGATE_LEASE_PRIVATE_H
+#define HEADGATE_LEASE_PRIVATE_H
+
+#include "lease/lease_registry.h"
+
+enum lease_counter {
+    LEASE_COUNTER_ACQUIRED,
+    LEASE_COUNTER_HELD,
+    LEASE_COUNTER_RENEWALS,
+    LEASE_COUNTER_DEFERRED,
+    LEASE_COUNTER_FAILURES,
+    LEASE_COUNTER_HEALED,
+    LEASE_COUNTER_RELEASED,
+    LEASE_COUNTER_UNSEEN,
+    LEASE_COUNTER_LOST_GONE,
+    LEASE_COUNTER_LOST_TAKEN,
+    LEASE_COUNTER_LOST_PERSISTED,
+    LEASE_COUNTER_LOST_SHORTENED,
+    LEASE_COUNTER_LOST_TYPE,
+    LEASE_COUNTER_LOST_UNREACHABLE,
+    LEASE_COUNTER_OWNER_GONE,
+    LEASE_COUNTER_MAX_HOLD,
+    LEASE_COUNTER_DROPPED,
+    LEASE_COUNTERS
+};
+
+/* The bound of the last ZREMRANGEBYSCORE of a client, which tells the lease of the ZADD behind it. */
+struct lease_reap {
+    uint64_t key_hash;
+    double bound;
+    bool known;
+};
+
+/* A key that a client WATCHes. */
+struct lease_guard {
+    LIST_ENTRY(lease_guard) of_client;
+    struct lease_touch touch;
+};
+
+/* Hangs from a client. */
+struct lease_client {
+    LIST_ENTRY(lease_client) of_worker;
+    uint64_t id;
+    void *connection;             /* as the host knows it */
+    struct lease_owner *named;    /* all connections of its address, user and name; NULL: it has no name, … */
+    struct lease_owner *process;  /* … its process is not known, … */
+    struct lease_owner *alone;    /* … it has not taken a lock under such a rule */
+    bool untold;                  /* its process cannot be told */
+    bool searching;               /* it is still looked for */
+    uint64_t tested;              /* the last search that it was looked at for */
+    char *text;                   /* "address/user/name"; NULL when memory was short */
+    struct lease_request *queued; /* by MULTI, the last one first */
+    size_t queued_count;
+    uint32_t queued_place; /* of the next command of the transaction that is looked at, from 0 on */
+    LIST_HEAD(, lease_guard) guards;
+    size_t guard_count;
+    struct lease_reap reap;
+};
+
+/* One lease that a request may change: on one key, or on several at once. */
+struct lease_target {
+    struct lease_touch touch;
+    struct slice key; /* the request's own memory, as the touch's token is */
+};
+
+/* A request under way that may change leases; its ticket points here. */
+struct lease_request {
+    struct lease_request *next; /* in the transaction, the one before it */
+    struct lease_client *client;
+    struct lease_terms terms;
+    enum lease_care care;
+    struct lease_shape shape; /* its slices are void */
+    int64_t database;
+    int64_t sent_us;
+    uint64_t sequence;
+    int64_t lease_us;         /* that it sets; 0: none */
+    struct lease_score score; /* that it sets */
+    bool in_transaction;
+    uint32_t place; /* in the transaction, among the commands that were looked at, … */
+    uint32_t of;    /* … of which there were so many */
+    bool flushes;
+    size_t target_count;
+    struct lease_target targets[]; /* for locks of several keys, one for each */
+};
+
+/* The policy on one worker. */
+struct lease_worker {
+    struct lease_registry *registry;
+    const struct policy_host *host;
+    _Atomic uint64_t *counters;
+    struct lease_rule *rules;
+    size_t rule_count;
+    LIST_HEAD(, lease_client) clients;
+    size_t searching;          /* clients whose process is still looked for */
+    uint64_t searched;         /* the last search that this worker has gone through */
+    size_t calls;              /* scripts under way */
+    bool watching;             /* lease_watch() is at work */
+    bool last_round;           /* the process ends: all leases are renewed once more */
+    int64_t warned_us;         /* the beginning of the second in which … */
+    uint32_t warnings;         /* … so many losses were logged, and … */
+    uint32_t unsaid;           /* … so many were not */
+    int64_t failure_warned_us; /* when a failure was logged last */
+};
+
+static inline void lease_count(struct lease_worker *worker, enum lease_counter counter)
+{
+    policy_count(&worker->counters[counter], 1);
+}
+
+static inline int64_t lease_now(const struct lease_worker *worker)
+{
+    return worker->host->now_us(worker->host->context);
+}
+
+/* By how much of a lease its end may be another than expected without anybody having touched it: one part of so many.
+ */
+#define LEASE_SLACK_PART 8
+
+/* Whether its locks are members of a sorted set, each with a score, and not keys with a time to live. */
+static inline bool lease_kind_is_semaphore(enum lease_kind kind)
+{
+    return kind == LEASE_SEMAPHORE_BY_START || kind == LEASE_SEMAPHORE_BY_EXPIRY;
+}
+
+/* ---- lease_client.c ---- */
+
+/* Says who the client is, from which on its connections count; *attachment is NULL at first. */
+void lease_client_join(struct lease_worker *worker, const struct policy_client *client, void **attachment);
+void lease_client_leave(struct lease_worker *worker, struct lease_client *client);
+/* The client may have taken a lock: finds out who it is, as far as the terms want it. Nothing is locked. */
+void lease_client_identify(struct lease_worker *worker, struct lease_client *client, const struct lease_terms *terms);
+/* Looks on for processes, and for further connections of those whose known ones have gone. Nothing is locked. */
+void lease_client_tick(struct lease_worker *worker);
+/* Whose lease it is, under such terms, that the client takes. The registry is locked. NULL when memory is short. */
+struct lease_owner *lease_client_owner(struct lease_worker *worker, struct lease_client *client,
+                                       const struct lease_terms *terms);
+/* The client is of that process, which it was counted with; NULL is harmless. The registry is locked. */
+void lease_client_adopt(struct lease_worker *worker, struct lease_client *client, struct lease_owner *process);
+
+/* ---- lease_process.c ---- */
+
+/* The last connection that was known of the owner has gone just now: if it is a process that lives, it may have others.
+ * The registry is locked. */
+void lease_process_left(struct lease_worker *worker, struct lease_owner *owner);
+/* Looks for these, and whether processes live. Nothing is locked. */
+void lease_process_tick(struct lease_worker *worker);
+
+/* ---- lease_guard.c ---- */
+
+/* WATCH is about to be forwarded: ADMIT, or HOLD as long as a renewal of one of the keys is under way. */
+enum policy_verdict lease_guard_begin(struct lease_worker *worker, struct lease_client *client,
+                                      const struct policy_request *request, struct policy_decision *decision);
+/* The client WATCHes nothing any more of what it did before that number. The registry is locked. */
+void lease_guard_end(struct lease_worker *worker, struct lease_client *client, uint64_t sequence);
+
+/* ---- lease_request.c ---- */
+
+enum policy_verdict lease_request_begin(struct lease_worker *worker, const struct policy_request *request,
+                                        struct policy_decision *decision);
+/* Frees those that MULTI has queued. */
+void lease_request_forget(struct lease_client *client);
+void lease_request_free(struct lease_request *request);
+
+/* ---- lease_outcome.c ---- */
+
+/* What became of a request. */
+enum lease_outcome {
+    LEASE_OUTCOME_YES,
+    LEASE_OUTCOME_NO,
+    LEASE_OUTCOME_HELD,    /* released once, and held still */
+    LEASE_OUTCOME_REFUSED, /* it was not executed */
+    LEASE_OUTCOME_UNCLEAR, /* Redis has to be asked */
+    LEASE_OUTCOME_UNKNOWN  /* and may execute it yet */
+};
+
+/* What can be seen of the reply to the request itself; empty if nothing, as of many a reply behind others in EXEC's. */
+struct slice lease_outcome_head(const struct lease_request *request, const struct policy_reply *reply);
+/* head: what can be seen of it. */
+enum lease_outcome lease_outcome_of(const struct lease_request *request, const struct policy_reply *reply,
+                                    struct slice head);
+
+/* ---- lease_effect.c ---- */
+
+/* What has come of the request; frees it. */
+void lease_request_end(struct lease_worker *worker, struct lease_request *request, const struct policy_reply *reply);
+
+/* ---- lease_permit.c; for who has locked the registry ---- */
+
+/* A ZADD has put the permit into its set: an attempt, of which a ZRANK may say that it was none. */
+void lease_permit_try(struct lease *lease);
+/* Its rank was asked for: less than the limit is a permit. The lease may be off file then. */
+void lease_permit_rank(struct lease_worker *worker, struct lease *lease, int64_t rank);
+/* The same, but its rank is not known. */
+void lease_permit_hide_rank(struct lease *lease);
+/* When an attempt that lasts so long is none any more, but a permit. */
+int64_t lease_permit_settles_us(const struct lease *lease);
+/* It has lasted so long. */
+void lease_permit_settle(struct lease_worker *worker, struct lease *lease);
+/* It ends for that reason, and is on file yet: an attempt whose rank nobody asked for was a permit. */
+void lease_permit_end(struct lease_worker *worker, struct lease *lease, enum lease_reason reason);
+
+/* ---- lease_watch.c; all but lease_watch() for who has locked the registry ---- */
+
+/* Sets when the lease is to be looked at next, after whatever may have changed that. */
+void lease_schedule(struct lease_worker *worker, struct lease *lease);
+/* The one that moves a lease from state to state. */
+void lease_move(struct lease *lease, enum lease_state state);
+/* Redis has said that the lock was taken: it counts from now on. */
+void lease_confirm(struct lease_worker *worker, struct lease *lease);
+/* So many permits of the kind of that one were taken and released, as is known now. */
+void lease_count_briefs(struct lease_worker *worker, const struct lease *lease, uint32_t count);
+/* A script that nobody knows may have ended the lock: Redis is asked soon, and what it says of a script's answer that
+ * was asked for before does not count. */
+void lease_suspect(struct lease_worker *worker, struct lease *lease);
+/* Takes the lease off file, counts why, and logs it if somebody has lost a lock. */
+void lease_end(struct lease_worker *worker, struct lease *lease, enum lease_reason reason);
+/* What became of a lock that was gone when its owner was: that may have released it just before. */
+enum lease_reason lease_reason_without_owner(const struct lease *lease);
+/* Looks after the leases of this worker that are due. Nothing is locked. */
+void lease_watch(struct lease_worker *worker);
+/* Whether it has nothing to wait for. Nothing is locked. */
+bool lease_watch_is_done(struct lease_worker *worker);
+/* Whether it may have no time to live: to give it one comes before all else. */
+bool lease_may_be_endless(const struct lease *lease);
+/* Whether all connections of its owner are gone. */
+bool lease_is_ownerless(const struct lease *lease);
+/* When it will have been held for so long as it may be. */
+int64_t lease_deadline_us(const struct lease *lease);
+
+/* ---- lease_text.c ---- */
+
+const char *lease_reason_name(enum lease_reason reason);
+const char *lease_kind_name(enum lease_kind kind);
+/* Logs, not too often, what became of a lock that somebody has lost or is about to lose. The registry is locked. */
+void lease_warn_of_loss(struct lease_worker *worker, const struct lease *lease, const char *what);
+/* Logs, not too often, that a script has failed. Nothing is locked. */
+void lease_warn_of_failure(struct lease_worker *worker, const char *error);
+
+/* Bytes of a quoted text. */
+#define LEASE_QUOTED_MAX 200
+/* Writes the text as it is if it is plain, else in quotes with \xHH for what is not printable; long ones are cut. */
+void lease_quote(char quoted[LEASE_QUOTED_MAX], struct slice text);
+
+/* ---- lease_call.c ---- */
+
+/* How far the score of a permit, whose rank counts, is kept from those that are swept up, and from those of newcomers:
+ * each as much. */
+int64_t lease_margin_us(const struct lease *lease);
+
+/* What a script is called for. */
+enum lease_errand { LEASE_ERRAND_RENEW, LEASE_ERRAND_CHECK, LEASE_ERRAND_HEAL, LEASE_ERRAND_RELEASE };
+
+/* A call that is made up, with all its bytes. */
+struct lease_call;
+
+/* Makes up the call and notes that it is under way; the registry is locked. NULL when memory is short. */
+struct lease_call *lease_call_prepare(struct lease_worker *worker, struct lease *lease, enum lease_errand errand);
+/* Sends it; nothing is locked. */
+void lease_call_send(struct lease_call *call);
+
+/* ---- lease_verbs.c ---- */
+
+enum policy_answer lease_verb_leases(void *instance, size_t count, const struct slice *arguments, FILE *answer);
+enum policy_answer lease_verb_lease(void *instance, size_t count, const struct slice *arguments, FILE *answer);
+
+#endif

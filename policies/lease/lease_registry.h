@@ -1,0 +1,241 @@
+/*
+ * Which leases there are: one registry for all workers of the process. A lease is found by database, key and token, by
+ * key alone, or by its owner. What is under way at Redis and may end a lease is written down with the keys it touches.
+ *
+ *   keys ──► members ──► lease ◄── owner (connections of one client)
+ *    └─────► touches ──► requests under way
+ *
+ * All functions but those of opening, closing and locking are for who has locked the registry. There is one lock:
+ * locks are taken and released tens of thousands of times a second, not millions, and each time takes less than a
+ * microsecond under it.
+ */
+#ifndef HEADGATE_LEASE_REGISTRY_H
+#define HEADGATE_LEASE_REGISTRY_H
+
+#include "lease/lease_rule.h"
+#include "lease/lease_score.h"
+#include "lease/lease_table.h"
+#include "lease/lease_wheel.h"
+
+#include <sys/queue.h>
+
+/* Longer keys and tokens are none of a lock that is watched. */
+#define LEASE_TEXT_MAX ((size_t)64 * 1024)
+/* Keys of one lock that are watched: more than a script of a policy takes are none. */
+#define LEASE_KEYS_MAX ((size_t)POLICY_SCRIPT_ARGUMENTS_MAX - 4)
+/* The longest name of an owner. */
+#define LEASE_OWNER_MAX 512
+
+enum lease_state {
+    LEASE_UNHEALED,  /* it has no time to live: it is to be given one */
+    LEASE_DOUBTFUL,  /* Redis is to be asked what has come of it */
+    LEASE_HELD,      /* it is renewed */
+    LEASE_SELF,      /* the library renews it */
+    LEASE_EXHAUSTED, /* max_hold was reached: it is not renewed any more */
+    LEASE_ENDED      /* it is on file no more, and freed when no script for it is under way */
+};
+
+/* What was last heard of a lease, or how it ended. */
+enum lease_reason {
+    LEASE_REASON_NONE,
+    LEASE_REASON_RENEWED,
+    LEASE_REASON_DEFERRED,
+    LEASE_REASON_FAILED,
+    LEASE_REASON_RELEASED,
+    LEASE_REASON_UNSEEN,
+    LEASE_REASON_GONE,
+    LEASE_REASON_TAKEN,
+    LEASE_REASON_PERSISTED,
+    LEASE_REASON_SHORTENED,
+    LEASE_REASON_OTHER_TYPE,
+    LEASE_REASON_UNREACHABLE,
+    LEASE_REASON_OWNER_GONE,
+    LEASE_REASON_MAX_HOLD,
+    LEASE_REASON_DROPPED
+};
+
+struct lease;
+struct lease_touch;
+
+struct lease_key {
+    struct lease_node node;
+    int64_t database;
+    LIST_HEAD(, lease_member) members;
+    LIST_HEAD(, lease_touch) touches;
+    size_t length;
+    char name[];
+};
+
+/* One of the keys of a lease. */
+struct lease_member {
+    struct lease_node node; /* by key and token */
+    LIST_ENTRY(lease_member) of_key;
+    struct lease *lease;
+    struct lease_key *key;
+};
+
+/* Ranks of attempts that are told apart. */
+#define LEASE_RANKS 32
+
+/* What attempts at a semaphore have shown of it. */
+struct lease_semaphore {
+    uint64_t key;                 /* hashed */
+    uint32_t limit;               /* it has so many permits, or more */
+    uint32_t briefs[LEASE_RANKS]; /* so many attempts with that rank were given back soon: permits, or refused */
+};
+
+/* A request under way that concerns a key; embedded in what is kept of the request. */
+struct lease_touch {
+    LIST_ENTRY(lease_touch) of_key;
+    struct lease_key *key; /* NULL: it is not written down (any more) */
+    struct slice token;    /* whose lease; data NULL: any */
+    bool releases;         /* it may release it: nothing is renewed until the answer is there */
+    bool acquires;         /* it may acquire it, or show that it is held … */
+    bool overtaken;        /* … and a release of it was answered in the meantime */
+    bool guards;           /* it is no request, but a WATCH of the key that lasts */
+    uint64_t sequence;     /* of the request: later ones are greater */
+};
+
+/* Whose connections show that the holder lives. */
+struct lease_owner {
+    struct lease_node node;
+    size_t connections;
+    int64_t gone_us; /* when the last connection went; 0: there are some, or may be */
+    LIST_HEAD(, lease) leases;
+    /* Of a process; pid 0: it is none. */
+    struct policy_peer process;
+    LIST_ENTRY(lease_owner) of_processes;
+    int64_t checked_us;   /* when it was last looked at whether it lives */
+    uint64_t search;      /* the number of the search for further connections of it; 0: there is none */
+    size_t searchers;     /* workers that have not looked through their clients yet */
+    size_t length, shown; /* of the name, and of what is shown of it */
+    char name[];
+};
+
+struct lease {
+    struct lease_wheel_entry watch; /* first, so that it is found from there */
+    LIST_ENTRY(lease) of_all;
+    LIST_ENTRY(lease) of_owner;
+    struct lease_owner *owner;
+    struct lease_terms terms;
+    enum lease_kind kind;
+    enum lease_state state;
+    enum lease_reason reason;
+    bool calling;       /* a script for it is under way */
+    bool confirmed;     /* Redis has said that it was taken */
+    bool after_release; /* a release may have come about */
+    bool ranked;        /* a permit that newcomers' scores are compared with: the lower its score, the safer it is */
+    bool trial;         /* of those: an attempt that may have been refused */
+    bool rank_asked;    /* of a trial: its owner has asked for its rank, … */
+    uint32_t rank;      /* … which was this */
+    bool abandoned;     /* a release of it may not have reached Redis: it is to be healed, and left alone then */
+    size_t worker;      /* which of them watches it */
+    uint64_t client;    /* the connection that took it; 0: nobody knows which of two */
+    uint64_t sequence;  /* of the request that took it */
+    uint64_t granted;   /* the last number when its reply came: those up to it were under way together with it */
+    uint64_t suspected; /* since that number a script that nobody knows may have ended it; 0: none has */
+    uint64_t proved;    /* of the last request whose reply said that it is held: what was asked before is out of date */
+    uint32_t holds;     /* of a read lock: how many its owner had at most */
+    int64_t lease_us;
+    int64_t acquired_us;
+    int64_t expires_us;       /* not before this, if nobody has touched it */
+    int64_t retry_us;         /* after a failure: when to try again; else 0 */
+    int64_t called_us;        /* when a script for it was sent last; 0: never */
+    struct lease_score score; /* of a semaphore: as it is now … */
+    int64_t scored_us;        /* … which was right at this time */
+    const char *companion;    /* a member that shares the score, if it is there; or NULL */
+    uint64_t renewals;
+    uint64_t deferrals;
+    uint64_t failures;
+    struct slice token; /* the lease's own memory */
+    size_t key_count;
+    struct lease_member members[];
+};
+
+struct lease_registry;
+
+/* threads: how many workers there are. NULL when memory is short. */
+struct lease_registry *lease_registry_new(size_t threads);
+/* Nothing of it may be in use any more. */
+void lease_registry_free(struct lease_registry *registry);
+void lease_registry_lock(struct lease_registry *registry);
+void lease_registry_unlock(struct lease_registry *registry);
+
+/* The next number for a request. */
+uint64_t lease_registry_sequence(struct lease_registry *registry);
+/* The last one that was given. */
+uint64_t lease_registry_last(const struct lease_registry *registry);
+/* How many leases there are. */
+size_t lease_registry_count(const struct lease_registry *registry);
+struct lease_wheel *lease_registry_wheel(struct lease_registry *registry, size_t worker);
+/* Whether the process is about to end: clients that leave now come back elsewhere. */
+bool lease_registry_is_draining(const struct lease_registry *registry);
+void lease_registry_drain(struct lease_registry *registry);
+
+/* What is known of the semaphore with that key: what was known of another may make way for it. */
+struct lease_semaphore *lease_registry_semaphore(struct lease_registry *registry, const struct lease_key *key);
+
+/* ---- keys ---- */
+
+/* The key, if a lease or a request under way has to do with it, or NULL. */
+struct lease_key *lease_registry_find_key(struct lease_registry *registry, int64_t database, struct slice name);
+/* Writes down that a request under way touches the key. The token must stay as long as that is so. False when memory is
+ * short. */
+bool lease_registry_touch(struct lease_registry *registry, struct lease_touch *touch, int64_t database,
+                          struct slice name);
+/* The request has ended. Harmless for a touch that is not written down. */
+void lease_registry_untouch(struct lease_registry *registry, struct lease_touch *touch);
+/* Requests under way that may remove any key (FLUSHALL): as long as there are some, nothing is renewed. */
+void lease_registry_begin_flush(struct lease_registry *registry);
+void lease_registry_end_flush(struct lease_registry *registry);
+
+/* ---- leases ---- */
+
+struct lease *lease_registry_find(struct lease_registry *registry, const struct lease_key *key, struct slice token);
+/* A new lease on those keys (1 to LEASE_KEYS_MAX), in no wheel and without owner; the texts are copied. NULL when
+ * memory is short. */
+struct lease *lease_registry_add(struct lease_registry *registry, int64_t database, const struct slice *keys,
+                                 size_t key_count, struct slice token);
+/* Takes the lease off file, as ENDED: it is void unless a script for it is under way. */
+void lease_registry_remove(struct lease_registry *registry, struct lease *lease, enum lease_reason reason);
+/* Frees one that has ended, once no script for it is under way. */
+void lease_free_ended(struct lease *lease);
+/* The first of all leases; the next is LIST_NEXT(lease, of_all). */
+struct lease *lease_registry_first(const struct lease_registry *registry);
+/* Whether a request that may release the lease is under way. */
+bool lease_registry_is_releasing(const struct lease_registry *registry, const struct lease *lease);
+/* Whether somebody WATCHes a key of it. */
+bool lease_registry_is_guarded(const struct lease *lease);
+/* Whether any request that concerns it is: what a script says in the meantime may be out of date. */
+bool lease_registry_is_touched(const struct lease_registry *registry, const struct lease *lease);
+
+/* ---- owners ---- */
+
+/* The owner of that name, with one more connection; NULL when memory is short. */
+struct lease_owner *lease_registry_join(struct lease_registry *registry, struct slice name);
+/* The same for a process, whose name this is. */
+struct lease_owner *lease_registry_join_process(struct lease_registry *registry, struct slice name,
+                                                const struct policy_peer *process);
+/* The first of the processes; the next is LIST_NEXT(owner, of_processes). */
+struct lease_owner *lease_registry_first_process(const struct lease_registry *registry);
+/* All workers are to look for further connections of the process, until it is joined; searches are numbered in their
+ * order. */
+void lease_registry_search(struct lease_registry *registry, struct lease_owner *process);
+/* The search with the next number; NULL if there is none. */
+struct lease_owner *lease_registry_next_search(const struct lease_registry *registry, uint64_t number);
+/* Whether this is the first time that it is asked so. */
+bool lease_registry_is_first(struct lease_registry *registry, enum lease_owner_kind kind);
+/* A connection of the owner has gone. The owner is void if it has neither connections nor leases. */
+void lease_registry_leave(struct lease_registry *registry, struct lease_owner *owner, int64_t now_us);
+/* Gives the lease to the owner. */
+void lease_registry_own(struct lease_registry *registry, struct lease *lease, struct lease_owner *owner);
+
+/* ---- scripts that were seen ---- */
+
+/* Remembers what a script does that is in no table. */
+void lease_registry_learn(struct lease_registry *registry, const char digest[LEASE_DIGEST_LENGTH],
+                          const struct lease_script *script);
+/* NULL if nothing was learned of it. Locks the registry, if it has to look. */
+const struct lease_script *lease_registry_script(struct lease_registry *registry, struct slice digest);
+
+#endif

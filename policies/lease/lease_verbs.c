@@ -1,0 +1,137 @@
+/* LEASES and LEASE on the admin port. */
+#include "lease/lease_private.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* Lines of one answer. */
+#define LINES_MAX 1000
+#define GLOB_MAX 1024
+
+static const char *state_name(const struct lease_worker *worker, const struct lease *lease)
+{
+    static const char *const names[] = {
+        [LEASE_UNHEALED] = "unhealed", [LEASE_DOUBTFUL] = "checking",  [LEASE_HELD] = "held",
+        [LEASE_SELF] = "self",         [LEASE_EXHAUSTED] = "max-hold", [LEASE_ENDED] = "ended",
+    };
+
+    if (lease_registry_is_releasing(worker->registry, lease)) {
+        return "releasing";
+    }
+    return lease_is_ownerless(lease) ? "ownerless" : names[lease->state];
+}
+
+static int64_t ms_until(int64_t then_us, int64_t now_us)
+{
+    return (then_us - now_us) / 1000;
+}
+
+static void write_line(const struct lease_worker *worker, const struct lease *lease, int64_t now, FILE *answer)
+{
+    const struct lease_key *key = lease->members[0].key;
+    char name[LEASE_QUOTED_MAX], owner[LEASE_QUOTED_MAX];
+    bool is_watched = lease->watch.link != NULL;
+
+    lease_quote(name, (struct slice){key->name, key->length});
+    lease_quote(owner, lease->owner != NULL ? (struct slice){lease->owner->name, lease->owner->shown}
+                                            : (struct slice){"nobody", 6});
+    fprintf(answer,
+            "key=%s db=%" PRId64 " kind=%s rule=%s owner=%s state=%s held=%.3f lease=%" PRId64 " left=%" PRId64
+            " next=%" PRId64 " renewals=%" PRIu64 " deferred=%" PRIu64 " failures=%" PRIu64 " reason=\"%s\"\n",
+            name, key->database, lease_kind_name(lease->kind), lease->terms.rule, owner, state_name(worker, lease),
+            (double)(now - lease->acquired_us) / 1e6, lease->lease_us / 1000, ms_until(lease->expires_us, now),
+            is_watched && lease->watch.due_us > now ? ms_until(lease->watch.due_us, now) : 0, lease->renewals,
+            lease->deferrals, lease->failures, lease_reason_name(lease->reason));
+}
+
+/* A glob that is sound, as text; false, and the answer is an error, if it is not. */
+static bool read_glob(struct slice argument, char glob[GLOB_MAX], FILE *answer)
+{
+    char problem[CONF_PROBLEM_MAX];
+
+    if (argument.length >= GLOB_MAX || memchr(argument.data, '\0', argument.length) != NULL) {
+        fprintf(answer, "the glob is too long, or no text");
+        return false;
+    }
+    if (!match_glob_check(argument, problem)) {
+        fprintf(answer, "the glob %s", problem);
+        return false;
+    }
+    memcpy(glob, argument.data, argument.length);
+    glob[argument.length] = '\0';
+    return true;
+}
+
+enum policy_answer lease_verb_leases(void *instance, size_t count, const struct slice *arguments, FILE *answer)
+{
+    struct lease_worker *worker = instance;
+    char glob[GLOB_MAX] = "*";
+    int64_t now = lease_now(worker);
+    size_t lines = 0, more = 0;
+
+    if (count == 2 && !read_glob(arguments[1], glob, answer)) {
+        return POLICY_ANSWER_ERROR;
+    }
+    lease_registry_lock(worker->registry);
+    const struct lease *lease = lease_registry_first(worker->registry);
+    for (; lease != NULL; lease = LIST_NEXT(lease, of_all)) {
+        const struct lease_key *key = lease->members[0].key;
+        if (!match_glob(glob, (struct slice){key->name, key->length})) {
+            continue;
+        }
+        if (lines < LINES_MAX) {
+            write_line(worker, lease, now, answer);
+            lines++;
+        } else {
+            more++;
+        }
+    }
+    lease_registry_unlock(worker->registry);
+    if (more > 0) {
+        fprintf(answer, "# and %zu more\n", more);
+    }
+    return POLICY_ANSWER_TEXT;
+}
+
+/* Ends the watch over all leases with that key. How many there were. */
+static size_t drop(struct lease_worker *worker, struct slice name)
+{
+    struct lease *lease = lease_registry_first(worker->registry);
+    size_t dropped = 0;
+
+    while (lease != NULL) {
+        struct lease *next = LIST_NEXT(lease, of_all);
+        bool is_meant = false;
+        for (size_t i = 0; i < lease->key_count; i++) {
+            const struct lease_key *key = lease->members[i].key;
+            is_meant = is_meant || (key->length == name.length && memcmp(key->name, name.data, name.length) == 0);
+        }
+        if (is_meant) {
+            lease_end(worker, lease, LEASE_REASON_DROPPED);
+            dropped++;
+        }
+        lease = next;
+    }
+    return dropped;
+}
+
+enum policy_answer lease_verb_lease(void *instance, size_t count, const struct slice *arguments, FILE *answer)
+{
+    struct lease_worker *worker = instance;
+
+    (void)count;
+    if (arguments[1].length != 4 || strncasecmp(arguments[1].data, "drop", 4) != 0) {
+        fprintf(answer, "LEASE knows DROP only: LEASE DROP key");
+        return POLICY_ANSWER_ERROR;
+    }
+    lease_registry_lock(worker->registry);
+    size_t dropped = drop(worker, arguments[2]);
+    lease_registry_unlock(worker->registry);
+    if (dropped == 0) {
+        fprintf(answer, "no lease with that key is on file");
+        return POLICY_ANSWER_ERROR;
+    }
+    return POLICY_ANSWER_OK;
+}

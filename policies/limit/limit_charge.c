@@ -1,0 +1,365 @@
+/* What a request is charged with. */
+#include "limit/limit_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what hangs from a client ---- */
+
+void limit_give_up_seats(struct limit *limit, struct limit_client *client)
+{
+    for (size_t i = 0; client->seats != NULL && i < limit->rule_count; i++) {
+        if (client->seats[i].subject != NULL) {
+            limit_subject_unpin(limit->share, client->seats[i].subject);
+        }
+    }
+    free(client->seats);
+    client->seats = NULL;
+}
+
+static struct limit_client *add_client(struct limit *limit)
+{
+    struct limit_client *client = calloc(1, sizeof *client);
+
+    if (client != NULL) {
+        client->next = limit->clients;
+        if (client->next != NULL) {
+            client->next->previous = client;
+        }
+        limit->clients = client;
+    }
+    return client;
+}
+
+void limit_remove_client(struct limit *limit, struct limit_client *client)
+{
+    limit_give_up_seats(limit, client);
+    if (client->previous != NULL) {
+        client->previous->next = client->next;
+    } else {
+        limit->clients = client->next;
+    }
+    if (client->next != NULL) {
+        client->next->previous = client->previous;
+    }
+    free(client);
+}
+
+/* The seats of the client as it is now; NULL when memory is short. */
+static struct limit_seat *take_seats(struct limit *limit, const struct policy_request *request)
+{
+    struct limit_client *client = *request->attachment;
+
+    if (client == NULL) {
+        client = add_client(limit);
+        *request->attachment = client;
+    }
+    if (client == NULL || (client->seats != NULL && client->identity == request->client->identity)) {
+        return client != NULL ? client->seats : NULL;
+    }
+    limit_give_up_seats(limit, client);
+    client->seats = calloc(limit->rule_count, sizeof *client->seats);
+    client->identity = request->client->identity;
+    for (size_t i = 0; client->seats != NULL && i < limit->rule_count; i++) {
+        client->seats[i].excepted = match_clients_is(limit->rules[i].except, request->client);
+    }
+    return client->seats;
+}
+
+/* ---- charges ---- */
+
+/* False when memory is short. */
+static bool add_charge(struct limit *limit, struct limit_charge charge)
+{
+    if (limit->charge_count == limit->charge_room) {
+        size_t room = limit->charge_room > 0 ? limit->charge_room * 2 : 16;
+        struct limit_charge *charges = realloc(limit->charges, room * sizeof *charges);
+        if (charges == NULL) {
+            return false;
+        }
+        limit->charges = charges;
+        limit->charge_room = room;
+    }
+    limit->charges[limit->charge_count++] = charge;
+    return true;
+}
+
+static struct limit_subject *pin_subject(struct limit *limit, struct limit_rule *rule, struct slice name,
+                                         int64_t now_us)
+{
+    struct limit_subject *subject = limit_subject_pin(limit->share, rule->member.ledger, name, now_us);
+
+    if (subject != NULL && !limit_subject_is_tracked(subject)) {
+        policy_count(&limit->counters[LIMIT_COUNTER_UNTRACKED], 1);
+    }
+    return subject;
+}
+
+static int64_t cost_in_bytes(const struct policy_request *request, bool *is_open)
+{
+    uint64_t bytes;
+
+    *is_open = !match_request_bytes(request, &bytes);
+    return (int64_t)bytes;
+}
+
+/* The keys of a request as a rule sees them. */
+struct key_search {
+    struct limit *limit;
+    struct limit_rule *rule;
+    int64_t now_us;
+    int64_t cost; /* of each subject, unless keys are counted */
+    bool is_cost_open;
+    int64_t found;      /* keys that are meant */
+    bool out_of_memory; /* the search was ended by it */
+    size_t name_length; /* of the client's part of the name */
+    char name[LIMIT_SUBJECT_MAX];
+};
+
+/* False when memory is short. */
+static bool charge_part(struct key_search *search, struct slice counted)
+{
+    size_t length = limit_rule_name_key(search->name, search->name_length, counted);
+    struct limit_subject *subject =
+        pin_subject(search->limit, search->rule, (struct slice){search->name, length}, search->now_us);
+    struct limit_charge charge = {.rule = search->rule,
+                                  .subject = subject,
+                                  .cost = search->cost,
+                                  .is_cost_open = search->is_cost_open,
+                                  .pinned = true};
+    search->found++;
+    if (subject == NULL || !add_charge(search->limit, charge)) {
+        search->out_of_memory = true;
+        if (subject != NULL) {
+            limit_subject_unpin(search->limit->share, subject);
+        }
+    }
+    return !search->out_of_memory;
+}
+
+static bool charge_key(void *context, struct slice key, uint32_t argument_index)
+{
+    struct key_search *search = context;
+    struct slice counted;
+
+    (void)argument_index;
+    return !limit_keys_find(search->rule->counted_keys, key, &counted) || charge_part(search, counted);
+}
+
+static bool count_key(void *context, struct slice key, uint32_t argument_index)
+{
+    struct key_search *search = context;
+
+    (void)argument_index;
+    search->found += match_keys_is(search->rule->keys, key);
+    return true;
+}
+
+/* By name, not by place in memory: a transient subject is another one each time, and the order has to stay. */
+static int by_subject(const void *left, const void *right)
+{
+    const struct limit_subject *a = ((const struct limit_charge *)left)->subject;
+    const struct limit_subject *b = ((const struct limit_charge *)right)->subject;
+
+    if (a->hash != b->hash) {
+        return a->hash > b->hash ? 1 : -1;
+    }
+    return a->length != b->length ? (int)a->length - (int)b->length : memcmp(a->name, b->name, a->length);
+}
+
+/* A subject that several keys of the request stand for is charged once, or with the number of these keys. */
+static void merge_charges(struct limit *limit, size_t first, bool add)
+{
+    size_t kept = first;
+
+    qsort(limit->charges + first, limit->charge_count - first, sizeof limit->charges[0], by_subject);
+    for (size_t i = first + 1; i < limit->charge_count; i++) {
+        struct limit_charge *charge = &limit->charges[i];
+        if (by_subject(charge, &limit->charges[kept]) == 0) {
+            limit->charges[kept].cost += add ? charge->cost : 0;
+            limit_subject_unpin(limit->share, charge->subject);
+        } else {
+            limit->charges[++kept] = *charge;
+        }
+    }
+    limit->charge_count = kept + 1;
+}
+
+/* The name of the client's subject; *settled is set to false if it is not known yet, but stands for it until then. */
+static size_t name_client(struct limit *limit, const struct limit_rule *rule, const struct policy_request *request,
+                          char name[LIMIT_SUBJECT_MAX], bool *settled)
+{
+    const struct policy_host *host = limit->host;
+    struct policy_peer peer = {.has_uid = false};
+
+    *settled = !limit_rule_wants_peer(rule) || host->find_peer(host->context, request->client->connection,
+                                                               rule->per.process, &peer) == POLICY_PEER_TOLD;
+    return limit_rule_name_client(rule, request->client, &peer, host->host_name, name);
+}
+
+/* False when memory is short. */
+static bool charge_keys(struct limit *limit, struct limit_rule *rule, const struct policy_request *request)
+{
+    static const struct slice unseen = {"(in a long request)", 19};
+    struct key_search search = {.limit = limit, .rule = rule, .now_us = request->now_us, .cost = 1};
+    size_t first = limit->charge_count;
+
+    if (rule->cost == LIMIT_COST_BYTES) {
+        search.cost = cost_in_bytes(request, &search.is_cost_open);
+    }
+    bool settled;
+    search.name_length = name_client(limit, rule, request, search.name, &settled);
+    if (!match_visit_keys(request, charge_key, &search)) {
+        (void)charge_part(&search, unseen);
+    }
+    if (limit->charge_count > first + 1) {
+        merge_charges(limit, first, rule->cost == LIMIT_COST_KEYS);
+    }
+    return !search.out_of_memory;
+}
+
+/* What the request costs by the rule; 0: the rule does not mean it. *is_open: it may be more in the end. */
+static int64_t cost_of(struct limit_rule *rule, const struct policy_request *request, bool *is_open)
+{
+    struct key_search search = {.rule = rule};
+
+    *is_open = false;
+    if (rule->cost == LIMIT_COST_KEYS) {
+        /* A key that is not seen is still one. */
+        return match_visit_keys(request, count_key, &search) ? search.found : 1;
+    }
+    if (!match_keys_any(rule->keys, request)) {
+        return 0;
+    }
+    return rule->cost == LIMIT_COST_BYTES ? cost_in_bytes(request, is_open) : 1;
+}
+
+/* False when memory is short. */
+static bool charge_client(struct limit *limit, struct limit_rule *rule, struct limit_seat *seat,
+                          const struct policy_request *request)
+{
+    struct limit_charge charge = {.rule = rule, .subject = seat->subject};
+
+    charge.cost = cost_of(rule, request, &charge.is_cost_open);
+    if (charge.cost > 0 && charge.subject == NULL) {
+        char name[LIMIT_SUBJECT_MAX];
+        bool settled;
+        size_t length = name_client(limit, rule, request, name, &settled);
+        charge.subject = pin_subject(limit, rule, (struct slice){name, length}, request->now_us);
+        if (charge.subject == NULL) {
+            return false;
+        }
+        /* A client without room looks for it again the next time, and so does one whose process is still looked for. */
+        charge.pinned = !limit_subject_is_tracked(charge.subject) || !settled;
+        seat->subject = charge.pinned ? NULL : charge.subject;
+    }
+    return charge.cost == 0 || add_charge(limit, charge);
+}
+
+bool limit_awaits_peer(struct limit *limit, const struct policy_request *request)
+{
+    const struct policy_host *host = limit->host;
+    const struct limit_client *client = *request->attachment;
+    size_t command = request->command != NULL ? command_index(request->command) : command_count();
+    bool has_seats = client != NULL && client->seats != NULL && client->identity == request->client->identity;
+    struct policy_peer peer;
+
+    for (size_t i = limit->starts[command]; i < limit->starts[command + 1]; i++) {
+        const struct limit_rule *rule = &limit->rules[limit->numbers[i]];
+        const struct limit_seat *seat = has_seats ? &client->seats[limit->numbers[i]] : NULL;
+        bool is_settled = seat != NULL && (seat->subject != NULL || seat->excepted);
+        bool is_meant = rule->per.process && !is_settled && match_commands_request(rule->commands, request) &&
+                        (rule->per.key || match_keys_any(rule->keys, request));
+        if (is_meant && host->find_peer(host->context, request->client->connection, true, &peer) == POLICY_PEER_LATER) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Finds what the request is to be charged with. False when memory is short. */
+static bool find_charges(struct limit *limit, const struct policy_request *request)
+{
+    size_t command = request->command != NULL ? command_index(request->command) : command_count();
+    struct limit_seat *seats = take_seats(limit, request);
+    bool found = seats != NULL;
+
+    for (size_t i = limit->starts[command]; found && i < limit->starts[command + 1]; i++) {
+        struct limit_rule *rule = &limit->rules[limit->numbers[i]];
+        struct limit_seat *seat = &seats[limit->numbers[i]];
+        if (!seat->excepted && match_commands_request(rule->commands, request)) {
+            found = rule->per.key ? charge_keys(limit, rule, request) : charge_client(limit, rule, seat, request);
+        }
+    }
+    return found;
+}
+
+void limit_drop_charges(struct limit *limit)
+{
+    for (size_t i = 0; i < limit->charge_count; i++) {
+        if (limit->charges[i].pinned) {
+            limit_subject_unpin(limit->share, limit->charges[i].subject);
+        }
+    }
+    limit->charge_count = 0;
+}
+
+static limit_locks locks_of_charges(const struct limit *limit)
+{
+    limit_locks locks = 0;
+
+    for (size_t i = 0; i < limit->charge_count; i++) {
+        locks |= limit_subject_locks(limit->charges[i].subject);
+    }
+    return locks;
+}
+
+/* A transient subject is made anew each time: the one that a request on hold has its place with is to be gone on with.
+ */
+static void find_transients(struct limit *limit, const struct limit_held *held)
+{
+    for (size_t i = 0; i < limit->charge_count && i < held->count; i++) {
+        struct limit_charge *charge = &limit->charges[i];
+        struct limit_subject *before = held->places[i].subject;
+        if (charge->subject != before && charge->subject->transient && before->transient &&
+            charge->subject->ledger == before->ledger && charge->subject->length == before->length &&
+            memcmp(charge->subject->name, before->name, before->length) == 0) {
+            limit_subject_unpin(limit->share, charge->subject);
+            charge->subject = before;
+            charge->pinned = false;
+        }
+    }
+}
+
+/* Whether the charges can be relied on. A subject that was revoked is looked for anew. */
+static bool are_charges_valid(const struct limit *limit)
+{
+    for (size_t i = 0; i < limit->charge_count; i++) {
+        if (limit->charges[i].subject->revoked) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Finds the charges and locks them. False, and nothing is locked, when memory is short. */
+bool limit_lock_charges(struct limit *limit, const struct policy_request *request, const struct limit_held *held,
+                        limit_locks *locks)
+{
+    for (;;) {
+        if (!find_charges(limit, request)) {
+            return false;
+        }
+        if (held != NULL) {
+            find_transients(limit, held);
+        }
+        *locks = locks_of_charges(limit);
+        limit_share_lock(limit->share, *locks);
+        if (are_charges_valid(limit)) {
+            return true;
+        }
+        limit_share_unlock(limit->share, *locks);
+        limit_drop_charges(limit);
+        limit_give_up_seats(limit, *request->attachment);
+    }
+}

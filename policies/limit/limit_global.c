@@ -1,0 +1,151 @@
+/* Rules that are decided in Redis: judging and charging by what Redis has said. The subject of the charge is locked. */
+#include "limit/limit_call.h"
+
+/* The next batch is fetched when this part of the last is left. */
+#define REFILL_PART 4
+
+/* Drops what has expired. A batch of which much was left was too large. */
+static void drop_expired_lots(struct limit_remote *remote, int64_t now_us)
+{
+    for (size_t i = 0; i < 2; i++) {
+        struct limit_lot *lot = &remote->lots[i];
+        if (lot->permits > 0 && lot->until_us <= now_us) {
+            remote->batch = lot->permits > remote->batch / 2 && remote->batch > 1 ? remote->batch / 2 : remote->batch;
+            lot->permits = 0;
+        }
+    }
+    if (remote->lots[0].permits == 0) {
+        remote->lots[0] = remote->lots[1];
+        remote->lots[1] = (struct limit_lot){0};
+    }
+}
+
+static int64_t permits_left(const struct limit_remote *remote)
+{
+    return remote->lots[0].permits + remote->lots[1].permits;
+}
+
+static void judge_failure(struct limit *limit, struct limit_charge *charge, int64_t now_us)
+{
+    const struct limit_rule *rule = charge->rule;
+
+    limit_call_warn(limit, rule, "Redis does not decide in time", now_us);
+    charge->undecided = true;
+    charge->wait_us = 0;
+    if (rule->on_error == LIMIT_ON_ERROR_DENY) {
+        charge->wait_us = rule->decision_timeout_us;
+    } else if (rule->on_error == LIMIT_ON_ERROR_LOCAL) {
+        charge->wait_us = limit_meter_wait(&rule->meter, &charge->subject->state, now_us, charge->cost);
+    }
+}
+
+/* Whether the place says what is to become of the charge. */
+static bool judge_by_place(struct limit *limit, struct limit_charge *charge, int64_t now_us)
+{
+    struct limit_place *place = charge->place;
+
+    switch (place->state) {
+    case LIMIT_PLACE_GRANTED:
+        charge->wait_us = 0;
+        return true;
+    case LIMIT_PLACE_ASKED:
+        if (place->deadline_us > now_us) {
+            charge->needs_answer = true;
+            return true;
+        }
+        judge_failure(limit, charge, now_us);
+        return true;
+    case LIMIT_PLACE_FAILED:
+        judge_failure(limit, charge, now_us);
+        return true;
+    case LIMIT_PLACE_REFUSED:
+        charge->wait_us = place->refused_until_us - now_us;
+        return charge->wait_us > 0;
+    case LIMIT_PLACE_FETCHED:
+        if (place->deadline_us > now_us) {
+            return false;
+        }
+        judge_failure(limit, charge, now_us);
+        return true;
+    case LIMIT_PLACE_EMPTY:
+    case LIMIT_PLACE_QUEUED:
+        break;
+    }
+    return false;
+}
+
+void limit_global_judge(struct limit *limit, struct limit_charge *charge, int64_t now_us)
+{
+    struct limit_remote *remote = charge->subject->remote;
+    bool observes = charge->rule->action == LIMIT_OBSERVE;
+
+    charge->wait_us = 0;
+    if (charge->place != NULL && judge_by_place(limit, charge, now_us)) {
+        return;
+    }
+    if (charge->cost > charge->rule->meter.most) {
+        charge->wait_us = LIMIT_NEVER;
+        return;
+    }
+    if (remote != NULL) {
+        drop_expired_lots(remote, now_us);
+        /* Those of another worker, or of before a reload, are not for an exact rule. */
+        if (charge->rule->accuracy == LIMIT_LEASED && permits_left(remote) >= charge->cost) {
+            charge->wait_us = 0;
+            return;
+        }
+        if (remote->refused_until_us > now_us && charge->cost >= remote->refused_cost) {
+            charge->wait_us = remote->refused_until_us - now_us;
+            return;
+        }
+    }
+    charge->needs_answer = !observes;
+    bool fetches = charge->rule->accuracy == LIMIT_LEASED && remote != NULL && remote->fetch != NULL;
+    charge->asks_aside = observes && !fetches;
+}
+
+static void spend(struct limit_remote *remote, int64_t cost)
+{
+    for (size_t i = 0; i < 2 && cost > 0; i++) {
+        int64_t spent = remote->lots[i].permits < cost ? remote->lots[i].permits : cost;
+        remote->lots[i].permits -= spent;
+        cost -= spent;
+    }
+}
+
+/* Fetches ahead when little is left. A batch that did not last half of its time was too small. */
+static bool wants_refill(const struct limit_rule *rule, struct limit_remote *remote, int64_t now_us)
+{
+    int64_t most = limit_call_batch_most(rule);
+
+    if (remote->fetch != NULL || remote->lots[1].permits > 0 || permits_left(remote) > remote->batch / REFILL_PART ||
+        remote->refused_until_us > now_us) {
+        return false;
+    }
+    if (remote->lots[0].until_us - now_us > limit_rule_hold_us(rule) / 2) {
+        remote->batch = remote->batch * 2 < most ? remote->batch * 2 : most;
+    }
+    return true;
+}
+
+void limit_global_charge(struct limit_charge *charge, int64_t now_us)
+{
+    struct limit_rule *rule = charge->rule;
+    struct limit_subject *subject = charge->subject;
+    struct limit_remote *remote = subject->remote;
+    bool granted = charge->place != NULL && charge->place->state == LIMIT_PLACE_GRANTED;
+
+    if (granted) {
+        charge->place->state = LIMIT_PLACE_EMPTY;
+    } else if (charge->undecided && charge->place->call != NULL) {
+        /* Redis may yet count it. */
+        charge->place->call->spent += charge->cost;
+    } else if (rule->accuracy == LIMIT_LEASED && remote != NULL && permits_left(remote) >= charge->cost) {
+        spend(remote, charge->cost);
+        charge->asks_aside = wants_refill(rule, remote, now_us);
+    }
+    if (rule->on_error == LIMIT_ON_ERROR_LOCAL &&
+        limit_meter_wait(&rule->meter, &subject->state, now_us, charge->cost) == 0) {
+        (void)limit_meter_charge(&rule->meter, &subject->state, now_us, charge->cost);
+    }
+}

@@ -1,0 +1,100 @@
+/*
+ * Requests on hold. Each of its charges has a place: in the queue of its subject, or with what Redis said of it. A
+ * request that is asked about again finds its places, unless its subjects are others by now: then it begins anew.
+ */
+#include "limit/limit_private.h"
+
+#include <stdlib.h>
+
+/* ---- the list ---- */
+
+static struct limit_held *held_new(struct limit *limit, void *holder)
+{
+    struct limit_held *held = calloc(1, sizeof *held + limit->charge_count * sizeof held->places[0]);
+
+    if (held != NULL) {
+        held->holder = holder;
+        held->previous = limit->last_held;
+        *(held->previous != NULL ? &held->previous->next : &limit->first_held) = held;
+        limit->last_held = held;
+    }
+    return held;
+}
+
+static void held_free(struct limit *limit, struct limit_held *held)
+{
+    *(held->previous != NULL ? &held->previous->next : &limit->first_held) = held->next;
+    *(held->next != NULL ? &held->next->previous : &limit->last_held) = held->previous;
+    free(held);
+}
+
+/* ---- places ---- */
+
+static bool fits(const struct limit *limit, const struct limit_held *held)
+{
+    bool same = held->count == limit->charge_count;
+
+    for (size_t i = 0; same && i < held->count; i++) {
+        same = held->places[i].subject == limit->charges[i].subject;
+    }
+    return same;
+}
+
+void limit_find_places(struct limit *limit, struct limit_held *held)
+{
+    bool found = held != NULL && fits(limit, held);
+
+    for (size_t i = 0; i < limit->charge_count; i++) {
+        limit->charges[i].place = found ? &held->places[i] : NULL;
+    }
+}
+
+struct limit_held *limit_hold(struct limit *limit, struct limit_held *held, void *holder)
+{
+    if (held != NULL) {
+        return held;
+    }
+    held = held_new(limit, holder);
+    for (; held != NULL && held->count < limit->charge_count; held->count++) {
+        struct limit_charge *charge = &limit->charges[held->count];
+        held->places[held->count] =
+            (struct limit_place){.subject = charge->subject, .rule = charge->rule, .cost = charge->cost, .held = held};
+        charge->subject->pins++;
+        charge->place = &held->places[held->count];
+    }
+    return held;
+}
+
+void limit_queue(struct limit_place *place)
+{
+    if (place->state == LIMIT_PLACE_EMPTY) {
+        place->state = LIMIT_PLACE_QUEUED;
+        place->subject->queued += place->cost;
+    }
+}
+
+static void leave_place(struct limit *limit, struct limit_place *place)
+{
+    limit_locks locks = limit_subject_locks(place->subject);
+
+    limit_call_leave(limit, place);
+    if (place->state == LIMIT_PLACE_QUEUED) {
+        limit_share_lock(limit->share, locks);
+        place->subject->queued -= place->cost;
+        limit_share_unlock(limit->share, locks);
+    }
+    limit_subject_unpin(limit->share, place->subject);
+}
+
+void limit_leave_places(struct limit *limit, struct limit_held *held)
+{
+    while (held->count > 0) {
+        leave_place(limit, &held->places[--held->count]);
+    }
+}
+
+void limit_end_hold(struct limit *limit, struct limit_held *held)
+{
+    limit_leave_places(limit, held);
+    held_free(limit, held);
+}

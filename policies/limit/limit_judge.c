@@ -1,0 +1,260 @@
+/*
+ * What is to become of a request: each rule judges its charge, then all are charged, or the request is refused or put
+ * on hold. Everything here is under the locks of all charges.
+ */
+#include "limit/limit_private.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+
+/* What is to become of the request. */
+struct judgement {
+    const struct limit_charge *refuser; /* the one with the longest wait; NULL: none */
+    int64_t hold_us;                    /* how long it has to wait for rules that delay */
+    bool asks;                          /* it has to wait for Redis' answer first */
+};
+
+/* Redis did not decide, and on_error = deny does. */
+static bool is_denied_undecided(const struct limit_charge *charge)
+{
+    return charge->undecided && charge->rule->on_error == LIMIT_ON_ERROR_DENY;
+}
+
+static void judge_locally(struct limit_charge *charge, int64_t now_us)
+{
+    const struct limit_meter *meter = &charge->rule->meter;
+    struct limit_subject *subject = charge->subject;
+    bool queues = charge->rule->action == LIMIT_DELAY && subject->queued > 0;
+    bool is_queued = charge->place != NULL && charge->place->state == LIMIT_PLACE_QUEUED;
+
+    /* Who was held had a place in the queue, and now it is its turn; who comes now stands behind all of them. */
+    charge->wait_us = queues && !is_queued
+                          ? limit_meter_wait_behind(meter, &subject->state, now_us, subject->queued, charge->cost)
+                          : limit_meter_wait(meter, &subject->state, now_us, charge->cost);
+}
+
+static void judge_charge(struct limit *limit, struct limit_charge *charge, int64_t waited_us, int64_t now_us,
+                         struct judgement *judgement)
+{
+    const struct limit_rule *rule = charge->rule;
+
+    if (rule->scope == LIMIT_GLOBAL) {
+        limit_global_judge(limit, charge, now_us);
+    } else {
+        judge_locally(charge, now_us);
+    }
+    judgement->asks = judgement->asks || charge->needs_answer;
+    if (charge->wait_us == 0 || charge->needs_answer) {
+        return;
+    }
+    if (rule->action == LIMIT_OBSERVE) {
+        charge->passed_over = true;
+    } else if (rule->action == LIMIT_DELAY && !is_denied_undecided(charge) &&
+               charge->wait_us <= rule->max_delay_us - waited_us) {
+        judgement->hold_us = charge->wait_us > judgement->hold_us ? charge->wait_us : judgement->hold_us;
+    } else if (judgement->refuser == NULL || judgement->refuser->wait_us < charge->wait_us) {
+        judgement->refuser = charge;
+    }
+}
+
+/* False when memory is short. */
+static bool charge_one(struct limit *limit, struct limit_charge *charge, int64_t now_us)
+{
+    if (charge->undecided) {
+        policy_count(&limit->counters[LIMIT_COUNTER_UNDECIDED], 1);
+    }
+    if (charge->rule->scope == LIMIT_GLOBAL) {
+        limit_global_charge(charge, now_us);
+        return true;
+    }
+    return limit_meter_charge(&charge->rule->meter, &charge->subject->state, now_us, charge->cost);
+}
+
+/* False when memory is short. */
+static bool charge_all(struct limit *limit, int64_t now_us, uint32_t requests)
+{
+    bool charged = true;
+
+    for (size_t i = 0; i < limit->charge_count; i++) {
+        struct limit_charge *charge = &limit->charges[i];
+        bool is_new_rule = i == 0 || charge[-1].rule != charge->rule;
+        /* What an exact rule observes is counted when Redis has answered. */
+        bool is_open = charge->asks_aside && charge->rule->accuracy == LIMIT_EXACT;
+        if (charge->passed_over) {
+            limit_count(limit, charge->rule, LIMIT_OBSERVED, LIMIT_COUNTER_OBSERVED, requests);
+            charge->subject->refused++;
+            continue;
+        }
+        if (is_new_rule && !is_open) {
+            limit_count(limit, charge->rule, LIMIT_ADMITTED, LIMIT_COUNTER_ADMITTED, requests);
+        }
+        charged = charge_one(limit, charge, now_us) && charged;
+    }
+    return charged;
+}
+
+/* Who floods is refused as often as it asks: this is not left to printf(). */
+static void write_common_refusal(const struct limit_rule *rule, int64_t wait_ms, struct policy_decision *decision)
+{
+    static const char end[] = " ms\r\n";
+    char digits[20];
+    size_t count = 0;
+
+    do {
+        digits[sizeof digits - ++count] = (char)('0' + wait_ms % 10);
+        wait_ms /= 10;
+    } while (wait_ms > 0);
+    assert(rule->refusal_length + sizeof digits + sizeof end <= sizeof decision->text);
+    char *at = decision->text;
+    memcpy(at, rule->refusal, rule->refusal_length);
+    at += rule->refusal_length;
+    memcpy(at, digits + sizeof digits - count, count);
+    memcpy(at + count, end, sizeof end - 1);
+    decision->length = rule->refusal_length + count + sizeof end - 1;
+}
+
+static void write_refusal(const struct limit_charge *charge, struct policy_decision *decision)
+{
+    const struct limit_rule *rule = charge->rule;
+    int64_t wait_ms = charge->wait_us / 1000 + (charge->wait_us % 1000 != 0);
+    int length = 0;
+
+    if (charge->wait_us == LIMIT_NEVER) {
+        length = snprintf(decision->text, sizeof decision->text,
+                          "-RATELIMITED %s: cost %" PRId64 " is more than %s ever admits\r\n", rule->name, charge->cost,
+                          rule->what);
+    } else if (is_denied_undecided(charge)) {
+        length = snprintf(decision->text, sizeof decision->text,
+                          "-RATELIMITED %s: not decided in %" PRId64 " ms, retry in %" PRId64 " ms\r\n", rule->name,
+                          rule->decision_timeout_us / 1000, wait_ms);
+    } else {
+        write_common_refusal(rule, wait_ms, decision);
+        return;
+    }
+    decision->length = (size_t)length;
+}
+
+static void refuse(struct limit *limit, const struct limit_charge *refuser, struct policy_decision *decision)
+{
+    refuser->subject->refused++;
+    limit_count(limit, refuser->rule, LIMIT_REFUSED, LIMIT_COUNTER_REFUSED, 1);
+    if (refuser->undecided) {
+        policy_count(&limit->counters[LIMIT_COUNTER_UNDECIDED], 1);
+    }
+    write_refusal(refuser, decision);
+    decision->rule = refuser->rule->name;
+}
+
+/* Redis is asked once nothing is locked. */
+static void hold_for_answer(struct limit_charge *charge, int64_t now_us)
+{
+    struct limit_place *place = charge->place;
+
+    if (place->state != LIMIT_PLACE_ASKED) {
+        bool goes_on = place->state == LIMIT_PLACE_FETCHED;
+        place->state = LIMIT_PLACE_ASKED;
+        place->deadline_us = goes_on ? place->deadline_us : now_us + charge->rule->decision_timeout_us;
+        if (charge->subject->keep_until_us < place->deadline_us) {
+            charge->subject->keep_until_us = place->deadline_us;
+        }
+    }
+}
+
+/* Redis has answered, and time will pass: what it said is asked anew then, with a deadline of its own. */
+static void forget_answer(struct limit_charge *charge)
+{
+    if (charge->place->state == LIMIT_PLACE_FETCHED) {
+        charge->place->state = LIMIT_PLACE_EMPTY;
+    }
+}
+
+static void hold_for_turn(struct limit *limit, struct limit_charge *charge)
+{
+    if (charge->rule->scope == LIMIT_LOCAL) {
+        limit_queue(charge->place);
+    }
+    if (charge->wait_us > 0 && !charge->place->counted) {
+        charge->place->counted = true;
+        limit_count(limit, charge->rule, LIMIT_DELAYED, LIMIT_COUNTER_DELAYED, 1);
+    }
+}
+
+/* hold_us: how long it waits for its turn. Redis is asked only when that has come: what it grants is for now. */
+static enum policy_verdict hold(struct limit *limit, const struct policy_request *request, struct limit_held **held,
+                                int64_t hold_us)
+{
+    bool waits_for_answers = hold_us == 0;
+
+    *held = limit_hold(limit, *held, request->holder);
+    if (*held == NULL) {
+        return POLICY_CLOSE;
+    }
+    for (size_t i = 0; i < limit->charge_count; i++) {
+        struct limit_charge *charge = &limit->charges[i];
+        if (charge->needs_answer && waits_for_answers) {
+            hold_for_answer(charge, request->now_us);
+            continue;
+        }
+        if (!waits_for_answers) {
+            forget_answer(charge);
+        }
+        if (charge->rule->action == LIMIT_DELAY) {
+            hold_for_turn(limit, charge);
+        }
+    }
+    return POLICY_HOLD;
+}
+
+/* Whether more of the request has to come before it can be judged. What is known of its cost may be enough to refuse it
+ * for good. */
+static bool is_cost_open(const struct limit *limit)
+{
+    bool is_open = false;
+
+    for (size_t i = 0; i < limit->charge_count; i++) {
+        const struct limit_charge *charge = &limit->charges[i];
+        bool is_too_much = charge->cost > charge->rule->meter.most;
+        if (is_too_much && charge->rule->action != LIMIT_OBSERVE) {
+            return false;
+        }
+        is_open = is_open || (charge->is_cost_open && !is_too_much);
+    }
+    return is_open;
+}
+
+enum policy_verdict limit_judge_request(struct limit *limit, const struct policy_request *request,
+                                        struct limit_held **held, struct policy_decision *decision)
+{
+    int64_t waited_us = request->now_us - request->received_us;
+    struct judgement judgement = {0};
+
+    if (is_cost_open(limit)) {
+        return POLICY_WHOLE;
+    }
+    for (size_t i = 0; i < limit->charge_count; i++) {
+        judge_charge(limit, &limit->charges[i], waited_us, request->now_us, &judgement);
+    }
+    if (judgement.refuser != NULL) {
+        refuse(limit, judgement.refuser, decision);
+        return POLICY_REPLY;
+    }
+    if (judgement.hold_us > 0 || judgement.asks) {
+        decision->hold_until_us = request->now_us + judgement.hold_us;
+        return hold(limit, request, held, judgement.hold_us);
+    }
+    return charge_all(limit, request->now_us, 1) ? POLICY_ADMIT : POLICY_CLOSE;
+}
+
+bool limit_judge_batch(struct limit *limit, int64_t now_us, uint32_t count)
+{
+    struct judgement judgement = {0};
+    bool admitted = true;
+
+    for (size_t i = 0; i < limit->charge_count; i++) {
+        limit->charges[i].cost *= count;
+        judge_charge(limit, &limit->charges[i], 0, now_us, &judgement);
+        admitted = admitted && limit->charges[i].wait_us == 0 && !limit->charges[i].needs_answer;
+    }
+    return admitted && charge_all(limit, now_us, count);
+}

@@ -1,0 +1,207 @@
+/* What ledgers tell and forget at the admin port's word. */
+#include "limit/limit_ledger_private.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define OFFENDERS_SHOWN 10
+
+static uint64_t count_of(const struct limit_ledger *ledger, enum limit_count count)
+{
+    uint64_t sum = ledger->counts_of_those_who_left[count];
+
+    for (const struct limit_member *member = ledger->members; member != NULL; member = member->next) {
+        sum += atomic_load_explicit(&member->counts[count], memory_order_relaxed);
+    }
+    return sum;
+}
+
+/* A copy of what is shown of a subject, as it may be gone once its stripe is unlocked. */
+struct offender {
+    uint64_t refused;
+    int64_t wait_us;
+    size_t length;
+    char name[LIMIT_SUBJECT_MAX];
+};
+
+/* The worst come first. */
+struct offenders {
+    int64_t now_us;
+    size_t count;
+    struct offender list[OFFENDERS_SHOWN];
+};
+
+static void note_offender(void *context, struct limit_subject *subject)
+{
+    struct offenders *offenders = context;
+    int64_t now_us = offenders->now_us;
+    size_t place = offenders->count;
+
+    while (place > 0 && offenders->list[place - 1].refused < subject->refused) {
+        place--;
+    }
+    if (subject->refused == 0 || place == OFFENDERS_SHOWN) {
+        return;
+    }
+    offenders->count += offenders->count < OFFENDERS_SHOWN;
+    memmove(&offenders->list[place + 1], &offenders->list[place],
+            (offenders->count - place - 1) * sizeof offenders->list[0]);
+    struct offender *offender = &offenders->list[place];
+    offender->refused = subject->refused;
+    offender->wait_us = limit_meter_wait(&subject->ledger->meter, &subject->state, now_us, 1);
+    if (subject->remote != NULL && subject->remote->refused_until_us - now_us > offender->wait_us) {
+        offender->wait_us = subject->remote->refused_until_us - now_us;
+    }
+    offender->length = subject->length;
+    memcpy(offender->name, subject->name, subject->length);
+}
+
+/* Names as operators see and give them: "user:alice+key:a\x20b". */
+struct shown_name {
+    char text[4 * LIMIT_SUBJECT_MAX + 1];
+};
+
+/* A key, which is the last part of a name, may hold any bytes: what would break the line, or look like another part or
+ * another field, is shown by its number. */
+static struct shown_name show_name(const char *name, size_t length)
+{
+    struct shown_name shown;
+    char *at = shown.text;
+    bool in_key = length >= 4 && memcmp(name, "key:", 4) == 0;
+
+    for (size_t i = 0; i < length; i++) {
+        unsigned char character = (unsigned char)name[i];
+        if (character == '\n' && !in_key) {
+            *at++ = '+'; /* between the parts */
+            in_key = length - i > 4 && memcmp(name + i + 1, "key:", 4) == 0;
+        } else if (character > ' ' && character < 0x7f && character != '\\' && character != '+') {
+            *at++ = (char)character;
+        } else {
+            at += sprintf(at, "\\x%02x", character);
+        }
+    }
+    *at = '\0';
+    return shown;
+}
+
+static void print_ledger(struct limit_share *share, struct limit_ledger *ledger, FILE *out, int64_t now_us)
+{
+    struct offenders offenders = {.now_us = now_us};
+
+    fprintf(out,
+            "rule=%s %s admitted=%" PRIu64 " refused=%" PRIu64 " delayed=%" PRIu64 " observed=%" PRIu64
+            " tracked=%zu\n",
+            ledger->rule, ledger->members->description, count_of(ledger, LIMIT_ADMITTED),
+            count_of(ledger, LIMIT_REFUSED), count_of(ledger, LIMIT_DELAYED), count_of(ledger, LIMIT_OBSERVED),
+            atomic_load_explicit(&ledger->subject_count, memory_order_relaxed));
+    limit_ledger_visit(share, ledger, note_offender, &offenders);
+    for (size_t i = 0; i < offenders.count; i++) {
+        const struct offender *offender = &offenders.list[i];
+        struct shown_name shown = show_name(offender->name, offender->length);
+        fprintf(out, "offender=%s rule=%s refused=%" PRIu64 " next_admission_ms=%" PRId64 "\n", shown.text,
+                ledger->rule, offender->refused, offender->wait_us / 1000 + (offender->wait_us % 1000 != 0));
+    }
+}
+
+/* The newest stands first in the list; operators want the order of their file, which joined in that order. */
+static void print_from_last(struct limit_share *share, struct limit_ledger *ledger, FILE *out, int64_t now_us)
+{
+    if (ledger != NULL) {
+        print_from_last(share, ledger->next, out, now_us);
+        print_ledger(share, ledger, out, now_us);
+    }
+}
+
+void limit_share_print(struct limit_share *share, FILE *out, int64_t now_us)
+{
+    pthread_mutex_lock(&share->registry);
+    print_from_last(share, share->ledgers, out, now_us);
+    pthread_mutex_unlock(&share->registry);
+}
+
+static int hexadecimal(char digit)
+{
+    const char *digits = "0123456789abcdef";
+    const char *found = digit != '\0' ? strchr(digits, digit) : NULL;
+
+    return found != NULL ? (int)(found - digits) : -1;
+}
+
+/* Takes one character of a name off the text that shows it. False: it shows none. */
+static bool read_shown(struct slice *shown, char *character)
+{
+    size_t taken = 1;
+
+    *character = *shown->data == '+' ? '\n' : *shown->data;
+    if (*shown->data == '\\') {
+        int high = shown->length >= 4 && shown->data[1] == 'x' ? hexadecimal(shown->data[2]) : -1;
+        int low = high >= 0 ? hexadecimal(shown->data[3]) : -1;
+        *character = (char)(high * 16 + low);
+        taken = 4;
+        if (low < 0) {
+            return false;
+        }
+    }
+    *shown = (struct slice){shown->data + taken, shown->length - taken};
+    return true;
+}
+
+size_t limit_ledger_name(struct slice shown, char name[LIMIT_SUBJECT_MAX])
+{
+    size_t length = 0;
+
+    while (shown.length > 0) {
+        if (length == LIMIT_SUBJECT_MAX || !read_shown(&shown, &name[length++])) {
+            return 0;
+        }
+    }
+    return length;
+}
+
+/* What is to be forgotten, and who is told. */
+struct reset {
+    struct slice name; /* as it is shown; empty for any */
+    bool found;
+    limit_forgotten_callback *forgotten;
+    void *context;
+};
+
+static void reset_subject(void *context, struct limit_subject *subject)
+{
+    struct reset *reset = context;
+
+    if (reset->name.length > 0) {
+        struct shown_name shown = show_name(subject->name, subject->length);
+        if (strlen(shown.text) != reset->name.length || memcmp(shown.text, reset->name.data, reset->name.length) != 0) {
+            return;
+        }
+    }
+    limit_meter_clear(&subject->ledger->meter, &subject->state);
+    subject->refused = 0;
+    if (subject->remote != NULL) {
+        subject->remote->resets++;
+        subject->remote->refused_until_us = 0;
+        subject->remote->lots[0] = subject->remote->lots[1] = (struct limit_lot){0};
+    }
+    reset->found = true;
+    if (reset->forgotten != NULL) {
+        reset->forgotten(reset->context, subject);
+    }
+}
+
+bool limit_share_reset(struct limit_share *share, struct slice rule, struct slice name,
+                       limit_forgotten_callback *forgotten, void *context)
+{
+    struct reset reset = {.name = name, .forgotten = forgotten, .context = context};
+
+    pthread_mutex_lock(&share->registry);
+    for (struct limit_ledger *ledger = share->ledgers; ledger != NULL; ledger = ledger->next) {
+        if (strlen(ledger->rule) == rule.length && memcmp(ledger->rule, rule.data, rule.length) == 0) {
+            reset.found = reset.found || name.length == 0;
+            limit_ledger_visit(share, ledger, reset_subject, &reset);
+        }
+    }
+    pthread_mutex_unlock(&share->registry);
+    return reset.found;
+}

@@ -1,0 +1,193 @@
+/*
+ * What the files of the limit policy share:
+ *
+ *   limit.c          the hooks, and the rules of a configuration
+ *   limit_charge.c   what a request is charged with: rules, subjects, costs
+ *   limit_judge.c    what is to become of a request: it is judged by all rules, then charged, refused or put on hold
+ *   limit_hold.c     requests on hold: their places in the queues of subjects, and what was decided on them
+ *   limit_global.c   rules that are decided in Redis: judging by what it has said
+ *   limit_call.c     calls to Redis: who waits for which, and what becomes of their answers
+ *   limit_script.c   what is said to Redis
+ *   limit_verbs.c    LIMITS and LIMIT on the admin port
+ */
+#ifndef HEADGATE_LIMIT_PRIVATE_H
+#define HEADGATE_LIMIT_PRIVATE_H
+
+#include "limit/limit_rule.h"
+
+enum limit_counter {
+    LIMIT_COUNTER_ADMITTED,
+    LIMIT_COUNTER_REFUSED,
+    LIMIT_COUNTER_DELAYED,
+    LIMIT_COUNTER_OBSERVED,
+    LIMIT_COUNTER_UNDECIDED,
+    LIMIT_COUNTER_SCRIPT_CALLS,
+    LIMIT_COUNTER_UNTRACKED,
+    LIMIT_COUNTER_TRACKED
+};
+
+/* What a rule knows of a client. */
+struct limit_seat {
+    struct limit_subject *subject; /* pinned; NULL: not asked for yet, or it depends on the request */
+    bool excepted;
+};
+
+/* Hangs from a client. */
+struct limit_client {
+    struct limit_client *next, *previous;
+    uint32_t identity;        /* for which the seats were made */
+    struct limit_seat *seats; /* by rule; NULL at first, and after a reload */
+};
+
+/* What a request is charged with by one rule. */
+struct limit_charge {
+    struct limit_rule *rule;
+    struct limit_subject *subject;
+    int64_t cost;
+    int64_t wait_us;           /* when judged: how long until the rule admits it */
+    bool is_cost_open;         /* the request may come to cost more: not all of it is known */
+    bool pinned;               /* for this request alone */
+    bool passed_over;          /* its rule observes and would refuse: it is not charged */
+    bool undecided;            /* Redis did not say: wait_us is what on_error makes of it */
+    bool needs_answer;         /* Redis is to be asked before anything is decided */
+    bool asks_aside;           /* Redis is to be asked, but nobody waits for it */
+    struct limit_place *place; /* of a request that was on hold; NULL: it was not */
+};
+
+enum limit_place_state {
+    LIMIT_PLACE_EMPTY,
+    LIMIT_PLACE_QUEUED,  /* behind those who wait for the subject already */
+    LIMIT_PLACE_ASKED,   /* Redis is asked */
+    LIMIT_PLACE_FETCHED, /* permits may have come */
+    LIMIT_PLACE_GRANTED, /* Redis has admitted it */
+    LIMIT_PLACE_REFUSED, /* Redis has refused it */
+    LIMIT_PLACE_FAILED   /* Redis did not say */
+};
+
+/* What a request on hold has of one of its subjects. */
+struct limit_place {
+    struct limit_subject *subject; /* pinned */
+    struct limit_rule *rule;
+    int64_t cost;
+    enum limit_place_state state;
+    bool counted;             /* as delayed */
+    int64_t deadline_us;      /* ASKED, FETCHED: it failed if it is not decided until then */
+    int64_t refused_until_us; /* REFUSED */
+    uint64_t grant_call;      /* GRANTED: the number of the call, when it was sent, and which of its permits … */
+    int64_t grant_asked_us;
+    int64_t grant_first; /* … are these, from 1 on */
+    struct limit_held *held;
+    struct limit_call *call; /* ASKED; NULL: another worker's, or none yet */
+    struct limit_place *next_in_call;
+};
+
+/* A request on hold; its ticket points here. It has a place for each of its charges, in the same order. */
+struct limit_held {
+    struct limit_held *next, *previous;
+    void *holder;
+    size_t asked; /* places whose call has not ended */
+    size_t count; /* 0 after a reload: it will be judged anew */
+    struct limit_place places[];
+};
+
+struct limit {
+    struct limit_share *share;
+    const struct policy_host *host;
+    _Atomic uint64_t *counters;
+    struct limit_rule *rules;
+    size_t rule_count;
+    /* For each command, by index, the numbers of the rules that may apply: those from starts[i] to starts[i + 1]. The
+     * last is for commands that Headgate does not know. */
+    uint32_t *starts;
+    uint32_t *numbers;
+    /* For each command, by index: equal for those of which no rule looks at more than the client; 0: some rule does. */
+    uint32_t *groups;
+    struct limit_client *clients;
+    struct limit_held *first_held, *last_held; /* in the order in which they were put on hold */
+    /* The charges of the request at hand. */
+    struct limit_charge *charges;
+    size_t charge_count;
+    size_t charge_room;
+    struct limit_call *calls; /* scripts under way */
+    uint64_t call_count;      /* since the start, to number them */
+    uint64_t process_id;      /* a random number, so that no other process has calls of the same id */
+};
+
+static inline void limit_count(struct limit *limit, struct limit_rule *rule, enum limit_count count,
+                               enum limit_counter counter, uint32_t requests)
+{
+    policy_count(&rule->member.counts[count], requests);
+    policy_count(&limit->counters[counter], requests);
+}
+
+/* ---- limit_charge.c ---- */
+
+/* Finds what the request is to be charged with, and locks its subjects. held: what it has on hold, or NULL. False, and
+ * nothing is locked, when memory is short; limit_drop_charges() is due either way. */
+bool limit_lock_charges(struct limit *limit, const struct policy_request *request, const struct limit_held *held,
+                        limit_locks *locks);
+void limit_drop_charges(struct limit *limit);
+/* Whether it is still looked for the process whose limit the request is to be counted for. */
+bool limit_awaits_peer(struct limit *limit, const struct policy_request *request);
+/* Unpins what hangs from the client, before the rules go. */
+void limit_give_up_seats(struct limit *limit, struct limit_client *client);
+void limit_remove_client(struct limit *limit, struct limit_client *client);
+
+/* ---- limit_judge.c ---- */
+
+/* Judges the request by its charges, which are locked, and charges it, writes the refusal or puts it on hold. *held:
+ * what the request has if it was on hold, and what it has if it is to be. WHOLE: more of it has to come first. HOLD:
+ * limit_call_ask() is due when nothing is locked any more. CLOSE: memory is short. */
+enum policy_verdict limit_judge_request(struct limit *limit, const struct policy_request *request,
+                                        struct limit_held **held, struct policy_decision *decision);
+/* The same for count requests that differ in nothing, with the charges, which are locked, of one of them. False: not
+ * all of them are admitted now, and nothing is charged; or memory is short. */
+bool limit_judge_batch(struct limit *limit, int64_t now_us, uint32_t count);
+
+/* ---- limit_hold.c ---- */
+
+/* Matches the charges with the places of a request that was on hold (or NULL); the subjects are locked. */
+void limit_find_places(struct limit *limit, struct limit_held *held);
+/* The same, or a new one for the charges; the subjects are locked. NULL when memory is short. */
+struct limit_held *limit_hold(struct limit *limit, struct limit_held *held, void *holder);
+/* Stands behind those who wait for the subject; it is locked. */
+void limit_queue(struct limit_place *place);
+/* Gives up its places: nothing is locked. */
+void limit_leave_places(struct limit *limit, struct limit_held *held);
+void limit_end_hold(struct limit *limit, struct limit_held *held);
+
+/* ---- limit_global.c ---- */
+
+/* Judges a charge of a global rule by what is known; its subject is locked. */
+void limit_global_judge(struct limit *limit, struct limit_charge *charge, int64_t now_us);
+/* Charges what was judged to be admissible; its subject is locked. */
+void limit_global_charge(struct limit_charge *charge, int64_t now_us);
+
+/* ---- limit_call.c ---- */
+
+/* Asks Redis for the places that are ASKED and have no call yet; nothing is locked. When to look again at the latest;
+ * 0: there is no such place. */
+int64_t limit_call_ask(struct limit *limit, struct limit_held *held, int64_t now_us);
+/* Asks Redis for what the charges want that nobody waits for; nothing is locked. */
+void limit_call_ask_aside(struct limit *limit, int64_t now_us);
+/* The place does not wait for its call any more, and gives back what it was granted. Nothing is locked. */
+void limit_call_leave(struct limit *limit, struct limit_place *place);
+/* Gives back what Redis has granted to a request that has to wait for another rule: it would be spent too late. Nothing
+ * is locked. */
+void limit_call_return_grants(struct limit *limit, struct limit_held *held);
+/* No call is to touch rules or subjects any more: they are about to go. */
+void limit_call_detach(struct limit *limit);
+
+/* ---- limit_script.c ---- */
+
+/* Deletes the state of a subject in Redis. */
+void limit_script_forget(struct limit *limit, const struct limit_rule *rule, struct slice subject);
+
+/* ---- limit_verbs.c ---- */
+
+/* LIMITS */
+enum policy_answer limit_verb_limits(void *instance, size_t count, const struct slice *arguments, FILE *answer);
+/* LIMIT RESET rule [offender] */
+enum policy_answer limit_verb_limit(void *instance, size_t count, const struct slice *arguments, FILE *answer);
+
+#endif

@@ -1,0 +1,78 @@
+/* LIMITS and LIMIT on the admin port. */
+#include "limit/limit_private.h"
+
+#include <string.h>
+#include <strings.h>
+
+enum policy_answer limit_verb_limits(void *instance, size_t count, const struct slice *arguments, FILE *answer)
+{
+    struct limit *limit = instance;
+
+    (void)count;
+    (void)arguments;
+    limit_share_print(limit->share, answer, limit->host->now_us(limit->host->context));
+    return POLICY_ANSWER_TEXT;
+}
+
+static const struct limit_rule *find_global_rule(const struct limit *limit, struct slice name)
+{
+    for (size_t i = 0; i < limit->rule_count; i++) {
+        const struct limit_rule *rule = &limit->rules[i];
+        if (rule->scope == LIMIT_GLOBAL && strlen(rule->name) == name.length &&
+            memcmp(rule->name, name.data, name.length) == 0) {
+            return rule;
+        }
+    }
+    return NULL;
+}
+
+/* A rule whose state is in Redis, too. */
+struct forgetting {
+    struct limit *limit;
+    const struct limit_rule *rule;
+};
+
+static void forget(void *context, const struct limit_subject *subject)
+{
+    const struct forgetting *forgetting = context;
+
+    limit_script_forget(forgetting->limit, forgetting->rule, (struct slice){subject->name, subject->length});
+}
+
+/* name: as LIMITS shows it. */
+static bool forget_by_name(const struct forgetting *forgetting, struct slice name)
+{
+    char subject[LIMIT_SUBJECT_MAX];
+    size_t length = limit_ledger_name(name, subject);
+
+    if (length > 0) {
+        limit_script_forget(forgetting->limit, forgetting->rule, (struct slice){subject, length});
+    }
+    return length > 0;
+}
+
+enum policy_answer limit_verb_limit(void *instance, size_t count, const struct slice *arguments, FILE *answer)
+{
+    struct limit *limit = instance;
+    struct slice name = count > 3 ? arguments[3] : (struct slice){"", 0};
+
+    /* An empty offender is a mistake, and not to be taken for all of them. */
+    bool names_nobody = count > 3 && name.length == 0;
+    if (names_nobody || arguments[1].length != 5 || strncasecmp(arguments[1].data, "reset", 5) != 0) {
+        fputs("usage: LIMIT RESET rule [offender]", answer);
+        return POLICY_ANSWER_ERROR;
+    }
+    struct forgetting forgetting = {limit, find_global_rule(limit, arguments[2])};
+    bool found =
+        limit_share_reset(limit->share, arguments[2], name, forgetting.rule != NULL ? forget : NULL, &forgetting);
+    if (!found && forgetting.rule != NULL && name.length > 0) {
+        /* What is not tracked here may still be counted in Redis. */
+        found = forget_by_name(&forgetting, name);
+    }
+    if (!found) {
+        fputs(count > 3 ? "no such rule, or nothing is known of that offender; see LIMITS" : "no such rule; see LIMITS",
+              answer);
+        return POLICY_ANSWER_ERROR;
+    }
+    return POLICY_ANSWER_OK;
+}

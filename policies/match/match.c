@@ -1,0 +1,573 @@
+#include "match/match.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WORD_SHOWN 64
+
+static void *zeroed(size_t size)
+{
+    void *memory = conf_alloc(NULL, size);
+
+    memset(memory, 0, size);
+    return memory;
+}
+
+static bool faulty(char problem[CONF_PROBLEM_MAX], struct slice word, const char *what)
+{
+    int shown = (int)(word.length > WORD_SHOWN ? WORD_SHOWN : word.length);
+
+    snprintf(problem, CONF_PROBLEM_MAX, "\"%.*s\" %s", shown, word.data, what);
+    return false;
+}
+
+/* ---- globs ---- */
+
+/* Reads one character of a class, which a backslash may precede. */
+static unsigned char class_character(const char **at)
+{
+    if (**at == '\\' && (*at)[1] != '\0') {
+        (*at)++;
+    }
+    return (unsigned char)*(*at)++;
+}
+
+/* *at stands behind the "[" and is moved behind the "]". */
+static bool class_has(const char **at, unsigned char character)
+{
+    bool negated = **at == '^';
+    bool found = false;
+
+    *at += negated;
+    while (**at != ']' && **at != '\0') {
+        unsigned char first = class_character(at);
+        unsigned char last = first;
+        if (**at == '-' && (*at)[1] != ']' && (*at)[1] != '\0') {
+            (*at)++;
+            last = class_character(at);
+        }
+        if (first > last) {
+            unsigned char swapped = first;
+            first = last;
+            last = swapped;
+        }
+        found = found || (character >= first && character <= last);
+    }
+    *at += **at == ']';
+    return found != negated;
+}
+
+bool match_glob_element(const char **at, char character)
+{
+    if (**at == '[') {
+        (*at)++;
+        return class_has(at, (unsigned char)character);
+    }
+    if (**at == '?') {
+        (*at)++;
+        return true;
+    }
+    if (**at == '\\' && (*at)[1] != '\0') {
+        (*at)++;
+    }
+    return *(*at)++ == character;
+}
+
+bool match_glob(const char *glob, struct slice text)
+{
+    const char *after_star = NULL; /* what follows the last star, */
+    size_t star_taken = 0;         /* which stands for the text up to here */
+    size_t position = 0;
+
+    while (position < text.length) {
+        const char *next = glob;
+        if (*glob == '*') {
+            after_star = ++glob;
+            star_taken = position;
+        } else if (*glob != '\0' && match_glob_element(&next, text.data[position])) {
+            glob = next;
+            position++;
+        } else if (after_star != NULL) {
+            /* The last star takes one more; what stood before it needs no second look. */
+            glob = after_star;
+            position = ++star_taken;
+        } else {
+            return false;
+        }
+    }
+    while (*glob == '*') {
+        glob++;
+    }
+    return *glob == '\0';
+}
+
+bool match_glob_check(struct slice word, char problem[CONF_PROBLEM_MAX])
+{
+    bool within_class = false;
+
+    for (size_t i = 0; i < word.length; i++) {
+        if (word.data[i] == '\\') {
+            if (++i == word.length) {
+                return faulty(problem, word, "ends with a backslash");
+            }
+        } else if (within_class) {
+            within_class = word.data[i] != ']';
+        } else {
+            within_class = word.data[i] == '[';
+        }
+    }
+    return !within_class || faulty(problem, word, "opens a class with \"[\" that it does not close");
+}
+
+/* ---- commands ---- */
+
+struct subcommand_word {
+    size_t command;
+    bool included;
+    char *name; /* NULL: void, as a later word speaks of the whole command */
+};
+
+struct match_commands {
+    size_t subcommand_count;
+    struct subcommand_word *subcommands;
+    /* By command_index(), the last for commands that Headgate does not know: bits of enum command_mark. */
+    uint8_t marks[];
+};
+
+enum command_mark {
+    MARK_INCLUDED = 1,
+    MARK_SUBCOMMANDS = 2 /* there are words on its subcommands */
+};
+
+static size_t index_of(const struct command *command)
+{
+    return command != NULL ? command_index(command) : command_count();
+}
+
+static void set_command(struct match_commands *commands, size_t index, bool included)
+{
+    commands->marks[index] = included ? MARK_INCLUDED : 0;
+    for (size_t i = 0; i < commands->subcommand_count; i++) {
+        if (commands->subcommands[i].command == index) {
+            free(commands->subcommands[i].name);
+            commands->subcommands[i].name = NULL;
+        }
+    }
+}
+
+static void add_subcommand(struct match_commands *commands, const struct command *command, struct slice name,
+                           bool included)
+{
+    size_t count = commands->subcommand_count + 1;
+
+    commands->subcommands = conf_alloc(commands->subcommands, count * sizeof *commands->subcommands);
+    commands->subcommands[commands->subcommand_count++] = (struct subcommand_word){
+        .command = command_index(command),
+        .included = included,
+        .name = conf_format("%.*s", (int)name.length, name.data),
+    };
+    commands->marks[command_index(command)] |= MARK_SUBCOMMANDS;
+}
+
+/* What a category means for the subcommands of a command. */
+struct category_word {
+    struct match_commands *before; /* the verdicts without it */
+    struct match_commands *commands;
+    const struct command *command;
+    uint32_t category;
+};
+
+/* A subcommand that is not of the category stays what it was: CLIENT is @dangerous for CLIENT KILL, not for SETNAME. */
+static void keep_verdict(void *context, const char *name, uint32_t categories)
+{
+    const struct category_word *word = context;
+    struct slice subcommand = {name, strlen(name)};
+
+    if ((categories & word->category) == 0) {
+        add_subcommand(word->commands, word->command, subcommand,
+                       match_commands_is(word->before, word->command, subcommand));
+    }
+}
+
+static struct match_commands *copy_commands(const struct match_commands *from)
+{
+    size_t size = sizeof *from + command_count() + 1;
+    struct match_commands *copy = conf_alloc(NULL, size);
+
+    memcpy(copy, from, size);
+    copy->subcommands = NULL;
+    copy->subcommand_count = 0;
+    for (size_t i = 0; i < from->subcommand_count; i++) {
+        const struct subcommand_word *word = &from->subcommands[i];
+        if (word->name != NULL) {
+            add_subcommand(copy, command_at(word->command), (struct slice){word->name, strlen(word->name)},
+                           word->included);
+        }
+    }
+    return copy;
+}
+
+static bool set_category(struct match_commands *commands, struct slice word, bool included,
+                         char problem[CONF_PROBLEM_MAX])
+{
+    uint32_t category = command_category_find((struct slice){word.data + 1, word.length - 1});
+
+    if (category == 0) {
+        return faulty(problem, word, "is no category of commands");
+    }
+    struct category_word context = {.before = copy_commands(commands), .commands = commands, .category = category};
+    for (size_t i = 0; i < command_count(); i++) {
+        if ((command_at(i)->categories & category) != 0) {
+            context.command = command_at(i);
+            set_command(commands, i, included);
+            command_visit_subcommands(context.command, keep_verdict, &context);
+        }
+    }
+    match_commands_free(context.before);
+    return true;
+}
+
+struct subcommand_search {
+    struct slice name;
+    bool has_any; /* the table has subcommands of the command, … */
+    bool found;   /* … of which the name is one */
+};
+
+static void look_at_subcommand(void *context, const char *name, uint32_t categories)
+{
+    struct subcommand_search *search = context;
+
+    (void)categories;
+    search->has_any = true;
+    search->found = search->found || word_is(search->name, name);
+}
+
+/* Whether a request can name such a subcommand, as far as is known. Nobody lists those of DEBUG. */
+static bool may_have_subcommand(const struct command *command, struct slice name)
+{
+    struct subcommand_search search = {.name = name};
+
+    command_visit_subcommands(command, look_at_subcommand, &search);
+    return search.found ||
+           (!search.has_any && (command->kind == COMMAND_CONTAINER || strcmp(command->name, "debug") == 0));
+}
+
+static bool set_subcommand(struct match_commands *commands, struct slice word, size_t bar, bool included,
+                           char problem[CONF_PROBLEM_MAX])
+{
+    const struct command *command = command_find((struct slice){word.data, bar});
+
+    if (command == NULL) {
+        return faulty(problem, word, "is no command that Headgate knows");
+    }
+    if (bar + 1 == word.length) {
+        return faulty(problem, word, "names no subcommand");
+    }
+    struct slice name = {word.data + bar + 1, word.length - bar - 1};
+    if (!may_have_subcommand(command, name)) {
+        return faulty(problem, word, "is no subcommand that Headgate knows");
+    }
+    add_subcommand(commands, command, name, included);
+    return true;
+}
+
+static bool take_command_word(struct match_commands *commands, struct slice word, char problem[CONF_PROBLEM_MAX])
+{
+    bool included = word.data[0] != '!';
+    struct slice name = {word.data + !included, word.length - !included};
+    const char *bar = memchr(name.data, '|', name.length);
+
+    if (name.length == 0) {
+        return faulty(problem, word, "excludes nothing");
+    }
+    if (name.data[0] == '@') {
+        return set_category(commands, name, included, problem);
+    }
+    if (bar != NULL) {
+        return set_subcommand(commands, name, (size_t)(bar - name.data), included, problem);
+    }
+    if (name.length == 1 && name.data[0] == '*') {
+        for (size_t i = 0; i <= command_count(); i++) {
+            set_command(commands, i, included);
+        }
+        return true;
+    }
+    const struct command *command = command_find(name);
+    if (command == NULL) {
+        return faulty(problem, name, "is no command that Headgate knows");
+    }
+    set_command(commands, command_index(command), included);
+    return true;
+}
+
+static bool may_match_any(const struct match_commands *commands)
+{
+    for (size_t i = 0; i <= command_count(); i++) {
+        if (match_commands_may(commands, i < command_count() ? command_at(i) : NULL)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+struct match_commands *match_commands_compile(const char *text, char problem[CONF_PROBLEM_MAX])
+{
+    struct match_commands *commands = zeroed(sizeof *commands + command_count() + 1);
+    struct slice word;
+    bool sound = match_words_check(text, problem);
+
+    while (sound && match_next_word(&text, &word)) {
+        sound = take_command_word(commands, word, problem);
+    }
+    if (sound && !may_match_any(commands)) {
+        snprintf(problem, CONF_PROBLEM_MAX, "matches no command");
+        sound = false;
+    }
+    if (!sound) {
+        match_commands_free(commands);
+        return NULL;
+    }
+    return commands;
+}
+
+void match_commands_free(struct match_commands *commands)
+{
+    if (commands == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < commands->subcommand_count; i++) {
+        free(commands->subcommands[i].name);
+    }
+    free(commands->subcommands);
+    free(commands);
+}
+
+bool match_commands_may(const struct match_commands *commands, const struct command *command)
+{
+    uint8_t marks = commands->marks[index_of(command)];
+    bool may = (marks & MARK_INCLUDED) != 0;
+
+    if ((marks & MARK_SUBCOMMANDS) == 0) {
+        return may;
+    }
+    for (size_t i = 0; i < commands->subcommand_count; i++) {
+        const struct subcommand_word *word = &commands->subcommands[i];
+        may = may || (word->name != NULL && word->included && word->command == index_of(command));
+    }
+    return may;
+}
+
+bool match_commands_all_of(const struct match_commands *commands, const struct command *command)
+{
+    return commands->marks[index_of(command)] == MARK_INCLUDED;
+}
+
+bool match_commands_is(const struct match_commands *commands, const struct command *command, struct slice subcommand)
+{
+    uint8_t marks = commands->marks[index_of(command)];
+    bool is = (marks & MARK_INCLUDED) != 0;
+
+    if ((marks & MARK_SUBCOMMANDS) == 0) {
+        return is;
+    }
+    for (size_t i = 0; i < commands->subcommand_count; i++) {
+        const struct subcommand_word *word = &commands->subcommands[i];
+        if (word->name != NULL && word->command == index_of(command) && word_is(subcommand, word->name)) {
+            is = word->included;
+        }
+    }
+    return is;
+}
+
+bool match_commands_have_keys(const struct match_commands *commands)
+{
+    for (size_t i = 0; i < command_count(); i++) {
+        const struct command *command = command_at(i);
+        bool has_keys = command->keys != COMMAND_KEYS_RANGE || command->first_key != 0;
+        if (has_keys && (command->categories & CATEGORY_PUBSUB) == 0 && match_commands_may(commands, command)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The argument behind the name, if it came whole; else an empty slice. */
+static struct slice second_argument(const struct policy_request *request)
+{
+    const struct resp_argument *second = &request->framed->arguments[1];
+
+    if (resp_command_arguments_seen(request->framed) < 2) {
+        return (struct slice){0};
+    }
+    return (struct slice){request->frame.data + second->offset, (size_t)second->length};
+}
+
+bool match_commands_request(const struct match_commands *commands, const struct policy_request *request)
+{
+    uint8_t marks = commands->marks[index_of(request->command)];
+
+    if ((marks & MARK_SUBCOMMANDS) == 0) {
+        return (marks & MARK_INCLUDED) != 0;
+    }
+    return match_commands_is(commands, request->command, second_argument(request));
+}
+
+/* ---- sizes ---- */
+
+bool match_request_bytes(const struct policy_request *request, uint64_t *bytes)
+{
+    return resp_command_foresee(request->framed, bytes);
+}
+
+/* ---- clients ---- */
+
+#define ADDRESS_BYTES 16
+
+enum client_trait { CLIENT_IP, CLIENT_USER, CLIENT_NAME };
+
+struct client_word {
+    enum client_trait trait;
+    uint8_t address[ADDRESS_BYTES]; /* IPv6; IPv4 as ::ffff:a.b.c.d */
+    unsigned int prefix;            /* bits of it that count */
+    char *glob;                     /* of user and name */
+};
+
+struct match_clients {
+    size_t count;
+    struct client_word words[];
+};
+
+/* The address of IPv4 within IPv6 (RFC 4291, 2.5.5.2). */
+static void map_ipv4(const void *ipv4, uint8_t address[ADDRESS_BYTES])
+{
+    memset(address, 0, ADDRESS_BYTES);
+    memset(address + 10, 0xff, 2);
+    memcpy(address + 12, ipv4, 4);
+}
+
+static bool read_prefix(const char *text, unsigned int most, unsigned int *prefix)
+{
+    char *end;
+    unsigned long bits = strtoul(text, &end, 10);
+
+    *prefix = (unsigned int)bits;
+    return *text >= '0' && *text <= '9' && *end == '\0' && bits <= most;
+}
+
+/* text: ADDRESS or ADDRESS/BITS; it is changed. */
+static bool read_network(char *text, struct client_word *word)
+{
+    uint8_t ipv4[4];
+    char *slash = strchr(text, '/');
+    unsigned int prefix = 0;
+
+    if (slash != NULL) {
+        *slash = '\0';
+    }
+    if (inet_pton(AF_INET, text, ipv4) == 1) {
+        bool sound = slash == NULL || read_prefix(slash + 1, 32, &prefix);
+        map_ipv4(ipv4, word->address);
+        word->prefix = 96 + (slash != NULL ? prefix : 32);
+        return sound;
+    }
+    bool sound =
+        inet_pton(AF_INET6, text, word->address) == 1 && (slash == NULL || read_prefix(slash + 1, 128, &prefix));
+    word->prefix = slash != NULL ? prefix : 128;
+    return sound;
+}
+
+static bool take_client_word(struct client_word *client, struct slice word, char problem[CONF_PROBLEM_MAX])
+{
+    static const char *const traits[] = {[CLIENT_IP] = "ip:", [CLIENT_USER] = "user:", [CLIENT_NAME] = "name:"};
+
+    for (size_t i = 0; i < sizeof traits / sizeof traits[0]; i++) {
+        size_t length = strlen(traits[i]);
+        if (word.length <= length || memcmp(word.data, traits[i], length) != 0) {
+            continue;
+        }
+        struct slice value = {word.data + length, word.length - length};
+        client->trait = (enum client_trait)i;
+        client->glob = conf_format("%.*s", (int)value.length, value.data);
+        if (client->trait == CLIENT_IP) {
+            return read_network(client->glob, client) || faulty(problem, word, "holds no IP address or network");
+        }
+        return match_glob_word_check(value, problem);
+    }
+    return faulty(problem, word, "is none of ip:ADDRESS, ip:ADDRESS/BITS, user:GLOB, name:GLOB");
+}
+
+struct match_clients *match_clients_compile(const char *text, char problem[CONF_PROBLEM_MAX])
+{
+    struct match_clients *clients = zeroed(sizeof *clients + match_count_words(text) * sizeof clients->words[0]);
+    struct slice word;
+    bool sound = match_words_check(text, problem);
+
+    while (sound && match_next_word(&text, &word)) {
+        sound = take_client_word(&clients->words[clients->count++], word, problem);
+    }
+    if (!sound) {
+        match_clients_free(clients);
+        return NULL;
+    }
+    return clients;
+}
+
+void match_clients_free(struct match_clients *clients)
+{
+    if (clients == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < clients->count; i++) {
+        free(clients->words[i].glob);
+    }
+    free(clients);
+}
+
+static bool is_within(const struct client_word *word, const struct sockaddr_storage *from)
+{
+    const struct sockaddr_in *ipv4 = (const struct sockaddr_in *)(const void *)from;
+    const struct sockaddr_in6 *ipv6 = (const struct sockaddr_in6 *)(const void *)from;
+    uint8_t address[ADDRESS_BYTES];
+    unsigned int whole = word->prefix / 8, rest = word->prefix % 8;
+
+    if (from->ss_family == AF_INET) {
+        map_ipv4(&ipv4->sin_addr, address);
+    } else if (from->ss_family == AF_INET6) {
+        memcpy(address, &ipv6->sin6_addr, ADDRESS_BYTES);
+    } else {
+        return false;
+    }
+    if (memcmp(address, word->address, whole) != 0) {
+        return false;
+    }
+    return rest == 0 || (address[whole] ^ word->address[whole]) >> (8 - rest) == 0;
+}
+
+bool match_clients_all(const struct match_clients *clients)
+{
+    for (size_t i = 0; i < clients->count; i++) {
+        const struct client_word *word = &clients->words[i];
+        bool is_all = word->trait == CLIENT_IP ? word->prefix == 0 || word->prefix == 96
+                                               : strspn(word->glob, "*") == strlen(word->glob);
+        if (is_all) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool match_clients_is(const struct match_clients *clients, const struct policy_client *client)
+{
+    for (size_t i = 0; i < clients->count; i++) {
+        const struct client_word *word = &clients->words[i];
+        const char *text = word->trait == CLIENT_USER ? client->user : client->name;
+        bool is = word->trait == CLIENT_IP ? is_within(word, client->address)
+                                           : match_glob(word->glob, (struct slice){text, strlen(text)});
+        if (is) {
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,211 @@
+/* The keys that rules speak of: globs, and what they find in a request. */
+#include "match/match.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- globs ---- */
+
+struct match_keys {
+    size_t count;
+    char *globs[];
+};
+
+struct match_keys *match_keys_compile(const char *text, char problem[CONF_PROBLEM_MAX])
+{
+    struct match_keys *keys = conf_alloc(NULL, sizeof *keys + match_count_words(text) * sizeof keys->globs[0]);
+    struct slice word;
+    bool sound = match_words_check(text, problem);
+
+    keys->count = 0;
+    while (sound && match_next_word(&text, &word)) {
+        sound = match_glob_word_check(word, problem);
+        keys->globs[keys->count++] = conf_format("%.*s", (int)word.length, word.data);
+    }
+    if (!sound) {
+        match_keys_free(keys);
+        return NULL;
+    }
+    return keys;
+}
+
+void match_keys_free(struct match_keys *keys)
+{
+    if (keys == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < keys->count; i++) {
+        free(keys->globs[i]);
+    }
+    free(keys);
+}
+
+bool match_keys_all(const struct match_keys *keys)
+{
+    return keys->count == 0;
+}
+
+bool match_keys_is(const struct match_keys *keys, struct slice key)
+{
+    bool is = keys->count == 0;
+
+    for (size_t i = 0; i < keys->count && !is; i++) {
+        is = match_glob(keys->globs[i], key);
+    }
+    return is;
+}
+
+/* ---- patterns of keys ---- */
+
+/* The text before anything that is special in a glob. */
+static struct slice literal_beginning(const char *glob)
+{
+    return (struct slice){glob, strcspn(glob, "*?[\\")};
+}
+
+/* The text behind all that is special. */
+static struct slice literal_end(const char *glob)
+{
+    const char *behind = glob;
+
+    while (*glob != '\0') {
+        if (*glob == '*') {
+            behind = ++glob;
+        } else if (*glob == '?' || *glob == '[' || *glob == '\\') {
+            (void)match_glob_element(&glob, '\0');
+            behind = glob;
+        } else {
+            glob++;
+        }
+    }
+    return (struct slice){behind, (size_t)(glob - behind)};
+}
+
+static size_t shorter(struct slice a, struct slice b)
+{
+    return a.length < b.length ? a.length : b.length;
+}
+
+static bool begin_alike(struct slice a, struct slice b)
+{
+    size_t length = shorter(a, b);
+
+    return length == 0 || memcmp(a.data, b.data, length) == 0;
+}
+
+static bool end_alike(struct slice a, struct slice b)
+{
+    size_t length = shorter(a, b);
+
+    return length == 0 || memcmp(a.data + a.length - length, b.data + b.length - length, length) == 0;
+}
+
+bool match_keys_may_be(const struct match_keys *keys, const struct command_key_pattern *pattern)
+{
+    bool may = keys->count == 0;
+
+    for (size_t i = 0; i < keys->count && !may; i++) {
+        may = begin_alike(literal_beginning(keys->globs[i]), pattern->prefix) &&
+              end_alike(literal_end(keys->globs[i]), pattern->suffix);
+    }
+    return may;
+}
+
+/* ---- the keys of a request ---- */
+
+/* The argument behind the name, if it came whole; else an empty slice. */
+static struct slice second_argument(const struct policy_request *request)
+{
+    const struct resp_argument *second = &request->framed->arguments[1];
+
+    if (resp_command_arguments_seen(request->framed) < 2) {
+        return (struct slice){0};
+    }
+    return (struct slice){request->frame.data + second->offset, (size_t)second->length};
+}
+
+/* Of a request whose end has not come: its key is seen only if it is the first argument and the only key. */
+static bool visit_partial(const struct policy_request *request, command_key_visitor *visit, void *context)
+{
+    const struct command *command = request->command;
+    struct slice first = second_argument(request);
+
+    if ((command->categories & CATEGORY_PUBSUB) != 0 ||
+        (command->keys == COMMAND_KEYS_RANGE && command->first_key == 0)) {
+        return true;
+    }
+    if (command->keys != COMMAND_KEYS_RANGE || command->first_key != 1 || command->last_key != 1 ||
+        first.data == NULL) {
+        return false;
+    }
+    (void)visit(context, first, 1);
+    return true;
+}
+
+bool match_visit_keys(const struct policy_request *request, command_key_visitor *visit, void *context)
+{
+    if (request->command == NULL) {
+        return true;
+    }
+    if (request->partial) {
+        return visit_partial(request, visit, context);
+    }
+    command_visit_keys(request->command, request->frame, visit, context);
+    return true;
+}
+
+struct key_search {
+    const struct match_keys *keys;
+    bool found;
+};
+
+static bool look_at_key(void *context, struct slice key, uint32_t argument_index)
+{
+    struct key_search *search = context;
+
+    (void)argument_index;
+    search->found = match_keys_is(search->keys, key);
+    return !search->found;
+}
+
+static bool look_at_pattern(void *context, const struct command_key_pattern *pattern)
+{
+    struct key_search *search = context;
+
+    search->found = match_keys_may_be(search->keys, pattern);
+    return !search->found;
+}
+
+/* Any argument may be a key. */
+static void look_at_all(struct key_search *search, struct slice frame)
+{
+    struct resp_walk walk = resp_walk_start(frame);
+    struct slice argument;
+    bool goes_on = resp_walk_next(&walk, &argument);
+
+    while (goes_on && resp_walk_next(&walk, &argument)) {
+        goes_on = look_at_key(search, argument, 0);
+    }
+}
+
+bool match_keys_any(const struct match_keys *keys, const struct policy_request *request)
+{
+    struct key_search search = {.keys = keys};
+
+    if (keys->count == 0) {
+        return true;
+    }
+    if (request->command == NULL) {
+        if (!request->partial) {
+            look_at_all(&search, request->frame);
+        }
+        return request->partial || search.found;
+    }
+    if (!match_visit_keys(request, look_at_key, &search)) {
+        return true;
+    }
+    if (!search.found && request->command->keys == COMMAND_KEYS_SORT) {
+        command_visit_patterns(request->command, request->frame, look_at_pattern, &search);
+    }
+    return search.found;
+}

@@ -1,0 +1,112 @@
+/* Lists of words, as rules have them: where one ends, and what people write that would not be what they mean. */
+#include "match/match.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define BLANKS " \t"
+#define WORD_SHOWN 64
+
+/* Up to a blank or a comma; but a comma behind a backslash or within a class of a glob is a part of the word. */
+static size_t word_length(const char *text)
+{
+    const char *at = text;
+    bool within_class = false;
+
+    while (*at != '\0' && strchr(BLANKS, *at) == NULL && (*at != ',' || within_class)) {
+        bool escapes = *at == '\\' && at[1] != '\0' && strchr(BLANKS, at[1]) == NULL;
+        if (!escapes) {
+            within_class = within_class ? *at != ']' : *at == '[';
+        }
+        at += escapes ? 2 : 1;
+    }
+    return (size_t)(at - text);
+}
+
+bool match_next_word(const char **text, struct slice *word)
+{
+    *text += strspn(*text, BLANKS ",");
+    *word = (struct slice){*text, word_length(*text)};
+    *text += word->length;
+    return word->length > 0;
+}
+
+size_t match_count_words(const char *text)
+{
+    struct slice word;
+    size_t count = 0;
+
+    while (match_next_word(&text, &word)) {
+        count++;
+    }
+    return count;
+}
+
+bool match_words_check(const char *text, char problem[CONF_PROBLEM_MAX])
+{
+    bool after_word = false, after_comma = false;
+
+    for (text += strspn(text, BLANKS); *text != '\0'; text += strspn(text, BLANKS)) {
+        after_comma = *text == ',';
+        if (after_comma && !after_word) {
+            break;
+        }
+        after_word = !after_comma;
+        text += after_comma ? 1 : word_length(text);
+    }
+    if (after_comma) {
+        snprintf(problem, CONF_PROBLEM_MAX, "has nothing beside a comma");
+    }
+    return !after_comma;
+}
+
+/* What is wrong with a sound glob, or NULL. The text goes on behind it: a comma there shows what a brace was for. */
+static const char *find_trap(struct slice glob)
+{
+    bool open = false, within_class = false;
+
+    if (glob.length > 0 && (glob.data[0] == '\'' || glob.data[0] == '"')) {
+        return "begins with a quote, which would be a part of it (\\' or \\\" if that is meant)";
+    }
+    for (size_t i = 0; i < glob.length; i++) {
+        if (glob.data[i] == '\\') {
+            i++;
+        } else if (within_class) {
+            within_class = glob.data[i] != ']';
+        } else if (glob.data[i] == '[') {
+            if (glob.data[i + 1] == ']') {
+                return "has an empty class, \"[]\", which nothing matches";
+            }
+            within_class = true;
+        } else if (glob.data[i] == '{' || glob.data[i] == '}') {
+            open = glob.data[i] == '{';
+        }
+    }
+    return open && glob.data[glob.length] == ',' ? "has a comma within braces: globs have no {a,b} (\\, if it is meant)"
+                                                 : NULL;
+}
+
+bool match_glob_word_check(struct slice word, char problem[CONF_PROBLEM_MAX])
+{
+    int shown = (int)(word.length > WORD_SHOWN ? WORD_SHOWN : word.length);
+
+    if (!match_glob_check(word, problem)) {
+        return false;
+    }
+    const char *trap = find_trap(word);
+    if (trap != NULL) {
+        snprintf(problem, CONF_PROBLEM_MAX, "\"%.*s\" %s", shown, word.data, trap);
+    }
+    return trap == NULL;
+}
+
+bool match_prefix_check(const char *prefix, char problem[CONF_PROBLEM_MAX])
+{
+    for (const char *at = prefix; *at != '\0'; at++) {
+        if (*at <= ' ' || *at > '~') {
+            snprintf(problem, CONF_PROBLEM_MAX, "has a blank, a control character or what is not ASCII in it");
+            return false;
+        }
+    }
+    return true;
+}

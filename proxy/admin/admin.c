@@ -1,0 +1,154 @@
+#include "admin/admin_private.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SESSIONS_MAX 64
+/* With no descriptor left, the next look at who wants to connect comes so much later. µs. */
+#define REST_US 50000
+
+/* ---- listening ---- */
+
+static void refuse(struct admin *admin, int fd, const char *why)
+{
+    uint64_t suppressed;
+
+    if (log_limiter_take(&admin->refusals, clock_now_us(), &suppressed)) {
+        log_warning("admin", "refused a connection: %s", why);
+    }
+    close(fd);
+}
+
+static void on_connection(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address, int length,
+                          void *context)
+{
+    struct admin *admin = context;
+    struct sockaddr_storage from = {0};
+
+    (void)listener;
+    if (length > 0) {
+        memcpy(&from, address, (size_t)length < sizeof from ? (size_t)length : sizeof from);
+    }
+    if (admin->session_count >= SESSIONS_MAX && !admin_session_make_room(admin)) {
+        refuse(admin, fd, "all of those that may be open are busy");
+    } else if (admin_session_open(admin, fd, &from) == NULL) {
+        refuse(admin, fd, "out of memory");
+    }
+}
+
+/* Descriptors have run out. Without a pause, the kernel would report the same connection again and again. */
+static void on_accept_error(struct evconnlistener *listener, void *context)
+{
+    const struct timeval rest = {.tv_usec = REST_US};
+    struct admin *admin = context;
+
+    (void)listener;
+    if (event_add(&admin->rest, &rest) != 0) {
+        return;
+    }
+    for (size_t i = 0; i < admin->listener_count; i++) {
+        evconnlistener_disable(admin->listeners[i]);
+    }
+}
+
+static void on_rested(evutil_socket_t fd, short what, void *context)
+{
+    struct admin *admin = context;
+
+    (void)fd;
+    (void)what;
+    for (size_t i = 0; i < admin->listener_count; i++) {
+        evconnlistener_enable(admin->listeners[i]);
+    }
+}
+
+static bool open_address(struct admin *admin, const struct conf_address *address, struct port_source *source)
+{
+    struct connection_targets targets;
+    struct port *port = &admin->ports[admin->listener_count];
+    bool resolved = connection_resolve(address, &targets);
+    bool opened = resolved && port_open(port, source, &targets.items[0], 16, S_IRWXU);
+    const char *why = resolved ? strerror(errno) : targets.why;
+    struct evconnlistener *listener =
+        opened ? evconnlistener_new(admin->reactor->base, on_connection, admin, 0, 0, port->fd) : NULL;
+    if (listener == NULL) {
+        log_error("admin", "cannot listen on %s: %s", address->text, why);
+        if (opened) {
+            port_close(port);
+        }
+        return false;
+    }
+    evconnlistener_set_error_cb(listener, on_accept_error);
+    admin->listeners[admin->listener_count++] = listener;
+    return true;
+}
+
+struct admin *admin_open(struct reactor *reactor, struct crew *crew, const struct conf *conf,
+                         const struct admin_host *host, struct port_source *source)
+{
+    struct admin *admin = calloc(1, sizeof *admin);
+    bool opened = true;
+
+    if (admin == NULL) {
+        return NULL;
+    }
+    admin->reactor = reactor;
+    admin->crew = crew;
+    admin->host = *host;
+    admin->started_us = clock_now_us();
+    evtimer_assign(&admin->rest, reactor->base, on_rested, admin);
+    if (!mailbox_open(&admin->mailbox, reactor)) {
+        log_error("admin", "cannot open the mailbox: %s", strerror(errno));
+        free(admin);
+        return NULL;
+    }
+    for (size_t i = 0; i < conf->admin.count; i++) {
+        opened = open_address(admin, &conf->admin.items[i], source) && opened;
+    }
+    if (!opened) {
+        admin_close(admin);
+        return NULL;
+    }
+    return admin;
+}
+
+bool admin_serve(struct admin *admin)
+{
+    bool serves = true;
+
+    for (size_t i = 0; i < admin->listener_count; i++) {
+        serves = serves && port_serve(&admin->ports[i]);
+    }
+    if (!serves) {
+        log_error("admin", "cannot serve at an address of admin: %s", strerror(errno));
+    }
+    return serves;
+}
+
+void admin_stop_listening(struct admin *admin)
+{
+    event_del(&admin->rest);
+    while (admin->listener_count > 0) {
+        evconnlistener_free(admin->listeners[--admin->listener_count]);
+        port_close(&admin->ports[admin->listener_count]);
+    }
+}
+
+void admin_close(struct admin *admin)
+{
+    admin_stop_listening(admin);
+    admin->ending = true;
+    mailbox_run(&admin->mailbox);
+    while (admin->sessions != NULL) {
+        /* All answers have come: none is closed but still there. */
+        assert(!admin->sessions->gathering);
+        admin_session_write_rest(admin->sessions);
+        admin_session_close(admin->sessions);
+    }
+    mailbox_close(&admin->mailbox);
+    free(admin);
+}

@@ -1,0 +1,130 @@
+/*
+ * What is not obeyed on the admin port.
+ *
+ * A browser sends what a page that it shows wants to whatever listens on this machine, and inline commands would be
+ * found line by line in the body of a request of HTTP. So a connection on which anything is said that is no line of
+ * text with a verb of ours at its head, but one of HTTP, of TLS or of another protocol, is closed before anything
+ * further on it is looked at. Redis does the same on POST and Host:.
+ *
+ * Whoever may run a program on this machine reaches a port on loopback. Without a password only processes of Headgate's
+ * own user and of root may change something over TCP.
+ */
+#include "admin/admin_private.h"
+
+#include "net/peer.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* ---- other protocols ---- */
+
+/* The names of these are none of our verbs. GET is one of Redis, which somebody may try. */
+static const char *const foreign_names[] = {"POST",  "PUT",     "DELETE", "HEAD", "OPTIONS",
+                                            "PATCH", "CONNECT", "TRACE",  "PRI",  "Host:"};
+
+bool admin_guard_is_foreign_name(struct slice name)
+{
+    for (size_t i = 0; i < sizeof foreign_names / sizeof foreign_names[0]; i++) {
+        /* What follows a NUL, Redis does not see. */
+        if (slice_is((struct slice){name.data, strnlen(name.data, name.length)}, foreign_names[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool admin_guard_is_binary(struct slice input)
+{
+    return input.length >= 2 && (unsigned char)input.data[0] < ' ' && !isspace((unsigned char)input.data[0]);
+}
+
+/* The next word of the line, as bytes between blanks; empty at its end. */
+static struct slice next_word(struct slice *line)
+{
+    while (line->length > 0 && isspace((unsigned char)*line->data)) {
+        line->data++;
+        line->length--;
+    }
+    struct slice word = {line->data, 0};
+    while (word.length < line->length && !isspace((unsigned char)word.data[word.length])) {
+        word.length++;
+    }
+    line->data += word.length;
+    line->length -= word.length;
+    return word;
+}
+
+static bool has_control_characters(struct slice line)
+{
+    for (size_t i = 0; i < line.length; i++) {
+        unsigned char c = (unsigned char)line.data[i];
+        if ((c < ' ' && !isspace(c)) || c == 0x7f) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* "HTTP/1.1" and the like. */
+static bool is_version(struct slice word)
+{
+    return word.length >= 5 && strncasecmp(word.data, "HTTP/", 5) == 0;
+}
+
+bool admin_guard_is_foreign_line(struct slice line)
+{
+    struct slice rest = line;
+    struct slice first = next_word(&rest);
+    struct slice last = first;
+    bool is_get = slice_is(first, "GET");
+    bool has_path = false;
+
+    for (struct slice word = next_word(&rest); word.length > 0; word = next_word(&rest)) {
+        has_path = has_path || *word.data == '/';
+        last = word;
+    }
+    bool is_header = first.length > 0 && first.data[first.length - 1] == ':';
+    return has_control_characters(line) || admin_guard_is_foreign_name(first) || is_header || (is_get && has_path) ||
+           is_version(last);
+}
+
+/* ---- other users ---- */
+
+static void refuse(struct session_entry *session, const char *why)
+{
+    char text[400];
+
+    snprintf(
+        text, sizeof text,
+        "NOPERM this changes something, which without a password only processes of Headgate's user or root may do: "
+        "%s. Set admin_password and use AUTH, use a Unix socket, or set admin_changes = anyone",
+        why);
+    admin_reply_error(session, text);
+}
+
+bool admin_guard_may_change(struct session_entry *session)
+{
+    const struct admin_host *host = &session->admin->host;
+    const struct conf *conf = host->conf(host->context);
+    struct peer peer;
+    const char *why;
+    char text[80];
+
+    if (conf->admin_password[0] != '\0') {
+        return session->authenticated;
+    }
+    if (session->is_unix || conf->admin_changes == CONF_CHANGES_ANYONE) {
+        return true;
+    }
+    if (!peer_find(session->connection.fd, &peer, &why)) {
+        refuse(session, why);
+        return false;
+    }
+    if (peer.uid != 0 && peer.uid != geteuid()) {
+        snprintf(text, sizeof text, "this one is of the user with id %lu", (unsigned long)peer.uid);
+        refuse(session, text);
+        return false;
+    }
+    return true;
+}

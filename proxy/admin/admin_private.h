@@ -1,0 +1,127 @@
+/*
+ * What the files that make up the admin port share:
+ *
+ *   admin.c          listening; connections that come
+ *   admin_session.c  one connection: requests in, answers out
+ *   admin_guard.c    what is not obeyed: other protocols, other users
+ *   admin_verbs.c    what can be asked
+ *   admin_policy.c   … of policies
+ */
+#ifndef HEADGATE_ADMIN_PRIVATE_H
+#define HEADGATE_ADMIN_PRIVATE_H
+
+#include "admin/admin.h"
+
+#include "base/log.h"
+#include "net/connection.h"
+
+#include <event2/buffer.h>
+#include <event2/listener.h>
+#include <string.h>
+#include <strings.h>
+
+/* Arguments of a request, with the verb. */
+#define ADMIN_ARGUMENTS_MAX 8
+
+struct admin {
+    struct reactor *reactor;
+    struct crew *crew;
+    struct admin_host host;
+    struct evconnlistener *listeners[CONF_ADDRESSES_MAX];
+    struct port ports[CONF_ADDRESSES_MAX];
+    size_t listener_count;
+    struct event rest; /* until it fires, nothing is accepted */
+    struct session_entry *sessions;
+    size_t session_count;
+    int64_t started_us;
+    struct mailbox mailbox; /* for what workers send back */
+    bool ending;            /* the workers are gone: nothing more is taken */
+    struct log_limiter refusals;
+    struct log_limiter strangers;
+};
+
+/* One admin connection. */
+struct session_entry {
+    struct admin *admin;
+    struct session_entry *next;
+    struct connection connection;
+    struct buffer input; /* bytes from the start of the first request that was not taken yet */
+    struct evbuffer *output;
+    struct resp_command command;
+    char address_text[64];
+    int64_t moved_us; /* when bytes came or went last, or an answer was there */
+    bool is_unix;
+    bool authenticated;
+    bool gathering;   /* an answer is being gathered, or a policy thinks: nothing else is taken meanwhile */
+    bool closed;      /* the connection is gone, but who brings the answer still refers to this */
+    bool last;        /* no request is taken any more; closed once the output is written */
+    bool input_ended; /* nothing more comes: closed once what came is answered */
+    bool failed;      /* memory was short within an answer, or it does not speak our protocol: to be closed at once */
+};
+
+static inline bool slice_is(struct slice slice, const char *word)
+{
+    return slice.length == strlen(word) && strncasecmp(slice.data, word, slice.length) == 0;
+}
+
+/* ---- texts ---- */
+
+/* A text that grows. */
+struct admin_text {
+    struct evbuffer *bytes;
+    bool is_lost; /* memory was short: it is not whole */
+};
+
+/* False when memory is short. */
+bool admin_text_open(struct admin_text *text);
+void admin_text_close(struct admin_text *text);
+void admin_text_add(struct admin_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- admin_session.c ---- */
+
+/* Takes over fd. NULL when memory is short; fd is the caller's then. */
+struct session_entry *admin_session_open(struct admin *admin, int fd, const struct sockaddr_storage *address);
+/* Closes the connection now; the session is void, unless somebody is about to bring it an answer. */
+void admin_session_close(struct session_entry *session);
+/* Closes what was idle longest, for another connection. False: all are busy. */
+bool admin_session_make_room(struct admin *admin);
+/* There will be no turn that writes the rest of the output. What the socket does not take is lost. */
+void admin_session_write_rest(struct session_entry *session);
+/* Whether it has given the password; true if there is none. */
+bool admin_session_is_trusted(const struct session_entry *session);
+
+void admin_reply_text(struct session_entry *session, const char *text, size_t length);
+/* An error in its place if it is not whole. */
+void admin_reply_gathered(struct session_entry *session, struct admin_text *text);
+void admin_reply_status(struct session_entry *session, const char *text);
+/* text: one line, with its first word in capitals. */
+void admin_reply_error(struct session_entry *session, const char *text);
+/* As it is. */
+void admin_reply_bytes(struct session_entry *session, const char *bytes, size_t length);
+/* Nothing more is taken from the session until admin_session_resume(), which it outlives even if it is closed. */
+void admin_session_pause(struct session_entry *session);
+void admin_session_resume(struct session_entry *session);
+
+/* ---- admin_guard.c ---- */
+
+/* Whether the bytes at the start of a request are of another protocol than Redis', as far as the first ones tell. */
+bool admin_guard_is_binary(struct slice input);
+/* Whether the line, which is to be taken for a request, is one of HTTP, or no text at all. */
+bool admin_guard_is_foreign_line(struct slice line);
+/* Whether a request has the name of what HTTP says, as Redis looks at it. */
+bool admin_guard_is_foreign_name(struct slice name);
+/* Whether who asks may change something. False: it is told why not. */
+bool admin_guard_may_change(struct session_entry *session);
+
+/* ---- admin_verbs.c ---- */
+
+/* Answers a request, now or when the workers have told what it takes. */
+void admin_run(struct session_entry *session, size_t count, const struct slice *arguments);
+
+/* ---- admin_policy.c ---- */
+
+/* Puts a question to a policy, by its place in the list. The session is told the answer, and waits for it. */
+void admin_ask_policy(struct session_entry *session, size_t policy, const struct policy_verb *verb, size_t count,
+                      const struct slice *arguments);
+
+#endif

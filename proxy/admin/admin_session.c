@@ -1,0 +1,401 @@
+/* One connection to the admin port: requests in, answers out. */
+#include "admin/admin_private.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* A request to the admin port is a few words. Bytes. */
+#define REQUEST_MAX ((size_t)16384)
+/* What a slow reader may leave unread before nothing more is done for it. Bytes. */
+#define OUTPUT_MARK ((size_t)1024 * 1024)
+/* The same two for who has not given the password yet: of the longest password there is room for each byte escaped. */
+#define REQUEST_MAX_UNTRUSTED ((size_t)5120)
+#define OUTPUT_MARK_UNTRUSTED ((size_t)4096)
+/* Who has sent a part of a request, or not read its answer, is busy for so long. */
+#define STALL_US ((int64_t)10 * 1000000)
+
+/* ---- texts ---- */
+
+bool admin_text_open(struct admin_text *text)
+{
+    *text = (struct admin_text){.bytes = evbuffer_new()};
+    return text->bytes != NULL;
+}
+
+void admin_text_close(struct admin_text *text)
+{
+    if (text->bytes != NULL) {
+        evbuffer_free(text->bytes);
+        text->bytes = NULL;
+    }
+}
+
+void admin_text_add(struct admin_text *text, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    text->is_lost = evbuffer_add_vprintf(text->bytes, format, arguments) < 0 || text->is_lost;
+    va_end(arguments);
+}
+
+/* ---- replies ---- */
+
+void admin_reply_bytes(struct session_entry *session, const char *bytes, size_t length)
+{
+    session->failed = evbuffer_add(session->output, bytes, length) != 0 || session->failed;
+}
+
+__attribute__((format(printf, 2, 3))) static void reply(struct session_entry *session, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    session->failed = evbuffer_add_vprintf(session->output, format, arguments) < 0 || session->failed;
+    va_end(arguments);
+}
+
+void admin_reply_text(struct session_entry *session, const char *text, size_t length)
+{
+    reply(session, "$%zu\r\n", length);
+    admin_reply_bytes(session, text, length);
+    admin_reply_bytes(session, "\r\n", 2);
+}
+
+void admin_reply_gathered(struct session_entry *session, struct admin_text *text)
+{
+    if (text->is_lost) {
+        admin_reply_error(session, "ERR out of memory");
+        return;
+    }
+    reply(session, "$%zu\r\n", evbuffer_get_length(text->bytes));
+    session->failed = evbuffer_add_buffer(session->output, text->bytes) != 0 || session->failed;
+    admin_reply_bytes(session, "\r\n", 2);
+}
+
+void admin_reply_status(struct session_entry *session, const char *text)
+{
+    reply(session, "+%s\r\n", text);
+}
+
+void admin_reply_error(struct session_entry *session, const char *text)
+{
+    reply(session, "-%s\r\n", text);
+}
+
+/* ---- the end of a session ---- */
+
+static void session_free(struct session_entry *session)
+{
+    struct session_entry **link = &session->admin->sessions;
+
+    while (*link != session) {
+        link = &(*link)->next;
+    }
+    *link = session->next;
+    session->admin->session_count--;
+    free(session);
+}
+
+void admin_session_close(struct session_entry *session)
+{
+    if (session->closed) {
+        return;
+    }
+    connection_close(&session->connection);
+    buffer_clear(&session->admin->reactor->buffers, &session->input);
+    evbuffer_free(session->output);
+    session->output = NULL;
+    session->closed = true;
+    if (!session->gathering) {
+        session_free(session);
+    }
+}
+
+/* ---- requests ---- */
+
+bool admin_session_is_trusted(const struct session_entry *session)
+{
+    const struct admin_host *host = &session->admin->host;
+
+    return session->authenticated || host->conf(host->context)->admin_password[0] == '\0';
+}
+
+static size_t request_max(const struct session_entry *session)
+{
+    return admin_session_is_trusted(session) ? REQUEST_MAX : REQUEST_MAX_UNTRUSTED;
+}
+
+static size_t output_mark(const struct session_entry *session)
+{
+    return admin_session_is_trusted(session) ? OUTPUT_MARK : OUTPUT_MARK_UNTRUSTED;
+}
+
+/* A browser can be made to send a request of HTTP with words of ours in it, by anybody whose page it shows. */
+static void cut_off(struct session_entry *session)
+{
+    uint64_t suppressed;
+
+    session->failed = true;
+    if (log_limiter_take(&session->admin->strangers, clock_now_us(), &suppressed)) {
+        log_warning("admin", "closing the connection of %s, which is no Redis client: possibly an attack by a browser",
+                    session->address_text);
+    }
+}
+
+/* frame: a whole multibulk command. */
+static void run_multibulk(struct session_entry *session, struct slice frame)
+{
+    struct slice arguments[ADMIN_ARGUMENTS_MAX + 1];
+    struct resp_walk walk = resp_walk_start(frame);
+    size_t count = 0;
+
+    while (count <= ADMIN_ARGUMENTS_MAX && resp_walk_next(&walk, &arguments[count])) {
+        count++;
+    }
+    if (count > 0 && admin_guard_is_foreign_name(arguments[0])) {
+        cut_off(session);
+    } else if (count > ADMIN_ARGUMENTS_MAX) {
+        admin_reply_error(session, "ERR too many arguments; HELP lists the verbs");
+    } else if (count > 0) {
+        admin_run(session, count, arguments);
+    }
+}
+
+static void run_inline(struct session_entry *session, struct slice line)
+{
+    size_t needed = resp_inline_to_multibulk(line, NULL, 0);
+
+    if (admin_guard_is_foreign_line(line)) {
+        cut_off(session);
+        return;
+    }
+    if (needed == SIZE_MAX) {
+        admin_reply_error(session, "ERR Protocol error: unbalanced quotes in request");
+        session->last = true;
+        return;
+    }
+    char *frame = needed > 0 ? malloc(needed) : NULL;
+    if (frame != NULL) {
+        (void)resp_inline_to_multibulk(line, frame, needed);
+        run_multibulk(session, (struct slice){frame, needed});
+        free(frame);
+    } else if (needed > 0) {
+        session->failed = true;
+    }
+}
+
+static void answer_fault(struct session_entry *session, enum resp_status status)
+{
+    char fault[160];
+
+    if (status == RESP_FAULT) {
+        admin_reply_bytes(session, fault, resp_command_fault_text(&session->command, fault, sizeof fault));
+    } else {
+        admin_reply_error(session, "ERR Protocol error: request too long for the admin port");
+    }
+    session->last = true;
+}
+
+/* A whole request at the head of the input. */
+static void run_request(struct session_entry *session)
+{
+    struct slice frame = {buffer_head(&session->input), (size_t)session->command.size};
+    bool is_inline = resp_command_is_inline(&session->command);
+    bool is_empty = session->command.argument_count == 0;
+
+    resp_command_reset(&session->command);
+    if (!is_empty) {
+        (is_inline ? run_inline : run_multibulk)(session, frame);
+    }
+    buffer_consume(&session->admin->reactor->buffers, &session->input, frame.length);
+}
+
+/* Takes one request out of the input. False when there is none, or when nothing more is to be taken now. */
+static bool request_take(struct session_entry *session)
+{
+    struct slice input = {buffer_head(&session->input), buffer_length(&session->input)};
+    size_t scanned = (size_t)session->command.size;
+    size_t most = request_max(session);
+    size_t taken;
+
+    if (input.length == scanned) {
+        return false;
+    }
+    if (admin_guard_is_binary(input)) {
+        cut_off(session);
+        return false;
+    }
+    enum resp_status status =
+        resp_command_feed(&session->command, input.data + scanned, input.length - scanned, most, &taken);
+    if (status == RESP_FAULT || session->command.size > most) {
+        answer_fault(session, status);
+        return false;
+    }
+    if (status == RESP_MORE) {
+        return false;
+    }
+    run_request(session);
+    return !session->gathering && !session->last && !session->failed;
+}
+
+/* ---- going on ---- */
+
+/* False: it is broken. */
+static bool write_output(struct session_entry *session)
+{
+    if (evbuffer_get_length(session->output) == 0) {
+        return true;
+    }
+    int written = evbuffer_write(session->output, session->connection.fd);
+    if (written > 0) {
+        session->moved_us = clock_now_us();
+    }
+    return written >= 0 || errno == EAGAIN || errno == EINTR;
+}
+
+static void take_requests(struct session_entry *session)
+{
+    while (!session->gathering && !session->last && !session->failed &&
+           evbuffer_get_length(session->output) < output_mark(session) && request_take(session)) {
+    }
+}
+
+/* Does what can be done now: takes requests, writes answers. The session may be void afterwards. */
+static void go_on(struct session_entry *session)
+{
+    size_t waiting;
+
+    /* What was written makes room for further answers. */
+    do {
+        take_requests(session);
+        waiting = evbuffer_get_length(session->output);
+        if (session->failed || !write_output(session)) {
+            admin_session_close(session);
+            return;
+        }
+    } while (waiting >= output_mark(session) && evbuffer_get_length(session->output) == 0);
+    bool is_written = evbuffer_get_length(session->output) == 0;
+    if (is_written && !session->gathering && (session->last || session->input_ended)) {
+        admin_session_close(session);
+        return;
+    }
+    connection_want_write(&session->connection, !is_written);
+    connection_want_read(&session->connection, !session->gathering && !session->last && !session->input_ended &&
+                                                   evbuffer_get_length(session->output) < output_mark(session));
+}
+
+void admin_session_pause(struct session_entry *session)
+{
+    session->gathering = true;
+}
+
+void admin_session_resume(struct session_entry *session)
+{
+    session->gathering = false;
+    session->moved_us = clock_now_us();
+    if (session->closed) {
+        session_free(session);
+    } else if (!session->admin->ending) {
+        go_on(session);
+    }
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *context)
+{
+    struct session_entry *session = context;
+    struct buffer_pool *pool = &session->admin->reactor->buffers;
+    size_t size = request_max(session);
+    char *room = buffer_reserve(pool, &session->input, size);
+
+    (void)fd;
+    (void)what;
+    ssize_t got = room != NULL ? connection_read(&session->connection, room, size) : CONNECTION_BROKEN;
+    if (got == CONNECTION_BROKEN) {
+        admin_session_close(session);
+        return;
+    }
+    if (got > 0) {
+        buffer_commit(&session->input, (size_t)got);
+        session->moved_us = clock_now_us();
+    } else if (buffer_length(&session->input) == 0) {
+        buffer_clear(pool, &session->input);
+    }
+    session->input_ended = got == 0 || session->input_ended;
+    go_on(session);
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    go_on(context);
+}
+
+void admin_session_write_rest(struct session_entry *session)
+{
+    (void)write_output(session);
+}
+
+/* ---- opening, and making room ---- */
+
+struct session_entry *admin_session_open(struct admin *admin, int fd, const struct sockaddr_storage *address)
+{
+    struct session_entry *session = calloc(1, sizeof *session);
+
+    if (session == NULL) {
+        return NULL;
+    }
+    session->output = evbuffer_new();
+    if (session->output == NULL) {
+        free(session);
+        return NULL;
+    }
+    session->admin = admin;
+    session->is_unix = address->ss_family == AF_UNIX;
+    session->moved_us = clock_now_us();
+    connection_peer_text(address, session->address_text, sizeof session->address_text);
+    connection_open(&session->connection, admin->reactor, fd, on_readable, on_writable, session);
+    session->next = admin->sessions;
+    admin->sessions = session;
+    admin->session_count++;
+    connection_want_read(&session->connection, true);
+    return session;
+}
+
+/* Whether it may be closed for another one. Who has yet to give the password may always be. */
+static bool may_make_room(const struct session_entry *session, int64_t now_us)
+{
+    bool has_stalled = now_us - session->moved_us >= STALL_US;
+    bool waits = buffer_length(&session->input) > 0 || evbuffer_get_length(session->output) > 0;
+
+    return !session->gathering && (!waits || has_stalled || !admin_session_is_trusted(session));
+}
+
+/* Who has not given the password goes first, then who has been idle longer. */
+static bool goes_before(const struct session_entry *session, const struct session_entry *other)
+{
+    bool is_trusted = admin_session_is_trusted(session);
+
+    return is_trusted != admin_session_is_trusted(other) ? !is_trusted : session->moved_us < other->moved_us;
+}
+
+bool admin_session_make_room(struct admin *admin)
+{
+    struct session_entry *found = NULL;
+    int64_t now_us = clock_now_us();
+
+    for (struct session_entry *session = admin->sessions; session != NULL; session = session->next) {
+        if (!session->closed && may_make_room(session, now_us) && (found == NULL || goes_before(session, found))) {
+            found = session;
+        }
+    }
+    if (found == NULL) {
+        return false;
+    }
+    admin_session_close(found);
+    return true;
+}

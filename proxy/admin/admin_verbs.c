@@ -1,0 +1,647 @@
+/* What can be asked on the admin port. */
+#include "admin/admin_private.h"
+
+#include "version.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* Clients a worker reports on in one turn. */
+#define CLIENTS_PER_TURN 256
+#define VERB_COUNT 13
+/* Of a section, with its end. A longer name is none that there is, and neither is what is left of it. */
+#define SECTION_NAME_SIZE 32
+
+struct verb {
+    const char *name;
+    size_t least, most; /* arguments, with the verb */
+    void (*run)(struct session_entry *session, size_t count, const struct slice *arguments);
+    const char *usage;
+    const char *help;
+    enum policy_verb_effect effect; /* reads, unless it is said otherwise */
+};
+
+static const struct verb verbs[VERB_COUNT + 1];
+
+/* ---- gathering from workers ---- */
+
+/*
+ * Goes from worker to worker and collects lines. On a worker's thread it only reads that worker; between two parts it
+ * lets the worker's clients have a turn.
+ */
+struct gathering {
+    struct letter letter;
+    struct session_entry *session;
+    struct admin_text text;
+    size_t worker;
+    uint64_t after;
+    bool more;
+    void (*collect)(struct gathering *gathering, struct worker *worker);
+    void (*finish)(struct gathering *gathering);
+    struct worker_facts facts;
+    /* STATS: the sections wanted; none: all of them. */
+    size_t section_count;
+    char sections[ADMIN_ARGUMENTS_MAX][SECTION_NAME_SIZE];
+    bool may_be_empty; /* as INFO answers, where none is known */
+};
+
+static void gathering_on_main(struct letter *letter);
+
+static void gathering_on_worker(struct letter *letter)
+{
+    struct gathering *gathering = (struct gathering *)(void *)letter;
+    struct admin *admin = gathering->session->admin;
+
+    gathering->more = false;
+    gathering->collect(gathering, admin->crew->workers[gathering->worker]);
+    letter->run = gathering_on_main;
+    mailbox_post(&admin->mailbox, letter);
+}
+
+static void gathering_go_on(struct gathering *gathering)
+{
+    struct admin *admin = gathering->session->admin;
+
+    gathering->letter.run = gathering_on_worker;
+    worker_post(admin->crew->workers[gathering->worker], &gathering->letter);
+}
+
+static void gathering_end(struct gathering *gathering)
+{
+    struct session_entry *session = gathering->session;
+
+    if (!session->closed) {
+        gathering->finish(gathering);
+    }
+    admin_text_close(&gathering->text);
+    free(gathering);
+    admin_session_resume(session);
+}
+
+static void finish_ending(struct gathering *gathering)
+{
+    admin_reply_error(gathering->session, "ERR the process is ending");
+}
+
+static void gathering_on_main(struct letter *letter)
+{
+    struct gathering *gathering = (struct gathering *)(void *)letter;
+    const struct admin *admin = gathering->session->admin;
+
+    if (admin->ending) {
+        /* The workers are gone. */
+        gathering->finish = finish_ending;
+        gathering_end(gathering);
+        return;
+    }
+    if (!gathering->more) {
+        gathering->worker++;
+        gathering->after = 0;
+    }
+    if (gathering->worker < admin->crew->count && !gathering->session->closed) {
+        gathering_go_on(gathering);
+    } else {
+        gathering_end(gathering);
+    }
+}
+
+static void finish_with_text(struct gathering *gathering)
+{
+    admin_reply_gathered(gathering->session, &gathering->text);
+}
+
+/* NULL when memory is short, which the session is told. */
+static struct gathering *gathering_new(struct session_entry *session,
+                                       void (*collect)(struct gathering *, struct worker *),
+                                       void (*finish)(struct gathering *))
+{
+    struct gathering *gathering = calloc(1, sizeof *gathering);
+
+    if (gathering == NULL || !admin_text_open(&gathering->text)) {
+        admin_reply_error(session, "ERR out of memory");
+        free(gathering);
+        return NULL;
+    }
+    gathering->session = session;
+    gathering->collect = collect;
+    gathering->finish = finish;
+    return gathering;
+}
+
+static void gathering_start(struct gathering *gathering)
+{
+    admin_session_pause(gathering->session);
+    gathering_go_on(gathering);
+}
+
+static void gather(struct session_entry *session, void (*collect)(struct gathering *, struct worker *),
+                   void (*finish)(struct gathering *))
+{
+    struct gathering *gathering = gathering_new(session, collect, finish);
+
+    if (gathering != NULL) {
+        gathering_start(gathering);
+    }
+}
+
+/* ---- CLIENTS and LANES ---- */
+
+struct line_context {
+    struct admin_text *text;
+    size_t worker;
+    int64_t now_us;
+};
+
+static void add_client(void *context, const struct client_report *report)
+{
+    const struct line_context *line = context;
+
+    admin_text_add(line->text,
+                   "id=%" PRIu64 " addr=%s worker=%zu name=%s user=%s db=%" PRId64 " resp=%d age=%" PRId64
+                   " idle=%" PRId64 " lane=%s pending=%u qbuf=%zu obuf=%zu\n",
+                   report->id, report->address, line->worker, report->name, report->user, report->database,
+                   report->resp, report->age_us / 1000000, report->idle_us / 1000000, report->lane, report->in_flight,
+                   report->input_bytes, report->output_bytes);
+}
+
+static void collect_clients(struct gathering *gathering, struct worker *worker)
+{
+    struct line_context line = {.text = &gathering->text, .worker = worker_index(worker)};
+
+    gathering->after = client_visit(worker_clients(worker), gathering->after, CLIENTS_PER_TURN, add_client, &line);
+    gathering->more = gathering->after != 0;
+}
+
+static void run_clients(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    (void)count;
+    (void)arguments;
+    gather(session, collect_clients, finish_with_text);
+}
+
+static void add_lane(void *context, struct lane *lane)
+{
+    const struct line_context *line = context;
+    const struct profile *profile = lane_profile(lane);
+
+    admin_text_add(line->text,
+                   "id=%" PRIu64 " worker=%zu use=%s state=%s user=%s db=%" PRId64 " resp=%d pending=%" PRIu64
+                   " obuf=%zu idle=%" PRId64 " failures=%u\n",
+                   lane->id, line->worker, lane_use_name(lane->use), lane_state_name(lane->state),
+                   profile_user(profile), profile->database, profile->resp, lane->requests_waiting,
+                   buffer_length(&lane->output), (line->now_us - lane->used_us) / 1000000, lane->failures);
+}
+
+static void collect_lanes(struct gathering *gathering, struct worker *worker)
+{
+    struct line_context line = {.text = &gathering->text, .worker = worker_index(worker), .now_us = clock_now_us()};
+
+    upstream_visit_lanes(worker_upstream(worker), add_lane, &line);
+}
+
+static void run_lanes(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    (void)count;
+    (void)arguments;
+    gather(session, collect_lanes, finish_with_text);
+}
+
+/* ---- STATS ---- */
+
+static void collect_facts(struct gathering *gathering, struct worker *worker)
+{
+    struct worker_facts facts = worker_tell(worker);
+
+    client_service_update_gauges(worker_clients(worker));
+
+    if (facts.redis_version > gathering->facts.redis_version) {
+        gathering->facts = facts;
+    }
+}
+
+static uint64_t resident_bytes(void)
+{
+    unsigned long long size = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+
+    if (file != NULL) {
+        if (fscanf(file, "%llu %llu", &size, &resident) != 2) {
+            resident = 0;
+        }
+        fclose(file);
+    }
+    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static bool section_wanted(const struct gathering *gathering, const char *section)
+{
+    bool wanted = gathering->section_count == 0;
+
+    for (size_t i = 0; i < gathering->section_count && !wanted; i++) {
+        wanted = strcasecmp(gathering->sections[i], section) == 0;
+    }
+    return wanted;
+}
+
+static void begin_section(struct admin_text *text, const char *section)
+{
+    admin_text_add(text, "%s# %s\r\n", evbuffer_get_length(text->bytes) > 0 ? "\r\n" : "", section);
+}
+
+static void add_server_section(struct gathering *gathering)
+{
+    const struct admin *admin = gathering->session->admin;
+    const struct conf *conf = admin->host.conf(admin->host.context);
+    const struct worker_facts *facts = &gathering->facts;
+    struct admin_text *text = &gathering->text;
+
+    begin_section(text, "Server");
+    admin_text_add(text, "headgate_version:%s\r\n", HEADGATE_VERSION);
+    admin_text_add(text, "process_id:%ld\r\n", (long)getpid());
+    admin_text_add(text, "uptime_in_seconds:%" PRId64 "\r\n", (clock_now_us() - admin->started_us) / 1000000);
+    admin_text_add(text, "threads:%zu\r\n", admin->crew->count);
+    admin_text_add(text, "pool:%s\r\n", conf->pool == CONF_POOL_SESSION ? "session" : "shared");
+    admin_text_add(text, "config_file:%s\r\n", conf->path);
+    admin_text_add(text, "upstream:%s\r\n", conf->upstream.text);
+    if (facts->redis_version != 0) {
+        admin_text_add(text, "redis_version:%u.%u.%u\r\n", facts->redis_version >> 16, facts->redis_version >> 8 & 0xff,
+                       facts->redis_version & 0xff);
+    }
+    if (facts->clock_offset_us != INT64_MIN && facts->redis_version != 0) {
+        admin_text_add(text, "redis_clock_offset_us:%" PRId64 "\r\n", facts->clock_offset_us);
+    }
+}
+
+static void add_counters(struct gathering *gathering)
+{
+    const struct crew *crew = gathering->session->admin->crew;
+    const char *section = "";
+
+    for (enum stats_id id = 0; id < STATS_COUNT; id++) {
+        const struct stats_description *description = stats_describe(id);
+        if (!section_wanted(gathering, description->section)) {
+            continue;
+        }
+        if (strcmp(section, description->section) != 0) {
+            section = description->section;
+            begin_section(&gathering->text, section);
+            if (strcmp(section, "Memory") == 0) {
+                admin_text_add(&gathering->text, "resident_bytes:%" PRIu64 "\r\n", resident_bytes());
+            }
+        }
+        admin_text_add(&gathering->text, "%s:%" PRIu64 "\r\n", description->name, crew_stat(crew, id));
+    }
+}
+
+static void add_policy_counters(struct gathering *gathering)
+{
+    const struct crew *crew = gathering->session->admin->crew;
+
+    for (size_t i = 0; i < crew->policies.count; i++) {
+        const struct policy *policy = crew->policies.list[i];
+        if (policy->counter_count == 0 || !section_wanted(gathering, policy->counter_section)) {
+            continue;
+        }
+        begin_section(&gathering->text, policy->counter_section);
+        for (size_t n = 0; n < policy->counter_count; n++) {
+            admin_text_add(&gathering->text, "%s:%" PRIu64 "\r\n", policy->counters[n].name,
+                           crew_policy_counter(crew, i, n));
+        }
+    }
+}
+
+static void finish_stats(struct gathering *gathering)
+{
+    if (section_wanted(gathering, "Server")) {
+        add_server_section(gathering);
+    }
+    add_counters(gathering);
+    add_policy_counters(gathering);
+    if (evbuffer_get_length(gathering->text.bytes) == 0 && !gathering->may_be_empty) {
+        admin_reply_error(gathering->session, "ERR no section of that name; see STATS");
+        return;
+    }
+    admin_reply_gathered(gathering->session, &gathering->text);
+}
+
+/* Names of sections, several or none, or one of those by which INFO of Redis means all. */
+static void want_sections(struct gathering *gathering, size_t count, const struct slice *names)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (slice_is(names[i], "all") || slice_is(names[i], "default") || slice_is(names[i], "everything")) {
+            gathering->section_count = 0;
+            return;
+        }
+        snprintf(gathering->sections[gathering->section_count++], SECTION_NAME_SIZE, "%.*s", (int)names[i].length,
+                 names[i].data);
+    }
+}
+
+static void start_stats(struct session_entry *session, size_t count, const struct slice *arguments, bool may_be_empty)
+{
+    struct gathering *gathering = gathering_new(session, collect_facts, finish_stats);
+
+    if (gathering != NULL) {
+        gathering->may_be_empty = may_be_empty;
+        want_sections(gathering, count - 1, arguments + 1);
+        gathering_start(gathering);
+    }
+}
+
+static void run_stats(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    start_stats(session, count, arguments, false);
+}
+
+static void run_info(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    start_stats(session, count, arguments, true);
+}
+
+/* ---- the other verbs ---- */
+
+static void run_ping(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    if (count > 1) {
+        admin_reply_text(session, arguments[1].data, arguments[1].length);
+    } else {
+        admin_reply_status(session, "PONG");
+    }
+}
+
+static void add_counter_help(struct admin_text *text, const struct slice *wanted, const char *name,
+                             enum stats_kind kind, const char *help)
+{
+    if (slice_is(*wanted, "counters") || slice_is(*wanted, name)) {
+        admin_text_add(text, "%s (%s): %s\n", name, kind == STATS_GAUGE ? "gauge" : "counter", help);
+    }
+}
+
+static void add_counters_help(struct admin_text *text, const struct crew *crew, const struct slice *wanted)
+{
+    for (enum stats_id id = 0; id < STATS_COUNT; id++) {
+        const struct stats_description *description = stats_describe(id);
+        add_counter_help(text, wanted, description->name, description->kind, description->help);
+    }
+    for (size_t i = 0; i < crew->policies.count; i++) {
+        for (size_t n = 0; n < crew->policies.list[i]->counter_count; n++) {
+            const struct policy_counter *counter = &crew->policies.list[i]->counters[n];
+            add_counter_help(text, wanted, counter->name, counter->kind, counter->help);
+        }
+    }
+}
+
+static void add_verb_help(struct admin_text *text, const struct slice *wanted, const char *name, const char *usage,
+                          const char *help, enum policy_verb_effect effect)
+{
+    static const char *const notes[] = {
+        [POLICY_VERB_READS] = "",
+        [POLICY_VERB_CHANGES] = " (changes something)",
+        [POLICY_VERB_CHANGES_ON_RESET] = " (RESET changes something)",
+    };
+
+    if (wanted == NULL || slice_is(*wanted, name)) {
+        admin_text_add(text, "%-27s  %s%s\n", usage, help, notes[effect]);
+    }
+}
+
+static void add_verbs_help(struct admin_text *text, const struct crew *crew, const struct slice *wanted)
+{
+    for (const struct verb *verb = verbs; verb->name != NULL; verb++) {
+        add_verb_help(text, wanted, verb->name, verb->usage, verb->help, verb->effect);
+    }
+    for (size_t i = 0; i < crew->policies.count; i++) {
+        for (size_t n = 0; n < crew->policies.list[i]->verb_count; n++) {
+            const struct policy_verb *verb = &crew->policies.list[i]->verbs[n];
+            add_verb_help(text, wanted, verb->name, verb->usage, verb->help, verb->effect);
+        }
+    }
+}
+
+static void run_help(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    const struct slice *wanted = count > 1 ? &arguments[1] : NULL;
+    struct admin_text text;
+
+    if (!admin_text_open(&text)) {
+        admin_reply_error(session, "ERR out of memory");
+        return;
+    }
+    add_verbs_help(&text, session->admin->crew, wanted);
+    if (wanted != NULL) {
+        add_counters_help(&text, session->admin->crew, wanted);
+    }
+    if (evbuffer_get_length(text.bytes) == 0 && !text.is_lost) {
+        admin_reply_error(session, "ERR no verb or counter of that name; see HELP and HELP COUNTERS");
+    } else {
+        admin_reply_gathered(session, &text);
+    }
+    admin_text_close(&text);
+}
+
+static void run_config(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    const struct admin_host *host = &session->admin->host;
+    const char *text = host->conf(host->context)->shown;
+
+    (void)count;
+    (void)arguments;
+    admin_reply_text(session, text, strlen(text));
+}
+
+static void run_version(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    (void)count;
+    (void)arguments;
+    admin_reply_text(session, HEADGATE_VERSION, strlen(HEADGATE_VERSION));
+}
+
+/* An error reply is one line, so the faults of a file are joined. */
+static void reply_faults(struct session_entry *session, char *faults)
+{
+    static const char head[] = "-ERR nothing was changed: ";
+
+    for (char *c = faults; *c != '\0'; c++) {
+        if (*c == '\r' || *c == '\n') {
+            *c = c[1] != '\0' ? ';' : ' ';
+        }
+    }
+    admin_reply_bytes(session, head, sizeof head - 1);
+    admin_reply_bytes(session, faults, strlen(faults));
+    admin_reply_bytes(session, "\r\n", 2);
+}
+
+static void run_reload(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    const struct admin_host *host = &session->admin->host;
+    char *faults = host->reload(host->context);
+
+    (void)count;
+    (void)arguments;
+    if (faults == NULL) {
+        admin_reply_status(session, "OK");
+    } else {
+        reply_faults(session, faults);
+        free(faults);
+    }
+}
+
+static void run_shutdown(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    const struct admin_host *host = &session->admin->host;
+
+    if (count > 1 && !slice_is(arguments[1], "now")) {
+        admin_reply_error(session, "ERR usage: SHUTDOWN [NOW]");
+        return;
+    }
+    log_info("admin", "SHUTDOWN was asked for on the admin port");
+    admin_reply_status(session, "OK");
+    host->shut_down(host->context, count > 1);
+}
+
+static bool same_password(struct slice given, const char *wanted)
+{
+    size_t length = strlen(wanted);
+    unsigned char difference = given.length == length ? 0 : 1;
+
+    /* Takes the same time wherever the first difference is. */
+    for (size_t i = 0; i < given.length; i++) {
+        difference |= (unsigned char)(given.data[i] ^ wanted[length > 0 ? i % length : 0]);
+    }
+    return difference == 0;
+}
+
+static void run_auth(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    const struct admin_host *host = &session->admin->host;
+    const char *password = host->conf(host->context)->admin_password;
+
+    if (password[0] == '\0') {
+        admin_reply_error(session, "ERR the admin port has no password: admin_password is not set");
+    } else if (!same_password(arguments[count - 1], password)) {
+        admin_reply_error(session, "WRONGPASS invalid password for the admin port");
+    } else {
+        session->authenticated = true;
+        admin_reply_status(session, "OK");
+    }
+}
+
+static void run_quit(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    (void)count;
+    (void)arguments;
+    admin_reply_status(session, "OK");
+    session->last = true;
+}
+
+/* redis-cli asks for it when it starts; an empty list is an answer to its liking. */
+static void run_command(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    (void)count;
+    (void)arguments;
+    admin_reply_bytes(session, "*0\r\n", 4);
+}
+
+static const struct verb verbs[VERB_COUNT + 1] = {
+    {"PING", 1, 2, run_ping, "PING [text]", "answers PONG, or the text", POLICY_VERB_READS},
+    {"HELP", 1, 2, run_help, "HELP [name]", "the verbs; HELP COUNTERS explains all counters, HELP name one of them",
+     POLICY_VERB_READS},
+    {"STATS", 1, ADMIN_ARGUMENTS_MAX, run_stats, "STATS [section ...]",
+     "counters and gauges, as key:value under # Section", POLICY_VERB_READS},
+    {"INFO", 1, ADMIN_ARGUMENTS_MAX, run_info, "INFO [section ...]",
+     "the same as STATS; redis-cli prints the answer to this name as text", POLICY_VERB_READS},
+    {"CLIENTS", 1, 1, run_clients, "CLIENTS", "one line for each client", POLICY_VERB_READS},
+    {"LANES", 1, 1, run_lanes, "LANES", "one line for each connection to Redis", POLICY_VERB_READS},
+    {"CONFIG", 1, 1, run_config, "CONFIG", "the configuration in force, without passwords", POLICY_VERB_READS},
+    {"RELOAD", 1, 1, run_reload, "RELOAD", "reads the configuration file again, like SIGHUP", POLICY_VERB_CHANGES},
+    {"VERSION", 1, 1, run_version, "VERSION", "the version of Headgate", POLICY_VERB_READS},
+    {"SHUTDOWN", 1, 2, run_shutdown, "SHUTDOWN [NOW]", "ends Headgate: drained, or at once", POLICY_VERB_CHANGES},
+    {"AUTH", 2, 3, run_auth, "AUTH password", "needed first if admin_password is set", POLICY_VERB_READS},
+    {"QUIT", 1, 1, run_quit, "QUIT", "closes this connection", POLICY_VERB_READS},
+    {"COMMAND", 1, ADMIN_ARGUMENTS_MAX, run_command, "COMMAND", "an empty list, for redis-cli", POLICY_VERB_READS},
+    {NULL, 0, 0, NULL, NULL, NULL, POLICY_VERB_READS},
+};
+
+/* ---- requests ---- */
+
+static void answer_unknown(struct session_entry *session, struct slice name)
+{
+    char text[160];
+
+    snprintf(text, sizeof text, "ERR unknown verb '%.*s'; HELP lists them", (int)(name.length > 64 ? 64 : name.length),
+             name.data);
+    for (char *c = text; *c != '\0'; c++) {
+        *c = *c < ' ' ? ' ' : *c;
+    }
+    admin_reply_error(session, text);
+}
+
+/* Whether the request has as many arguments as the verb wants; it is told if not. */
+static bool fits(struct session_entry *session, size_t count, size_t least, size_t most, const char *usage)
+{
+    char text[160];
+
+    if (count >= least && count <= most) {
+        return true;
+    }
+    snprintf(text, sizeof text, "ERR usage: %s", usage);
+    admin_reply_error(session, text);
+    return false;
+}
+
+/* Whether the request would change something. */
+static bool changes(enum policy_verb_effect effect, size_t count, const struct slice *arguments)
+{
+    return effect == POLICY_VERB_CHANGES ||
+           (effect == POLICY_VERB_CHANGES_ON_RESET && count > 1 && slice_is(arguments[1], "reset"));
+}
+
+/* Whether the request is to be obeyed; who asks is told if not. */
+static bool is_allowed(struct session_entry *session, enum policy_verb_effect effect, size_t count,
+                       const struct slice *arguments)
+{
+    return !changes(effect, count, arguments) || admin_guard_may_change(session);
+}
+
+/* False: no policy has the verb. */
+static bool run_verb_of_policy(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    const struct crew *crew = session->admin->crew;
+
+    for (size_t i = 0; i < crew->policies.count; i++) {
+        const struct policy *policy = crew->policies.list[i];
+        for (size_t n = 0; n < policy->verb_count; n++) {
+            const struct policy_verb *verb = &policy->verbs[n];
+            if (!slice_is(arguments[0], verb->name)) {
+                continue;
+            }
+            if (fits(session, count, verb->least, verb->most, verb->usage) &&
+                is_allowed(session, verb->effect, count, arguments)) {
+                admin_ask_policy(session, i, verb, count, arguments);
+            }
+            return true;
+        }
+    }
+    return false;
+}
+
+void admin_run(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    const struct verb *verb = verbs;
+
+    while (verb->name != NULL && !slice_is(arguments[0], verb->name)) {
+        verb++;
+    }
+    if (!admin_session_is_trusted(session) && verb->run != run_auth && verb->run != run_quit) {
+        admin_reply_error(session, "NOAUTH Authentication required.");
+    } else if (verb->name == NULL) {
+        if (!run_verb_of_policy(session, count, arguments)) {
+            answer_unknown(session, arguments[0]);
+        }
+    } else if (fits(session, count, verb->least, verb->most, verb->usage) &&
+               is_allowed(session, verb->effect, count, arguments)) {
+        verb->run(session, count, arguments);
+    }
+}

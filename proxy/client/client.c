@@ -1,0 +1,674 @@
+/* The life of a client: accepting, reading, closing, time-outs. */
+#include "client/client_ids.h"
+
+#include "base/log.h"
+#include "net/peer_process.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A client that is being closed but does not take its last replies is given up after this. */
+#define ENDING_PATIENCE_US ((int64_t)10 * 1000000)
+
+/* For so long, requests of a client whose connection was reset are carried out. */
+#define DEAF_PATIENCE_US ((int64_t)2 * 1000000)
+
+/* Read from a client in one go: a deep pipeline, but not so much of a long payload that could be passed on. Bytes. */
+#define READ_SIZE ((size_t)64 * 1024)
+
+bool client_keep_text(char **place, struct slice text)
+{
+    char *copy = NULL;
+
+    if (text.length > 0) {
+        copy = strndup(text.data, text.length);
+        if (copy == NULL) {
+            return false;
+        }
+    }
+    free(*place);
+    *place = copy;
+    return true;
+}
+
+/* ---- observations ---- */
+
+struct observation *observation_take(struct client_service *service, enum observation_kind kind)
+{
+    struct observation *observation = service->free_observations;
+
+    if (observation != NULL) {
+        service->free_observations = observation->next_free;
+    } else {
+        observation = malloc(sizeof *observation);
+    }
+    if (observation != NULL) {
+        *observation = (struct observation){.kind = kind, .database = -1};
+    }
+    return observation;
+}
+
+void observation_give(struct client_service *service, struct observation *observation)
+{
+    free(observation->user);
+    if (observation->password != NULL) {
+        explicit_bzero(observation->password, strlen(observation->password));
+        free(observation->password);
+    }
+    free(observation->name);
+    observation->next_free = service->free_observations;
+    service->free_observations = observation;
+}
+
+/* ---- the list of clients ---- */
+
+static void list_add(struct client_service *service, struct client *client)
+{
+    client->next = service->clients;
+    if (client->next != NULL) {
+        client->next->previous = client;
+    }
+    service->clients = client;
+    service->count++;
+    stats_set(service->reactor->stats, STATS_CLIENTS_CONNECTED, service->count);
+}
+
+static void list_remove(struct client_service *service, struct client *client)
+{
+    if (client->previous != NULL) {
+        client->previous->next = client->next;
+    } else {
+        service->clients = client->next;
+    }
+    if (client->next != NULL) {
+        client->next->previous = client->previous;
+    }
+    service->count--;
+    stats_set(service->reactor->stats, STATS_CLIENTS_CONNECTED, service->count);
+}
+
+/* ---- closing ---- */
+
+struct policy_client client_policy_view(struct client *client)
+{
+    return (struct policy_client){
+        .id = client->id,
+        .address = &client->address,
+        .address_text = client->address_text,
+        .user = profile_user(client->profile),
+        .name = client->name != NULL ? client->name : "",
+        .database = client->profile->database,
+        .identity = client->identity,
+        .attachments = client->attachments,
+        .connection = client,
+    };
+}
+
+void client_tell_identity(struct client *client)
+{
+    client->identity++;
+    struct policy_client view = client_policy_view(client);
+    chain_client(client->service->chain, &view);
+}
+
+bool client_rename(struct client *client, struct slice name)
+{
+    bool kept = client_keep_text(&client->name, name);
+
+    client_tell_identity(client);
+    return kept;
+}
+
+static void end_held(struct client *client)
+{
+    struct policy_client view = client_policy_view(client);
+
+    if (client->hold_timer_set) {
+        event_del(&client->hold_timer);
+        client->hold_timer_set = false;
+    }
+    chain_end(client->service->chain, client->held, &view, POLICY_OUTCOME_OWNERLESS, (struct slice){0}, 0,
+              reactor_now(client->service->reactor));
+    client->held = NULL;
+}
+
+/* What waits in the input is not taken any more. */
+static void drop_input(struct client *client)
+{
+    end_held(client);
+    lane_waiter_cancel(&client->lane_waiter);
+    buffer_clear(&client->service->reactor->buffers, &client->input);
+    buffer_clear(&client->service->reactor->buffers, &client->arrivals);
+}
+
+/* Lets go of everything that is under way. */
+static void abandon_requests(struct client *client)
+{
+    drop_input(client);
+    if (client->streaming && !client->discarding && client->exclusive != NULL) {
+        client->exclusive->untidy = true;
+    }
+    client_drop_runs(client);
+    client_ids_end(client);
+    if (client->exclusive != NULL) {
+        session_leave_lane(client);
+    }
+}
+
+void client_finish(struct client *client)
+{
+    if (client->state == CLIENT_OPEN) {
+        client->state = CLIENT_ENDING;
+        client->wait_since_us = reactor_now(client->service->reactor);
+        drop_input(client);
+        client_want_flush(client);
+        client_update_reading(client);
+    }
+}
+
+void client_end(struct client *client, const char *why)
+{
+    if (client->state == CLIENT_CLOSED) {
+        return;
+    }
+    log_debug("client", "ending client %s: %s", client->address_text, why);
+    abandon_requests(client);
+    client_finish(client);
+    client_want_flush(client);
+}
+
+void client_close_refused(struct client *client)
+{
+    log_info("client", "closing client %s: Redis does not take the password of user %s any more", client->address_text,
+             profile_user(client->profile));
+    stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_LOST, 1);
+    client_end(client, "its password is refused");
+}
+
+void client_service_refused(struct client_service *service, const struct lane *lane)
+{
+    struct client *client = service->clients;
+
+    while (client != NULL) {
+        struct client *next = client->next;
+        bool shares = client->exclusive == NULL && client->profile == lane_profile(lane) &&
+                      upstream_place(client->profile, client->place) == lane;
+        if (shares && client->state == CLIENT_OPEN) {
+            client_close_refused(client);
+        }
+        client = next;
+    }
+}
+
+static void free_closed(struct reactor_task *task)
+{
+    struct client_service *service =
+        (struct client_service *)(void *)((char *)task - offsetof(struct client_service, free_closed));
+
+    while (service->closed != NULL) {
+        struct client *client = service->closed;
+        service->closed = client->next;
+        profile_release(client->profile);
+        free(client->name);
+        free(client->library_name);
+        free(client->library_version);
+        free(client->peer);
+        free(client);
+    }
+}
+
+void client_close(struct client *client, const char *why)
+{
+    struct client_service *service = client->service;
+    struct reactor *reactor = service->reactor;
+
+    if (client->state == CLIENT_CLOSED) {
+        return;
+    }
+    log_debug("client", "closed client %s: %s", client->address_text, why);
+    abandon_requests(client);
+    client->state = CLIENT_CLOSED;
+    client_measure_written(client, false);
+    struct policy_client view = client_policy_view(client);
+    chain_client_closed(service->chain, &view);
+    client_ids_forget(client);
+    connection_close(&client->connection);
+    reactor_cancel(reactor, REACTOR_STAGE_CLIENTS, &client->flush);
+    buffer_clear(&reactor->buffers, &client->output);
+    client->borrowed_length = 0;
+    profile_part(client->profile);
+    /* Who has just been told that memory is short may still look at it. */
+    client->profile = upstream_default_profile(service->upstream);
+    list_remove(service, client);
+    client->next = service->closed;
+    service->closed = client;
+    reactor_at_turn_end(reactor, REACTOR_STAGE_FREE, &service->free_closed);
+}
+
+/* ---- reading ---- */
+
+void client_update_reading(struct client *client)
+{
+    if (client->state == CLIENT_CLOSED) {
+        return;
+    }
+    /* What Redis may never answer is not waited for without a look at what comes: behind all of it may be the end. */
+    bool reads_ahead = session_may_block(client) || client->session.login_us != 0;
+    size_t mark = reads_ahead ? CLIENT_AHEAD_MARK : CLIENT_INPUT_MARK;
+    bool has_room = buffer_length(&client->input) < mark || client_may_take(client);
+    connection_want_read(&client->connection, has_room && !client->input_ended);
+}
+
+static void on_input_end(struct client *client)
+{
+    client->input_ended = true;
+    if (client->state == CLIENT_ENDING) {
+        if (client->exclusive != NULL && client->first != NULL) {
+            lane_end_output(client->exclusive);
+        }
+        connection_want_read(&client->connection, false);
+        return;
+    }
+    client_resume(client);
+    client_update_reading(client);
+}
+
+/* Reads into the scratch memory; only what is left of it is kept. */
+static ssize_t read_afresh(struct client *client)
+{
+    struct reactor *reactor = client->service->reactor;
+    ssize_t got = connection_read(&client->connection, reactor->scratch, READ_SIZE);
+
+    if (got <= 0) {
+        return got;
+    }
+    size_t length = (size_t)got;
+    size_t done = client_take_requests(client, reactor->scratch, length);
+    if (client->state != CLIENT_OPEN || done == length) {
+        return got;
+    }
+    if (!buffer_append(&reactor->buffers, &client->input, reactor->scratch + done, length - done)) {
+        client_close(client, "out of memory");
+    } else if (reactor->measures) {
+        client_arrived(client);
+    }
+    return got;
+}
+
+/* How much to read behind the beginning of a request that is kept: the rest of it, within reason. */
+static size_t reading_size(const struct client *client)
+{
+    uint64_t missing = client->command.payload_left + 2;
+
+    return missing < 16 * 1024 ? 16 * 1024 : missing > CLIENT_INPUT_MARK ? CLIENT_INPUT_MARK : (size_t)missing;
+}
+
+static ssize_t read_on(struct client *client)
+{
+    struct reactor *reactor = client->service->reactor;
+    size_t size = reading_size(client);
+    char *room = buffer_reserve(&reactor->buffers, &client->input, size);
+
+    if (room == NULL) {
+        client_close(client, "out of memory");
+        return CONNECTION_AGAIN;
+    }
+    ssize_t got = connection_read(&client->connection, room, size);
+    if (got > 0) {
+        buffer_commit(&client->input, (size_t)got);
+        if (reactor->measures) {
+            client_arrived(client);
+        }
+        client_resume(client);
+    }
+    return got;
+}
+
+/* Whether nothing stands between the client's socket and its lane but the payload of a long request. */
+static bool may_pass_on(const struct client *client)
+{
+    return client->streaming && !client->discarding && client->state == CLIENT_OPEN &&
+           client->wait == CLIENT_WAIT_NOTHING && buffer_length(&client->input) == 0 &&
+           resp_command_payload_left(&client->command) > SPLICE_LEAST;
+}
+
+/* Moves payload on inside the kernel; 0 if it has to be read. */
+static ssize_t pass_on(struct client *client)
+{
+    size_t most = (size_t)resp_command_payload_left(&client->command) - 1;
+    ssize_t taken = lane_pull_silent(client->exclusive, &client->connection, most);
+
+    if (taken > 0 && client->state == CLIENT_OPEN) {
+        resp_command_skip(&client->command, (uint64_t)taken);
+        if (lane_is_congested(client->exclusive)) {
+            client->wait = CLIENT_WAIT_LANE;
+            client->wait_since_us = reactor_now(client->service->reactor);
+        }
+    }
+    return taken;
+}
+
+/* What comes from a client that takes no more requests is of no interest but for its end. */
+static ssize_t read_away(struct client *client)
+{
+    return connection_read(&client->connection, client->service->reactor->scratch, REACTOR_SCRATCH_SIZE);
+}
+
+static void client_readable(evutil_socket_t fd, short what, void *context)
+{
+    struct client *client = context;
+    struct stats *stats = client->service->reactor->stats;
+
+    (void)fd;
+    (void)what;
+    client->read_us = reactor_now(client->service->reactor);
+    ssize_t got = may_pass_on(client) ? pass_on(client) : 0;
+    if (got == 0) {
+        got = client->state == CLIENT_ENDING       ? read_away(client)
+              : buffer_length(&client->input) == 0 ? read_afresh(client)
+                                                   : read_on(client);
+    }
+    if (client->state == CLIENT_CLOSED || got == CONNECTION_AGAIN) {
+        return;
+    }
+    if (got == CONNECTION_BROKEN) {
+        client_was_reset(client, strerror(errno));
+    }
+    if (client->state == CLIENT_CLOSED) {
+        return;
+    }
+    if (got <= 0) {
+        on_input_end(client);
+        return;
+    }
+    stats_add(stats, STATS_CLIENT_READS, 1);
+    stats_add(stats, STATS_CLIENT_BYTES_IN, (uint64_t)got);
+    if (client->state == CLIENT_OPEN) {
+        client->active_us = reactor_now(client->service->reactor);
+    }
+    client_update_reading(client);
+}
+
+static void client_writable(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    client_want_flush(context);
+}
+
+void client_end_hold(struct client *client)
+{
+    if (client->hold_timer_set) {
+        event_del(&client->hold_timer);
+        client->hold_timer_set = false;
+    }
+    if (client->wait == CLIENT_WAIT_POLICY) {
+        client->wait = CLIENT_WAIT_NOTHING;
+        client_want_flush(client);
+    }
+}
+
+static void hold_expired(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    client_end_hold(context);
+}
+
+static void shared_lane_relieved(struct lane_waiter *waiter)
+{
+    struct client *client = (struct client *)(void *)((char *)waiter - offsetof(struct client, lane_waiter));
+
+    session_lane_owner.writable(client);
+}
+
+/* ---- accepting ---- */
+
+bool client_accept(struct client_service *service, int fd, const struct sockaddr_storage *address, uint64_t id)
+{
+    struct client *client = calloc(1, sizeof *client);
+
+    stats_add(service->reactor->stats, STATS_CLIENTS_ACCEPTED, 1);
+    if (client == NULL) {
+        close(fd);
+        return false;
+    }
+    client->service = service;
+    client->id = id;
+    client->profile = upstream_default_profile(service->upstream);
+    profile_join(client->profile);
+    client->place = service->next_place++;
+    client->flush.run = client_flush_task;
+    client->lane_waiter.wake = shared_lane_relieved;
+    client->address = *address;
+    client->connected_us = reactor_now(service->reactor);
+    client->accepted_us = clock_now_us();
+    client->active_us = client->connected_us;
+    connection_peer_text(address, client->address_text, sizeof client->address_text);
+    connection_open(&client->connection, service->reactor, fd, client_readable, client_writable, client);
+    evtimer_assign(&client->hold_timer, service->reactor->base, hold_expired, client);
+    list_add(service, client);
+    client_tell_identity(client);
+    client_update_reading(client);
+    return true;
+}
+
+/* ---- the service ---- */
+
+/* What is asked of the chain often, and changes with its rules only. */
+static void follow_chain(struct client_service *service)
+{
+    service->reactor->measures = chain_measures(service->chain);
+    service->host.listens = chain_listens(service->chain);
+}
+
+struct client_service *client_service_new(const struct client_parts *parts, const struct client_settings *settings,
+                                          const struct conf_rule *rules)
+{
+    struct client_service *service = calloc(1, sizeof *service);
+
+    if (service == NULL) {
+        return NULL;
+    }
+    service->reactor = parts->reactor;
+    service->runs = parts->runs;
+    service->upstream = parts->upstream;
+    service->control = parts->control;
+    service->learn = parts->learn;
+    service->directory = parts->directory;
+    service->settings = *settings;
+    service->free_closed.run = free_closed;
+    service->host = client_policy_host(service, parts->worker);
+    client_name_host(service, parts->host_name);
+    service->chain = chain_new(parts->policies, rules, parts->reactor->stats, &service->host);
+    if (service->chain == NULL) {
+        client_servers_free(service);
+        free(service);
+        return NULL;
+    }
+    service->attention = chain_attention(service->chain);
+    service->until_spot = POLICY_SPOT_INTERVAL;
+    service->spot_chance = (uint32_t)clock_now_us() | 1;
+    follow_chain(service);
+    return service;
+}
+
+void client_service_free(struct client_service *service)
+{
+    assert(service->clients == NULL);
+    reactor_cancel(service->reactor, REACTOR_STAGE_FREE, &service->free_closed);
+    free_closed(&service->free_closed);
+    while (service->free_observations != NULL) {
+        struct observation *observation = service->free_observations;
+        service->free_observations = observation->next_free;
+        free(observation);
+    }
+    chain_free(service->chain);
+    client_servers_free(service);
+    client_questions_end(service);
+    peer_finder_free(service->peer_finder);
+    free(service);
+}
+
+void client_service_reconfigure(struct client_service *service, const struct client_settings *settings,
+                                const struct conf_rule *rules)
+{
+    bool session_pool = service->settings.session_pool;
+
+    service->settings = *settings;
+    service->settings.session_pool = session_pool;
+    client_servers_reconfigure(service);
+    if (!chain_reload(service->chain, rules)) {
+        log_error("client", "out of memory: some rules stay as they were before the reload");
+    }
+    follow_chain(service);
+    for (struct client *client = service->clients; client != NULL; client = client->next) {
+        client_tell_identity(client);
+    }
+}
+
+void client_service_update_gauges(struct client_service *service)
+{
+    chain_update_gauges(service->chain);
+    client_servers_update_counters(service);
+}
+
+uint64_t client_service_policy_counter(const struct client_service *service, size_t policy, size_t counter)
+{
+    return chain_counter(service->chain, policy, counter);
+}
+
+size_t client_count(const struct client_service *service)
+{
+    return service->count;
+}
+
+/* ---- time ---- */
+
+/* Redis does not count blocked clients, subscribers and the like as idle; a held one waits for its reply, too. */
+static bool is_idle(const struct client *client, int64_t now)
+{
+    int64_t limit = clock_ms_to_us(client->service->settings.idle_timeout);
+    const struct session *session = &client->session;
+    bool listens = session->channels > 0 || session->patterns > 0 || session->shard_channels > 0 || session->tunnel;
+    /* In the turn in which the wait ended, the request is taken only after the events. */
+    bool waits = client->first != NULL || client->wait != CLIENT_WAIT_NOTHING || client->flush.queued;
+
+    return limit > 0 && !waits && !listens && now - client->active_us >= limit;
+}
+
+/* Whether it is to get its last replies, and has taken nothing of them for too long. */
+static bool takes_nothing(const struct client *client, int64_t now)
+{
+    bool is_due = client->first == NULL || buffer_length(&client->output) > 0;
+
+    return client->state == CLIENT_ENDING && is_due && now - client->active_us > ENDING_PATIENCE_US &&
+           now - client->wait_since_us > ENDING_PATIENCE_US;
+}
+
+static void check_times(struct client *client, int64_t now)
+{
+    int64_t patience = clock_ms_to_us(client->service->settings.upstream_wait);
+    bool waits_for_connection = client->wait == CLIENT_WAIT_LANE && client->exclusive != NULL &&
+                                client->exclusive->state != LANE_READY && !client->exclusive->awaits_quiet;
+
+    if (client->deaf && now - client->deaf_us > DEAF_PATIENCE_US) {
+        client_close(client, "its connection was reset");
+    } else if (takes_nothing(client, now)) {
+        client_close(client, "did not take its last replies");
+    } else if (client->state == CLIENT_OPEN && waits_for_connection && now - client->wait_since_us >= patience) {
+        client_end(client, "no connection to Redis for a long request");
+    } else if (client->state == CLIENT_OPEN && is_idle(client, now)) {
+        log_info("client", "closing client %s: idle for client_idle_timeout", client->address_text);
+        stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_IDLE, 1);
+        client_close(client, "idle");
+    }
+}
+
+void client_service_tick(struct client_service *service)
+{
+    int64_t now = reactor_now(service->reactor);
+    struct client_unread unread = {.count = 0};
+    struct client *client = service->clients;
+
+    if (service->draining && chain_drain(service->chain, service->count)) {
+        atomic_store_explicit(&service->settled, service->count == 0, memory_order_relaxed);
+    }
+    chain_tick(service->chain, now);
+    client_servers_tick(service, now);
+    client_questions_tick(service, now);
+    while (client != NULL) {
+        struct client *next = client->next;
+        check_times(client, now);
+        if (service->draining && client->state == CLIENT_OPEN) {
+            client_drain(client, now);
+        }
+        client_review_beginning(client);
+        client_login_tick(client, now);
+        client_ids_tick(client);
+        client_watch_unread(&unread, client);
+        client = next;
+    }
+    client_find_hangups(&unread);
+}
+
+void client_service_drain(struct client_service *service)
+{
+    service->draining = true;
+    service->draining_since_us = reactor_now(service->reactor);
+    client_service_tick(service);
+}
+
+bool client_service_is_settled(const struct client_service *service)
+{
+    return atomic_load_explicit(&service->settled, memory_order_relaxed);
+}
+
+void client_service_close_all(struct client_service *service, const char *why)
+{
+    while (service->clients != NULL) {
+        client_close(service->clients, why);
+    }
+}
+
+/* ---- reports ---- */
+
+static struct client_report report_on(const struct client *client, int64_t now)
+{
+    return (struct client_report){
+        .id = client->id,
+        .address = client->address_text,
+        .name = client->name != NULL ? client->name : "",
+        .user = profile_user(client->profile),
+        .database = client->profile->database,
+        .resp = client->profile->resp,
+        .age_us = now - client->connected_us,
+        .idle_us = now - client->active_us,
+        .lane = session_reason(client),
+        .in_flight = client->in_flight,
+        .input_bytes = buffer_length(&client->input),
+        .output_bytes = buffer_length(&client->output),
+    };
+}
+
+/* New clients are put in front and ids grow, so the list is in falling order of ids: "after" counts downwards. */
+uint64_t client_visit(struct client_service *service, uint64_t after, size_t count,
+                      void (*visit)(void *context, const struct client_report *report), void *context)
+{
+    int64_t now = reactor_now(service->reactor);
+    const struct client *client = service->clients;
+    uint64_t last = 0;
+
+    while (client != NULL && after != 0 && client->id >= after) {
+        client = client->next;
+    }
+    for (; client != NULL && count > 0; client = client->next, count--) {
+        struct client_report report = report_on(client, now);
+        visit(context, &report);
+        last = client->id;
+    }
+    return client != NULL ? last : 0;
+}

@@ -1,0 +1,118 @@
+/*
+ * Clients: accepted connections. This is what the worker and the admin port see of them.
+ */
+#ifndef HEADGATE_CLIENT_H
+#define HEADGATE_CLIENT_H
+
+#include "policy/chain.h"
+#include "upstream/learn.h"
+
+struct client;
+
+/* What all clients of a worker have in common. Times in ms, sizes in bytes. */
+struct client_settings {
+    bool session_pool; /* pool = session: each client has an exclusive lane for life */
+    int64_t idle_timeout;
+    int64_t upstream_wait;
+    uint64_t output_limit; /* 0: none */
+    uint32_t pipeline_limit;
+    uint64_t max_request;
+    uint64_t cut_through;
+    int64_t auth_timeout;
+    const char *upstream_text; /* for error replies */
+    /* Of servers that policies have for themselves, but for target, credentials and where lanes are counted. */
+    struct upstream_settings servers;
+    int64_t resolve_every; /* how often their names are looked up */
+};
+
+struct client_service;
+struct directory;
+
+/* What a worker lends to its clients; all of it must outlive them. */
+struct client_parts {
+    struct reactor *reactor;
+    struct run_pool *runs;
+    struct upstream *upstream;
+    struct control *control;
+    struct learn *learn;
+    struct directory *directory; /* of the clients of all workers; NULL: none */
+    const struct chain_roster *policies;
+    size_t worker;         /* its number, from 0 */
+    const char *host_name; /* of this sidecar; NULL or empty: the machine's */
+};
+
+/* Copies parts and settings; rules are needed within the call only. NULL when memory is short. */
+struct client_service *client_service_new(const struct client_parts *parts, const struct client_settings *settings,
+                                          const struct conf_rule *rules);
+/* Ends the scripts that policies have run on servers of their own; later ones fail. Those on the Redis of the clients
+ * end with their upstream. Both come before client_service_free(). */
+void client_service_end_scripts(struct client_service *service);
+/* All clients must have been closed. */
+void client_service_free(struct client_service *service);
+void client_service_reconfigure(struct client_service *service, const struct client_settings *settings,
+                                const struct conf_rule *rules);
+/* On the worker's thread: brings the policies' gauges, and the counters of their servers, up to date. */
+void client_service_update_gauges(struct client_service *service);
+/* A counter of the policy at this place of the list. From any thread. */
+uint64_t client_service_policy_counter(const struct client_service *service, size_t policy, size_t counter);
+
+/* How a question to a policy was answered. text is valid within the call. */
+typedef void client_answered(void *context, enum policy_answer kind, struct slice text);
+
+/* A question to a policy. */
+struct client_question {
+    size_t policy;                  /* its place in the list */
+    const struct policy_verb *verb; /* one of its own */
+    size_t count;
+    const struct slice *arguments; /* with the verb; needed within the call only */
+    client_answered *answered;
+    void *context; /* of answered */
+};
+
+/* Puts a question to a policy, on the worker's thread. answered is called exactly once on the same thread, possibly
+ * before this returns; or by client_service_free(). */
+void client_service_ask_policy(struct client_service *service, const struct client_question *question);
+
+/* Takes over an accepted, tuned, non-blocking socket. False (and the socket closed) when memory is short. */
+bool client_accept(struct client_service *service, int fd, const struct sockaddr_storage *address, uint64_t id);
+
+/* A connection to Redis was lost, and so many requests with it; or none can be made: the policies are told. why is one
+ * line for a person. */
+void client_service_upstream_lost(struct client_service *service, const char *why, uint64_t requests);
+
+/* A shared lane cannot be made any more, as Redis refuses its credentials: who uses it is closed. */
+void client_service_refused(struct client_service *service, const struct lane *lane);
+
+size_t client_count(const struct client_service *service);
+/* Ten times a second: idle time-outs, policies' ticks. */
+void client_service_tick(struct client_service *service);
+
+/* From now on each client is closed as soon as it has no request under way. */
+void client_service_drain(struct client_service *service);
+/* Whether that has come to its end, and the policies have done what they had to do first. From any thread. */
+bool client_service_is_settled(const struct client_service *service);
+/* Closes all at once. */
+void client_service_close_all(struct client_service *service, const char *why);
+
+/* One line about a client, as CLIENTS shows it. */
+struct client_report {
+    uint64_t id;
+    const char *address;
+    const char *name;
+    const char *user;
+    int64_t database;
+    int resp;
+    int64_t age_us;
+    int64_t idle_us;
+    const char *lane; /* "shared", or why it has an exclusive lane */
+    uint32_t in_flight;
+    size_t input_bytes;
+    size_t output_bytes;
+};
+
+/* Visits at most count clients, the newest first, beginning with the first whose id is below after (0: the newest).
+ * Returns the last id visited, to go on from, or 0 when there are no more. */
+uint64_t client_visit(struct client_service *service, uint64_t after, size_t count,
+                      void (*visit)(void *context, const struct client_report *report), void *context);
+
+#endif

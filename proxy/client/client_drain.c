@@ -1,0 +1,54 @@
+/*
+ * Clients while the process drains: each is closed when nothing of it is under way.
+ *
+ * Who has just connected, before the port was closed, is answered first. Who has Redis wait for something that may
+ * never come (BLPOP and the like) is not waited for, as Redis itself does not when it is shut down: the stream to Redis
+ * is ended, so that what Redis has popped by then still comes, and nothing is popped for a client that is gone.
+ */
+#include "client/client_private.h"
+
+/* So long somebody who has just connected may take to send something. */
+#define ARRIVAL_PATIENCE_US ((int64_t)500000)
+/* A request that may block, and has for so long, is taken to wait for what may never come. */
+#define BLOCKED_PATIENCE_US ((int64_t)500000)
+/* So long a client goes on that is about to send its next request whenever it is looked at. */
+#define BUSY_PATIENCE_US ((int64_t)1000000)
+
+static bool nothing_under_way(const struct client *client)
+{
+    return client->first == NULL && client->wait == CLIENT_WAIT_NOTHING && buffer_length(&client->input) == 0 &&
+           !client->streaming;
+}
+
+static bool has_just_come(const struct client *client, int64_t now_us)
+{
+    return client->active_us == client->connected_us && now_us - client->connected_us < ARRIVAL_PATIENCE_US;
+}
+
+/* What the kernel has of it would be lost, and never carried out. */
+static bool has_more_to_read(const struct client *client, int64_t now_us)
+{
+    return now_us - client->service->draining_since_us < BUSY_PATIENCE_US && client->connection.reading &&
+           connection_has_input(&client->connection);
+}
+
+/* Whether the first of its requests under way is what Redis makes it wait for. */
+static bool waits_in_redis(const struct client *client, int64_t now_us)
+{
+    const struct observation *first = client->first != NULL ? client->first->observation : NULL;
+    bool may_block = first != NULL && (first->kind == OBSERVE_BLOCKING || first->kind == OBSERVE_SYNC);
+
+    return may_block && client->exclusive != NULL && now_us - client->active_us >= BLOCKED_PATIENCE_US;
+}
+
+void client_drain(struct client *client, int64_t now_us)
+{
+    if (nothing_under_way(client)) {
+        if (!has_just_come(client, now_us) && !has_more_to_read(client, now_us)) {
+            client_finish(client);
+        }
+    } else if (waits_in_redis(client, now_us)) {
+        client_finish(client);
+        client_hung_up(client);
+    }
+}

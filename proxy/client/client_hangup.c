@@ -1,0 +1,162 @@
+/*
+ * Clients that go away while they wait.
+ *
+ * A client whose requests are taken is read, so its end is seen as it is in Redis. One that waits is not always read:
+ * its input is full, or its end was seen already and a reset may still come. Ten times a second the kernel is asked
+ * about these. Nobody is closed who may still get replies: a writing half that was closed is no reason, as every
+ * request that had come is carried out and answered, unless it waits behind one that Redis may keep for ever.
+ */
+#include "client/client_ids.h"
+
+#include <string.h>
+#include <sys/socket.h>
+
+/* ---- what Redis may keep for ever ---- */
+
+bool session_kind_may_block(enum observation_kind kind)
+{
+    /* Nobody knows what an unknown command does. */
+    return kind == OBSERVE_BLOCKING || kind == OBSERVE_UNKNOWN || kind == OBSERVE_SYNC;
+}
+
+bool session_may_block(const struct client *client)
+{
+    return client->session.blocking > 0 || client->session.blocking_unseen;
+}
+
+void session_request_unseen(struct client *client, const struct observation *observation)
+{
+    client->session.blocking_unseen = client->session.blocking_unseen || session_kind_may_block(observation->kind);
+}
+
+void session_request_unsent(struct client *client, const struct observation *observation)
+{
+    if (observation != NULL && session_kind_may_block(observation->kind) && client->session.blocking > 0) {
+        client->session.blocking--;
+    }
+}
+
+/* ---- the end of the input ---- */
+
+/* Whether Redis is away, as far as that lane knows. */
+static bool is_unreachable(const struct lane *lane)
+{
+    return lane->state != LANE_READY && lane->failures > 0;
+}
+
+/* Closes a lane that is not ready: what waits for it is answered by an error. The client may be closed by that. */
+static void give_up_lane(struct client *client)
+{
+    struct lane *lane = client->exclusive;
+    bool is_silence_lost = lane->silent_us != 0;
+
+    lane_close(lane, lane->why);
+    if (client->exclusive == lane) {
+        (void)client_ids_lane_left(client);
+        client->exclusive = NULL;
+        client->session = (struct session){0};
+        stats_subtract(client->service->reactor->stats, STATS_CLIENTS_EXCLUSIVE, 1);
+    }
+    if (is_silence_lost) {
+        client_end(client, "what it has sent for no answer could not be sent on to Redis");
+    }
+}
+
+void client_hung_up(struct client *client)
+{
+    struct lane *lane = client->exclusive;
+
+    if (lane == NULL || !(session_may_block(client) || client_login_is_slow(client))) {
+        return;
+    }
+    if (is_unreachable(lane)) {
+        /* When Redis is back, nobody may be there to get what it would hand out. */
+        give_up_lane(client);
+        client_want_flush(client);
+        return;
+    }
+    if (!lane->ending) {
+        lane_end_output(lane);
+    }
+    if (client->state == CLIENT_OPEN) {
+        /* Nothing more can be sent on it. */
+        client->wait = CLIENT_WAIT_QUIET;
+    }
+}
+
+/* ---- connections that were reset ---- */
+
+/* Whether something of what it sent is still to be done, and will be soon, as far as it depends on Headgate. */
+static bool has_more_to_run(const struct client *client)
+{
+    bool may_have = client->first != NULL || buffer_length(&client->input) > 0 ||
+                    (client->state == CLIENT_OPEN && !client->input_ended);
+
+    return may_have && !client->streaming && !session_may_block(client) && client->session.login_us == 0 &&
+           client->wait != CLIENT_WAIT_POLICY;
+}
+
+void client_was_reset(struct client *client, const char *why)
+{
+    if (client->deaf) {
+        return;
+    }
+    if (!has_more_to_run(client)) {
+        client_close(client, why);
+        return;
+    }
+    client->deaf = true;
+    client->deaf_us = reactor_now(client->service->reactor);
+    buffer_clear(&client->service->reactor->buffers, &client->output);
+    client->borrowed_length = 0;
+    client_want_flush(client);
+}
+
+/* ---- clients that are not read ---- */
+
+static struct client *client_of(struct connection *connection)
+{
+    return (struct client *)(void *)((char *)connection - offsetof(struct client, connection));
+}
+
+static void close_reset(struct client *client)
+{
+    int error = 0;
+    socklen_t length = sizeof error;
+
+    (void)getsockopt(client->connection.fd, SOL_SOCKET, SO_ERROR, &error, &length);
+    client_was_reset(client, error != 0 ? strerror(error) : "connection reset");
+}
+
+void client_find_hangups(struct client_unread *unread)
+{
+    enum connection_end ends[CONNECTION_ENDS_MAX];
+
+    if (unread->count == 0) {
+        return;
+    }
+    connection_find_ends(unread->connections, unread->count, ends);
+    for (size_t i = 0; i < unread->count; i++) {
+        struct client *client = client_of(unread->connections[i]);
+        if (client->state == CLIENT_CLOSED) {
+            continue;
+        }
+        if (ends[i] == CONNECTION_RESET) {
+            close_reset(client);
+        } else if (ends[i] == CONNECTION_HALF_CLOSED) {
+            client_hung_up(client);
+        }
+    }
+    unread->count = 0;
+}
+
+void client_watch_unread(struct client_unread *unread, struct client *client)
+{
+    if (client->state == CLIENT_CLOSED || client->connection.reading) {
+        return;
+    }
+    unread->connections[unread->count++] = &client->connection;
+    if (unread->count == CONNECTION_ENDS_MAX) {
+        client_find_hangups(unread);
+    }
+}

@@ -1,0 +1,216 @@
+/* The exclusive lane of a client: when it is taken, what it is told of the client, when it may be left. */
+#include "client/client_ids.h"
+
+#include <stdio.h>
+#include <string.h>
+
+bool session_is_doubtful(const struct client *client)
+{
+    return client->session.unsure && chain_wants_any(client->service->chain);
+}
+
+bool session_is_portable(const struct client *client)
+{
+    const struct session *session = &client->session;
+
+    return !client->streaming && client->inquiry == NULL && !session->known_transaction && !session->watching &&
+           !session->tracking && !session->sticky && !session->tunnel && !session->unsure && session->channels == 0 &&
+           session->patterns == 0 && session->shard_channels == 0;
+}
+
+bool session_is_clean(const struct client *client)
+{
+    return !client->service->settings.session_pool && !client->profile->needs_password && client->heavy == 0 &&
+           upstream_may_share(client->profile, client->place) && !client->output_congested &&
+           session_is_portable(client);
+}
+
+const char *session_reason(const struct client *client)
+{
+    const struct session *session = &client->session;
+
+    if (client->exclusive == NULL) {
+        return "shared";
+    }
+    return client->service->settings.session_pool                                          ? "session"
+           : session->tunnel                                                               ? "tunnel"
+           : session->blocking > 0                                                         ? "blocking"
+           : session->known_transaction                                                    ? "transaction"
+           : session->watching                                                             ? "watch"
+           : session->channels > 0 || session->patterns > 0 || session->shard_channels > 0 ? "subscribed"
+           : session->tracking                                                             ? "tracking"
+           : session->silent                                                               ? "reply-mode"
+           : client->profile->needs_password                                               ? "unauthenticated"
+           : session->sticky                                                               ? "connection-state"
+           : client->heavy > 0                                                             ? "slow-reader"
+                                                                                           : "passing";
+}
+
+static bool set_library(struct lane *lane, const char *attribute, const char *value)
+{
+    char command[640];
+    int length =
+        snprintf(command, sizeof command, "*4\r\n$6\r\nCLIENT\r\n$7\r\nSETINFO\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n",
+                 strlen(attribute), attribute, strlen(value), value);
+
+    if ((lane_profile(lane)->denied & PROFILE_MAY_SETINFO) != 0) {
+        return true;
+    }
+    lane->untidy = true;
+    /* What is too long for this is not worth a larger buffer: the lane goes without. */
+    return (size_t)length >= sizeof command || upstream_send_hidden(lane, command, (size_t)length, false);
+}
+
+bool session_give_identity(struct client *client, bool whole)
+{
+    struct lane *lane = client->exclusive;
+
+    client->owes_identity = false;
+    if (client->name != NULL || lane->named) {
+        lane->named = client->name != NULL;
+        if (!upstream_name_lane(lane, lane->named ? client->name : "")) {
+            return false;
+        }
+    }
+    if (whole && client->library_name != NULL && !set_library(lane, "LIB-NAME", client->library_name)) {
+        return false;
+    }
+    return !whole || client->library_version == NULL || set_library(lane, "LIB-VER", client->library_version);
+}
+
+static void taken(struct client *client)
+{
+    lane_pause(client->exclusive, client->output_congested);
+    client->session.sent_transaction = false;
+    stats_add(client->service->reactor->stats, STATS_CLIENTS_EXCLUSIVE, 1);
+}
+
+/* Others that wait on it would have to wait for this client, too, and would lose their replies with it. */
+bool session_may_take_home_lane(const struct client *client)
+{
+    const struct lane *lane = upstream_shared_lane(client->profile, client->place);
+
+    return lane != NULL && lane->id == client->last_lane_id && lane->state == LANE_READY &&
+           !lane_serves_others(lane, client);
+}
+
+static void take_home_lane(struct client *client)
+{
+    struct lane *lane = upstream_shared_lane(client->profile, client->place);
+
+    upstream_make_exclusive(lane, &session_lane_owner, client);
+    client->exclusive = lane;
+    client->owes_identity = true;
+}
+
+bool session_take_lane(struct client *client, const struct session_plan *plan)
+{
+    static const char ping[] = "*1\r\n$4\r\nPING\r\n";
+    /* A sticky client would not give a pooled lane back. */
+    bool fresh = plan->sync || plan->sticky;
+
+    if (plan->own_writes && session_may_take_home_lane(client)) {
+        take_home_lane(client);
+        /* It gets the name after the WAIT: a command before it would make it wait for more than the own writes. */
+        taken(client);
+        client_ids_lane_known(client);
+        return true;
+    }
+    client->exclusive = upstream_take_exclusive(client->profile, fresh, &session_lane_owner, client);
+    if (client->exclusive == NULL) {
+        return false;
+    }
+    taken(client);
+    if (!plan->sync && !client_ids_lane_taken(client)) {
+        return false;
+    }
+    /* WAIT is about all that happened before the last command of its connection, so this makes it speak of everything
+     * until now: of the client's own writes, too. */
+    if (plan->own_writes && !upstream_send_hidden(client->exclusive, ping, sizeof ping - 1, false)) {
+        return false;
+    }
+    return plan->sync || session_give_identity(client, plan->identity);
+}
+
+bool session_take_bare_lane(struct client *client)
+{
+    client->exclusive = upstream_take_bare(client->profile, &session_lane_owner, client);
+    if (client->exclusive == NULL) {
+        return false;
+    }
+    taken(client);
+    return true;
+}
+
+void session_leave_lane(struct client *client)
+{
+    struct lane *lane = client->exclusive;
+    bool is_named = client_ids_lane_left(client);
+    bool clean = client->sent_runs == 0 && session_is_clean(client) && !is_named;
+
+    client->exclusive = NULL;
+    client->session = (struct session){0};
+    stats_subtract(client->service->reactor->stats, STATS_CLIENTS_EXCLUSIVE, 1);
+    upstream_release_exclusive(lane, clean);
+}
+
+/* ---- what the exclusive lane tells ---- */
+
+static void owner_bytes(void *owner, const char *data, size_t length)
+{
+    client_output(owner, data, length, true);
+}
+
+static bool owner_frame(void *owner, const struct resp_reply *reply)
+{
+    struct client *client = owner;
+
+    client_push_ended(client);
+    if (session_is_push(client, reply)) {
+        return true;
+    }
+    if (client->first == NULL && session_note_confirmation(client, reply)) {
+        /* SUBSCRIBE is confirmed even under CLIENT REPLY OFF. */
+        return true;
+    }
+    if (client->first == NULL && !client->session.tunnel) {
+        /* An answer to nothing that was asked: from here on nobody can tell what answers what. */
+        client->session.sticky = true;
+        client->session.unsure = true;
+    }
+    return false;
+}
+
+static void owner_broken(void *owner, const char *why)
+{
+    struct client *client = owner;
+
+    if (client->exclusive == NULL) {
+        return;
+    }
+    (void)client_ids_lane_left(client);
+    client->exclusive = NULL;
+    stats_subtract(client->service->reactor->stats, STATS_CLIENTS_EXCLUSIVE, 1);
+    if (client->state == CLIENT_OPEN) {
+        stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_LOST, 1);
+    }
+    client_end(client, why);
+}
+
+static void owner_writable(void *owner)
+{
+    struct client *client = owner;
+
+    client_ids_lane_known(client);
+    if (client->wait == CLIENT_WAIT_LANE) {
+        client->wait = CLIENT_WAIT_NOTHING;
+        client_want_flush(client);
+    }
+}
+
+const struct lane_owner session_lane_owner = {
+    .bytes = owner_bytes,
+    .frame = owner_frame,
+    .broken = owner_broken,
+    .writable = owner_writable,
+};

@@ -1,0 +1,84 @@
+/*
+ * Which command a name stands for. One that neither the table nor what Redis has told knows is asked about when a
+ * client uses it first, and the request waits for the answer: Redis may have renamed a command (rename-command), and
+ * CLIENT REPLY, SUBSCRIBE or AUTH under another name must be known for what they are.
+ */
+#include "client/client_private.h"
+
+#include "resp/word.h"
+
+#include <stdlib.h>
+
+/* A question under way; its client may be gone when it is answered. */
+struct lookup {
+    struct client_service *service;
+    uint64_t client;
+};
+
+static struct client *find_client(const struct client_service *service, uint64_t id)
+{
+    struct client *client = service->clients;
+
+    while (client != NULL && client->id != id) {
+        client = client->next;
+    }
+    return client;
+}
+
+static void looked_up(void *context, enum learn_lookup found)
+{
+    static const enum client_lookup results[] = {
+        [LEARN_LOOKUP_FOUND] = CLIENT_LOOKUP_FOUND,
+        [LEARN_LOOKUP_ABSENT] = CLIENT_LOOKUP_ABSENT,
+        [LEARN_LOOKUP_UNSAID] = CLIENT_LOOKUP_UNSAID,
+    };
+    struct lookup *lookup = context;
+    struct client *client = find_client(lookup->service, lookup->client);
+
+    if (client != NULL && client->lookup == CLIENT_LOOKUP_UNDER_WAY) {
+        client->lookup = results[found];
+        if (client->wait == CLIENT_WAIT_NAME) {
+            client->wait = CLIENT_WAIT_NOTHING;
+            client_want_flush(client);
+        }
+    }
+    free(lookup);
+}
+
+/* "client|reply" is a name to COMMAND INFO, and none of a command. */
+static bool may_be_asked_about(struct slice name)
+{
+    return name.length > 0 && name.length <= LEARN_NAME_MAX && !word_has_nul(name) &&
+           memchr(name.data, '|', name.length) == NULL;
+}
+
+/* Whether the answer is here already. */
+static bool look_up(struct client *client, struct slice name)
+{
+    struct lookup *lookup = malloc(sizeof *lookup);
+
+    if (lookup == NULL) {
+        client->lookup = CLIENT_LOOKUP_UNSAID;
+        return true;
+    }
+    *lookup = (struct lookup){.service = client->service, .client = client->id};
+    client->lookup = CLIENT_LOOKUP_UNDER_WAY;
+    learn_look_up(client->service->learn, client->profile, name, looked_up, lookup);
+    return client->lookup != CLIENT_LOOKUP_UNDER_WAY;
+}
+
+bool client_find_command(struct client *client, struct slice name, const struct command **command)
+{
+    struct learn *learn = client->service->learn;
+
+    *command = command_find(name);
+    if (*command == NULL) {
+        *command = learn_renamed(learn, name);
+    }
+    if (*command != NULL || client->lookup != CLIENT_LOOKUP_NONE || learn_find(learn, name) != NULL ||
+        !may_be_asked_about(name) || look_up(client, name)) {
+        *command = *command != NULL ? *command : learn_renamed(learn, name);
+        return true;
+    }
+    return client_wait_for(client, CLIENT_WAIT_NAME);
+}

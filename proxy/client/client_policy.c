@@ -1,0 +1,88 @@
+/* What policies may ask of the worker that they run on, and what it tells them. */
+#include "client/client_private.h"
+
+#include "base/log.h"
+
+static void happened(void *context, const struct policy_happening *happening)
+{
+    const struct client_service *service = context;
+
+    chain_happened(service->chain, happening);
+}
+
+static void resume(void *context, void *holder)
+{
+    (void)context;
+    client_end_hold(holder);
+}
+
+static void warn(void *context, const char *rule, const char *text)
+{
+    (void)context;
+    log_warning("policy", "rule %s: %s", rule, text);
+}
+
+static int64_t wall_us(void *context)
+{
+    (void)context;
+    return clock_wall_us();
+}
+
+static int64_t now_us(void *context)
+{
+    const struct client_service *service = context;
+
+    return reactor_now(service->reactor);
+}
+
+static void run_script(void *context, const struct policy_script *script)
+{
+    client_script_run(context, script);
+}
+
+static struct policy_server *change_server(void *context, struct policy_server *server,
+                                           const struct policy_server_settings *settings)
+{
+    return client_server_change(context, server, settings);
+}
+
+static void answer(void *context, struct policy_question *question, enum policy_answer kind, struct slice text)
+{
+    client_question_answer(context, question, kind, text);
+}
+
+struct policy_host client_policy_host(struct client_service *service, size_t worker)
+{
+    return (struct policy_host){.resume = resume,
+                                .run_script = run_script,
+                                .change_server = change_server,
+                                .answer = answer,
+                                .warn = warn,
+                                .find_peer = client_find_peer,
+                                .peer_lives = client_peer_lives,
+                                .look_at_peer = client_look_at_peer,
+                                .peer_has = client_peer_has,
+                                .happened = happened,
+                                .now_us = now_us,
+                                .wall_us = wall_us,
+                                .context = service,
+                                .worker = worker,
+                                .host_name = service->host_name};
+}
+
+void client_service_upstream_lost(struct client_service *service, const char *why, uint64_t requests)
+{
+    struct policy_happening happening = {
+        .kind = POLICY_UPSTREAM_LOST,
+        .count = 1,
+        .source = service->settings.upstream_text,
+        .what = why,
+    };
+
+    chain_happened(service->chain, &happening);
+    if (requests > 0) {
+        happening.kind = POLICY_REQUEST_LOST;
+        happening.count = requests;
+        chain_happened(service->chain, &happening);
+    }
+}

@@ -1,0 +1,597 @@
+/*
+ * Bytes out. Replies leave in the order of the requests: the first run's replies go straight to the output, those of a
+ * later one wait in its own buffer until it is the first.
+ *
+ * Most replies are never copied: a run of them lies in the scratch memory of the lane that was read, and is written to
+ * the client from there ("borrowed") before the scratch memory is used again. Only what the socket does not take, or
+ * what does not follow the borrowed bytes directly, is copied to the output buffer.
+ */
+#include "client/client_private.h"
+
+#include "base/log.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A client that did not keep up with its replies stays off the shared lanes for so many runs of requests. */
+#define HEAVY_REQUESTS 32
+
+/* Up to here no limit is near: it is that of the lowest client_output_limit. Bytes. */
+#define KEPT_MARK ((size_t)64 * 1024)
+
+void client_want_flush(struct client *client)
+{
+    if (client->state != CLIENT_CLOSED) {
+        reactor_at_turn_end(client->service->reactor, REACTOR_STAGE_CLIENTS, &client->flush);
+    }
+}
+
+/* ---- output ---- */
+
+static bool keep_borrowed(struct client *client)
+{
+    bool kept =
+        buffer_append(&client->service->reactor->buffers, &client->output, client->borrowed, client->borrowed_length);
+
+    client->borrowed = NULL;
+    client->borrowed_length = 0;
+    return kept;
+}
+
+void client_output(struct client *client, const char *data, size_t length, bool borrowed)
+{
+    if (client->state == CLIENT_CLOSED || client->deaf || length == 0) {
+        return;
+    }
+    if (borrowed && client->borrowed_length > 0 && client->borrowed + client->borrowed_length == data) {
+        client->borrowed_length += length;
+        return;
+    }
+    bool kept = client->borrowed_length == 0 || keep_borrowed(client);
+    if (borrowed) {
+        client->borrowed = data;
+        client->borrowed_length = length;
+    } else {
+        kept = buffer_append(&client->service->reactor->buffers, &client->output, data, length) && kept;
+    }
+    if (!kept) {
+        client_close(client, "out of memory");
+        return;
+    }
+    client_want_flush(client);
+}
+
+/*
+ * What is kept of requests under way counts if their replies are not read, or if they are behind one that Redis may
+ * keep for ever. Of any other client it goes as Redis answers, and client_check_room() bounds it.
+ */
+static uint64_t held_for(const struct client *client)
+{
+    uint64_t held = buffer_length(&client->output);
+
+    if (client->output_congested || session_may_block(client)) {
+        held += client->kept + client_measure_kept(client);
+    }
+    return held;
+}
+
+static bool over_output_limit(struct client *client)
+{
+    uint64_t limit = client->service->settings.output_limit;
+    uint64_t held = held_for(client);
+
+    if (limit == 0 || held <= limit) {
+        return false;
+    }
+    log_warning("client",
+                "closing client %s: %llu bytes wait for it to read its replies, more than client_output_limit",
+                client->address_text, (unsigned long long)held);
+    stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_OUTPUT, 1);
+    client_close(client, "past client_output_limit");
+    return true;
+}
+
+/* Writes once. False if the client was closed. */
+static bool write_some(struct client *client, const char *data, size_t length, size_t *written)
+{
+    struct reactor *reactor = client->service->reactor;
+    ssize_t done = connection_write(&client->connection, data, length);
+
+    stats_add(reactor->stats, STATS_CLIENT_WRITES, 1);
+    if (done == CONNECTION_BROKEN) {
+        client_was_reset(client, strerror(errno));
+        *written = 0;
+        return client->state != CLIENT_CLOSED;
+    }
+    *written = done > 0 ? (size_t)done : 0;
+    stats_add(reactor->stats, STATS_CLIENT_BYTES_OUT, *written);
+    if (*written > 0) {
+        client->active_us = reactor_now(reactor);
+    }
+    return true;
+}
+
+static bool write_output(struct client *client)
+{
+    size_t written;
+
+    if (buffer_length(&client->output) == 0) {
+        return true;
+    }
+    if (!write_some(client, buffer_head(&client->output), buffer_length(&client->output), &written)) {
+        return false;
+    }
+    buffer_consume(&client->service->reactor->buffers, &client->output, written);
+    return true;
+}
+
+static bool write_borrowed(struct client *client)
+{
+    size_t written;
+
+    if (client->borrowed_length == 0) {
+        return true;
+    }
+    if (buffer_length(&client->output) == 0) {
+        if (!write_some(client, client->borrowed, client->borrowed_length, &written)) {
+            return false;
+        }
+        client->borrowed += written;
+        client->borrowed_length -= written;
+    }
+    if (client->borrowed_length > 0 && !keep_borrowed(client)) {
+        client_close(client, "out of memory");
+        return false;
+    }
+    return true;
+}
+
+/*
+ * A client that does not read: on an exclusive lane its replies are left to Redis, which keeps them as it does for any
+ * client, while its requests still go through, for many a client writes a whole pipeline before it reads. One on a
+ * shared lane moves to an exclusive one.
+ */
+static void update_congestion(struct client *client)
+{
+    bool congested = buffer_length(&client->output) + client_measure_unwritten(client) > CLIENT_OUTPUT_MARK;
+
+    if (congested == client->output_congested) {
+        return;
+    }
+    client->output_congested = congested;
+    if (client->exclusive != NULL) {
+        lane_pause(client->exclusive, congested);
+    } else if (congested) {
+        client->heavy = HEAVY_REQUESTS;
+    }
+}
+
+/*
+ * Whether the client, who has all its replies, has to stay for requests without replies that are still on their way to
+ * Redis. The lane is ended behind them; when Redis has taken them, it closes the lane, and the client ends with it.
+ */
+static bool is_lane_draining(struct client *client)
+{
+    struct lane *lane = client->exclusive;
+
+    if (lane != NULL && buffer_length(&lane->output) > 0 && !lane->ending) {
+        lane_end_output(lane);
+    }
+    /* A lane that never came to be, and has nothing to send any more, will not tell. */
+    return lane != NULL && lane->ending && (lane->state == LANE_READY || buffer_length(&lane->output) > 0);
+}
+
+void client_flush_task(struct reactor_task *task)
+{
+    struct client *client = (struct client *)(void *)((char *)task - offsetof(struct client, flush));
+
+    if (client->state == CLIENT_CLOSED || !write_output(client) || !write_borrowed(client)) {
+        return;
+    }
+    connection_want_write(&client->connection, buffer_length(&client->output) > 0);
+    if (over_output_limit(client)) {
+        return;
+    }
+    update_congestion(client);
+    client_check_room(client);
+    if (client->unwritten != NULL && buffer_length(&client->output) == 0) {
+        client_measure_written(client, true);
+    }
+    if (client->state == CLIENT_ENDING && client->first == NULL && buffer_length(&client->output) == 0 &&
+        !is_lane_draining(client)) {
+        client_close(client, "done");
+        return;
+    }
+    client_resume(client);
+    client_update_reading(client);
+}
+
+/* ---- runs ---- */
+
+/*
+ * Replies are read while the client keeps up with them, so what is kept goes as Redis answers, and a client can be made
+ * to wait for that. One that does not read its replies cannot: it may have to write all of its pipeline first, and
+ * Redis is not read until it has caught up. Of a long request the rest must come, or it is never answered.
+ */
+static bool has_room(const struct client *client)
+{
+    return client->first == NULL || client->output_congested || client->streaming ||
+           client->kept + client_measured(client) <= CLIENT_QUEUE_MARK;
+}
+
+void client_check_room(struct client *client)
+{
+    if (client->wait == CLIENT_WAIT_NOTHING && !has_room(client)) {
+        (void)client_wait_for(client, CLIENT_WAIT_ROOM);
+        client_want_flush(client);
+    } else if (client->wait == CLIENT_WAIT_ROOM && has_room(client)) {
+        client->wait = CLIENT_WAIT_NOTHING;
+        client_want_flush(client);
+    }
+}
+
+/* More is kept of the requests under way. Who is past client_output_limit by that is closed when the clients are
+ * settled, as those who queue requests go on with them. */
+static void count_kept(struct client *client, size_t bytes)
+{
+    client->kept += bytes;
+    if (client->kept > KEPT_MARK) {
+        client_check_room(client);
+        client_want_flush(client);
+    }
+}
+
+/* Adds to what waits in the run for its turn. False when memory is short. */
+static bool add_text(struct client *client, struct run *run, const char *text, size_t length)
+{
+    size_t before = run->text.capacity;
+    bool kept = buffer_append(&client->service->reactor->buffers, &run->text, text, length);
+
+    count_kept(client, run->text.capacity - before);
+    return kept;
+}
+
+static void clear_text(struct client *client, struct run *run)
+{
+    client->kept -= run->text.capacity;
+    buffer_clear(&client->service->reactor->buffers, &run->text);
+}
+
+void client_queue_run(struct client *client, struct run *run)
+{
+    size_t kept = sizeof *run;
+
+    kept += run->observation != NULL ? sizeof(struct observation) : 0;
+    kept += run->policy_record != NULL ? chain_record_size() : 0;
+    run->kept = (uint16_t)kept;
+    run->client_next = NULL;
+    if (client->first == NULL) {
+        client->first = run;
+    } else {
+        client->last->client_next = run;
+    }
+    client->last = run;
+    client->in_flight += run->requests;
+    count_kept(client, run->kept);
+}
+
+static bool is_complete(const struct run *run)
+{
+    return run->lane == NULL && run->answered == run->requests;
+}
+
+/* Whether a part of a push has gone out: nothing may come between it and the rest. */
+static bool is_within_push(const struct client *client)
+{
+    const struct lane *lane = client->exclusive;
+
+    return lane != NULL && !resp_reply_idle(&lane->reply) && !lane->swallows &&
+           (lane->first == NULL || lane->reply.type == '>');
+}
+
+/* Whether the answer to another request may join those of the run. */
+static bool takes_answers(const struct run *run)
+{
+    return is_complete(run) && run->observation == NULL && run->policy_record == NULL && run->requests < UINT32_MAX / 2;
+}
+
+/* The answer waits for its turn behind what is under way. False when memory is short. */
+static bool queue_answer(struct client *client, const char *text, size_t length, struct chain_record *record)
+{
+    struct run *run = client->last;
+
+    if (run != NULL && record == NULL && takes_answers(run)) {
+        run->requests++;
+        run->answered++;
+        client->in_flight++;
+        return add_text(client, run, text, length);
+    }
+    run = run_take(client->service->runs);
+    if (run == NULL) {
+        client->held = record;
+        client_end_record(client, POLICY_OUTCOME_OWNERLESS);
+        return false;
+    }
+    run->receiver = &client_run_receiver;
+    run->owner = client;
+    run->requests = 1;
+    run->answered = 1;
+    run->policy_record = record;
+    client_queue_run(client, run);
+    return add_text(client, run, text, length);
+}
+
+bool client_answer(struct client *client, const char *text, size_t length, struct chain_record *record)
+{
+    struct client_service *service = client->service;
+
+    stats_add(service->reactor->stats, STATS_REQUESTS_LOCAL, 1);
+    client_measure_local(client, length > 0 && *text == '-', length);
+    if (client->first == NULL && !is_within_push(client)) {
+        struct policy_client view = client_policy_view(client);
+        chain_end(service->chain, record, &view, POLICY_OUTCOME_LOCAL, (struct slice){0}, length,
+                  reactor_now(service->reactor));
+        client_output(client, text, length, false);
+        return true;
+    }
+    return queue_answer(client, text, length, record);
+}
+
+static void end_policies(struct client *client, struct run *run, enum policy_outcome outcome,
+                         const struct resp_reply *reply)
+{
+    struct slice head = {0};
+
+    if (run->policy_record == NULL) {
+        return;
+    }
+    struct policy_client view = client_policy_view(client);
+    if (reply != NULL) {
+        head = (struct slice){reply->head, reply->head_length};
+    }
+    chain_end(client->service->chain, run->policy_record, &view, outcome, head, run->reply_bytes,
+              reactor_now(client->service->reactor));
+    run->policy_record = NULL;
+}
+
+/* The run has left its lane, one way or another. */
+static void left_lane(struct client *client)
+{
+    client->sent_runs--;
+    if (client->sent_runs == 0) {
+        client->lane_in_use = NULL;
+    }
+}
+
+static void free_run(struct client *client, struct run *run)
+{
+    struct client_service *service = client->service;
+
+    if (run->observation != NULL) {
+        observation_give(service, run->observation);
+        run->observation = NULL;
+    }
+    clear_text(client, run);
+    client->kept -= run->kept;
+    run_give(service->runs, run);
+}
+
+/* Sends on what the first runs have, and takes those off that are complete. */
+static void advance(struct client *client)
+{
+    struct run *run = client->first;
+
+    while (run != NULL) {
+        client_output(client, buffer_head(&run->text), buffer_length(&run->text), false);
+        if (client->state == CLIENT_CLOSED) {
+            return;
+        }
+        clear_text(client, run);
+        if (!is_complete(run)) {
+            return;
+        }
+        client->first = run->client_next;
+        client->in_flight -= run->requests;
+        end_policies(client, run, POLICY_OUTCOME_LOCAL, NULL);
+        free_run(client, run);
+        run = client->first;
+    }
+    client->last = NULL;
+}
+
+void client_push_ended(struct client *client)
+{
+    if (client->first != NULL && is_complete(client->first)) {
+        advance(client);
+    }
+}
+
+void client_drop_runs(struct client *client)
+{
+    struct run *run = client->first;
+
+    if (client->lost) {
+        client_measure_lost(client, UINT32_MAX);
+    }
+    client_measure_end(client);
+    client->first = NULL;
+    client->last = NULL;
+    client->in_flight = 0;
+    client->sent_runs = 0;
+    client->lane_in_use = NULL;
+    while (run != NULL) {
+        struct run *next = run->client_next;
+        bool lost = run->answered < run->requests && (run->lane == NULL || client->lost);
+        end_policies(client, run, lost ? POLICY_OUTCOME_LOST : POLICY_OUTCOME_OWNERLESS, NULL);
+        if (run->lane != NULL) {
+            if (run->observation != NULL) {
+                observation_give(client->service, run->observation);
+                run->observation = NULL;
+            }
+            clear_text(client, run);
+            client->kept -= run->kept;
+            if (run->lane->use == LANE_EXCLUSIVE) {
+                /* Replies are still to come on it that nobody waits for. */
+                run->lane->untidy = true;
+            }
+            run->receiver = NULL;
+            run->owner = NULL;
+        } else {
+            free_run(client, run);
+        }
+        run = next;
+    }
+    assert(client->kept == 0);
+}
+
+/* ---- what lanes tell ---- */
+
+/*
+ * What comes from the lane for a run that is not the first, while the first is complete, is the rest of a push: it had
+ * begun to go out when the first was answered here, and the run was sent only after that.
+ */
+static bool is_rest_of_push(const struct client *client)
+{
+    return client->first != NULL && is_complete(client->first);
+}
+
+static void on_bytes(struct run *run, const char *data, size_t length)
+{
+    struct client *client = run->owner;
+
+    if (client->first == run || is_rest_of_push(client)) {
+        client_output(client, data, length, true);
+    } else if (!add_text(client, run, data, length)) {
+        client_close(client, "out of memory");
+    }
+}
+
+static bool on_reply(struct run *run, const struct resp_reply *reply)
+{
+    struct client *client = run->owner;
+
+    if (!session_reply(client, run->observation, reply)) {
+        client_push_ended(client);
+        return false;
+    }
+    /* A client that was closed just now has let go of its runs, and this one may have gone with its lane. */
+    if (client->state != CLIENT_CLOSED && run->receiver != NULL) {
+        end_policies(client, run, POLICY_OUTCOME_REPLY, reply);
+    }
+    return true;
+}
+
+/* A client that caught up may come back to the shared lanes after a while. */
+static void note_weight(struct client *client)
+{
+    if (client->heavy > 0 && !client->output_congested) {
+        client->heavy--;
+    }
+}
+
+static struct run_tally on_tally(const struct run *run, int64_t read_us)
+{
+    return client_measure_tally(run->owner, read_us);
+}
+
+static void on_measured(struct run *run, const struct run_tally *tally, int64_t read_us)
+{
+    client_measure_replies(run->owner, tally, read_us);
+}
+
+static void on_answered(struct run *run)
+{
+    struct client *client = run->owner;
+
+    note_weight(client);
+    left_lane(client);
+    if (client->first == run) {
+        advance(client);
+    }
+    client_want_flush(client);
+}
+
+/* Nothing of the run was sent: each of its requests gets an error in its place, and the client may go on. */
+static void answer_unsent(struct client *client, struct run *run, const char *why)
+{
+    struct client_service *service = client->service;
+    char text[384];
+    int length;
+
+    if (why[0] == '-') {
+        length = snprintf(text, sizeof text, "%s\r\n", why);
+    } else {
+        length = snprintf(text, sizeof text, "-ERR headgate: no connection to Redis at %s: %s\r\n",
+                          service->settings.upstream_text, why);
+    }
+    if (run->measured) {
+        client_measure_lost(client, run->requests - run->answered);
+    }
+    for (; run->answered < run->requests; run->answered++) {
+        if (!add_text(client, run, text, (size_t)length)) {
+            client_close(client, "out of memory");
+            return;
+        }
+        stats_add(service->reactor->stats, STATS_REQUESTS_UNREACHABLE, 1);
+    }
+}
+
+/*
+ * A lane that never came to be has nothing of the client's state; once all its requests were answered with an error,
+ * none of them (BLPOP, MULTI, SUBSCRIBE, …) means anything any more, and the lane can be let go.
+ */
+static void forget_unsent_state(struct client *client)
+{
+    const struct lane *lane = client->exclusive;
+
+    if (lane != NULL && lane->state != LANE_READY && lane->state != LANE_CLOSED && client->sent_runs == 0 &&
+        buffer_length(&lane->output) == 0) {
+        client->session = (struct session){0};
+    }
+}
+
+/* Whether the lane ended within a reply or a push. If none of the requests sent was lost, the client has a part of it.
+ */
+static bool ended_within_frame(const struct client *client)
+{
+    return client->exclusive != NULL && !resp_reply_idle(&client->exclusive->reply) && !client->exclusive->swallows;
+}
+
+static void on_lost(struct run *run, enum run_loss loss, const char *why)
+{
+    struct client *client = run->owner;
+
+    left_lane(client);
+    session_request_unsent(client, run->observation);
+    if (loss == RUN_LOST || client->streaming || client->session.tunnel || ended_within_frame(client)) {
+        stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_LOST, 1);
+        client->lost = true;
+        client_end(client, why);
+        return;
+    }
+    if (upstream_is_refused(client->profile)) {
+        client_close_refused(client);
+        return;
+    }
+    answer_unsent(client, run, why);
+    if (client->state == CLIENT_CLOSED) {
+        return;
+    }
+    end_policies(client, run, POLICY_OUTCOME_LOST, NULL);
+    if (client->first == run) {
+        advance(client);
+    }
+    forget_unsent_state(client);
+    client_want_flush(client);
+}
+
+const struct run_receiver client_run_receiver = {
+    .bytes = on_bytes,
+    .reply = on_reply,
+    .tally = on_tally,
+    .measured = on_measured,
+    .answered = on_answered,
+    .lost = on_lost,
+};

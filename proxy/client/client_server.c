@@ -1,0 +1,249 @@
+/*
+ * Redis servers that policies have for themselves, beside that of the clients: each is an upstream of its own with one
+ * shared lane, which is opened for the first script and closed when none has needed it for lane_idle_timeout. Nothing
+ * of them is seen by clients, and their lanes are counted apart.
+ *
+ *   client_server_change() ─► its name is looked up ─► first script: upstream and control ─► left ─► (tick) freed
+ */
+#include "client/client_private.h"
+
+#include "net/lookup.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* How long the scripts of a server that was left may go on. */
+#define LEAVE_PATIENCE_US ((int64_t)5000000)
+
+struct policy_server {
+    struct policy_server *next;
+    struct client_service *service;
+    struct conf_address address;
+    char *user;
+    char *password;
+    struct lookup *lookup;     /* where it is */
+    struct upstream *upstream; /* NULL: there was no script yet */
+    struct control *control;
+    int64_t leave_us; /* it was left, and is freed then at the latest; 0: it was not */
+};
+
+/* By which an address is copied and freed. */
+static const struct conf_option address_option = {.name = "upstream", .type = CONF_ADDRESS};
+
+/* ---- names ---- */
+
+static void on_targets(void *context, const struct connection_targets *targets)
+{
+    const struct policy_server *server = context;
+
+    if (server->upstream != NULL) {
+        upstream_set_targets(server->upstream, targets);
+    }
+}
+
+static void on_connecting(void *context)
+{
+    const struct policy_server *server = context;
+
+    lookup_soon(server->lookup);
+}
+
+/* The program ends when memory is short, as with all of a configuration. */
+static void start_lookup(struct policy_server *server)
+{
+    const struct lookup_settings settings = {
+        .address = &server->address,
+        .interval = server->service->settings.resolve_every,
+        .changed = on_targets,
+        .context = server,
+        .stats = server->service->reactor->stats,
+    };
+
+    server->lookup = lookup_new(server->service->reactor, &settings);
+    if (server->lookup == NULL) {
+        abort();
+    }
+}
+
+/* ---- the way to it ---- */
+
+static struct upstream_settings settings_of(const struct policy_server *server)
+{
+    struct upstream_settings settings = server->service->settings.servers;
+
+    settings.lane.target_text = server->address.text;
+    settings.lane.stats = &server->service->server_stats;
+    settings.user = server->user;
+    settings.password = server->password;
+    return settings;
+}
+
+static void now_ready(void *context)
+{
+    (void)context;
+}
+
+/* False when memory is short. */
+static bool make_way(struct policy_server *server)
+{
+    struct client_service *service = server->service;
+    struct upstream_settings settings = settings_of(server);
+
+    server->upstream = upstream_new(service->reactor, service->runs, &settings, now_ready, NULL);
+    if (server->upstream == NULL) {
+        return false;
+    }
+    upstream_set_targets(server->upstream, lookup_targets(server->lookup));
+    upstream_tell_connecting(server->upstream, on_connecting, server);
+    server->control = control_new(service->reactor, service->runs, server->upstream);
+    if (server->control == NULL) {
+        upstream_free(server->upstream);
+        server->upstream = NULL;
+    }
+    return server->control != NULL;
+}
+
+struct control *client_server_control(struct policy_server *server, const char **why)
+{
+    if (server->service->ends_scripts) {
+        *why = "the process is ending";
+        return NULL;
+    }
+    const struct connection_targets *targets = lookup_targets(server->lookup);
+    if (targets->count == 0) {
+        lookup_soon(server->lookup);
+        *why = targets->why != NULL ? targets->why : "its name is being looked up";
+        return NULL;
+    }
+    if (server->upstream == NULL && !make_way(server)) {
+        *why = "out of memory";
+    }
+    return server->control;
+}
+
+/* Ends the scripts that are under way. */
+static void close_way(struct policy_server *server)
+{
+    if (server->upstream != NULL) {
+        upstream_free(server->upstream);
+        control_free(server->control);
+        server->upstream = NULL;
+        server->control = NULL;
+    }
+}
+
+/* ---- life ---- */
+
+static void server_free(struct policy_server *server)
+{
+    close_way(server);
+    lookup_free(server->lookup);
+    explicit_bzero(server->password, strlen(server->password));
+    free(server->password);
+    free(server->user);
+    conf_value_free(&address_option, &server->address);
+    free(server);
+}
+
+/* As with all of a configuration, the program ends when memory is short: no script may go elsewhere instead. */
+static struct policy_server *server_new(struct client_service *service, const struct policy_server_settings *settings)
+{
+    struct policy_server *server = conf_alloc(NULL, sizeof *server);
+
+    *server = (struct policy_server){
+        .next = service->servers,
+        .service = service,
+        .user = conf_format("%s", settings->user),
+        .password = conf_format("%s", settings->password),
+    };
+    conf_value_copy(&address_option, &server->address, settings->address);
+    service->servers = server;
+    start_lookup(server);
+    return server;
+}
+
+static bool is_that(const struct policy_server *server, const struct policy_server_settings *settings)
+{
+    return settings->address != NULL && conf_address_equal(&server->address, settings->address) &&
+           strcmp(server->user, settings->user) == 0 && strcmp(server->password, settings->password) == 0;
+}
+
+struct policy_server *client_server_change(struct client_service *service, struct policy_server *server,
+                                           const struct policy_server_settings *settings)
+{
+    if (server != NULL && is_that(server, settings)) {
+        return server;
+    }
+    if (server != NULL) {
+        server->leave_us = reactor_now(service->reactor) + LEAVE_PATIENCE_US;
+    }
+    return settings->address != NULL ? server_new(service, settings) : NULL;
+}
+
+/* Left, and nothing is under way to it, or for too long. */
+static bool is_over(const struct policy_server *server, int64_t now_us)
+{
+    bool is_idle = server->control == NULL || control_is_idle(server->control);
+
+    return server->leave_us != 0 && (is_idle || now_us >= server->leave_us);
+}
+
+void client_servers_update_counters(struct client_service *service)
+{
+    static const enum stats_id shown[][2] = {
+        {STATS_LANES_SHARED, STATS_POLICY_LANES},         {STATS_LANES_FAILED, STATS_POLICY_LANES_FAILED},
+        {STATS_LANES_LOST, STATS_POLICY_LANES_LOST},      {STATS_CONTROL_CALLS, STATS_POLICY_CALLS},
+        {STATS_CONTROL_ERRORS, STATS_POLICY_CALL_ERRORS},
+    };
+
+    for (size_t i = 0; i < sizeof shown / sizeof shown[0]; i++) {
+        stats_set(service->reactor->stats, shown[i][1], stats_get(&service->server_stats, shown[i][0]));
+    }
+}
+
+void client_servers_tick(struct client_service *service, int64_t now_us)
+{
+    struct policy_server **at = &service->servers;
+
+    while (*at != NULL) {
+        struct policy_server *server = *at;
+        if (is_over(server, now_us)) {
+            *at = server->next;
+            server_free(server);
+            continue;
+        }
+        if (server->upstream != NULL) {
+            upstream_tick(server->upstream);
+        }
+        at = &server->next;
+    }
+}
+
+void client_servers_reconfigure(struct client_service *service)
+{
+    for (struct policy_server *server = service->servers; server != NULL; server = server->next) {
+        lookup_set_interval(server->lookup, service->settings.resolve_every);
+        lookup_soon(server->lookup);
+        if (server->upstream != NULL) {
+            struct upstream_settings settings = settings_of(server);
+            upstream_reconfigure(server->upstream, &settings);
+        }
+    }
+}
+
+void client_service_end_scripts(struct client_service *service)
+{
+    service->ends_scripts = true;
+    for (struct policy_server *server = service->servers; server != NULL; server = server->next) {
+        close_way(server);
+    }
+}
+
+void client_servers_free(struct client_service *service)
+{
+    while (service->servers != NULL) {
+        struct policy_server *server = service->servers;
+        service->servers = server->next;
+        server_free(server);
+    }
+}

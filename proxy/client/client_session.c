@@ -1,0 +1,493 @@
+/* The state of a client's connection to Redis: what requests and their replies make of it. */
+#include "client/client_private.h"
+
+#include "base/log.h"
+
+#include <string.h>
+
+/* A client that changes its credentials more often than that in a minute stays on one lane: each change would have
+ * others opened and closed. No application does so; one that has its password renewed does it once in a while. */
+#define LOGINS_MAX 16
+#define LOGINS_SPAN_US ((int64_t)60 * 1000000)
+
+static bool is_ok(const struct resp_reply *reply)
+{
+    return resp_reply_starts(reply, "+OK\r");
+}
+
+/*
+ * A request whose success leaves nothing behind that the session does not know of. What is neither that success nor an
+ * error is not the answer to it: the lane is for nobody else, and what it says is not believed any more.
+ */
+static void expect(struct client *client, const struct resp_reply *reply, bool is_success)
+{
+    if (!is_success && !resp_reply_is_error(reply)) {
+        client->session.sticky = true;
+        client->session.unsure = true;
+    }
+}
+
+/* ---- what was sent ---- */
+
+static void sent_client_reply(struct session *session, const struct session_plan *plan)
+{
+    session->was_silent = session->was_silent || plan->silences || plan->silences_next;
+    if (plan->silences) {
+        session->silent = true;
+    } else if (plan->silences_next) {
+        session->silent_next = !session->silent;
+    }
+}
+
+void session_request_sent(struct client *client, const struct session_plan *plan)
+{
+    struct session *session = &client->session;
+    enum observation_kind kind = plan->observation != NULL ? plan->observation->kind : OBSERVE_NOTHING;
+
+    bool follows_unproven = session->unproven;
+
+    session->sticky = session->sticky || plan->sticky || follows_unproven;
+    session->tunnel = session->tunnel || plan->tunnel;
+    session->unsure = session->unsure || plan->unsure || follows_unproven;
+    session->unproven = kind == OBSERVE_UNKNOWN && !plan->observation->is_absent;
+    session->silent_next = false;
+    if (plan->logs_in && plan->observation != NULL) {
+        session->login_us = reactor_now(client->service->reactor);
+    }
+    if (plan->sync) {
+        client->exclusive->expects_raw = kind == OBSERVE_SYNC;
+        client->exclusive->raw = kind != OBSERVE_SYNC;
+    }
+    if (plan->dirty) {
+        client->exclusive->untidy = true;
+    }
+    if (client->owes_identity && !session_give_identity(client, true)) {
+        client_close(client, "out of memory");
+        return;
+    }
+    if (plan->begins_transaction || plan->ends_transaction) {
+        session->sent_transaction = plan->begins_transaction;
+        if (kind == OBSERVE_NOTHING) {
+            /* Under CLIENT REPLY OFF or SKIP: no reply will tell. */
+            session->known_transaction = session->sent_transaction;
+        }
+    } else if (session_kind_may_block(kind)) {
+        session->blocking++;
+    } else if (kind == OBSERVE_RESET && session->silent) {
+        /* If the user may not RESET, nothing will tell. */
+        session->blocking++;
+    } else if (kind == OBSERVE_SCRIPT) {
+        session->scripts++;
+    } else if (kind == OBSERVE_REPLY_ON) {
+        session->silent = false;
+    }
+    sent_client_reply(session, plan);
+}
+
+/* ---- what replies mean ---- */
+
+/*
+ * A script makes errors of its own, and Redis does not see to it in all cases that they are of one line: what follows
+ * "#!lua" is shown as it is (7.0 to 8.2), and so are errors that are raised (8.2). Then bytes follow that are taken for
+ * further replies. They are this client's, if anybody's, and who it is is not to be read from them.
+ */
+static void error_may_be_split(struct client *client)
+{
+    client->session.split = true;
+    client->exclusive->needs_fence = true;
+}
+
+static void replied_script(struct client *client, const struct resp_reply *reply)
+{
+    static const char harmless[] = "-NOSCRIPT No matching script. Please use EVAL.\r\n";
+    bool is_harmless = resp_reply_starts(reply, harmless) && reply->size == sizeof harmless - 1;
+
+    client->session.scripts--;
+    client->session.queued_script = client->session.queued_script || resp_reply_starts(reply, "+QUEUED\r");
+    /* An error may be within another reply; of Redis' own servers none is known that splits those. */
+    bool has_parts = reply->type == '*' || reply->type == '%' || reply->type == '~';
+    client->exclusive->needs_fence = client->exclusive->needs_fence || has_parts;
+    if (resp_reply_is_error(reply) && !is_harmless) {
+        error_may_be_split(client);
+    }
+}
+
+static void replied_multi(struct client *client, const struct observation *observation, const struct resp_reply *reply)
+{
+    expect(client, reply, is_ok(reply));
+    if (!resp_reply_is_error(reply)) {
+        client->session.known_transaction = true;
+    } else if (!observation->in_transaction) {
+        client->session.known_transaction = false;
+    }
+}
+
+/* EXEC and DISCARD end the transaction and the watch, unless they were refused before they were looked at. */
+static void replied_exec(struct client *client, const struct resp_reply *reply)
+{
+    expect(client, reply, reply->type == '*' || reply->type == '_' || is_ok(reply));
+    if (client->session.access_queued && reply->type == '*' && !resp_reply_starts(reply, "*-1")) {
+        upstream_access_changed(client->service->upstream);
+    }
+    if (client->session.queued_script) {
+        error_may_be_split(client);
+        client->session.queued_script = false;
+    }
+    if (!resp_reply_is_error(reply) || resp_reply_starts(reply, "-EXECABORT") ||
+        resp_reply_starts(reply, "-ERR EXEC without") || resp_reply_starts(reply, "-ERR DISCARD without")) {
+        client->session.known_transaction = false;
+        client->session.access_queued = false;
+        client->session.watching =
+            client->session.watching && resp_reply_is_error(reply) && resp_reply_starts(reply, "-ERR");
+    }
+}
+
+/* False: memory was short, and the client is closed, with its lane and what was observed. */
+static bool replace_profile(struct client *client, struct profile *profile)
+{
+    if (profile == NULL) {
+        return client_out_of_memory(client);
+    }
+    struct profile *before = client->profile;
+    client->profile = profile;
+    profile_join(profile);
+    client_tell_identity(client);
+    if (client->exclusive != NULL) {
+        upstream_lane_speaks_for(client->exclusive, profile);
+    }
+    /* There are too many to share lanes: the one that it has will do. */
+    client->session.sticky = client->session.sticky || !profile->may_share;
+    profile_part(before);
+    return true;
+}
+
+static bool changes_too_often(struct client *client, const struct profile *before)
+{
+    int64_t now = reactor_now(client->service->reactor);
+
+    if (client->logins == 0 || now - client->logins_since_us > LOGINS_SPAN_US) {
+        client->logins = 0;
+        client->logins_since_us = now;
+    }
+    if (!profile_same_credentials(before, client->profile) && client->logins <= LOGINS_MAX) {
+        client->logins++;
+    }
+    return client->logins > LOGINS_MAX;
+}
+
+static void adopt_name(struct client *client, const char *name)
+{
+    client->exclusive->named = true;
+    client->session.sticky = client->session.sticky || strlen(name) > CLIENT_NAME_MAX;
+    if (!client_rename(client, (struct slice){name, strlen(name)})) {
+        client_out_of_memory(client);
+    }
+}
+
+/* Whether it says that nothing was done, though several things were asked. */
+static bool profile_error_is_clear(const struct observation *observation, const struct resp_reply *reply)
+{
+    return !observation->has_unclear_errors || resp_reply_starts(reply, "-NOPROTO") ||
+           resp_reply_starts(reply, "-ERR unknown command ");
+}
+
+/* Whether the user is the same after it. */
+static bool profile_error_keeps_user(const struct observation *observation, const struct resp_reply *reply)
+{
+    return observation->credentials == 0 || profile_error_is_clear(observation, reply) ||
+           (observation->credentials == 1 && resp_reply_starts(reply, "-WRONGPASS"));
+}
+
+/* The reply to HELLO is a map, in RESP2 an array of at least three pairs. What comes from channels in RESP2 has four
+ * elements at most. */
+static bool is_hello(const struct resp_reply *reply)
+{
+    bool is_long = reply->head_length > 2 && (reply->head[1] >= '6' || reply->head[2] != '\r');
+
+    return reply->type == '%' || (reply->type == '*' && is_long);
+}
+
+/* True if Redis has done what was asked. Whether and when what is queued will be done can no longer be followed. */
+static bool profile_has_changed(struct client *client, const struct observation *observation,
+                                const struct resp_reply *reply)
+{
+    struct session *session = &client->session;
+    bool is_success = observation->is_hello ? is_hello(reply) : is_ok(reply);
+
+    if (resp_reply_is_error(reply)) {
+        session->sticky = session->sticky || !profile_error_is_clear(observation, reply);
+        session->unsure = session->unsure || !profile_error_keeps_user(observation, reply);
+        return false;
+    }
+    if (!is_success || session->unsure || observation->has_hidden_text) {
+        bool names_nobody = observation->credentials == 0 && observation->name == NULL;
+        session->sticky = true;
+        session->unsure = session->unsure || !(resp_reply_starts(reply, "+QUEUED\r") && names_nobody);
+        return false;
+    }
+    return true;
+}
+
+/* Redis has taken the credentials: it is told the rest of what the client is. */
+static void begin_on_bare_lane(struct client *client, const struct observation *observation)
+{
+    if (client_login_done(client, observation) && !session_give_identity(client, true)) {
+        client_out_of_memory(client);
+    }
+}
+
+/* Whoever is refused on a bare lane is who it was, on other lanes; if that is certain. */
+static void refused_on_bare_lane(struct client *client, const struct observation *observation,
+                                 const struct resp_reply *reply)
+{
+    if (!profile_error_is_clear(observation, reply) || client->session.unsure) {
+        client_finish(client);
+    }
+}
+
+static void replied_profile(struct client *client, struct observation *observation, const struct resp_reply *reply)
+{
+    bool was_bare = client->exclusive->bare;
+
+    client->session.login_us = 0;
+    if (!profile_has_changed(client, observation, reply)) {
+        if (was_bare) {
+            refused_on_bare_lane(client, observation, reply);
+        }
+        return;
+    }
+    if (observation->password != NULL) {
+        struct slice user = {observation->user, observation->user != NULL ? strlen(observation->user) : 0};
+        struct slice password = {observation->password, strlen(observation->password)};
+        struct profile *before = profile_reference(client->profile);
+        bool is_replaced = replace_profile(client, profile_with_credentials(client->profile, user, password));
+        /* Nobody knows whether this user may SELECT the database that was selected before. */
+        client->session.sticky =
+            client->session.sticky || client->profile->database != 0 || changes_too_often(client, before);
+        profile_release(before);
+        if (!is_replaced) {
+            return;
+        }
+        upstream_credentials_accepted(client->profile);
+    }
+    if (observation->resp != 0 && !replace_profile(client, profile_with_resp(client->profile, observation->resp))) {
+        return;
+    }
+    if (observation->database >= 0 &&
+        !replace_profile(client, profile_with_database(client->profile, observation->database))) {
+        return;
+    }
+    if (observation->name != NULL) {
+        adopt_name(client, observation->name);
+    }
+    if (was_bare && client->state != CLIENT_CLOSED) {
+        begin_on_bare_lane(client, observation);
+    }
+}
+
+/* After RESET the connection is a new one, but for the credentials that Headgate gives to those who have none. Who was
+ * not to be believed before is believed only on another lane. */
+static void replied_reset(struct client *client, const struct resp_reply *reply)
+{
+    static const char ok_head[] = "+RESET\r";
+
+    if (!resp_reply_starts(reply, ok_head)) {
+        expect(client, reply, false);
+        /* Perhaps it answers an earlier request, and RESET will be done. Redis takes it from subscribers, too. */
+        client->session.unsure =
+            client->session.unsure || client->session.was_silent || resp_reply_starts(reply, "-ERR Can't execute ");
+        return;
+    }
+    client->session = (struct session){.unsure = client->session.unsure};
+    (void)replace_profile(client, upstream_default_profile(client->service->upstream));
+    (void)client_rename(client, (struct slice){0});
+    client->heavy = 0;
+    client->exclusive->expects_pushes = false;
+    client->exclusive->untidy = true;
+    client->exclusive->named = false;
+    if (client->service->settings.session_pool && !upstream_greet_again(client->exclusive)) {
+        client_close(client, "out of memory");
+    }
+}
+
+/* While Redis is paused a write blocks its connection, and on a shared lane it would block the reads of others. */
+static void replied_pause(struct client_service *service, const struct observation *observation,
+                          const struct resp_reply *reply)
+{
+    /* Far more than a century is for ever. */
+    int64_t most = INT64_MAX / 4000;
+    int64_t pause_ms = observation->pause_ms < most ? observation->pause_ms : most;
+    int64_t until_us = pause_ms > 0 ? reactor_now(service->reactor) + clock_ms_to_us(pause_ms) : 0;
+
+    if (resp_reply_starts(reply, "+OK") && (until_us == 0 || until_us > service->paused_until_us)) {
+        service->paused_until_us = until_us;
+    }
+}
+
+/* Whether the user may do what was asked. Of other errors it is not said when Redis finds them. */
+static void learn_right(struct profile *profile, enum profile_right right, const struct resp_reply *reply)
+{
+    if (resp_reply_starts(reply, "-NOPERM")) {
+        profile->granted &= (uint8_t)~right;
+        profile->denied |= (uint8_t)right;
+    } else if (!resp_reply_is_error(reply)) {
+        profile->granted |= (uint8_t)right;
+        profile->denied &= (uint8_t)~right;
+    }
+}
+
+static void replied_name(struct client *client, const struct observation *observation, const struct resp_reply *reply)
+{
+    expect(client, reply, is_ok(reply));
+    learn_right(client->profile, observation->right, reply);
+    if (is_ok(reply)) {
+        adopt_name(client, observation->name);
+    }
+}
+
+static void replied_library(struct client *client, const struct observation *observation,
+                            const struct resp_reply *reply)
+{
+    char **place = observation->is_library_name ? &client->library_name : &client->library_version;
+
+    expect(client, reply, is_ok(reply));
+    learn_right(client->profile, observation->right, reply);
+    if (is_ok(reply) && !client_keep_text(place, (struct slice){observation->name, strlen(observation->name)})) {
+        client_out_of_memory(client);
+    }
+}
+
+/* Of a subcommand that Headgate does not know, only that Redis does not know it either, or does not let the user use
+ * it, proves that nothing was done. */
+static void replied_state(struct client *client, const struct observation *observation, const struct resp_reply *reply)
+{
+    bool is_unknown = resp_reply_starts(reply, "-ERR unknown subcommand") ||
+                      resp_reply_starts(reply, "-ERR Unknown subcommand") || resp_reply_starts(reply, "-NOPERM");
+
+    if (!resp_reply_is_error(reply) || (observation->has_unclear_errors && !is_unknown)) {
+        client->session.sticky = true;
+    }
+}
+
+/* Only this error proves that nothing was done. With any other answer the command may have changed anything: who the
+ * client is, and whether its requests are answered. */
+static void replied_unknown(struct client *client, const struct resp_reply *reply)
+{
+    struct session *session = &client->session;
+
+    session->blocking--;
+    session->unproven = false;
+    if (!resp_reply_starts(reply, "-ERR unknown command ")) {
+        session->sticky = true;
+        session->unsure = true;
+    }
+}
+
+/* Queued by MULTI, nobody knows when it will begin. */
+static void replied_sync(struct client *client, const struct resp_reply *reply)
+{
+    struct session *session = &client->session;
+
+    session->blocking--;
+    client->exclusive->expects_raw = false;
+    if (!resp_reply_is_error(reply)) {
+        session->sticky = true;
+        session->tunnel = true;
+        client->exclusive->raw = !resp_reply_starts(reply, "+QUEUED");
+    }
+}
+
+static void replied_access(struct client *client, const struct resp_reply *reply)
+{
+    if (resp_reply_starts(reply, "+QUEUED")) {
+        client->session.access_queued = true;
+    } else if (!resp_reply_is_error(reply)) {
+        upstream_access_changed(client->service->upstream);
+    }
+}
+
+bool session_reply(struct client *client, struct observation *observation, const struct resp_reply *reply)
+{
+    struct session *session = &client->session;
+
+    if (observation->kind == OBSERVE_SUBSCRIBE || observation->kind == OBSERVE_UNSUBSCRIBE) {
+        return session_replied_subscription(client, observation, reply);
+    }
+    if (session_is_push(client, reply)) {
+        return false;
+    }
+    switch (observation->kind) {
+    case OBSERVE_MULTI:
+        replied_multi(client, observation, reply);
+        break;
+    case OBSERVE_EXEC:
+        replied_exec(client, reply);
+        break;
+    case OBSERVE_WATCH:
+        expect(client, reply, is_ok(reply) || resp_reply_starts(reply, "+QUEUED"));
+        session->watching = session->watching || !resp_reply_is_error(reply);
+        break;
+    case OBSERVE_UNWATCH:
+        expect(client, reply, is_ok(reply) || resp_reply_starts(reply, "+QUEUED"));
+        session->watching = session->watching && !is_ok(reply);
+        break;
+    case OBSERVE_BLOCKING:
+        session->blocking--;
+        break;
+    case OBSERVE_TRACKING_ON:
+        expect(client, reply, is_ok(reply));
+        session->tracking = session->tracking || !resp_reply_is_error(reply);
+        session->redirection = is_ok(reply) ? observation->redirection : session->redirection;
+        /* What it has read is told of to whoever switches tracking on next on this lane. */
+        client->exclusive->untidy = client->exclusive->untidy || session->tracking;
+        break;
+    case OBSERVE_TRACKING_OFF:
+        expect(client, reply, is_ok(reply));
+        session->tracking = session->tracking && !is_ok(reply);
+        session->redirection = session->tracking ? session->redirection : (struct redirection){.id = 0};
+        break;
+    case OBSERVE_PROFILE:
+        replied_profile(client, observation, reply);
+        break;
+    case OBSERVE_NAME:
+        replied_name(client, observation, reply);
+        break;
+    case OBSERVE_LIBRARY:
+        replied_library(client, observation, reply);
+        break;
+    case OBSERVE_RIGHT:
+        expect(client, reply, reply->type == '$' || reply->type == '_');
+        learn_right(client->profile, observation->right, reply);
+        break;
+    case OBSERVE_STATE:
+        replied_state(client, observation, reply);
+        break;
+    case OBSERVE_RESET:
+        replied_reset(client, reply);
+        break;
+    case OBSERVE_PAUSE:
+        replied_pause(client->service, observation, reply);
+        break;
+    case OBSERVE_ACCESS:
+        replied_access(client, reply);
+        break;
+    case OBSERVE_UNKNOWN:
+        replied_unknown(client, reply);
+        break;
+    case OBSERVE_SYNC:
+        replied_sync(client, reply);
+        break;
+    case OBSERVE_SCRIPT:
+        replied_script(client, reply);
+        break;
+    case OBSERVE_REPLY_ON:
+        expect(client, reply, is_ok(reply));
+        session->unsure = session->unsure || (session->was_silent && !is_ok(reply));
+        break;
+    case OBSERVE_NOTHING:
+    case OBSERVE_SUBSCRIBE:
+    case OBSERVE_UNSUBSCRIBE:
+        break;
+    }
+    return true;
+}

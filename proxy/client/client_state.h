@@ -1,0 +1,93 @@
+/* What is known of a client's connection to Redis, and what the replies to requests under way will mean for it. */
+#ifndef HEADGATE_CLIENT_STATE_H
+#define HEADGATE_CLIENT_STATE_H
+
+#include "upstream/upstream.h"
+
+/* Of CLIENT TRACKING: the client to whom messages are redirected, and its connection. */
+struct redirection {
+    int64_t id; /* Headgate's; 0: there is none */
+    int64_t connection;
+};
+
+/*
+ * The state of a client's connection to Redis beyond its profile. As what Redis makes of a command is known only from
+ * its reply, there are two views: `sent` runs ahead with the requests and says what the next one meets, `known` follows
+ * the replies. When nothing is under way they are made equal, and an exclusive lane may be given back if nothing is on.
+ */
+struct session {
+    bool sent_transaction;
+    bool known_transaction;
+    bool access_queued; /* in it is a command that changes who needs a password */
+    bool watching;
+    bool tracking;
+    struct redirection redirection;
+    bool silent;      /* CLIENT REPLY OFF */
+    bool silent_next; /* CLIENT REPLY SKIP: the next request has no reply */
+    bool was_silent;  /* either was asked for: if Redis has refused it, each reply is that of an earlier request */
+    bool sticky;      /* state that nothing clears: exclusive for life */
+    bool tunnel;      /* replies cannot be told from pushes: bytes only, exclusive for life */
+    bool split;       /* an error of a script has come, and Redis may have said it in several lines */
+    bool unproven;    /* a request is under way that may be anything: nothing may follow before its answer */
+    bool unsure; /* replies may be those of other requests, or the client somebody else: see session_is_doubtful() */
+    uint32_t blocking;    /* requests under way that may wait in Redis for ever */
+    bool blocking_unseen; /* … or were sent so that nothing tells when they are answered */
+    uint32_t scripts;     /* scripts under way */
+    bool queued_script;   /* one of those that MULTI has queued */
+    int64_t login_us;     /* since when an answer to AUTH is due; 0: none is */
+    int64_t channels;
+    int64_t patterns;
+    int64_t shard_channels;
+};
+
+/* What the reply to a request will mean; on runs of one request only. */
+enum observation_kind {
+    OBSERVE_NOTHING, /* for policies, which want to see the reply */
+    OBSERVE_MULTI,
+    OBSERVE_EXEC, /* and DISCARD */
+    OBSERVE_WATCH,
+    OBSERVE_UNWATCH,
+    OBSERVE_BLOCKING,
+    OBSERVE_SUBSCRIBE,
+    OBSERVE_UNSUBSCRIBE,
+    OBSERVE_TRACKING_ON,
+    OBSERVE_TRACKING_OFF,
+    OBSERVE_REPLY_ON,
+    OBSERVE_PROFILE, /* AUTH, HELLO, SELECT */
+    OBSERVE_NAME,    /* CLIENT SETNAME */
+    OBSERVE_LIBRARY, /* CLIENT SETINFO */
+    OBSERVE_RIGHT,   /* whether the user may, and nothing else */
+    OBSERVE_STATE,   /* something may be left on the connection */
+    OBSERVE_RESET,
+    OBSERVE_PAUSE,  /* CLIENT PAUSE and UNPAUSE */
+    OBSERVE_ACCESS, /* commands that change who needs a password */
+    OBSERVE_SYNC,   /* SYNC and PSYNC */
+    OBSERVE_SCRIPT, /* scripts, and what loads them */
+    OBSERVE_UNKNOWN
+};
+
+struct observation {
+    struct observation *next_free;
+    enum observation_kind kind;
+    bool in_transaction;      /* the request was queued by MULTI, if it was accepted */
+    char channel_kind;        /* 's', 'p' or 'c' for [P|S]SUBSCRIBE and their opposites */
+    uint32_t confirmations;   /* of (un)subscribing: how many are to come; 0: one for each subscription there is */
+    bool started;             /* of (un)subscribing without arguments: the number is known now */
+    int64_t database;         /* -1: unchanged */
+    int64_t pause_ms;         /* of CLIENT PAUSE; 0: UNPAUSE */
+    int resp;                 /* 0: unchanged */
+    char *user;               /* with password */
+    char *password;           /* NULL: unchanged */
+    char *name;               /* NULL: unchanged; of CLIENT SETINFO, what is set */
+    bool is_library_name;     /* … and whether that is the name, or the version */
+    enum profile_right right; /* shown by the reply */
+    struct redirection redirection;
+    bool is_hello;           /* its success is a map */
+    bool is_absent;          /* unknown: Redis has told that it has no such command */
+    bool has_unclear_errors; /* after an error something may have been done all the same, as HELLO with several options
+                              */
+    bool has_hidden_text;    /* credentials that cannot be kept */
+    uint32_t credentials;    /* so many were given */
+};
+
+#endif

@@ -1,0 +1,237 @@
+/*
+ * Requests that are too long to be held. They go to an exclusive lane as they come (client->streaming), and are put to
+ * the policies when their beginning is there. Those that are refused are thrown away as they come (client->discarding);
+ * those of which the policies have to see more are kept until they have (client->gathering), or have come whole.
+ */
+#include "client/client_private.h"
+
+#include <string.h>
+
+/* The command whose name has been read, if any. False: the client waits for Redis to tell. */
+static bool find_command_so_far(struct client *client, const char *frame, const struct command **command)
+{
+    const struct resp_argument *name = &client->command.arguments[0];
+
+    *command = NULL;
+    return resp_command_arguments_seen(&client->command) == 0 ||
+           client_find_command(client, (struct slice){frame + name->offset, (size_t)name->length}, command);
+}
+
+/* What Redis reads of a client that has not authenticated (networking.c, processMultibulkBuffer). */
+#define STRANGER_ARGUMENTS 10
+#define STRANGER_ARGUMENT ((uint64_t)16 * 1024)
+/* No request within that is as long, with the lines of its lengths. */
+#define STRANGER_REQUEST (STRANGER_ARGUMENTS * (STRANGER_ARGUMENT + 64) + 64)
+
+/* How Redis refuses what has come of the request, by a length in it, from a client that has not authenticated. */
+static enum resp_command_fault strangers_fault(const struct client *client)
+{
+    const struct resp_command *command = &client->command;
+
+    if (!client->profile->needs_password || resp_command_is_inline(command)) {
+        return RESP_COMMAND_SOUND;
+    }
+    if (command->argument_count > STRANGER_ARGUMENTS) {
+        return RESP_COMMAND_STRANGERS_COUNT;
+    }
+    return resp_command_argument_length(command) > STRANGER_ARGUMENT || command->size > STRANGER_REQUEST
+               ? RESP_COMMAND_STRANGERS_LENGTH
+               : RESP_COMMAND_SOUND;
+}
+
+bool client_is_beyond_strangers(const struct client *client, const struct resp_command *framed, struct slice frame)
+{
+    struct resp_walk walk = resp_walk_start(frame);
+    struct slice argument;
+    bool beyond = framed->argument_count > STRANGER_ARGUMENTS;
+
+    while (!beyond && resp_walk_next(&walk, &argument)) {
+        beyond = argument.length > STRANGER_ARGUMENT;
+    }
+    return beyond && client->profile->needs_password;
+}
+
+bool client_is_long(const struct client *client)
+{
+    uint64_t limit = client->service->settings.cut_through;
+
+    return !resp_command_is_inline(&client->command) &&
+           (client->command.size > limit || client->command.payload_left > limit ||
+            strangers_fault(client) != RESP_COMMAND_SOUND);
+}
+
+void client_review_beginning(struct client *client)
+{
+    if (client->state == CLIENT_OPEN && !client->streaming && strangers_fault(client) != RESP_COMMAND_SOUND) {
+        client_resume(client);
+    }
+}
+
+/* Whether what Headgate knows of the client's authentication is all there is to know. */
+static bool is_followed(const struct client *client)
+{
+    const struct session *session = &client->session;
+
+    return !session->tunnel && !session->silent && !session->silent_next && !session->sticky && !session->unsure;
+}
+
+/* Refuses it as Redis does, so that nothing of it has to be held; what went before may have been an AUTH. Always false:
+ * the client waits, or is told and closed. */
+static bool refuse_stranger(struct client *client, enum resp_command_fault fault)
+{
+    if (client->sent_runs > 0) {
+        return client_wait_for(client, CLIENT_WAIT_QUIET);
+    }
+    client->command.fault = fault;
+    client_protocol_error(client);
+    return false;
+}
+
+/* Whether the session has to understand the command, or a policy may say something else in its place. */
+static bool has_to_be_whole(const struct client *client, const struct command *command)
+{
+    struct slice name = {command->name, strlen(command->name)};
+
+    if (chain_interest(client->service->chain, command)->translator != 0) {
+        return learn_server_has(client->service->learn, name) != LEARN_HAS;
+    }
+    return command->kind != COMMAND_ORDINARY && command->kind != COMMAND_EVAL;
+}
+
+/* Keeps what came of the request, and takes more of it if it does not wait for anything else: within reason. Always
+ * false: none of it is taken yet. */
+static bool keep(struct client *client)
+{
+    if (client->wait == CLIENT_WAIT_NOTHING && client->command.size > client->service->settings.max_request) {
+        client_end(client, "a request that has to be held whole is longer than max_request");
+    }
+    return false;
+}
+
+/* Whether the policies, who want to know more of the request, know all that there is to say. */
+static bool is_nothing_new(const struct client *client)
+{
+    uint64_t size;
+
+    (void)resp_command_foresee(&client->command, &size);
+    return client->gathering && client->foreseen == size;
+}
+
+/* It was refused: the rest of it is thrown away as it comes. False: the client was closed. */
+static bool begin_discarding(struct client *client)
+{
+    client->gathering = false;
+    client->lookup = CLIENT_LOOKUP_NONE;
+    client_note_end(client);
+    client->discarding = client->state == CLIENT_OPEN;
+    client->streaming = client->discarding;
+    stats_add(client->service->reactor->stats, STATS_REQUESTS, client->discarding ? 1 : 0);
+    return client->streaming;
+}
+
+bool client_begin_stream(struct client *client, const char *frame)
+{
+    const struct command *command;
+    struct slice bytes = {frame, (size_t)client->command.size};
+    struct session_plan plan = {.answer = SESSION_FORWARD, .exclusive = true};
+    enum resp_command_fault strangers = strangers_fault(client);
+    bool may_keep = strangers == RESP_COMMAND_SOUND;
+    enum client_outcome outcome;
+
+    if (!may_keep && is_followed(client)) {
+        return refuse_stranger(client, strangers);
+    }
+    if (!find_command_so_far(client, frame, &command)) {
+        return false;
+    }
+    bool has_name = client_name_is_there(&client->command, bytes);
+    bool wants_whole = command != NULL && has_to_be_whole(client, command);
+    if (may_keep && (wants_whole || !has_name || is_nothing_new(client))) {
+        return keep(client);
+    }
+    /* Redis will refuse it, most likely. If not, nobody knows what it has done. */
+    plan.tunnel = wants_whole;
+    plan.unsure = wants_whole;
+    if (client->service->reactor->measures) {
+        client_note(client, command, chain_interest(client->service->chain, command), &client->command, bytes);
+    }
+    if (!client_admit(client, command, &client->command, bytes, &outcome)) {
+        if (outcome == CLIENT_TAKEN) {
+            return begin_discarding(client);
+        }
+        if (may_keep || client->wait != CLIENT_WAIT_NOTHING) {
+            return keep(client);
+        }
+        /* What the policies want to see more of is refused by Redis, who would hold nothing of it either. */
+    }
+    if (client_name_is_hidden(command, &client->command, bytes)) {
+        client_refuse_name(client, command, &client->command, bytes);
+        return begin_discarding(client);
+    }
+    struct lane *lane;
+    if (session_is_doubtful(client)) {
+        client_end(client, SESSION_DOUBTFUL);
+        return false;
+    }
+    if (!client_choose_lane(client, &plan, &lane)) {
+        return false;
+    }
+    if (lane->state != LANE_READY) {
+        return client_wait_for(client, CLIENT_WAIT_LANE);
+    }
+    if (command == NULL && !client->session.tunnel) {
+        plan.observation = observation_take(client->service, OBSERVE_UNKNOWN);
+        if (plan.observation == NULL) {
+            return client_out_of_memory(client);
+        }
+        plan.observation->is_absent = client->lookup == CLIENT_LOOKUP_ABSENT;
+    }
+    if (command != NULL && command->kind == COMMAND_EVAL && !client->session.tunnel) {
+        plan.observation = observation_take(client->service, OBSERVE_SCRIPT);
+        if (plan.observation == NULL) {
+            return client_out_of_memory(client);
+        }
+    }
+    size_t measured = client_measured(client);
+    client->streaming = client_forward(client, lane, bytes, &plan);
+    client_check_room(client);
+    client->stream_measured = client_measured(client) > measured;
+    client_note_end(client);
+    stats_add(client->service->reactor->stats, STATS_REQUESTS, 1);
+    client->admitted = false;
+    client->gathering = false;
+    client->lookup = CLIENT_LOOKUP_NONE;
+    return client->streaming;
+}
+
+size_t client_continue_stream(struct client *client, const char *data, size_t length)
+{
+    struct lane *lane = client->exclusive;
+    size_t taken;
+    enum resp_status status =
+        resp_command_feed(&client->command, data, length, client->service->settings.max_request, &taken);
+
+    if (status == RESP_FAULT) {
+        /* Redis has a part of it and would take what comes next for the rest: only closing is safe. */
+        if (!client->discarding) {
+            lane_fail(lane, "the client broke off a request");
+        }
+        client_protocol_error(client);
+        return length;
+    }
+    if (!client->discarding && !lane_send_silent(lane, data, taken)) {
+        client_out_of_memory(client);
+        return length;
+    }
+    if (status == RESP_DONE) {
+        if (!client->discarding) {
+            client_measure_grown(client, client->command.size);
+        }
+        client->streaming = false;
+        client->discarding = false;
+        resp_command_reset(&client->command);
+    } else if (!client->discarding && lane_is_congested(lane)) {
+        (void)client_wait_for(client, CLIENT_WAIT_LANE);
+    }
+    return taken;
+}

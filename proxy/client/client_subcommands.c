@@ -1,0 +1,384 @@
+/*
+ * What each subcommand of CLIENT needs of the connection to Redis in pool = shared. What libraries send when they
+ * connect must cost no lane, or sharing would be of use to nobody:
+ *
+ *   SETNAME, GETNAME, SETINFO   answered here, once Redis has shown that the user may use them
+ *   MAINT_NOTIFICATIONS         answered here, as by a server that does not know it
+ *   what leaves nothing behind  the home lane
+ *   what asks about all, or acts upon others   a lane of its own for the command
+ *   what may leave something    a lane of its own, for life if Redis has accepted it
+ */
+#include "client/client_private.h"
+
+#include "resp/word.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* So much of a word Redis shows in an error. */
+#define SHOWN 128
+
+static void answer(struct session_plan *plan, const char *text)
+{
+    plan->answer = SESSION_ANSWER_HERE;
+    snprintf(plan->text, sizeof plan->text, "%s", text);
+}
+
+/* An error about a word that the client wrote: one line, as Redis sees to it. */
+static void answer_about(struct session_plan *plan, const char *before, struct slice word, const char *behind)
+{
+    word = word_before_nul(word);
+    plan->answer = SESSION_ANSWER_HERE;
+    snprintf(plan->text, sizeof plan->text - 2, "%s%.*s%s", before, (int)(word.length > SHOWN ? SHOWN : word.length),
+             word.length > 0 ? word.data : "", behind);
+    char *letter = plan->text;
+    for (; *letter != '\0'; letter++) {
+        if (*letter == '\r' || *letter == '\n') {
+            *letter = ' ';
+        }
+    }
+    memcpy(letter, "\r\n", 3);
+}
+
+static void answer_unknown(struct session_plan *plan, struct slice subcommand)
+{
+    answer_about(plan, "-ERR unknown subcommand '", subcommand, "'. Try CLIENT HELP.");
+}
+
+/* ---- what Headgate answers for Redis ---- */
+
+/* Where the request at hand can be answered. */
+enum place {
+    PLACE_HERE,
+    PLACE_LATER, /* here, if the client leaves its lane when that has answered */
+    PLACE_LANE   /* by Redis */
+};
+
+/*
+ * Headgate answers for Redis only where Redis has shown that this user may ask. A lane of its own has to hear what the
+ * client says of itself; one on which nothing keeps the client is left first.
+ */
+static enum place place_of(struct client *client, enum profile_right right)
+{
+    if (client->service->settings.session_pool || (client->profile->granted & right) == 0) {
+        return PLACE_LANE;
+    }
+    if (client->exclusive == NULL) {
+        return PLACE_HERE;
+    }
+    if (!session_is_clean(client)) {
+        return PLACE_LANE;
+    }
+    if (client->first != NULL) {
+        return PLACE_LATER;
+    }
+    session_leave_lane(client);
+    return PLACE_HERE;
+}
+
+/* Redis allows in a name only what cannot break a line of CLIENT LIST. */
+static bool name_is_sound(struct slice name)
+{
+    for (size_t i = 0; i < name.length; i++) {
+        if (name.data[i] < '!' || name.data[i] > '~') {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Redis is asked, and what it answers shows whether the user may. text: what the connection is told; NULL for none. */
+static bool ask_redis(struct client *client, enum observation_kind kind, enum profile_right right,
+                      const struct slice *text, struct session_plan *plan)
+{
+    if (!session_observe(client, plan, kind)) {
+        return false;
+    }
+    plan->observation->right = right;
+    if (text != NULL) {
+        plan->observation->name = strndup(text->data, text->length);
+    }
+    return text == NULL || plan->observation->name != NULL;
+}
+
+static bool plan_setname(struct client *client, struct slice name, struct session_plan *plan)
+{
+    enum place place = name.length <= CLIENT_NAME_MAX ? place_of(client, PROFILE_MAY_SETNAME) : PLACE_LANE;
+
+    if (place == PLACE_LATER) {
+        plan->answer = SESSION_LATER;
+        return true;
+    }
+    if (place == PLACE_LANE) {
+        return ask_redis(client, OBSERVE_NAME, PROFILE_MAY_SETNAME, &name, plan);
+    }
+    if (!name_is_sound(name)) {
+        answer(plan, "-ERR Client names cannot contain spaces, newlines or special characters.\r\n");
+        return true;
+    }
+    answer(plan, "+OK\r\n");
+    return client_rename(client, name);
+}
+
+static bool plan_getname(struct client *client, struct session_plan *plan)
+{
+    enum place place = place_of(client, PROFILE_MAY_GETNAME);
+
+    if (place == PLACE_LATER) {
+        plan->answer = SESSION_LATER;
+    } else if (place == PLACE_LANE) {
+        return ask_redis(client, OBSERVE_RIGHT, PROFILE_MAY_GETNAME, NULL, plan);
+    } else if (client->name == NULL) {
+        answer(plan, client->profile->resp == 3 ? "_\r\n" : "$-1\r\n");
+    } else {
+        plan->answer = SESSION_ANSWER_HERE;
+        snprintf(plan->text, sizeof plan->text, "$%zu\r\n%s\r\n", strlen(client->name), client->name);
+    }
+    return true;
+}
+
+#define VERSION(major, minor) ((uint32_t)(major) << 16 | (minor) << 8)
+/* CLIENT SETINFO came with it. */
+#define VERSION_WITH_SETINFO VERSION(7, 2)
+/* Until then there was one text for unknown subcommands and for a wrong number of arguments. */
+#define VERSION_WITH_SUBCOMMANDS VERSION(7, 0)
+
+static bool ask_redis_to_set(struct client *client, bool is_name, struct slice value, struct session_plan *plan)
+{
+    /* Nobody else gets a lane that has heard it: there is no way to take it back. */
+    plan->dirty = true;
+    if (!ask_redis(client, OBSERVE_LIBRARY, PROFILE_MAY_SETINFO, &value, plan)) {
+        return false;
+    }
+    plan->observation->is_library_name = is_name;
+    return true;
+}
+
+static bool set_library(struct client *client, bool is_name, struct slice value, struct session_plan *plan)
+{
+    if (!name_is_sound(value)) {
+        plan->answer = SESSION_ANSWER_HERE;
+        snprintf(plan->text, sizeof plan->text, "-ERR %s cannot contain spaces, newlines or special characters.\r\n",
+                 is_name ? "lib-name" : "lib-ver");
+        return true;
+    }
+    answer(plan, "+OK\r\n");
+    return client_keep_text(is_name ? &client->library_name : &client->library_version, value);
+}
+
+static bool plan_setinfo(struct client *client, const struct resp_command *framed, const char *frame,
+                         struct session_plan *plan)
+{
+    uint32_t version = learn_redis_version(client->service->learn);
+    struct slice attribute = session_kept_argument(framed, frame, 2);
+    struct slice value = session_kept_argument(framed, frame, 3);
+    bool is_name = word_is(attribute, "lib-name");
+
+    if (version >= VERSION_WITH_SUBCOMMANDS && version < VERSION_WITH_SETINFO && client->exclusive == NULL &&
+        !client->service->settings.session_pool) {
+        answer_unknown(plan, session_kept_argument(framed, frame, 1));
+        return true;
+    }
+    if (!is_name && !word_is(attribute, "lib-ver")) {
+        return session_observe(client, plan, OBSERVE_STATE);
+    }
+    switch (place_of(client, PROFILE_MAY_SETINFO)) {
+    case PLACE_LATER:
+        plan->answer = SESSION_LATER;
+        return true;
+    case PLACE_LANE:
+        return ask_redis_to_set(client, is_name, value, plan);
+    case PLACE_HERE:
+        return set_library(client, is_name, value, plan);
+    }
+    return true;
+}
+
+/*
+ * Libraries ask for it on each connection of RESP3. It tells them by pushes where to go when a server is about to
+ * leave, past Headgate; so it is unknown here, and libraries go on without. Redis finds no such subcommand before it
+ * looks at rights. An old server, which has other words for that, is left to say so.
+ */
+static bool plan_maintenance(struct client *client, struct slice subcommand, struct session_plan *plan)
+{
+    uint32_t version = learn_redis_version(client->service->learn);
+
+    if (version != 0 && version < VERSION_WITH_SUBCOMMANDS) {
+        return session_observe(client, plan, OBSERVE_STATE);
+    }
+    answer_unknown(plan, subcommand);
+    if (client->exclusive != NULL) {
+        /* There may be a transaction that has to fail, or a reply to skip. */
+        plan->answer = SESSION_REFUSE;
+    }
+    return true;
+}
+
+/* ---- what Redis answers ---- */
+
+static bool plan_reply(struct client *client, struct slice mode, struct session_plan *plan)
+{
+    plan->exclusive = true;
+    if (client->session.sent_transaction) {
+        plan->tunnel = true;
+        return true;
+    }
+    if (word_is(mode, "on")) {
+        return session_observe(client, plan, OBSERVE_REPLY_ON);
+    }
+    plan->silences = word_is(mode, "off");
+    plan->silences_next = word_is(mode, "skip");
+    plan->silent = plan->silences || plan->silences_next;
+    /* If Redis refuses it (an ACL may say so), answers come that nobody counts: others must never get this lane. */
+    plan->sticky = true;
+    return true;
+}
+
+static bool plan_pause(struct client *client, const struct resp_command *framed, const char *frame,
+                       struct session_plan *plan)
+{
+    if (!session_observe(client, plan, OBSERVE_PAUSE)) {
+        return false;
+    }
+    if (framed->argument_count > 2) {
+        (void)word_integer(session_kept_argument(framed, frame, 2), &plan->observation->pause_ms);
+    }
+    return true;
+}
+
+static bool plan_tracking(struct client *client, const struct resp_command *framed, const char *frame,
+                          struct session_plan *plan)
+{
+    bool off = word_is(session_kept_argument(framed, frame, 2), "off");
+
+    plan->identity = true;
+    return session_observe(client, plan, off ? OBSERVE_TRACKING_OFF : OBSERVE_TRACKING_ON);
+}
+
+/* Whether it may be its own connection that is killed. In the old form, of one address, SKIPME is no. */
+static bool may_kill_itself(const struct resp_command *framed, const char *frame)
+{
+    struct resp_walk walk = resp_walk_start((struct slice){frame, (size_t)framed->size});
+    struct slice argument;
+
+    while (resp_walk_next(&walk, &argument)) {
+        if (word_is(argument, "skipme") && (!resp_walk_next(&walk, &argument) || !word_is(argument, "yes"))) {
+            return true;
+        }
+    }
+    return framed->argument_count == 3;
+}
+
+/* What may leave something on the connection, for as long as it lasts. */
+static bool plan_state(struct client *client, bool has_unclear_errors, struct session_plan *plan)
+{
+    plan->identity = true;
+    if (!session_observe(client, plan, OBSERVE_STATE)) {
+        return false;
+    }
+    plan->observation->has_unclear_errors = has_unclear_errors;
+    return true;
+}
+
+/* ---- all together ---- */
+
+/* How a subcommand is dealt with that Redis answers. */
+enum treatment {
+    TREAT_HOME,     /* it leaves nothing behind */
+    TREAT_ALONE,    /* the same, but for the length of its reply, or the lanes that it kills */
+    TREAT_STATE,    /* something, if it succeeds */
+    TREAT_STATE_ON, /* the same; its opposite, OFF, is how each connection begins */
+    TREAT_UNKNOWN   /* nobody knows what, unless Redis does not know it either */
+};
+
+struct subcommand {
+    const char *name;
+    enum treatment treatment;
+};
+
+static const struct subcommand subcommands[] = {
+    {"caching", TREAT_HOME}, /* refused without tracking, and with it there is a lane */
+    {"capa", TREAT_STATE},        {"getredir", TREAT_HOME},
+    {"help", TREAT_HOME},         {"import-source", TREAT_STATE_ON},
+    {"kill", TREAT_ALONE},        {"list", TREAT_ALONE},
+    {"no-evict", TREAT_STATE_ON}, {"no-touch", TREAT_STATE_ON},
+    {"trackinginfo", TREAT_HOME}, {"unblock", TREAT_HOME},
+};
+
+static enum treatment treatment_of(struct slice name)
+{
+    for (size_t i = 0; i < sizeof subcommands / sizeof *subcommands; i++) {
+        if (word_is(name, subcommands[i].name)) {
+            return subcommands[i].treatment;
+        }
+    }
+    return TREAT_UNKNOWN;
+}
+
+static bool plan_by_treatment(struct client *client, const struct resp_command *framed, const char *frame,
+                              struct session_plan *plan)
+{
+    struct slice subcommand = session_kept_argument(framed, frame, 1);
+    enum treatment treatment = treatment_of(subcommand);
+    bool is_off = framed->argument_count == 3 && word_is(session_kept_argument(framed, frame, 2), "off");
+
+    switch (treatment) {
+    case TREAT_HOME:
+        return true;
+    case TREAT_ALONE:
+        plan->exclusive = true;
+        plan->identity = word_is(subcommand, "list");
+        plan->sticky = plan->sticky || (word_is(subcommand, "kill") && may_kill_itself(framed, frame));
+        return true;
+    case TREAT_STATE_ON:
+        return is_off || plan_state(client, false, plan);
+    case TREAT_STATE:
+        return plan_state(client, false, plan);
+    case TREAT_UNKNOWN:
+        return plan_state(client, true, plan);
+    }
+    return true;
+}
+
+bool session_plan_client(struct client *client, const struct resp_command *framed, const char *frame,
+                         struct session_plan *plan)
+{
+    uint32_t count = framed->argument_count;
+
+    if (count < 2) {
+        return true;
+    }
+    struct slice subcommand = session_kept_argument(framed, frame, 1);
+    if (word_is(subcommand, "reply") && count == 3) {
+        return plan_reply(client, session_kept_argument(framed, frame, 2), plan);
+    }
+    /* Under another name (rename-command) the text would have that. */
+    if (word_is(subcommand, "maint_notifications") && !plan->sticky) {
+        return plan_maintenance(client, subcommand, plan);
+    }
+    if (client->session.sent_transaction) {
+        plan->exclusive = true;
+        plan->sticky = true;
+        return true;
+    }
+    if (word_is(subcommand, "setname") && count == 3) {
+        return plan_setname(client, session_kept_argument(framed, frame, 2), plan);
+    }
+    if (word_is(subcommand, "getname") && count == 2) {
+        return plan_getname(client, plan);
+    }
+    if (word_is(subcommand, "setinfo") && count == 4) {
+        return plan_setinfo(client, framed, frame, plan);
+    }
+    if (word_is(subcommand, "pause") || word_is(subcommand, "unpause")) {
+        return plan_pause(client, framed, frame, plan);
+    }
+    if (word_is(subcommand, "tracking") && count >= 3) {
+        return plan_tracking(client, framed, frame, plan);
+    }
+    if (word_is(subcommand, "id") || word_is(subcommand, "info")) {
+        /* It comes here only if client_ids.c leaves it: the id is that of the lane, which the client keeps then. */
+        return plan_state(client, false, plan);
+    }
+    return plan_by_treatment(client, framed, frame, plan);
+}

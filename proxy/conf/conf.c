@@ -1,0 +1,543 @@
+/*
+ * Reading, printing and comparing configurations.
+ *
+ *   file → conf_next_line() checks each line as inih is about to see it → inih splits it → take_option()
+ */
+#include "conf/conf_private.h"
+
+#include "base/text.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <ini.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define FILE_MAX ((size_t)1 << 20)
+
+/* ---- Options ---- */
+
+/* Options before any section are faulty once, and then taken as those of [headgate], so that their faults show too. */
+static void check_within_section(struct conf_reading *reading)
+{
+    if (reading->part == NULL && !reading->in_unknown) {
+        conf_fault_line(reading, "option stands before any section; expected [" CONF_SECTION "] above it");
+        reading->part = reading->parts;
+    }
+}
+
+/*
+ * inih's handler, called within inih's turn for the line that conf_next_line() gave last. inih's own section is not
+ * used: conf_next_line() has judged it.
+ */
+static int take_option(void *user, const char *section, const char *name, const char *value)
+{
+    (void)section;
+    struct conf_reading *reading = user;
+    check_within_section(reading);
+    struct conf_part *part = reading->part;
+    if (part == NULL) {
+        return 1;
+    }
+    const struct conf_option *option = conf_section_option(part->section, name);
+    if (option == NULL) {
+        conf_fault_unknown_option(reading, name, value);
+        return 1;
+    }
+    struct conf_sighting *sighting = &part->sightings[option - part->section->options];
+    const char *shown = option->secret ? CONF_SECRET_SHOWN : value;
+    if (sighting->line > 0) {
+        char *what = conf_format("given on line %d already", sighting->line);
+        conf_fault_option(reading, part, reading->line, name, shown, what, "it once");
+        free(what);
+        return 1;
+    }
+    sighting->line = reading->line;
+    char problem[CONF_PROBLEM_MAX];
+    if (!conf_value_set(option, part->values, value, problem)) {
+        char *expected = conf_value_expected(option);
+        conf_fault_option(reading, part, reading->line, name, shown, problem, expected);
+        free(expected);
+        sighting->faulty = true;
+    }
+    return 1;
+}
+
+/* ---- Options against each other ---- */
+
+static struct conf_sighting *sighting_of(struct conf_part *part, const char *name)
+{
+    return &part->sightings[conf_section_option(part->section, name) - part->section->options];
+}
+
+/* Reports option, or other if only that stands in the file; says nothing if either has a fault of its own. */
+static void fault_pair(struct conf_reading *reading, const char *option, const char *other, const char *what,
+                       const char *expected)
+{
+    struct conf_part *part = reading->parts;
+    struct conf_sighting *first = sighting_of(part, option);
+    struct conf_sighting *second = sighting_of(part, other);
+    if (first->faulty || second->faulty) {
+        return;
+    }
+    const char *name = first->line > 0 ? option : other;
+    char *value = conf_value_text(conf_section_option(part->section, name), reading->conf);
+    conf_fault_option(reading, part, sighting_of(part, name)->line, name, value, what, expected);
+    free(value);
+}
+
+static void check_address_use(struct conf_reading *reading, const char *option, const struct conf_address_list *list,
+                              const char *other, const struct conf_address *address, const char *expected)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        if (conf_addresses_meet(&list->items[i], address) || conf_address_equal(&list->items[i], address)) {
+            bool same = strcasecmp(list->items[i].text, address->text) == 0;
+            char *what = same ? conf_format("%s is an address of %s and of %s", address->text, option, other)
+                              : conf_format("%s of %s and %s of %s are the same address", list->items[i].text, option,
+                                            address->text, other);
+            fault_pair(reading, option, other, what, expected);
+            free(what);
+        }
+    }
+}
+
+/* The admin port tells of all clients, and ends the process: to others only with a password. */
+static void check_admin(struct conf_reading *reading)
+{
+    const struct conf *conf = reading->conf;
+
+    for (size_t i = 0; i < conf->admin.count && *conf->admin_password == '\0'; i++) {
+        if (conf_address_is_beyond(&conf->admin.items[i])) {
+            char *what = conf_format("%s is open to other machines without a password", conf->admin.items[i].text);
+            fault_pair(reading, "admin", "admin_password", what,
+                       "admin_password beside it, or an address of this machine such as 127.0.0.1");
+            free(what);
+        }
+    }
+}
+
+/* Words that other programs take for a destination would be names of files. */
+static void check_log_file(struct conf_reading *reading)
+{
+    static const char *const words[] = {"stderr", "stdout", "stdin", "-", "syslog", "journal", "none", "off", "null"};
+    const char *file = reading->conf->log_file;
+
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (strcasecmp(file, words[i]) == 0) {
+            fault_pair(reading, "log_file", "log_file", "would be a file of that name",
+                       "nothing for standard error, or the path of a file");
+        }
+    }
+}
+
+/* An admin address that takes in one of listen, where listen does not take in that. */
+static void check_wider_use(struct conf_reading *reading, const struct conf_address *listen)
+{
+    const struct conf_address_list *admin = &reading->conf->admin;
+
+    for (size_t i = 0; i < admin->count; i++) {
+        if (conf_addresses_meet(&admin->items[i], listen) && !conf_addresses_meet(listen, &admin->items[i])) {
+            char *what =
+                conf_format("%s of admin and %s of listen are the same address", admin->items[i].text, listen->text);
+            fault_pair(reading, "admin", "listen", what, "an address for each");
+            free(what);
+        }
+    }
+}
+
+static void check_together(struct conf_reading *reading)
+{
+    const struct conf *conf = reading->conf;
+    if (conf->reconnect_min > conf->reconnect_max) {
+        char *max = conf_value_text(conf_section_option(&conf_section_headgate, "reconnect_max"), conf);
+        char *min = conf_value_text(conf_section_option(&conf_section_headgate, "reconnect_min"), conf);
+        char *what = conf_format("reconnect_min (%s) is longer than reconnect_max (%s)", min, max);
+        fault_pair(reading, "reconnect_min", "reconnect_max", what, "reconnect_min of at most reconnect_max");
+        free(what);
+        free(min);
+        free(max);
+    }
+    if (*conf->upstream_user != '\0' && *conf->upstream_password == '\0') {
+        fault_pair(reading, "upstream_user", "upstream_password", "has no password", "upstream_password beside it");
+    }
+    for (size_t i = 0; i < conf->admin.count; i++) {
+        check_address_use(reading, "listen", &conf->listen, "admin", &conf->admin.items[i], "an address for each");
+    }
+    for (size_t i = 0; i < conf->listen.count; i++) {
+        check_wider_use(reading, &conf->listen.items[i]);
+    }
+    check_admin(reading);
+    check_log_file(reading);
+    check_address_use(reading, "listen", &conf->listen, "upstream", &conf->upstream, "the address of Redis upstream");
+    check_address_use(reading, "admin", &conf->admin, "upstream", &conf->upstream, "the address of Redis upstream");
+}
+
+static bool has_faulty_option(const struct conf_part *part)
+{
+    for (size_t i = 0; i < part->section->option_count; i++) {
+        if (part->sightings[i].faulty) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The option of the name, as it stands in the file or by default. */
+static void fault_value(struct conf_reading *reading, struct conf_part *part, const char *name, const char *problem,
+                        const char *expected)
+{
+    const struct conf_option *option = conf_section_option(part->section, name);
+    const struct conf_sighting *sighting = sighting_of(part, name);
+    char *value = option->secret ? conf_format(CONF_SECRET_SHOWN) : conf_value_text(option, part->values);
+
+    conf_fault_option(reading, part, sighting->line > 0 ? sighting->line : part->line, name, value, problem, expected);
+    free(value);
+}
+
+/* A rule whose options contradict each other, or that lacks one. Says nothing if one of them has a fault of its own. */
+static void check_rule(struct conf_reading *reading, struct conf_part *part)
+{
+    char problem[CONF_PROBLEM_MAX];
+    const char *expected = "";
+
+    if (part->section->check == NULL || has_faulty_option(part)) {
+        return;
+    }
+    const char *name = part->section->check(part->values, problem, &expected);
+    if (name != NULL) {
+        fault_value(reading, part, name, problem, expected);
+    }
+}
+
+static bool list_has(const struct conf_address_list *list, const struct conf_address *address)
+{
+    bool has = false;
+
+    for (size_t i = 0; i < list->count; i++) {
+        has = has || conf_addresses_meet(&list->items[i], address) || conf_address_equal(&list->items[i], address);
+    }
+    return has;
+}
+
+/* A server that a rule names is not Headgate itself. */
+static void check_servers(struct conf_reading *reading, struct conf_part *part)
+{
+    for (size_t i = 0; i < part->section->option_count; i++) {
+        const struct conf_option *option = &part->section->options[i];
+        const void *field = (const char *)part->values + option->offset;
+        if (option->type == CONF_ADDRESS && !part->sightings[i].faulty &&
+            (list_has(&reading->conf->listen, field) || list_has(&reading->conf->admin, field))) {
+            conf_fault_option(reading, part, part->sightings[i].line, option->name,
+                              ((const struct conf_address *)field)->text, "is an address of Headgate itself",
+                              "the address of a Redis server");
+        }
+    }
+}
+
+static void check_rules(struct conf_reading *reading)
+{
+    for (struct conf_part *part = reading->parts->next; part != NULL; part = part->next) {
+        check_rule(reading, part);
+        check_servers(reading, part);
+    }
+}
+
+/* Sections against each other, once each is sound by itself. Parts and rules stand in the same order. */
+static void check_beside(struct conf_reading *reading)
+{
+    const struct conf_rule *all = reading->conf->rules, *rule = all;
+
+    for (struct conf_part *part = reading->parts->next; part != NULL; part = part->next, rule = rule->next) {
+        char problem[CONF_PROBLEM_MAX];
+        const char *expected = "";
+        const char *name =
+            part->section->check_beside != NULL ? part->section->check_beside(rule, all, problem, &expected) : NULL;
+        if (name != NULL) {
+            fault_value(reading, part, name, problem, expected);
+        }
+    }
+}
+
+/* ---- what is sound but can hardly be meant ---- */
+
+static void warn_of_open_sockets(struct conf_reading *reading)
+{
+    const struct conf *conf = reading->conf;
+    struct conf_part *part = reading->parts;
+    bool open_to_all = (conf->unix_socket_mode & 06) != 0;
+
+    for (size_t i = 0; i < conf->admin.count && *conf->admin_password == '\0' && open_to_all; i++) {
+        if (conf->admin.items[i].path != NULL) {
+            char *what = conf_format("unix_socket_mode lets every user of this machine change things on %s; "
+                                     "admin_password would not",
+                                     conf->admin.items[i].text);
+            conf_warn(reading, part, sighting_of(part, "admin")->line, what);
+            free(what);
+        }
+    }
+    for (size_t i = 0; i < conf->listen.count && *conf->upstream_password != '\0'; i++) {
+        if (conf_address_is_beyond(&conf->listen.items[i])) {
+            char *what =
+                conf_format("other machines that reach %s are served without a password, with that of upstream",
+                            conf->listen.items[i].text);
+            conf_warn(reading, part, sighting_of(part, "listen")->line, what);
+            free(what);
+        }
+    }
+}
+
+static bool serves_this_machine_only(const struct conf *conf)
+{
+    bool is_beyond = false;
+
+    for (size_t i = 0; i < conf->listen.count; i++) {
+        is_beyond = is_beyond || conf_address_is_beyond(&conf->listen.items[i]);
+    }
+    return !is_beyond;
+}
+
+/* Where all clients are of this machine, they have one address: 127.0.0.1, or that of the Unix socket. */
+static void warn_of_addresses(struct conf_reading *reading, const struct conf_part *part, const struct conf_rule *rule)
+{
+    const char *option = part->section->by_address != NULL ? part->section->by_address(rule) : NULL;
+
+    if (option != NULL) {
+        char *what =
+            conf_format("%s goes by addresses, and all clients have the same: listen takes connections of this "
+                        "machine only; there are per = process and uid",
+                        option);
+        conf_warn(reading, part, part->line, what);
+        free(what);
+    }
+}
+
+static void warn_of_rules(struct conf_reading *reading)
+{
+    const struct conf_rule *all = reading->conf->rules, *rule = all;
+    bool is_local = serves_this_machine_only(reading->conf);
+
+    for (struct conf_part *part = reading->parts->next; part != NULL; part = part->next, rule = rule->next) {
+        char problem[CONF_PROBLEM_MAX];
+        if (part->section->warns != NULL && part->section->warns(rule, all, problem)) {
+            conf_warn(reading, part, part->line, problem);
+        } else if (is_local) {
+            warn_of_addresses(reading, part, rule);
+        }
+    }
+}
+
+static void check_all(struct conf_reading *reading)
+{
+    check_together(reading);
+    check_rules(reading);
+    if (reading->faults->count == 0) {
+        check_beside(reading);
+    }
+    if (reading->faults->count == 0) {
+        warn_of_open_sockets(reading);
+        warn_of_rules(reading);
+    }
+}
+
+/* ---- Files ---- */
+
+static struct conf *make_defaults(const char *path)
+{
+    struct conf *conf = conf_alloc(NULL, sizeof *conf);
+    *conf = (struct conf){.path = conf_format("%s", path)};
+    conf_values_default(&conf_section_headgate, conf);
+    return conf;
+}
+
+static void keep_shown(struct conf *conf)
+{
+    struct text_stream text;
+
+    if (!text_open(&text)) {
+        conf_out_of_memory();
+    }
+    conf_print(conf, text.out, false);
+    if (!text_close(&text)) {
+        conf_out_of_memory();
+    }
+    conf->shown = conf_copy(text.bytes, text.length);
+    text_free(&text);
+}
+
+void conf_faults_free(struct conf_faults *faults)
+{
+    for (size_t i = 0; i < faults->count; i++) {
+        free(faults->lines[i]);
+    }
+    for (size_t i = 0; i < faults->warning_count; i++) {
+        free(faults->warnings[i]);
+    }
+    free(faults->lines);
+    free(faults->warnings);
+    *faults = (struct conf_faults){0};
+}
+
+void conf_free(struct conf *conf)
+{
+    if (conf == NULL) {
+        return;
+    }
+    conf_values_free(&conf_section_headgate, conf);
+    conf_rules_free(conf->rules);
+    free(conf->path);
+    free(conf->shown);
+    free(conf);
+}
+
+/* Reads at most FILE_MAX + 1 bytes, so that a device that never ends is found out. NULL with errno if it cannot. */
+static char *read_file(const char *path, size_t *length)
+{
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return NULL;
+    }
+    char *text = conf_alloc(NULL, FILE_MAX + 1);
+    *length = fread(text, 1, FILE_MAX + 1, file);
+    int error = ferror(file) ? errno : 0;
+    fclose(file);
+    if (error != 0) {
+        free(text);
+        errno = error;
+        return NULL;
+    }
+    return text;
+}
+
+/* Says whether text can be read line by line at all. */
+static bool check_text(struct conf_reading *reading, const char *text, size_t length)
+{
+    if (length > FILE_MAX) {
+        conf_fault_file(reading, "file is too large; expected at most 1mb");
+        return false;
+    }
+    const char *nul = memchr(text, '\0', length);
+    if (nul == NULL) {
+        return true;
+    }
+    reading->line = 1;
+    for (const char *at = text; at < nul; at++) {
+        reading->line += *at == '\n';
+    }
+    conf_fault_line(reading, "file holds a NUL byte; expected text");
+    return false;
+}
+
+static void parse_text(struct conf_reading *reading, const char *text, size_t length)
+{
+    static const char byte_order_mark[] = "\xef\xbb\xbf";
+    size_t skipped = length >= 3 && memcmp(text, byte_order_mark, 3) == 0 ? 3 : 0;
+    reading->next = text + skipped;
+    reading->end = text + length;
+    /* Debian's inih takes its settings from variables of the whole process; nothing else in it uses inih. */
+    ini_max_line = CONF_LINE_MAX + 3;
+    ini_allow_inline_comments = false;
+    int result = ini_parse_stream(conf_next_line, reading, take_option, reading);
+    if (result != 0 && reading->faults->count == 0) {
+        reading->line = result;
+        conf_fault_line(reading, "line is not understood; expected option = value");
+    }
+    check_all(reading);
+}
+
+static void load_file(struct conf_reading *reading)
+{
+    size_t length = 0;
+    char *text = read_file(reading->path, &length);
+    if (text == NULL) {
+        conf_fault_file(reading, "cannot be read: %s", strerror(errno));
+        return;
+    }
+    if (check_text(reading, text, length)) {
+        parse_text(reading, text, length);
+    }
+    free(text);
+}
+
+struct conf *conf_load(const char *path, const struct conf_section *const *sections, struct conf_faults *faults)
+{
+    static const struct conf_section *const none[] = {NULL};
+
+    *faults = (struct conf_faults){0};
+    struct conf *conf = make_defaults(path != NULL ? path : "");
+    if (path == NULL) {
+        keep_shown(conf);
+        return conf;
+    }
+    struct conf_reading reading = {
+        .path = path,
+        .conf = conf,
+        .faults = faults,
+        .sections = sections != NULL ? sections : none,
+        .parts = conf_part_new(&conf_section_headgate, CONF_SECTION, conf, 0),
+    };
+    load_file(&reading);
+    conf_parts_free(&reading);
+    if (faults->count > 0) {
+        conf_free(conf);
+        return NULL;
+    }
+    keep_shown(conf);
+    return conf;
+}
+
+/* ---- Printing and comparing ---- */
+
+static void print_values(const struct conf_section *section, const void *values, FILE *out, bool show_secrets)
+{
+    for (size_t i = 0; i < section->option_count; i++) {
+        const struct conf_option *option = &section->options[i];
+        char *text = conf_value_text(option, values);
+        bool hide = option->secret && !show_secrets && *text != '\0';
+        fprintf(out, "%s =%s%s\n", option->name, *text != '\0' ? " " : "", hide ? CONF_SECRET_SHOWN : text);
+        free(text);
+    }
+}
+
+void conf_print(const struct conf *conf, FILE *out, bool show_secrets)
+{
+    fputs("[" CONF_SECTION "]\n", out);
+    print_values(&conf_section_headgate, conf, out, show_secrets);
+    for (const struct conf_rule *rule = conf->rules; rule != NULL; rule = rule->next) {
+        fprintf(out, "\n[%s%s%s]\n", rule->section->name, *rule->name != '\0' ? ":" : "", rule->name);
+        print_values(rule->section, rule->values, out, show_secrets);
+    }
+}
+
+static bool same_value(const struct conf_option *option, const struct conf *a, const struct conf *b)
+{
+    char *a_text = conf_value_text(option, a);
+    char *b_text = conf_value_text(option, b);
+    bool same = strcmp(a_text, b_text) == 0;
+    free(a_text);
+    free(b_text);
+    return same;
+}
+
+void conf_restart_only_changes(const struct conf *old, const struct conf *new_conf,
+                               void (*report)(void *context, const char *option), void *context)
+{
+    for (size_t i = 0; i < conf_option_count; i++) {
+        const struct conf_option *option = &conf_options[i];
+        if (!option->reloadable && !same_value(option, old, new_conf)) {
+            report(context, option->name);
+        }
+    }
+}
+
+struct conf *conf_merge_reloadable(const struct conf *old, const struct conf *new_conf)
+{
+    struct conf *merged = make_defaults(new_conf->path);
+    for (size_t i = 0; i < conf_option_count; i++) {
+        const struct conf_option *option = &conf_options[i];
+        conf_value_copy(option, merged, option->reloadable ? new_conf : old);
+    }
+    merged->rules = conf_rules_copy(new_conf->rules);
+    keep_shown(merged);
+    return merged;
+}

@@ -1,0 +1,127 @@
+/* What is wrong with a file, in words; and what an unknown name may have been meant to be. */
+#include "conf/conf_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define NAME_SHOWN 64
+#define VALUE_SHOWN 120
+
+/* Takes line as its own. */
+static void add_line(char ***lines, size_t *count, char *line)
+{
+    *lines = conf_alloc(*lines, (*count + 1) * sizeof **lines);
+    (*lines)[(*count)++] = line;
+}
+
+static void add_fault(struct conf_faults *faults, char *line)
+{
+    add_line(&faults->lines, &faults->count, line);
+}
+
+void conf_warn(struct conf_reading *reading, const struct conf_part *part, int line, const char *what)
+{
+    struct conf_faults *faults = reading->faults;
+
+    add_line(&faults->warnings, &faults->warning_count,
+             conf_format("%s:%d: [%s]: %s", reading->path, line, part->title, what));
+}
+
+void conf_fault_file(struct conf_reading *reading, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    char *what = conf_vformat(format, arguments);
+    va_end(arguments);
+    add_fault(reading->faults, conf_format("%s: %s", reading->path, what));
+    free(what);
+}
+
+void conf_fault_line(struct conf_reading *reading, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    char *what = conf_vformat(format, arguments);
+    va_end(arguments);
+    add_fault(reading->faults, conf_format("%s:%d: %s", reading->path, reading->line, what));
+    free(what);
+}
+
+void conf_fault_option(struct conf_reading *reading, const struct conf_part *part, int line, const char *name,
+                       const char *value, const char *what, const char *expected)
+{
+    bool cut = strlen(value) > VALUE_SHOWN;
+    add_fault(reading->faults,
+              conf_format("%s:%d: [%s] %.*s =%s%.*s%s: %s; expected %s", reading->path, line, part->title, NAME_SHOWN,
+                          name, *value != '\0' ? " " : "", VALUE_SHOWN, value, cut ? "..." : "", what, expected));
+}
+
+/* ---- unknown names ---- */
+
+static size_t min_size(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The Levenshtein distance, whatever the case; at most NAME_SHOWN bytes of each are looked at. */
+static size_t edit_distance(const char *a, const char *b)
+{
+    size_t row[NAME_SHOWN + 1];
+    size_t b_length = min_size(strlen(b), NAME_SHOWN);
+    for (size_t j = 0; j <= b_length; j++) {
+        row[j] = j;
+    }
+    for (size_t i = 0; a[i] != '\0' && i < NAME_SHOWN; i++) {
+        size_t diagonal = row[0];
+        row[0] = i + 1;
+        for (size_t j = 0; j < b_length; j++) {
+            size_t replace = diagonal + (strncasecmp(&a[i], &b[j], 1) != 0);
+            diagonal = row[j + 1];
+            row[j + 1] = min_size(replace, min_size(row[j], row[j + 1]) + 1);
+        }
+    }
+    return row[b_length];
+}
+
+bool conf_is_like(const char *name, const char *known)
+{
+    size_t distance = edit_distance(name, known);
+
+    return distance <= 2 || distance <= strlen(known) / 3;
+}
+
+/* Returns the option whose name is most like name, or NULL if none is much like it. */
+static const struct conf_option *nearest_option(const struct conf_section *section, const char *name)
+{
+    const struct conf_option *nearest = &section->options[0];
+    for (size_t i = 1; i < section->option_count; i++) {
+        const struct conf_option *option = &section->options[i];
+        if (edit_distance(name, option->name) < edit_distance(name, nearest->name)) {
+            nearest = option;
+        }
+    }
+    return conf_is_like(name, nearest->name) ? nearest : NULL;
+}
+
+static bool names_a_secret(const char *name)
+{
+    static const char *const words[] = {"pass", "pwd", "secret", "auth", "key", "token"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (strcasestr(name, words[i]) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void conf_fault_unknown_option(struct conf_reading *reading, const char *name, const char *value)
+{
+    const struct conf_option *nearest = nearest_option(reading->part->section, name);
+    bool hide = names_a_secret(name) || (nearest != NULL && nearest->secret);
+    char *expected = nearest != NULL ? conf_format("a known option, perhaps \"%s\"", nearest->name)
+                                     : conf_format("one of the options in conf/headgate.ini");
+    conf_fault_option(reading, reading->part, reading->line, name, hide ? CONF_SECRET_SHOWN : value, "unknown option",
+                      expected);
+    free(expected);
+}

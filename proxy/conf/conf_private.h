@@ -1,0 +1,109 @@
+/*
+ * What the files of the configuration share beyond the option tables:
+ *
+ *   conf.c          files read, options checked against each other, configurations printed and compared
+ *   conf_lines.c    the lines of a file, before inih sees them
+ *   conf_faults.c   what is wrong with a file, in words
+ *   conf_values.c   the text of an option to its value, and back
+ *   conf_address.c  the same for addresses
+ *   conf_self.c     which of them lead to Headgate itself, or beyond this machine
+ *   conf_text.c     memory and text
+ */
+#ifndef HEADGATE_CONF_PRIVATE_H
+#define HEADGATE_CONF_PRIVATE_H
+
+#include "conf/conf.h"
+#include "conf/conf_table.h"
+
+#define CONF_BLANKS " \t"
+/* Of a line of the file, in bytes. */
+#define CONF_LINE_MAX ((size_t)4096)
+
+/* What is known of an option while its file is read. */
+struct conf_sighting {
+    int line; /* 0: not in the file */
+    bool faulty;
+};
+
+/* One section of the file: [headgate], or the one of a rule. */
+struct conf_part {
+    struct conf_part *next;
+    const struct conf_section *section;
+    void *values; /* what its options fill */
+    char *title;  /* what stands between the brackets */
+    int line;     /* of its heading; 0: not in the file */
+    struct conf_sighting sightings[];
+};
+
+struct conf_reading {
+    const char *path;
+    const char *next; /* text not read yet: next..end */
+    const char *end;
+    int line;                                   /* of the line that inih has, from 1 */
+    const struct conf_section *const *sections; /* ends with NULL */
+    struct conf_part *parts;                    /* [headgate] first, then in the order of the file */
+    struct conf_part *part;                     /* where the line stands; NULL: in none, or in one that is unknown */
+    bool in_unknown;
+    struct conf *conf;
+    struct conf_faults *faults;
+};
+
+/* ---- conf_lines.c ---- */
+
+/* inih's reader, in the manner of fgets(): gives it one line of the reading, whole or, if it is faulty, empty. */
+char *conf_next_line(char *buffer, int capacity, void *reading);
+/* title is copied; values are what its options fill; line: of its heading, 0 if it has none. */
+struct conf_part *conf_part_new(const struct conf_section *section, const char *title, void *values, int line);
+void conf_parts_free(struct conf_reading *reading);
+
+/* ---- conf_faults.c ---- */
+
+/* Of the file as a whole. */
+void conf_fault_file(struct conf_reading *reading, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Of the line that inih has. */
+void conf_fault_line(struct conf_reading *reading, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Of an option; value: as it may be shown. */
+void conf_fault_option(struct conf_reading *reading, const struct conf_part *part, int line, const char *name,
+                       const char *value, const char *what, const char *expected);
+/* What is sound but can hardly be meant; line 0: of the file's end. Takes nothing as its own. */
+void conf_warn(struct conf_reading *reading, const struct conf_part *part, int line, const char *what);
+/* Of an option that the part where the line stands does not have. The value is shown only if it can be no secret. */
+void conf_fault_unknown_option(struct conf_reading *reading, const char *name, const char *value);
+/* Whether a name may well be another one misspelt. */
+bool conf_is_like(const char *name, const char *known);
+
+/* ---- conf_address.c ---- */
+
+/* The address that the text is, which may be none if the option can do without. False: problem says what is wrong, and
+ * nothing is to be freed. */
+bool conf_address_parse(const struct conf_option *option, const char *text, struct conf_address *address,
+                        char problem[CONF_PROBLEM_MAX]);
+void conf_address_free(struct conf_address *address);
+/* The same for a list of as many as the option allows. */
+bool conf_addresses_parse(const struct conf_option *option, const char *text, struct conf_address_list *list,
+                          char problem[CONF_PROBLEM_MAX]);
+void conf_addresses_free(struct conf_address_list *list);
+/* The text that makes the list again. The caller frees it. */
+char *conf_addresses_text(const struct conf_address_list *list);
+
+/* ---- conf_self.c ---- */
+
+/* Whether who connects to the one address gets to who listens on the other, by whatever spelling; names that only
+ * others know are compared as texts. */
+bool conf_addresses_meet(const struct conf_address *listener, const struct conf_address *to);
+/* Whether others than this machine may reach who listens there. */
+bool conf_address_is_beyond(const struct conf_address *address);
+
+/* ---- conf_text.c ---- */
+
+/* The caller frees it. */
+char *conf_copy(const char *text, size_t length);
+/* Says so, and ends the program. */
+_Noreturn void conf_out_of_memory(void);
+/* Says what is wrong; always false, for the caller to return. */
+bool conf_wrong(char problem[CONF_PROBLEM_MAX], const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Reads digits of the base (at most 10); a number too large for int64_t becomes the largest one. Returns the first
+ * other character. */
+const char *conf_read_digits(const char *text, int base, int64_t *value);
+
+#endif

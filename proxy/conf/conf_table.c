@@ -1,0 +1,247 @@
+/*
+ * The option table: the one place where an option is named, bounded, defaulted and explained. From it come parsing, the
+ * printed configuration, conf/headgate.ini and docs/configuration.md.
+ */
+#include "conf/conf_table.h"
+#include "base/log.h"
+#include "conf/conf.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KB INT64_C(1024)
+#define MB (1024 * KB)
+#define GB (1024 * MB)
+#define SECOND INT64_C(1000)
+#define HOUR (3600 * SECOND)
+#define DAY (24 * HOUR)
+
+#define STRING_MAX 1024
+
+#define FIELD(field) .name = #field, .offset = offsetof(struct conf, field)
+
+static const char *const pool_words[] = {"shared", "session", NULL};
+static const char *const changes_words[] = {"same-user", "anyone", NULL};
+static const char *const log_level_words[] = {"debug", "info", "warning", "error", NULL};
+
+static_assert(CONF_POOL_SHARED == 0 && CONF_POOL_SESSION == 1, "pool_words are in the order of enum conf_pool");
+static_assert(CONF_CHANGES_SAME_USER == 0 && CONF_CHANGES_ANYONE == 1,
+              "changes_words are in the order of enum conf_changes");
+static_assert(LOG_LEVEL_DEBUG == 0 && LOG_LEVEL_INFO == 1 && LOG_LEVEL_WARNING == 2 && LOG_LEVEL_ERROR == 3,
+              "log_level_words are in the order of enum log_level");
+
+const struct conf_option conf_options[] = {
+    {FIELD(listen), .type = CONF_ADDRESSES, .min = 1, .max = CONF_ADDRESSES_MAX, .initial = "127.0.0.1:6380",
+     .help = "Where clients connect: point applications here in place of Redis.\n"
+             "0.0.0.0:6380 is every IPv4 address of the machine, [::]:6380 every IPv6 address."},
+    {FIELD(admin), .type = CONF_ADDRESSES, .min = 0, .max = CONF_ADDRESSES_MAX, .zero = "no admin port",
+     .initial = "127.0.0.1:6390",
+     .help = "Where operators connect, with any Redis client: redis-cli -p 6390 STATS.\n"
+             "Set admin_password before opening it beyond this machine."},
+    {FIELD(admin_password), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true, .secret = true,
+     .help = "What AUTH on the admin port must give. Empty: no password is asked for."},
+    {FIELD(admin_changes), .type = CONF_WORD, .words = changes_words, .initial = "same-user", .reloadable = true,
+     .help = "Who may use verbs that change something over TCP while there is no admin_password.\n"
+             "same-user: processes on this machine of the user that Headgate runs as, and of root. anyone: whoever\n"
+             "reaches the admin port. A Unix socket is open to whom its mode lets in."},
+    {FIELD(upstream), .type = CONF_ADDRESS, .initial = "127.0.0.1:6379",
+     .help = "The Redis server that all requests go to."},
+    {FIELD(upstream_user), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
+     .help = "The ACL user as which Headgate authenticates on behalf of clients that do not do so themselves.\n"
+             "Empty: the default user. Needs upstream_password."},
+    {FIELD(upstream_password), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
+     .secret = true,
+     .help = "The password for it. Empty: Headgate does not authenticate, and clients do so themselves if Redis asks."},
+    {FIELD(access_check), .type = CONF_TIME, .min = 100, .max = DAY, .zero = "only after commands that change it",
+     .initial = "5s", .reloadable = true,
+     .help =
+         "How often to look, by a short connection of its own, whether Redis wants a password of new clients, as that\n"
+         "may be changed behind Headgate's back. Only with no upstream_password."},
+    {FIELD(pool), .type = CONF_WORD, .words = pool_words, .initial = "shared",
+     .help = "shared: clients share a few connections to Redis, and have one of their own while their state needs it.\n"
+             "session: every client has a connection to Redis of its own for as long as it stays."},
+    {FIELD(threads), .type = CONF_INTEGER, .min = 1, .max = 64, .initial = "1",
+     .help = "Worker threads. Each carries its own clients and its own connections to Redis."},
+    {FIELD(lanes), .type = CONF_INTEGER, .min = 1, .max = 64, .initial = "1",
+     .help = "Shared connections to Redis, for each worker and each profile (user, database and RESP version)."},
+    {FIELD(max_clients), .type = CONF_INTEGER, .min = 1, .max = 1000000, .initial = "10000", .reloadable = true,
+     .help = "Clients served at once, over all workers. One more is told so and closed, as Redis does."},
+    {FIELD(backlog), .type = CONF_INTEGER, .min = 1, .max = 65535, .initial = "511",
+     .help = "Connections that may wait to be accepted; the kernel's net.core.somaxconn bounds it too."},
+    {FIELD(unix_socket_mode), .type = CONF_MODE, .min = 0, .max = 0777, .initial = "0700",
+     .help = "Permission bits of the Unix sockets that Headgate listens on."},
+    {FIELD(client_idle_timeout), .type = CONF_TIME, .min = 1, .max = 365 * DAY, .zero = "never", .initial = "0",
+     .reloadable = true, .help = "A client that sends nothing and waits for nothing for so long is closed."},
+    {FIELD(client_output_limit), .type = CONF_SIZE, .min = 64 * KB, .max = 1024 * GB, .zero = "no limit",
+     .initial = "1gb", .reloadable = true,
+     .help =
+         "A client is closed when more than this is kept of replies that it has not read, or of requests behind one\n"
+         "that blocks."},
+    {FIELD(client_pipeline_limit), .type = CONF_INTEGER, .min = 1, .max = 65536, .initial = "1024", .reloadable = true,
+     .help =
+         "Requests of one client under way at once on a shared lane. A client that sends more is not read from until\n"
+         "some are answered."},
+    {FIELD(max_request), .type = CONF_SIZE, .min = KB, .max = 4 * GB, .initial = "512mb", .reloadable = true,
+     .help = "The longest argument of a request, as proto-max-bulk-len of Redis."},
+    {FIELD(cut_through), .type = CONF_SIZE, .min = 16 * KB, .max = 64 * MB, .initial = "64kb", .reloadable = true,
+     .help = "A request longer than this passes through a connection of its own without being held in memory."},
+    {FIELD(tcp_keepalive), .type = CONF_TIME, .min = SECOND, .max = 9 * HOUR, .zero = "off", .initial = "300s",
+     .reloadable = true,
+     .help = "A TCP connection that is silent for so long is probed, on both sides. In whole seconds."},
+    {FIELD(tcp_user_timeout), .type = CONF_TIME, .min = 1, .max = DAY, .zero = "the kernel's default", .initial = "30s",
+     .reloadable = true, .help = "A TCP connection to Redis whose data is not acknowledged for so long is given up."},
+    {FIELD(client_tcp_user_timeout), .type = CONF_TIME, .min = 1, .max = DAY, .zero = "the kernel's default",
+     .initial = "0", .reloadable = true,
+     .help = "The same for clients. The kernel counts a client that does not read as one that does not acknowledge."},
+    {FIELD(connect_timeout), .type = CONF_TIME, .min = 1, .max = HOUR, .initial = "5s", .reloadable = true,
+     .help = "How long one attempt to connect to Redis may take."},
+    {FIELD(reconnect_min), .type = CONF_TIME, .min = 1, .max = HOUR, .initial = "50ms", .reloadable = true,
+     .help = "The pause before the first attempt to reconnect to Redis. It doubles, with jitter, at each failure."},
+    {FIELD(reconnect_max), .type = CONF_TIME, .min = 1, .max = HOUR, .initial = "2s", .reloadable = true,
+     .help = "The longest pause between attempts to reconnect. Not less than reconnect_min."},
+    {FIELD(upstream_wait), .type = CONF_TIME, .min = 1, .max = HOUR, .zero = "fails at once", .initial = "3s",
+     .reloadable = true,
+     .help = "How long a request that could not be sent waits for Redis to come back before it is answered with an\n"
+             "error."},
+    {FIELD(upstream_wait_requests), .type = CONF_INTEGER, .min = 1, .max = 10000000, .zero = "none waits",
+     .initial = "10000", .reloadable = true,
+     .help = "How many requests may wait so on one worker; one more is answered with an error at once."},
+    {FIELD(upstream_reply_timeout), .type = CONF_TIME, .min = 1, .max = DAY, .zero = "waits for ever", .initial = "60s",
+     .reloadable = true,
+     .help = "A shared connection on which Redis has owed an answer for so long is closed, and its clients with it."},
+    {FIELD(auth_timeout), .type = CONF_TIME, .min = 1, .max = DAY, .zero = "waits for ever", .initial = "10s",
+     .reloadable = true,
+     .help = "A client is closed when Redis has not answered its AUTH, or HELLO with AUTH, for so long: some versions\n"
+             "of Redis give no answer to some of those that fail."},
+    {FIELD(exclusive_idle), .type = CONF_INTEGER, .min = 1, .max = 10000, .zero = "none", .initial = "64",
+     .reloadable = true,
+     .help = "Unused connections kept ready for clients that need one of their own, for each worker and credentials."},
+    {FIELD(exclusive_ready), .type = CONF_INTEGER, .min = 1, .max = 64, .zero = "none", .initial = "1",
+     .reloadable = true,
+     .help = "How many of them are opened before they are needed, for each worker and profile with clients, so that a\n"
+             "SUBSCRIBE is not overtaken by what others send behind it."},
+    {FIELD(lane_idle_timeout), .type = CONF_TIME, .min = 1, .max = 365 * DAY, .zero = "never", .initial = "60s",
+     .reloadable = true, .help = "A connection to Redis that nobody has used for so long is closed."},
+    {FIELD(resolve_every), .type = CONF_TIME, .min = 100, .max = DAY,
+     .zero = "only when connections are opened, or fail", .initial = "5s", .reloadable = true,
+     .help =
+         "How often the name in upstream is looked up again, and that of a server for statistics. Connections to an\n"
+         "address that the name has left are replaced."},
+    {FIELD(retire_timeout), .type = CONF_TIME, .min = 1, .max = DAY, .zero = "as long as they like", .initial = "60s",
+     .reloadable = true,
+     .help = "How long clients with a connection of their own (SUBSCRIBE, BLPOP, MULTI and the like) go on at an\n"
+             "address that the name has left. Then they are closed, as if that Redis had gone."},
+    {FIELD(drain_timeout), .type = CONF_TIME, .min = 1, .max = DAY, .zero = "ends at once", .initial = "10s",
+     .reloadable = true, .help = "How long SIGTERM waits for what is under way to finish."},
+    {FIELD(host_name), .type = CONF_STRING, .max = CONF_HOST_NAME_MAX, .initial = "",
+     .help = "The name of this sidecar among others, by which limits per host or process tell them apart.\n"
+             "Empty: the machine's host name."},
+    {FIELD(log_level), .type = CONF_WORD, .words = log_level_words, .initial = "info", .reloadable = true,
+     .help = "The least important lines that are logged."},
+    {FIELD(log_file), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
+     .help = "The file that log lines are appended to; SIGHUP opens it anew. Empty: standard error."},
+};
+
+const size_t conf_option_count = sizeof conf_options / sizeof conf_options[0];
+
+const struct conf_section conf_section_headgate = {
+    .name = CONF_SECTION,
+    .options = conf_options,
+    .option_count = sizeof conf_options / sizeof conf_options[0],
+    .values_size = sizeof(struct conf),
+};
+
+const struct conf_option *conf_section_option(const struct conf_section *section, const char *name)
+{
+    for (size_t i = 0; i < section->option_count; i++) {
+        if (strcmp(section->options[i].name, name) == 0) {
+            return &section->options[i];
+        }
+    }
+    return NULL;
+}
+
+static void print_comment(const char *text, FILE *out)
+{
+    fputs("# ", out);
+    for (const char *at = text; *at != '\0'; at++) {
+        fputc(*at, out);
+        if (*at == '\n') {
+            fputs("# ", out);
+        }
+    }
+}
+
+static void print_ini_options(const struct conf_section *section, FILE *out)
+{
+    for (size_t i = 0; i < section->option_count; i++) {
+        const struct conf_option *option = &section->options[i];
+        char *expected = conf_value_expected(option);
+        fputc('\n', out);
+        print_comment(option->help, out);
+        fprintf(out, "\n# Value: %s.\n# Reload: %s.\n#%s =%s%s\n", expected,
+                option->reloadable ? "yes" : "no, takes a restart", option->name, *option->initial != '\0' ? " " : "",
+                option->initial);
+        free(expected);
+    }
+}
+
+void conf_print_reference_ini(FILE *out, const struct conf_section *const *sections)
+{
+    fputs("# Every option of Headgate, at its default. Remove the \"#\" before an option to change it, then run\n"
+          "# headgate -t -c FILE to check. A comment line starts with # or ;. A value ends with its line.\n"
+          "# docs/configuration.md says more.\n\n[" CONF_SECTION "]\n",
+          out);
+    print_ini_options(&conf_section_headgate, out);
+    for (; sections != NULL && *sections != NULL; sections++) {
+        fputs("\n", out);
+        print_comment((*sections)->help, out);
+        fprintf(out, "\n#[%s%s]\n", (*sections)->name, (*sections)->has_rules ? ":NAME" : "");
+        print_ini_options(*sections, out);
+    }
+}
+
+/* A table's row is one line in which a bar would end the cell. */
+static void print_cell(const char *text, FILE *out)
+{
+    fputs(" ", out);
+    for (; *text != '\0'; text++) {
+        if (*text == '|') {
+            fputc('\\', out);
+        }
+        fputc(*text == '\n' ? ' ' : *text, out);
+    }
+    fputs(" |", out);
+}
+
+static void print_markdown_options(const struct conf_section *section, FILE *out)
+{
+    fputs("| option | default | reload | value | meaning |\n|---|---|---|---|---|\n", out);
+    for (size_t i = 0; i < section->option_count; i++) {
+        const struct conf_option *option = &section->options[i];
+        char *expected = conf_value_expected(option);
+        char *initial = *option->initial != '\0' ? conf_format("`%s`", option->initial) : conf_format("empty");
+        fprintf(out, "| `%s` |", option->name);
+        print_cell(initial, out);
+        print_cell(option->reloadable ? "yes" : "restart", out);
+        print_cell(expected, out);
+        print_cell(option->help, out);
+        fputc('\n', out);
+        free(initial);
+        free(expected);
+    }
+}
+
+void conf_print_reference_markdown(FILE *out, const struct conf_section *const *sections)
+{
+    print_markdown_options(&conf_section_headgate, out);
+    for (; sections != NULL && *sections != NULL; sections++) {
+        fprintf(out, "\n### [%s%s]\n\n", (*sections)->name, (*sections)->has_rules ? ":NAME" : "");
+        for (const char *at = (*sections)->help; *at != '\0'; at++) {
+            fputc(*at == '\n' ? ' ' : *at, out);
+        }
+        fputs("\n\n", out);
+        print_markdown_options(*sections, out);
+    }
+}

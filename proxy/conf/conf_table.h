@@ -1,0 +1,136 @@
+/*
+ * Option tables and the values they speak of. conf_table.c holds the one of [headgate] and prints the reference, each
+ * policy brings the one of its rules, conf.c reads files by them, conf_values.c and conf_address.c turn text into
+ * values and back, and conf_rules.c keeps them as rules.
+ */
+#ifndef HEADGATE_CONF_TABLE_H
+#define HEADGATE_CONF_TABLE_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "conf/conf.h"
+
+#define CONF_SECTION "headgate"
+#define CONF_SECRET_SHOWN "********"
+#define CONF_PROBLEM_MAX 256
+
+/* The field behind an option of each type. */
+enum conf_type {
+    CONF_ADDRESS,   /* struct conf_address */
+    CONF_ADDRESSES, /* struct conf_address_list */
+    CONF_STRING,    /* char *, never NULL */
+    CONF_INTEGER,   /* int64_t, and so the next five */
+    CONF_MODE,
+    CONF_SIZE,
+    CONF_AMOUNT, /* requests or bytes: read as a size, written as a number */
+    CONF_TIME,   /* milliseconds */
+    CONF_PERIOD, /* microseconds, for what cannot do with milliseconds */
+    CONF_RATE,   /* struct conf_rate */
+    CONF_WORD,   /* int or an enum: the word's index in words */
+    CONF_TOGGLE, /* int: 0 for off, 1 for on */
+};
+
+struct conf_option {
+    const char *name;
+    enum conf_type type;
+    size_t offset; /* of the field in the structure that the section fills */
+    int64_t min;   /* bounds of a number, of a rate's amount, of the length of a string, of the count of addresses */
+    int64_t max;
+    const char *zero;         /* what 0, or no address at all, means where that is allowed; else NULL */
+    const char *const *words; /* of CONF_WORD, ends with NULL */
+    const char *initial;      /* the default, as it would stand in the file */
+    const char *help;         /* one to three lines */
+    bool reloadable;
+    bool secret; /* the value appears in no fault and no log */
+};
+
+/* So much in so long. */
+struct conf_rate {
+    int64_t amount; /* 0: none, and then so is the period */
+    int64_t period_us;
+};
+
+extern const struct conf_option conf_options[];
+extern const size_t conf_option_count;
+
+/* Of the NAME in [section:NAME], in bytes. */
+#define CONF_RULE_NAME_MAX 32
+
+/* A section of the file and the structure that it fills. */
+struct conf_section {
+    const char *name;
+    bool has_rules; /* it is [name:NAME], and may stand there under many names; else [name], once */
+    const struct conf_option *options;
+    size_t option_count;
+    size_t values_size;
+    const char *help; /* what it is for: one to three lines for the reference */
+    /*
+     * May be NULL. Looks at options together, once each of them is sound. The name of the option at fault, with what is
+     * wrong in problem and what was expected in *expected; NULL if there is none.
+     */
+    const char *(*check)(const void *values, char problem[CONF_PROBLEM_MAX], const char **expected);
+    /* May be NULL. The same for a rule among all of the file, once each is sound by itself. */
+    const char *(*check_beside)(const struct conf_rule *rule, const struct conf_rule *all,
+                                char problem[CONF_PROBLEM_MAX], const char **expected);
+    /* May be NULL: never. Whether what the section asks for takes scripts in the Redis of the clients. */
+    bool (*runs_scripts)(const struct conf_rule *rule);
+    /* May be NULL. Whether there is something that can hardly be meant, though it is sound; problem says what. */
+    bool (*warns)(const struct conf_rule *rule, const struct conf_rule *all, char problem[CONF_PROBLEM_MAX]);
+    /* May be NULL: never. The option by which the rule tells clients apart by their addresses, or NULL. */
+    const char *(*by_address)(const struct conf_rule *rule);
+};
+
+/* [headgate]; its values are struct conf. */
+extern const struct conf_section conf_section_headgate;
+
+/* The section's option of that name; NULL if it has none. */
+const struct conf_option *conf_section_option(const struct conf_section *section, const char *name);
+
+/*
+ * Sets the option's field in the structure at base from text, as it stands after the "=". The field holds a value or
+ * zero bytes, and what it owned is freed. False: the field is as before and problem says what is wrong.
+ */
+bool conf_value_set(const struct conf_option *option, void *base, const char *text, char problem[CONF_PROBLEM_MAX]);
+
+/* The text from which conf_value_set() makes the same value again. The caller frees it. */
+char *conf_value_text(const struct conf_option *option, const void *base);
+
+/* What may stand after the "=", for faults and the reference. The caller frees it. */
+char *conf_value_expected(const struct conf_option *option);
+
+void conf_value_free(const struct conf_option *option, void *base);
+
+/* Sets the option's field at to from that at from. */
+void conf_value_copy(const struct conf_option *option, void *to, const void *from);
+
+/* All values of a section: sets them to their defaults, frees what they own. */
+void conf_values_default(const struct conf_section *section, void *values);
+void conf_values_free(const struct conf_section *section, void *values);
+
+/* A rule with the defaults of its section; line: of its heading. */
+struct conf_rule *conf_rule_new(const struct conf_section *section, const char *name, int line);
+/* A list of rules, and all that is in them. */
+struct conf_rule *conf_rules_copy(const struct conf_rule *from);
+void conf_rules_free(struct conf_rule *rule);
+/* How many of the list are of the section. */
+size_t conf_rules_count(const struct conf_rule *list, const struct conf_section *section);
+/* The first of the list that is of the section; NULL if none is. */
+const struct conf_rule *conf_rules_first(const struct conf_rule *list, const struct conf_section *section);
+
+/* The first of the list that takes scripts in the Redis of the clients; NULL if none does. */
+const struct conf_rule *conf_rules_with_scripts(const struct conf_rule *list);
+
+bool conf_address_equal(const struct conf_address *a, const struct conf_address *b);
+
+/*
+ * Memory for a configuration. It is small, and without it the program can neither start nor take a reload, so running
+ * out of it ends the program with a message: these never return NULL.
+ */
+void *conf_alloc(void *old, size_t size);
+char *conf_vformat(const char *format, va_list arguments) __attribute__((format(printf, 1, 0)));
+char *conf_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

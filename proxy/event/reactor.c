@@ -1,0 +1,104 @@
+#include "event/reactor.h"
+
+#include "base/splice.h"
+
+#include <stdlib.h>
+
+static struct event_base *base_new(void)
+{
+    struct event_config *config = event_config_new();
+
+    if (config == NULL) {
+        return NULL;
+    }
+    /* Everything on a base belongs to one thread; other threads reach it by a pipe of its own. */
+    event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK);
+    /* Not EVENT_BASE_FLAG_EPOLL_USE_CHANGELIST: it tells the kernel of a closed descriptor only later, when the number
+     * may already be another worker's socket. */
+    struct event_base *base = event_base_new_with_config(config);
+    event_config_free(config);
+    return base;
+}
+
+bool reactor_init(struct reactor *reactor, struct stats *stats)
+{
+    *reactor = (struct reactor){.stats = stats};
+    for (size_t stage = 0; stage < REACTOR_STAGES; stage++) {
+        reactor->ends[stage] = &reactor->tasks[stage];
+    }
+    reactor->base = base_new();
+    reactor->scratch = malloc(REACTOR_SCRATCH_SIZE);
+    (void)splice_open(&reactor->splice);
+    if (reactor->base == NULL || reactor->scratch == NULL) {
+        reactor_free(reactor);
+        return false;
+    }
+    return true;
+}
+
+void reactor_free(struct reactor *reactor)
+{
+    if (reactor->base != NULL) {
+        event_base_free(reactor->base);
+    }
+    free(reactor->scratch);
+    splice_close(&reactor->splice);
+    buffer_pool_free(&reactor->buffers);
+    *reactor = (struct reactor){0};
+}
+
+static void unlink_task(struct reactor *reactor, enum reactor_stage stage, struct reactor_task **link)
+{
+    struct reactor_task *task = *link;
+
+    *link = task->next;
+    if (reactor->ends[stage] == &task->next) {
+        reactor->ends[stage] = link;
+    }
+    task->queued = false;
+}
+
+void reactor_cancel(struct reactor *reactor, enum reactor_stage stage, struct reactor_task *task)
+{
+    if (!task->queued) {
+        return;
+    }
+    struct reactor_task **link = &reactor->tasks[stage];
+    while (*link != task) {
+        link = &(*link)->next;
+    }
+    unlink_task(reactor, stage, link);
+}
+
+bool reactor_settle_stage(struct reactor *reactor, enum reactor_stage stage)
+{
+    bool worked = false;
+
+    while (reactor->tasks[stage] != NULL) {
+        struct reactor_task *task = reactor->tasks[stage];
+        unlink_task(reactor, stage, &reactor->tasks[stage]);
+        task->run(task);
+        worked = true;
+    }
+    return worked;
+}
+
+void reactor_settle(struct reactor *reactor)
+{
+    enum reactor_stage stage = REACTOR_STAGE_REQUESTS;
+
+    while (stage < REACTOR_STAGES) {
+        stage = reactor_settle_stage(reactor, stage) ? REACTOR_STAGE_REQUESTS : stage + 1;
+    }
+}
+
+bool reactor_turn(struct reactor *reactor)
+{
+    reactor->now_us = 0;
+    if (event_base_loop(reactor->base, EVLOOP_ONCE) < 0) {
+        return false;
+    }
+    reactor_settle(reactor);
+    stats_add(reactor->stats, STATS_TURNS, 1);
+    return true;
+}

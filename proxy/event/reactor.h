@@ -1,0 +1,91 @@
+/*
+ * What a worker lends to everything that lives on it: the event base, the time of this turn, scratch memory, the buffer
+ * pool, the counters, and the queues of what is to be done at the end of the turn.
+ *
+ * A turn is one round of the event loop: clients that became ready are read and dealt with; then, in the order of enum
+ * reactor_stage, each lane and each client that has something to send is written once.
+ */
+#ifndef HEADGATE_REACTOR_H
+#define HEADGATE_REACTOR_H
+
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/splice.h"
+#include "base/stats.h"
+
+#include <event2/event.h>
+
+/* Scratch memory for one read; its content is void when the callback that filled it returns. */
+#define REACTOR_SCRATCH_SIZE ((size_t)256 * 1024)
+
+/* In this order: Redis gets its requests first, so that it works while the replies of before are handed out. */
+enum reactor_stage {
+    REACTOR_STAGE_REQUESTS, /* write to lanes */
+    REACTOR_STAGE_REPLIES,  /* read from lanes, and write what was read to clients */
+    REACTOR_STAGE_CLIENTS,  /* write what else there is for clients */
+    REACTOR_STAGE_FREE,     /* free what was closed */
+    REACTOR_STAGES
+};
+
+/* Something to do at the end of the turn; embedded in what it is about. */
+struct reactor_task {
+    struct reactor_task *next;
+    void (*run)(struct reactor_task *task);
+    bool queued;
+};
+
+struct reactor {
+    struct event_base *base;
+    struct buffer_pool buffers;
+    struct stats *stats;
+    struct splice splice;                       /* empty whenever no callback is at work with it */
+    char *scratch;                              /* REACTOR_SCRATCH_SIZE bytes */
+    int64_t now_us;                             /* monotonic; 0: not yet asked for in this turn */
+    bool measures;                              /* requests are measured: replies are told the time exactly */
+    struct reactor_task *tasks[REACTOR_STAGES]; /* in the order in which they were queued … */
+    struct reactor_task **ends[REACTOR_STAGES]; /* … and where the next one is linked */
+};
+
+/* Monotonic time in µs, read once a turn. */
+static inline int64_t reactor_now(struct reactor *reactor)
+{
+    if (reactor->now_us == 0) {
+        reactor->now_us = clock_now_us();
+    }
+    return reactor->now_us;
+}
+
+/* The time of a reply that was read just now: exactly, where requests are measured. */
+static inline int64_t reactor_read_time(struct reactor *reactor)
+{
+    return reactor->measures ? clock_now_us() : reactor_now(reactor);
+}
+
+/* False when libevent or memory refuses. stats must outlive the reactor. */
+bool reactor_init(struct reactor *reactor, struct stats *stats);
+void reactor_free(struct reactor *reactor);
+
+/* Queues the task for the end of this turn; does nothing if it is queued already. First in, first out: requests that
+ * clients sent one after the other reach Redis in that order, whatever lanes they take. */
+static inline void reactor_at_turn_end(struct reactor *reactor, enum reactor_stage stage, struct reactor_task *task)
+{
+    if (!task->queued) {
+        task->queued = true;
+        task->next = NULL;
+        *reactor->ends[stage] = task;
+        reactor->ends[stage] = &task->next;
+    }
+}
+
+/* Takes a task out of its queue, for what is about to be freed. */
+void reactor_cancel(struct reactor *reactor, enum reactor_stage stage, struct reactor_task *task);
+
+/* One turn: waits for events, runs their callbacks, then the tasks. False when the loop cannot go on. */
+bool reactor_turn(struct reactor *reactor);
+
+/* Runs the queued tasks of one stage until none is left; true if there were any. */
+bool reactor_settle_stage(struct reactor *reactor, enum reactor_stage stage);
+/* The same for all stages in their order, starting over whenever one had something to do. */
+void reactor_settle(struct reactor *reactor);
+
+#endif

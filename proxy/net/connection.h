@@ -1,0 +1,121 @@
+/*
+ * A non-blocking stream socket in an event loop: reading, writing, connecting. Knows nothing of Redis.
+ * (TLS would live here: above are only bytes, below is only the socket.)
+ */
+#ifndef HEADGATE_CONNECTION_H
+#define HEADGATE_CONNECTION_H
+
+#include "conf/conf.h"
+#include "event/reactor.h"
+
+#include <event2/event_struct.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+struct connection {
+    struct reactor *reactor;
+    int fd; /* -1: not open */
+    bool reading;
+    bool writing;
+    struct event read_event;
+    struct event write_event;
+};
+
+typedef void connection_callback(evutil_socket_t fd, short what, void *context);
+
+enum connection_result {
+    CONNECTION_AGAIN = -1, /* nothing now; the event will tell */
+    CONNECTION_BROKEN = -2 /* errno says why */
+};
+
+/* Takes over fd (non-blocking). The callbacks get context; nothing is watched yet. */
+void connection_open(struct connection *connection, struct reactor *reactor, int fd, connection_callback *readable,
+                     connection_callback *writable, void *context);
+
+/* Closes the descriptor and forgets the events; harmless if it is closed already. */
+void connection_close(struct connection *connection);
+
+/* Forgets the events, and returns the descriptor, which is the caller's. Only for an open one. */
+int connection_give_away(struct connection *connection);
+
+/* Closes so that the peer sees a reset, for when it must not take what it has got for the whole. */
+void connection_abort(struct connection *connection);
+
+static inline bool connection_is_open(const struct connection *connection)
+{
+    return connection->fd >= 0;
+}
+
+/* Says whether the readable or writable callback is wanted. Cheap when nothing changes. */
+void connection_want_read(struct connection *connection, bool wanted);
+void connection_want_write(struct connection *connection, bool wanted);
+
+/* Bytes read; 0 at the end of the stream; or an enum connection_result. */
+ssize_t connection_read(struct connection *connection, char *data, size_t size);
+/* Bytes taken by the kernel, possibly fewer than size; or an enum connection_result. */
+ssize_t connection_write(struct connection *connection, const char *data, size_t size);
+
+/* Whether there is something to be read at once. */
+bool connection_has_input(const struct connection *connection);
+
+/* Moves at most `most` bytes from one connection to another inside the kernel (see splice_move()). The bytes taken, 0
+ * if there are none to be had this way, or an enum connection_result about `from`. */
+ssize_t connection_pull(struct connection *from, struct connection *to, size_t most, size_t *left);
+
+/* What has become of a connection's other side. */
+enum connection_end {
+    CONNECTION_GOES_ON,
+    CONNECTION_HALF_CLOSED, /* it sends no more, but for what was not read yet */
+    CONNECTION_RESET        /* it is gone */
+};
+
+/* The most that are asked about at once. */
+#define CONNECTION_ENDS_MAX 64
+
+/* Says of so many open connections, at most CONNECTION_ENDS_MAX, what has become of their other sides; for those that
+ * are not read, so that no event tells. */
+void connection_find_ends(struct connection *const connections[], size_t count, enum connection_end ends[]);
+
+struct connection_tuning {
+    int64_t keepalive_ms;    /* 0: off */
+    int64_t user_timeout_ms; /* 0: the system's */
+};
+
+/* TCP_NODELAY, keepalive and TCP_USER_TIMEOUT; nothing on Unix sockets. */
+void connection_tune(int fd, const struct connection_tuning *tuning);
+
+/* A resolved address. */
+struct connection_target {
+    struct sockaddr_storage address;
+    socklen_t length;
+};
+
+#define CONNECTION_TARGETS_MAX 16
+
+/* Where a server is: the addresses of its name, in the order in which they are to be tried. */
+struct connection_targets {
+    size_t count;
+    const char *why; /* a constant text: why there are none, if there are none; NULL: that is being found out */
+    struct connection_target items[CONNECTION_TARGETS_MAX];
+};
+
+/* Turns a numeric or Unix address, or a name by the system's resolver (may block: for start-up, and for threads of
+ * their own), into at least one target. False with why set in targets. */
+bool connection_resolve(const struct conf_address *address, struct connection_targets *targets);
+/* The same without asking anybody: false if it is a name. */
+bool connection_resolve_numeric(const struct conf_address *address, struct connection_targets *targets);
+/* The place of that target among them; their count: it is not one of them. */
+size_t connection_targets_find(const struct connection_targets *targets, const struct connection_target *target);
+/* Whether they are the same addresses, in whatever order. */
+bool connection_targets_equal(const struct connection_targets *a, const struct connection_targets *b);
+
+/* Begins to connect; the socket, writable when it is done, or -1 with errno set. */
+int connection_start(const struct connection_target *target);
+/* After the socket became writable: 0, or the error number that the attempt ended with. A socket that was connected to
+ * itself, as happens when nobody listens on a port that the system gives out, counts as refused. */
+int connection_outcome(int fd);
+
+/* Writes the peer as "1.2.3.4:5678", "[::1]:5678" or "unix" to text. */
+void connection_peer_text(const struct sockaddr_storage *address, char *text, size_t size);
+
+#endif

@@ -1,0 +1,402 @@
+#include "net/port.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* Where descriptors that are handed over begin. */
+#define FIRST_INHERITED 3
+/* How long is waited for somebody whose queue is full, to see who it is. */
+#define LOOK_PATIENCE_S 2
+/* The name of a program in /proc has up to 15 bytes, and a line's end. */
+#define PROGRAM_MAX 32
+
+/* ---- sockets that are handed over ---- */
+
+static size_t number_in(const char *name)
+{
+    const char *text = getenv(name);
+    char *end = NULL;
+    unsigned long number = text != NULL ? strtoul(text, &end, 10) : 0;
+
+    return end != NULL && end != text && *end == '\0' ? number : 0;
+}
+
+struct port_source port_source_of_process(bool takes_over)
+{
+    struct port_source source = {.takes_over = takes_over, .inherited_from = FIRST_INHERITED};
+
+    size_t announced = number_in("LISTEN_PID") == (size_t)getpid() ? number_in("LISTEN_FDS") : 0;
+    size_t most = announced < PORT_INHERITED_MAX ? announced : PORT_INHERITED_MAX;
+    while (source.inherited_count < most &&
+           fcntl(source.inherited_from + (int)source.inherited_count, F_SETFD, FD_CLOEXEC) == 0) {
+        source.inherited_count++;
+    }
+    unsetenv("LISTEN_PID");
+    unsetenv("LISTEN_FDS");
+    unsetenv("LISTEN_FDNAMES");
+    return source;
+}
+
+static bool listens(int fd)
+{
+    int accepts = 0;
+    socklen_t length = sizeof accepts;
+
+    return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &accepts, &length) == 0 && accepts != 0;
+}
+
+static bool own_address(int fd, struct connection_target *own)
+{
+    memset(own, 0, sizeof *own);
+    own->length = sizeof own->address;
+    return getsockname(fd, (struct sockaddr *)&own->address, &own->length) == 0;
+}
+
+/* Of a Unix address only the path counts: its length may be told with or without what follows it. */
+static bool is_same_address(const struct connection_target *a, const struct connection_target *b)
+{
+    if (a->address.ss_family != b->address.ss_family) {
+        return false;
+    }
+    if (a->address.ss_family == AF_UNIX) {
+        return strcmp(((const struct sockaddr_un *)&a->address)->sun_path,
+                      ((const struct sockaddr_un *)&b->address)->sun_path) == 0;
+    }
+    return a->length == b->length && memcmp(&a->address, &b->address, a->length) == 0;
+}
+
+/* The descriptor that listens there, now in use; -1: there is none. */
+static int take_inherited(struct port_source *source, const struct connection_target *target)
+{
+    for (size_t i = 0; i < source->inherited_count; i++) {
+        int fd = source->inherited_from + (int)i;
+        struct connection_target own;
+        bool is_used = (source->inherited_used >> i & 1) != 0;
+        if (!is_used && listens(fd) && own_address(fd, &own) && is_same_address(&own, target)) {
+            source->inherited_used |= UINT64_C(1) << i;
+            (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+            return fd;
+        }
+    }
+    return -1;
+}
+
+static void write_address(const struct connection_target *own, char *text, size_t size)
+{
+    if (own->address.ss_family == AF_UNIX) {
+        snprintf(text, size, "unix:%s", ((const struct sockaddr_un *)&own->address)->sun_path);
+    } else {
+        connection_peer_text(&own->address, text, size);
+    }
+}
+
+void port_source_close_unused(struct port_source *source, void (*report)(const char *address))
+{
+    for (size_t i = 0; i < source->inherited_count; i++) {
+        int fd = source->inherited_from + (int)i;
+        struct connection_target own;
+        char text[sizeof(struct sockaddr_un) + 8] = "?";
+        if ((source->inherited_used >> i & 1) == 0) {
+            if (own_address(fd, &own)) {
+                write_address(&own, text, sizeof text);
+            }
+            report(text);
+            close(fd);
+        }
+    }
+    source->inherited_count = 0;
+}
+
+/* ---- sockets that are opened here ---- */
+
+static void set_flag(int fd, int level, int option)
+{
+    const int on = 1;
+
+    (void)setsockopt(fd, level, option, &on, sizeof on);
+}
+
+/* A Unix socket file survives its process. */
+static bool is_socket(const struct sockaddr_un *address)
+{
+    struct stat status;
+
+    return lstat(address->sun_path, &status) == 0 && S_ISSOCK(status.st_mode);
+}
+
+/* Connects to see who listens there: the connection, or -1 with errno set. */
+static int look_at(const struct sockaddr_un *address)
+{
+    const struct timeval patience = {.tv_sec = LOOK_PATIENCE_S};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0) {
+        return -1;
+    }
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    if (connect(fd, (const struct sockaddr *)address, sizeof *address) != 0) {
+        int reason = errno;
+        close(fd);
+        errno = reason;
+        return -1;
+    }
+    return fd;
+}
+
+/* It may be removed only when nobody answers on it. */
+static void remove_dead_socket(const struct sockaddr_un *address)
+{
+    int fd = is_socket(address) ? look_at(address) : -1;
+
+    if (fd >= 0) {
+        close(fd);
+    } else if (is_socket(address) && errno == ECONNREFUSED) {
+        unlink(address->sun_path);
+    }
+}
+
+/* The name by which the program was started that runs as that process: it stays when another file is installed under
+ * that name, as an upgrade does. */
+static bool read_program(const char *process, char name[PROGRAM_MAX])
+{
+    char path[64];
+
+    snprintf(path, sizeof path, "/proc/%s/comm", process);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd >= 0 ? read(fd, name, PROGRAM_MAX - 1) : -1;
+    if (fd >= 0) {
+        close(fd);
+    }
+    name[length > 0 ? length : 0] = '\0';
+    name[strcspn(name, "\n")] = '\0';
+    return *name != '\0';
+}
+
+/* Whether who listens there is a Headgate of the same user. Says what is found. */
+static bool is_headgate(int fd, const char *path)
+{
+    struct ucred peer = {.pid = 0};
+    socklen_t length = sizeof peer;
+    char process[24], program[PROGRAM_MAX], own[PROGRAM_MAX];
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
+        log_error("port", "unix:%s is left alone: it cannot be told who listens on it", path);
+        return false;
+    }
+    if (peer.uid != geteuid()) {
+        log_error("port", "unix:%s is left alone: user %lu listens on it", path, (unsigned long)peer.uid);
+        return false;
+    }
+    snprintf(process, sizeof process, "%ld", (long)peer.pid);
+    if (peer.pid <= 0 || !read_program(process, program) || !read_program("self", own)) {
+        log_error("port",
+                  "unix:%s is left alone: it cannot be told which program listens on it, as its process is in another "
+                  "container, hidden or gone; end it first",
+                  path);
+        return false;
+    }
+    if (strcmp(program, own) != 0) {
+        log_error("port", "unix:%s is left alone: process %s (%s) listens on it, which is not Headgate", path, process,
+                  program);
+        return false;
+    }
+    log_info("port", "unix:%s: process %s listens on it, and is replaced there", path, process);
+    return true;
+}
+
+/* Whether the Unix socket may be replaced. False with errno set. */
+static bool may_replace(const struct sockaddr_un *address)
+{
+    int fd = look_at(address);
+
+    if (fd >= 0) {
+        bool may = is_headgate(fd, address->sun_path);
+        close(fd);
+        errno = EADDRINUSE;
+        return may;
+    }
+    if (errno == ECONNREFUSED || errno == ENOENT) {
+        return true;
+    }
+    log_error("port", "unix:%s is left alone: it cannot be told who listens on it: %s", address->sun_path,
+              strerror(errno));
+    errno = EADDRINUSE;
+    return false;
+}
+
+static bool remember_file(struct port *port, const char *path)
+{
+    struct stat status;
+
+    port->path = strdup(path);
+    if (port->path == NULL || lstat(path, &status) != 0) {
+        return false;
+    }
+    port->device = status.st_dev;
+    port->inode = status.st_ino;
+    return true;
+}
+
+static bool listen_at(struct port *port, const struct sockaddr_un *address, mode_t mode)
+{
+    if (bind(port->fd, (const struct sockaddr *)address, sizeof *address) != 0) {
+        return false;
+    }
+    if (!remember_file(port, address->sun_path)) {
+        int reason = errno;
+        unlink(address->sun_path);
+        errno = reason;
+        return false;
+    }
+    return chmod(address->sun_path, mode) == 0 && listen(port->fd, port->backlog) == 0;
+}
+
+/* Where nobody looks for it. */
+static bool listen_beside(struct port *port, const struct sockaddr_un *address, mode_t mode)
+{
+    struct sockaddr_un beside = {.sun_family = AF_UNIX};
+    int length = snprintf(beside.sun_path, sizeof beside.sun_path, "%.*s.%ld", (int)sizeof beside.sun_path - 1,
+                          address->sun_path, (long)getpid());
+
+    if (length < 0 || (size_t)length >= sizeof beside.sun_path) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    port->place = strdup(address->sun_path);
+    if (port->place == NULL) {
+        return false;
+    }
+    /* Numbers of processes are given again, and in containers they are always the same. */
+    remove_dead_socket(&beside);
+    return listen_at(port, &beside, mode);
+}
+
+static bool open_unix(struct port *port, const struct port_source *source, const struct connection_target *target,
+                      mode_t mode)
+{
+    const struct sockaddr_un *address = (const struct sockaddr_un *)&target->address;
+
+    if (source->takes_over && is_socket(address)) {
+        return may_replace(address) && listen_beside(port, address, mode);
+    }
+    remove_dead_socket(address);
+    return listen_at(port, address, mode);
+}
+
+/* The file takes the place of the one that is there in one step: who connects reaches the one or the other. */
+static bool take_place(struct port *port)
+{
+    if (rename(port->path, port->place) != 0) {
+        return false;
+    }
+    free(port->path);
+    port->path = port->place;
+    port->place = NULL;
+    return true;
+}
+
+/*
+ * All who connect from now on are this socket's, the second of those at the address. So the process that was there
+ * first can close its own without losing who has just connected. Where the kernel does not take it, it deals them out
+ * to both.
+ */
+static void attract_all(int fd)
+{
+    struct sock_filter always_second = {.code = BPF_RET | BPF_K, .k = 1};
+    const struct sock_fprog program = {.len = 1, .filter = &always_second};
+
+    (void)setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof program);
+}
+
+static bool listen_tcp(const struct port *port)
+{
+    if (listen(port->fd, port->backlog) != 0) {
+        return false;
+    }
+    set_flag(port->fd, SOL_SOCKET, SO_REUSEPORT);
+    return true;
+}
+
+/* Without SO_REUSEPORT, bind() succeeds only if nobody else is there, and with it, if who is there has it set, too, and
+ * is of the same user. So each sets it, but not before it listens: two that start at once do not share it. */
+static bool open_tcp(const struct port *port, const struct port_source *source, const struct connection_target *target)
+{
+    set_flag(port->fd, SOL_SOCKET, SO_REUSEADDR);
+    if (target->address.ss_family == AF_INET6) {
+        set_flag(port->fd, IPPROTO_IPV6, IPV6_V6ONLY);
+    }
+    if (source->takes_over) {
+        set_flag(port->fd, SOL_SOCKET, SO_REUSEPORT);
+    }
+    return bind(port->fd, (const struct sockaddr *)&target->address, target->length) == 0 &&
+           (source->takes_over || listen_tcp(port));
+}
+
+bool port_open(struct port *port, struct port_source *source, const struct connection_target *target, int backlog,
+               mode_t unix_mode)
+{
+    *port = (struct port){.fd = take_inherited(source, target), .backlog = backlog};
+    port->is_inherited = port->fd >= 0;
+    if (port->is_inherited) {
+        return true;
+    }
+    port->fd = socket(target->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    bool is_unix = target->address.ss_family == AF_UNIX;
+    bool opened =
+        port->fd >= 0 && (is_unix ? open_unix(port, source, target, unix_mode) : open_tcp(port, source, target));
+    if (!opened) {
+        int reason = errno;
+        port_close(port);
+        errno = reason;
+    }
+    return opened;
+}
+
+bool port_serve(struct port *port)
+{
+    if (port->place != NULL) {
+        return take_place(port);
+    }
+    if (listens(port->fd)) {
+        return true;
+    }
+    /* Beside who is to go. */
+    if (!listen_tcp(port)) {
+        return false;
+    }
+    attract_all(port->fd);
+    return true;
+}
+
+void port_hide(struct port *port)
+{
+    struct stat status;
+
+    if (port->path != NULL && lstat(port->path, &status) == 0 && status.st_dev == port->device &&
+        status.st_ino == port->inode) {
+        unlink(port->path);
+    }
+    free(port->path);
+    free(port->place);
+    port->path = NULL;
+    port->place = NULL;
+}
+
+void port_close(struct port *port)
+{
+    port_hide(port);
+    if (port->fd >= 0) {
+        close(port->fd);
+    }
+    port->fd = -1;
+}

@@ -1,0 +1,303 @@
+#include "upstream/control.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct control {
+    struct reactor *reactor;
+    struct run_pool *runs;
+    struct upstream *upstream;
+    size_t under_way;
+};
+
+struct call {
+    struct control *control;
+    control_callback *callback;
+    void *context;
+    struct profile *profile; /* while it is sent: who it concerns, or NULL */
+    int64_t database;
+    struct buffer reply;
+    bool reply_is_cut;           /* memory was short: a part of it is missing */
+    const struct script *script; /* NULL: no script, or the retry */
+    int key_count;
+    int argument_count; /* of the script, kept for the retry */
+    char **arguments;
+    size_t *lengths;
+};
+
+static void call_free(struct call *call)
+{
+    for (int i = 0; i < call->argument_count; i++) {
+        free(call->arguments[i]);
+    }
+    free(call->arguments);
+    free(call->lengths);
+    buffer_clear(&call->control->reactor->buffers, &call->reply);
+    call->control->under_way--;
+    free(call);
+}
+
+static void call_failed(struct call *call, const char *why)
+{
+    stats_add(upstream_stats(call->control->upstream), STATS_CONTROL_ERRORS, 1);
+    call->callback(call->context, NULL, why[0] != '\0' ? why : "no connection to Redis yet");
+    call_free(call);
+}
+
+static void on_bytes(struct run *run, const char *data, size_t length)
+{
+    struct call *call = run->owner;
+
+    call->reply_is_cut =
+        !buffer_append(&call->control->reactor->buffers, &call->reply, data, length) || call->reply_is_cut;
+}
+
+static void send_whole_script(struct call *call);
+
+static bool is_noscript(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "NOSCRIPT", 8) == 0;
+}
+
+static void take_reply(struct call *call, redisReader *reader)
+{
+    void *parsed = NULL;
+
+    if (redisReaderFeed(reader, buffer_head(&call->reply), buffer_length(&call->reply)) != REDIS_OK ||
+        redisReaderGetReply(reader, &parsed) != REDIS_OK || parsed == NULL) {
+        call_failed(call, "Redis' reply could not be read");
+        return;
+    }
+    redisReply *reply = parsed;
+    if (call->script != NULL && is_noscript(reply)) {
+        freeReplyObject(reply);
+        send_whole_script(call);
+        return;
+    }
+    if (reply->type == REDIS_REPLY_ERROR) {
+        stats_add(upstream_stats(call->control->upstream), STATS_CONTROL_ERRORS, 1);
+    }
+    call->callback(call->context, reply, NULL);
+    freeReplyObject(reply);
+    call_free(call);
+}
+
+static void on_answered(struct run *run)
+{
+    struct call *call = run->owner;
+    redisReader *reader = call->reply_is_cut ? NULL : redisReaderCreate();
+
+    run_give(call->control->runs, run);
+    if (reader == NULL) {
+        call_failed(call, "out of memory");
+        return;
+    }
+    take_reply(call, reader);
+    redisReaderFree(reader);
+}
+
+static void on_lost(struct run *run, enum run_loss loss, const char *why)
+{
+    struct call *call = run->owner;
+
+    (void)loss;
+    run_give(call->control->runs, run);
+    call_failed(call, why);
+}
+
+static const struct run_receiver control_receiver = {
+    .bytes = on_bytes,
+    .answered = on_answered,
+    .lost = on_lost,
+};
+
+/* The profile whose lane carries the call: that of the user whom it concerns, or the default one; in the call's
+ * database, and in RESP2. */
+static struct profile *control_profile(const struct call *call)
+{
+    struct profile *base =
+        call->profile != NULL ? profile_with_resp(call->profile, 2) : upstream_default_profile(call->control->upstream);
+    struct profile *profile = base != NULL ? profile_with_database(base, call->database) : NULL;
+
+    if (base != NULL) {
+        profile_release(base);
+    }
+    return profile;
+}
+
+static struct lane *control_lane(const struct call *call)
+{
+    struct profile *profile = control_profile(call);
+    bool has_none = profile == NULL || profile->needs_password || !upstream_may_share(profile, 0);
+    struct lane *lane = has_none ? NULL : upstream_shared_lane(profile, 0);
+
+    if (profile != NULL) {
+        profile_release(profile);
+    }
+    /* What was lost with the lane may be followed by another call before the lane is forgotten. */
+    return lane != NULL && lane->state == LANE_CLOSED ? NULL : lane;
+}
+
+static void call_send(struct call *call, const char *command, size_t length)
+{
+    struct control *control = call->control;
+    struct lane *lane = control_lane(call);
+    struct run *run = lane != NULL ? run_take(control->runs) : NULL;
+
+    if (run == NULL) {
+        call_failed(call, lane == NULL ? "Redis wants a password, and upstream_password is not set" : "out of memory");
+        return;
+    }
+    run->receiver = &control_receiver;
+    run->owner = call;
+    run->requests = 1;
+    stats_add(upstream_stats(control->upstream), STATS_CONTROL_CALLS, 1);
+    if (!lane_send(lane, run, command, length)) {
+        run_give(control->runs, run);
+        call_failed(call, "out of memory");
+    }
+}
+
+static void call_send_arguments(struct call *call, int count, const char **arguments, const size_t *lengths)
+{
+    char *command = NULL;
+    long long length = redisFormatCommandArgv(&command, count, arguments, lengths);
+
+    if (length < 0) {
+        call_failed(call, "out of memory");
+        return;
+    }
+    call_send(call, command, (size_t)length);
+    redisFreeCommand(command);
+}
+
+static struct call *call_new(struct control *control, control_callback *callback, void *context)
+{
+    struct call *call = calloc(1, sizeof *call);
+
+    if (call == NULL) {
+        callback(context, NULL, "out of memory");
+        return NULL;
+    }
+    *call = (struct call){.control = control, .callback = callback, .context = context};
+    control->under_way++;
+    return call;
+}
+
+void control_call(struct control *control, int argument_count, const char *const *arguments, const size_t *lengths,
+                  control_callback *callback, void *context)
+{
+    control_call_as(control, NULL, argument_count, arguments, lengths, callback, context);
+}
+
+void control_call_as(struct control *control, struct profile *profile, int argument_count, const char *const *arguments,
+                     const size_t *lengths, control_callback *callback, void *context)
+{
+    struct call *call = call_new(control, callback, context);
+
+    if (call != NULL) {
+        call->profile = profile;
+        call_send_arguments(call, argument_count, (const char **)(uintptr_t)arguments, lengths);
+    }
+}
+
+/* EVALSHA digest or EVAL text, then the number of keys, the keys and the arguments. */
+static void send_script(struct call *call, const char *verb, const char *body, size_t body_length)
+{
+    int count = call->argument_count + 3;
+    const char **arguments = calloc((size_t)count, sizeof *arguments);
+    size_t *lengths = calloc((size_t)count, sizeof *lengths);
+    char keys[16];
+
+    if (arguments == NULL || lengths == NULL) {
+        call_failed(call, "out of memory");
+    } else {
+        arguments[0] = verb;
+        lengths[0] = strlen(verb);
+        arguments[1] = body;
+        lengths[1] = body_length;
+        arguments[2] = keys;
+        lengths[2] = (size_t)snprintf(keys, sizeof keys, "%d", call->key_count);
+        for (int i = 0; i < call->argument_count; i++) {
+            arguments[i + 3] = call->arguments[i];
+            lengths[i + 3] = call->lengths[i];
+        }
+        call_send_arguments(call, count, arguments, lengths);
+    }
+    free(arguments);
+    free(lengths);
+}
+
+static void send_whole_script(struct call *call)
+{
+    const struct script *script = call->script;
+
+    call->script = NULL;
+    buffer_clear(&call->control->reactor->buffers, &call->reply);
+    stats_add(upstream_stats(call->control->upstream), STATS_CONTROL_SCRIPT_LOADS, 1);
+    send_script(call, "EVAL", script->text, script->length);
+}
+
+static bool keep_arguments(struct call *call, int count, const char *const *arguments, const size_t *lengths)
+{
+    if (count == 0) {
+        return true;
+    }
+    call->arguments = calloc((size_t)count, sizeof *call->arguments);
+    call->lengths = calloc((size_t)count, sizeof *call->lengths);
+    if (call->arguments == NULL || call->lengths == NULL) {
+        return false;
+    }
+    for (; call->argument_count < count; call->argument_count++) {
+        int i = call->argument_count;
+        call->arguments[i] = malloc(lengths[i] + 1);
+        if (call->arguments[i] == NULL) {
+            return false;
+        }
+        memcpy(call->arguments[i], arguments[i], lengths[i]);
+        call->lengths[i] = lengths[i];
+    }
+    return true;
+}
+
+void control_script(struct control *control, int64_t database, const struct script *script, int key_count,
+                    int argument_count, const char *const *arguments, const size_t *lengths, control_callback *callback,
+                    void *context)
+{
+    struct call *call = call_new(control, callback, context);
+
+    if (call == NULL) {
+        return;
+    }
+    call->database = database;
+    call->script = script;
+    call->key_count = key_count;
+    if (!keep_arguments(call, argument_count, arguments, lengths)) {
+        call_failed(call, "out of memory");
+        return;
+    }
+    send_script(call, "EVALSHA", script->sha1, strlen(script->sha1));
+}
+
+struct control *control_new(struct reactor *reactor, struct run_pool *runs, struct upstream *upstream)
+{
+    struct control *control = calloc(1, sizeof *control);
+
+    if (control != NULL) {
+        *control = (struct control){.reactor = reactor, .runs = runs, .upstream = upstream};
+    }
+    return control;
+}
+
+bool control_is_idle(const struct control *control)
+{
+    return control->under_way == 0;
+}
+
+void control_free(struct control *control)
+{
+    assert(control->under_way == 0);
+    free(control);
+}

@@ -1,0 +1,40 @@
+/*
+ * Headgate's own commands to Redis. They ride on a shared lane of the default profile between the clients' requests,
+ * are seen by no policy, and wait for a connection like any request.
+ */
+#ifndef HEADGATE_CONTROL_H
+#define HEADGATE_CONTROL_H
+
+#include "upstream/script.h"
+#include "upstream/upstream.h"
+
+#include <hiredis/hiredis.h>
+
+struct control;
+
+/* reply is NULL if none came (why says it), else Redis' reply, of type REDIS_REPLY_ERROR for an error. It is freed
+ * after the call. */
+typedef void control_callback(void *context, const redisReply *reply, const char *why);
+
+struct control *control_new(struct reactor *reactor, struct run_pool *runs, struct upstream *upstream);
+/* All calls must have ended: free the upstream first. */
+void control_free(struct control *control);
+/* Whether all calls have ended. */
+bool control_is_idle(const struct control *control);
+
+/* Sends a command. The arguments are copied. callback is called exactly once, possibly before this returns (on
+ * failure). */
+void control_call(struct control *control, int argument_count, const char *const *arguments, const size_t *lengths,
+                  control_callback *callback, void *context);
+
+/* The same as the user of a profile. */
+void control_call_as(struct control *control, struct profile *profile, int argument_count, const char *const *arguments,
+                     const size_t *lengths, control_callback *callback, void *context);
+
+/* Runs a script in a database: EVALSHA, and once EVAL if Redis does not know it. The arguments are the keys followed by
+ * the rest. */
+void control_script(struct control *control, int64_t database, const struct script *script, int key_count,
+                    int argument_count, const char *const *arguments, const size_t *lengths, control_callback *callback,
+                    void *context);
+
+#endif

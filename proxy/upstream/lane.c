@@ -1,0 +1,606 @@
+#include "upstream/lane_private.h"
+
+#include "base/log.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void lane_connect(struct lane *lane);
+static void connect_next(struct lane *lane, const char *why);
+
+const char *lane_state_name(enum lane_state state)
+{
+    static const char *const names[] = {"connecting", "handshake", "ready", "backoff", "closed"};
+
+    return names[state];
+}
+
+const char *lane_use_name(enum lane_use use)
+{
+    static const char *const names[] = {"shared", "exclusive", "pooled"};
+
+    return names[use];
+}
+
+enum stats_id lane_gauge(enum lane_use use)
+{
+    return use == LANE_SHARED ? STATS_LANES_SHARED : STATS_LANES_EXCLUSIVE;
+}
+
+/* One that connects, or waits to do so, is not open: while Redis is away there is none. */
+void lane_move(struct lane *lane, enum lane_state state)
+{
+    struct stats *stats = lane->settings->stats;
+
+    assert(lane->state != LANE_CLOSED);
+    if (lane->state != LANE_READY && state == LANE_READY) {
+        stats_add(stats, lane_gauge(lane->use), 1);
+    } else if (lane->state == LANE_READY && state != LANE_READY) {
+        stats_subtract(stats, lane_gauge(lane->use), 1);
+    }
+    lane->state = state;
+}
+
+/* ---- what happens when a lane breaks ---- */
+
+static void run_was_lost(struct lane *lane, struct run *run, enum run_loss loss, const char *why)
+{
+    if (run->receiver != NULL) {
+        if (loss == RUN_LOST) {
+            stats_add(lane->settings->stats, STATS_REQUESTS_LOST, run->requests - run->answered);
+        }
+        run->receiver->lost(run, loss, why);
+    } else {
+        run_give(lane->runs, run);
+    }
+}
+
+static bool run_is_unsent(const struct lane *lane, const struct run *run)
+{
+    return run->first_byte >= lane->written;
+}
+
+static void lose_sent_runs(struct lane *lane, const char *why)
+{
+    while (lane->first != NULL && !run_is_unsent(lane, lane->first)) {
+        run_was_lost(lane, lane_queue_pop(lane), RUN_LOST, why);
+    }
+}
+
+/* Those that lose_sent_runs() will lose. */
+static uint64_t count_sent_requests(const struct lane *lane)
+{
+    uint64_t requests = 0;
+
+    for (const struct run *run = lane->first; run != NULL && !run_is_unsent(lane, run); run = run->lane_next) {
+        requests += run->receiver != NULL ? run->requests - run->answered : 0;
+    }
+    return requests;
+}
+
+static void fail_unsent_runs(struct lane *lane, const char *why)
+{
+    while (lane->first != NULL) {
+        run_was_lost(lane, lane_queue_pop(lane), RUN_UNSENT, why);
+    }
+    buffer_clear(&lane->reactor->buffers, &lane->output);
+    lane->written = lane->appended;
+}
+
+/*
+ * Leaves in the output just the bytes of the runs that are still waiting and have an owner, in order, as the stream of
+ * the next connection. Called with only unsent runs in the queue.
+ */
+static bool keep_unsent_runs(struct lane *lane)
+{
+    struct buffer kept = {0};
+    struct run *run = lane->first;
+    uint64_t position = 0;
+    bool whole = true;
+
+    lane->first = NULL;
+    lane->last = NULL;
+    lane->requests_waiting = 0;
+    while (run != NULL) {
+        struct run *next = run->lane_next;
+        if (run->receiver == NULL) {
+            run->lane = NULL;
+            run_give(lane->runs, run);
+        } else {
+            const char *bytes = buffer_head(&lane->output) + (run->first_byte - lane->written);
+            whole = buffer_append(&lane->reactor->buffers, &kept, bytes, run->length) && whole;
+            run->first_byte = position;
+            position += run->length;
+            lane_queue_append(lane, run);
+            lane->requests_waiting += run->requests;
+        }
+        run = next;
+    }
+    buffer_clear(&lane->reactor->buffers, &lane->output);
+    lane->output = kept;
+    lane->appended = position;
+    lane->written = 0;
+    return whole;
+}
+
+static void stop_connection(struct lane *lane)
+{
+    connection_close(&lane->connection);
+    event_del(&lane->timer);
+    reactor_cancel(lane->reactor, REACTOR_STAGE_REQUESTS, &lane->flush);
+    reactor_cancel(lane->reactor, REACTOR_STAGE_REPLIES, &lane->take);
+    if (lane->state != LANE_READY) {
+        /* A part of an answer to the greeting is nobody's. */
+        resp_reply_reset(&lane->reply);
+    }
+}
+
+void lane_close(struct lane *lane, const char *why)
+{
+    if (lane->state == LANE_CLOSED) {
+        return;
+    }
+    stop_connection(lane);
+    lane_move(lane, LANE_CLOSED);
+    lane->owner = NULL;
+    lose_sent_runs(lane, why);
+    fail_unsent_runs(lane, why);
+    lane_wake_waiters(lane);
+    lane->events->closed(lane, why);
+}
+
+/* Exponential with jitter between half and the whole of the step, so that many lanes do not come back as one. */
+static int64_t backoff_us(struct lane *lane)
+{
+    uint32_t doublings = lane->failures > 16 ? 16 : lane->failures;
+    int64_t step = clock_ms_to_us(lane->settings->reconnect_min) << (doublings > 0 ? doublings - 1 : 0);
+    int64_t most = clock_ms_to_us(lane->settings->reconnect_max);
+
+    if (step > most) {
+        step = most;
+    }
+    lane->jitter = lane->jitter * 6364136223846793005ULL + 1442695040888963407ULL;
+    return step / 2 + (int64_t)((lane->jitter >> 33) % (uint64_t)(step / 2 + 1));
+}
+
+static void set_timer(struct lane *lane, int64_t delay_us)
+{
+    struct timeval delay = {.tv_sec = delay_us / 1000000, .tv_usec = delay_us % 1000000};
+
+    event_add(&lane->timer, &delay);
+}
+
+static void back_off(struct lane *lane, const char *why)
+{
+    snprintf(lane->why, sizeof lane->why, "%s", why);
+    stop_connection(lane);
+    lane_move(lane, LANE_BACKOFF);
+    lane->failures++;
+    set_timer(lane, backoff_us(lane));
+}
+
+/* An attempt to connect came to nothing. No byte of any run was sent, so all runs wait for the next attempt. */
+static void attempt_failed(struct lane *lane, const char *why)
+{
+    stats_add(lane->settings->stats, STATS_LANES_FAILED, 1);
+    lane->next_target++;
+    back_off(lane, why);
+    lane->events->failed(lane, why);
+}
+
+/* The same of one address; there may be others. */
+static void target_failed(struct lane *lane, const char *why)
+{
+    if (lane->targets_left == 0) {
+        attempt_failed(lane, why);
+        return;
+    }
+    stats_add(lane->settings->stats, STATS_LANES_FAILED, 1);
+    lane->next_target++;
+    stop_connection(lane);
+    connect_next(lane, why);
+}
+
+void lane_refused(struct lane *lane, const char *why)
+{
+    attempt_failed(lane, why);
+}
+
+/* A ready lane broke: what was sent is lost, what was not sent waits, if the lane may come back. */
+void lane_break(struct lane *lane, const char *why)
+{
+    if (lane->state == LANE_CONNECTING || lane->state == LANE_HANDSHAKE) {
+        target_failed(lane, why);
+        return;
+    }
+    stats_add(lane->settings->stats, STATS_LANES_LOST, 1);
+    lane->events->broken(lane, why, count_sent_requests(lane));
+    if (lane->use == LANE_SHARED) {
+        back_off(lane, why);
+        lose_sent_runs(lane, why);
+        if (lane->state != LANE_CLOSED && !keep_unsent_runs(lane)) {
+            fail_unsent_runs(lane, "out of memory");
+        }
+        lane_note_relief(lane);
+        return;
+    }
+    const struct lane_owner *events = lane->owner_events;
+    void *owner = lane->owner;
+    lane_close(lane, why);
+    if (owner != NULL) {
+        events->broken(owner, why);
+    }
+}
+
+void lane_fail(struct lane *lane, const char *why)
+{
+    if (lane->state != LANE_CLOSED) {
+        lane->untidy = true;
+        lane_break(lane, why);
+    }
+}
+
+void lane_desync(struct lane *lane, const char *why)
+{
+    stats_add(lane->settings->stats, STATS_LANES_DESYNCED, 1);
+    /* An attempt to connect that failed so is repeated, and logged by who is told of it. */
+    if (lane->state == LANE_READY) {
+        lane->desynced = true;
+        log_error("lane", "lane %llu to %s: %s; closing it", (unsigned long long)lane->id, lane->settings->target_text,
+                  why);
+    }
+    lane_break(lane, why);
+}
+
+/* ---- owners ---- */
+
+bool lane_serves_others(const struct lane *lane, const void *owner)
+{
+    const struct run *run = lane->first;
+
+    while (run != NULL && (run->receiver == NULL || run->owner == owner)) {
+        run = run->lane_next;
+    }
+    return run != NULL;
+}
+
+void lane_pause(struct lane *lane, bool paused)
+{
+    lane->paused = paused;
+    if (connection_is_open(&lane->connection) && lane->state == LANE_READY) {
+        connection_want_read(&lane->connection, !paused);
+    }
+}
+
+void lane_set_owner(struct lane *lane, const struct lane_owner *events, void *owner)
+{
+    lane->owner_events = events;
+    lane->owner = owner;
+}
+
+void lane_make_exclusive(struct lane *lane, const struct lane_owner *events, void *owner)
+{
+    assert(lane->use == LANE_SHARED);
+    lane->use = LANE_EXCLUSIVE;
+    lane->was_congested = lane_is_congested(lane);
+    lane_set_owner(lane, events, owner);
+    lane_wake_waiters(lane);
+}
+
+/* ---- connecting ---- */
+
+void lane_now_ready(struct lane *lane)
+{
+    event_del(&lane->timer);
+    lane_move(lane, LANE_READY);
+    lane->silent_us = 0;
+    lane->ready_us = reactor_now(lane->reactor);
+    lane->failures = lane->desynced ? lane->failures : 0;
+    lane->next_target = 0;
+    lane->progress_us = reactor_now(lane->reactor);
+    connection_want_read(&lane->connection, !lane->paused);
+    lane_want_flush(lane);
+    lane_end_stream_when_written(lane);
+    lane->events->ready(lane);
+    if (lane->owner != NULL) {
+        lane->owner_events->writable(lane->owner);
+    }
+}
+
+static void lane_readable(evutil_socket_t fd, short what, void *context)
+{
+    struct lane *lane = context;
+
+    (void)fd;
+    (void)what;
+    reactor_at_turn_end(lane->reactor, REACTOR_STAGE_REPLIES, &lane->take);
+}
+
+static void lane_writable(evutil_socket_t fd, short what, void *context)
+{
+    struct lane *lane = context;
+
+    (void)what;
+    if (lane->state != LANE_CONNECTING) {
+        lane_flush(lane);
+        return;
+    }
+    int outcome = connection_outcome(fd);
+    if (outcome != 0) {
+        lane_break(lane, strerror(outcome));
+        return;
+    }
+    connection_want_write(&lane->connection, false);
+    connection_want_read(&lane->connection, true);
+    lane_greet(lane);
+}
+
+static void lane_timer(evutil_socket_t fd, short what, void *context)
+{
+    struct lane *lane = context;
+
+    (void)fd;
+    (void)what;
+    if (lane->state == LANE_BACKOFF) {
+        lane_connect(lane);
+    } else if (lane->state == LANE_CONNECTING) {
+        target_failed(lane, "no answer within connect_timeout");
+    } else if (lane->state == LANE_HANDSHAKE) {
+        target_failed(lane, "no answer to the greeting within connect_timeout");
+    }
+}
+
+/* What is left of the time is shared out among the addresses that are left, this one included. */
+static int64_t patience_us(struct lane *lane)
+{
+    int64_t left = (lane->attempt_until_us - reactor_now(lane->reactor)) / (int64_t)(lane->targets_left + 1);
+
+    return left > 1000 ? left : 1000;
+}
+
+/* False with errno set. */
+static bool connect_to(struct lane *lane, const struct connection_target *target)
+{
+    int fd = connection_start(target);
+
+    lane_move(lane, LANE_CONNECTING);
+    lane->target = *target;
+    resp_reply_reset(&lane->reply);
+    lane->swallows = false;
+    lane->refused = false;
+    lane->taken_over = false;
+    lane->redis_id = 0;
+    lane->learns_id = false;
+    lane->id_matched = 0;
+    lane->id_read = 0;
+    stats_add(lane->settings->stats, STATS_LANES_OPENED, 1);
+    if (fd < 0) {
+        return false;
+    }
+    connection_tune(fd, &lane->settings->tuning);
+    connection_open(&lane->connection, lane->reactor, fd, lane_readable, lane_writable, lane);
+    connection_want_write(&lane->connection, true);
+    set_timer(lane, patience_us(lane));
+    return true;
+}
+
+/* Tries the addresses that are left, of which there is one. */
+static void connect_next(struct lane *lane, const char *why)
+{
+    const struct connection_targets *targets = lane->settings->targets;
+
+    while (lane->targets_left > 0) {
+        lane->targets_left--;
+        if (connect_to(lane, &targets->items[lane->next_target % targets->count])) {
+            return;
+        }
+        why = strerror(errno);
+        if (lane->targets_left > 0) {
+            stats_add(lane->settings->stats, STATS_LANES_FAILED, 1);
+            lane->next_target++;
+        }
+    }
+    attempt_failed(lane, why);
+}
+
+/* Nobody knows where Redis is. As long as that is only being looked up, it is no failure. */
+static void wait_for_target(struct lane *lane, const char *why)
+{
+    if (why != NULL) {
+        attempt_failed(lane, why);
+        return;
+    }
+    snprintf(lane->why, sizeof lane->why, "its name is being looked up");
+    lane_move(lane, LANE_BACKOFF);
+    set_timer(lane, clock_ms_to_us(lane->settings->reconnect_max));
+}
+
+static void lane_connect(struct lane *lane)
+{
+    const struct connection_targets *targets = lane->settings->targets;
+
+    lane->targets_left = targets->count;
+    lane->attempt_until_us = reactor_now(lane->reactor) + clock_ms_to_us(lane->settings->connect_timeout);
+    if (targets->count > 0) {
+        connect_next(lane, "");
+    } else {
+        wait_for_target(lane, targets->why);
+    }
+}
+
+void lane_follow_targets(struct lane *lane)
+{
+    const struct connection_targets *targets = lane->settings->targets;
+    bool is_near = (lane->state == LANE_CONNECTING || lane->state == LANE_HANDSHAKE) &&
+                   connection_targets_find(targets, &lane->target) < targets->count;
+
+    if (is_near) {
+        lane->targets_left = targets->count - 1;
+    } else if (lane->state != LANE_READY && lane->state != LANE_CLOSED && !lane->parked) {
+        stop_connection(lane);
+        lane->next_target = 0;
+        lane_connect(lane);
+    }
+}
+
+struct lane *lane_new(struct reactor *reactor, struct run_pool *runs, const struct lane_settings *settings,
+                      const struct lane_events *events, enum lane_use use, void *context, uint64_t id)
+{
+    struct lane *lane = calloc(1, sizeof *lane);
+
+    if (lane == NULL) {
+        return NULL;
+    }
+    lane->reactor = reactor;
+    lane->runs = runs;
+    lane->settings = settings;
+    lane->events = events;
+    lane->use = use;
+    lane->context = context;
+    lane->id = id;
+    lane->connection.fd = -1;
+    lane->flush.run = lane_flush_task;
+    lane->take.run = lane_take_task;
+    lane->used_us = reactor_now(reactor);
+    lane->jitter = (uint64_t)clock_now_us() ^ (id << 32) ^ (uint64_t)(uintptr_t)lane;
+    evtimer_assign(&lane->timer, reactor->base, lane_timer, lane);
+    return lane;
+}
+
+void lane_start(struct lane *lane, const struct lane_greeting *greeting)
+{
+    lane->greeting = *greeting;
+    lane_connect(lane);
+}
+
+void lane_park(struct lane *lane)
+{
+    stop_connection(lane);
+    lane_move(lane, LANE_BACKOFF);
+    lane->parked = true;
+    if (lane->why[0] == '\0') {
+        snprintf(lane->why, sizeof lane->why, "Redis does not take the password any more");
+    }
+}
+
+void lane_unpark(struct lane *lane)
+{
+    lane->parked = false;
+    set_timer(lane, 0);
+}
+
+void lane_take_over(struct lane *lane, struct lane *from)
+{
+    int fd = connection_give_away(&from->connection);
+
+    lane->named = from->named;
+    lane->target = from->target;
+    lane->parked = false;
+    lane->refused = false;
+    lane->taken_over = true;
+    lane->redis_id = from->redis_id;
+    lane_close(from, "its connection is another lane's now");
+    resp_reply_reset(&lane->reply);
+    lane->reply.keep_head = false;
+    lane->resp3 = lane->greeting.resp3;
+    connection_open(&lane->connection, lane->reactor, fd, lane_readable, lane_writable, lane);
+    lane_now_ready(lane);
+}
+
+void lane_free(struct lane *lane)
+{
+    assert(lane->state == LANE_CLOSED && lane->first == NULL);
+    free(lane);
+}
+
+/* ---- time ---- */
+
+/* The first run has waited long enough for a connection. Takes its bytes out of the output, too. */
+static void expire_first_run(struct lane *lane)
+{
+    struct run *run = lane_queue_pop(lane);
+    uint64_t end = run->first_byte + run->length;
+
+    buffer_consume(&lane->reactor->buffers, &lane->output, (size_t)(end - lane->written));
+    lane->written = end;
+    lane_note_relief(lane);
+    run_was_lost(lane, run, RUN_UNSENT, lane->why[0] != '\0' ? lane->why : "not connected yet");
+}
+
+/* On an exclusive lane they are one client's, and later ones rely on earlier ones, as within MULTI: they go together.
+ */
+static void expire_runs(struct lane *lane, int64_t queued_before_us)
+{
+    bool all = lane->use == LANE_EXCLUSIVE;
+
+    while (lane->state != LANE_CLOSED && lane->first != NULL && (all || lane->first->queued_us <= queued_before_us)) {
+        expire_first_run(lane);
+    }
+}
+
+/* What has no answer would be dropped without a word, and what follows it would be taken in another way than it was
+ * meant: a MULTI under CLIENT REPLY SKIP. */
+static void expire_silence(struct lane *lane)
+{
+    const struct lane_owner *events = lane->owner_events;
+    void *owner = lane->owner;
+
+    lane_close(lane, lane->why[0] != '\0' ? lane->why : "not connected yet");
+    if (owner != NULL) {
+        events->broken(owner, "what it has sent for no answer could not be sent on to Redis");
+    }
+}
+
+static bool is_overdue(const struct lane *lane, int64_t queued_before_us)
+{
+    return lane->first != NULL && lane->first->queued_us <= queued_before_us;
+}
+
+static void expire(struct lane *lane, int64_t queued_before_us)
+{
+    bool is_silence_overdue = lane->silent_us != 0 && lane->silent_us <= queued_before_us;
+
+    if (is_silence_overdue || (lane->silent_us != 0 && is_overdue(lane, queued_before_us))) {
+        expire_silence(lane);
+    } else if (is_overdue(lane, queued_before_us)) {
+        expire_runs(lane, queued_before_us);
+    }
+}
+
+/* Who greets well and then talks nonsense is not asked again and again: the pauses grow until it has kept to RESP for
+ * as long as the longest of them. */
+static void forgive(struct lane *lane, int64_t now_us)
+{
+    if (lane->desynced && lane->state == LANE_READY &&
+        now_us - lane->ready_us >= clock_ms_to_us(lane->settings->reconnect_max)) {
+        lane->desynced = false;
+        lane->failures = 0;
+    }
+}
+
+void lane_tick(struct lane *lane, int64_t wait_ms)
+{
+    int64_t now = reactor_now(lane->reactor);
+    int64_t timeout = clock_ms_to_us(lane->settings->reply_timeout);
+
+    forgive(lane, now);
+    if (lane->state != LANE_READY && !lane->parked && !evtimer_pending(&lane->timer, NULL)) {
+        /* There was no memory for it. */
+        set_timer(lane, clock_ms_to_us(lane->settings->reconnect_max));
+    }
+    if (lane->state != LANE_READY) {
+        expire(lane, now - clock_ms_to_us(wait_ms));
+        return;
+    }
+    if (lane->first == NULL) {
+        return;
+    }
+    if (timeout > 0 && lane->use == LANE_SHARED && now - lane->progress_us >= timeout) {
+        log_error("lane", "lane %llu: %s has not answered for %lld ms (upstream_reply_timeout); closing it",
+                  (unsigned long long)lane->id, lane->settings->target_text, (long long)lane->settings->reply_timeout);
+        lane_break(lane, "no answer within upstream_reply_timeout");
+    }
+}

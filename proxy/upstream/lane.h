@@ -1,0 +1,222 @@
+/*
+ * A lane: one connection to Redis with the queue of runs whose replies are to come.
+ *
+ *   lane_send ──► output ──(turn end)──► Redis ──► lane_readable ──► first run of the queue ──► its receiver
+ *
+ * A shared lane carries whole requests of many clients; bytes that answer no request mean that somebody could get
+ * another's reply, and close it at once; pushes alone say by themselves that they are nobody's, and are dropped. An
+ * exclusive lane has one owner, who also gets what answers no request (pushes). States are changed by lane_move() only:
+ *
+ *   CONNECTING ─► HANDSHAKE ─► READY
+ *       ▲ └───────────┴──────────┴──► BACKOFF (runs of which nothing was sent wait here) or CLOSED
+ *       └──────────────────────────────┘
+ */
+#ifndef HEADGATE_LANE_H
+#define HEADGATE_LANE_H
+
+#include "net/connection.h"
+#include "upstream/run.h"
+
+enum lane_state { LANE_CONNECTING, LANE_HANDSHAKE, LANE_READY, LANE_BACKOFF, LANE_CLOSED };
+
+enum lane_use {
+    LANE_SHARED,    /* many clients of one profile */
+    LANE_EXCLUSIVE, /* of its owner */
+    LANE_POOLED     /* exclusive, clean, without owner */
+};
+
+/* What every lane of a worker has in common; must outlive them. Times in ms. */
+struct lane_settings {
+    const struct connection_targets *targets; /* where Redis is; may change, see lane_follow_targets() */
+    const char *target_text;                  /* for logs and errors */
+    struct connection_tuning tuning;
+    int64_t connect_timeout; /* for all targets together */
+    int64_t reconnect_min;
+    int64_t reconnect_max;
+    int64_t reply_timeout; /* 0: none */
+    struct stats *stats;   /* where lanes are counted */
+};
+
+/* How a connection to Redis is made to stand in for a client: bytes to send first, and what is expected back. */
+struct lane_greeting {
+    const char *bytes;
+    size_t length;
+    uint32_t replies;
+    bool has_tail;        /* the last reply is to a HELLO, which shows whether Redis wants a password, and may fail */
+    bool has_credentials; /* its first command says them */
+    bool password_known;  /* NOAUTH is a failure, not a finding */
+    bool resp3;           /* it begins with HELLO 3 */
+};
+
+struct lane;
+
+/* What the one above wants to know. All calls come from within the event loop; a lane must not be freed in them. */
+struct lane_events {
+    /* The connection is made (ready) or this attempt failed (why). */
+    void (*ready)(struct lane *lane);
+    void (*failed)(struct lane *lane, const char *why);
+    /* A ready lane breaks, with requests that were under way on it. Nothing of what follows from that has been done. */
+    void (*broken)(struct lane *lane, const char *why, uint64_t requests);
+    /* Redis answered NOAUTH to the greeting's PING; the lane is closed afterwards. */
+    void (*needs_password)(struct lane *lane);
+    /* The lane is CLOSED and its queue empty; why is one line for a person. The last call for this lane. */
+    void (*closed)(struct lane *lane, const char *why);
+};
+
+/* The owner of an exclusive lane. */
+struct lane_owner {
+    /* Bytes that arrived while no run was waiting, or that belong to a push. */
+    void (*bytes)(void *owner, const char *data, size_t length);
+    /* The end of a frame that answers no run, or of one that might be a push though runs wait: true if it is one. */
+    bool (*frame)(void *owner, const struct resp_reply *reply);
+    /* The lane broke. Its runs have been told before; the owner must let go of the lane. */
+    void (*broken)(void *owner, const char *why);
+    /* The lane became ready, Redis told the connection's id, or its output fell below the mark after
+     * lane_is_congested() was true. */
+    void (*writable)(void *owner);
+};
+
+/* Somebody who waits for a congested shared lane to take bytes again; embedded in who waits. */
+struct lane_waiter {
+    struct lane_waiter *next;
+    struct lane_waiter **link; /* what points to it; NULL: it does not wait */
+    void (*wake)(struct lane_waiter *waiter);
+};
+
+struct lane {
+    struct reactor *reactor;
+    struct run_pool *runs;
+    const struct lane_settings *settings;
+    const struct lane_events *events;
+    struct lane *next, *previous; /* the list of all lanes, the upstream's */
+    void *context;                /* the upstream's: the profile this lane speaks for */
+    struct lane *pool_next;       /* the upstream's */
+    uint64_t id;
+    int64_t redis_id;   /* that of the connection in Redis; 0: not known, -1: not to be known */
+    bool learns_id;     /* it was asked for, see upstream_learn_id() */
+    uint8_t id_matched; /* lane_match_id(): so many bytes of the mark that it stands behind … */
+    int64_t id_read;    /* … and so much of the number */
+    enum lane_state state;
+    enum lane_use use;
+    const struct lane_owner *owner_events;
+    void *owner;
+    struct connection connection;
+    struct connection_target target; /* what it is, or was last, connected to */
+    size_t next_target;              /* the place of the one to try next */
+    size_t targets_left;             /* so many more are tried in this attempt … */
+    int64_t attempt_until_us;        /* … which ends then */
+    int64_t retired_us; /* since when the target is none of those any more: see upstream_set_targets(); 0: it is one */
+    struct event timer; /* of the connection attempt, or until the next one */
+    struct reactor_task flush;
+    struct reactor_task take;
+    struct lane_greeting greeting;
+    uint32_t greetings_left;
+    bool asked_again;         /* HELLO was not understood: PING was asked in its place */
+    struct buffer output;     /* position `written` of the stream is its head */
+    uint64_t appended;        /* bytes ever given to lane_send */
+    uint64_t written;         /* bytes of them that the kernel took */
+    struct run *first, *last; /* runs without all their replies; those with first_byte >= written are unsent */
+    uint64_t requests_waiting;
+    int64_t silent_us; /* since when bytes of the owner wait that will have no answer; 0: none do, or it is READY */
+    struct resp_reply reply; /* the frame that is coming in; after the end of the connection: how far it came */
+    bool resp3;              /* it speaks RESP3: pushes may come that nobody here has asked for */
+    bool swallows;           /* the frame that is coming in is such a push, which nobody gets */
+    bool expects_pushes;     /* the owner is subscribed in RESP2: replies must be looked at one by one */
+    bool expects_raw;        /* its last request asks for replication: the answer may be no RESP */
+    bool raw;                /* no longer RESP (replication): bytes go to the owner as they come */
+    bool untidy;             /* not to be used again by anybody else */
+    bool needs_fence;        /* what came last may have been more replies than it seemed: see upstream_send_fence() */
+    bool named;              /* was given the name of a client, perhaps of one that has left it */
+    bool refused;            /* Redis did not take the credentials, at the last attempt */
+    bool parked;             /* in BACKOFF until it can take over a connection, as another attempt would be in vain */
+    bool taken_over;         /* its connection was another lane's */
+    bool spare;              /* the upstream's: it is being opened for the pool */
+    bool ending;             /* the output is followed by the end of our stream */
+    bool awaits_quiet;       /* the owner is to be told (writable) whenever nothing is owed any more */
+    bool bare;               /* nothing was said on it: it speaks for its profile only after an AUTH */
+    bool paused;             /* replies are not read (once it is ready) */
+    bool was_congested;
+    struct lane_waiter *waiters; /* the last come first */
+    uint32_t failures;           /* attempts to connect in a row that came to nothing, or to nonsense */
+    bool desynced;               /* Redis sent nonsense to it, not long ago */
+    int64_t ready_us;            /* when it was ready last */
+    uint64_t jitter;             /* state of a small generator */
+    int64_t read_us;             /* when replies were read last */
+    int64_t progress_us;         /* last time a reply came, or the queue ceased to be empty */
+    int64_t used_us;             /* last time something was sent */
+    char why[160];               /* the last failure */
+};
+
+/* Output above this makes a lane congested; its owner, or the clients of a shared one, should wait. Bytes. */
+#define LANE_OUTPUT_MARK ((size_t)256 * 1024)
+#define LANE_SHARED_OUTPUT_MARK ((size_t)4 * 1024 * 1024)
+
+/* Begins to connect. The lane is freed by lane_free() after events->closed. NULL when memory is short. */
+struct lane *lane_new(struct reactor *reactor, struct run_pool *runs, const struct lane_settings *settings,
+                      const struct lane_events *events, enum lane_use use, void *context, uint64_t id);
+/* Sets the greeting (the bytes must outlive the lane) and starts. */
+void lane_start(struct lane *lane, const struct lane_greeting *greeting);
+/* Makes no attempt (any more). Not for a lane that is READY. */
+void lane_park(struct lane *lane);
+/* A parked lane tries to connect. */
+void lane_unpark(struct lane *lane);
+/* A parked lane has the connection of a pooled one, which must be idle and is CLOSED afterwards. */
+void lane_take_over(struct lane *lane, struct lane *from);
+void lane_free(struct lane *lane);
+
+/* Appends the whole requests in data as (part of) a run. The run's owner, receiver and requests must be set. */
+bool lane_send(struct lane *lane, struct run *run, const char *data, size_t length);
+/* Appends further whole requests to the lane's last run. */
+bool lane_extend(struct lane *lane, const char *data, size_t length, uint32_t requests);
+/* Sends bytes that belong to no run: more of a long request, or what will have no answer (CLIENT REPLY OFF). Exclusive
+ * lanes only. */
+bool lane_send_silent(struct lane *lane, const char *data, size_t length);
+/* To be told of bytes that have no answer, not even an error if they cannot be sent: the lane then breaks. */
+void lane_note_silence(struct lane *lane);
+/* The same with bytes that come from a connection, moved inside the kernel. The bytes taken, an enum connection_result,
+ * or 0 if the lane would rather be given bytes. */
+ssize_t lane_pull_silent(struct lane *lane, struct connection *from, size_t most);
+/* Ends our side of the stream once the output is written: Redis sees what the client did. Exclusive lanes only. */
+void lane_end_output(struct lane *lane);
+
+static inline bool lane_is_congested(const struct lane *lane)
+{
+    return buffer_length(&lane->output) > (lane->use == LANE_SHARED ? LANE_SHARED_OUTPUT_MARK : LANE_OUTPUT_MARK);
+}
+
+/* Wakes the waiter, once, when the lane is not congested any more, or is not to be used any more. */
+void lane_await(struct lane *lane, struct lane_waiter *waiter);
+/* Harmless if it does not wait. */
+void lane_waiter_cancel(struct lane_waiter *waiter);
+
+/* Exclusive lanes: stops or resumes reading replies (back pressure). */
+void lane_pause(struct lane *lane, bool paused);
+
+void lane_set_owner(struct lane *lane, const struct lane_owner *events, void *owner);
+/* Makes a shared lane the owner's exclusive one. */
+void lane_make_exclusive(struct lane *lane, const struct lane_owner *events, void *owner);
+
+/* Whether anybody but this owner of runs waits for a reply on it. */
+bool lane_serves_others(const struct lane *lane, const void *owner);
+
+/* Closes for good: runs are lost or unsent, the owner is not told (whoever closes knows). */
+void lane_close(struct lane *lane, const char *why);
+
+/* Treats the lane as broken: as if Redis had closed it now. */
+void lane_fail(struct lane *lane, const char *why);
+
+/* The targets have changed: a lane that is not READY begins anew with them, unless it is just about to reach one. */
+void lane_follow_targets(struct lane *lane);
+
+/* Looks for the connection's id in a part of the reply to HELLO. */
+void lane_match_id(struct lane *lane, const char *data, size_t length);
+
+/* Fails what has waited longer than wait_ms to be sent, and closes a lane that has not answered for reply_timeout. */
+void lane_tick(struct lane *lane, int64_t wait_ms);
+
+const char *lane_state_name(enum lane_state state);
+/* Where lanes of that use are counted while they are ready. */
+enum stats_id lane_gauge(enum lane_use use);
+const char *lane_use_name(enum lane_use use);
+
+#endif

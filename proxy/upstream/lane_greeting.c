@@ -1,0 +1,179 @@
+/* What a new connection is told to stand in for a client, and what Redis says to that. */
+#include "upstream/lane_private.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* What Redis says, unasked, to a connection that it does not take. */
+static bool is_unwelcome(const struct lane *lane)
+{
+    return resp_reply_starts(&lane->reply, "-ERR max number of clients") || resp_reply_starts(&lane->reply, "-DENIED");
+}
+
+/* Whether Redis has refused the credentials, and not the connection. */
+static bool are_credentials_refused(const struct lane *lane)
+{
+    static const char *const refusals[] = {"-WRONGPASS ", "-ERR invalid password",
+                                           "-ERR AUTH <password> called without",
+                                           "-ERR Client sent AUTH, but no password is set"};
+    bool found = false;
+
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        found = found || resp_reply_starts(&lane->reply, refusals[i]);
+    }
+    return found && lane->greeting.has_credentials && lane->greetings_left == lane->greeting.replies;
+}
+
+static void greeting_refused(struct lane *lane)
+{
+    char why[sizeof lane->why];
+
+    lane->refused = are_credentials_refused(lane);
+
+    snprintf(why, sizeof why, "Redis answered %.*s", (int)resp_reply_head_line(&lane->reply), lane->reply.head);
+    lane_refused(lane, why);
+}
+
+/* A fresh socket takes a few hundred bytes whole, or it is broken. */
+static void say(struct lane *lane, const char *bytes, size_t length)
+{
+    if (connection_write(&lane->connection, bytes, length) != (ssize_t)length) {
+        lane_break(lane, "the greeting could not be written");
+    }
+}
+
+/* A server that does not know HELLO, or has given it another name. What is of Redis 6.0 or newer knows it. */
+static void ask_again(struct lane *lane)
+{
+    static const char plain[] = "*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n$8\r\nheadgate\r\n*1\r\n$4\r\nPING\r\n";
+
+    lane->asked_again = true;
+    lane->greetings_left = 2;
+    resp_reply_reset(&lane->reply);
+    say(lane, plain, sizeof plain - 1);
+}
+
+/* The last of all: whether Redis wants a password. */
+static void tail_answered(struct lane *lane)
+{
+    bool is_error = lane->reply.type == '-';
+
+    if (!is_error) {
+        lane->named = lane->named || !lane->asked_again;
+    } else if (resp_reply_starts(&lane->reply, "-NOAUTH")) {
+        (lane->greeting.password_known ? greeting_refused : lane->events->needs_password)(lane);
+        return;
+    } else if (!lane->asked_again) {
+        ask_again(lane);
+        return;
+    }
+    resp_reply_reset(&lane->reply);
+    lane->greetings_left = 0;
+    lane->reply.keep_head = false;
+    lane_now_ready(lane);
+}
+
+/* One reply to the greeting has ended. */
+static void greeting_answered(struct lane *lane)
+{
+    bool is_tail = lane->greeting.has_tail && lane->greetings_left == 1;
+    bool is_naming = lane->asked_again && lane->greetings_left == 2;
+
+    if (is_unwelcome(lane) || (lane->reply.type == '-' && !is_tail && !is_naming)) {
+        greeting_refused(lane);
+        return;
+    }
+    if (is_tail) {
+        tail_answered(lane);
+        return;
+    }
+    if (is_naming) {
+        lane->named = lane->reply.type != '-';
+    }
+    resp_reply_reset(&lane->reply);
+    lane->greetings_left--;
+    if (lane->greetings_left == 0) {
+        lane->reply.keep_head = false;
+        lane_now_ready(lane);
+    }
+}
+
+static const char id_mark[] = "$2\r\nid\r\n:";
+#define ID_MARK_LENGTH ((uint8_t)(sizeof id_mark - 1))
+
+/* The mark comes once, ahead of all that is not Redis' own, and the end of the line ends the number. */
+static void match_id(struct lane *lane, char byte)
+{
+    if (lane->id_matched < ID_MARK_LENGTH) {
+        lane->id_matched = byte == id_mark[lane->id_matched] ? (uint8_t)(lane->id_matched + 1) : byte == id_mark[0];
+    } else if (byte >= '0' && byte <= '9' && lane->id_read < INT64_MAX / 16) {
+        lane->id_read = lane->id_read * 10 + (byte - '0');
+    } else {
+        lane->redis_id = byte == '\r' && lane->id_read > 0 ? lane->id_read : -1;
+    }
+}
+
+void lane_match_id(struct lane *lane, const char *data, size_t length)
+{
+    for (size_t i = 0; i < length && lane->redis_id == 0; i++) {
+        match_id(lane, data[i]);
+    }
+}
+
+static bool is_greeted(const struct lane *lane)
+{
+    return lane->state == LANE_HANDSHAKE || lane->state == LANE_READY;
+}
+
+/* Somebody may have had pushes sent to this connection before it was made ready. Returns the bytes of such. */
+static size_t drop_pushes(struct lane *lane, const char *data, size_t length)
+{
+    size_t dropped = 0;
+
+    while (dropped < length && is_greeted(lane) && lane_is_unwanted_push(lane, data + dropped)) {
+        dropped += lane_drop_push(lane, data + dropped, length - dropped);
+    }
+    return dropped;
+}
+
+void lane_take_greeting(struct lane *lane, const char *data, size_t length)
+{
+    size_t dropped = drop_pushes(lane, data, length);
+
+    while (length > dropped && lane->state == LANE_HANDSHAKE) {
+        size_t taken;
+        data += dropped;
+        length -= dropped;
+        enum resp_status status = resp_reply_feed(&lane->reply, data, length, &taken);
+        if (status == RESP_FAULT) {
+            lane_desync(lane, "Redis answered the greeting with bytes that are not RESP");
+            return;
+        }
+        lane_match_id(lane, data, taken);
+        data += taken;
+        length -= taken;
+        if (status == RESP_DONE) {
+            greeting_answered(lane);
+        }
+        dropped = drop_pushes(lane, data, length);
+    }
+    if (length > dropped && lane->state == LANE_READY) {
+        lane_desync(lane, "Redis answered more than it was asked");
+    }
+}
+
+void lane_greet(struct lane *lane)
+{
+    const struct lane_greeting *greeting = &lane->greeting;
+
+    if (greeting->replies == 0) {
+        lane_now_ready(lane);
+        return;
+    }
+    lane_move(lane, LANE_HANDSHAKE);
+    lane->greetings_left = greeting->replies;
+    lane->resp3 = greeting->resp3;
+    lane->reply.keep_head = true;
+    lane->asked_again = false;
+    say(lane, greeting->bytes, greeting->length);
+}

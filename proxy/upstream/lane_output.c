@@ -1,0 +1,202 @@
+/* What goes to Redis: requests that are sent, when they are written, and who waits when they are too many. */
+#include "upstream/lane_private.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+/* ---- congestion ---- */
+
+static void waiter_push(struct lane_waiter **first, struct lane_waiter *waiter)
+{
+    assert(waiter->link == NULL);
+    waiter->next = *first;
+    waiter->link = first;
+    if (waiter->next != NULL) {
+        waiter->next->link = &waiter->next;
+    }
+    *first = waiter;
+}
+
+void lane_await(struct lane *lane, struct lane_waiter *waiter)
+{
+    waiter_push(&lane->waiters, waiter);
+}
+
+void lane_waiter_cancel(struct lane_waiter *waiter)
+{
+    if (waiter->link == NULL) {
+        return;
+    }
+    *waiter->link = waiter->next;
+    if (waiter->next != NULL) {
+        waiter->next->link = waiter->link;
+    }
+    waiter->link = NULL;
+}
+
+void lane_wake_waiters(struct lane *lane)
+{
+    struct lane_waiter *first = NULL;
+
+    while (lane->waiters != NULL) {
+        struct lane_waiter *waiter = lane->waiters;
+        lane_waiter_cancel(waiter);
+        waiter_push(&first, waiter);
+    }
+    while (first != NULL) {
+        struct lane_waiter *waiter = first;
+        lane_waiter_cancel(waiter);
+        waiter->wake(waiter);
+    }
+}
+
+void lane_note_relief(struct lane *lane)
+{
+    if (!lane->was_congested || lane_is_congested(lane)) {
+        return;
+    }
+    lane->was_congested = false;
+    lane_wake_waiters(lane);
+    if (lane->owner != NULL) {
+        lane->owner_events->writable(lane->owner);
+    }
+}
+
+/* ---- sending ---- */
+
+void lane_want_flush(struct lane *lane)
+{
+    if (lane->state == LANE_READY) {
+        reactor_at_turn_end(lane->reactor, REACTOR_STAGE_REQUESTS, &lane->flush);
+    }
+}
+
+static bool append_output(struct lane *lane, const char *data, size_t length)
+{
+    if (!buffer_append(&lane->reactor->buffers, &lane->output, data, length)) {
+        return false;
+    }
+    lane->appended += length;
+    lane->used_us = reactor_now(lane->reactor);
+    if (lane_is_congested(lane)) {
+        lane->was_congested = true;
+    }
+    lane_want_flush(lane);
+    return true;
+}
+
+bool lane_send(struct lane *lane, struct run *run, const char *data, size_t length)
+{
+    assert(lane->state != LANE_CLOSED && run->requests > 0);
+    run->first_byte = lane->appended;
+    run->length = length;
+    run->queued_us = reactor_now(lane->reactor);
+    if (!append_output(lane, data, length)) {
+        return false;
+    }
+    run->lane = lane;
+    lane_queue_append(lane, run);
+    lane->requests_waiting += run->requests;
+    return true;
+}
+
+bool lane_extend(struct lane *lane, const char *data, size_t length, uint32_t requests)
+{
+    struct run *run = lane->last;
+
+    assert(lane->state != LANE_CLOSED && run->first_byte + run->length == lane->appended);
+    if (!append_output(lane, data, length)) {
+        return false;
+    }
+    run->length += length;
+    run->requests += requests;
+    lane->requests_waiting += requests;
+    return true;
+}
+
+bool lane_send_silent(struct lane *lane, const char *data, size_t length)
+{
+    assert(lane->use == LANE_EXCLUSIVE && lane->state != LANE_CLOSED);
+    return append_output(lane, data, length);
+}
+
+void lane_note_silence(struct lane *lane)
+{
+    if (lane->state != LANE_READY && lane->silent_us == 0) {
+        lane->silent_us = reactor_now(lane->reactor);
+    }
+}
+
+ssize_t lane_pull_silent(struct lane *lane, struct connection *from, size_t most)
+{
+    struct reactor *reactor = lane->reactor;
+    size_t left;
+
+    if (lane->state != LANE_READY || buffer_length(&lane->output) > 0) {
+        return 0;
+    }
+    ssize_t taken = connection_pull(from, &lane->connection, most, &left);
+    if (taken <= 0) {
+        return taken;
+    }
+    lane->used_us = reactor_now(reactor);
+    lane->appended += (uint64_t)taken;
+    lane->written += (uint64_t)taken - left;
+    stats_add(lane->settings->stats, STATS_UPSTREAM_WRITES, 1);
+    stats_add(lane->settings->stats, STATS_UPSTREAM_BYTES_OUT, (uint64_t)taken - left);
+    if (left > 0 && !splice_fetch(&reactor->splice, &reactor->buffers, &lane->output, left)) {
+        lane_fail(lane, "out of memory");
+    } else if (left > 0) {
+        lane->was_congested = lane->was_congested || lane_is_congested(lane);
+        lane_want_flush(lane);
+    }
+    return taken;
+}
+
+void lane_end_stream_when_written(struct lane *lane)
+{
+    if (lane->ending && buffer_length(&lane->output) == 0 && lane->state == LANE_READY) {
+        shutdown(lane->connection.fd, SHUT_WR);
+    }
+}
+
+void lane_end_output(struct lane *lane)
+{
+    assert(lane->use == LANE_EXCLUSIVE);
+    lane->ending = true;
+    lane->untidy = true;
+    lane_end_stream_when_written(lane);
+}
+
+void lane_flush(struct lane *lane)
+{
+    size_t length = buffer_length(&lane->output);
+
+    if (lane->state != LANE_READY || length == 0) {
+        return;
+    }
+    ssize_t done = connection_write(&lane->connection, buffer_head(&lane->output), length);
+    stats_add(lane->settings->stats, STATS_UPSTREAM_WRITES, 1);
+    if (done == CONNECTION_BROKEN) {
+        lane_break(lane, strerror(errno));
+        return;
+    }
+    if (done > 0) {
+        stats_add(lane->settings->stats, STATS_UPSTREAM_BYTES_OUT, (uint64_t)done);
+        buffer_consume(&lane->reactor->buffers, &lane->output, (size_t)done);
+        lane->written += (uint64_t)done;
+    }
+    connection_want_write(&lane->connection, buffer_length(&lane->output) > 0);
+    lane_end_stream_when_written(lane);
+    lane_note_relief(lane);
+    if (buffer_length(&lane->output) == 0) {
+        /* Silent requests are answered by nothing that would tell. */
+        lane_tell_quiet(lane);
+    }
+}
+
+void lane_flush_task(struct reactor_task *task)
+{
+    lane_flush((struct lane *)(void *)((char *)task - offsetof(struct lane, flush)));
+}

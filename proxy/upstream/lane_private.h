@@ -1,0 +1,93 @@
+/*
+ * What the files of the lane share:
+ *
+ *   lane.c           the life of a lane: connecting, who owns it, breaking, time
+ *   lane_greeting.c  what a new connection is told, and what Redis says to that
+ *   lane_output.c    sending, writing, and who waits while there is too much to write
+ *   lane_replies.c   reading, taking replies apart, measuring
+ *
+ * After a call of what may break the lane, or tells others, its state may be another one.
+ */
+#ifndef HEADGATE_LANE_PRIVATE_H
+#define HEADGATE_LANE_PRIVATE_H
+
+#include "upstream/lane.h"
+
+/* ---- the queue of runs; inline, as each request passes it ---- */
+
+static inline void lane_queue_append(struct lane *lane, struct run *run)
+{
+    run->lane_next = NULL;
+    if (lane->first == NULL) {
+        lane->first = run;
+        lane->progress_us = reactor_now(lane->reactor);
+    } else {
+        lane->last->lane_next = run;
+    }
+    lane->last = run;
+}
+
+/* The first run, which there must be: it belongs to the caller. */
+static inline struct run *lane_queue_pop(struct lane *lane)
+{
+    struct run *run = lane->first;
+
+    lane->first = run->lane_next;
+    if (lane->first == NULL) {
+        lane->last = NULL;
+    }
+    run->lane_next = NULL;
+    run->lane = NULL;
+    lane->requests_waiting -= run->requests - run->answered;
+    return run;
+}
+
+/* ---- lane.c ---- */
+
+/* The only way to another state. Not for a lane that is CLOSED. */
+/* Counts it, too. */
+void lane_move(struct lane *lane, enum lane_state state);
+/* The greeting, if any, was answered: what waits is sent, and who waits is told. */
+void lane_now_ready(struct lane *lane);
+/* The connection, or the attempt to make it, came to an end. why: one line for a person. Not for a lane that is CLOSED.
+ */
+void lane_break(struct lane *lane, const char *why);
+/* Redis does not take the connection that was just made: there is no use in trying its other addresses now. */
+void lane_refused(struct lane *lane, const char *why);
+/* Breaks the lane as Redis sent what cannot be anybody's reply: nothing that follows can be trusted. */
+void lane_desync(struct lane *lane, const char *why);
+
+/* ---- lane_greeting.c ---- */
+
+/* Says the greeting on a connection that was just made; without one the lane is ready. */
+void lane_greet(struct lane *lane);
+/* Takes what came while the lane was in HANDSHAKE. */
+void lane_take_greeting(struct lane *lane, const char *data, size_t length);
+
+/* ---- lane_output.c ---- */
+
+/* Has the output written at the end of this turn, if the lane is ready. */
+void lane_want_flush(struct lane *lane);
+/* Writes what the kernel takes of the output; nothing on a lane that is not ready. */
+void lane_flush(struct lane *lane);
+/* The same as the task of the stage of requests: lane->flush. */
+void lane_flush_task(struct reactor_task *task);
+/* Ends our side of the stream if lane_end_output() was called and all is written. */
+void lane_end_stream_when_written(struct lane *lane);
+/* To be called when there may be less output than before. */
+void lane_note_relief(struct lane *lane);
+/* Tells whoever waits for an AUTH to go out alone, if the lane owes nothing. */
+void lane_tell_quiet(struct lane *lane);
+/* In the order in which they came, so that nobody waits longer than others. */
+void lane_wake_waiters(struct lane *lane);
+
+/* ---- lane_replies.c ---- */
+
+/* Whether data goes on with, or begins with, a push that nobody gets. */
+bool lane_is_unwanted_push(const struct lane *lane, const char *data);
+/* Drops such a push, or what there is of it. Returns the bytes that it dealt with. */
+size_t lane_drop_push(struct lane *lane, const char *data, size_t length);
+/* Reads the connection once and hands out what came. The task of the stage of replies: lane->take. */
+void lane_take_task(struct reactor_task *task);
+
+#endif

@@ -1,0 +1,298 @@
+/* What comes from Redis: it is read, taken apart into replies, and each is handed to the run that it answers. */
+#include "upstream/lane_private.h"
+
+#include <errno.h>
+#include <string.h>
+
+void lane_tell_quiet(struct lane *lane)
+{
+    if (lane->awaits_quiet && lane->first == NULL && lane->owner != NULL && lane->state == LANE_READY) {
+        lane->owner_events->writable(lane->owner);
+    }
+}
+
+static void run_was_answered(struct lane *lane, struct run *run)
+{
+    if (run->receiver != NULL) {
+        run->receiver->answered(run);
+    } else {
+        run_give(lane->runs, run);
+    }
+    lane_tell_quiet(lane);
+}
+
+/* ---- receiving ---- */
+
+/* Hands over the bytes of replies of the first run, or of nobody. */
+static void hand_over(struct lane *lane, const char *data, size_t length)
+{
+    struct run *run = lane->first;
+
+    if (length == 0) {
+        return;
+    }
+    if (run == NULL || lane->reply.type == '>') {
+        lane->owner_events->bytes(lane->owner, data, length);
+    } else {
+        run->reply_bytes += length;
+        if (run->receiver != NULL) {
+            run->receiver->bytes(run, data, length);
+        }
+    }
+}
+
+/* Whether the frame that data goes on with, or begins, is a push. */
+static bool is_push(const struct lane *lane, const char *data)
+{
+    return (resp_reply_idle(&lane->reply) ? *data : lane->reply.type) == '>';
+}
+
+/* Whether the next bytes answer a run of whose replies only the ends matter. */
+static bool is_plain(const struct lane *lane, const char *data)
+{
+    return lane->first != NULL && lane->first->observation == NULL && !lane->expects_pushes && !is_push(lane, data);
+}
+
+/* ---- measuring ---- */
+
+/* The last reply of a run is told of by itself in any case. */
+static struct run_tally begin_tally(const struct lane *lane, const struct run *run)
+{
+    return run->requests - run->answered == 1 ? (struct run_tally){.most = 1, .large = UINT64_MAX}
+                                              : run->receiver->tally(run, lane->read_us);
+}
+
+static void tell_tally(const struct lane *lane, struct run *run, const struct run_tally *tally)
+{
+    if (tally->count > 0) {
+        run->receiver->measured(run, tally, lane->read_us);
+    }
+}
+
+static void renew_tally(const struct lane *lane, struct run *run, struct run_tally *tally)
+{
+    tell_tally(lane, run, tally);
+    *tally = begin_tally(lane, run);
+}
+
+/* The reply at hand has ended. */
+static inline void count_reply(const struct lane *lane, struct run *run, struct run_tally *tally)
+{
+    const struct resp_reply *reply = &lane->reply;
+    bool is_large = reply->size >= tally->large;
+
+    if (tally->count > 0 && (is_large || tally->count >= tally->most)) {
+        renew_tally(lane, run, tally);
+    }
+    tally->count++;
+    tally->errors += reply->type == '-' || reply->type == '!';
+    tally->bytes += reply->size;
+    if (is_large) {
+        tally->most = 1;
+    }
+}
+
+/* ---- taking replies apart ---- */
+
+/*
+ * The fast path: replies of a plain run, up to its last or up to a push, without a look at any of them. Returns the
+ * bytes that it dealt with.
+ */
+static size_t take_plain(struct lane *lane, const char *data, size_t length)
+{
+    struct run *run = lane->first;
+    bool measures = run->measured && run->receiver != NULL;
+    struct run_tally tally = {0};
+    const char *desync = NULL;
+    size_t position = 0;
+
+    if (measures) {
+        tally = begin_tally(lane, run);
+    }
+    while (position < length && run->answered < run->requests && !is_push(lane, data + position)) {
+        size_t taken;
+        enum resp_status status = resp_reply_feed(&lane->reply, data + position, length - position, &taken);
+        if (status == RESP_FAULT || lane->reply.type == '>') {
+            desync =
+                status == RESP_FAULT ? "Redis sent bytes that are not RESP" : "Redis sent a push with an attribute";
+            break;
+        }
+        position += taken;
+        if (status == RESP_DONE) {
+            if (measures) {
+                count_reply(lane, run, &tally);
+            }
+            run->answered++;
+            lane->requests_waiting--;
+            resp_reply_reset(&lane->reply);
+        }
+    }
+    if (measures) {
+        tell_tally(lane, run, &tally);
+    }
+    if (desync != NULL) {
+        lane_desync(lane, desync);
+        return length;
+    }
+    run->reply_bytes += position;
+    if (run->receiver != NULL) {
+        run->receiver->bytes(run, data, position);
+    }
+    if (lane->first == run && run->answered == run->requests) {
+        run_was_answered(lane, lane_queue_pop(lane));
+    }
+    return position;
+}
+
+/*
+ * A client may have the invalidation messages of CLIENT TRACKING sent to any connection. On one without an owner, or
+ * before its owner was heard, they are nobody's. They come in RESP3 only, where their type tells them from replies.
+ */
+bool lane_is_unwanted_push(const struct lane *lane, const char *data)
+{
+    bool is_nobodys = lane->owner == NULL || lane->written == 0;
+
+    return lane->swallows || (is_nobodys && lane->resp3 && *data == '>' && resp_reply_idle(&lane->reply));
+}
+
+size_t lane_drop_push(struct lane *lane, const char *data, size_t length)
+{
+    bool keeps_head = lane->reply.keep_head;
+    size_t taken;
+
+    lane->swallows = true;
+    lane->reply.keep_head = false;
+    enum resp_status status = resp_reply_feed(&lane->reply, data, length, &taken);
+    lane->reply.keep_head = keeps_head;
+    if (status == RESP_FAULT) {
+        lane_desync(lane, "Redis sent bytes that are not RESP");
+        return length;
+    }
+    if (status == RESP_DONE) {
+        lane->swallows = false;
+        resp_reply_reset(&lane->reply);
+        stats_add(lane->settings->stats, STATS_PUSHES_DROPPED, 1);
+    }
+    return taken;
+}
+
+/* A frame has ended on a lane where frames must be looked at: decide what it was. */
+static void frame_ended(struct lane *lane)
+{
+    struct run *run = lane->first;
+    bool counts = run != NULL && lane->reply.type != '>';
+
+    if (run != NULL && run->observation != NULL && run->receiver != NULL) {
+        counts = run->receiver->reply(run, &lane->reply);
+    } else if (run == NULL || lane->expects_pushes || lane->reply.type == '>') {
+        counts = !lane->owner_events->frame(lane->owner, &lane->reply) && counts;
+    }
+    if (lane->state != LANE_READY || !counts) {
+        return;
+    }
+    if (run->measured && run->receiver != NULL) {
+        struct run_tally tally = {.most = 1, .large = UINT64_MAX};
+        count_reply(lane, run, &tally);
+        tell_tally(lane, run, &tally);
+    }
+    run->answered++;
+    lane->requests_waiting--;
+    if (run->answered == run->requests) {
+        run_was_answered(lane, lane_queue_pop(lane));
+    }
+}
+
+/* Whether replication begins here, instead of a reply: with the length of an RDB file, or with the empty lines that
+ * Redis sends until it has one. */
+static bool begins_replication(const struct lane *lane, const char *data)
+{
+    return lane->expects_raw && lane->first != NULL && lane->first == lane->last && lane->first->receiver != NULL &&
+           resp_reply_idle(&lane->reply) && *data != '+' && *data != '-' && *data != '>';
+}
+
+/* One frame, or what there is of it. Returns the bytes that it dealt with. */
+static size_t take_frame(struct lane *lane, const char *data, size_t length)
+{
+    size_t taken;
+
+    if (begins_replication(lane, data)) {
+        lane->expects_raw = false;
+        frame_ended(lane);
+        return 0;
+    }
+    if (lane->use == LANE_POOLED && lane->written == 0 && lane->first == NULL && *data == '-') {
+        /* A spare that Redis has not taken after all: it has too many clients. */
+        lane_close(lane, "Redis refused the connection");
+        return length;
+    }
+    if (lane->owner == NULL && (lane->first == NULL || is_push(lane, data))) {
+        lane_desync(lane, "Redis sent bytes that answer no request");
+        return length;
+    }
+    lane->reply.keep_head = true;
+    enum resp_status status = resp_reply_feed(&lane->reply, data, length, &taken);
+    if (status == RESP_FAULT) {
+        lane_desync(lane, "Redis sent bytes that are not RESP");
+        return length;
+    }
+    if (lane->owner == NULL && lane->reply.type == '>') {
+        lane_desync(lane, "Redis sent a push with an attribute");
+        return length;
+    }
+    hand_over(lane, data, taken);
+    if (status == RESP_DONE && lane->state == LANE_READY) {
+        frame_ended(lane);
+        resp_reply_reset(&lane->reply);
+    }
+    return taken;
+}
+
+static void take_replies(struct lane *lane, const char *data, size_t length)
+{
+    lane->progress_us = reactor_now(lane->reactor);
+    while (length > 0 && lane->state == LANE_READY) {
+        if (lane->raw && lane->first == NULL && lane->owner != NULL) {
+            lane->owner_events->bytes(lane->owner, data, length);
+            return;
+        }
+        lane->reply.keep_head = false;
+        size_t taken = lane_is_unwanted_push(lane, data) ? lane_drop_push(lane, data, length)
+                       : is_plain(lane, data)            ? take_plain(lane, data, length)
+                                                         : take_frame(lane, data, length);
+        data += taken;
+        length -= taken;
+    }
+}
+
+/* ---- reading ---- */
+
+static void lane_read(struct lane *lane)
+{
+    char *scratch = lane->reactor->scratch;
+    ssize_t got = connection_read(&lane->connection, scratch, REACTOR_SCRATCH_SIZE);
+    if (got == CONNECTION_AGAIN) {
+        return;
+    }
+    if (got <= 0) {
+        lane_break(lane, got == 0 ? "Redis closed the connection" : strerror(errno));
+        return;
+    }
+    lane->read_us = reactor_read_time(lane->reactor);
+    stats_add(lane->settings->stats, STATS_UPSTREAM_READS, 1);
+    stats_add(lane->settings->stats, STATS_UPSTREAM_BYTES_IN, (uint64_t)got);
+    if (lane->state == LANE_HANDSHAKE) {
+        lane_take_greeting(lane, scratch, (size_t)got);
+    } else {
+        take_replies(lane, scratch, (size_t)got);
+    }
+}
+
+/* Clients may borrow the bytes of their replies from the scratch memory, so they are written before it is used again.
+ */
+void lane_take_task(struct reactor_task *task)
+{
+    struct lane *lane = (struct lane *)(void *)((char *)task - offsetof(struct lane, take));
+
+    lane_read(lane);
+    reactor_settle_stage(lane->reactor, REACTOR_STAGE_CLIENTS);
+}

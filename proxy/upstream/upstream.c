@@ -1,0 +1,414 @@
+/* The lanes of a worker: which there are, what they tell, when they go. */
+#include "upstream/upstream_private.h"
+
+#include "base/log.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How long an unused lane keeps the name of its last client. */
+#define NAME_PATIENCE_US ((int64_t)1000000)
+
+static const struct lane_events lane_events;
+
+/* ---- the list of lanes ---- */
+
+static void list_add(struct upstream *upstream, struct lane *lane)
+{
+    lane->next = upstream->lanes;
+    if (lane->next != NULL) {
+        lane->next->previous = lane;
+    }
+    upstream->lanes = lane;
+}
+
+static void list_remove(struct upstream *upstream, struct lane *lane)
+{
+    if (lane->previous != NULL) {
+        lane->previous->next = lane->next;
+    } else {
+        upstream->lanes = lane->next;
+    }
+    if (lane->next != NULL) {
+        lane->next->previous = lane->previous;
+    }
+}
+
+struct lane *upstream_open_lane(struct profile *profile, enum lane_use use)
+{
+    struct upstream *upstream = profile->upstream;
+    struct lane *lane = lane_new(upstream->reactor, upstream->runs, &upstream->settings.lane, &lane_events, use,
+                                 profile, ++upstream->last_lane_id);
+
+    if (lane == NULL) {
+        return NULL;
+    }
+    profile_reference(profile);
+    list_add(upstream, lane);
+    return lane;
+}
+
+void upstream_start_lane(struct lane *lane)
+{
+    struct lane_greeting greeting = profile_greeting(lane_profile(lane), lane->use == LANE_SHARED);
+
+    if (upstream_is_refused(lane_profile(lane))) {
+        lane->greeting = greeting;
+        lane_park(lane);
+        upstream_help_soon(lane_profile(lane)->upstream);
+    } else {
+        upstream_note_connecting(lane_profile(lane)->upstream);
+        lane_start(lane, &greeting);
+    }
+}
+
+void upstream_forget_place(struct lane *lane)
+{
+    struct profile *profile = lane_profile(lane);
+
+    for (size_t i = 0; i < profile->upstream->settings.shared_lanes; i++) {
+        if (profile->shared[i] == lane) {
+            profile->shared[i] = NULL;
+        }
+    }
+}
+
+static void free_closed(struct reactor_task *task)
+{
+    struct upstream *upstream = (struct upstream *)(void *)((char *)task - offsetof(struct upstream, free_closed));
+
+    while (upstream->closed != NULL) {
+        struct lane *lane = upstream->closed;
+        upstream->closed = lane->pool_next;
+        lane_free(lane);
+    }
+}
+
+void upstream_free_at_turn_end(struct upstream *upstream, struct lane *lane)
+{
+    lane->pool_next = upstream->closed;
+    upstream->closed = lane;
+    reactor_at_turn_end(upstream->reactor, REACTOR_STAGE_FREE, &upstream->free_closed);
+}
+
+/* ---- what lanes tell ---- */
+
+/* Whether a shared lane of Headgate's own credentials carries requests. */
+static bool has_ready_lane(const struct upstream *upstream)
+{
+    for (size_t i = 0; i < upstream->settings.shared_lanes; i++) {
+        const struct lane *lane = upstream->base->shared[i];
+        if (lane != NULL && lane->state == LANE_READY) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool upstream_is_locked(const struct upstream *upstream)
+{
+    return upstream->base->needs_password;
+}
+
+void upstream_is_up(struct upstream *upstream)
+{
+    stats_set(upstream->settings.lane.stats, STATS_UPSTREAM_UP, 1);
+}
+
+/* That one more could not be made, or one of a client's own credentials, says nothing while requests are carried. */
+void upstream_is_down(struct upstream *upstream)
+{
+    if (!has_ready_lane(upstream)) {
+        stats_set(upstream->settings.lane.stats, STATS_UPSTREAM_UP, 0);
+    }
+}
+
+static void on_ready(struct lane *lane)
+{
+    struct upstream *upstream = lane_profile(lane)->upstream;
+
+    upstream_prefer_target(upstream, &lane->target);
+    upstream_is_up(upstream);
+    if (!upstream->reachable || !upstream->told) {
+        log_info("upstream", "connected to Redis at %s", upstream->settings.lane.target_text);
+        upstream->reachable = true;
+        upstream->told = true;
+    }
+    if (lane->greeting.has_credentials && !lane->taken_over) {
+        upstream_credentials_accepted(lane_profile(lane));
+    }
+    if (lane->spare) {
+        upstream_spare_is_ready(lane);
+        return;
+    }
+    if (lane->use == LANE_SHARED && !lane->taken_over) {
+        upstream_open_spares(lane_profile(lane));
+    }
+    if (lane->use == LANE_SHARED && lane_profile(lane) == upstream->base) {
+        upstream->ready(upstream->context);
+    }
+}
+
+static void tell_loss(const struct upstream *upstream, const char *why, uint64_t requests)
+{
+    if (upstream->lost != NULL) {
+        upstream->lost(upstream->lost_context, why, requests);
+    }
+}
+
+static void log_failure(const struct upstream *upstream, const char *why)
+{
+    const char *target = upstream->settings.lane.target_text;
+
+    if (upstream->settings.serves_clients) {
+        log_error("upstream", "no connection to Redis at %s: %s; trying again", target, why);
+    } else {
+        log_warning("upstream", "no connection to a policy's Redis at %s: %s; trying again", target, why);
+    }
+}
+
+static void on_failed(struct lane *lane, const char *why)
+{
+    struct upstream *upstream = lane_profile(lane)->upstream;
+
+    upstream_note_connecting(upstream);
+    if (lane->refused && upstream_lane_refused(lane)) {
+        return;
+    }
+    upstream_is_down(upstream);
+    if (lane->spare) {
+        lane_close(lane, why);
+        return;
+    }
+    if (upstream->reachable || !upstream->told) {
+        log_failure(upstream, why);
+        upstream->reachable = false;
+        upstream->told = true;
+        tell_loss(upstream, why, 0);
+    }
+}
+
+/* Redis closes a connection whose client has ended its stream, with a blocked request, too: that is no loss. */
+static void on_broken(struct lane *lane, const char *why, uint64_t requests)
+{
+    upstream_note_connecting(lane_profile(lane)->upstream);
+    if (!lane->ending) {
+        tell_loss(lane_profile(lane)->upstream, why, requests);
+    }
+}
+
+/*
+ * Redis wants a password that this profile does not have. What waited gets the answer that Redis gives to any command
+ * before AUTH; from now on each client of the profile talks to Redis on a lane of its own until it authenticates.
+ */
+static void on_needs_password(struct lane *lane)
+{
+    struct profile *profile = lane_profile(lane);
+
+    upstream_is_up(profile->upstream);
+    if (!profile->needs_password) {
+        log_info("upstream", "Redis at %s wants a password; clients share no lane until they authenticate",
+                 profile->upstream->settings.lane.target_text);
+    }
+    profile->needs_password = true;
+    lane_close(lane, "-NOAUTH Authentication required.");
+}
+
+static void on_closed(struct lane *lane, const char *why)
+{
+    struct profile *profile = lane_profile(lane);
+    struct upstream *upstream = profile->upstream;
+
+    log_debug("upstream", "lane %llu (%s) closed: %s", (unsigned long long)lane->id, lane_use_name(lane->use), why);
+    if (lane->use == LANE_SHARED) {
+        upstream_forget_place(lane);
+    } else if (lane->use == LANE_POOLED) {
+        upstream_forget_pooled(lane);
+    }
+    if (lane->spare) {
+        upstream_spare_ended(lane);
+    }
+    list_remove(upstream, lane);
+    upstream_free_at_turn_end(upstream, lane);
+    profile_release(profile);
+}
+
+static const struct lane_events lane_events = {
+    .ready = on_ready,
+    .failed = on_failed,
+    .broken = on_broken,
+    .needs_password = on_needs_password,
+    .closed = on_closed,
+};
+
+/* ---- shared lanes ---- */
+
+static struct lane *lane_at(struct profile *profile, size_t place)
+{
+    struct lane **slot = &profile->shared[place];
+
+    if (*slot == NULL) {
+        struct lane *lane = upstream_open_lane(profile, LANE_SHARED);
+        if (lane == NULL) {
+            return NULL;
+        }
+        *slot = lane;
+        upstream_start_lane(lane);
+    }
+    return *slot;
+}
+
+struct lane *upstream_shared_lane(struct profile *profile, size_t place)
+{
+    return lane_at(profile, place % profile->upstream->settings.shared_lanes);
+}
+
+bool upstream_may_wait(const struct upstream *upstream, const struct lane *lane)
+{
+    return lane->state == LANE_READY || lane->requests_waiting < (uint64_t)upstream->settings.wait_requests;
+}
+
+void upstream_warm_up(struct upstream *upstream)
+{
+    (void)upstream_shared_lane(upstream->base, 0);
+}
+
+/* ---- time ---- */
+
+static bool is_idle(const struct upstream *upstream, const struct lane *lane, int64_t now)
+{
+    int64_t limit = clock_ms_to_us(upstream->settings.lane_idle_timeout);
+
+    return limit > 0 && lane->use != LANE_EXCLUSIVE && lane->first == NULL && now - lane->used_us >= limit &&
+           !upstream_is_kept(lane);
+}
+
+/* The name of a client that has left goes with a delay: most often the next one has the same, and a transaction of a
+ * client with a name costs Redis no further command. */
+static void forget_name(struct lane *lane, int64_t now)
+{
+    if (lane->use == LANE_POOLED && lane->named && now - lane->used_us >= NAME_PATIENCE_US) {
+        lane->named = !upstream_name_lane(lane, "");
+    }
+}
+
+void upstream_tick(struct upstream *upstream)
+{
+    int64_t now = reactor_now(upstream->reactor);
+    struct lane *lane = upstream->lanes;
+
+    upstream_look_if_due(upstream);
+    upstream_tend_parked(upstream);
+    while (lane != NULL) {
+        /* Lanes that are closed meanwhile keep their place in this walk: they are freed at the end of the turn. */
+        struct lane *next = lane->next;
+        if (lane->state == LANE_CLOSED) {
+            lane = next;
+            continue;
+        }
+        if (is_idle(upstream, lane, now)) {
+            lane_close(lane, "idle");
+        } else {
+            forget_name(lane, now);
+            lane_tick(lane, upstream->settings.wait);
+            upstream_check_retired(lane);
+        }
+        lane = next;
+    }
+}
+
+void upstream_visit_lanes(struct upstream *upstream, void (*visit)(void *context, struct lane *lane), void *context)
+{
+    for (struct lane *lane = upstream->lanes; lane != NULL; lane = lane->next) {
+        visit(context, lane);
+    }
+}
+
+/* ---- life ---- */
+
+bool upstream_make_base(struct upstream *upstream)
+{
+    struct profile *before = upstream->base;
+    const struct upstream_settings *settings = &upstream->settings;
+    char *user = settings->user[0] != '\0' ? strdup(settings->user) : NULL;
+    char *password = settings->password[0] != '\0' ? strdup(settings->password) : NULL;
+    struct profile wanted = {.user = user, .password = password, .resp = 2, .generation = upstream->generation};
+
+    struct profile *base = profile_get(upstream, &wanted);
+    free(user);
+    free(password);
+    if (base == NULL) {
+        return false;
+    }
+    upstream->base = base;
+    if (before != NULL) {
+        upstream_follow_base(upstream, before);
+    }
+    return true;
+}
+
+struct upstream *upstream_new(struct reactor *reactor, struct run_pool *runs, const struct upstream_settings *settings,
+                              upstream_ready_callback *ready, void *context)
+{
+    struct upstream *upstream = calloc(1, sizeof *upstream);
+
+    if (upstream == NULL) {
+        return NULL;
+    }
+    upstream->reactor = reactor;
+    upstream->runs = runs;
+    upstream->settings = *settings;
+    upstream->settings.lane.targets = &upstream->targets;
+    upstream->ready = ready;
+    upstream->context = context;
+    upstream->free_closed.run = free_closed;
+    upstream->help.run = upstream_help_task;
+    upstream->looked_us = reactor_now(reactor);
+    if (!upstream_make_base(upstream)) {
+        free(upstream);
+        return NULL;
+    }
+    return upstream;
+}
+
+struct stats *upstream_stats(const struct upstream *upstream)
+{
+    return upstream->settings.lane.stats;
+}
+
+struct profile *upstream_default_profile(struct upstream *upstream)
+{
+    return profile_reference(upstream->base);
+}
+
+void upstream_reconfigure(struct upstream *upstream, const struct upstream_settings *settings)
+{
+    size_t shared_lanes = upstream->settings.shared_lanes;
+
+    /* How many shared lanes there are is fixed: the profiles' tables have that size. */
+    upstream->settings = *settings;
+    upstream->settings.shared_lanes = shared_lanes;
+    upstream->settings.lane.targets = &upstream->targets;
+    (void)upstream_make_base(upstream);
+}
+
+void upstream_tell_losses(struct upstream *upstream, upstream_lost_callback *lost, void *context)
+{
+    upstream->lost = lost;
+    upstream->lost_context = context;
+}
+
+void upstream_free(struct upstream *upstream)
+{
+    upstream_end_look(upstream);
+    while (upstream->lanes != NULL) {
+        lane_close(upstream->lanes, "shutting down");
+    }
+    reactor_cancel(upstream->reactor, REACTOR_STAGE_FREE, &upstream->help);
+    reactor_cancel(upstream->reactor, REACTOR_STAGE_FREE, &upstream->free_closed);
+    free_closed(&upstream->free_closed);
+    profile_release(upstream->base);
+    assert(upstream->profiles == NULL);
+    free(upstream);
+}

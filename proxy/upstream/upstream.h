@@ -1,0 +1,210 @@
+/*
+ * The way to Redis: profiles, and the lanes that speak for them.
+ *
+ * A profile is what a connection must have been told to stand in for a client. Clients of one profile share its shared
+ * lanes, and take its exclusive lanes from a pool of clean ones. Nothing here is seen by another worker.
+ */
+#ifndef HEADGATE_UPSTREAM_H
+#define HEADGATE_UPSTREAM_H
+
+#include "upstream/lane.h"
+
+struct upstream;
+
+/* Subcommands of CLIENT that a user may use or not: the first client who tries shows it. Nobody else asks, as Redis
+ * writes down who was refused (ACL LOG). */
+enum profile_right { PROFILE_MAY_SETNAME = 1, PROFILE_MAY_GETNAME = 2, PROFILE_MAY_SETINFO = 4 };
+
+struct profile {
+    struct profile *next;
+    struct upstream *upstream;
+    char *user;     /* NULL: none was given (the default user) */
+    char *password; /* NULL: no credentials */
+    int64_t database;
+    int resp;                /* 2 or 3 */
+    uint32_t generation;     /* see upstream_renew_default() */
+    bool needs_password;     /* Redis wants a password and this profile has none: nobody may share a lane */
+    bool refused;            /* Redis has refused its credentials last: see upstream_credentials.c */
+    bool may_share;          /* false: there were too many profiles when it was made */
+    size_t spares_under_way; /* being opened for the pool */
+    uint8_t granted;         /* of enum profile_right: Redis has let the user do so … */
+    uint8_t denied;          /* … and has not */
+    size_t references;       /* clients, lanes and whoever else holds it */
+    size_t clients;          /* of them */
+    struct profile *lingers; /* the next on the list of those without clients; see profile_part() */
+    bool is_lingering;
+    struct lane **shared; /* settings.shared_lanes places; NULL where none is open */
+    struct lane *pooled;  /* clean exclusive lanes, the last used first */
+    size_t pooled_count;
+    char *greeting;
+    size_t greeting_length;
+    size_t greeting_tail_length; /* of what only shared lanes say, at its end: a name, and PING */
+    uint32_t greeting_replies;
+};
+
+/* Times in ms. What a reload may change is changed by upstream_reconfigure(). */
+struct upstream_settings {
+    struct lane_settings lane; /* but for its targets, see upstream_set_targets() */
+    size_t shared_lanes;
+    int64_t wait;
+    int64_t wait_requests;
+    int64_t exclusive_idle;
+    size_t spares; /* so many of them are opened ahead */
+    int64_t lane_idle_timeout;
+    int64_t retire_timeout; /* how long exclusive lanes go on to where Redis is no more; 0: as long as they like */
+    int64_t access_check;   /* how often to look whether Redis wants a password; 0: only when told to */
+    const char *user;       /* of the default profile; "" for none */
+    const char *password;
+    /* False: it is Headgate's alone. Then no connection is kept ready, and NOAUTH is a failure, as there is no client
+     * who could authenticate. */
+    bool serves_clients;
+};
+
+/* Told once whenever a shared lane of the default profile becomes ready, so that facts about Redis can be learned. */
+typedef void upstream_ready_callback(void *context);
+
+/* Told when a connection that was ready breaks, with so many requests under way; and, with none, when none can be made:
+ * once until one is made again. why is one line for a person. */
+typedef void upstream_lost_callback(void *context, const char *why, uint64_t requests);
+
+/* settings is copied, its texts are not. NULL when memory is short. */
+struct upstream *upstream_new(struct reactor *reactor, struct run_pool *runs, const struct upstream_settings *settings,
+                              upstream_ready_callback *ready, void *context);
+/* Whether Redis wants a password that Headgate itself does not have. */
+bool upstream_is_locked(const struct upstream *upstream);
+/* From now on lost is called; nobody is told before. */
+void upstream_tell_losses(struct upstream *upstream, upstream_lost_callback *lost, void *context);
+/* Closes all lanes. */
+void upstream_free(struct upstream *upstream);
+void upstream_reconfigure(struct upstream *upstream, const struct upstream_settings *settings);
+
+/* Where Redis is: to be called before anything else, and whenever that has changed. Lanes that are connected to what is
+ * none of the targets any more are retired: see upstream_target.c. */
+void upstream_set_targets(struct upstream *upstream, const struct connection_targets *targets);
+
+/* Told when lanes are opened, fail or break, but not again and again: where Redis is may have changed. */
+typedef void upstream_connecting_callback(void *context);
+/* From now on that is called; nobody is told before. */
+void upstream_tell_connecting(struct upstream *upstream, upstream_connecting_callback *connecting, void *context);
+
+/* Where its lanes are counted. */
+struct stats *upstream_stats(const struct upstream *upstream);
+
+/* Opens the first shared lane of the default profile, so that the first client need not wait for it. */
+void upstream_warm_up(struct upstream *upstream);
+
+/* ---- profiles; those returned are referenced for the caller ---- */
+
+struct profile *upstream_default_profile(struct upstream *upstream);
+struct profile *profile_reference(struct profile *profile);
+void profile_release(struct profile *profile);
+/* The caller's reference is that of a client from here on … */
+void profile_join(struct profile *profile);
+/* … and is given back. The last client of a profile takes its lanes along, but for those of the profiles that were left
+ * last: who comes often and does not stay finds them ready. */
+void profile_part(struct profile *profile);
+/* The profile that differs from this one as said; NULL when memory is short. */
+struct profile *profile_with_database(struct profile *profile, int64_t database);
+struct profile *profile_with_resp(struct profile *profile, int resp);
+/* user NULL: AUTH with a password alone. */
+struct profile *profile_with_credentials(struct profile *profile, struct slice user, struct slice password);
+bool profile_same_credentials(const struct profile *a, const struct profile *b);
+/* The user that Redis knows for this profile, for policies and the admin port. */
+const char *profile_user(const struct profile *profile);
+
+/* ---- credentials that Redis refuses: see upstream_credentials.c ---- */
+
+/* Told when a shared lane cannot be made any more, before it is closed: its clients are without a connection. */
+typedef void upstream_refused_callback(void *context, const struct lane *lane);
+/* From now on that is called; nobody is told before. */
+void upstream_tell_refusals(struct upstream *upstream, upstream_refused_callback *refused, void *context);
+/* Redis has just taken the credentials of the profile. */
+void upstream_credentials_accepted(struct profile *profile);
+/* Redis may take what it has refused before: it is tried anew. */
+void upstream_forget_refusals(struct upstream *upstream);
+/* Whether they are a client's, and Redis has refused them last. */
+bool upstream_is_refused(const struct profile *profile);
+/* Whether a client of that place can go to a shared lane of the profile. */
+bool upstream_may_share(const struct profile *profile, size_t place);
+/* The shared lane of that place; NULL: none is open. */
+struct lane *upstream_place(const struct profile *profile, size_t place);
+
+/* ---- lanes ---- */
+
+/* The shared lane of that place (taken modulo their number), opened if need be; NULL when memory is short. It may not
+ * be ready: what is sent waits in it. */
+struct lane *upstream_shared_lane(struct profile *profile, size_t place);
+/* False when as many requests wait for a connection as may. */
+bool upstream_may_wait(const struct upstream *upstream, const struct lane *lane);
+
+/* A lane for one client alone, from the pool or new; NULL when memory is short. fresh: a new one, on which no
+ * answer to a command of Headgate's own is under way: SYNC would be refused, and CLIENT LIST would show it. */
+struct lane *upstream_take_exclusive(struct profile *profile, bool fresh, const struct lane_owner *events, void *owner);
+/* The same for an AUTH: one on which nothing was said yet. It is to be given to nobody else until it speaks for a
+ * profile: see `bare` and `untidy`. */
+struct lane *upstream_take_bare(struct profile *profile, const struct lane_owner *events, void *owner);
+/* Makes a shared lane the owner's exclusive one. Its other clients find another in its place. */
+void upstream_make_exclusive(struct lane *lane, const struct lane_owner *events, void *owner);
+/* The owner does not need it any more: a clean lane goes to the pool, any other is closed. Clean means that nothing is
+ * under way and that the connection's state is just what its profile says. */
+void upstream_release_exclusive(struct lane *lane, bool clean);
+/* The owner has changed what the connection was told (SELECT, AUTH, HELLO). */
+void upstream_lane_speaks_for(struct lane *lane, struct profile *profile);
+
+/* Sends one command of Headgate's own whose reply is swallowed; an error reply breaks the lane if must_succeed. */
+bool upstream_send_hidden(struct lane *lane, const char *command, size_t length, bool must_succeed);
+
+/* Has Redis tell the id of the connection, ahead of the owner's commands, if it is not known or asked for yet: nothing
+ * of the owner's may have been sent that changes how HELLO is answered. False when memory is short. */
+bool upstream_learn_id(struct lane *lane);
+/* Names the connection, hidden: by HELLO where Redis has not shown that the user may use CLIENT SETNAME, as anybody may
+ * use that. name: "" for none. */
+bool upstream_name_lane(struct lane *lane, const char *name);
+
+/*
+ * Sends a question of Headgate's own whose answer nobody else can know; any other reply in its place breaks the lane.
+ * So what answers the requests behind it are the answers to them, whatever came before. False when memory is short.
+ */
+bool upstream_send_fence(struct lane *lane);
+
+/* The profile a lane speaks for. */
+static inline struct profile *lane_profile(const struct lane *lane)
+{
+    return lane->context;
+}
+
+/* Tells a lane whose connection was RESET what it has to know to speak for its profile. False: out of memory. */
+bool upstream_greet_again(struct lane *lane);
+
+/* ---- whether Redis wants a password of those who come; only with no password in the settings ---- */
+
+/* What is known of that. */
+enum upstream_access {
+    UPSTREAM_ACCESS_CHANGED, /* it may be otherwise than before, as may the rights of users */
+    UPSTREAM_ACCESS_CLOSED,  /* it wants one */
+    UPSTREAM_ACCESS_OPEN     /* it wants none */
+};
+
+/* Told of what was found out here and holds for all workers. */
+typedef void upstream_access_callback(void *context, enum upstream_access access);
+
+/* From now on that is called; nobody is told before. */
+void upstream_tell_access(struct upstream *upstream, upstream_access_callback *access, void *context);
+/*
+ * What Redis wants has changed. Those who are there keep their lanes, as Redis lets them stay authenticated; those who
+ * come now are the default profile anew. Who had to have a lane of their own for want of a password need none any more
+ * where none is wanted.
+ */
+void upstream_set_access(struct upstream *upstream, enum upstream_access access);
+/* A client has done what may change it: all are told. */
+void upstream_access_changed(struct upstream *upstream);
+/* Has a look taken soon, by a connection of its own; what it finds is told. */
+void upstream_look_soon(struct upstream *upstream);
+
+/* Several times a second: expires what waits too long, closes what is idle. */
+void upstream_tick(struct upstream *upstream);
+
+/* Calls visit for each lane of the worker. */
+void upstream_visit_lanes(struct upstream *upstream, void (*visit)(void *context, struct lane *lane), void *context);
+
+#endif

@@ -1,0 +1,473 @@
+/* Exclusive lanes, the pool of clean ones, and commands of Headgate's own ahead of a client's. */
+#include "upstream/upstream_private.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+/* ---- commands of Headgate's own ---- */
+
+static bool hidden_reply(struct run *run, const struct resp_reply *reply)
+{
+    if (reply->type == '>') {
+        return false;
+    }
+    if (reply->type == '-') {
+        char why[96];
+        snprintf(why, sizeof why, "Redis answered %.*s to a command of Headgate's own",
+                 (int)resp_reply_head_line(reply), reply->head);
+        lane_fail(run->lane, why);
+    }
+    return true;
+}
+
+static void hidden_bytes(struct run *run, const char *data, size_t length)
+{
+    (void)run;
+    (void)data;
+    (void)length;
+}
+
+static void hidden_answered(struct run *run)
+{
+    run_give(run->owner, run);
+}
+
+static void hidden_lost(struct run *run, enum run_loss loss, const char *why)
+{
+    (void)loss;
+    (void)why;
+    run_give(run->owner, run);
+}
+
+static const struct run_receiver hidden_receiver = {
+    .bytes = hidden_bytes,
+    .reply = hidden_reply,
+    .answered = hidden_answered,
+    .lost = hidden_lost,
+};
+
+static bool send_hidden(struct lane *lane, uint32_t requests, const char *commands, size_t length, bool must_succeed)
+{
+    struct run *run = run_take(lane->runs);
+
+    if (run == NULL) {
+        return false;
+    }
+    run->requests = requests;
+    if (must_succeed) {
+        run->receiver = &hidden_receiver;
+        run->owner = lane->runs;
+        run->observation = run;
+    }
+    if (!lane_send(lane, run, commands, length)) {
+        run_give(lane->runs, run);
+        return false;
+    }
+    return true;
+}
+
+bool upstream_send_hidden(struct lane *lane, const char *command, size_t length, bool must_succeed)
+{
+    return send_hidden(lane, 1, command, length, must_succeed);
+}
+
+/* ---- the id of a connection ---- */
+
+static void id_bytes(struct run *run, const char *data, size_t length)
+{
+    lane_match_id(run->lane, data, length);
+}
+
+static bool id_reply(struct run *run, const struct resp_reply *reply)
+{
+    struct lane *lane = run->lane;
+
+    if (reply->type == '>') {
+        return false;
+    }
+    lane->learns_id = false;
+    lane->redis_id = lane->redis_id > 0 ? lane->redis_id : -1;
+    if (lane->owner != NULL) {
+        lane->owner_events->writable(lane->owner);
+    }
+    return true;
+}
+
+static const struct run_receiver id_receiver = {
+    .bytes = id_bytes,
+    .reply = id_reply,
+    .answered = hidden_answered,
+    .lost = hidden_lost,
+};
+
+bool upstream_learn_id(struct lane *lane)
+{
+    char command[48];
+    int length = snprintf(command, sizeof command, "*2\r\n$5\r\nHELLO\r\n$1\r\n%d\r\n", lane_profile(lane)->resp);
+    struct run *run = lane->learns_id || lane->redis_id != 0 ? NULL : run_take(lane->runs);
+
+    if (run == NULL) {
+        return lane->learns_id || lane->redis_id != 0;
+    }
+    run->requests = 1;
+    run->receiver = &id_receiver;
+    run->owner = lane->runs;
+    run->observation = run;
+    if (!lane_send(lane, run, command, (size_t)length)) {
+        run_give(lane->runs, run);
+        return false;
+    }
+    lane->learns_id = true;
+    lane->id_matched = 0;
+    lane->id_read = 0;
+    return true;
+}
+
+bool upstream_name_lane(struct lane *lane, const char *name)
+{
+    const struct profile *profile = lane_profile(lane);
+    char command[640];
+    int length =
+        (profile->granted & PROFILE_MAY_SETNAME) != 0
+            ? snprintf(command, sizeof command, "*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n$%zu\r\n%s\r\n", strlen(name),
+                       name)
+            : snprintf(command, sizeof command, "*4\r\n$5\r\nHELLO\r\n$1\r\n%d\r\n$7\r\nSETNAME\r\n$%zu\r\n%s\r\n",
+                       profile->resp, strlen(name), name);
+
+    /* A name too long for this is not worth a larger buffer: the lane goes without. */
+    return (size_t)length >= sizeof command || upstream_send_hidden(lane, command, (size_t)length, false);
+}
+
+/* ---- giving lanes to others ---- */
+
+/* The client has nothing to say about it any more. */
+static bool may_be_pooled(const struct lane *lane)
+{
+    const struct profile *profile = lane_profile(lane);
+
+    return lane->use == LANE_EXCLUSIVE && !lane->untidy && lane->retired_us == 0 && lane->state == LANE_READY &&
+           !profile->needs_password && profile->pooled_count < (size_t)profile->upstream->settings.exclusive_idle;
+}
+
+void upstream_pool(struct lane *lane)
+{
+    struct profile *profile = lane_profile(lane);
+    struct stats *stats = lane->settings->stats;
+
+    if (!may_be_pooled(lane)) {
+        lane_close(lane, "not needed any more");
+        return;
+    }
+    lane->use = LANE_POOLED;
+    lane->used_us = reactor_now(lane->reactor);
+    lane->pool_next = profile->pooled;
+    profile->pooled = lane;
+    profile->pooled_count++;
+    stats_add(stats, STATS_LANES_POOLED, 1);
+    if (profile->refused) {
+        upstream_help_soon(profile->upstream);
+    }
+}
+
+static void return_to_pool(struct lane *lane)
+{
+    stats_add(lane->settings->stats, STATS_EXCLUSIVE_RETURNED, 1);
+    upstream_pool(lane);
+}
+
+/* ---- fences: a PING, which Redis takes from subscribers, too ---- */
+
+#define FENCE_SECRET 16 /* bytes; twice as many digits */
+
+struct fence {
+    struct lane *lane;
+    struct run_pool *runs;
+    bool passed;
+    bool keeps_star; /* the first byte of an array has come, and not what it is */
+    char secret[FENCE_SECRET * 2 + 1];
+};
+
+/* A subscriber of RESP2 is sent arrays of three and of four; only its pong is one of two. */
+static bool is_message(const struct fence *fence, const struct resp_reply *reply)
+{
+    return fence->lane->owner != NULL && fence->lane->expects_pushes && reply->type == '*' && reply->head_length > 1 &&
+           reply->head[1] != '2';
+}
+
+static void fence_bytes(struct run *run, const char *data, size_t length)
+{
+    struct fence *fence = run->owner;
+    struct lane *lane = fence->lane;
+
+    if (is_message(fence, &lane->reply)) {
+        if (fence->keeps_star) {
+            lane->owner_events->bytes(lane->owner, "*", 1);
+        }
+        lane->owner_events->bytes(lane->owner, data, length);
+    }
+    fence->keeps_star = lane->reply.type == '*' && lane->reply.head_length == 1;
+}
+
+static bool is_pong(const struct fence *fence, const struct resp_reply *reply)
+{
+    char text[RESP_HEAD_KEPT];
+    int length = snprintf(text, sizeof text, "%s$%d\r\n%s\r\n", reply->type == '*' ? "*2\r\n$4\r\npong\r\n" : "",
+                          FENCE_SECRET * 2, fence->secret);
+
+    return reply->size == (uint64_t)length && memcmp(reply->head, text, (size_t)length) == 0;
+}
+
+static bool fence_reply(struct run *run, const struct resp_reply *reply)
+{
+    struct fence *fence = run->owner;
+
+    if (reply->type == '>') {
+        return false;
+    }
+    if (is_message(fence, reply)) {
+        (void)fence->lane->owner_events->frame(fence->lane->owner, reply);
+        return false;
+    }
+    fence->passed = is_pong(fence, reply);
+    if (!fence->passed && fence->lane->owner != NULL) {
+        lane_fail(fence->lane, "there were more replies than requests");
+    }
+    return true;
+}
+
+/* A lane without an owner waited for it before it is given to others. */
+static void fence_answered(struct run *run)
+{
+    struct fence *fence = run->owner;
+    struct lane *lane = fence->lane;
+    bool passed = fence->passed;
+
+    run_give(fence->runs, run);
+    free(fence);
+    if (lane->owner != NULL || lane->state == LANE_CLOSED) {
+        return;
+    }
+    if (passed && may_be_pooled(lane)) {
+        lane->needs_fence = false;
+        return_to_pool(lane);
+    } else {
+        lane_close(lane, "there were more replies than requests");
+    }
+}
+
+static void fence_lost(struct run *run, enum run_loss loss, const char *why)
+{
+    struct fence *fence = run->owner;
+
+    (void)loss;
+    (void)why;
+    run_give(fence->runs, run);
+    free(fence);
+}
+
+static const struct run_receiver fence_receiver = {
+    .bytes = fence_bytes,
+    .reply = fence_reply,
+    .answered = fence_answered,
+    .lost = fence_lost,
+};
+
+static struct fence *fence_new(struct lane *lane)
+{
+    unsigned char secret[FENCE_SECRET];
+    struct fence *fence = malloc(sizeof *fence);
+
+    if (fence == NULL || getrandom(secret, sizeof secret, 0) != sizeof secret) {
+        free(fence);
+        return NULL;
+    }
+    *fence = (struct fence){.lane = lane, .runs = lane->runs};
+    for (size_t i = 0; i < sizeof secret; i++) {
+        snprintf(fence->secret + 2 * i, 3, "%02x", secret[i]);
+    }
+    return fence;
+}
+
+bool upstream_send_fence(struct lane *lane)
+{
+    struct fence *fence = fence_new(lane);
+    struct run *run = fence != NULL ? run_take(lane->runs) : NULL;
+    char command[96];
+
+    if (run == NULL) {
+        free(fence);
+        return false;
+    }
+    run->requests = 1;
+    run->receiver = &fence_receiver;
+    run->owner = fence;
+    run->observation = fence;
+    int length =
+        snprintf(command, sizeof command, "*2\r\n$4\r\nPING\r\n$%d\r\n%s\r\n", FENCE_SECRET * 2, fence->secret);
+    if (!lane_send(lane, run, command, (size_t)length)) {
+        run_give(lane->runs, run);
+        free(fence);
+        return false;
+    }
+    return true;
+}
+
+/* ---- the pool ---- */
+
+void upstream_forget_pooled(struct lane *lane)
+{
+    struct profile *profile = lane_profile(lane);
+    struct lane **link = &profile->pooled;
+
+    while (*link != lane) {
+        link = &(*link)->pool_next;
+    }
+    *link = lane->pool_next;
+    profile->pooled_count--;
+    stats_subtract(lane->settings->stats, STATS_LANES_POOLED, 1);
+}
+
+/*
+ * Makes a lane of the same credentials and database speak for the profile: HELLO goes ahead of the owner's commands.
+ * The database is never changed like that: were SELECT refused, the commands behind it would be executed in another
+ * one.
+ */
+static bool adapt(struct lane *lane, struct profile *profile)
+{
+    char command[48];
+    int length = snprintf(command, sizeof command, "*2\r\n$5\r\nHELLO\r\n$1\r\n%d\r\n", profile->resp);
+
+    if (!upstream_send_hidden(lane, command, (size_t)length, true)) {
+        return false;
+    }
+    upstream_lane_speaks_for(lane, profile);
+    return true;
+}
+
+bool profile_fits_pool(const struct profile *other, const struct profile *profile)
+{
+    return other->generation == profile->generation && other->database == profile->database &&
+           profile_same_credentials(other, profile);
+}
+
+void upstream_move_pooled(struct lane *lane, struct profile *profile)
+{
+    upstream_forget_pooled(lane);
+    lane->use = LANE_EXCLUSIVE;
+    if (adapt(lane, profile)) {
+        upstream_pool(lane);
+    } else {
+        lane_close(lane, "out of memory");
+    }
+}
+
+static struct lane *find_pooled(struct profile *profile)
+{
+    struct profile *other = profile->upstream->profiles;
+
+    if (profile->pooled != NULL) {
+        return profile->pooled;
+    }
+    while (other != NULL && !(other->pooled != NULL && profile_fits_pool(other, profile))) {
+        other = other->next;
+    }
+    return other != NULL ? other->pooled : NULL;
+}
+
+static struct lane *take_pooled(struct profile *profile)
+{
+    struct lane *lane = find_pooled(profile);
+
+    if (lane == NULL) {
+        return NULL;
+    }
+    upstream_forget_pooled(lane);
+    lane->use = LANE_EXCLUSIVE;
+    if (lane_profile(lane) != profile && !adapt(lane, profile)) {
+        lane_close(lane, "out of memory");
+        return NULL;
+    }
+    return lane;
+}
+
+struct lane *upstream_take_exclusive(struct profile *profile, bool fresh, const struct lane_owner *events, void *owner)
+{
+    struct lane *lane = fresh ? NULL : take_pooled(profile);
+
+    stats_add(profile->upstream->settings.lane.stats, STATS_EXCLUSIVE_TAKEN, 1);
+    if (lane == NULL) {
+        lane = upstream_open_lane(profile, LANE_EXCLUSIVE);
+        if (lane == NULL) {
+            return NULL;
+        }
+        lane_set_owner(lane, events, owner);
+        upstream_start_lane(lane);
+    }
+    lane_set_owner(lane, events, owner);
+    upstream_open_spares(profile);
+    return lane;
+}
+
+struct lane *upstream_take_bare(struct profile *profile, const struct lane_owner *events, void *owner)
+{
+    static const struct lane_greeting nothing = {.replies = 0};
+    struct lane *lane = upstream_open_lane(profile, LANE_EXCLUSIVE);
+
+    stats_add(profile->upstream->settings.lane.stats, STATS_EXCLUSIVE_TAKEN, 1);
+    if (lane != NULL) {
+        lane->bare = true;
+        lane->untidy = true;
+        lane_set_owner(lane, events, owner);
+        upstream_note_connecting(profile->upstream);
+        lane_start(lane, &nothing);
+    }
+    return lane;
+}
+
+void upstream_make_exclusive(struct lane *lane, const struct lane_owner *events, void *owner)
+{
+    struct stats *stats = lane->settings->stats;
+
+    upstream_forget_place(lane);
+    lane_make_exclusive(lane, events, owner);
+    if (lane->state == LANE_READY) {
+        stats_subtract(stats, STATS_LANES_SHARED, 1);
+        stats_add(stats, STATS_LANES_EXCLUSIVE, 1);
+    }
+    stats_add(stats, STATS_EXCLUSIVE_TAKEN, 1);
+}
+
+void upstream_release_exclusive(struct lane *lane, bool clean)
+{
+    lane_set_owner(lane, NULL, NULL);
+    lane_pause(lane, false);
+    lane->awaits_quiet = false;
+    lane->expects_pushes = false;
+    if (!clean || !resp_reply_idle(&lane->reply) || !may_be_pooled(lane)) {
+        lane_close(lane, "not needed any more");
+    } else if (!lane->needs_fence) {
+        return_to_pool(lane);
+    } else if (!upstream_send_fence(lane)) {
+        lane_close(lane, "out of memory");
+    }
+}
+
+bool upstream_greet_again(struct lane *lane)
+{
+    const struct profile *profile = lane_profile(lane);
+
+    return profile->greeting_replies == 0 ||
+           send_hidden(lane, profile->greeting_replies, profile->greeting, profile->greeting_length, true);
+}
+
+void upstream_lane_speaks_for(struct lane *lane, struct profile *profile)
+{
+    struct profile *before = lane_profile(lane);
+
+    lane->context = profile_reference(profile);
+    lane->resp3 = profile->resp == 3;
+    profile_release(before);
+}

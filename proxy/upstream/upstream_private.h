@@ -1,0 +1,126 @@
+/*
+ * What the files of the upstream share:
+ *
+ *   upstream.c            the lanes of a worker: which there are, what they tell, when they go
+ *   upstream_profile.c    profiles, and what a connection is told to stand in for their clients
+ *   upstream_exclusive.c  exclusive lanes, the pool of clean ones, and commands of Headgate's own
+ *   upstream_credentials.c  credentials that Redis refuses; lanes that are kept ready
+ *   upstream_access.c     whether Redis wants a password of those who come
+ *   upstream_target.c     where Redis is, and lanes to where it is no more
+ */
+#ifndef HEADGATE_UPSTREAM_PRIVATE_H
+#define HEADGATE_UPSTREAM_PRIVATE_H
+
+#include "upstream/upstream.h"
+
+struct upstream {
+    struct reactor *reactor;
+    struct run_pool *runs;
+    struct upstream_settings settings;
+    struct connection_targets targets;        /* the one that was reached last is the first */
+    upstream_connecting_callback *connecting; /* NULL: nobody is told */
+    void *connecting_context;
+    int64_t asked_us; /* when it was called last */
+    upstream_ready_callback *ready;
+    void *context;
+    upstream_lost_callback *lost; /* NULL: nobody is told */
+    void *lost_context;
+    struct profile *profiles;
+    struct profile *base; /* the default profile */
+    struct profile
+        *lingering;      /* those that their clients have left, and that have lanes; who was left first is first */
+    size_t sharing;      /* profiles that may share lanes */
+    struct lane *lanes;  /* all of them */
+    struct lane *closed; /* to be freed at the end of the turn, linked by pool_next */
+    struct reactor_task free_closed;
+    uint64_t last_lane_id;
+    uint32_t generation;              /* of the default profile */
+    upstream_access_callback *access; /* NULL: nobody is told */
+    void *access_context;
+    upstream_refused_callback *refused; /* NULL: nobody is told */
+    void *refused_context;
+    struct reactor_task help;       /* for parked lanes */
+    struct lane *look;              /* a connection that finds out what Redis wants; not one of the lanes */
+    struct lane_settings look_lane; /* … and what it goes by */
+    struct stats look_stats;        /* … and where it is counted, so that it is not taken for a lane */
+    bool look_wanted;
+    int64_t looked_us; /* when the last one began */
+    bool reachable;    /* what was logged last */
+    bool told;         /* whether anything was logged yet */
+};
+
+/* ---- upstream.c ---- */
+
+/* A new lane for the profile, on the worker's list; it is not started yet. NULL when memory is short. */
+struct lane *upstream_open_lane(struct profile *profile, enum lane_use use);
+/* What was found out last of whether Redis can be reached, for the gauge. */
+void upstream_is_up(struct upstream *upstream);
+void upstream_is_down(struct upstream *upstream);
+/* Has the lane connect, and say what its profile and its use need. */
+void upstream_start_lane(struct lane *lane);
+/* A shared lane is none any more: its place is free for another. */
+void upstream_forget_place(struct lane *lane);
+
+/* Frees a lane that was closed when nobody can have a pointer to it any more. */
+void upstream_free_at_turn_end(struct upstream *upstream, struct lane *lane);
+/* Makes the default profile of the settings and the generation. False when memory is short: then it stays as it was. */
+bool upstream_make_base(struct upstream *upstream);
+
+/* ---- upstream_target.c ---- */
+
+/* It was reached: lanes try it first from now on, so that all of them go to the same server. */
+void upstream_prefer_target(struct upstream *upstream, const struct connection_target *target);
+/* Closes the lane if it is retired, and it is time to. */
+void upstream_check_retired(struct lane *lane);
+/* A lane is to be connected, or could not be: where Redis is may be asked anew. */
+void upstream_note_connecting(struct upstream *upstream);
+
+/* ---- upstream_access.c ---- */
+
+/* Looks whether Redis wants a password, if it is time to. */
+void upstream_look_if_due(struct upstream *upstream);
+/* Ends a look that is under way. */
+void upstream_end_look(struct upstream *upstream);
+
+/* ---- upstream_credentials.c ---- */
+
+/* Redis has refused the credentials of the lane, whose attempt has just failed. True: that was seen to, and the lane
+ * may be CLOSED. */
+bool upstream_lane_refused(struct lane *lane);
+/* Something came to the pool: it may be what a parked lane waits for. */
+void upstream_help_soon(struct upstream *upstream);
+void upstream_help_task(struct reactor_task *task);
+/* Several times a second: parked lanes that nothing can be done for. */
+void upstream_tend_parked(struct upstream *upstream);
+/* Opens what the profile's pool lacks of lanes that are to be there. */
+void upstream_open_spares(struct profile *profile);
+/* It goes to the pool. */
+void upstream_spare_is_ready(struct lane *lane);
+/* It is none any more. */
+void upstream_spare_ended(struct lane *lane);
+/* Whether a lane stays however long it was not used. */
+bool upstream_is_kept(const struct lane *lane);
+
+/* ---- upstream_profile.c ---- */
+
+/* The profile that says what wanted does (whose texts are copied), made if there is none; referenced for the caller.
+ * NULL when memory is short. */
+struct profile *profile_get(struct upstream *upstream, const struct profile *wanted);
+/* upstream->base has taken the place of before, to which nobody comes any more; its reference is given back. */
+void upstream_follow_base(struct upstream *upstream, struct profile *before);
+/* What a new lane says first, in the profile's memory. An exclusive lane shows its client whatever Redis says, so it
+ * needs no PING to find out. */
+struct lane_greeting profile_greeting(const struct profile *profile, bool shared);
+
+/* ---- upstream_exclusive.c ---- */
+
+/* Puts a lane without an owner into its profile's pool, or closes it if it must not be there. */
+void upstream_pool(struct lane *lane);
+/* Whether a pooled lane of the other one will do, once it was told the RESP version. */
+bool profile_fits_pool(const struct profile *other, const struct profile *profile);
+/* Has a pooled lane that fits the profile speak its RESP version, in its pool. It is idle when that was answered. */
+void upstream_move_pooled(struct lane *lane, struct profile *profile);
+/* Takes a pooled lane out of its profile's pool. */
+void upstream_forget_pooled(struct lane *lane);
+
+#endif

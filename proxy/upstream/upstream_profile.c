@@ -1,0 +1,369 @@
+/* Profiles: found or made, counted, and what a connection is told to stand in for their clients. */
+#include "upstream/upstream_private.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * Anybody can make profiles: any password will do for a user that needs none, and each database and RESP version is
+ * another. So what they cost is bounded.
+ *
+ * Profiles of which clients share lanes, on each worker. Applications have a few users; a client of one more keeps the
+ * lane on which it authenticated, and costs a connection, as without Headgate.
+ */
+#define PROFILES_SHARING 256
+/* Profiles without clients that keep their lanes. Enough for an application whose clients come, authenticate, ask and
+ * go, with a few users or databases; more would be connections that are of use to nobody. */
+#define PROFILES_LINGERING 8
+
+/* What shared lanes say besides: the name shows operators what these connections are, and the answer whether Redis
+ * wants a password. Any user may use HELLO; of what one may not use, ACL LOG would tell. */
+static const char *const tails[] = {
+    [2] = "*4\r\n$5\r\nHELLO\r\n$1\r\n2\r\n$7\r\nSETNAME\r\n$8\r\nheadgate\r\n",
+    [3] = "*4\r\n$5\r\nHELLO\r\n$1\r\n3\r\n$7\r\nSETNAME\r\n$8\r\nheadgate\r\n",
+};
+#define TAIL_REPLIES 1
+
+/* Appends a command to the profile's greeting. False when memory is short. */
+static bool greeting_add(struct profile *profile, size_t argument_count, const char *const *arguments)
+{
+    size_t length = profile->greeting_length;
+    size_t room = 32;
+
+    for (size_t i = 0; i < argument_count; i++) {
+        room += strlen(arguments[i]) + 32;
+    }
+    char *text = realloc(profile->greeting, length + room);
+    if (text == NULL) {
+        return false;
+    }
+    length += (size_t)sprintf(text + length, "*%zu\r\n", argument_count);
+    for (size_t i = 0; i < argument_count; i++) {
+        length += (size_t)sprintf(text + length, "$%zu\r\n%s\r\n", strlen(arguments[i]), arguments[i]);
+    }
+    profile->greeting = text;
+    profile->greeting_length = length;
+    profile->greeting_replies++;
+    return true;
+}
+
+static bool greeting_add_credentials(struct profile *profile)
+{
+    const char *user = profile->user != NULL ? profile->user : "default";
+
+    if (profile->resp == 3) {
+        const char *const hello[] = {"HELLO", "3", "AUTH", user, profile->password};
+        return greeting_add(profile, profile->password != NULL ? 5 : 2, hello);
+    }
+    if (profile->password == NULL) {
+        return true;
+    }
+    if (profile->user == NULL) {
+        const char *const auth[] = {"AUTH", profile->password};
+        return greeting_add(profile, 2, auth);
+    }
+    const char *const auth[] = {"AUTH", user, profile->password};
+    return greeting_add(profile, 3, auth);
+}
+
+static bool greeting_build(struct profile *profile)
+{
+    char database[24];
+    const char *const select[] = {"SELECT", database};
+
+    snprintf(database, sizeof database, "%lld", (long long)profile->database);
+    if (!greeting_add_credentials(profile) || (profile->database != 0 && !greeting_add(profile, 2, select))) {
+        return false;
+    }
+    const char *tail = tails[profile->resp];
+    char *text = realloc(profile->greeting, profile->greeting_length + strlen(tail) + 1);
+    if (text == NULL) {
+        return false;
+    }
+    strcpy(text + profile->greeting_length, tail);
+    profile->greeting = text;
+    profile->greeting_tail_length = strlen(tail);
+    return true;
+}
+
+static void profile_free(struct profile *profile)
+{
+    if (profile->password != NULL) {
+        explicit_bzero(profile->password, strlen(profile->password));
+    }
+    if (profile->greeting != NULL) {
+        explicit_bzero(profile->greeting, profile->greeting_length);
+    }
+    free(profile->user);
+    free(profile->password);
+    free(profile->shared);
+    free(profile->greeting);
+    free(profile);
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+bool profile_same_credentials(const struct profile *a, const struct profile *b)
+{
+    return same_text(a->user, b->user) && same_text(a->password, b->password);
+}
+
+static struct profile *profile_find(struct upstream *upstream, const struct profile *wanted)
+{
+    struct profile *profile = upstream->profiles;
+
+    while (profile != NULL &&
+           !(profile->database == wanted->database && profile->resp == wanted->resp &&
+             profile->generation == wanted->generation && profile_same_credentials(profile, wanted))) {
+        profile = profile->next;
+    }
+    return profile;
+}
+
+static struct profile *profile_create(struct upstream *upstream, const struct profile *wanted)
+{
+    struct profile *profile = calloc(1, sizeof *profile);
+
+    if (profile == NULL) {
+        return NULL;
+    }
+    profile->upstream = upstream;
+    profile->database = wanted->database;
+    profile->resp = wanted->resp;
+    profile->generation = wanted->generation;
+    profile->user = wanted->user != NULL ? strdup(wanted->user) : NULL;
+    profile->password = wanted->password != NULL ? strdup(wanted->password) : NULL;
+    profile->shared = calloc(upstream->settings.shared_lanes, sizeof *profile->shared);
+    /* Of the same credentials, so Redis' answer will be the same. */
+    profile->needs_password = wanted->needs_password;
+    profile->granted = wanted->granted;
+    profile->denied = wanted->denied;
+    profile->refused = wanted->refused;
+    if ((wanted->user != NULL && profile->user == NULL) || (wanted->password != NULL && profile->password == NULL) ||
+        profile->shared == NULL || !greeting_build(profile)) {
+        profile_free(profile);
+        return NULL;
+    }
+    profile->next = upstream->profiles;
+    upstream->profiles = profile;
+    profile->may_share = upstream->sharing < PROFILES_SHARING;
+    upstream->sharing += profile->may_share ? 1 : 0;
+    return profile;
+}
+
+struct profile *profile_get(struct upstream *upstream, const struct profile *wanted)
+{
+    struct profile *profile = profile_find(upstream, wanted);
+
+    if (profile == NULL) {
+        profile = profile_create(upstream, wanted);
+    }
+    return profile != NULL ? profile_reference(profile) : NULL;
+}
+
+static void stop_lingering(struct profile *profile)
+{
+    struct profile **link = &profile->upstream->lingering;
+
+    if (!profile->is_lingering) {
+        return;
+    }
+    while (*link != profile) {
+        link = &(*link)->lingers;
+    }
+    *link = profile->lingers;
+    profile->lingers = NULL;
+    profile->is_lingering = false;
+}
+
+struct profile *profile_reference(struct profile *profile)
+{
+    profile->references++;
+    return profile;
+}
+
+void profile_release(struct profile *profile)
+{
+    struct profile **link = &profile->upstream->profiles;
+
+    assert(profile->references > 0);
+    if (--profile->references > 0) {
+        return;
+    }
+    assert(profile->clients == 0);
+    stop_lingering(profile);
+    while (*link != profile) {
+        link = &(*link)->next;
+    }
+    *link = profile->next;
+    profile->upstream->sharing -= profile->may_share ? 1 : 0;
+    profile_free(profile);
+}
+
+/* ---- profiles that their clients have left ---- */
+
+/* Whether anybody waits for a reply: Headgate's own commands and scripts do so without being clients. */
+static bool is_in_use(const struct profile *profile)
+{
+    for (size_t i = 0; i < profile->upstream->settings.shared_lanes; i++) {
+        if (profile->shared[i] != NULL && lane_serves_others(profile->shared[i], NULL)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void close_lanes(struct profile *profile)
+{
+    profile_reference(profile);
+    for (size_t i = 0; i < profile->upstream->settings.shared_lanes; i++) {
+        if (profile->shared[i] != NULL) {
+            lane_close(profile->shared[i], "its last client has left");
+        }
+    }
+    while (profile->pooled != NULL) {
+        lane_close(profile->pooled, "its last client has left");
+    }
+    profile_release(profile);
+}
+
+/* Together they keep no more lanes in their pools than one profile may. */
+static bool are_too_many(const struct upstream *upstream)
+{
+    size_t profiles = 0;
+    size_t pooled = 0;
+
+    for (const struct profile *profile = upstream->lingering; profile != NULL; profile = profile->lingers) {
+        profiles++;
+        pooled += profile->pooled_count;
+    }
+    return profiles > PROFILES_LINGERING || pooled > (size_t)upstream->settings.exclusive_idle;
+}
+
+/* The one that was left first, and that can go. */
+static struct profile *first_to_go(const struct upstream *upstream)
+{
+    struct profile *profile = upstream->lingering;
+
+    while (profile != NULL && is_in_use(profile)) {
+        profile = profile->lingers;
+    }
+    return profile;
+}
+
+static void shed_profiles(struct upstream *upstream)
+{
+    while (are_too_many(upstream)) {
+        struct profile *profile = first_to_go(upstream);
+        if (profile == NULL) {
+            return;
+        }
+        stop_lingering(profile);
+        close_lanes(profile);
+    }
+}
+
+static void begin_lingering(struct profile *profile)
+{
+    struct profile **link = &profile->upstream->lingering;
+
+    while (*link != NULL) {
+        link = &(*link)->lingers;
+    }
+    *link = profile;
+    profile->lingers = NULL;
+    profile->is_lingering = true;
+}
+
+void profile_join(struct profile *profile)
+{
+    profile->clients++;
+    stop_lingering(profile);
+}
+
+void profile_part(struct profile *profile)
+{
+    struct upstream *upstream = profile->upstream;
+
+    assert(profile->clients > 0);
+    if (--profile->clients == 0 && profile != upstream->base) {
+        begin_lingering(profile);
+    }
+    /* One without lanes goes here. */
+    profile_release(profile);
+    shed_profiles(upstream);
+}
+
+void upstream_follow_base(struct upstream *upstream, struct profile *before)
+{
+    struct profile *base = upstream->base;
+
+    upstream->sharing += base->may_share ? 0 : 1;
+    base->may_share = true;
+    stop_lingering(base);
+    if (before->clients == 0 && before != base && !before->is_lingering) {
+        begin_lingering(before);
+    }
+    profile_release(before);
+    shed_profiles(upstream);
+}
+
+struct profile *profile_with_database(struct profile *profile, int64_t database)
+{
+    struct profile wanted = *profile;
+
+    wanted.database = database;
+    return profile_get(profile->upstream, &wanted);
+}
+
+struct profile *profile_with_resp(struct profile *profile, int resp)
+{
+    struct profile wanted = *profile;
+
+    wanted.resp = resp;
+    return profile_get(profile->upstream, &wanted);
+}
+
+struct profile *profile_with_credentials(struct profile *profile, struct slice user, struct slice password)
+{
+    struct profile wanted = *profile;
+    struct profile *found = NULL;
+
+    wanted.user = user.data != NULL ? strndup(user.data, user.length) : NULL;
+    wanted.password = strndup(password.data, password.length);
+    wanted.needs_password = false;
+    wanted.refused = false;
+    wanted.granted = 0;
+    wanted.denied = 0;
+    wanted.generation = 0;
+    if (wanted.password != NULL && (wanted.user != NULL || user.data == NULL)) {
+        found = profile_get(profile->upstream, &wanted);
+        explicit_bzero(wanted.password, strlen(wanted.password));
+    }
+    free(wanted.user);
+    free(wanted.password);
+    return found;
+}
+
+const char *profile_user(const struct profile *profile)
+{
+    return profile->user != NULL ? profile->user : "default";
+}
+
+struct lane_greeting profile_greeting(const struct profile *profile, bool shared)
+{
+    return (struct lane_greeting){
+        .bytes = profile->greeting,
+        .length = profile->greeting_length + (shared ? profile->greeting_tail_length : 0),
+        .replies = profile->greeting_replies + (shared ? TAIL_REPLIES : 0),
+        .has_tail = shared,
+        .has_credentials = profile->password != NULL,
+        .resp3 = profile->resp == 3,
+        .password_known = profile->password != NULL || !profile->upstream->settings.serves_clients,
+    };
+}

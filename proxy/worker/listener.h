@@ -1,0 +1,24 @@
+/*
+ * Listening sockets for clients. Accepts on the main thread, refuses what is too much with Redis' own words, and hands
+ * the rest to the crew.
+ */
+#ifndef HEADGATE_LISTENER_H
+#define HEADGATE_LISTENER_H
+
+#include "net/port.h"
+#include "worker/crew.h"
+
+struct listener;
+
+/* Opens all of conf->listen, for listener_serve(). NULL with one logged line for each that cannot be opened. conf may
+ * be replaced later by listener_reconfigure(); source is needed within the call only. */
+struct listener *listener_open(struct reactor *reactor, struct crew *crew, const struct conf *conf,
+                               struct port_source *source);
+/* Takes its addresses over from who serves there (port.h). False with one logged line. */
+bool listener_serve(struct listener *listener);
+void listener_reconfigure(struct listener *listener, const struct conf *conf);
+/* Stops accepting, when all who have connected were accepted; removes Unix sockets from the file system. Sockets that
+ * were handed over are left to who keeps them, with those who wait there. */
+void listener_close(struct listener *listener);
+
+#endif

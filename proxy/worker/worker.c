@@ -1,0 +1,638 @@
+#include "worker/worker.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TICK_US 100000
+/* Ticks between two looks at memory that could be given back. */
+#define TRIM_TICKS 20
+/* Clients that have gone since the last look, from which on the C library is asked to give their memory back. */
+#define TRIM_CLIENTS 256
+/* Recycled runs that are kept whatever happens. */
+#define RUNS_KEPT 4096
+
+/* Nothing was found out of whether Redis wants a password. */
+#define ACCESS_UNKNOWN (-1)
+
+struct worker {
+    size_t index;
+    pthread_t thread;
+    struct stats stats;
+    struct reactor reactor;
+    struct mailbox mailbox;
+    struct run_pool runs;
+    struct upstream *upstream;
+    struct control *control;
+    struct learn *learn;
+    struct client_service *clients;
+    struct worker_parts parts;
+    struct letter access_letter; /* under way if so; what it says: */
+    _Atomic bool access_is_posted;
+    _Atomic bool access_has_changed;
+    _Atomic int access_found; /* enum upstream_access, or ACCESS_UNKNOWN */
+    struct event tick;
+    uint32_t ticks;
+    uint64_t gone_at_trim;            /* clients that had gone when memory was given back last */
+    const struct conf_rule *scripted; /* the first rule that takes scripts in Redis, or NULL */
+    char *script_problem;             /* why there are none, or NULL */
+    bool asks_for_eval;               /* EVALSHA is asked for; EVAL comes next */
+    bool stopping;
+};
+
+/* What the clients' upstream and those of policies have in common. */
+static struct upstream_settings common_settings(const struct conf *conf)
+{
+    return (struct upstream_settings){
+        .lane =
+            {
+                .tuning = {.keepalive_ms = conf->tcp_keepalive, .user_timeout_ms = conf->tcp_user_timeout},
+                .connect_timeout = conf->connect_timeout,
+                .reconnect_min = conf->reconnect_min,
+                .reconnect_max = conf->reconnect_max,
+                .reply_timeout = conf->upstream_reply_timeout,
+            },
+        .shared_lanes = 1,
+        .wait = conf->upstream_wait,
+        .wait_requests = conf->upstream_wait_requests,
+        .exclusive_idle = conf->exclusive_idle,
+        .lane_idle_timeout = conf->lane_idle_timeout,
+        .retire_timeout = conf->retire_timeout,
+    };
+}
+
+static struct upstream_settings upstream_settings(struct worker *worker, const struct conf *conf)
+{
+    struct upstream_settings settings = common_settings(conf);
+
+    settings.lane.target_text = conf->upstream.text;
+    settings.lane.stats = &worker->stats;
+    settings.shared_lanes = (size_t)conf->lanes;
+    settings.user = conf->upstream_user;
+    settings.password = conf->upstream_password;
+    settings.serves_clients = true;
+    settings.spares = (size_t)conf->exclusive_ready;
+    settings.access_check = worker->index == 0 ? conf->access_check : 0;
+    return settings;
+}
+
+static struct client_settings client_settings(const struct conf *conf)
+{
+    return (struct client_settings){
+        .session_pool = conf->pool == CONF_POOL_SESSION,
+        .idle_timeout = conf->client_idle_timeout,
+        .upstream_wait = conf->upstream_wait,
+        .output_limit = (uint64_t)conf->client_output_limit,
+        .pipeline_limit = (uint32_t)conf->client_pipeline_limit,
+        .max_request = (uint64_t)conf->max_request,
+        .cut_through = (uint64_t)conf->cut_through,
+        .auth_timeout = conf->auth_timeout,
+        .upstream_text = conf->upstream.text,
+        .servers = common_settings(conf),
+        .resolve_every = conf->resolve_every,
+    };
+}
+
+/* ---- the thread ---- */
+
+/* What a burst took is given back step by step, so that the next burst does not find everything gone. */
+static void trim_memory(struct worker *worker)
+{
+    bool trimmed = buffer_pool_trim(&worker->reactor.buffers);
+    uint64_t gone = stats_get(&worker->stats, STATS_CLIENTS_ACCEPTED) - client_count(worker->clients);
+
+    if (gone - worker->gone_at_trim >= TRIM_CLIENTS) {
+        worker->gone_at_trim = gone;
+        trimmed = true;
+    }
+    if (worker->runs.count > RUNS_KEPT) {
+        run_pool_trim(&worker->runs, worker->runs.count / 2);
+        trimmed = true;
+    }
+    if (trimmed) {
+        malloc_trim(0);
+    }
+}
+
+/* ---- whether scripts may be run ---- */
+
+/* All workers find the same; one tells. Without them locks are not renewed and figures stay here. */
+static void warn_of_scripts(const struct worker *worker)
+{
+    const struct conf_rule *rule = worker->scripted;
+    const char *why = worker->script_problem;
+
+    if (worker->index != 0 || why == NULL) {
+        return;
+    }
+    if (rule == NULL) {
+        log_info("worker", "scripts do not work on this Redis: %s", why);
+        return;
+    }
+    log_warning("worker",
+                "scripts do not work on this Redis: %s; [%s%s%s] needs them: locks will not be renewed, limits not be "
+                "shared and figures not be written; allow upstream_user +eval +evalsha +time and what docs name",
+                why, rule->section->name, *rule->name != '\0' ? ":" : "", rule->name);
+}
+
+/* why is a constant text or Redis' error. */
+static void find_script_problem(struct worker *worker, const char *why)
+{
+    free(worker->script_problem);
+    worker->script_problem = why != NULL ? strdup(why) : NULL;
+    warn_of_scripts(worker);
+}
+
+/* Comes with every new connection. Where scripts are needed EVAL is asked for, once EVALSHA is known to be allowed. */
+static void on_scripts(void *context, const char *why)
+{
+    struct worker *worker = context;
+    bool is_first = worker->asks_for_eval;
+
+    worker->asks_for_eval = false;
+    find_script_problem(worker, why);
+    if (is_first && why == NULL && worker->scripted != NULL) {
+        learn_ask_for_scripts(worker->learn);
+    }
+}
+
+/* Redis wants a password and Headgate has none: then it can run nothing on its own account. */
+static void watch_for_password(struct worker *worker)
+{
+    static const char why[] = "Redis wants a password, and upstream_password is not set";
+    bool locked = upstream_is_locked(worker->upstream);
+    bool known = worker->script_problem != NULL && strcmp(worker->script_problem, why) == 0;
+
+    if (locked != known) {
+        find_script_problem(worker, locked ? why : NULL);
+    }
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *context)
+{
+    struct worker *worker = context;
+
+    (void)fd;
+    (void)what;
+    upstream_tick(worker->upstream);
+    client_service_tick(worker->clients);
+    watch_for_password(worker);
+    if (++worker->ticks % TRIM_TICKS == 0) {
+        trim_memory(worker);
+    }
+    stats_set(&worker->stats, STATS_BUFFER_BYTES_USED, worker->reactor.buffers.bytes_lent);
+    stats_set(&worker->stats, STATS_BUFFER_BYTES_KEPT, worker->reactor.buffers.bytes_kept);
+}
+
+static void on_upstream_ready(void *context)
+{
+    struct worker *worker = context;
+
+    worker->asks_for_eval = true;
+    learn_again(worker->learn);
+}
+
+static void on_upstream_lost(void *context, const char *why, uint64_t requests)
+{
+    struct worker *worker = context;
+
+    client_service_upstream_lost(worker->clients, why, requests);
+}
+
+struct asking {
+    struct letter letter;
+    struct lookup *lookup;
+};
+
+/* On the main thread. */
+static void run_asking(struct letter *letter)
+{
+    struct asking *asking = (struct asking *)(void *)letter;
+
+    lookup_soon(asking->lookup);
+    free(asking);
+}
+
+/* Where Redis is may have changed. If there is no memory to ask, it is looked up at the next interval. */
+static void on_connecting(void *context)
+{
+    const struct worker *worker = context;
+    struct asking *asking = malloc(sizeof *asking);
+
+    if (asking != NULL) {
+        *asking = (struct asking){.letter.run = run_asking, .lookup = worker->parts.lookup};
+        mailbox_post(worker->parts.mailbox, &asking->letter);
+    }
+}
+
+static void on_upstream_refused(void *context, const struct lane *lane)
+{
+    struct worker *worker = context;
+
+    client_service_refused(worker->clients, lane);
+}
+
+struct access_news {
+    struct worker *worker;
+    enum upstream_access access;
+};
+
+/* After a client's command all look again at once, so that those who are there are told, too. One look does for all. */
+static void take_access(struct worker *worker, enum upstream_access access)
+{
+    if (access == UPSTREAM_ACCESS_CHANGED && worker->index == 0) {
+        upstream_look_soon(worker->upstream);
+    }
+}
+
+static void run_access(struct letter *letter)
+{
+    struct worker *worker = (struct worker *)(void *)((char *)letter - offsetof(struct worker, access_letter));
+
+    atomic_store(&worker->access_is_posted, false);
+    if (atomic_exchange(&worker->access_has_changed, false)) {
+        upstream_set_access(worker->upstream, UPSTREAM_ACCESS_CHANGED);
+        take_access(worker, UPSTREAM_ACCESS_CHANGED);
+    }
+    int found = atomic_exchange(&worker->access_found, ACCESS_UNKNOWN);
+    if (found != ACCESS_UNKNOWN) {
+        upstream_set_access(worker->upstream, (enum upstream_access)found);
+    }
+}
+
+/* Takes no memory, as a worker that did not hear of it would go on letting in whom Redis would not. News that come
+ * before the letter was read are read with it: of what was found the last, behind the changes that call for a look. */
+static void post_access(void *member, void *context)
+{
+    const struct access_news *news = context;
+    struct worker *worker = member;
+
+    if (worker == news->worker) {
+        return;
+    }
+    if (news->access == UPSTREAM_ACCESS_CHANGED) {
+        atomic_store(&worker->access_has_changed, true);
+    } else {
+        atomic_store(&worker->access_found, (int)news->access);
+    }
+    if (!atomic_exchange(&worker->access_is_posted, true)) {
+        worker->access_letter.run = run_access;
+        worker_post(worker, &worker->access_letter);
+    }
+}
+
+/* A worker has found out what holds for all, and has taken it over itself. Whoever connects after a client was told of
+ * its command's success is given to its worker behind this letter. */
+static void on_access(void *context, enum upstream_access access)
+{
+    struct worker *worker = context;
+    struct access_news news = {.worker = worker, .access = access};
+
+    workgroup_visit(worker->parts.group, post_access, &news);
+    take_access(worker, access);
+}
+
+static void *worker_run(void *context)
+{
+    struct worker *worker = context;
+
+    upstream_warm_up(worker->upstream);
+    while (!worker->stopping && reactor_turn(&worker->reactor)) {
+    }
+    client_service_close_all(worker->clients, "shutting down");
+    reactor_settle(&worker->reactor);
+    return NULL;
+}
+
+/* Signals are the main thread's. */
+static int start_thread(struct worker *worker)
+{
+    sigset_t all, before;
+    char name[16];
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int status = pthread_create(&worker->thread, NULL, worker_run, worker);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (status == 0) {
+        snprintf(name, sizeof name, "worker-%zu", worker->index);
+        pthread_setname_np(worker->thread, name);
+    }
+    return status;
+}
+
+/* ---- life ---- */
+
+static void worker_free(struct worker *worker)
+{
+    /* With the lanes end the scripts that policies wait for, so that none ends after the policies. */
+    if (worker->clients != NULL) {
+        client_service_end_scripts(worker->clients);
+    }
+    if (worker->upstream != NULL) {
+        upstream_free(worker->upstream);
+    }
+    if (worker->clients != NULL) {
+        client_service_free(worker->clients);
+    }
+    if (worker->learn != NULL) {
+        learn_free(worker->learn);
+    }
+    free(worker->script_problem);
+    if (worker->control != NULL) {
+        control_free(worker->control);
+    }
+    run_pool_trim(&worker->runs, 0);
+    reactor_free(&worker->reactor);
+    free(worker);
+}
+
+static bool build_parts(struct worker *worker, const struct conf *conf)
+{
+    struct upstream_settings upstream = upstream_settings(worker, conf);
+    struct client_settings clients = client_settings(conf);
+    struct reactor *reactor = &worker->reactor;
+
+    worker->upstream = upstream_new(reactor, &worker->runs, &upstream, on_upstream_ready, worker);
+    worker->control = worker->upstream != NULL ? control_new(reactor, &worker->runs, worker->upstream) : NULL;
+    worker->learn = worker->control != NULL ? learn_new(worker->control) : NULL;
+    if (worker->upstream != NULL) {
+        upstream_set_targets(worker->upstream, lookup_targets(worker->parts.lookup));
+    }
+    const struct client_parts parts = {
+        .reactor = reactor,
+        .runs = &worker->runs,
+        .upstream = worker->upstream,
+        .control = worker->control,
+        .learn = worker->learn,
+        .directory = worker->parts.directory,
+        .policies = worker->parts.policies,
+        .worker = worker->index,
+        .host_name = conf->host_name,
+    };
+    worker->clients = worker->learn != NULL ? client_service_new(&parts, &clients, conf->rules) : NULL;
+    if (worker->clients == NULL) {
+        return false;
+    }
+    worker->scripted = conf_rules_with_scripts(conf->rules);
+    learn_tell_scripts(worker->learn, on_scripts, worker);
+    upstream_tell_losses(worker->upstream, on_upstream_lost, worker);
+    upstream_tell_refusals(worker->upstream, on_upstream_refused, worker);
+    upstream_tell_access(worker->upstream, on_access, worker);
+    if (lookup_is_needed(worker->parts.lookup)) {
+        upstream_tell_connecting(worker->upstream, on_connecting, worker);
+    }
+    return true;
+}
+
+struct worker *worker_start(size_t index, const struct conf *conf, const struct worker_parts *parts)
+{
+    const struct timeval tick = {.tv_sec = 0, .tv_usec = TICK_US};
+    struct worker *worker = calloc(1, sizeof *worker);
+
+    if (worker == NULL) {
+        return NULL;
+    }
+    worker->index = index;
+    atomic_init(&worker->access_found, ACCESS_UNKNOWN);
+    worker->parts = *parts;
+    if (!reactor_init(&worker->reactor, &worker->stats) || !build_parts(worker, conf)) {
+        worker_free(worker);
+        errno = ENOMEM;
+        return NULL;
+    }
+    if (!mailbox_open(&worker->mailbox, &worker->reactor)) {
+        int reason = errno;
+        worker_free(worker);
+        errno = reason;
+        return NULL;
+    }
+    event_assign(&worker->tick, worker->reactor.base, -1, EV_PERSIST, on_tick, worker);
+    int status = event_add(&worker->tick, &tick) == 0 ? start_thread(worker) : ENOMEM;
+    if (status != 0) {
+        mailbox_close(&worker->mailbox);
+        worker_free(worker);
+        errno = status;
+        return NULL;
+    }
+    workgroup_join(parts->group, worker);
+    return worker;
+}
+
+/* ---- letters ---- */
+
+void worker_post(struct worker *worker, struct letter *letter)
+{
+    mailbox_post(&worker->mailbox, letter);
+}
+
+struct plain_letter {
+    struct letter letter;
+    struct worker *worker;
+};
+
+static void post_plain(struct worker *worker, void (*run)(struct letter *letter))
+{
+    struct plain_letter *letter = malloc(sizeof *letter);
+
+    if (letter == NULL) {
+        /* Draining and stopping cannot be done without; there is nothing left to lose. */
+        abort();
+    }
+    letter->letter.run = run;
+    letter->worker = worker;
+    worker_post(worker, &letter->letter);
+}
+
+static void run_drain(struct letter *letter)
+{
+    struct plain_letter *plain = (struct plain_letter *)(void *)letter;
+
+    client_service_drain(plain->worker->clients);
+    free(plain);
+}
+
+void worker_drain(struct worker *worker)
+{
+    post_plain(worker, run_drain);
+}
+
+bool worker_is_settled(const struct worker *worker)
+{
+    return client_service_is_settled(worker->clients);
+}
+
+static void run_close_clients(struct letter *letter)
+{
+    struct plain_letter *plain = (struct plain_letter *)(void *)letter;
+
+    client_service_close_all(plain->worker->clients, "drain_timeout");
+    free(plain);
+}
+
+void worker_close_clients(struct worker *worker)
+{
+    post_plain(worker, run_close_clients);
+}
+
+static void run_stop(struct letter *letter)
+{
+    struct plain_letter *plain = (struct plain_letter *)(void *)letter;
+
+    plain->worker->stopping = true;
+    free(plain);
+}
+
+void worker_stop(struct worker *worker)
+{
+    workgroup_leave(worker->parts.group, worker);
+    post_plain(worker, run_stop);
+    pthread_join(worker->thread, NULL);
+    event_del(&worker->tick);
+    mailbox_close(&worker->mailbox);
+    worker_free(worker);
+}
+
+struct client_letter {
+    struct letter letter;
+    struct worker *worker;
+    int fd;
+    struct sockaddr_storage address;
+    uint64_t id;
+};
+
+static void run_client(struct letter *letter)
+{
+    struct client_letter *given = (struct client_letter *)(void *)letter;
+
+    if (!client_accept(given->worker->clients, given->fd, &given->address, given->id)) {
+        log_error("worker", "out of memory: a client could not be taken in");
+    }
+    free(given);
+}
+
+bool worker_give_client(struct worker *worker, int fd, const struct sockaddr_storage *address, uint64_t id)
+{
+    struct client_letter *given = malloc(sizeof *given);
+
+    if (given == NULL) {
+        close(fd);
+        return false;
+    }
+    *given =
+        (struct client_letter){.letter.run = run_client, .worker = worker, .fd = fd, .address = *address, .id = id};
+    worker_post(worker, &given->letter);
+    return true;
+}
+
+struct conf_letter {
+    struct letter letter;
+    struct worker *worker;
+    const struct conf *conf;
+    void (*done)(void *context);
+    void *context;
+};
+
+/* A reload has brought, or taken, what needs scripts. */
+static void change_scripted(struct worker *worker, const struct conf_rule *scripted)
+{
+    bool is_new = worker->scripted == NULL && scripted != NULL;
+
+    worker->scripted = scripted;
+    if (is_new && worker->script_problem != NULL) {
+        warn_of_scripts(worker);
+    } else if (is_new) {
+        learn_ask_for_scripts(worker->learn);
+    }
+}
+
+static void run_reconfigure(struct letter *letter)
+{
+    struct conf_letter *order = (struct conf_letter *)(void *)letter;
+    struct upstream_settings upstream = upstream_settings(order->worker, order->conf);
+    struct client_settings clients = client_settings(order->conf);
+
+    upstream_reconfigure(order->worker->upstream, &upstream);
+    client_service_reconfigure(order->worker->clients, &clients, order->conf->rules);
+    change_scripted(order->worker, conf_rules_with_scripts(order->conf->rules));
+    order->done(order->context);
+    free(order);
+}
+
+void worker_reconfigure(struct worker *worker, const struct conf *conf, void (*done)(void *context), void *context)
+{
+    struct conf_letter *order = malloc(sizeof *order);
+
+    if (order == NULL) {
+        abort();
+    }
+    *order = (struct conf_letter){
+        .letter.run = run_reconfigure, .worker = worker, .conf = conf, .done = done, .context = context};
+    worker_post(worker, &order->letter);
+}
+
+struct targets_letter {
+    struct letter letter;
+    struct worker *worker;
+    struct connection_targets targets;
+};
+
+static void run_targets(struct letter *letter)
+{
+    struct targets_letter *order = (struct targets_letter *)(void *)letter;
+
+    upstream_set_targets(order->worker->upstream, &order->targets);
+    free(order);
+}
+
+void worker_set_targets(struct worker *worker, const struct connection_targets *targets)
+{
+    struct targets_letter *order = malloc(sizeof *order);
+
+    if (order == NULL) {
+        abort();
+    }
+    *order = (struct targets_letter){.letter.run = run_targets, .worker = worker, .targets = *targets};
+    worker_post(worker, &order->letter);
+}
+
+/* ---- telling ---- */
+
+const struct stats *worker_stats(const struct worker *worker)
+{
+    return &worker->stats;
+}
+
+uint64_t worker_policy_counter(const struct worker *worker, size_t policy, size_t counter)
+{
+    return client_service_policy_counter(worker->clients, policy, counter);
+}
+
+size_t worker_index(const struct worker *worker)
+{
+    return worker->index;
+}
+
+struct client_service *worker_clients(struct worker *worker)
+{
+    return worker->clients;
+}
+
+struct upstream *worker_upstream(struct worker *worker)
+{
+    return worker->upstream;
+}
+
+struct worker_facts worker_tell(const struct worker *worker)
+{
+    return (struct worker_facts){
+        .redis_version = learn_redis_version(worker->learn),
+        .clock_offset_us = learn_clock_offset_us(worker->learn),
+    };
+}

@@ -1,0 +1,68 @@
+/*
+ * A worker: one thread with one event loop that owns its clients, its lanes and its policies' state. Workers share
+ * nothing; the main thread reaches them by letters, and so do they each other.
+ */
+#ifndef HEADGATE_WORKER_H
+#define HEADGATE_WORKER_H
+
+#include "client/client.h"
+#include "conf/conf.h"
+#include "event/mailbox.h"
+#include "net/lookup.h"
+#include "worker/workgroup.h"
+
+struct worker;
+
+/* What a worker tells about itself to the admin port. */
+struct worker_facts {
+    uint32_t redis_version;
+    int64_t clock_offset_us;
+};
+
+/* What all workers have in common; must outlive them. */
+struct worker_parts {
+    struct lookup *lookup;   /* where Redis is; the main thread's … */
+    struct mailbox *mailbox; /* … and where to ask for it to be looked up anew */
+    const struct chain_roster *policies;
+    struct workgroup *group;     /* the other workers; each is one of them until it stops */
+    struct directory *directory; /* of the clients of all of them */
+};
+
+/* Builds a worker and starts its thread. conf must outlive it (but see worker_reconfigure). NULL with errno set when
+ * the system refuses. */
+struct worker *worker_start(size_t index, const struct conf *conf, const struct worker_parts *parts);
+
+/* Hands over an accepted socket. False when memory is short: it is closed. */
+bool worker_give_client(struct worker *worker, int fd, const struct sockaddr_storage *address, uint64_t id);
+
+/* Takes over the options that can be reloaded; calls done on the worker's thread when the old ones are no longer used.
+ */
+void worker_reconfigure(struct worker *worker, const struct conf *conf, void (*done)(void *context), void *context);
+
+/* Redis is somewhere else. */
+void worker_set_targets(struct worker *worker, const struct connection_targets *targets);
+
+/* Closes each client as soon as nothing of it is under way. */
+void worker_drain(struct worker *worker);
+/* Whether that is done, and the policies have done what they had to do first. */
+bool worker_is_settled(const struct worker *worker);
+/* Closes the clients that are left. */
+void worker_close_clients(struct worker *worker);
+
+/* Ends the thread, closing what is still open, and frees the worker. Waits for it. */
+void worker_stop(struct worker *worker);
+
+/* From any thread. */
+const struct stats *worker_stats(const struct worker *worker);
+uint64_t worker_policy_counter(const struct worker *worker, size_t policy, size_t counter);
+size_t worker_index(const struct worker *worker);
+
+/* Runs a letter on the worker's thread. */
+void worker_post(struct worker *worker, struct letter *letter);
+
+/* On the worker's thread only. */
+struct client_service *worker_clients(struct worker *worker);
+struct upstream *worker_upstream(struct worker *worker);
+struct worker_facts worker_tell(const struct worker *worker);
+
+#endif
