@@ -1,5 +1,5 @@
 /* [lease:NAME] rules: what they are without a word, each fault, and what becomes of the locks of which library. */
-#include "conf_fixture.h"
+#include "../conf/conf_fixture.h"
 #include "lease/lease_rule.h"
 #include "lease_request.h"
 

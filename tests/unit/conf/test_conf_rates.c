@@ -1,5 +1,5 @@
 /* The values of options that are amounts, periods and rates. */
-#include "../rig/rig_random.h"
+#include "../../rig/rig_random.h"
 #include "conf/conf_table.h"
 
 #include <criterion/criterion.h>

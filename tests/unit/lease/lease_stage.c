@@ -1,6 +1,6 @@
 #include "lease_stage.h"
 
-#include "conf_fixture.h"
+#include "../conf/conf_fixture.h"
 #include "lease/lease_registry.h"
 
 #include <arpa/inet.h>

@@ -2,7 +2,7 @@
  * [limit:NAME] rules: what is faulty about one, who is the same subject for it, and when a reload may keep what it
  * remembers.
  */
-#include "conf_fixture.h"
+#include "../conf/conf_fixture.h"
 #include "limit/limit_rule.h"
 
 #include <arpa/inet.h>

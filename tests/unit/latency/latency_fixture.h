@@ -2,7 +2,7 @@
 #ifndef HEADGATE_TESTS_LATENCY_FIXTURE_H
 #define HEADGATE_TESTS_LATENCY_FIXTURE_H
 
-#include "conf_fixture.h"
+#include "../conf/conf_fixture.h"
 #include "policy/policy.h"
 
 #define WORKERS_MAX 2

@@ -2,7 +2,7 @@
  * The sliding window. The property that matters is checked against a plain list of all admissions: in no window were
  * more than the limit, whatever the arrivals; and small limits admit all that may be admitted.
  */
-#include "../rig/rig_random.h"
+#include "../../rig/rig_random.h"
 #include "limit/limit_window.h"
 
 #include <criterion/criterion.h>

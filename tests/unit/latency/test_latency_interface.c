@@ -1,5 +1,5 @@
 /* Interfaces: names made safe for keys without mixing any two, and a table that is bounded. */
-#include "../rig/rig_random.h"
+#include "../../rig/rig_random.h"
 #include "latency/latency_interface.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* Threads that charge one subject together never pass its limit. */
-#include "../rig/rig_random.h"
+#include "../../rig/rig_random.h"
 #include "ledger_fixture.h"
 
 #include <criterion/criterion.h>

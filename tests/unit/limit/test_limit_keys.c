@@ -2,7 +2,7 @@
  * The keys of rules that count per key: which part of a key is counted. What the matcher says is compared with what a
  * plain backtracking one says, which is slow and easy to read; and the work it does is counted.
  */
-#include "../rig/rig_random.h"
+#include "../../rig/rig_random.h"
 #include "limit/limit_keys.h"
 
 #include <criterion/criterion.h>

@@ -3,8 +3,8 @@
  * chance, spelt oddly, doubled, in any order and with numbers of all kinds, on a key that is there and on one that is
  * not.
  */
+#include "../command/server_fixture.h"
 #include "lease_request.h"
-#include "server_fixture.h"
 
 #include <criterion/criterion.h>
 #include <inttypes.h>

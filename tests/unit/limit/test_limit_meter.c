@@ -2,7 +2,7 @@
  * Meters: that both algorithms, from one an hour to a million a second, admit what they say when they say it; and that
  * a queue served in order at the times that wait_behind() promised finds its turn come.
  */
-#include "../rig/rig_random.h"
+#include "../../rig/rig_random.h"
 #include "limit/limit_meter.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,4 @@
-#include "conf_fixture.h"
+#include "../conf/conf_fixture.h"
 #include "latency/latency_rule.h"
 
 #include <criterion/criterion.h>
