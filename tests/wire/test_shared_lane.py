@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from harness.admin import stats
 from harness.fake_redis import reply_in_pieces
 from harness.resp import Closed, Error, bulk, encode, wait_for
 
@@ -298,7 +299,7 @@ def test_requests_not_yet_written_survive(fake, headgate):
     for name in ("HELLO", "PING", "INFO", "COMMAND", "CLIENT"):
         fake.answers[name] = lambda lane, _arguments: lane.close()
     command.lane.close()
-    wait_for(lambda: command.lane.closed_by_peer, what="the lane to be gone")
+    wait_for(lambda: stats(headgate, "upstream")["lanes_shared"] == "0", what="the lane to be gone for Headgate, too")
     client.send(encode("GET", "a") + encode("GET", "b"))
     client.assert_silent(0.3)
     fake.answers = port_is_dead
