@@ -55,15 +55,20 @@ static bool enter(struct client *client)
     return client->entry != NULL;
 }
 
-/* Whether Redis' next reply on the client's lane will be that to the next request, and no other, and says what it is
- * asked for. Further replies are not under way when this matters. */
-static bool is_told_apart(const struct client *client)
+/* Whether the request that is at hand will be answered as soon as it was carried out. */
+static bool is_answered(const struct client *client)
 {
     const struct session *session = &client->session;
-    bool may_be_forged = session->split || session->scripts > 0 || session->unsure || session->was_silent;
 
-    return !may_be_forged && !session->sent_transaction && !session->tunnel && !session->silent &&
-           !session->silent_next && !session->unproven && !client->gathering && !client->profile->needs_password;
+    return !session->sent_transaction && !session->tunnel && !session->silent && !session->silent_next &&
+           !client->gathering && !client->profile->needs_password;
+}
+
+/* Whether the client may have had Redis say what looks like the reply. Of an id of its own it could deceive itself
+ * only; of others it could seem to have rights that it has not. */
+static bool may_be_forged(const struct session *session)
+{
+    return session->split || session->scripts > 0 || session->unsure || session->unproven || session->was_silent;
 }
 
 /* A subscriber of RESP2 may be sent messages that look like any reply; Redis takes no such request of it. */
@@ -518,16 +523,27 @@ static bool settle(struct client_inquiry *inquiry, struct slice frame, struct sl
     return false;
 }
 
+/* What is under way may still be anything: it is answered first. */
+static bool is_for_inquiry(const struct client *client, const struct client_inquiry *read)
+{
+    if (!is_answered(client) || (asks_for_id(read) && client->told_by_lane)) {
+        return false;
+    }
+    bool is_about_itself = asks_for_id(read) || read->kind == INQUIRY_REDIRECTION;
+    return client->sent_runs > 0 || (!is_subscribed(client) && (is_about_itself || !may_be_forged(&client->session)));
+}
+
 bool client_ids_take(struct client *client, const struct resp_command *framed, struct slice frame, struct slice *sent,
                      struct redirection *redirection, enum client_outcome *outcome)
 {
     struct client_inquiry read = {.kind = INQUIRY_ID};
 
     if (client->inquiry == NULL) {
-        bool is_ours = client_directory(client) != NULL && !client->service->settings.session_pool &&
+        bool has_ids = client_directory(client) != NULL && !client->service->settings.session_pool &&
                        framed->size <= REQUEST_MOST && framed->argument_count <= ARGUMENTS_MOST &&
-                       client_inquiry_read(client, &read, framed, frame) && is_told_apart(client);
-        if (!is_ours || (client->sent_runs == 0 && is_subscribed(client))) {
+                       client_inquiry_read(client, &read, framed, frame);
+        if (!has_ids || !is_for_inquiry(client, &read)) {
+            client->told_by_lane = client->told_by_lane || (has_ids && asks_for_id(&read) && client->entry == NULL);
             return false;
         }
         begin(client, &read, frame);

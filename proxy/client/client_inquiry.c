@@ -152,13 +152,15 @@ static bool add_word(struct client *client, struct buffer *made, struct slice wo
     if (begins(word, "addr=")) {
         return add_pair(client, made, "addr=", client->address_text);
     }
-    if (begins(word, "name=")) {
+    /* What the client has said of itself since it has to be doubted, its lane alone has heard. */
+    bool is_known = !client->session.unsure;
+    if (is_known && begins(word, "name=")) {
         return add_pair(client, made, "name=", client->name);
     }
-    if (begins(word, "lib-name=")) {
+    if (is_known && begins(word, "lib-name=")) {
         return add_pair(client, made, "lib-name=", client->library_name);
     }
-    if (begins(word, "lib-ver=")) {
+    if (is_known && begins(word, "lib-ver=")) {
         return add_pair(client, made, "lib-ver=", client->library_version);
     }
     if (begins(word, "age=")) {

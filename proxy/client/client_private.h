@@ -170,6 +170,7 @@ struct client {
     struct sockaddr_storage address;
     char address_text[64];
     struct directory_entry *entry;  /* it was told its id: what others know of it */
+    bool told_by_lane;              /* it may have been told its lane's, and keeps to that */
     struct client_inquiry *inquiry; /* the request at hand asks for an id, or names one, and Redis is asked about it */
     struct client_peer *peer;       /* what is known of who is at the other end; NULL until a policy asks */
     /* What each read and each measured request look at lies together: with many clients that costs time. */

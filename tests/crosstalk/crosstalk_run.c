@@ -123,6 +123,8 @@ static void rig_final(struct rig *rig, struct run *run)
     while (atomic_load(&run->finished) < run->options.clients && now_us() < limit)
         if (!rig_wait(rig, run))
             return;
+    if (run->options.attackers > 0)
+        watch_look(&rig->watch);
 }
 
 static void check_finished(struct run *run)

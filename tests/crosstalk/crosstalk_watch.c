@@ -169,6 +169,11 @@ void watch_step(struct watch *watch)
     if (now < watch->next_us)
         return;
     watch->next_us = now + PAUSE_US;
+    watch_look(watch);
+}
+
+void watch_look(struct watch *watch)
+{
     watch->looks++;
     look_at_memory(watch);
     look_at_connections(watch);

@@ -24,6 +24,8 @@ bool watch_start(struct watch *watch, struct run *run, const struct servers *ser
 
 /* Looks, if it is due. What is wrong is a violation. */
 void watch_step(struct watch *watch);
+/* Looks at once: when a run ends, what was done since the last time is seen, too. */
+void watch_look(struct watch *watch);
 
 void watch_print(const struct watch *watch);
 
