@@ -1,5 +1,5 @@
 /* The life of a client: accepting, reading, closing, time-outs. */
-#include "client/client_ids.h"
+#include "client/client_private.h"
 
 #include "base/log.h"
 #include "net/peer_process.h"
@@ -152,7 +152,6 @@ static void abandon_requests(struct client *client)
         client->exclusive->untidy = true;
     }
     client_drop_runs(client);
-    client_ids_end(client);
     if (client->exclusive != NULL) {
         session_leave_lane(client);
     }
@@ -234,7 +233,6 @@ void client_close(struct client *client, const char *why)
     client_measure_written(client, false);
     struct policy_client view = client_policy_view(client);
     chain_client_closed(service->chain, &view);
-    client_ids_forget(client);
     connection_close(&client->connection);
     reactor_cancel(reactor, REACTOR_STAGE_CLIENTS, &client->flush);
     buffer_clear(&reactor->buffers, &client->output);
@@ -478,7 +476,6 @@ struct client_service *client_service_new(const struct client_parts *parts, cons
     service->upstream = parts->upstream;
     service->control = parts->control;
     service->learn = parts->learn;
-    service->directory = parts->directory;
     service->settings = *settings;
     service->free_closed.run = free_closed;
     service->host = client_policy_host(service, parts->worker);
@@ -608,7 +605,6 @@ void client_service_tick(struct client_service *service)
         }
         client_review_beginning(client);
         client_login_tick(client, now);
-        client_ids_tick(client);
         client_watch_unread(&unread, client);
         client = next;
     }

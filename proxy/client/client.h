@@ -26,7 +26,6 @@ struct client_settings {
 };
 
 struct client_service;
-struct directory;
 
 /* What a worker lends to its clients; all of it must outlive them. */
 struct client_parts {
@@ -35,7 +34,6 @@ struct client_parts {
     struct upstream *upstream;
     struct control *control;
     struct learn *learn;
-    struct directory *directory; /* of the clients of all workers; NULL: none */
     const struct chain_roster *policies;
     size_t worker;         /* its number, from 0 */
     const char *host_name; /* of this sidecar; NULL or empty: the machine's */

@@ -6,7 +6,7 @@
  * about these. Nobody is closed who may still get replies: a writing half that was closed is no reason, as every
  * request that had come is carried out and answered, unless it waits behind one that Redis may keep for ever.
  */
-#include "client/client_ids.h"
+#include "client/client_private.h"
 
 #include <string.h>
 #include <sys/socket.h>
@@ -52,7 +52,6 @@ static void give_up_lane(struct client *client)
 
     lane_close(lane, lane->why);
     if (client->exclusive == lane) {
-        (void)client_ids_lane_left(client);
         client->exclusive = NULL;
         client->session = (struct session){0};
         stats_subtract(client->service->reactor->stats, STATS_CLIENTS_EXCLUSIVE, 1);

@@ -1,5 +1,5 @@
 /* The exclusive lane of a client: when it is taken, what it is told of the client, when it may be left. */
-#include "client/client_ids.h"
+#include "client/client_private.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -13,8 +13,8 @@ bool session_is_portable(const struct client *client)
 {
     const struct session *session = &client->session;
 
-    return !client->streaming && client->inquiry == NULL && !session->known_transaction && !session->watching &&
-           !session->tracking && !session->sticky && !session->tunnel && !session->unsure && session->channels == 0 &&
+    return !client->streaming && !session->known_transaction && !session->watching && !session->tracking &&
+           !session->sticky && !session->tunnel && !session->unsure && session->channels == 0 &&
            session->patterns == 0 && session->shard_channels == 0;
 }
 
@@ -113,7 +113,6 @@ bool session_take_lane(struct client *client, const struct session_plan *plan)
         take_home_lane(client);
         /* It gets the name after the WAIT: a command before it would make it wait for more than the own writes. */
         taken(client);
-        client_ids_lane_known(client);
         return true;
     }
     client->exclusive = upstream_take_exclusive(client->profile, fresh, &session_lane_owner, client);
@@ -121,9 +120,6 @@ bool session_take_lane(struct client *client, const struct session_plan *plan)
         return false;
     }
     taken(client);
-    if (!plan->sync && !client_ids_lane_taken(client)) {
-        return false;
-    }
     /* WAIT is about all that happened before the last command of its connection, so this makes it speak of everything
      * until now: of the client's own writes, too. */
     if (plan->own_writes && !upstream_send_hidden(client->exclusive, ping, sizeof ping - 1, false)) {
@@ -145,8 +141,7 @@ bool session_take_bare_lane(struct client *client)
 void session_leave_lane(struct client *client)
 {
     struct lane *lane = client->exclusive;
-    bool is_named = client_ids_lane_left(client);
-    bool clean = client->sent_runs == 0 && session_is_clean(client) && !is_named;
+    bool clean = client->sent_runs == 0 && session_is_clean(client);
 
     client->exclusive = NULL;
     client->session = (struct session){0};
@@ -188,7 +183,6 @@ static void owner_broken(void *owner, const char *why)
     if (client->exclusive == NULL) {
         return;
     }
-    (void)client_ids_lane_left(client);
     client->exclusive = NULL;
     stats_subtract(client->service->reactor->stats, STATS_CLIENTS_EXCLUSIVE, 1);
     if (client->state == CLIENT_OPEN) {
@@ -201,7 +195,6 @@ static void owner_writable(void *owner)
 {
     struct client *client = owner;
 
-    client_ids_lane_known(client);
     if (client->wait == CLIENT_WAIT_LANE) {
         client->wait = CLIENT_WAIT_NOTHING;
         client_want_flush(client);

@@ -18,8 +18,6 @@
  *   client_subcommands.c   … and each subcommand of CLIENT
  *   client_send.c      the lane that a request takes
  *   client_login.c     … if it is AUTH, or HELLO with it
- *   client_ids.c       ids by which clients without a lane of their own are named
- *   client_inquiry.c   … the words of requests and replies with ids
  *   client_channels.c   subscriptions, and what comes of them
  *   client_session.c   the state of that connection: what requests and replies make of it (client_state.h)
  *   client_lane.c      … and of an exclusive lane: when it is taken, and left
@@ -31,7 +29,6 @@
 
 #include "client/client.h"
 #include "client/client_state.h"
-#include "client/directory.h"
 
 enum client_state {
     CLIENT_OPEN,
@@ -46,7 +43,6 @@ enum client_wait {
     CLIENT_WAIT_LANE,  /* until the lane takes bytes (again) */
     CLIENT_WAIT_ROOM,  /* until less is kept of those under way */
     CLIENT_WAIT_NAME,  /* until Redis has told which command it is */
-    CLIENT_WAIT_ID,    /* until it is known what becomes of a request with an id: see client_ids.c */
     CLIENT_WAIT_POLICY /* held */
 };
 
@@ -65,7 +61,6 @@ struct client_service {
     struct upstream *upstream;
     struct control *control;
     struct learn *learn;
-    struct directory *directory; /* NULL: clients have no ids of Headgate's */
     struct client_settings settings;
     struct chain *chain;
     struct policy_host host;
@@ -80,7 +75,6 @@ struct client_service {
     struct client *closed;  /* to be freed at the end of the turn */
     struct reactor_task free_closed;
     struct buffer inline_command; /* the multibulk form of the inline command at hand */
-    struct buffer translated;     /* the request at hand, with another id in it */
     size_t count;
     size_t next_place;
     int64_t paused_until_us; /* a client of this worker has asked Redis to pause: a request may block its connection */
@@ -169,10 +163,7 @@ struct client {
     char *library_version;
     struct sockaddr_storage address;
     char address_text[64];
-    struct directory_entry *entry;  /* it was told its id: what others know of it */
-    bool told_by_lane;              /* it may have been told its lane's, and keeps to that */
-    struct client_inquiry *inquiry; /* the request at hand asks for an id, or names one, and Redis is asked about it */
-    struct client_peer *peer;       /* what is known of who is at the other end; NULL until a policy asks */
+    struct client_peer *peer; /* what is known of who is at the other end; NULL until a policy asks */
     /* What each read and each measured request look at lies together: with many clients that costs time. */
     int64_t read_us;                    /* the turn in which something was read from it last */
     int64_t framed_us;                  /* when the last byte of the request at hand was, as far as it has come */

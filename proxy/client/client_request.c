@@ -5,7 +5,7 @@
  * A request that has to wait (for earlier ones to be answered, for a lane, for a policy) stays at the head of the input
  * with everything behind it, so a client's requests take effect in the order in which they were sent.
  */
-#include "client/client_ids.h"
+#include "client/client_private.h"
 
 #include "base/log.h"
 
@@ -127,21 +127,14 @@ static struct slice name_of(const struct resp_command *framed, const char *frame
 static enum client_outcome take_admitted(struct client *client, const struct command *command,
                                          const struct resp_command *framed, const char *frame, struct slice sent)
 {
-    struct redirection redirection = {.id = 0};
-    struct slice bytes = {frame, (size_t)framed->size};
-    enum client_outcome outcome;
     struct session_plan plan;
 
     if (command == NULL) {
         command = learn_find(client->service->learn, name_of(framed, frame));
     }
-    if (client_name_is_hidden(command, framed, bytes)) {
-        client_refuse_name(client, command, framed, bytes);
+    if (client_name_is_hidden(command, framed, (struct slice){frame, (size_t)framed->size})) {
+        client_refuse_name(client, command, framed, (struct slice){frame, (size_t)framed->size});
         return CLIENT_TAKEN;
-    }
-    if (command != NULL && command->kind == COMMAND_CLIENT &&
-        client_ids_take(client, framed, bytes, &sent, &redirection, &outcome)) {
-        return outcome;
     }
     if (!session_plan_request(client, command, framed, frame, &plan)) {
         session_drop_plan(client, &plan);
@@ -149,15 +142,7 @@ static enum client_outcome take_admitted(struct client *client, const struct com
         return CLIENT_TAKEN;
     }
     plan.exclusive = plan.exclusive || client->gathering;
-    if (plan.observation != NULL) {
-        plan.observation->redirection = redirection;
-    }
-    outcome = carry_out(client, &plan, sent);
-    if (redirection.id != 0) {
-        struct client_service *service = client->service;
-        buffer_clear(&service->reactor->buffers, &service->translated);
-    }
-    return outcome;
+    return carry_out(client, &plan, sent);
 }
 
 /* The same, if a policy may say something else to Redis. */

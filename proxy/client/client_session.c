@@ -437,14 +437,12 @@ bool session_reply(struct client *client, struct observation *observation, const
     case OBSERVE_TRACKING_ON:
         expect(client, reply, is_ok(reply));
         session->tracking = session->tracking || !resp_reply_is_error(reply);
-        session->redirection = is_ok(reply) ? observation->redirection : session->redirection;
         /* What it has read is told of to whoever switches tracking on next on this lane. */
         client->exclusive->untidy = client->exclusive->untidy || session->tracking;
         break;
     case OBSERVE_TRACKING_OFF:
         expect(client, reply, is_ok(reply));
         session->tracking = session->tracking && !is_ok(reply);
-        session->redirection = session->tracking ? session->redirection : (struct redirection){.id = 0};
         break;
     case OBSERVE_PROFILE:
         replied_profile(client, observation, reply);

@@ -4,12 +4,6 @@
 
 #include "upstream/upstream.h"
 
-/* Of CLIENT TRACKING: the client to whom messages are redirected, and its connection. */
-struct redirection {
-    int64_t id; /* Headgate's; 0: there is none */
-    int64_t connection;
-};
-
 /*
  * The state of a client's connection to Redis beyond its profile. As what Redis makes of a command is known only from
  * its reply, there are two views: `sent` runs ahead with the requests and says what the next one meets, `known` follows
@@ -21,7 +15,6 @@ struct session {
     bool access_queued; /* in it is a command that changes who needs a password */
     bool watching;
     bool tracking;
-    struct redirection redirection;
     bool silent;      /* CLIENT REPLY OFF */
     bool silent_next; /* CLIENT REPLY SKIP: the next request has no reply */
     bool was_silent;  /* either was asked for: if Redis has refused it, each reply is that of an earlier request */
@@ -81,13 +74,12 @@ struct observation {
     char *name;               /* NULL: unchanged; of CLIENT SETINFO, what is set */
     bool is_library_name;     /* … and whether that is the name, or the version */
     enum profile_right right; /* shown by the reply */
-    struct redirection redirection;
-    bool is_hello;           /* its success is a map */
-    bool is_absent;          /* unknown: Redis has told that it has no such command */
-    bool has_unclear_errors; /* after an error something may have been done all the same, as HELLO with several options
-                              */
-    bool has_hidden_text;    /* credentials that cannot be kept */
-    uint32_t credentials;    /* so many were given */
+    bool is_hello;            /* its success is a map */
+    bool is_absent;           /* unknown: Redis has told that it has no such command */
+    bool has_unclear_errors;  /* after an error something may have been done all the same, as HELLO with several options
+                               */
+    bool has_hidden_text;     /* credentials that cannot be kept */
+    uint32_t credentials;     /* so many were given */
 };
 
 #endif

@@ -377,8 +377,10 @@ bool session_plan_client(struct client *client, const struct resp_command *frame
         return plan_tracking(client, framed, frame, plan);
     }
     if (word_is(subcommand, "id") || word_is(subcommand, "info")) {
-        /* It comes here only if client_ids.c leaves it: the id is that of the lane, which the client keeps then. */
-        return plan_state(client, false, plan);
+        plan->identity = true;
+        plan->exclusive = true;
+        plan->sticky = true;
+        return true;
     }
     return plan_by_treatment(client, framed, frame, plan);
 }

@@ -372,10 +372,6 @@ static bool connect_to(struct lane *lane, const struct connection_target *target
     lane->swallows = false;
     lane->refused = false;
     lane->taken_over = false;
-    lane->redis_id = 0;
-    lane->learns_id = false;
-    lane->id_matched = 0;
-    lane->id_read = 0;
     stats_add(lane->settings->stats, STATS_LANES_OPENED, 1);
     if (fd < 0) {
         return false;
@@ -501,7 +497,6 @@ void lane_take_over(struct lane *lane, struct lane *from)
     lane->parked = false;
     lane->refused = false;
     lane->taken_over = true;
-    lane->redis_id = from->redis_id;
     lane_close(from, "its connection is another lane's now");
     resp_reply_reset(&lane->reply);
     lane->reply.keep_head = false;

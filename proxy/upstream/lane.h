@@ -71,8 +71,7 @@ struct lane_owner {
     bool (*frame)(void *owner, const struct resp_reply *reply);
     /* The lane broke. Its runs have been told before; the owner must let go of the lane. */
     void (*broken)(void *owner, const char *why);
-    /* The lane became ready, Redis told the connection's id, or its output fell below the mark after
-     * lane_is_congested() was true. */
+    /* The lane became ready, or its output fell below the mark after lane_is_congested() was true. */
     void (*writable)(void *owner);
 };
 
@@ -92,10 +91,6 @@ struct lane {
     void *context;                /* the upstream's: the profile this lane speaks for */
     struct lane *pool_next;       /* the upstream's */
     uint64_t id;
-    int64_t redis_id;   /* that of the connection in Redis; 0: not known, -1: not to be known */
-    bool learns_id;     /* it was asked for, see upstream_learn_id() */
-    uint8_t id_matched; /* lane_match_id(): so many bytes of the mark that it stands behind … */
-    int64_t id_read;    /* … and so much of the number */
     enum lane_state state;
     enum lane_use use;
     const struct lane_owner *owner_events;
@@ -207,9 +202,6 @@ void lane_fail(struct lane *lane, const char *why);
 
 /* The targets have changed: a lane that is not READY begins anew with them, unless it is just about to reach one. */
 void lane_follow_targets(struct lane *lane);
-
-/* Looks for the connection's id in a part of the reply to HELLO. */
-void lane_match_id(struct lane *lane, const char *data, size_t length);
 
 /* Fails what has waited longer than wait_ms to be sent, and closes a lane that has not answered for reply_timeout. */
 void lane_tick(struct lane *lane, int64_t wait_ms);

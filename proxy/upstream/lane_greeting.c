@@ -98,28 +98,6 @@ static void greeting_answered(struct lane *lane)
     }
 }
 
-static const char id_mark[] = "$2\r\nid\r\n:";
-#define ID_MARK_LENGTH ((uint8_t)(sizeof id_mark - 1))
-
-/* The mark comes once, ahead of all that is not Redis' own, and the end of the line ends the number. */
-static void match_id(struct lane *lane, char byte)
-{
-    if (lane->id_matched < ID_MARK_LENGTH) {
-        lane->id_matched = byte == id_mark[lane->id_matched] ? (uint8_t)(lane->id_matched + 1) : byte == id_mark[0];
-    } else if (byte >= '0' && byte <= '9' && lane->id_read < INT64_MAX / 16) {
-        lane->id_read = lane->id_read * 10 + (byte - '0');
-    } else {
-        lane->redis_id = byte == '\r' && lane->id_read > 0 ? lane->id_read : -1;
-    }
-}
-
-void lane_match_id(struct lane *lane, const char *data, size_t length)
-{
-    for (size_t i = 0; i < length && lane->redis_id == 0; i++) {
-        match_id(lane, data[i]);
-    }
-}
-
 static bool is_greeted(const struct lane *lane)
 {
     return lane->state == LANE_HANDSHAKE || lane->state == LANE_READY;
@@ -149,7 +127,6 @@ void lane_take_greeting(struct lane *lane, const char *data, size_t length)
             lane_desync(lane, "Redis answered the greeting with bytes that are not RESP");
             return;
         }
-        lane_match_id(lane, data, taken);
         data += taken;
         length -= taken;
         if (status == RESP_DONE) {

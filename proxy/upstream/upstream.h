@@ -154,9 +154,6 @@ void upstream_lane_speaks_for(struct lane *lane, struct profile *profile);
 /* Sends one command of Headgate's own whose reply is swallowed; an error reply breaks the lane if must_succeed. */
 bool upstream_send_hidden(struct lane *lane, const char *command, size_t length, bool must_succeed);
 
-/* Has Redis tell the id of the connection, ahead of the owner's commands, if it is not known or asked for yet: nothing
- * of the owner's may have been sent that changes how HELLO is answered. False when memory is short. */
-bool upstream_learn_id(struct lane *lane);
 /* Names the connection, hidden: by HELLO where Redis has not shown that the user may use CLIENT SETNAME, as anybody may
  * use that. name: "" for none. */
 bool upstream_name_lane(struct lane *lane, const char *name);

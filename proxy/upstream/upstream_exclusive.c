@@ -74,58 +74,6 @@ bool upstream_send_hidden(struct lane *lane, const char *command, size_t length,
     return send_hidden(lane, 1, command, length, must_succeed);
 }
 
-/* ---- the id of a connection ---- */
-
-static void id_bytes(struct run *run, const char *data, size_t length)
-{
-    lane_match_id(run->lane, data, length);
-}
-
-static bool id_reply(struct run *run, const struct resp_reply *reply)
-{
-    struct lane *lane = run->lane;
-
-    if (reply->type == '>') {
-        return false;
-    }
-    lane->learns_id = false;
-    lane->redis_id = lane->redis_id > 0 ? lane->redis_id : -1;
-    if (lane->owner != NULL) {
-        lane->owner_events->writable(lane->owner);
-    }
-    return true;
-}
-
-static const struct run_receiver id_receiver = {
-    .bytes = id_bytes,
-    .reply = id_reply,
-    .answered = hidden_answered,
-    .lost = hidden_lost,
-};
-
-bool upstream_learn_id(struct lane *lane)
-{
-    char command[48];
-    int length = snprintf(command, sizeof command, "*2\r\n$5\r\nHELLO\r\n$1\r\n%d\r\n", lane_profile(lane)->resp);
-    struct run *run = lane->learns_id || lane->redis_id != 0 ? NULL : run_take(lane->runs);
-
-    if (run == NULL) {
-        return lane->learns_id || lane->redis_id != 0;
-    }
-    run->requests = 1;
-    run->receiver = &id_receiver;
-    run->owner = lane->runs;
-    run->observation = run;
-    if (!lane_send(lane, run, command, (size_t)length)) {
-        run_give(lane->runs, run);
-        return false;
-    }
-    lane->learns_id = true;
-    lane->id_matched = 0;
-    lane->id_read = 0;
-    return true;
-}
-
 bool upstream_name_lane(struct lane *lane, const char *name)
 {
     const struct profile *profile = lane_profile(lane);

@@ -56,7 +56,6 @@ static bool open_parts(struct crew *crew, struct reactor *reactor, const struct 
         errno = reason;
         return false;
     }
-    directory_open(&crew->directory);
     crew->lookup = lookup_new(reactor, &settings);
     if (crew->lookup == NULL) {
         crew_stop(crew);
@@ -82,7 +81,6 @@ bool crew_start(struct crew *crew, struct reactor *reactor, const struct conf *c
         .mailbox = &crew->mailbox,
         .policies = &crew->policies,
         .group = &crew->group,
-        .directory = &crew->directory,
     };
     for (; crew->count < count; crew->count++) {
         crew->workers[crew->count] = worker_start(crew->count, conf, &parts);
@@ -110,7 +108,6 @@ void crew_stop(struct crew *crew)
     if (crew->lookup != NULL) {
         lookup_free(crew->lookup);
     }
-    directory_close(&crew->directory);
     workgroup_close(&crew->group);
     chain_roster_close(&crew->policies);
     free(crew->workers);

@@ -4,7 +4,6 @@
 #ifndef HEADGATE_CREW_H
 #define HEADGATE_CREW_H
 
-#include "client/directory.h"
 #include "net/lookup.h"
 #include "worker/worker.h"
 
@@ -12,7 +11,6 @@ struct crew {
     struct worker **workers;
     size_t count;
     struct workgroup group;       /* the workers, as they reach each other */
-    struct directory directory;   /* their clients, as they name each other */
     struct chain_roster policies; /* those that each worker has an instance of */
     struct lookup *lookup;        /* where Redis is, for all workers */
     struct mailbox mailbox;       /* what workers want of it */

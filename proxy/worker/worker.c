@@ -371,7 +371,6 @@ static bool build_parts(struct worker *worker, const struct conf *conf)
         .upstream = worker->upstream,
         .control = worker->control,
         .learn = worker->learn,
-        .directory = worker->parts.directory,
         .policies = worker->parts.policies,
         .worker = worker->index,
         .host_name = conf->host_name,

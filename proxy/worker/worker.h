@@ -24,8 +24,7 @@ struct worker_parts {
     struct lookup *lookup;   /* where Redis is; the main thread's … */
     struct mailbox *mailbox; /* … and where to ask for it to be looked up anew */
     const struct chain_roster *policies;
-    struct workgroup *group;     /* the other workers; each is one of them until it stops */
-    struct directory *directory; /* of the clients of all of them */
+    struct workgroup *group; /* the other workers; each is one of them until it stops */
 };
 
 /* Builds a worker and starts its thread. conf must outlive it (but see worker_reconfigure). NULL with errno set when

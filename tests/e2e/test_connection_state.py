@@ -161,11 +161,9 @@ def test_info_and_list_show_the_client(target):
     info = client("CLIENT", "INFO")
     assert info.startswith(b"id=%d " % identity)
     assert b" name=seen " in info and b" db=4 " in info
-    listed = [(entry["name"], entry["db"]) for entry in client_list(client) if entry["id"] == str(identity)]
-    # In `shared` the id is Headgate's, and lists are Redis'.
-    knows_id = target.mode != "shared"
-    assert listed == ([("seen", "4")] if knows_id else [])
-    assert client("CLIENT", "LIST", "ID", identity).count(b"\n") == knows_id
+    listed = [entry for entry in client_list(client) if entry["id"] == str(identity)]
+    assert [(entry["name"], entry["db"]) for entry in listed] == [("seen", "4")]
+    assert client("CLIENT", "LIST", "ID", identity).count(b"\n") == 1
 
 
 def test_renaming_a_client_that_is_known_to_redis(target):
@@ -175,8 +173,7 @@ def test_renaming_a_client_that_is_known_to_redis(target):
         assert client("CLIENT", "SETNAME", name) == OK
         assert client("CLIENT", "INFO").startswith(b"id=%d " % identity)
         assert b" name=%s " % name.encode() in client("CLIENT", "INFO")
-        if target.mode != "shared":
-            assert b" name=%s " % name.encode() in target.direct()("CLIENT", "LIST", "ID", identity)
+        assert b" name=%s " % name.encode() in target.direct()("CLIENT", "LIST", "ID", identity)
 
 
 def test_kill_by_id(target):

@@ -6,7 +6,6 @@
 #define HEADGATE_TESTS_CLIENT_LANE_H
 
 #include "client/client.h"
-#include "client/directory.h"
 #include "redis_model.h"
 #include "upstream/control.h"
 
@@ -53,12 +52,10 @@ struct world {
     struct control *control;
     struct chain_roster roster;
     struct learn *learn;
-    struct directory directory;
     struct client_service *service;
     int listener;
     int64_t now_us;
     uint64_t last_client_id;
-    int64_t last_lane_id;
     uint64_t moved; /* bytes and events, to see whether anything still happens */
     uint32_t heavy_left;
     bool small_sockets;

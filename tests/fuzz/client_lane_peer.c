@@ -115,24 +115,6 @@ static bool is_unsent_error(const struct bytes *got, size_t position)
     return false;
 }
 
-/*
- * How much of an id that is expected there has come, if it is one: where Headgate does not say its own, it is that of a
- * lane, which the reference does not know. 0: it is none.
- */
-static size_t lane_id_at(const struct bytes *got, size_t position, const struct bytes *expected, size_t matched)
-{
-    static const char own[] = "45035996", lanes[] = "10000000";
-    size_t left = got->length - position;
-    size_t known = sizeof own - 1;
-
-    if (matched == 0 || (expected->data[matched - 1] != ':' && expected->data[matched - 1] != '=') ||
-        expected->length - matched < MODEL_ID_DIGITS || memcmp(expected->data + matched, own, known) != 0 ||
-        memcmp(got->data + position, lanes, left < known ? left : known) != 0) {
-        return 0;
-    }
-    return left < MODEL_ID_DIGITS ? left : MODEL_ID_DIGITS;
-}
-
 /* Messages come when they come; all else must be what the reference answered. Returns how much of that came. The last
  * message may have come in part, unless everything has come to rest. */
 static size_t compare(const struct peer *peer, bool at_rest)
@@ -146,10 +128,6 @@ static size_t compare(const struct peer *peer, bool at_rest)
         size_t message = peer->subscribed ? message_at(got, position) : 0;
         if (message > 0) {
             position += message;
-        } else if (lane_id_at(got, position, expected, matched) > 0) {
-            size_t length = lane_id_at(got, position, expected, matched);
-            position += length;
-            matched += length;
         } else if (matched < expected->length && got->data[position] == expected->data[matched]) {
             position++;
             matched++;
@@ -208,7 +186,7 @@ static void peer_connect(struct world *world, struct peer *peer)
     peer->fd = pair[1];
     peer->serial = (uint32_t)++world->last_client_id;
     peer->excused = world->broken > 0;
-    model_init(&peer->reference, true, directory_id(&world->directory, world->last_client_id));
+    model_init(&peer->reference, true);
     require(client_accept(world->service, pair[0], &address, world->last_client_id));
 }
 
@@ -297,9 +275,6 @@ static const char *const requests[] = {
     "HAUTH v p",
     "HRESET",
     "NOSUCH",
-    "CLIENT INFO",
-    "CLIENT UNBLOCK 4503599627370497",
-    "CLIENT UNBLOCK 4503599627370498",
 };
 
 #define REQUESTS (sizeof requests / sizeof requests[0])

@@ -39,7 +39,7 @@ void accept_lanes(struct world *world)
         if (lane->fd < 0) {
             return;
         }
-        model_init(&lane->model, false, world->last_lane_id++);
+        model_init(&lane->model, false);
         world->moved++;
     }
 }

@@ -160,8 +160,7 @@ void world_start(struct world *world, int listener, const struct sockaddr_un *ad
     };
 
     memcpy(&targets.items[0].address, address, sizeof *address);
-    *world =
-        (struct world){.listener = listener, .now_us = 1000000000, .heavy_left = 6, .last_lane_id = MODEL_ID_FIRST};
+    *world = (struct world){.listener = listener, .now_us = 1000000000, .heavy_left = 6};
     world->small_sockets = (flags & 8) != 0;
     for (size_t i = 0; i < LANES; i++) {
         world->lanes[i].fd = -1;
@@ -173,8 +172,6 @@ void world_start(struct world *world, int listener, const struct sockaddr_un *ad
     world->reactor.now_us = world->now_us;
     world->upstream = upstream_new(&world->reactor, &world->runs, &upstream, on_ready, world);
     upstream_set_targets(world->upstream, &targets);
-    directory_open(&world->directory);
-    world->directory.first = 0;
     world->control = control_new(&world->reactor, &world->runs, world->upstream);
     world->learn = learn_new(world->control);
     require(chain_roster_open(&world->roster, (flags & 16) != 0 ? meter_policies : ledger_policies, 1));
@@ -184,7 +181,6 @@ void world_start(struct world *world, int listener, const struct sockaddr_un *ad
         .upstream = world->upstream,
         .control = world->control,
         .learn = world->learn,
-        .directory = &world->directory,
         .policies = &world->roster,
     };
     world->service = client_service_new(&parts, &clients, NULL);
@@ -202,7 +198,6 @@ void world_stop(struct world *world)
     client_service_end_scripts(world->service);
     upstream_free(world->upstream);
     client_service_free(world->service);
-    directory_close(&world->directory);
     learn_free(world->learn);
     control_free(world->control);
     require(world->reactor.buffers.bytes_lent == 0);

@@ -240,9 +240,8 @@ static void run_hello(struct model *model, const struct arguments *arguments)
     if (arguments->count > 1) {
         model->resp = is(arguments, 1, "3") ? 3 : 2;
     }
-    reply(model, model->resp == 3 ? "%3\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n"
-                                  : "*6\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:2\r\n$2\r\nid\r\n");
-    reply_number(model, ':', (size_t)model->id);
+    reply(model, model->resp == 3 ? "%2\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:3\r\n"
+                                  : "*6\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:2\r\n$2\r\nid\r\n:1\r\n");
 }
 
 static void run_reset(struct model *model)
@@ -274,23 +273,9 @@ static void run_client_reply(struct model *model, const struct arguments *argume
     }
 }
 
-static void reply_info(struct model *model)
-{
-    char text[64];
-
-    snprintf(text, sizeof text, "id=%lld redir=-1\n", (long long)model->id);
-    reply_text(model, text);
-}
-
 static void run_client(struct model *model, const struct arguments *arguments)
 {
-    if (is(arguments, 1, "id") && arguments->count == 2) {
-        reply_number(model, ':', (size_t)model->id);
-    } else if (is(arguments, 1, "info") && arguments->count == 2) {
-        reply_info(model);
-    } else if (is(arguments, 1, "unblock") && arguments->count == 3) {
-        reply(model, ":0\r\n");
-    } else if (is(arguments, 1, "reply") && arguments->count == 3) {
+    if (is(arguments, 1, "reply") && arguments->count == 3) {
         run_client_reply(model, arguments);
     } else if (is(arguments, 1, "setname") && arguments->count == 3) {
         keep(model->name, sizeof model->name, arguments->list[2]);
@@ -700,10 +685,9 @@ static void take_commands(struct model *model)
 
 /* ---- life ---- */
 
-void model_init(struct model *model, bool is_reference, int64_t id)
+void model_init(struct model *model, bool is_reference)
 {
-    *model =
-        (struct model){.id = id, .resp = 2, .user = "default", .is_reference = is_reference, .blocks = !is_reference};
+    *model = (struct model){.resp = 2, .user = "default", .is_reference = is_reference, .blocks = !is_reference};
 }
 
 void model_free(struct model *model)

@@ -12,9 +12,6 @@
 #define MODEL_ARGUMENTS 16
 /* Commands that a transaction remembers. More make it fail. */
 #define MODEL_QUEUED 16
-/* Where ids of lanes begin, and how long all ids are. */
-#define MODEL_ID_FIRST ((int64_t)1000000000000000)
-#define MODEL_ID_DIGITS ((size_t)16)
 /* The answer to DECR, which stands for what a policy refuses. */
 #define MODEL_REFUSAL "-REFUSED by a policy\r\n"
 
@@ -29,7 +26,6 @@ void bytes_drop(struct bytes *bytes, size_t length);
 void bytes_free(struct bytes *bytes);
 
 struct model {
-    int64_t id;          /* of 16 digits: MODEL_ID_FIRST and what follows for lanes, Headgate's for a client */
     bool is_reference;   /* what Redis would say to the client, but for what Headgate promises to refuse */
     struct bytes input;  /* what was not taken yet */
     struct bytes output; /* replies */
@@ -54,7 +50,7 @@ struct model {
 };
 
 /* The Redis behind Headgate finds every name with a NUL in it, as a real one finds some of them. */
-void model_init(struct model *model, bool is_reference, int64_t id);
+void model_init(struct model *model, bool is_reference);
 void model_free(struct model *model);
 /* Takes bytes of commands and answers those that are whole. */
 void model_feed(struct model *model, const char *data, size_t length);
