@@ -109,6 +109,11 @@ static bool warn_of_rule(const struct conf_rule *rule, const struct conf_rule *a
     return match_is_covered(rule, all, covers, problem);
 }
 
+static const char *goes_by_address(const struct conf_rule *rule)
+{
+    return match_names_addresses(((const struct deny_options *)rule->values)->except) ? "except" : NULL;
+}
+
 static const struct conf_section deny_section = {
     .name = "deny",
     .has_rules = true,
@@ -118,6 +123,7 @@ static const struct conf_section deny_section = {
     .help = "What clients may not do. The first rule of the file that applies to a request answers it.",
     .check = check_rule,
     .warns = warn_of_rule,
+    .by_address = goes_by_address,
 };
 
 enum deny_counter { DENY_REJECTED, DENY_OBSERVED };

@@ -114,6 +114,8 @@ bool match_prefix_check(const char *prefix, char problem[CONF_PROBLEM_MAX]);
  * a glob. */
 bool match_next_word(const char **text, struct slice *word);
 size_t match_count_words(const char *text);
+/* Whether one of the words of an option `except` is an address or a network. */
+bool match_names_addresses(const char *text);
 /* Whether there is a word on both sides of each comma, with what is wrong in problem. */
 bool match_words_check(const char *text, char problem[CONF_PROBLEM_MAX]);
 /* The same as match_glob_check() for a word that match_next_word() has taken: sound globs that are hardly meant are at

@@ -42,6 +42,18 @@ size_t match_count_words(const char *text)
     return count;
 }
 
+bool match_names_addresses(const char *text)
+{
+    struct slice word;
+
+    while (match_next_word(&text, &word)) {
+        if (word.length > 3 && memcmp(word.data, "ip:", 3) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool match_words_check(const char *text, char problem[CONF_PROBLEM_MAX])
 {
     bool after_word = false, after_comma = false;

@@ -305,8 +305,8 @@ static void warn_of_addresses(struct conf_reading *reading, const struct conf_pa
     if (option != NULL) {
         char *what =
             conf_format("%s goes by addresses, and all clients have the same: listen takes connections of this "
-                        "machine only; there are per = process and uid",
-                        option);
+                        "machine only; there are %s",
+                        option, strcmp(option, "per") == 0 ? "per = process and uid" : "user:GLOB and name:GLOB");
         conf_warn(reading, part, part->line, what);
         free(what);
     }

@@ -325,20 +325,23 @@ def test_words_for_on(make_shared, word):
 ADDRESSES = {
     "per": "[limit:a]\nlimit = 5\nwindow = 1s\nper = user+ip/24\n",
     "except": "[limit:a]\nlimit = 5\nwindow = 1s\nexcept = name:a ip:127.0.0.1\n",
+    "except of deny": "[deny:a]\ncommands = @dangerous !info\nexcept = user:admin ip:127.0.0.1\n",
 }
 
 
-@pytest.mark.parametrize("option", ADDRESSES)
+@pytest.mark.parametrize("rule", ADDRESSES)
 @pytest.mark.parametrize("listen", ("127.0.0.1:6380", "[::1]:6380, localhost:6382", "unix:/tmp/h.sock, 127.1.2.3:1"))
-def test_a_rule_by_address_where_all_have_one(tmp_path, option, listen):
-    text = headgate(listen=listen) + ADDRESSES[option]
-    assert_warned(tmp_path, text, "[limit:a]", f"{option} goes by addresses", "per = process")
+def test_a_rule_by_address_where_all_have_one(tmp_path, rule, listen):
+    section = "[deny:a]" if rule.endswith("deny") else "[limit:a]"
+    instead = "per = process and uid" if rule == "per" else "user:GLOB and name:GLOB"
+    text = headgate(listen=listen) + ADDRESSES[rule]
+    assert_warned(tmp_path, text, section, f"{rule.split()[0]} goes by addresses", instead)
 
 
-@pytest.mark.parametrize("option", ADDRESSES)
+@pytest.mark.parametrize("rule", ADDRESSES)
 @pytest.mark.parametrize("listen", ("0.0.0.0:6380", "[::]:6380", "127.0.0.1:6380, 10.1.2.3:6380"))
-def test_a_rule_by_address_where_others_can_come(tmp_path, option, listen):
-    assert_sound(tmp_path, headgate(listen=listen) + ADDRESSES[option])
+def test_a_rule_by_address_where_others_can_come(tmp_path, rule, listen):
+    assert_sound(tmp_path, headgate(listen=listen) + ADDRESSES[rule])
 
 
 def test_rules_that_do_not_go_by_address(tmp_path):
