@@ -1,6 +1,7 @@
 /* What a request is charged with. */
 #include "limit/limit_private.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -185,6 +186,24 @@ static void merge_charges(struct limit *limit, size_t first, bool add)
     limit->charge_count = kept + 1;
 }
 
+/* Whole users share one limit then, which nobody has asked for: it is said once. */
+static void warn_of_untold(struct limit *limit, const struct limit_rule *rule, const struct policy_peer *peer)
+{
+    char who[64] = "processes that cannot be told", text[512];
+
+    if (!limit_ledger_is_first_untold(rule->member.ledger, peer->has_uid)) {
+        return;
+    }
+    if (peer->has_uid) {
+        snprintf(who, sizeof who, "all of user %lu that cannot be told", (unsigned long)peer->uid);
+    }
+    snprintf(text, sizeof text,
+             "per = process, but the process of a client cannot be told (%s): %s share one limit; use a Unix socket, "
+             "run as that user, or see \"Processes and users of this machine\" in docs/limits.md",
+             peer->why, who);
+    limit->host->warn(limit->host->context, rule->name, text);
+}
+
 /* The name of the client's subject; *settled is set to false if it is not known yet, but stands for it until then. */
 static size_t name_client(struct limit *limit, const struct limit_rule *rule, const struct policy_request *request,
                           char name[LIMIT_SUBJECT_MAX], bool *settled)
@@ -194,6 +213,9 @@ static size_t name_client(struct limit *limit, const struct limit_rule *rule, co
 
     *settled = !limit_rule_wants_peer(rule) || host->find_peer(host->context, request->client->connection,
                                                                rule->per.process, &peer) == POLICY_PEER_TOLD;
+    if (*settled && limit_rule_lacks_process(rule, request->client, &peer)) {
+        warn_of_untold(limit, rule, &peer);
+    }
     return limit_rule_name_client(rule, request->client, &peer, host->host_name, name);
 }
 

@@ -94,24 +94,33 @@ static bool charge_all(struct limit *limit, int64_t now_us, uint32_t requests)
     return charged;
 }
 
-/* Who floods is refused as often as it asks: this is not left to printf(). */
-static void write_common_refusal(const struct limit_rule *rule, int64_t wait_ms, struct policy_decision *decision)
+static char *append(char *at, const char *text, size_t length)
 {
-    static const char end[] = " ms\r\n";
-    char digits[20];
+    memcpy(at, text, length);
+    return at + length;
+}
+
+/* Who floods is refused as often as it asks: this is not left to printf(), but for those who share what should be
+ * theirs alone. */
+static void write_common_refusal(const struct limit_charge *charge, int64_t wait_ms, struct policy_decision *decision)
+{
+    static const char middle[] = " exceeded, retry in ", end[] = " ms\r\n";
+    const struct limit_rule *rule = charge->rule;
+    const struct slice subject = {charge->subject->name, charge->subject->length};
+    char digits[20], sharers[LIMIT_SHARERS_MAX];
     size_t count = 0;
 
     do {
         digits[sizeof digits - ++count] = (char)('0' + wait_ms % 10);
         wait_ms /= 10;
     } while (wait_ms > 0);
-    assert(rule->refusal_length + sizeof digits + sizeof end <= sizeof decision->text);
-    char *at = decision->text;
-    memcpy(at, rule->refusal, rule->refusal_length);
-    at += rule->refusal_length;
-    memcpy(at, digits + sizeof digits - count, count);
-    memcpy(at + count, end, sizeof end - 1);
-    decision->length = rule->refusal_length + count + sizeof end - 1;
+    assert(rule->refusal_length + sizeof sharers + sizeof middle + sizeof digits + sizeof end <= sizeof decision->text);
+    char *at = append(decision->text, rule->refusal, rule->refusal_length);
+    at = append(at, sharers, limit_rule_write_sharers(rule, subject, sharers));
+    at = append(at, middle, sizeof middle - 1);
+    at = append(at, digits + sizeof digits - count, count);
+    at = append(at, end, sizeof end - 1);
+    decision->length = (size_t)(at - decision->text);
 }
 
 static void write_refusal(const struct limit_charge *charge, struct policy_decision *decision)
@@ -129,7 +138,7 @@ static void write_refusal(const struct limit_charge *charge, struct policy_decis
                           "-RATELIMITED %s: not decided in %" PRId64 " ms, retry in %" PRId64 " ms\r\n", rule->name,
                           rule->decision_timeout_us / 1000, wait_ms);
     } else {
-        write_common_refusal(rule, wait_ms, decision);
+        write_common_refusal(charge, wait_ms, decision);
         return;
     }
     decision->length = (size_t)length;

@@ -423,6 +423,14 @@ bool limit_ledger_may_warn(struct limit_ledger *ledger, int64_t now_us)
                                                    memory_order_relaxed);
 }
 
+bool limit_ledger_is_first_untold(struct limit_ledger *ledger, bool has_user)
+{
+    _Atomic bool *said = &ledger->said_untold[has_user];
+
+    return !atomic_load_explicit(said, memory_order_relaxed) &&
+           !atomic_exchange_explicit(said, true, memory_order_relaxed);
+}
+
 void limit_ledger_visit(struct limit_share *share, struct limit_ledger *ledger, limit_subject_visitor *visit,
                         void *context)
 {

@@ -97,6 +97,9 @@ void limit_ledger_leave(struct limit_share *share, struct limit_member *member);
 /* Whether a trouble of the rule is to be logged: once a minute, whichever worker has it. */
 bool limit_ledger_may_warn(struct limit_ledger *ledger, int64_t now_us);
 
+/* True once for each of the two: a process whose user alone can be told, and one of which nothing can. */
+bool limit_ledger_is_first_untold(struct limit_ledger *ledger, bool has_user);
+
 /* ---- subjects ---- */
 
 /*

@@ -30,6 +30,7 @@ struct limit_ledger {
     size_t sweep_stripe;
     _Atomic int64_t reclaimed_us;
     _Atomic int64_t warned_us; /* 0: never */
+    _Atomic bool said_untold[2];
     struct limit_stripe stripes[LIMIT_STRIPES];
     struct limit_subject *overflow; /* stands for those without room; in no bucket */
 };

@@ -387,14 +387,7 @@ static const char *goes_by_address(const struct conf_rule *from)
     if (read_per(options->per, &per, problem) && per.ip) {
         return "per";
     }
-    const char *text = options->except;
-    struct slice word;
-    while (match_next_word(&text, &word)) {
-        if (word.length > 3 && memcmp(word.data, "ip:", 3) == 0) {
-            return "except";
-        }
-    }
-    return NULL;
+    return match_names_addresses(options->except) ? "except" : NULL;
 }
 
 const struct conf_section limit_section = {
@@ -448,7 +441,7 @@ void limit_rule_make(struct limit_rule *rule, const struct conf_rule *from)
     char *amount = amount_text(options);
     rule->what =
         strcmp(options->per, "all") == 0 ? conf_format("%s", amount) : conf_format("%s per %s", amount, options->per);
-    rule->refusal = conf_format("-RATELIMITED %s: %s exceeded, retry in ", rule->name, rule->what);
+    rule->refusal = conf_format("-RATELIMITED %s: %s", rule->name, rule->what);
     rule->refusal_length = strlen(rule->refusal);
     rule->identity = conf_format("%s\n%s\n%s\n%s\n%s\n%s", from->name, amount, options->per, options->keys,
                                  scope_words[options->scope], options->prefix);
@@ -569,6 +562,18 @@ static size_t write_host(const struct limit_rule *rule, const char *host, char t
     return rule->scope == LIMIT_GLOBAL ? (size_t)snprintf(text, WHO_MAX, "%.*s/", CONF_HOST_NAME_MAX, host) : 0;
 }
 
+/* What stands before an address of this machine, so that it does not read as that of another one; before a uid. */
+#define UNTOLD "untold"
+#define OF_USER "uid"
+
+static bool is_of_this_machine(const struct sockaddr_storage *from)
+{
+    char address[INET6_ADDRSTRLEN];
+
+    write_network(32, 128, from, address, sizeof address);
+    return strcmp(address, "unix") == 0 || strcmp(address, "::1") == 0 || strncmp(address, "127.", 4) == 0;
+}
+
 /* Who has no process or user that can be told is known by its address, which may be everybody's on this machine. */
 static void write_stranger(const struct limit_rule *rule, const struct policy_client *client, const char *host,
                            char text[WHO_MAX])
@@ -576,9 +581,9 @@ static void write_stranger(const struct limit_rule *rule, const struct policy_cl
     char address[INET6_ADDRSTRLEN];
 
     write_network(32, 128, client->address, address, sizeof address);
-    bool is_local = strcmp(address, "unix") == 0 || strcmp(address, "::1") == 0 || strncmp(address, "127.", 4) == 0;
+    bool is_local = is_of_this_machine(client->address);
     size_t length = is_local ? write_host(rule, host, text) : 0;
-    snprintf(text + length, WHO_MAX - length, "%s", address);
+    snprintf(text + length, WHO_MAX - length, "%s%s", is_local ? UNTOLD "/" : "", address);
 }
 
 /* "4711/8812133", as numbers are used again: the process and when it was started; with scope = global
@@ -592,7 +597,7 @@ static void write_process(const struct limit_rule *rule, const struct policy_cli
     }
     size_t length = write_host(rule, host, text);
     if (peer->pid == 0) {
-        snprintf(text + length, WHO_MAX - length, "uid/%lu", (unsigned long)peer->uid);
+        snprintf(text + length, WHO_MAX - length, OF_USER "/%lu", (unsigned long)peer->uid);
     } else {
         snprintf(text + length, WHO_MAX - length, "%" PRId64 "/%" PRIu64, peer->pid, peer->started);
     }
@@ -625,6 +630,51 @@ static size_t name_peer(const struct limit_rule *rule, const struct policy_clien
         length = add_part(name, length, PART_MAX, "host", slice_of(host));
     }
     return length;
+}
+
+bool limit_rule_lacks_process(const struct limit_rule *rule, const struct policy_client *client,
+                              const struct policy_peer *peer)
+{
+    return rule->per.process && peer->pid == 0 && (peer->has_uid || is_of_this_machine(client->address));
+}
+
+/* Where the last two parts of "HOST/uid/1000" begin; NULL if there are fewer. */
+static const char *last_two_parts(struct slice who)
+{
+    size_t at = who.length, bars = 0;
+
+    while (at > 0) {
+        bars += who.data[at - 1] == '/';
+        if (bars == 2) {
+            break;
+        }
+        at--;
+    }
+    return bars > 0 ? who.data + at : NULL;
+}
+
+size_t limit_rule_write_sharers(const struct limit_rule *rule, struct slice subject, char text[LIMIT_SHARERS_MAX])
+{
+    static const char kind[] = "process:", of_user[] = OF_USER "/", untold[] = UNTOLD "/";
+
+    if (!rule->per.process || subject.length < sizeof kind || memcmp(subject.data, kind, sizeof kind - 1) != 0) {
+        return 0;
+    }
+    const char *line_end = memchr(subject.data, '\n', subject.length);
+    const char *end = line_end != NULL ? line_end : subject.data + subject.length;
+    const char *begin = subject.data + sizeof kind - 1;
+    const char *who = last_two_parts((struct slice){begin, (size_t)(end - begin)});
+    size_t length = who != NULL ? (size_t)(end - who) : 0;
+    int written = 0;
+
+    if (length >= sizeof of_user && memcmp(who, of_user, sizeof of_user - 1) == 0) {
+        size_t digits = length - (sizeof of_user - 1);
+        written = snprintf(text, LIMIT_SHARERS_MAX, " (those of user %.*s as one)", (int)(digits < 20 ? digits : 20),
+                           who + sizeof of_user - 1);
+    } else if (length >= sizeof untold && memcmp(who, untold, sizeof untold - 1) == 0) {
+        written = snprintf(text, LIMIT_SHARERS_MAX, " (those that cannot be told as one)");
+    }
+    return (size_t)written;
 }
 
 size_t limit_rule_name_client(const struct limit_rule *rule, const struct policy_client *client,

@@ -33,7 +33,7 @@ struct limit_rule {
     struct limit_meter meter;
     struct conf_rate leak; /* of the funnel */
     char *what;            /* "5 in 60s per user", for refusals */
-    char *refusal;         /* what most refusals begin with, up to the number of ms */
+    char *refusal;         /* what most refusals begin with */
     size_t refusal_length;
     char *identity; /* of its ledger: equal for rules whose state means the same */
     enum limit_scope scope;
@@ -61,6 +61,13 @@ bool limit_rule_wants_peer(const struct limit_rule *rule);
  * is at the other end, if the rule wants it. host: the name of this sidecar. */
 size_t limit_rule_name_client(const struct limit_rule *rule, const struct policy_client *client,
                               const struct policy_peer *peer, const char *host, char name[LIMIT_SUBJECT_MAX]);
+/* Whether the client is of this machine and its process, which the rule counts by, is not told by the peer. */
+bool limit_rule_lacks_process(const struct limit_rule *rule, const struct policy_client *client,
+                              const struct policy_peer *peer);
+/* Writes for a refusal who shares the subject because processes could not be told, with a blank before it; the length,
+ * 0 if that is not so. No NUL follows. */
+#define LIMIT_SHARERS_MAX 64
+size_t limit_rule_write_sharers(const struct limit_rule *rule, struct slice subject, char text[LIMIT_SHARERS_MAX]);
 /* The same with a key behind it, where length bytes of the name are there already. */
 size_t limit_rule_name_key(char name[LIMIT_SUBJECT_MAX], size_t length, struct slice key);
 /* How long permits may be kept here that Redis has granted: 0 unless they are leased. */

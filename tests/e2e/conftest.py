@@ -8,6 +8,7 @@ from harness.global_limits import ALL_KINDS, EXACT, LEASED
 from harness.leases import Monitor
 from harness.program import Program, start_with_pid
 from harness.rules import launch
+from harness.servers import BINARY, Headgate
 
 
 @pytest.fixture
@@ -82,6 +83,25 @@ def served(request, make_shared, open_directory):
         return make_shared(rules, listen=f"unix:{path}", unix_socket_mode="0777", **options), path
 
     return serve
+
+
+@pytest.fixture
+def make_without_rights(redis):
+    """Starts a Headgate that may not look at processes of other users: make_without_rights(rules, listen)."""
+    servers = []
+
+    def make(rules, listen=None):
+        headgate = Headgate(redis, start=False, unix_socket_mode="0777")
+        servers.append(headgate)
+        headgate.write_config(listen=", ".join(filter(None, [headgate.options["listen"], listen])))
+        headgate.write_rules(rules)
+        headgate.launch(["setpriv", "--bounding-set=-all", "--inh-caps=-all", BINARY, "-c", headgate.config_path])
+        headgate.await_port(headgate.address)
+        return headgate
+
+    yield make
+    for server in servers:
+        server.finish()
 
 
 # ---- the kinds of state of limits with scope = global ----

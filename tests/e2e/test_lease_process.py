@@ -26,7 +26,6 @@ from harness.leases import (
 )
 from harness.resp import wait_for
 from harness.rules import reload
-from harness.servers import BINARY, Headgate
 
 NOBODY = 65534
 
@@ -152,25 +151,6 @@ def test_a_process_that_connects_anew_within_grace(served, redis, start_program)
 
 
 # ---- processes that cannot be told ----
-
-
-@pytest.fixture
-def make_without_rights(redis):
-    """Starts a Headgate that may not look at processes of other users: make_without_rights(rules, listen)."""
-    servers = []
-
-    def make(rules, listen=None):
-        headgate = Headgate(redis, start=False, unix_socket_mode="0777")
-        servers.append(headgate)
-        headgate.write_config(listen=", ".join(filter(None, [headgate.options["listen"], listen])))
-        headgate.write_rules(rules)
-        headgate.launch(["setpriv", "--bounding-set=-all", "--inh-caps=-all", BINARY, "-c", headgate.config_path])
-        headgate.await_port(headgate.address)
-        return headgate
-
-    yield make
-    for server in servers:
-        server.finish()
 
 
 # Who runs the tests as root can have programs of another user. Everybody else sees what is found of his own.

@@ -1,6 +1,7 @@
 """[limit:NAME] per process, uid and host: told by real processes of this machine, over TCP and Unix sockets."""
 
 import os
+import signal
 import socket
 import time
 
@@ -132,6 +133,69 @@ def test_uid(served, start_program, user):
     assert f"uid:{user} " in limits(headgate)
     if user != os.getuid():
         assert start_program(address).send("a", "INCR", "n").startswith(":")
+
+
+# Who runs the tests as root can have programs of another user. Everybody else sees what is found of his own.
+OTHER = 65534 if os.getuid() == 0 else None
+
+
+def test_processes_that_cannot_be_told_share_one_limit_and_are_told_so(make_without_rights, start_program):
+    """Of another user's processes only the user is known without rights. The log says it once, with what to do, and a
+    refusal does not say "per process" alone; who can be told has a limit of its own still."""
+    headgate = make_without_rights(rule(limit=5, per="process") + rule("g", limit=1000, per="process", scope="global"))
+    strangers = [start_program(headgate.address, user=OTHER) for _ in range(2)]
+    own = start_program(headgate.address, rights=os.getuid() != 0)
+    for stranger in strangers:
+        for number in range(3):
+            stranger.send(f"line{number}", "INCR", "n")
+    settle(headgate, own)
+    own_reply = wait_refused(own)
+    assert own_reply.startswith("-RATELIMITED a: 5 in 1h per process exceeded, retry in ")
+    reply = wait_refused(strangers[1])
+    if OTHER:
+        shared = f"-RATELIMITED a: 5 in 1h per process (those of user {OTHER} as one) exceeded, retry in "
+        assert reply.startswith(shared), reply
+        assert f"process:uid/{OTHER} " in limits(headgate)
+        assert headgate.log().count("rule a: per = process, but") == headgate.log().count("rule g: per = process, but") == 1
+        for words in ("another user's", f"all of user {OTHER} that", "Unix socket", "docs/limits.md"):
+            assert words in headgate.log()
+
+
+def wait_refused(program):
+    """What it is refused with, when it is."""
+    replies = []
+
+    def is_refused():
+        replies.append(program.send("line0", "INCR", "n"))
+        return replies[-1].startswith("-RATELIMITED a")
+
+    wait_for(is_refused, what="a refusal")
+    return replies[-1]
+
+
+def test_a_unix_socket_tells_processes_of_others(make_without_rights, start_program, open_directory):
+    path = f"{open_directory}/h.sock"
+    headgate = make_without_rights(rule(limit=5), listen=f"unix:{path}")
+    wait_for(lambda: os.path.exists(path), what="the socket")
+    strangers = [start_program(path, user=OTHER) for _ in range(2)]
+    for stranger in strangers:
+        settle(headgate, stranger)
+    assert all(f"process:{stranger.pid}/" in limits(headgate) for stranger in strangers)
+    assert "cannot be told" not in headgate.log()
+
+
+def test_who_has_gone_before_it_is_looked_at_reads_as_nobody_elses(make_shared):
+    """A process that sends and ends at once cannot be told any more: all such share one limit, by a name that is no
+    other machine's address."""
+    headgate = make_shared(rule(limit=5))
+    headgate.signal(signal.SIGSTOP)
+    for _ in range(8):
+        with socket.create_connection(headgate.address) as leaving:
+            leaving.sendall(b"INCR n\r\n")
+    headgate.signal(signal.SIGCONT)
+    wait_for(lambda: "offender=process:untold/127.0.0.1 " in limits(headgate) or None, what="who has gone")
+    assert "process:127.0.0.1" not in limits(headgate)
+    assert headgate.log().count("rule a: per = process, but") == 1 and "has closed its socket" in headgate.log()
 
 
 def test_host_counts_each_sidecar_for_itself(make_sidecar):

@@ -433,13 +433,13 @@ Test(limit_rule, counts_per_process_and_uid)
     assert_name("process", other, "process:uid/1000");
     assert_name("process\nscope = global", other, "process:web1/uid/1000");
     other.peer = stranger;
-    assert_name("process", other, "process:127.0.0.1");
-    assert_name("process\nscope = global", other, "process:web1/127.0.0.1");
-    assert_name("uid\nscope = global", other, "uid:web1/127.0.0.1");
+    assert_name("process", other, "process:untold/127.0.0.1");
+    assert_name("process\nscope = global", other, "process:web1/untold/127.0.0.1");
+    assert_name("uid\nscope = global", other, "uid:web1/untold/127.0.0.1");
     other.address = "a Unix socket";
-    assert_name("process\nscope = global", other, "process:web1/unix");
+    assert_name("process\nscope = global", other, "process:web1/untold/unix");
     other.address = "::1";
-    assert_name("process\nscope = global", other, "process:web1/::1");
+    assert_name("process\nscope = global", other, "process:web1/untold/::1");
     remote.peer = stranger;
     remote.address = "10.1.2.3";
     assert_name("process", remote, "process:10.1.2.3");
