@@ -72,6 +72,53 @@ bool match_words_check(const char *text, char problem[CONF_PROBLEM_MAX])
     return !after_comma;
 }
 
+/* A part of a glob between bars that would do as one by itself: it has a wildcard, and something beside it. */
+static bool is_like_glob(const char *part, size_t length)
+{
+    bool has_wildcard = false, has_letter = false;
+
+    for (size_t i = 0; i < length; i++) {
+        bool is_wildcard = strchr("*?[", part[i]) != NULL;
+        has_wildcard = has_wildcard || is_wildcard;
+        has_letter = has_letter || !is_wildcard;
+        i += part[i] == '\\';
+    }
+    return has_wildcard && has_letter;
+}
+
+/* The length of what stands before the next bar or the end. */
+static size_t part_length(const char *part, size_t length)
+{
+    size_t at = 0;
+    bool within_class = false;
+
+    while (at < length && (part[at] != '|' || within_class)) {
+        bool escapes = part[at] == '\\' && at + 1 < length;
+        if (!escapes) {
+            within_class = within_class ? part[at] != ']' : part[at] == '[';
+        }
+        at += escapes ? 2 : 1;
+    }
+    return at;
+}
+
+/* Keys like user|42 there are; but "secret:*|*:pin" are two globs to who has written it. */
+static bool joins_globs_by_bar(struct slice glob)
+{
+    bool follows_glob = false;
+
+    for (size_t at = 0; at < glob.length;) {
+        size_t length = part_length(glob.data + at, glob.length - at);
+        bool is_glob = is_like_glob(glob.data + at, length);
+        if (is_glob && follows_glob) {
+            return true;
+        }
+        follows_glob = is_glob;
+        at += length + 1;
+    }
+    return false;
+}
+
 /* What is wrong with a sound glob, or NULL. The text goes on behind it: a comma there shows what a brace was for. */
 static const char *find_trap(struct slice glob)
 {
@@ -90,9 +137,14 @@ static const char *find_trap(struct slice glob)
                 return "has an empty class, \"[]\", which nothing matches";
             }
             within_class = true;
+        } else if (glob.data[i] == ';') {
+            return "has a semicolon, which separates nothing: blanks and commas do (\\; if it is meant)";
         } else if (glob.data[i] == '{' || glob.data[i] == '}') {
             open = glob.data[i] == '{';
         }
+    }
+    if (joins_globs_by_bar(glob)) {
+        return "has a bar, which separates nothing: blanks and commas do (\\| if it is meant)";
     }
     return open && glob.data[glob.length] == ',' ? "has a comma within braces: globs have no {a,b} (\\, if it is meant)"
                                                  : NULL;

@@ -393,8 +393,9 @@ Test(match_keys, with_commas_in_them)
 /* What people write and does not mean what they think. */
 Test(match_keys, that_are_traps)
 {
-    static const char *const cases[] = {"secret:*,", ", secret:*", "a,,b",    ",",      "'secret:*'",
-                                        "a 'b c'",   "\"a",        "{a,b}:*", "a{b,c}", "a[]b"};
+    static const char *const cases[] = {"secret:*,", ", secret:*", "a,,b",    ",",         "'secret:*'",
+                                        "a 'b c'",   "\"a",        "{a,b}:*", "a{b,c}",    "a[]b",
+                                        "a*;*b",     "a;b",        "a*|*b",   "x|a?|[bc]d"};
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char problem[CONF_PROBLEM_MAX] = "";
@@ -402,6 +403,10 @@ Test(match_keys, that_are_traps)
         cr_assert_str_not_empty(problem);
     }
     cr_assert(key_matches("\\'a", "'a"));
+    cr_assert(key_matches("a\\;b", "a;b"));
+    cr_assert(key_matches("user|*|cart", "user|7|cart"));
+    cr_assert(key_matches("a*\\|*b", "a|b"));
+    cr_assert(key_matches("a*[|;]*b", "a;b"));
 }
 
 Test(match_keys, that_are_no_globs)
