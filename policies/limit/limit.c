@@ -343,12 +343,6 @@ static bool join_ledgers(struct limit *limit, struct limit_rule *rules, size_t c
     return true;
 }
 
-/* What was queued has been charged, and a transaction that cannot be ended would hold its client for ever. */
-static bool ends_transaction(const struct command *command)
-{
-    return command != NULL && (command->kind == COMMAND_EXEC || command->kind == COMMAND_DISCARD);
-}
-
 /* Which rules may apply to which command. */
 static void list_rules(struct limit *limit)
 {
@@ -360,7 +354,7 @@ static void list_rules(struct limit *limit)
         const struct command *command = index < command_count() ? command_at(index) : NULL;
         limit->starts[index] = count;
         for (size_t i = 0; i < limit->rule_count; i++) {
-            if (!ends_transaction(command) && match_commands_may(limit->rules[i].commands, command)) {
+            if (limit_rule_may_mean(&limit->rules[i], command)) {
                 limit->numbers[count++] = (uint32_t)i;
             }
         }

@@ -261,6 +261,23 @@ int64_t limit_rule_hold_us(const struct limit_rule *rule)
     return part_us < HOLD_MAX_US ? part_us : HOLD_MAX_US;
 }
 
+bool limit_rule_may_mean(const struct limit_rule *rule, const struct command *command)
+{
+    bool ends_transaction = command != NULL && (command->kind == COMMAND_EXEC || command->kind == COMMAND_DISCARD);
+
+    return !ends_transaction && match_commands_may(rule->commands, command);
+}
+
+static bool may_mean_any(const struct limit_rule *rule)
+{
+    for (size_t i = 0; i <= command_count(); i++) {
+        if (limit_rule_may_mean(rule, i < command_count() ? command_at(i) : NULL)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static const char *compile_keys(struct limit_rule *rule, const struct limit_options *options,
                                 char problem[CONF_PROBLEM_MAX], const char **expected)
 {
@@ -309,6 +326,10 @@ static const char *compile(struct limit_rule *rule, const struct limit_options *
     rule->commands = match_commands_compile(options->commands, problem);
     if (rule->commands == NULL) {
         return "commands";
+    }
+    if (!may_mean_any(rule)) {
+        return fault("commands", problem, "are never limited: EXEC and DISCARD end what was counted when it was queued",
+                     expected, "other commands beside them");
     }
     *expected = "process, uid, ip, ip/BITS, user, name, connection, host or key, with + between them, or all";
     if (!read_per(options->per, &rule->per, problem)) {

@@ -55,6 +55,9 @@ void limit_rule_make(struct limit_rule *rule, const struct conf_rule *from);
 /* The member must have left. */
 void limit_rule_clear(struct limit_rule *rule);
 
+/* Whether the rule may mean any request of this command (NULL: one that Headgate does not know). Never EXEC and
+ * DISCARD: what was queued has been charged, and a transaction that cannot be ended would hold its client for ever. */
+bool limit_rule_may_mean(const struct limit_rule *rule, const struct command *command);
 /* Whether the name of a subject depends on who is at the other end of the connection. */
 bool limit_rule_wants_peer(const struct limit_rule *rule);
 /* The name of the subject that the client is for the rule, without its key; at most LIMIT_SUBJECT_MAX bytes. peer: who

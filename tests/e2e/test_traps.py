@@ -75,7 +75,7 @@ def test_commands_and_clients_with_commas(make_shared):
         assert client("SET", "k", "v") == OK
 
 
-@pytest.mark.parametrize("keys", ("'secret:*'", "{a,b}:*", "secret:*,", "a,,b", ",", "a[]"))
+@pytest.mark.parametrize("keys", ("'secret:*'", "{a,b}:*", "secret:*,", "a,,b", ",", "a[]", "secret:*; *:pin", "secret:*;*:pin", "secret:*|*:pin"))
 @pytest.mark.parametrize("section", ("[deny:x]", "[lease:x]", "[latency]\nenabled = on\n[latency:x]"))
 def test_keys_that_would_match_nothing(tmp_path, section, keys):
     assert_refused(tmp_path, f"{section}\nkeys = {keys}\n", "keys = ", "; expected globs")
@@ -84,6 +84,18 @@ def test_keys_that_would_match_nothing(tmp_path, section, keys):
 @pytest.mark.parametrize("commands", ("config|sett", "get|k", "get, !get", "@read, !@read", "!get"))
 def test_commands_that_match_nothing(tmp_path, commands):
     assert_refused(tmp_path, f"[deny:x]\ncommands = {commands}\n", "commands = ", "; expected command names")
+
+
+@pytest.mark.parametrize("keys", ("user|*|cart", "*|cart", "user|*|*", "secret:*\\|*:pin", "a\\;b", "[;|]*:x", "user|[a|b]*"))
+def test_keys_with_bars_and_semicolons_in_them(tmp_path, keys):
+    assert_sound(tmp_path, f"[deny:x]\nkeys = {keys}\n")
+
+
+@pytest.mark.parametrize("commands", ("exec discard", "exec", "@transaction !multi !watch !unwatch"))
+def test_commands_that_are_never_limited(tmp_path, commands):
+    text = f"[limit:x]\nlimit = 5\nwindow = 1s\ncommands = {commands}\n"
+    assert_refused(tmp_path, text, f"commands = {commands}", "EXEC and DISCARD")
+    assert_sound(tmp_path, text.replace("commands = ", "commands = get "))
 
 
 def test_a_section_that_is_misspelt(tmp_path):
