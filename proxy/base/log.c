@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -69,13 +70,30 @@ static bool use_file(const char *path)
     return replaced;
 }
 
+/* Whether the file has a line that is not whole, as a full disk leaves it. What cannot be read is taken for whole. */
+static bool ends_torn(const char *path)
+{
+    struct stat status;
+    bool is_file = stat(path, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0;
+    int descriptor = is_file ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+    char last = '\n';
+
+    if (descriptor < 0) {
+        return false;
+    }
+    bool is_read = pread(descriptor, &last, 1, status.st_size - 1) == 1;
+    close(descriptor);
+    return is_read && last != '\n';
+}
+
 bool log_open(const char *path, enum log_level level)
 {
     pthread_mutex_lock(&destination.opening);
+    bool is_torn = *path != '\0' && ends_torn(path);
     bool opened = *path == '\0' ? use_standard_error() : use_file(path);
     if (opened) {
         atomic_store(&destination.level, (int)level);
-        atomic_store(&destination.torn, false);
+        atomic_store(&destination.torn, is_torn);
     }
     pthread_mutex_unlock(&destination.opening);
     return opened;

@@ -336,6 +336,23 @@ Test(log, torn_line_is_mended)
                           "written\n$");
 }
 
+/* A reload, or the next start, finds what a full disk has left. */
+Test(log, torn_line_is_mended_after_reopening)
+{
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file);
+    cr_assert_eq(fputs("half a li", file) >= 0 && fclose(file) == 0, true);
+    open_log(path);
+    log_info("m", "written");
+    assert_contents(path, "^half a li\n[^\n]* info  m: written\n$");
+    open_log(path);
+    log_info("m", "again");
+    assert_contents(path, "m: written\n[^\n]*m: again\n$");
+    open_log(other_path);
+    log_info("m", "fresh");
+    assert_contents(other_path, HEAD "info  m: fresh\n$");
+}
+
 /* Standard error as a pipe that nobody empties: lines are lost, and the program goes on. */
 Test(log, full_pipe_does_not_block, .timeout = 30)
 {
