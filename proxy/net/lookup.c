@@ -86,17 +86,34 @@ static void write_targets(const struct connection_targets *targets, char *text, 
     }
 }
 
+/* Those that are not among others. */
+static struct connection_targets targets_without(const struct connection_targets *targets,
+                                                 const struct connection_targets *others)
+{
+    struct connection_targets rest = {.count = 0};
+
+    for (size_t i = 0; i < targets->count; i++) {
+        if (connection_targets_find(others, &targets->items[i]) == others->count) {
+            rest.items[rest.count++] = targets->items[i];
+        }
+    }
+    return rest;
+}
+
 static void say_change(const struct lookup *lookup, const struct connection_targets *found)
 {
-    char before[256], now[256];
+    struct connection_targets gone = targets_without(&lookup->targets, found);
+    char left[256], now[256];
 
-    write_targets(&lookup->targets, before, sizeof before);
+    write_targets(&gone, left, sizeof left);
     write_targets(found, now, sizeof now);
     if (lookup->targets.count == 0) {
         log_info("lookup", "%s is at %s", lookup->address.text, now);
+    } else if (gone.count == 0) {
+        log_info("lookup", "%s is at %s now", lookup->address.text, now);
     } else {
         log_info("lookup", "%s is at %s now, and no more at %s; connections to what it has left are replaced",
-                 lookup->address.text, now, before);
+                 lookup->address.text, now, left);
     }
 }
 

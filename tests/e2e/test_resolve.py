@@ -93,6 +93,25 @@ def test_the_name_gets_another_address(names, places, make_named, pool, threads)
     assert upstream(headgate, "lanes_retired_total") >= 1
 
 
+def test_the_log_says_what_has_changed(names, places, make_named):
+    """Not that it is no more where it still is."""
+    port = places[0].port
+    first, second, third = (f"{place.host}:{port}" for place in places)
+    headgate = None
+
+    def assert_said(addresses, line):
+        names.set(NAME, addresses)
+        wait_for(lambda: f"{NAME}:{port} {line}\n" in headgate.log(), 30, line)
+
+    names.set(NAME, places[0].host)
+    headgate = make_named(**OFTEN)
+    assert_said(places[0].host, f"is at {first}")
+    assert_said(f"{places[1].host} {places[0].host}", f"is at {second}, {first} now")
+    replaced = "connections to what it has left are replaced"
+    assert_said(f"{places[2].host} {places[1].host}", f"is at {third}, {second} now, and no more at {first}; {replaced}")
+    assert_said(places[2].host, f"is at {third} now, and no more at {second}; {replaced}")
+
+
 def test_nobody_notices_in_shared(names, places, make_named):
     """Requests go on all the time, ordinary ones and transactions, while the name goes to and fro."""
     names.set(NAME, places[0].host)
