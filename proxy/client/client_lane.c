@@ -58,7 +58,7 @@ static bool set_library(struct lane *lane, const char *attribute, const char *va
     }
     lane->untidy = true;
     /* What is too long for this is not worth a larger buffer: the lane goes without. */
-    return (size_t)length >= sizeof command || upstream_send_hidden(lane, command, (size_t)length, false);
+    return (size_t)length >= sizeof command || upstream_send_told(lane, command, (size_t)length, PROFILE_MAY_SETINFO);
 }
 
 bool session_give_identity(struct client *client, bool whole)

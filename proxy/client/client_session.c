@@ -324,22 +324,10 @@ static void replied_pause(struct client_service *service, const struct observati
     }
 }
 
-/* Whether the user may do what was asked. Of other errors it is not said when Redis finds them. */
-static void learn_right(struct profile *profile, enum profile_right right, const struct resp_reply *reply)
-{
-    if (resp_reply_starts(reply, "-NOPERM")) {
-        profile->granted &= (uint8_t)~right;
-        profile->denied |= (uint8_t)right;
-    } else if (!resp_reply_is_error(reply)) {
-        profile->granted |= (uint8_t)right;
-        profile->denied &= (uint8_t)~right;
-    }
-}
-
 static void replied_name(struct client *client, const struct observation *observation, const struct resp_reply *reply)
 {
     expect(client, reply, is_ok(reply));
-    learn_right(client->profile, observation->right, reply);
+    profile_learn_right(client->profile, observation->right, reply);
     if (is_ok(reply)) {
         adopt_name(client, observation->name);
     }
@@ -351,7 +339,7 @@ static void replied_library(struct client *client, const struct observation *obs
     char **place = observation->is_library_name ? &client->library_name : &client->library_version;
 
     expect(client, reply, is_ok(reply));
-    learn_right(client->profile, observation->right, reply);
+    profile_learn_right(client->profile, observation->right, reply);
     if (is_ok(reply) && !client_keep_text(place, (struct slice){observation->name, strlen(observation->name)})) {
         client_out_of_memory(client);
     }
@@ -455,7 +443,7 @@ bool session_reply(struct client *client, struct observation *observation, const
         break;
     case OBSERVE_RIGHT:
         expect(client, reply, reply->type == '$' || reply->type == '_');
-        learn_right(client->profile, observation->right, reply);
+        profile_learn_right(client->profile, observation->right, reply);
         break;
     case OBSERVE_STATE:
         replied_state(client, observation, reply);

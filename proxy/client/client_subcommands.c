@@ -55,12 +55,12 @@ enum place {
 };
 
 /*
- * Headgate answers for Redis only where Redis has shown that this user may ask. A lane of its own has to hear what the
- * client says of itself; one on which nothing keeps the client is left first.
+ * Headgate answers for Redis only where Redis has shown lately that this user may ask. A lane of its own has to hear
+ * what the client says of itself; one on which nothing keeps the client is left first.
  */
 static enum place place_of(struct client *client, enum profile_right right)
 {
-    if (client->service->settings.session_pool || (client->profile->granted & right) == 0) {
+    if (client->service->settings.session_pool || !profile_has_right(client->profile, right)) {
         return PLACE_LANE;
     }
     if (client->exclusive == NULL) {

@@ -57,7 +57,9 @@ const struct conf_option conf_options[] = {
      .initial = "5s", .reloadable = true,
      .help =
          "How often to look, by a short connection of its own, whether Redis wants a password of new clients, as that\n"
-         "may be changed behind Headgate's back. Only with no upstream_password."},
+         "may be changed behind Headgate's back. Only with no upstream_password. And how long what Redis has shown of "
+         "a\n"
+         "user's rights holds: to CLIENT SETNAME, GETNAME and SETINFO, which Headgate then answers."},
     {FIELD(pool), .type = CONF_WORD, .words = pool_words, .initial = "shared",
      .help = "shared: clients share a few connections to Redis, and have one of their own while their state needs it.\n"
              "session: every client has a connection to Redis of its own for as long as it stays."},

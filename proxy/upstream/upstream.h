@@ -12,8 +12,10 @@
 struct upstream;
 
 /* Subcommands of CLIENT that a user may use or not: the first client who tries shows it. Nobody else asks, as Redis
- * writes down who was refused (ACL LOG). */
-enum profile_right { PROFILE_MAY_SETNAME = 1, PROFILE_MAY_GETNAME = 2, PROFILE_MAY_SETINFO = 4 };
+ * writes down who was refused (ACL LOG); see upstream_rights.c. And PING, which fences are. */
+enum profile_right { PROFILE_MAY_SETNAME = 1, PROFILE_MAY_GETNAME = 2, PROFILE_MAY_SETINFO = 4, PROFILE_MAY_PING = 8 };
+
+#define PROFILE_RIGHTS 4
 
 struct profile {
     struct profile *next;
@@ -21,17 +23,18 @@ struct profile {
     char *user;     /* NULL: none was given (the default user) */
     char *password; /* NULL: no credentials */
     int64_t database;
-    int resp;                /* 2 or 3 */
-    uint32_t generation;     /* see upstream_renew_default() */
-    bool needs_password;     /* Redis wants a password and this profile has none: nobody may share a lane */
-    bool refused;            /* Redis has refused its credentials last: see upstream_credentials.c */
-    bool may_share;          /* false: there were too many profiles when it was made */
-    size_t spares_under_way; /* being opened for the pool */
-    uint8_t granted;         /* of enum profile_right: Redis has let the user do so … */
-    uint8_t denied;          /* … and has not */
-    size_t references;       /* clients, lanes and whoever else holds it */
-    size_t clients;          /* of them */
-    struct profile *lingers; /* the next on the list of those without clients; see profile_part() */
+    int resp;                           /* 2 or 3 */
+    uint32_t generation;                /* see upstream_renew_default() */
+    bool needs_password;                /* Redis wants a password and this profile has none: nobody may share a lane */
+    bool refused;                       /* Redis has refused its credentials last: see upstream_credentials.c */
+    bool may_share;                     /* false: there were too many profiles when it was made */
+    size_t spares_under_way;            /* being opened for the pool */
+    uint8_t granted;                    /* of enum profile_right: Redis has let the user do so … */
+    uint8_t denied;                     /* … and has not */
+    int64_t granted_us[PROFILE_RIGHTS]; /* when it has let him last; 0 for those it has not */
+    size_t references;                  /* clients, lanes and whoever else holds it */
+    size_t clients;                     /* of them */
+    struct profile *lingers;            /* the next on the list of those without clients; see profile_part() */
     bool is_lingering;
     struct lane **shared; /* settings.shared_lanes places; NULL where none is open */
     struct lane *pooled;  /* clean exclusive lanes, the last used first */
@@ -53,6 +56,7 @@ struct upstream_settings {
     int64_t lane_idle_timeout;
     int64_t retire_timeout; /* how long exclusive lanes go on to where Redis is no more; 0: as long as they like */
     int64_t access_check;   /* how often to look whether Redis wants a password; 0: only when told to */
+    int64_t rights_last;    /* how long what Redis has shown of a user's rights holds; 0: until told of a change */
     const char *user;       /* of the default profile; "" for none */
     const char *password;
     /* False: it is Headgate's alone. Then no connection is kept ready, and NOAUTH is a failure, as there is no client
@@ -112,6 +116,12 @@ bool profile_same_credentials(const struct profile *a, const struct profile *b);
 /* The user that Redis knows for this profile, for policies and the admin port. */
 const char *profile_user(const struct profile *profile);
 
+/* Redis has answered what takes this right: that shows it, or that the user has it not. Of other errors it is not said
+ * when Redis finds them, and nothing changes. */
+void profile_learn_right(struct profile *profile, enum profile_right right, const struct resp_reply *reply);
+/* Whether Redis has shown lately that the user has it. */
+bool profile_has_right(const struct profile *profile, enum profile_right right);
+
 /* ---- credentials that Redis refuses: see upstream_credentials.c ---- */
 
 /* Told when a shared lane cannot be made any more, before it is closed: its clients are without a connection. */
@@ -153,6 +163,9 @@ void upstream_lane_speaks_for(struct lane *lane, struct profile *profile);
 
 /* Sends one command of Headgate's own whose reply is swallowed; an error reply breaks the lane if must_succeed. */
 bool upstream_send_hidden(struct lane *lane, const char *command, size_t length, bool must_succeed);
+
+/* The same for what takes a right: whether the user has it is learned from the reply. */
+bool upstream_send_told(struct lane *lane, const char *command, size_t length, enum profile_right right);
 
 /* Names the connection, hidden: by HELLO where Redis has not shown that the user may use CLIENT SETNAME, as anybody may
  * use that. name: "" for none. */

@@ -74,19 +74,65 @@ bool upstream_send_hidden(struct lane *lane, const char *command, size_t length,
     return send_hidden(lane, 1, command, length, must_succeed);
 }
 
+/* What takes a right may be refused since the user has shown to have it: so it is not said again and again. */
+static bool told_reply(struct run *run, const struct resp_reply *reply)
+{
+    const enum profile_right *right = run->observation;
+
+    if (reply->type == '>') {
+        return false;
+    }
+    profile_learn_right(lane_profile(run->lane), *right, reply);
+    return true;
+}
+
+static const struct run_receiver told_receiver = {
+    .bytes = hidden_bytes,
+    .reply = told_reply,
+    .answered = hidden_answered,
+    .lost = hidden_lost,
+};
+
+bool upstream_send_told(struct lane *lane, const char *command, size_t length, enum profile_right right)
+{
+    static const enum profile_right rights[] = {PROFILE_MAY_SETNAME, PROFILE_MAY_GETNAME, PROFILE_MAY_SETINFO};
+    struct run *run = run_take(lane->runs);
+    size_t i = 0;
+
+    if (run == NULL) {
+        return false;
+    }
+    while (rights[i] != right) {
+        i++;
+    }
+    run->requests = 1;
+    run->receiver = &told_receiver;
+    run->owner = lane->runs;
+    run->observation = (void *)(uintptr_t)&rights[i];
+    if (!lane_send(lane, run, command, length)) {
+        run_give(lane->runs, run);
+        return false;
+    }
+    return true;
+}
+
 bool upstream_name_lane(struct lane *lane, const char *name)
 {
     const struct profile *profile = lane_profile(lane);
+    bool may_set_name = (profile->granted & PROFILE_MAY_SETNAME) != 0;
     char command[640];
-    int length =
-        (profile->granted & PROFILE_MAY_SETNAME) != 0
-            ? snprintf(command, sizeof command, "*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n$%zu\r\n%s\r\n", strlen(name),
-                       name)
-            : snprintf(command, sizeof command, "*4\r\n$5\r\nHELLO\r\n$1\r\n%d\r\n$7\r\nSETNAME\r\n$%zu\r\n%s\r\n",
-                       profile->resp, strlen(name), name);
+    int length = may_set_name ? snprintf(command, sizeof command,
+                                         "*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n$%zu\r\n%s\r\n", strlen(name), name)
+                              : snprintf(command, sizeof command,
+                                         "*4\r\n$5\r\nHELLO\r\n$1\r\n%d\r\n$7\r\nSETNAME\r\n$%zu\r\n%s\r\n",
+                                         profile->resp, strlen(name), name);
 
     /* A name too long for this is not worth a larger buffer: the lane goes without. */
-    return (size_t)length >= sizeof command || upstream_send_hidden(lane, command, (size_t)length, false);
+    if ((size_t)length >= sizeof command) {
+        return true;
+    }
+    return may_set_name ? upstream_send_told(lane, command, (size_t)length, PROFILE_MAY_SETNAME)
+                        : upstream_send_hidden(lane, command, (size_t)length, false);
 }
 
 /* ---- giving lanes to others ---- */
@@ -126,7 +172,13 @@ static void return_to_pool(struct lane *lane)
     upstream_pool(lane);
 }
 
-/* ---- fences: a PING, which Redis takes from subscribers, too ---- */
+/*
+ * ---- fences ----
+ *
+ * A PING, which Redis takes from subscribers, too. For a user who may not PING, of which ACL LOG would tell each time,
+ * a name that no command has: Redis looks for it before it looks at rights, notes nothing, and has it in its answer.
+ * That one counts as an error in INFO, and so it is not for all.
+ */
 
 #define FENCE_SECRET 16 /* bytes; twice as many digits */
 
@@ -134,6 +186,8 @@ struct fence {
     struct lane *lane;
     struct run_pool *runs;
     bool passed;
+    bool by_name;    /* the secret is the name of a command, not an argument of PING */
+    bool is_refused; /* Redis says that the user may not PING */
     bool keeps_star; /* the first byte of an array has come, and not what it is */
     char secret[FENCE_SECRET * 2 + 1];
 };
@@ -159,6 +213,15 @@ static void fence_bytes(struct run *run, const char *data, size_t length)
     fence->keeps_star = lane->reply.type == '*' && lane->reply.head_length == 1;
 }
 
+static bool is_unknown(const struct fence *fence, const struct resp_reply *reply)
+{
+    static const char begin[] = "-ERR unknown command ";
+    size_t quote = sizeof begin - 1;
+
+    return resp_reply_starts(reply, begin) && reply->head_length > quote + 1 + strlen(fence->secret) &&
+           memcmp(reply->head + quote + 1, fence->secret, strlen(fence->secret)) == 0;
+}
+
 static bool is_pong(const struct fence *fence, const struct resp_reply *reply)
 {
     char text[RESP_HEAD_KEPT];
@@ -179,7 +242,11 @@ static bool fence_reply(struct run *run, const struct resp_reply *reply)
         (void)fence->lane->owner_events->frame(fence->lane->owner, reply);
         return false;
     }
-    fence->passed = is_pong(fence, reply);
+    fence->passed = fence->by_name ? is_unknown(fence, reply) : is_pong(fence, reply);
+    if (!fence->by_name && (fence->passed || resp_reply_starts(reply, "-NOPERM"))) {
+        profile_learn_right(lane_profile(fence->lane), PROFILE_MAY_PING, reply);
+        fence->is_refused = !fence->passed;
+    }
     if (!fence->passed && fence->lane->owner != NULL) {
         lane_fail(fence->lane, "there were more replies than requests");
     }
@@ -191,11 +258,15 @@ static void fence_answered(struct run *run)
 {
     struct fence *fence = run->owner;
     struct lane *lane = fence->lane;
-    bool passed = fence->passed;
+    bool passed = fence->passed, is_refused = fence->is_refused;
 
     run_give(fence->runs, run);
     free(fence);
     if (lane->owner != NULL || lane->state == LANE_CLOSED) {
+        return;
+    }
+    /* Whatever is refused so, the other kind finds out. */
+    if (is_refused && upstream_send_fence(lane)) {
         return;
     }
     if (passed && may_be_pooled(lane)) {
@@ -239,6 +310,15 @@ static struct fence *fence_new(struct lane *lane)
     return fence;
 }
 
+/* One that is refused breaks the lane of who waits for it: his does not begin by asking. */
+static bool is_by_name(const struct lane *lane)
+{
+    const struct profile *profile = lane_profile(lane);
+    bool is_unproven = profile->user != NULL && (profile->granted & PROFILE_MAY_PING) == 0;
+
+    return (profile->denied & PROFILE_MAY_PING) != 0 || (lane->owner != NULL && is_unproven);
+}
+
 bool upstream_send_fence(struct lane *lane)
 {
     struct fence *fence = fence_new(lane);
@@ -253,8 +333,9 @@ bool upstream_send_fence(struct lane *lane)
     run->receiver = &fence_receiver;
     run->owner = fence;
     run->observation = fence;
-    int length =
-        snprintf(command, sizeof command, "*2\r\n$4\r\nPING\r\n$%d\r\n%s\r\n", FENCE_SECRET * 2, fence->secret);
+    fence->by_name = is_by_name(lane);
+    int length = snprintf(command, sizeof command, "%s$%d\r\n%s\r\n",
+                          fence->by_name ? "*1\r\n" : "*2\r\n$4\r\nPING\r\n", FENCE_SECRET * 2, fence->secret);
     if (!lane_send(lane, run, command, (size_t)length)) {
         run_give(lane->runs, run);
         free(fence);

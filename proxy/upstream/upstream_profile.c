@@ -143,6 +143,7 @@ static struct profile *profile_create(struct upstream *upstream, const struct pr
     profile->needs_password = wanted->needs_password;
     profile->granted = wanted->granted;
     profile->denied = wanted->denied;
+    memcpy(profile->granted_us, wanted->granted_us, sizeof profile->granted_us);
     profile->refused = wanted->refused;
     if ((wanted->user != NULL && profile->user == NULL) || (wanted->password != NULL && profile->password == NULL) ||
         profile->shared == NULL || !greeting_build(profile)) {

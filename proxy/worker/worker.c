@@ -79,6 +79,7 @@ static struct upstream_settings upstream_settings(struct worker *worker, const s
     settings.serves_clients = true;
     settings.spares = (size_t)conf->exclusive_ready;
     settings.access_check = worker->index == 0 ? conf->access_check : 0;
+    settings.rights_last = conf->access_check;
     return settings;
 }
 

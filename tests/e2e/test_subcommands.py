@@ -137,6 +137,86 @@ def test_rights_are_those_of_redis(redis, make_headgate, pool, subcommand):
             assert on_lanes_of_their_own(headgate) == UNTOUCHED
 
 
+@pytest.mark.parametrize("subcommand", [("SETNAME", "x"), ("GETNAME",)])
+def test_a_right_that_is_taken_at_redis_itself_is_gone(redis, make_headgate, pool, subcommand):
+    """It held for as long as the profile lived: who has shown it once was answered by Headgate from then on."""
+    headgate = make_headgate(redis, pool=pool, access_check="100ms")
+    with redis.connect() as direct:
+        direct("ACL", "SETUSER", "half", "on", ">pw", "~*", "+@all")
+        client = headgate.connect()
+        assert client("AUTH", "half", "pw") == OK
+
+        def is_refused():
+            reply = client("CLIENT", *subcommand)
+            assert not isinstance(reply, Error) or reply.startswith(b"NOPERM")
+            return isinstance(reply, Error)
+
+        for given, right in ((True, "+"), (False, "-"), (True, "+")):
+            direct("ACL", "SETUSER", "half", f"{right}client|{subcommand[0].lower()}")
+            wait_for(lambda: is_refused() != given, what=f"{right} to be noticed")
+        if pool == "shared":
+            assert on_lanes_of_their_own(headgate) == UNTOUCHED
+
+
+def refusals(direct, what):
+    entries = [dict(zip(entry[::2], entry[1::2])) for entry in direct("ACL", "LOG", 1000)]
+    return sum(int(entry[b"count"]) for entry in entries if entry[b"object"] == what)
+
+
+def test_a_right_that_was_taken_is_tried_once_by_headgate(redis, make_headgate):
+    """Lanes of a client with a name are given the name: it was in ACL LOG each time."""
+    headgate = make_headgate(redis, pool="shared", access_check="1d")
+    with redis.connect() as direct:
+        direct("ACL", "SETUSER", "half", "on", ">pw", "~*", "+@all")
+        client = headgate.connect()
+        assert client("AUTH", "half", "pw") == client("CLIENT", "SETNAME", "n") == OK
+        direct("ACL", "SETUSER", "half", "-client|setname")
+        for _ in range(5):
+            assert client("MULTI") == OK
+            assert client("EXEC") == []
+        assert refusals(direct, b"client|setname") == 1
+        assert client("GET", "k") is None
+        client.request("BLPOP", "q", 0)
+        wait_for(lambda: "n" in [entry["name"] for entry in client_list(direct) if entry["user"] == "half"], what="the name")
+        direct("RPUSH", "q", 1)
+        assert client.read() == [b"q", b"1"]
+
+
+def test_a_user_who_may_not_ping_is_written_down_once(redis, make_headgate):
+    """What a script has answered in parts, or by an error, is told from the next answers by a PING on its lane."""
+    headgate = make_headgate(redis, pool="shared")
+    with redis.connect() as direct:
+        direct("ACL", "SETUSER", "low", "on", ">pw", "~*", "+eval", "+get")
+        for _ in range(10):
+            client = headgate.connect()
+            assert client("AUTH", "low", "pw") == OK
+            assert client("EVAL", "return redis.error_reply('a')", 0) == Error(b"ERR a")
+            assert client("EVAL", "return {1}", 0) == [1]
+            assert client("GET", "k") is None
+            client.close()
+        assert refusals(direct, b"ping") == 1
+        assert direct("PING") == b"PONG"
+    counts = stats(headgate, "upstream")
+    wait_for(lambda: int(stats(headgate, "upstream")["exclusive_returned_total"]) >= 18, what="lanes to be given back")
+    assert int(counts["lanes_desynced_total"]) == 0, counts
+
+
+def test_who_may_not_ping_can_authenticate_behind_a_script(redis, make_headgate):
+    """Where rules go by who a client is, AUTH behind it waits for a fence; its client was closed."""
+    headgate = make_headgate(redis, pool="shared")
+    headgate.write_rules("[limit:a]\nlimit = 100000\nwindow = 1h\nper = user\n")
+    with headgate.admin() as admin:
+        admin("RELOAD")
+    with redis.connect() as direct:
+        direct("ACL", "SETUSER", "low", "on", ">pw", "~*", "+eval", "+get")
+        client = headgate.connect()
+        for _ in range(3):
+            assert client("AUTH", "low", "pw") == OK
+            assert client("EVAL", "return redis.error_reply('a')", 0) == Error(b"ERR a")
+        assert client("GET", "k") is None
+        assert refusals(direct, b"ping") <= 1
+
+
 def newer(fake, refused=()):
     """The fake as a Redis 8 that notes what connections are told by CLIENT."""
     said = []
