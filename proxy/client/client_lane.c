@@ -4,6 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Redis 6.0. */
+#define VERSION_WITH_HELLO ((uint32_t)6 << 16)
+
 bool session_is_doubtful(const struct client *client)
 {
     return client->session.unsure && chain_wants_any(client->service->chain);
@@ -103,11 +106,24 @@ static void take_home_lane(struct client *client)
     client->owes_identity = true;
 }
 
-bool session_take_lane(struct client *client, const struct session_plan *plan)
+/* A command of this connection that changes nothing, and that any user may use: behind one that is refused, WAIT would
+ * speak of no writes. Servers that have rights have HELLO. */
+static bool write_nothing(const struct client *client)
 {
     static const char ping[] = "*1\r\n$4\r\nPING\r\n";
+    char hello[48];
+
+    if (learn_redis_version(client->service->learn) < VERSION_WITH_HELLO) {
+        return upstream_send_hidden(client->exclusive, ping, sizeof ping - 1, false);
+    }
+    int length = snprintf(hello, sizeof hello, "*2\r\n$5\r\nHELLO\r\n$1\r\n%d\r\n", client->profile->resp);
+    return upstream_send_hidden(client->exclusive, hello, (size_t)length, false);
+}
+
+bool session_take_lane(struct client *client, const struct session_plan *plan)
+{
     /* A sticky client would not give a pooled lane back. */
-    bool fresh = plan->sync || plan->sticky;
+    bool fresh = plan->sync || plan->sticky || plan->own_writes;
 
     if (plan->own_writes && session_may_take_home_lane(client)) {
         take_home_lane(client);
@@ -122,7 +138,7 @@ bool session_take_lane(struct client *client, const struct session_plan *plan)
     taken(client);
     /* WAIT is about all that happened before the last command of its connection, so this makes it speak of everything
      * until now: of the client's own writes, too. */
-    if (plan->own_writes && !upstream_send_hidden(client->exclusive, ping, sizeof ping - 1, false)) {
+    if (plan->own_writes && !write_nothing(client)) {
         return false;
     }
     return plan->sync || session_give_identity(client, plan->identity);

@@ -245,8 +245,11 @@ static bool plan_wait(struct client *client, struct session_plan *plan)
         return true;
     }
     plan->own_writes = true;
-    plan->sticky = true;
-    return session_observe(client, plan, OBSERVE_BLOCKING);
+    if (!session_observe(client, plan, OBSERVE_BLOCKING)) {
+        return false;
+    }
+    plan->observation->keeps_lane = true;
+    return true;
 }
 
 static void plan_quit(struct client *client, struct session_plan *plan)
@@ -432,9 +435,7 @@ static bool plan_by_kind(struct client *client, const struct command *command, c
         plan->answer = client->service->settings.session_pool ? SESSION_FORWARD : SESSION_CLOSE;
         return true;
     case COMMAND_STICKY:
-        plan->exclusive = true;
-        plan->sticky = true;
-        return true;
+        return session_observe(client, plan, OBSERVE_STATE);
     case COMMAND_ALONE:
         plan_alone(framed, frame, plan);
         return true;

@@ -187,7 +187,10 @@ static void adopt_name(struct client *client, const char *name)
 /* Whether it says that nothing was done, though several things were asked. */
 static bool profile_error_is_clear(const struct observation *observation, const struct resp_reply *reply)
 {
+    bool has_nothing_to_apply = observation->credentials == 0 && observation->name == NULL;
+
     return !observation->has_unclear_errors || resp_reply_starts(reply, "-NOPROTO") ||
+           (has_nothing_to_apply && resp_reply_starts(reply, "-ERR Syntax error in HELLO")) ||
            resp_reply_starts(reply, "-ERR unknown command ");
 }
 
@@ -345,12 +348,14 @@ static void replied_library(struct client *client, const struct observation *obs
     }
 }
 
-/* Of a subcommand that Headgate does not know, only that Redis does not know it either, or does not let the user use
- * it, proves that nothing was done. */
+/* Of a subcommand that Headgate does not know, only that Redis does not know it either, does not let the user use it,
+ * or finds that its arguments are too many or too few, which it counts before it looks at them, proves that nothing was
+ * done. */
 static void replied_state(struct client *client, const struct observation *observation, const struct resp_reply *reply)
 {
     bool is_unknown = resp_reply_starts(reply, "-ERR unknown subcommand") ||
-                      resp_reply_starts(reply, "-ERR Unknown subcommand") || resp_reply_starts(reply, "-NOPERM");
+                      resp_reply_starts(reply, "-ERR Unknown subcommand") || resp_reply_starts(reply, "-NOPERM") ||
+                      resp_reply_starts(reply, "-ERR wrong number of arguments for ");
 
     if (!resp_reply_is_error(reply) || (observation->has_unclear_errors && !is_unknown)) {
         client->session.sticky = true;
@@ -421,6 +426,7 @@ bool session_reply(struct client *client, struct observation *observation, const
         break;
     case OBSERVE_BLOCKING:
         session->blocking--;
+        session->sticky = session->sticky || (observation->keeps_lane && !resp_reply_is_error(reply));
         break;
     case OBSERVE_TRACKING_ON:
         expect(client, reply, is_ok(reply));

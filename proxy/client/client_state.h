@@ -78,6 +78,7 @@ struct observation {
     bool is_absent;           /* unknown: Redis has told that it has no such command */
     bool has_unclear_errors;  /* after an error something may have been done all the same, as HELLO with several options
                                */
+    bool keeps_lane;          /* of WAIT: if it is accepted */
     bool has_hidden_text;     /* credentials that cannot be kept */
     uint32_t credentials;     /* so many were given */
 };

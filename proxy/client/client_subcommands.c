@@ -226,6 +226,10 @@ static bool plan_reply(struct client *client, struct slice mode, struct session_
     if (word_is(mode, "on")) {
         return session_observe(client, plan, OBSERVE_REPLY_ON);
     }
+    if (!word_is(mode, "off") && !word_is(mode, "skip")) {
+        /* Redis refuses it, or nobody knows what it does. */
+        return session_observe(client, plan, OBSERVE_STATE);
+    }
     plan->silences = word_is(mode, "off");
     plan->silences_next = word_is(mode, "skip");
     plan->silent = plan->silences || plan->silences_next;

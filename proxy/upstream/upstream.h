@@ -164,7 +164,7 @@ void upstream_lane_speaks_for(struct lane *lane, struct profile *profile);
 /* Sends one command of Headgate's own whose reply is swallowed; an error reply breaks the lane if must_succeed. */
 bool upstream_send_hidden(struct lane *lane, const char *command, size_t length, bool must_succeed);
 
-/* The same for what takes a right: whether the user has it is learned from the reply. */
+/* As upstream_send_hidden(), for what takes a right: whether the user has it is learned from the reply. */
 bool upstream_send_told(struct lane *lane, const char *command, size_t length, enum profile_right right);
 
 /* Names the connection, hidden: by HELLO where Redis has not shown that the user may use CLIENT SETNAME, as anybody may

@@ -53,6 +53,56 @@ def test_what_leaves_nothing_behind_costs_no_lane(redis, make_headgate, command)
     assert on_lanes_of_their_own(headgate) == UNTOUCHED
 
 
+REFUSED = """
+READONLY|READWRITE|ASKING|HELLO 3 BAD|HELLO 2 AUTH|HELLO 3 SETNAME|HELLO x|WAIT|WAIT x y|WAIT 0 x|WAIT 0 -1|WAITAOF 1 0
+CLIENT SETNAME|CLIENT SETNAME a b|CLIENT GETNAME x|CLIENT SETINFO|CLIENT SETINFO LIB-NAME|CLIENT SETINFO BAD x
+CLIENT ID x|CLIENT INFO x|CLIENT TRACKING|CLIENT TRACKING BAD|CLIENT TRACKING ON BAD|CLIENT REPLY|CLIENT REPLY BAD
+CLIENT REPLY ON x|CLIENT NO-EVICT|CLIENT NO-EVICT BAD|CLIENT CACHING|CLIENT CACHING YES
+""".strip().replace("\n", "|").split("|")
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_redis_refuses_costs_no_lane(redis, make_headgate, words):
+    """It leaves nothing behind. It was taken for something that may have, and the client kept a lane for life."""
+    headgate = make_headgate(redis, pool="shared")
+    client, others = headgate.connect(), headgate.connect()
+    with redis.connect() as direct:
+        expected = direct(*words.split())
+    assert isinstance(expected, Error)
+    assert client(*words.split()) == expected
+    assert client("SET", "k", 1) == OK
+    assert on_lanes_of_their_own(headgate) == UNTOUCHED
+    client.send(encode("SET", "k", 2) + encode(*words.split()) + encode("GET", "k"))
+    assert client.read_many(3) == [OK, expected, b"2"]
+    assert others("GET", "k") == b"2"
+    assert on_lanes_of_their_own(headgate) == UNTOUCHED
+
+
+@pytest.mark.parametrize("words", ("READONLY", "READWRITE", "ASKING"))
+def test_what_a_cluster_accepts_keeps_its_lane(fake, make_headgate, words):
+    fake.answers[words] = lambda _lane, _arguments: b"+OK\r\n"
+    headgate = make_headgate(fake.url, pool="shared")
+    client = headgate.connect()
+    assert client(words) == OK
+    assert on_lanes_of_their_own(headgate) == "1"
+
+
+def test_wait_of_a_user_who_may_not_ping(redis, make_headgate):
+    """The PING ahead of it was in ACL LOG; and WAIT behind a refused command speaks of no writes."""
+    headgate = make_headgate(redis, pool="shared")
+    with redis.connect() as direct:
+        direct("ACL", "SETUSER", "low", "on", ">pw", "~*", "+get", "+set", "+blpop", "+wait", "+multi", "+exec")
+        client, other = headgate.connect(), headgate.connect()
+        for one in (client, other):
+            assert one("AUTH", "low", "pw") == OK
+        assert client("MULTI") == OK
+        assert client("EXEC") == []
+        for one in (client, other):
+            assert one("SET", "k", 1) == OK
+        assert client("WAIT", 0, 10) == other("WAIT", 0, 10) == 0
+        assert acl_log(direct) == []
+
+
 @pytest.mark.parametrize("command", [("NO-EVICT", "ON"), ("REPLY", "OFF"), ("TRACKING", "ON"), ("KILL", "127.0.0.1:1")])
 def test_what_does_keeps_its_lane(redis, make_headgate, command):
     headgate = make_headgate(redis, pool="shared")
