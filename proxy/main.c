@@ -16,6 +16,8 @@
 
 /* How long policies may take after drain_timeout to do what they have to do before the end. */
 #define SETTLE_PATIENCE_US ((int64_t)1000000)
+/* … and when no client is left, for a server that was never reached. */
+#define UNREACHED_PATIENCE_US ((int64_t)2000000)
 /* How often the main thread looks whether a drain has come to its end. */
 #define DRAIN_CHECK_US 50000
 
@@ -36,6 +38,7 @@ struct process {
     struct event signals[3];
     struct event drain_timer;
     int64_t drain_until_us; /* 0: not draining */
+    int64_t drained_us;     /* when no client was left; 0: there are some */
     bool drain_is_over;     /* drain_timeout has passed: no clients any more, only what policies have to do */
     bool ended;
 };
@@ -254,6 +257,15 @@ static const struct conf *current_conf(void *context)
 
 /* ---- ending ---- */
 
+/* For what never was there it is not waited as long as for what may come back. */
+static bool waits_in_vain(struct process *process, size_t clients)
+{
+    int64_t now_us = clock_now_us();
+
+    process->drained_us = clients > 0 ? 0 : process->drained_us > 0 ? process->drained_us : now_us;
+    return clients == 0 && now_us - process->drained_us >= UNREACHED_PATIENCE_US && crew_waits_in_vain(&process->crew);
+}
+
 static void check_drain(evutil_socket_t fd, short what, void *context)
 {
     struct process *process = context;
@@ -261,11 +273,11 @@ static void check_drain(evutil_socket_t fd, short what, void *context)
     (void)fd;
     (void)what;
     size_t clients = crew_clients(&process->crew);
-    bool in_time = clock_now_us() < process->drain_until_us;
+    bool in_time = clock_now_us() < process->drain_until_us, is_vain = waits_in_vain(process, clients);
     if (clients == 0 && crew_is_settled(&process->crew)) {
         log_info("main", "drained");
         process->ended = true;
-    } else if (!in_time && process->drain_is_over) {
+    } else if (is_vain || (!in_time && process->drain_is_over)) {
         log_warning("main", "Redis did not answer before the end: the policies leave something undone");
         process->ended = true;
     } else if (!in_time) {

@@ -623,6 +623,12 @@ bool client_service_is_settled(const struct client_service *service)
     return atomic_load_explicit(&service->settled, memory_order_relaxed);
 }
 
+bool client_service_waits_in_vain(const struct client_service *service)
+{
+    return !client_service_is_settled(service) &&
+           atomic_load_explicit(&service->server_unreached, memory_order_relaxed);
+}
+
 void client_service_close_all(struct client_service *service, const char *why)
 {
     while (service->clients != NULL) {

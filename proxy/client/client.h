@@ -89,6 +89,8 @@ void client_service_tick(struct client_service *service);
 void client_service_drain(struct client_service *service);
 /* Whether that has come to its end, and the policies have done what they had to do first. From any thread. */
 bool client_service_is_settled(const struct client_service *service);
+/* Whether that waits for a policy whose server was never reached. From any thread. */
+bool client_service_waits_in_vain(const struct client_service *service);
 /* Closes all at once. */
 void client_service_close_all(struct client_service *service, const char *why);
 

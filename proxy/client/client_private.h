@@ -83,7 +83,8 @@ struct client_service {
     uint32_t spot_chance; /* … and what that was drawn from */
     bool draining;
     int64_t draining_since_us;
-    _Atomic bool settled; /* drained: no clients, and the policies have done what they had to */
+    _Atomic bool server_unreached; /* a server of a policy was never reached */
+    _Atomic bool settled;          /* drained: no clients, and the policies have done what they had to */
 };
 
 /* What is known of a request before it is sent or answered. */

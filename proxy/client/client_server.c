@@ -24,6 +24,7 @@ struct policy_server {
     struct lookup *lookup;     /* where it is */
     struct upstream *upstream; /* NULL: there was no script yet */
     struct control *control;
+    bool was_reached; /* at least once */
     int64_t leave_us; /* it was left, and is freed then at the latest; 0: it was not */
 };
 
@@ -80,7 +81,9 @@ static struct upstream_settings settings_of(const struct policy_server *server)
 
 static void now_ready(void *context)
 {
-    (void)context;
+    struct policy_server *server = context;
+
+    server->was_reached = true;
 }
 
 /* False when memory is short. */
@@ -89,7 +92,7 @@ static bool make_way(struct policy_server *server)
     struct client_service *service = server->service;
     struct upstream_settings settings = settings_of(server);
 
-    server->upstream = upstream_new(service->reactor, service->runs, &settings, now_ready, NULL);
+    server->upstream = upstream_new(service->reactor, service->runs, &settings, now_ready, server);
     if (server->upstream == NULL) {
         return false;
     }
@@ -204,9 +207,11 @@ void client_servers_update_counters(struct client_service *service)
 void client_servers_tick(struct client_service *service, int64_t now_us)
 {
     struct policy_server **at = &service->servers;
+    bool is_unreached = false;
 
     while (*at != NULL) {
         struct policy_server *server = *at;
+        is_unreached = is_unreached || (server->leave_us == 0 && !server->was_reached);
         if (is_over(server, now_us)) {
             *at = server->next;
             server_free(server);
@@ -217,6 +222,7 @@ void client_servers_tick(struct client_service *service, int64_t now_us)
         }
         at = &server->next;
     }
+    atomic_store_explicit(&service->server_unreached, is_unreached, memory_order_relaxed);
 }
 
 void client_servers_reconfigure(struct client_service *service)

@@ -138,6 +138,16 @@ bool crew_is_settled(const struct crew *crew)
     return settled;
 }
 
+bool crew_waits_in_vain(const struct crew *crew)
+{
+    bool in_vain = true;
+
+    for (size_t i = 0; i < crew->count; i++) {
+        in_vain = in_vain && (worker_is_settled(crew->workers[i]) || worker_waits_in_vain(crew->workers[i]));
+    }
+    return in_vain;
+}
+
 void crew_close_clients(struct crew *crew)
 {
     for (size_t i = 0; i < crew->count; i++) {

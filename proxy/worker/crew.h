@@ -31,6 +31,8 @@ void crew_reconfigure(struct crew *crew, const struct conf *conf);
 void crew_drain(struct crew *crew);
 /* Whether all workers have been drained: no clients, and the policies have done what they had to do first. */
 bool crew_is_settled(const struct crew *crew);
+/* Whether all workers that are not wait for a policy whose server was never reached. */
+bool crew_waits_in_vain(const struct crew *crew);
 /* Closes the clients that a drain has left. */
 void crew_close_clients(struct crew *crew);
 

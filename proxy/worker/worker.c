@@ -468,6 +468,11 @@ bool worker_is_settled(const struct worker *worker)
     return client_service_is_settled(worker->clients);
 }
 
+bool worker_waits_in_vain(const struct worker *worker)
+{
+    return client_service_waits_in_vain(worker->clients);
+}
+
 static void run_close_clients(struct letter *letter)
 {
     struct plain_letter *plain = (struct plain_letter *)(void *)letter;

@@ -45,6 +45,8 @@ void worker_set_targets(struct worker *worker, const struct connection_targets *
 void worker_drain(struct worker *worker);
 /* Whether that is done, and the policies have done what they had to do first. */
 bool worker_is_settled(const struct worker *worker);
+/* Whether it is not, for a policy whose server was never reached. */
+bool worker_waits_in_vain(const struct worker *worker);
 /* Closes the clients that are left. */
 void worker_close_clients(struct worker *worker);
 

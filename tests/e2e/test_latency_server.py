@@ -1,6 +1,7 @@
 """[latency] upstream: the record is on a Redis of its own, exactly, and whatever becomes of that one, clients are served."""
 
 import signal
+import time
 
 import pytest
 
@@ -307,6 +308,35 @@ def test_a_drain_ends_without_it(redis, make_redis, make_headgate, number):
         client.close()
     assert headgate.terminate() == 0
     assert "the policies leave something undone" in headgate.log()
+
+
+@pytest.mark.threads
+@pytest.mark.parametrize("threads", (1, 2))
+@pytest.mark.parametrize("url", ("no.such.name.invalid:6379", "127.0.0.1:1"))
+def test_a_drain_does_not_wait_for_what_never_was_there(redis, make_headgate, url, threads):
+    """It lasted for drain_timeout, without a client."""
+    rules = f"[latency]\nenabled = on\nflush = 1s\nupstream = {url}\n"
+    headgate = launch(make_headgate, redis, "shared", rules, threads=threads, drain_timeout="5m")
+    with headgate.connect() as client:
+        get(client, 4)
+    assert headgate.terminate(60) == 0
+    assert "the policies leave something undone" in headgate.log()
+
+
+def test_a_drain_waits_for_what_was_there(redis, make_redis, make_headgate):
+    server = make_redis()
+    headgate = launch(make_headgate, redis, "shared", at(server), drain_timeout="5m")
+    with headgate.connect() as client:
+        get(client, 3)
+        await_report(headgate, "get", 3)
+        server.signal(signal.SIGSTOP)
+        get(client, 4)
+    headgate.signal(signal.SIGTERM)
+    time.sleep(4)
+    assert headgate.is_alive(), headgate.log()
+    server.signal(signal.SIGCONT)
+    assert headgate.wait(60) == 0
+    assert "leave something undone" not in headgate.log()
 
 
 def test_a_drain_flushes_to_it(redis, make_redis, make_headgate):
