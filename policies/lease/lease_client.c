@@ -122,7 +122,7 @@ struct lease_owner *lease_client_owner(struct lease_worker *worker, struct lease
                   "nothing, and each connection counts for itself; give them names, or set owner = process");
     }
     /* Others go on with a connection of a process that has ended: it was theirs, too. */
-    bool has_ended = client->process != NULL && client->process->gone_us != 0;
+    bool has_ended = client->process != NULL && (client->process->ended || client->process->gone_us != 0);
     return choose_owner(worker, client, has_ended ? LEASE_OWNER_CONNECTION : terms->owner);
 }
 
@@ -151,10 +151,29 @@ static void settle(struct lease_worker *worker, struct lease_client *client, str
     settle_leases(worker, client, client->alone);
 }
 
+static void set_searching(struct lease_worker *worker, struct lease_client *client, bool searching)
+{
+    worker->searching += searching;
+    worker->searching -= client->searching;
+    client->searching = searching;
+}
+
 void lease_client_adopt(struct lease_worker *worker, struct lease_client *client, struct lease_owner *process)
 {
     client->process = welcome(worker, process);
+    set_searching(worker, client, false);
     settle(worker, client, NULL);
+}
+
+void lease_client_forsake(struct lease_worker *worker, struct lease_client *client)
+{
+    struct lease_owner *before = client->process;
+
+    client->process = NULL;
+    settle(worker, client, before);
+    leave(worker, before);
+    worker->host->forget_peer(worker->host->context, client->connection);
+    set_searching(worker, client, true);
 }
 
 /* ---- who a client is ---- */
@@ -183,13 +202,6 @@ static void warn_of_untold(struct lease_worker *worker, const struct lease_terms
              "all like it; see \"Whose connections count\" in docs/leases.md",
              why);
     warn_once(worker, terms, LEASE_OWNER_PROCESS, text);
-}
-
-static void set_searching(struct lease_worker *worker, struct lease_client *client, bool searching)
-{
-    worker->searching += searching;
-    worker->searching -= client->searching;
-    client->searching = searching;
 }
 
 void lease_client_identify(struct lease_worker *worker, struct lease_client *client, const struct lease_terms *terms)

@@ -99,6 +99,13 @@ struct lease_request {
     struct lease_target targets[]; /* for locks of several keys, one for each */
 };
 
+/* Lines of one kind that are logged. */
+struct lease_lines {
+    int64_t since_us; /* the beginning of the second in which … */
+    uint32_t said;    /* … so many were logged, and … */
+    uint32_t unsaid;  /* … so many before were not */
+};
+
 /* The policy on one worker. */
 struct lease_worker {
     struct lease_registry *registry;
@@ -108,13 +115,13 @@ struct lease_worker {
     size_t rule_count;
     LIST_HEAD(, lease_client) clients;
     size_t searching;          /* clients whose process is still looked for */
+    uint64_t endings;          /* processes that had ended when this worker last looked for clients of such */
     uint64_t searched;         /* the last search that this worker has gone through */
     size_t calls;              /* scripts under way */
     bool watching;             /* lease_watch() is at work */
     bool last_round;           /* the process ends: all leases are renewed once more */
-    int64_t warned_us;         /* the beginning of the second in which … */
-    uint32_t warnings;         /* … so many losses were logged, and … */
-    uint32_t unsaid;           /* … so many were not */
+    struct lease_lines losses; /* that were logged */
+    struct lease_lines ends;   /* of owners */
     int64_t failure_warned_us; /* when a failure was logged last */
 };
 
@@ -152,6 +159,9 @@ struct lease_owner *lease_client_owner(struct lease_worker *worker, struct lease
                                        const struct lease_terms *terms);
 /* The client is of that process, which it was counted with; NULL is harmless. The registry is locked. */
 void lease_client_adopt(struct lease_worker *worker, struct lease_client *client, struct lease_owner *process);
+/* The client's process has ended, and its connection is there: somebody else has that, and what was taken by it. Who it
+ * is is looked for, and until then the connection stands for him. The registry is locked. */
+void lease_client_forsake(struct lease_worker *worker, struct lease_client *client);
 
 /* ---- lease_process.c ---- */
 
@@ -249,6 +259,8 @@ const char *lease_reason_name(enum lease_reason reason);
 const char *lease_kind_name(enum lease_kind kind);
 /* Logs, not too often, what became of a lock that somebody has lost or is about to lose. The registry is locked. */
 void lease_warn_of_loss(struct lease_worker *worker, const struct lease *lease, const char *what);
+/* Logs, not too often, that a lock is let go as its owner is gone. The registry is locked. */
+void lease_inform_of_end(struct lease_worker *worker, const struct lease *lease);
 /* Logs, not too often, that a script has failed. Nothing is locked. */
 void lease_warn_of_failure(struct lease_worker *worker, const char *error);
 

@@ -7,7 +7,13 @@
  *                                    ─► it lives ─► a search ─► found: it goes on
  *                                                           ─► all workers have looked: its locks have no owner
  *
- * A process may also end while a child that it has forked keeps its connection open: so it is looked whether it lives.
+ * A process may also end while another one has its connection, which was forked from it or has forked it: both have the
+ * socket, and only one of them is found. So it is looked whether processes live. One that has ended is gone when what
+ * it took its locks by is closed, as it is with it, unless others have that. If they do, what was taken by it is
+ * theirs:
+ *
+ *   the process has ended ─► of its connections: what was taken by them is the connection's ─► whose is it now?
+ *                         ─► those that have closed: what was taken by them has no owner
  */
 #include "lease/lease_private.h"
 
@@ -140,6 +146,33 @@ static void search(struct lease_worker *worker)
 
 /* ---- processes that end ---- */
 
+static void end(struct lease_worker *worker, struct lease_owner *owner)
+{
+    if (owner->connections > 0) {
+        lease_registry_end_process(worker->registry, owner);
+    } else {
+        go(worker, owner);
+    }
+}
+
+/* Clients of this worker whose process has ended are looked at anew. The registry is locked. */
+static void forsake(struct lease_worker *worker)
+{
+    uint64_t endings = lease_registry_endings(worker->registry);
+    struct lease_client *client;
+
+    if (worker->endings == endings) {
+        return;
+    }
+    worker->endings = endings;
+    LIST_FOREACH(client, &worker->clients, of_worker)
+    {
+        if (client->process != NULL && client->process->ended) {
+            lease_client_forsake(worker, client);
+        }
+    }
+}
+
 static void check(struct lease_worker *worker)
 {
     int64_t now = lease_now(worker);
@@ -153,7 +186,7 @@ static void check(struct lease_worker *worker)
         checks--;
         owner->checked_us = now;
         if (!lives(worker, owner)) {
-            go(worker, owner);
+            end(worker, owner);
         }
     }
 }
@@ -165,6 +198,9 @@ void lease_process_tick(struct lease_worker *worker)
     bool has_processes = lease_registry_first_process(worker->registry) != NULL;
     if (has_processes && !is_draining && worker->host->worker == 0) {
         check(worker);
+    }
+    if (has_processes && !is_draining) {
+        forsake(worker);
     }
     lease_registry_unlock(worker->registry);
     if (has_processes && !is_draining) {

@@ -28,6 +28,7 @@ struct lease_registry {
     size_t flushes;
     LIST_HEAD(, lease_owner) processes;
     uint64_t searches;
+    uint64_t endings;
     bool asked[LEASE_OWNER_KINDS];
     bool draining;
     struct lease_semaphore semaphores[SEMAPHORES];
@@ -456,6 +457,7 @@ struct lease_owner *lease_registry_join(struct lease_registry *registry, struct 
     }
     owner->connections++;
     owner->gone_us = 0;
+    owner->ended = false;
     owner->search = 0;
     return owner;
 }
@@ -494,6 +496,17 @@ struct lease_owner *lease_registry_next_search(const struct lease_registry *regi
         }
     }
     return next;
+}
+
+void lease_registry_end_process(struct lease_registry *registry, struct lease_owner *process)
+{
+    process->ended = true;
+    registry->endings++;
+}
+
+uint64_t lease_registry_endings(const struct lease_registry *registry)
+{
+    return registry->endings;
 }
 
 bool lease_registry_is_first(struct lease_registry *registry, enum lease_owner_kind kind)

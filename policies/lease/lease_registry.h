@@ -106,6 +106,7 @@ struct lease_owner {
     struct policy_peer process;
     LIST_ENTRY(lease_owner) of_processes;
     int64_t checked_us;   /* when it was last looked at whether it lives */
+    bool ended;           /* it does not: those who have its connections now are to be found */
     uint64_t search;      /* the number of the search for further connections of it; 0: there is none */
     size_t searchers;     /* workers that have not looked through their clients yet */
     size_t length, shown; /* of the name, and of what is shown of it */
@@ -223,6 +224,10 @@ struct lease_owner *lease_registry_first_process(const struct lease_registry *re
 void lease_registry_search(struct lease_registry *registry, struct lease_owner *process);
 /* The search with the next number; NULL if there is none. */
 struct lease_owner *lease_registry_next_search(const struct lease_registry *registry, uint64_t number);
+/* The process has ended, and has connections yet: all workers are to look whose theirs are now. */
+void lease_registry_end_process(struct lease_registry *registry, struct lease_owner *process);
+/* How often that was so. */
+uint64_t lease_registry_endings(const struct lease_registry *registry);
 /* Whether this is the first time that it is asked so. */
 bool lease_registry_is_first(struct lease_registry *registry, enum lease_owner_kind kind);
 /* A connection of the owner has gone. The owner is void if it has neither connections nor leases. */

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #define SECOND_US INT64_C(1000000)
-/* Losses that are logged in a second, and how often failures are. */
-#define WARNINGS_MAX 20
+/* Losses that are logged in a second, as are ends of owners, and how often failures are. */
+#define LINES_MAX 20
 #define FAILURE_WARNING_US (60 * SECOND_US)
 
 /* ---- names ---- */
@@ -93,25 +93,32 @@ void lease_quote(char quoted[LEASE_QUOTED_MAX], struct slice text)
 
 /* ---- warnings ---- */
 
-/* Whether a line more may be logged in this second. */
-static bool may_warn(struct lease_worker *worker, int64_t now)
+/* Whether one more may be logged in this second. */
+static bool may_say(struct lease_lines *lines, int64_t now)
 {
-    if (now - worker->warned_us >= SECOND_US) {
-        worker->warned_us = now;
-        worker->warnings = 0;
+    if (now - lines->since_us >= SECOND_US) {
+        lines->since_us = now;
+        lines->said = 0;
     }
-    worker->warnings++;
-    return worker->warnings <= WARNINGS_MAX;
+    if (lines->said == LINES_MAX) {
+        lines->unsaid++;
+        return false;
+    }
+    lines->said++;
+    return true;
 }
 
-void lease_warn_of_loss(struct lease_worker *worker, const struct lease *lease, const char *what)
+typedef void logger(void *context, const char *rule, const char *text);
+
+/* names: what the lines are about, in the plural. */
+static void say(struct lease_worker *worker, struct lease_lines *lines, logger *log, const struct lease *lease,
+                const char *what, const char *names)
 {
     int64_t now = lease_now(worker);
     char key[LEASE_QUOTED_MAX], owner[LEASE_QUOTED_MAX], line[LEASE_QUOTED_MAX * 2 + 160];
     const struct lease_key *first = lease->members[0].key;
 
-    if (!may_warn(worker, now)) {
-        worker->unsaid++;
+    if (!may_say(lines, now)) {
         return;
     }
     lease_quote(key, (struct slice){first->name, first->length});
@@ -119,12 +126,25 @@ void lease_warn_of_loss(struct lease_worker *worker, const struct lease *lease, 
                                             : (struct slice){"nobody", 6});
     snprintf(line, sizeof line, "%s: %s of %s, held for %" PRId64 " ms, with %" PRId64 " ms of its lease left", what,
              key, owner, (now - lease->acquired_us) / 1000, (lease->expires_us - now) / 1000);
-    worker->host->warn(worker->host->context, lease->terms.rule, line);
-    if (worker->unsaid > 0) {
-        snprintf(line, sizeof line, "%" PRIu32 " losses before this one were not logged", worker->unsaid);
-        worker->unsaid = 0;
-        worker->host->warn(worker->host->context, lease->terms.rule, line);
+    log(worker->host->context, lease->terms.rule, line);
+    if (lines->unsaid > 0) {
+        snprintf(line, sizeof line, "%" PRIu32 " %s before this one were not logged", lines->unsaid, names);
+        lines->unsaid = 0;
+        log(worker->host->context, lease->terms.rule, line);
     }
+}
+
+void lease_warn_of_loss(struct lease_worker *worker, const struct lease *lease, const char *what)
+{
+    say(worker, &worker->losses, worker->host->warn, lease, what, "losses");
+}
+
+void lease_inform_of_end(struct lease_worker *worker, const struct lease *lease)
+{
+    bool releases = lease->terms.farewell == LEASE_FAREWELL_RELEASE;
+
+    say(worker, &worker->ends, worker->host->inform, lease,
+        releases ? "owner gone, lock released" : "owner gone, lock not renewed any more", "ends of owners");
 }
 
 void lease_warn_of_failure(struct lease_worker *worker, const char *error)

@@ -96,6 +96,9 @@ void lease_end(struct lease_worker *worker, struct lease *lease, enum lease_reas
         lease_warn_of_loss(worker, lease, what);
         tell(worker, lease, POLICY_LEASE_LOST, 1, lease_reason_name(reason));
     }
+    if (lease->confirmed && reason == LEASE_REASON_OWNER_GONE) {
+        lease_inform_of_end(worker, lease);
+    }
     bool counts = lease->confirmed && outcomes[reason].counter != LEASE_COUNTERS;
     if (counts && !(lease->state == LEASE_EXHAUSTED && outcomes[reason].is_loss)) {
         lease_count(worker, outcomes[reason].counter);

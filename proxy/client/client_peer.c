@@ -69,6 +69,18 @@ enum policy_peer_search client_find_peer(void *context, void *connection, bool p
     return process && !known->settled ? POLICY_PEER_LATER : POLICY_PEER_TOLD;
 }
 
+void client_forget_peer(void *context, void *connection)
+{
+    const struct client *client = connection;
+    struct client_peer *known = client->peer;
+
+    (void)context;
+    if (known != NULL && known->has_peer) {
+        known->process = (struct peer_process){0};
+        known->settled = false;
+    }
+}
+
 static struct peer_process process_of(const struct policy_peer *peer)
 {
     return (struct peer_process){.pid = (pid_t)peer->pid, .started = peer->started};

@@ -22,6 +22,12 @@ static void warn(void *context, const char *rule, const char *text)
     log_warning("policy", "rule %s: %s", rule, text);
 }
 
+static void inform(void *context, const char *rule, const char *text)
+{
+    (void)context;
+    log_info("policy", "rule %s: %s", rule, text);
+}
+
 static int64_t wall_us(void *context)
 {
     (void)context;
@@ -58,7 +64,9 @@ struct policy_host client_policy_host(struct client_service *service, size_t wor
                                 .change_server = change_server,
                                 .answer = answer,
                                 .warn = warn,
+                                .inform = inform,
                                 .find_peer = client_find_peer,
+                                .forget_peer = client_forget_peer,
                                 .peer_lives = client_peer_lives,
                                 .look_at_peer = client_look_at_peer,
                                 .peer_has = client_peer_has,

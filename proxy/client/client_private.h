@@ -263,6 +263,7 @@ struct policy_host client_policy_host(struct client_service *service, size_t wor
 
 enum policy_peer_search client_find_peer(void *context, void *connection, bool process, struct policy_peer *peer);
 bool client_peer_lives(void *context, const struct policy_peer *peer);
+void client_forget_peer(void *context, void *connection);
 bool client_look_at_peer(void *context, const struct policy_peer *peer);
 enum policy_peer_search client_peer_has(void *context, void *connection, bool *has);
 /* The name of this sidecar; NULL or empty: the machine's. */

@@ -10,7 +10,8 @@
  * another pid namespace (container) by nobody. For Unix sockets the kernel says the process itself, by its number as it
  * was then: a process that began after the connection was there has got the number since.
  *
- * A socket that several processes have, as after fork(), is taken for that of the first one that is found.
+ * A socket that several processes have, as after fork(), is taken for that of the first one that is found. When that
+ * ends and the socket is still open, it is to be looked for anew: where it was found before it is no more.
  */
 #ifndef HEADGATE_PEER_PROCESS_H
 #define HEADGATE_PEER_PROCESS_H

@@ -251,6 +251,9 @@ struct policy_host {
     /* Tells who is at the other end of a client's connection: the user, which takes some µs the first time, and if it
      * is wanted the process, which takes more. TOLD: as well as it can be told, which is kept for the next time. */
     enum policy_peer_search (*find_peer)(void *context, void *connection, bool process, struct policy_peer *peer);
+    /* The process that was found has ended, and the connection is there yet: who has it now is to be looked for anew,
+     * by find_peer(). */
+    void (*forget_peer)(void *context, void *connection);
     /* Whether the process of a peer that has a pid is still there. Some µs. */
     bool (*peer_lives)(void *context, const struct policy_peer *peer);
     /* Looks at all sockets of that process, so that peer_has() tells of connections whether it is at their other end.
@@ -260,6 +263,8 @@ struct policy_host {
     enum policy_peer_search (*peer_has)(void *context, void *connection, bool *has);
     /* Logs a trouble of a rule of this policy, in one line. */
     void (*warn)(void *context, const char *rule, const char *text);
+    /* Logs what is no trouble, but worth knowing. */
+    void (*inform)(void *context, const char *rule, const char *text);
     /* Tells the policies that listen what happened; see policy_tell(). */
     void (*happened)(void *context, const struct policy_happening *happening);
     /* Whether any policy listens; changes with a reload only. */

@@ -2,6 +2,8 @@
 other users, and take their locks on connections that they close."""
 
 import os
+import re
+import signal
 import subprocess
 import tempfile
 import time
@@ -80,18 +82,75 @@ def test_an_idle_redis_cli_keeps_nobody_alive(make_shared, redis, start_program)
         cli.stdin.close()
 
 
-def test_a_child_that_has_inherited_the_connection_hides_nobody(served, redis, start_program):
-    """The connection stays open when its process is killed, as a child of it that was forked still has it."""
+def test_a_child_goes_on_with_the_connection_of_its_parent(served, redis, start_program):
+    """The connection stays open when its process is killed, as a child of it that was forked still has it: so it is the
+    child's from then on, over a Unix socket, too, where it cannot be told whose it is."""
     headgate, address = served(rule())
     program = start_program(address)
     take_lock(program, "lock:a")
     await_owner(headgate, "lock:a", program)
-    program.fork()
+    child = program.fork()
     assert_kept(redis, ["lock:a"])
     program.kill()
+    shown = f"process:{child}" if isinstance(address, tuple) else "unix/default/#"
+    wait_for(lambda: lease_of(headgate, "lock:a")["owner"].startswith(shown), what="the child to be the owner")
+    assert_kept(redis, ["lock:a"], 2.5)
+    os.kill(child, signal.SIGKILL)
+    program.children.remove(child)
     await_gone(redis, "lock:a")
     await_keys(headgate, [])
-    assert counter(headgate, "owner_gone_total") == 1
+    assert counter(headgate, "owner_gone_total") == 1 and not losses(headgate)
+
+
+@pytest.mark.threads
+@pytest.mark.parametrize("farewell", ["expire", "release"])
+def test_a_child_that_ends_takes_nothing_from_its_parent(make_shared, redis, threads, start_program, farewell):
+    """A child is known, as it took a lock on a connection of its own. So its parent's socket, which it has inherited, is
+    found there first; whose lock it is shows when the child ends."""
+    headgate = make_shared(rule(on_owner_gone=farewell, grace="1s"), threads=threads)
+    program = start_program(headgate.address)
+    assert program.send("early", "PING") == "+PONG\r\n"
+    child, reply = program.fork_to_send("SET", "lock:child", "t", "NX", "PX", LEASE_MS)
+    assert reply == "+OK\r\n"
+    wait_for(lambda: lease_of(headgate, "lock:child")["owner"] == f"process:{child}", what="the child to be known")
+    take_lock(program, "lock:parent", "early")
+    wait_for(lambda: lease_of(headgate, "lock:parent")["owner"].startswith("process:"), what="an owner to be found")
+    program.kill_child(child)
+    await_gone(redis, "lock:child")
+    await_owner(headgate, "lock:parent", program)
+    assert_kept(redis, ["lock:parent"], 4)
+    assert program.send("early", "DEL", "lock:parent") == ":1\r\n"
+    take_lock(program, "lock:again", "early")
+    await_owner(headgate, "lock:again", program)
+    assert counters(headgate)["owner_gone_total"] == 1 and not losses(headgate)
+    assert re.search(r" info .*owner gone.*lock:child of process:", headgate.log())
+    program.kill()
+    await_gone(redis, "lock:again")
+    await_keys(headgate, [])
+
+
+@pytest.mark.threads
+def test_children_that_come_and_go_beside_locks_of_their_parent(make_shared, redis, threads, start_program):
+    """As a server that forks for each job: not one of them has any of its locks."""
+    headgate = make_shared(rule(on_owner_gone="release", grace=0), threads=threads)
+    program = start_program(headgate.address)
+    for name in "abc":
+        assert program.send(name, "PING") == "+PONG\r\n"
+    for turn in range(3):
+        children = [program.fork_to_send("SET", f"lock:child:{turn}:{at}", "t", "NX", "PX", LEASE_MS)[0] for at in "de"]
+        take_lock(program, f"lock:{turn}", "abc"[turn], ms=2000)
+        time.sleep(0.5)
+        for child in children:
+            program.kill_child(child)
+        await_gone(redis, f"lock:child:{turn}:d", f"lock:child:{turn}:e")
+    keys = [f"lock:{turn}" for turn in range(3)]
+    assert_kept(redis, keys, 4)
+    await_keys(headgate, keys)
+    for key in keys:
+        await_owner(headgate, key, program)
+    program.kill()
+    await_gone(redis, *keys)
+    assert counter(headgate, "owner_gone_total") == 9 and not losses(headgate)
 
 
 def test_children_that_connect_for_themselves(served, redis, start_program):

@@ -9,7 +9,7 @@ import sys
 
 # It reads one order a line, and answers each in one. Nothing of the tests is imported: another user runs it, too.
 TEXT = r"""
-import json, os, socket, sys, time
+import json, os, signal, socket, sys, time
 lines, address, forked = {}, json.loads(sys.argv[1]), []
 
 def connect():
@@ -33,13 +33,23 @@ def send(name, words):
         reply += got
     return reply.decode()
 
-def fork():
+def work(words):
+    # What a child does on a connection of its own, which it keeps.
+    print(json.dumps([os.getpid(), send("a child's own", words)]), flush=True)
+
+def fork(words):
     child = os.fork()
     if child == 0:
         os.close(0)
+        if words:
+            work(words)
         time.sleep(600)
         os._exit(0)
-    return child
+    return None if words else child
+
+def reap(child):
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
 
 for order in sys.stdin:
     what, *rest = json.loads(order)
@@ -48,8 +58,11 @@ for order in sys.stdin:
     elif what == "close":
         answer = lines.pop(rest[0]).close()
     elif what == "fork":
-        answer = fork()
-    print(json.dumps(answer), flush=True)
+        answer = fork(rest)
+    elif what == "reap":
+        answer = reap(rest[0])
+    if what != "fork" or not rest:
+        print(json.dumps(answer), flush=True)
 """
 
 
@@ -102,6 +115,17 @@ class Program:
         """A child that inherits all connections and sleeps; its pid."""
         self.children.append(self._order("fork"))
         return self.children[-1]
+
+    def fork_to_send(self, *words):
+        """The same, of one that sends a command over a connection of its own first: its pid, and what is replied."""
+        child, reply = self._order("fork", *words)
+        self.children.append(child)
+        return child, reply
+
+    def kill_child(self, child):
+        """kill -9, and its number is free."""
+        self._order("reap", child)
+        self.children.remove(child)
 
     def kill(self):
         """kill -9, of the program alone."""

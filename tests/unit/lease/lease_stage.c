@@ -36,6 +36,22 @@ static void host_warn(void *context, const char *rule, const char *text)
     stage->warning_count++;
 }
 
+static void host_inform(void *context, const char *rule, const char *text)
+{
+    struct stage *stage = ((const struct stage_worker *)context)->stage;
+
+    cr_assert_not_null(rule);
+    snprintf(stage->information, sizeof stage->information, "%s", text);
+    stage->information_count++;
+}
+
+/* It is found to be the same one again. */
+static void host_forget_peer(void *context, void *connection)
+{
+    (void)context;
+    cr_assert_not_null(connection);
+}
+
 /* Clients of one address and name are of one process. */
 static int64_t pid_of(const struct stage_client *client)
 {
@@ -175,7 +191,9 @@ struct stage *stage_new(const char *rules, size_t workers)
         worker->host = (struct policy_host){
             .run_script = host_run_script,
             .warn = host_warn,
+            .inform = host_inform,
             .find_peer = host_find_peer,
+            .forget_peer = host_forget_peer,
             .peer_lives = host_peer_lives,
             .look_at_peer = host_look_at_peer,
             .peer_has = host_peer_has,

@@ -81,6 +81,8 @@ struct stage {
     void *on_call_context;
     char warning[STAGE_TEXT_MAX]; /* the last one */
     size_t warning_count;
+    char information[STAGE_TEXT_MAX]; /* the last one */
+    size_t information_count;
     bool processes_live; /* even without connections */
     bool untold;         /* processes cannot be told */
     size_t happened[POLICY_HAPPENINGS];

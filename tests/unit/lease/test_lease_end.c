@@ -339,24 +339,50 @@ Test(lease_end, a_process_that_lives_without_connections_is_waited_for)
     stage_free(stage);
 }
 
-/* Its connection is kept open by a child that it has forked. */
-Test(lease_end, a_process_that_has_ended_holds_nothing)
+/* One of its connections is kept open by a child that it has forked: what was taken by that is the child's from then
+ * on, and nothing else is. */
+Test(lease_end, a_process_that_has_ended_leaves_what_others_have)
+{
+    struct stage *stage = stage_new(RULES_OF_PROCESSES, 1);
+    struct stage_client *client = stage_join(stage, 0, "10.0.0.1", "app");
+    struct stage_client *closed = stage_join(stage, 0, "10.0.0.1", "app");
+
+    stage->processes_live = true;
+    stage_ask(client, "SET job t1 NX PX 30000", "+OK\r\n");
+    stage_ask(closed, "SET other t1 NX PX 30000", "+OK\r\n");
+    stage_leave(closed);
+    stage_pass(stage, 2000);
+    stage_assert_counter(stage, "lease_owner_gone_total", 0);
+    /* Another process is at the other end from now on. */
+    snprintf(client->name, sizeof client->name, "child");
+    stage->processes_live = false;
+    stage_pass(stage, 4200);
+    cr_assert(stage_lists(stage, "key=job"), "but not what was taken on the connection that is closed");
+    cr_assert(stage_lists(stage, "owner=process:"), "the child is found");
+    stage_assert_counter(stage, "lease_owner_gone_total", 1);
+    cr_assert_not_null(strstr(stage->information, "owner gone, lock not renewed any more: other of process:"));
+    cr_assert_eq(stage->information_count, (size_t)1);
+    stage_leave(client);
+    stage_pass(stage, 3000);
+    cr_assert(stage_lists(stage, NULL));
+    stage_free(stage);
+}
+
+/* Many that end at once do not fill the log. */
+Test(lease_end, ends_of_owners_are_logged_up_to_a_number)
 {
     struct stage *stage = stage_new(RULES_OF_PROCESSES, 1);
     struct stage_client *client = stage_join(stage, 0, "10.0.0.1", "app");
 
-    stage->processes_live = true;
-    stage_ask(client, "SET job t1 NX PX 30000", "+OK\r\n");
-    stage_pass(stage, 2000);
-    cr_assert(stage_lists(stage, "owner=process:"));
-    /* Another process is at the other end from now on. */
-    snprintf(client->name, sizeof client->name, "child");
-    stage->processes_live = false;
-    stage_pass(stage, 1200);
-    cr_assert(stage_lists(stage, "state=ownerless"));
-    stage_ask(client, "SET other t1 NX PX 30000", "+OK\r\n");
+    for (int i = 0; i < 100; i++) {
+        char request[64];
+        snprintf(request, sizeof request, "SET job%d t1 NX PX 30000", i);
+        stage_ask(client, request, "+OK\r\n");
+    }
+    stage_leave(client);
     stage_pass(stage, 3000);
-    cr_assert(stage_lists(stage, "key=other"), "the child's own is held by the connection");
+    cr_assert(stage_lists(stage, NULL));
+    cr_assert_eq(stage->information_count, (size_t)20);
     stage_free(stage);
 }
 
