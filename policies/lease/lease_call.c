@@ -298,9 +298,9 @@ static void lose(struct lease_worker *worker, struct lease *lease, int64_t code)
         return;
     }
     bool is_away = code == CODE_GONE || code == CODE_TAKEN;
-    enum lease_reason reason = is_away && lease->after_release    ? LEASE_REASON_RELEASED
-                               : is_away && lease->suspected != 0 ? LEASE_REASON_UNSEEN
-                                                                  : reasons[-code];
+    enum lease_reason reason = is_away && lease->after_release              ? LEASE_REASON_RELEASED
+                               : is_away && lease_is_suspect(worker, lease) ? LEASE_REASON_UNSEEN
+                                                                            : reasons[-code];
     lease_end(worker, lease, reason);
 }
 
@@ -478,8 +478,9 @@ static void take_answer(const struct lease_call *call, const struct policy_scrip
         fail(call->worker, lease);
         return;
     }
-    if (shows_it_held(call, reply) && call->asked >= lease->suspected) {
-        lease->suspected = 0;
+    if (shows_it_held(call, reply)) {
+        lease->suspected = call->asked >= lease->suspected ? 0 : lease->suspected;
+        lease->shown = call->asked;
     }
     switch (call->errand) {
     case LEASE_ERRAND_RENEW:
@@ -493,7 +494,7 @@ static void take_answer(const struct lease_call *call, const struct policy_scrip
         break;
     case LEASE_ERRAND_RELEASE:
         lease_end(call->worker, lease,
-                  reply->integers[0] == 0 ? lease_reason_without_owner(lease) : LEASE_REASON_OWNER_GONE);
+                  reply->integers[0] == 0 ? lease_reason_without_owner(call->worker, lease) : LEASE_REASON_OWNER_GONE);
         break;
     }
 }

@@ -59,7 +59,7 @@ static void end_superseded(struct effect *effect, struct lease *other)
     } else if (lease_registry_is_touched(worker->registry, other)) {
         lease_schedule(worker, other);
     } else {
-        lease_end(worker, other, other->suspected != 0 ? LEASE_REASON_UNSEEN : LEASE_REASON_TAKEN);
+        lease_end(worker, other, lease_is_suspect(worker, other) ? LEASE_REASON_UNSEEN : LEASE_REASON_TAKEN);
     }
 }
 
@@ -117,9 +117,9 @@ static struct lease *end_if_taken_anew(struct effect *effect, struct lease *leas
         return lease;
     }
     lease_end(worker, lease,
-              released                                     ? LEASE_REASON_RELEASED
-              : !was_free(effect) || lease->suspected != 0 ? LEASE_REASON_UNSEEN
-                                                           : LEASE_REASON_GONE);
+              released                                               ? LEASE_REASON_RELEASED
+              : !was_free(effect) || lease_is_suspect(worker, lease) ? LEASE_REASON_UNSEEN
+                                                                     : LEASE_REASON_GONE);
     return NULL;
 }
 
@@ -149,6 +149,7 @@ static void set_terms(struct effect *effect, struct lease *lease)
     lease->client = request->client->id;
     lease->proved = request->sequence;
     lease->suspected = 0;
+    lease->shown = request->sequence;
     lease->lease_us = request->lease_us;
     lease->expires_us = request->sent_us + request->lease_us;
     lease->score = request->score;
@@ -220,10 +221,8 @@ static void grant(struct effect *effect, const struct lease_target *targets, siz
     if (!lease->trial && (effect->outcome == LEASE_OUTCOME_YES || lease->state != LEASE_DOUBTFUL)) {
         lease_confirm(effect->worker, lease);
     }
-    if (lease->state != LEASE_DOUBTFUL) {
-        if (lease->kind == LEASE_STRING || lease->kind == LEASE_STRINGS) {
-            supersede(effect, lease);
-        }
+    if (lease->state != LEASE_DOUBTFUL && (lease->kind == LEASE_STRING || lease->kind == LEASE_STRINGS)) {
+        supersede(effect, lease);
     }
     lease_schedule(effect->worker, lease);
 }
@@ -480,8 +479,7 @@ static void expire_one(struct effect *effect, struct lease *lease)
 
 /* ---- for all that a request may end ---- */
 
-/* Who asked for a release does not want it kept, whether Redis has heard of it or not: if not, it has to end by itself.
- */
+/* Who asked for a release does not want it kept, whether Redis has heard of it or not: then it has to end by itself. */
 static void give_up(struct effect *effect, struct lease *lease)
 {
     if (lease_may_be_endless(lease)) {
@@ -555,8 +553,7 @@ static void overtake(const struct effect *effect, const struct lease_key *key, s
 
     LIST_FOREACH(touch, &key->touches, of_key)
     {
-        bool concerns = token.data == NULL || (touch->token.length == token.length &&
-                                               memcmp(touch->token.data, token.data, token.length) == 0);
+        bool concerns = token.data == NULL || lease_word_equal(touch->token, token);
         if (touch->acquires && concerns && touch->sequence < effect->request->sequence) {
             touch->overtaken = true;
         }
@@ -570,8 +567,7 @@ static void change_all(struct effect *effect, struct lease_key *key, struct slic
     while (member != NULL) {
         struct lease_member *next = LIST_NEXT(member, of_key);
         struct lease *lease = member->lease;
-        bool concerns = token.data == NULL || (lease->token.length == token.length &&
-                                               memcmp(lease->token.data, token.data, token.length) == 0);
+        bool concerns = token.data == NULL || lease_word_equal(lease->token, token);
         if (concerns && may_have_released(effect, lease)) {
             doubt_released(effect, lease);
         } else if (concerns && lease->sequence < effect->request->sequence) {
@@ -664,6 +660,9 @@ static void end_one(struct lease_worker *worker, struct lease_request *request, 
     /* Marks of the others stay as they are: they say whether this one was overtaken. */
     for (size_t i = 0; i < request->target_count; i++) {
         lease_registry_untouch(worker->registry, &request->targets[i].touch);
+    }
+    if (request->suspects_all) {
+        lease_registry_end_unseen(worker->registry, request->database, effect.outcome != LEASE_OUTCOME_REFUSED);
     }
     if (request->flushes) {
         lease_registry_end_flush(worker->registry);

@@ -95,6 +95,7 @@ struct lease_request {
     uint32_t place; /* in the transaction, among the commands that were looked at, … */
     uint32_t of;    /* … of which there were so many */
     bool flushes;
+    bool suspects_all; /* it may have ended any lease of the database */
     size_t target_count;
     struct lease_target targets[]; /* for locks of several keys, one for each */
 };
@@ -238,10 +239,12 @@ void lease_count_briefs(struct lease_worker *worker, const struct lease *lease, 
 /* A script that nobody knows may have ended the lock: Redis is asked soon, and what it says of a script's answer that
  * was asked for before does not count. */
 void lease_suspect(struct lease_worker *worker, struct lease *lease);
+/* Whether such a script may have, or one that did not say which keys it touches. */
+bool lease_is_suspect(const struct lease_worker *worker, const struct lease *lease);
 /* Takes the lease off file, counts why, and logs it if somebody has lost a lock. */
 void lease_end(struct lease_worker *worker, struct lease *lease, enum lease_reason reason);
 /* What became of a lock that was gone when its owner was: that may have released it just before. */
-enum lease_reason lease_reason_without_owner(const struct lease *lease);
+enum lease_reason lease_reason_without_owner(const struct lease_worker *worker, const struct lease *lease);
 /* Looks after the leases of this worker that are due. Nothing is locked. */
 void lease_watch(struct lease_worker *worker);
 /* Whether it has nothing to wait for. Nothing is locked. */

@@ -10,8 +10,15 @@
 
 /* Scripts that are remembered: a client that makes up new ones all the time is not to fill the memory. */
 #define SCRIPTS_MAX 4096
+/* Databases of which it is told apart whether a script in them may have ended any lease. */
+#define DATABASES 64
 /* Semaphores that are remembered, one in each place. */
 #define SEMAPHORES ((size_t)1024)
+
+struct unseen {
+    uint64_t ended; /* when one ended last, as a number of a request */
+    size_t under_way;
+};
 
 struct lease_registry {
     pthread_mutex_t mutex;
@@ -26,6 +33,7 @@ struct lease_registry {
     size_t lease_count;
     uint64_t sequence;
     size_t flushes;
+    struct unseen unseen[DATABASES];
     LIST_HEAD(, lease_owner) processes;
     uint64_t searches;
     uint64_t endings;
@@ -242,6 +250,38 @@ void lease_registry_begin_flush(struct lease_registry *registry)
 void lease_registry_end_flush(struct lease_registry *registry)
 {
     registry->flushes--;
+}
+
+static size_t place_of(int64_t database)
+{
+    return (size_t)((uint64_t)database % DATABASES);
+}
+
+void lease_registry_begin_unseen(struct lease_registry *registry, int64_t database)
+{
+    registry->unseen[place_of(database)].under_way++;
+}
+
+void lease_registry_end_unseen(struct lease_registry *registry, int64_t database, bool executed)
+{
+    struct unseen *unseen = &registry->unseen[place_of(database)];
+
+    unseen->under_way--;
+    if (executed) {
+        unseen->ended = lease_registry_sequence(registry);
+    }
+}
+
+uint64_t lease_registry_unseen(const struct lease_registry *registry, int64_t database)
+{
+    const struct unseen *unseen = &registry->unseen[place_of(database)];
+
+    return unseen->under_way > 0 ? UINT64_MAX : unseen->ended;
+}
+
+bool lease_registry_is_empty(const struct lease_registry *registry)
+{
+    return registry->keys.count == 0;
 }
 
 /* ---- leases ---- */

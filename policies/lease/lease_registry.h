@@ -135,6 +135,7 @@ struct lease {
     uint64_t sequence;  /* of the request that took it */
     uint64_t granted;   /* the last number when its reply came: those up to it were under way together with it */
     uint64_t suspected; /* since that number a script that nobody knows may have ended it; 0: none has */
+    uint64_t shown;     /* by that number Redis had it: what such scripts have done to any lease before is over */
     uint64_t proved;    /* of the last request whose reply said that it is held: what was asked before is out of date */
     uint32_t holds;     /* of a read lock: how many its owner had at most */
     int64_t lease_us;
@@ -189,6 +190,14 @@ void lease_registry_untouch(struct lease_registry *registry, struct lease_touch 
 /* Requests under way that may remove any key (FLUSHALL): as long as there are some, nothing is renewed. */
 void lease_registry_begin_flush(struct lease_registry *registry);
 void lease_registry_end_flush(struct lease_registry *registry);
+/* Scripts under way that nobody knows and that did not say which keys they touch: any lease of the database may be
+ * ended by them, or by those of some other one. executed: it may have been. */
+void lease_registry_begin_unseen(struct lease_registry *registry, int64_t database);
+void lease_registry_end_unseen(struct lease_registry *registry, int64_t database, bool executed);
+/* The number of when one of them ended last; UINT64_MAX: some are under way; 0: there was none. */
+uint64_t lease_registry_unseen(const struct lease_registry *registry, int64_t database);
+/* Whether there is neither a lease nor a request under way that concerns a key. */
+bool lease_registry_is_empty(const struct lease_registry *registry);
 
 /* ---- leases ---- */
 

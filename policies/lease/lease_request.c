@@ -291,7 +291,9 @@ static struct lease_request *keep_request(const struct reading *reading)
     size_t count = shape->every_key ? 0 : count_targets(reading, &bytes);
     struct lease_request *kept;
 
-    if (count == 0 && !shape->every_key) {
+    bool suspects_all =
+        shape->undeclared && (reading->request->in_transaction || !lease_registry_is_empty(reading->worker->registry));
+    if (count == 0 && !shape->every_key && !suspects_all) {
         return NULL;
     }
     kept = malloc(sizeof *kept + count * sizeof kept->targets[0] + bytes);
@@ -307,6 +309,7 @@ static struct lease_request *keep_request(const struct reading *reading)
         .in_transaction = reading->request->in_transaction,
         .place = reading->client->queued_place - 1,
         .flushes = shape->every_key,
+        .suspects_all = suspects_all,
         .target_count = count,
     };
     if (reading->rule != NULL) {
@@ -326,6 +329,9 @@ static void write_down(struct lease_worker *worker, struct lease_request *reques
     request->sent_us = now_us;
     if (request->flushes) {
         lease_registry_begin_flush(worker->registry);
+    }
+    if (request->suspects_all) {
+        lease_registry_begin_unseen(worker->registry, request->database);
     }
     for (size_t i = 0; i < request->target_count; i++) {
         struct lease_target *target = &request->targets[i];
@@ -444,7 +450,7 @@ static bool names_a_lock(const struct reading *reading)
     struct slice key;
 
     while (lease_run_next(&keys, &key)) {
-        if (find_rule(reading->worker, key) != NULL) {
+        if (key.length <= LEASE_TEXT_MAX && find_rule(reading->worker, key) != NULL) {
             return true;
         }
     }
@@ -466,7 +472,7 @@ static bool is_of_interest(struct reading *reading)
         return reading->client->queued != NULL;
     }
     if (shape->action == LEASE_UNSEEN) {
-        return names_a_lock(reading);
+        return shape->undeclared || names_a_lock(reading);
     }
     reading->rule = find_rule(reading->worker, shape->key);
     if (shape->action == LEASE_REAP) {
@@ -512,17 +518,23 @@ static bool is_one_of(const struct command *command, const char *const *names)
 
 /*
  * A long request that is forwarded as it comes. What removes many keys is waited for, as a lock may be the last of
- * them. What sets a lock's key to a long value ends the lock, whatever else it is: Redis is asked. For the rest it is
- * as with a release that comes by another way: the script for renewals finds out.
+ * them. What sets a lock's key to a long value ends the lock, whatever else it is: Redis is asked. A long script may
+ * have done so to any. For the rest it is as with a release that comes by another way: the script for renewals finds
+ * out.
  */
 static enum policy_verdict begin_partial(struct reading *reading)
 {
     static const char *const removals[] = {"del", "unlink", "zrem", NULL};
+    static const char *const scripts[] = {"eval", "evalsha", "fcall", NULL};
     const struct command *command = reading->request->command;
     struct lease_shape *shape = &reading->shape;
 
     if (is_one_of(command, removals)) {
         return POLICY_WHOLE;
+    }
+    if (is_one_of(command, scripts)) {
+        *shape = (struct lease_shape){.action = LEASE_UNSEEN, .undeclared = true};
+        return begin_one(reading);
     }
     if (command->first_key != 1 || command->last_key != 1 || !lease_run_begin(&shape->keys, reading->request->frame) ||
         shape->keys.left == 0) {

@@ -61,13 +61,6 @@ static bool set_token(struct lease_shape *shape, struct lease_run *arguments)
     return arguments->left > 0 && set_tokens(shape, *arguments, 1) && lease_run_skip(arguments, 1);
 }
 
-/* Nobody knows what becomes of the keys. */
-static bool read_unseen(struct lease_shape *shape, struct lease_run keys, uint64_t count)
-{
-    shape->action = LEASE_UNSEEN;
-    return set_keys(shape, keys, count, 1);
-}
-
 /* ---- leases ---- */
 
 static bool is_date(enum lease_unit unit)
@@ -338,7 +331,7 @@ static bool read_keys(struct lease_shape *shape, struct request *request)
 /* What it does to the lock of that key is for Redis to say. */
 static bool read_first_key(struct lease_shape *shape, struct request *request)
 {
-    return read_unseen(shape, request->arguments, 1);
+    return set_keys(shape, request->arguments, 1, 1);
 }
 
 static bool read_flush(struct lease_shape *shape, struct request *request)
@@ -467,17 +460,32 @@ static bool set_script_extras(struct lease_shape *shape, const struct lease_scri
     return true;
 }
 
+/* Who does not declare the keys gives them as values, or not at all. Those that are left out because there are so many
+ * may be keys, too. */
+static bool read_unknown_call(struct lease_shape *shape, struct lease_run arguments, uint32_t keys)
+{
+    uint32_t values = arguments.left - keys;
+    uint32_t looked_at = values < LEASE_VALUES_MAX ? values : LEASE_VALUES_MAX;
+
+    shape->action = LEASE_UNSEEN;
+    shape->undeclared = keys == 0 || looked_at < values;
+    return arguments.left == 0 || set_keys(shape, arguments, keys + looked_at, 1);
+}
+
 /* The arguments begin with the number of the keys; the script is NULL if it is in no table. */
 static bool read_call(struct lease_shape *shape, const struct lease_script *script, struct lease_run arguments)
 {
     struct slice text;
     int64_t count;
 
-    if (!lease_run_take(&arguments, &text) || !word_integer(text, &count) || count < 1 || count > arguments.left) {
+    if (!lease_run_take(&arguments, &text) || !word_integer(text, &count) || count < 0 || count > arguments.left) {
         return false;
     }
     if (script == NULL) {
-        return read_unseen(shape, arguments, (uint64_t)count);
+        return read_unknown_call(shape, arguments, (uint32_t)count);
+    }
+    if (count == 0) {
+        return false;
     }
     struct lease_run values = arguments;
     shape->action = script->action;

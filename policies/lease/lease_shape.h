@@ -12,7 +12,8 @@
  *   DEL, UNLINK, GETDEL, SET, RENAME, scripts …  FORCE_RELEASE  of whoever holds the keys
  *   EXPIRE and its like                          EXPIRE         heals a SETNX, or shortens a lease
  *   ZADD, ZRANK, ZREMRANGEBYSCORE                SCORE, RANK, REAP: what a semaphore in one MULTI is made of
- *   scripts that are not known, FCALL, ZREMRANGEBYRANK UNSEEN         may have ended any lock of the keys
+ *   scripts that are not known, FCALL, ZREMRANGEBYRANK UNSEEN         may have ended any lock of the keys, which are
+ * all of a script's arguments
  */
 #ifndef HEADGATE_LEASE_SHAPE_H
 #define HEADGATE_LEASE_SHAPE_H
@@ -29,6 +30,9 @@ enum lease_answer {
     LEASE_ANSWER_HELD /* the release succeeded, but the owner holds the lock still */
 };
 
+/* Arguments behind the keys of a script that is not known that are looked at, as each may be a key. */
+#define LEASE_VALUES_MAX 1000
+
 struct lease_shape {
     enum lease_action action;
     enum lease_kind kind;
@@ -38,6 +42,7 @@ struct lease_shape {
     struct lease_run keys;
     uint32_t key_count;
     bool every_key;     /* FORCE_RELEASE of all the keys there are: FLUSHALL, FLUSHDB, SWAPDB */
+    bool undeclared;    /* UNSEEN: it may have ended any lock of the database beside those of the keys */
     struct slice token; /* the first of tokens */
     struct lease_run tokens;
     uint32_t token_count; /* several: permits of one key, or one token for each key */

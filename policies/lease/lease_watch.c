@@ -84,6 +84,12 @@ void lease_suspect(struct lease_worker *worker, struct lease *lease)
     lease_schedule(worker, lease);
 }
 
+bool lease_is_suspect(const struct lease_worker *worker, const struct lease *lease)
+{
+    return lease->suspected != 0 ||
+           lease_registry_unseen(worker->registry, lease->members[0].key->database) > lease->shown;
+}
+
 void lease_end(struct lease_worker *worker, struct lease *lease, enum lease_reason reason)
 {
     if (outcomes[reason].counter != LEASE_COUNTERS && reason != LEASE_REASON_DROPPED) {
@@ -255,11 +261,11 @@ static struct lease_call *call(struct lease_worker *worker, struct lease *lease,
     return made;
 }
 
-enum lease_reason lease_reason_without_owner(const struct lease *lease)
+enum lease_reason lease_reason_without_owner(const struct lease_worker *worker, const struct lease *lease)
 {
-    return lease->after_release    ? LEASE_REASON_RELEASED
-           : lease->suspected != 0 ? LEASE_REASON_UNSEEN
-                                   : LEASE_REASON_OWNER_GONE;
+    return lease->after_release              ? LEASE_REASON_RELEASED
+           : lease_is_suspect(worker, lease) ? LEASE_REASON_UNSEEN
+                                             : LEASE_REASON_OWNER_GONE;
 }
 
 static struct lease_call *attend_orphan(struct lease_worker *worker, struct lease *lease)
@@ -267,7 +273,7 @@ static struct lease_call *attend_orphan(struct lease_worker *worker, struct leas
     if (lease->terms.farewell == LEASE_FAREWELL_RELEASE) {
         return call(worker, lease, LEASE_ERRAND_RELEASE);
     }
-    lease_end(worker, lease, lease_reason_without_owner(lease));
+    lease_end(worker, lease, lease_reason_without_owner(worker, lease));
     return NULL;
 }
 

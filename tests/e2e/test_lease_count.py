@@ -251,6 +251,67 @@ def test_a_release_by_a_script_that_nobody_knows(make_shared, redis, threads):
     assert not losses(headgate) and "released_total" not in found
 
 
+BY_VALUE = "if redis.call('get', ARGV[1]) == ARGV[2] then redis.call('del', ARGV[1]) return {1} end return {0}"
+
+
+def delete_by_function(client, name):
+    code = f"#!lua name={name}\nredis.register_function('{name}', function(keys, argv) redis.call('del', argv[1]) end)"
+    assert client("FUNCTION", "LOAD", "REPLACE", code) == name.encode()
+
+
+UNDECLARED = {
+    "the key is a value": lambda client, key: client("EVAL", BY_VALUE, 0, key, "t"),
+    "it is a value beside a key": lambda client, key: client("EVAL", BY_VALUE, 1, "other", key, "t"),
+    "it is built": lambda client, key: client("EVAL", "redis.call('del', 'lock:' .. ARGV[1])", 0, key.removeprefix("lock:")),
+    "a flush": lambda client, key: client("EVAL", "redis.call('flushdb')", 0),
+    "in a transaction": lambda client, key: transact(client, ("EVAL", BY_VALUE, 0, key, "t")),
+    "a function": lambda client, key: client("FCALL", "unseen", 0, key),
+    "a digest": lambda client, key: client("EVALSHA", client("SCRIPT", "LOAD", BY_VALUE), 0, key, "t"),
+    "many values": lambda client, key: client("EVAL", "redis.call('del', ARGV[1500])", 1, "x", *["y"] * 1499, key),
+    "a long one": lambda client, key: client("EVAL", BY_VALUE, 0, key, "t", "x" * 300_000),
+}
+
+
+@pytest.mark.parametrize("name", UNDECLARED)
+def test_a_release_by_a_script_that_does_not_say_its_keys(make_shared, redis, threads, name):
+    """Nobody knows what that has done: to any lock of its database. Another one's are lost as ever."""
+    headgate = make_shared(rule(owner="connection"), threads=threads, cut_through="64kb")
+    client, other = headgate.connect(), headgate.connect()
+    delete_by_function(client, "unseen")
+    for number in range(3):
+        take(client, "lock:a", ms=LEASE_MS)
+        UNDECLARED[name]((client, other)[number % 2], "lock:a")
+    await_keys(headgate, [])
+    found = counters(headgate)
+    assert (found["acquired_total"], found.get("unseen_total")) == (3, 3), found
+    assert "lost" not in headgate.log()
+    time.sleep(0.3)
+    assert client("SELECT", 1) == OK
+    take(client, "lock:elsewhere", ms=LEASE_MS)
+    assert other("EVAL", "return 1", 0) == 1
+    with redis.connect() as direct:
+        assert direct.pipeline([("SELECT", 1), ("DEL", "lock:elsewhere")]) == [OK, 1]
+    await_keys(headgate, [])
+    assert losses(headgate) == {"gone": 1}, counters(headgate)
+
+
+def test_scripts_that_say_no_keys_and_change_nothing(make_shared, redis):
+    """The next renewal shows that the lock is there: what is lost later is lost."""
+    headgate = make_shared(rule())
+    client = headgate.connect()
+    take(client, "lock:a", ms=LEASE_MS)
+    for _ in range(20):
+        assert client("EVAL", "return redis.call('time')", 0)
+        assert client("EVAL_RO", "return ARGV[1]", 0, "lock:a") == b"lock:a"
+        time.sleep(0.05)
+    renewals = int(lease_of(headgate, "lock:a")["renewals"])
+    wait_for(lambda: int(lease_of(headgate, "lock:a")["renewals"]) > renewals + 1, what="two renewals")
+    assert client("EVAL_RO", "return ARGV[1]", 0, "lock:a") == b"lock:a"
+    redis.connect()("DEL", "lock:a")
+    await_keys(headgate, [])
+    assert losses(headgate) == {"gone": 1}, counters(headgate)
+
+
 def test_a_script_that_only_looks_changes_nothing(make_shared, redis):
     """However often it is run, the lock is kept; and what is lost later is lost."""
     headgate = make_shared(rule())

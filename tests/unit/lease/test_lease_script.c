@@ -181,12 +181,55 @@ Test(lease_shape_scripts, with_counts_that_are_wrong)
 Test(lease_shape_scripts, of_unknown_digests)
 {
     cr_assert_eq(request_action("evalsha " DIGEST_OF_NOTHING " 1 k t 5"), LEASE_UNSEEN);
-    cr_assert_eq(request_action("evalsha " DIGEST_OF_NOTHING " 0 k t 5"), LEASE_NOTHING);
+    cr_assert_eq(request_action("evalsha " DIGEST_OF_NOTHING " 0 k t 5"), LEASE_UNSEEN);
+    cr_assert_eq(request_action("evalsha " DIGEST_OF_NOTHING " 0"), LEASE_UNSEEN);
+    cr_assert_eq(request_action("evalsha " DIGEST_OF_NOTHING " -1 k"), LEASE_NOTHING);
+    cr_assert_eq(request_action("evalsha " DIGEST_OF_NOTHING " 2 k"), LEASE_NOTHING);
+    cr_assert_eq(request_action("evalsha_ro " DIGEST_OF_NOTHING " 0 k"), LEASE_NOTHING);
     cr_assert_eq(request_action("fcall name 1 k t 5"), LEASE_UNSEEN);
     cr_assert_eq(request_action("evalsha 96da70f7716f27d278a5218544df37fd8b0a5e4 1 k t 5"), LEASE_UNSEEN);
     cr_assert_eq(request_action("evalsha 96da70f7716f27d278a5218544df37fd8b0a5e4c0 1 k t 5"), LEASE_UNSEEN);
     cr_assert_eq(request_action("evalsha  1 k t 5"), LEASE_UNSEEN);
     cr_assert_eq(request_action("eval 96da70f7716f27d278a5218544df37fd8b0a5e4c 1 k t 5"), LEASE_UNSEEN);
+}
+
+/* All of its arguments may be keys, of which so many are looked at; and if it declares none, others as well. */
+Test(lease_shape_scripts, what_an_unknown_one_may_touch)
+{
+    static const struct {
+        const char *text;
+        int values; /* behind it */
+        uint32_t keys;
+        bool undeclared;
+    } cases[] = {
+        {"fcall name 1 k", 0, 1, false},
+        {"fcall name 1 k", 2, 3, false},
+        {"fcall name 2 k l", LEASE_VALUES_MAX, LEASE_VALUES_MAX + 2, false},
+        {"fcall name 2 k l", LEASE_VALUES_MAX + 1, LEASE_VALUES_MAX + 2, true},
+        {"fcall name 0", 0, 0, true},
+        {"fcall name 0", 3, 3, true},
+        {"eval text 0", LEASE_VALUES_MAX + 7, LEASE_VALUES_MAX, true},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct slice words[LEASE_VALUES_MAX + 16];
+        char text[32];
+        size_t count = 0;
+        snprintf(text, sizeof text, "%s", cases[i].text);
+        for (char *word = strtok(text, " "); word != NULL; word = strtok(NULL, " ")) {
+            words[count++] = slice_of(word);
+        }
+        for (int value = 0; value < cases[i].values; value++) {
+            words[count++] = slice_of("v");
+        }
+        struct request made = request_of_words(words, count);
+        request_read(&made);
+        cr_assert_eq(made.shape.action, LEASE_UNSEEN, "%s", cases[i].text);
+        cr_assert_eq(made.shape.key_count, cases[i].keys, "%s", cases[i].text);
+        cr_assert_eq(made.shape.undeclared, cases[i].undeclared, "%s", cases[i].text);
+        request_check_runs(&made);
+        free(made.bytes);
+    }
 }
 
 Test(lease_shape_scripts, digests)
