@@ -92,7 +92,7 @@ static bool covers(const struct conf_rule *earlier, const struct conf_rule *late
 
     return first->action == DENY_REJECT && *first->except == '\0' && first->max_bytes <= second->max_bytes &&
            (all_commands || strcmp(first->commands, second->commands) == 0) &&
-           (all_keys || strcmp(first->keys, second->keys) == 0);
+           (all_keys || match_keys_cover(first->keys, second->keys));
 }
 
 static bool warn_of_rule(const struct conf_rule *rule, const struct conf_rule *all, char problem[CONF_PROBLEM_MAX])
@@ -106,7 +106,7 @@ static bool warn_of_rule(const struct conf_rule *rule, const struct conf_rule *a
         snprintf(problem, CONF_PROBLEM_MAX, "denies nothing: except = %.120s is every client", options->except);
         return true;
     }
-    return match_is_covered(rule, all, covers, problem);
+    return match_keys_warn(options->keys, problem) || match_is_covered(rule, all, covers, problem);
 }
 
 static const char *goes_by_address(const struct conf_rule *rule)

@@ -331,7 +331,7 @@ static bool covers(const struct conf_rule *earlier, const struct conf_rule *late
     bool all_commands = strcmp(first->commands, "*") == 0, all_keys = *first->keys == '\0';
 
     return (all_commands || strcmp(first->commands, second->commands) == 0) &&
-           (all_keys || strcmp(first->keys, second->keys) == 0);
+           (all_keys || match_keys_cover(first->keys, second->keys));
 }
 
 static bool warn_of_rule(const struct conf_rule *rule, const struct conf_rule *all, char problem[CONF_PROBLEM_MAX])
@@ -340,7 +340,8 @@ static bool warn_of_rule(const struct conf_rule *rule, const struct conf_rule *a
         snprintf(problem, CONF_PROBLEM_MAX, "does nothing: [latency] with enabled = on is not in the file");
         return true;
     }
-    return match_is_covered(rule, all, covers, problem);
+    return match_keys_warn(((const struct latency_rule_options *)rule->values)->keys, problem) ||
+           match_is_covered(rule, all, covers, problem);
 }
 
 const struct conf_section latency_rule_section = {

@@ -305,7 +305,24 @@ static bool covers(const struct conf_rule *earlier, const struct conf_rule *late
 {
     const struct lease_options *first = earlier->values, *second = later->values;
 
-    return strcmp(first->keys, "*") == 0 || strcmp(first->keys, second->keys) == 0;
+    return match_keys_cover(first->keys, second->keys);
+}
+
+/* Whether some of its keys are those of a rule before it, which thus counts for them. */
+static bool is_partly_covered(const struct conf_rule *rule, const struct conf_rule *all, char problem[CONF_PROBLEM_MAX])
+{
+    const struct lease_options *options = rule->values;
+    struct slice glob;
+
+    for (; all != rule; all = all->next) {
+        const struct lease_options *earlier = all->values;
+        if (all->section == rule->section && match_keys_hide(earlier->keys, options->keys, &glob)) {
+            snprintf(problem, CONF_PROBLEM_MAX, "never applies to %.*s: [%s:%s] before it takes these keys",
+                     (int)(glob.length > 64 ? 64 : glob.length), glob.data, all->section->name, all->name);
+            return true;
+        }
+    }
+    return false;
 }
 
 static bool warn_of_rule(const struct conf_rule *rule, const struct conf_rule *all, char problem[CONF_PROBLEM_MAX])
@@ -326,7 +343,8 @@ static bool warn_of_rule(const struct conf_rule *rule, const struct conf_rule *a
                  "max_hold is shorter than ttl, which locks get that are taken without a time to live");
         return true;
     }
-    return match_is_covered(rule, all, covers, problem);
+    return match_keys_warn(options->keys, problem) || match_is_covered(rule, all, covers, problem) ||
+           is_partly_covered(rule, all, problem);
 }
 
 static bool runs_scripts(const struct conf_rule *rule)

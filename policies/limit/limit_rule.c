@@ -391,7 +391,8 @@ static bool warn_of_rule(const struct conf_rule *rule, const struct conf_rule *a
         snprintf(problem, CONF_PROBLEM_MAX, "on_error has no meaning without scope = global");
         return true;
     }
-    return false;
+    struct limit_per per;
+    return read_per(options->per, &per, problem) && !per.key && match_keys_warn(options->keys, problem);
 }
 
 static bool runs_scripts(const struct conf_rule *rule)

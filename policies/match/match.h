@@ -41,6 +41,14 @@ void match_keys_free(struct match_keys *keys);
 /* Whether all requests match, so that their keys need not be looked for. */
 bool match_keys_all(const struct match_keys *keys);
 bool match_keys_is(const struct match_keys *keys, struct slice key);
+/* Whether a glob of the text has "{*}", whose braces stand for themselves here, unlike in a rule that counts per key;
+ * problem says so. */
+bool match_keys_warn(const char *text, char problem[CONF_PROBLEM_MAX]);
+/* Whether all keys that a glob of the later text matches are matched by one of the earlier one, as far as that is plain
+ * to see: they are the same, or the earlier one is a text with a star at its end. glob is set to the first of those. */
+bool match_keys_hide(const char *earlier, const char *later, struct slice *glob);
+/* Whether that is so of all globs of the later text, of which there is one at least. */
+bool match_keys_cover(const char *earlier, const char *later);
 /* Whether a key that the pattern may become might match: false only if that is out of the question by how globs and
  * pattern begin and end. */
 bool match_keys_may_be(const struct match_keys *keys, const struct command_key_pattern *pattern);

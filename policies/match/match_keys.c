@@ -1,6 +1,7 @@
 /* The keys that rules speak of: globs, and what they find in a request. */
 #include "match/match.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,6 +54,98 @@ bool match_keys_is(const struct match_keys *keys, struct slice key)
         is = match_glob(keys->globs[i], key);
     }
     return is;
+}
+
+/* ---- globs that are hardly meant ---- */
+
+/* What stands for itself behind a backslash or in a class is passed over. */
+static bool has_braces(struct slice glob)
+{
+    static const char braces[] = "{*}";
+    bool within_class = false;
+
+    for (size_t i = 0; i < glob.length; i++) {
+        char c = glob.data[i];
+        if (c == '\\') {
+            i++;
+        } else if (within_class) {
+            within_class = c != ']';
+        } else if (glob.length - i >= sizeof braces - 1 && memcmp(glob.data + i, braces, sizeof braces - 1) == 0) {
+            return true;
+        } else {
+            within_class = c == '[';
+        }
+    }
+    return false;
+}
+
+bool match_keys_warn(const char *text, char problem[CONF_PROBLEM_MAX])
+{
+    struct slice word;
+
+    while (match_next_word(&text, &word)) {
+        if (has_braces(word)) {
+            snprintf(problem, CONF_PROBLEM_MAX,
+                     "the braces of %.*s stand for themselves, as it counts nothing per key: write * for any text, or "
+                     "\\{*} if keys have braces",
+                     (int)(word.length > 64 ? 64 : word.length), word.data);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_covered(struct slice earlier, struct slice later)
+{
+    size_t prefix = 0;
+
+    while (prefix < earlier.length && strchr("*?[\\", earlier.data[prefix]) == NULL) {
+        prefix++;
+    }
+    bool is_simple = prefix + 1 == earlier.length && earlier.data[prefix] == '*';
+    bool is_same = earlier.length == later.length && memcmp(earlier.data, later.data, later.length) == 0;
+
+    /* No character of the prefix is special: the later one has the same ones. */
+    return is_same || (is_simple && later.length >= prefix && memcmp(earlier.data, later.data, prefix) == 0);
+}
+
+static bool is_covered_by_any(const char *earlier, struct slice later)
+{
+    struct slice word;
+
+    while (match_next_word(&earlier, &word)) {
+        if (is_covered(word, later)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool match_keys_hide(const char *earlier, const char *later, struct slice *glob)
+{
+    struct slice word;
+
+    while (match_next_word(&later, &word)) {
+        if (is_covered_by_any(earlier, word)) {
+            *glob = word;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool match_keys_cover(const char *earlier, const char *later)
+{
+    struct slice word;
+    size_t count = 0;
+
+    while (match_next_word(&later, &word)) {
+        if (!is_covered_by_any(earlier, word)) {
+            return false;
+        }
+        count++;
+    }
+    return count > 0;
 }
 
 /* ---- patterns of keys ---- */

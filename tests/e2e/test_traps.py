@@ -126,8 +126,12 @@ def test_latency_rules_of_what_is_not_measured(tmp_path):
         ("deny", "keys = a*", "keys = a*"),
         ("deny", "max_bytes = 1mb", "commands = set\nmax_bytes = 2mb"),
         ("lease", "keys = a*", "keys = a*\nkind = hash"),
+        ("lease", "keys = lock:*", "keys = lock:job:*"),
+        ("lease", "keys = x:? lock:*", "keys = lock:job:*, lock:[ab]?\\*, lock:x"),
+        ("deny", "keys = secret:*", "keys = secret:a, secret:b:*\ncommands = set"),
         ("latency", "commands = get", "commands = get"),
         ("latency", "", "keys = a*"),
+        ("latency", "keys = a*", "keys = a:*"),
     ),
 )
 def test_rules_that_never_apply(tmp_path, section, all_options, options):
@@ -135,6 +139,46 @@ def test_rules_that_never_apply(tmp_path, section, all_options, options):
     text = f"{latency}[{section}:a]\n{all_options}\n[{section}:b]\n{options}\n"
     assert_warned(tmp_path, text, f"[{section}:b]: never applies: [{section}:a] before it takes all that it means")
     assert_sound(tmp_path, f"{latency}[{section}:a]\nkeys = x*\n[{section}:b]\nkeys = y*\n")
+
+
+@pytest.mark.parametrize("section", ("lease", "deny"))
+@pytest.mark.parametrize(
+    "earlier, later",
+    (
+        ("lock:job:*", "lock:*"),
+        ("lock:?*", "lock:job:*"),
+        ("lock:[a-z]*", "lock:job"),
+        ("lock:*:a", "lock:job:a"),
+        ("lock:job*", "lock:jo*"),
+        ("lock:\\**", "lock:\\*x"),
+        ("lock:job", "lock:job?"),
+    ),
+)
+def test_rules_behind_one_that_may_leave_them_something(tmp_path, section, earlier, later):
+    """What is not plain to see is not said."""
+    assert_sound(tmp_path, f"[{section}:a]\nkeys = {earlier}\n[{section}:b]\nkeys = {later}\n")
+
+
+def test_leases_of_which_some_keys_are_another_rules(tmp_path):
+    text = "[lease:a]\nkeys = lock:*\n[lease:b]\nkeys = job:* lock:job:*\n"
+    assert_warned(tmp_path, text, "[lease:b]: never applies to lock:job:*: [lease:a] before it takes these keys")
+
+
+@pytest.mark.parametrize(
+    "rule",
+    (
+        "[lease:x]\n",
+        "[deny:x]\n",
+        "[limit:x]\nlimit = 1\nwindow = 1s\nper = user\n",
+        "[latency]\nenabled = on\n[latency:x]\n",
+    ),
+)
+def test_braces_that_stand_for_themselves(tmp_path, rule):
+    warning = ":x]: the braces of job:{*}:lock stand for themselves"
+    assert_warned(tmp_path, f"{rule}keys = a:*, job:{{*}}:lock\n", warning, "write * for any text")
+    for keys in ("job:{7}:lock", "job:\\{*}:lock", "job:[{*}]x", "job:{[*]}"):
+        assert_sound(tmp_path, f"{rule}keys = {keys}\n")
+    assert_sound(tmp_path, "[limit:x]\nlimit = 1\nwindow = 1s\nper = key\nkeys = job:{*}:lock\n")
 
 
 def test_rules_that_only_observe_leave_something_to_others(tmp_path):
