@@ -29,6 +29,15 @@ static void admit(struct lease_worker *worker, struct lease *lease)
     lease_confirm(worker, lease);
 }
 
+static void warn_once(struct lease_worker *worker, const struct lease *lease)
+{
+    if (lease_registry_is_first_rank(worker->registry)) {
+        worker->host->warn(worker->host->context, lease->terms.rule,
+                           "permits are given by rank (ZADD, ZRANK), and how many there are is not said: those with a "
+                           "rank above the lowest are counted later or not at all; say limit = N");
+    }
+}
+
 void lease_permit_rank(struct lease_worker *worker, struct lease *lease, int64_t rank)
 {
     uint32_t said = lease->terms.limit;
@@ -38,6 +47,9 @@ void lease_permit_rank(struct lease_worker *worker, struct lease *lease, int64_t
     }
     lease->rank_asked = true;
     lease->rank = rank < UINT32_MAX ? (uint32_t)rank : UINT32_MAX;
+    if (said == 0) {
+        warn_once(worker, lease);
+    }
     if (lease->rank < (said != 0 ? said : semaphore_of(worker, lease)->limit)) {
         admit(worker, lease);
         lease_schedule(worker, lease);

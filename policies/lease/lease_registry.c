@@ -38,6 +38,7 @@ struct lease_registry {
     uint64_t searches;
     uint64_t endings;
     bool asked[LEASE_OWNER_KINDS];
+    bool asked_rank;
     bool draining;
     struct lease_semaphore semaphores[SEMAPHORES];
     struct lease_wheel wheels[]; /* one for each worker */
@@ -554,6 +555,14 @@ bool lease_registry_is_first(struct lease_registry *registry, enum lease_owner_k
     bool is_first = !registry->asked[kind];
 
     registry->asked[kind] = true;
+    return is_first;
+}
+
+bool lease_registry_is_first_rank(struct lease_registry *registry)
+{
+    bool is_first = !registry->asked_rank;
+
+    registry->asked_rank = true;
     return is_first;
 }
 

@@ -216,6 +216,7 @@ def test_a_limit_that_is_not_said_is_learned(make_shared, redis, fair):
     assert release(first, "lock:a", "first")
     await_keys(headgate, [])
     assert counters(headgate)["released_total"] == 12 and not losses(headgate)
+    assert headgate.log().count("say limit = N") == 1
 
 
 def test_a_limit_that_is_said(make_shared, redis):
@@ -231,6 +232,7 @@ def test_a_limit_that_is_said(make_shared, redis):
     assert not take_permit(second, "lock:a", "swept", 1)
     assert redis.connect()("ZRANGE", "lock:a", 0, -1) == [b"first"]
     assert counters(headgate)["acquired_total"] == 1 and not losses(headgate)
+    assert "say limit" not in headgate.log()
 
 
 # ---- what was lost, and what nobody can know ----
