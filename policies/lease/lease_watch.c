@@ -19,6 +19,7 @@
 /* How long a lock that was taken by SETNX may be without a time to live: EXPIRE ought to follow at once. */
 #define HEAL_US INT64_C(1000000)
 #define SECOND_US INT64_C(1000000)
+#define SHORT_LEASE_US SECOND_US
 
 /* What comes of a lease that ends for that reason. */
 static const struct {
@@ -164,10 +165,16 @@ static int64_t ranked_due_us(const struct lease *lease)
     return lease->expires_us - lease_margin_us(lease) - LEASE_WHEEL_STEP_US;
 }
 
+/* Who is due is looked at up to a step later: of a short lease that is much. */
+static int64_t lateness_us(const struct lease *lease)
+{
+    return lease->lease_us < SHORT_LEASE_US ? LEASE_WHEEL_STEP_US : 0;
+}
+
 static int64_t renewal_due_us(const struct lease *lease)
 {
     int64_t part = part_of(lease, lease->lease_us);
-    int64_t due = lease->expires_us - lease->lease_us + part - spread(lease, part);
+    int64_t due = lease->expires_us - lease->lease_us + part - spread(lease, part) - lateness_us(lease);
     int64_t last = lease->expires_us - lease->lease_us / GUARDED_PART - LEASE_WHEEL_STEP_US;
 
     due = lease->ranked ? ranked_due_us(lease) - spread(lease, part) : due;

@@ -188,6 +188,25 @@ Test(lease_policy, a_renewal_gives_the_lease_and_expects_what_is_left)
     stage_free(scene.stage);
 }
 
+/* However the looks at leases fall: ten times a second is seldom for a short one. */
+Test(lease_policy, a_short_lease_is_renewed_by_its_third)
+{
+    for (int64_t offset = 0; offset < 100; offset += 7) {
+        for (int64_t tick = 1; tick <= 100; tick += 9) {
+            struct scene scene = scene_of(RULES);
+            stage_pass(scene.stage, 1000 + offset);
+            int64_t taken_us = scene.stage->now_us;
+            stage_ask(scene.client, "SET job t1 NX PX 400", "+OK\r\n");
+            stage_pass(scene.stage, tick);
+            stage_pass_until_call(scene.stage, 400);
+            cr_assert_leq(scene.stage->now_us - taken_us, 134 * MS);
+            assert_call(scene.stage, "lease_renew_string job / t1");
+            stage_answer(scene.stage, "1 400");
+            stage_free(scene.stage);
+        }
+    }
+}
+
 Test(lease_policy, locks_of_other_databases_are_others)
 {
     struct scene scene = scene_with_lock(RULES);
