@@ -264,7 +264,7 @@ def delete_by_function(client, name):
 UNDECLARED = {
     "the key is a value": lambda client, key: client("EVAL", BY_VALUE, 0, key, "t"),
     "it is a value beside a key": lambda client, key: client("EVAL", BY_VALUE, 1, "other", key, "t"),
-    "it is built": lambda client, key: client("EVAL", "redis.call('del', 'lock:' .. ARGV[1])", 0, key.removeprefix("lock:")),
+    "it is built": lambda client, key: client("EVAL", "redis.call('del', 'lock:' .. ARGV[1])", 0, key[len("lock:") :]),
     "a flush": lambda client, key: client("EVAL", "redis.call('flushdb')", 0),
     "in a transaction": lambda client, key: transact(client, ("EVAL", BY_VALUE, 0, key, "t")),
     "a function": lambda client, key: client("FCALL", "unseen", 0, key),

@@ -105,8 +105,8 @@ def test_a_child_goes_on_with_the_connection_of_its_parent(served, redis, start_
 @pytest.mark.threads
 @pytest.mark.parametrize("farewell", ["expire", "release"])
 def test_a_child_that_ends_takes_nothing_from_its_parent(make_shared, redis, threads, start_program, farewell):
-    """A child is known, as it took a lock on a connection of its own. So its parent's socket, which it has inherited, is
-    found there first; whose lock it is shows when the child ends."""
+    """A child is known, as it took a lock on a connection of its own. So its parent's socket, which it has inherited,
+    is found there first; whose lock it is shows when the child ends."""
     headgate = make_shared(rule(on_owner_gone=farewell, grace="1s"), threads=threads)
     program = start_program(headgate.address)
     assert program.send("early", "PING") == "+PONG\r\n"
