@@ -120,7 +120,7 @@ struct key_search {
 /* False when memory is short. */
 static bool charge_part(struct key_search *search, struct slice counted)
 {
-    size_t length = limit_rule_name_key(search->name, search->name_length, counted);
+    size_t length = limit_name_key(search->name, search->name_length, counted);
     struct limit_subject *subject =
         pin_subject(search->limit, search->rule, (struct slice){search->name, length}, search->now_us);
     struct limit_charge charge = {.rule = search->rule,
@@ -211,12 +211,12 @@ static size_t name_client(struct limit *limit, const struct limit_rule *rule, co
     const struct policy_host *host = limit->host;
     struct policy_peer peer = {.has_uid = false};
 
-    *settled = !limit_rule_wants_peer(rule) || host->find_peer(host->context, request->client->connection,
+    *settled = !limit_name_wants_peer(rule) || host->find_peer(host->context, request->client->connection,
                                                                rule->per.process, &peer) == POLICY_PEER_TOLD;
-    if (*settled && limit_rule_lacks_process(rule, request->client, &peer)) {
+    if (*settled && limit_name_lacks_process(rule, request->client, &peer)) {
         warn_of_untold(limit, rule, &peer);
     }
-    return limit_rule_name_client(rule, request->client, &peer, host->host_name, name);
+    return limit_name_client(rule, request->client, &peer, host->host_name, name);
 }
 
 /* False when memory is short. */

@@ -116,7 +116,7 @@ static void write_common_refusal(const struct limit_charge *charge, int64_t wait
     } while (wait_ms > 0);
     assert(rule->refusal_length + sizeof sharers + sizeof middle + sizeof digits + sizeof end <= sizeof decision->text);
     char *at = append(decision->text, rule->refusal, rule->refusal_length);
-    at = append(at, sharers, limit_rule_write_sharers(rule, subject, sharers));
+    at = append(at, sharers, limit_name_write_sharers(rule, subject, sharers));
     at = append(at, middle, sizeof middle - 1);
     at = append(at, digits + sizeof digits - count, count);
     at = append(at, end, sizeof end - 1);

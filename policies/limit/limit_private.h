@@ -13,6 +13,7 @@
 #ifndef HEADGATE_LIMIT_PRIVATE_H
 #define HEADGATE_LIMIT_PRIVATE_H
 
+#include "limit/limit_name.h"
 #include "limit/limit_rule.h"
 
 enum limit_counter {

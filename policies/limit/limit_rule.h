@@ -58,21 +58,6 @@ void limit_rule_clear(struct limit_rule *rule);
 /* Whether the rule may mean any request of this command (NULL: one that Headgate does not know). Never EXEC and
  * DISCARD: what was queued has been charged, and a transaction that cannot be ended would hold its client for ever. */
 bool limit_rule_may_mean(const struct limit_rule *rule, const struct command *command);
-/* Whether the name of a subject depends on who is at the other end of the connection. */
-bool limit_rule_wants_peer(const struct limit_rule *rule);
-/* The name of the subject that the client is for the rule, without its key; at most LIMIT_SUBJECT_MAX bytes. peer: who
- * is at the other end, if the rule wants it. host: the name of this sidecar. */
-size_t limit_rule_name_client(const struct limit_rule *rule, const struct policy_client *client,
-                              const struct policy_peer *peer, const char *host, char name[LIMIT_SUBJECT_MAX]);
-/* Whether the client is of this machine and its process, which the rule counts by, is not told by the peer. */
-bool limit_rule_lacks_process(const struct limit_rule *rule, const struct policy_client *client,
-                              const struct policy_peer *peer);
-/* Writes for a refusal who shares the subject because processes could not be told, with a blank before it; the length,
- * 0 if that is not so. No NUL follows. */
-#define LIMIT_SHARERS_MAX 64
-size_t limit_rule_write_sharers(const struct limit_rule *rule, struct slice subject, char text[LIMIT_SHARERS_MAX]);
-/* The same with a key behind it, where length bytes of the name are there already. */
-size_t limit_rule_name_key(char name[LIMIT_SUBJECT_MAX], size_t length, struct slice key);
 /* How long permits may be kept here that Redis has granted: 0 unless they are leased. */
 int64_t limit_rule_hold_us(const struct limit_rule *rule);
 

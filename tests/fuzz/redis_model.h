@@ -6,6 +6,8 @@
 #ifndef HEADGATE_REDIS_MODEL_H
 #define HEADGATE_REDIS_MODEL_H
 
+#include "bytes.h"
+
 #include "resp/resp.h"
 
 /* Arguments of a command that are looked at; further ones are not. */
@@ -14,16 +16,6 @@
 #define MODEL_QUEUED 16
 /* The answer to DECR, which stands for what a policy refuses. */
 #define MODEL_REFUSAL "-REFUSED by a policy\r\n"
-
-struct bytes {
-    char *data;
-    size_t length;
-    size_t capacity;
-};
-
-void bytes_add(struct bytes *bytes, const char *data, size_t length);
-void bytes_drop(struct bytes *bytes, size_t length);
-void bytes_free(struct bytes *bytes);
 
 struct model {
     bool is_reference;   /* what Redis would say to the client, but for what Headgate promises to refuse */

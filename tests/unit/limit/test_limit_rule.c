@@ -3,6 +3,7 @@
  * remembers.
  */
 #include "../conf/conf_fixture.h"
+#include "limit/limit_name.h"
 #include "limit/limit_rule.h"
 
 #include <arpa/inet.h>
@@ -330,11 +331,11 @@ static struct name name_of(const struct limit_rule *rule, const struct who *who)
         .id = who->id, .address = &from, .address_text = "", .user = who->user, .name = who->name};
     /* Of its own, so that the sanitizer sees a byte too many. */
     char *text = conf_alloc(NULL, LIMIT_SUBJECT_MAX);
-    struct name name = {.length = limit_rule_name_client(rule, &client, &who->peer, "web1", text)};
+    struct name name = {.length = limit_name_client(rule, &client, &who->peer, "web1", text)};
 
     cr_assert_leq(name.length, LIMIT_SUBJECT_MAX);
     if (who->key.data != NULL) {
-        name.length = limit_rule_name_key(text, name.length, who->key);
+        name.length = limit_name_key(text, name.length, who->key);
         cr_assert_leq(name.length, LIMIT_SUBJECT_MAX);
     }
     memcpy(name.text, text, name.length);
