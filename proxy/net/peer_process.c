@@ -197,8 +197,9 @@ static uint64_t ticks_at(int64_t monotonic_us)
     struct timespec now = {0};
     int64_t us_per_tick = INT64_C(1000000) / sysconf(_SC_CLK_TCK);
 
-    clock_gettime(CLOCK_BOOTTIME, &now);
+    /* First: if the thread has to wait between the two, it is too late a time, which nobody is wrongly doubted for. */
     int64_t ago = clock_now_us() - monotonic_us;
+    clock_gettime(CLOCK_BOOTTIME, &now);
     return (uint64_t)(((int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000 - ago) / us_per_tick);
 }
 
