@@ -181,8 +181,8 @@ def test_a_look_leaves_nothing_and_disturbs_nobody(redis, direct, make_headgate)
     before = looks(headgate)
     client.request("BLPOP", "none", 3)
     wait_for(lambda: looks(headgate) >= before + 5, what="five looks")
-    entries = client_list(direct)
-    assert len(entries) <= 4, entries
+    # A look may just have a connection open, and the one before it have its not closed yet.
+    wait_for(lambda: len(client_list(direct)) <= 4, what="no connection of a look to be left")
     assert client.read() is not None
     assert int(stats(headgate, "upstream")["lanes_opened_total"]) <= int(lanes) + 1
     assert stats(headgate, "upstream")["access_changes_total"] == "0"
