@@ -381,10 +381,8 @@ bool session_plan_client(struct client *client, const struct resp_command *frame
         return plan_tracking(client, framed, frame, plan);
     }
     if (word_is(subcommand, "id") || word_is(subcommand, "info")) {
-        plan->identity = true;
-        plan->exclusive = true;
-        plan->sticky = true;
-        return true;
+        /* The id is that of the lane, which the client keeps then. */
+        return plan_state(client, false, plan);
     }
     return plan_by_treatment(client, framed, frame, plan);
 }

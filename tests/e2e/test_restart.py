@@ -2,11 +2,14 @@
 
 import fcntl
 import os
+import pathlib
+import shutil
 import signal
 import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -281,12 +284,15 @@ def test_a_headgate_of_another_user_is_left_alone(serving, tmp_path):
         return
     config = tmp_path / "second.ini"
     config.write_text(f"[headgate]\nlisten = unix:{tmp_path}/h.sock\nadmin =\nupstream = 127.0.0.1:{free_port()}\n")
+    # All of which the other user can get at, wherever the tests lie.
     tmp_path.chmod(0o777)
-    for parent in tmp_path.parents[:2]:
-        parent.chmod(0o755)
+    for parent in tmp_path.parents:
+        if parent.is_relative_to(tempfile.gettempdir()) and parent != pathlib.Path(tempfile.gettempdir()):
+            parent.chmod(0o755)
     (tmp_path / "h.sock").chmod(0o777)
+    binary = shutil.copy(BINARY, tmp_path / "headgate")
     result = subprocess.run(
-        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", BINARY, "-c", config, "--take-over"],
+        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", binary, "-c", config, "--take-over"],
         capture_output=True, text=True, timeout=30,
     )
     assert result.returncode == 1 and "is left alone: user 0 listens on it" in result.stderr
