@@ -272,7 +272,7 @@ static bool limit_wants(void *instance, const struct command *command)
 /* Whether the rule looks at nothing of a request of this command but who sent it. */
 static bool looks_at_client_only(const struct limit_rule *rule, const struct command *command)
 {
-    return rule->keys != NULL && match_keys_all(rule->keys) && rule->cost == LIMIT_COST_ONE &&
+    return !rule->per.key && match_keys_all(rule->keys) && rule->cost == LIMIT_COST_ONE &&
            (rule->scope == LIMIT_LOCAL || rule->accuracy == LIMIT_LEASED) &&
            match_commands_all_of(rule->commands, command);
 }

@@ -144,7 +144,7 @@ static bool charge_key(void *context, struct slice key, uint32_t argument_index)
     struct slice counted;
 
     (void)argument_index;
-    return !limit_keys_find(search->rule->counted_keys, key, &counted) || charge_part(search, counted);
+    return !match_keys_part(search->rule->keys, key, &counted) || charge_part(search, counted);
 }
 
 static bool count_key(void *context, struct slice key, uint32_t argument_index)
@@ -291,7 +291,7 @@ bool limit_awaits_peer(struct limit *limit, const struct policy_request *request
         const struct limit_seat *seat = has_seats ? &client->seats[limit->numbers[i]] : NULL;
         bool is_settled = seat != NULL && (seat->subject != NULL || seat->excepted);
         bool is_meant = rule->per.process && !is_settled && match_commands_request(rule->commands, request) &&
-                        (rule->per.key || match_keys_any(rule->keys, request));
+                        match_keys_any(rule->keys, request);
         if (is_meant && host->find_peer(host->context, request->client->connection, true, &peer) == POLICY_PEER_LATER) {
             return true;
         }

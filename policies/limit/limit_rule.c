@@ -278,12 +278,9 @@ static const char *compile_keys(struct limit_rule *rule, const struct limit_opti
                                 char problem[CONF_PROBLEM_MAX], const char **expected)
 {
     *expected = MATCH_KEYS_EXPECTED ", one part of each in braces with key in per";
-    if (rule->per.key) {
-        rule->counted_keys = limit_keys_compile(options->keys, problem);
-    } else {
-        rule->keys = match_keys_compile(options->keys, problem);
-    }
-    if (rule->keys == NULL && rule->counted_keys == NULL) {
+    rule->keys =
+        rule->per.key ? match_keys_compile_parts(options->keys, problem) : match_keys_compile(options->keys, problem);
+    if (rule->keys == NULL) {
         return "keys";
     }
     bool needs_keys = rule->per.key || !match_keys_all(rule->keys);
@@ -473,7 +470,6 @@ void limit_rule_clear(struct limit_rule *rule)
 {
     match_commands_free(rule->commands);
     match_keys_free(rule->keys);
-    limit_keys_free(rule->counted_keys);
     match_clients_free(rule->except);
     free(rule->per_text);
     free(rule->what);

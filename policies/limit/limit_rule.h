@@ -4,8 +4,8 @@
 #ifndef HEADGATE_LIMIT_RULE_H
 #define HEADGATE_LIMIT_RULE_H
 
-#include "limit/limit_keys.h"
 #include "limit/limit_ledger.h"
+#include "match/match.h"
 
 /* Of what names of keys begin with. Bytes. */
 #define LIMIT_PREFIX_MAX 64
@@ -25,8 +25,7 @@ struct limit_per {
 struct limit_rule {
     char name[CONF_RULE_NAME_MAX + 1];
     struct match_commands *commands;
-    struct match_keys *keys;         /* NULL if it counts per key */
-    struct limit_keys *counted_keys; /* NULL unless it counts per key */
+    struct match_keys *keys; /* with parts if it counts per key */
     struct match_clients *except;
     struct limit_per per;
     char *per_text;

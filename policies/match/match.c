@@ -75,34 +75,6 @@ bool match_glob_element(const char **at, char character)
     return *(*at)++ == character;
 }
 
-bool match_glob(const char *glob, struct slice text)
-{
-    const char *after_star = NULL; /* what follows the last star, */
-    size_t star_taken = 0;         /* which stands for the text up to here */
-    size_t position = 0;
-
-    while (position < text.length) {
-        const char *next = glob;
-        if (*glob == '*') {
-            after_star = ++glob;
-            star_taken = position;
-        } else if (*glob != '\0' && match_glob_element(&next, text.data[position])) {
-            glob = next;
-            position++;
-        } else if (after_star != NULL) {
-            /* The last star takes one more; what stood before it needs no second look. */
-            glob = after_star;
-            position = ++star_taken;
-        } else {
-            return false;
-        }
-    }
-    while (*glob == '*') {
-        glob++;
-    }
-    return *glob == '\0';
-}
-
 bool match_glob_check(struct slice word, char problem[CONF_PROBLEM_MAX])
 {
     bool within_class = false;

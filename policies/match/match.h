@@ -49,6 +49,11 @@ bool match_keys_warn(const char *text, char problem[CONF_PROBLEM_MAX]);
 bool match_keys_hide(const char *earlier, const char *later, struct slice *glob);
 /* Whether that is so of all globs of the later text, of which there is one at least. */
 bool match_keys_cover(const char *earlier, const char *later);
+/* The same for globs of which each may have one part in braces: what of a key stands for that part is told, too. Braces
+ * of match_keys_compile() are characters like others. */
+struct match_keys *match_keys_compile_parts(const char *text, char problem[CONF_PROBLEM_MAX]);
+/* The first glob that matches says what the part is: the whole key if the glob has no braces, or there is no glob. */
+bool match_keys_part(const struct match_keys *keys, struct slice key, struct slice *part);
 /* Whether a key that the pattern may become might match: false only if that is out of the question by how globs and
  * pattern begin and end. */
 bool match_keys_may_be(const struct match_keys *keys, const struct command_key_pattern *pattern);
@@ -103,6 +108,15 @@ bool match_clients_is(const struct match_clients *clients, const struct policy_c
 /* Whether the text matches a sound glob: * ? [abc] [^a-z] and \ before a character that stands for itself. The time is
  * at most the product of the lengths. */
 bool match_glob(const char *glob, struct slice text);
+
+/* Where in a glob, which is without them, its braces were; NULL: it had none. */
+struct match_braces {
+    const char *open, *close;
+};
+
+/* The same; *part becomes what stands for the part in braces, and stays as it is if there are none. Of several ways to
+ * match, the one with the shortest stars is taken, those on the left first. */
+bool match_glob_part(const char *glob, struct match_braces braces, struct slice text, struct slice *part);
 /* Whether the word is one, with what is wrong in problem. */
 bool match_glob_check(struct slice word, char problem[CONF_PROBLEM_MAX]);
 /* Whether the one element at *at, which is neither a star nor the end, stands for the character; *at is moved behind

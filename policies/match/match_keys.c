@@ -7,12 +7,59 @@
 
 /* ---- globs ---- */
 
-struct match_keys {
-    size_t count;
-    char *globs[];
+struct key_glob {
+    char *text;
+    size_t plain_length; /* of what it begins with: neither anything special nor a brace */
+    struct match_braces braces;
 };
 
-struct match_keys *match_keys_compile(const char *text, char problem[CONF_PROBLEM_MAX])
+struct match_keys {
+    size_t count;
+    struct key_glob globs[];
+};
+
+/* Takes the braces off a sound glob, and keeps in mind where they were. False: they are not one pair. */
+static bool take_braces(struct key_glob *glob, struct slice word, char problem[CONF_PROBLEM_MAX])
+{
+    struct match_braces *braces = &glob->braces;
+    const char *what = "has more or other braces than one {…}";
+    bool sound = true;
+    char *to = glob->text;
+
+    for (const char *at = glob->text; *at != '\0' && sound;) {
+        const char *element = at;
+        (void)match_glob_element(&at, '\0');
+        if (*element == '{') {
+            sound = braces->open == NULL;
+            braces->open = to;
+        } else if (*element == '}') {
+            sound = braces->open != NULL && braces->close == NULL;
+            braces->close = to;
+        } else {
+            memmove(to, element, (size_t)(at - element));
+            to += at - element;
+        }
+    }
+    *to = '\0';
+    if (sound && braces->open != NULL && braces->close == NULL) {
+        what = "opens a brace that it does not close";
+        sound = false;
+    }
+    if (!sound) {
+        snprintf(problem, CONF_PROBLEM_MAX, "\"%.*s\" %s", (int)(word.length < 64 ? word.length : 64), word.data, what);
+    }
+    return sound;
+}
+
+static size_t plain_length(const struct key_glob *glob)
+{
+    size_t before_special = strcspn(glob->text, "*?[\\");
+    size_t before_brace = glob->braces.open != NULL ? (size_t)(glob->braces.open - glob->text) : before_special;
+
+    return before_brace < before_special ? before_brace : before_special;
+}
+
+static struct match_keys *compile(const char *text, bool with_parts, char problem[CONF_PROBLEM_MAX])
 {
     struct match_keys *keys = conf_alloc(NULL, sizeof *keys + match_count_words(text) * sizeof keys->globs[0]);
     struct slice word;
@@ -20,8 +67,11 @@ struct match_keys *match_keys_compile(const char *text, char problem[CONF_PROBLE
 
     keys->count = 0;
     while (sound && match_next_word(&text, &word)) {
-        sound = match_glob_word_check(word, problem);
-        keys->globs[keys->count++] = conf_format("%.*s", (int)word.length, word.data);
+        struct key_glob *glob = &keys->globs[keys->count++];
+        *glob = (struct key_glob){.text = conf_format("%.*s", (int)word.length, word.data)};
+        sound = match_glob_check(word, problem) && (!with_parts || take_braces(glob, word, problem)) &&
+                match_glob_word_check(word, problem);
+        glob->plain_length = plain_length(glob);
     }
     if (!sound) {
         match_keys_free(keys);
@@ -30,13 +80,23 @@ struct match_keys *match_keys_compile(const char *text, char problem[CONF_PROBLE
     return keys;
 }
 
+struct match_keys *match_keys_compile(const char *text, char problem[CONF_PROBLEM_MAX])
+{
+    return compile(text, false, problem);
+}
+
+struct match_keys *match_keys_compile_parts(const char *text, char problem[CONF_PROBLEM_MAX])
+{
+    return compile(text, true, problem);
+}
+
 void match_keys_free(struct match_keys *keys)
 {
     if (keys == NULL) {
         return;
     }
     for (size_t i = 0; i < keys->count; i++) {
-        free(keys->globs[i]);
+        free(keys->globs[i].text);
     }
     free(keys);
 }
@@ -46,12 +106,17 @@ bool match_keys_all(const struct match_keys *keys)
     return keys->count == 0;
 }
 
-bool match_keys_is(const struct match_keys *keys, struct slice key)
+bool match_keys_part(const struct match_keys *keys, struct slice key, struct slice *part)
 {
     bool is = keys->count == 0;
 
+    *part = key;
     for (size_t i = 0; i < keys->count && !is; i++) {
-        is = match_glob(keys->globs[i], key);
+        const struct key_glob *glob = &keys->globs[i];
+        size_t plain = glob->plain_length;
+        is = plain <= key.length && memcmp(glob->text, key.data, plain) == 0 &&
+             match_glob_part(glob->text + plain, glob->braces, (struct slice){key.data + plain, key.length - plain},
+                             part);
     }
     return is;
 }
@@ -148,13 +213,14 @@ bool match_keys_cover(const char *earlier, const char *later)
     return count > 0;
 }
 
-/* ---- patterns of keys ---- */
-
-/* The text before anything that is special in a glob. */
-static struct slice literal_beginning(const char *glob)
+bool match_keys_is(const struct match_keys *keys, struct slice key)
 {
-    return (struct slice){glob, strcspn(glob, "*?[\\")};
+    struct slice part;
+
+    return match_keys_part(keys, key, &part);
 }
+
+/* ---- patterns of keys ---- */
 
 /* The text behind all that is special. */
 static struct slice literal_end(const char *glob)
@@ -198,8 +264,8 @@ bool match_keys_may_be(const struct match_keys *keys, const struct command_key_p
     bool may = keys->count == 0;
 
     for (size_t i = 0; i < keys->count && !may; i++) {
-        may = begin_alike(literal_beginning(keys->globs[i]), pattern->prefix) &&
-              end_alike(literal_end(keys->globs[i]), pattern->suffix);
+        may = begin_alike((struct slice){keys->globs[i].text, keys->globs[i].plain_length}, pattern->prefix) &&
+              end_alike(literal_end(keys->globs[i].text), pattern->suffix);
     }
     return may;
 }

@@ -245,6 +245,7 @@ Test(limit_rule, is_sound_by_default_but_for_its_numbers)
 Test(limit_rule, has_what_its_options_say)
 {
     struct limit_rule *rule = rule_of(WINDOW);
+    struct slice part;
 
     cr_assert_str_eq(rule->name, "a");
     cr_assert(rule->meter.algorithm == LIMIT_SLIDING_WINDOW && rule->meter.most == 5 && rule->meter.window.limit == 5 &&
@@ -254,7 +255,7 @@ Test(limit_rule, has_what_its_options_say)
     cr_assert(rule->scope == LIMIT_LOCAL && rule->accuracy == LIMIT_EXACT && rule->action == LIMIT_REJECT &&
               rule->cost == LIMIT_COST_ONE && rule->on_error == LIMIT_ON_ERROR_ALLOW);
     cr_assert(rule->max_delay_us == 0 && rule->decision_timeout_us == 100000 && rule->subjects_max == 100000);
-    cr_assert(rule->keys != NULL && rule->counted_keys == NULL);
+    cr_assert(match_keys_all(rule->keys));
     cr_assert_str_eq(rule->what, "5 in 90s per process");
     rule_free(rule);
 
@@ -268,7 +269,7 @@ Test(limit_rule, has_what_its_options_say)
     cr_assert(rule->scope == LIMIT_GLOBAL && rule->accuracy == LIMIT_LEASED && rule->action == LIMIT_DELAY &&
               rule->cost == LIMIT_COST_KEYS && rule->on_error == LIMIT_ON_ERROR_LOCAL);
     cr_assert(rule->max_delay_us == 250000 && rule->decision_timeout_us == 5000 && rule->subjects_max == 7);
-    cr_assert(rule->keys == NULL && rule->counted_keys != NULL);
+    cr_assert(match_keys_part(rule->keys, (struct slice){"t1:a", 4}, &part) && part.length == 2);
     cr_assert_str_eq(rule->per_text, "user+key");
     cr_assert_not_null(strstr(rule->member.description, "per=user+key"));
     rule_free(rule);

@@ -3,12 +3,13 @@
  * plain backtracking one says, which is slow and easy to read; and the work it does is counted.
  */
 #include "../../rig/rig_random.h"
-#include "limit/limit_keys.h"
+#include "match/match.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
 
-/* ---- the work is counted: the linker sends calls of match_glob_element() here (--wrap) ---- */
+/* ---- the work is counted: the linker sends calls of match_glob_element() here (--wrap), which all elements take but
+ * plain characters ---- */
 
 bool __real_match_glob_element(const char **at, char character);
 bool __wrap_match_glob_element(const char **at, char character);
@@ -26,10 +27,10 @@ static struct slice slice(const char *text)
     return (struct slice){text, strlen(text)};
 }
 
-static struct limit_keys *keys_of(const char *text)
+static struct match_keys *keys_of(const char *text)
 {
     char problem[CONF_PROBLEM_MAX] = "";
-    struct limit_keys *keys = limit_keys_compile(text, problem);
+    struct match_keys *keys = match_keys_compile_parts(text, problem);
 
     cr_assert_not_null(keys, "%s: %s", text, problem);
     return keys;
@@ -45,9 +46,9 @@ struct example {
 
 static void assert_example(const struct example *example)
 {
-    struct limit_keys *keys = keys_of(example->globs);
+    struct match_keys *keys = keys_of(example->globs);
     struct slice key = slice(example->key), counted;
-    bool found = limit_keys_find(keys, key, &counted);
+    bool found = match_keys_part(keys, key, &counted);
 
     cr_assert_eq(found, example->counted != NULL, "%s on %s", example->globs, example->key);
     if (found) {
@@ -56,23 +57,23 @@ static void assert_example(const struct example *example)
                       memcmp(counted.data, example->counted, counted.length) == 0,
                   "%s on %s gives %.*s", example->globs, example->key, (int)counted.length, counted.data);
     }
-    limit_keys_free(keys);
+    match_keys_free(keys);
 }
 
-Test(limit_keys, with_zero_bytes)
+Test(match_parts, with_zero_bytes)
 {
     static const char key[] = "user:\0a\0:b";
-    struct limit_keys *simple = keys_of("user:{*}:*"), *any = keys_of("u*:{[^x]*}:b");
+    struct match_keys *simple = keys_of("user:{*}:*"), *any = keys_of("u*:{[^x]*}:b");
     struct slice whole = {key, sizeof key - 1}, counted;
 
-    cr_assert(limit_keys_find(simple, whole, &counted) && counted.length == 3 && memcmp(counted.data, "\0a\0", 3) == 0);
-    cr_assert(limit_keys_find(any, whole, &counted) && counted.length == 3 && memcmp(counted.data, "\0a\0", 3) == 0);
-    cr_assert_not(limit_keys_find(simple, (struct slice){key, 6}, &counted));
-    limit_keys_free(simple);
-    limit_keys_free(any);
+    cr_assert(match_keys_part(simple, whole, &counted) && counted.length == 3 && memcmp(counted.data, "\0a\0", 3) == 0);
+    cr_assert(match_keys_part(any, whole, &counted) && counted.length == 3 && memcmp(counted.data, "\0a\0", 3) == 0);
+    cr_assert_not(match_keys_part(simple, (struct slice){key, 6}, &counted));
+    match_keys_free(simple);
+    match_keys_free(any);
 }
 
-Test(limit_keys, count_what_stands_for_the_braces)
+Test(match_parts, count_what_stands_for_the_braces)
 {
     static const struct example examples[] = {
         {"user:{*}:*", "user:42:x:y", "42"},
@@ -108,7 +109,7 @@ Test(limit_keys, count_what_stands_for_the_braces)
     }
 }
 
-Test(limit_keys, without_braces_are_counted_whole)
+Test(match_parts, without_braces_are_counted_whole)
 {
     static const struct example examples[] = {
         {"", "anything", "anything"},      {"", "", ""},
@@ -121,7 +122,7 @@ Test(limit_keys, without_braces_are_counted_whole)
     }
 }
 
-Test(limit_keys, of_several_globs_the_first_that_matches_counts)
+Test(match_parts, of_several_globs_the_first_that_matches_counts)
 {
     static const struct example examples[] = {
         {"user:{*}:* session:{*}", "user:1:x", "1"},   {"user:{*}:* session:{*}", "session:1:x", "1:x"},
@@ -135,7 +136,7 @@ Test(limit_keys, of_several_globs_the_first_that_matches_counts)
     }
 }
 
-Test(limit_keys, know_classes_and_escapes)
+Test(match_parts, know_classes_and_escapes)
 {
     static const struct example examples[] = {
         {"user:{[0-9]*}:*", "user:42:x", "42"},
@@ -161,19 +162,19 @@ Test(limit_keys, know_classes_and_escapes)
     }
 }
 
-Test(limit_keys, of_any_bytes)
+Test(match_parts, of_any_bytes)
 {
-    struct limit_keys *keys = keys_of("{*}:*\xff?");
+    struct match_keys *keys = keys_of("{*}:*\xff?");
     static const char key[] = "a\0\r\n:\xff\0\xff\x80";
     struct slice counted;
 
-    cr_assert(limit_keys_find(keys, (struct slice){key, sizeof key - 1}, &counted));
+    cr_assert(match_keys_part(keys, (struct slice){key, sizeof key - 1}, &counted));
     cr_assert(counted.data == key && counted.length == 4);
-    cr_assert_not(limit_keys_find(keys, (struct slice){key, sizeof key - 2}, &counted));
-    limit_keys_free(keys);
+    cr_assert_not(match_keys_part(keys, (struct slice){key, sizeof key - 2}, &counted));
+    match_keys_free(keys);
 }
 
-Test(limit_keys, of_which_nothing_is_counted_because_they_are_faulty)
+Test(match_parts, of_which_nothing_is_counted_because_they_are_faulty)
 {
     static const char *const cases[][2] = {
         {"{a}{b}", "\"{a}{b}\" has more or other braces than one {…}"},
@@ -194,7 +195,7 @@ Test(limit_keys, of_which_nothing_is_counted_because_they_are_faulty)
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char problem[CONF_PROBLEM_MAX] = "";
-        cr_assert_null(limit_keys_compile(cases[i][0], problem), "%s", cases[i][0]);
+        cr_assert_null(match_keys_compile_parts(cases[i][0], problem), "%s", cases[i][0]);
         cr_assert_str_eq(problem, cases[i][1]);
     }
 }
@@ -312,11 +313,11 @@ static void random_glob(uint64_t *seed, char *glob)
     }
 }
 
-static void compare(struct limit_keys *keys, const char *const *globs, size_t count, const char *key, size_t *matches)
+static void compare(struct match_keys *keys, const char *const *globs, size_t count, const char *key, size_t *matches)
 {
     struct slice counted = {0}, expected = {0};
     bool expects = naive_find(globs, count, key, &expected);
-    bool found = limit_keys_find(keys, slice(key), &counted);
+    bool found = match_keys_part(keys, slice(key), &counted);
 
     cr_assert_eq(found, expects, "%s (of %zu) on \"%s\"", globs[0], count, key);
     if (found) {
@@ -327,7 +328,7 @@ static void compare(struct limit_keys *keys, const char *const *globs, size_t co
     }
 }
 
-Test(limit_keys, agree_with_a_backtracking_matcher, .timeout = 100)
+Test(match_parts, agree_with_a_backtracking_matcher, .timeout = 100)
 {
     static const char *const characters[] = {"a", "a", "b", "b", "*", "{"};
     enum { GLOBS_MAX = 3, RULES = 20000, KEYS = 20 };
@@ -343,12 +344,12 @@ Test(limit_keys, agree_with_a_backtracking_matcher, .timeout = 100)
             random_glob(&seed, globs[j]);
             strcat(strcat(text, globs[j]), " ");
         }
-        struct limit_keys *keys = keys_of(text);
+        struct match_keys *keys = keys_of(text);
         for (int j = 0; j < KEYS; j++) {
             random_text(&seed, key, characters, sizeof characters / sizeof characters[0], 9);
             compare(keys, list, count, key, &matches);
         }
-        limit_keys_free(keys);
+        match_keys_free(keys);
     }
     cr_assert(matches > RULES * KEYS / 10 && matches < RULES * KEYS / 10 * 9, "%zu of %d match", matches, RULES * KEYS);
 }
@@ -358,32 +359,34 @@ Test(limit_keys, agree_with_a_backtracking_matcher, .timeout = 100)
 #define LONG_KEY 100000
 
 /* How many elements were looked at for the key. */
-static size_t work(struct limit_keys *keys, struct slice key, bool *found)
+static size_t work(struct match_keys *keys, struct slice key, bool *found)
 {
     struct slice counted;
 
     elements_looked_at = 0;
-    *found = limit_keys_find(keys, key, &counted);
+    *found = match_keys_part(keys, key, &counted);
     return elements_looked_at;
 }
 
 /* A backtracking matcher would be at these until the sun has burnt out. */
-Test(limit_keys, take_time_linear_in_the_length_of_the_key, .timeout = 100)
+Test(match_parts, take_time_linear_in_the_length_of_the_key, .timeout = 100)
 {
     static const char *const globs[] = {
-        "*a*a*a*{*}*b",
-        "*a*a*a*a*a*a*a*a*a*a*a*a*{*a*a*a*}*a*a*a*a*b",
-        "*?*?*?*?*{*?*?*?*}*?*?*?b",
-        "*[ab]*[ab]*{[ab]*}*[ab]*c",
-        "{*a}b*",
-        "aaaa{a*aa}aab",
+        "*[a]*[a]*[a]*{*}*[b]",
+        "*\\a*\\a*\\a*\\a*\\a*\\a*\\a*\\a*{*\\a*\\a*\\a*}*\\a*\\a*\\a*\\a*\\b",
+        "*?*?*?*?*{*?*?*?*}*?*?*?[b]",
+        "*[ab]*[ab]*{[ab]*}*[ab]*[c]*",
+        "*?????????????????????[b]*",
+        "{*\\a}\\b*",
+        "????{?*??}??[b]",
+        "********{********}********[b]",
         "********{********}********b",
     };
     static char key[LONG_KEY];
 
     memset(key, 'a', sizeof key);
     for (size_t i = 0; i < sizeof globs / sizeof globs[0]; i++) {
-        struct limit_keys *keys = keys_of(globs[i]);
+        struct match_keys *keys = keys_of(globs[i]);
         bool found;
         size_t half = work(keys, (struct slice){key, LONG_KEY / 2}, &found);
         cr_assert_not(found, "%s", globs[i]);
@@ -391,29 +394,29 @@ Test(limit_keys, take_time_linear_in_the_length_of_the_key, .timeout = 100)
         cr_assert_not(found, "%s", globs[i]);
         cr_assert_leq(whole, strlen(globs[i]) * LONG_KEY, "%s", globs[i]);
         cr_assert_leq(whole, 2 * half + 1000, "%s: %zu for half of it, %zu for all", globs[i], half, whole);
-        limit_keys_free(keys);
+        match_keys_free(keys);
     }
 }
 
-Test(limit_keys, that_are_long_are_matched_to_their_end, .timeout = 100)
+Test(match_parts, that_are_long_are_matched_to_their_end, .timeout = 100)
 {
     static char key[LONG_KEY];
-    struct limit_keys *keys = keys_of("*a*a*a*{*}*b");
+    struct match_keys *keys = keys_of("*a*a*a*{*}*b");
     struct slice counted;
 
     memset(key, 'a', sizeof key);
     key[LONG_KEY - 1] = 'b';
-    cr_assert(limit_keys_find(keys, (struct slice){key, LONG_KEY}, &counted));
+    cr_assert(match_keys_part(keys, (struct slice){key, LONG_KEY}, &counted));
     cr_assert(counted.data == key + 3 && counted.length == 0, "the shortest stars, those on the left first");
-    limit_keys_free(keys);
+    match_keys_free(keys);
     keys = keys_of("*a{*}b");
-    cr_assert(limit_keys_find(keys, (struct slice){key, LONG_KEY}, &counted));
+    cr_assert(match_keys_part(keys, (struct slice){key, LONG_KEY}, &counted));
     cr_assert(counted.data == key + 1 && counted.length == LONG_KEY - 2);
-    limit_keys_free(keys);
+    match_keys_free(keys);
 }
 
 /* As long as an option may be. */
-Test(limit_keys, of_long_globs, .timeout = 100)
+Test(match_parts, of_long_globs, .timeout = 100)
 {
     static char glob[2049], key[20000];
     struct slice counted;
@@ -421,10 +424,10 @@ Test(limit_keys, of_long_globs, .timeout = 100)
     memset(glob, '*', 2048);
     memcpy(glob + 1000, "{a}", 3);
     memset(key, 'b', sizeof key);
-    struct limit_keys *keys = keys_of(glob);
-    cr_assert_not(limit_keys_find(keys, (struct slice){key, sizeof key}, &counted));
+    struct match_keys *keys = keys_of(glob);
+    cr_assert_not(match_keys_part(keys, (struct slice){key, sizeof key}, &counted));
     key[15000] = 'a';
-    cr_assert(limit_keys_find(keys, (struct slice){key, sizeof key}, &counted));
+    cr_assert(match_keys_part(keys, (struct slice){key, sizeof key}, &counted));
     cr_assert(counted.data == key + 15000 && counted.length == 1);
-    limit_keys_free(keys);
+    match_keys_free(keys);
 }
