@@ -45,19 +45,12 @@ static const struct policy_verb verb_table[] = {
 
 /* ---- hooks ---- */
 
-/* Whether the places of a request that was on hold are those of its charges. */
-static bool fits(const struct limit *limit, const struct limit_held *held)
-{
-    return held == NULL || (limit->charge_count > 0 && limit->charges[0].place != NULL);
-}
-
 /* Finds what the request is charged with and locks it. False, and nothing is locked, when memory is short. */
 static bool take_up(struct limit *limit, const struct policy_request *request, struct limit_held **held,
                     limit_locks *locks)
 {
-    while (limit_lock_charges(limit, request, *held, locks)) {
-        limit_find_places(limit, *held);
-        if (fits(limit, *held)) {
+    while (limit_lock_charges(limit, request, locks)) {
+        if (limit_find_places(limit, *held)) {
             return true;
         }
         limit_share_unlock(limit->share, *locks);
@@ -190,7 +183,7 @@ static bool charge_batch(struct limit *limit, const struct policy_request *reque
 {
     limit_locks locks;
 
-    if (!limit_lock_charges(limit, request, NULL, &locks)) {
+    if (!limit_lock_charges(limit, request, &locks)) {
         limit_drop_charges(limit);
         return false;
     }

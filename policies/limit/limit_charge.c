@@ -156,16 +156,12 @@ static bool count_key(void *context, struct slice key, uint32_t argument_index)
     return true;
 }
 
-/* By name, not by place in memory: a transient subject is another one each time, and the order has to stay. */
 static int by_subject(const void *left, const void *right)
 {
-    const struct limit_subject *a = ((const struct limit_charge *)left)->subject;
-    const struct limit_subject *b = ((const struct limit_charge *)right)->subject;
+    uintptr_t a = (uintptr_t)((const struct limit_charge *)left)->subject;
+    uintptr_t b = (uintptr_t)((const struct limit_charge *)right)->subject;
 
-    if (a->hash != b->hash) {
-        return a->hash > b->hash ? 1 : -1;
-    }
-    return a->length != b->length ? (int)a->length - (int)b->length : memcmp(a->name, b->name, a->length);
+    return (a > b) - (a < b);
 }
 
 /* A subject that several keys of the request stand for is charged once, or with the number of these keys. */
@@ -336,23 +332,6 @@ static limit_locks locks_of_charges(const struct limit *limit)
     return locks;
 }
 
-/* A transient subject is made anew each time: the one that a request on hold has its place with is to be gone on with.
- */
-static void find_transients(struct limit *limit, const struct limit_held *held)
-{
-    for (size_t i = 0; i < limit->charge_count && i < held->count; i++) {
-        struct limit_charge *charge = &limit->charges[i];
-        struct limit_subject *before = held->places[i].subject;
-        if (charge->subject != before && charge->subject->transient && before->transient &&
-            charge->subject->ledger == before->ledger && charge->subject->length == before->length &&
-            memcmp(charge->subject->name, before->name, before->length) == 0) {
-            limit_subject_unpin(limit->share, charge->subject);
-            charge->subject = before;
-            charge->pinned = false;
-        }
-    }
-}
-
 /* Whether the charges can be relied on. A subject that was revoked is looked for anew. */
 static bool are_charges_valid(const struct limit *limit)
 {
@@ -365,15 +344,11 @@ static bool are_charges_valid(const struct limit *limit)
 }
 
 /* Finds the charges and locks them. False, and nothing is locked, when memory is short. */
-bool limit_lock_charges(struct limit *limit, const struct policy_request *request, const struct limit_held *held,
-                        limit_locks *locks)
+bool limit_lock_charges(struct limit *limit, const struct policy_request *request, limit_locks *locks)
 {
     for (;;) {
         if (!find_charges(limit, request)) {
             return false;
-        }
-        if (held != NULL) {
-            find_transients(limit, held);
         }
         *locks = locks_of_charges(limit);
         limit_share_lock(limit->share, *locks);

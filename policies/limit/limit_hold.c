@@ -40,13 +40,14 @@ static bool fits(const struct limit *limit, const struct limit_held *held)
     return same;
 }
 
-void limit_find_places(struct limit *limit, struct limit_held *held)
+bool limit_find_places(struct limit *limit, struct limit_held *held)
 {
-    bool found = held != NULL && fits(limit, held);
+    bool found = held == NULL || fits(limit, held);
 
-    for (size_t i = 0; i < limit->charge_count; i++) {
-        limit->charges[i].place = found ? &held->places[i] : NULL;
+    for (size_t i = 0; held != NULL && found && i < limit->charge_count; i++) {
+        limit->charges[i].place = &held->places[i];
     }
+    return found;
 }
 
 struct limit_held *limit_hold(struct limit *limit, struct limit_held *held, void *holder)

@@ -101,6 +101,17 @@ static struct limit_subject *stripe_find(const struct limit_stripe *stripe, stru
     return subject;
 }
 
+/* What points to a subject in its bucket. */
+static struct limit_subject **stripe_link(const struct limit_stripe *stripe, const struct limit_subject *subject)
+{
+    struct limit_subject **link = &stripe->buckets[bucket_of(stripe, subject->hash)];
+
+    while (*link != subject) {
+        link = &(*link)->next;
+    }
+    return link;
+}
+
 /* False when memory is short: the stripe is as it was. */
 static bool stripe_resize(struct limit_stripe *stripe, size_t bucket_count)
 {
@@ -142,18 +153,23 @@ static bool stripe_add(struct limit_stripe *stripe, struct limit_subject *subjec
     return true;
 }
 
-/* NULL if there is no room. */
-static struct limit_subject *track(struct limit_ledger *ledger, struct slice name, uint64_t hash)
+/* NULL if there is no room, unless it may be a transient one; or if memory is short. */
+static struct limit_subject *track(struct limit_ledger *ledger, struct slice name, uint64_t hash, bool may_be_transient)
 {
-    if (atomic_fetch_add_explicit(&ledger->subject_count, 1, memory_order_relaxed) < ledger->subjects_max) {
-        struct limit_subject *subject = subject_new(ledger, name, hash);
-        if (subject != NULL && stripe_add(&ledger->stripes[stripe_of(hash)], subject)) {
-            return subject;
-        }
+    bool has_room = atomic_fetch_add_explicit(&ledger->subject_count, 1, memory_order_relaxed) < ledger->subjects_max;
+    struct limit_subject *subject = has_room || may_be_transient ? subject_new(ledger, name, hash) : NULL;
+
+    if (subject != NULL && !stripe_add(&ledger->stripes[stripe_of(hash)], subject)) {
         free(subject);
+        subject = NULL;
     }
-    atomic_fetch_sub_explicit(&ledger->subject_count, 1, memory_order_relaxed);
-    return NULL;
+    if (subject != NULL) {
+        subject->transient = !has_room;
+    }
+    if (subject == NULL || !has_room) {
+        atomic_fetch_sub_explicit(&ledger->subject_count, 1, memory_order_relaxed);
+    }
+    return subject;
 }
 
 /* ---- sweeping ---- */
@@ -165,7 +181,9 @@ static void untrack(struct limit_ledger *ledger, struct limit_stripe *stripe, st
 
     *link = subject->next;
     stripe->count--;
-    atomic_fetch_sub_explicit(&ledger->subject_count, 1, memory_order_relaxed);
+    if (!subject->transient) {
+        atomic_fetch_sub_explicit(&ledger->subject_count, 1, memory_order_relaxed);
+    }
     if (subject->pins > 0) {
         subject->revoked = true;
     } else {
@@ -234,16 +252,16 @@ size_t limit_share_tracked(struct limit_share *share)
 
 /* ---- pinning ---- */
 
-/* Finds or tracks it, and pins it; NULL if there is no room. */
+/* Finds or tracks it, and pins it; NULL as track() says. */
 static struct limit_subject *try_to_pin(struct limit_share *share, struct limit_ledger *ledger, struct slice name,
-                                        uint64_t hash)
+                                        uint64_t hash, bool may_be_transient)
 {
     limit_locks locks = UINT64_C(1) << stripe_of(hash);
 
     limit_share_lock(share, locks);
     struct limit_subject *subject = stripe_find(&ledger->stripes[stripe_of(hash)], name, hash);
     if (subject == NULL) {
-        subject = track(ledger, name, hash);
+        subject = track(ledger, name, hash, may_be_transient);
     }
     if (subject != NULL) {
         subject->pins++;
@@ -273,18 +291,12 @@ struct limit_subject *limit_subject_pin(struct limit_share *share, struct limit_
 {
     assert(name.length <= LIMIT_SUBJECT_MAX);
     uint64_t hash = siphash(&share->key, name.data, name.length);
-    struct limit_subject *subject = try_to_pin(share, ledger, name, hash);
+    struct limit_subject *subject = try_to_pin(share, ledger, name, hash, false);
 
-    if (subject == NULL && reclaim(share, ledger, now_us)) {
-        subject = try_to_pin(share, ledger, name, hash);
+    if (subject == NULL && (reclaim(share, ledger, now_us) || ledger->is_cache)) {
+        subject = try_to_pin(share, ledger, name, hash, ledger->is_cache);
     }
-    if (subject == NULL && ledger->is_cache) {
-        subject = subject_new(ledger, name, hash);
-        if (subject != NULL) {
-            subject->transient = true;
-            subject->pins = 1;
-        }
-    } else if (subject == NULL) {
+    if (subject == NULL && !ledger->is_cache) {
         subject = ledger->overflow;
         limit_share_lock(share, limit_subject_locks(subject));
         subject->pins++;
@@ -301,14 +313,17 @@ bool limit_subject_is_tracked(const struct limit_subject *subject)
 void limit_subject_unpin(struct limit_share *share, struct limit_subject *subject)
 {
     limit_locks locks = limit_subject_locks(subject);
+    struct limit_stripe *stripe = &subject->ledger->stripes[stripe_of(subject->hash)];
 
     limit_share_lock(share, locks);
     assert(subject->pins > 0);
-    bool last = --subject->pins == 0 && (subject->revoked || subject->transient);
-    limit_share_unlock(share, locks);
-    if (last) {
+    subject->pins--;
+    if (subject->pins == 0 && subject->revoked) {
         subject_free(subject);
+    } else if (subject->pins == 0 && subject->transient) {
+        untrack(subject->ledger, stripe, stripe_link(stripe, subject));
     }
+    limit_share_unlock(share, locks);
 }
 
 /* ---- ledgers ---- */

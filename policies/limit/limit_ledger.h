@@ -49,7 +49,7 @@ struct limit_subject {
     int64_t keep_until_us;       /* it is not idle before */
     struct limit_remote *remote; /* of global rules, made when it is needed first */
     uint32_t pins;               /* who keeps a pointer to it: it is not freed meanwhile */
-    bool transient;              /* it is in no table, and gone when it is not pinned any more */
+    bool transient;              /* there was no room for it: it is gone when it is not pinned any more */
     bool revoked;                /* it was idle, and its room was needed: who has it pinned must look for another one */
     uint16_t length;
     char name[]; /* "user:alice", not terminated */
@@ -71,7 +71,8 @@ struct limit_terms {
     const char *identity; /* ledgers of equal identity are one: a rule that a reload left as it was keeps its own */
     struct limit_meter meter;
     size_t subjects_max;
-    /* What is remembered here is but a copy: a subject without room is made for the moment, instead of sharing one. */
+    /* What is remembered here is but a copy: a subject without room is kept while it is pinned, instead of sharing one.
+     */
     bool is_cache;
 };
 

@@ -123,10 +123,9 @@ static inline void limit_count(struct limit *limit, struct limit_rule *rule, enu
 
 /* ---- limit_charge.c ---- */
 
-/* Finds what the request is to be charged with, and locks its subjects. held: what it has on hold, or NULL. False, and
- * nothing is locked, when memory is short; limit_drop_charges() is due either way. */
-bool limit_lock_charges(struct limit *limit, const struct policy_request *request, const struct limit_held *held,
-                        limit_locks *locks);
+/* Finds what the request is to be charged with, and locks its subjects. False, and nothing is locked, when memory is
+ * short; limit_drop_charges() is due either way. */
+bool limit_lock_charges(struct limit *limit, const struct policy_request *request, limit_locks *locks);
 void limit_drop_charges(struct limit *limit);
 /* Whether it is still looked for the process whose limit the request is to be counted for. */
 bool limit_awaits_peer(struct limit *limit, const struct policy_request *request);
@@ -147,8 +146,9 @@ bool limit_judge_batch(struct limit *limit, int64_t now_us, uint32_t count);
 
 /* ---- limit_hold.c ---- */
 
-/* Matches the charges with the places of a request that was on hold (or NULL); the subjects are locked. */
-void limit_find_places(struct limit *limit, struct limit_held *held);
+/* Matches the charges with the places of a request that was on hold (or NULL); the subjects are locked. False: they are
+ * others by now. */
+bool limit_find_places(struct limit *limit, struct limit_held *held);
 /* The same, or a new one for the charges; the subjects are locked. NULL when memory is short. */
 struct limit_held *limit_hold(struct limit *limit, struct limit_held *held, void *holder);
 /* Stands behind those who wait for the subject; it is locked. */

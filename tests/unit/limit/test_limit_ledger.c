@@ -172,6 +172,55 @@ Test(limit_ledger, that_is_full_looks_for_room_ten_times_a_second)
     one_rule_free(one);
 }
 
+/* What is remembered is but a copy of what Redis knows, so nobody has to share: a subject is made for as long as it is
+ * pinned, and found by all who ask meanwhile. */
+Test(limit_ledger, that_is_a_full_cache_has_transient_subjects)
+{
+    struct limit_share *share = share_of(2);
+    struct limit_member member = {.description = "per=user"};
+    const struct limit_terms terms = {.rule = "api",
+                                      .identity = "what api counts",
+                                      .meter = window_of(5, 60 * SECOND),
+                                      .subjects_max = 1,
+                                      .is_cache = true};
+
+    cr_assert(limit_ledger_join(share, &member, &terms));
+    struct limit_subject *tracked = pin_tracked(share, &member, "user:a");
+    tracked->keep_until_us = NOW + SECOND;
+    for (int round = 0; round < 3; round++) {
+        struct limit_subject *b = pin(share, &member, "user:b", NOW);
+        struct limit_subject *c = pin(share, &member, "user:c", NOW);
+        cr_assert(!limit_subject_is_tracked(b) && !limit_subject_is_tracked(c));
+        cr_assert(b != c && b != tracked && c != tracked);
+        cr_assert(b->length == 6 && memcmp(b->name, "user:b", 6) == 0);
+        cr_assert_eq(pin(share, &member, "user:b", NOW), b);
+        cr_assert_eq(limit_share_tracked(share), 1, "they take no room");
+        limit_subject_unpin(share, b);
+        cr_assert_eq(b->refused, 0, "what one of them remembered is gone with it");
+        b->refused = 7;
+        cr_assert_eq(pin(share, &member, "user:b", NOW), b);
+        cr_assert_eq(b->refused, 7);
+        limit_subject_unpin(share, b);
+        limit_subject_unpin(share, c);
+        limit_subject_unpin(share, b);
+    }
+
+    /* One that is idle and pinned is revoked where all are looked through for room; it is gone with the last pin, too.
+     */
+    struct limit_subject *idle = pin(share, &member, "user:idle", NOW + SECOND / 2);
+    struct limit_subject *next = pin(share, &member, "user:next", NOW + SECOND);
+    cr_assert(idle->revoked && !limit_subject_is_tracked(idle));
+    cr_assert(limit_subject_is_tracked(next) && tracked->revoked);
+    cr_assert_eq(limit_share_tracked(share), 1);
+    limit_subject_unpin(share, idle);
+    limit_subject_unpin(share, next);
+    limit_subject_unpin(share, tracked);
+    sweep_all(share, NOW + 60 * SECOND);
+    cr_assert_eq(limit_share_tracked(share), 0);
+    limit_ledger_leave(share, &member);
+    limit_share_free(share);
+}
+
 /* ---- sweeping ---- */
 
 Test(limit_ledger, sweeping_drops_who_is_idle_and_not_pinned)
