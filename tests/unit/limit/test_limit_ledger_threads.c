@@ -1,6 +1,7 @@
 /* Threads that charge one subject together never pass its limit. */
 #include "../../rig/rig_random.h"
 #include "ledger_fixture.h"
+#include "limit/limit_ledger_private.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -223,6 +224,41 @@ Test(limit_ledger, never_tracks_more_than_told_with_threads_that_come_together, 
     cr_assert_eq(limit_share_tracked(crowd->share), ROOM);
     cr_assert_eq(crowd->admitted[false], LIMIT, "all others share it");
     cr_assert_eq(crowd->admitted[true], ROOM * LIMIT);
+    crowd_free(crowd);
+}
+
+/* Two names at a time, so that others meet what is pinned, and leave it behind. */
+static void play_in_cache(struct crowd_thread *thread, int64_t round)
+{
+    struct crowd *crowd = thread->crowd;
+    char name[32];
+
+    snprintf(name, sizeof name, "user:%d", (int)(next_random(&thread->seed) % 8));
+    struct limit_subject *subject = lock_named(crowd, thread->number, name, NOW + round * 100000);
+    cr_assert(subject->length == strlen(name) && memcmp(subject->name, name, subject->length) == 0);
+    int64_t queued = ++subject->queued;
+    dawdle(round);
+    limit_share_unlock(crowd->share, limit_subject_locks(subject));
+    struct limit_subject *same = lock_named(crowd, thread->number, name, NOW);
+    cr_assert_eq(same, subject, "it is found as long as it is pinned");
+    cr_assert_geq(queued, 1);
+    same->queued--;
+    limit_share_unlock(crowd->share, limit_subject_locks(subject));
+    limit_subject_unpin(crowd->share, subject);
+    limit_subject_unpin(crowd->share, same);
+    limit_share_sweep(crowd->share, NOW);
+}
+
+Test(limit_ledger, as_a_cache_gives_all_threads_the_same_subject_without_room, .timeout = 100)
+{
+    enum { ROOM = 2 };
+    struct crowd *crowd = crowd_new(ROOM);
+
+    crowd->members[0].ledger->is_cache = true;
+    run_crowd(crowd, 20000, play_in_cache);
+    cr_assert_leq(limit_share_tracked(crowd->share), ROOM);
+    sweep_all(crowd->share, NOW + 3600 * SECOND);
+    cr_assert_eq(limit_share_tracked(crowd->share), 0);
     crowd_free(crowd);
 }
 
