@@ -150,11 +150,6 @@ static bool add_bulk(struct added *added, struct slice bulk)
            add_bytes(added, "\r\n", 2);
 }
 
-static struct slice word(const char *text)
-{
-    return (struct slice){text, strlen(text)};
-}
-
 /* EVAL script 1 key arguments, whose last one says whether the script should try the command itself first. */
 static bool write_eval(struct added *added, const struct script *script, const struct arguments *arguments,
                        bool try_native)
@@ -163,12 +158,12 @@ static bool write_eval(struct added *added, const struct script *script, const s
     int length = snprintf(head, sizeof head, "*%zu\r\n", arguments->count + 4);
 
     added->length = 0;
-    bool written = add_bytes(added, head, (size_t)length) && add_bulk(added, word("EVAL")) &&
-                   add_bulk(added, (struct slice){script->text, script->length}) && add_bulk(added, word("1"));
+    bool written = add_bytes(added, head, (size_t)length) && add_bulk(added, slice_of("EVAL")) &&
+                   add_bulk(added, (struct slice){script->text, script->length}) && add_bulk(added, slice_of("1"));
     for (size_t i = 0; written && i < arguments->count; i++) {
         written = add_bulk(added, arguments->slices[i]);
     }
-    return written && add_bulk(added, word(try_native ? "try" : ""));
+    return written && add_bulk(added, slice_of(try_native ? "try" : ""));
 }
 
 /* ---- hooks ---- */
@@ -176,8 +171,7 @@ static bool write_eval(struct added *added, const struct script *script, const s
 static const struct added_command *find_added(struct slice name)
 {
     for (size_t i = 0; i < ADDED_COUNT; i++) {
-        if (strlen(added_commands[i].name) == name.length &&
-            strncasecmp(added_commands[i].name, name.data, name.length) == 0) {
+        if (slice_is_word(name, added_commands[i].name)) {
             return &added_commands[i];
         }
     }
@@ -225,7 +219,7 @@ static enum policy_translation added_translate(void *instance, const struct poli
 static bool added_translates(void *instance, const struct command *command)
 {
     (void)instance;
-    return command != NULL && find_added(word(command->name)) != NULL;
+    return command != NULL && find_added(slice_of(command->name)) != NULL;
 }
 
 /* Nothing is decided on them. */

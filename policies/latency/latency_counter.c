@@ -71,16 +71,16 @@ static void send_tally(struct latency *latency, enum latency_tallied tally)
     }
     snprintf(keys[0], LATENCY_KEY_SIZE, "%sknown:", prefix);
     snprintf(keys[1], LATENCY_KEY_SIZE, "%scount:%s:by:%s", prefix, tally_names[tally], share->process);
-    arguments[count++] = latency_slice(keys[0]);
-    arguments[count++] = latency_slice(keys[1]);
+    arguments[count++] = slice_of(keys[0]);
+    arguments[count++] = slice_of(keys[1]);
     for (size_t i = 0; i < PRECISIONS; i++) {
-        arguments[count++] = write_hash_key(latency, precisions[i], latency_slice(tally_names[tally]), keys[2 + i]);
+        arguments[count++] = write_hash_key(latency, precisions[i], slice_of(tally_names[tally]), keys[2 + i]);
     }
     snprintf(number, sizeof number, "%" PRIu64, taken);
     snprintf(remember, sizeof remember, "%" PRId64, LATENCY_REMEMBER_S);
     const char *const rest[] = {number, remember, tally_names[tally], all_precisions, SAMPLES, ages};
     for (size_t i = 0; i < sizeof rest / sizeof rest[0]; i++) {
-        arguments[count++] = latency_slice(rest[i]);
+        arguments[count++] = slice_of(rest[i]);
     }
     *parcel = (struct latency_parcel){.latency = latency, .kind = &tally_parcel, .which = tally};
     latency_send(parcel, arguments, count);
@@ -124,7 +124,7 @@ static bool print_slices(const struct policy_script_reply *reply, FILE *out)
 static bool is_precision(struct slice text, const char **precision)
 {
     for (size_t i = 0; i < PRECISIONS; i++) {
-        if (strlen(precisions[i]) == text.length && memcmp(precisions[i], text.data, text.length) == 0) {
+        if (slice_is(text, precisions[i])) {
             *precision = precisions[i];
             return true;
         }

@@ -137,7 +137,7 @@ static size_t write_keys(const struct latency *latency, const char *name, char k
     for (size_t i = 0; i < KEYS; i++) {
         snprintf(keys[i], LATENCY_KEY_SIZE, "%s%s:%s%s%s", latency->settings.events_prefix, parts[i][0], name,
                  parts[i][1], i == 0 ? latency->share->process : "");
-        arguments[i] = latency_slice(keys[i]);
+        arguments[i] = slice_of(keys[i]);
     }
     return KEYS;
 }
@@ -156,14 +156,14 @@ static void send_log(struct latency *latency, enum latency_logged log, const str
     snprintf(numbers[1], NUMBER_SIZE, "%" PRId64, LATENCY_REMEMBER_S);
     const char *const general[GENERAL] = {numbers[0], numbers[1], LENGTH, MESSAGES_MAX, KEEP_S};
     for (size_t i = 0; i < GENERAL; i++) {
-        arguments[count++] = latency_slice(general[i]);
+        arguments[count++] = slice_of(general[i]);
     }
     for (size_t i = 0; i < list->length; i++) {
         snprintf(times[i], NUMBER_SIZE, "%" PRIu64, list->messages[i].times);
         snprintf(ages[i], NUMBER_SIZE, "%" PRId64, latency_age_s(second, list->messages[i].second));
-        arguments[count++] = latency_slice(list->messages[i].text);
-        arguments[count++] = latency_slice(times[i]);
-        arguments[count++] = latency_slice(ages[i]);
+        arguments[count++] = slice_of(list->messages[i].text);
+        arguments[count++] = slice_of(times[i]);
+        arguments[count++] = slice_of(ages[i]);
     }
     *parcel = (struct latency_parcel){.latency = latency, .kind = &log_parcel, .which = log};
     latency_send(parcel, arguments, count);

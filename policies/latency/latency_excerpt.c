@@ -176,7 +176,7 @@ size_t latency_excerpt_make(struct slice frame, bool is_known, char out[LATENCY_
     while (room > 0 && take(&walk, &argument)) {
         const char *shown = is_known || end > out ? REDACTED : UNKNOWN;
         bool secret = is_secret(&context, argument.seen) || !is_known;
-        end = secret ? put(end, (struct slice){shown, strlen(shown)}, "", 0) : put_argument(end, &argument);
+        end = secret ? put(end, slice_of(shown), "", 0) : put_argument(end, &argument);
         room--;
     }
     if (walk.left > 0 && end > out) {

@@ -62,7 +62,7 @@ static size_t take_names(struct latency *latency, struct slice *names)
         struct latency_flight *flight = &latency->flights[latency->list_at];
         if (flight->to_list) {
             /* It stays where it is. */
-            names[count++] = latency_slice(latency_interfaces_name(share->interfaces, latency->list_at));
+            names[count++] = slice_of(latency_interfaces_name(share->interfaces, latency->list_at));
             flight->to_list = false;
             flight->listed_us = now;
             latency->to_list--;

@@ -76,8 +76,7 @@ bool latency_interfaces_find(const struct latency_interfaces *interfaces, struct
 {
     uint32_t at = *bucket_of(interfaces, safe.data, safe.length);
 
-    while (at != NO_INTERFACE && (strlen(interfaces->list[at - 1].name) != safe.length ||
-                                  memcmp(interfaces->list[at - 1].name, safe.data, safe.length) != 0)) {
+    while (at != NO_INTERFACE && !slice_is(safe, interfaces->list[at - 1].name)) {
         at = interfaces->list[at - 1].next;
     }
     *interface = at - 1;
@@ -118,7 +117,7 @@ struct latency_interfaces *latency_interfaces_new(uint32_t most)
         latency_interfaces_free(interfaces);
         return NULL;
     }
-    latency_interfaces_add(interfaces, (struct slice){LATENCY_OTHER_NAME, strlen(LATENCY_OTHER_NAME)});
+    latency_interfaces_add(interfaces, slice_of(LATENCY_OTHER_NAME));
     return interfaces;
 }
 

@@ -179,8 +179,7 @@ static void name_base(struct base *base, const char *name, const char *subcomman
 static uint32_t resolve(struct latency *latency, uint32_t *interface, const struct base *base)
 {
     if (*interface == LATENCY_UNRESOLVED) {
-        struct slice name = {base->name, strlen(base->name)};
-        *interface = latency_share_interface(latency->share, name, base->free_text);
+        *interface = latency_share_interface(latency->share, slice_of(base->name), base->free_text);
     }
     return *interface;
 }
@@ -290,7 +289,7 @@ bool latency_names_have_learned(const struct latency_names *names, struct slice 
 
 static void take_learned(struct latency *latency, const struct command *learned, struct base *base)
 {
-    size_t length = write_learned_name((struct slice){learned->name, strlen(learned->name)}, base->name);
+    size_t length = write_learned_name(slice_of(learned->name), base->name);
     uint32_t number = latency_interfaces_add(latency->names.learned, (struct slice){base->name, length});
 
     base->free_text = true;
@@ -346,7 +345,7 @@ void latency_client(void *instance, const struct policy_client *client, void **a
 
     if (latency->settings.enabled && latency->settings.by != LATENCY_BY_NONE) {
         const char *text = identity_text(latency, client);
-        identity = latency_interfaces_add(latency->names.identities, (struct slice){text, strlen(text)});
+        identity = latency_interfaces_add(latency->names.identities, slice_of(text));
     }
     *attachment = (void *)(uintptr_t)identity;
 }

@@ -233,11 +233,6 @@ static inline int64_t latency_now(const struct latency *latency)
     return latency->host->now_us(latency->host->context);
 }
 
-static inline struct slice latency_slice(const char *text)
-{
-    return (struct slice){text, strlen(text)};
-}
-
 /* ---- latency_share.c ---- */
 
 struct latency_share *latency_share_new(size_t threads);

@@ -252,24 +252,19 @@ static void advance(struct latency_report *report)
 
 /* ---- the question ---- */
 
-static bool is_word(struct slice text, const char *word)
-{
-    return text.length == strlen(word) && strncasecmp(text.data, word, text.length) == 0;
-}
-
 /* [FROM t] [TO t] [BY minute]; what is wrong, or NULL. */
 static const char *read_arguments(struct latency_report *report, size_t count, const struct slice *arguments)
 {
     int64_t from_s = report->now_s - DEFAULT_SPAN_S, to_s = report->now_s;
 
     for (size_t i = 2; i < count; i += 2) {
-        bool is_from = is_word(arguments[i], "from"), is_to = is_word(arguments[i], "to");
-        if (i + 1 == count || !(is_from || is_to || is_word(arguments[i], "by"))) {
+        bool is_from = slice_is_word(arguments[i], "from"), is_to = slice_is_word(arguments[i], "to");
+        if (i + 1 == count || !(is_from || is_to || slice_is_word(arguments[i], "by"))) {
             return "expected FROM time, TO time or BY minute behind the interface";
         }
         if (!is_from && !is_to) {
             report->by_minute = true;
-            if (!is_word(arguments[i + 1], "minute")) {
+            if (!slice_is_word(arguments[i + 1], "minute")) {
                 return "expected BY minute";
             }
         } else if (!latency_time_read(arguments[i + 1], report->now_s, is_from ? &from_s : &to_s)) {
@@ -318,7 +313,7 @@ void latency_verb_report(void *instance, struct policy_question *question, size_
         latency_answer_error(latency, question, "out of memory");
         return;
     }
-    report->of_all = is_word(arguments[1], "*");
+    report->of_all = slice_is_word(arguments[1], "*");
     report->lists = report->of_all;
     if (!report->of_all) {
         add_name(report, arguments[1]);

@@ -96,7 +96,7 @@ static void answered(void *context, const struct policy_script_reply *reply)
 void latency_ask(struct latency *latency, struct policy_question *question, const struct latency_query *query,
                  struct slice key, const char *most)
 {
-    const struct slice arguments[] = {key, latency_slice(most)};
+    const struct slice arguments[] = {key, slice_of(most)};
     struct asked *asked = malloc(sizeof *asked);
 
     if (asked == NULL) {

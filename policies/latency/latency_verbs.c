@@ -47,7 +47,7 @@ void latency_print_figures(const struct latency_figures *figures, double seconds
 
 void latency_answer_error(struct latency *latency, struct policy_question *question, const char *text)
 {
-    latency->host->answer(latency->host->context, question, POLICY_ANSWER_ERROR, (struct slice){text, strlen(text)});
+    latency->host->answer(latency->host->context, question, POLICY_ANSWER_ERROR, slice_of(text));
 }
 
 /* What is copied under the lock is written without it. */
@@ -69,7 +69,7 @@ static void print_interface(struct latency_share *share, uint32_t interface, FIL
 static bool find_interface(struct latency_share *share, const char *name, uint32_t *interface)
 {
     pthread_mutex_lock(&share->lock);
-    bool is_found = latency_interfaces_find(share->interfaces, (struct slice){name, strlen(name)}, interface);
+    bool is_found = latency_interfaces_find(share->interfaces, slice_of(name), interface);
     pthread_mutex_unlock(&share->lock);
     return is_found;
 }
@@ -189,11 +189,6 @@ void latency_verb_latency(void *instance, struct policy_question *question, size
 
 /* ---- SLOWLOG and BIGLOG ---- */
 
-static bool is_reset(struct slice word)
-{
-    return word.length == strlen("reset") && strncasecmp(word.data, "reset", word.length) == 0;
-}
-
 static bool read_number(struct slice word, size_t most, size_t *number)
 {
     *number = 0;
@@ -230,9 +225,7 @@ static bool read_place(size_t count, const struct slice *arguments, uint64_t *be
     if (count < 3) {
         return true;
     }
-    bool is_before = count == 4 && arguments[2].length == strlen("before") &&
-                     strncasecmp(arguments[2].data, "before", arguments[2].length) == 0;
-    if (!is_before || !read_number(arguments[3], SIZE_MAX / 20, &id)) {
+    if (count != 4 || !slice_is_word(arguments[2], "before") || !read_number(arguments[3], SIZE_MAX / 20, &id)) {
         return false;
     }
     *before = id;
@@ -250,7 +243,7 @@ static enum policy_answer show_log(struct latency *latency, struct latency_slow_
         fputs(is_off, answer);
         return POLICY_ANSWER_ERROR;
     }
-    if (count == 2 && is_reset(arguments[1])) {
+    if (count == 2 && slice_is_word(arguments[1], "reset")) {
         pthread_mutex_lock(&share->log_lock);
         latency_slow_log_reset(*log);
         pthread_mutex_unlock(&share->log_lock);
@@ -318,7 +311,7 @@ enum policy_answer latency_verb_hotkeys(void *instance, size_t count, const stru
         fputs(is_off, answer);
         return POLICY_ANSWER_ERROR;
     }
-    if (resets && !is_reset(arguments[1])) {
+    if (resets && !slice_is_word(arguments[1], "reset")) {
         fputs("HOTKEYS knows RESET only", answer);
         return POLICY_ANSWER_ERROR;
     }

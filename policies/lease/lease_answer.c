@@ -7,12 +7,10 @@ enum reply_form { FORM_OTHER, FORM_ERROR, FORM_NOT_RUN, FORM_NIL, FORM_INTEGER, 
 /* Whether the head begins so; what follows is put to *rest. */
 static bool begins(struct slice head, const char *text, struct slice *rest)
 {
-    size_t length = strlen(text);
-
-    if (head.length < length || memcmp(head.data, text, length) != 0) {
+    if (!slice_begins(head, text)) {
         return false;
     }
-    *rest = (struct slice){head.data + length, head.length - length};
+    *rest = (struct slice){head.data + strlen(text), head.length - strlen(text)};
     return true;
 }
 

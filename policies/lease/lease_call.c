@@ -254,7 +254,7 @@ struct lease_call *lease_call_prepare(struct lease_worker *worker, struct lease 
     add_text(call, lease->token);
     add_errand(call, lease);
     if (lease->companion != NULL) {
-        add_text(call, (struct slice){lease->companion, strlen(lease->companion)});
+        add_text(call, slice_of(lease->companion));
     }
     lease->calling = true;
     lease->called_us = call->sent_us;

@@ -412,7 +412,7 @@ static void rank_in_transaction(struct effect *effect, const struct lease_target
     for (; request != NULL && request != effect->request; request = request->next) {
         const struct lease_target *target = &request->targets[0];
         bool is_its = request->shape.action == LEASE_SCORE && request->target_count == 1 &&
-                      lease_word_equal(target->touch.token, asked->touch.token);
+                      slice_equal(target->touch.token, asked->touch.token);
         struct effect of_score = *effect;
         of_score.request = request;
         struct lease *lease = is_its ? find(&of_score, target) : NULL;
@@ -553,7 +553,7 @@ static void overtake(const struct effect *effect, const struct lease_key *key, s
 
     LIST_FOREACH(touch, &key->touches, of_key)
     {
-        bool concerns = token.data == NULL || lease_word_equal(touch->token, token);
+        bool concerns = token.data == NULL || slice_equal(touch->token, token);
         if (touch->acquires && concerns && touch->sequence < effect->request->sequence) {
             touch->overtaken = true;
         }
@@ -567,7 +567,7 @@ static void change_all(struct effect *effect, struct lease_key *key, struct slic
     while (member != NULL) {
         struct lease_member *next = LIST_NEXT(member, of_key);
         struct lease *lease = member->lease;
-        bool concerns = token.data == NULL || lease_word_equal(lease->token, token);
+        bool concerns = token.data == NULL || slice_equal(lease->token, token);
         if (concerns && may_have_released(effect, lease)) {
             doubt_released(effect, lease);
         } else if (concerns && lease->sequence < effect->request->sequence) {

@@ -3,14 +3,9 @@
 
 #include <string.h>
 
-static bool begins(struct slice head, const char *text)
-{
-    return head.length >= strlen(text) && memcmp(head.data, text, strlen(text)) == 0;
-}
-
 static enum lease_outcome outcome_of_exec(struct slice head)
 {
-    bool executed = begins(head, "*") && !begins(head, "*-1");
+    bool executed = slice_begins(head, "*") && !slice_begins(head, "*-1");
 
     return executed ? LEASE_OUTCOME_UNCLEAR : LEASE_OUTCOME_REFUSED;
 }
@@ -18,7 +13,9 @@ static enum lease_outcome outcome_of_exec(struct slice head)
 /* ZADD: 1 for a new member, 0 for one that was there. */
 static enum lease_outcome outcome_of_score(struct slice head)
 {
-    return begins(head, ":1\r") ? LEASE_OUTCOME_YES : begins(head, ":0\r") ? LEASE_OUTCOME_HELD : LEASE_OUTCOME_REFUSED;
+    return slice_begins(head, ":1\r")   ? LEASE_OUTCOME_YES
+           : slice_begins(head, ":0\r") ? LEASE_OUTCOME_HELD
+                                        : LEASE_OUTCOME_REFUSED;
 }
 
 struct slice lease_outcome_head(const struct lease_request *request, const struct policy_reply *reply)
@@ -49,7 +46,7 @@ enum lease_outcome lease_outcome_of(const struct lease_request *request, const s
     case LEASE_ANSWER_YES:
         return LEASE_OUTCOME_YES;
     case LEASE_ANSWER_NO:
-        return begins(head, "-") ? LEASE_OUTCOME_REFUSED : LEASE_OUTCOME_NO;
+        return slice_begins(head, "-") ? LEASE_OUTCOME_REFUSED : LEASE_OUTCOME_NO;
     case LEASE_ANSWER_HELD:
         return LEASE_OUTCOME_HELD;
     default:

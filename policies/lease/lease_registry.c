@@ -145,11 +145,6 @@ void lease_registry_drain(struct lease_registry *registry)
     registry->draining = true;
 }
 
-static bool is_text(struct slice text, const char *data, size_t length)
-{
-    return text.length == length && (length == 0 || memcmp(text.data, data, length) == 0);
-}
-
 static uint64_t hash_text(const struct lease_registry *registry, struct slice text)
 {
     return siphash(&registry->hash_key, text.length > 0 ? text.data : "", text.length);
@@ -178,7 +173,7 @@ static struct lease_key *find_key(struct lease_registry *registry, int64_t datab
 
     for (; node != NULL; node = lease_table_next(node)) {
         struct lease_key *key = (struct lease_key *)(void *)node;
-        if (key->database == database && is_text(name, key->name, key->length)) {
+        if (key->database == database && slice_equal(name, (struct slice){key->name, key->length})) {
             return key;
         }
     }
@@ -298,8 +293,7 @@ struct lease *lease_registry_find(struct lease_registry *registry, const struct 
 
     for (; node != NULL; node = lease_table_next(node)) {
         const struct lease_member *member = (const struct lease_member *)(const void *)node;
-        const struct slice *held = &member->lease->token;
-        if (member->key == key && is_text(token, held->data, held->length)) {
+        if (member->key == key && slice_equal(token, member->lease->token)) {
             return member->lease;
         }
     }
@@ -432,7 +426,7 @@ static bool is_touched(const struct lease_registry *registry, const struct lease
     for (size_t i = 0; i < lease->key_count; i++) {
         LIST_FOREACH(touch, &lease->members[i].key->touches, of_key)
         {
-            bool concerns = touch->token.data == NULL || is_text(touch->token, lease->token.data, lease->token.length);
+            bool concerns = touch->token.data == NULL || slice_equal(touch->token, lease->token);
             if (concerns && (touch->releases || (!releasing && !touch->guards))) {
                 return true;
             }
@@ -474,7 +468,7 @@ static struct lease_owner *find_owner(struct lease_registry *registry, struct sl
 
     for (; node != NULL; node = lease_table_next(node)) {
         struct lease_owner *owner = (struct lease_owner *)(void *)node;
-        if (is_text(name, owner->name, owner->length)) {
+        if (slice_equal(name, (struct slice){owner->name, owner->length})) {
             return owner;
         }
     }
@@ -592,7 +586,7 @@ static const struct lease_script *find_script(const struct lease_registry *regis
 
     for (; node != NULL; node = lease_table_next(node)) {
         const struct learned *learned = (const struct learned *)(const void *)node;
-        if (is_text(digest, learned->digest, sizeof learned->digest)) {
+        if (slice_equal(digest, (struct slice){learned->digest, sizeof learned->digest})) {
             return learned->script;
         }
     }

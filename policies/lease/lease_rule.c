@@ -171,9 +171,9 @@ static bool read_care(struct slice word, struct slice *library, enum lease_care 
         return false;
     }
     *library = (struct slice){word.data, (size_t)(colon - word.data)};
-    size_t length = word.length - library->length - 1;
+    struct slice said = {colon + 1, word.length - library->length - 1};
     for (size_t i = 0; care_words[i] != NULL; i++) {
-        if (strlen(care_words[i]) == length && memcmp(care_words[i], colon + 1, length) == 0) {
+        if (slice_is(said, care_words[i])) {
             *care = (enum lease_care)i;
             return true;
         }
@@ -186,7 +186,7 @@ static bool is_library(struct slice name)
     const char *library;
 
     for (size_t i = 0; (library = lease_script_library(i)) != NULL; i++) {
-        if (strlen(library) == name.length && strncasecmp(library, name.data, name.length) == 0) {
+        if (slice_is_word(name, library)) {
             return true;
         }
     }

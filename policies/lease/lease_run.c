@@ -1,12 +1,5 @@
 #include "lease/lease_run.h"
 
-#include <string.h>
-
-bool lease_word_equal(struct slice a, struct slice b)
-{
-    return a.length == b.length && (a.length == 0 || memcmp(a.data, b.data, a.length) == 0);
-}
-
 /* Takes a mark, digits, CR and LF. */
 static bool take_line(struct lease_run *run, char mark, uint64_t *number)
 {

@@ -24,6 +24,4 @@ bool lease_run_skip(struct lease_run *run, uint64_t count);
 /* The argument at a place of the run, from 1 on. */
 bool lease_run_at(struct lease_run run, uint32_t place, struct slice *argument);
 
-bool lease_word_equal(struct slice a, struct slice b);
-
 #endif

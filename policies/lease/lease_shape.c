@@ -219,7 +219,7 @@ static enum lease_reply set_reply(const struct set_options *options)
 static enum lease_action set_action(const struct set_options *options, struct slice value)
 {
     bool may_extend =
-        options->condition == SET_XX || (options->condition == SET_IFEQ && lease_word_equal(options->match, value));
+        options->condition == SET_XX || (options->condition == SET_IFEQ && slice_equal(options->match, value));
 
     if (options->keeps_ttl) {
         return LEASE_NOTHING;
@@ -254,7 +254,7 @@ static bool one_value(struct lease_shape *shape, struct lease_run pairs)
         return false;
     }
     while (pairs.left > 0) {
-        if (!lease_run_skip(&pairs, 1) || !lease_run_take(&pairs, &value) || !lease_word_equal(value, shape->token)) {
+        if (!lease_run_skip(&pairs, 1) || !lease_run_take(&pairs, &value) || !slice_equal(value, shape->token)) {
             return false;
         }
     }

@@ -106,7 +106,7 @@ static size_t drop(struct lease_worker *worker, struct slice name)
         bool is_meant = false;
         for (size_t i = 0; i < lease->key_count; i++) {
             const struct lease_key *key = lease->members[i].key;
-            is_meant = is_meant || (key->length == name.length && memcmp(key->name, name.data, name.length) == 0);
+            is_meant = is_meant || slice_equal(name, (struct slice){key->name, key->length});
         }
         if (is_meant) {
             lease_end(worker, lease, LEASE_REASON_DROPPED);
@@ -122,7 +122,7 @@ enum policy_answer lease_verb_lease(void *instance, size_t count, const struct s
     struct lease_worker *worker = instance;
 
     (void)count;
-    if (arguments[1].length != 4 || strncasecmp(arguments[1].data, "drop", 4) != 0) {
+    if (!slice_is_word(arguments[1], "drop")) {
         fprintf(answer, "LEASE knows DROP only: LEASE DROP key");
         return POLICY_ANSWER_ERROR;
     }

@@ -173,7 +173,7 @@ static void reset_subject(void *context, struct limit_subject *subject)
 
     if (reset->name.length > 0) {
         struct shown_name shown = show_name(subject->name, subject->length);
-        if (strlen(shown.text) != reset->name.length || memcmp(shown.text, reset->name.data, reset->name.length) != 0) {
+        if (!slice_is(reset->name, shown.text)) {
             return;
         }
     }
@@ -197,7 +197,7 @@ bool limit_share_reset(struct limit_share *share, struct slice rule, struct slic
 
     pthread_mutex_lock(&share->registry);
     for (struct limit_ledger *ledger = share->ledgers; ledger != NULL; ledger = ledger->next) {
-        if (strlen(ledger->rule) == rule.length && memcmp(ledger->rule, rule.data, rule.length) == 0) {
+        if (slice_is(rule, ledger->rule)) {
             reset.found = reset.found || name.length == 0;
             limit_ledger_visit(share, ledger, reset_subject, &reset);
         }

@@ -49,11 +49,6 @@ static size_t add_part(char *name, size_t length, size_t room, const char *kind,
     return length + text.length;
 }
 
-static struct slice slice_of(const char *text)
-{
-    return (struct slice){text, strlen(text)};
-}
-
 static void keep_bits(uint8_t *address, size_t bytes, unsigned int bits)
 {
     for (size_t i = 0; i < bytes; i++) {

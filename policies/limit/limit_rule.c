@@ -141,11 +141,11 @@ static bool read_per_word(struct slice word, struct limit_per *per, bool *all)
     bool *const fields[] = {&per->user, &per->name, &per->connection, &per->process,
                             &per->uid,  &per->host, &per->key,        all};
 
-    if (word.length >= 2 && memcmp(word.data, "ip", 2) == 0 && (word.length == 2 || word.data[2] == '/')) {
+    if (slice_begins(word, "ip") && (word.length == 2 || word.data[2] == '/')) {
         return !per->ip && read_ip((struct slice){word.data + 2, word.length - 2}, per);
     }
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strlen(names[i]) == word.length && memcmp(names[i], word.data, word.length) == 0) {
+        if (slice_is(word, names[i])) {
             bool is_new = !*fields[i];
             *fields[i] = true;
             return is_new;

@@ -137,7 +137,7 @@ void limit_script_give_back(struct limit *limit, const struct limit_state *state
     struct arguments arguments = {0};
 
     add_slice(&arguments, (struct slice){state->key, state->key_length});
-    add_slice(&arguments, (struct slice){kind_names[state->kind], strlen(kind_names[state->kind])});
+    add_slice(&arguments, slice_of(kind_names[state->kind]));
     add_number(&arguments, grant.count);
     switch (state->kind) {
     case LIMIT_STATE_LOG:

@@ -18,8 +18,7 @@ static const struct limit_rule *find_global_rule(const struct limit *limit, stru
 {
     for (size_t i = 0; i < limit->rule_count; i++) {
         const struct limit_rule *rule = &limit->rules[i];
-        if (rule->scope == LIMIT_GLOBAL && strlen(rule->name) == name.length &&
-            memcmp(rule->name, name.data, name.length) == 0) {
+        if (rule->scope == LIMIT_GLOBAL && slice_is(name, rule->name)) {
             return rule;
         }
     }
@@ -58,7 +57,7 @@ enum policy_answer limit_verb_limit(void *instance, size_t count, const struct s
 
     /* An empty offender is a mistake, and not to be taken for all of them. */
     bool names_nobody = count > 3 && name.length == 0;
-    if (names_nobody || arguments[1].length != 5 || strncasecmp(arguments[1].data, "reset", 5) != 0) {
+    if (names_nobody || !slice_is_word(arguments[1], "reset")) {
         fputs("usage: LIMIT RESET rule [offender]", answer);
         return POLICY_ANSWER_ERROR;
     }

@@ -155,7 +155,7 @@ struct category_word {
 static void keep_verdict(void *context, const char *name, uint32_t categories)
 {
     const struct category_word *word = context;
-    struct slice subcommand = {name, strlen(name)};
+    struct slice subcommand = slice_of(name);
 
     if ((categories & word->category) == 0) {
         add_subcommand(word->commands, word->command, subcommand,
@@ -174,8 +174,7 @@ static struct match_commands *copy_commands(const struct match_commands *from)
     for (size_t i = 0; i < from->subcommand_count; i++) {
         const struct subcommand_word *word = &from->subcommands[i];
         if (word->name != NULL) {
-            add_subcommand(copy, command_at(word->command), (struct slice){word->name, strlen(word->name)},
-                           word->included);
+            add_subcommand(copy, command_at(word->command), slice_of(word->name), word->included);
         }
     }
     return copy;
@@ -260,7 +259,7 @@ static bool take_command_word(struct match_commands *commands, struct slice word
     if (bar != NULL) {
         return set_subcommand(commands, name, (size_t)(bar - name.data), included, problem);
     }
-    if (name.length == 1 && name.data[0] == '*') {
+    if (slice_is(name, "*")) {
         for (size_t i = 0; i <= command_count(); i++) {
             set_command(commands, i, included);
         }
@@ -535,8 +534,7 @@ bool match_clients_is(const struct match_clients *clients, const struct policy_c
     for (size_t i = 0; i < clients->count; i++) {
         const struct client_word *word = &clients->words[i];
         const char *text = word->trait == CLIENT_USER ? client->user : client->name;
-        bool is = word->trait == CLIENT_IP ? is_within(word, client->address)
-                                           : match_glob(word->glob, (struct slice){text, strlen(text)});
+        bool is = word->trait == CLIENT_IP ? is_within(word, client->address) : match_glob(word->glob, slice_of(text));
         if (is) {
             return true;
         }

@@ -27,7 +27,7 @@ bool admin_guard_is_foreign_name(struct slice name)
 {
     for (size_t i = 0; i < sizeof foreign_names / sizeof foreign_names[0]; i++) {
         /* What follows a NUL, Redis does not see. */
-        if (slice_is((struct slice){name.data, strnlen(name.data, name.length)}, foreign_names[i])) {
+        if (word_is(name, foreign_names[i])) {
             return true;
         }
     }
@@ -77,7 +77,7 @@ bool admin_guard_is_foreign_line(struct slice line)
     struct slice rest = line;
     struct slice first = next_word(&rest);
     struct slice last = first;
-    bool is_get = slice_is(first, "GET");
+    bool is_get = slice_is_word(first, "GET");
     bool has_path = false;
 
     for (struct slice word = next_word(&rest); word.length > 0; word = next_word(&rest)) {

@@ -59,11 +59,6 @@ struct session_entry {
     bool failed;      /* memory was short within an answer, or it does not speak our protocol: to be closed at once */
 };
 
-static inline bool slice_is(struct slice slice, const char *word)
-{
-    return slice.length == strlen(word) && strncasecmp(slice.data, word, slice.length) == 0;
-}
-
 /* ---- texts ---- */
 
 /* A text that grows. */

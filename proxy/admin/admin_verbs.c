@@ -330,7 +330,8 @@ static void finish_stats(struct gathering *gathering)
 static void want_sections(struct gathering *gathering, size_t count, const struct slice *names)
 {
     for (size_t i = 0; i < count; i++) {
-        if (slice_is(names[i], "all") || slice_is(names[i], "default") || slice_is(names[i], "everything")) {
+        if (slice_is_word(names[i], "all") || slice_is_word(names[i], "default") ||
+            slice_is_word(names[i], "everything")) {
             gathering->section_count = 0;
             return;
         }
@@ -374,7 +375,7 @@ static void run_ping(struct session_entry *session, size_t count, const struct s
 static void add_counter_help(struct admin_text *text, const struct slice *wanted, const char *name,
                              enum stats_kind kind, const char *help)
 {
-    if (slice_is(*wanted, "counters") || slice_is(*wanted, name)) {
+    if (slice_is_word(*wanted, "counters") || slice_is_word(*wanted, name)) {
         admin_text_add(text, "%s (%s): %s\n", name, kind == STATS_GAUGE ? "gauge" : "counter", help);
     }
 }
@@ -402,7 +403,7 @@ static void add_verb_help(struct admin_text *text, const struct slice *wanted, c
         [POLICY_VERB_CHANGES_ON_RESET] = " (RESET changes something)",
     };
 
-    if (wanted == NULL || slice_is(*wanted, name)) {
+    if (wanted == NULL || slice_is_word(*wanted, name)) {
         admin_text_add(text, "%-27s  %s%s\n", usage, help, notes[effect]);
     }
 }
@@ -492,7 +493,7 @@ static void run_shutdown(struct session_entry *session, size_t count, const stru
 {
     const struct admin_host *host = &session->admin->host;
 
-    if (count > 1 && !slice_is(arguments[1], "now")) {
+    if (count > 1 && !slice_is_word(arguments[1], "now")) {
         admin_reply_error(session, "ERR usage: SHUTDOWN [NOW]");
         return;
     }
@@ -595,7 +596,7 @@ static bool fits(struct session_entry *session, size_t count, size_t least, size
 static bool changes(enum policy_verb_effect effect, size_t count, const struct slice *arguments)
 {
     return effect == POLICY_VERB_CHANGES ||
-           (effect == POLICY_VERB_CHANGES_ON_RESET && count > 1 && slice_is(arguments[1], "reset"));
+           (effect == POLICY_VERB_CHANGES_ON_RESET && count > 1 && slice_is_word(arguments[1], "reset"));
 }
 
 /* Whether the request is to be obeyed; who asks is told if not. */
@@ -614,7 +615,7 @@ static bool run_verb_of_policy(struct session_entry *session, size_t count, cons
         const struct policy *policy = crew->policies.list[i];
         for (size_t n = 0; n < policy->verb_count; n++) {
             const struct policy_verb *verb = &policy->verbs[n];
-            if (!slice_is(arguments[0], verb->name)) {
+            if (!slice_is_word(arguments[0], verb->name)) {
                 continue;
             }
             if (fits(session, count, verb->least, verb->most, verb->usage) &&
@@ -631,7 +632,7 @@ void admin_run(struct session_entry *session, size_t count, const struct slice *
 {
     const struct verb *verb = verbs;
 
-    while (verb->name != NULL && !slice_is(arguments[0], verb->name)) {
+    while (verb->name != NULL && !slice_is_word(arguments[0], verb->name)) {
         verb++;
     }
     if (!admin_session_is_trusted(session) && verb->run != run_auth && verb->run != run_quit) {

@@ -35,10 +35,7 @@ bool client_batch_send(struct client *client, struct client_batch *batch)
 /* Pipelines repeat themselves. */
 static const struct command *find_command(struct client_batch *batch, struct slice name)
 {
-    bool is_same =
-        name.length > 0 && batch->name.length == name.length && memcmp(batch->name.data, name.data, name.length) == 0;
-
-    if (!is_same) {
+    if (name.length == 0 || !slice_equal(batch->name, name)) {
         batch->name = name;
         batch->command = command_find(name);
     }

@@ -63,7 +63,7 @@ static void put(struct text *text, struct slice bytes, size_t most)
 
 static void put_text(struct text *text, const char *bytes)
 {
-    put(text, (struct slice){bytes, strlen(bytes)}, SIZE_MAX);
+    put(text, slice_of(bytes), SIZE_MAX);
 }
 
 /* Redis shows them until they, with their quotes, make as many bytes. */

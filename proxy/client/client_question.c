@@ -34,11 +34,6 @@ static void question_remove(struct client_service *service, struct policy_questi
     }
 }
 
-static struct slice slice_of(const char *text)
-{
-    return (struct slice){text, strlen(text)};
-}
-
 /* Tells who asked, unless that was done before. */
 static void question_tell(struct policy_question *question, enum policy_answer kind, struct slice text)
 {

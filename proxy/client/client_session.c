@@ -179,7 +179,7 @@ static void adopt_name(struct client *client, const char *name)
 {
     client->exclusive->named = true;
     client->session.sticky = client->session.sticky || strlen(name) > CLIENT_NAME_MAX;
-    if (!client_rename(client, (struct slice){name, strlen(name)})) {
+    if (!client_rename(client, slice_of(name))) {
         client_out_of_memory(client);
     }
 }
@@ -261,7 +261,7 @@ static void replied_profile(struct client *client, struct observation *observati
     }
     if (observation->password != NULL) {
         struct slice user = {observation->user, observation->user != NULL ? strlen(observation->user) : 0};
-        struct slice password = {observation->password, strlen(observation->password)};
+        struct slice password = slice_of(observation->password);
         struct profile *before = profile_reference(client->profile);
         bool is_replaced = replace_profile(client, profile_with_credentials(client->profile, user, password));
         /* Nobody knows whether this user may SELECT the database that was selected before. */
@@ -343,7 +343,7 @@ static void replied_library(struct client *client, const struct observation *obs
 
     expect(client, reply, is_ok(reply));
     profile_learn_right(client->profile, observation->right, reply);
-    if (is_ok(reply) && !client_keep_text(place, (struct slice){observation->name, strlen(observation->name)})) {
+    if (is_ok(reply) && !client_keep_text(place, slice_of(observation->name))) {
         client_out_of_memory(client);
     }
 }

@@ -90,7 +90,7 @@ static bool refuse_stranger(struct client *client, enum resp_command_fault fault
 /* Whether the session has to understand the command, or a policy may say something else in its place. */
 static bool has_to_be_whole(const struct client *client, const struct command *command)
 {
-    struct slice name = {command->name, strlen(command->name)};
+    struct slice name = slice_of(command->name);
 
     if (chain_interest(client->service->chain, command)->translator != 0) {
         return learn_server_has(client->service->learn, name) != LEARN_HAS;

@@ -202,7 +202,7 @@ uint32_t command_category_find(struct slice name)
         {"scripting", SCRIPTING},
     };
     for (size_t i = 0; i < sizeof(categories) / sizeof(categories[0]); i++) {
-        if (strlen(categories[i].name) == name.length && memcmp(categories[i].name, name.data, name.length) == 0)
+        if (slice_is(name, categories[i].name))
             return categories[i].category;
     }
     return 0;

@@ -11,16 +11,9 @@
 #ifndef HEADGATE_RESP_H
 #define HEADGATE_RESP_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
+#include "base/slice.h"
 
-/* A view into bytes that somebody else owns. Not terminated by NUL. */
-struct slice {
-    const char *data;
-    size_t length;
-};
+#include <stdint.h>
 
 enum resp_status {
     RESP_MORE, /* every byte given was taken; the frame goes on */
@@ -195,9 +188,7 @@ void resp_reply_reset(struct resp_reply *reply);
 /* Whether the head, which must have been kept, begins so. */
 static inline bool resp_reply_starts(const struct resp_reply *reply, const char *text)
 {
-    size_t length = strlen(text);
-
-    return reply->head_length >= length && memcmp(reply->head, text, length) == 0;
+    return slice_begins((struct slice){reply->head, reply->head_length}, text);
 }
 
 static inline bool resp_reply_is_error(const struct resp_reply *reply)

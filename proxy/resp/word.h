@@ -15,9 +15,6 @@
 #include "resp/resp.h"
 #include "resp/resp_number.h"
 
-#include <string.h>
-#include <strings.h>
-
 static inline bool word_has_nul(struct slice text)
 {
     return text.length > 0 && memchr(text.data, '\0', text.length) != NULL;
@@ -35,8 +32,10 @@ static inline bool word_is(struct slice text, const char *word)
 {
     size_t length = strlen(word);
 
-    return text.length >= length && (text.length == length || text.data[length] == '\0') &&
-           strncasecmp(text.data, word, length) == 0;
+    if (text.length > length && text.data[length] == '\0') {
+        text.length = length;
+    }
+    return slice_is_word(text, word);
 }
 
 /* Whether Redis takes it for a whole number, and which. */

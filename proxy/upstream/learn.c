@@ -112,8 +112,7 @@ static void on_clock(void *context, const redisReply *reply, const char *why)
 static bool has_flag(const redisReply *flags, const char *flag)
 {
     for (size_t i = 0; flags->type == REDIS_REPLY_ARRAY && i < flags->elements; i++) {
-        struct slice text = text_of(flags->element[i]);
-        if (text.length == strlen(flag) && memcmp(text.data, flag, text.length) == 0) {
+        if (slice_is(text_of(flags->element[i]), flag)) {
             return true;
         }
     }
@@ -128,8 +127,7 @@ static int8_t key_position(const redisReply *reply)
 static const struct learned *find(const struct learn *learn, struct slice name)
 {
     for (size_t i = 0; i < learn->count; i++) {
-        const char *known = learn->commands[i]->command.name;
-        if (strlen(known) == name.length && word_is(name, known)) {
+        if (slice_is_word(name, learn->commands[i]->command.name)) {
             return learn->commands[i];
         }
     }

@@ -26,11 +26,6 @@ static bool is(struct slice slice, const char *word)
     return slice.length == strlen(word) && strncasecmp(slice.data, word, slice.length) == 0;
 }
 
-static struct slice slice_of(const char *text)
-{
-    return (struct slice){text, strlen(text)};
-}
-
 static void answer(const struct respondent *respondent, struct policy_question *question, enum policy_answer kind,
                    struct slice text)
 {

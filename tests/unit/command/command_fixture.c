@@ -4,11 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-struct slice slice_of(const char *text)
-{
-    return (struct slice){text, strlen(text)};
-}
-
 const struct command *find(const char *name)
 {
     return command_find(slice_of(name));

@@ -6,7 +6,6 @@
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
-struct slice slice_of(const char *text);
 const struct command *find(const char *name);
 
 #define ARGUMENTS_MAX 24

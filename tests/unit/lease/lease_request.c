@@ -6,11 +6,6 @@
 
 #define WORDS_MAX 64
 
-bool slice_is(struct slice value, const char *text)
-{
-    return value.length == strlen(text) && (value.length == 0 || memcmp(value.data, text, value.length) == 0);
-}
-
 struct request request_of_words(const struct slice *words, size_t count)
 {
     struct request request = {0};

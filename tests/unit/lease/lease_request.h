@@ -17,13 +17,6 @@ struct request {
     struct lease_shape shape;
 };
 
-static inline struct slice slice_of(const char *text)
-{
-    return (struct slice){text, strlen(text)};
-}
-
-bool slice_is(struct slice value, const char *text);
-
 /* Not read yet. */
 struct request request_of_words(const struct slice *words, size_t count);
 void request_read(struct request *request);
