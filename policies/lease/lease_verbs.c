@@ -32,7 +32,7 @@ static void write_line(const struct lease_worker *worker, const struct lease *le
 {
     const struct lease_key *key = lease->members[0].key;
     char name[LEASE_QUOTED_MAX], owner[LEASE_QUOTED_MAX];
-    bool is_watched = lease->watch.link != NULL;
+    bool is_watched = lease->watch.is_set;
 
     lease_quote(name, (struct slice){key->name, key->length});
     lease_quote(owner, lease->owner != NULL ? (struct slice){lease->owner->name, lease->owner->shown}

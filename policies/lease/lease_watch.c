@@ -399,7 +399,7 @@ void lease_watch(struct lease_worker *worker)
 bool lease_watch_is_done(struct lease_worker *worker)
 {
     lease_registry_lock(worker->registry);
-    bool done = worker->calls == 0 && lease_registry_wheel(worker->registry, worker->host->worker)->ready == NULL;
+    bool done = worker->calls == 0 && LIST_EMPTY(&lease_registry_wheel(worker->registry, worker->host->worker)->ready);
     lease_registry_unlock(worker->registry);
     return done;
 }

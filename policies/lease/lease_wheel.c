@@ -1,25 +1,11 @@
 #include "lease/lease_wheel.h"
 
-static void push(struct lease_wheel_entry **list, struct lease_wheel_entry *entry)
-{
-    entry->next = *list;
-    entry->link = list;
-    if (entry->next != NULL) {
-        entry->next->link = &entry->next;
-    }
-    *list = entry;
-}
-
 void lease_wheel_cancel(struct lease_wheel_entry *entry)
 {
-    if (entry->link == NULL) {
-        return;
+    if (entry->is_set) {
+        LIST_REMOVE(entry, of_list);
+        entry->is_set = false;
     }
-    *entry->link = entry->next;
-    if (entry->next != NULL) {
-        entry->next->link = entry->link;
-    }
-    entry->link = NULL;
 }
 
 static int64_t step_of(int64_t time_us)
@@ -33,21 +19,22 @@ void lease_wheel_set(struct lease_wheel *wheel, struct lease_wheel_entry *entry,
 
     lease_wheel_cancel(entry);
     entry->due_us = due_us;
-    push(step < wheel->step ? &wheel->ready : &wheel->slots[step % LEASE_WHEEL_SLOTS], entry);
+    entry->is_set = true;
+    struct lease_wheel_list *slot = step < wheel->step ? &wheel->ready : &wheel->slots[step % LEASE_WHEEL_SLOTS];
+    LIST_INSERT_HEAD(slot, entry, of_list);
 }
 
 /* Those of a slot that are due in this step or were before become ready; the others are due in a later round. */
-static void turn(struct lease_wheel *wheel, struct lease_wheel_entry **slot, int64_t step)
+static void turn(struct lease_wheel *wheel, struct lease_wheel_list *slot, int64_t step)
 {
-    struct lease_wheel_entry *entry = *slot;
+    struct lease_wheel_entry *next;
 
-    while (entry != NULL) {
-        struct lease_wheel_entry *next = entry->next;
+    for (struct lease_wheel_entry *entry = LIST_FIRST(slot); entry != NULL; entry = next) {
+        next = LIST_NEXT(entry, of_list);
         if (step_of(entry->due_us) <= step) {
-            lease_wheel_cancel(entry);
-            push(&wheel->ready, entry);
+            LIST_REMOVE(entry, of_list);
+            LIST_INSERT_HEAD(&wheel->ready, entry, of_list);
         }
-        entry = next;
     }
 }
 
@@ -62,7 +49,7 @@ struct lease_wheel_entry *lease_wheel_take(struct lease_wheel *wheel, int64_t no
     for (; wheel->step <= last; wheel->step++) {
         turn(wheel, &wheel->slots[wheel->step % LEASE_WHEEL_SLOTS], last);
     }
-    struct lease_wheel_entry *entry = wheel->ready;
+    struct lease_wheel_entry *entry = LIST_FIRST(&wheel->ready);
     if (entry != NULL) {
         lease_wheel_cancel(entry);
     }

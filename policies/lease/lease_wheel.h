@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 /* Policies are called ten times a second. */
 #define LEASE_WHEEL_STEP_US INT64_C(100000)
@@ -15,15 +16,17 @@
 
 /* Embedded in who waits; zero at first. */
 struct lease_wheel_entry {
-    struct lease_wheel_entry *next;
-    struct lease_wheel_entry **link; /* what points to it; NULL: it is in no wheel */
+    LIST_ENTRY(lease_wheel_entry) of_list;
+    bool is_set; /* it is in a wheel */
     int64_t due_us;
 };
 
+LIST_HEAD(lease_wheel_list, lease_wheel_entry);
+
 struct lease_wheel {
-    int64_t step;                    /* the slots of all steps before this one hold nobody who is due */
-    struct lease_wheel_entry *ready; /* due, and not taken yet */
-    struct lease_wheel_entry *slots[LEASE_WHEEL_SLOTS];
+    int64_t step;                  /* the slots of all steps before this one hold nobody who is due */
+    struct lease_wheel_list ready; /* due, and not taken yet */
+    struct lease_wheel_list slots[LEASE_WHEEL_SLOTS];
 };
 
 /* Sets when the entry is due, in place of what was set before. */

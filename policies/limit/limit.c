@@ -370,11 +370,12 @@ static bool limit_reload(void *instance, const struct conf_rule *list)
         free_rules(limit, rules, count);
         return false;
     }
-    for (struct limit_client *client = limit->clients; client != NULL; client = client->next) {
+    for (struct limit_client *client = LIST_FIRST(&limit->clients); client != NULL;
+         client = LIST_NEXT(client, of_limit)) {
         limit_give_up_seats(limit, client);
     }
     /* Nobody waits for a rule that may be gone: all are judged anew, in their order. */
-    for (struct limit_held *held = limit->first_held; held != NULL; held = held->next) {
+    for (struct limit_held *held = TAILQ_FIRST(&limit->held); held != NULL; held = TAILQ_NEXT(held, of_limit)) {
         limit_leave_places(limit, held);
         limit->host->resume(limit->host->context, held->holder);
     }
@@ -390,9 +391,9 @@ static void limit_stop(void *instance)
 {
     struct limit *limit = instance;
 
-    assert(limit->first_held == NULL && limit->calls == NULL);
-    while (limit->clients != NULL) {
-        limit_remove_client(limit, limit->clients);
+    assert(TAILQ_EMPTY(&limit->held) && LIST_EMPTY(&limit->calls));
+    while (!LIST_EMPTY(&limit->clients)) {
+        limit_remove_client(limit, LIST_FIRST(&limit->clients));
     }
     free_rules(limit, limit->rules, limit->rule_count);
     free(limit->starts);
@@ -409,6 +410,7 @@ static void *limit_start(const struct policy_start *start)
     if (limit == NULL) {
         return NULL;
     }
+    TAILQ_INIT(&limit->held);
     limit->share = start->shared;
     limit->host = start->host;
     limit->counters = start->counters;

@@ -30,11 +30,8 @@ static void call_add(struct limit *limit, struct limit_call *call)
 {
     call->limit = limit;
     call->number = ++limit->call_count;
-    call->next = limit->calls;
-    if (call->next != NULL) {
-        call->next->previous = call;
-    }
-    limit->calls = call;
+    STAILQ_INIT(&call->places);
+    LIST_INSERT_HEAD(&limit->calls, call, of_limit);
 }
 
 /* Lets go of rule, subject and places. */
@@ -42,12 +39,14 @@ static void call_detach(struct limit_call *call)
 {
     limit_locks locks = call->subject != NULL ? limit_subject_locks(call->subject) : 0;
 
-    for (struct limit_place *place = call->places; place != NULL; place = place->next_in_call) {
+    struct limit_place *place;
+
+    STAILQ_FOREACH(place, &call->places, of_call)
+    {
         place->call = NULL;
         place->held->asked--;
     }
-    call->places = NULL;
-    call->places_end = &call->places;
+    STAILQ_INIT(&call->places);
     if (call->subject == NULL) {
         return;
     }
@@ -64,20 +63,13 @@ static void call_detach(struct limit_call *call)
 static void call_free(struct limit_call *call)
 {
     call_detach(call);
-    if (call->previous != NULL) {
-        call->previous->next = call->next;
-    } else {
-        call->limit->calls = call->next;
-    }
-    if (call->next != NULL) {
-        call->next->previous = call->previous;
-    }
+    LIST_REMOVE(call, of_limit);
     free(call);
 }
 
 void limit_call_detach(struct limit *limit)
 {
-    for (struct limit_call *call = limit->calls; call != NULL; call = call->next) {
+    for (struct limit_call *call = LIST_FIRST(&limit->calls); call != NULL; call = LIST_NEXT(call, of_limit)) {
         call_detach(call);
     }
 }
@@ -154,24 +146,16 @@ static void settle_place(struct limit_call *call, struct limit_place *place, enu
     }
 }
 
-static struct limit_place *take_places(struct limit_call *call)
-{
-    struct limit_place *places = call->places;
-
-    call->places = NULL;
-    call->places_end = &call->places;
-    return places;
-}
-
 /* Tells all places what has come of the call. */
 static void settle_places(struct limit_call *call, enum limit_place_state state)
 {
-    struct limit_place *place = take_places(call);
+    struct limit_places places = STAILQ_HEAD_INITIALIZER(places);
 
-    while (place != NULL) {
-        struct limit_place *next = place->next_in_call;
+    STAILQ_CONCAT(&places, &call->places);
+    while (!STAILQ_EMPTY(&places)) {
+        struct limit_place *place = STAILQ_FIRST(&places);
+        STAILQ_REMOVE_HEAD(&places, of_call);
         settle_place(call, place, state);
-        place = next;
     }
 }
 
@@ -182,10 +166,12 @@ static void deal_out(struct limit_call *call, int64_t granted, int64_t refused_u
     int64_t spent = call->spent < granted ? call->spent : granted;
     struct limit_grant rest = {
         .call = call->number, .asked_us = call->sent_us, .first = 1 + spent, .count = granted - spent};
-    struct limit_place *place = take_places(call);
+    struct limit_places places = STAILQ_HEAD_INITIALIZER(places);
 
-    while (place != NULL) {
-        struct limit_place *next = place->next_in_call;
+    STAILQ_CONCAT(&places, &call->places);
+    while (!STAILQ_EMPTY(&places)) {
+        struct limit_place *place = STAILQ_FIRST(&places);
+        STAILQ_REMOVE_HEAD(&places, of_call);
         bool enough = rest.count >= place->cost;
         bool is_refused = granted == 0 && place->cost >= call->least;
         if (enough) {
@@ -200,7 +186,6 @@ static void deal_out(struct limit_call *call, int64_t granted, int64_t refused_u
                      enough       ? LIMIT_PLACE_GRANTED
                      : is_refused ? LIMIT_PLACE_REFUSED
                                   : LIMIT_PLACE_FETCHED);
-        place = next;
     }
     if (rest.count > 0) {
         /* Who asked for it has left, or did not wait so long. */
@@ -294,7 +279,6 @@ static struct limit_call *call_new(struct limit *limit, struct limit_rule *rule,
                                 .wanted = cost,
                                 .sent_us = now_us,
                                 .leased = rule->accuracy == LIMIT_LEASED};
-    call->places_end = &call->places;
     call_add(limit, call);
     limit_share_lock(limit->share, locks);
     subject->pins++;
@@ -318,10 +302,8 @@ static struct limit_call *call_new(struct limit *limit, struct limit_rule *rule,
 static void wait_for_call(struct limit_place *place, struct limit_call *call)
 {
     place->call = call;
-    place->next_in_call = NULL;
     place->held->asked++;
-    *call->places_end = place;
-    call->places_end = &place->next_in_call;
+    STAILQ_INSERT_TAIL(&call->places, place, of_call);
 }
 
 /* What this worker asks for the subject already; *others: another one does. */
@@ -402,15 +384,17 @@ static void send_successor(struct limit_call *call)
     if (next == NULL) {
         return;
     }
-    if (next->rule == NULL || (next->places == NULL && next->spent == 0)) {
+    if (next->rule == NULL || (STAILQ_EMPTY(&next->places) && next->spent == 0)) {
         /* The rules are others now, or all have left. */
         call_free(next);
         return;
     }
     take_over(next, call);
-    next->least = next->places != NULL ? next->places->cost : 1;
+    next->least = !STAILQ_EMPTY(&next->places) ? STAILQ_FIRST(&next->places)->cost : 1;
     next->wanted = next->spent;
-    for (const struct limit_place *place = next->places; place != NULL; place = place->next_in_call) {
+    const struct limit_place *place;
+    STAILQ_FOREACH(place, &next->places, of_call)
+    {
         next->wanted += place->cost;
     }
     next->sent_us = next->limit->host->now_us(next->limit->host->context);
@@ -488,14 +472,7 @@ void limit_call_leave(struct limit *limit, struct limit_place *place)
     if (call == NULL) {
         return;
     }
-    struct limit_place **link = &call->places;
-    while (*link != place) {
-        link = &(*link)->next_in_call;
-    }
-    *link = place->next_in_call;
-    if (*link == NULL) {
-        call->places_end = link;
-    }
+    STAILQ_REMOVE(&call->places, place, limit_place, of_call);
     place->call = NULL;
     place->held->asked--;
 }

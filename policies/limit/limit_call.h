@@ -31,13 +31,12 @@ struct limit_grant {
 
 /* A script under way. */
 struct limit_call {
-    struct limit_call *next, *previous;
+    LIST_ENTRY(limit_call) of_limit;
     struct limit *limit;
     struct limit_rule *rule;       /* NULL once it was detached, and then so is the subject */
     struct limit_subject *subject; /* pinned */
-    struct limit_place *places;    /* who waits for it, in the order in which they came … */
-    struct limit_place **places_end;
-    struct limit_call *successor; /* … and for those who came since it was sent; NULL: nobody did */
+    struct limit_places places;    /* who waits for it, in the order in which they came … */
+    struct limit_call *successor;  /* … and for those who came since it was sent; NULL: nobody did */
     struct limit_state state;
     uint64_t number;
     int64_t least;

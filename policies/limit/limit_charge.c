@@ -23,11 +23,7 @@ static struct limit_client *add_client(struct limit *limit)
     struct limit_client *client = calloc(1, sizeof *client);
 
     if (client != NULL) {
-        client->next = limit->clients;
-        if (client->next != NULL) {
-            client->next->previous = client;
-        }
-        limit->clients = client;
+        LIST_INSERT_HEAD(&limit->clients, client, of_limit);
     }
     return client;
 }
@@ -35,14 +31,7 @@ static struct limit_client *add_client(struct limit *limit)
 void limit_remove_client(struct limit *limit, struct limit_client *client)
 {
     limit_give_up_seats(limit, client);
-    if (client->previous != NULL) {
-        client->previous->next = client->next;
-    } else {
-        limit->clients = client->next;
-    }
-    if (client->next != NULL) {
-        client->next->previous = client->previous;
-    }
+    LIST_REMOVE(client, of_limit);
     free(client);
 }
 

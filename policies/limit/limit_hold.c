@@ -14,17 +14,14 @@ static struct limit_held *held_new(struct limit *limit, void *holder)
 
     if (held != NULL) {
         held->holder = holder;
-        held->previous = limit->last_held;
-        *(held->previous != NULL ? &held->previous->next : &limit->first_held) = held;
-        limit->last_held = held;
+        TAILQ_INSERT_TAIL(&limit->held, held, of_limit);
     }
     return held;
 }
 
 static void held_free(struct limit *limit, struct limit_held *held)
 {
-    *(held->previous != NULL ? &held->previous->next : &limit->first_held) = held->next;
-    *(held->next != NULL ? &held->next->previous : &limit->last_held) = held->previous;
+    TAILQ_REMOVE(&limit->held, held, of_limit);
     free(held);
 }
 

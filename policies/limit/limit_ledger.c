@@ -56,7 +56,7 @@ struct limit_share *limit_share_new(size_t threads)
 
 void limit_share_free(struct limit_share *share)
 {
-    assert(share->ledgers == NULL);
+    assert(LIST_EMPTY(&share->ledgers));
     for (size_t i = 0; i < LIMIT_STRIPES; i++) {
         pthread_mutex_destroy(&share->stripes[i]);
     }
@@ -231,7 +231,8 @@ void limit_share_sweep(struct limit_share *share, int64_t now_us)
     if (pthread_mutex_trylock(&share->registry) != 0) {
         return;
     }
-    for (struct limit_ledger *ledger = share->ledgers; ledger != NULL; ledger = ledger->next) {
+    for (struct limit_ledger *ledger = LIST_FIRST(&share->ledgers); ledger != NULL;
+         ledger = LIST_NEXT(ledger, of_share)) {
         sweep_stripe(share, ledger, ledger->sweep_stripe, now_us, false);
         ledger->sweep_stripe = (ledger->sweep_stripe + 1) % LIMIT_STRIPES;
     }
@@ -243,7 +244,8 @@ size_t limit_share_tracked(struct limit_share *share)
     size_t count = 0;
 
     pthread_mutex_lock(&share->registry);
-    for (const struct limit_ledger *ledger = share->ledgers; ledger != NULL; ledger = ledger->next) {
+    for (const struct limit_ledger *ledger = LIST_FIRST(&share->ledgers); ledger != NULL;
+         ledger = LIST_NEXT(ledger, of_share)) {
         count += atomic_load_explicit(&ledger->subject_count, memory_order_relaxed);
     }
     pthread_mutex_unlock(&share->registry);
@@ -370,10 +372,10 @@ static struct limit_ledger *ledger_new(const struct limit_terms *terms)
 
 static struct limit_ledger *find_ledger(const struct limit_share *share, const char *identity)
 {
-    struct limit_ledger *ledger = share->ledgers;
+    struct limit_ledger *ledger = LIST_FIRST(&share->ledgers);
 
     while (ledger != NULL && strcmp(ledger->identity, identity) != 0) {
-        ledger = ledger->next;
+        ledger = LIST_NEXT(ledger, of_share);
     }
     return ledger;
 }
@@ -385,29 +387,16 @@ bool limit_ledger_join(struct limit_share *share, struct limit_member *member, c
     if (ledger == NULL) {
         ledger = ledger_new(terms);
         if (ledger != NULL) {
-            ledger->next = share->ledgers;
-            share->ledgers = ledger;
+            LIST_INSERT_HEAD(&share->ledgers, ledger, of_share);
         }
     }
     if (ledger != NULL) {
         ledger->subjects_max = terms->subjects_max;
         member->ledger = ledger;
-        member->next = ledger->members;
-        ledger->members = member;
+        LIST_INSERT_HEAD(&ledger->members, member, of_ledger);
     }
     pthread_mutex_unlock(&share->registry);
     return ledger != NULL;
-}
-
-static void remove_ledger(struct limit_share *share, struct limit_ledger *ledger)
-{
-    struct limit_ledger **link = &share->ledgers;
-
-    while (*link != ledger) {
-        link = &(*link)->next;
-    }
-    *link = ledger->next;
-    ledger_free(ledger);
 }
 
 void limit_ledger_leave(struct limit_share *share, struct limit_member *member)
@@ -415,16 +404,13 @@ void limit_ledger_leave(struct limit_share *share, struct limit_member *member)
     struct limit_ledger *ledger = member->ledger;
 
     pthread_mutex_lock(&share->registry);
-    struct limit_member **link = &ledger->members;
-    while (*link != member) {
-        link = &(*link)->next;
-    }
-    *link = member->next;
+    LIST_REMOVE(member, of_ledger);
     for (size_t i = 0; i < LIMIT_COUNTS; i++) {
         ledger->counts_of_those_who_left[i] += atomic_load_explicit(&member->counts[i], memory_order_relaxed);
     }
-    if (ledger->members == NULL) {
-        remove_ledger(share, ledger);
+    if (LIST_EMPTY(&ledger->members)) {
+        LIST_REMOVE(ledger, of_share);
+        ledger_free(ledger);
     }
     pthread_mutex_unlock(&share->registry);
 }

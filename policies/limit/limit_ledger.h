@@ -13,6 +13,7 @@
 #include "policy/policy.h"
 
 #include <stdio.h>
+#include <sys/queue.h>
 
 /* The longest name of a subject, in bytes. */
 #define LIMIT_SUBJECT_MAX 512
@@ -59,7 +60,7 @@ struct limit_subject {
 enum limit_count { LIMIT_ADMITTED, LIMIT_REFUSED, LIMIT_DELAYED, LIMIT_OBSERVED, LIMIT_COUNTS };
 
 struct limit_member {
-    struct limit_member *next;
+    LIST_ENTRY(limit_member) of_ledger;
     struct limit_ledger *ledger;
     const char *description; /* for LIMITS, the member's */
     _Atomic uint64_t counts[LIMIT_COUNTS];

@@ -18,14 +18,14 @@ struct limit_stripe {
 };
 
 struct limit_ledger {
-    struct limit_ledger *next;
+    LIST_ENTRY(limit_ledger) of_share;
     char *rule;
     char *identity;
     struct limit_meter meter;
     bool is_cache;
     _Atomic size_t subjects_max;
     _Atomic size_t subject_count;
-    struct limit_member *members; /* guarded by the registry's lock, and so are the next two */
+    LIST_HEAD(, limit_member) members; /* guarded by the registry's lock, and so are the next two */
     uint64_t counts_of_those_who_left[LIMIT_COUNTS];
     size_t sweep_stripe;
     _Atomic int64_t reclaimed_us;
@@ -39,7 +39,7 @@ struct limit_share {
     bool locks; /* there are several workers */
     struct siphash_key key;
     pthread_mutex_t registry; /* guards the list of ledgers; taken before any stripe's */
-    struct limit_ledger *ledgers;
+    LIST_HEAD(, limit_ledger) ledgers;
     pthread_mutex_t stripes[LIMIT_STRIPES];
 };
 

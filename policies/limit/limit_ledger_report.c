@@ -11,7 +11,8 @@ static uint64_t count_of(const struct limit_ledger *ledger, enum limit_count cou
 {
     uint64_t sum = ledger->counts_of_those_who_left[count];
 
-    for (const struct limit_member *member = ledger->members; member != NULL; member = member->next) {
+    for (const struct limit_member *member = LIST_FIRST(&ledger->members); member != NULL;
+         member = LIST_NEXT(member, of_ledger)) {
         sum += atomic_load_explicit(&member->counts[count], memory_order_relaxed);
     }
     return sum;
@@ -92,7 +93,7 @@ static void print_ledger(struct limit_share *share, struct limit_ledger *ledger,
     fprintf(out,
             "rule=%s %s admitted=%" PRIu64 " refused=%" PRIu64 " delayed=%" PRIu64 " observed=%" PRIu64
             " tracked=%zu\n",
-            ledger->rule, ledger->members->description, count_of(ledger, LIMIT_ADMITTED),
+            ledger->rule, LIST_FIRST(&ledger->members)->description, count_of(ledger, LIMIT_ADMITTED),
             count_of(ledger, LIMIT_REFUSED), count_of(ledger, LIMIT_DELAYED), count_of(ledger, LIMIT_OBSERVED),
             atomic_load_explicit(&ledger->subject_count, memory_order_relaxed));
     limit_ledger_visit(share, ledger, note_offender, &offenders);
@@ -108,7 +109,7 @@ static void print_ledger(struct limit_share *share, struct limit_ledger *ledger,
 static void print_from_last(struct limit_share *share, struct limit_ledger *ledger, FILE *out, int64_t now_us)
 {
     if (ledger != NULL) {
-        print_from_last(share, ledger->next, out, now_us);
+        print_from_last(share, LIST_NEXT(ledger, of_share), out, now_us);
         print_ledger(share, ledger, out, now_us);
     }
 }
@@ -116,7 +117,7 @@ static void print_from_last(struct limit_share *share, struct limit_ledger *ledg
 void limit_share_print(struct limit_share *share, FILE *out, int64_t now_us)
 {
     pthread_mutex_lock(&share->registry);
-    print_from_last(share, share->ledgers, out, now_us);
+    print_from_last(share, LIST_FIRST(&share->ledgers), out, now_us);
     pthread_mutex_unlock(&share->registry);
 }
 
@@ -196,7 +197,8 @@ bool limit_share_reset(struct limit_share *share, struct slice rule, struct slic
     struct reset reset = {.name = name, .forgotten = forgotten, .context = context};
 
     pthread_mutex_lock(&share->registry);
-    for (struct limit_ledger *ledger = share->ledgers; ledger != NULL; ledger = ledger->next) {
+    for (struct limit_ledger *ledger = LIST_FIRST(&share->ledgers); ledger != NULL;
+         ledger = LIST_NEXT(ledger, of_share)) {
         if (slice_is(rule, ledger->rule)) {
             reset.found = reset.found || name.length == 0;
             limit_ledger_visit(share, ledger, reset_subject, &reset);

@@ -16,6 +16,8 @@
 #include "limit/limit_name.h"
 #include "limit/limit_rule.h"
 
+#include <sys/queue.h>
+
 enum limit_counter {
     LIMIT_COUNTER_ADMITTED,
     LIMIT_COUNTER_REFUSED,
@@ -35,7 +37,7 @@ struct limit_seat {
 
 /* Hangs from a client. */
 struct limit_client {
-    struct limit_client *next, *previous;
+    LIST_ENTRY(limit_client) of_limit;
     uint32_t identity;        /* for which the seats were made */
     struct limit_seat *seats; /* by rule; NULL at first, and after a reload */
 };
@@ -65,6 +67,8 @@ enum limit_place_state {
     LIMIT_PLACE_FAILED   /* Redis did not say */
 };
 
+STAILQ_HEAD(limit_places, limit_place);
+
 /* What a request on hold has of one of its subjects. */
 struct limit_place {
     struct limit_subject *subject; /* pinned */
@@ -79,12 +83,12 @@ struct limit_place {
     int64_t grant_first; /* … are these, from 1 on */
     struct limit_held *held;
     struct limit_call *call; /* ASKED; NULL: another worker's, or none yet */
-    struct limit_place *next_in_call;
+    STAILQ_ENTRY(limit_place) of_call;
 };
 
 /* A request on hold; its ticket points here. It has a place for each of its charges, in the same order. */
 struct limit_held {
-    struct limit_held *next, *previous;
+    TAILQ_ENTRY(limit_held) of_limit;
     void *holder;
     size_t asked; /* places whose call has not ended */
     size_t count; /* 0 after a reload: it will be judged anew */
@@ -103,15 +107,15 @@ struct limit {
     uint32_t *numbers;
     /* For each command, by index: equal for those of which no rule looks at more than the client; 0: some rule does. */
     uint32_t *groups;
-    struct limit_client *clients;
-    struct limit_held *first_held, *last_held; /* in the order in which they were put on hold */
+    LIST_HEAD(, limit_client) clients;
+    TAILQ_HEAD(, limit_held) held; /* in the order in which they were put on hold */
     /* The charges of the request at hand. */
     struct limit_charge *charges;
     size_t charge_count;
     size_t charge_room;
-    struct limit_call *calls; /* scripts under way */
-    uint64_t call_count;      /* since the start, to number them */
-    uint64_t process_id;      /* a random number, so that no other process has calls of the same id */
+    LIST_HEAD(, limit_call) calls; /* scripts under way */
+    uint64_t call_count;           /* since the start, to number them */
+    uint64_t process_id;           /* a random number, so that no other process has calls of the same id */
 };
 
 static inline void limit_count(struct limit *limit, struct limit_rule *rule, enum limit_count count,

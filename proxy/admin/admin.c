@@ -143,11 +143,12 @@ void admin_close(struct admin *admin)
     admin_stop_listening(admin);
     admin->ending = true;
     mailbox_run(&admin->mailbox);
-    while (admin->sessions != NULL) {
+    while (!LIST_EMPTY(&admin->sessions)) {
+        struct session_entry *session = LIST_FIRST(&admin->sessions);
         /* All answers have come: none is closed but still there. */
-        assert(!admin->sessions->gathering);
-        admin_session_write_rest(admin->sessions);
-        admin_session_close(admin->sessions);
+        assert(!session->gathering);
+        admin_session_write_rest(session);
+        admin_session_close(session);
     }
     mailbox_close(&admin->mailbox);
     free(admin);

@@ -31,7 +31,7 @@ struct admin {
     struct port ports[CONF_ADDRESSES_MAX];
     size_t listener_count;
     struct event rest; /* until it fires, nothing is accepted */
-    struct session_entry *sessions;
+    LIST_HEAD(, session_entry) sessions;
     size_t session_count;
     int64_t started_us;
     struct mailbox mailbox; /* for what workers send back */
@@ -43,7 +43,7 @@ struct admin {
 /* One admin connection. */
 struct session_entry {
     struct admin *admin;
-    struct session_entry *next;
+    LIST_ENTRY(session_entry) of_admin;
     struct connection connection;
     struct buffer input; /* bytes from the start of the first request that was not taken yet */
     struct evbuffer *output;

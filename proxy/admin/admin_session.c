@@ -90,12 +90,7 @@ void admin_reply_error(struct session_entry *session, const char *text)
 
 static void session_free(struct session_entry *session)
 {
-    struct session_entry **link = &session->admin->sessions;
-
-    while (*link != session) {
-        link = &(*link)->next;
-    }
-    *link = session->next;
+    LIST_REMOVE(session, of_admin);
     session->admin->session_count--;
     free(session);
 }
@@ -359,8 +354,7 @@ struct session_entry *admin_session_open(struct admin *admin, int fd, const stru
     session->moved_us = clock_now_us();
     connection_peer_text(address, session->address_text, sizeof session->address_text);
     connection_open(&session->connection, admin->reactor, fd, on_readable, on_writable, session);
-    session->next = admin->sessions;
-    admin->sessions = session;
+    LIST_INSERT_HEAD(&admin->sessions, session, of_admin);
     admin->session_count++;
     connection_want_read(&session->connection, true);
     return session;
@@ -388,7 +382,8 @@ bool admin_session_make_room(struct admin *admin)
     struct session_entry *found = NULL;
     int64_t now_us = clock_now_us();
 
-    for (struct session_entry *session = admin->sessions; session != NULL; session = session->next) {
+    for (struct session_entry *session = LIST_FIRST(&admin->sessions); session != NULL;
+         session = LIST_NEXT(session, of_admin)) {
         if (!session->closed && may_make_room(session, now_us) && (found == NULL || goes_before(session, found))) {
             found = session;
         }

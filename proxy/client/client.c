@@ -67,25 +67,14 @@ void observation_give(struct client_service *service, struct observation *observ
 
 static void list_add(struct client_service *service, struct client *client)
 {
-    client->next = service->clients;
-    if (client->next != NULL) {
-        client->next->previous = client;
-    }
-    service->clients = client;
+    LIST_INSERT_HEAD(&service->clients, client, of_service);
     service->count++;
     stats_set(service->reactor->stats, STATS_CLIENTS_CONNECTED, service->count);
 }
 
 static void list_remove(struct client_service *service, struct client *client)
 {
-    if (client->previous != NULL) {
-        client->previous->next = client->next;
-    } else {
-        service->clients = client->next;
-    }
-    if (client->next != NULL) {
-        client->next->previous = client->previous;
-    }
+    LIST_REMOVE(client, of_service);
     service->count--;
     stats_set(service->reactor->stats, STATS_CLIENTS_CONNECTED, service->count);
 }
@@ -189,10 +178,10 @@ void client_close_refused(struct client *client)
 
 void client_service_refused(struct client_service *service, const struct lane *lane)
 {
-    struct client *client = service->clients;
+    struct client *client = LIST_FIRST(&service->clients);
 
     while (client != NULL) {
-        struct client *next = client->next;
+        struct client *next = LIST_NEXT(client, of_service);
         bool shares = client->exclusive == NULL && client->profile == lane_profile(lane) &&
                       upstream_place(client->profile, client->place) == lane;
         if (shares && client->state == CLIENT_OPEN) {
@@ -207,9 +196,9 @@ static void free_closed(struct reactor_task *task)
     struct client_service *service =
         (struct client_service *)(void *)((char *)task - offsetof(struct client_service, free_closed));
 
-    while (service->closed != NULL) {
-        struct client *client = service->closed;
-        service->closed = client->next;
+    while (!LIST_EMPTY(&service->closed)) {
+        struct client *client = LIST_FIRST(&service->closed);
+        LIST_REMOVE(client, of_service);
         profile_release(client->profile);
         free(client->name);
         free(client->library_name);
@@ -241,8 +230,7 @@ void client_close(struct client *client, const char *why)
     /* Who has just been told that memory is short may still look at it. */
     client->profile = upstream_default_profile(service->upstream);
     list_remove(service, client);
-    client->next = service->closed;
-    service->closed = client;
+    LIST_INSERT_HEAD(&service->closed, client, of_service);
     reactor_at_turn_end(reactor, REACTOR_STAGE_FREE, &service->free_closed);
 }
 
@@ -440,6 +428,7 @@ bool client_accept(struct client_service *service, int fd, const struct sockaddr
     profile_join(client->profile);
     client->place = service->next_place++;
     client->flush.run = client_flush_task;
+    STAILQ_INIT(&client->unwritten);
     client->lane_waiter.wake = shared_lane_relieved;
     client->address = *address;
     client->connected_us = reactor_now(service->reactor);
@@ -495,7 +484,7 @@ struct client_service *client_service_new(const struct client_parts *parts, cons
 
 void client_service_free(struct client_service *service)
 {
-    assert(service->clients == NULL);
+    assert(LIST_EMPTY(&service->clients));
     reactor_cancel(service->reactor, REACTOR_STAGE_FREE, &service->free_closed);
     free_closed(&service->free_closed);
     while (service->free_observations != NULL) {
@@ -522,7 +511,8 @@ void client_service_reconfigure(struct client_service *service, const struct cli
         log_error("client", "out of memory: some rules stay as they were before the reload");
     }
     follow_chain(service);
-    for (struct client *client = service->clients; client != NULL; client = client->next) {
+    for (struct client *client = LIST_FIRST(&service->clients); client != NULL;
+         client = LIST_NEXT(client, of_service)) {
         client_tell_identity(client);
     }
 }
@@ -589,7 +579,7 @@ void client_service_tick(struct client_service *service)
 {
     int64_t now = reactor_now(service->reactor);
     struct client_unread unread = {.count = 0};
-    struct client *client = service->clients;
+    struct client *client = LIST_FIRST(&service->clients);
 
     if (service->draining && chain_drain(service->chain, service->count)) {
         atomic_store_explicit(&service->settled, service->count == 0, memory_order_relaxed);
@@ -598,7 +588,7 @@ void client_service_tick(struct client_service *service)
     client_servers_tick(service, now);
     client_questions_tick(service, now);
     while (client != NULL) {
-        struct client *next = client->next;
+        struct client *next = LIST_NEXT(client, of_service);
         check_times(client, now);
         if (service->draining && client->state == CLIENT_OPEN) {
             client_drain(client, now);
@@ -631,8 +621,8 @@ bool client_service_waits_in_vain(const struct client_service *service)
 
 void client_service_close_all(struct client_service *service, const char *why)
 {
-    while (service->clients != NULL) {
-        client_close(service->clients, why);
+    while (!LIST_EMPTY(&service->clients)) {
+        client_close(LIST_FIRST(&service->clients), why);
     }
 }
 
@@ -661,13 +651,13 @@ uint64_t client_visit(struct client_service *service, uint64_t after, size_t cou
                       void (*visit)(void *context, const struct client_report *report), void *context)
 {
     int64_t now = reactor_now(service->reactor);
-    const struct client *client = service->clients;
+    const struct client *client = LIST_FIRST(&service->clients);
     uint64_t last = 0;
 
     while (client != NULL && after != 0 && client->id >= after) {
-        client = client->next;
+        client = LIST_NEXT(client, of_service);
     }
-    for (; client != NULL && count > 0; client = client->next, count--) {
+    for (; client != NULL && count > 0; client = LIST_NEXT(client, of_service), count--) {
         struct client_report report = report_on(client, now);
         visit(context, &report);
         last = client->id;

@@ -17,10 +17,10 @@ struct lookup {
 
 static struct client *find_client(const struct client_service *service, uint64_t id)
 {
-    struct client *client = service->clients;
+    struct client *client = LIST_FIRST(&service->clients);
 
     while (client != NULL && client->id != id) {
-        client = client->next;
+        client = LIST_NEXT(client, of_service);
     }
     return client;
 }

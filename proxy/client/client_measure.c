@@ -34,7 +34,7 @@ struct span {
 
 /* A sample whose reply was not written yet. */
 struct client_unwritten {
-    struct client_unwritten *next;
+    STAILQ_ENTRY(client_unwritten) next;
     struct policy_sample sample;
     char head[POLICY_HEAD_MAX];
 };
@@ -342,9 +342,7 @@ static void keep_sample(struct client *client, const struct policy_sample *sampl
         memcpy(kept->head, sample->head.data, sample->head.length);
     }
     kept->sample.head = (struct slice){kept->head, sample->head.length};
-    kept->next = NULL;
-    *(client->unwritten == NULL ? &client->unwritten : &client->last_unwritten->next) = kept;
-    client->last_unwritten = kept;
+    STAILQ_INSERT_TAIL(&client->unwritten, kept, next);
     client->unwritten_count++;
     client_want_flush(client);
 }
@@ -472,9 +470,9 @@ void client_measure_written(struct client *client, bool is_written)
 {
     struct policy_client view = client_policy_view(client);
 
-    while (client->unwritten != NULL) {
-        struct client_unwritten *kept = client->unwritten;
-        client->unwritten = kept->next;
+    while (!STAILQ_EMPTY(&client->unwritten)) {
+        struct client_unwritten *kept = STAILQ_FIRST(&client->unwritten);
+        STAILQ_REMOVE_HEAD(&client->unwritten, next);
         client->unwritten_count--;
         kept->sample.client = &view;
         kept->sample.written_us = is_written ? clock_now_us() : 0;

@@ -54,7 +54,8 @@ static struct policy_server *change_server(void *context, struct policy_server *
 
 static void answer(void *context, struct policy_question *question, enum policy_answer kind, struct slice text)
 {
-    client_question_answer(context, question, kind, text);
+    (void)context;
+    client_question_answer(question, kind, text);
 }
 
 struct policy_host client_policy_host(struct client_service *service, size_t worker)

@@ -65,14 +65,14 @@ struct client_service {
     struct chain *chain;
     struct policy_host host;
     char host_name[CONF_HOST_NAME_MAX + 1];
-    struct peer_finder *peer_finder;   /* NULL until a policy asks for a process */
-    struct policy_question *questions; /* those that policies have not answered yet */
-    struct policy_server *servers;     /* that policies have for themselves, or have left lately */
-    struct stats server_stats;         /* where the lanes to them are counted */
-    bool ends_scripts;                 /* on those servers: the process ends */
+    struct peer_finder *peer_finder;        /* NULL until a policy asks for a process */
+    LIST_HEAD(, policy_question) questions; /* those that policies have not answered yet */
+    LIST_HEAD(, policy_server) servers;     /* that policies have for themselves, or have left lately */
+    struct stats server_stats;              /* where the lanes to them are counted */
+    bool ends_scripts;                      /* on those servers: the process ends */
     struct observation *free_observations;
-    struct client *clients; /* the newest first */
-    struct client *closed;  /* to be freed at the end of the turn */
+    LIST_HEAD(, client) clients; /* the newest first */
+    LIST_HEAD(, client) closed;  /* to be freed at the end of the turn */
     struct reactor_task free_closed;
     struct buffer inline_command; /* the multibulk form of the inline command at hand */
     size_t count;
@@ -112,7 +112,7 @@ struct client_spans {
 
 struct client {
     struct client_service *service;
-    struct client *next, *previous;
+    LIST_ENTRY(client) of_service;
     uint64_t id;
     enum client_state state;
     enum client_wait wait;
@@ -166,16 +166,15 @@ struct client {
     char address_text[64];
     struct client_peer *peer; /* what is known of who is at the other end; NULL until a policy asks */
     /* What each read and each measured request look at lies together: with many clients that costs time. */
-    int64_t read_us;                    /* the turn in which something was read from it last */
-    int64_t framed_us;                  /* when the last byte of the request at hand was, as far as it has come */
-    int64_t active_us;                  /* last byte from or to the client */
-    struct client_spans spans;          /* requests that Redis has yet to answer, if they are measured */
-    struct buffer arrivals;             /* when what is in the input was read; see client_arrival.c */
-    uint64_t input_passed;              /* so many bytes were in the input before the first of those that are in it */
-    struct client_note note;            /* the request at hand, if requests are measured */
-    size_t arrival;                     /* which of the arrivals the last one was that was asked for */
-    struct client_unwritten *unwritten; /* measured requests whose replies were not written yet, in order */
-    struct client_unwritten *last_unwritten;
+    int64_t read_us;           /* the turn in which something was read from it last */
+    int64_t framed_us;         /* when the last byte of the request at hand was, as far as it has come */
+    int64_t active_us;         /* last byte from or to the client */
+    struct client_spans spans; /* requests that Redis has yet to answer, if they are measured */
+    struct buffer arrivals;    /* when what is in the input was read; see client_arrival.c */
+    uint64_t input_passed;     /* so many bytes were in the input before the first of those that are in it */
+    struct client_note note;   /* the request at hand, if requests are measured */
+    size_t arrival;            /* which of the arrivals the last one was that was asked for */
+    STAILQ_HEAD(, client_unwritten) unwritten; /* measured requests whose replies were not written yet, in order */
     size_t unwritten_count;
     int64_t connected_us; /* the turn in which it came */
     int64_t accepted_us;  /* it was connected by then, exactly */
@@ -293,8 +292,7 @@ void client_servers_free(struct client_service *service);
 /* ---- client_question.c ---- */
 
 /* A policy answers: the question is void afterwards. */
-void client_question_answer(struct client_service *service, struct policy_question *question, enum policy_answer kind,
-                            struct slice text);
+void client_question_answer(struct policy_question *question, enum policy_answer kind, struct slice text);
 /* Ten times a second: who has waited for too long is told so. */
 void client_questions_tick(struct client_service *service, int64_t now_us);
 /* The policies are gone: ends the questions that they have not answered. */

@@ -7,32 +7,11 @@
 
 /* One that a policy has not answered yet. It is the policy's until it answers, or is stopped. */
 struct policy_question {
-    struct policy_question *next, *previous;
+    LIST_ENTRY(policy_question) of_service;
     client_answered *answered; /* NULL: who asked was told that there is no answer, and a later one is dropped */
     void *context;
     int64_t until_us;
 };
-
-static void question_add(struct client_service *service, struct policy_question *question)
-{
-    question->next = service->questions;
-    if (question->next != NULL) {
-        question->next->previous = question;
-    }
-    service->questions = question;
-}
-
-static void question_remove(struct client_service *service, struct policy_question *question)
-{
-    if (question->previous != NULL) {
-        question->previous->next = question->next;
-    } else {
-        service->questions = question->next;
-    }
-    if (question->next != NULL) {
-        question->next->previous = question->previous;
-    }
-}
 
 /* Tells who asked, unless that was done before. */
 static void question_tell(struct policy_question *question, enum policy_answer kind, struct slice text)
@@ -73,7 +52,7 @@ static void ask_verb(struct client_service *service, const struct client_questio
     question->answered = asked->answered;
     question->context = asked->context;
     question->until_us = reactor_now(service->reactor) + clock_ms_to_us(POLICY_ANSWER_PATIENCE_MS);
-    question_add(service, question);
+    LIST_INSERT_HEAD(&service->questions, question, of_service);
     chain_ask_verb(service->chain, asked->policy, asked->verb, question, asked->count, asked->arguments);
 }
 
@@ -82,17 +61,17 @@ void client_service_ask_policy(struct client_service *service, const struct clie
     (question->verb->ask != NULL ? ask_verb : run_verb)(service, question);
 }
 
-void client_question_answer(struct client_service *service, struct policy_question *question, enum policy_answer kind,
-                            struct slice text)
+void client_question_answer(struct policy_question *question, enum policy_answer kind, struct slice text)
 {
-    question_remove(service, question);
+    LIST_REMOVE(question, of_service);
     question_tell(question, kind, text);
     free(question);
 }
 
 void client_questions_tick(struct client_service *service, int64_t now_us)
 {
-    for (struct policy_question *question = service->questions; question != NULL; question = question->next) {
+    for (struct policy_question *question = LIST_FIRST(&service->questions); question != NULL;
+         question = LIST_NEXT(question, of_service)) {
         if (question->until_us <= now_us) {
             question_tell(question, POLICY_ANSWER_ERROR, slice_of("there was no answer in time"));
         }
@@ -101,7 +80,7 @@ void client_questions_tick(struct client_service *service, int64_t now_us)
 
 void client_questions_end(struct client_service *service)
 {
-    while (service->questions != NULL) {
-        client_question_answer(service, service->questions, POLICY_ANSWER_ERROR, slice_of("the process is ending"));
+    while (!LIST_EMPTY(&service->questions)) {
+        client_question_answer(LIST_FIRST(&service->questions), POLICY_ANSWER_ERROR, slice_of("the process is ending"));
     }
 }

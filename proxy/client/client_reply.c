@@ -196,7 +196,7 @@ void client_flush_task(struct reactor_task *task)
     }
     update_congestion(client);
     client_check_room(client);
-    if (client->unwritten != NULL && buffer_length(&client->output) == 0) {
+    if (!STAILQ_EMPTY(&client->unwritten) && buffer_length(&client->output) == 0) {
         client_measure_written(client, true);
     }
     if (client->state == CLIENT_ENDING && client->first == NULL && buffer_length(&client->output) == 0 &&

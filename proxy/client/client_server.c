@@ -16,7 +16,7 @@
 #define LEAVE_PATIENCE_US ((int64_t)5000000)
 
 struct policy_server {
-    struct policy_server *next;
+    LIST_ENTRY(policy_server) of_service;
     struct client_service *service;
     struct conf_address address;
     char *user;
@@ -140,6 +140,7 @@ static void close_way(struct policy_server *server)
 static void server_free(struct policy_server *server)
 {
     close_way(server);
+    LIST_REMOVE(server, of_service);
     lookup_free(server->lookup);
     explicit_bzero(server->password, strlen(server->password));
     free(server->password);
@@ -154,13 +155,12 @@ static struct policy_server *server_new(struct client_service *service, const st
     struct policy_server *server = conf_alloc(NULL, sizeof *server);
 
     *server = (struct policy_server){
-        .next = service->servers,
         .service = service,
         .user = conf_format("%s", settings->user),
         .password = conf_format("%s", settings->password),
     };
     conf_value_copy(&address_option, &server->address, settings->address);
-    service->servers = server;
+    LIST_INSERT_HEAD(&service->servers, server, of_service);
     start_lookup(server);
     return server;
 }
@@ -206,28 +206,25 @@ void client_servers_update_counters(struct client_service *service)
 
 void client_servers_tick(struct client_service *service, int64_t now_us)
 {
-    struct policy_server **at = &service->servers;
+    struct policy_server *next;
     bool is_unreached = false;
 
-    while (*at != NULL) {
-        struct policy_server *server = *at;
+    for (struct policy_server *server = LIST_FIRST(&service->servers); server != NULL; server = next) {
+        next = LIST_NEXT(server, of_service);
         is_unreached = is_unreached || (server->leave_us == 0 && !server->was_reached);
         if (is_over(server, now_us)) {
-            *at = server->next;
             server_free(server);
-            continue;
-        }
-        if (server->upstream != NULL) {
+        } else if (server->upstream != NULL) {
             upstream_tick(server->upstream);
         }
-        at = &server->next;
     }
     atomic_store_explicit(&service->server_unreached, is_unreached, memory_order_relaxed);
 }
 
 void client_servers_reconfigure(struct client_service *service)
 {
-    for (struct policy_server *server = service->servers; server != NULL; server = server->next) {
+    for (struct policy_server *server = LIST_FIRST(&service->servers); server != NULL;
+         server = LIST_NEXT(server, of_service)) {
         lookup_set_interval(server->lookup, service->settings.resolve_every);
         lookup_soon(server->lookup);
         if (server->upstream != NULL) {
@@ -240,16 +237,15 @@ void client_servers_reconfigure(struct client_service *service)
 void client_service_end_scripts(struct client_service *service)
 {
     service->ends_scripts = true;
-    for (struct policy_server *server = service->servers; server != NULL; server = server->next) {
+    for (struct policy_server *server = LIST_FIRST(&service->servers); server != NULL;
+         server = LIST_NEXT(server, of_service)) {
         close_way(server);
     }
 }
 
 void client_servers_free(struct client_service *service)
 {
-    while (service->servers != NULL) {
-        struct policy_server *server = service->servers;
-        service->servers = server->next;
-        server_free(server);
+    while (!LIST_EMPTY(&service->servers)) {
+        server_free(LIST_FIRST(&service->servers));
     }
 }

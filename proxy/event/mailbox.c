@@ -4,24 +4,17 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-static struct letter *take_all(struct mailbox *mailbox)
-{
-    pthread_mutex_lock(&mailbox->lock);
-    struct letter *letters = mailbox->first;
-    mailbox->first = NULL;
-    mailbox->last = NULL;
-    pthread_mutex_unlock(&mailbox->lock);
-    return letters;
-}
-
 void mailbox_run(struct mailbox *mailbox)
 {
-    struct letter *letter = take_all(mailbox);
+    struct letter_queue letters = STAILQ_HEAD_INITIALIZER(letters);
 
-    while (letter != NULL) {
-        struct letter *next = letter->next;
+    pthread_mutex_lock(&mailbox->lock);
+    STAILQ_CONCAT(&letters, &mailbox->letters);
+    pthread_mutex_unlock(&mailbox->lock);
+    while (!STAILQ_EMPTY(&letters)) {
+        struct letter *letter = STAILQ_FIRST(&letters);
+        STAILQ_REMOVE_HEAD(&letters, next);
         letter->run(letter);
-        letter = next;
     }
 }
 
@@ -39,8 +32,7 @@ static void read_letters(evutil_socket_t fd, short what, void *context)
 
 bool mailbox_open(struct mailbox *mailbox, struct reactor *reactor)
 {
-    mailbox->first = NULL;
-    mailbox->last = NULL;
+    STAILQ_INIT(&mailbox->letters);
     mailbox->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (mailbox->fd < 0) {
         return false;
@@ -67,15 +59,9 @@ void mailbox_post(struct mailbox *mailbox, struct letter *letter)
 {
     const uint64_t one = 1;
 
-    letter->next = NULL;
     pthread_mutex_lock(&mailbox->lock);
-    bool was_empty = mailbox->first == NULL;
-    if (was_empty) {
-        mailbox->first = letter;
-    } else {
-        mailbox->last->next = letter;
-    }
-    mailbox->last = letter;
+    bool was_empty = STAILQ_EMPTY(&mailbox->letters);
+    STAILQ_INSERT_TAIL(&mailbox->letters, letter, next);
     pthread_mutex_unlock(&mailbox->lock);
     if (was_empty) {
         /* Cannot fail but by overflow, and then it is readable anyway. */

@@ -12,13 +12,13 @@
 
 /* Embedded in what it carries. Belongs to the receiver from mailbox_post() on. */
 struct letter {
-    struct letter *next;
+    STAILQ_ENTRY(letter) next;
     void (*run)(struct letter *letter);
 };
 
 struct mailbox {
     pthread_mutex_t lock;
-    struct letter *first, *last;
+    STAILQ_HEAD(letter_queue, letter) letters;
     int fd; /* an eventfd, readable while there are letters */
     struct event event;
 };

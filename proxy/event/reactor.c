@@ -24,7 +24,7 @@ bool reactor_init(struct reactor *reactor, struct stats *stats)
 {
     *reactor = (struct reactor){.stats = stats};
     for (size_t stage = 0; stage < REACTOR_STAGES; stage++) {
-        reactor->ends[stage] = &reactor->tasks[stage];
+        STAILQ_INIT(&reactor->tasks[stage]);
     }
     reactor->base = base_new();
     reactor->scratch = malloc(REACTOR_SCRATCH_SIZE);
@@ -47,36 +47,22 @@ void reactor_free(struct reactor *reactor)
     *reactor = (struct reactor){0};
 }
 
-static void unlink_task(struct reactor *reactor, enum reactor_stage stage, struct reactor_task **link)
-{
-    struct reactor_task *task = *link;
-
-    *link = task->next;
-    if (reactor->ends[stage] == &task->next) {
-        reactor->ends[stage] = link;
-    }
-    task->queued = false;
-}
-
 void reactor_cancel(struct reactor *reactor, enum reactor_stage stage, struct reactor_task *task)
 {
-    if (!task->queued) {
-        return;
+    if (task->queued) {
+        STAILQ_REMOVE(&reactor->tasks[stage], task, reactor_task, next);
+        task->queued = false;
     }
-    struct reactor_task **link = &reactor->tasks[stage];
-    while (*link != task) {
-        link = &(*link)->next;
-    }
-    unlink_task(reactor, stage, link);
 }
 
 bool reactor_settle_stage(struct reactor *reactor, enum reactor_stage stage)
 {
     bool worked = false;
 
-    while (reactor->tasks[stage] != NULL) {
-        struct reactor_task *task = reactor->tasks[stage];
-        unlink_task(reactor, stage, &reactor->tasks[stage]);
+    while (!STAILQ_EMPTY(&reactor->tasks[stage])) {
+        struct reactor_task *task = STAILQ_FIRST(&reactor->tasks[stage]);
+        STAILQ_REMOVE_HEAD(&reactor->tasks[stage], next);
+        task->queued = false;
         task->run(task);
         worked = true;
     }

@@ -14,6 +14,7 @@
 #include "base/stats.h"
 
 #include <event2/event.h>
+#include <sys/queue.h>
 
 /* Scratch memory for one read; its content is void when the callback that filled it returns. */
 #define REACTOR_SCRATCH_SIZE ((size_t)256 * 1024)
@@ -29,7 +30,7 @@ enum reactor_stage {
 
 /* Something to do at the end of the turn; embedded in what it is about. */
 struct reactor_task {
-    struct reactor_task *next;
+    STAILQ_ENTRY(reactor_task) next;
     void (*run)(struct reactor_task *task);
     bool queued;
 };
@@ -38,12 +39,11 @@ struct reactor {
     struct event_base *base;
     struct buffer_pool buffers;
     struct stats *stats;
-    struct splice splice;                       /* empty whenever no callback is at work with it */
-    char *scratch;                              /* REACTOR_SCRATCH_SIZE bytes */
-    int64_t now_us;                             /* monotonic; 0: not yet asked for in this turn */
-    bool measures;                              /* requests are measured: replies are told the time exactly */
-    struct reactor_task *tasks[REACTOR_STAGES]; /* in the order in which they were queued … */
-    struct reactor_task **ends[REACTOR_STAGES]; /* … and where the next one is linked */
+    struct splice splice;                              /* empty whenever no callback is at work with it */
+    char *scratch;                                     /* REACTOR_SCRATCH_SIZE bytes */
+    int64_t now_us;                                    /* monotonic; 0: not yet asked for in this turn */
+    bool measures;                                     /* requests are measured: replies are told the time exactly */
+    STAILQ_HEAD(, reactor_task) tasks[REACTOR_STAGES]; /* in the order in which they were queued */
 };
 
 /* Monotonic time in µs, read once a turn. */
@@ -71,9 +71,7 @@ static inline void reactor_at_turn_end(struct reactor *reactor, enum reactor_sta
 {
     if (!task->queued) {
         task->queued = true;
-        task->next = NULL;
-        *reactor->ends[stage] = task;
-        reactor->ends[stage] = &task->next;
+        STAILQ_INSERT_TAIL(&reactor->tasks[stage], task, next);
     }
 }
 

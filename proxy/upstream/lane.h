@@ -77,8 +77,8 @@ struct lane_owner {
 
 /* Somebody who waits for a congested shared lane to take bytes again; embedded in who waits. */
 struct lane_waiter {
-    struct lane_waiter *next;
-    struct lane_waiter **link; /* what points to it; NULL: it does not wait */
+    LIST_ENTRY(lane_waiter) of_lane;
+    bool waits;
     void (*wake)(struct lane_waiter *waiter);
 };
 
@@ -87,9 +87,9 @@ struct lane {
     struct run_pool *runs;
     const struct lane_settings *settings;
     const struct lane_events *events;
-    struct lane *next, *previous; /* the list of all lanes, the upstream's */
+    LIST_ENTRY(lane) of_upstream; /* the upstream's … */
     void *context;                /* the upstream's: the profile this lane speaks for */
-    struct lane *pool_next;       /* the upstream's */
+    LIST_ENTRY(lane) of_pool;     /* … of those that are pooled, or closed */
     uint64_t id;
     enum lane_state state;
     enum lane_use use;
@@ -131,15 +131,15 @@ struct lane {
     bool bare;               /* nothing was said on it: it speaks for its profile only after an AUTH */
     bool paused;             /* replies are not read (once it is ready) */
     bool was_congested;
-    struct lane_waiter *waiters; /* the last come first */
-    uint32_t failures;           /* attempts to connect in a row that came to nothing, or to nonsense */
-    bool desynced;               /* Redis sent nonsense to it, not long ago */
-    int64_t ready_us;            /* when it was ready last */
-    uint64_t jitter;             /* state of a small generator */
-    int64_t read_us;             /* when replies were read last */
-    int64_t progress_us;         /* last time a reply came, or the queue ceased to be empty */
-    int64_t used_us;             /* last time something was sent */
-    char why[160];               /* the last failure */
+    LIST_HEAD(, lane_waiter) waiters; /* the last come first */
+    uint32_t failures;                /* attempts to connect in a row that came to nothing, or to nonsense */
+    bool desynced;                    /* Redis sent nonsense to it, not long ago */
+    int64_t ready_us;                 /* when it was ready last */
+    uint64_t jitter;                  /* state of a small generator */
+    int64_t read_us;                  /* when replies were read last */
+    int64_t progress_us;              /* last time a reply came, or the queue ceased to be empty */
+    int64_t used_us;                  /* last time something was sent */
+    char why[160];                    /* the last failure */
 };
 
 /* Output above this makes a lane congested; its owner, or the clients of a shared one, should wait. Bytes. */

@@ -7,45 +7,32 @@
 
 /* ---- congestion ---- */
 
-static void waiter_push(struct lane_waiter **first, struct lane_waiter *waiter)
-{
-    assert(waiter->link == NULL);
-    waiter->next = *first;
-    waiter->link = first;
-    if (waiter->next != NULL) {
-        waiter->next->link = &waiter->next;
-    }
-    *first = waiter;
-}
-
 void lane_await(struct lane *lane, struct lane_waiter *waiter)
 {
-    waiter_push(&lane->waiters, waiter);
+    assert(!waiter->waits);
+    waiter->waits = true;
+    LIST_INSERT_HEAD(&lane->waiters, waiter, of_lane);
 }
 
 void lane_waiter_cancel(struct lane_waiter *waiter)
 {
-    if (waiter->link == NULL) {
-        return;
+    if (waiter->waits) {
+        waiter->waits = false;
+        LIST_REMOVE(waiter, of_lane);
     }
-    *waiter->link = waiter->next;
-    if (waiter->next != NULL) {
-        waiter->next->link = waiter->link;
-    }
-    waiter->link = NULL;
 }
 
 void lane_wake_waiters(struct lane *lane)
 {
-    struct lane_waiter *first = NULL;
+    LIST_HEAD(, lane_waiter) woken = LIST_HEAD_INITIALIZER(woken);
 
-    while (lane->waiters != NULL) {
-        struct lane_waiter *waiter = lane->waiters;
-        lane_waiter_cancel(waiter);
-        waiter_push(&first, waiter);
+    while (!LIST_EMPTY(&lane->waiters)) {
+        struct lane_waiter *waiter = LIST_FIRST(&lane->waiters);
+        LIST_REMOVE(waiter, of_lane);
+        LIST_INSERT_HEAD(&woken, waiter, of_lane);
     }
-    while (first != NULL) {
-        struct lane_waiter *waiter = first;
+    while (!LIST_EMPTY(&woken)) {
+        struct lane_waiter *waiter = LIST_FIRST(&woken);
         lane_waiter_cancel(waiter);
         waiter->wake(waiter);
     }

@@ -14,27 +14,6 @@ static const struct lane_events lane_events;
 
 /* ---- the list of lanes ---- */
 
-static void list_add(struct upstream *upstream, struct lane *lane)
-{
-    lane->next = upstream->lanes;
-    if (lane->next != NULL) {
-        lane->next->previous = lane;
-    }
-    upstream->lanes = lane;
-}
-
-static void list_remove(struct upstream *upstream, struct lane *lane)
-{
-    if (lane->previous != NULL) {
-        lane->previous->next = lane->next;
-    } else {
-        upstream->lanes = lane->next;
-    }
-    if (lane->next != NULL) {
-        lane->next->previous = lane->previous;
-    }
-}
-
 struct lane *upstream_open_lane(struct profile *profile, enum lane_use use)
 {
     struct upstream *upstream = profile->upstream;
@@ -45,7 +24,7 @@ struct lane *upstream_open_lane(struct profile *profile, enum lane_use use)
         return NULL;
     }
     profile_reference(profile);
-    list_add(upstream, lane);
+    LIST_INSERT_HEAD(&upstream->lanes, lane, of_upstream);
     return lane;
 }
 
@@ -78,17 +57,16 @@ static void free_closed(struct reactor_task *task)
 {
     struct upstream *upstream = (struct upstream *)(void *)((char *)task - offsetof(struct upstream, free_closed));
 
-    while (upstream->closed != NULL) {
-        struct lane *lane = upstream->closed;
-        upstream->closed = lane->pool_next;
+    while (!LIST_EMPTY(&upstream->closed)) {
+        struct lane *lane = LIST_FIRST(&upstream->closed);
+        LIST_REMOVE(lane, of_pool);
         lane_free(lane);
     }
 }
 
 void upstream_free_at_turn_end(struct upstream *upstream, struct lane *lane)
 {
-    lane->pool_next = upstream->closed;
-    upstream->closed = lane;
+    LIST_INSERT_HEAD(&upstream->closed, lane, of_pool);
     reactor_at_turn_end(upstream->reactor, REACTOR_STAGE_FREE, &upstream->free_closed);
 }
 
@@ -229,7 +207,7 @@ static void on_closed(struct lane *lane, const char *why)
     if (lane->spare) {
         upstream_spare_ended(lane);
     }
-    list_remove(upstream, lane);
+    LIST_REMOVE(lane, of_upstream);
     upstream_free_at_turn_end(upstream, lane);
     profile_release(profile);
 }
@@ -296,13 +274,13 @@ static void forget_name(struct lane *lane, int64_t now)
 void upstream_tick(struct upstream *upstream)
 {
     int64_t now = reactor_now(upstream->reactor);
-    struct lane *lane = upstream->lanes;
+    struct lane *lane = LIST_FIRST(&upstream->lanes);
 
     upstream_look_if_due(upstream);
     upstream_tend_parked(upstream);
     while (lane != NULL) {
         /* Lanes that are closed meanwhile keep their place in this walk: they are freed at the end of the turn. */
-        struct lane *next = lane->next;
+        struct lane *next = LIST_NEXT(lane, of_upstream);
         if (lane->state == LANE_CLOSED) {
             lane = next;
             continue;
@@ -320,7 +298,7 @@ void upstream_tick(struct upstream *upstream)
 
 void upstream_visit_lanes(struct upstream *upstream, void (*visit)(void *context, struct lane *lane), void *context)
 {
-    for (struct lane *lane = upstream->lanes; lane != NULL; lane = lane->next) {
+    for (struct lane *lane = LIST_FIRST(&upstream->lanes); lane != NULL; lane = LIST_NEXT(lane, of_upstream)) {
         visit(context, lane);
     }
 }
@@ -362,6 +340,7 @@ struct upstream *upstream_new(struct reactor *reactor, struct run_pool *runs, co
     upstream->settings.lane.targets = &upstream->targets;
     upstream->ready = ready;
     upstream->context = context;
+    TAILQ_INIT(&upstream->lingering);
     upstream->free_closed.run = free_closed;
     upstream->help.run = upstream_help_task;
     upstream->looked_us = reactor_now(reactor);
@@ -402,13 +381,13 @@ void upstream_tell_losses(struct upstream *upstream, upstream_lost_callback *los
 void upstream_free(struct upstream *upstream)
 {
     upstream_end_look(upstream);
-    while (upstream->lanes != NULL) {
-        lane_close(upstream->lanes, "shutting down");
+    while (!LIST_EMPTY(&upstream->lanes)) {
+        lane_close(LIST_FIRST(&upstream->lanes), "shutting down");
     }
     reactor_cancel(upstream->reactor, REACTOR_STAGE_FREE, &upstream->help);
     reactor_cancel(upstream->reactor, REACTOR_STAGE_FREE, &upstream->free_closed);
     free_closed(&upstream->free_closed);
     profile_release(upstream->base);
-    assert(upstream->profiles == NULL);
+    assert(LIST_EMPTY(&upstream->profiles));
     free(upstream);
 }

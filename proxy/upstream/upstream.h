@@ -18,7 +18,7 @@ enum profile_right { PROFILE_MAY_SETNAME = 1, PROFILE_MAY_GETNAME = 2, PROFILE_M
 #define PROFILE_RIGHTS 4
 
 struct profile {
-    struct profile *next;
+    LIST_ENTRY(profile) of_upstream;
     struct upstream *upstream;
     char *user;     /* NULL: none was given (the default user) */
     char *password; /* NULL: no credentials */
@@ -34,10 +34,10 @@ struct profile {
     int64_t granted_us[PROFILE_RIGHTS]; /* when it has let him last; 0 for those it has not */
     size_t references;                  /* clients, lanes and whoever else holds it */
     size_t clients;                     /* of them */
-    struct profile *lingers;            /* the next on the list of those without clients; see profile_part() */
+    TAILQ_ENTRY(profile) of_lingering;  /* those without clients; see profile_part() */
     bool is_lingering;
-    struct lane **shared; /* settings.shared_lanes places; NULL where none is open */
-    struct lane *pooled;  /* clean exclusive lanes, the last used first */
+    struct lane **shared;     /* settings.shared_lanes places; NULL where none is open */
+    LIST_HEAD(, lane) pooled; /* clean exclusive lanes, the last used first */
     size_t pooled_count;
     char *greeting;
     size_t greeting_length;

@@ -13,7 +13,8 @@ static const struct lane_events look_events;
 
 static void renew_default(struct upstream *upstream)
 {
-    for (struct profile *profile = upstream->profiles; profile != NULL; profile = profile->next) {
+    for (struct profile *profile = LIST_FIRST(&upstream->profiles); profile != NULL;
+         profile = LIST_NEXT(profile, of_upstream)) {
         profile->granted = 0;
         profile->denied = 0;
     }
@@ -40,7 +41,8 @@ static void want_none(struct upstream *upstream)
 {
     bool wanted = false;
 
-    for (struct profile *profile = upstream->profiles; profile != NULL; profile = profile->next) {
+    for (struct profile *profile = LIST_FIRST(&upstream->profiles); profile != NULL;
+         profile = LIST_NEXT(profile, of_upstream)) {
         wanted = wanted || profile->needs_password;
         profile->needs_password = false;
     }

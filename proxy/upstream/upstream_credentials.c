@@ -33,7 +33,8 @@ static bool mark(const struct profile *marked, bool refused)
 {
     bool is_news = false;
 
-    for (struct profile *profile = marked->upstream->profiles; profile != NULL; profile = profile->next) {
+    for (struct profile *profile = LIST_FIRST(&marked->upstream->profiles); profile != NULL;
+         profile = LIST_NEXT(profile, of_upstream)) {
         if (profile->refused != refused && profile_same_credentials(profile, marked)) {
             profile->refused = refused;
             is_news = true;
@@ -52,7 +53,7 @@ void upstream_credentials_accepted(struct profile *profile)
     if (profile->password == NULL || !mark(profile, false)) {
         return;
     }
-    for (struct lane *lane = profile->upstream->lanes; lane != NULL; lane = lane->next) {
+    for (struct lane *lane = LIST_FIRST(&profile->upstream->lanes); lane != NULL; lane = LIST_NEXT(lane, of_upstream)) {
         if (lane->parked && speaks_with(lane, profile)) {
             lane_unpark(lane);
         }
@@ -61,7 +62,8 @@ void upstream_credentials_accepted(struct profile *profile)
 
 void upstream_forget_refusals(struct upstream *upstream)
 {
-    for (struct profile *profile = upstream->profiles; profile != NULL; profile = profile->next) {
+    for (struct profile *profile = LIST_FIRST(&upstream->profiles); profile != NULL;
+         profile = LIST_NEXT(profile, of_upstream)) {
         if (profile->refused && !is_operators(profile)) {
             upstream_credentials_accepted(profile);
         }
@@ -73,10 +75,10 @@ void upstream_forget_refusals(struct upstream *upstream)
 /* A connection of that profile that nobody needs at the moment. */
 static struct lane *find_idle(const struct profile *profile)
 {
-    struct lane *lane = profile->pooled;
+    struct lane *lane = LIST_FIRST(&profile->pooled);
 
     while (lane != NULL && !(lane->first == NULL && lane->state == LANE_READY && resp_reply_idle(&lane->reply))) {
-        lane = lane->pool_next;
+        lane = LIST_NEXT(lane, of_pool);
     }
     return lane;
 }
@@ -86,7 +88,7 @@ static struct lane *find_parked(const struct upstream *upstream)
 {
     struct lane *found = NULL;
 
-    for (struct lane *lane = upstream->lanes; lane != NULL; lane = lane->next) {
+    for (struct lane *lane = LIST_FIRST(&upstream->lanes); lane != NULL; lane = LIST_NEXT(lane, of_upstream)) {
         bool can_be_helped = lane->parked && lane->state == LANE_BACKOFF && find_idle(lane_profile(lane)) != NULL;
         if (can_be_helped && (found == NULL || lane->id < found->id)) {
             found = lane;
@@ -100,7 +102,8 @@ static struct lane *find_idle_elsewhere(const struct profile *profile)
 {
     struct lane *lane = NULL;
 
-    for (struct profile *other = profile->upstream->profiles; other != NULL && lane == NULL; other = other->next) {
+    for (struct profile *other = LIST_FIRST(&profile->upstream->profiles); other != NULL && lane == NULL;
+         other = LIST_NEXT(other, of_upstream)) {
         lane = other != profile && profile_fits_pool(other, profile) ? find_idle(other) : NULL;
     }
     return lane;
@@ -109,9 +112,9 @@ static struct lane *find_idle_elsewhere(const struct profile *profile)
 /* Parked lanes that find nothing in their own pool get something there, for the next time. */
 static void fetch_for_parked(struct upstream *upstream)
 {
-    for (struct lane *lane = upstream->lanes; lane != NULL; lane = lane->next) {
+    for (struct lane *lane = LIST_FIRST(&upstream->lanes); lane != NULL; lane = LIST_NEXT(lane, of_upstream)) {
         struct profile *profile = lane_profile(lane);
-        bool lacks = lane->parked && lane->state == LANE_BACKOFF && profile->pooled == NULL;
+        bool lacks = lane->parked && lane->state == LANE_BACKOFF && LIST_EMPTY(&profile->pooled);
         struct lane *found = lacks ? find_idle_elsewhere(profile) : NULL;
         if (found != NULL) {
             upstream_move_pooled(found, profile);
@@ -156,10 +159,10 @@ static void give_up_shared(struct lane *lane)
 void upstream_tend_parked(struct upstream *upstream)
 {
     help_parked(upstream);
-    for (struct lane *lane = upstream->lanes; lane != NULL;) {
+    for (struct lane *lane = LIST_FIRST(&upstream->lanes); lane != NULL;) {
         /* As in upstream_tick(): what is closed meanwhile keeps its place. */
-        struct lane *next = lane->next;
-        bool is_in_vain = lane->parked && lane->state == LANE_BACKOFF && lane_profile(lane)->pooled == NULL;
+        struct lane *next = LIST_NEXT(lane, of_upstream);
+        bool is_in_vain = lane->parked && lane->state == LANE_BACKOFF && LIST_EMPTY(&lane_profile(lane)->pooled);
         if (is_in_vain && lane->use == LANE_SHARED) {
             give_up_shared(lane);
         }
@@ -229,7 +232,8 @@ static size_t count_ready(const struct profile *profile)
 {
     size_t count = 0;
 
-    for (const struct profile *other = profile->upstream->profiles; other != NULL; other = other->next) {
+    for (const struct profile *other = LIST_FIRST(&profile->upstream->profiles); other != NULL;
+         other = LIST_NEXT(other, of_upstream)) {
         if (profile_fits_pool(other, profile)) {
             count += other->pooled_count + other->spares_under_way;
         }

@@ -157,8 +157,7 @@ void upstream_pool(struct lane *lane)
     }
     lane->use = LANE_POOLED;
     lane->used_us = reactor_now(lane->reactor);
-    lane->pool_next = profile->pooled;
-    profile->pooled = lane;
+    LIST_INSERT_HEAD(&profile->pooled, lane, of_pool);
     profile->pooled_count++;
     stats_add(stats, STATS_LANES_POOLED, 1);
     if (profile->refused) {
@@ -349,12 +348,8 @@ bool upstream_send_fence(struct lane *lane)
 void upstream_forget_pooled(struct lane *lane)
 {
     struct profile *profile = lane_profile(lane);
-    struct lane **link = &profile->pooled;
 
-    while (*link != lane) {
-        link = &(*link)->pool_next;
-    }
-    *link = lane->pool_next;
+    LIST_REMOVE(lane, of_pool);
     profile->pooled_count--;
     stats_subtract(lane->settings->stats, STATS_LANES_POOLED, 1);
 }
@@ -395,15 +390,15 @@ void upstream_move_pooled(struct lane *lane, struct profile *profile)
 
 static struct lane *find_pooled(struct profile *profile)
 {
-    struct profile *other = profile->upstream->profiles;
+    struct profile *other = LIST_FIRST(&profile->upstream->profiles);
 
-    if (profile->pooled != NULL) {
-        return profile->pooled;
+    if (!LIST_EMPTY(&profile->pooled)) {
+        return LIST_FIRST(&profile->pooled);
     }
-    while (other != NULL && !(other->pooled != NULL && profile_fits_pool(other, profile))) {
-        other = other->next;
+    while (other != NULL && !(!LIST_EMPTY(&other->pooled) && profile_fits_pool(other, profile))) {
+        other = LIST_NEXT(other, of_upstream);
     }
-    return other != NULL ? other->pooled : NULL;
+    return other != NULL ? LIST_FIRST(&other->pooled) : NULL;
 }
 
 static struct lane *take_pooled(struct profile *profile)

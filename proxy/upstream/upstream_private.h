@@ -25,13 +25,13 @@ struct upstream {
     void *context;
     upstream_lost_callback *lost; /* NULL: nobody is told */
     void *lost_context;
-    struct profile *profiles;
+    LIST_HEAD(, profile) profiles;
     struct profile *base; /* the default profile */
-    struct profile
-        *lingering;      /* those that their clients have left, and that have lanes; who was left first is first */
-    size_t sharing;      /* profiles that may share lanes */
-    struct lane *lanes;  /* all of them */
-    struct lane *closed; /* to be freed at the end of the turn, linked by pool_next */
+    TAILQ_HEAD(, profile)
+    lingering;                /* those that their clients have left, and that have lanes; who was left first is first */
+    size_t sharing;           /* profiles that may share lanes */
+    LIST_HEAD(, lane) lanes;  /* all of them */
+    LIST_HEAD(, lane) closed; /* to be freed at the end of the turn, linked by of_pool */
     struct reactor_task free_closed;
     uint64_t last_lane_id;
     uint32_t generation;              /* of the default profile */

@@ -115,12 +115,12 @@ bool profile_same_credentials(const struct profile *a, const struct profile *b)
 
 static struct profile *profile_find(struct upstream *upstream, const struct profile *wanted)
 {
-    struct profile *profile = upstream->profiles;
+    struct profile *profile = LIST_FIRST(&upstream->profiles);
 
     while (profile != NULL &&
            !(profile->database == wanted->database && profile->resp == wanted->resp &&
              profile->generation == wanted->generation && profile_same_credentials(profile, wanted))) {
-        profile = profile->next;
+        profile = LIST_NEXT(profile, of_upstream);
     }
     return profile;
 }
@@ -150,8 +150,7 @@ static struct profile *profile_create(struct upstream *upstream, const struct pr
         profile_free(profile);
         return NULL;
     }
-    profile->next = upstream->profiles;
-    upstream->profiles = profile;
+    LIST_INSERT_HEAD(&upstream->profiles, profile, of_upstream);
     profile->may_share = upstream->sharing < PROFILES_SHARING;
     upstream->sharing += profile->may_share ? 1 : 0;
     return profile;
@@ -169,17 +168,10 @@ struct profile *profile_get(struct upstream *upstream, const struct profile *wan
 
 static void stop_lingering(struct profile *profile)
 {
-    struct profile **link = &profile->upstream->lingering;
-
-    if (!profile->is_lingering) {
-        return;
+    if (profile->is_lingering) {
+        TAILQ_REMOVE(&profile->upstream->lingering, profile, of_lingering);
+        profile->is_lingering = false;
     }
-    while (*link != profile) {
-        link = &(*link)->lingers;
-    }
-    *link = profile->lingers;
-    profile->lingers = NULL;
-    profile->is_lingering = false;
 }
 
 struct profile *profile_reference(struct profile *profile)
@@ -190,18 +182,13 @@ struct profile *profile_reference(struct profile *profile)
 
 void profile_release(struct profile *profile)
 {
-    struct profile **link = &profile->upstream->profiles;
-
     assert(profile->references > 0);
     if (--profile->references > 0) {
         return;
     }
     assert(profile->clients == 0);
     stop_lingering(profile);
-    while (*link != profile) {
-        link = &(*link)->next;
-    }
-    *link = profile->next;
+    LIST_REMOVE(profile, of_upstream);
     profile->upstream->sharing -= profile->may_share ? 1 : 0;
     profile_free(profile);
 }
@@ -227,8 +214,8 @@ static void close_lanes(struct profile *profile)
             lane_close(profile->shared[i], "its last client has left");
         }
     }
-    while (profile->pooled != NULL) {
-        lane_close(profile->pooled, "its last client has left");
+    while (!LIST_EMPTY(&profile->pooled)) {
+        lane_close(LIST_FIRST(&profile->pooled), "its last client has left");
     }
     profile_release(profile);
 }
@@ -239,7 +226,10 @@ static bool are_too_many(const struct upstream *upstream)
     size_t profiles = 0;
     size_t pooled = 0;
 
-    for (const struct profile *profile = upstream->lingering; profile != NULL; profile = profile->lingers) {
+    const struct profile *profile;
+
+    TAILQ_FOREACH(profile, &upstream->lingering, of_lingering)
+    {
         profiles++;
         pooled += profile->pooled_count;
     }
@@ -249,10 +239,10 @@ static bool are_too_many(const struct upstream *upstream)
 /* The one that was left first, and that can go. */
 static struct profile *first_to_go(const struct upstream *upstream)
 {
-    struct profile *profile = upstream->lingering;
+    struct profile *profile = TAILQ_FIRST(&upstream->lingering);
 
     while (profile != NULL && is_in_use(profile)) {
-        profile = profile->lingers;
+        profile = TAILQ_NEXT(profile, of_lingering);
     }
     return profile;
 }
@@ -271,13 +261,7 @@ static void shed_profiles(struct upstream *upstream)
 
 static void begin_lingering(struct profile *profile)
 {
-    struct profile **link = &profile->upstream->lingering;
-
-    while (*link != NULL) {
-        link = &(*link)->lingers;
-    }
-    *link = profile;
-    profile->lingers = NULL;
+    TAILQ_INSERT_TAIL(&profile->upstream->lingering, profile, of_lingering);
     profile->is_lingering = true;
 }
 

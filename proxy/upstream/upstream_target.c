@@ -87,13 +87,13 @@ static void follow(struct upstream *upstream, struct lane *lane)
 void upstream_set_targets(struct upstream *upstream, const struct connection_targets *targets)
 {
     const struct connection_target before = upstream->targets.items[0];
-    struct lane *lane = upstream->lanes;
+    struct lane *lane = LIST_FIRST(&upstream->lanes);
 
     upstream->targets = *targets;
     upstream_prefer_target(upstream, &before);
     while (lane != NULL) {
         /* Lanes that are closed meanwhile keep their place in this walk: they are freed at the end of the turn. */
-        struct lane *next = lane->next;
+        struct lane *next = LIST_NEXT(lane, of_upstream);
         if (lane->state != LANE_CLOSED) {
             follow(upstream, lane);
         }

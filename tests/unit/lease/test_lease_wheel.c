@@ -39,7 +39,7 @@ Test(lease_wheel, finds_in_the_step_that_was_set)
             cr_assert_null(lease_wheel_take(wheel, now * STEP + STEP - 1));
         }
         cr_assert_eq(lease_wheel_take(wheel, step * STEP), &entry);
-        cr_assert_null(entry.link);
+        cr_assert_not(entry.is_set);
         cr_assert_null(lease_wheel_take(wheel, step * STEP + 20 * ROUND));
         free(wheel);
     }
@@ -119,7 +119,7 @@ Test(lease_wheel, cancels_among_those_that_became_ready)
     struct lease_wheel_entry *first = lease_wheel_take(wheel, NOW + STEP);
     for (size_t i = 0; i < 5; i++) {
         if (&entries[i] != first) {
-            cr_assert_not_null(entries[i].link);
+            cr_assert(entries[i].is_set);
             lease_wheel_cancel(&entries[i]);
         }
     }
@@ -162,7 +162,7 @@ Test(lease_wheel, finds_whatever_is_due_and_nothing_else)
                 cr_assert_leq(taken->due_us / STEP, now / STEP);
             }
             for (size_t i = 0; i < 50; i++) {
-                cr_assert(entries[i].link == NULL || entries[i].due_us / STEP > now / STEP);
+                cr_assert(!entries[i].is_set || entries[i].due_us / STEP > now / STEP);
             }
         }
     }
