@@ -1,6 +1,7 @@
 #include "latency/latency_interface.h"
 
-#include "latency/latency_hash.h"
+#include "base/fnv.h"
+#include "base/table.h"
 #include "latency/latency_reserve.h"
 
 #include <assert.h>
@@ -11,12 +12,9 @@
 
 #define ESCAPED_LENGTH 3
 #define DIGEST_LENGTH 17 /* ~ and 16 digits */
-#define NO_INTERFACE 0
-/* A power of two; 16 in each when there are as many as there may be. */
-#define BUCKETS 4096
 
 struct interface {
-    uint32_t next; /* in its bucket: a number and 1, or NO_INTERFACE */
+    struct table_node node; /* by name */
     char name[LATENCY_NAME_MAX + 1];
 };
 
@@ -26,7 +24,7 @@ struct latency_interfaces {
     struct interface *list;
     uint32_t count;
     uint32_t most;
-    uint32_t *buckets; /* the first of each: a number and 1, or NO_INTERFACE */
+    struct table table;
     uint64_t refused;
 };
 
@@ -55,7 +53,7 @@ size_t latency_interface_name(struct slice name, char safe[LATENCY_NAME_MAX + 1]
         kept = length <= LATENCY_NAME_MAX - DIGEST_LENGTH ? length : kept;
     }
     if (i < name.length) {
-        snprintf(safe + kept, DIGEST_LENGTH + 1, "~%016" PRIx64, latency_hash(name.data, name.length));
+        snprintf(safe + kept, DIGEST_LENGTH + 1, "~%016" PRIx64, fnv(name.data, name.length));
         return kept + DIGEST_LENGTH;
     }
     if (length == 0) {
@@ -67,20 +65,15 @@ size_t latency_interface_name(struct slice name, char safe[LATENCY_NAME_MAX + 1]
 
 /* ---- the table ---- */
 
-static uint32_t *bucket_of(const struct latency_interfaces *interfaces, const char *safe, size_t length)
-{
-    return &interfaces->buckets[latency_hash(safe, length) & (BUCKETS - 1)];
-}
-
 bool latency_interfaces_find(const struct latency_interfaces *interfaces, struct slice safe, uint32_t *interface)
 {
-    uint32_t at = *bucket_of(interfaces, safe.data, safe.length);
+    struct table_node *node = table_first(&interfaces->table, fnv(safe.data, safe.length));
 
-    while (at != NO_INTERFACE && !slice_is(safe, interfaces->list[at - 1].name)) {
-        at = interfaces->list[at - 1].next;
+    while (node != NULL && !slice_is(safe, ((struct interface *)(void *)node)->name)) {
+        node = table_next(node);
     }
-    *interface = at - 1;
-    return at != NO_INTERFACE;
+    *interface = node != NULL ? (uint32_t)((struct interface *)(void *)node - interfaces->list) : 0;
+    return node != NULL;
 }
 
 uint32_t latency_interfaces_add(struct latency_interfaces *interfaces, struct slice name)
@@ -97,10 +90,8 @@ uint32_t latency_interfaces_add(struct latency_interfaces *interfaces, struct sl
         return LATENCY_OTHER;
     }
     interface = interfaces->count++;
-    uint32_t *bucket = bucket_of(interfaces, safe, length);
     memcpy(interfaces->list[interface].name, safe, length + 1);
-    interfaces->list[interface].next = *bucket;
-    *bucket = interface + 1;
+    (void)table_add(&interfaces->table, &interfaces->list[interface].node, fnv(safe, length));
     return interface;
 }
 
@@ -112,8 +103,7 @@ struct latency_interfaces *latency_interfaces_new(uint32_t most)
     }
     latency_interfaces_allow(interfaces, most);
     interfaces->list = latency_reserve_new(LIST_SIZE);
-    interfaces->buckets = calloc(BUCKETS, sizeof *interfaces->buckets);
-    if (interfaces->list == NULL || interfaces->buckets == NULL) {
+    if (interfaces->list == NULL || !table_open(&interfaces->table, 1)) {
         latency_interfaces_free(interfaces);
         return NULL;
     }
@@ -131,7 +121,7 @@ void latency_interfaces_free(struct latency_interfaces *interfaces)
 {
     if (interfaces != NULL) {
         latency_reserve_free(interfaces->list, LIST_SIZE);
-        free(interfaces->buckets);
+        table_close(&interfaces->table);
         free(interfaces);
     }
 }

@@ -1,20 +1,18 @@
 #include "latency/latency_sketch.h"
 
-#include "latency/latency_hash.h"
+#include "base/fnv.h"
+#include "base/table.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define NO_ENTRY UINT32_MAX
-
 struct entry {
+    struct table_node node; /* by key */
     uint64_t count;
     uint64_t error;
-    uint64_t hash;
     uint64_t length; /* of the whole key */
     uint32_t place;  /* in the heap */
-    uint32_t next;   /* in its bucket, or NO_ENTRY */
     char key[LATENCY_SKETCH_KEY_MAX];
 };
 
@@ -23,9 +21,8 @@ struct latency_sketch {
     uint32_t count;
     uint64_t total;
     struct entry *entries;
-    uint32_t *heap;    /* entries; none has a lower count than the one half as far from the beginning */
-    uint32_t *buckets; /* the first of each, or NO_ENTRY */
-    uint32_t bucket_count;
+    uint32_t *heap; /* entries; none has a lower count than the one half as far from the beginning */
+    struct table table;
 };
 
 /* ---- the heap ---- */
@@ -85,34 +82,21 @@ struct identity {
 
 static struct identity identity_of(const struct entry *entry)
 {
-    return (struct identity){entry->key, entry->length, entry->hash};
+    return (struct identity){entry->key, entry->length, entry->node.hash};
 }
 
-static uint32_t *bucket_of(const struct latency_sketch *sketch, uint64_t hash)
+/* NULL if there is none. */
+static struct entry *find(const struct latency_sketch *sketch, const struct identity *identity)
 {
-    return &sketch->buckets[(hash ^ hash >> 32) & (sketch->bucket_count - 1)];
-}
+    struct table_node *node = table_first(&sketch->table, identity->hash);
 
-static uint32_t find(const struct latency_sketch *sketch, const struct identity *identity)
-{
-    uint32_t at = *bucket_of(sketch, identity->hash);
-
-    while (at != NO_ENTRY &&
-           (sketch->entries[at].hash != identity->hash || sketch->entries[at].length != identity->length ||
-            memcmp(sketch->entries[at].key, identity->key, kept_length(identity->length)) != 0)) {
-        at = sketch->entries[at].next;
+    for (; node != NULL; node = table_next(node)) {
+        struct entry *entry = (struct entry *)(void *)node;
+        if (entry->length == identity->length && memcmp(entry->key, identity->key, kept_length(entry->length)) == 0) {
+            return entry;
+        }
     }
-    return at;
-}
-
-static void take_out(struct latency_sketch *sketch, uint32_t entry)
-{
-    uint32_t *at = bucket_of(sketch, sketch->entries[entry].hash);
-
-    while (*at != entry) {
-        at = &sketch->entries[*at].next;
-    }
-    *at = sketch->entries[entry].next;
+    return NULL;
 }
 
 /* Gives the key a place of its own, or that of the one counted least, which is forgotten. */
@@ -121,18 +105,16 @@ static void set_entry(struct latency_sketch *sketch, const struct identity *iden
     bool is_new = sketch->count < sketch->most;
     uint32_t entry = is_new ? sketch->count : sketch->heap[0];
 
-    if (!is_new) {
-        take_out(sketch, entry);
-    }
     struct entry *kept = &sketch->entries[entry];
-    uint32_t *bucket = bucket_of(sketch, identity->hash);
+
+    if (!is_new) {
+        table_remove(&sketch->table, &kept->node);
+    }
     kept->count = count;
     kept->error = error;
-    kept->hash = identity->hash;
     kept->length = identity->length;
-    kept->next = *bucket;
     memcpy(kept->key, identity->key, kept_length(identity->length));
-    *bucket = entry;
+    (void)table_add(&sketch->table, &kept->node, identity->hash);
     if (is_new) {
         sketch->count++;
         put(sketch, sketch->count - 1, entry);
@@ -152,18 +134,12 @@ struct latency_sketch *latency_sketch_new(uint32_t most)
         return NULL;
     }
     sketch->most = most;
-    sketch->bucket_count = 1;
-    while (sketch->bucket_count < most) {
-        sketch->bucket_count *= 2;
-    }
     sketch->entries = malloc(most * sizeof *sketch->entries);
     sketch->heap = malloc(most * sizeof *sketch->heap);
-    sketch->buckets = malloc(sketch->bucket_count * sizeof *sketch->buckets);
-    if (sketch->entries == NULL || sketch->heap == NULL || sketch->buckets == NULL) {
+    if (sketch->entries == NULL || sketch->heap == NULL || !table_open(&sketch->table, most)) {
         latency_sketch_free(sketch);
         return NULL;
     }
-    latency_sketch_clear(sketch);
     return sketch;
 }
 
@@ -172,7 +148,7 @@ void latency_sketch_free(struct latency_sketch *sketch)
     if (sketch != NULL) {
         free(sketch->entries);
         free(sketch->heap);
-        free(sketch->buckets);
+        table_close(&sketch->table);
         free(sketch);
     }
 }
@@ -181,23 +157,23 @@ void latency_sketch_clear(struct latency_sketch *sketch)
 {
     sketch->count = 0;
     sketch->total = 0;
-    memset(sketch->buckets, 0xff, sketch->bucket_count * sizeof *sketch->buckets);
+    table_clear(&sketch->table);
 }
 
 void latency_sketch_add(struct latency_sketch *sketch, struct slice key, uint64_t weight)
 {
-    const struct identity identity = {key.data, key.length, latency_hash(key.data, key.length)};
-    uint32_t entry = find(sketch, &identity);
+    const struct identity identity = {key.data, key.length, fnv(key.data, key.length)};
+    struct entry *entry = find(sketch, &identity);
 
     assert(weight > 0);
     sketch->total += weight;
-    if (entry == NO_ENTRY) {
+    if (entry == NULL) {
         uint64_t least = latency_sketch_least(sketch);
         set_entry(sketch, &identity, least + weight, least);
         return;
     }
-    sketch->entries[entry].count += weight;
-    sift_down(sketch, sketch->entries[entry].place);
+    entry->count += weight;
+    sift_down(sketch, entry->place);
 }
 
 void latency_sketch_merge(struct latency_sketch *into, const struct latency_sketch *from)
@@ -207,9 +183,9 @@ void latency_sketch_merge(struct latency_sketch *into, const struct latency_sket
     uint64_t least_into = latency_sketch_least(into), least_from = latency_sketch_least(from);
     for (uint32_t i = 0; i < into->count; i++) {
         const struct identity identity = identity_of(&into->entries[i]);
-        uint32_t other = find(from, &identity);
-        into->entries[i].count += other == NO_ENTRY ? least_from : from->entries[other].count;
-        into->entries[i].error += other == NO_ENTRY ? least_from : from->entries[other].error;
+        const struct entry *other = find(from, &identity);
+        into->entries[i].count += other == NULL ? least_from : other->count;
+        into->entries[i].error += other == NULL ? least_from : other->error;
     }
     for (uint32_t place = into->count / 2; place-- > 0;) {
         sift_down(into, place);
@@ -218,7 +194,7 @@ void latency_sketch_merge(struct latency_sketch *into, const struct latency_sket
     for (uint32_t i = 0; i < from->count; i++) {
         const struct entry *entry = &from->entries[i];
         const struct identity identity = identity_of(entry);
-        if (find(into, &identity) == NO_ENTRY && entry->count + least_into > latency_sketch_least(into)) {
+        if (find(into, &identity) == NULL && entry->count + least_into > latency_sketch_least(into)) {
             set_entry(into, &identity, entry->count + least_into, entry->error + least_into);
         }
     }

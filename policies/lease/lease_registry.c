@@ -12,6 +12,8 @@
 #define SCRIPTS_MAX 4096
 /* Databases of which it is told apart whether a script in them may have ended any lease. */
 #define DATABASES 64
+/* Tables have some room from the beginning, so that adding to them succeeds. */
+#define TABLE_ROOM 256
 /* Semaphores that are remembered, one in each place. */
 #define SEMAPHORES ((size_t)1024)
 
@@ -24,10 +26,10 @@ struct lease_registry {
     pthread_mutex_t mutex;
     size_t threads;
     struct siphash_key hash_key;
-    struct lease_table keys;
-    struct lease_table members;
-    struct lease_table owners;
-    struct lease_table scripts;
+    struct table keys;
+    struct table members;
+    struct table owners;
+    struct table scripts;
     _Atomic size_t script_count;
     LIST_HEAD(, lease) leases;
     size_t lease_count;
@@ -45,7 +47,7 @@ struct lease_registry {
 };
 
 struct learned {
-    struct lease_node node;
+    struct table_node node;
     const struct lease_script *script;
     char digest[LEASE_DIGEST_LENGTH];
 };
@@ -64,10 +66,10 @@ struct lease_registry *lease_registry_new(size_t threads)
     pthread_mutex_init(&registry->mutex, NULL);
     LIST_INIT(&registry->leases);
     LIST_INIT(&registry->processes);
-    bool opened = lease_table_open(&registry->keys);
-    opened = lease_table_open(&registry->members) && opened;
-    opened = lease_table_open(&registry->owners) && opened;
-    opened = lease_table_open(&registry->scripts) && opened;
+    bool opened = table_open(&registry->keys, TABLE_ROOM);
+    opened = table_open(&registry->members, TABLE_ROOM) && opened;
+    opened = table_open(&registry->owners, TABLE_ROOM) && opened;
+    opened = table_open(&registry->scripts, TABLE_ROOM) && opened;
     if (!opened) {
         lease_registry_free(registry);
         return NULL;
@@ -75,14 +77,13 @@ struct lease_registry *lease_registry_new(size_t threads)
     return registry;
 }
 
-static void free_scripts(struct lease_table *scripts)
+static void free_scripts(struct table *scripts)
 {
-    for (size_t i = 0; scripts->buckets != NULL && i < scripts->size; i++) {
-        while (scripts->buckets[i] != NULL) {
-            struct lease_node *node = scripts->buckets[i];
-            scripts->buckets[i] = node->next;
-            free(node);
-        }
+    struct table_node *next;
+
+    for (struct table_node *node = table_walk(scripts, NULL); node != NULL; node = next) {
+        next = table_walk(scripts, node);
+        free(node);
     }
 }
 
@@ -93,10 +94,10 @@ void lease_registry_free(struct lease_registry *registry)
     }
     assert(registry->keys.count == 0 && registry->owners.count == 0);
     free_scripts(&registry->scripts);
-    lease_table_close(&registry->keys);
-    lease_table_close(&registry->members);
-    lease_table_close(&registry->owners);
-    lease_table_close(&registry->scripts);
+    table_close(&registry->keys);
+    table_close(&registry->members);
+    table_close(&registry->owners);
+    table_close(&registry->scripts);
     pthread_mutex_destroy(&registry->mutex);
     free(registry);
 }
@@ -169,9 +170,9 @@ static uint64_t hash_of_key(const struct lease_registry *registry, int64_t datab
 
 static struct lease_key *find_key(struct lease_registry *registry, int64_t database, struct slice name, uint64_t hash)
 {
-    struct lease_node *node = lease_table_first(&registry->keys, hash);
+    struct table_node *node = table_first(&registry->keys, hash);
 
-    for (; node != NULL; node = lease_table_next(node)) {
+    for (; node != NULL; node = table_next(node)) {
         struct lease_key *key = (struct lease_key *)(void *)node;
         if (key->database == database && slice_equal(name, (struct slice){key->name, key->length})) {
             return key;
@@ -202,7 +203,7 @@ static struct lease_key *take_key(struct lease_registry *registry, int64_t datab
         if (name.length > 0) {
             memcpy(key->name, name.data, name.length);
         }
-        lease_table_add(&registry->keys, &key->node, hash);
+        (void)table_add(&registry->keys, &key->node, hash);
     }
     return key;
 }
@@ -211,7 +212,7 @@ static struct lease_key *take_key(struct lease_registry *registry, int64_t datab
 static void settle_key(struct lease_registry *registry, struct lease_key *key)
 {
     if (LIST_EMPTY(&key->members) && LIST_EMPTY(&key->touches)) {
-        lease_table_remove(&registry->keys, &key->node);
+        table_remove(&registry->keys, &key->node);
         free(key);
     }
 }
@@ -289,9 +290,9 @@ static uint64_t hash_of_member(const struct lease_registry *registry, const stru
 
 struct lease *lease_registry_find(struct lease_registry *registry, const struct lease_key *key, struct slice token)
 {
-    struct lease_node *node = lease_table_first(&registry->members, hash_of_member(registry, key, token));
+    struct table_node *node = table_first(&registry->members, hash_of_member(registry, key, token));
 
-    for (; node != NULL; node = lease_table_next(node)) {
+    for (; node != NULL; node = table_next(node)) {
         const struct lease_member *member = (const struct lease_member *)(const void *)node;
         if (member->key == key && slice_equal(token, member->lease->token)) {
             return member->lease;
@@ -326,7 +327,7 @@ static bool add_member(struct lease_registry *registry, struct lease *lease, int
     }
     member->lease = lease;
     LIST_INSERT_HEAD(&member->key->members, member, of_key);
-    lease_table_add(&registry->members, &member->node, hash_of_member(registry, member->key, lease->token));
+    (void)table_add(&registry->members, &member->node, hash_of_member(registry, member->key, lease->token));
     lease->key_count++;
     return true;
 }
@@ -335,7 +336,7 @@ static void remove_members(struct lease_registry *registry, struct lease *lease)
 {
     for (size_t i = 0; i < lease->key_count; i++) {
         struct lease_member *member = &lease->members[i];
-        lease_table_remove(&registry->members, &member->node);
+        table_remove(&registry->members, &member->node);
         LIST_REMOVE(member, of_key);
     }
 }
@@ -370,7 +371,7 @@ struct lease *lease_registry_add(struct lease_registry *registry, int64_t databa
 static void settle_owner(struct lease_registry *registry, struct lease_owner *owner)
 {
     if (owner->connections == 0 && LIST_EMPTY(&owner->leases)) {
-        lease_table_remove(&registry->owners, &owner->node);
+        table_remove(&registry->owners, &owner->node);
         if (owner->process.pid != 0) {
             LIST_REMOVE(owner, of_processes);
         }
@@ -464,9 +465,9 @@ bool lease_registry_is_touched(const struct lease_registry *registry, const stru
 
 static struct lease_owner *find_owner(struct lease_registry *registry, struct slice name, uint64_t hash)
 {
-    struct lease_node *node = lease_table_first(&registry->owners, hash);
+    struct table_node *node = table_first(&registry->owners, hash);
 
-    for (; node != NULL; node = lease_table_next(node)) {
+    for (; node != NULL; node = table_next(node)) {
         struct lease_owner *owner = (struct lease_owner *)(void *)node;
         if (slice_equal(name, (struct slice){owner->name, owner->length})) {
             return owner;
@@ -488,7 +489,7 @@ struct lease_owner *lease_registry_join(struct lease_registry *registry, struct 
         *owner = (struct lease_owner){.length = name.length, .shown = name.length};
         LIST_INIT(&owner->leases);
         memcpy(owner->name, name.data, name.length);
-        lease_table_add(&registry->owners, &owner->node, hash);
+        (void)table_add(&registry->owners, &owner->node, hash);
     }
     owner->connections++;
     owner->gone_us = 0;
@@ -582,9 +583,9 @@ void lease_registry_own(struct lease_registry *registry, struct lease *lease, st
 
 static const struct lease_script *find_script(const struct lease_registry *registry, struct slice digest, uint64_t hash)
 {
-    struct lease_node *node = lease_table_first(&registry->scripts, hash);
+    struct table_node *node = table_first(&registry->scripts, hash);
 
-    for (; node != NULL; node = lease_table_next(node)) {
+    for (; node != NULL; node = table_next(node)) {
         const struct learned *learned = (const struct learned *)(const void *)node;
         if (slice_equal(digest, (struct slice){learned->digest, sizeof learned->digest})) {
             return learned->script;
@@ -607,7 +608,7 @@ void lease_registry_learn(struct lease_registry *registry, const char digest[LEA
     if (learned != NULL) {
         learned->script = script;
         memcpy(learned->digest, digest, sizeof learned->digest);
-        lease_table_add(&registry->scripts, &learned->node, hash);
+        (void)table_add(&registry->scripts, &learned->node, hash);
         atomic_store_explicit(&registry->script_count, registry->scripts.count, memory_order_relaxed);
     }
 }

@@ -12,9 +12,9 @@
 #ifndef HEADGATE_LEASE_REGISTRY_H
 #define HEADGATE_LEASE_REGISTRY_H
 
+#include "base/table.h"
 #include "lease/lease_rule.h"
 #include "lease/lease_score.h"
-#include "lease/lease_table.h"
 #include "lease/lease_wheel.h"
 
 #include <sys/queue.h>
@@ -58,7 +58,7 @@ struct lease;
 struct lease_touch;
 
 struct lease_key {
-    struct lease_node node;
+    struct table_node node;
     int64_t database;
     LIST_HEAD(, lease_member) members;
     LIST_HEAD(, lease_touch) touches;
@@ -68,7 +68,7 @@ struct lease_key {
 
 /* One of the keys of a lease. */
 struct lease_member {
-    struct lease_node node; /* by key and token */
+    struct table_node node; /* by key and token */
     LIST_ENTRY(lease_member) of_key;
     struct lease *lease;
     struct lease_key *key;
@@ -98,7 +98,7 @@ struct lease_touch {
 
 /* Whose connections show that the holder lives. */
 struct lease_owner {
-    struct lease_node node;
+    struct table_node node;
     size_t connections;
     int64_t gone_us; /* when the last connection went; 0: there are some, or may be */
     LIST_HEAD(, lease) leases;

@@ -4,6 +4,7 @@
  *
  * Within MULTI requests are kept until EXEC is forwarded, which is when they can come about.
  */
+#include "base/fnv.h"
 #include "lease/lease_private.h"
 #include "lease/lease_run.h"
 
@@ -89,12 +90,7 @@ static const double *reaped_before(const struct reading *reading, uint64_t key_h
 /* Not for finding anything by: a wrong bound makes no more than a wrong lease. */
 static uint64_t hash_name(struct slice name)
 {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-
-    for (size_t i = 0; i < name.length; i++) {
-        hash = (hash ^ (uint8_t)name.data[i]) * UINT64_C(0x100000001b3);
-    }
-    return hash;
+    return fnv(name.data, name.length);
 }
 
 /* Redis itself reckons the score: what it is like is known, and Redis will say the rest. */

@@ -2,7 +2,7 @@
 
 - proxy/ has one folder for each part, and includes point one way, from the top of FOLDERS to the bottom; nothing but
   main.c lies beside the folders;
-- a policy includes the contract (policy/policy.h), what policies share (match/, siphash), and headers of its own; nothing
+- a policy includes the contract (policy/policy.h), what policies share (match/, tables, hashes), and headers of its own; nothing
   in proxy/ includes a policy;
 - framing and policies do no I/O and know no event loop;
 - a header with _private in its name is included by its own module only;
@@ -24,7 +24,7 @@ FURTHER_PREFIXES = {"client": ["observation", "session"], "upstream": ["profile"
 CONTRACT = "policy/policy.h"
 # What the contract is made of, and so what policies may know besides.
 OF_THE_CONTRACT = {"command/command.h", "conf/conf_table.h", "upstream/script.h", "base/stats.h", "base/text.h", "resp/word.h"}
-FOR_POLICIES = {CONTRACT, "match/match.h", "base/siphash.h"}
+FOR_POLICIES = {CONTRACT, "match/match.h", "base/fnv.h", "base/siphash.h", "base/table.h"}
 GENERATED = {"version.h"}
 
 IO_HEADERS = re.compile(

@@ -1,6 +1,5 @@
 /*
- * The registry: what is found by key, by token and by owner, and that nothing is left of what has gone; and the table
- * below it, when it grows and when hashes are the same.
+ * The registry: what is found by key, by token and by owner, and that nothing is left of what has gone.
  */
 #include "lease/lease_registry.h"
 #include "lease_request.h"
@@ -8,51 +7,6 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-/* ---- the table ---- */
-
-struct item {
-    struct lease_node node;
-    int number;
-};
-
-static size_t count_of(const struct lease_table *table, uint64_t hash)
-{
-    size_t count = 0;
-
-    for (struct lease_node *node = lease_table_first(table, hash); node != NULL; node = lease_table_next(node)) {
-        cr_assert_eq(node->hash, hash);
-        count++;
-    }
-    return count;
-}
-
-Test(lease_table, finds_all_of_a_hash_when_it_has_grown)
-{
-    enum { ITEMS = 10000, HASHES = 3000 };
-    struct item *items = calloc(ITEMS, sizeof *items);
-    struct lease_table table;
-
-    cr_assert(lease_table_open(&table));
-    for (int i = 0; i < ITEMS; i++) {
-        /* Many fall into the same bucket, and some have the same hash. */
-        lease_table_add(&table, &items[i].node, (uint64_t)(i % HASHES) << 8);
-    }
-    cr_assert_eq(table.count, (size_t)ITEMS);
-    cr_assert_geq(table.size, (size_t)ITEMS / 2);
-    for (int i = 0; i < HASHES; i++) {
-        cr_assert_eq(count_of(&table, (uint64_t)i << 8), (size_t)(i < ITEMS % HASHES ? 4 : 3));
-    }
-    cr_assert_eq(count_of(&table, 1), (size_t)0);
-    for (int i = 0; i < ITEMS; i++) {
-        lease_table_remove(&table, &items[i].node);
-        cr_assert_eq(count_of(&table, (uint64_t)(i % HASHES) << 8),
-                     (size_t)(i % HASHES < ITEMS % HASHES ? 4 : 3) - (size_t)(i / HASHES) - 1);
-    }
-    cr_assert_eq(table.count, (size_t)0);
-    lease_table_close(&table);
-    free(items);
-}
 
 /* ---- the registry ---- */
 
