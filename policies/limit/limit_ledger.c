@@ -4,21 +4,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUCKETS_LEAST 4
 /* How often room is looked for in a full ledger. */
 #define RECLAIM_US 100000
 #define WARN_US INT64_C(60000000)
 
 /* ---- locks ---- */
 
+/* By the highest bits: the lowest are the table's. */
 static size_t stripe_of(uint64_t hash)
 {
-    return hash % LIMIT_STRIPES;
+    return hash / (UINT64_MAX / LIMIT_STRIPES + 1);
 }
 
 limit_locks limit_subject_locks(const struct limit_subject *subject)
 {
-    return UINT64_C(1) << stripe_of(subject->hash);
+    return UINT64_C(1) << stripe_of(subject->node.hash);
 }
 
 /* Always in the same order, so that nobody waits for who waits for him. */
@@ -71,7 +71,7 @@ static struct limit_subject *subject_new(struct limit_ledger *ledger, struct sli
     struct limit_subject *subject = malloc(sizeof *subject + name.length);
 
     if (subject != NULL) {
-        *subject = (struct limit_subject){.ledger = ledger, .hash = hash, .length = (uint16_t)name.length};
+        *subject = (struct limit_subject){.node.hash = hash, .ledger = ledger, .length = (uint16_t)name.length};
         memcpy(subject->name, name.data, name.length);
     }
     return subject;
@@ -84,73 +84,19 @@ static void subject_free(struct limit_subject *subject)
     free(subject);
 }
 
-/* The bits below choose the stripe. */
-static size_t bucket_of(const struct limit_stripe *stripe, uint64_t hash)
+static struct limit_subject *subject_at(struct table_node *node)
 {
-    return (size_t)(hash / LIMIT_STRIPES) & (stripe->bucket_count - 1);
+    return (struct limit_subject *)(void *)node;
 }
 
-static struct limit_subject *stripe_find(const struct limit_stripe *stripe, struct slice name, uint64_t hash)
+static struct limit_subject *stripe_find(const struct table *stripe, struct slice name, uint64_t hash)
 {
-    struct limit_subject *subject = stripe->bucket_count > 0 ? stripe->buckets[bucket_of(stripe, hash)] : NULL;
+    struct table_node *node = table_first(stripe, hash);
 
-    while (subject != NULL && (subject->hash != hash || subject->length != name.length ||
-                               memcmp(subject->name, name.data, name.length) != 0)) {
-        subject = subject->next;
+    while (node != NULL && !slice_equal(name, (struct slice){subject_at(node)->name, subject_at(node)->length})) {
+        node = table_next(node);
     }
-    return subject;
-}
-
-/* What points to a subject in its bucket. */
-static struct limit_subject **stripe_link(const struct limit_stripe *stripe, const struct limit_subject *subject)
-{
-    struct limit_subject **link = &stripe->buckets[bucket_of(stripe, subject->hash)];
-
-    while (*link != subject) {
-        link = &(*link)->next;
-    }
-    return link;
-}
-
-/* False when memory is short: the stripe is as it was. */
-static bool stripe_resize(struct limit_stripe *stripe, size_t bucket_count)
-{
-    struct limit_subject **old = stripe->buckets;
-    size_t old_count = stripe->bucket_count;
-    struct limit_subject **buckets = calloc(bucket_count, sizeof(struct limit_subject *));
-
-    if (buckets == NULL) {
-        return false;
-    }
-    stripe->buckets = buckets;
-    stripe->bucket_count = bucket_count;
-    for (size_t i = 0; i < old_count; i++) {
-        while (old[i] != NULL) {
-            struct limit_subject *subject = old[i];
-            struct limit_subject **bucket = &buckets[bucket_of(stripe, subject->hash)];
-            old[i] = subject->next;
-            subject->next = *bucket;
-            *bucket = subject;
-        }
-    }
-    free(old);
-    return true;
-}
-
-static bool stripe_add(struct limit_stripe *stripe, struct limit_subject *subject)
-{
-    bool full = stripe->count >= stripe->bucket_count;
-
-    /* Without memory for more buckets, those that are there grow longer. */
-    if (full && !stripe_resize(stripe, stripe->bucket_count > 0 ? stripe->bucket_count * 2 : BUCKETS_LEAST) &&
-        stripe->bucket_count == 0) {
-        return false;
-    }
-    struct limit_subject **bucket = &stripe->buckets[bucket_of(stripe, subject->hash)];
-    subject->next = *bucket;
-    *bucket = subject;
-    stripe->count++;
-    return true;
+    return subject_at(node);
 }
 
 /* NULL if there is no room, unless it may be a transient one; or if memory is short. */
@@ -159,7 +105,7 @@ static struct limit_subject *track(struct limit_ledger *ledger, struct slice nam
     bool has_room = atomic_fetch_add_explicit(&ledger->subject_count, 1, memory_order_relaxed) < ledger->subjects_max;
     struct limit_subject *subject = has_room || may_be_transient ? subject_new(ledger, name, hash) : NULL;
 
-    if (subject != NULL && !stripe_add(&ledger->stripes[stripe_of(hash)], subject)) {
+    if (subject != NULL && !table_add(&ledger->stripes[stripe_of(hash)], &subject->node, hash)) {
         free(subject);
         subject = NULL;
     }
@@ -174,13 +120,9 @@ static struct limit_subject *track(struct limit_ledger *ledger, struct slice nam
 
 /* ---- sweeping ---- */
 
-/* Takes a subject off its bucket. */
-static void untrack(struct limit_ledger *ledger, struct limit_stripe *stripe, struct limit_subject **link)
+static void untrack(struct limit_ledger *ledger, struct table *stripe, struct limit_subject *subject)
 {
-    struct limit_subject *subject = *link;
-
-    *link = subject->next;
-    stripe->count--;
+    table_remove(stripe, &subject->node);
     if (!subject->transient) {
         atomic_fetch_sub_explicit(&ledger->subject_count, 1, memory_order_relaxed);
     }
@@ -191,38 +133,33 @@ static void untrack(struct limit_ledger *ledger, struct limit_stripe *stripe, st
     }
 }
 
-/* Drops those that are idle. One that is pinned stays unless room is needed, but what its meter remembers in vain goes.
- */
-static void sweep_bucket(struct limit_ledger *ledger, struct limit_stripe *stripe, struct limit_subject **link,
-                         int64_t now_us, bool revoke)
+/* Drops it if it is idle. One that is pinned stays unless room is needed, but what its meter remembers in vain goes. */
+static void sweep_subject(struct limit_ledger *ledger, struct table *stripe, struct limit_subject *subject,
+                          int64_t now_us, bool revoke)
 {
-    while (*link != NULL) {
-        struct limit_subject *subject = *link;
-        bool idle = subject->queued == 0 && subject->keep_until_us <= now_us &&
-                    limit_meter_is_idle(&ledger->meter, &subject->state, now_us);
-        if (idle) {
-            limit_meter_clear(&ledger->meter, &subject->state);
-        }
-        if (idle && (revoke || subject->pins == 0)) {
-            untrack(ledger, stripe, link);
-        } else {
-            link = &subject->next;
-        }
+    bool idle = subject->queued == 0 && subject->keep_until_us <= now_us &&
+                limit_meter_is_idle(&ledger->meter, &subject->state, now_us);
+
+    if (idle) {
+        limit_meter_clear(&ledger->meter, &subject->state);
+    }
+    if (idle && (revoke || subject->pins == 0)) {
+        untrack(ledger, stripe, subject);
     }
 }
 
 static void sweep_stripe(struct limit_share *share, struct limit_ledger *ledger, size_t number, int64_t now_us,
                          bool revoke)
 {
-    struct limit_stripe *stripe = &ledger->stripes[number];
+    struct table *stripe = &ledger->stripes[number];
+    struct table_node *next;
 
     limit_share_lock(share, UINT64_C(1) << number);
-    for (size_t i = 0; i < stripe->bucket_count; i++) {
-        sweep_bucket(ledger, stripe, &stripe->buckets[i], now_us, revoke);
+    for (struct table_node *node = table_walk(stripe, NULL); node != NULL; node = next) {
+        next = table_walk(stripe, node);
+        sweep_subject(ledger, stripe, subject_at(node), now_us, revoke);
     }
-    if (stripe->bucket_count > BUCKETS_LEAST && stripe->count < stripe->bucket_count / 8) {
-        (void)stripe_resize(stripe, stripe->bucket_count / 4);
-    }
+    table_shrink(stripe);
     limit_share_unlock(share, UINT64_C(1) << number);
 }
 
@@ -315,7 +252,6 @@ bool limit_subject_is_tracked(const struct limit_subject *subject)
 void limit_subject_unpin(struct limit_share *share, struct limit_subject *subject)
 {
     limit_locks locks = limit_subject_locks(subject);
-    struct limit_stripe *stripe = &subject->ledger->stripes[stripe_of(subject->hash)];
 
     limit_share_lock(share, locks);
     assert(subject->pins > 0);
@@ -323,7 +259,7 @@ void limit_subject_unpin(struct limit_share *share, struct limit_subject *subjec
     if (subject->pins == 0 && subject->revoked) {
         subject_free(subject);
     } else if (subject->pins == 0 && subject->transient) {
-        untrack(subject->ledger, stripe, stripe_link(stripe, subject));
+        untrack(subject->ledger, &subject->ledger->stripes[stripe_of(subject->node.hash)], subject);
     }
     limit_share_unlock(share, locks);
 }
@@ -333,14 +269,12 @@ void limit_subject_unpin(struct limit_share *share, struct limit_subject *subjec
 static void ledger_free(struct limit_ledger *ledger)
 {
     for (size_t i = 0; i < LIMIT_STRIPES; i++) {
-        for (size_t bucket = 0; bucket < ledger->stripes[i].bucket_count; bucket++) {
-            while (ledger->stripes[i].buckets[bucket] != NULL) {
-                struct limit_subject *subject = ledger->stripes[i].buckets[bucket];
-                ledger->stripes[i].buckets[bucket] = subject->next;
-                subject_free(subject);
-            }
+        struct table_node *next;
+        for (struct table_node *node = table_walk(&ledger->stripes[i], NULL); node != NULL; node = next) {
+            next = table_walk(&ledger->stripes[i], node);
+            subject_free(subject_at(node));
         }
-        free(ledger->stripes[i].buckets);
+        table_close(&ledger->stripes[i]);
     }
     if (ledger->overflow != NULL) {
         subject_free(ledger->overflow);
@@ -436,14 +370,12 @@ void limit_ledger_visit(struct limit_share *share, struct limit_ledger *ledger, 
                         void *context)
 {
     for (size_t number = 0; number < LIMIT_STRIPES; number++) {
-        const struct limit_stripe *stripe = &ledger->stripes[number];
+        const struct table *stripe = &ledger->stripes[number];
         limit_share_lock(share, UINT64_C(1) << number);
-        for (size_t i = 0; i < stripe->bucket_count; i++) {
-            for (struct limit_subject *subject = stripe->buckets[i]; subject != NULL; subject = subject->next) {
-                visit(context, subject);
-            }
+        for (struct table_node *node = table_walk(stripe, NULL); node != NULL; node = table_walk(stripe, node)) {
+            visit(context, subject_at(node));
         }
-        if (number == stripe_of(ledger->overflow->hash)) {
+        if (number == stripe_of(ledger->overflow->node.hash)) {
             visit(context, ledger->overflow);
         }
         limit_share_unlock(share, UINT64_C(1) << number);

@@ -9,6 +9,7 @@
 #ifndef HEADGATE_LIMIT_LEDGER_H
 #define HEADGATE_LIMIT_LEDGER_H
 
+#include "base/table.h"
 #include "limit/limit_meter.h"
 #include "policy/policy.h"
 
@@ -41,10 +42,9 @@ struct limit_remote {
 };
 
 struct limit_subject {
-    struct limit_subject *next; /* in its bucket */
+    struct table_node node; /* by name */
     struct limit_ledger *ledger;
     union limit_meter_state state;
-    uint64_t hash;
     uint64_t refused;
     int64_t queued;              /* what requests on hold wait for */
     int64_t keep_until_us;       /* it is not idle before */

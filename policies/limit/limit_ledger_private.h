@@ -10,13 +10,6 @@
 /* As many as a limit_locks has bits. */
 #define LIMIT_STRIPES 64
 
-/* A part of a ledger's subjects, guarded by the lock of the same number. */
-struct limit_stripe {
-    struct limit_subject **buckets;
-    size_t bucket_count; /* a power of two, or 0 */
-    size_t count;
-};
-
 struct limit_ledger {
     LIST_ENTRY(limit_ledger) of_share;
     char *rule;
@@ -31,8 +24,8 @@ struct limit_ledger {
     _Atomic int64_t reclaimed_us;
     _Atomic int64_t warned_us; /* 0: never */
     _Atomic bool said_untold[2];
-    struct limit_stripe stripes[LIMIT_STRIPES];
-    struct limit_subject *overflow; /* stands for those without room; in no bucket */
+    struct table stripes[LIMIT_STRIPES]; /* subjects, each guarded by the lock of the same number */
+    struct limit_subject *overflow;      /* stands for those without room; in no table */
 };
 
 struct limit_share {
