@@ -7,58 +7,6 @@
 #define REDACTED "(redacted)"
 /* In place of the name. */
 #define UNKNOWN "(unknown command)"
-/* A whole number above this is no length of a command's. */
-#define NUMBER_MAX (UINT64_MAX / 16)
-
-/* ---- taking the command apart ---- */
-
-/* What is left of a frame that may end anywhere. */
-struct walk {
-    const char *next;
-    const char *end;
-    uint64_t left; /* arguments */
-};
-
-struct argument {
-    struct slice seen;
-    uint64_t length; /* of the whole */
-};
-
-/* Takes a mark, digits, CR and LF. */
-static bool take_line(struct walk *walk, char mark, uint64_t *number)
-{
-    const char *at = walk->next;
-
-    *number = 0;
-    if (at == walk->end || *at != mark) {
-        return false;
-    }
-    for (at++; at < walk->end && *at >= '0' && *at <= '9'; at++) {
-        if (*number > NUMBER_MAX) {
-            return false;
-        }
-        *number = *number * 10 + (uint64_t)(*at - '0');
-    }
-    if (at == walk->next + 1 || walk->end - at < 2 || at[0] != '\r' || at[1] != '\n') {
-        return false;
-    }
-    walk->next = at + 2;
-    return true;
-}
-
-static bool take(struct walk *walk, struct argument *argument)
-{
-    uint64_t length;
-
-    if (walk->left == 0 || !take_line(walk, '$', &length)) {
-        return false;
-    }
-    uint64_t there = (uint64_t)(walk->end - walk->next);
-    *argument = (struct argument){{walk->next, length < there ? length : there}, length};
-    walk->next = there > length + 2 ? walk->next + length + 2 : walk->end;
-    walk->left--;
-    return true;
-}
 
 /* ---- secrets ---- */
 
@@ -134,53 +82,41 @@ static char *put(char *out, struct slice text, const char *rest, uint64_t more)
     return out;
 }
 
-static char *put_argument(char *out, const struct argument *argument)
+/* length: of the whole. */
+static char *put_argument(char *out, struct slice argument, uint64_t length)
 {
-    uint64_t shown = argument->seen.length < LATENCY_EXCERPT_BYTES ? argument->seen.length : LATENCY_EXCERPT_BYTES;
+    uint64_t shown = argument.length < LATENCY_EXCERPT_BYTES ? argument.length : LATENCY_EXCERPT_BYTES;
 
-    return put(out, (struct slice){argument->seen.data, shown}, "bytes", argument->length - shown);
+    return put(out, (struct slice){argument.data, shown}, "bytes", length - shown);
 }
 
 struct slice latency_excerpt_name(struct slice frame)
 {
-    struct argument name;
+    struct resp_walk walk = resp_walk_start(frame);
+    struct slice name;
+    uint64_t length;
 
-    if (frame.length == 0) {
-        return (struct slice){0};
-    }
-    struct walk walk = {.next = frame.data, .end = frame.data + frame.length};
-    if (!take_line(&walk, '*', &walk.left) || !take(&walk, &name) || name.seen.length < name.length) {
-        return (struct slice){0};
-    }
-    return name.seen;
+    return resp_walk_part(&walk, &name, &length) && name.length == length ? name : (struct slice){0};
 }
 
 size_t latency_excerpt_make(struct slice frame, bool is_known, char out[LATENCY_EXCERPT_MAX])
 {
     struct context context = {0};
-    struct argument argument;
+    struct resp_walk walk = resp_walk_start(frame);
+    struct slice argument;
+    uint64_t length;
     char *end = out;
-    uint64_t count;
 
-    /* No address can be reckoned from none. */
-    if (frame.length == 0) {
-        return 0;
-    }
-    struct walk walk = {.next = frame.data, .end = frame.data + frame.length};
-    if (!take_line(&walk, '*', &count)) {
-        return 0;
-    }
-    walk.left = count;
     /* The last place is for how many more there are. */
-    uint64_t room = count > LATENCY_EXCERPT_ARGUMENTS ? LATENCY_EXCERPT_ARGUMENTS - 1 : LATENCY_EXCERPT_ARGUMENTS;
-    while (room > 0 && take(&walk, &argument)) {
+    uint32_t left = walk.left;
+    uint32_t room = left > LATENCY_EXCERPT_ARGUMENTS ? LATENCY_EXCERPT_ARGUMENTS - 1 : LATENCY_EXCERPT_ARGUMENTS;
+    for (; room > 0 && resp_walk_part(&walk, &argument, &length); room--, left--) {
         const char *shown = is_known || end > out ? REDACTED : UNKNOWN;
-        bool secret = is_secret(&context, argument.seen) || !is_known;
-        end = secret ? put(end, slice_of(shown), "", 0) : put_argument(end, &argument);
-        room--;
+        bool secret = is_secret(&context, argument) || !is_known;
+        end = secret ? put(end, slice_of(shown), "", 0) : put_argument(end, argument, length);
     }
-    if (walk.left > 0 && end > out) {
-        end = put(end, (struct slice){"", 0}, "arguments", walk.left);
+    if (left > 0 && end > out) {
+        end = put(end, (struct slice){"", 0}, "arguments", left);
     }
     return (size_t)(end - out);
 }

@@ -6,7 +6,6 @@
  */
 #include "base/fnv.h"
 #include "lease/lease_private.h"
-#include "lease/lease_run.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -168,8 +167,9 @@ static bool takes_or_extends(const struct lease_shape *shape)
 
 /* Goes through what a request may change: pairs of a key and a token, where one of both may be the same for all. */
 struct pairs {
-    struct lease_run keys;
-    struct lease_run tokens;
+    struct resp_walk keys;
+    struct resp_walk tokens;
+    uint32_t key_step;
     struct slice key;
     struct slice token; /* data NULL: any */
     uint32_t left;
@@ -186,6 +186,7 @@ static struct pairs pairs_of(const struct lease_shape *shape)
     return (struct pairs){
         .keys = shape->keys,
         .tokens = shape->tokens,
+        .key_step = shape->key_step,
         .token = {by_token ? "" : NULL, 0},
         .left = shape->key_count > tokens ? shape->key_count : tokens,
         .many_keys = shape->key_count > 1,
@@ -201,11 +202,11 @@ static bool next_pair(struct pairs *pairs)
         return false;
     }
     pairs->left--;
-    if ((is_first || pairs->many_keys) && !lease_run_next(&pairs->keys, &pairs->key)) {
+    if ((is_first || pairs->many_keys) && !lease_shape_next_key(&pairs->keys, pairs->key_step, &pairs->key)) {
         return false;
     }
     bool wants_token = pairs->token.data != NULL && (is_first || pairs->many_tokens);
-    return !wants_token || lease_run_next(&pairs->tokens, &pairs->token);
+    return !wants_token || resp_walk_next(&pairs->tokens, &pairs->token);
 }
 
 /* Whether the lease on this key may be one that is on file, or is about to be. */
@@ -442,10 +443,10 @@ static enum policy_verdict begin_one(struct reading *reading)
 /* Whether a rule names one of the keys. */
 static bool names_a_lock(const struct reading *reading)
 {
-    struct lease_run keys = reading->shape.keys;
+    struct resp_walk keys = reading->shape.keys;
     struct slice key;
 
-    while (lease_run_next(&keys, &key)) {
+    while (lease_shape_next_key(&keys, reading->shape.key_step, &key)) {
         if (key.length <= LEASE_TEXT_MAX && find_rule(reading->worker, key) != NULL) {
             return true;
         }
@@ -494,11 +495,11 @@ static void overflow(struct reading *reading)
 static bool is_elsewhere(const struct lease_worker *worker, const struct policy_request *request)
 {
     const struct command *command = request->command;
-    struct lease_run arguments;
+    struct resp_walk arguments;
     struct slice key;
 
-    return command->first_key == 1 && command->last_key == 1 && lease_run_begin(&arguments, request->frame) &&
-           lease_run_take(&arguments, &key) && find_rule(worker, key) == NULL &&
+    return command->first_key == 1 && command->last_key == 1 && lease_shape_begin(&arguments, request->frame) &&
+           resp_walk_next(&arguments, &key) && find_rule(worker, key) == NULL &&
            !(request->in_transaction && strcmp(command->name, "zrank") == 0);
 }
 
@@ -532,11 +533,12 @@ static enum policy_verdict begin_partial(struct reading *reading)
         *shape = (struct lease_shape){.action = LEASE_UNSEEN, .undeclared = true};
         return begin_one(reading);
     }
-    if (command->first_key != 1 || command->last_key != 1 || !lease_run_begin(&shape->keys, reading->request->frame) ||
-        shape->keys.left == 0) {
+    if (command->first_key != 1 || command->last_key != 1 ||
+        !lease_shape_begin(&shape->keys, reading->request->frame) || shape->keys.left == 0) {
         return POLICY_ADMIT;
     }
     shape->keys.left = 1;
+    shape->key_step = 1;
     shape->key_count = 1;
     shape->action = LEASE_FORCE_RELEASE;
     return begin_one(reading);

@@ -1,7 +1,5 @@
 #include "lease/lease_script.h"
 
-#include "lease/lease_run.h"
-
 /* OpenSSL 3 wants SHA1() in place of its parts. That takes memory and locks at each call, and where there is no memory
  * it may crash; the parts do neither. */
 #define OPENSSL_SUPPRESS_DEPRECATED

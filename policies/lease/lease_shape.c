@@ -10,15 +10,38 @@
 struct request {
     const struct command *command;
     enum lease_unit unit;       /* of the command's time */
-    struct lease_run arguments; /* behind the command's name */
+    struct resp_walk arguments; /* behind the command's name */
     lease_shape_lookup *lookup;
     void *context;
 };
 
+/* ---- arguments ---- */
+
+bool lease_shape_begin(struct resp_walk *arguments, struct slice frame)
+{
+    *arguments = resp_walk_start(frame);
+    return resp_walk_skip(arguments, 1);
+}
+
+bool lease_shape_next_key(struct resp_walk *keys, uint32_t step, struct slice *key)
+{
+    if (!resp_walk_next(keys, key)) {
+        return false;
+    }
+    (void)resp_walk_skip(keys, step - 1);
+    return true;
+}
+
+/* The argument at a place, from 1 on. */
+static bool argument_at(struct resp_walk arguments, uint32_t place, struct slice *argument)
+{
+    return resp_walk_skip(&arguments, place - 1) && resp_walk_next(&arguments, argument);
+}
+
 /* ---- keys and tokens ---- */
 
 /* The keys are the first `count` pairs (or single arguments, if step is 1) of a run; false if there are not so many. */
-static bool set_keys(struct lease_shape *shape, struct lease_run run, uint64_t count, uint32_t step)
+static bool set_keys(struct lease_shape *shape, struct resp_walk run, uint64_t count, uint32_t step)
 {
     struct slice first;
 
@@ -26,39 +49,38 @@ static bool set_keys(struct lease_shape *shape, struct lease_run run, uint64_t c
         return false;
     }
     run.left = (uint32_t)count * step;
-    run.step = step;
     shape->keys = run;
+    shape->key_step = step;
     shape->key_count = (uint32_t)count;
-    if (!lease_run_take(&run, &first)) {
+    if (!resp_walk_next(&run, &first)) {
         return false;
     }
     shape->key = first;
     return true;
 }
 
-static bool set_key(struct lease_shape *shape, struct lease_run *arguments)
+static bool set_key(struct lease_shape *shape, struct resp_walk *arguments)
 {
-    return set_keys(shape, *arguments, 1, 1) && lease_run_skip(arguments, 1);
+    return set_keys(shape, *arguments, 1, 1) && resp_walk_skip(arguments, 1);
 }
 
-static bool set_tokens(struct lease_shape *shape, struct lease_run run, uint32_t count)
+static bool set_tokens(struct lease_shape *shape, struct resp_walk run, uint32_t count)
 {
     struct slice first;
 
     run.left = count;
-    run.step = 1;
     shape->tokens = run;
     shape->token_count = count;
-    if (!lease_run_take(&run, &first)) {
+    if (!resp_walk_next(&run, &first)) {
         return false;
     }
     shape->token = first;
     return true;
 }
 
-static bool set_token(struct lease_shape *shape, struct lease_run *arguments)
+static bool set_token(struct lease_shape *shape, struct resp_walk *arguments)
 {
-    return arguments->left > 0 && set_tokens(shape, *arguments, 1) && lease_run_skip(arguments, 1);
+    return arguments->left > 0 && set_tokens(shape, *arguments, 1) && resp_walk_skip(arguments, 1);
 }
 
 /* ---- leases ---- */
@@ -118,7 +140,7 @@ struct set_options {
     struct slice match; /* of SET_IFEQ */
 };
 
-static bool read_condition(struct set_options *options, struct slice word, struct lease_run *arguments, bool *known)
+static bool read_condition(struct set_options *options, struct slice word, struct resp_walk *arguments, bool *known)
 {
     static const struct {
         const char *word;
@@ -138,12 +160,12 @@ static bool read_condition(struct set_options *options, struct slice word, struc
             return false;
         }
         options->condition = conditions[i].condition;
-        return !conditions[i].has_value || lease_run_take(arguments, &options->match);
+        return !conditions[i].has_value || resp_walk_next(arguments, &options->match);
     }
     return true;
 }
 
-static bool read_expiry(struct set_options *options, struct slice word, struct lease_run *arguments, bool *known)
+static bool read_expiry(struct set_options *options, struct slice word, struct resp_walk *arguments, bool *known)
 {
     static const struct {
         const char *word;
@@ -158,13 +180,13 @@ static bool read_expiry(struct set_options *options, struct slice word, struct l
                 return false;
             }
             options->unit = units[i].unit;
-            return lease_run_take(arguments, &options->time);
+            return resp_walk_next(arguments, &options->time);
         }
     }
     return true;
 }
 
-static bool read_option(struct set_options *options, struct slice word, struct lease_run *arguments)
+static bool read_option(struct set_options *options, struct slice word, struct resp_walk *arguments)
 {
     bool known = false;
 
@@ -183,13 +205,13 @@ static bool read_option(struct set_options *options, struct slice word, struct l
 }
 
 /* False if Redis would refuse them. */
-static bool read_options(struct set_options *options, struct lease_run *arguments)
+static bool read_options(struct set_options *options, struct resp_walk *arguments)
 {
     struct slice word;
 
     *options = (struct set_options){.condition = SET_ALWAYS};
     while (arguments->left > 0) {
-        if (!lease_run_take(arguments, &word) || !read_option(options, word, arguments)) {
+        if (!resp_walk_next(arguments, &word) || !read_option(options, word, arguments)) {
             return false;
         }
     }
@@ -246,15 +268,15 @@ static bool read_set(struct lease_shape *shape, struct request *request)
 }
 
 /* Whether all of the pairs have the value of the first, which is the token. */
-static bool one_value(struct lease_shape *shape, struct lease_run pairs)
+static bool one_value(struct lease_shape *shape, struct resp_walk pairs)
 {
     struct slice value;
 
-    if (!lease_run_skip(&pairs, 1) || !set_token(shape, &pairs)) {
+    if (!resp_walk_skip(&pairs, 1) || !set_token(shape, &pairs)) {
         return false;
     }
     while (pairs.left > 0) {
-        if (!lease_run_skip(&pairs, 1) || !lease_run_take(&pairs, &value) || !slice_equal(value, shape->token)) {
+        if (!resp_walk_skip(&pairs, 1) || !resp_walk_next(&pairs, &value) || !slice_equal(value, shape->token)) {
             return false;
         }
     }
@@ -264,13 +286,13 @@ static bool one_value(struct lease_shape *shape, struct lease_run pairs)
 /* MSETEX numkeys key value … options. Under several values there is no lock, but one may be replaced. */
 static bool read_msetex(struct lease_shape *shape, struct request *request)
 {
-    struct lease_run *arguments = &request->arguments;
+    struct resp_walk *arguments = &request->arguments;
     struct set_options options;
     struct slice text;
     int64_t count;
 
-    if (!lease_run_take(arguments, &text) || !word_integer(text, &count) || count < 1 ||
-        !set_keys(shape, *arguments, (uint64_t)count, 2) || !lease_run_skip(arguments, (uint64_t)count * 2) ||
+    if (!resp_walk_next(arguments, &text) || !word_integer(text, &count) || count < 1 ||
+        !set_keys(shape, *arguments, (uint64_t)count, 2) || !resp_walk_skip(arguments, (uint64_t)count * 2) ||
         !read_options(&options, arguments) || options.get || options.keeps_ttl) {
         return false;
     }
@@ -301,7 +323,7 @@ static bool read_delex(struct lease_shape *shape, struct request *request)
     if (request->arguments.left == 0) {
         return true;
     }
-    if (request->arguments.left != 2 || !lease_run_take(&request->arguments, &word)) {
+    if (request->arguments.left != 2 || !resp_walk_next(&request->arguments, &word)) {
         return false;
     }
     shape->action = word_is(word, "ifeq") ? LEASE_RELEASE : LEASE_FORCE_RELEASE;
@@ -312,7 +334,7 @@ static bool read_delex(struct lease_shape *shape, struct request *request)
 static bool read_keys(struct lease_shape *shape, struct request *request)
 {
     const struct command *command = request->command;
-    struct lease_run arguments = request->arguments;
+    struct resp_walk arguments = request->arguments;
     int64_t total = (int64_t)arguments.left + 1;
     int64_t last = command->last_key < 0 ? total + command->last_key : command->last_key;
     int64_t span = last - command->first_key;
@@ -320,7 +342,7 @@ static bool read_keys(struct lease_shape *shape, struct request *request)
 
     if (command->first_key < 1 || command->key_step < 1 || span < 0 ||
         (command->arity > 0 ? total != command->arity : total < -command->arity) ||
-        !lease_run_skip(&arguments, (uint64_t)command->first_key - 1)) {
+        !resp_walk_skip(&arguments, (uint64_t)command->first_key - 1)) {
         return false;
     }
     uint64_t count = (uint64_t)span / step + 1;
@@ -343,12 +365,12 @@ static bool read_flush(struct lease_shape *shape, struct request *request)
 
 /* ---- times to live ---- */
 
-static bool only_expire_options(struct lease_run arguments)
+static bool only_expire_options(struct resp_walk arguments)
 {
     struct slice word;
 
     while (arguments.left > 0) {
-        if (!lease_run_take(&arguments, &word) ||
+        if (!resp_walk_next(&arguments, &word) ||
             !(word_is(word, "nx") || word_is(word, "xx") || word_is(word, "gt") || word_is(word, "lt"))) {
             return false;
         }
@@ -361,7 +383,7 @@ static bool read_expire(struct lease_shape *shape, struct request *request)
     struct slice text;
     int64_t ms;
 
-    if (!set_key(shape, &request->arguments) || !lease_run_take(&request->arguments, &text) ||
+    if (!set_key(shape, &request->arguments) || !resp_walk_next(&request->arguments, &text) ||
         !read_time(text, request->unit, &ms) || !only_expire_options(request->arguments)) {
         return false;
     }
@@ -378,7 +400,7 @@ static bool read_expire(struct lease_shape *shape, struct request *request)
 static bool read_zadd(struct lease_shape *shape, struct request *request)
 {
     return request->arguments.left == 3 && set_key(shape, &request->arguments) &&
-           lease_run_take(&request->arguments, &shape->score) && set_token(shape, &request->arguments);
+           resp_walk_next(&request->arguments, &shape->score) && set_token(shape, &request->arguments);
 }
 
 static bool read_zrem(struct lease_shape *shape, struct request *request)
@@ -392,45 +414,45 @@ static bool read_zremrangebyscore(struct lease_shape *shape, struct request *req
     struct slice least;
 
     return request->arguments.left == 3 && set_key(shape, &request->arguments) &&
-           lease_run_take(&request->arguments, &least) && lease_run_take(&request->arguments, &shape->score) &&
+           resp_walk_next(&request->arguments, &least) && resp_walk_next(&request->arguments, &shape->score) &&
            (word_is(least, "-inf") || word_is(least, "0"));
 }
 
 /* ---- scripts ---- */
 
-static bool set_script_keys(struct lease_shape *shape, const struct lease_script *script, struct lease_run arguments,
+static bool set_script_keys(struct lease_shape *shape, const struct lease_script *script, struct resp_walk arguments,
                             uint64_t count)
 {
     if (script->key == 0) {
         return set_keys(shape, arguments, count, 1);
     }
-    return script->key <= count && lease_run_skip(&arguments, script->key - 1u) && set_keys(shape, arguments, 1, 1);
+    return script->key <= count && resp_walk_skip(&arguments, script->key - 1u) && set_keys(shape, arguments, 1, 1);
 }
 
 /* values: the arguments behind the keys */
-static bool set_script_tokens(struct lease_shape *shape, const struct lease_script *script, struct lease_run values)
+static bool set_script_tokens(struct lease_shape *shape, const struct lease_script *script, struct resp_walk values)
 {
     if (script->token == 0) {
         return true;
     }
-    return lease_run_skip(&values, script->token - 1u) && values.left > 0 &&
+    return resp_walk_skip(&values, script->token - 1u) && values.left > 0 &&
            set_tokens(shape, values, script->tokens ? values.left : 1);
 }
 
 /* Of a date in the client's time, what is left then counts; where there is a date so far away that it means never,
  * there is no lease. */
-static bool read_script_lease(const struct lease_script *script, struct lease_run values, int64_t *ms)
+static bool read_script_lease(const struct lease_script *script, struct resp_walk values, int64_t *ms)
 {
     struct slice text;
     int64_t now = 0;
 
-    return lease_run_at(values, script->lease, &text) && read_time(text, script->unit, ms) &&
-           (script->now == 0 || (lease_run_at(values, script->now, &text) && word_integer(text, &now))) &&
+    return argument_at(values, script->lease, &text) && read_time(text, script->unit, ms) &&
+           (script->now == 0 || (argument_at(values, script->now, &text) && word_integer(text, &now))) &&
            !__builtin_sub_overflow(*ms, now, ms);
 }
 
 /* A lease that is over as it begins: nothing is taken with it, and what is extended by it is given back. */
-static bool set_script_lease(struct lease_shape *shape, const struct lease_script *script, struct lease_run values)
+static bool set_script_lease(struct lease_shape *shape, const struct lease_script *script, struct resp_walk values)
 {
     int64_t ms;
 
@@ -448,12 +470,12 @@ static bool set_script_lease(struct lease_shape *shape, const struct lease_scrip
     return true;
 }
 
-static bool set_script_extras(struct lease_shape *shape, const struct lease_script *script, struct lease_run values)
+static bool set_script_extras(struct lease_shape *shape, const struct lease_script *script, struct resp_walk values)
 {
     struct slice word = {NULL, 0};
 
-    if ((script->score != 0 && !lease_run_at(values, script->score, &shape->score)) ||
-        (script->adds != 0 && !lease_run_at(values, script->adds, &word))) {
+    if ((script->score != 0 && !argument_at(values, script->score, &shape->score)) ||
+        (script->adds != 0 && !argument_at(values, script->adds, &word))) {
         return false;
     }
     shape->adds = word_is(word, "0");
@@ -462,7 +484,7 @@ static bool set_script_extras(struct lease_shape *shape, const struct lease_scri
 
 /* Who does not declare the keys gives them as values, or not at all. Those that are left out because there are so many
  * may be keys, too. */
-static bool read_unknown_call(struct lease_shape *shape, struct lease_run arguments, uint32_t keys)
+static bool read_unknown_call(struct lease_shape *shape, struct resp_walk arguments, uint32_t keys)
 {
     uint32_t values = arguments.left - keys;
     uint32_t looked_at = values < LEASE_VALUES_MAX ? values : LEASE_VALUES_MAX;
@@ -473,12 +495,12 @@ static bool read_unknown_call(struct lease_shape *shape, struct lease_run argume
 }
 
 /* The arguments begin with the number of the keys; the script is NULL if it is in no table. */
-static bool read_call(struct lease_shape *shape, const struct lease_script *script, struct lease_run arguments)
+static bool read_call(struct lease_shape *shape, const struct lease_script *script, struct resp_walk arguments)
 {
     struct slice text;
     int64_t count;
 
-    if (!lease_run_take(&arguments, &text) || !word_integer(text, &count) || count < 0 || count > arguments.left) {
+    if (!resp_walk_next(&arguments, &text) || !word_integer(text, &count) || count < 0 || count > arguments.left) {
         return false;
     }
     if (script == NULL) {
@@ -487,13 +509,13 @@ static bool read_call(struct lease_shape *shape, const struct lease_script *scri
     if (count == 0) {
         return false;
     }
-    struct lease_run values = arguments;
+    struct resp_walk values = arguments;
     shape->action = script->action;
     shape->kind = script->kind;
     shape->reply = script->reply;
     shape->renews = script->renews;
     shape->script = script;
-    return lease_run_skip(&values, (uint64_t)count) && set_script_keys(shape, script, arguments, (uint64_t)count) &&
+    return resp_walk_skip(&values, (uint64_t)count) && set_script_keys(shape, script, arguments, (uint64_t)count) &&
            set_script_tokens(shape, script, values) && set_script_lease(shape, script, values) &&
            set_script_extras(shape, script, values);
 }
@@ -502,7 +524,7 @@ static bool read_eval(struct lease_shape *shape, struct request *request)
 {
     struct slice text;
 
-    return lease_run_take(&request->arguments, &text) && read_call(shape, lease_shape_learn(text), request->arguments);
+    return resp_walk_next(&request->arguments, &text) && read_call(shape, lease_shape_learn(text), request->arguments);
 }
 
 static const struct lease_script *find_script(struct slice digest, lease_shape_lookup *lookup, void *context)
@@ -527,7 +549,7 @@ static bool read_evalsha(struct lease_shape *shape, struct request *request)
 {
     struct slice digest;
 
-    return lease_run_take(&request->arguments, &digest) &&
+    return resp_walk_next(&request->arguments, &digest) &&
            read_call(shape, find_script(digest, request->lookup, request->context), request->arguments);
 }
 
@@ -536,7 +558,7 @@ static bool read_fcall(struct lease_shape *shape, struct request *request)
 {
     struct slice name;
 
-    return lease_run_take(&request->arguments, &name) && read_call(shape, NULL, request->arguments);
+    return resp_walk_next(&request->arguments, &name) && read_call(shape, NULL, request->arguments);
 }
 
 /* ---- which request is which ---- */
@@ -614,7 +636,7 @@ void lease_shape_read(struct lease_shape *shape, const struct command *command, 
     struct request request = {.command = command, .lookup = lookup, .context = context};
 
     *shape = (struct lease_shape){.action = LEASE_NOTHING};
-    if (reader == NULL || !lease_run_begin(&request.arguments, frame)) {
+    if (reader == NULL || !lease_shape_begin(&request.arguments, frame)) {
         return;
     }
     request.unit = reader->unit;
@@ -628,15 +650,15 @@ void lease_shape_read(struct lease_shape *shape, const struct command *command, 
 
 bool lease_shape_text(const struct command *command, struct slice frame, struct slice *text)
 {
-    struct lease_run arguments;
+    struct resp_walk arguments;
     struct slice word;
 
-    if (command == NULL || !lease_run_begin(&arguments, frame)) {
+    if (command == NULL || !lease_shape_begin(&arguments, frame)) {
         return false;
     }
     if (strcmp(command->name, "eval") == 0) {
-        return lease_run_take(&arguments, text);
+        return resp_walk_next(&arguments, text);
     }
-    return strcmp(command->name, "script") == 0 && lease_run_take(&arguments, &word) && word_is(word, "load") &&
-           lease_run_take(&arguments, text);
+    return strcmp(command->name, "script") == 0 && resp_walk_next(&arguments, &word) && word_is(word, "load") &&
+           resp_walk_next(&arguments, text);
 }

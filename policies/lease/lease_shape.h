@@ -18,7 +18,6 @@
 #ifndef HEADGATE_LEASE_SHAPE_H
 #define HEADGATE_LEASE_SHAPE_H
 
-#include "lease/lease_run.h"
 #include "lease/lease_script.h"
 #include "lease/lease_words.h"
 #include "policy/policy.h"
@@ -39,12 +38,13 @@ struct lease_shape {
     enum lease_reply reply;
     enum lease_renews renews;
     struct slice key; /* the first of keys */
-    struct lease_run keys;
+    struct resp_walk keys;
+    uint32_t key_step; /* each of so many arguments is a key */
     uint32_t key_count;
     bool every_key;     /* FORCE_RELEASE of all the keys there are: FLUSHALL, FLUSHDB, SWAPDB */
     bool undeclared;    /* UNSEEN: it may have ended any lock of the database beside those of the keys */
     struct slice token; /* the first of tokens */
-    struct lease_run tokens;
+    struct resp_walk tokens;
     uint32_t token_count; /* several: permits of one key, or one token for each key */
     int64_t lease_ms;     /* 0: none is given, or expires_at says it */
     int64_t expires_at;   /* 0, or when the lease ends, in expires_unit */
@@ -75,6 +75,12 @@ enum lease_answer lease_shape_answer(const struct lease_shape *shape, struct sli
 bool lease_answer_of_exec(struct slice head, uint32_t place, uint32_t count, struct slice *reply);
 /* The integer that a reply is; false if it is none. */
 bool lease_answer_integer(struct slice head, int64_t *value);
+
+/* Begins with the arguments behind the command's name; false if the frame's beginning is not sound. */
+bool lease_shape_begin(struct resp_walk *arguments, struct slice frame);
+/* The next of a shape's keys, which are so many arguments apart; false after the last, or where the frame is not sound.
+ */
+bool lease_shape_next_key(struct resp_walk *keys, uint32_t step, struct slice *key);
 
 /* The text that an EVAL or a SCRIPT LOAD brings, of which a digest may be learned. */
 bool lease_shape_text(const struct command *command, struct slice frame, struct slice *text);

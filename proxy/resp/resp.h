@@ -129,16 +129,22 @@ static inline void resp_command_skip(struct resp_command *command, uint64_t leng
  * which is below size (128 is enough). */
 size_t resp_command_fault_text(const struct resp_command *command, char *text, size_t size);
 
-/* Walks the arguments of a whole command in multibulk form. */
+/* Walks the arguments of a command in multibulk form, which may end anywhere. Slices point into the frame. */
 struct resp_walk {
     const char *next;
-    uint32_t left;
+    const char *end;
+    uint32_t left; /* arguments */
 };
 
-/* frame: a whole multibulk command, as framed by resp_command_feed(). */
+/* None are left if the frame is empty, inline or not sound. */
 struct resp_walk resp_walk_start(struct slice frame);
-/* The next argument; false after the last. The slice points into the frame. */
+/* The next argument, as far as it is there, and the length of the whole; false after the last, and where none begins or
+ * the frame is not sound: then none is left. */
+bool resp_walk_part(struct resp_walk *walk, struct slice *argument, uint64_t *length);
+/* The next argument that is there whole; false as above. */
 bool resp_walk_next(struct resp_walk *walk, struct slice *argument);
+/* Passes over so many; false if there are not so many. */
+bool resp_walk_skip(struct resp_walk *walk, uint64_t count);
 
 /*
  * Takes an inline command apart as Redis' sdssplitargs does (quotes, escapes) and writes it as a multibulk command to

@@ -351,43 +351,78 @@ size_t resp_command_fault_text(const struct resp_command *command, char *text, s
     return length < 0 ? 0 : (size_t)length;
 }
 
-/* ---- walking a whole command ---- */
+/* ---- walking a command ---- */
 
-/* Reads a number known to be sound, and steps behind its CR LF. */
-static const char *walk_number(const char *next, uint64_t *number)
+/* More digits are no number of a command. */
+#define WALK_DIGITS 19
+
+/* Takes a mark, digits, CR and LF. */
+static inline bool walk_line(struct resp_walk *walk, char mark, uint64_t *number)
 {
-    *number = 0;
-    while (*next != '\r') {
-        *number = *number * 10 + (uint64_t)(*next - '0');
-        next++;
+    if (walk->end - walk->next < 4 || *walk->next != mark) {
+        return false;
     }
-    return next + 2;
+    const char *first = walk->next + 1, *at = first, *last = walk->end - 2;
+    unsigned digit;
+
+    *number = 0;
+    for (; at < last && (digit = (unsigned)(*at - '0')) <= 9; at++) {
+        *number = *number * 10 + digit;
+    }
+    if (at == first || at - first > WALK_DIGITS || memcmp(at, "\r\n", 2) != 0) {
+        return false;
+    }
+    walk->next = at + 2;
+    return true;
 }
 
 struct resp_walk resp_walk_start(struct slice frame)
 {
-    struct resp_walk walk = {.next = frame.data, .left = 0};
+    struct resp_walk walk = {.next = frame.data, .end = frame.data};
     uint64_t count;
 
-    if (frame.length > 1 && frame.data[0] == '*' && frame.data[1] != '-') {
-        walk.next = walk_number(frame.data + 1, &count);
-        walk.left = (uint32_t)count;
+    if (frame.length > 0) {
+        walk.end += frame.length;
+        walk.left = walk_line(&walk, '*', &count) && count <= RESP_ARGUMENTS_MAX ? (uint32_t)count : 0;
     }
     return walk;
+}
+
+bool resp_walk_part(struct resp_walk *walk, struct slice *argument, uint64_t *length)
+{
+    if (walk->left == 0 || !walk_line(walk, '$', length)) {
+        walk->left = 0;
+        return false;
+    }
+    uint64_t there = (uint64_t)(walk->end - walk->next);
+    *argument = (struct slice){walk->next, *length < there ? *length : there};
+    walk->next += *length + 2 < there ? *length + 2 : there;
+    walk->left--;
+    return true;
 }
 
 bool resp_walk_next(struct resp_walk *walk, struct slice *argument)
 {
     uint64_t length;
 
-    if (walk->left == 0) {
+    if (walk->left == 0 || !walk_line(walk, '$', &length) || length + 2 > (uint64_t)(walk->end - walk->next)) {
+        walk->left = 0;
         return false;
     }
+    *argument = (struct slice){walk->next, length};
+    walk->next += length + 2;
     walk->left--;
-    argument->data = walk_number(walk->next + 1, &length);
-    argument->length = length;
-    walk->next = argument->data + length + 2;
     return true;
+}
+
+bool resp_walk_skip(struct resp_walk *walk, uint64_t count)
+{
+    struct slice passed_over;
+
+    while (count > 0 && resp_walk_next(walk, &passed_over)) {
+        count--;
+    }
+    return count == 0;
 }
 
 /* ---- inline commands ---- */

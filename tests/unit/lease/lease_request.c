@@ -61,18 +61,18 @@ enum lease_action request_action(const char *text)
 
 void request_check_runs(const struct request *request)
 {
-    struct lease_run keys = request->shape.keys;
+    struct resp_walk keys = request->shape.keys;
     struct slice argument;
     uint32_t count = 0;
 
-    while (lease_run_next(&keys, &argument)) {
+    while (lease_shape_next_key(&keys, request->shape.key_step, &argument)) {
         cr_assert(argument.data >= request->bytes && argument.length <= request->length &&
                   argument.data + argument.length <= request->bytes + request->length);
         count++;
     }
     cr_assert_leq(count, request->shape.key_count);
-    struct lease_run tokens = request->shape.tokens;
-    while (lease_run_next(&tokens, &argument)) {
+    struct resp_walk tokens = request->shape.tokens;
+    while (resp_walk_next(&tokens, &argument)) {
         cr_assert(argument.data + argument.length <= request->bytes + request->length);
     }
 }

@@ -337,16 +337,17 @@ Test(lease_shape, runs_give_every_key_and_token)
     struct slice argument;
 
     for (size_t i = 0; i < 3; i++) {
-        cr_assert(lease_run_next(&made.shape.keys, &argument) && slice_is(argument, expected[i]));
+        cr_assert(lease_shape_next_key(&made.shape.keys, made.shape.key_step, &argument) &&
+                  slice_is(argument, expected[i]));
     }
-    cr_assert_not(lease_run_next(&made.shape.keys, &argument));
+    cr_assert_not(lease_shape_next_key(&made.shape.keys, made.shape.key_step, &argument));
     free(made.bytes);
     made = request_of("zrem k a b c");
     cr_assert_eq(made.shape.token_count, 3);
     for (size_t i = 0; i < 3; i++) {
-        cr_assert(lease_run_next(&made.shape.tokens, &argument) && slice_is(argument, expected[i]));
+        cr_assert(resp_walk_next(&made.shape.tokens, &argument) && slice_is(argument, expected[i]));
     }
-    cr_assert_not(lease_run_next(&made.shape.tokens, &argument));
+    cr_assert_not(resp_walk_next(&made.shape.tokens, &argument));
     free(made.bytes);
 }
 
