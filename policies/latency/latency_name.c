@@ -72,22 +72,17 @@ static void forget_identities(struct latency_names *names)
 {
     latency_interfaces_free(names->identities);
     free(names->pairs);
+    table_close(&names->pair_table);
     names->identities = NULL;
     names->pairs = NULL;
-    names->pair_count = 0;
+    names->pair_table = (struct table){0};
 }
 
 static bool make_identities(struct latency_names *names, uint32_t most)
 {
-    uint32_t places = 4;
-
-    while (places < 2 * most) {
-        places *= 2;
-    }
     names->identities = latency_interfaces_new(most);
-    names->pairs = calloc(places, sizeof *names->pairs);
-    names->pair_mask = places - 1;
-    return names->identities != NULL && names->pairs != NULL;
+    names->pairs = calloc(most, sizeof *names->pairs);
+    return names->identities != NULL && names->pairs != NULL && table_open(&names->pair_table, most);
 }
 
 /* Makes room for those that may come now; those that are there stay. */
@@ -350,14 +345,12 @@ void latency_client(void *instance, const struct policy_client *client, void **a
     *attachment = (void *)(uintptr_t)identity;
 }
 
-static struct latency_pair *find_pair(const struct latency_names *names, uint64_t key)
+/* The factor is odd and the halves are exchanged, so no two pairs have the same hash. */
+static uint64_t hash_pair(uint32_t tag, uint32_t identity)
 {
-    uint64_t at = (key * UINT64_C(0x9e3779b97f4a7c15)) >> 32;
+    uint64_t product = ((uint64_t)tag << 32 | identity) * UINT64_C(0x9e3779b97f4a7c15);
 
-    while (names->pairs[at & names->pair_mask].key != 0 && names->pairs[at & names->pair_mask].key != key) {
-        at++;
-    }
-    return &names->pairs[at & names->pair_mask];
+    return product << 32 | product >> 32;
 }
 
 /* The name of the base, if it was not needed so far. */
@@ -379,21 +372,22 @@ static uint32_t pair_interface(struct latency *latency, struct base *base, const
 {
     struct latency_names *names = &latency->names;
     uint32_t identity = (uint32_t)(uintptr_t)*request->attachment;
-    struct latency_pair *pair = find_pair(names, (uint64_t)base->tag << 32 | identity);
+    uint64_t hash = hash_pair(base->tag, identity);
+    const struct table_node *known = table_first(&names->pair_table, hash);
 
-    if (pair->key != 0) {
-        return pair->interface;
+    if (known != NULL) {
+        return ((const struct latency_pair *)(const void *)known)->interface;
     }
-    if (names->pair_count == latency->settings.max_interfaces) {
+    if (names->pair_table.count == latency->settings.max_interfaces) {
         return LATENCY_OTHER;
     }
     const char *text = identity == LATENCY_OTHER ? LATENCY_OTHER_NAME : identity_text(latency, request->client);
     char name[2 * NAME_SIZE];
     int length = snprintf(name, sizeof name, "%s@%s", name_of(latency, base), text);
     struct slice full = {name, (size_t)length < sizeof name ? (size_t)length : sizeof name - 1};
-    *pair = (struct latency_pair){(uint64_t)base->tag << 32 | identity,
-                                  latency_share_interface(latency->share, full, true)};
-    names->pair_count++;
+    struct latency_pair *pair = &names->pairs[names->pair_table.count];
+    pair->interface = latency_share_interface(latency->share, full, true);
+    (void)table_add(&names->pair_table, &pair->node, hash);
     return pair->interface;
 }
 

@@ -17,6 +17,7 @@
 #ifndef HEADGATE_LATENCY_PRIVATE_H
 #define HEADGATE_LATENCY_PRIVATE_H
 
+#include "base/table.h"
 #include "latency/latency_message.h"
 #include "latency/latency_reserve.h"
 #include "latency/latency_rule.h"
@@ -125,7 +126,7 @@ struct latency_slot {
 
 /* An interface of a client: of all names, those of one identity. */
 struct latency_pair {
-    uint64_t key; /* 0: the place is free */
+    struct table_node node; /* its hash is of one pair only: see hash_pair() */
     uint32_t interface;
 };
 
@@ -140,8 +141,8 @@ struct latency_names {
     uint32_t learned_room;
     uint32_t unknown; /* the interface of all that nobody knows */
     struct latency_interfaces *identities;
-    struct latency_pair *pairs;
-    uint32_t pair_count, pair_mask;
+    struct latency_pair *pairs; /* with room for max_interfaces; count: those in the table */
+    struct table pair_table;
 };
 
 /* What worker 0 knows of an interface on its way to Redis. */

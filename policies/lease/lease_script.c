@@ -3,6 +3,7 @@
 /* OpenSSL 3 wants SHA1() in place of its parts. That takes memory and locks at each call, and where there is no memory
  * it may crash; the parts do neither. */
 #define OPENSSL_SUPPRESS_DEPRECATED
+#include <ctype.h>
 #include <openssl/sha.h>
 #include <string.h>
 
@@ -69,11 +70,6 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == ';';
 }
 
-static char lower(char c)
-{
-    return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
-}
-
 /* Takes code off the text, whatever its blanks, semicolons, quotes, and case of names in quotes. */
 static bool take_code(struct slice *text, const char *code)
 {
@@ -88,7 +84,7 @@ static bool take_code(struct slice *text, const char *code)
             return false;
         }
         char c = text->data[at] == '"' ? '\'' : text->data[at];
-        if (*code != (quoted ? lower(c) : c)) {
+        if (*code != (quoted ? (char)tolower((unsigned char)c) : c)) {
             return false;
         }
         quoted ^= c == '\'';

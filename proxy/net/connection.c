@@ -44,16 +44,6 @@ int connection_give_away(struct connection *connection)
     return fd;
 }
 
-void connection_abort(struct connection *connection)
-{
-    const struct linger reset = {.l_onoff = 1, .l_linger = 0};
-
-    if (connection->fd >= 0) {
-        setsockopt(connection->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
-    }
-    connection_close(connection);
-}
-
 /* There is no memory to watch the socket, and without that nobody would hear of it again. It counts as broken: the
  * callback finds its end, unless there is still something to be read, after which it is asked for anew. */
 static void break_off(struct event *event)

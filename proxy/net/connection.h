@@ -38,9 +38,6 @@ void connection_close(struct connection *connection);
 /* Forgets the events, and returns the descriptor, which is the caller's. Only for an open one. */
 int connection_give_away(struct connection *connection);
 
-/* Closes so that the peer sees a reset, for when it must not take what it has got for the whole. */
-void connection_abort(struct connection *connection);
-
 static inline bool connection_is_open(const struct connection *connection)
 {
     return connection->fd >= 0;
