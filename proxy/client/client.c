@@ -595,6 +595,7 @@ void client_service_tick(struct client_service *service)
         }
         client_review_beginning(client);
         client_login_tick(client, now);
+        session_review_id(client, now);
         client_watch_unread(&unread, client);
         client = next;
     }

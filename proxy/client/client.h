@@ -19,6 +19,7 @@ struct client_settings {
     uint64_t max_request;
     uint64_t cut_through;
     int64_t auth_timeout;
+    int64_t client_id_timeout; /* 0: none */
     const char *upstream_text; /* for error replies */
     /* Of servers that policies have for themselves, but for target, credentials and where lanes are counted. */
     struct upstream_settings servers;

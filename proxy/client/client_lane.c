@@ -17,8 +17,8 @@ bool session_is_portable(const struct client *client)
     const struct session *session = &client->session;
 
     return !client->streaming && !session->known_transaction && !session->watching && !session->tracking &&
-           !session->sticky && !session->tunnel && !session->unsure && session->channels == 0 &&
-           session->patterns == 0 && session->shard_channels == 0;
+           !session->sticky && session->told_id_us == 0 && !session->tunnel && !session->unsure &&
+           session->channels == 0 && session->patterns == 0 && session->shard_channels == 0;
 }
 
 bool session_is_clean(const struct client *client)
@@ -45,6 +45,7 @@ const char *session_reason(const struct client *client)
            : session->silent                                                               ? "reply-mode"
            : client->profile->needs_password                                               ? "unauthenticated"
            : session->sticky                                                               ? "connection-state"
+           : session->told_id_us != 0                                                      ? "client-id"
            : client->heavy > 0                                                             ? "slow-reader"
                                                                                            : "passing";
 }
@@ -165,6 +166,55 @@ void session_leave_lane(struct client *client)
     upstream_release_exclusive(lane, clean);
 }
 
+/* ---- the id of the lane ---- */
+
+/*
+ * Redis gives no id twice, and nobody else gets a lane whose id was told: it is closed when it is left. So an id is the
+ * client's or, later, nobody's. Who asks again after that keeps the second lane: its id changes once at most.
+ */
+void session_id_was_told(struct client *client)
+{
+    uint64_t lane_id = client->exclusive->id;
+    bool is_second = client->told_lane_id != 0 && client->told_lane_id != lane_id;
+    bool is_for_life = client->service->settings.session_pool || client->service->settings.client_id_timeout == 0;
+
+    client->told_lane_id = lane_id;
+    client->exclusive->untidy = true;
+    client->session.told_id_us = reactor_now(client->service->reactor);
+    if (is_second || is_for_life) {
+        session_id_is_used(client);
+    }
+}
+
+void session_id_is_used(struct client *client)
+{
+    client->session.sticky = client->session.sticky || client->session.told_id_us != 0;
+}
+
+/* Whether its next request, if there is one, has not begun. */
+static bool is_between_requests(const struct client *client)
+{
+    return client->state == CLIENT_OPEN && client->first == NULL && client->wait == CLIENT_WAIT_NOTHING &&
+           buffer_length(&client->input) == 0;
+}
+
+void session_review_id(struct client *client, int64_t now_us)
+{
+    struct session *session = &client->session;
+    int64_t timeout_us = clock_ms_to_us(client->service->settings.client_id_timeout);
+
+    if (session->told_id_us == 0 || session->sticky || timeout_us == 0 || now_us - session->told_id_us < timeout_us) {
+        return;
+    }
+    session->told_id_us = 0;
+    if (!session_is_portable(client)) {
+        /* What keeps the lane may be what the id is for. */
+        session->told_id_us = now_us;
+    } else if (is_between_requests(client) && session_is_clean(client)) {
+        session_leave_lane(client);
+    }
+}
+
 /* ---- what the exclusive lane tells ---- */
 
 static void owner_bytes(void *owner, const char *data, size_t length)
@@ -178,6 +228,7 @@ static bool owner_frame(void *owner, const struct resp_reply *reply)
 
     client_push_ended(client);
     if (session_is_push(client, reply)) {
+        session_id_is_used(client);
         return true;
     }
     if (client->first == NULL && session_note_confirmation(client, reply)) {

@@ -128,6 +128,7 @@ struct client {
     size_t kept;                    /* bytes that the runs and the answers in them take */
     struct lane *lane_in_use;       /* the lane of those; requests under way are never on two lanes */
     uint64_t last_lane_id;          /* where the last request went; WAIT wants to know */
+    uint64_t told_lane_id;          /* the lane whose id in Redis it was told last; 0: none */
     struct lane_waiter lane_waiter; /* while it waits for a shared lane */
     struct lane *exclusive;         /* NULL while the client uses shared lanes */
     struct profile *profile;
@@ -542,6 +543,13 @@ bool session_is_doubtful(const struct client *client);
 /* Whether the lane has nothing that another one, of the client's profile and name, would lack. Only meaningful when
  * nothing is under way. */
 bool session_is_portable(const struct client *client);
+/* The client was told the id of its lane, which it keeps for client_id_timeout; a second lane for life. */
+void session_id_was_told(struct client *client);
+/* Somebody may count on the id by now (CLIENT UNBLOCK, REDIRECT): if the client was told it, it keeps the lane for
+ * life. */
+void session_id_is_used(struct client *client);
+/* Gives the lane back if the time of its id is over and nothing else keeps it. Now and then. */
+void session_review_id(struct client *client, int64_t now_us);
 /* Why the client has an exclusive lane, for CLIENTS. */
 const char *session_reason(const struct client *client);
 /* Gives the exclusive lane back or closes it. */

@@ -390,6 +390,16 @@ static void replied_sync(struct client *client, const struct resp_reply *reply)
     }
 }
 
+/* Queued by MULTI, nobody knows when it will be told. */
+static void replied_id(struct client *client, const struct resp_reply *reply)
+{
+    if (reply->type == ':' || reply->type == '$' || reply->type == '=') {
+        session_id_was_told(client);
+    } else if (!resp_reply_is_error(reply)) {
+        client->session.sticky = true;
+    }
+}
+
 static void replied_access(struct client *client, const struct resp_reply *reply)
 {
     if (resp_reply_starts(reply, "+QUEUED")) {
@@ -427,6 +437,7 @@ bool session_reply(struct client *client, struct observation *observation, const
     case OBSERVE_BLOCKING:
         session->blocking--;
         session->sticky = session->sticky || (observation->keeps_lane && !resp_reply_is_error(reply));
+        session_id_is_used(client);
         break;
     case OBSERVE_TRACKING_ON:
         expect(client, reply, is_ok(reply));
@@ -453,6 +464,9 @@ bool session_reply(struct client *client, struct observation *observation, const
         break;
     case OBSERVE_STATE:
         replied_state(client, observation, reply);
+        break;
+    case OBSERVE_ID:
+        replied_id(client, reply);
         break;
     case OBSERVE_RESET:
         replied_reset(client, reply);

@@ -15,13 +15,14 @@ struct session {
     bool access_queued; /* in it is a command that changes who needs a password */
     bool watching;
     bool tracking;
-    bool silent;      /* CLIENT REPLY OFF */
-    bool silent_next; /* CLIENT REPLY SKIP: the next request has no reply */
-    bool was_silent;  /* either was asked for: if Redis has refused it, each reply is that of an earlier request */
-    bool sticky;      /* state that nothing clears: exclusive for life */
-    bool tunnel;      /* replies cannot be told from pushes: bytes only, exclusive for life */
-    bool split;       /* an error of a script has come, and Redis may have said it in several lines */
-    bool unproven;    /* a request is under way that may be anything: nothing may follow before its answer */
+    bool silent;        /* CLIENT REPLY OFF */
+    bool silent_next;   /* CLIENT REPLY SKIP: the next request has no reply */
+    bool was_silent;    /* either was asked for: if Redis has refused it, each reply is that of an earlier request */
+    bool sticky;        /* state that nothing clears: exclusive for life */
+    int64_t told_id_us; /* when the client was told the lane's id, which it may use for a while; 0: it was not */
+    bool tunnel;        /* replies cannot be told from pushes: bytes only, exclusive for life */
+    bool split;         /* an error of a script has come, and Redis may have said it in several lines */
+    bool unproven;      /* a request is under way that may be anything: nothing may follow before its answer */
     bool unsure; /* replies may be those of other requests, or the client somebody else: see session_is_doubtful() */
     uint32_t blocking;    /* requests under way that may wait in Redis for ever */
     bool blocking_unseen; /* … or were sent so that nothing tells when they are answered */
@@ -51,6 +52,7 @@ enum observation_kind {
     OBSERVE_LIBRARY, /* CLIENT SETINFO */
     OBSERVE_RIGHT,   /* whether the user may, and nothing else */
     OBSERVE_STATE,   /* something may be left on the connection */
+    OBSERVE_ID,      /* the reply tells the id of the connection */
     OBSERVE_RESET,
     OBSERVE_PAUSE,  /* CLIENT PAUSE and UNPAUSE */
     OBSERVE_ACCESS, /* commands that change who needs a password */

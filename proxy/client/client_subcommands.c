@@ -6,7 +6,8 @@
  *   MAINT_NOTIFICATIONS         answered here, as by a server that does not know it
  *   what leaves nothing behind  the home lane
  *   what asks about all, or acts upon others   a lane of its own for the command
- *   what may leave something    a lane of its own, for life if Redis has accepted it
+ *   what tells the id           a lane of its own, for a while if Redis has accepted it (session_id_was_told())
+ *   what may leave something    the same, for life
  */
 #include "client/client_private.h"
 
@@ -381,8 +382,8 @@ bool session_plan_client(struct client *client, const struct resp_command *frame
         return plan_tracking(client, framed, frame, plan);
     }
     if (word_is(subcommand, "id") || word_is(subcommand, "info")) {
-        /* The id is that of the lane, which the client keeps then. */
-        return plan_state(client, false, plan);
+        plan->identity = true;
+        return session_observe(client, plan, OBSERVE_ID);
     }
     return plan_by_treatment(client, framed, frame, plan);
 }

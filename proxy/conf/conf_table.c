@@ -75,6 +75,11 @@ const struct conf_option conf_options[] = {
      .help = "Permission bits of the Unix sockets that Headgate listens on."},
     {FIELD(client_idle_timeout), .type = CONF_TIME, .min = 1, .max = 365 * DAY, .zero = "never", .initial = "0",
      .reloadable = true, .help = "A client that sends nothing and waits for nothing for so long is closed."},
+    {FIELD(client_id_timeout), .type = CONF_TIME, .min = 100, .max = 365 * DAY, .zero = "for life", .initial = "60s",
+     .reloadable = true,
+     .help =
+         "pool = shared: for so long a client that asks for CLIENT ID or CLIENT INFO keeps the connection to Redis\n"
+         "that this speaks of; for life once it blocks, hears of something, or asks again later."},
     {FIELD(client_output_limit), .type = CONF_SIZE, .min = 64 * KB, .max = 1024 * GB, .zero = "no limit",
      .initial = "1gb", .reloadable = true,
      .help =

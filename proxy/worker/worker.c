@@ -94,6 +94,7 @@ static struct client_settings client_settings(const struct conf *conf)
         .max_request = (uint64_t)conf->max_request,
         .cut_through = (uint64_t)conf->cut_through,
         .auth_timeout = conf->auth_timeout,
+        .client_id_timeout = conf->client_id_timeout,
         .upstream_text = conf->upstream.text,
         .servers = common_settings(conf),
         .resolve_every = conf->resolve_every,

@@ -167,6 +167,7 @@ static void client_connected(struct client *client)
     client->figures->connections++;
     client->session = (struct session){.resp = 2};
     client->known_id = 0;
+    client->id_changes = 0;
     client->listening = false;
     client->chunk = 0;
     client->send_us = 0;

@@ -109,6 +109,7 @@ struct client {
     bool finished;
 
     int64_t known_id; /* CLIENT ID; 0: not asked */
+    unsigned id_changes; /* after client_id_timeout it is another one, once */
     int64_t lifetime; /* last value of the counter that outlives connections */
     unsigned lifetime_epoch;
     bool listening;   /* between the replies to SUBSCRIBE and UNSUBSCRIBE */

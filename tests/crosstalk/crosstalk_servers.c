@@ -131,7 +131,8 @@ static bool write_headgate_ini(const struct servers *servers, const struct optio
     fprintf(file, "[headgate]\nlisten = 127.0.0.1:%u\nadmin = 127.0.0.1:%u\nupstream = 127.0.0.1:%u\n",
             (unsigned)servers->listen_port.number, (unsigned)servers->admin_port.number,
             (unsigned)servers->redis_port.number);
-    fprintf(file, "threads = %u\npool = %s\n", options->threads, options->pool);
+    /* Short, so that clients go back to shared lanes in the midst of everything. */
+    fprintf(file, "threads = %u\npool = %s\nclient_id_timeout = 200ms\n", options->threads, options->pool);
     fputs(options->trace != NULL ? "log_level = debug\n" : "", file);
     if (options->attackers > 0)
         fprintf(file, "client_output_limit = 16mb\n" ATTACKER_RULE "%s",

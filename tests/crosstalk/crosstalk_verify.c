@@ -274,8 +274,10 @@ static bool check_client_id(struct client *client, const struct token *token)
     if (token->type != ':' || token->number <= 0)
         return false;
     bool same = client->known_id == 0 || client->known_id == token->number;
+    if (!same)
+        client->id_changes++;
     client->known_id = token->number;
-    return same;
+    return client->id_changes <= 1;
 }
 
 /* The digits behind the first place of a text; 0 if there are none. What a token points to does not end in NUL. */

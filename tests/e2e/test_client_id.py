@@ -1,0 +1,231 @@
+"""CLIENT ID and CLIENT INFO in pool = shared: the id is that of a connection which the client keeps for a while, or for
+life where somebody may count on it; it never becomes another client's."""
+
+import time
+
+import pytest
+
+from harness.admin import stats, text
+from harness.resp import NIL_ARRAY, NULL, OK, QUEUED, Error, encode, wait_for
+from harness.target import client_list
+
+SHORT = "300ms"
+LONGER = 1.0
+ASK = [("CLIENT", "ID"), ("CLIENT", "INFO")]
+
+
+def id_of(client, question=("CLIENT", "ID")):
+    reply = client(*question)
+    return reply if isinstance(reply, int) else int(reply.split(b" ")[0].partition(b"id=")[2])
+
+
+def exclusive(headgate):
+    return int(stats(headgate, "clients")["clients_exclusive"])
+
+
+def lane_of(headgate, client):
+    """What CLIENTS shows as the reason for the client's lane."""
+    address = "addr=%s:%d " % client.socket.getsockname()
+    with headgate.admin() as admin:
+        (line,) = [line for line in text(admin("CLIENTS")).splitlines() if address in line]
+    return dict(field.split("=", 1) for field in line.split())["lane"]
+
+
+def until_shared(headgate):
+    wait_for(lambda: exclusive(headgate) == 0, what="all clients to share lanes")
+
+
+def known_to(redis):
+    with redis.connect() as direct:
+        return {int(entry["id"]) for entry in client_list(direct)}
+
+
+@pytest.mark.parametrize("question", ASK, ids=" ".join)
+@pytest.mark.parametrize("resp", [2, 3])
+def test_who_has_asked_shares_again_after_a_while(redis, make_headgate, question, resp):
+    headgate = make_headgate(redis, pool="shared", client_id_timeout="3s")
+    client = headgate.connect()
+    client("HELLO", resp)
+    identity = id_of(client, question)
+    assert lane_of(headgate, client) == "client-id"
+    assert id_of(client) == identity and identity in known_to(redis)
+    until_shared(headgate)
+    assert identity not in known_to(redis)
+    assert client("SET", "k", 1) == OK and client("GET", "k") == b"1"
+
+
+def test_who_goes_on_working_shares_again(redis, make_headgate):
+    """Also in the middle of pipelines without a gap."""
+    headgate = make_headgate(redis, pool="shared", client_id_timeout=SHORT)
+    client = headgate.connect()
+    id_of(client)
+    expected = 0
+    deadline = time.monotonic() + 60
+    client.send(encode("INCR", "n") * 50)
+    while exclusive(headgate) > 0 and time.monotonic() < deadline:
+        client.send(encode("INCR", "n") * 50)
+        for _ in range(50):
+            expected += 1
+            assert client.read() == expected
+    for _ in range(50):
+        expected += 1
+        assert client.read() == expected
+    until_shared(headgate)
+
+
+def test_an_id_that_was_told_is_never_anothers(redis, make_headgate):
+    headgate = make_headgate(redis, pool="shared", client_id_timeout="100ms")
+    told = {id_of(headgate.connect()) for _ in range(10)}
+    assert len(told) == 10
+    until_shared(headgate)
+    others = [headgate.connect() for _ in range(20)]
+    for other in others:
+        assert other("MULTI") == OK
+        assert other("CLIENT", "ID") == QUEUED
+    shown = {other("EXEC")[0] for other in others}
+    assert len(shown) == 20 and not shown & told
+    with redis.connect() as direct:
+        assert all(direct("CLIENT", "KILL", "ID", identity) == 0 for identity in told)
+        assert all(direct("CLIENT", "UNBLOCK", identity) == 0 for identity in told)
+    assert all(other("ECHO", "alive") == b"alive" for other in others)
+
+
+@pytest.mark.parametrize("question", ASK, ids=" ".join)
+def test_who_asks_again_after_that_keeps_the_second_lane(redis, make_headgate, question):
+    headgate = make_headgate(redis, pool="shared", client_id_timeout=SHORT)
+    client = headgate.connect()
+    first = id_of(client)
+    until_shared(headgate)
+    second = id_of(client, question)
+    assert second != first
+    time.sleep(LONGER)
+    assert lane_of(headgate, client) == "connection-state"
+    assert id_of(client) == second
+
+
+def test_who_asks_within_the_time_has_more_of_it(redis, make_headgate):
+    headgate = make_headgate(redis, pool="shared", client_id_timeout="2s")
+    client = headgate.connect()
+    identity = id_of(client)
+    ends = time.monotonic() + 4
+    while time.monotonic() < ends:
+        assert id_of(client) == identity
+        time.sleep(0.1)
+    until_shared(headgate)
+
+
+def test_who_blocks_can_be_unblocked_by_the_id(redis, make_headgate):
+    headgate = make_headgate(redis, pool="shared", client_id_timeout=SHORT)
+    client, other = headgate.connect(), headgate.connect()
+    client.send(encode("CLIENT", "ID") + encode("BLPOP", "none", "0.01"))
+    identity = client.read()
+    assert client.read() is NIL_ARRAY
+    time.sleep(LONGER)
+    assert id_of(client) == identity
+    client.request("BLPOP", "none", 0)
+    wait_for(lambda: other("CLIENT", "UNBLOCK", identity) == 1, what="the client to be unblocked")
+    assert client.read() is NIL_ARRAY
+
+
+def test_who_waits_is_unblocked_though_the_time_is_over(redis, make_headgate):
+    headgate = make_headgate(redis, pool="shared", client_id_timeout="100ms")
+    client, other = headgate.connect(), headgate.connect()
+    client.send(encode("CLIENT", "ID") + encode("BLPOP", "none", 0))
+    identity = client.read()
+    time.sleep(LONGER)
+    assert other("CLIENT", "UNBLOCK", identity, "ERROR") == 1
+    assert isinstance(client.read(), Error)
+
+
+def test_a_subscriber_hears_what_was_redirected_to_it(redis, make_headgate):
+    """CLIENT TRACKING … REDIRECT of another, as libraries of RESP2 do it."""
+    headgate = make_headgate(redis, pool="shared", client_id_timeout=SHORT)
+    reader, writer, target = headgate.connect(), headgate.connect(), headgate.connect()
+    target.send(encode("CLIENT", "ID") + encode("SUBSCRIBE", "__redis__:invalidate"))
+    identity = target.read()
+    assert target.read() == [b"subscribe", b"__redis__:invalidate", 1]
+    time.sleep(LONGER)
+    assert reader("CLIENT", "TRACKING", "ON", "REDIRECT", identity, "BCAST") == OK
+    for value in (1, 2):
+        assert writer("SET", "k", value) == OK
+        assert target.read() == [b"message", b"__redis__:invalidate", [b"k"]]
+        time.sleep(LONGER)
+
+
+def test_who_has_heard_what_was_redirected_to_it_keeps_the_lane(redis, make_headgate):
+    """A client of RESP3 need not subscribe for that."""
+    headgate = make_headgate(redis, pool="shared", client_id_timeout="5s")
+    reader, writer, target = headgate.connect(), headgate.connect(), headgate.connect()
+    target("HELLO", 3)
+    identity = id_of(target)
+    assert reader("CLIENT", "TRACKING", "ON", "REDIRECT", identity, "BCAST") == OK
+    assert writer("SET", "k", 1) == OK
+    assert list(target.read()) == [b"invalidate", [b"k"]]
+    assert lane_of(headgate, target) == "connection-state"
+    time.sleep(6)
+    assert writer("SET", "k", 2) == OK
+    assert list(target.read()) == [b"invalidate", [b"k"]]
+
+
+@pytest.mark.parametrize("begins", [("WATCH", "k"), ("MULTI",), ("CLIENT", "TRACKING", "ON"), ("SUBSCRIBE", "c")])
+def test_what_else_keeps_the_lane_keeps_the_id(redis, make_headgate, begins):
+    headgate = make_headgate(redis, pool="shared", client_id_timeout=SHORT)
+    client = headgate.connect()
+    client("HELLO", 3)
+    client.send(encode("CLIENT", "ID") + encode(*begins))
+    identity = client.read()
+    assert not isinstance(client.read(), Error)
+    time.sleep(LONGER)
+    assert identity in known_to(redis)
+    if begins == ("MULTI",):
+        assert client("SET", "k", 1) == QUEUED
+        assert client("EXEC") == [OK]
+        until_shared(headgate)
+    elif begins == ("WATCH", "k"):
+        with redis.connect() as direct:
+            assert direct("SET", "k", 1) == OK
+        assert client("MULTI") == OK
+        assert client("EXEC") is NULL
+        until_shared(headgate)
+
+
+def test_for_life_where_the_option_says_so(redis, make_headgate):
+    headgate = make_headgate(redis, pool="shared", client_id_timeout=0)
+    client = headgate.connect()
+    identity = id_of(client)
+    time.sleep(LONGER)
+    assert lane_of(headgate, client) == "connection-state"
+    assert id_of(client) == identity
+
+
+def test_a_reload_changes_the_time(redis, make_headgate):
+    headgate = make_headgate(redis, pool="shared", client_id_timeout="1h")
+    client = headgate.connect()
+    id_of(client)
+    time.sleep(LONGER)
+    assert lane_of(headgate, client) == "client-id"
+    headgate.write_config(client_id_timeout="100ms")
+    with headgate.admin() as admin:
+        assert admin("RELOAD") == OK
+    until_shared(headgate)
+
+
+def test_in_session_the_id_is_for_life(redis, make_headgate):
+    headgate = make_headgate(redis, pool="session", client_id_timeout="100ms")
+    client = headgate.connect()
+    identity = id_of(client)
+    time.sleep(LONGER)
+    assert id_of(client) == identity
+    assert lane_of(headgate, client) == "session"
+
+
+@pytest.mark.parametrize("command", [("CLIENT", "ID"), ("CLIENT", "INFO")], ids=" ".join)
+def test_who_may_not_ask_keeps_nothing(redis, make_headgate, command):
+    with redis.connect() as direct:
+        direct("ACL", "SETUSER", "worker", "on", ">pw", "~*", "+@all", "-client|id", "-client|info")
+    headgate = make_headgate(redis, pool="shared")
+    client = headgate.connect()
+    assert client("AUTH", "worker", "pw") == OK
+    assert isinstance(client(*command), Error)
+    assert client("GET", "k") is None
+    until_shared(headgate)
