@@ -108,9 +108,9 @@ struct client {
     bool final_sent;
     bool finished;
 
-    int64_t known_id; /* CLIENT ID; 0: not asked */
+    int64_t known_id;    /* CLIENT ID; 0: not asked */
     unsigned id_changes; /* after client_id_timeout it is another one, once */
-    int64_t lifetime; /* last value of the counter that outlives connections */
+    int64_t lifetime;    /* last value of the counter that outlives connections */
     unsigned lifetime_epoch;
     bool listening;   /* between the replies to SUBSCRIBE and UNSUBSCRIBE */
     uint32_t channel; /* to that of this generation */

@@ -135,7 +135,8 @@ static bool write_headgate_ini(const struct servers *servers, const struct optio
     fprintf(file, "threads = %u\npool = %s\nclient_id_timeout = 200ms\n", options->threads, options->pool);
     fputs(options->trace != NULL ? "log_level = debug\n" : "", file);
     if (options->attackers > 0)
-        fprintf(file, "client_output_limit = 16mb\n" ATTACKER_RULE "%s",
+        /* They open more connections than a busy machine makes in the usual time, and no error is excused here. */
+        fprintf(file, "client_output_limit = 16mb\nupstream_wait = 60s\n" ATTACKER_RULE "%s",
                 refuses_debugger(options) ? "" : ATTACKER_RULE_OF_SESSIONS);
     fputs(options->limits ? limit_rules : "", file);
     return fclose(file) == 0;
