@@ -206,6 +206,10 @@ void session_review_id(struct client *client, int64_t now_us)
     if (session->told_id_us == 0 || session->sticky || timeout_us == 0 || now_us - session->told_id_us < timeout_us) {
         return;
     }
+    if (session->blocking > 0) {
+        session_id_is_used(client);
+        return;
+    }
     session->told_id_us = 0;
     if (!session_is_portable(client)) {
         /* What keeps the lane may be what the id is for. */
