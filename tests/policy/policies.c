@@ -1,8 +1,10 @@
 /* The policies of headgate-probe: a watcher that passes everything, behind it the probe, which decides, the meter,
- * which measures, and the respondent, which has verbs only. */
+ * which measures, the small policy of a tutorial, and the respondent, which has verbs only. */
 #include "meter.h"
 #include "probe.h"
 
+extern const struct policy databases_policy;
+
 const struct policy *const policies[] = {
-    &probe_watcher, &probe_policy, &meter_policy, &probe_respondent, NULL,
+    &probe_watcher, &probe_policy, &meter_policy, &databases_policy, &probe_respondent, NULL,
 };
