@@ -1,4 +1,4 @@
-"""The pages for people say what is so: links, files, commands, verbs, counters, log lines and kinds of commands."""
+"""The pages for people say what is so: links, files, functions, commands, verbs, counters, log lines, kinds of commands."""
 
 import os
 import re
@@ -11,12 +11,31 @@ from harness.resp import Error
 from harness.rules import launch
 from harness.servers import BINARY, REPOSITORY, run_headgate
 
-PAGES = [REPOSITORY / "README.md", REPOSITORY / "CHANGELOG.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+FIRST_PAGES = [REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+PAGES = [*FIRST_PAGES, *sorted((REPOSITORY / "docs").rglob("*.md"))]
+# Those for whoever changes Headgate, which name functions, types and files of the source.
+PAGES_OF_SOURCE = [REPOSITORY / "CONTRIBUTING.md"] + [
+    page
+    for page in PAGES
+    if page.parent.name == "internals" or page.stem in ("architecture", "open-ends", "performance", "testing")
+]
+SOURCES = [
+    path
+    for folder in ("proxy", "policies", "tests", "lua")
+    for path in sorted((REPOSITORY / folder).rglob("*"))
+    if path.suffix in (".c", ".h", ".inc", ".lua", ".py", ".in")
+]
+# Of the C library, and of the system.
+FUNCTIONS_OF_OTHERS = {"bind", "getaddrinfo", "open_memstream"}
 FOLDERS = ("proxy", "policies", "lua", "conf", "tests", "scripts", "docs", ".ci")
 
 
 def page(name):
     return (REPOSITORY / name).read_text()
+
+
+def id_of(path):
+    return str(path.relative_to(REPOSITORY))
 
 
 def without_code(markdown):
@@ -49,26 +68,69 @@ def anchors(markdown):
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def links(path):
+    """The links of a page to others of the tree: (as it stands there, the file, the anchor)."""
+    for target in re.findall(r"\]\(([^)]+)\)", without_code(path.read_text())):
+        if not target.startswith(("http://", "https://")):
+            name, _, anchor = target.partition("#")
+            yield target, (path.parent / name).resolve() if name else path, anchor
+
+
+@pytest.mark.parametrize("path", PAGES, ids=id_of)
 def test_links_lead_somewhere(path):
-    markdown = without_code(path.read_text())
-    for target in re.findall(r"\]\(([^)]+)\)", markdown):
-        if target.startswith(("http://", "https://")):
-            continue
-        name, _, anchor = target.partition("#")
-        file = path.parent / name if name else path
+    for target, file, anchor in links(path):
         assert file.exists(), target
         assert not anchor or anchor in anchors(file.read_text()), target
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_every_page_is_linked_to():
+    """From README or CONTRIBUTING on, by whatever pages lie between."""
+    found, left = set(), list(FIRST_PAGES[:2])
+    while left:
+        page = left.pop()
+        if page not in found:
+            found.add(page)
+            left += [file for _, file, _ in links(page) if file.suffix == ".md"]
+    assert not [id_of(page) for page in PAGES if page not in found]
+
+
+def test_the_architecture_is_read_in_a_quarter_of_an_hour():
+    assert len(page("docs/architecture.md").split()) <= 3500
+
+
+@pytest.mark.parametrize("path", PAGES, ids=id_of)
 def test_files_that_are_named_exist(path):
     for name in re.findall(r"`([^`\s]+)`", without_code(path.read_text())):
         if name.startswith(tuple(folder + "/" for folder in FOLDERS)):
             assert list(REPOSITORY.glob(name.rstrip("/"))), name
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@pytest.fixture(scope="module")
+def code():
+    """All sources, without the comments of C."""
+    return re.sub(r"/\*.*?\*/", "", "\n".join(path.read_text() for path in SOURCES), flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("path", PAGES_OF_SOURCE, ids=id_of)
+def test_functions_and_types_that_are_named_exist(path, code):
+    """Functions and hooks: `name()`, in code blocks and drawings, too."""
+    markdown = path.read_text()
+    words = set(re.findall(r"\w+", code)) | FUNCTIONS_OF_OTHERS
+    for name in re.findall(r"\b([a-z]\w+)\(\)", markdown) + re.findall(r"`([a-z]\w+)\([^`\n]*\)`", markdown):
+        assert name in words, name
+    for name in re.findall(r"`((?:struct|enum) \w+)`", markdown):
+        assert re.search(rf"\b{name} {{", code), name
+
+
+@pytest.mark.parametrize("path", PAGES_OF_SOURCE, ids=id_of)
+def test_sources_that_are_named_exist(path):
+    """Those that are named without their folder, in code blocks and drawings, too."""
+    names = {source.name for source in SOURCES}
+    for name in re.findall(r"(?<![\w/.*<-])(\w+\.(?:c|h|inc|lua))\b(?!\.)", path.read_text()):
+        assert name in names, name
+
+
+@pytest.mark.parametrize("path", PAGES, ids=id_of)
 def test_scripts_that_are_named_can_be_run(path):
     for name in re.findall(r"\bscripts/[a-z-]+\b(?!\.)", path.read_text()):
         assert os.access(REPOSITORY / name, os.X_OK), name

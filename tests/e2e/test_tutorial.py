@@ -1,9 +1,12 @@
-"""[databases], the small policy of tests/policy/databases.c, shown by headgate-probe."""
+"""The policy that CONTRIBUTING.md writes: the page shows the file that is built, and the policy does what the page says."""
+
+import re
 
 import pytest
 
 from harness.admin import stats
 from harness.resp import OK, QUEUED, Error, wait_for
+from harness.servers import REPOSITORY
 
 REFUSED = Error(b"DENIED databases: 1 is the last one")
 
@@ -23,6 +26,13 @@ def make(redis, pool, make_probe):
 
 def refused(probe):
     return int(stats(probe, "Databases")["databases_refused_total"])
+
+
+def test_the_page_shows_what_is_built():
+    page = (REPOSITORY / "CONTRIBUTING.md").read_text()
+    shown = re.findall(r"^```c\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+    built = (REPOSITORY / "tests" / "policy" / "databases.c").read_text()
+    assert "\n".join(shown) == built
 
 
 def test_databases_up_to_the_highest_may_be_selected(make):

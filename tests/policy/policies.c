@@ -1,5 +1,5 @@
 /* The policies of headgate-probe: a watcher that passes everything, behind it the probe, which decides, the meter,
- * which measures, the small policy of a tutorial, and the respondent, which has verbs only. */
+ * which measures, the policy of the tutorial in CONTRIBUTING.md, and the respondent, which has verbs only. */
 #include "meter.h"
 #include "probe.h"
 
