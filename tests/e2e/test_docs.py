@@ -122,6 +122,17 @@ def test_functions_and_types_that_are_named_exist(path, code):
         assert re.search(rf"\b{name} {{", code), name
 
 
+def test_the_life_of_a_get_is_told_by_file():
+    """The first function of each row is of the file that the row, or one above it, names."""
+    name, told = None, rows(section(page("docs/architecture.md"), "The life of a GET"))
+    for cells in told:
+        name = cells[0].strip("`") or name
+        function = re.search(r"(\w+)\(\)", cells[1]).group(1)
+        text = next((REPOSITORY / "proxy").glob(f"*/{name}")).read_text()
+        assert re.search(rf"^[a-z].*\b{function}\([^;]*$", text, flags=re.MULTILINE), f"{function} in {name}"
+    assert len(told) > 5
+
+
 @pytest.mark.parametrize("path", PAGES_OF_SOURCE, ids=id_of)
 def test_sources_that_are_named_exist(path):
     """Those that are named without their folder, in code blocks and drawings, too."""

@@ -40,8 +40,8 @@ def test_databases_up_to_the_highest_may_be_selected(make):
     with probe.connect() as client:
         assert client("SELECT", "1") == OK
         assert client("SET", "a", "1") == OK
-        for number in ("2", "15", "1000000"):
-            assert client("SELECT", number) == REFUSED
+        for name, number in (("SELECT", "2"), ("select", "15"), ("Select", "1000000")):
+            assert client(name, number) == REFUSED
         assert client("GET", "a") == b"1"
         assert client("SELECT", "0") == OK
         assert client("GET", "a") is None
