@@ -20,8 +20,7 @@ void latency_call_clear(struct latency_call *call)
     *call = (struct latency_call){0};
 }
 
-/* Empties the call and makes room for all of its text, so that no slice of it has to move. */
-static bool start(struct latency_call *call, size_t size)
+bool latency_call_start(struct latency_call *call, size_t size)
 {
     if (call->size < size) {
         latency_call_clear(call);
@@ -54,31 +53,47 @@ static void add(struct latency_call *call, size_t length)
     call->arguments[call->argument_count++] = (struct slice){end, length};
 }
 
-/* ---- keys ---- */
-
-static size_t write_key(char out[LATENCY_KEY_SIZE], const struct latency_layout *layout, const char *interface,
-                        const char *format, ...) __attribute__((format(printf, 4, 5)));
-
-static size_t write_key(char out[LATENCY_KEY_SIZE], const struct latency_layout *layout, const char *interface,
-                        const char *format, ...)
+static void print(struct latency_call *call, const char *format, va_list values)
 {
-    va_list arguments;
-    int length = snprintf(out, LATENCY_KEY_SIZE, layout->braces ? "%s_{%s}_" : "%s_%s_", layout->prefix, interface);
+    char *end = end_of(call);
+    size_t room = call->size - (size_t)(end - call->text);
+    int length = vsnprintf(end, room, format, values);
 
-    assert(length > 0 && length < LATENCY_KEY_SIZE);
-    va_start(arguments, format);
-    int rest = vsnprintf(out + length, LATENCY_KEY_SIZE - (size_t)length, format, arguments);
-    va_end(arguments);
-    assert(rest > 0 && length + rest < LATENCY_KEY_SIZE);
-    return (size_t)(length + rest);
+    assert(length >= 0 && (size_t)length < room);
+    add(call, (size_t)length);
 }
+
+void latency_call_key(struct latency_call *call, const char *format, ...)
+{
+    va_list values;
+
+    va_start(values, format);
+    print(call, format, values);
+    va_end(values);
+    call->key_count++;
+}
+
+void latency_call_add(struct latency_call *call, const char *format, ...)
+{
+    va_list values;
+
+    va_start(values, format);
+    print(call, format, values);
+    va_end(values);
+}
+
+/* ---- keys ---- */
 
 size_t latency_key_write(const struct latency_layout *layout, const char *interface, int64_t minute,
                          enum latency_key key, char out[LATENCY_KEY_SIZE])
 {
     static const char *const names[LATENCY_KEYS] = {"max", "min", "sum_count", "hist", "errors_bytes"};
+    int length =
+        snprintf(out, LATENCY_KEY_SIZE, layout->braces ? "%s_{%s}_%" PRId64 "_for_%s" : "%s_%s_%" PRId64 "_for_%s",
+                 layout->prefix, interface, minute, names[key]);
 
-    return write_key(out, layout, interface, "%" PRId64 "_for_%s", minute, names[key]);
+    assert(length > 0 && length < LATENCY_KEY_SIZE);
+    return (size_t)length;
 }
 
 static void add_keys(struct latency_call *call, const struct latency_layout *layout, const char *interface,
@@ -91,11 +106,6 @@ static void add_keys(struct latency_call *call, const struct latency_layout *lay
 }
 
 /* ---- the flush ---- */
-
-static void add_number(struct latency_call *call, uint64_t number)
-{
-    add(call, (size_t)snprintf(end_of(call), NUMBER_SIZE, "%" PRIu64, number));
-}
 
 static size_t figures_size(const struct latency_minute *minute)
 {
@@ -149,17 +159,17 @@ bool latency_call_flush(struct latency_call *call, const struct latency_layout *
     for (size_t i = 0; i < snapshot->count; i++) {
         size += figures_size(snapshot->minutes[i]);
     }
-    if (!start(call, size)) {
+    if (!latency_call_start(call, size)) {
         return false;
     }
-    add(call, write_key(end_of(call), layout, interface, "flushed_by_%s", layout->process));
-    call->key_count++;
+    latency_call_key(call, layout->braces ? "%s_{%s}_flushed_by_%s" : "%s_%s_flushed_by_%s", layout->prefix, interface,
+                     layout->process);
     for (size_t i = 0; i < snapshot->count; i++) {
         add_keys(call, layout, interface, snapshot->minutes[i]->minute);
     }
-    add_number(call, snapshot->number);
-    add_number(call, (uint64_t)layout->remember_s);
-    add_number(call, (uint64_t)layout->retention_s);
+    latency_call_add(call, "%" PRIu64, snapshot->number);
+    latency_call_add(call, "%" PRId64, layout->remember_s);
+    latency_call_add(call, "%" PRId64, layout->retention_s);
     for (size_t i = 0; i < snapshot->count; i++) {
         add_figures(call, snapshot->minutes[i]);
     }
@@ -190,7 +200,7 @@ bool latency_call_report(struct latency_call *call, const struct latency_layout 
                          int64_t first, size_t count)
 {
     assert(count >= 1 && count <= LATENCY_REPORT_MINUTES);
-    if (!start(call, count * LATENCY_KEYS * LATENCY_KEY_SIZE)) {
+    if (!latency_call_start(call, count * LATENCY_KEYS * LATENCY_KEY_SIZE)) {
         return false;
     }
     for (size_t i = 0; i < count; i++) {

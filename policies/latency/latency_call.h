@@ -57,6 +57,11 @@ struct latency_call {
 
 /* Gives back the call's memory. */
 void latency_call_clear(struct latency_call *call);
+/* Empties the call and makes room for all of its text, so that no argument has to move. False when memory is short. */
+bool latency_call_start(struct latency_call *call, size_t size);
+/* Writes the next argument, a key or another one; keys come first. There must be room for it, with a NUL behind. */
+void latency_call_key(struct latency_call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void latency_call_add(struct latency_call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* The name of a key, ended by a NUL; returns its length. interface: a safe name (latency_interface.h). */
 size_t latency_key_write(const struct latency_layout *layout, const char *interface, int64_t minute,

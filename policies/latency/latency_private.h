@@ -6,6 +6,7 @@
  *   latency_name.c     which interface a request is measured under
  *   latency_record.c   samples: figures, SLOWLOG and BIGLOG, hot keys
  *   latency_script.c   how scripts are run, for all that follow
+ *   latency_outbox.c   what waits for Redis, until Redis has it: under numbers, and again
  *   latency_flush.c    minutes on their way to Redis
  *   latency_counter.c  [counters] on their way to Redis, and COUNTER
  *   latency_event.c    what happened: to [counters], and to [events], which it takes to Redis; RECENT and COMMON
@@ -19,6 +20,7 @@
 
 #include "base/table.h"
 #include "latency/latency_message.h"
+#include "latency/latency_outbox.h"
 #include "latency/latency_reserve.h"
 #include "latency/latency_rule.h"
 #include "latency/latency_sketch.h"
