@@ -192,7 +192,10 @@ static void log_now_and_then(struct latency *latency, int64_t now_us)
 {
     bool is_time = now_us - latency->logged_us >= latency->settings.flush_us;
 
-    (void)latency_counters_go(latency, is_time);
+    latency_counters_collect(latency);
+    if (is_time && latency->host->worker == LATENCY_FLUSHER) {
+        (void)latency_counters_send(latency);
+    }
     (void)latency_events_go(latency, is_time);
     if (is_time) {
         latency->logged_us = now_us;

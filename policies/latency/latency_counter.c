@@ -10,7 +10,10 @@
 #define PRECISIONS 7
 /* Of each counter, slices that are kept, and shown. */
 #define SAMPLES "120"
-#define NUMBER_SIZE 24
+/* Of a hash: prefix, precision, how long the name is at most, and the name. */
+#define HASH_KEY "%scount:%s:%.*s"
+/* Keys, numbers and texts of a call, and the ages. */
+#define CALL_SIZE ((2 + PRECISIONS + 5) * LATENCY_KEY_SIZE + LATENCY_TALLY_TEXT_MAX)
 
 static const char *const tally_names[] = {
     [LATENCY_TALLY_REQUESTS] = "requests",
@@ -25,87 +28,70 @@ static const char *const tally_names[] = {
 static const char *const precisions[PRECISIONS] = {"1", "5", "60", "300", "3600", "18000", "86400"};
 static const char all_precisions[] = "1 5 60 300 3600 18000 86400";
 
-static struct slice write_hash_key(const struct latency *latency, const char *precision, struct slice name,
-                                   char key[LATENCY_KEY_SIZE])
-{
-    int length = snprintf(key, LATENCY_KEY_SIZE, "%scount:%s:%.*s", latency->settings.counters_prefix, precision,
-                          (int)name.length, name.data);
-
-    return (struct slice){key, (size_t)length};
-}
-
 /* ---- to Redis ---- */
 
-static void acknowledge(struct latency_share *share, size_t tally)
+static bool freeze(struct latency_entry *entry)
 {
-    pthread_mutex_lock(&share->lock);
-    latency_tally_acknowledge(&share->tallies[tally]);
-    pthread_mutex_unlock(&share->lock);
+    struct latency_tally *tally = (struct latency_tally *)(void *)entry;
+
+    tally->frozen = tally->waiting;
+    tally->waiting.length = 0;
+    return tally->frozen.length > 0;
 }
 
-static const struct latency_parcel_kind tally_parcel = {
+static bool write_call(struct latency *latency, const struct latency_entry *entry, struct latency_call *call)
+{
+    const struct latency_tally *tally = (const struct latency_tally *)(const void *)entry;
+    const char *name = tally_names[tally - latency->share->tallies], *prefix = latency->settings.counters_prefix;
+    char ages[LATENCY_TALLY_TEXT_MAX];
+
+    if (!latency_call_start(call, CALL_SIZE)) {
+        return false;
+    }
+    latency_call_key(call, "%sknown:", prefix);
+    latency_call_key(call, "%scount:%s:by:%s", prefix, name, latency->share->process);
+    for (size_t i = 0; i < PRECISIONS; i++) {
+        latency_call_key(call, HASH_KEY, prefix, precisions[i], LATENCY_NAME_MAX, name);
+    }
+    latency_call_add(call, "%" PRIu64, entry->number);
+    latency_call_add(call, "%" PRId64, LATENCY_REMEMBER_S);
+    latency_call_add(call, "%s", name);
+    latency_call_add(call, "%s", all_precisions);
+    latency_call_add(call, "%s", SAMPLES);
+    latency_tally_write(&tally->frozen, latency_now(latency) / LATENCY_US_PER_S, ages);
+    latency_call_add(call, "%s", ages);
+    return true;
+}
+
+static const struct latency_entry_kind kind = {
     .script = "counter_add",
-    .key_count = 2 + PRECISIONS,
     .trouble = "a counter was not written",
-    .acknowledge = acknowledge,
+    .lost = "a counter was not written",
+    .freeze = freeze,
+    .write = write_call,
 };
 
-static void send_tally(struct latency *latency, enum latency_tallied tally)
-{
-    struct latency_share *share = latency->share;
-    struct latency_parcel *parcel = &latency->tally_parcels[tally];
-    char keys[2 + PRECISIONS][LATENCY_KEY_SIZE], number[NUMBER_SIZE], remember[NUMBER_SIZE],
-        ages[LATENCY_TALLY_TEXT_MAX];
-    const char *prefix = latency->settings.counters_prefix;
-    struct slice arguments[2 + PRECISIONS + 6];
-    size_t count = 0;
-
-    if (parcel->is_under_way) {
-        return;
-    }
-    pthread_mutex_lock(&share->lock);
-    uint64_t taken = latency_tally_take(&share->tallies[tally], latency_now(latency) / LATENCY_US_PER_S, ages);
-    pthread_mutex_unlock(&share->lock);
-    if (taken == 0) {
-        return;
-    }
-    snprintf(keys[0], LATENCY_KEY_SIZE, "%sknown:", prefix);
-    snprintf(keys[1], LATENCY_KEY_SIZE, "%scount:%s:by:%s", prefix, tally_names[tally], share->process);
-    arguments[count++] = slice_of(keys[0]);
-    arguments[count++] = slice_of(keys[1]);
-    for (size_t i = 0; i < PRECISIONS; i++) {
-        arguments[count++] = write_hash_key(latency, precisions[i], slice_of(tally_names[tally]), keys[2 + i]);
-    }
-    snprintf(number, sizeof number, "%" PRIu64, taken);
-    snprintf(remember, sizeof remember, "%" PRId64, LATENCY_REMEMBER_S);
-    const char *const rest[] = {number, remember, tally_names[tally], all_precisions, SAMPLES, ages};
-    for (size_t i = 0; i < sizeof rest / sizeof rest[0]; i++) {
-        arguments[count++] = slice_of(rest[i]);
-    }
-    *parcel = (struct latency_parcel){.latency = latency, .kind = &tally_parcel, .which = tally};
-    latency_send(parcel, arguments, count);
-}
-
-bool latency_counters_go(struct latency *latency, bool now)
+void latency_counters_collect(struct latency *latency)
 {
     struct latency_share *share = latency->share;
     int64_t second = latency_now(latency) / LATENCY_US_PER_S;
-    bool is_empty = true;
 
     pthread_mutex_lock(&share->lock);
-    for (int i = 0; i < LATENCY_TALLIES; i++) {
-        if (latency->settings.counters) {
-            latency_tally_add(&share->tallies[i], second, latency->tallied[i]);
-        }
-        latency->tallied[i] = 0;
-        is_empty = is_empty && share->tallies[i].waiting.length == 0 && share->tallies[i].snapshot.length == 0;
+    for (int i = 0; latency->settings.counters && i < LATENCY_TALLIES; i++) {
+        latency_tally_add(&share->tallies[i].waiting, second, latency->tallied[i]);
     }
     pthread_mutex_unlock(&share->lock);
-    bool sends = now && latency->settings.counters && latency->host->worker == LATENCY_FLUSHER;
-    for (int i = 0; sends && i < LATENCY_TALLIES; i++) {
-        send_tally(latency, (enum latency_tallied)i);
+    memset(latency->tallied, 0, sizeof latency->tallied);
+}
+
+bool latency_counters_send(struct latency *latency)
+{
+    bool nothing_waits = true;
+
+    for (int i = 0; latency->settings.counters && i < LATENCY_TALLIES; i++) {
+        nothing_waits &= latency_outbox_send(latency, &latency->share->tallies[i].entry, &kind);
     }
-    return is_empty || !latency->settings.counters;
+    return nothing_waits;
 }
 
 /* ---- COUNTER ---- */
@@ -149,5 +135,7 @@ void latency_verb_counter(void *instance, struct policy_question *question, size
                              "expected the name of a counter, and 1, 5, 60, 300, 3600, 18000 or 86400");
         return;
     }
-    latency_ask(latency, question, &query, write_hash_key(latency, precision, arguments[1], key), SAMPLES);
+    int length = snprintf(key, sizeof key, HASH_KEY, latency->settings.counters_prefix, precision,
+                          (int)arguments[1].length, arguments[1].data);
+    latency_ask(latency, question, &query, (struct slice){key, (size_t)length}, SAMPLES);
 }

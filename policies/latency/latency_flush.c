@@ -240,7 +240,7 @@ bool latency_flush_rest(struct latency *latency, size_t clients)
         return false;
     }
     latency_share_move_all(latency);
-    (void)latency_counters_go(latency, false);
+    latency_counters_collect(latency);
     (void)latency_events_go(latency, false);
     pthread_mutex_lock(&share->lock);
     share->seats[latency->host->worker].drained = true;
@@ -256,7 +256,7 @@ bool latency_flush_rest(struct latency *latency, size_t clients)
         move_and_flush(latency, i);
     }
     list_some(latency);
-    bool have_counters_gone = latency_counters_go(latency, true), have_events_gone = latency_events_go(latency, true);
+    bool have_counters_gone = latency_counters_send(latency), have_events_gone = latency_events_go(latency, true);
     pthread_mutex_lock(&share->lock);
     bool is_done = latency_pending_is_empty(share->pending) && have_counters_gone && have_events_gone;
     pthread_mutex_unlock(&share->lock);

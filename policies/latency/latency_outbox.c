@@ -11,8 +11,8 @@ static void answered(void *context, const struct policy_script_reply *reply)
 
     latency->calls--;
     entry->is_under_way = false;
-    if (end != LATENCY_FLUSH_AGAIN) {
-        entry->is_frozen = false;
+    entry->is_frozen = end == LATENCY_FLUSH_AGAIN;
+    if (!entry->is_frozen && entry->kind->forget != NULL) {
         pthread_mutex_lock(&latency->share->lock);
         entry->kind->forget(latency, entry, is_lost);
         pthread_mutex_unlock(&latency->share->lock);

@@ -30,7 +30,7 @@ struct latency_entry_kind {
     bool (*freeze)(struct latency_entry *entry);
     /* Writes the call for what is frozen. False when memory is short. */
     bool (*write)(struct latency *latency, const struct latency_entry *entry, struct latency_call *call);
-    /* Forgets what is frozen: Redis has it, or it is lost. */
+    /* Redis has what is frozen, or it is lost. NULL: there is nothing to do, as the next freeze takes its place. */
     void (*forget)(struct latency *latency, struct latency_entry *entry, bool is_lost);
 };
 

@@ -81,6 +81,13 @@ enum latency_logged {
     LATENCY_LOGS
 };
 
+/* A counter of [counters] on its way to Redis. */
+struct latency_tally {
+    struct latency_entry entry;
+    struct latency_tally_list waiting;
+    struct latency_tally_list frozen;
+};
+
 /* A log of [events] on its way to Redis. */
 struct latency_log {
     struct latency_message_list waiting;
@@ -218,7 +225,6 @@ struct latency {
     struct latency_message_list logged[LATENCY_LOGS]; /* … as these are, without their times … */
     bool has_logged;                                  /* … if there are any */
     int64_t logged_us;                                /* when counters and events went last */
-    struct latency_parcel tally_parcels[LATENCY_TALLIES];
     struct latency_parcel log_parcels[LATENCY_LOGS];
     size_t calls;      /* scripts under way */
     int64_t warned_us; /* 0: never */
@@ -313,9 +319,10 @@ bool latency_flush_rest(struct latency *latency, size_t clients);
 
 /* ---- latency_counter.c ---- */
 
-/* Hands what this worker has counted to the tallies, and has worker 0 send them when it is time, or now. True when
- * nothing waits. */
-bool latency_counters_go(struct latency *latency, bool now);
+/* Hands what this worker has counted to the tallies. */
+void latency_counters_collect(struct latency *latency);
+/* Sends the tallies, on worker 0. True if nothing waits. */
+bool latency_counters_send(struct latency *latency);
 void latency_verb_counter(void *instance, struct policy_question *question, size_t count,
                           const struct slice *arguments);
 
