@@ -190,15 +190,14 @@ static enum policy_verdict latency_request(void *instance, const struct policy_r
 
 static void log_now_and_then(struct latency *latency, int64_t now_us)
 {
-    bool is_time = now_us - latency->logged_us >= latency->settings.flush_us;
-
     latency_counters_collect(latency);
-    if (is_time && latency->host->worker == LATENCY_FLUSHER) {
-        (void)latency_counters_send(latency);
-    }
-    (void)latency_events_go(latency, is_time);
-    if (is_time) {
+    latency_events_collect(latency);
+    if (now_us - latency->logged_us >= latency->settings.flush_us) {
         latency->logged_us = now_us;
+        if (latency->host->worker == LATENCY_FLUSHER) {
+            (void)latency_counters_send(latency);
+            (void)latency_events_send(latency);
+        }
     }
 }
 

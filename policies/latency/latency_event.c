@@ -10,7 +10,6 @@
 #include <string.h>
 
 #define KEYS 6
-#define NUMBER_SIZE 24
 /* Lines of the list; messages of a sorted set; and for how many seconds all of it is kept. */
 #define LENGTH "100"
 #define MESSAGES_MAX "1000"
@@ -18,6 +17,9 @@
 /* Arguments of the script: keys, those for all messages, and those of each. */
 #define GENERAL 5
 #define OF_EACH 3
+
+/* Any argument is shorter than a key. */
+#define CALL_SIZE ((KEYS + GENERAL + OF_EACH * LATENCY_MESSAGES) * LATENCY_KEY_SIZE)
 
 static_assert(KEYS + GENERAL + LATENCY_MESSAGES * OF_EACH <= POLICY_SCRIPT_ARGUMENTS_MAX, "too many messages");
 
@@ -79,7 +81,7 @@ void latency_happening(void *instance, const struct policy_happening *happening)
     }
 }
 
-static void hand_over(struct latency *latency)
+void latency_events_collect(struct latency *latency)
 {
     struct latency_share *share = latency->share;
     int64_t second = latency_now(latency) / LATENCY_US_PER_S;
@@ -88,116 +90,73 @@ static void hand_over(struct latency *latency)
         return;
     }
     latency->has_logged = false;
-    pthread_mutex_lock(&share->log_lock);
+    pthread_mutex_lock(&share->lock);
     for (int i = 0; i < LATENCY_LOGS; i++) {
         latency_message_move(&share->logs[i].waiting, &latency->logged[i], second);
     }
-    pthread_mutex_unlock(&share->log_lock);
+    pthread_mutex_unlock(&share->lock);
 }
 
 /* ---- to Redis ---- */
 
-static void acknowledge(struct latency_share *share, size_t log)
+static bool freeze(struct latency_entry *entry)
 {
-    pthread_mutex_lock(&share->log_lock);
-    share->logs[log].snapshot.length = 0;
-    pthread_mutex_unlock(&share->log_lock);
+    struct latency_log *log = (struct latency_log *)(void *)entry;
+
+    log->frozen = log->waiting;
+    log->waiting.length = 0;
+    return log->frozen.length > 0;
 }
 
-static const struct latency_parcel_kind log_parcel = {
+static void write_messages(const struct latency_message_list *list, int64_t second, struct latency_call *call)
+{
+    for (size_t i = 0; i < list->length; i++) {
+        const struct latency_message *message = &list->messages[i];
+        latency_call_add(call, "%s", message->text);
+        latency_call_add(call, "%" PRIu64, message->times);
+        latency_call_add(call, "%" PRId64, latency_age_s(second, message->second));
+    }
+}
+
+static bool write_call(struct latency *latency, const struct latency_entry *entry, struct latency_call *call)
+{
+    static const char *const parts[KEYS - 1][2] = {
+        {"recent", ""}, {"common", ""}, {"common", ":start"}, {"common", ":last"}, {"common", ":pstart"}};
+    const struct latency_log *log = (const struct latency_log *)(const void *)entry;
+    const char *name = log_names[log - latency->share->logs], *prefix = latency->settings.events_prefix;
+
+    if (!latency_call_start(call, CALL_SIZE)) {
+        return false;
+    }
+    latency_call_key(call, "%srecent:%s:by:%s", prefix, name, latency->share->process);
+    for (size_t i = 0; i < KEYS - 1; i++) {
+        latency_call_key(call, "%s%s:%s%s", prefix, parts[i][0], name, parts[i][1]);
+    }
+    latency_call_add(call, "%" PRIu64, entry->number);
+    latency_call_add(call, "%" PRId64, LATENCY_REMEMBER_S);
+    latency_call_add(call, "%s", LENGTH);
+    latency_call_add(call, "%s", MESSAGES_MAX);
+    latency_call_add(call, "%s", KEEP_S);
+    write_messages(&log->frozen, latency_now(latency) / LATENCY_US_PER_S, call);
+    return true;
+}
+
+static const struct latency_entry_kind kind = {
     .script = "event_log",
-    .key_count = KEYS,
     .trouble = "events were not logged",
-    .acknowledge = acknowledge,
+    .lost = "events were not logged",
+    .freeze = freeze,
+    .write = write_call,
 };
 
-/* The snapshot that is out, or a new one; its number, or 0 if there is nothing. */
-static uint64_t take(struct latency *latency, enum latency_logged which, struct latency_message_list *list)
+bool latency_events_send(struct latency *latency)
 {
-    struct latency_log *log = &latency->share->logs[which];
+    bool nothing_waits = true;
 
-    pthread_mutex_lock(&latency->share->log_lock);
-    if (log->snapshot.length == 0 && log->waiting.length > 0) {
-        log->snapshot = log->waiting;
-        log->waiting.length = 0;
-        log->number++;
+    for (int i = 0; latency->settings.events && i < LATENCY_LOGS; i++) {
+        nothing_waits &= latency_outbox_send(latency, &latency->share->logs[i].entry, &kind);
     }
-    *list = log->snapshot;
-    uint64_t number = log->number;
-    pthread_mutex_unlock(&latency->share->log_lock);
-    return list->length > 0 ? number : 0;
-}
-
-static size_t write_keys(const struct latency *latency, const char *name, char keys[KEYS][LATENCY_KEY_SIZE],
-                         struct slice *arguments)
-{
-    static const char *const parts[KEYS][2] = {{"recent", ":by:"},   {"recent", ""},      {"common", ""},
-                                               {"common", ":start"}, {"common", ":last"}, {"common", ":pstart"}};
-
-    for (size_t i = 0; i < KEYS; i++) {
-        snprintf(keys[i], LATENCY_KEY_SIZE, "%s%s:%s%s%s", latency->settings.events_prefix, parts[i][0], name,
-                 parts[i][1], i == 0 ? latency->share->process : "");
-        arguments[i] = slice_of(keys[i]);
-    }
-    return KEYS;
-}
-
-static void send_log(struct latency *latency, enum latency_logged log, const struct latency_message_list *list,
-                     uint64_t number)
-{
-    char keys[KEYS][LATENCY_KEY_SIZE], numbers[2][NUMBER_SIZE], times[LATENCY_MESSAGES][NUMBER_SIZE],
-        ages[LATENCY_MESSAGES][NUMBER_SIZE];
-    struct slice arguments[KEYS + GENERAL + OF_EACH * LATENCY_MESSAGES];
-    struct latency_parcel *parcel = &latency->log_parcels[log];
-    size_t count = write_keys(latency, log_names[log], keys, arguments);
-    int64_t second = latency_now(latency) / LATENCY_US_PER_S;
-
-    snprintf(numbers[0], NUMBER_SIZE, "%" PRIu64, number);
-    snprintf(numbers[1], NUMBER_SIZE, "%" PRId64, LATENCY_REMEMBER_S);
-    const char *const general[GENERAL] = {numbers[0], numbers[1], LENGTH, MESSAGES_MAX, KEEP_S};
-    for (size_t i = 0; i < GENERAL; i++) {
-        arguments[count++] = slice_of(general[i]);
-    }
-    for (size_t i = 0; i < list->length; i++) {
-        snprintf(times[i], NUMBER_SIZE, "%" PRIu64, list->messages[i].times);
-        snprintf(ages[i], NUMBER_SIZE, "%" PRId64, latency_age_s(second, list->messages[i].second));
-        arguments[count++] = slice_of(list->messages[i].text);
-        arguments[count++] = slice_of(times[i]);
-        arguments[count++] = slice_of(ages[i]);
-    }
-    *parcel = (struct latency_parcel){.latency = latency, .kind = &log_parcel, .which = log};
-    latency_send(parcel, arguments, count);
-}
-
-/* Nothing of it has to go to Redis, or is on its way there. */
-static bool is_empty(const struct latency *latency, enum latency_logged which)
-{
-    const struct latency_log *log = &latency->share->logs[which];
-
-    pthread_mutex_lock(&latency->share->log_lock);
-    bool empty = log->waiting.length == 0 && log->snapshot.length == 0;
-    pthread_mutex_unlock(&latency->share->log_lock);
-    return empty;
-}
-
-bool latency_events_go(struct latency *latency, bool now)
-{
-    struct latency_message_list list;
-    bool have_gone = true;
-
-    hand_over(latency);
-    if (!latency->settings.events || latency->host->worker != LATENCY_FLUSHER) {
-        return true;
-    }
-    for (int i = 0; i < LATENCY_LOGS; i++) {
-        enum latency_logged log = (enum latency_logged)i;
-        uint64_t number = now && !latency->log_parcels[i].is_under_way ? take(latency, log, &list) : 0;
-        if (number > 0) {
-            send_log(latency, log, &list, number);
-        }
-        have_gone = have_gone && is_empty(latency, log);
-    }
-    return have_gone;
+    return nothing_waits;
 }
 
 /* ---- RECENT and COMMON ---- */

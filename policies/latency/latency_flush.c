@@ -241,7 +241,7 @@ bool latency_flush_rest(struct latency *latency, size_t clients)
     }
     latency_share_move_all(latency);
     latency_counters_collect(latency);
-    (void)latency_events_go(latency, false);
+    latency_events_collect(latency);
     pthread_mutex_lock(&share->lock);
     share->seats[latency->host->worker].drained = true;
     pthread_mutex_unlock(&share->lock);
@@ -256,7 +256,7 @@ bool latency_flush_rest(struct latency *latency, size_t clients)
         move_and_flush(latency, i);
     }
     list_some(latency);
-    bool have_counters_gone = latency_counters_send(latency), have_events_gone = latency_events_go(latency, true);
+    bool have_counters_gone = latency_counters_send(latency), have_events_gone = latency_events_send(latency);
     pthread_mutex_lock(&share->lock);
     bool is_done = latency_pending_is_empty(share->pending) && have_counters_gone && have_events_gone;
     pthread_mutex_unlock(&share->lock);

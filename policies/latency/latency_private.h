@@ -90,9 +90,9 @@ struct latency_tally {
 
 /* A log of [events] on its way to Redis. */
 struct latency_log {
+    struct latency_entry entry;
     struct latency_message_list waiting;
-    struct latency_message_list snapshot; /* under way, or to be repeated */
-    uint64_t number;                      /* of the snapshot, or the last one */
+    struct latency_message_list frozen;
 };
 
 /* What each worker has in the shared object. */
@@ -104,7 +104,7 @@ struct latency_seat {
 
 /*
  * Made once for all workers. What it points to is made when measuring is switched on first, and stays. `lock` is held
- * for interfaces, pending, tallies and seats; `log_lock` for logs and sketches, [events] among them. Neither within the
+ * for interfaces, seats and all that waits for Redis; `log_lock` for SLOWLOG, BIGLOG and sketches. Neither within the
  * other.
  */
 struct latency_share {
@@ -164,22 +164,6 @@ struct latency_flight {
     bool is_behind; /* there was more to flush than a call takes */
 };
 
-/* What goes to Redis whole, under a number, and again until Redis has taken it: tallies, or logs of [events]. */
-struct latency_parcel_kind {
-    const char *script;
-    size_t key_count;
-    const char *trouble;                                            /* the warning if it did not take one */
-    void (*acknowledge)(struct latency_share *share, size_t which); /* it has that one, or never will; locks */
-};
-
-/* What worker 0 knows of one on its way to Redis. Filled before it is sent. */
-struct latency_parcel {
-    struct latency *latency;
-    const struct latency_parcel_kind *kind;
-    size_t which; /* of that kind */
-    bool is_under_way;
-};
-
 /* A question that one call answers, by what a key holds. */
 struct latency_query {
     const char *script;
@@ -225,9 +209,8 @@ struct latency {
     struct latency_message_list logged[LATENCY_LOGS]; /* … as these are, without their times … */
     bool has_logged;                                  /* … if there are any */
     int64_t logged_us;                                /* when counters and events went last */
-    struct latency_parcel log_parcels[LATENCY_LOGS];
-    size_t calls;      /* scripts under way */
-    int64_t warned_us; /* 0: never */
+    size_t calls;                                     /* scripts under way */
+    int64_t warned_us;                                /* 0: never */
     struct latency_call call;
     struct latency_wait *waits;
 };
@@ -296,8 +279,6 @@ void latency_warn(struct latency *latency, const char *what, const char *error);
  * latency->calls. */
 void latency_run(struct latency *latency, const char *script, const struct slice *arguments, size_t argument_count,
                  size_t key_count, policy_script_done *done, void *context);
-/* Sends a parcel that is not under way, by the arguments of its script. It is under way until Redis has answered. */
-void latency_send(struct latency_parcel *parcel, const struct slice *arguments, size_t argument_count);
 /* Answers the question by what that key holds: the newest so many. The query stays. */
 void latency_ask(struct latency *latency, struct policy_question *question, const struct latency_query *query,
                  struct slice key, const char *most);
@@ -332,9 +313,10 @@ void latency_verb_counter(void *instance, struct policy_question *question, size
 void latency_event(struct latency *latency, uint32_t interface);
 bool latency_listens(void *instance);
 void latency_happening(void *instance, const struct policy_happening *happening);
-/* Hands what happened on this worker to the shared logs, and has worker 0 send them when it is time, or now. True when
- * nothing waits. */
-bool latency_events_go(struct latency *latency, bool now);
+/* Hands what happened on this worker to the shared logs. */
+void latency_events_collect(struct latency *latency);
+/* Sends the logs, on worker 0. True if nothing waits. */
+bool latency_events_send(struct latency *latency);
 void latency_verb_recent(void *instance, struct policy_question *question, size_t count, const struct slice *arguments);
 void latency_verb_common(void *instance, struct policy_question *question, size_t count, const struct slice *arguments);
 

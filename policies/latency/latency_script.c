@@ -1,6 +1,4 @@
-/*
- * How scripts are run: calls, parcels (what goes again until Redis has taken it) and questions that one call answers.
- */
+/* How scripts are run: calls, and questions that one call answers. */
 #include "latency/latency_private.h"
 
 #include <stdlib.h>
@@ -36,32 +34,6 @@ void latency_run(struct latency *latency, const char *script, const struct slice
 
     latency->calls++;
     latency->host->run_script(latency->host->context, &call);
-}
-
-/* ---- parcels ---- */
-
-static void sent(void *context, const struct policy_script_reply *reply)
-{
-    struct latency_parcel *parcel = context;
-    struct latency *latency = parcel->latency;
-    enum latency_flush_end end = latency_flush_ended(reply);
-
-    latency->calls--;
-    parcel->is_under_way = false;
-    if (end != LATENCY_FLUSH_AGAIN) {
-        parcel->kind->acknowledge(latency->share, parcel->which);
-    }
-    if (end != LATENCY_FLUSH_DONE) {
-        latency_count(latency, LATENCY_COUNTER_FLUSH_FAILURES);
-        latency_warn(latency, parcel->kind->trouble, latency_flush_problem(reply));
-    }
-}
-
-void latency_send(struct latency_parcel *parcel, const struct slice *arguments, size_t argument_count)
-{
-    parcel->is_under_way = true;
-    latency_run(parcel->latency, parcel->kind->script, arguments, argument_count, parcel->kind->key_count, sent,
-                parcel);
 }
 
 /* ---- questions ---- */
