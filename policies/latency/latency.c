@@ -91,16 +91,8 @@ static bool make_own(struct latency *latency)
     struct latency_share *share = latency->share;
     struct latency_seat *seat = &share->seats[latency->host->worker];
 
-    latency->pending = latency_pending_new(LATENCY_INTERFACES_MAX, latency->settings.keep);
-    latency->flights = latency_reserve_new(LATENCY_FLIGHTS_SIZE);
     latency->sketch = latency_sketch_new(LATENCY_HOT_KEYS);
-    if (latency->pending == NULL || latency->flights == NULL || latency->sketch == NULL) {
-        latency_pending_free(latency->pending);
-        latency_sketch_free(latency->sketch);
-        latency_reserve_free(latency->flights, LATENCY_FLIGHTS_SIZE);
-        latency->pending = NULL;
-        latency->sketch = NULL;
-        latency->flights = NULL;
+    if (latency->sketch == NULL) {
         return false;
     }
     pthread_mutex_lock(&share->log_lock);
@@ -117,10 +109,9 @@ static bool enable(struct latency *latency)
     const struct latency_settings *settings = &latency->settings;
 
     if (!latency_share_enable(share, settings) || !latency_share_resize_logs(share, settings) ||
-        (latency->pending == NULL && !make_own(latency)) || !latency_names_make(latency)) {
+        (latency->sketch == NULL && !make_own(latency)) || !latency_names_make(latency)) {
         return false;
     }
-    latency_pending_keep(latency->pending, settings->keep);
     latency_read_clock(latency, latency_now(latency));
     return true;
 }
@@ -205,7 +196,7 @@ static void latency_tick(void *instance, int64_t now_us)
 {
     struct latency *latency = instance;
 
-    if (latency->pending == NULL) {
+    if (latency->sketch == NULL) {
         return;
     }
     latency_read_clock(latency, now_us);
@@ -221,7 +212,7 @@ static bool latency_drain(void *instance, size_t clients)
 {
     struct latency *latency = instance;
 
-    return latency->pending == NULL || latency_flush_rest(latency, clients);
+    return latency->sketch == NULL || latency_flush_rest(latency, clients);
 }
 
 static void show(struct latency *latency, enum latency_counter counter, uint64_t value)
@@ -229,33 +220,53 @@ static void show(struct latency *latency, enum latency_counter counter, uint64_t
     atomic_store_explicit(&latency->counters[counter], value, memory_order_relaxed);
 }
 
+/* Minutes that this worker has, and has not moved. */
+static uint64_t count_open(const struct latency *latency)
+{
+    uint64_t count = 0;
+
+    for (uint32_t i = 0; i < latency->open_room; i++) {
+        count += latency->open[i] != NULL && latency->open[i]->figures.histogram.count > 0;
+    }
+    return count;
+}
+
 /* STATS adds up what the workers say: what they share, one of them says. */
+static void show_shared(struct latency *latency, uint64_t no_room, uint64_t waiting)
+{
+    struct latency_share *share = latency->share;
+
+    pthread_mutex_lock(&share->lock);
+    uint32_t count = latency_interfaces_count(share->operations);
+    struct latency_lost lost = share->lost;
+    no_room += latency_interfaces_refused(share->operations) + share->free_texts_refused;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct latency_operation *operation = latency_share_at(share, i);
+        waiting += operation->waiting + operation->frozen.count;
+    }
+    pthread_mutex_unlock(&share->lock);
+    show(latency, LATENCY_COUNTER_LOST_MINUTES, lost.minutes);
+    show(latency, LATENCY_COUNTER_LOST_REQUESTS, lost.requests);
+    show(latency, LATENCY_COUNTER_INTERFACES, count);
+    show(latency, LATENCY_COUNTER_NO_ROOM, no_room);
+    show(latency, LATENCY_COUNTER_WAITING, waiting);
+}
+
 static void latency_stats(void *instance)
 {
     struct latency *latency = instance;
-    struct latency_share *share = latency->share;
 
-    if (latency->pending == NULL) {
+    if (latency->sketch == NULL) {
         return;
     }
-    struct latency_lost lost = latency_pending_lost(latency->pending);
-    uint64_t waiting = latency_pending_minutes(latency->pending), interfaces = 0;
+    uint64_t waiting = count_open(latency);
     uint64_t no_room = latency->names.learned != NULL ? latency_interfaces_refused(latency->names.learned) : 0;
     if (latency->host->worker == 0) {
-        pthread_mutex_lock(&share->lock);
-        struct latency_lost lost_later = latency_pending_lost(share->pending);
-        lost.minutes += lost_later.minutes;
-        lost.requests += lost_later.requests;
-        waiting += latency_pending_minutes(share->pending);
-        no_room += latency_interfaces_refused(share->interfaces) + share->free_texts_refused;
-        interfaces = latency_interfaces_count(share->interfaces);
-        pthread_mutex_unlock(&share->lock);
+        show_shared(latency, no_room, waiting);
+    } else {
+        show(latency, LATENCY_COUNTER_NO_ROOM, no_room);
+        show(latency, LATENCY_COUNTER_WAITING, waiting);
     }
-    show(latency, LATENCY_COUNTER_LOST_MINUTES, lost.minutes);
-    show(latency, LATENCY_COUNTER_LOST_REQUESTS, lost.requests);
-    show(latency, LATENCY_COUNTER_NO_ROOM, no_room);
-    show(latency, LATENCY_COUNTER_WAITING, waiting);
-    show(latency, LATENCY_COUNTER_INTERFACES, interfaces);
 }
 
 static void latency_stop(void *instance)
@@ -263,14 +274,16 @@ static void latency_stop(void *instance)
     struct latency *latency = instance;
 
     assert(latency->calls == 0);
-    if (latency->pending != NULL) {
+    if (latency->sketch != NULL) {
         latency_answer_waits(latency, true);
     }
     latency_names_clear(&latency->names);
     latency_settings_clear(&latency->settings);
-    latency_pending_free(latency->pending);
+    for (uint32_t i = 0; i < latency->open_room; i++) {
+        free(latency->open[i]);
+    }
+    free(latency->open);
     latency_call_clear(&latency->call);
-    latency_reserve_free(latency->flights, LATENCY_FLIGHTS_SIZE);
     free(latency);
 }
 
@@ -284,6 +297,8 @@ static void *latency_start(const struct policy_start *start)
     latency->share = start->shared;
     latency->host = start->host;
     latency->counters = start->counters;
+    TAILQ_INIT(&latency->behind);
+    STAILQ_INIT(&latency->to_list);
     if (!latency_reload(latency, start->rules)) {
         latency_stop(latency);
         return NULL;

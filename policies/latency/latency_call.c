@@ -152,26 +152,26 @@ static void add_figures(struct latency_call *call, const struct latency_minute *
 }
 
 bool latency_call_flush(struct latency_call *call, const struct latency_layout *layout, const char *interface,
-                        const struct latency_snapshot *snapshot)
+                        uint64_t number, const struct latency_frozen *frozen)
 {
-    size_t size = (1 + snapshot->count * LATENCY_KEYS) * LATENCY_KEY_SIZE + 3 * NUMBER_SIZE;
+    size_t size = (1 + frozen->count * LATENCY_KEYS) * LATENCY_KEY_SIZE + 3 * NUMBER_SIZE;
 
-    for (size_t i = 0; i < snapshot->count; i++) {
-        size += figures_size(snapshot->minutes[i]);
+    for (size_t i = 0; i < frozen->count; i++) {
+        size += figures_size(frozen->minutes[i]);
     }
     if (!latency_call_start(call, size)) {
         return false;
     }
     latency_call_key(call, layout->braces ? "%s_{%s}_flushed_by_%s" : "%s_%s_flushed_by_%s", layout->prefix, interface,
                      layout->process);
-    for (size_t i = 0; i < snapshot->count; i++) {
-        add_keys(call, layout, interface, snapshot->minutes[i]->minute);
+    for (size_t i = 0; i < frozen->count; i++) {
+        add_keys(call, layout, interface, frozen->minutes[i]->minute);
     }
-    latency_call_add(call, "%" PRIu64, snapshot->number);
+    latency_call_add(call, "%" PRIu64, number);
     latency_call_add(call, "%" PRId64, layout->remember_s);
     latency_call_add(call, "%" PRId64, layout->retention_s);
-    for (size_t i = 0; i < snapshot->count; i++) {
-        add_figures(call, snapshot->minutes[i]);
+    for (size_t i = 0; i < frozen->count; i++) {
+        add_figures(call, frozen->minutes[i]);
     }
     return true;
 }

@@ -14,7 +14,7 @@
 #define HEADGATE_LATENCY_CALL_H
 
 #include "latency/latency_interface.h"
-#include "latency/latency_pending.h"
+#include "latency/latency_minute.h"
 
 /* The longest texts, in bytes. */
 #define LATENCY_PREFIX_MAX 64
@@ -39,7 +39,7 @@ enum latency_key {
 struct latency_layout {
     const char *prefix;  /* "statistics"; up to LATENCY_PREFIX_MAX bytes without blanks and control characters */
     bool braces;         /* around the interface */
-    const char *process; /* what no other process, nor another latency_pending of this one, has ever been called */
+    const char *process; /* what no other process, nor another record of this one, has ever been called */
     int64_t retention_s; /* for how long a minute is kept after it was written last: 1 or more */
     /* For how long after a flush a repeat of it is known as one: 1 or more. Longer than Redis may be out of reach: a
      * repeat that comes later counts twice. */
@@ -67,13 +67,13 @@ void latency_call_add(struct latency_call *call, const char *format, ...) __attr
 size_t latency_key_write(const struct latency_layout *layout, const char *interface, int64_t minute,
                          enum latency_key key, char out[LATENCY_KEY_SIZE]);
 
-/* For lua/latency_flush.lua. False when memory is short. */
+/* For lua/latency_flush.lua: what is frozen, under that number. False when memory is short. */
 bool latency_call_flush(struct latency_call *call, const struct latency_layout *layout, const char *interface,
-                        const struct latency_snapshot *snapshot);
+                        uint64_t number, const struct latency_frozen *frozen);
 
-/* What is to be done with the snapshot of a flush that has ended. */
+/* What is to be done with what is frozen when its call has ended. */
 enum latency_flush_end {
-    LATENCY_FLUSH_DONE, /* acknowledge it: Redis has it, from this call or from one before */
+    LATENCY_FLUSH_DONE, /* forget it: Redis has it, from this call or from one before */
     LATENCY_FLUSH_AGAIN, /* repeat it later: no answer, or Redis cannot write now (OOM, READONLY, NOPERM, LOADING, …) */
     LATENCY_FLUSH_NEVER /* give it up: the script refuses it, as for a key of another type; the error names the key */
 };

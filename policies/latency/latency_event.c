@@ -54,11 +54,7 @@ static void gather(struct latency *latency, enum latency_logged log, const char 
 
 void latency_event(struct latency *latency, uint32_t interface)
 {
-    pthread_mutex_lock(&latency->share->lock);
-    /* It stays where it is. */
-    const char *name = latency_interfaces_name(latency->share->interfaces, interface);
-    pthread_mutex_unlock(&latency->share->lock);
-    gather(latency, LATENCY_LOG_SLOW, name, 1);
+    gather(latency, LATENCY_LOG_SLOW, latency_share_operation(latency->share, interface)->interface.name, 1);
 }
 
 bool latency_listens(void *instance)

@@ -6,9 +6,7 @@
  */
 #include "latency/latency_private.h"
 
-#include <assert.h>
-#include <stdlib.h>
-#include <string.h>
+#include <inttypes.h>
 
 /* Redis is told the name of an interface this often, and keeps it for a little longer than what was measured. It may
  * have come back without it, or not have taken it, and REPORT * goes by it. */
@@ -30,11 +28,6 @@ struct latency_layout latency_layout_of(const struct latency *latency)
     };
 }
 
-size_t latency_list_key(const struct latency *latency, char key[LATENCY_KEY_SIZE])
-{
-    return (size_t)snprintf(key, LATENCY_KEY_SIZE, "%s_interfaces", latency->settings.prefix);
-}
-
 /* ---- which interfaces there are ---- */
 
 static void listed(void *context, const struct policy_script_reply *reply)
@@ -49,153 +42,123 @@ static void listed(void *context, const struct policy_script_reply *reply)
     }
 }
 
-/* Names that are due, by turns, as all may be due again before the last has been told. They count as told, and are told
- * anew after a while, whatever becomes of this call. */
-static size_t take_names(struct latency *latency, struct slice *names)
+/* The next name that is due, all by turns. It counts as told, and is told anew after a while, whatever becomes of this
+ * call. */
+static const char *take_name(struct latency *latency)
 {
-    struct latency_share *share = latency->share;
-    int64_t now = latency_now(latency);
-    size_t count = 0;
+    struct latency_operation *operation = STAILQ_FIRST(&latency->to_list);
 
-    pthread_mutex_lock(&share->lock);
-    while (latency->to_list > 0 && count < NAMES_IN_CALL) {
-        struct latency_flight *flight = &latency->flights[latency->list_at];
-        if (flight->to_list) {
-            /* It stays where it is. */
-            names[count++] = slice_of(latency_interfaces_name(share->interfaces, latency->list_at));
-            flight->to_list = false;
-            flight->listed_us = now;
-            latency->to_list--;
-        }
-        latency->list_at = (latency->list_at + 1) % latency_interfaces_count(share->interfaces);
-    }
-    pthread_mutex_unlock(&share->lock);
-    return count;
+    STAILQ_REMOVE_HEAD(&latency->to_list, to_list);
+    operation->is_to_list = false;
+    operation->listed_us = latency_now(latency);
+    return operation->interface.name;
 }
 
 static void list_some(struct latency *latency)
 {
-    struct slice arguments[2 + NAMES_IN_CALL];
-    char key[LATENCY_KEY_SIZE], keep[24];
+    struct latency_call *call = &latency->call;
 
-    if (latency->to_list == 0 || latency->listing) {
+    if (STAILQ_EMPTY(&latency->to_list) || latency->listing ||
+        !latency_call_start(call, (2 + NAMES_IN_CALL) * LATENCY_KEY_SIZE)) {
         return;
     }
     latency->listing = true;
-    arguments[0] = (struct slice){key, latency_list_key(latency, key)};
-    int64_t keep_s = latency->settings.retention_s + 2 * LIST_INTERVAL_S;
-    arguments[1] = (struct slice){keep, (size_t)snprintf(keep, sizeof keep, "%lld", (long long)keep_s)};
-    size_t count = take_names(latency, arguments + 2);
-    latency_run(latency, "latency_list", arguments, 2 + count, 1, listed, latency);
+    latency_call_key(call, LATENCY_LIST_KEY, latency->settings.prefix);
+    latency_call_add(call, "%" PRId64, latency->settings.retention_s + 2 * LIST_INTERVAL_S);
+    for (int i = 0; i < NAMES_IN_CALL && !STAILQ_EMPTY(&latency->to_list); i++) {
+        latency_call_add(call, "%s", take_name(latency));
+    }
+    latency_run(latency, "latency_list", call->arguments, call->argument_count, call->key_count, listed, latency);
 }
 
-static void note_to_list(struct latency *latency, struct latency_flight *flight)
+static void note_to_list(struct latency *latency, struct latency_operation *operation)
 {
-    int64_t age_us = latency_now(latency) - flight->listed_us;
+    int64_t age_us = latency_now(latency) - operation->listed_us;
 
-    if (!flight->to_list && (flight->listed_us == 0 || age_us >= LIST_INTERVAL_S * LATENCY_US_PER_S)) {
-        flight->to_list = true;
-        latency->to_list++;
+    if (!operation->is_to_list && (operation->listed_us == 0 || age_us >= LIST_INTERVAL_S * LATENCY_US_PER_S)) {
+        operation->is_to_list = true;
+        STAILQ_INSERT_TAIL(&latency->to_list, operation, to_list);
     }
 }
 
 void latency_list_anew(struct latency *latency)
 {
-    uint32_t count = latency->flights != NULL ? latency_share_count(latency->share) : 0;
+    bool has_any = latency->sketch != NULL && latency->host->worker == LATENCY_FLUSHER;
+    uint32_t count = has_any ? latency_share_count(latency->share) : 0;
 
     for (uint32_t i = 0; i < count; i++) {
-        latency->flights[i].listed_us = 0;
+        latency_share_operation(latency->share, i)->listed_us = 0;
     }
 }
 
 /* ---- flushing ---- */
 
-static void set_behind(struct latency *latency, struct latency_flight *flight, bool is_behind)
+static void set_behind(struct latency *latency, struct latency_operation *operation, bool is_behind)
 {
-    latency->behind += is_behind && !flight->is_behind;
-    latency->behind -= !is_behind && flight->is_behind;
-    flight->is_behind = is_behind;
+    if (is_behind && !operation->is_behind) {
+        TAILQ_INSERT_TAIL(&latency->behind, operation, behind);
+    } else if (!is_behind && operation->is_behind) {
+        TAILQ_REMOVE(&latency->behind, operation, behind);
+    }
+    operation->is_behind = is_behind;
 }
 
-static void flushed(void *context, const struct policy_script_reply *reply)
+static struct latency_operation *operation_of(const struct latency_entry *entry)
 {
-    struct latency_flight *flight = context;
-    struct latency *latency = flight->latency;
-    struct latency_share *share = latency->share;
-    enum latency_flush_end end = latency_flush_ended(reply);
-    bool has_more = false;
-
-    latency->calls--;
-    pthread_mutex_lock(&share->lock);
-    if (end == LATENCY_FLUSH_DONE) {
-        (void)latency_pending_acknowledge(share->pending, flight->interface, flight->number);
-        has_more = latency_pending_has_more(share->pending, flight->interface);
-    } else if (end == LATENCY_FLUSH_NEVER) {
-        (void)latency_pending_give_up(share->pending, flight->interface, flight->number);
-    }
-    pthread_mutex_unlock(&share->lock);
-    flight->number = 0;
-    set_behind(latency, flight, has_more);
-    if (end == LATENCY_FLUSH_DONE) {
-        latency_count(latency, LATENCY_COUNTER_FLUSHES);
-        note_to_list(latency, flight);
-    } else {
-        latency_count(latency, LATENCY_COUNTER_FLUSH_FAILURES);
-        latency_warn(latency, end == LATENCY_FLUSH_NEVER ? "minutes are lost" : "Redis does not take the figures",
-                     latency_flush_problem(reply));
-    }
+    return (struct latency_operation *)((uintptr_t)entry - offsetof(struct latency_operation, entry));
 }
 
-/* Makes up the call for what waits of the interface; false if there is nothing. The lock is held. */
-static bool prepare(struct latency *latency, uint32_t interface)
+static bool freeze(struct latency_entry *entry)
 {
-    struct latency_share *share = latency->share;
-    struct latency_flight *flight = &latency->flights[interface];
+    return latency_operation_freeze(operation_of(entry));
+}
+
+static bool write_call(struct latency *latency, const struct latency_entry *entry, struct latency_call *call)
+{
+    const struct latency_operation *operation = operation_of(entry);
     struct latency_layout layout = latency_layout_of(latency);
-    const struct latency_snapshot *snapshot = latency_pending_take(share->pending, interface);
 
-    if (snapshot == NULL) {
-        return false;
-    }
-    const char *name = latency_interfaces_name(share->interfaces, interface);
-    if (!latency_call_flush(&latency->call, &layout, name, snapshot)) {
-        return false;
-    }
-    flight->latency = latency;
-    flight->interface = interface;
-    flight->number = snapshot->number;
-    return true;
+    return latency_call_flush(call, &layout, operation->interface.name, entry->number, &operation->frozen);
 }
 
-static void move_and_flush(struct latency *latency, uint32_t interface)
+static void forget(struct latency *latency, struct latency_entry *entry, bool is_lost)
 {
-    struct latency_share *share = latency->share;
-    bool flushes = latency->host->worker == LATENCY_FLUSHER && latency->flights[interface].number == 0;
+    struct latency_operation *operation = operation_of(entry);
 
-    pthread_mutex_lock(&share->lock);
-    latency_pending_move(share->pending, latency->pending, interface);
-    flushes = flushes && prepare(latency, interface);
-    pthread_mutex_unlock(&share->lock);
-    if (flushes) {
-        const struct latency_call *call = &latency->call;
-        latency_run(latency, "latency_flush", call->arguments, call->argument_count, call->key_count, flushed,
-                    &latency->flights[interface]);
+    latency_operation_forget(operation, is_lost ? &latency->share->lost : NULL);
+    if (!is_lost) {
+        latency_count(latency, LATENCY_COUNTER_FLUSHES);
+        note_to_list(latency, operation);
+        set_behind(latency, operation, operation->first != NULL);
     }
 }
 
-/* Flushes more of some interfaces that are behind, as flushes are far apart or Redis was away. */
+static const struct latency_entry_kind kind = {
+    .script = "latency_flush",
+    .trouble = "Redis does not take the figures",
+    .lost = "minutes are lost",
+    .freeze = freeze,
+    .write = write_call,
+    .forget = forget,
+};
+
+/* On worker 0: true if nothing waits of it. */
+static bool move_and_flush(struct latency *latency, uint32_t number)
+{
+    latency_share_move(latency, number);
+    if (latency->host->worker != LATENCY_FLUSHER) {
+        return true;
+    }
+    struct latency_operation *operation = latency_share_operation(latency->share, number);
+    set_behind(latency, operation, false);
+    return latency_outbox_send(latency, &operation->entry, &kind);
+}
+
+/* Flushes more of some that are behind, as flushes are far apart or Redis was away. */
 static void catch_up(struct latency *latency, uint32_t count)
 {
-    uint32_t calls = CATCH_UP_CALLS(count);
-
-    for (uint32_t looked_at = 0; latency->behind > 0 && calls > 0 && looked_at < count; looked_at++) {
-        latency->behind_at = latency->behind_at + 1 < count ? latency->behind_at + 1 : 0;
-        struct latency_flight *flight = &latency->flights[latency->behind_at];
-        if (flight->is_behind && flight->number == 0) {
-            set_behind(latency, flight, false);
-            move_and_flush(latency, latency->behind_at);
-            calls--;
-        }
+    for (uint32_t calls = CATCH_UP_CALLS(count); calls > 0 && !TAILQ_EMPTY(&latency->behind); calls--) {
+        (void)move_and_flush(latency, TAILQ_FIRST(&latency->behind)->interface.number);
     }
 }
 
@@ -206,7 +169,7 @@ void latency_flush_some(struct latency *latency, int64_t now_us)
     uint32_t until = passed_us >= period_us ? count : (uint32_t)(count * passed_us / period_us);
 
     while (latency->round_at < until) {
-        move_and_flush(latency, latency->round_at++);
+        (void)move_and_flush(latency, latency->round_at++);
     }
     if (passed_us >= period_us) {
         latency->round_begun_us = now_us;
@@ -252,13 +215,12 @@ bool latency_flush_rest(struct latency *latency, size_t clients)
         return false;
     }
     uint32_t count = latency_share_count(latency->share);
+    bool nothing_waits = true;
     for (uint32_t i = 0; i < count; i++) {
-        move_and_flush(latency, i);
+        nothing_waits &= move_and_flush(latency, i);
     }
     list_some(latency);
-    bool have_counters_gone = latency_counters_send(latency), have_events_gone = latency_events_send(latency);
-    pthread_mutex_lock(&share->lock);
-    bool is_done = latency_pending_is_empty(share->pending) && have_counters_gone && have_events_gone;
-    pthread_mutex_unlock(&share->lock);
-    return is_done && latency->to_list == 0 && !latency->listing;
+    nothing_waits &= latency_counters_send(latency);
+    nothing_waits &= latency_events_send(latency);
+    return nothing_waits && STAILQ_EMPTY(&latency->to_list) && !latency->listing;
 }

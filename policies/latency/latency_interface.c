@@ -1,8 +1,6 @@
 #include "latency/latency_interface.h"
 
 #include "base/fnv.h"
-#include "base/table.h"
-#include "latency/latency_reserve.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -13,17 +11,12 @@
 #define ESCAPED_LENGTH 3
 #define DIGEST_LENGTH 17 /* ~ and 16 digits */
 
-struct interface {
-    struct table_node node; /* by name */
-    char name[LATENCY_NAME_MAX + 1];
-};
-
-#define LIST_SIZE (LATENCY_INTERFACES_MAX * sizeof(struct interface))
-
 struct latency_interfaces {
-    struct interface *list;
+    struct latency_interface **list;
+    uint32_t room; /* of the list */
     uint32_t count;
     uint32_t most;
+    size_t size; /* of each */
     struct table table;
     uint64_t refused;
 };
@@ -69,45 +62,71 @@ bool latency_interfaces_find(const struct latency_interfaces *interfaces, struct
 {
     struct table_node *node = table_first(&interfaces->table, fnv(safe.data, safe.length));
 
-    while (node != NULL && !slice_is(safe, ((struct interface *)(void *)node)->name)) {
+    while (node != NULL && !slice_is(safe, ((struct latency_interface *)(void *)node)->name)) {
         node = table_next(node);
     }
-    *interface = node != NULL ? (uint32_t)((struct interface *)(void *)node - interfaces->list) : 0;
+    *interface = node != NULL ? ((struct latency_interface *)(void *)node)->number : 0;
     return node != NULL;
+}
+
+/* Makes room for one more. False when memory is short. */
+static bool grow(struct latency_interfaces *interfaces)
+{
+    if (interfaces->count < interfaces->room) {
+        return true;
+    }
+    uint32_t room = interfaces->room > 0 ? interfaces->room * 2 : 16;
+    struct latency_interface **list = realloc(interfaces->list, room * sizeof(struct latency_interface *));
+    if (list != NULL) {
+        interfaces->list = list;
+        interfaces->room = room;
+    }
+    return list != NULL;
+}
+
+/* NULL when memory is short. */
+static struct latency_interface *append(struct latency_interfaces *interfaces, struct slice safe)
+{
+    struct latency_interface *fresh = grow(interfaces) ? calloc(1, interfaces->size) : NULL;
+
+    if (fresh == NULL || !table_add(&interfaces->table, &fresh->node, fnv(safe.data, safe.length))) {
+        free(fresh);
+        return NULL;
+    }
+    memcpy(fresh->name, safe.data, safe.length);
+    fresh->number = interfaces->count;
+    interfaces->list[interfaces->count++] = fresh;
+    return fresh;
 }
 
 uint32_t latency_interfaces_add(struct latency_interfaces *interfaces, struct slice name)
 {
     char safe[LATENCY_NAME_MAX + 1];
-    size_t length = latency_interface_name(name, safe);
+    struct slice safe_name = {safe, latency_interface_name(name, safe)};
     uint32_t interface;
 
-    if (latency_interfaces_find(interfaces, (struct slice){safe, length}, &interface)) {
+    if (latency_interfaces_find(interfaces, safe_name, &interface)) {
         return interface;
     }
-    if (interfaces->count >= interfaces->most) {
+    if (interfaces->count >= interfaces->most || append(interfaces, safe_name) == NULL) {
         interfaces->refused++;
         return LATENCY_OTHER;
     }
-    interface = interfaces->count++;
-    memcpy(interfaces->list[interface].name, safe, length + 1);
-    (void)table_add(&interfaces->table, &interfaces->list[interface].node, fnv(safe, length));
-    return interface;
+    return interfaces->count - 1;
 }
 
-struct latency_interfaces *latency_interfaces_new(uint32_t most)
+struct latency_interfaces *latency_interfaces_new(uint32_t most, size_t size)
 {
     struct latency_interfaces *interfaces = calloc(1, sizeof *interfaces);
     if (interfaces == NULL) {
         return NULL;
     }
+    interfaces->size = size;
     latency_interfaces_allow(interfaces, most);
-    interfaces->list = latency_reserve_new(LIST_SIZE);
-    if (interfaces->list == NULL || !table_open(&interfaces->table, 1)) {
+    if (append(interfaces, slice_of(LATENCY_OTHER_NAME)) == NULL) {
         latency_interfaces_free(interfaces);
         return NULL;
     }
-    latency_interfaces_add(interfaces, slice_of(LATENCY_OTHER_NAME));
     return interfaces;
 }
 
@@ -120,7 +139,10 @@ void latency_interfaces_allow(struct latency_interfaces *interfaces, uint32_t mo
 void latency_interfaces_free(struct latency_interfaces *interfaces)
 {
     if (interfaces != NULL) {
-        latency_reserve_free(interfaces->list, LIST_SIZE);
+        for (uint32_t i = 0; i < interfaces->count; i++) {
+            free(interfaces->list[i]);
+        }
+        free(interfaces->list);
         table_close(&interfaces->table);
         free(interfaces);
     }
@@ -131,10 +153,10 @@ uint32_t latency_interfaces_count(const struct latency_interfaces *interfaces)
     return interfaces->count;
 }
 
-const char *latency_interfaces_name(const struct latency_interfaces *interfaces, uint32_t interface)
+struct latency_interface *latency_interfaces_at(const struct latency_interfaces *interfaces, uint32_t interface)
 {
     assert(interface < interfaces->count);
-    return interfaces->list[interface].name;
+    return interfaces->list[interface];
 }
 
 uint64_t latency_interfaces_refused(const struct latency_interfaces *interfaces)

@@ -13,6 +13,7 @@
 #ifndef HEADGATE_LATENCY_INTERFACE_H
 #define HEADGATE_LATENCY_INTERFACE_H
 
+#include "base/table.h"
 #include "policy/policy.h"
 
 /* The longest safe name, in bytes, without the NUL behind it. */
@@ -24,29 +25,33 @@
 
 struct latency_interfaces;
 
+/* The beginning of each: the rest is the table owner's. It stays where it is. */
+struct latency_interface {
+    struct table_node node; /* by name */
+    uint32_t number;
+    char name[LATENCY_NAME_MAX + 1];
+};
+
 /* Writes the safe name, ended by a NUL; returns its length, 1 to LATENCY_NAME_MAX. */
 size_t latency_interface_name(struct slice name, char safe[LATENCY_NAME_MAX + 1]);
 
-/*
- * A table for so many interfaces, "other" among them: 1 to LATENCY_INTERFACES_MAX. NULL when memory is short. There is
- * room for LATENCY_INTERFACES_MAX of them from the beginning, but the system gives memory only to what is used: 72
- * bytes for each, and 16 kB in any case.
- */
-struct latency_interfaces *latency_interfaces_new(uint32_t most);
+/* A table for so many interfaces, "other" among them: 1 to LATENCY_INTERFACES_MAX. Each has so many bytes, which are
+ * zero behind its beginning. NULL when memory is short. */
+struct latency_interfaces *latency_interfaces_new(uint32_t most, size_t size);
 /* So many from now on. Those that are there stay, also if they are more. */
 void latency_interfaces_allow(struct latency_interfaces *interfaces, uint32_t most);
 void latency_interfaces_free(struct latency_interfaces *interfaces);
 
-/* The number of the interface of that name (any bytes; it is made safe), which is added if there is room; else
- * LATENCY_OTHER. What is named "other" is it. */
+/* The number of the interface of that name (any bytes; it is made safe), which is added if there is room, and
+ * memory; else LATENCY_OTHER. What is named "other" is it. */
 uint32_t latency_interfaces_add(struct latency_interfaces *interfaces, struct slice name);
 /* The number of the one whose safe name is that, as it is shown and as keys have it; false if there is none. */
 bool latency_interfaces_find(const struct latency_interfaces *interfaces, struct slice safe, uint32_t *interface);
 
 /* How many there are: their numbers are all below this. */
 uint32_t latency_interfaces_count(const struct latency_interfaces *interfaces);
-/* The safe name of one, which stays where it is. */
-const char *latency_interfaces_name(const struct latency_interfaces *interfaces, uint32_t interface);
+/* The one of that number. */
+struct latency_interface *latency_interfaces_at(const struct latency_interfaces *interfaces, uint32_t interface);
 /* How often somebody was sent to "other" for want of room. */
 uint64_t latency_interfaces_refused(const struct latency_interfaces *interfaces);
 

@@ -108,6 +108,14 @@ void latency_minute_add_to(const struct latency_minute *minute, struct latency_f
     figures->bytes_out += minute->bytes_out;
 }
 
+void latency_figures_record(struct latency_figures *figures, const struct latency_sample *sample)
+{
+    latency_histogram_record(&figures->histogram, sample->us, sample->count);
+    figures->errors += sample->errors;
+    figures->bytes_in += sample->bytes_in;
+    figures->bytes_out += sample->bytes_out;
+}
+
 void latency_figures_add(struct latency_figures *into, const struct latency_figures *from)
 {
     latency_histogram_merge(&into->histogram, &from->histogram);

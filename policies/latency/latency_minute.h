@@ -18,6 +18,15 @@ struct latency_figures {
     uint64_t bytes_out;
 };
 
+/* One request, or several that took equally long. */
+struct latency_sample {
+    uint64_t us;
+    uint64_t count;  /* 1 or more */
+    uint64_t errors; /* among them */
+    uint64_t bytes_in;
+    uint64_t bytes_out;
+};
+
 struct latency_minute {
     struct latency_minute *next; /* the holder's */
     int64_t minute;              /* Unix time / 60 */
@@ -41,10 +50,20 @@ int64_t latency_minute_of(int64_t unix_us);
 
 /* A sealed copy of the figures, to be given back to free(). NULL when memory is short. */
 struct latency_minute *latency_minute_seal(int64_t minute, const struct latency_figures *figures);
+void latency_figures_record(struct latency_figures *figures, const struct latency_sample *sample);
 /* Adds what is sealed to open figures. */
 void latency_minute_add_to(const struct latency_minute *minute, struct latency_figures *figures);
 /* Adds open figures to open figures. */
 void latency_figures_add(struct latency_figures *into, const struct latency_figures *from);
+
+/* Minutes of a flush, so that what has piled up is flushed sooner than it came. */
+#define LATENCY_FLUSH_MINUTES 2
+
+/* What a flush is made of: some minutes, oldest first. */
+struct latency_frozen {
+    size_t count;
+    struct latency_minute *minutes[LATENCY_FLUSH_MINUTES];
+};
 
 /* Walks the buckets that are not empty, lowest first. All zero: at the beginning. */
 struct latency_minute_walk {

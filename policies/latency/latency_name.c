@@ -80,7 +80,7 @@ static void forget_identities(struct latency_names *names)
 
 static bool make_identities(struct latency_names *names, uint32_t most)
 {
-    names->identities = latency_interfaces_new(most);
+    names->identities = latency_interfaces_new(most, sizeof(struct latency_interface));
     names->pairs = calloc(most, sizeof *names->pairs);
     return names->identities != NULL && names->pairs != NULL && table_open(&names->pair_table, most);
 }
@@ -91,7 +91,7 @@ static bool make_learned(struct latency_names *names, uint32_t most)
     uint32_t count = most / LEARNED_PART + 1;
 
     if (names->learned == NULL) {
-        names->learned = latency_interfaces_new(count);
+        names->learned = latency_interfaces_new(count, sizeof(struct latency_interface));
     }
     if (names->learned == NULL) {
         return false;
@@ -360,10 +360,8 @@ static const char *name_of(struct latency *latency, struct base *base)
         const struct latency_slot *slot = &latency->names.slots[base->tag & LATENCY_TAG_NUMBER];
         name_base(base, slot->command->name, slot->subcommand, slot->is_blocking);
     } else if (*base->name == '\0') {
-        pthread_mutex_lock(&latency->share->lock);
-        name_base(base, latency_interfaces_name(latency->share->interfaces, base->tag & LATENCY_TAG_NUMBER), NULL,
+        name_base(base, latency_share_operation(latency->share, base->tag & LATENCY_TAG_NUMBER)->interface.name, NULL,
                   false);
-        pthread_mutex_unlock(&latency->share->lock);
     }
     return base->name;
 }

@@ -7,21 +7,20 @@
  *   latency_record.c   samples: figures, SLOWLOG and BIGLOG, hot keys
  *   latency_script.c   how scripts are run, for all that follow
  *   latency_outbox.c   what waits for Redis, until Redis has it: under numbers, and again
- *   latency_flush.c    minutes on their way to Redis
+ *   latency_flush.c    minutes on their way to Redis, and the list of interfaces
  *   latency_counter.c  [counters] on their way to Redis, and COUNTER
  *   latency_event.c    what happened: to [counters], and to [events], which it takes to Redis; RECENT and COMMON
  *   latency_report.c   REPORT, which asks Redis
  *   latency_verbs.c    LATENCY, SLOWLOG, BIGLOG, HOTKEYS, which ask this process
  *
- *   on_sample ─► the worker's own minutes ─► (flush, under the lock) what is shared ─► (worker 0) Redis
+ *   on_sample ─► the worker's open minutes ─► what is shared, under the lock ─► (worker 0) the outbox ─► Redis
  */
 #ifndef HEADGATE_LATENCY_PRIVATE_H
 #define HEADGATE_LATENCY_PRIVATE_H
 
 #include "base/table.h"
 #include "latency/latency_message.h"
-#include "latency/latency_outbox.h"
-#include "latency/latency_reserve.h"
+#include "latency/latency_operation.h"
 #include "latency/latency_rule.h"
 #include "latency/latency_sketch.h"
 #include "latency/latency_slow.h"
@@ -42,7 +41,6 @@ enum latency_counter {
     LATENCY_COUNTERS
 };
 
-#define LATENCY_FLIGHTS_SIZE (LATENCY_INTERFACES_MAX * sizeof(struct latency_flight))
 #define LATENCY_US_PER_S INT64_C(1000000)
 /* The worker that sends what all have measured. */
 #define LATENCY_FLUSHER 0
@@ -104,17 +102,18 @@ struct latency_seat {
 
 /*
  * Made once for all workers. What it points to is made when measuring is switched on first, and stays. `lock` is held
- * for interfaces, seats and all that waits for Redis; `log_lock` for SLOWLOG, BIGLOG and sketches. Neither within the
+ * for operations, seats and all that waits for Redis; `log_lock` for SLOWLOG, BIGLOG and sketches. Neither within the
  * other.
  */
 struct latency_share {
     pthread_mutex_t lock;
     pthread_mutex_t log_lock;
-    struct latency_interfaces *interfaces; /* NULL: nothing was made yet */
-    uint32_t free_texts;                   /* names that clients choose: how many there are, … */
-    uint32_t most_free_texts;              /* … and how many there may be */
+    struct latency_interfaces *operations; /* NULL: nothing was made yet */
+    uint32_t keep;                         /* minutes of each that wait, at most */
+    struct latency_lost lost;
+    uint32_t free_texts;      /* names that clients choose: how many there are, … */
+    uint32_t most_free_texts; /* … and how many there may be */
     uint64_t free_texts_refused;
-    struct latency_pending *pending;
     char process[LATENCY_PROCESS_MAX]; /* a name that no other process has */
     struct latency_slow_log *slow, *big;
     uint32_t slow_length, big_length;
@@ -154,14 +153,10 @@ struct latency_names {
     struct table pair_table;
 };
 
-/* What worker 0 knows of an interface on its way to Redis. */
-struct latency_flight {
-    struct latency *latency;
-    uint32_t interface;
-    uint64_t number;   /* of the snapshot that is under way; 0: none */
-    int64_t listed_us; /* when Redis was told its name last; 0: never */
-    bool to_list;
-    bool is_behind; /* there was more to flush than a call takes */
+/* A minute of an operation on one worker. */
+struct latency_open {
+    int64_t minute;
+    struct latency_figures figures; /* empty: nothing was recorded since it was moved */
 };
 
 /* A question that one call answers, by what a key holds. */
@@ -190,18 +185,16 @@ struct latency {
     struct latency_settings settings;
     struct policy_server *server; /* where all scripts run; NULL: the Redis of the clients */
     struct latency_names names;
-    struct latency_pending *pending; /* this worker's own; NULL: nothing was measured yet */
-    struct latency_sketch *sketch;   /* this worker's own, under log_lock */
-    int64_t wall_offset_us;          /* the calendar's clock minus the monotonic one */
+    struct latency_sketch *sketch; /* this worker's own, under log_lock; NULL: nothing was ever measured */
+    struct latency_open **open;    /* by operation; each is made when something is recorded */
+    uint32_t open_room;            /* for so many */
+    int64_t wall_offset_us;        /* the calendar's clock minus the monotonic one */
     int64_t minute;
     int64_t minute_begins_us, minute_ends_us;         /* monotonic */
     int64_t round_begun_us;                           /* all interfaces are moved, and flushed, in a round */
     uint32_t round_at;                                /* the next of them */
-    uint32_t behind;                                  /* of how many a call did not take all … */
-    uint32_t behind_at;                               /* … and which was looked at last for that */
-    struct latency_flight *flights;                   /* of worker 0, by interface; each is filled when it is used */
-    size_t to_list;                                   /* names that Redis is to be told */
-    uint32_t list_at;                                 /* … from this one on, all by turns */
+    TAILQ_HEAD(, latency_operation) behind;           /* of which a call did not take all … */
+    STAILQ_HEAD(, latency_operation) to_list;         /* … and whose names Redis is to be told, on worker 0 */
     bool listing;                                     /* it is being told some */
     uint64_t moving;                                  /* the call to move that is being followed; 0: none … */
     uint32_t move_at;                                 /* … and the next interface to move for it */
@@ -244,6 +237,16 @@ static inline uint32_t latency_share_slice(uint32_t interfaces)
 
 /* How many interfaces there are. Nothing is locked. */
 uint32_t latency_share_count(struct latency_share *share);
+/* The one of that number, which stays where it is. The lock is held. */
+static inline struct latency_operation *latency_share_at(const struct latency_share *share, uint32_t number)
+{
+    return (struct latency_operation *)(void *)latency_interfaces_at(share->operations, number);
+}
+
+/* The same; nothing is locked. */
+struct latency_operation *latency_share_operation(struct latency_share *share, uint32_t number);
+/* Moves what the worker has of one: its open minute has it wait, and is empty. Nothing is locked. */
+void latency_share_move(struct latency *latency, uint32_t number);
 /* Moves what the worker has of all interfaces. Nothing is locked. */
 void latency_share_move_all(struct latency *latency);
 /* Follows a call to move what the worker has, if there is one, for a slice of the interfaces. Nothing is locked. */
@@ -287,8 +290,8 @@ void latency_ask(struct latency *latency, struct policy_question *question, cons
 
 /* How the keys of the settings are named. */
 struct latency_layout latency_layout_of(const struct latency *latency);
-/* The key that lists the interfaces. Returns its length. */
-size_t latency_list_key(const struct latency *latency, char key[LATENCY_KEY_SIZE]);
+/* The key that lists the interfaces, behind the prefix. */
+#define LATENCY_LIST_KEY "%s_interfaces"
 /* For how long Redis knows the number of a call, so that one that is repeated counts once. Seconds. */
 #define LATENCY_REMEMBER_S (INT64_C(48) * 3600)
 /* Moves and flushes some of the interfaces, so that each has its turn once in a round. */

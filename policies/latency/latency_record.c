@@ -1,6 +1,9 @@
 /* Samples: figures of the minute, the logs of slow and large requests, the hot keys. */
 #include "latency/latency_private.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #define KEYS_LOOKED_AT 32
 
 void latency_read_clock(struct latency *latency, int64_t now_us)
@@ -117,6 +120,58 @@ void latency_written(void *instance, const struct policy_sample *sample)
 
 /* ---- figures ---- */
 
+/* False when memory is short. */
+static bool make_room(struct latency *latency, uint32_t count)
+{
+    uint32_t room = latency->open_room > 0 ? latency->open_room : 64;
+
+    while (room < count) {
+        room *= 2;
+    }
+    struct latency_open **open = realloc(latency->open, room * sizeof(struct latency_open *));
+    if (open == NULL) {
+        return false;
+    }
+    memset(open + latency->open_room, 0, (room - latency->open_room) * sizeof(struct latency_open *));
+    latency->open = open;
+    latency->open_room = room;
+    return true;
+}
+
+/* The open minute of an operation; NULL when memory is short. */
+static struct latency_open *open_of(struct latency *latency, uint32_t operation)
+{
+    if (operation >= latency->open_room && !make_room(latency, operation + 1)) {
+        return NULL;
+    }
+    if (latency->open[operation] == NULL) {
+        latency->open[operation] = calloc(1, sizeof(struct latency_open));
+    }
+    return latency->open[operation];
+}
+
+static void lose(struct latency_share *share, uint64_t requests)
+{
+    pthread_mutex_lock(&share->lock);
+    latency_lose(&share->lost, requests);
+    pthread_mutex_unlock(&share->lock);
+}
+
+static void record(struct latency *latency, uint32_t operation, int64_t minute, const struct latency_sample *sample)
+{
+    struct latency_open *open = open_of(latency, operation);
+
+    if (open == NULL) {
+        lose(latency->share, sample->count);
+        return;
+    }
+    if (open->minute != minute) {
+        latency_share_move(latency, operation);
+        open->minute = minute;
+    }
+    latency_figures_record(&open->figures, sample);
+}
+
 bool latency_sample(void *instance, const struct policy_sample *sample)
 {
     struct latency *latency = instance;
@@ -133,7 +188,7 @@ bool latency_sample(void *instance, const struct policy_sample *sample)
         return false;
     }
     uint32_t interface = latency_tag_interface(latency, sample->tag);
-    latency_pending_record(latency->pending, interface, minute_at(latency, sample->answered_us), &figures);
+    record(latency, interface, minute_at(latency, sample->answered_us), &figures);
     policy_count(&latency->counters[LATENCY_COUNTER_SAMPLES], sample->count);
     bool slow = is_slow(latency, sample);
     latency->tallied[LATENCY_TALLY_REQUESTS] += sample->count;

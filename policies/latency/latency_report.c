@@ -200,8 +200,8 @@ static void run(struct latency_report *report, const char *script, const struct 
 static void ask_names(struct latency_report *report)
 {
     char key[LATENCY_KEY_SIZE];
-    struct slice arguments[] = {{key, latency_list_key(report->latency, key)},
-                                {NAMES_MAX_TEXT, strlen(NAMES_MAX_TEXT)}};
+    int length = snprintf(key, sizeof key, LATENCY_LIST_KEY, report->latency->settings.prefix);
+    const struct slice arguments[] = {{key, (size_t)length}, slice_of(NAMES_MAX_TEXT)};
 
     run(report, "latency_listed", arguments, 2, 1);
 }

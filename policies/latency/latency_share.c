@@ -28,8 +28,10 @@ void latency_share_free(struct latency_share *share)
     for (size_t i = 0; i < share->threads; i++) {
         latency_sketch_free(share->seats[i].sketch);
     }
-    latency_interfaces_free(share->interfaces);
-    latency_pending_free(share->pending);
+    for (uint32_t i = 0; share->operations != NULL && i < latency_interfaces_count(share->operations); i++) {
+        latency_operation_clear(latency_share_at(share, i));
+    }
+    latency_interfaces_free(share->operations);
     latency_slow_log_free(share->slow);
     latency_slow_log_free(share->big);
     pthread_mutex_destroy(&share->lock);
@@ -38,28 +40,24 @@ void latency_share_free(struct latency_share *share)
 }
 
 /* The lock is held. */
-static void make(struct latency_share *share, const struct latency_settings *settings)
+static void keep(struct latency_share *share, uint32_t minutes)
 {
-    share->interfaces = latency_interfaces_new(settings->max_interfaces);
-    share->pending = latency_pending_new(LATENCY_INTERFACES_MAX, settings->keep);
-    if (share->interfaces == NULL || share->pending == NULL) {
-        latency_interfaces_free(share->interfaces);
-        latency_pending_free(share->pending);
-        share->interfaces = NULL;
-        share->pending = NULL;
+    share->keep = minutes;
+    for (uint32_t i = 0; i < latency_interfaces_count(share->operations); i++) {
+        latency_operation_keep(latency_share_at(share, i), minutes, &share->lost);
     }
 }
 
 bool latency_share_enable(struct latency_share *share, const struct latency_settings *settings)
 {
     pthread_mutex_lock(&share->lock);
-    if (share->interfaces == NULL) {
-        make(share, settings);
+    if (share->operations == NULL) {
+        share->operations = latency_interfaces_new(settings->max_interfaces, sizeof(struct latency_operation));
     }
-    bool is_made = share->interfaces != NULL;
+    bool is_made = share->operations != NULL;
     if (is_made) {
-        latency_interfaces_allow(share->interfaces, settings->max_interfaces);
-        latency_pending_keep(share->pending, settings->keep);
+        latency_interfaces_allow(share->operations, settings->max_interfaces);
+        keep(share, settings->keep);
         share->most_free_texts = settings->max_interfaces / FREE_TEXT_PART;
     }
     pthread_mutex_unlock(&share->lock);
@@ -97,12 +95,12 @@ uint32_t latency_share_interface(struct latency_share *share, struct slice name,
     struct slice safe_name = {safe, latency_interface_name(name, safe)};
 
     pthread_mutex_lock(&share->lock);
-    bool is_known = latency_interfaces_find(share->interfaces, safe_name, &interface);
+    bool is_known = latency_interfaces_find(share->operations, safe_name, &interface);
     if (!is_known && free_text && share->free_texts >= share->most_free_texts) {
         share->free_texts_refused++;
         interface = LATENCY_OTHER;
     } else if (!is_known) {
-        interface = latency_interfaces_add(share->interfaces, name);
+        interface = latency_interfaces_add(share->operations, name);
         share->free_texts += free_text && interface != LATENCY_OTHER;
     }
     pthread_mutex_unlock(&share->lock);
@@ -112,20 +110,43 @@ uint32_t latency_share_interface(struct latency_share *share, struct slice name,
 uint32_t latency_share_count(struct latency_share *share)
 {
     pthread_mutex_lock(&share->lock);
-    uint32_t count = latency_interfaces_count(share->interfaces);
+    uint32_t count = latency_interfaces_count(share->operations);
     pthread_mutex_unlock(&share->lock);
     return count;
 }
 
-/* The lock is given back after each, as others wait for it who have clients to serve. */
-static void move_until(struct latency *latency, uint32_t first, uint32_t end)
+struct latency_operation *latency_share_operation(struct latency_share *share, uint32_t number)
+{
+    pthread_mutex_lock(&share->lock);
+    struct latency_operation *operation = latency_share_at(share, number);
+    pthread_mutex_unlock(&share->lock);
+    return operation;
+}
+
+void latency_share_move(struct latency *latency, uint32_t number)
 {
     struct latency_share *share = latency->share;
+    struct latency_open *open = number < latency->open_room ? latency->open[number] : NULL;
+    uint64_t requests = open != NULL ? open->figures.histogram.count : 0;
 
+    if (requests == 0) {
+        return;
+    }
+    struct latency_minute *minute = latency_minute_seal(open->minute, &open->figures);
+    memset(&open->figures, 0, sizeof open->figures);
+    pthread_mutex_lock(&share->lock);
+    if (minute != NULL) {
+        latency_operation_add(latency_share_at(share, number), minute, share->keep, &share->lost);
+    } else {
+        latency_lose(&share->lost, requests);
+    }
+    pthread_mutex_unlock(&share->lock);
+}
+
+static void move_until(struct latency *latency, uint32_t first, uint32_t end)
+{
     for (uint32_t i = first; i < end; i++) {
-        pthread_mutex_lock(&share->lock);
-        latency_pending_move(share->pending, latency->pending, i);
-        pthread_mutex_unlock(&share->lock);
+        latency_share_move(latency, i);
     }
 }
 
@@ -140,7 +161,7 @@ void latency_share_move_some(struct latency *latency)
     struct latency_seat *seat = &share->seats[latency->host->worker];
 
     pthread_mutex_lock(&share->lock);
-    uint32_t count = latency_interfaces_count(share->interfaces);
+    uint32_t count = latency_interfaces_count(share->operations);
     if (latency->moving == 0 && seat->moved < share->wanted) {
         latency->moving = share->wanted;
         latency->move_at = 0;

@@ -53,15 +53,16 @@ void latency_answer_error(struct latency *latency, struct policy_question *quest
 /* What is copied under the lock is written without it. */
 static void print_interface(struct latency_share *share, uint32_t interface, FILE *out)
 {
+    const struct latency_operation *operation = latency_share_operation(share, interface);
     struct latency_figures figures = {0};
 
     pthread_mutex_lock(&share->lock);
-    latency_pending_total(share->pending, interface, &figures);
-    /* It stays where it is. */
-    const char *name = latency_interfaces_name(share->interfaces, interface);
+    if (operation->total != NULL) {
+        figures = *operation->total;
+    }
     pthread_mutex_unlock(&share->lock);
     if (figures.histogram.count > 0) {
-        fprintf(out, "interface=%s", name);
+        fprintf(out, "interface=%s", operation->interface.name);
         latency_print_figures(&figures, 0, out);
     }
 }
@@ -69,7 +70,7 @@ static void print_interface(struct latency_share *share, uint32_t interface, FIL
 static bool find_interface(struct latency_share *share, const char *name, uint32_t *interface)
 {
     pthread_mutex_lock(&share->lock);
-    bool is_found = latency_interfaces_find(share->interfaces, slice_of(name), interface);
+    bool is_found = latency_interfaces_find(share->operations, slice_of(name), interface);
     pthread_mutex_unlock(&share->lock);
     return is_found;
 }
@@ -160,7 +161,7 @@ void latency_verb_latency(void *instance, struct policy_question *question, size
     struct latency *latency = instance;
     struct latency_share *share = latency->share;
 
-    if (latency->pending == NULL) {
+    if (latency->sketch == NULL) {
         latency_answer_error(latency, question, is_off);
         return;
     }
@@ -239,7 +240,7 @@ static enum policy_answer show_log(struct latency *latency, struct latency_slow_
     size_t most = ENTRIES_SHOWN;
     uint64_t before = UINT64_MAX;
 
-    if (latency->pending == NULL) {
+    if (latency->sketch == NULL) {
         fputs(is_off, answer);
         return POLICY_ANSWER_ERROR;
     }
@@ -307,7 +308,7 @@ enum policy_answer latency_verb_hotkeys(void *instance, size_t count, const stru
     struct latency_share *share = latency->share;
     bool resets = count == 2;
 
-    if (latency->pending == NULL) {
+    if (latency->sketch == NULL) {
         fputs(is_off, answer);
         return POLICY_ANSWER_ERROR;
     }

@@ -2,7 +2,7 @@
  * The scripts that put latency on record, on a real Redis: what they write is what was recorded, a reader of the
  * pattern finds it, a repeated flush counts once, and whatever is in the way, it is all or nothing.
  */
-#include "latency/latency_call.h"
+#include "../unit/latency/latency_recorder.h"
 #include "redis_fixture.h"
 
 #include <criterion/criterion.h>
@@ -92,50 +92,49 @@ static redisReply *run(const char *command, const char *script, const struct lat
 
 /* ---- flushing ---- */
 
-static redisReply *flush_raw(const struct latency_layout *by, const char *interface,
-                             const struct latency_snapshot *snapshot)
+static redisReply *flush_raw(const struct latency_layout *by, const char *interface, const struct flush *taken)
 {
     struct latency_call call = {0};
 
-    cr_assert(latency_call_flush(&call, by, interface, snapshot));
+    cr_assert(latency_call_flush(&call, by, interface, taken->number, &taken->frozen));
     redisReply *reply = run("EVALSHA", "latency_flush", &call);
     latency_call_clear(&call);
     return reply;
 }
 
-static int64_t flush(const struct latency_layout *by, const char *interface, const struct latency_snapshot *snapshot)
+static int64_t flush(const struct latency_layout *by, const char *interface, const struct flush *taken)
 {
-    return integer_of(flush_raw(by, interface, snapshot));
+    return integer_of(flush_raw(by, interface, taken));
 }
 
 /* Flushes all that waits, as a sidecar does whose Redis answers. */
-static void flush_all(struct latency_pending *pending, const struct latency_layout *by, const char *interface)
+static void flush_all(struct recorder *recorder, const struct latency_layout *by, const char *interface)
 {
-    const struct latency_snapshot *snapshot;
+    const struct flush *taken;
 
-    while ((snapshot = latency_pending_take(pending, 0)) != NULL) {
-        cr_assert_eq(flush(by, interface, snapshot), 1);
-        cr_assert(latency_pending_acknowledge(pending, 0, snapshot->number));
+    while ((taken = recorder_take(recorder)) != NULL) {
+        cr_assert_eq(flush(by, interface, taken), 1);
+        recorder_forget(recorder, false);
     }
 }
 
-static void record(struct latency_pending *pending, int64_t minute, uint64_t us, uint64_t count, uint64_t errors)
+static void record(struct recorder *recorder, int64_t minute, uint64_t us, uint64_t count, uint64_t errors)
 {
     const struct latency_sample sample = {
         .us = us, .count = count, .errors = errors, .bytes_in = 30 * count, .bytes_out = 500 * count};
 
-    latency_pending_record(pending, 0, minute, &sample);
+    recorder_record(recorder, minute, &sample);
 }
 
 /* Two minutes, as every refused flush here carries them. */
-static struct latency_pending *pending_of_two_minutes(void)
+static struct recorder *recorder_of_two_minutes(void)
 {
-    struct latency_pending *pending = latency_pending_new(1, 60);
+    struct recorder *recorder = recorder_new(60);
 
-    record(pending, MINUTE, 1500, 2, 1);
-    record(pending, MINUTE, 250, 1, 0);
-    record(pending, MINUTE + 1, 99, 1, 0);
-    return pending;
+    record(recorder, MINUTE, 1500, 2, 1);
+    record(recorder, MINUTE, 250, 1, 0);
+    record(recorder, MINUTE + 1, 99, 1, 0);
+    return recorder;
 }
 
 #define KEY(suffix) "statistics_get_28333333_for_" suffix
@@ -143,9 +142,9 @@ static struct latency_pending *pending_of_two_minutes(void)
 
 Test(latency_flush, writes_the_sorted_sets_of_each_minute)
 {
-    struct latency_pending *pending = pending_of_two_minutes();
+    struct recorder *recorder = recorder_of_two_minutes();
 
-    flush_all(pending, &layout, "get");
+    flush_all(recorder, &layout, "get");
     cr_assert_eq(integer_of(ask("DBSIZE")), 11);
     cr_assert_eq(score_of(KEY("max"), "max"), 1.5);
     cr_assert_eq(score_of(KEY("min"), "min"), 0.25);
@@ -161,7 +160,7 @@ Test(latency_flush, writes_the_sorted_sets_of_each_minute)
     cr_assert_eq(score_of(NEXT_KEY("sum_count"), "sum"), 0.099);
     cr_assert_eq(score_of(NEXT_KEY("sum_count"), "count"), 1);
     cr_assert_eq(number_of(ask("GET statistics_get_flushed_by_5f3a-0")), 1);
-    latency_pending_free(pending);
+    recorder_free(recorder);
 }
 
 static void assert_life(const char *key, int64_t most_s)
@@ -175,27 +174,27 @@ static void assert_life(const char *key, int64_t most_s)
 Test(latency_flush, every_key_expires)
 {
     static const char *const keys[] = {KEY("max"), KEY("min"), KEY("sum_count"), KEY("hist"), KEY("errors_bytes")};
-    struct latency_pending *pending = pending_of_two_minutes();
+    struct recorder *recorder = recorder_of_two_minutes();
 
     tell(ask("ZADD %s 1 168", KEY("hist")));
-    flush_all(pending, &layout, "get");
+    flush_all(recorder, &layout, "get");
     for (size_t i = 0; i < 5; i++) {
         assert_life(keys[i], 86400);
     }
     assert_life(NEXT_KEY("hist"), 86400);
     assert_life("statistics_get_flushed_by_5f3a-0", 3600);
-    latency_pending_free(pending);
+    recorder_free(recorder);
 }
 
 Test(latency_flush, later_flushes_add_to_the_minute)
 {
-    struct latency_pending *pending = latency_pending_new(1, 60);
+    struct recorder *recorder = recorder_new(60);
     static const uint64_t values[] = {500, 700, 20, 600, 9000, 8999};
     double sum = 0, max = 0, min = INFINITY;
 
     for (size_t i = 0; i < 6; i++) {
-        record(pending, MINUTE, values[i], 1, 1);
-        flush_all(pending, i % 2 == 0 ? &layout : &other_process, "get");
+        record(recorder, MINUTE, values[i], 1, 1);
+        flush_all(recorder, i % 2 == 0 ? &layout : &other_process, "get");
         double ms = (double)values[i] / 1000;
         sum += ms;
         max = fmax(max, ms);
@@ -206,39 +205,39 @@ Test(latency_flush, later_flushes_add_to_the_minute)
         cr_assert_eq(score_of(KEY("sum_count"), "count"), (double)i + 1);
         cr_assert_eq(score_of(KEY("errors_bytes"), "errors"), (double)i + 1);
     }
-    latency_pending_free(pending);
+    recorder_free(recorder);
 }
 
 Test(latency_flush, a_repeat_counts_once)
 {
-    struct latency_pending *pending = pending_of_two_minutes();
-    const struct latency_snapshot *snapshot = latency_pending_take(pending, 0);
+    struct recorder *recorder = recorder_of_two_minutes();
+    const struct flush *taken = recorder_take(recorder);
 
-    cr_assert_eq(flush(&layout, "get", snapshot), 1);
+    cr_assert_eq(flush(&layout, "get", taken), 1);
     uint64_t once = all_of_redis();
-    record(pending, MINUTE, 7, 1, 0);
+    record(recorder, MINUTE, 7, 1, 0);
     for (int i = 0; i < 3; i++) {
-        cr_assert_eq(latency_pending_take(pending, 0), snapshot);
-        cr_assert_eq(flush(&layout, "get", snapshot), 0);
+        cr_assert_eq(recorder_take(recorder), taken);
+        cr_assert_eq(flush(&layout, "get", taken), 0);
         cr_assert_eq(all_of_redis(), once);
     }
     /* The same number of another interface, or of another process, is another flush. */
-    cr_assert_eq(flush(&layout, "set", snapshot), 1);
-    cr_assert_eq(flush(&other_process, "get", snapshot), 1);
+    cr_assert_eq(flush(&layout, "set", taken), 1);
+    cr_assert_eq(flush(&other_process, "get", taken), 1);
     cr_assert_eq(score_of(KEY("sum_count"), "count"), 6);
 
-    cr_assert(latency_pending_acknowledge(pending, 0, 1));
-    flush_all(pending, &layout, "get");
+    recorder_forget(recorder, false);
+    flush_all(recorder, &layout, "get");
     cr_assert_eq(score_of(KEY("sum_count"), "count"), 7);
     cr_assert_eq(score_of(KEY("min"), "min"), 0.007);
-    latency_pending_free(pending);
+    recorder_free(recorder);
 }
 
 /* An older one that comes late, as from a connection thought dead. */
 Test(latency_flush, a_number_below_the_last_is_not_counted)
 {
-    struct latency_pending *pending = pending_of_two_minutes();
-    struct latency_snapshot copy = *latency_pending_take(pending, 0);
+    struct recorder *recorder = recorder_of_two_minutes();
+    struct flush copy = *recorder_take(recorder);
 
     copy.number = 10;
     cr_assert_eq(flush(&layout, "get", &copy), 1);
@@ -247,20 +246,20 @@ Test(latency_flush, a_number_below_the_last_is_not_counted)
     copy.number = 11;
     cr_assert_eq(flush(&layout, "get", &copy), 1);
     cr_assert_eq(score_of(KEY("sum_count"), "count"), 6);
-    latency_pending_free(pending);
+    recorder_free(recorder);
 }
 
 Test(latency_flush, takes_one_minute_twice_in_one_call)
 {
-    struct latency_pending *pending = pending_of_two_minutes();
-    struct latency_snapshot copy = *latency_pending_take(pending, 0);
+    struct recorder *recorder = recorder_of_two_minutes();
+    struct flush copy = *recorder_take(recorder);
 
-    copy.minutes[1] = copy.minutes[0];
+    copy.frozen.minutes[1] = copy.frozen.minutes[0];
     cr_assert_eq(flush(&layout, "get", &copy), 1);
     cr_assert_eq(score_of(KEY("sum_count"), "count"), 6);
     cr_assert_eq(score_of(KEY("hist"), "168"), 4);
     cr_assert_eq(score_of(KEY("max"), "max"), 1.5);
-    latency_pending_free(pending);
+    recorder_free(recorder);
 }
 
 /* ---- the pattern ---- */
@@ -305,15 +304,15 @@ static void write_pattern(const char *interface, int minute, double ms)
 
 Test(latency_flush, readers_and_writers_of_the_pattern_need_not_know)
 {
-    struct latency_pending *pending = latency_pending_new(1, 60);
+    struct recorder *recorder = recorder_new(60);
     double figures[4];
 
     for (int i = 0; i < 10; i++) {
-        record(pending, MINUTE + i, 1000 + (uint64_t)i, 3, 0);
+        record(recorder, MINUTE + i, 1000 + (uint64_t)i, 3, 0);
     }
-    record(pending, MINUTE + 4, 42, 1, 0);
-    record(pending, MINUTE + 7, 70077, 1, 0);
-    flush_all(pending, &layout, "orders");
+    record(recorder, MINUTE + 4, 42, 1, 0);
+    record(recorder, MINUTE + 7, 70077, 1, 0);
+    flush_all(recorder, &layout, "orders");
     read_pattern("orders", MINUTE - 3, 15, figures);
     cr_assert_eq(figures[0], 70.077);
     cr_assert_eq(figures[1], 0.042);
@@ -326,38 +325,38 @@ Test(latency_flush, readers_and_writers_of_the_pattern_need_not_know)
 
     write_pattern("orders", MINUTE, 99.5);
     write_pattern("orders", MINUTE, 0.125);
-    record(pending, MINUTE, 50000, 1, 0);
-    record(pending, MINUTE, 1000, 1, 0);
-    flush_all(pending, &layout, "orders");
+    record(recorder, MINUTE, 50000, 1, 0);
+    record(recorder, MINUTE, 1000, 1, 0);
+    flush_all(recorder, &layout, "orders");
     read_pattern("orders", MINUTE, 1, figures);
     cr_assert_eq(figures[0], 99.5);
     cr_assert_eq(figures[1], 0.125);
     cr_assert_float_eq(figures[2], 3 + 99.5 + 0.125 + 51, 1e-9);
     cr_assert_eq(figures[3], 7);
-    latency_pending_free(pending);
+    recorder_free(recorder);
 }
 
 /* ---- what is in the way ---- */
 
-static void assert_refused(struct latency_pending *pending, const char *error)
+static void assert_refused(struct recorder *recorder, const char *error)
 {
-    const struct latency_snapshot *snapshot = latency_pending_take(pending, 0);
+    const struct flush *taken = recorder_take(recorder);
     uint64_t before = all_of_redis();
 
-    assert_error_begins(flush_raw(&layout, "get", snapshot), error);
+    assert_error_begins(flush_raw(&layout, "get", taken), error);
     cr_assert_eq(all_of_redis(), before, "%s, and something was written", error);
 }
 
 /* The same flush, later, counts, and only once. */
-static void assert_taken_now(struct latency_pending *pending)
+static void assert_taken_now(struct recorder *recorder)
 {
-    const struct latency_snapshot *snapshot = latency_pending_take(pending, 0);
+    const struct flush *taken = recorder_take(recorder);
 
-    cr_assert_eq(flush(&layout, "get", snapshot), 1);
-    cr_assert_eq(flush(&layout, "get", snapshot), 0);
+    cr_assert_eq(flush(&layout, "get", taken), 1);
+    cr_assert_eq(flush(&layout, "get", taken), 0);
     cr_assert_eq(score_of(KEY("sum_count"), "count"), 3);
     cr_assert_eq(score_of(NEXT_KEY("sum_count"), "count"), 1);
-    latency_pending_free(pending);
+    recorder_free(recorder);
 }
 
 Test(latency_flush, keys_of_another_type_stop_it_before_it_begins)
@@ -370,68 +369,68 @@ Test(latency_flush, keys_of_another_type_stop_it_before_it_begins)
                                        KEY("errors_bytes"),
                                        NEXT_KEY("max"),
                                        NEXT_KEY("errors_bytes")};
-    struct latency_pending *pending = pending_of_two_minutes();
+    struct recorder *recorder = recorder_of_two_minutes();
     char error[128];
 
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         tell(ask("RPUSH %s somebody's", keys[i]));
         snprintf(error, sizeof error, "HEADGATE key %s holds a list, nothing was written", keys[i]);
-        assert_refused(pending, error);
+        assert_refused(recorder, error);
         tell(ask("DEL %s", keys[i]));
     }
     tell(ask("SET %s text", KEY("hist")));
-    assert_refused(pending, "HEADGATE key " KEY("hist") " holds a string");
+    assert_refused(recorder, "HEADGATE key " KEY("hist") " holds a string");
     tell(ask("DEL %s", KEY("hist")));
-    assert_taken_now(pending);
+    assert_taken_now(recorder);
 }
 
 Test(latency_flush, redis_without_memory_takes_all_or_nothing)
 {
-    struct latency_pending *pending = pending_of_two_minutes();
+    struct recorder *recorder = recorder_of_two_minutes();
 
     tell(ask("CONFIG SET maxmemory 1"));
-    assert_refused(pending, "OOM");
+    assert_refused(recorder, "OOM");
     tell(ask("CONFIG SET maxmemory 0"));
-    assert_taken_now(pending);
+    assert_taken_now(recorder);
 }
 
 Test(latency_flush, a_replica_takes_all_or_nothing)
 {
-    struct latency_pending *pending = pending_of_two_minutes();
+    struct recorder *recorder = recorder_of_two_minutes();
 
     tell(ask("REPLICAOF 127.0.0.1 1"));
-    assert_refused(pending, "READONLY");
+    assert_refused(recorder, "READONLY");
     tell(ask("REPLICAOF NO ONE"));
-    assert_taken_now(pending);
+    assert_taken_now(recorder);
 }
 
 Test(latency_flush, redis_that_wants_replicas_takes_all_or_nothing)
 {
-    struct latency_pending *pending = pending_of_two_minutes();
+    struct recorder *recorder = recorder_of_two_minutes();
 
     tell(ask("CONFIG SET min-replicas-to-write 1"));
-    assert_refused(pending, "NOREPLICAS");
+    assert_refused(recorder, "NOREPLICAS");
     tell(ask("CONFIG SET min-replicas-to-write 0"));
-    assert_taken_now(pending);
+    assert_taken_now(recorder);
 }
 
 Test(latency_flush, too_few_rights_stop_it_before_it_begins)
 {
     static const char *const rights[] = {"set", "zscore", "zadd", "zincrby", "zunionstore", "del", "expire"};
-    struct latency_pending *pending = pending_of_two_minutes();
+    struct recorder *recorder = recorder_of_two_minutes();
 
     for (size_t i = 0; i < sizeof rights / sizeof rights[0]; i++) {
         tell(ask("ACL SETUSER sidecar on nopass ~* +@all -%s", rights[i]));
         tell(ask("AUTH sidecar x"));
-        assert_refused(pending, "NOPERM");
+        assert_refused(recorder, "NOPERM");
         tell(ask("AUTH default x"));
     }
     tell(ask("ACL SETUSER sidecar reset on nopass ~statistics_* +evalsha +script|load +type +get +set +zscore +zadd "
              "+zincrby +zunionstore +del +expire"));
     tell(ask("AUTH sidecar x"));
-    cr_assert_eq(flush(&layout, "get", latency_pending_take(pending, 0)), 1, "these rights are enough");
+    cr_assert_eq(flush(&layout, "get", recorder_take(recorder)), 1, "these rights are enough");
     tell(ask("AUTH default x"));
-    latency_pending_free(pending);
+    recorder_free(recorder);
 }
 
 Test(latency_flush, unsound_arguments_are_refused)
@@ -514,17 +513,17 @@ Test(latency_report, of_nothing_is_nothing)
 enum { SIDECARS = 3, MINUTES = 12 };
 
 /* Flushes all that waits, each time as if the first reply had been lost. */
-static void flush_twice(struct latency_pending *pending, const char *process)
+static void flush_twice(struct recorder *recorder, const char *process)
 {
     const struct latency_layout by = {
         .prefix = "statistics", .process = process, .retention_s = 600, .remember_s = 600};
-    const struct latency_snapshot *snapshot;
+    const struct flush *taken;
 
-    while ((snapshot = latency_pending_take(pending, 0)) != NULL) {
-        cr_assert_eq(flush(&by, "get", snapshot), 1);
-        cr_assert_eq(latency_pending_take(pending, 0), snapshot);
-        cr_assert_eq(flush(&by, "get", snapshot), 0);
-        cr_assert(latency_pending_acknowledge(pending, 0, snapshot->number));
+    while ((taken = recorder_take(recorder)) != NULL) {
+        cr_assert_eq(flush(&by, "get", taken), 1);
+        cr_assert_eq(recorder_take(recorder), taken);
+        cr_assert_eq(flush(&by, "get", taken), 0);
+        recorder_forget(recorder, false);
     }
 }
 
@@ -556,11 +555,11 @@ Test(latency_report, all_sidecars_add_up_to_what_was_recorded)
 {
     static struct latency_figures expected[MINUTES], told, whole, told_whole;
     static const char *const processes[SIDECARS] = {"a-0", "b-0", "b-1"};
-    struct latency_pending *sidecars[SIDECARS];
+    struct recorder *sidecars[SIDECARS];
     uint64_t state = 88172645463325252;
 
     for (int i = 0; i < SIDECARS; i++) {
-        sidecars[i] = latency_pending_new(1, MINUTES);
+        sidecars[i] = recorder_new(MINUTES);
     }
     for (int step = 0; step < 6000; step++) {
         state = state * 6364136223846793005U + 1442695040888963407U;
@@ -569,7 +568,7 @@ Test(latency_report, all_sidecars_add_up_to_what_was_recorded)
         sample.errors = state >> 45 & 1;
         sample.bytes_in = state >> 50;
         sample.bytes_out = state >> 48;
-        latency_pending_record(sidecars[who], 0, MINUTE + minute, &sample);
+        recorder_record(sidecars[who], MINUTE + minute, &sample);
         latency_histogram_record(&expected[minute].histogram, sample.us, sample.count);
         expected[minute].errors += sample.errors;
         expected[minute].bytes_in += sample.bytes_in;
@@ -594,40 +593,40 @@ Test(latency_report, all_sidecars_add_up_to_what_was_recorded)
     assert_united(&whole.histogram);
     cr_assert_gt(whole.histogram.count, 8000);
     for (int i = 0; i < SIDECARS; i++) {
-        cr_assert(latency_pending_is_empty(sidecars[i]));
-        latency_pending_free(sidecars[i]);
+        cr_assert_eq(recorder_minutes(sidecars[i]), 0);
+        recorder_free(sidecars[i]);
     }
 }
 
 Test(latency_report, has_room_for_every_bucket)
 {
     static struct latency_figures expected, told;
-    struct latency_pending *pending = latency_pending_new(1, 60);
+    struct recorder *recorder = recorder_new(60);
 
     for (int index = LATENCY_INDEX_MIN; index <= LATENCY_INDEX_MAX; index++) {
         uint64_t us = index == LATENCY_INDEX_MAX ? LATENCY_US_MAX : latency_index_greatest(index);
         uint64_t count = UINT64_C(1) << (index + 1) % 11;
         if (latency_index(us) == index) {
-            record(pending, MINUTE + index % 2, us, count, 0);
+            record(recorder, MINUTE + index % 2, us, count, 0);
             latency_histogram_record(&expected.histogram, us, count);
             expected.bytes_in += 30 * count;
             expected.bytes_out += 500 * count;
         }
     }
-    flush_all(pending, &layout, "get");
+    flush_all(recorder, &layout, "get");
     report("get", MINUTE - 1, 3, &told);
     cr_assert_eq(memcmp(&told, &expected, sizeof told), 0);
-    latency_pending_free(pending);
+    recorder_free(recorder);
 }
 
 Test(latency_report, least_and_greatest_are_those_of_all_minutes)
 {
-    struct latency_pending *pending = latency_pending_new(1, 60);
+    struct recorder *recorder = recorder_new(60);
 
-    record(pending, MINUTE, 10, 1, 0);
-    record(pending, MINUTE + 1, 500, 1, 0);
-    record(pending, MINUTE + 2, 400, 1, 0);
-    flush_all(pending, &layout, "get");
+    record(recorder, MINUTE, 10, 1, 0);
+    record(recorder, MINUTE + 1, 500, 1, 0);
+    record(recorder, MINUTE + 2, 400, 1, 0);
+    flush_all(recorder, &layout, "get");
     for (int first = -2; first <= 2; first++) {
         static const uint64_t least[] = {10, 10, 10, 400, 400}, greatest[] = {10, 500, 500, 500, 400};
         struct latency_figures figures = {0};
@@ -635,7 +634,7 @@ Test(latency_report, least_and_greatest_are_those_of_all_minutes)
         cr_assert_eq(figures.histogram.min_us, least[first + 2]);
         cr_assert_eq(figures.histogram.max_us, greatest[first + 2]);
     }
-    latency_pending_free(pending);
+    recorder_free(recorder);
 }
 
 Test(latency_report, reads_what_other_writers_of_the_pattern_left)

@@ -1,5 +1,5 @@
 /* Calls of the scripts of latency: the names of the keys, the arguments to the byte, and replies that are read. */
-#include "latency/latency_call.h"
+#include "latency_recorder.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -8,6 +8,12 @@
 
 static const struct latency_layout layout = {
     .prefix = "statistics", .process = "5f3a-0", .retention_s = 86400, .remember_s = 3600};
+
+static bool flush(struct latency_call *call, const struct latency_layout *by, const char *interface,
+                  const struct flush *taken)
+{
+    return latency_call_flush(call, by, interface, taken->number, &taken->frozen);
+}
 
 static void assert_argument(const struct latency_call *call, size_t index, const char *expected)
 {
@@ -50,32 +56,32 @@ Test(latency_call, has_room_for_the_longest_keys)
     cr_assert_eq(length, strlen(key));
     cr_assert_str_eq(key + length - 13, "_errors_bytes");
 
-    struct latency_pending *pending = latency_pending_new(1, 1);
+    struct recorder *recorder = recorder_new(2);
     const struct latency_sample sample = {
         .us = UINT64_MAX, .count = 1, .errors = UINT64_MAX, .bytes_in = UINT64_MAX, .bytes_out = UINT64_MAX};
     struct latency_call call = {0};
-    latency_pending_record(pending, 0, INT64_MIN, &sample);
-    latency_pending_record(pending, 0, INT64_MAX, &sample);
-    cr_assert(latency_call_flush(&call, &longest, interface, latency_pending_take(pending, 0)));
+    recorder_record(recorder, INT64_MIN, &sample);
+    recorder_record(recorder, INT64_MAX, &sample);
+    cr_assert(flush(&call, &longest, interface, recorder_take(recorder)));
     cr_assert_eq(call.argument_count, 16);
     assert_argument(&call, 15,
                     "18446744073709551615 18446744073709551615 18446744073709551615 1 18446744073709551615 "
                     "18446744073709551615 18446744073709551615 1 591");
     latency_call_clear(&call);
-    latency_pending_free(pending);
+    recorder_free(recorder);
 }
 
-Test(latency_call, flushes_a_snapshot)
+Test(latency_call, flushes_what_is_frozen)
 {
-    struct latency_pending *pending = latency_pending_new(1, 3);
+    struct recorder *recorder = recorder_new(3);
     struct latency_call call = {0};
 
-    latency_pending_record(pending, 0, 100, &(struct latency_sample){.us = 1, .count = 2, .bytes_in = 30});
-    latency_pending_record(pending, 0, 100, &(struct latency_sample){.us = 2048, .count = 1, .errors = 1});
-    latency_pending_record(pending, 0, 101, &(struct latency_sample){.us = 0, .count = 1, .bytes_out = 5});
-    cr_assert(latency_call_flush(&call, &layout, "get", latency_pending_take(pending, 0)));
+    recorder_record(recorder, 100, &(struct latency_sample){.us = 1, .count = 2, .bytes_in = 30});
+    recorder_record(recorder, 100, &(struct latency_sample){.us = 2048, .count = 1, .errors = 1});
+    recorder_record(recorder, 101, &(struct latency_sample){.us = 0, .count = 1, .bytes_out = 5});
+    cr_assert(flush(&call, &layout, "get", recorder_take(recorder)));
     cr_assert_eq(call.key_count, 11);
-    cr_assert_eq(call.argument_count, 16, "a snapshot of two minutes is as much as a call takes");
+    cr_assert_eq(call.argument_count, 16, "two minutes is as much as a call takes");
     assert_argument(&call, 0, "statistics_get_flushed_by_5f3a-0");
     assert_argument(&call, 1, "statistics_get_100_for_max");
     assert_argument(&call, 5, "statistics_get_100_for_errors_bytes");
@@ -88,10 +94,10 @@ Test(latency_call, flushes_a_snapshot)
     assert_argument(&call, 15, "0 0 0 1 0 0 5 1 -1");
 
     /* The same memory, for one minute. */
-    cr_assert(latency_pending_acknowledge(pending, 0, 1));
-    latency_pending_record(pending, 0, 101, &(struct latency_sample){.us = 7, .count = 1});
+    recorder_forget(recorder, false);
+    recorder_record(recorder, 101, &(struct latency_sample){.us = 7, .count = 1});
     const char *text = call.text;
-    cr_assert(latency_call_flush(&call, &layout, "get", latency_pending_take(pending, 0)));
+    cr_assert(flush(&call, &layout, "get", recorder_take(recorder)));
     cr_assert_eq(call.text, text);
     cr_assert_eq(call.key_count, 6);
     cr_assert_eq(call.argument_count, 10);
@@ -99,10 +105,10 @@ Test(latency_call, flushes_a_snapshot)
     assert_argument(&call, 6, "2");
     assert_argument(&call, 9, "7 7 7 1 0 0 0 1 44");
     latency_call_clear(&call);
-    latency_pending_free(pending);
+    recorder_free(recorder);
 }
 
-Test(latency_call, tells_what_becomes_of_a_snapshot)
+Test(latency_call, tells_what_becomes_of_a_flush)
 {
     static const char *const later[] = {"OOM command not allowed when used memory > 'maxmemory'.",
                                         "READONLY You can't write against a read only replica.",

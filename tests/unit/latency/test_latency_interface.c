@@ -100,19 +100,19 @@ Test(latency_interface, different_names_stay_different)
 
 Test(latency_interface, numbers_are_given_in_order_and_kept)
 {
-    struct latency_interfaces *interfaces = latency_interfaces_new(300);
+    struct latency_interfaces *interfaces = latency_interfaces_new(300, sizeof(struct latency_interface));
     char name[16];
     uint32_t number;
 
     cr_assert_eq(latency_interfaces_count(interfaces), 1);
-    cr_assert_str_eq(latency_interfaces_name(interfaces, LATENCY_OTHER), "other");
+    cr_assert_str_eq(latency_interfaces_at(interfaces, LATENCY_OTHER)->name, "other");
     cr_assert_eq(latency_interfaces_add(interfaces, text("other")), LATENCY_OTHER);
     for (int round = 0; round < 2; round++) {
         for (uint32_t i = 1; i < 300; i++) {
             snprintf(name, sizeof name, "name %u", (unsigned)i);
             cr_assert_eq(latency_interfaces_add(interfaces, text(name)), i);
             snprintf(name, sizeof name, "name%%20%u", (unsigned)i);
-            cr_assert_str_eq(latency_interfaces_name(interfaces, i), name);
+            cr_assert_str_eq(latency_interfaces_at(interfaces, i)->name, name);
             cr_assert(latency_interfaces_find(interfaces, text(name), &number));
             cr_assert_eq(number, i);
         }
@@ -126,7 +126,7 @@ Test(latency_interface, numbers_are_given_in_order_and_kept)
 
 Test(latency_interface, the_rest_goes_to_other)
 {
-    struct latency_interfaces *interfaces = latency_interfaces_new(3);
+    struct latency_interfaces *interfaces = latency_interfaces_new(3, sizeof(struct latency_interface));
 
     cr_assert_eq(latency_interfaces_add(interfaces, text("get")), 1);
     cr_assert_eq(latency_interfaces_add(interfaces, text("set")), 2);
@@ -138,7 +138,7 @@ Test(latency_interface, the_rest_goes_to_other)
     cr_assert_eq(latency_interfaces_count(interfaces), 3);
     latency_interfaces_free(interfaces);
 
-    interfaces = latency_interfaces_new(1);
+    interfaces = latency_interfaces_new(1, sizeof(struct latency_interface));
     cr_assert_eq(latency_interfaces_add(interfaces, text("get")), LATENCY_OTHER);
     cr_assert_eq(latency_interfaces_count(interfaces), 1);
     latency_interfaces_free(interfaces);

@@ -1,0 +1,358 @@
+/*
+ * Minutes of an operation that wait: what is frozen stays, bounds, clocks that jump back, memory; and that whatever
+ * happens, what was flushed and what was lost is what was recorded.
+ */
+#include "latency_recorder.h"
+
+#include <inttypes.h>
+#include <malloc.h>
+#include <string.h>
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define HAS_ADDRESS_SANITIZER 1
+#include <sanitizer/allocator_interface.h>
+#endif
+#endif
+
+#define KEEP 5
+
+static struct latency_sample sample_of(uint64_t us)
+{
+    return (struct latency_sample){.us = us, .count = 1, .bytes_in = us + 1, .bytes_out = us + 2};
+}
+
+static void record(struct recorder *recorder, int64_t minute, uint64_t us)
+{
+    const struct latency_sample sample = sample_of(us);
+
+    recorder_record(recorder, minute, &sample);
+}
+
+static void assert_same(const struct latency_figures *left, const struct latency_figures *right)
+{
+    cr_assert_eq(memcmp(left, right, sizeof *left), 0);
+}
+
+/* ---- minutes that wait ---- */
+
+Test(latency_operation, nothing_recorded_is_nothing_to_flush)
+{
+    struct recorder *recorder = recorder_new(KEEP);
+
+    cr_assert_null(recorder_take(recorder));
+    cr_assert_eq(recorder_minutes(recorder), 0);
+    latency_operation_forget(&recorder->operation, &recorder->lost);
+    cr_assert_eq(recorder->lost.minutes, 0);
+    recorder_free(recorder);
+}
+
+Test(latency_operation, what_is_frozen_stays_as_it_is)
+{
+    struct recorder *recorder = recorder_new(KEEP);
+
+    record(recorder, 100, 10);
+    record(recorder, 100, 30);
+    const struct flush *taken = recorder_take(recorder);
+    cr_assert_eq(taken->frozen.count, 1);
+    const struct latency_minute *minute = taken->frozen.minutes[0];
+    cr_assert_eq(minute->minute, 100);
+    cr_assert_eq(minute->count, 2);
+    cr_assert_eq(minute->sum_us, 40);
+    cr_assert_eq(minute->bytes_in, 42);
+    cr_assert_eq(minute->bytes_out, 44);
+    record(recorder, 100, 50);
+    recorder_move(recorder, recorder);
+    cr_assert_eq(recorder->operation.frozen.minutes[0], minute);
+    cr_assert_eq(minute->count, 2);
+    recorder_forget(recorder, false);
+    taken = recorder_take(recorder);
+    cr_assert_eq(taken->frozen.minutes[0]->minute, 100, "the minute goes on");
+    cr_assert_eq(taken->frozen.minutes[0]->count, 1);
+    cr_assert_eq(taken->frozen.minutes[0]->max_us, 50);
+    recorder_forget(recorder, false);
+    cr_assert_eq(recorder_minutes(recorder), 0);
+    recorder_free(recorder);
+}
+
+Test(latency_operation, a_request_belongs_to_the_minute_that_it_is_recorded_under)
+{
+    struct recorder *recorder = recorder_new(KEEP);
+
+    record(recorder, latency_minute_of(INT64_C(60000000) * 100 - 1), 1);
+    record(recorder, latency_minute_of(INT64_C(60000000) * 100), 2);
+    const struct flush *taken = recorder_take(recorder);
+    cr_assert_eq(taken->frozen.count, 2);
+    cr_assert_eq(taken->frozen.minutes[0]->minute, 99);
+    cr_assert_eq(taken->frozen.minutes[0]->sum_us, 1);
+    cr_assert_eq(taken->frozen.minutes[1]->minute, 100);
+    cr_assert_eq(taken->frozen.minutes[1]->sum_us, 2);
+    recorder_free(recorder);
+}
+
+Test(latency_operation, the_oldest_minutes_are_flushed_first_and_dropped_first)
+{
+    struct recorder *recorder = recorder_new(KEEP);
+
+    for (int64_t minute = 0; minute < 2; minute++) {
+        record(recorder, minute, 7);
+    }
+    const struct flush *taken = recorder_take(recorder);
+    for (int64_t minute = 2; minute < 20; minute++) {
+        record(recorder, minute, 7);
+        record(recorder, minute, 8);
+    }
+    /* Out: 0 and 1. Lost: 2 to 13. Waiting: 14 to 18. Open: 19, which drops 14. */
+    cr_assert_eq(recorder_minutes(recorder), 2 + KEEP + 1);
+    cr_assert_eq(recorder->lost.minutes, 12);
+    cr_assert_eq(recorder->lost.requests, 24);
+    recorder_move(recorder, recorder);
+    for (int64_t minute = 0; minute < 20; minute = minute == 0 ? 15 : minute + 2) {
+        taken = recorder_take(recorder);
+        cr_assert_eq(taken->frozen.count, minute < 19 ? 2 : 1);
+        cr_assert_eq(taken->frozen.minutes[0]->minute, minute);
+        recorder_forget(recorder, false);
+    }
+    cr_assert_null(recorder_take(recorder));
+    cr_assert_eq(recorder->lost.minutes, 13);
+    recorder_free(recorder);
+}
+
+Test(latency_operation, keeps_fewer_at_once)
+{
+    struct recorder *recorder = recorder_new(KEEP);
+
+    for (int64_t minute = 0; minute < 6; minute++) {
+        record(recorder, minute, 7);
+    }
+    latency_operation_keep(&recorder->operation, 2, &recorder->lost);
+    cr_assert_eq(recorder->lost.minutes, 3);
+    cr_assert_eq(recorder->lost.requests, 3);
+    cr_assert_eq(recorder->operation.waiting, 2);
+    cr_assert_eq(recorder_take(recorder)->frozen.minutes[0]->minute, 3);
+    recorder_free(recorder);
+}
+
+Test(latency_operation, a_clock_that_is_set_back_opens_the_minute_again)
+{
+    struct recorder *recorder = recorder_new(KEEP);
+
+    for (int round = 0; round < 1000; round++) {
+        record(recorder, 100, 5);
+        record(recorder, 40, 9);
+        record(recorder, 101, 5);
+    }
+    cr_assert_eq(recorder_minutes(recorder), 3 + 1, "and not one for each time that it was opened");
+    cr_assert_eq(recorder->lost.minutes, 0);
+    const struct flush *taken = recorder_take(recorder);
+    cr_assert_eq(taken->frozen.minutes[0]->minute, 100);
+    cr_assert_eq(taken->frozen.minutes[0]->count, 1000);
+    cr_assert_eq(taken->frozen.minutes[1]->minute, 40);
+    cr_assert_eq(taken->frozen.minutes[1]->sum_us, 9000);
+    recorder_forget(recorder, false);
+    taken = recorder_take(recorder);
+    cr_assert_eq(taken->frozen.count, 1);
+    cr_assert_eq(taken->frozen.minutes[0]->minute, 101);
+    cr_assert_eq(taken->frozen.minutes[0]->count, 1000);
+    recorder_free(recorder);
+}
+
+Test(latency_operation, what_is_refused_is_lost)
+{
+    struct recorder *recorder = recorder_new(KEEP);
+
+    record(recorder, 1, 7);
+    record(recorder, 1, 7);
+    record(recorder, 2, 7);
+    (void)recorder_take(recorder);
+    record(recorder, 2, 7);
+    recorder_forget(recorder, true);
+    cr_assert_eq(recorder->lost.minutes, 2);
+    cr_assert_eq(recorder->lost.requests, 3);
+    const struct flush *taken = recorder_take(recorder);
+    cr_assert_eq(taken->frozen.count, 1);
+    cr_assert_eq(taken->frozen.minutes[0]->count, 1);
+    recorder_free(recorder);
+}
+
+Test(latency_operation, totals_are_of_all_that_was_moved_here)
+{
+    struct recorder *all = recorder_new(1), *worker = recorder_new(1);
+    static struct latency_figures expected;
+
+    cr_assert_null(all->operation.total);
+    for (uint64_t i = 0; i < 100; i++) {
+        struct latency_sample sample = {.us = i, .count = 2, .errors = i % 2, .bytes_in = 3, .bytes_out = 4};
+        recorder_record(worker, (int64_t)i / 10, &sample);
+        recorder_move(all, worker);
+        latency_figures_record(&expected, &sample);
+        assert_same(all->operation.total, &expected);
+    }
+    cr_assert_gt(all->lost.requests, 0, "lost ones, too");
+    recorder_free(all);
+    recorder_free(worker);
+}
+
+Test(latency_operation, what_workers_have_is_moved_into_one)
+{
+    enum { WORKERS = 3, MINUTES = 4 };
+    struct recorder *all = recorder_new(KEEP), *workers[WORKERS];
+    static struct latency_figures expected[MINUTES], flushed[MINUTES], whole;
+    const struct flush *taken;
+    size_t minutes = 0;
+
+    for (int i = 0; i < WORKERS; i++) {
+        workers[i] = recorder_new(KEEP);
+    }
+    for (int step = 0; step < 300; step++) {
+        struct recorder *worker = workers[step % WORKERS];
+        int64_t minute = step % 7 == 0 ? 0 : step / 75;
+        const struct latency_sample sample = sample_of((uint64_t)(step * step));
+        if (worker->minute != minute) {
+            recorder_move(all, worker);
+        }
+        recorder_record(worker, minute, &sample);
+        latency_figures_record(&expected[minute], &sample);
+        latency_figures_record(&whole, &sample);
+    }
+    for (int i = 0; i < WORKERS; i++) {
+        recorder_move(all, workers[i]);
+        recorder_free(workers[i]);
+    }
+    assert_same(all->operation.total, &whole);
+    while ((taken = recorder_take(all)) != NULL) {
+        for (size_t i = 0; i < taken->frozen.count; i++) {
+            latency_minute_add_to(taken->frozen.minutes[i], &flushed[taken->frozen.minutes[i]->minute]);
+        }
+        minutes += taken->frozen.count;
+        recorder_forget(all, false);
+    }
+    cr_assert_eq(minutes, MINUTES, "one for each minute, whoever had it");
+    cr_assert_eq(memcmp(flushed, expected, sizeof expected), 0);
+    recorder_free(all);
+}
+
+/* ---- memory ---- */
+
+/* Bytes that are on the heap now. */
+static size_t allocated(void)
+{
+#ifdef HAS_ADDRESS_SANITIZER
+    return __sanitizer_get_current_allocated_bytes();
+#else
+    return mallinfo2().uordblks;
+#endif
+}
+
+/* Of an operation of which so many minutes could not be flushed, and the latencies of each lie in so many buckets. */
+static size_t memory_of(int minutes, int buckets)
+{
+    size_t before = allocated();
+    struct recorder *recorder = recorder_new(60);
+
+    for (int minute = 0; minute < minutes; minute++) {
+        for (int i = 0; i < buckets; i++) {
+            const struct latency_sample sample = {.us = latency_index_greatest(80 + i), .count = 300};
+            recorder_record(recorder, minute, &sample);
+        }
+        (void)recorder_take(recorder);
+    }
+    /* The open minute is a worker's. */
+    size_t used = allocated() - before - sizeof(struct recorder) + sizeof(struct latency_operation);
+    recorder_free(recorder);
+    return used;
+}
+
+Test(latency_operation, takes_as_much_memory_as_the_page_says)
+{
+    enum { ONCE = 4808 + sizeof(struct latency_operation), HEAD = 16, MINUTES_KEPT = 60 + LATENCY_FLUSH_MINUTES };
+
+    /* Each block has a head of malloc's. */
+    cr_assert_leq(memory_of(1, 40), ONCE + 500 + 3 * HEAD);
+    cr_assert_leq(memory_of(200, 40), ONCE + 2 * HEAD + MINUTES_KEPT * (500 + HEAD));
+    cr_assert_leq(memory_of(200, 512), ONCE + 2 * HEAD + MINUTES_KEPT * (LATENCY_MINUTE_BYTES_MAX + HEAD));
+    cr_assert_geq(memory_of(200, 40), ONCE + MINUTES_KEPT * 150, "they are kept");
+    cr_assert_leq(LATENCY_MINUTE_BYTES_MAX, 7200u);
+    cr_assert_leq(sizeof(struct latency_operation), 300);
+}
+
+/* ---- whatever happens ---- */
+
+enum { MINUTES = 40 };
+
+struct model {
+    struct latency_figures recorded[MINUTES];
+    struct latency_figures flushed[MINUTES];
+    uint64_t recorded_requests;
+    uint64_t flushed_requests;
+    uint64_t known; /* the number that Redis has: it is not counted again */
+};
+
+static void flush(struct model *model, const struct flush *taken)
+{
+    for (size_t i = 0; i < taken->frozen.count && taken->number > model->known; i++) {
+        const struct latency_minute *minute = taken->frozen.minutes[i];
+        latency_minute_add_to(minute, &model->flushed[minute->minute]);
+        model->flushed_requests += minute->count;
+    }
+    model->known = taken->number;
+}
+
+static void record_at_random(struct model *model, struct recorder *recorder, int64_t minute, uint64_t state)
+{
+    struct latency_sample sample = sample_of((state >> 20) % 5000);
+
+    sample.errors = state >> 40 & 1;
+    recorder_record(recorder, minute, &sample);
+    latency_figures_record(&model->recorded[minute], &sample);
+    model->recorded_requests++;
+}
+
+static void run_at_random(struct model *model, uint32_t keep, bool may_lose)
+{
+    struct recorder *recorder = recorder_new(keep);
+    const struct flush *taken;
+    uint64_t state = keep * 77 + 1;
+    int64_t minute = 0;
+
+    for (int step = 0; step < 60000; step++) {
+        state = state * 6364136223846793005U + 1442695040888963407U;
+        uint32_t what = (uint32_t)(state >> 33) % 100;
+        if (what < 80) {
+            record_at_random(model, recorder, minute, state);
+        } else if (what < 85) {
+            minute = what < 83 ? (minute + 1) % MINUTES : (int64_t)((state >> 45) % MINUTES);
+        } else if ((taken = recorder_take(recorder)) != NULL && what < 95) {
+            flush(model, taken);
+            if (what < 90) {
+                recorder_forget(recorder, false);
+            }
+        }
+        cr_assert_leq(recorder_minutes(recorder), keep + 1 + LATENCY_FLUSH_MINUTES);
+    }
+    while ((taken = recorder_take(recorder)) != NULL) {
+        flush(model, taken);
+        recorder_forget(recorder, false);
+    }
+    cr_assert_eq(recorder_minutes(recorder), 0);
+    cr_assert_eq(recorder->lost.requests > 0, may_lose);
+    cr_assert_eq(model->flushed_requests + recorder->lost.requests, model->recorded_requests);
+    recorder_free(recorder);
+}
+
+Test(latency_operation, all_that_was_recorded_is_flushed_once_under_its_minute)
+{
+    static struct model model;
+
+    run_at_random(&model, MINUTES, false);
+    cr_assert_gt(model.recorded_requests, 40000);
+    cr_assert_eq(memcmp(model.recorded, model.flushed, sizeof model.recorded), 0);
+}
+
+Test(latency_operation, what_has_no_room_is_lost_and_counted)
+{
+    static struct model model;
+
+    run_at_random(&model, 1, true);
+    cr_assert_gt(model.flushed_requests, 0);
+}
