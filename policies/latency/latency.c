@@ -231,27 +231,25 @@ static uint64_t count_open(const struct latency *latency)
     return count;
 }
 
-/* STATS adds up what the workers say: what they share, one of them says. */
-static void show_shared(struct latency *latency, uint64_t no_room, uint64_t waiting)
+/* What all workers share, one of them says. Returns how many minutes wait. */
+static uint64_t show_shared(struct latency *latency, uint64_t *no_room)
 {
     struct latency_share *share = latency->share;
+    uint64_t waiting = 0;
 
     pthread_mutex_lock(&share->lock);
-    uint32_t count = latency_interfaces_count(share->operations);
-    struct latency_lost lost = share->lost;
-    no_room += latency_interfaces_refused(share->operations) + share->free_texts_refused;
-    for (uint32_t i = 0; i < count; i++) {
-        const struct latency_operation *operation = latency_share_at(share, i);
-        waiting += operation->waiting + operation->frozen.count;
+    for (uint32_t i = 0; i < share->operations->count; i++) {
+        waiting += latency_share_at(share, i)->waiting + latency_share_at(share, i)->frozen.count;
     }
+    *no_room += share->operations->refused + share->free_texts_refused;
+    show(latency, LATENCY_COUNTER_LOST_MINUTES, share->lost.minutes);
+    show(latency, LATENCY_COUNTER_LOST_REQUESTS, share->lost.requests);
+    show(latency, LATENCY_COUNTER_INTERFACES, share->operations->count);
     pthread_mutex_unlock(&share->lock);
-    show(latency, LATENCY_COUNTER_LOST_MINUTES, lost.minutes);
-    show(latency, LATENCY_COUNTER_LOST_REQUESTS, lost.requests);
-    show(latency, LATENCY_COUNTER_INTERFACES, count);
-    show(latency, LATENCY_COUNTER_NO_ROOM, no_room);
-    show(latency, LATENCY_COUNTER_WAITING, waiting);
+    return waiting;
 }
 
+/* STATS adds up what the workers say. */
 static void latency_stats(void *instance)
 {
     struct latency *latency = instance;
@@ -259,14 +257,13 @@ static void latency_stats(void *instance)
     if (latency->sketch == NULL) {
         return;
     }
-    uint64_t waiting = count_open(latency);
-    uint64_t no_room = latency->names.learned != NULL ? latency_interfaces_refused(latency->names.learned) : 0;
+    uint64_t waiting = count_open(latency),
+             no_room = latency->names.learned != NULL ? latency->names.learned->refused : 0;
     if (latency->host->worker == 0) {
-        show_shared(latency, no_room, waiting);
-    } else {
-        show(latency, LATENCY_COUNTER_NO_ROOM, no_room);
-        show(latency, LATENCY_COUNTER_WAITING, waiting);
+        waiting += show_shared(latency, &no_room);
     }
+    show(latency, LATENCY_COUNTER_NO_ROOM, no_room);
+    show(latency, LATENCY_COUNTER_WAITING, waiting);
 }
 
 static void latency_stop(void *instance)
@@ -306,16 +303,6 @@ static void *latency_start(const struct policy_start *start)
     return latency;
 }
 
-static void *latency_share(size_t threads)
-{
-    return latency_share_new(threads);
-}
-
-static void latency_unshare(void *shared)
-{
-    latency_share_free(shared);
-}
-
 static const struct conf_section *const sections[] = {&latency_section, &latency_rule_section,
                                                       &latency_counters_section, &latency_events_section, NULL};
 
@@ -327,8 +314,8 @@ const struct policy latency_policy = {
     .counter_count = sizeof counter_table / sizeof counter_table[0],
     .verbs = verb_table,
     .verb_count = sizeof verb_table / sizeof verb_table[0],
-    .share = latency_share,
-    .unshare = latency_unshare,
+    .share = latency_share_new,
+    .unshare = latency_share_free,
     .start = latency_start,
     .wants = latency_wants,
     .on_request = latency_request,

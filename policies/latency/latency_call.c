@@ -30,34 +30,24 @@ bool latency_call_start(struct latency_call *call, size_t size)
         }
         call->size = size;
     }
+    call->end = call->text;
     call->argument_count = 0;
     call->key_count = 0;
     return true;
 }
 
-/* Where the next argument is written. */
-static char *end_of(const struct latency_call *call)
-{
-    if (call->argument_count == 0) {
-        return call->text;
-    }
-    const struct slice *last = &call->arguments[call->argument_count - 1];
-    return call->text + (last->data - call->text) + last->length;
-}
-
+/* So much was written at the end. */
 static void add(struct latency_call *call, size_t length)
 {
-    char *end = end_of(call);
-
     assert(call->argument_count < POLICY_SCRIPT_ARGUMENTS_MAX);
-    call->arguments[call->argument_count++] = (struct slice){end, length};
+    call->arguments[call->argument_count++] = (struct slice){call->end, length};
+    call->end += length;
 }
 
 static void print(struct latency_call *call, const char *format, va_list values)
 {
-    char *end = end_of(call);
-    size_t room = call->size - (size_t)(end - call->text);
-    int length = vsnprintf(end, room, format, values);
+    size_t room = call->size - (size_t)(call->end - call->text);
+    int length = vsnprintf(call->end, room, format, values);
 
     assert(length >= 0 && (size_t)length < room);
     add(call, (size_t)length);
@@ -84,24 +74,15 @@ void latency_call_add(struct latency_call *call, const char *format, ...)
 
 /* ---- keys ---- */
 
-size_t latency_key_write(const struct latency_layout *layout, const char *interface, int64_t minute,
-                         enum latency_key key, char out[LATENCY_KEY_SIZE])
-{
-    static const char *const names[LATENCY_KEYS] = {"max", "min", "sum_count", "hist", "errors_bytes"};
-    int length =
-        snprintf(out, LATENCY_KEY_SIZE, layout->braces ? "%s_{%s}_%" PRId64 "_for_%s" : "%s_%s_%" PRId64 "_for_%s",
-                 layout->prefix, interface, minute, names[key]);
-
-    assert(length > 0 && length < LATENCY_KEY_SIZE);
-    return (size_t)length;
-}
-
+/* Those of a minute, in the order in which the scripts take them. interface: a safe name (latency_interface.h). */
 static void add_keys(struct latency_call *call, const struct latency_layout *layout, const char *interface,
                      int64_t minute)
 {
-    for (int key = 0; key < LATENCY_KEYS; key++) {
-        add(call, latency_key_write(layout, interface, minute, (enum latency_key)key, end_of(call)));
-        call->key_count++;
+    static const char *const names[LATENCY_KEYS] = {"max", "min", "sum_count", "hist", "errors_bytes"};
+
+    for (size_t i = 0; i < LATENCY_KEYS; i++) {
+        latency_call_key(call, layout->braces ? "%s_{%s}_%" PRId64 "_for_%s" : "%s_%s_%" PRId64 "_for_%s",
+                         layout->prefix, interface, minute, names[i]);
     }
 }
 
@@ -134,7 +115,7 @@ static void add_figures(struct latency_call *call, const struct latency_minute *
     const uint64_t figures[FIGURES] = {minute->max_us, minute->min_us,   minute->sum_us,   minute->count,
                                        minute->errors, minute->bytes_in, minute->bytes_out};
     struct latency_minute_walk walk = {0};
-    char *begin = end_of(call), *end = begin;
+    char *end = call->end;
     uint64_t count;
     int index;
 
@@ -148,7 +129,7 @@ static void add_figures(struct latency_call *call, const struct latency_minute *
         }
         end = put_number(end, (uint64_t)abs(index));
     }
-    add(call, (size_t)(end - 1 - begin));
+    add(call, (size_t)(end - 1 - call->end));
 }
 
 bool latency_call_flush(struct latency_call *call, const struct latency_layout *layout, const char *interface,

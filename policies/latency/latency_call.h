@@ -22,16 +22,8 @@
 /* What has room for every key, with a NUL behind it. */
 #define LATENCY_KEY_SIZE 256
 
-/* The sorted sets of a minute, in the order in which the scripts take them. */
-enum latency_key {
-    LATENCY_KEY_MAX,
-    LATENCY_KEY_MIN,
-    LATENCY_KEY_SUM_COUNT,
-    LATENCY_KEY_HIST,
-    LATENCY_KEY_ERRORS_BYTES,
-    LATENCY_KEYS
-};
-
+/* Sorted sets of a minute. */
+#define LATENCY_KEYS 5
 /* How many minutes fit a call of the report: 12. */
 #define LATENCY_REPORT_MINUTES (POLICY_SCRIPT_ARGUMENTS_MAX / LATENCY_KEYS)
 
@@ -52,6 +44,7 @@ struct latency_call {
     size_t argument_count;
     size_t key_count;
     char *text;
+    char *end; /* of what is written */
     size_t size;
 };
 
@@ -62,10 +55,6 @@ bool latency_call_start(struct latency_call *call, size_t size);
 /* Writes the next argument, a key or another one; keys come first. There must be room for it, with a NUL behind. */
 void latency_call_key(struct latency_call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void latency_call_add(struct latency_call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* The name of a key, ended by a NUL; returns its length. interface: a safe name (latency_interface.h). */
-size_t latency_key_write(const struct latency_layout *layout, const char *interface, int64_t minute,
-                         enum latency_key key, char out[LATENCY_KEY_SIZE]);
 
 /* For lua/latency_flush.lua: what is frozen, under that number. False when memory is short. */
 bool latency_call_flush(struct latency_call *call, const struct latency_layout *layout, const char *interface,

@@ -7,7 +7,6 @@
 
 #include <assert.h>
 #include <inttypes.h>
-#include <string.h>
 
 #define KEYS 6
 /* Lines of the list; messages of a sorted set; and for how many seconds all of it is kept. */

@@ -11,16 +11,6 @@
 #define ESCAPED_LENGTH 3
 #define DIGEST_LENGTH 17 /* ~ and 16 digits */
 
-struct latency_interfaces {
-    struct latency_interface **list;
-    uint32_t room; /* of the list */
-    uint32_t count;
-    uint32_t most;
-    size_t size; /* of each */
-    struct table table;
-    uint64_t refused;
-};
-
 /* ---- safe names ---- */
 
 static bool is_safe(char byte)
@@ -117,23 +107,18 @@ uint32_t latency_interfaces_add(struct latency_interfaces *interfaces, struct sl
 
 struct latency_interfaces *latency_interfaces_new(uint32_t most, size_t size)
 {
+    assert(most >= 1 && most <= LATENCY_INTERFACES_MAX);
     struct latency_interfaces *interfaces = calloc(1, sizeof *interfaces);
     if (interfaces == NULL) {
         return NULL;
     }
     interfaces->size = size;
-    latency_interfaces_allow(interfaces, most);
+    interfaces->most = most;
     if (append(interfaces, slice_of(LATENCY_OTHER_NAME)) == NULL) {
         latency_interfaces_free(interfaces);
         return NULL;
     }
     return interfaces;
-}
-
-void latency_interfaces_allow(struct latency_interfaces *interfaces, uint32_t most)
-{
-    assert(most >= 1 && most <= LATENCY_INTERFACES_MAX);
-    interfaces->most = most;
 }
 
 void latency_interfaces_free(struct latency_interfaces *interfaces)
@@ -146,20 +131,4 @@ void latency_interfaces_free(struct latency_interfaces *interfaces)
         table_close(&interfaces->table);
         free(interfaces);
     }
-}
-
-uint32_t latency_interfaces_count(const struct latency_interfaces *interfaces)
-{
-    return interfaces->count;
-}
-
-struct latency_interface *latency_interfaces_at(const struct latency_interfaces *interfaces, uint32_t interface)
-{
-    assert(interface < interfaces->count);
-    return interfaces->list[interface];
-}
-
-uint64_t latency_interfaces_refused(const struct latency_interfaces *interfaces)
-{
-    return interfaces->refused;
 }

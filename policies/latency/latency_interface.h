@@ -23,13 +23,22 @@
 #define LATENCY_OTHER_NAME "other"
 #define LATENCY_INTERFACES_MAX 65536
 
-struct latency_interfaces;
-
 /* The beginning of each: the rest is the table owner's. It stays where it is. */
 struct latency_interface {
     struct table_node node; /* by name */
     uint32_t number;
     char name[LATENCY_NAME_MAX + 1];
+};
+
+/* Numbers are below count. */
+struct latency_interfaces {
+    struct latency_interface **list;
+    uint32_t room; /* of the list */
+    uint32_t count;
+    uint32_t most; /* so many at most; those that are there stay, also if they are more */
+    size_t size;   /* of each */
+    struct table table;
+    uint64_t refused; /* how often somebody was sent to "other" for want of room */
 };
 
 /* Writes the safe name, ended by a NUL; returns its length, 1 to LATENCY_NAME_MAX. */
@@ -38,8 +47,6 @@ size_t latency_interface_name(struct slice name, char safe[LATENCY_NAME_MAX + 1]
 /* A table for so many interfaces, "other" among them: 1 to LATENCY_INTERFACES_MAX. Each has so many bytes, which are
  * zero behind its beginning. NULL when memory is short. */
 struct latency_interfaces *latency_interfaces_new(uint32_t most, size_t size);
-/* So many from now on. Those that are there stay, also if they are more. */
-void latency_interfaces_allow(struct latency_interfaces *interfaces, uint32_t most);
 void latency_interfaces_free(struct latency_interfaces *interfaces);
 
 /* The number of the interface of that name (any bytes; it is made safe), which is added if there is room, and
@@ -47,12 +54,5 @@ void latency_interfaces_free(struct latency_interfaces *interfaces);
 uint32_t latency_interfaces_add(struct latency_interfaces *interfaces, struct slice name);
 /* The number of the one whose safe name is that, as it is shown and as keys have it; false if there is none. */
 bool latency_interfaces_find(const struct latency_interfaces *interfaces, struct slice safe, uint32_t *interface);
-
-/* How many there are: their numbers are all below this. */
-uint32_t latency_interfaces_count(const struct latency_interfaces *interfaces);
-/* The one of that number. */
-struct latency_interface *latency_interfaces_at(const struct latency_interfaces *interfaces, uint32_t interface);
-/* How often somebody was sent to "other" for want of room. */
-uint64_t latency_interfaces_refused(const struct latency_interfaces *interfaces);
 
 #endif

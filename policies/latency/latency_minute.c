@@ -115,11 +115,3 @@ void latency_figures_record(struct latency_figures *figures, const struct latenc
     figures->bytes_in += sample->bytes_in;
     figures->bytes_out += sample->bytes_out;
 }
-
-void latency_figures_add(struct latency_figures *into, const struct latency_figures *from)
-{
-    latency_histogram_merge(&into->histogram, &from->histogram);
-    into->errors += from->errors;
-    into->bytes_in += from->bytes_in;
-    into->bytes_out += from->bytes_out;
-}

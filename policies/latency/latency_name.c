@@ -10,7 +10,6 @@
  */
 #include "latency/latency_private.h"
 
-#include <assert.h>
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,25 +84,21 @@ static bool make_identities(struct latency_names *names, uint32_t most)
     return names->identities != NULL && names->pairs != NULL && table_open(&names->pair_table, most);
 }
 
-/* Makes room for those that may come now; those that are there stay. */
+/* Those that are there stay. */
 static bool make_learned(struct latency_names *names, uint32_t most)
 {
-    uint32_t count = most / LEARNED_PART + 1;
+    if (names->learned == NULL) {
+        names->learned = latency_interfaces_new(most, sizeof(struct latency_learned));
+    }
+    if (names->learned != NULL) {
+        names->learned->most = most;
+    }
+    return names->learned != NULL;
+}
 
-    if (names->learned == NULL) {
-        names->learned = latency_interfaces_new(count, sizeof(struct latency_interface));
-    }
-    if (names->learned == NULL) {
-        return false;
-    }
-    latency_interfaces_allow(names->learned, count);
-    if (count > names->learned_room) {
-        names->learned_interfaces = conf_alloc(names->learned_interfaces, count * sizeof *names->learned_interfaces);
-        memset(names->learned_interfaces + names->learned_room, 0xff,
-               (count - names->learned_room) * sizeof *names->learned_interfaces);
-        names->learned_room = count;
-    }
-    return true;
+static struct latency_learned *learned_at(const struct latency_names *names, uint32_t number)
+{
+    return (struct latency_learned *)(void *)names->learned->list[number];
 }
 
 /* There may be room now for what had none. */
@@ -113,9 +108,9 @@ static void forget_other(struct latency_names *names)
         uint32_t *interface = &names->slots[i].interface;
         *interface = *interface == LATENCY_OTHER ? LATENCY_UNRESOLVED : *interface;
     }
-    for (size_t i = 0; i < names->learned_room; i++) {
-        uint32_t *interface = &names->learned_interfaces[i];
-        *interface = *interface == LATENCY_OTHER ? LATENCY_UNRESOLVED : *interface;
+    for (uint32_t i = 0; i < names->learned->count; i++) {
+        struct latency_learned *learned = learned_at(names, i);
+        learned->is_resolved = learned->interface != LATENCY_OTHER;
     }
 }
 
@@ -132,7 +127,7 @@ bool latency_names_make(struct latency *latency)
     if (names->slots == NULL) {
         make_slots(names);
     }
-    if (!make_learned(names, most)) {
+    if (!make_learned(names, most / LEARNED_PART + 1)) {
         latency_names_clear(names);
         return false;
     }
@@ -149,7 +144,6 @@ void latency_names_clear(struct latency_names *names)
 {
     forget_identities(names);
     latency_interfaces_free(names->learned);
-    free(names->learned_interfaces);
     free(names->slots);
     free(names->first_subcommands);
     free(names->rules);
@@ -177,6 +171,17 @@ static uint32_t resolve(struct latency *latency, uint32_t *interface, const stru
         *interface = latency_share_interface(latency->share, slice_of(base->name), base->free_text);
     }
     return *interface;
+}
+
+static uint32_t learned_interface(struct latency *latency, const struct base *base)
+{
+    struct latency_learned *learned = learned_at(&latency->names, base->tag & LATENCY_TAG_NUMBER);
+
+    if (!learned->is_resolved) {
+        learned->interface = latency_share_interface(latency->share, slice_of(base->name), base->free_text);
+        learned->is_resolved = true;
+    }
+    return learned->interface;
 }
 
 uint32_t latency_tag_interface(struct latency *latency, uint32_t tag)
@@ -440,8 +445,7 @@ uint32_t latency_measure(void *instance, const struct policy_request *request)
         return LATENCY_TAG_INTERFACE | mark | pair_interface(latency, &base, request);
     }
     if ((base.tag & LATENCY_TAG_LEARNED) != 0) {
-        uint32_t *interface = &latency->names.learned_interfaces[base.tag & LATENCY_TAG_NUMBER];
-        return LATENCY_TAG_INTERFACE | resolve(latency, interface, &base);
+        return LATENCY_TAG_INTERFACE | learned_interface(latency, &base);
     }
     return base.tag | mark;
 }

@@ -132,6 +132,13 @@ struct latency_slot {
     uint32_t interface;
 };
 
+/* A command that only the server knows, and its interface. */
+struct latency_learned {
+    struct latency_interface name;
+    bool is_resolved;
+    uint32_t interface;
+};
+
 /* An interface of a client: of all names, those of one identity. */
 struct latency_pair {
     struct table_node node; /* its hash is of one pair only: see hash_pair() */
@@ -144,10 +151,8 @@ struct latency_names {
     size_t slot_count;
     uint32_t *first_subcommands;        /* slots of each command's subcommands, up to those of the next */
     uint32_t (*rules)[2];               /* interfaces of each rule: plain, blocking */
-    struct latency_interfaces *learned; /* commands that only the server knows … */
-    uint32_t *learned_interfaces;       /* … and the interface of each, with room for so many */
-    uint32_t learned_room;
-    uint32_t unknown; /* the interface of all that nobody knows */
+    struct latency_interfaces *learned; /* commands that only the server knows: struct latency_learned */
+    uint32_t unknown;                   /* the interface of all that nobody knows */
     struct latency_interfaces *identities;
     struct latency_pair *pairs; /* with room for max_interfaces; count: those in the table */
     struct table pair_table;
@@ -220,8 +225,9 @@ static inline int64_t latency_now(const struct latency *latency)
 
 /* ---- latency_share.c ---- */
 
-struct latency_share *latency_share_new(size_t threads);
-void latency_share_free(struct latency_share *share);
+/* As the hooks share() and unshare(). */
+void *latency_share_new(size_t threads);
+void latency_share_free(void *shared);
 /* Makes what measuring needs, unless it is there, and sets its bounds. False when memory is short. */
 bool latency_share_enable(struct latency_share *share, const struct latency_settings *settings);
 /* Makes logs of other lengths; what was logged is forgotten. False when memory is short. */
@@ -240,7 +246,7 @@ uint32_t latency_share_count(struct latency_share *share);
 /* The one of that number, which stays where it is. The lock is held. */
 static inline struct latency_operation *latency_share_at(const struct latency_share *share, uint32_t number)
 {
-    return (struct latency_operation *)(void *)latency_interfaces_at(share->operations, number);
+    return (struct latency_operation *)(void *)share->operations->list[number];
 }
 
 /* The same; nothing is locked. */

@@ -7,11 +7,9 @@
 #include "latency/latency_private.h"
 #include "latency/latency_time.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #define SECONDS_PER_MINUTE 60
 #define DEFAULT_SPAN_S (15 * SECONDS_PER_MINUTE)

@@ -8,7 +8,7 @@
 /* Of all interfaces, so much is left to names that clients choose: they cannot take the room of those of the rules. */
 #define FREE_TEXT_PART 2
 
-struct latency_share *latency_share_new(size_t threads)
+void *latency_share_new(size_t threads)
 {
     struct latency_share *share = calloc(1, sizeof *share + threads * sizeof share->seats[0]);
 
@@ -23,12 +23,14 @@ struct latency_share *latency_share_new(size_t threads)
     return share;
 }
 
-void latency_share_free(struct latency_share *share)
+void latency_share_free(void *shared)
 {
+    struct latency_share *share = shared;
+
     for (size_t i = 0; i < share->threads; i++) {
         latency_sketch_free(share->seats[i].sketch);
     }
-    for (uint32_t i = 0; share->operations != NULL && i < latency_interfaces_count(share->operations); i++) {
+    for (uint32_t i = 0; share->operations != NULL && i < share->operations->count; i++) {
         latency_operation_clear(latency_share_at(share, i));
     }
     latency_interfaces_free(share->operations);
@@ -43,7 +45,7 @@ void latency_share_free(struct latency_share *share)
 static void keep(struct latency_share *share, uint32_t minutes)
 {
     share->keep = minutes;
-    for (uint32_t i = 0; i < latency_interfaces_count(share->operations); i++) {
+    for (uint32_t i = 0; i < share->operations->count; i++) {
         latency_operation_keep(latency_share_at(share, i), minutes, &share->lost);
     }
 }
@@ -56,7 +58,7 @@ bool latency_share_enable(struct latency_share *share, const struct latency_sett
     }
     bool is_made = share->operations != NULL;
     if (is_made) {
-        latency_interfaces_allow(share->operations, settings->max_interfaces);
+        share->operations->most = settings->max_interfaces;
         keep(share, settings->keep);
         share->most_free_texts = settings->max_interfaces / FREE_TEXT_PART;
     }
@@ -110,7 +112,7 @@ uint32_t latency_share_interface(struct latency_share *share, struct slice name,
 uint32_t latency_share_count(struct latency_share *share)
 {
     pthread_mutex_lock(&share->lock);
-    uint32_t count = latency_interfaces_count(share->operations);
+    uint32_t count = share->operations->count;
     pthread_mutex_unlock(&share->lock);
     return count;
 }
@@ -143,38 +145,29 @@ void latency_share_move(struct latency *latency, uint32_t number)
     pthread_mutex_unlock(&share->lock);
 }
 
-static void move_until(struct latency *latency, uint32_t first, uint32_t end)
-{
-    for (uint32_t i = first; i < end; i++) {
-        latency_share_move(latency, i);
-    }
-}
-
 void latency_share_move_all(struct latency *latency)
 {
-    move_until(latency, 0, latency_share_count(latency->share));
+    for (uint32_t i = 0; i < latency->open_room; i++) {
+        latency_share_move(latency, i);
+    }
 }
 
 void latency_share_move_some(struct latency *latency)
 {
     struct latency_share *share = latency->share;
     struct latency_seat *seat = &share->seats[latency->host->worker];
+    uint32_t left = latency_share_slice(latency->open_room);
 
     pthread_mutex_lock(&share->lock);
-    uint32_t count = latency_interfaces_count(share->operations);
     if (latency->moving == 0 && seat->moved < share->wanted) {
         latency->moving = share->wanted;
         latency->move_at = 0;
     }
     pthread_mutex_unlock(&share->lock);
-    if (latency->moving == 0) {
-        return;
+    for (; latency->moving > 0 && left > 0 && latency->move_at < latency->open_room; left--) {
+        latency_share_move(latency, latency->move_at++);
     }
-    uint32_t end = latency->move_at + latency_share_slice(count);
-    end = end < count ? end : count;
-    move_until(latency, latency->move_at, end);
-    latency->move_at = end;
-    if (end == count) {
+    if (latency->moving > 0 && latency->move_at == latency->open_room) {
         pthread_mutex_lock(&share->lock);
         seat->moved = latency->moving;
         pthread_mutex_unlock(&share->lock);

@@ -93,17 +93,6 @@ bool latency_slow_log_add(struct latency_slow_log *log, const struct latency_slo
     return true;
 }
 
-size_t latency_slow_log_count(const struct latency_slow_log *log)
-{
-    return log->count;
-}
-
-const struct latency_slow_entry *latency_slow_log_at(const struct latency_slow_log *log, size_t index)
-{
-    assert(index < log->count);
-    return log->entries[(log->next_id - 1 - index) % log->most];
-}
-
 static void print_entry(const struct latency_slow_entry *entry, FILE *out)
 {
     fprintf(out, "id=%" PRIu64 " time=%" PRId64 ".%06" PRId64, entry->id, entry->unix_us / US_PER_S,
@@ -127,7 +116,7 @@ size_t latency_slow_log_print(const struct latency_slow_log *log, uint64_t *befo
     size_t printed = 0;
 
     for (uint64_t i = newer; i < log->count && printed < most; i++, printed++) {
-        const struct latency_slow_entry *entry = latency_slow_log_at(log, (size_t)i);
+        const struct latency_slow_entry *entry = log->entries[(log->next_id - 1 - i) % log->most];
         print_entry(entry, out);
         *before = entry->id;
     }

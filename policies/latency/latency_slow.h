@@ -36,10 +36,6 @@ bool latency_slow_log_add(struct latency_slow_log *log, const struct latency_slo
 /* Forgets all entries; ids go on. */
 void latency_slow_log_reset(struct latency_slow_log *log);
 
-size_t latency_slow_log_count(const struct latency_slow_log *log);
-/* One of them, 0 is the newest. Valid until the log changes. */
-const struct latency_slow_entry *latency_slow_log_at(const struct latency_slow_log *log, size_t index);
-
 /*
  * Writes one line for each of the newest entries with ids below *before, up to most, and sets *before to the least id
  * that was written. Returns how many there were:

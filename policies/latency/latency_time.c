@@ -1,6 +1,5 @@
 #include "latency/latency_time.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <time.h>

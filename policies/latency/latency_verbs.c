@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 /* How long the other workers are waited for: longer than moving all interfaces takes, a slice at each tick. */
 #define WAIT_US (5 * LATENCY_US_PER_S)

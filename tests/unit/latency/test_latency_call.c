@@ -30,32 +30,29 @@ Test(latency_call, names_keys_as_the_pattern_does)
     static const char *const expected[] = {"statistics_get_28333333_for_max", "statistics_get_28333333_for_min",
                                            "statistics_get_28333333_for_sum_count", "statistics_get_28333333_for_hist",
                                            "statistics_get_28333333_for_errors_bytes"};
-    char key[LATENCY_KEY_SIZE];
+    struct latency_call call = {0};
 
-    for (int i = 0; i < LATENCY_KEYS; i++) {
-        size_t length = latency_key_write(&layout, "get", 28333333, (enum latency_key)i, key);
-        cr_assert_str_eq(key, expected[i]);
-        cr_assert_eq(length, strlen(expected[i]));
+    cr_assert(latency_call_report(&call, &layout, "get", 28333333, 1));
+    cr_assert_eq(call.key_count, LATENCY_KEYS);
+    for (size_t i = 0; i < LATENCY_KEYS; i++) {
+        assert_argument(&call, i, expected[i]);
     }
     const struct latency_layout other = {.prefix = "{a}b", .braces = true, .process = "p"};
-    latency_key_write(&other, "config|set", -1, LATENCY_KEY_MAX, key);
-    cr_assert_str_eq(key, "{a}b_{config|set}_-1_for_max");
+    cr_assert(latency_call_report(&call, &other, "config|set", -1, 1));
+    assert_argument(&call, 0, "{a}b_{config|set}_-1_for_max");
+    latency_call_clear(&call);
 }
 
 Test(latency_call, has_room_for_the_longest_keys)
 {
     char prefix[LATENCY_PREFIX_MAX + 1] = {0}, process[LATENCY_PROCESS_MAX + 1] = {0};
-    char interface[LATENCY_NAME_MAX + 1] = {0}, key[LATENCY_KEY_SIZE];
+    char interface[LATENCY_NAME_MAX + 1] = {0};
 
     memset(prefix, 'p', LATENCY_PREFIX_MAX);
     memset(process, 'q', LATENCY_PROCESS_MAX);
     memset(interface, 'i', LATENCY_NAME_MAX);
     const struct latency_layout longest = {
         .prefix = prefix, .braces = true, .process = process, .retention_s = INT64_MAX, .remember_s = INT64_MAX};
-    size_t length = latency_key_write(&longest, interface, INT64_MIN, LATENCY_KEY_ERRORS_BYTES, key);
-    cr_assert_eq(length, strlen(key));
-    cr_assert_str_eq(key + length - 13, "_errors_bytes");
-
     struct recorder *recorder = recorder_new(2);
     const struct latency_sample sample = {
         .us = UINT64_MAX, .count = 1, .errors = UINT64_MAX, .bytes_in = UINT64_MAX, .bytes_out = UINT64_MAX};
@@ -64,6 +61,10 @@ Test(latency_call, has_room_for_the_longest_keys)
     recorder_record(recorder, INT64_MAX, &sample);
     cr_assert(flush(&call, &longest, interface, recorder_take(recorder)));
     cr_assert_eq(call.argument_count, 16);
+    for (size_t i = 0; i < call.key_count; i++) {
+        cr_assert_lt(call.arguments[i].length, LATENCY_KEY_SIZE);
+    }
+    cr_assert_eq(memcmp(call.end - strlen("1 591"), "1 591", strlen("1 591")), 0);
     assert_argument(&call, 15,
                     "18446744073709551615 18446744073709551615 18446744073709551615 1 18446744073709551615 "
                     "18446744073709551615 18446744073709551615 1 591");

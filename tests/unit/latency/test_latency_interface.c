@@ -104,21 +104,21 @@ Test(latency_interface, numbers_are_given_in_order_and_kept)
     char name[16];
     uint32_t number;
 
-    cr_assert_eq(latency_interfaces_count(interfaces), 1);
-    cr_assert_str_eq(latency_interfaces_at(interfaces, LATENCY_OTHER)->name, "other");
+    cr_assert_eq(interfaces->count, 1);
+    cr_assert_str_eq(interfaces->list[LATENCY_OTHER]->name, "other");
     cr_assert_eq(latency_interfaces_add(interfaces, text("other")), LATENCY_OTHER);
     for (int round = 0; round < 2; round++) {
         for (uint32_t i = 1; i < 300; i++) {
             snprintf(name, sizeof name, "name %u", (unsigned)i);
             cr_assert_eq(latency_interfaces_add(interfaces, text(name)), i);
             snprintf(name, sizeof name, "name%%20%u", (unsigned)i);
-            cr_assert_str_eq(latency_interfaces_at(interfaces, i)->name, name);
+            cr_assert_str_eq(interfaces->list[i]->name, name);
             cr_assert(latency_interfaces_find(interfaces, text(name), &number));
             cr_assert_eq(number, i);
         }
     }
-    cr_assert_eq(latency_interfaces_count(interfaces), 300);
-    cr_assert_eq(latency_interfaces_refused(interfaces), 0);
+    cr_assert_eq(interfaces->count, 300);
+    cr_assert_eq(interfaces->refused, 0);
     cr_assert_not(latency_interfaces_find(interfaces, text("name 1"), &number), "only by its safe name");
     cr_assert_not(latency_interfaces_find(interfaces, text(""), &number));
     latency_interfaces_free(interfaces);
@@ -134,13 +134,13 @@ Test(latency_interface, the_rest_goes_to_other)
     cr_assert_eq(latency_interfaces_add(interfaces, text("del")), LATENCY_OTHER);
     cr_assert_eq(latency_interfaces_add(interfaces, text("set")), 2);
     cr_assert_eq(latency_interfaces_add(interfaces, text("other")), LATENCY_OTHER);
-    cr_assert_eq(latency_interfaces_refused(interfaces), 2);
-    cr_assert_eq(latency_interfaces_count(interfaces), 3);
+    cr_assert_eq(interfaces->refused, 2);
+    cr_assert_eq(interfaces->count, 3);
     latency_interfaces_free(interfaces);
 
     interfaces = latency_interfaces_new(1, sizeof(struct latency_interface));
     cr_assert_eq(latency_interfaces_add(interfaces, text("get")), LATENCY_OTHER);
-    cr_assert_eq(latency_interfaces_count(interfaces), 1);
+    cr_assert_eq(interfaces->count, 1);
     latency_interfaces_free(interfaces);
     latency_interfaces_free(NULL);
 }

@@ -79,21 +79,18 @@ Test(latency_minute, is_walked_from_the_lowest_bucket_on)
     free(minute);
 }
 
-Test(latency_minute, figures_add)
+Test(latency_minute, what_is_sealed_adds_to_figures)
 {
     static struct latency_figures parts[2], whole;
 
     for (uint64_t i = 1; i < 1000; i++) {
-        struct latency_figures *part = &parts[i % 2];
-        latency_histogram_record(&part->histogram, i * i, 1);
-        latency_histogram_record(&whole.histogram, i * i, 1);
-        part->errors += i % 3;
-        part->bytes_in += i;
-        part->bytes_out += 2 * i;
-        whole.errors += i % 3;
-        whole.bytes_in += i;
-        whole.bytes_out += 2 * i;
+        const struct latency_sample sample = {
+            .us = i * i, .count = 1 + i % 2, .errors = i % 3, .bytes_in = i, .bytes_out = 2 * i};
+        latency_figures_record(&parts[i % 2], &sample);
+        latency_figures_record(&whole, &sample);
     }
-    latency_figures_add(&parts[0], &parts[1]);
+    struct latency_minute *sealed = latency_minute_seal(7, &parts[1]);
+    latency_minute_add_to(sealed, &parts[0]);
     assert_same(&parts[0], &whole);
+    free(sealed);
 }
