@@ -184,7 +184,7 @@ def test_it_is_not_redis(redis, make_redis, make_headgate, fake):
 def test_it_answers_scripts_with_something_else(redis, make_redis, make_headgate, fake, answer):
     """What is no script's answer is no reason to believe that the figures are on record."""
     fake.answers["EVALSHA"] = lambda _lane, _arguments: answer
-    headgate = launch(make_headgate, redis, "shared", at(fake), **SHORT)
+    headgate = launch(make_headgate, redis, "shared", at(fake))
     client = headgate.connect()
     get(client, 7)
     await_failure(headgate)
