@@ -9,19 +9,19 @@
  *
  *   crosstalk --headgate build/headgate --chaos all --seconds 120   the test
  *   crosstalk --direct                                              clients at Redis itself: the checker is right
- *   crosstalk --self-test                                           a lying proxy: every kind of lie must be found
+ *   crosstalk --self-test                                           a fault proxy: every kind of fault must be found
  *
  * With --attackers there are clients among them that send whatever might disturb the others. Then nothing is excused:
  * no client may be closed, each request is answered in time, what is forbidden is not done, and Headgate stays within
  * bounds of memory and of connections to Redis.
  *
  * Parts: crosstalk_run (phases of a run), _loop (threads), _client (connections), _workload, _units_data, _units_state
- * and _send (what is sent), _expect and _verify (what must come back), _text (identities), _chaos,
- * _servers, _liar, _figures, _attacker, _attacks, _attacks_raw and _watch (attackers, and what they bring about); of
+ * and _send (what is sent), _expect and _verify (what must come back), _text (identities), _chaos, _servers,
+ * _fault_proxy, _figures, _attacker, _attacks, _attacks_raw and _watch (attackers, and what they bring about); of
  * tests/rig: _buffer, _reply, _process, _options.
  */
 #include "crosstalk_attacks.h"
-#include "crosstalk_liar.h"
+#include "crosstalk_fault_proxy.h"
 #include "crosstalk_run.h"
 #include "rig_options.h"
 
@@ -207,7 +207,7 @@ static int run_quietly(const struct options *options)
 static int self_test(struct options options)
 {
     int result = 0;
-    options.lying = true;
+    options.through_fault_proxy = true;
     options.clients = SELF_TEST_CLIENTS;
     options.requests = SELF_TEST_REQUESTS;
     options.chaos = false;

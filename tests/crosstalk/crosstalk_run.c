@@ -2,8 +2,8 @@
 
 #include "crosstalk_attacker.h"
 #include "crosstalk_chaos.h"
+#include "crosstalk_fault_proxy.h"
 #include "crosstalk_figures.h"
-#include "crosstalk_liar.h"
 #include "crosstalk_loop.h"
 #include "crosstalk_servers.h"
 #include "crosstalk_verify.h"
@@ -25,7 +25,7 @@
 struct rig {
     struct servers servers;
     struct chaos chaos;
-    struct liar *liar;
+    struct fault_proxy *fault_proxy;
     struct watch watch;
     struct attackers attackers;
     struct loop loops[LOOPS_MAX];
@@ -64,9 +64,9 @@ static bool rig_start(struct rig *rig, struct run *run)
             return false;
         run->port = rig->servers.listen_port.number;
     }
-    if (options->lying) {
-        rig->liar = liar_start(options->fault, rig->servers.redis_port.number, options->seed, &run->port);
-        if (rig->liar == NULL)
+    if (options->through_fault_proxy) {
+        rig->fault_proxy = fault_proxy_start(options->fault, rig->servers.redis_port.number, options->seed, &run->port);
+        if (rig->fault_proxy == NULL)
             return false;
     }
     for (; rig->loops_started < options->loops; rig->loops_started++)
@@ -158,8 +158,8 @@ static void rig_end(struct rig *rig, struct run *run)
     for (uint32_t index = 0; index < run->options.clients; index++)
         client_free(&run->clients[index]);
     attackers_free(&rig->attackers);
-    if (rig->liar != NULL)
-        printf("  %-34s %12u\n", "faults committed", liar_stop(rig->liar));
+    if (rig->fault_proxy != NULL)
+        printf("  %-34s %12u\n", "faults committed", fault_proxy_stop(rig->fault_proxy));
 }
 
 static int rig_run(struct rig *rig, struct run *run)
@@ -201,7 +201,7 @@ int run_execute(const struct options *options)
             for (uint32_t index = 0; index < options->clients; index++)
                 run->clients[index].fd = -1;
             result = rig_run(rig, run);
-            servers_free(&rig->servers, result != 0 && !options->lying);
+            servers_free(&rig->servers, result != 0 && !options->through_fault_proxy);
         }
         free(run->clients);
     }

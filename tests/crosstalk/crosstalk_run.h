@@ -28,7 +28,7 @@ enum fault {
 };
 
 struct options {
-    const char *headgate; /* path of the program under test; NULL: clients speak to Redis, or to the lying proxy */
+    const char *headgate; /* path of the program under test; NULL: clients speak to Redis, or to the fault proxy */
     const char *pool;
     uint32_t clients;
     int64_t requests;
@@ -43,7 +43,7 @@ struct options {
     unsigned patience;  /* seconds in which each request has to be answered, among attackers */
     bool limits;        /* Headgate has rules that hold requests and ask Redis about them, but refuse none */
     bool self_test;
-    bool lying; /* clients speak to the lying proxy */
+    bool through_fault_proxy; /* clients speak to the fault proxy */
     enum fault fault;
 };
 

@@ -13,7 +13,7 @@
 #define CRASH_ONE_IN 1500
 #define VIA_ONE_IN 10
 #define RETAKE_ONE_IN 16
-#define LIE_ONE_IN 200
+#define FAULT_ONE_IN 200
 #define WAITABLE_MS 5000
 #define AGAIN_US 20000
 #define LATE_DEL_US 3000000 /* longer than chaos keeps a request from being forwarded */
@@ -228,7 +228,7 @@ static void granted(struct slot *slot, int64_t now)
         snprintf(lease, sizeof lease, "%" PRId64, lock->lease_us / US_PER_MS);
         client_ask(slot->home, slot, QUESTION_EXPIRE, 3, "PEXPIRE", lock->key, lease);
     }
-    if (worker->shared->options.fault == FAULT_UNWATCHED && !lock->rule->watched && worker_one_in(worker, LIE_ONE_IN))
+    if (worker->shared->options.fault == FAULT_UNWATCHED && !lock->rule->watched && worker_one_in(worker, FAULT_ONE_IN))
         send_rogue_script(slot);
 }
 
@@ -238,7 +238,7 @@ static void refused(struct slot *slot, int64_t now)
     shared_count(worker->shared, FIGURE_REFUSED);
     if (lock_of(slot)->kind == KIND_SEMAPHORE)
         client_ask(slot->home, slot, QUESTION_NOTHING, 3, "ZREM", lock_of(slot)->key, slot->hold->token);
-    if (worker->shared->options.fault == FAULT_LIAR && worker_one_in(worker, LIE_ONE_IN)) {
+    if (worker->shared->options.fault == FAULT_INTRUDER && worker_one_in(worker, FAULT_ONE_IN)) {
         enter(slot, now);
         slot->act_us = now;
         return;
@@ -362,7 +362,7 @@ static void release_answered(struct slot *slot, bool found, int64_t now)
     }
     slot->hold->state = SLOT_IDLE;
     slot->act_us = now;
-    if (shared->options.fault == FAULT_ROGUE && found && worker_one_in(worker_of(slot), LIE_ONE_IN) &&
+    if (shared->options.fault == FAULT_ROGUE && found && worker_one_in(worker_of(slot), FAULT_ONE_IN) &&
         slot->home->link == LINK_UP)
         send_rogue_script(slot);
 }

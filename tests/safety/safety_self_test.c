@@ -18,7 +18,7 @@ static const struct {
     const char *name;
     enum breach breach;
 } faults[] = {{FAULT_NONE, "none", BREACH_COUNT},
-              {FAULT_LIAR, "a client that was refused enters", BREACH_EXCLUSION},
+              {FAULT_INTRUDER, "a client that was refused enters", BREACH_EXCLUSION},
               {FAULT_NO_RENEWAL, "nobody renews", BREACH_EXCLUSION},
               {FAULT_ROGUE, "a released lock is renewed", BREACH_RENEWAL},
               {FAULT_UNWATCHED, "a lock without a rule is renewed", BREACH_RENEWAL},

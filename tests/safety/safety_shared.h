@@ -27,7 +27,7 @@
 
 enum fault {
     FAULT_NONE,
-    FAULT_LIAR,       /* a client that was refused enters */
+    FAULT_INTRUDER,   /* a client that was refused enters */
     FAULT_NO_RENEWAL, /* nobody renews, though sections last longer than leases */
     FAULT_ROGUE,      /* a script gives time to live to a lock that was released */
     FAULT_UNWATCHED,  /* a lock that no rule names is renewed */

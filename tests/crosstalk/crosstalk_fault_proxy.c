@@ -1,4 +1,4 @@
-#include "crosstalk_liar.h"
+#include "crosstalk_fault_proxy.h"
 
 #include "crosstalk_attacker.h"
 #include "crosstalk_servers.h"
@@ -36,7 +36,7 @@ struct pair {
     bool server_ended;
 };
 
-struct liar {
+struct fault_proxy {
     enum fault fault;
     uint16_t redis_port;
     uint64_t random;
@@ -85,10 +85,10 @@ static void frame_pass(struct pair *from, struct pair *to, size_t length)
 }
 
 /* Another pair whose next reply is there, and is not the same. */
-static struct pair *other_pair(struct liar *liar, const struct pair *pair, size_t length)
+static struct pair *other_pair(struct fault_proxy *proxy, const struct pair *pair, size_t length)
 {
     for (size_t at = 0; at < PAIRS_MAX; at++) {
-        struct pair *other = &liar->pairs[at];
+        struct pair *other = &proxy->pairs[at];
         size_t other_length = frame_length(other);
         if (other == pair || other_length == 0)
             continue;
@@ -98,9 +98,9 @@ static struct pair *other_pair(struct liar *liar, const struct pair *pair, size_
     return NULL;
 }
 
-static bool commit_swap(struct liar *liar, struct pair *pair, size_t length)
+static bool commit_swap(struct fault_proxy *proxy, struct pair *pair, size_t length)
 {
-    struct pair *other = other_pair(liar, pair, length);
+    struct pair *other = other_pair(proxy, pair, length);
     if (other == NULL)
         return false;
     frame_pass(other, pair, frame_length(other));
@@ -145,13 +145,13 @@ static bool commit_refuse(struct pair *pair, size_t length)
 }
 
 /* To an attacker, in which it is not found by being one too many. */
-static bool commit_leak(struct liar *liar, struct pair *pair, size_t length)
+static bool commit_leak(struct fault_proxy *proxy, struct pair *pair, size_t length)
 {
     const char *frame = buffer_head(&pair->received);
     if (pair->attacker || memmem(frame, length, "xt:", 3) == NULL)
         return false;
     for (size_t at = 0; at < PAIRS_MAX; at++) {
-        struct pair *other = &liar->pairs[at];
+        struct pair *other = &proxy->pairs[at];
         if (!other->used || !other->attacker)
             continue;
         buffer_append(&other->down, frame, length);
@@ -170,11 +170,11 @@ static bool commit_delay(struct pair *pair)
 }
 
 /* False if the fault cannot be committed on this reply, which then still waits. */
-static bool commit(struct liar *liar, struct pair *pair, size_t length)
+static bool commit(struct fault_proxy *proxy, struct pair *pair, size_t length)
 {
-    switch (liar->fault) {
+    switch (proxy->fault) {
     case FAULT_SWAP:
-        return commit_swap(liar, pair, length);
+        return commit_swap(proxy, pair, length);
     case FAULT_REORDER:
         return commit_reorder(pair, length);
     case FAULT_DROP:
@@ -192,28 +192,28 @@ static bool commit(struct liar *liar, struct pair *pair, size_t length)
         pair_close(pair);
         return true;
     case FAULT_LEAK:
-        return commit_leak(liar, pair, length);
+        return commit_leak(proxy, pair, length);
     case FAULT_DELAY:
         return commit_delay(pair);
     case FAULT_WIPE:
-        return process_ask(liar->redis_port, "DEL canary\r\n", ":1");
+        return process_ask(proxy->redis_port, "DEL canary\r\n", ":1");
     default:
         return false;
     }
 }
 
-static bool fault_is_due(struct liar *liar)
+static bool fault_is_due(struct fault_proxy *proxy)
 {
-    bool is_turn = next_random(&liar->random) % FAULT_ONE_IN == 0;
+    bool is_turn = next_random(&proxy->random) % FAULT_ONE_IN == 0;
 
-    return liar->fault != FAULT_NONE && is_turn;
+    return proxy->fault != FAULT_NONE && is_turn;
 }
 
-static void pair_take_frames(struct liar *liar, struct pair *pair)
+static void pair_take_frames(struct fault_proxy *proxy, struct pair *pair)
 {
     for (size_t length = frame_length(pair); length > 0; length = frame_length(pair)) {
-        if (fault_is_due(liar) && commit(liar, pair, length))
-            liar->committed++;
+        if (fault_is_due(proxy) && commit(proxy, pair, length))
+            proxy->committed++;
         else
             frame_pass(pair, pair, length);
     }
@@ -265,14 +265,14 @@ static bool is_attacker(int client)
     return address.sin_addr.s_addr == inet_addr(ATTACKER_ADDRESS);
 }
 
-static void liar_accept(struct liar *liar)
+static void proxy_accept(struct fault_proxy *proxy)
 {
-    int client = accept4(liar->listener, NULL, NULL, SOCK_CLOEXEC);
+    int client = accept4(proxy->listener, NULL, NULL, SOCK_CLOEXEC);
     for (size_t at = 0; client >= 0 && at < PAIRS_MAX; at++) {
-        struct pair *pair = &liar->pairs[at];
+        struct pair *pair = &proxy->pairs[at];
         if (pair->used)
             continue;
-        int server = process_connect(liar->redis_port);
+        int server = process_connect(proxy->redis_port);
         if (server < 0)
             break;
         *pair = (struct pair){.used = true, .attacker = is_attacker(client), .client = client, .server = server};
@@ -298,34 +298,34 @@ static void pair_poll(const struct pair *pair, struct pollfd *client, struct pol
 }
 
 /* All receive before any reply is passed on, so that two clients' replies can be at hand together. */
-static void liar_turn(struct liar *liar)
+static void proxy_turn(struct fault_proxy *proxy)
 {
     struct pollfd polled[1 + 2 * PAIRS_MAX];
-    polled[0] = (struct pollfd){.fd = liar->listener, .events = POLLIN};
+    polled[0] = (struct pollfd){.fd = proxy->listener, .events = POLLIN};
     for (size_t at = 0; at < PAIRS_MAX; at++)
-        pair_poll(&liar->pairs[at], &polled[1 + 2 * at], &polled[2 + 2 * at]);
+        pair_poll(&proxy->pairs[at], &polled[1 + 2 * at], &polled[2 + 2 * at]);
     if (poll(polled, sizeof polled / sizeof *polled, 20) <= 0)
         return;
     for (size_t at = 0; at < PAIRS_MAX; at++)
-        if (liar->pairs[at].used)
-            pair_receive(&liar->pairs[at], &polled[1 + 2 * at], &polled[2 + 2 * at]);
+        if (proxy->pairs[at].used)
+            pair_receive(&proxy->pairs[at], &polled[1 + 2 * at], &polled[2 + 2 * at]);
     for (size_t at = 0; at < PAIRS_MAX; at++)
-        pair_take_frames(liar, &liar->pairs[at]);
+        pair_take_frames(proxy, &proxy->pairs[at]);
     for (size_t at = 0; at < PAIRS_MAX; at++)
-        if (liar->pairs[at].used)
-            pair_transmit(&liar->pairs[at]);
+        if (proxy->pairs[at].used)
+            pair_transmit(&proxy->pairs[at]);
     if (polled[0].revents != 0)
-        liar_accept(liar);
+        proxy_accept(proxy);
 }
 
-static void *liar_run(void *context)
+static void *proxy_run(void *context)
 {
-    struct liar *liar = context;
-    while (!atomic_load(&liar->stop))
-        liar_turn(liar);
+    struct fault_proxy *proxy = context;
+    while (!atomic_load(&proxy->stop))
+        proxy_turn(proxy);
     for (size_t at = 0; at < PAIRS_MAX; at++)
-        if (liar->pairs[at].used)
-            pair_close(&liar->pairs[at]);
+        if (proxy->pairs[at].used)
+            pair_close(&proxy->pairs[at]);
     return NULL;
 }
 
@@ -345,29 +345,29 @@ static int listen_anywhere(uint16_t *port)
     return -1;
 }
 
-struct liar *liar_start(enum fault fault, uint16_t redis_port, uint64_t seed, uint16_t *port)
+struct fault_proxy *fault_proxy_start(enum fault fault, uint16_t redis_port, uint64_t seed, uint16_t *port)
 {
-    struct liar *liar = calloc(1, sizeof *liar);
-    if (liar == NULL)
+    struct fault_proxy *proxy = calloc(1, sizeof *proxy);
+    if (proxy == NULL)
         return NULL;
-    liar->fault = fault;
-    liar->redis_port = redis_port;
-    liar->random = seed;
-    liar->listener = listen_anywhere(port);
-    if (liar->listener >= 0 && pthread_create(&liar->thread, NULL, liar_run, liar) == 0)
-        return liar;
-    if (liar->listener >= 0)
-        close(liar->listener);
-    free(liar);
+    proxy->fault = fault;
+    proxy->redis_port = redis_port;
+    proxy->random = seed;
+    proxy->listener = listen_anywhere(port);
+    if (proxy->listener >= 0 && pthread_create(&proxy->thread, NULL, proxy_run, proxy) == 0)
+        return proxy;
+    if (proxy->listener >= 0)
+        close(proxy->listener);
+    free(proxy);
     return NULL;
 }
 
-unsigned liar_stop(struct liar *liar)
+unsigned fault_proxy_stop(struct fault_proxy *proxy)
 {
-    atomic_store(&liar->stop, true);
-    pthread_join(liar->thread, NULL);
-    unsigned committed = liar->committed;
-    close(liar->listener);
-    free(liar);
+    atomic_store(&proxy->stop, true);
+    pthread_join(proxy->thread, NULL);
+    unsigned committed = proxy->committed;
+    close(proxy->listener);
+    free(proxy);
     return committed;
 }
