@@ -337,7 +337,7 @@ WORDS = [
 ]
 
 
-def play(place, dice):
+def live(place, dice):
     """One client's life. What it has taken of the list is told by itself."""
     client = place.connect()
     client.socket.settimeout(0.3)
@@ -361,7 +361,7 @@ def play(place, dice):
 def test_random_pipelines_that_end_somewhere(behind, seed):
     dice = random.Random(seed)
     for _ in range(6):
-        clients = [play(behind, dice) for _ in range(25)]
+        clients = [live(behind, dice) for _ in range(25)]
         behind.await_gone()
         behind.observer("DEL", "q", "moved")
         behind.assert_nothing_is_popped()

@@ -4,7 +4,7 @@ Each attack is a list of requests, written as words. {n} is a number that no oth
 """
 
 from harness.resp import encode
-from play import Act
+from scenarios import Scenario
 
 FORGED = "return redis.error_reply(\"ERR unknown command '{name}'\")"
 
@@ -171,19 +171,19 @@ def other_name(name):
 
 
 class Numbers:
-    """Makes acts of lists of requests, each with a number of its own."""
+    """Makes scenarios of lists of requests, each with a number of its own."""
 
     def __init__(self, names=()):
         self.count = 0
         self.names = names
 
-    def act(self, requests, pipelined):
+    def scenario(self, requests, pipelined):
         self.count += 1
         encoded = [encode(*(word.replace("{n}", str(self.count)) for word in words)) for words in requests]
         steps = [b"".join(encoded)] if pipelined else encoded
         chance = any("\0" in word for words in requests for word in words[: 2 if words[0] in CONTAINERS else 1])
         names = {words[0].lower().split("\0")[0] for words in requests} | set(self.names)
-        return Act(steps, names=names, found_by_chance=chance, what="pipelined" if pipelined else "one by one")
+        return Scenario(steps, names=names, found_by_chance=chance, what="pipelined" if pipelined else "one by one")
 
 
 def state_attacks():

@@ -53,10 +53,10 @@ ADDED = {"cl.throttle", "delifeq", "delifequals"}
 UNKNOWN = (b"ERR unknown command '", b"ERR unknown subcommand '")
 
 
-def closes_without_a_word(act):
+def closes_without_a_word(scenario):
     """POST and Host: make Redis close at once, with what it owed for requests before; Headgate answers those. With a NUL
     behind them Redis closes, too, and Headgate says that they are unknown. Nothing is left of either."""
-    return bool(act.names & {"post", "host:"}) and (act.found_by_chance or len(act.forms) != 1)
+    return bool(scenario.names & {"post", "host:"}) and (scenario.found_by_chance or len(scenario.forms) != 1)
 
 
 def says_unknown_alike(mine, direct):
@@ -64,11 +64,11 @@ def says_unknown_alike(mine, direct):
     return is_unknown(mine) and is_unknown(direct)
 
 
-def refuses_a_name(act, mine):
+def refuses_a_name(scenario, mine):
     """CLIENT SETNAME and SETINFO with a NUL in the name: Redis 7.0 refuses it, 7.2 and later look at what is before it.
     Headgate refuses it for all."""
     return (
-        "client" in act.names
+        "client" in scenario.names
         and isinstance(mine, Error)
         and mine.endswith(b"cannot contain spaces, newlines or special characters.")
     )
@@ -83,63 +83,63 @@ def is_unknown(reply):
     return isinstance(reply, Error) and reply.startswith(UNKNOWN)
 
 
-def quits_in_silence(act):
+def quits_in_silence(scenario):
     """QUIT after CLIENT REPLY OFF or SKIP: Redis 7.0 has nothing to write, after which it would close, and never closes.
     Headgate does."""
-    return {"client", "quit"} <= act.names and b"REPLY" in act.all_bytes
+    return {"client", "quit"} <= scenario.names and b"REPLY" in scenario.all_bytes
 
 
-def debugs_scripts(act):
+def debugs_scripts(scenario):
     """SCRIPT DEBUG: pool = shared refuses it, as a session of the debugger might reach other clients."""
-    return "script" in act.names and b"DEBUG" in act.all_bytes.upper()
+    return "script" in scenario.names and b"DEBUG" in scenario.all_bytes.upper()
 
 
-def names_options_by_a_hash(act):
+def names_options_by_a_hash(scenario):
     """CONFIG finds the names of options as it finds commands: with a NUL, by chance."""
-    return "config" in act.names and b"\0" in act.all_bytes
+    return "config" in scenario.names and b"\0" in scenario.all_bytes
 
 
-def asks_for_a_name_that_was_given(act):
+def asks_for_a_name_that_was_given(scenario):
     """Where CLIENT has another name, Headgate answers CLIENT GETNAME all the same once a name was given by that."""
-    return b"KCLIENT" in act.all_bytes and b"GETNAME" in act.all_bytes
+    return b"KCLIENT" in scenario.all_bytes and b"GETNAME" in scenario.all_bytes
 
 
-def ends_valkey(act):
+def ends_valkey(scenario):
     """SCRIPT DEBUG YES and a script behind it: Valkey 9.1.2 crashes by itself, without Headgate."""
-    return "script" in act.names and b"DEBUG" in act.all_bytes
+    return "script" in scenario.names and b"DEBUG" in scenario.all_bytes
 
 
-def is_apart(act):
+def is_apart(scenario):
     """A script that is debugged runs in a process of its own, which keeps others' connections open. Who tracks all keys
     is told of what others do at the same time."""
     return (
-        b"DEBUG" in act.all_bytes
-        or b"BCAST" in act.all_bytes
-        or any(form.is_apart for form in act.forms)
-        or bool(act.names & STREAMS)
+        b"DEBUG" in scenario.all_bytes
+        or b"BCAST" in scenario.all_bytes
+        or any(form.is_apart for form in scenario.forms)
+        or bool(scenario.names & STREAMS)
     )
 
 
-def breaks_its_error_line(act):
+def breaks_its_error_line(scenario):
     """FUNCTION LIST with a line's end in its argument: Redis 7.2 and later, and Valkey, write it into the error as it is.
     What follows is no RESP in most cases, and Headgate closes its client."""
-    return any(form.row.full_name == "function|list" and form.change.startswith("crlf") for form in act.forms)
+    return any(form.row.full_name == "function|list" and form.change.startswith("crlf") for form in scenario.forms)
 
 
-def is_not_compared(act):
+def is_not_compared(scenario):
     """What follows a name that one of the servers may have found is another story on each of them."""
-    if act.names & (STREAMS | ADDED | OF_CHILDREN) or closes_without_a_word(act):
+    if scenario.names & (STREAMS | ADDED | OF_CHILDREN) or closes_without_a_word(scenario):
         return True
     if (
-        breaks_its_error_line(act)
-        or names_options_by_a_hash(act)
-        or asks_for_a_name_that_was_given(act)
-        or quits_in_silence(act)
-        or debugs_scripts(act)
+        breaks_its_error_line(scenario)
+        or names_options_by_a_hash(scenario)
+        or asks_for_a_name_that_was_given(scenario)
+        or quits_in_silence(scenario)
+        or debugs_scripts(scenario)
     ):
         return True
-    return len(act.forms) != 1 and act.found_by_chance
+    return len(scenario.forms) != 1 and scenario.found_by_chance
 
 
-def is_of_the_moment(act):
-    return any(name in OF_THE_MOMENT for name in act.names)
+def is_of_the_moment(scenario):
+    return any(name in OF_THE_MOMENT for name in scenario.names)

@@ -5,7 +5,7 @@ import random
 from attacks import OF_RENAMED, Numbers, other_name, renamed_attacks, state_attacks
 from forms import Catalogue
 from hits import find_hits
-from play import Player
+from scenarios import Runner
 from sequences import Sequences
 from table import all_rows
 from world import World
@@ -22,38 +22,38 @@ def catalogue(world, seed):
     return Catalogue(rows, find_hits(client, rows, seed), seed)
 
 
-def play_names(world, seed, step=1, most=5):
+def run_names(world, seed, step=1, most=5):
     """Every command and subcommand in every form of its name."""
-    player = Player(world, most_findings=most)
+    runner = Runner(world, most_findings=most)
     forms = list(catalogue(world, seed).of_names())
-    player.forms(forms[seed % step :: step], random.Random(seed))
-    return player
+    runner.forms(forms[seed % step :: step], random.Random(seed))
+    return runner
 
 
-def play_words(world, seed, step=WORDS_STEP, most=5):
+def run_words(world, seed, step=WORDS_STEP, most=5):
     """Every option and value in every form."""
-    player = Player(world, most_findings=most)
+    runner = Runner(world, most_findings=most)
     forms = list(catalogue(world, seed).of_words())
-    player.forms(forms[seed % step :: step], random.Random(seed))
-    return player
+    runner.forms(forms[seed % step :: step], random.Random(seed))
+    return runner
 
 
-def play_attacks(world, seed, step=ATTACKS_STEP, most=5, renamed=None):
+def run_attacks(world, seed, step=ATTACKS_STEP, most=5, renamed=None):
     """The attacks on a server with its own names, or with another one for one command; each at once and one by one."""
     numbers = Numbers({renamed.lower()} if renamed else ())
-    player = Player(world, most_findings=most)
+    runner = Runner(world, most_findings=most)
     requests = list(renamed_attacks(renamed) if renamed else state_attacks())
-    acts = [(request, pipelined) for request in requests for pipelined in (True, False)]
-    player.acts(numbers.act(*act) for act in acts[seed % step :: step])
-    return player
+    scenarios = [(request, pipelined) for request in requests for pipelined in (True, False)]
+    runner.scenarios(numbers.scenario(*scenario) for scenario in scenarios[seed % step :: step])
+    return runner
 
 
-def play_sequences(world, seed, count=SEQUENCES, most=5):
+def run_sequences(world, seed, count=SEQUENCES, most=5):
     """Two to six forms in a row by one client."""
-    player = Player(world, most_findings=most)
+    runner = Runner(world, most_findings=most)
     forms = catalogue(world, seed)
-    player.acts(Sequences(list(forms.of_names()) + list(forms.of_words()), seed).acts(count))
-    return player
+    runner.scenarios(Sequences(list(forms.of_names()) + list(forms.of_words()), seed).scenarios(count))
+    return runner
 
 
 def world_with(renamed=None):

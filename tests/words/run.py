@@ -1,6 +1,6 @@
 """The differential test at length: tests/words/run.py --forms 100000 --seed 7 --redis-server /path/to/valkey-server.
 
-Goes on with the next seed until so many forms were played. Exit status 1 if anything was found.
+Goes on with the next seed until so many forms were run. Exit status 1 if anything was found.
 """
 
 import argparse
@@ -16,7 +16,7 @@ sys.dont_write_bytecode = True
 
 def parsed():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--forms", type=int, default=100_000, help="how many are played at least (100000)")
+    parser.add_argument("--forms", type=int, default=100_000, help="how many are run at least (100000)")
     parser.add_argument("--seed", type=int, default=1, help="the first seed (1)")
     parser.add_argument("--redis-server", default="redis-server", help="the server's binary")
     parser.add_argument("--findings", type=int, default=20, help="a part ends with so many (20)")
@@ -29,12 +29,12 @@ def parts_of_a_pass(options, seed):
     import parts
 
     most = options.findings
-    yield "names", None, lambda world: parts.play_names(world, seed, most=most)
-    yield "words", None, lambda world: parts.play_words(world, seed, step=1, most=most)
-    yield "attacks", None, lambda world: parts.play_attacks(world, seed, step=1, most=most)
+    yield "names", None, lambda world: parts.run_names(world, seed, most=most)
+    yield "words", None, lambda world: parts.run_words(world, seed, step=1, most=most)
+    yield "attacks", None, lambda world: parts.run_attacks(world, seed, step=1, most=most)
     for name in parts.RENAMED:
-        yield "renamed", name, lambda world, name=name: parts.play_attacks(world, seed, 1, most, renamed=name)
-    yield "sequences", None, lambda world: parts.play_sequences(world, seed, count=15_000, most=most)
+        yield "renamed", name, lambda world, name=name: parts.run_attacks(world, seed, 1, most, renamed=name)
+    yield "sequences", None, lambda world: parts.run_sequences(world, seed, count=15_000, most=most)
 
 
 def main():
@@ -42,28 +42,28 @@ def main():
     os.environ["HEADGATE_REDIS_SERVER"] = options.redis_server
     import parts
 
-    played = found = 0
+    count = found = 0
     seed = options.seed
-    while played < options.forms and not found:
-        for part, renamed, play in parts_of_a_pass(options, seed):
+    while count < options.forms and not found:
+        for part, renamed, run_part in parts_of_a_pass(options, seed):
             if options.part and part != options.part:
                 continue
             start = time.monotonic()
             world = parts.world_with(renamed)
             try:
-                player = play(world)
+                runner = run_part(world)
             finally:
                 world.finish()
-            played += player.played
-            found += len(player.findings)
+            count += runner.count
+            found += len(runner.findings)
             name = f"{part} {renamed}" if renamed else part
             print(
-                f"seed {seed}: {name}: {player.played} played, {len(player.findings)} findings, {time.monotonic() - start:.1f} s"
+                f"seed {seed}: {name}: {runner.count} run, {len(runner.findings)} findings, {time.monotonic() - start:.1f} s"
             )
-            for finding in player.findings:
+            for finding in runner.findings:
                 print(finding, flush=True)
         seed += 1
-    print(f"{played} played, {found} findings")
+    print(f"{count} run, {found} findings")
     return 1 if found else 0
 
 

@@ -3,7 +3,7 @@
 import random
 
 from bases import APART, WORDS_ONLY
-from play import Act
+from scenarios import Scenario
 
 # Commands that change the connection, or its place among lanes, are more than half of what is drawn.
 SHARE_OF_STATES = 0.6
@@ -34,14 +34,14 @@ class Sequences:
             return self.rng.choice(self.others)
         return self.rng.choice(self.sound_states if self.rng.random() < SHARE_OF_SOUND else self.states)
 
-    def act(self, number):
+    def scenario(self, number):
         """All at once, one by one, or in two parts."""
         forms = [self.form() for _ in range(self.rng.randint(2, 6))]
         requests = [form.bytes(number) for form in forms]
         cut = self.rng.choice((0, 1, len(requests)))
         steps = requests[:cut] + ([b"".join(requests[cut:])] if requests[cut:] else [])
-        return Act(steps, forms)
+        return Scenario(steps, forms)
 
-    def acts(self, count):
+    def scenarios(self, count):
         for number in range(count):
-            yield self.act(number)
+            yield self.scenario(number)

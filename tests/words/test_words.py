@@ -1,6 +1,6 @@
 """Headgate and Redis understand each request alike, and nothing of one client is left for the next.
 
-What is played and how it is judged is told in docs/testing.md. WORDS_SEED gives another sample.
+What is run and how it is judged is told in docs/testing.md. WORDS_SEED gives another sample.
 """
 
 import os
@@ -10,7 +10,7 @@ import pytest
 from differences import is_unknown
 from harness.resp import Error
 from judge import Victim, faults_of_connections, told
-from parts import RENAMED, play_attacks, play_names, play_sequences, play_words, world_with
+from parts import RENAMED, run_attacks, run_names, run_sequences, run_words, world_with
 
 SEED = int(os.environ.get("WORDS_SEED", "1"))
 
@@ -29,30 +29,30 @@ def renamed_world(request):
     opened.finish()
 
 
-def check(player, least):
-    assert player.findings == [], "\n" + "\n".join(map(str, player.findings))
-    assert player.played >= least, f"only {player.played} were played"
+def check(runner, least):
+    assert runner.findings == [], "\n" + "\n".join(map(str, runner.findings))
+    assert runner.count >= least, f"only {runner.count} were run"
 
 
 def test_every_name_of_a_command_in_every_form(world):
-    check(play_names(world, SEED), least=8000)
+    check(run_names(world, SEED), least=8000)
 
 
 def test_words_of_options_and_values(world):
-    check(play_words(world, SEED), least=4000)
+    check(run_words(world, SEED), least=4000)
 
 
 def test_what_changes_a_connection_two_by_two(world):
-    check(play_attacks(world, SEED), least=3000)
+    check(run_attacks(world, SEED), least=3000)
 
 
 def test_commands_under_another_name(renamed_world):
     world, name = renamed_world
-    check(play_attacks(world, SEED, step=1, renamed=name), least=50)
+    check(run_attacks(world, SEED, step=1, renamed=name), least=50)
 
 
 def test_random_sequences(world):
-    check(play_sequences(world, SEED), least=2000)
+    check(run_sequences(world, SEED), least=2000)
 
 
 # ---- the judges ----
