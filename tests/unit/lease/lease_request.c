@@ -1,29 +1,15 @@
 #include "lease_request.h"
 
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "../../support/frame.h"
 
-#define WORDS_MAX 64
+#include <criterion/criterion.h>
+#include <stdlib.h>
 
 struct request request_of_words(const struct slice *words, size_t count)
 {
-    struct request request = {0};
-    FILE *out = open_memstream(&request.bytes, &request.length);
+    struct slice frame = frame_of_words(words, count);
 
-    fprintf(out, "*%zu\r\n", count);
-    for (size_t i = 0; i < count; i++) {
-        fprintf(out, "$%zu\r\n", words[i].length);
-        fwrite(words[i].data, 1, words[i].length, out);
-        fputs("\r\n", out);
-    }
-    fclose(out);
-    char *exact = malloc(request.length);
-    memcpy(exact, request.bytes, request.length);
-    free(request.bytes);
-    request.bytes = exact;
-    request.command = command_find(words[0]);
-    return request;
+    return (struct request){.bytes = (char *)frame.data, .length = frame.length, .command = command_find(words[0])};
 }
 
 void request_read(struct request *request)
@@ -33,18 +19,9 @@ void request_read(struct request *request)
 
 struct request request_of(const char *text)
 {
-    struct slice words[WORDS_MAX];
-    size_t count = 0;
+    struct slice words[FRAME_WORDS_MAX];
+    struct request made = request_of_words(words, frame_split(text, words));
 
-    for (const char *at = text;; at++) {
-        cr_assert_lt(count, (size_t)WORDS_MAX);
-        words[count] = (struct slice){at, strcspn(at, " ")};
-        at += words[count++].length;
-        if (*at == '\0') {
-            break;
-        }
-    }
-    struct request made = request_of_words(words, count);
     cr_assert_not_null(made.command, "%s", text);
     request_read(&made);
     return made;

@@ -1,4 +1,4 @@
-#include "lease_play.h"
+#include "lease_scenario.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,12 +9,12 @@
 #define LOCK "EVALSHA 149c5a8bf18676fd99e9e6e24923bd64d9b62f94 1 %s 3000 %s"
 #define UNLOCK "EVALSHA 3ffe249c16dee540ac8ab32e39bd408626b9aff7 2 %s c 0 3000 %s"
 
-void play_trace(const struct play *play, const char *format, ...)
+void scenario_trace(const struct scenario *scenario, const char *format, ...)
 {
     va_list arguments;
 
-    if (play->traced) {
-        fprintf(stderr, "%lld ", (long long)(play->stage->now_us - STAGE_FIRST_US) / MS);
+    if (scenario->traced) {
+        fprintf(stderr, "%lld ", (long long)(scenario->host->now_us - FAKE_FIRST_US) / MS);
         va_start(arguments, format);
         vfprintf(stderr, format, arguments);
         va_end(arguments);
@@ -22,17 +22,17 @@ void play_trace(const struct play *play, const char *format, ...)
     }
 }
 
-uint32_t play_below(struct play *play, uint32_t limit)
+uint32_t scenario_below(struct scenario *scenario, uint32_t limit)
 {
-    return next_random(&play->random) % limit;
+    return next_random(&scenario->random) % limit;
 }
 
-bool play_chance(struct play *play, uint32_t of)
+bool scenario_chance(struct scenario *scenario, uint32_t of)
 {
-    return play_below(play, of) == 0;
+    return scenario_below(scenario, of) == 0;
 }
 
-int play_owner_of(int token)
+int scenario_owner_of(int token)
 {
     return token / (MODEL_TOKENS / OWNERS);
 }
@@ -76,10 +76,10 @@ static void text_of(const struct move *move, char *text, size_t size)
     }
 }
 
-static void note_sent(struct play *play, const struct move *move)
+static void note_sent(struct scenario *scenario, const struct move *move)
 {
     for (int token = 0; token < MODEL_TOKENS; token++) {
-        struct claim *claim = &play->claims[move->key][token];
+        struct claim *claim = &scenario->claims[move->key][token];
         if (releases(move->act) && (forces(move->act) || token == move->token)) {
             claim->is_held = false;
             /* One that was forwarded when nothing was known of such a lock is not waited for. */
@@ -88,9 +88,9 @@ static void note_sent(struct play *play, const struct move *move)
     }
 }
 
-static void send_move(struct play *play, struct actor *actor, struct move move)
+static void send_move(struct scenario *scenario, struct actor *actor, struct move move)
 {
-    struct stage_client *client = actor->client;
+    struct fake_client *client = actor->client;
     bool queued = move.act == ACT_EXEC_TAKE || move.act == ACT_EXEC_DEL;
     size_t before = client->request_count;
     char text[200];
@@ -98,56 +98,57 @@ static void send_move(struct play *play, struct actor *actor, struct move move)
     if (actor->count == PIPELINE_MAX) {
         return;
     }
-    move.sequence = ++play->sequence;
-    move.sent_us = play->stage->now_us;
+    move.sequence = ++scenario->sequence;
+    move.sent_us = scenario->host->now_us;
     text_of(&move, text, sizeof text);
     if (queued) {
-        stage_send(client, "MULTI");
+        fake_send(client, "MULTI");
     }
-    stage_send(client, text);
+    fake_send(client, text);
     if (queued) {
-        stage_send(client, "EXEC");
+        fake_send(client, "EXEC");
     }
     move.passed = client->request_count > before;
     actor->moves[actor->count++] = move;
-    note_sent(play, &move);
-    play_trace(play, "c%llu w%zu sends #%llu %s%s", (unsigned long long)client->view.id, client->worker,
-               (unsigned long long)move.sequence, text, move.passed ? "" : " (not passed)");
+    note_sent(scenario, &move);
+    scenario_trace(scenario, "c%llu w%zu sends #%llu %s%s", (unsigned long long)client->view.id, client->worker,
+                   (unsigned long long)move.sequence, text, move.passed ? "" : " (not passed)");
 }
 
-static double wall_s(const struct play *play)
+static double wall_s(const struct scenario *scenario)
 {
-    return (double)(play->stage->wall_us + play->stage->now_us) / 1e6;
+    return (double)(scenario->host->wall_us + scenario->host->now_us) / 1e6;
 }
 
-void play_send_something(struct play *play, struct actor *actor)
+void scenario_send_something(struct scenario *scenario, struct actor *actor)
 {
     static const enum act of_strings[] = {ACT_SET_NX,  ACT_SET_NX,  ACT_SETNX, ACT_EXTEND,    ACT_RELEASE,
                                           ACT_RELEASE, ACT_RELEASE, ACT_DEL,   ACT_EXEC_TAKE, ACT_EXEC_DEL};
     static const enum act of_hashes[] = {ACT_LOCK, ACT_LOCK, ACT_UNLOCK, ACT_UNLOCK, ACT_UNLOCK, ACT_DEL};
-    struct move move = {.key = play_below(play, MODEL_KEYS), .token = actor->owner * 2 + (int)play_below(play, 2)};
-    enum model_type type = play->model.keys[move.key].type;
+    struct move move = {.key = scenario_below(scenario, MODEL_KEYS),
+                        .token = actor->owner * 2 + (int)scenario_below(scenario, 2)};
+    enum model_type type = scenario->model.keys[move.key].type;
 
     if (type == MODEL_STRING) {
-        move.act = of_strings[play_below(play, sizeof of_strings / sizeof of_strings[0])];
-        send_move(play, actor, move);
-        if (move.act == ACT_SETNX && play_chance(play, 2)) {
-            move.act = play_chance(play, 3) ? ACT_RELEASE : ACT_EXPIRE;
-            send_move(play, actor, move);
+        move.act = of_strings[scenario_below(scenario, sizeof of_strings / sizeof of_strings[0])];
+        send_move(scenario, actor, move);
+        if (move.act == ACT_SETNX && scenario_chance(scenario, 2)) {
+            move.act = scenario_chance(scenario, 3) ? ACT_RELEASE : ACT_EXPIRE;
+            send_move(scenario, actor, move);
         }
     } else if (type == MODEL_HASH) {
-        move.act = of_hashes[play_below(play, sizeof of_hashes / sizeof of_hashes[0])];
-        send_move(play, actor, move);
-    } else if (play_chance(play, 2)) {
+        move.act = of_hashes[scenario_below(scenario, sizeof of_hashes / sizeof of_hashes[0])];
+        send_move(scenario, actor, move);
+    } else if (scenario_chance(scenario, 2)) {
         move.act = ACT_ZREM;
-        send_move(play, actor, move);
+        send_move(scenario, actor, move);
     } else {
         move.act = ACT_SWEEP;
-        move.score = wall_s(play) - (double)LEASE_MS / 1000;
-        send_move(play, actor, move);
+        move.score = wall_s(scenario) - (double)LEASE_MS / 1000;
+        send_move(scenario, actor, move);
         move.act = ACT_ZADD;
-        move.score = wall_s(play);
-        send_move(play, actor, move);
+        move.score = wall_s(scenario);
+        send_move(scenario, actor, move);
     }
 }
 
@@ -185,15 +186,15 @@ static int execute(struct model *model, const struct move *move)
     return 0;
 }
 
-bool play_execute_next(struct play *play, struct actor *actor)
+bool scenario_execute_next(struct scenario *scenario, struct actor *actor)
 {
     for (size_t i = 0; i < actor->count; i++) {
         struct move *move = &actor->moves[i];
         if (!move->executed) {
-            move->answer = execute(&play->model, move);
+            move->answer = execute(&scenario->model, move);
             move->executed = true;
-            play_trace(play, "c%llu executes #%llu: %d", (unsigned long long)actor->client->view.id,
-                       (unsigned long long)move->sequence, move->answer);
+            scenario_trace(scenario, "c%llu executes #%llu: %d", (unsigned long long)actor->client->view.id,
+                           (unsigned long long)move->sequence, move->answer);
             return true;
         }
     }
@@ -228,21 +229,21 @@ static struct move take_first(struct actor *actor)
 }
 
 /* A release that is answered and was none: the owner has it still, and Redis is asked. */
-static bool goes_on(const struct play *play, const struct claim *claim, size_t key, int token)
+static bool goes_on(const struct scenario *scenario, const struct claim *claim, size_t key, int token)
 {
-    const struct model_key *lock = &play->model.keys[key];
+    const struct model_key *lock = &scenario->model.keys[key];
     /* It may be held anew since, and that answer be lost. */
     bool is_known = claim->is_known && claim->known_us >= lock->taken_us[token];
 
     return lock->type != MODEL_ZSET && claim->releases_sent == 0 && is_known && !claim->is_given_up &&
-           model_holds(&play->model, key, token) && play->owners[play_owner_of(token)].connections > 0 &&
-           play->stage->now_us > play->outage_us;
+           model_holds(&scenario->model, key, token) && scenario->owners[scenario_owner_of(token)].connections > 0 &&
+           scenario->host->now_us > scenario->outage_us;
 }
 
-static void note_released(struct play *play, const struct move *move, uint64_t client, bool answered)
+static void note_released(struct scenario *scenario, const struct move *move, uint64_t client, bool answered)
 {
     for (int token = 0; token < MODEL_TOKENS; token++) {
-        struct claim *claim = &play->claims[move->key][token];
+        struct claim *claim = &scenario->claims[move->key][token];
         if (!forces(move->act) && token != move->token) {
             continue;
         }
@@ -254,13 +255,13 @@ static void note_released(struct play *play, const struct move *move, uint64_t c
             claim->is_known = false;
             claim->released = move->sequence > claim->released ? move->sequence : claim->released;
         }
-        claim->is_held = claim->is_held || goes_on(play, claim, move->key, token);
+        claim->is_held = claim->is_held || goes_on(scenario, claim, move->key, token);
     }
 }
 
-static void note_granted(struct play *play, const struct move *move, uint64_t client)
+static void note_granted(struct scenario *scenario, const struct move *move, uint64_t client)
 {
-    struct claim *claim = &play->claims[move->key][move->token];
+    struct claim *claim = &scenario->claims[move->key][move->token];
     bool tells = move->act != ACT_EXPIRE && move->act != ACT_SWEEP;
 
     if (!tells || (move->answer != 1 && move->act != ACT_ZADD)) {
@@ -271,46 +272,47 @@ static void note_granted(struct play *play, const struct move *move, uint64_t cl
         move->act == ACT_SET_NX || move->act == ACT_SETNX || move->act == ACT_LOCK || move->act == ACT_EXEC_TAKE;
     if (move->sequence > claim->released) {
         claim->is_known = true;
-        claim->known_us = play->stage->now_us;
+        claim->known_us = scenario->host->now_us;
         claim->is_given_up = false;
-        claim->answered = ++play->sequence;
+        claim->answered = ++scenario->sequence;
         claim->taker = client;
     }
     bool was_released = claim->releases_sent > 0 || move->sequence <= claim->released;
     /* What is taken again as it runs out may as well have been taken once more just before: that does not count anew.
      */
-    bool is_new = play->stage->now_us > claim->over_us + 4 * PATIENCE_US;
-    bool is_watched = play->owners[play_owner_of(move->token)].connections > 0 && play->stage->now_us > play->outage_us;
+    bool is_new = scenario->host->now_us > claim->over_us + 4 * PATIENCE_US;
+    bool is_watched = scenario->owners[scenario_owner_of(move->token)].connections > 0 &&
+                      scenario->host->now_us > scenario->outage_us;
     claim->is_held = claim->is_held || (takes && !was_released && is_new && is_watched);
 }
 
 /* The next reply, if Redis has it. */
-bool play_deliver_next(struct play *play, struct actor *actor)
+bool scenario_deliver_next(struct scenario *scenario, struct actor *actor)
 {
     if (actor->count == 0 || !actor->moves[0].executed) {
         return false;
     }
     struct move move = take_first(actor);
-    play_trace(play, "c%llu hears #%llu: %d", (unsigned long long)actor->client->view.id,
-               (unsigned long long)move.sequence, move.answer);
+    scenario_trace(scenario, "c%llu hears #%llu: %d", (unsigned long long)actor->client->view.id,
+                   (unsigned long long)move.sequence, move.answer);
     if (releases(move.act)) {
-        note_released(play, &move, actor->client->view.id, true);
-        play->releases += move.answer == 1;
+        note_released(scenario, &move, actor->client->view.id, true);
+        scenario->releases += move.answer == 1;
     } else {
-        note_granted(play, &move, actor->client->view.id);
+        note_granted(scenario, &move, actor->client->view.id);
     }
     if (move.passed) {
-        stage_hear(actor->client, head_of(&move));
+        fake_hear(actor->client, head_of(&move));
     }
     return true;
 }
 
-void play_end_moves(struct play *play, struct actor *actor)
+void scenario_end_moves(struct scenario *scenario, struct actor *actor)
 {
     while (actor->count > 0) {
         struct move move = take_first(actor);
         if (releases(move.act)) {
-            note_released(play, &move, actor->client->view.id, false);
+            note_released(scenario, &move, actor->client->view.id, false);
         }
     }
 }

@@ -1,12 +1,12 @@
 /*
- * Clients that take, extend and release locks at random, in pipelines and transactions, on the stage of the lease
+ * Clients that take, extend and release locks at random, in pipelines and transactions, on the host of the lease
  * policy and before a model of Redis; and what can be known of each lock from what they have sent and heard.
  */
-#ifndef HEADGATE_TESTS_LEASE_PLAY_H
-#define HEADGATE_TESTS_LEASE_PLAY_H
+#ifndef HEADGATE_TESTS_LEASE_SCENARIO_H
+#define HEADGATE_TESTS_LEASE_SCENARIO_H
 
+#include "lease_host.h"
 #include "lease_model.h"
-#include "lease_stage.h"
 
 #define OWNERS 3
 #define CLIENTS_MAX 8
@@ -45,7 +45,7 @@ struct move {
 };
 
 struct actor {
-    struct stage_client *client;
+    struct fake_client *client;
     int owner;
     struct move moves[PIPELINE_MAX]; /* the oldest first */
     size_t count;
@@ -70,11 +70,11 @@ struct owner {
     int64_t gone_us;
 };
 
-struct play {
+struct scenario {
     uint32_t seed;
     uint32_t random;
     bool traced;
-    struct stage *stage;
+    struct fake_host *host;
     struct model model;
     uint32_t calm; /* the greater, the less happens */
     struct actor actors[CLIENTS_MAX];
@@ -89,20 +89,20 @@ struct play {
 };
 
 /* What happens, for who looks into a seed: LEASE_SEED=17 LEASE_TRACE=1 test_lease_random. */
-void play_trace(const struct play *play, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void scenario_trace(const struct scenario *scenario, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* At random, but always the same with a seed: a number below the limit, and one in so many. */
-uint32_t play_below(struct play *play, uint32_t limit);
-bool play_chance(struct play *play, uint32_t of);
+uint32_t scenario_below(struct scenario *scenario, uint32_t limit);
+bool scenario_chance(struct scenario *scenario, uint32_t of);
 /* Who uses the token. */
-int play_owner_of(int token);
+int scenario_owner_of(int token);
 
 /* The actor, which must have a client, sends one request at random, or two that belong together. */
-void play_send_something(struct play *play, struct actor *actor);
+void scenario_send_something(struct scenario *scenario, struct actor *actor);
 /* The model executes the actor's next request; false: there is none. */
-bool play_execute_next(struct play *play, struct actor *actor);
+bool scenario_execute_next(struct scenario *scenario, struct actor *actor);
 /* The actor's client hears the next reply; false: there is none yet. */
-bool play_deliver_next(struct play *play, struct actor *actor);
+bool scenario_deliver_next(struct scenario *scenario, struct actor *actor);
 /* What the actor has under way will not be answered. */
-void play_end_moves(struct play *play, struct actor *actor);
+void scenario_end_moves(struct scenario *scenario, struct actor *actor);
 
 #endif

@@ -2,7 +2,7 @@
  * The lease policy and what comes in another order than expected: Redis executes the requests of several connections in
  * an order that is not that of their replies, scripts are overtaken, and connections break.
  */
-#include "lease_stage.h"
+#include "lease_host.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -15,38 +15,38 @@
 #define REDISSON_LOCK "EVALSHA 149c5a8bf18676fd99e9e6e24923bd64d9b62f94 1 "
 #define REACQUIRE "EVALSHA 1cac51482acf5858da00f6d685d68f886cd6b6b2 1 "
 
-/* A stage with two workers and a client of each; they are one owner. */
+/* A host with two workers and a client of each; they are one owner. */
 struct scene {
-    struct stage *stage;
-    struct stage_client *a;
-    struct stage_client *b;
+    struct fake_host *host;
+    struct fake_client *a;
+    struct fake_client *b;
 };
 
 static struct scene scene_of(const char *rules)
 {
-    struct stage *stage = stage_new(rules, 2);
+    struct fake_host *host = lease_host_new(rules, 2);
 
-    return (struct scene){stage, stage_join(stage, 0, "10.0.0.1", "app"), stage_join(stage, 1, "10.0.0.1", "app")};
+    return (struct scene){host, fake_join(host, 0, "10.0.0.1", "app"), fake_join(host, 1, "10.0.0.1", "app")};
 }
 
 /* The next script is a renewal of 30 s, within a lease's third. */
-static void assert_renewal(struct stage *stage, const char *text)
+static void assert_renewal(struct fake_host *host, const char *text)
 {
-    stage_pass_until_call(stage, 10000);
-    cr_assert_str_eq(stage_call_text(stage), text);
-    cr_assert_gt(stage_call_number(stage, 1), 1);
+    fake_pass_until_call(host, 10000);
+    cr_assert_str_eq(fake_call_text(host), text);
+    cr_assert_gt(fake_call_number(host, 1), 1);
 }
 
 /* Answers until all is quiet, as Redis does that has the key of a SETNX; whether it was given a time to live. */
-static bool is_healed(struct stage *stage)
+static bool is_healed(struct fake_host *host)
 {
     bool healed = false;
 
     for (int i = 0; i < 50; i++) {
-        stage_pass(stage, 100);
-        while (stage->calls != NULL) {
-            bool heals = strcmp(stage_call_text(stage), "lease_heal job / t1") == 0;
-            stage_answer(stage, heals ? "1 30000" : healed ? "1 30000" : "-2 -1");
+        fake_pass(host, 100);
+        while (host->calls != NULL) {
+            bool heals = strcmp(fake_call_text(host), "lease_heal job / t1") == 0;
+            fake_answer(host, heals ? "1 30000" : healed ? "1 30000" : "-2 -1");
             healed = healed || heals;
         }
     }
@@ -59,18 +59,18 @@ Test(lease_order, an_acquisition_that_a_release_overtook_is_asked_for)
 {
     struct scene scene = scene_of(RULES);
 
-    stage_send(scene.a, "SET job t1 NX PX 30000");
-    stage_ask(scene.b, "DEL job", ":1\r\n");
-    stage_hear(scene.a, "+OK\r\n");
-    stage_assert_counter(scene.stage, "lease_acquired_total", 1);
-    stage_pass(scene.stage, 100);
-    cr_assert_eq(stage_call_number(scene.stage, 1), 1);
-    stage_answer(scene.stage, "0 -2");
-    cr_assert(stage_lists(scene.stage, NULL));
-    stage_assert_counter(scene.stage, "lease_lost_gone_total", 0);
-    stage_assert_counter(scene.stage, "lease_released_total", 1);
-    cr_assert_eq(scene.stage->warning_count, (size_t)0);
-    stage_free(scene.stage);
+    fake_send(scene.a, "SET job t1 NX PX 30000");
+    fake_ask(scene.b, "DEL job", ":1\r\n");
+    fake_hear(scene.a, "+OK\r\n");
+    fake_assert_counter(scene.host, "lease_acquired_total", 1);
+    fake_pass(scene.host, 100);
+    cr_assert_eq(fake_call_number(scene.host, 1), 1);
+    fake_answer(scene.host, "0 -2");
+    cr_assert(lease_host_lists(scene.host, NULL));
+    fake_assert_counter(scene.host, "lease_lost_gone_total", 0);
+    fake_assert_counter(scene.host, "lease_released_total", 1);
+    cr_assert_eq(scene.host->warning_count, (size_t)0);
+    lease_host_free(scene.host);
 }
 
 /* Sent before over another connection, and executed nobody knows when. */
@@ -83,19 +83,19 @@ Test(lease_order, a_release_that_was_sent_before_the_acquisition_is_asked_for)
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct scene scene = scene_of(RULES);
-        stage_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
-        stage_send(scene.a, RELEASE "job t1");
-        stage_ask(scene.b, "SET job t1 NX PX 30000", "+OK\r\n");
-        cr_assert(stage_lists(scene.stage, "state=releasing"));
-        stage_assert_quiet(scene.stage, MINUTES);
-        stage_hear(scene.a, ":1\r\n");
-        stage_pass_until_call(scene.stage, 1000);
-        cr_assert_eq(scene.stage->calls->worker, (size_t)1);
-        cr_assert_eq(stage_call_number(scene.stage, 1), 1);
-        stage_answer(scene.stage, cases[i].answer);
-        cr_assert(stage_lists(scene.stage, cases[i].state));
-        stage_assert_counter(scene.stage, "lease_lost_gone_total", 0);
-        stage_free(scene.stage);
+        fake_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
+        fake_send(scene.a, RELEASE "job t1");
+        fake_ask(scene.b, "SET job t1 NX PX 30000", "+OK\r\n");
+        cr_assert(lease_host_lists(scene.host, "state=releasing"));
+        fake_assert_quiet(scene.host, MINUTES);
+        fake_hear(scene.a, ":1\r\n");
+        fake_pass_until_call(scene.host, 1000);
+        cr_assert_eq(scene.host->calls->worker, (size_t)1);
+        cr_assert_eq(fake_call_number(scene.host, 1), 1);
+        fake_answer(scene.host, cases[i].answer);
+        cr_assert(lease_host_lists(scene.host, cases[i].state));
+        fake_assert_counter(scene.host, "lease_lost_gone_total", 0);
+        lease_host_free(scene.host);
     }
 }
 
@@ -107,23 +107,23 @@ Test(lease_order, what_was_released_and_taken_anew_may_be_held_for_max_hold_agai
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct scene scene = scene_of("[lease:locks]\nkeys = *\nttl = 30s\nmax_hold = 40s\nwatchdog =\n");
-        stage_ask(scene.a, REDISSON_LOCK "job 30000 id:1", "$-1\r\n");
+        fake_ask(scene.a, REDISSON_LOCK "job 30000 id:1", "$-1\r\n");
         for (int tick = 0; tick < 400; tick++) {
-            stage_pass(scene.stage, 100);
-            if (scene.stage->calls != NULL) {
-                stage_answer(scene.stage, "1 30000");
+            fake_pass(scene.host, 100);
+            if (scene.host->calls != NULL) {
+                fake_answer(scene.host, "1 30000");
             }
         }
-        cr_assert(stage_lists(scene.stage, "state=max-hold"));
-        stage_send(scene.b, cases[i][0]);
-        stage_ask(scene.a, REDISSON_LOCK "job 30000 id:1", "$-1\r\n");
-        stage_hear(scene.b, ":1\r\n");
-        stage_pass(scene.stage, 1000);
-        if (scene.stage->calls != NULL) {
-            stage_answer(scene.stage, "1 29000");
+        cr_assert(lease_host_lists(scene.host, "state=max-hold"));
+        fake_send(scene.b, cases[i][0]);
+        fake_ask(scene.a, REDISSON_LOCK "job 30000 id:1", "$-1\r\n");
+        fake_hear(scene.b, ":1\r\n");
+        fake_pass(scene.host, 1000);
+        if (scene.host->calls != NULL) {
+            fake_answer(scene.host, "1 29000");
         }
-        cr_assert(stage_lists(scene.stage, cases[i][1]), "%s", cases[i][0]);
-        stage_free(scene.stage);
+        cr_assert(lease_host_lists(scene.host, cases[i][1]), "%s", cases[i][0]);
+        lease_host_free(scene.host);
     }
 }
 
@@ -146,17 +146,17 @@ Test(lease_order, a_release_that_was_under_way_at_the_same_time_is_asked_for)
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct scene scene = scene_of(RULES);
-        stage_send(scene.a, cases[i].taking);
-        stage_ask(scene.b, "SET job t0 NX PX 30000", "+OK\r\n");
-        stage_send(scene.b, "DEL job");
-        stage_hear(scene.a, cases[i].granted);
-        stage_hear(scene.b, ":1\r\n");
-        stage_pass_until_call(scene.stage, 1000);
-        cr_assert_str_eq(stage_call_text(scene.stage), cases[i].script);
-        stage_answer(scene.stage, cases[i].answer);
-        cr_assert(stage_lists(scene.stage, cases[i].goes_on ? cases[i].state : NULL));
-        stage_assert_counter(scene.stage, "lease_lost_gone_total", 0);
-        stage_free(scene.stage);
+        fake_send(scene.a, cases[i].taking);
+        fake_ask(scene.b, "SET job t0 NX PX 30000", "+OK\r\n");
+        fake_send(scene.b, "DEL job");
+        fake_hear(scene.a, cases[i].granted);
+        fake_hear(scene.b, ":1\r\n");
+        fake_pass_until_call(scene.host, 1000);
+        cr_assert_str_eq(fake_call_text(scene.host), cases[i].script);
+        fake_answer(scene.host, cases[i].answer);
+        cr_assert(lease_host_lists(scene.host, cases[i].goes_on ? cases[i].state : NULL));
+        fake_assert_counter(scene.host, "lease_lost_gone_total", 0);
+        lease_host_free(scene.host);
     }
 }
 
@@ -164,12 +164,12 @@ Test(lease_order, who_takes_a_lock_ends_the_watch_over_the_one_before)
 {
     struct scene scene = scene_of(RULES);
 
-    stage_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
-    stage_ask(scene.b, "SET job t2 NX PX 30000", "+OK\r\n");
-    stage_assert_counter(scene.stage, "lease_lost_taken_total", 1);
-    cr_assert(stage_lists(scene.stage, "key=job"));
-    assert_renewal(scene.stage, "lease_renew_string job / t2");
-    stage_free(scene.stage);
+    fake_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
+    fake_ask(scene.b, "SET job t2 NX PX 30000", "+OK\r\n");
+    fake_assert_counter(scene.host, "lease_lost_taken_total", 1);
+    cr_assert(lease_host_lists(scene.host, "key=job"));
+    assert_renewal(scene.host, "lease_renew_string job / t2");
+    lease_host_free(scene.host);
 }
 
 /* In Redis: t1 is taken and released, then t2 is taken; the answer to the first comes last. */
@@ -177,14 +177,14 @@ Test(lease_order, a_late_answer_does_not_end_the_watch_over_who_took_it_later)
 {
     struct scene scene = scene_of(RULES);
 
-    stage_send(scene.a, "SET job t1 NX PX 30000");
-    stage_send(scene.a, RELEASE "job t1");
-    stage_ask(scene.b, "SET job t2 NX PX 30000", "+OK\r\n");
-    stage_hear(scene.a, "+OK\r\n");
-    stage_hear(scene.a, ":1\r\n");
-    cr_assert(stage_lists(scene.stage, "state=held"));
-    assert_renewal(scene.stage, "lease_renew_string job / t2");
-    stage_free(scene.stage);
+    fake_send(scene.a, "SET job t1 NX PX 30000");
+    fake_send(scene.a, RELEASE "job t1");
+    fake_ask(scene.b, "SET job t2 NX PX 30000", "+OK\r\n");
+    fake_hear(scene.a, "+OK\r\n");
+    fake_hear(scene.a, ":1\r\n");
+    cr_assert(lease_host_lists(scene.host, "state=held"));
+    assert_renewal(scene.host, "lease_renew_string job / t2");
+    lease_host_free(scene.host);
 }
 
 /* The same, but t2 was asked for first: it is not known who has it, until Redis says so. */
@@ -198,19 +198,19 @@ Test(lease_order, who_was_asking_for_a_lock_at_the_same_time_may_have_it)
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct scene scene = scene_of(RULES);
-        stage_send(scene.b, "SET job t2 NX PX 30000");
-        stage_send(scene.a, "SET job t1 NX PX 30000");
-        stage_send(scene.a, RELEASE "job t1");
-        stage_hear(scene.b, "+OK\r\n");
-        stage_hear(scene.a, "+OK\r\n");
-        stage_hear(scene.a, ":1\r\n");
-        cr_assert(stage_lists(scene.stage, "state=checking"));
-        stage_pass_until_call(scene.stage, 1000);
-        cr_assert_str_eq(stage_call_text(scene.stage), "lease_renew_string job / t2");
-        stage_answer(scene.stage, cases[i].answer);
-        cr_assert(stage_lists(scene.stage, cases[i].state));
-        stage_assert_counter(scene.stage, "lease_lost_taken_total", cases[i].lost);
-        stage_free(scene.stage);
+        fake_send(scene.b, "SET job t2 NX PX 30000");
+        fake_send(scene.a, "SET job t1 NX PX 30000");
+        fake_send(scene.a, RELEASE "job t1");
+        fake_hear(scene.b, "+OK\r\n");
+        fake_hear(scene.a, "+OK\r\n");
+        fake_hear(scene.a, ":1\r\n");
+        cr_assert(lease_host_lists(scene.host, "state=checking"));
+        fake_pass_until_call(scene.host, 1000);
+        cr_assert_str_eq(fake_call_text(scene.host), "lease_renew_string job / t2");
+        fake_answer(scene.host, cases[i].answer);
+        cr_assert(lease_host_lists(scene.host, cases[i].state));
+        fake_assert_counter(scene.host, "lease_lost_taken_total", cases[i].lost);
+        lease_host_free(scene.host);
     }
 }
 
@@ -224,13 +224,13 @@ Test(lease_order, two_acquisitions_of_one_token_are_healed_whichever_is_answered
 
     for (size_t i = 0; i < sizeof takings / sizeof takings[0]; i++) {
         struct scene scene = scene_of(RULES);
-        stage_send(scene.a, takings[i][0]);
-        stage_ask(scene.b, "DEL job", ":1\r\n");
-        stage_ask(scene.b, takings[i][2], takings[i][3]);
-        stage_hear(scene.a, takings[i][1]);
-        cr_assert(is_healed(scene.stage));
-        cr_assert(stage_lists(scene.stage, "state=held"));
-        stage_free(scene.stage);
+        fake_send(scene.a, takings[i][0]);
+        fake_ask(scene.b, "DEL job", ":1\r\n");
+        fake_ask(scene.b, takings[i][2], takings[i][3]);
+        fake_hear(scene.a, takings[i][1]);
+        cr_assert(is_healed(scene.host));
+        cr_assert(lease_host_lists(scene.host, "state=held"));
+        lease_host_free(scene.host);
     }
 }
 
@@ -238,11 +238,11 @@ Test(lease_order, an_acquisition_whose_answer_is_lost_is_none)
 {
     struct scene scene = scene_of(RULES);
 
-    stage_send(scene.a, "SET job t1 NX PX 30000");
-    stage_lose(scene.a);
-    cr_assert(stage_lists(scene.stage, NULL));
-    stage_assert_quiet(scene.stage, MINUTES);
-    stage_free(scene.stage);
+    fake_send(scene.a, "SET job t1 NX PX 30000");
+    fake_lose(scene.a);
+    cr_assert(lease_host_lists(scene.host, NULL));
+    fake_assert_quiet(scene.host, MINUTES);
+    lease_host_free(scene.host);
 }
 
 /* ---- extensions ---- */
@@ -251,21 +251,21 @@ Test(lease_order, an_extension_that_a_release_overtook_brings_nothing_back)
 {
     struct scene scene = scene_of(RULES);
 
-    stage_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
-    stage_send(scene.b, REACQUIRE "job t1 30000");
-    stage_ask(scene.a, RELEASE "job t1", ":1\r\n");
-    stage_hear(scene.b, ":1\r\n");
+    fake_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
+    fake_send(scene.b, REACQUIRE "job t1 30000");
+    fake_ask(scene.a, RELEASE "job t1", ":1\r\n");
+    fake_hear(scene.b, ":1\r\n");
     for (int i = 0; i < 300; i++) {
-        stage_pass(scene.stage, 100);
-        if (scene.stage->calls != NULL) {
-            cr_assert_eq(stage_call_number(scene.stage, 1), 1, "renewed after it was released");
-            stage_answer(scene.stage, "0 -2");
+        fake_pass(scene.host, 100);
+        if (scene.host->calls != NULL) {
+            cr_assert_eq(fake_call_number(scene.host, 1), 1, "renewed after it was released");
+            fake_answer(scene.host, "0 -2");
         }
     }
-    cr_assert(stage_lists(scene.stage, NULL));
-    stage_assert_counter(scene.stage, "lease_released_total", stage_counter(scene.stage, "lease_acquired_total"));
-    stage_assert_counter(scene.stage, "lease_lost_gone_total", 0);
-    stage_free(scene.stage);
+    cr_assert(lease_host_lists(scene.host, NULL));
+    fake_assert_counter(scene.host, "lease_released_total", fake_counter(scene.host, "lease_acquired_total"));
+    fake_assert_counter(scene.host, "lease_lost_gone_total", 0);
+    lease_host_free(scene.host);
 }
 
 /* Redis has executed both, and then the release; another has the lock now. */
@@ -273,59 +273,59 @@ Test(lease_order, an_extension_that_was_pipelined_and_overtaken_is_asked_for)
 {
     struct scene scene = scene_of(RULES);
 
-    stage_send(scene.a, "SET job t1 NX PX 30000");
-    stage_send(scene.a, REACQUIRE "job t1 30000");
-    stage_ask(scene.b, RELEASE "job t1", ":1\r\n");
-    stage_hear(scene.a, "+OK\r\n");
-    stage_hear(scene.a, ":1\r\n");
-    cr_assert(stage_lists(scene.stage, "state=checking"));
-    stage_pass_until_call(scene.stage, 1000);
-    cr_assert_eq(stage_call_number(scene.stage, 1), 1);
-    stage_answer(scene.stage, "-1 29900");
-    cr_assert(stage_lists(scene.stage, NULL));
-    stage_assert_counter(scene.stage, "lease_lost_taken_total", 0);
-    cr_assert_eq(scene.stage->warning_count, (size_t)0);
-    stage_free(scene.stage);
+    fake_send(scene.a, "SET job t1 NX PX 30000");
+    fake_send(scene.a, REACQUIRE "job t1 30000");
+    fake_ask(scene.b, RELEASE "job t1", ":1\r\n");
+    fake_hear(scene.a, "+OK\r\n");
+    fake_hear(scene.a, ":1\r\n");
+    cr_assert(lease_host_lists(scene.host, "state=checking"));
+    fake_pass_until_call(scene.host, 1000);
+    cr_assert_eq(fake_call_number(scene.host, 1), 1);
+    fake_answer(scene.host, "-1 29900");
+    cr_assert(lease_host_lists(scene.host, NULL));
+    fake_assert_counter(scene.host, "lease_lost_taken_total", 0);
+    cr_assert_eq(scene.host->warning_count, (size_t)0);
+    lease_host_free(scene.host);
 }
 
 Test(lease_order, an_extension_of_the_lock_before_says_nothing_about_this_one)
 {
     struct scene scene = scene_of(RULES);
 
-    stage_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
-    stage_send(scene.b, "SET job t1 XX PX 3000");
-    stage_ask(scene.a, RELEASE "job t1", ":1\r\n");
-    stage_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
-    stage_hear(scene.b, "+OK\r\n");
-    cr_assert(stage_lists(scene.stage, "lease=30000"));
-    stage_free(scene.stage);
+    fake_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
+    fake_send(scene.b, "SET job t1 XX PX 3000");
+    fake_ask(scene.a, RELEASE "job t1", ":1\r\n");
+    fake_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
+    fake_hear(scene.b, "+OK\r\n");
+    cr_assert(lease_host_lists(scene.host, "lease=30000"));
+    lease_host_free(scene.host);
 }
 
 Test(lease_order, who_extends_a_lock_that_is_not_on_file_holds_it)
 {
     struct scene scene = scene_of(RULES);
 
-    stage_ask(scene.a, REACQUIRE "job t1 30000", ":0\r\n");
-    cr_assert(stage_lists(scene.stage, NULL));
-    stage_ask(scene.a, REACQUIRE "job t1 30000", ":1\r\n");
-    cr_assert(stage_lists(scene.stage, "state=held"));
-    assert_renewal(scene.stage, "lease_renew_string job / t1");
-    stage_free(scene.stage);
+    fake_ask(scene.a, REACQUIRE "job t1 30000", ":0\r\n");
+    cr_assert(lease_host_lists(scene.host, NULL));
+    fake_ask(scene.a, REACQUIRE "job t1 30000", ":1\r\n");
+    cr_assert(lease_host_lists(scene.host, "state=held"));
+    assert_renewal(scene.host, "lease_renew_string job / t1");
+    lease_host_free(scene.host);
 }
 
 Test(lease_order, another_lease_by_a_script_is_the_one_from_then_on)
 {
     struct scene scene = scene_of(RULES);
 
-    stage_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
-    stage_ask(scene.b, REACQUIRE "job t1 6000", ":1\r\n");
-    cr_assert(stage_lists(scene.stage, "lease=6000 left=6000"));
-    stage_pass_until_call(scene.stage, 2000);
-    cr_assert_eq(stage_call_number(scene.stage, 1), 6000);
-    stage_answer(scene.stage, "1 6000");
-    stage_ask(scene.a, REACQUIRE "job t1 60000", ":1\r\n");
-    cr_assert(stage_lists(scene.stage, "lease=60000 left=60000"));
-    stage_free(scene.stage);
+    fake_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
+    fake_ask(scene.b, REACQUIRE "job t1 6000", ":1\r\n");
+    cr_assert(lease_host_lists(scene.host, "lease=6000 left=6000"));
+    fake_pass_until_call(scene.host, 2000);
+    cr_assert_eq(fake_call_number(scene.host, 1), 6000);
+    fake_answer(scene.host, "1 6000");
+    fake_ask(scene.a, REACQUIRE "job t1 60000", ":1\r\n");
+    cr_assert(lease_host_lists(scene.host, "lease=60000 left=60000"));
+    lease_host_free(scene.host);
 }
 
 /* ShedLock's unlock with lockAtLeastFor. */
@@ -335,11 +335,11 @@ Test(lease_order, that_is_shortened_by_set_xx_is_released)
 
     for (size_t i = 0; i < sizeof unlocks / sizeof unlocks[0]; i++) {
         struct scene scene = scene_of(RULES);
-        stage_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
-        stage_ask(scene.a, unlocks[i], i == 2 ? ":1\r\n" : "+OK\r\n");
-        cr_assert(stage_lists(scene.stage, NULL), "%s", unlocks[i]);
-        stage_assert_quiet(scene.stage, MINUTES);
-        stage_free(scene.stage);
+        fake_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
+        fake_ask(scene.a, unlocks[i], i == 2 ? ":1\r\n" : "+OK\r\n");
+        cr_assert(lease_host_lists(scene.host, NULL), "%s", unlocks[i]);
+        fake_assert_quiet(scene.host, MINUTES);
+        lease_host_free(scene.host);
     }
 }
 
@@ -347,22 +347,22 @@ Test(lease_order, set_xx_proves_nothing_of_a_lock_that_is_not_on_file)
 {
     struct scene scene = scene_of(RULES);
 
-    stage_ask(scene.a, "SET job t1 XX PX 3000", "+OK\r\n");
-    cr_assert(stage_lists(scene.stage, NULL));
-    stage_assert_quiet(scene.stage, MINUTES);
-    stage_free(scene.stage);
+    fake_ask(scene.a, "SET job t1 XX PX 3000", "+OK\r\n");
+    cr_assert(lease_host_lists(scene.host, NULL));
+    fake_assert_quiet(scene.host, MINUTES);
+    lease_host_free(scene.host);
 }
 
 Test(lease_order, set_xx_with_another_value_extends)
 {
     struct scene scene = scene_of(RULES);
 
-    stage_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
-    stage_ask(scene.a, "SET job t2 XX PX 60000", "+OK\r\n");
-    cr_assert(stage_lists(scene.stage, "lease=60000"));
-    stage_pass_until_call(scene.stage, 20000);
-    cr_assert_str_eq(stage_call_text(scene.stage), "lease_renew_string job / t2");
-    stage_free(scene.stage);
+    fake_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
+    fake_ask(scene.a, "SET job t2 XX PX 60000", "+OK\r\n");
+    cr_assert(lease_host_lists(scene.host, "lease=60000"));
+    fake_pass_until_call(scene.host, 20000);
+    cr_assert_str_eq(fake_call_text(scene.host), "lease_renew_string job / t2");
+    lease_host_free(scene.host);
 }
 
 /* ---- scripts ---- */
@@ -373,14 +373,14 @@ Test(lease_order, a_renewal_that_the_owner_overtook_says_nothing)
 
     for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++) {
         struct scene scene = scene_of(RULES);
-        stage_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
-        assert_renewal(scene.stage, "lease_renew_string job / t1");
-        stage_ask(scene.a, RELEASE "job t1", ":1\r\n");
-        stage_ask(scene.a, "SET job t1 NX PX 60000", "+OK\r\n");
-        stage_answer(scene.stage, answers[i]);
-        cr_assert(stage_lists(scene.stage, "lease=60000 left=60000"), "%s", answers[i]);
-        cr_assert(stage_lists(scene.stage, "renewals=0"), "%s", answers[i]);
-        stage_free(scene.stage);
+        fake_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
+        assert_renewal(scene.host, "lease_renew_string job / t1");
+        fake_ask(scene.a, RELEASE "job t1", ":1\r\n");
+        fake_ask(scene.a, "SET job t1 NX PX 60000", "+OK\r\n");
+        fake_answer(scene.host, answers[i]);
+        cr_assert(lease_host_lists(scene.host, "lease=60000 left=60000"), "%s", answers[i]);
+        cr_assert(lease_host_lists(scene.host, "renewals=0"), "%s", answers[i]);
+        lease_host_free(scene.host);
     }
 }
 
@@ -388,30 +388,30 @@ Test(lease_order, a_renewal_under_way_does_not_end_what_is_being_released)
 {
     struct scene scene = scene_of(RULES);
 
-    stage_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
-    assert_renewal(scene.stage, "lease_renew_string job / t1");
-    stage_send(scene.a, RELEASE "job t1");
-    stage_answer(scene.stage, "0 -2");
-    cr_assert(stage_lists(scene.stage, "state=releasing"));
-    stage_assert_quiet(scene.stage, MINUTES);
-    stage_hear(scene.a, ":1\r\n");
-    stage_assert_counter(scene.stage, "lease_released_total", 1);
-    stage_assert_counter(scene.stage, "lease_lost_gone_total", 0);
-    stage_free(scene.stage);
+    fake_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
+    assert_renewal(scene.host, "lease_renew_string job / t1");
+    fake_send(scene.a, RELEASE "job t1");
+    fake_answer(scene.host, "0 -2");
+    cr_assert(lease_host_lists(scene.host, "state=releasing"));
+    fake_assert_quiet(scene.host, MINUTES);
+    fake_hear(scene.a, ":1\r\n");
+    fake_assert_counter(scene.host, "lease_released_total", 1);
+    fake_assert_counter(scene.host, "lease_lost_gone_total", 0);
+    lease_host_free(scene.host);
 }
 
 Test(lease_order, an_answer_after_the_end_is_harmless)
 {
     struct scene scene = scene_of(RULES);
 
-    stage_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
-    assert_renewal(scene.stage, "lease_renew_string job / t1");
-    stage_ask(scene.a, RELEASE "job t1", ":1\r\n");
-    cr_assert(stage_lists(scene.stage, NULL));
-    stage_answer(scene.stage, "1 30000");
-    cr_assert(stage_lists(scene.stage, NULL));
-    stage_assert_quiet(scene.stage, MINUTES);
-    stage_free(scene.stage);
+    fake_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
+    assert_renewal(scene.host, "lease_renew_string job / t1");
+    fake_ask(scene.a, RELEASE "job t1", ":1\r\n");
+    cr_assert(lease_host_lists(scene.host, NULL));
+    fake_answer(scene.host, "1 30000");
+    cr_assert(lease_host_lists(scene.host, NULL));
+    fake_assert_quiet(scene.host, MINUTES);
+    lease_host_free(scene.host);
 }
 
 /* ---- without a time to live: never for ever ---- */
@@ -422,13 +422,13 @@ Test(lease_order, setnx_without_an_answer_is_healed)
     for (int held_before = 0; held_before < 2; held_before++) {
         struct scene scene = scene_of(RULES);
         if (held_before) {
-            stage_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
+            fake_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
         }
-        stage_send(scene.a, "SETNX job t1");
-        stage_lose(scene.a);
-        cr_assert(is_healed(scene.stage));
-        stage_assert_counter(scene.stage, "lease_lost_persisted_total", 0);
-        stage_free(scene.stage);
+        fake_send(scene.a, "SETNX job t1");
+        fake_lose(scene.a);
+        cr_assert(is_healed(scene.host));
+        fake_assert_counter(scene.host, "lease_lost_persisted_total", 0);
+        lease_host_free(scene.host);
     }
 }
 
@@ -436,12 +436,12 @@ Test(lease_order, setnx_of_an_owner_that_is_gone_is_healed)
 {
     struct scene scene = scene_of(RULES);
 
-    stage_leave(scene.b);
-    stage_send(scene.a, "SETNX job t1");
-    stage_leave(scene.a);
-    cr_assert(is_healed(scene.stage));
-    cr_assert(stage_lists(scene.stage, NULL));
-    stage_free(scene.stage);
+    fake_leave(scene.b);
+    fake_send(scene.a, "SETNX job t1");
+    fake_leave(scene.a);
+    cr_assert(is_healed(scene.host));
+    cr_assert(lease_host_lists(scene.host, NULL));
+    lease_host_free(scene.host);
 }
 
 Test(lease_order, setnx_in_a_transaction_is_healed)
@@ -450,16 +450,16 @@ Test(lease_order, setnx_in_a_transaction_is_healed)
 
     for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++) {
         struct scene scene = scene_of(RULES);
-        stage_leave(scene.b);
-        stage_send(scene.a, "MULTI");
-        stage_send(scene.a, "SETNX job t1");
-        stage_send(scene.a, "EXEC");
+        fake_leave(scene.b);
+        fake_send(scene.a, "MULTI");
+        fake_send(scene.a, "SETNX job t1");
+        fake_send(scene.a, "EXEC");
         if (answers[i] != NULL) {
-            stage_hear(scene.a, answers[i]);
+            fake_hear(scene.a, answers[i]);
         }
-        stage_leave(scene.a);
-        cr_assert(is_healed(scene.stage));
-        stage_free(scene.stage);
+        fake_leave(scene.a);
+        cr_assert(is_healed(scene.host));
+        lease_host_free(scene.host);
     }
 }
 
@@ -468,29 +468,29 @@ Test(lease_order, setnx_is_healed_if_its_release_was_lost_and_not_renewed)
 {
     struct scene scene = scene_of(RULES);
 
-    stage_ask(scene.a, "SETNX job t1", ":1\r\n");
-    stage_send(scene.a, "DEL job");
-    stage_lose(scene.a);
-    cr_assert(is_healed(scene.stage));
-    stage_assert_quiet(scene.stage, MINUTES);
-    stage_free(scene.stage);
+    fake_ask(scene.a, "SETNX job t1", ":1\r\n");
+    fake_send(scene.a, "DEL job");
+    fake_lose(scene.a);
+    cr_assert(is_healed(scene.host));
+    fake_assert_quiet(scene.host, MINUTES);
+    lease_host_free(scene.host);
 }
 
 Test(lease_order, expire_behind_setnx_counts_whenever_it_is_answered)
 {
     struct scene scene = scene_of(RULES);
 
-    stage_send(scene.a, "SETNX job t1");
-    stage_send(scene.a, "EXPIRE job 6");
-    stage_hear(scene.a, ":1\r\n");
-    stage_pass(scene.stage, 1000);
-    cr_assert_str_eq(stage_call_text(scene.stage), "lease_heal job / t1");
-    stage_hear(scene.a, ":1\r\n");
-    stage_answer(scene.stage, "2 6000");
-    cr_assert(stage_lists(scene.stage, "state=held"));
-    cr_assert(stage_lists(scene.stage, "lease=6000 left=5000"));
-    stage_assert_counter(scene.stage, "lease_healed_total", 0);
-    stage_free(scene.stage);
+    fake_send(scene.a, "SETNX job t1");
+    fake_send(scene.a, "EXPIRE job 6");
+    fake_hear(scene.a, ":1\r\n");
+    fake_pass(scene.host, 1000);
+    cr_assert_str_eq(fake_call_text(scene.host), "lease_heal job / t1");
+    fake_hear(scene.a, ":1\r\n");
+    fake_answer(scene.host, "2 6000");
+    cr_assert(lease_host_lists(scene.host, "state=held"));
+    cr_assert(lease_host_lists(scene.host, "lease=6000 left=5000"));
+    fake_assert_counter(scene.host, "lease_healed_total", 0);
+    lease_host_free(scene.host);
 }
 
 /* ---- semaphores ---- */
@@ -500,45 +500,45 @@ Test(lease_order, a_permit_that_is_refreshed_keeps_its_lease)
     struct scene scene = scene_of(RULES);
     char text[64];
 
-    stage_ask(scene.a, "ZREMRANGEBYSCORE sem -inf 1699999990", "");
-    stage_ask(scene.a, "ZADD sem 1700000000 t1", ":1\r\n");
+    fake_ask(scene.a, "ZREMRANGEBYSCORE sem -inf 1699999990", "");
+    fake_ask(scene.a, "ZADD sem 1700000000 t1", ":1\r\n");
     for (int i = 1; i <= 10; i++) {
-        stage_pass(scene.stage, 2000);
+        fake_pass(scene.host, 2000);
         snprintf(text, sizeof text, "ZADD sem %d t1", 1700000000 + 2 * i);
-        stage_ask(scene.a, text, ":0\r\n");
-        cr_assert(stage_lists(scene.stage, "lease=10000 left=10000"), "%d", i);
-        cr_assert_eq(scene.stage->call_count, (size_t)0);
+        fake_ask(scene.a, text, ":0\r\n");
+        cr_assert(lease_host_lists(scene.host, "lease=10000 left=10000"), "%d", i);
+        cr_assert_eq(scene.host->call_count, (size_t)0);
     }
-    stage_free(scene.stage);
+    lease_host_free(scene.host);
 }
 
 Test(lease_order, a_permit_that_has_to_be_added_again_was_lost)
 {
     struct scene scene = scene_of(RULES);
 
-    stage_ask(scene.a, "ZADD sem 1700000000 t1", ":1\r\n");
-    cr_assert(stage_lists(scene.stage, "lease=30000"));
-    stage_ask(scene.a, "ZADD sem 1700000000 t1", ":1\r\n");
-    cr_assert(stage_lists(scene.stage, NULL));
-    stage_assert_counter(scene.stage, "lease_lost_gone_total", 1);
-    stage_free(scene.stage);
+    fake_ask(scene.a, "ZADD sem 1700000000 t1", ":1\r\n");
+    cr_assert(lease_host_lists(scene.host, "lease=30000"));
+    fake_ask(scene.a, "ZADD sem 1700000000 t1", ":1\r\n");
+    cr_assert(lease_host_lists(scene.host, NULL));
+    fake_assert_counter(scene.host, "lease_lost_gone_total", 1);
+    lease_host_free(scene.host);
 }
 
 Test(lease_order, a_permit_whose_score_the_owner_has_set_goes_on_from_there)
 {
     struct scene scene = scene_of(RULES);
 
-    stage_ask(scene.a, "ZREMRANGEBYSCORE sem -inf 1699999990", "");
-    stage_ask(scene.a, "ZADD sem 1700000000 t1", ":1\r\n");
-    stage_pass_until_call(scene.stage, 7000);
-    int64_t passed_us = scene.stage->now_us - STAGE_FIRST_US;
+    fake_ask(scene.a, "ZREMRANGEBYSCORE sem -inf 1699999990", "");
+    fake_ask(scene.a, "ZADD sem 1700000000 t1", ":1\r\n");
+    fake_pass_until_call(scene.host, 7000);
+    int64_t passed_us = scene.host->now_us - FAKE_FIRST_US;
     /* 1700000001.0 as a double */
-    stage_answer(scene.stage, "2 -1 1104762108 1077936128");
-    stage_assert_counter(scene.stage, "lease_deferred_total", 1);
+    fake_answer(scene.host, "2 -1 1104762108 1077936128");
+    fake_assert_counter(scene.host, "lease_deferred_total", 1);
     char expected[64];
     snprintf(expected, sizeof expected, "left=%lld", (long long)(11000 - passed_us / 1000));
-    cr_assert(stage_lists(scene.stage, expected));
-    stage_pass_until_call(scene.stage, 4000);
-    cr_assert_eq(stage_call_number(scene.stage, 2), 1700000001.0);
-    stage_free(scene.stage);
+    cr_assert(lease_host_lists(scene.host, expected));
+    fake_pass_until_call(scene.host, 4000);
+    cr_assert_eq(fake_call_number(scene.host, 2), 1700000001.0);
+    lease_host_free(scene.host);
 }

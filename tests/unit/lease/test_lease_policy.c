@@ -1,5 +1,5 @@
 /* The lease policy as a whole: who is seen to take a lock, when it is renewed and with what, and how its watch ends. */
-#include "lease_stage.h"
+#include "lease_host.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -19,17 +19,17 @@
 #define REDISSON_PERMITS "EVALSHA 992c96b09a3d8ea0b37f5dc12e5347a44d93909d 3 "
 #define SEMAPHORE_ACQUIRE "EVALSHA 43ebdb49120d170e08af560cb4e46e36f8585936 1 "
 
-/* A stage with one worker and one client. */
+/* A host with one worker and one client. */
 struct scene {
-    struct stage *stage;
-    struct stage_client *client;
+    struct fake_host *host;
+    struct fake_client *client;
 };
 
 static struct scene scene_of(const char *rules)
 {
-    struct stage *stage = stage_new(rules, 1);
+    struct fake_host *host = lease_host_new(rules, 1);
 
-    return (struct scene){stage, stage_join(stage, 0, "10.0.0.1", "app")};
+    return (struct scene){host, fake_join(host, 0, "10.0.0.1", "app")};
 }
 
 /* The same, and the client has the lock "job" with the token "t1" and a lease of 30 s. */
@@ -37,22 +37,22 @@ static struct scene scene_with_lock(const char *rules)
 {
     struct scene scene = scene_of(rules);
 
-    stage_ask(scene.client, "SET job t1 NX PX 30000", "+OK\r\n");
-    cr_assert(stage_lists(scene.stage, "key=job db=0 kind=string rule=locks"));
+    fake_ask(scene.client, "SET job t1 NX PX 30000", "+OK\r\n");
+    cr_assert(lease_host_lists(scene.host, "key=job db=0 kind=string rule=locks"));
     return scene;
 }
 
-static void assert_call(struct stage *stage, const char *text)
+static void assert_call(struct fake_host *host, const char *text)
 {
-    cr_assert_str_eq(stage_call_text(stage), text);
+    cr_assert_str_eq(fake_call_text(host), text);
 }
 
-static void assert_renewed_with(struct stage *stage, const char *call, int64_t least_ms, int64_t most_ms)
+static void assert_renewed_with(struct fake_host *host, const char *call, int64_t least_ms, int64_t most_ms)
 {
-    int64_t passed = stage_pass_until_call(stage, most_ms + 200);
+    int64_t passed = fake_pass_until_call(host, most_ms + 200);
 
     cr_assert(passed >= least_ms && passed <= most_ms, "after %lld ms", (long long)passed);
-    assert_call(stage, call);
+    assert_call(host, call);
 }
 
 /* ---- taking and renewing ---- */
@@ -103,23 +103,23 @@ Test(lease_policy, locks_are_recognised_and_renewed_at_a_third)
     for (size_t i = 0; i < sizeof recognised / sizeof recognised[0]; i++) {
         struct scene scene = scene_of(RULES "libraries = redlock.net:self\n");
         for (size_t n = 0; recognised[i].requests[n] != NULL; n++) {
-            stage_send(scene.client, recognised[i].requests[n]);
+            fake_send(scene.client, recognised[i].requests[n]);
             if (scene.client->request_count > 0) {
-                cr_assert_leq(stage_counter(scene.stage, "lease_acquired_total"), n);
-                stage_hear(scene.client, recognised[i].replies[n]);
+                cr_assert_leq(fake_counter(scene.host, "lease_acquired_total"), n);
+                fake_hear(scene.client, recognised[i].replies[n]);
             }
         }
-        cr_assert(stage_lists(scene.stage, recognised[i].listed));
+        cr_assert(lease_host_lists(scene.host, recognised[i].listed));
         /* An attempt, until it has lasted; and its score stays as old as it may. */
         bool ranked = recognised[i].requests[1] != NULL && strncmp(recognised[i].requests[1], "ZADD", 4) == 0;
-        stage_assert_counter(scene.stage, "lease_acquired_total", ranked ? 0 : 1);
-        stage_assert_counter(scene.stage, "lease_held", 1);
+        fake_assert_counter(scene.host, "lease_acquired_total", ranked ? 0 : 1);
+        fake_assert_counter(scene.host, "lease_held", 1);
         /* Up to an eighth of that part sooner. */
         int64_t third = recognised[i].lease_ms / 3;
         int64_t due = ranked ? 2 * third : third;
-        assert_renewed_with(scene.stage, recognised[i].renewal, due - third / 8 - 100, due);
-        stage_assert_counter(scene.stage, "lease_acquired_total", 1);
-        stage_free(scene.stage);
+        assert_renewed_with(scene.host, recognised[i].renewal, due - third / 8 - 100, due);
+        fake_assert_counter(scene.host, "lease_acquired_total", 1);
+        lease_host_free(scene.host);
     }
 }
 
@@ -142,31 +142,31 @@ Test(lease_policy, refusals_are_no_locks)
     struct scene scene = scene_of(RULES "libraries = redlock.net:self\n");
 
     for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
-        stage_ask(scene.client, asked[i][0], asked[i][1]);
-        stage_pass(scene.stage, 200);
-        while (scene.stage->calls != NULL) {
+        fake_ask(scene.client, asked[i][0], asked[i][1]);
+        fake_pass(scene.host, 200);
+        while (scene.host->calls != NULL) {
             /* An answer that was not clear: it was asked what has come of it. */
-            stage_answer(scene.stage, "0 -2");
+            fake_answer(scene.host, "0 -2");
         }
-        cr_assert(stage_lists(scene.stage, NULL), "%s", asked[i][0]);
+        cr_assert(lease_host_lists(scene.host, NULL), "%s", asked[i][0]);
     }
-    stage_assert_quiet(scene.stage, MINUTES);
-    stage_assert_counter(scene.stage, "lease_acquired_total", 0);
-    stage_assert_counter(scene.stage, "lease_lost_gone_total", 0);
-    stage_free(scene.stage);
+    fake_assert_quiet(scene.host, MINUTES);
+    fake_assert_counter(scene.host, "lease_acquired_total", 0);
+    fake_assert_counter(scene.host, "lease_lost_gone_total", 0);
+    lease_host_free(scene.host);
 }
 
 Test(lease_policy, other_keys_and_kinds_are_not_watched)
 {
     struct scene scene = scene_of("[lease:locks]\nkeys = lock:*\nkind = hash\nwatchdog =\n");
 
-    stage_ask(scene.client, "SET job t1 NX PX 30000", "+OK\r\n");
-    stage_ask(scene.client, "SET lock:job t1 NX PX 30000", "+OK\r\n");
-    stage_ask(scene.client, REDISSON_LOCK "job 30000 id:1", "$-1\r\n");
-    cr_assert(stage_lists(scene.stage, NULL));
-    stage_ask(scene.client, REDISSON_LOCK "lock:job 30000 id:1", "$-1\r\n");
-    cr_assert(stage_lists(scene.stage, "key=lock:job"));
-    stage_free(scene.stage);
+    fake_ask(scene.client, "SET job t1 NX PX 30000", "+OK\r\n");
+    fake_ask(scene.client, "SET lock:job t1 NX PX 30000", "+OK\r\n");
+    fake_ask(scene.client, REDISSON_LOCK "job 30000 id:1", "$-1\r\n");
+    cr_assert(lease_host_lists(scene.host, NULL));
+    fake_ask(scene.client, REDISSON_LOCK "lock:job 30000 id:1", "$-1\r\n");
+    cr_assert(lease_host_lists(scene.host, "key=lock:job"));
+    lease_host_free(scene.host);
 }
 
 Test(lease_policy, a_renewal_gives_the_lease_and_expects_what_is_left)
@@ -174,18 +174,18 @@ Test(lease_policy, a_renewal_gives_the_lease_and_expects_what_is_left)
     struct scene scene = scene_with_lock(RULES);
 
     for (int i = 1; i <= 20; i++) {
-        int64_t sent_us = scene.stage->now_us;
-        int64_t passed = stage_pass_until_call(scene.stage, 20000);
+        int64_t sent_us = scene.host->now_us;
+        int64_t passed = fake_pass_until_call(scene.host, 20000);
         cr_assert(passed >= 8600 && passed <= 10000, "%lld ms", (long long)passed);
-        cr_assert_eq(stage_call_number(scene.stage, 1), 30000);
-        cr_assert_eq(stage_call_number(scene.stage, 2), (double)(30000 - (scene.stage->now_us - sent_us) / MS));
-        cr_assert_eq(stage_call_number(scene.stage, 3), 3750);
-        stage_answer(scene.stage, "1 30000");
-        stage_assert_counter(scene.stage, "lease_renewals_total", (uint64_t)i);
+        cr_assert_eq(fake_call_number(scene.host, 1), 30000);
+        cr_assert_eq(fake_call_number(scene.host, 2), (double)(30000 - (scene.host->now_us - sent_us) / MS));
+        cr_assert_eq(fake_call_number(scene.host, 3), 3750);
+        fake_answer(scene.host, "1 30000");
+        fake_assert_counter(scene.host, "lease_renewals_total", (uint64_t)i);
     }
-    cr_assert(stage_lists(scene.stage, "lease=30000 left=30000"));
-    cr_assert(stage_lists(scene.stage, "renewals=20 deferred=0 failures=0 reason=\"renewed\""));
-    stage_free(scene.stage);
+    cr_assert(lease_host_lists(scene.host, "lease=30000 left=30000"));
+    cr_assert(lease_host_lists(scene.host, "renewals=20 deferred=0 failures=0 reason=\"renewed\""));
+    lease_host_free(scene.host);
 }
 
 /* However the looks at leases fall: ten times a second is seldom for a short one. */
@@ -194,15 +194,15 @@ Test(lease_policy, a_short_lease_is_renewed_by_its_third)
     for (int64_t offset = 0; offset < 100; offset += 7) {
         for (int64_t tick = 1; tick <= 100; tick += 9) {
             struct scene scene = scene_of(RULES);
-            stage_pass(scene.stage, 1000 + offset);
-            int64_t taken_us = scene.stage->now_us;
-            stage_ask(scene.client, "SET job t1 NX PX 400", "+OK\r\n");
-            stage_pass(scene.stage, tick);
-            stage_pass_until_call(scene.stage, 400);
-            cr_assert_leq(scene.stage->now_us - taken_us, 134 * MS);
-            assert_call(scene.stage, "lease_renew_string job / t1");
-            stage_answer(scene.stage, "1 400");
-            stage_free(scene.stage);
+            fake_pass(scene.host, 1000 + offset);
+            int64_t taken_us = scene.host->now_us;
+            fake_ask(scene.client, "SET job t1 NX PX 400", "+OK\r\n");
+            fake_pass(scene.host, tick);
+            fake_pass_until_call(scene.host, 400);
+            cr_assert_leq(scene.host->now_us - taken_us, 134 * MS);
+            assert_call(scene.host, "lease_renew_string job / t1");
+            fake_answer(scene.host, "1 400");
+            lease_host_free(scene.host);
         }
     }
 }
@@ -212,15 +212,15 @@ Test(lease_policy, locks_of_other_databases_are_others)
     struct scene scene = scene_with_lock(RULES);
 
     scene.client->view.database = 3;
-    stage_ask(scene.client, REDIS_PY_RELEASE "job t1", ":1\r\n");
-    cr_assert(stage_lists(scene.stage, "db=0"));
-    stage_pass_until_call(scene.stage, 20000);
-    cr_assert_eq(scene.stage->calls->database, 0);
-    stage_ask(scene.client, "SET job t2 NX PX 3000", "+OK\r\n");
-    stage_answer(scene.stage, "1 30000");
-    stage_pass_until_call(scene.stage, 2000);
-    cr_assert_eq(scene.stage->calls->database, 3);
-    stage_free(scene.stage);
+    fake_ask(scene.client, REDIS_PY_RELEASE "job t1", ":1\r\n");
+    cr_assert(lease_host_lists(scene.host, "db=0"));
+    fake_pass_until_call(scene.host, 20000);
+    cr_assert_eq(scene.host->calls->database, 0);
+    fake_ask(scene.client, "SET job t2 NX PX 3000", "+OK\r\n");
+    fake_answer(scene.host, "1 30000");
+    fake_pass_until_call(scene.host, 2000);
+    cr_assert_eq(scene.host->calls->database, 3);
+    lease_host_free(scene.host);
 }
 
 /* ---- releasing ---- */
@@ -243,19 +243,19 @@ Test(lease_policy, nothing_is_renewed_from_the_release_on)
 {
     for (size_t i = 0; i < sizeof releases / sizeof releases[0]; i++) {
         struct scene scene = scene_with_lock(RULES);
-        stage_send(scene.client, releases[i]);
+        fake_send(scene.client, releases[i]);
         cr_assert_eq(scene.client->request_count, (size_t)1, "%s", releases[i]);
-        cr_assert(stage_lists(scene.stage, "state=releasing"), "%s", releases[i]);
-        stage_assert_quiet(scene.stage, MINUTES);
-        stage_hear(scene.client, strncmp(releases[i], "GETDEL", 6) == 0 ? "$2\r\nt1\r\n"
-                                 : strncmp(releases[i], "SET", 3) == 0 || strncmp(releases[i], "REN", 3) == 0
-                                     ? "+OK\r\n"
-                                     : ":1\r\n");
-        cr_assert(stage_lists(scene.stage, NULL), "%s", releases[i]);
-        stage_assert_quiet(scene.stage, MINUTES);
-        stage_assert_counter(scene.stage, "lease_released_total", 1);
-        cr_assert_eq(scene.stage->warning_count, (size_t)0);
-        stage_free(scene.stage);
+        cr_assert(lease_host_lists(scene.host, "state=releasing"), "%s", releases[i]);
+        fake_assert_quiet(scene.host, MINUTES);
+        fake_hear(scene.client, strncmp(releases[i], "GETDEL", 6) == 0 ? "$2\r\nt1\r\n"
+                                : strncmp(releases[i], "SET", 3) == 0 || strncmp(releases[i], "REN", 3) == 0
+                                    ? "+OK\r\n"
+                                    : ":1\r\n");
+        cr_assert(lease_host_lists(scene.host, NULL), "%s", releases[i]);
+        fake_assert_quiet(scene.host, MINUTES);
+        fake_assert_counter(scene.host, "lease_released_total", 1);
+        cr_assert_eq(scene.host->warning_count, (size_t)0);
+        lease_host_free(scene.host);
     }
 }
 
@@ -263,18 +263,18 @@ Test(lease_policy, that_was_not_released_is_asked_for_and_goes_on)
 {
     struct scene scene = scene_with_lock(RULES);
 
-    stage_send(scene.client, REDIS_PY_RELEASE "job t1");
-    stage_pass(scene.stage, 5000);
-    stage_hear(scene.client, ":0\r\n");
-    stage_pass(scene.stage, 100);
-    assert_call(scene.stage, "lease_renew_string job / t1");
+    fake_send(scene.client, REDIS_PY_RELEASE "job t1");
+    fake_pass(scene.host, 5000);
+    fake_hear(scene.client, ":0\r\n");
+    fake_pass(scene.host, 100);
+    assert_call(scene.host, "lease_renew_string job / t1");
     /* It changes nothing. */
-    cr_assert_eq(stage_call_number(scene.stage, 1), 1);
-    stage_answer(scene.stage, "1 24900");
-    cr_assert(stage_lists(scene.stage, "state=held"));
-    assert_renewed_with(scene.stage, "lease_renew_string job / t1", 3000, 5000);
-    cr_assert_eq(stage_call_number(scene.stage, 1), 30000);
-    stage_free(scene.stage);
+    cr_assert_eq(fake_call_number(scene.host, 1), 1);
+    fake_answer(scene.host, "1 24900");
+    cr_assert(lease_host_lists(scene.host, "state=held"));
+    assert_renewed_with(scene.host, "lease_renew_string job / t1", 3000, 5000);
+    cr_assert_eq(fake_call_number(scene.host, 1), 30000);
+    lease_host_free(scene.host);
 }
 
 Test(lease_policy, an_unclear_answer_to_a_release_is_asked_for)
@@ -292,15 +292,15 @@ Test(lease_policy, an_unclear_answer_to_a_release_is_asked_for)
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct scene scene = scene_with_lock(RULES);
-        stage_ask(scene.client, REDIS_PY_RELEASE "job t1", "-ERR something\r\n");
-        stage_pass(scene.stage, 100);
-        cr_assert_eq(stage_call_number(scene.stage, 1), 1);
-        stage_answer(scene.stage, cases[i].answer);
-        cr_assert(stage_lists(scene.stage, cases[i].goes_on ? "state=held" : NULL));
+        fake_ask(scene.client, REDIS_PY_RELEASE "job t1", "-ERR something\r\n");
+        fake_pass(scene.host, 100);
+        cr_assert_eq(fake_call_number(scene.host, 1), 1);
+        fake_answer(scene.host, cases[i].answer);
+        cr_assert(lease_host_lists(scene.host, cases[i].goes_on ? "state=held" : NULL));
         if (cases[i].counter != NULL) {
-            stage_assert_counter(scene.stage, cases[i].counter, 1);
+            fake_assert_counter(scene.host, cases[i].counter, 1);
         }
-        stage_free(scene.stage);
+        lease_host_free(scene.host);
     }
 }
 
@@ -308,76 +308,76 @@ Test(lease_policy, a_release_whose_answer_is_lost_counts_as_one)
 {
     struct scene scene = scene_with_lock(RULES);
 
-    stage_send(scene.client, "DEL job");
-    stage_lose(scene.client);
-    cr_assert(stage_lists(scene.stage, NULL));
-    stage_assert_counter(scene.stage, "lease_released_total", 1);
-    stage_assert_quiet(scene.stage, MINUTES);
-    stage_free(scene.stage);
+    fake_send(scene.client, "DEL job");
+    fake_lose(scene.client);
+    cr_assert(lease_host_lists(scene.host, NULL));
+    fake_assert_counter(scene.host, "lease_released_total", 1);
+    fake_assert_quiet(scene.host, MINUTES);
+    lease_host_free(scene.host);
 }
 
 Test(lease_policy, a_hash_lock_that_is_held_several_times_goes_on_until_the_last_unlock)
 {
     struct scene scene = scene_of(RULES);
 
-    stage_ask(scene.client, REDISSON_LOCK "job 30000 id:1", "$-1\r\n");
-    stage_ask(scene.client, REDISSON_LOCK "job 30000 id:1", "$-1\r\n");
-    stage_assert_counter(scene.stage, "lease_acquired_total", 1);
-    stage_ask(scene.client, REDISSON_UNLOCK "job channel 0 30000 id:1", ":0\r\n");
-    stage_pass(scene.stage, 100);
-    stage_answer(scene.stage, "1 30000");
-    cr_assert(stage_lists(scene.stage, "state=held"));
-    stage_ask(scene.client, REDISSON_UNLOCK "job channel 0 30000 id:1", ":1\r\n");
-    cr_assert(stage_lists(scene.stage, NULL));
-    stage_free(scene.stage);
+    fake_ask(scene.client, REDISSON_LOCK "job 30000 id:1", "$-1\r\n");
+    fake_ask(scene.client, REDISSON_LOCK "job 30000 id:1", "$-1\r\n");
+    fake_assert_counter(scene.host, "lease_acquired_total", 1);
+    fake_ask(scene.client, REDISSON_UNLOCK "job channel 0 30000 id:1", ":0\r\n");
+    fake_pass(scene.host, 100);
+    fake_answer(scene.host, "1 30000");
+    cr_assert(lease_host_lists(scene.host, "state=held"));
+    fake_ask(scene.client, REDISSON_UNLOCK "job channel 0 30000 id:1", ":1\r\n");
+    cr_assert(lease_host_lists(scene.host, NULL));
+    lease_host_free(scene.host);
 }
 
 Test(lease_policy, others_tokens_release_nothing)
 {
     struct scene scene = scene_with_lock(RULES);
 
-    stage_send(scene.client, REDIS_PY_RELEASE "job t2");
-    cr_assert(stage_lists(scene.stage, "state=held"));
-    assert_renewed_with(scene.stage, "lease_renew_string job / t1", 8600, 10000);
-    stage_hear(scene.client, ":0\r\n");
-    stage_free(scene.stage);
+    fake_send(scene.client, REDIS_PY_RELEASE "job t2");
+    cr_assert(lease_host_lists(scene.host, "state=held"));
+    assert_renewed_with(scene.host, "lease_renew_string job / t1", 8600, 10000);
+    fake_hear(scene.client, ":0\r\n");
+    lease_host_free(scene.host);
 }
 
 Test(lease_policy, that_is_taken_again_in_the_pipeline_that_releases_it)
 {
     struct scene scene = scene_with_lock(RULES);
 
-    stage_send(scene.client, REDIS_PY_RELEASE "job t1");
-    stage_send(scene.client, "SET job t1 NX PX 6000");
-    stage_send(scene.client, REDIS_PY_RELEASE "job t1");
-    stage_send(scene.client, "SET job t1 NX PX 3000");
-    stage_hear(scene.client, ":1\r\n");
-    cr_assert(stage_lists(scene.stage, NULL));
-    stage_hear(scene.client, "+OK\r\n");
-    cr_assert(stage_lists(scene.stage, "state=releasing"));
-    stage_assert_quiet(scene.stage, MINUTES);
-    stage_hear(scene.client, ":1\r\n");
-    stage_hear(scene.client, "+OK\r\n");
-    cr_assert(stage_lists(scene.stage, "lease=3000"));
-    stage_assert_counter(scene.stage, "lease_acquired_total", 3);
-    stage_assert_counter(scene.stage, "lease_released_total", 2);
-    stage_free(scene.stage);
+    fake_send(scene.client, REDIS_PY_RELEASE "job t1");
+    fake_send(scene.client, "SET job t1 NX PX 6000");
+    fake_send(scene.client, REDIS_PY_RELEASE "job t1");
+    fake_send(scene.client, "SET job t1 NX PX 3000");
+    fake_hear(scene.client, ":1\r\n");
+    cr_assert(lease_host_lists(scene.host, NULL));
+    fake_hear(scene.client, "+OK\r\n");
+    cr_assert(lease_host_lists(scene.host, "state=releasing"));
+    fake_assert_quiet(scene.host, MINUTES);
+    fake_hear(scene.client, ":1\r\n");
+    fake_hear(scene.client, "+OK\r\n");
+    cr_assert(lease_host_lists(scene.host, "lease=3000"));
+    fake_assert_counter(scene.host, "lease_acquired_total", 3);
+    fake_assert_counter(scene.host, "lease_released_total", 2);
+    lease_host_free(scene.host);
 }
 
 Test(lease_policy, flushes_stop_everything)
 {
     struct scene scene = scene_with_lock(RULES);
 
-    stage_send(scene.client, "FLUSHALL");
-    stage_send(scene.client, "FLUSHDB");
-    stage_assert_quiet(scene.stage, MINUTES);
-    stage_hear(scene.client, "+OK\r\n");
-    stage_assert_quiet(scene.stage, MINUTES);
-    stage_hear(scene.client, "+OK\r\n");
-    stage_pass(scene.stage, 100);
-    stage_answer(scene.stage, "0 -2");
-    stage_assert_counter(scene.stage, "lease_lost_gone_total", 1);
-    stage_free(scene.stage);
+    fake_send(scene.client, "FLUSHALL");
+    fake_send(scene.client, "FLUSHDB");
+    fake_assert_quiet(scene.host, MINUTES);
+    fake_hear(scene.client, "+OK\r\n");
+    fake_assert_quiet(scene.host, MINUTES);
+    fake_hear(scene.client, "+OK\r\n");
+    fake_pass(scene.host, 100);
+    fake_answer(scene.host, "0 -2");
+    fake_assert_counter(scene.host, "lease_lost_gone_total", 1);
+    lease_host_free(scene.host);
 }
 
 /* ---- transactions ---- */
@@ -386,23 +386,23 @@ Test(lease_policy, within_a_transaction_nothing_counts_before_exec)
 {
     struct scene scene = scene_with_lock(RULES);
 
-    stage_send(scene.client, "WATCH job");
-    stage_send(scene.client, "MULTI");
-    stage_send(scene.client, "DEL job");
-    stage_send(scene.client, "SET other t2 NX PX 30000");
-    cr_assert(stage_lists(scene.stage, "state=held"));
-    stage_send(scene.client, "EXEC");
-    cr_assert(stage_lists(scene.stage, "state=releasing"));
-    stage_assert_quiet(scene.stage, MINUTES);
-    stage_hear(scene.client, "*2\r\n:1\r\n+OK\r\n");
-    stage_pass(scene.stage, 100);
+    fake_send(scene.client, "WATCH job");
+    fake_send(scene.client, "MULTI");
+    fake_send(scene.client, "DEL job");
+    fake_send(scene.client, "SET other t2 NX PX 30000");
+    cr_assert(lease_host_lists(scene.host, "state=held"));
+    fake_send(scene.client, "EXEC");
+    cr_assert(lease_host_lists(scene.host, "state=releasing"));
+    fake_assert_quiet(scene.host, MINUTES);
+    fake_hear(scene.client, "*2\r\n:1\r\n+OK\r\n");
+    fake_pass(scene.host, 100);
     /* EXEC has said it all; but the other is due for a long time. */
-    cr_assert_eq(scene.stage->call_count, (size_t)1);
-    cr_assert_str_eq(stage_call_text(scene.stage), "lease_renew_string other / t2");
-    cr_assert(stage_lists(scene.stage, "key=other"));
-    stage_assert_counter(scene.stage, "lease_released_total", 1);
-    stage_assert_counter(scene.stage, "lease_acquired_total", 2);
-    stage_free(scene.stage);
+    cr_assert_eq(scene.host->call_count, (size_t)1);
+    cr_assert_str_eq(fake_call_text(scene.host), "lease_renew_string other / t2");
+    cr_assert(lease_host_lists(scene.host, "key=other"));
+    fake_assert_counter(scene.host, "lease_released_total", 1);
+    fake_assert_counter(scene.host, "lease_acquired_total", 2);
+    lease_host_free(scene.host);
 }
 
 Test(lease_policy, a_transaction_that_is_given_up_changes_nothing)
@@ -412,14 +412,14 @@ Test(lease_policy, a_transaction_that_is_given_up_changes_nothing)
 
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
         struct scene scene = scene_with_lock(RULES);
-        stage_send(scene.client, "MULTI");
-        stage_send(scene.client, "DEL job");
-        stage_ask(scene.client, ends[i][0], ends[i][1]);
-        cr_assert(stage_lists(scene.stage, "state=held"));
-        assert_renewed_with(scene.stage, "lease_renew_string job / t1", 8600, 10000);
-        stage_send(scene.client, "EXEC");
+        fake_send(scene.client, "MULTI");
+        fake_send(scene.client, "DEL job");
+        fake_ask(scene.client, ends[i][0], ends[i][1]);
+        cr_assert(lease_host_lists(scene.host, "state=held"));
+        assert_renewed_with(scene.host, "lease_renew_string job / t1", 8600, 10000);
+        fake_send(scene.client, "EXEC");
         cr_assert_eq(scene.client->request_count, (size_t)0);
-        stage_free(scene.stage);
+        lease_host_free(scene.host);
     }
 }
 
@@ -427,24 +427,24 @@ Test(lease_policy, a_semaphore_of_the_book_is_taken_in_one_transaction)
 {
     struct scene scene = scene_of(RULES);
 
-    stage_send(scene.client, "MULTI");
-    stage_send(scene.client, "ZREMRANGEBYSCORE sem -inf 1699999990.5");
-    stage_send(scene.client, "ZADD sem 1700000000.5 t1");
-    stage_send(scene.client, "ZRANK sem t1");
-    stage_ask(scene.client, "EXEC", "*3\r\n:0\r\n:1\r\n:0\r\n");
-    stage_assert_counter(scene.stage, "lease_acquired_total", 1);
-    cr_assert(stage_lists(scene.stage, "lease=10000"));
-    assert_renewed_with(scene.stage, "lease_renew_zset sem / t1", 6200, 6700);
+    fake_send(scene.client, "MULTI");
+    fake_send(scene.client, "ZREMRANGEBYSCORE sem -inf 1699999990.5");
+    fake_send(scene.client, "ZADD sem 1700000000.5 t1");
+    fake_send(scene.client, "ZRANK sem t1");
+    fake_ask(scene.client, "EXEC", "*3\r\n:0\r\n:1\r\n:0\r\n");
+    fake_assert_counter(scene.host, "lease_acquired_total", 1);
+    cr_assert(lease_host_lists(scene.host, "lease=10000"));
+    assert_renewed_with(scene.host, "lease_renew_zset sem / t1", 6200, 6700);
     /* The client's score and as much as has passed, but for a third of the lease. */
-    double later = (double)(scene.stage->now_us - STAGE_FIRST_US) / 1e6 - 10.0 / 3;
-    cr_assert_float_eq(stage_call_number(scene.stage, 1), 1700000000.5 + later, 1e-2);
-    cr_assert_eq(stage_call_number(scene.stage, 2), 1700000000.5);
-    cr_assert_leq(stage_call_number(scene.stage, 3), 10000);
-    stage_answer(scene.stage, "1 -1");
-    stage_ask(scene.client, "ZREM sem t1", ":1\r\n");
-    cr_assert(stage_lists(scene.stage, NULL));
-    stage_assert_counter(scene.stage, "lease_released_total", 1);
-    stage_free(scene.stage);
+    double later = (double)(scene.host->now_us - FAKE_FIRST_US) / 1e6 - 10.0 / 3;
+    cr_assert_float_eq(fake_call_number(scene.host, 1), 1700000000.5 + later, 1e-2);
+    cr_assert_eq(fake_call_number(scene.host, 2), 1700000000.5);
+    cr_assert_leq(fake_call_number(scene.host, 3), 10000);
+    fake_answer(scene.host, "1 -1");
+    fake_ask(scene.client, "ZREM sem t1", ":1\r\n");
+    cr_assert(lease_host_lists(scene.host, NULL));
+    fake_assert_counter(scene.host, "lease_released_total", 1);
+    lease_host_free(scene.host);
 }
 
 /* Returns how long after its request a permit is renewed, µs: requests went before it, it is taken so much later than a
@@ -454,21 +454,21 @@ static int64_t permit_renewed_after(int before, int64_t phase_ms, int64_t later_
     struct scene scene = scene_of(RULES);
 
     for (int request = 0; request < before; request++) {
-        stage_ask(scene.client, "SETNX job t1", ":0\r\n");
+        fake_ask(scene.client, "SETNX job t1", ":0\r\n");
     }
-    stage_pass(scene.stage, phase_ms);
-    scene.stage->now_us += later_ms * 1000;
-    int64_t begin = scene.stage->now_us;
-    stage_send(scene.client, "MULTI");
-    stage_send(scene.client, "ZREMRANGEBYSCORE sem -inf 1699999990.5");
-    stage_send(scene.client, "ZADD sem 1700000000.5 t1");
-    stage_send(scene.client, "ZRANK sem t1");
-    stage_ask(scene.client, "EXEC", "*3\r\n:0\r\n:1\r\n:0\r\n");
-    scene.stage->now_us -= later_ms * 1000;
-    (void)stage_pass_until_call(scene.stage, 8000);
-    assert_call(scene.stage, "lease_renew_zset sem / t1");
-    int64_t passed = scene.stage->now_us - begin;
-    stage_free(scene.stage);
+    fake_pass(scene.host, phase_ms);
+    scene.host->now_us += later_ms * 1000;
+    int64_t begin = scene.host->now_us;
+    fake_send(scene.client, "MULTI");
+    fake_send(scene.client, "ZREMRANGEBYSCORE sem -inf 1699999990.5");
+    fake_send(scene.client, "ZADD sem 1700000000.5 t1");
+    fake_send(scene.client, "ZRANK sem t1");
+    fake_ask(scene.client, "EXEC", "*3\r\n:0\r\n:1\r\n:0\r\n");
+    scene.host->now_us -= later_ms * 1000;
+    (void)fake_pass_until_call(scene.host, 8000);
+    assert_call(scene.host, "lease_renew_zset sem / t1");
+    int64_t passed = scene.host->now_us - begin;
+    lease_host_free(scene.host);
     return passed;
 }
 
@@ -492,51 +492,51 @@ Test(lease_policy, setnx_alone_is_healed)
 {
     struct scene scene = scene_of(RULES);
 
-    stage_ask(scene.client, "SETNX job t1", ":1\r\n");
-    cr_assert(stage_lists(scene.stage, "state=unhealed"));
-    cr_assert_leq(stage_pass_until_call(scene.stage, 2000), 1000);
-    assert_call(scene.stage, "lease_heal job / t1");
-    cr_assert_eq(stage_call_number(scene.stage, 1), 30000);
-    stage_answer(scene.stage, "1 30000");
-    cr_assert(stage_lists(scene.stage, "state=held"));
-    stage_assert_counter(scene.stage, "lease_healed_total", 1);
-    assert_renewed_with(scene.stage, "lease_renew_string job / t1", 8600, 10000);
-    stage_free(scene.stage);
+    fake_ask(scene.client, "SETNX job t1", ":1\r\n");
+    cr_assert(lease_host_lists(scene.host, "state=unhealed"));
+    cr_assert_leq(fake_pass_until_call(scene.host, 2000), 1000);
+    assert_call(scene.host, "lease_heal job / t1");
+    cr_assert_eq(fake_call_number(scene.host, 1), 30000);
+    fake_answer(scene.host, "1 30000");
+    cr_assert(lease_host_lists(scene.host, "state=held"));
+    fake_assert_counter(scene.host, "lease_healed_total", 1);
+    assert_renewed_with(scene.host, "lease_renew_string job / t1", 8600, 10000);
+    lease_host_free(scene.host);
 }
 
 Test(lease_policy, what_cannot_be_healed_is_tried_again_as_long_as_it_takes)
 {
     struct scene scene = scene_of(RULES "grace = 1s\n");
 
-    stage_ask(scene.client, "SETNX job t1", ":1\r\n");
-    stage_leave(scene.client);
-    scene.stage->refusal = "no connection";
-    stage_pass(scene.stage, 100000);
-    cr_assert_gt(stage_counter(scene.stage, "lease_failures_total"), (uint64_t)50);
-    scene.stage->refusal = NULL;
-    stage_pass_until_call(scene.stage, 2000);
-    assert_call(scene.stage, "lease_heal job / t1");
-    stage_answer(scene.stage, "1 30000");
-    stage_pass(scene.stage, 1000);
-    cr_assert(stage_lists(scene.stage, NULL));
-    stage_free(scene.stage);
+    fake_ask(scene.client, "SETNX job t1", ":1\r\n");
+    fake_leave(scene.client);
+    scene.host->refusal = "no connection";
+    fake_pass(scene.host, 100000);
+    cr_assert_gt(fake_counter(scene.host, "lease_failures_total"), (uint64_t)50);
+    scene.host->refusal = NULL;
+    fake_pass_until_call(scene.host, 2000);
+    assert_call(scene.host, "lease_heal job / t1");
+    fake_answer(scene.host, "1 30000");
+    fake_pass(scene.host, 1000);
+    cr_assert(lease_host_lists(scene.host, NULL));
+    lease_host_free(scene.host);
 }
 
 Test(lease_policy, setnx_of_a_client_that_is_killed_is_healed_too)
 {
     struct scene scene = scene_of(RULES "grace = 1s\n");
 
-    stage_send(scene.client, "SETNX job t1");
-    stage_leave(scene.client);
-    stage_pass(scene.stage, 100);
-    assert_call(scene.stage, "lease_renew_string job / t1");
-    stage_answer(scene.stage, "-2 -1");
-    stage_pass(scene.stage, 1000);
-    assert_call(scene.stage, "lease_heal job / t1");
-    stage_answer(scene.stage, "1 30000");
-    stage_pass(scene.stage, 2000);
-    cr_assert(stage_lists(scene.stage, NULL));
-    stage_free(scene.stage);
+    fake_send(scene.client, "SETNX job t1");
+    fake_leave(scene.client);
+    fake_pass(scene.host, 100);
+    assert_call(scene.host, "lease_renew_string job / t1");
+    fake_answer(scene.host, "-2 -1");
+    fake_pass(scene.host, 1000);
+    assert_call(scene.host, "lease_heal job / t1");
+    fake_answer(scene.host, "1 30000");
+    fake_pass(scene.host, 2000);
+    cr_assert(lease_host_lists(scene.host, NULL));
+    lease_host_free(scene.host);
 }
 
 /* ---- many ---- */
@@ -548,29 +548,29 @@ Test(lease_policy, calls_under_way_are_bounded)
 
     for (int i = 0; i < 3000; i++) {
         snprintf(text, sizeof text, "SET job:%d t NX PX 30000", i);
-        stage_ask(scene.client, text, "+OK\r\n");
+        fake_ask(scene.client, text, "+OK\r\n");
     }
-    stage_pass(scene.stage, 15000);
-    cr_assert_eq(scene.stage->call_count, (size_t)1024);
-    while (scene.stage->calls != NULL) {
-        stage_answer(scene.stage, "1 30000");
+    fake_pass(scene.host, 15000);
+    cr_assert_eq(scene.host->call_count, (size_t)1024);
+    while (scene.host->calls != NULL) {
+        fake_answer(scene.host, "1 30000");
     }
-    stage_assert_counter(scene.stage, "lease_renewals_total", 3000);
-    stage_assert_counter(scene.stage, "lease_held", 3000);
-    stage_free(scene.stage);
+    fake_assert_counter(scene.host, "lease_renewals_total", 3000);
+    fake_assert_counter(scene.host, "lease_held", 3000);
+    lease_host_free(scene.host);
 }
 
 Test(lease_policy, short_leases_are_looked_at_no_more_often_than_time_is_told)
 {
     struct scene scene = scene_of(RULES);
 
-    stage_ask(scene.client, "SET job t1 NX PX 1", "+OK\r\n");
+    fake_ask(scene.client, "SET job t1 NX PX 1", "+OK\r\n");
     for (int i = 0; i < 100; i++) {
-        stage_pass(scene.stage, 100);
-        for (int n = 0; n < 3 && scene.stage->calls != NULL; n++) {
-            stage_answer(scene.stage, "1 1");
+        fake_pass(scene.host, 100);
+        for (int n = 0; n < 3 && scene.host->calls != NULL; n++) {
+            fake_answer(scene.host, "1 1");
         }
     }
-    cr_assert_leq(scene.stage->sent_count, (size_t)101);
-    stage_free(scene.stage);
+    cr_assert_leq(scene.host->sent_count, (size_t)101);
+    lease_host_free(scene.host);
 }

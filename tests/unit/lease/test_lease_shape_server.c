@@ -249,7 +249,7 @@ static bool is_as_read(const struct lease_shape *shape, const struct outcome *ou
 /* How often each action was read, where Redis agreed to it. */
 static size_t counts[LEASE_REAP + 1];
 
-static void play(struct words (*make)(uint32_t *state), int rounds)
+static void run_rounds(struct words (*make)(uint32_t *state), int rounds)
 {
     uint32_t state = 77;
 
@@ -272,12 +272,12 @@ static void play(struct words (*make)(uint32_t *state), int rounds)
 
 Test(lease_shape_server, set_is_read_as_redis_reads_it)
 {
-    play(make_set, 6000);
+    run_rounds(make_set, 6000);
     cr_assert(counts[LEASE_ACQUIRE] > 100 && counts[LEASE_EXTEND] > 100 && counts[LEASE_FORCE_RELEASE] > 100);
 }
 
 Test(lease_shape_server, expiries_are_read_as_redis_reads_them)
 {
-    play(make_expire, 6000);
+    run_rounds(make_expire, 6000);
     cr_assert(counts[LEASE_EXPIRE] > 100 && counts[LEASE_FORCE_RELEASE] > 100);
 }

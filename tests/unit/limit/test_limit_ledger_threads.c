@@ -26,7 +26,7 @@ struct crowd_thread {
     struct crowd *crowd;
     size_t number;
     int64_t rounds;
-    void (*play)(struct crowd_thread *thread, int64_t round);
+    void (*act)(struct crowd_thread *thread, int64_t round);
     uint64_t seed;
 };
 
@@ -61,19 +61,19 @@ static void *run_thread(void *context)
 
     pthread_barrier_wait(&thread->crowd->start);
     for (int64_t round = 0; round < thread->rounds; round++) {
-        thread->play(thread, round);
+        thread->act(thread, round);
     }
     return NULL;
 }
 
-/* Each thread plays so many rounds. */
-static void run_crowd(struct crowd *crowd, int64_t rounds, void (*play)(struct crowd_thread *thread, int64_t round))
+/* Each thread acts for so many rounds. */
+static void run_crowd(struct crowd *crowd, int64_t rounds, void (*act)(struct crowd_thread *thread, int64_t round))
 {
     struct crowd_thread threads[THREADS];
     pthread_t ids[THREADS];
 
     for (size_t i = 0; i < THREADS; i++) {
-        threads[i] = (struct crowd_thread){.crowd = crowd, .number = i, .rounds = rounds, .play = play, .seed = i};
+        threads[i] = (struct crowd_thread){.crowd = crowd, .number = i, .rounds = rounds, .act = act, .seed = i};
         cr_assert_eq(pthread_create(&ids[i], NULL, run_thread, &threads[i]), 0);
     }
     for (size_t i = 0; i < THREADS; i++) {
@@ -134,7 +134,7 @@ static void disturb(struct crowd *crowd, const char *name)
     limit_ledger_leave(crowd->share, &passing);
 }
 
-static void play_pairs(struct crowd_thread *thread, int64_t round)
+static void crowd_pairs(struct crowd_thread *thread, int64_t round)
 {
     struct crowd *crowd = thread->crowd;
     uint64_t first = next_random(&thread->seed) % HOT_SUBJECTS;
@@ -160,7 +160,7 @@ Test(limit_ledger, never_admits_more_to_threads_that_come_together, .timeout = 1
     int64_t admitted = 0, total = 0;
     size_t full = 0;
 
-    run_crowd(crowd, 5000, play_pairs);
+    run_crowd(crowd, 5000, crowd_pairs);
     for (size_t i = 0; i < HOT_SUBJECTS; i++) {
         struct limit_subject *subject = pin_hot(crowd, 0, i);
         cr_assert_eq(subject->pins, 1, "all were given back");
@@ -196,7 +196,7 @@ static struct limit_subject *lock_named(struct crowd *crowd, size_t number, cons
 }
 
 /* With hardly any room, and subjects that lose theirs as long as they are idle. */
-static void play_without_room(struct crowd_thread *thread, int64_t round)
+static void crowd_without_room(struct crowd_thread *thread, int64_t round)
 {
     struct crowd *crowd = thread->crowd;
     char name[32];
@@ -220,7 +220,7 @@ Test(limit_ledger, never_tracks_more_than_told_with_threads_that_come_together, 
     enum { ROOM = 10 };
     struct crowd *crowd = crowd_new(ROOM);
 
-    run_crowd(crowd, 20000, play_without_room);
+    run_crowd(crowd, 20000, crowd_without_room);
     cr_assert_eq(limit_share_tracked(crowd->share), ROOM);
     cr_assert_eq(crowd->admitted[false], LIMIT, "all others share it");
     cr_assert_eq(crowd->admitted[true], ROOM * LIMIT);
@@ -228,7 +228,7 @@ Test(limit_ledger, never_tracks_more_than_told_with_threads_that_come_together, 
 }
 
 /* Two names at a time, so that others meet what is pinned, and leave it behind. */
-static void play_in_cache(struct crowd_thread *thread, int64_t round)
+static void crowd_in_cache(struct crowd_thread *thread, int64_t round)
 {
     struct crowd *crowd = thread->crowd;
     char name[32];
@@ -255,7 +255,7 @@ Test(limit_ledger, as_a_cache_gives_all_threads_the_same_subject_without_room, .
     struct crowd *crowd = crowd_new(ROOM);
 
     crowd->members[0].ledger->is_cache = true;
-    run_crowd(crowd, 20000, play_in_cache);
+    run_crowd(crowd, 20000, crowd_in_cache);
     cr_assert_leq(limit_share_tracked(crowd->share), ROOM);
     sweep_all(crowd->share, NOW + 3600 * SECOND);
     cr_assert_eq(limit_share_tracked(crowd->share), 0);
@@ -275,7 +275,7 @@ static bool has_lock(limit_locks locks, size_t count)
     return (locks >> (count * 8) & 1) != 0;
 }
 
-static void play_locks(struct crowd_thread *thread, int64_t round)
+static void crowd_locks(struct crowd_thread *thread, int64_t round)
 {
     struct crowd *crowd = thread->crowd;
     limit_locks locks = some_locks(&thread->seed, round);
@@ -310,7 +310,7 @@ Test(limit_ledger, several_are_locked_together, .timeout = 100)
             }
         }
     }
-    run_crowd(crowd, ROUNDS, play_locks);
+    run_crowd(crowd, ROUNDS, crowd_locks);
     for (size_t i = 0; i < HOT_SUBJECTS; i++) {
         cr_assert_eq(crowd->counts[i], expected[i], "lock %zu", i * 8);
     }

@@ -1,0 +1,48 @@
+#include "lease_host.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern const struct policy lease_policy;
+
+struct fake_host *lease_host_new(const char *rules, size_t workers)
+{
+    return fake_host_new(&lease_policy, rules, workers);
+}
+
+/* What is told is what is counted. */
+static void check_happenings(struct fake_host *host)
+{
+    static const char *const losses[] = {"lease_lost_gone_total",      "lease_lost_taken_total",
+                                         "lease_lost_persisted_total", "lease_lost_shortened_total",
+                                         "lease_lost_type_total",      "lease_lost_unreachable_total"};
+    uint64_t lost = 0;
+
+    for (size_t i = 0; i < sizeof losses / sizeof losses[0]; i++) {
+        lost += fake_counter(host, losses[i]);
+    }
+    cr_assert_eq(host->happened[POLICY_LEASE_LOST], lost);
+    cr_assert_eq(host->happened[POLICY_LEASE_TAKEN], fake_counter(host, "lease_acquired_total"));
+}
+
+void lease_host_free(struct fake_host *host)
+{
+    check_happenings(host);
+    fake_host_free(host);
+}
+
+bool lease_host_lists(struct fake_host *host, const char *part)
+{
+    char *text = fake_tell(host, "LEASES");
+    const char *end = strchr(text, '\n');
+    bool is_one = end != NULL && end[1] == '\0';
+    bool lists = part == NULL ? *text == '\0' : is_one && strstr(text, part) != NULL;
+
+    if (!lists) {
+        fprintf(stderr, "LEASES: %s\nexpected: %s\n", text, part != NULL ? part : "nothing");
+    }
+    free(text);
+    return lists;
+}
