@@ -21,6 +21,29 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "threads: run under the thread sanitizer, too")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """With several processes (-n 8 --dist loadgroup) each test goes to the next that is free; but those that share a
+    server go to one, so that it is started once."""
+    for item in items:
+        group = group_of(item)
+        if group:
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def group_of(item):
+    """The module and its parameter, of a test with a fixture of its module; None for others."""
+    shared = [
+        name
+        for name, definitions in item._fixtureinfo.name2fixturedefs.items()
+        if any(definition.scope == "module" for definition in definitions)
+    ]
+    if not shared:
+        return None
+    parameters = getattr(item, "callspec", None) and item.callspec.params or {}
+    return "-".join([item.path.stem, *(str(parameters[name]) for name in shared if name in parameters)])
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     """A failure shows the end of every server's log."""

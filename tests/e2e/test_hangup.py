@@ -245,6 +245,7 @@ def test_while_redis_is_away_who_waits_is_told(behind):
     with behind.headgate.admin() as admin:
         assert admin("RELOAD") == OK
     behind.redis.kill()
+    wait_for(lambda: stats(behind.headgate)["lanes_failed_total"] != "0", what="the outage to be noticed")
     with behind.connect() as client:
         client.send(BLPOP + encode("RESET"))
         client.shutdown_write()

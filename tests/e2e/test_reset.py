@@ -1,6 +1,9 @@
 """A client that goes without having read its replies resets its connection. What had come of its requests is run."""
 
+import fcntl
 import signal
+import struct
+import termios
 import time
 
 import pytest
@@ -37,7 +40,14 @@ def send_and_go(headgate, redis, pipeline):
     redis.signal(signal.SIGSTOP)
     client.send(pipeline)
     wait_for(lambda: int(stats(headgate)["client_bytes_in_total"]) > taken, what="Headgate to read of it")
+    # What its own kernel still has would be lost with the connection.
+    wait_for(lambda: unsent(client.socket) == 0, what="all of it to be with Headgate's kernel")
     client.socket.close()
+
+
+def unsent(connection):
+    """Bytes that the other end has not acknowledged."""
+    return struct.unpack("i", fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4)))[0]
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES.values(), ids=PIPELINES)

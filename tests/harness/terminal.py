@@ -38,18 +38,18 @@ class Terminal:
         self.paste("PS1=")
 
     def paste(self, text):
-        """What is printed until all of it has been done, without the shell's own lines on jobs."""
+        """What is printed until all of it has been done, without the shell's own lines on jobs, which may come late."""
         self.pasted += 1
         os.write(self.file, f"{text.rstrip()}\necho 'end of' paste {self.pasted}\n".encode())
-        return self._read_to(f"end of paste {self.pasted}\n")
+        return self._read_to(f"end of paste {self.pasted}")
 
     def _read_to(self, end):
         deadline, printed = time.monotonic() + PASTE_TIMEOUT, ""
-        while not printed.endswith(end):
+        while f"\n{end}\n" not in f"\n{printed}":
             assert select.select([self.file], [], [], max(0.0, deadline - time.monotonic()))[0], f"hangs:\n{printed}"
             printed += os.read(self.file, 65536).decode().replace("\r\n", "\n")
-        lines = printed[: -len(end)].splitlines()
-        return [line for line in lines if line and not re.match(r"\[\d+\][ +-]", line)]
+        lines = printed.splitlines()
+        return [line for line in lines if line and line != end and not re.match(r"\[\d+\][ +-]", line)]
 
     def close(self):
         os.close(self.file)
