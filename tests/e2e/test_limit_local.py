@@ -124,21 +124,6 @@ def test_the_refusal_of_a_funnel(make):
 # ---- several rules ----
 
 
-@pytest.mark.parametrize("first", ["each", "all"])
-def test_a_refusal_charges_no_other_rule(make, first):
-    """Whichever stands first: what one refuses, the other has not counted."""
-    rules = [
-        rule("each", per="connection", limit=3, commands="get"),
-        rule("all", per="all", limit=10, commands="get incr"),
-    ]
-    headgate = make("".join(rules if first == "each" else reversed(rules)))
-    client, other = headgate.connect(), headgate.connect()
-    assert spend(client, "GET", "n", name="each") == 3
-    assert spend(other, "INCR", "n", name="all") == 7, "refused requests were charged"
-    assert spend(headgate.connect(), "GET", "n", name="all") == 0
-    assert counter(headgate, "admitted_total") == 3 + 3 + 7
-
-
 def test_a_full_rule_charges_no_free_one(make_shared):
     rules = rule("all", per="all", limit=4) + rule("own", per="connection", limit=6, commands="incr decr")
     headgate = make_shared(rules)
