@@ -185,7 +185,7 @@ def test_a_look_leaves_nothing_and_disturbs_nobody(redis, direct, make_headgate)
     # On a slow machine there is a look at any time. Without them there are the lanes, and who asks.
     headgate.write_config(access_check=0)
     with headgate.admin() as admin:
-        assert admin("RELOAD") == OK
+        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
     wait_for(lambda: len(client_list(direct)) <= 4, what="no connection of a look to be left")
     assert client.read() is not None
     assert int(stats(headgate, "upstream")["lanes_opened_total"]) <= int(lanes) + 1
@@ -210,7 +210,7 @@ def test_the_interval_can_be_reloaded(redis, direct, make_headgate):
     assert replies_to_newcomers(headgate) == [OK] * NEWCOMERS
     headgate.write_config(access_check="100ms")
     with headgate.admin() as admin:
-        assert admin("RELOAD") == OK
+        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
     wait_for(lambda: replies_to_newcomers(headgate) == [NOAUTH] * NEWCOMERS, what="newcomers to be refused")
 
 

@@ -221,7 +221,7 @@ def test_the_own_user_changes(redis, make_headgate):
     with headgate.admin() as admin:
         for request in CHANGES[:-2]:
             assert not str(admin(*request)).startswith("NOPERM"), request
-        assert admin("RELOAD") == OK
+        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
         # As nc leaves it: nothing more is written, but the process is there.
         admin.request("SHUTDOWN")
         admin.shutdown_write()
@@ -234,7 +234,7 @@ def test_over_ipv6(redis, make_headgate):
     headgate = with_rules(redis, make_headgate, admin=f"[::1]:{port}")
     assert_refused(ask_as(NOBODY, ("::1", port), [("SHUTDOWN", "NOW")])[0])
     with Client(("::1", port)) as admin:
-        assert admin("RELOAD") == OK
+        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
     assert headgate.serves()
 
 
@@ -250,7 +250,7 @@ def test_over_a_unix_socket_the_mode_decides(redis, make_headgate, tmp_path):
     path = tmp_path / "admin.sock"
     headgate = with_rules(redis, make_headgate, admin=f"unix:{path}")
     with Client(path) as admin:
-        assert admin("RELOAD") == OK
+        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
         assert admin("SHUTDOWN") == OK
     assert headgate.wait() == 0
 
@@ -273,7 +273,7 @@ def test_the_option_is_reloaded(redis, make_headgate):
     assert_refused(ask_as(NOBODY, headgate.admin_address, [("RELOAD",)])[0])
     headgate.write_config(admin_changes="anyone")
     with headgate.admin() as admin:
-        assert admin("RELOAD") == OK
+        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
     wait_for(lambda: ask_as(NOBODY, headgate.admin_address, [("RELOAD",)]) == [b"+OK"], what="the option in force")
 
 

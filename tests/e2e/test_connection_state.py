@@ -361,7 +361,7 @@ def test_scan_sees_every_key(client):
 
 def test_expiry(client):
     client("SET", "k", 1, "PX", 50)
-    wait_for(lambda: client("EXISTS", "k") == 0, 2, "the key to expire")
+    wait_for(lambda: client("EXISTS", "k") == 0, what="the key to expire")
 
 
 def test_readonly_and_asking_are_the_servers_matter(target):

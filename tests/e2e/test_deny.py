@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from harness.admin import await_empty, stats
+from harness.admin import await_empty, send_and_await, stats
 from harness.resp import OK, PONG, QUEUED, Client, Error, encode, wait_for
 from harness.servers import BINARY
 
@@ -67,13 +67,6 @@ def test_sizes(make):
 MEGABYTE = 1_000_000
 
 
-def await_reading(headgate, client, data):
-    """Sends it, and returns when Headgate has read it. Nothing else is read meanwhile."""
-    before = int(stats(headgate)["client_bytes_in_total"])
-    client.send(data)
-    wait_for(lambda: int(stats(headgate)["client_bytes_in_total"]) >= before + len(data), what="the reading")
-
-
 @pytest.mark.parametrize("command", [("RPUSH", "l"), ("MSET", "l", "1", "m")])
 def test_a_size_that_shows_late(make, redis, command):
     """The first value is short enough, and the second one comes when the first is read; it is refused as soon as its
@@ -83,9 +76,9 @@ def test_a_size_that_shows_late(make, redis, command):
     values = [b"a" * 70_000, *([b"key"] if command[0] == "MSET" else []), b"b" * 30 * MEGABYTE]
     data = encode(*command, *values) + encode("ECHO", "next")
     client.send(encode("ECHO", "before"))
-    await_reading(headgate, client, data[:80_000])
+    send_and_await(headgate, client, data[:80_000])
     assert client.read() == b"before"
-    await_reading(headgate, client, data[80_000:90_000])
+    send_and_await(headgate, client, data[80_000:90_000])
     assert client.read() == denied("big", f"{command[0].lower()} is not allowed at this size")
     client.send(data[90_000:])
     assert client.read() == b"next"
@@ -115,13 +108,13 @@ def test_a_size_at_its_bound(make):
     headgate = make(f"[deny:big]\nmax_bytes = {len(request)}\n")
     client = headgate.connect()
     for part in (len(request), 50_000, len(request) - 1, len(request) - 2, len(request) - 3):
-        await_reading(headgate, client, request[:part])
+        send_and_await(headgate, client, request[:part])
         client.send(request[part:])
         assert client.read() == OK
     headgate = make(f"[deny:big]\nmax_bytes = {len(request) - 1}\n")
     client = headgate.connect()
     for part in (len(request), 50_000, len(request) - 1, len(request) - 2, len(request) - 3):
-        await_reading(headgate, client, request[:part])
+        send_and_await(headgate, client, request[:part])
         client.send(request[part:])
         assert client.read() == denied("big", "set is not allowed at this size")
 
@@ -158,7 +151,7 @@ def test_a_client_that_leaves_before_its_size_is_known(make, redis, leave):
     data = encode("RPUSH", "l", *["v" * 80_000] * 3)
     for part in (70_000, 100_000, len(data) - 90_000):
         client = headgate.connect()
-        await_reading(headgate, client, encode("ECHO", "e") + data[:part])
+        send_and_await(headgate, client, encode("ECHO", "e") + data[:part])
         assert client.read() == b"e"
         leave(client)
     await_empty(headgate)
@@ -173,13 +166,13 @@ def test_a_reload_before_its_size_is_known(make, redis):
     for rules, reply in (("", 20), ("[deny:other]\nmax_bytes = 200kb\n", refusal)):
         headgate.write_rules("[deny:big]\nmax_bytes = 1mb\n")
         with headgate.admin() as admin:
-            assert admin("RELOAD") == OK
+            wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
         client = headgate.connect()
         data = encode("RPUSH", "l", *["v" * 30_000] * 20)
-        await_reading(headgate, client, data[:100_000])
+        send_and_await(headgate, client, data[:100_000])
         headgate.write_rules(rules)
         with headgate.admin() as admin:
-            assert admin("RELOAD") == OK
+            wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
         client.send(data[100_000:] + encode("PING"))
         assert client.read_many(2) == [reply, PONG]
     assert redis.connect()("LLEN", "l") == 20

@@ -221,7 +221,7 @@ def test_while_redis_is_away(behind, pipeline, vanish):
     """When it is back, nothing is popped for who left meanwhile."""
     behind.headgate.write_config(upstream_wait="60s")
     with behind.headgate.admin() as admin:
-        assert admin("RELOAD") == OK
+        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
     behind.redis.kill()
     clients = [behind.connect() for _ in range(5)]
     for client in clients:
@@ -243,7 +243,7 @@ def test_while_redis_is_away_who_waits_is_told(behind):
     """A client that has closed its writing half gets its answer: that Redis cannot be reached."""
     behind.headgate.write_config(upstream_wait="60s")
     with behind.headgate.admin() as admin:
-        assert admin("RELOAD") == OK
+        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
     behind.redis.kill()
     wait_for(lambda: stats(behind.headgate)["lanes_failed_total"] != "0", what="the outage to be noticed")
     with behind.connect() as client:
@@ -256,7 +256,7 @@ def test_while_redis_is_away_who_waits_is_told(behind):
 def test_while_draining(behind):
     behind.headgate.write_config(drain_timeout="60s")
     with behind.headgate.admin() as admin:
-        assert admin("RELOAD") == OK
+        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
     clients = [behind.connect() for _ in range(9)]
     for number, client in enumerate(clients):
         client.send(list(PIPELINES.values())[number % 7])

@@ -59,7 +59,7 @@ def test_a_reload_while_it_is_decided(make_sidecar, redis, kind):
         await_holds(headgate, 3)
         headgate.write_rules(EXACT[kind](5) + rule("b", limit=100, commands="decr"))
         with headgate.admin() as admin:
-            assert admin("RELOAD") == OK
+            wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
         wait_for(lambda: "b" in limits(headgate)[0], what="the new rules")
     replies = [client.read() for client in clients[:3]]
     assert all(isinstance(reply, int) for reply in replies), replies
@@ -75,7 +75,7 @@ def test_a_rule_that_is_gone_holds_nobody(make_sidecar, fake):
     decider.await_asked(1)
     headgate.write_rules("")
     with headgate.admin() as admin:
-        assert admin("RELOAD") == OK
+        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
     assert client.read() == 1
     decider.say(0, GRANTED)
     assert client("INCR", "n") == 1

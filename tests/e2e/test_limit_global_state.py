@@ -225,7 +225,7 @@ def test_a_short_refusal_is_still_a_refusal(make_sidecar, fake):
     decider = Decider(fake, refused_for(1))
     client = make_sidecar(shared(limit=5), upstream=fake.url).connect()
     client.request("INCR", "n")
-    client.socket.settimeout(3)
+    client.socket.settimeout(20)
     try:
         assert refuses(client.read())
     except TimeoutError:

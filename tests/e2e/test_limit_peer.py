@@ -10,7 +10,7 @@ import pytest
 from harness.admin import text
 from harness.limits import refuses, rule, spend
 from harness.program import NUMBERS_MAY_BE_CHOSEN
-from harness.resp import Client, wait_for
+from harness.resp import OK, Client, wait_for
 
 
 def connect_and_end(path):
@@ -118,7 +118,7 @@ def test_a_reload_asks_of_clients_that_are_connected(served, start_program):
     assert program.send("a", "INCR", "n").startswith(":")
     headgate.write_rules(rule(limit=2, per="process"))
     with headgate.admin() as admin:
-        admin("RELOAD")
+        assert admin("RELOAD") == OK
     wait_for(lambda: program.send("a", "INCR", "n").startswith("-RATELIMITED a: 2 in 1h per process"), what="a refusal")
 
 

@@ -94,7 +94,7 @@ def test_how_many_can_be_said(redis, make_headgate, ready):
     wait_for(lambda: int(stats(headgate)["lanes_pooled"]) == ready, what="the lanes")
     headgate.write_config(exclusive_idle=2)
     with headgate.admin() as admin:
-        assert admin("RELOAD") == OK
+        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
     assert headgate.connect()("BLPOP", "none", 0.01) is not None
     assert int(stats(headgate)["lanes_exclusive"]) <= ready + 1
 

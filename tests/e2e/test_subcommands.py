@@ -257,7 +257,7 @@ def test_who_may_not_ping_can_authenticate_behind_a_script(redis, make_headgate)
     headgate = make_headgate(redis, pool="shared")
     headgate.write_rules("[limit:a]\nlimit = 100000\nwindow = 1h\nper = user\n")
     with headgate.admin() as admin:
-        admin("RELOAD")
+        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
     with redis.connect() as direct:
         direct("ACL", "SETUSER", "low", "on", ">pw", "~*", "+eval", "+get")
         client = headgate.connect()

@@ -12,6 +12,13 @@ def stats(headgate, *section):
     return {name: value for name, value in pairs}
 
 
+def send_and_await(headgate, client, data):
+    """Sends it, and returns when Headgate has read it. Nothing else is read meanwhile."""
+    before = int(stats(headgate)["client_bytes_in_total"])
+    client.send(data)
+    wait_for(lambda: int(stats(headgate)["client_bytes_in_total"]) >= before + len(data), what="the reading")
+
+
 def await_empty(headgate):
     """Until no client is connected: that which waited for the start has been seen to leave, too."""
     wait_for(lambda: stats(headgate, "clients")["clients_connected"] == "0", what="no client to be connected")

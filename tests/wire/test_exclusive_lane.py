@@ -95,7 +95,7 @@ def test_the_lane_of_a_vanished_blocking_client_is_closed_at_once(fake, headgate
     client = headgate.connect()
     blocked = ask(fake, client, "BLPOP", "k", "0")
     client.close()
-    wait_for(lambda: blocked.lane.closed_by_peer, 2, "the lane to be closed")
+    wait_for(lambda: blocked.lane.closed_by_peer, what="the lane to be closed")
 
 
 def test_an_earlier_pipeline_is_answered_before_multi_is_sent(fake, headgate):
