@@ -44,9 +44,9 @@ static bool kill_subscribers(struct chaos *chaos)
 
 static bool stop_redis(struct chaos *chaos)
 {
-    kill(chaos->servers->redis, SIGSTOP);
+    kill(chaos->servers->redis.pid, SIGSTOP);
     usleep(STOP_US);
-    kill(chaos->servers->redis, SIGCONT);
+    kill(chaos->servers->redis.pid, SIGCONT);
     chaos->stops++;
     return true;
 }

@@ -58,14 +58,14 @@ static bool rig_start(struct rig *rig, struct run *run)
     const struct options *options = &run->options;
     if (!servers_prepare(&rig->servers) || !servers_start_redis(&rig->servers, options))
         return false;
-    run->port = rig->servers.redis_port.number;
+    run->port = rig->servers.redis.port.number;
     if (options->headgate != NULL) {
         if (!servers_start_headgate(&rig->servers, options))
             return false;
-        run->port = rig->servers.listen_port.number;
+        run->port = rig->servers.headgate.port.number;
     }
     if (options->through_fault_proxy) {
-        rig->fault_proxy = fault_proxy_start(options->fault, rig->servers.redis_port.number, options->seed, &run->port);
+        rig->fault_proxy = fault_proxy_start(options->fault, rig->servers.redis.port.number, options->seed, &run->port);
         if (rig->fault_proxy == NULL)
             return false;
     }
@@ -153,7 +153,7 @@ static void rig_join(struct rig *rig, struct run *run)
 /* The clients' connections are still open: ending must not depend on them. */
 static void rig_end(struct rig *rig, struct run *run)
 {
-    if (run->options.headgate != NULL && rig->servers.headgate > 0 && !servers_end_headgate(&rig->servers))
+    if (run->options.headgate != NULL && rig->servers.headgate.pid > 0 && !servers_end_headgate(&rig->servers))
         run_violation(run, "headgate did not end well");
     for (uint32_t index = 0; index < run->options.clients; index++)
         client_free(&run->clients[index]);

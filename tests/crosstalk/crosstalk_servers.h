@@ -1,23 +1,17 @@
-/* redis-server and Headgate: started on free ports in a temporary directory, ended by their process ids. */
+/* redis-server and the Headgate before it. */
 #ifndef CROSSTALK_SERVERS_H
 #define CROSSTALK_SERVERS_H
 
 #include "crosstalk_run.h"
-#include "rig_process.h"
+#include "rig_servers.h"
 
 #include <stdbool.h>
-#include <stdint.h>
-#include <sys/types.h>
-
-#define SERVERS_PATH_MAX 256
 
 struct servers {
-    char directory[SERVERS_PATH_MAX - 64];
-    struct port redis_port;
-    struct port listen_port;
+    char directory[DIRECTORY_MAX];
+    struct server redis;
+    struct server headgate;
     struct port admin_port;
-    pid_t redis;    /* 0: not running */
-    pid_t headgate; /* 0: not running */
 };
 
 /* Each tells on standard error why it returns false. */

@@ -46,7 +46,7 @@ static const struct canary canaries[] = {
 /* Asks Redis on a connection of its own; the whole answer goes to the buffer. */
 static bool ask(const struct watch *watch, const char *command, struct buffer *answer)
 {
-    int fd = process_connect(watch->servers->redis_port.number);
+    int fd = process_connect(watch->servers->redis.port.number);
     bool whole = false;
     if (fd < 0)
         return false;
@@ -149,7 +149,7 @@ static void look_at_memory(struct watch *watch)
     if (options->headgate == NULL)
         return;
     uint64_t bound = MEMORY_BASE + (options->clients + options->attackers) * MEMORY_EACH;
-    uint64_t bytes = resident_bytes(watch->servers->headgate);
+    uint64_t bytes = resident_bytes(watch->servers->headgate.pid);
     watch->memory_max = bytes > watch->memory_max ? bytes : watch->memory_max;
     if (bytes > bound)
         run_violation(watch->run, "headgate holds %" PRIu64 " MiB, of %" PRIu64 " at most", bytes >> 20, bound >> 20);

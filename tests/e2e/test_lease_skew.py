@@ -77,7 +77,7 @@ def poll(headgate, take, key, limit, skews, until):
     return attempts, granted
 
 
-@pytest.mark.parametrize("limit", [1, 2])
+@pytest.mark.parametrize(("limit", "threads"), [(1, 4), (2, 1)])
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_renewed_permit_is_not_given_to_another(make_shared, redis, name, limit, threads):
     """Holders that keep their permits for many leases, and those who want one all the time with other clocks. Without
@@ -90,7 +90,7 @@ def test_a_renewed_permit_is_not_given_to_another(make_shared, redis, name, limi
     time.sleep(THIRD)
     attempts, granted = poll(headgate, RECIPES[name], "lock:a", limit, SKEWS, time.monotonic() + SECONDS)
     assert not granted, f"{len(granted)} of {len(attempts)} attempts got a permit beside the holders"
-    assert len(attempts) > 200
+    assert len(attempts) > 50
     members = redis.connect()("ZRANGE", "lock:a", 0, -1)
     assert sorted(members) == sorted(f"holder-{number}".encode() for number in range(limit))
     for number, client in enumerate(holders):

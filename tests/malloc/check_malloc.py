@@ -57,6 +57,15 @@ def commands_served(client):
     return int(info(client, "stats")["total_commands_processed"])
 
 
+def await_requests(client, since, least):
+    """How many there were since then, once there were so many."""
+    deadline = time.monotonic() + 60
+    while (requests := commands_served(client) - since) < least:
+        assert time.monotonic() < deadline, f"only {requests} requests within 60 s"
+        time.sleep(0.1)
+    return requests
+
+
 def measure(redis, headgate, least, pipeline, size):
     """(allocations, frees, requests) while the load goes on."""
     loads = [start_load(headgate, command, pipeline, size) for command in ("get", "set")]
@@ -64,11 +73,10 @@ def measure(redis, headgate, least, pipeline, size):
         with redis.connect() as client:
             client("SET", KEY, "x" * size)
             time.sleep(WARM_UP_SECONDS)
+            # On a slow machine that is not enough.
+            await_requests(client, commands_served(client), least // 4)
             served, counts = commands_served(client), headgate.allocations()
-            deadline = time.monotonic() + 60
-            while (requests := commands_served(client) - served) < least:
-                assert time.monotonic() < deadline, f"only {requests} requests within 60 s"
-                time.sleep(0.1)
+            requests = await_requests(client, served, least)
             allocated, freed = (after - before for before, after in zip(counts, headgate.allocations()))
             assert all(load.poll() is None for load in loads), "redis-benchmark ended early"
             return allocated, freed, requests

@@ -424,7 +424,7 @@ def check(pool):
                     assert headgate.terminate() == 0
                 headgate.start()
         with headgate.admin() as admin:
-            assert admin("RELOAD") == OK
+            wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
         headgate.finish()
     finally:
         headgate.discard()

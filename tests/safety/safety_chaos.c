@@ -54,7 +54,7 @@ static void resume_headgate(struct chaos *chaos)
 {
     if (chaos->stop == NULL)
         return;
-    kill(chaos->servers->headgates[chaos->stopped], SIGCONT);
+    kill(chaos->servers->headgates[chaos->stopped].pid, SIGCONT);
     end_trouble(chaos->stop);
     chaos->stop = NULL;
 }
@@ -65,7 +65,7 @@ static bool stop_headgate(struct chaos *chaos)
         return true;
     chaos->stopped = some_headgate(chaos);
     chaos->stop = shared_trouble(chaos->shared, TROUBLE_AWAY, chaos->stopped, now_us());
-    kill(chaos->servers->headgates[chaos->stopped], SIGSTOP);
+    kill(chaos->servers->headgates[chaos->stopped].pid, SIGSTOP);
     chaos->stop_until_us = now_us() + PAUSE_MIN_US + chaos_random(chaos, PAUSE_RANGE_US);
     shared_count(chaos->shared, FIGURE_HEADGATE_STOPS);
     return true;

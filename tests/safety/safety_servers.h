@@ -1,5 +1,5 @@
 /*
- * redis-server and the Headgates: started on free ports in a temporary directory, ended by their process ids.
+ * redis-server and the Headgates.
  *
  * Headgate n reaches Redis at an address of its own (127.0.0.2 and on), where Redis listens only once the observer sees
  * every command: none of them is missed. It also lets the connections of one Headgate be told from those of another.
@@ -7,17 +7,16 @@
 #ifndef SAFETY_SERVERS_H
 #define SAFETY_SERVERS_H
 
+#include "rig_servers.h"
 #include "safety_shared.h"
 #include "safety_sweeper.h"
 
 struct servers {
     struct shared *shared;
     struct sweeper *sweeper; /* has the connection to Redis */
-    struct port redis_port;
-    struct port ports[HEADGATES_MAX];
+    struct server redis;
+    struct server headgates[HEADGATES_MAX];
     struct port admin_ports[HEADGATES_MAX];
-    pid_t redis; /* 0: not running */
-    pid_t headgates[HEADGATES_MAX];
 };
 
 /* Each tells on standard error why it returns false. */
