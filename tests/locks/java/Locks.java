@@ -126,6 +126,9 @@ public final class Locks {
         config.setThreads(2).setNettyThreads(2).setLockWatchdogTimeout(Long.parseLong(arguments[3]));
         config.useSingleServer()
             .setAddress("redis://" + arguments[0] + ":" + arguments[1])
+            // The library's own 3 s are not enough on a machine with much else to do.
+            .setTimeout(60_000)
+            .setConnectTimeout(60_000)
             .setConnectionMinimumIdleSize(2)
             .setConnectionPoolSize(4);
         Locks locks = new Locks(Redisson.create(config), arguments[2]);
