@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness.admin import stats
+from harness.admin import send_and_await, stats
 from harness.fake_redis import FakeRedis
 from harness.resp import OK, PONG, Closed, Error, encode, wait_for
 from harness.servers import elapsed, free_port
@@ -95,8 +95,7 @@ def test_requests_under_way_on_the_shared_lane_are_lost_and_only_they(redis, mak
         assert client("PING") == PONG
     redis.signal(signal.SIGSTOP)
     for client in busy:
-        client.request("GET", "k")
-    time.sleep(0.3)
+        send_and_await(headgate, client, encode("GET", "k"))
     redis.kill()
     for client in busy:
         client.assert_closed()
@@ -106,7 +105,7 @@ def test_requests_under_way_on_the_shared_lane_are_lost_and_only_they(redis, mak
 
 
 def test_requests_wait_for_the_reconnection(redis, make_headgate):
-    headgate = make_headgate(redis, pool="shared", upstream_wait="8s")
+    headgate = make_headgate(redis, pool="shared", upstream_wait="60s")
     clients = [headgate.connect() for _ in range(10)]
     for client in clients:
         assert client("PING") == PONG

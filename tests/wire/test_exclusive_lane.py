@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from harness.admin import stats
 from harness.resp import OK, Push, bulk, encode, same, wait_for
 from harness.servers import sanitizer_overhead
 
@@ -216,8 +217,9 @@ def test_a_lane_with_a_leftover_is_not_given_to_the_next(fake, make_headgate):
     command = ask(fake, client, "EXEC")
     command.reply(b"*0\r\n")
     assert client.read() == []
+    received = int(stats(headgate)["upstream_bytes_in_total"])
     command.lane.send(b"+leftover\r\n")
-    time.sleep(0.1)
+    wait_for(lambda: int(stats(headgate)["upstream_bytes_in_total"]) > received, what="the leftover to be read")
     for _ in range(3):
         with headgate.connect() as other:
             multi = ask(fake, other, "MULTI")
