@@ -48,7 +48,7 @@ def child_environment():
 # it that there is one, in this network namespace as the ports are, and takes it back when the process ends.
 PORT_BLOCK = 64
 FIRST_PORT = 10_000
-PORT_BLOCKS_MOST = 24
+PORT_BLOCKS_MOST = 12
 
 
 class Ports:
