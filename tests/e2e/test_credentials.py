@@ -174,13 +174,11 @@ def settled(figure):
 def test_those_who_are_there_go_on(headgate, admin):
     clients = clients_of(headgate)
     rotate(admin)
-    at_once(lambda number: does_everything(clients[number], number), CLIENTS)
-    # Attempts that were under way when the first was refused, which may end a little later; and no more.
-    seen = settled(lambda: refusals(admin))
-    assert seen <= CLIENTS
-    for _ in range(3):
+    for _ in range(6):
         at_once(lambda number: does_everything(clients[number], number), CLIENTS)
-    assert refusals(admin) == seen
+    # At most those attempts that were under way when a worker's first was refused, whenever that was. One for each thing
+    # that was done would be a hundred.
+    assert settled(lambda: refusals(admin)) <= CLIENTS
     assert clients[0]("ACL", "WHOAMI") == b"app"
 
 

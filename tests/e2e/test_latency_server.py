@@ -184,7 +184,8 @@ def test_it_is_not_redis(redis, make_redis, make_headgate, fake):
 def test_it_answers_scripts_with_something_else(redis, make_redis, make_headgate, fake, answer):
     """What is no script's answer is no reason to believe that the figures are on record."""
     fake.answers["EVALSHA"] = lambda _lane, _arguments: answer
-    headgate = launch(make_headgate, redis, "shared", at(fake))
+    # The first failure alone is logged: it must not be that there is no connection yet.
+    headgate = launch(make_headgate, redis, "shared", at(fake), **{**SHORT, "upstream_wait": "20s"})
     client = headgate.connect()
     get(client, 7)
     await_failure(headgate)
@@ -196,7 +197,7 @@ def test_it_answers_scripts_with_something_else(redis, make_redis, make_headgate
 
 def test_it_wants_a_password(redis, make_redis, make_headgate):
     server = make_redis("--requirepass", "correct")
-    headgate = launch(make_headgate, redis, "shared", at(server), **SHORT)
+    headgate = launch(make_headgate, redis, "shared", at(server), **{**SHORT, "upstream_wait": "5s"})
     client = headgate.connect()
     get(client, 3)
     await_failure(headgate)
