@@ -194,11 +194,12 @@ void client_flush_task(struct reactor_task *task)
     if (over_output_limit(client)) {
         return;
     }
-    update_congestion(client);
-    client_check_room(client);
+    /* First, as what is kept for replies that are written now counts below: nobody would look again. */
     if (!STAILQ_EMPTY(&client->unwritten) && buffer_length(&client->output) == 0) {
         client_measure_written(client, true);
     }
+    update_congestion(client);
+    client_check_room(client);
     if (client->state == CLIENT_ENDING && client->first == NULL && buffer_length(&client->output) == 0 &&
         !is_lane_draining(client)) {
         client_close(client, "done");

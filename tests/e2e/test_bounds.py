@@ -124,6 +124,21 @@ def test_what_is_measured_behind_a_command_that_blocks_is_bounded(make, redis):
         assert client.read() == number + 1
 
 
+def test_who_was_slow_to_read_is_answered_to_the_end(make, redis):
+    """All of its requests were slow, so each is told of when its reply is written, and is kept until then: that counts as
+    output that is not written, and nothing of it is left when all is written."""
+    client = make(LATENCY + "slowlog_threshold = 1ms\n").connect()
+    other = redis.connect()
+    client.send(BLPOP)
+    await_blocked(redis)
+    piece = encode("INCR", "n")
+    sent = pour(client, piece, 4 * MEBIBYTE)
+    assert other("RPUSH", "q", "v") == 1
+    assert client.read() == [b"q", b"v"]
+    for number in range(sent // len(piece)):
+        assert client.read() == number + 1
+
+
 @pytest.mark.parametrize("rules, count", [("", 1_000_000), (RULES, 300_000), (LATENCY, 300_000)])
 def test_a_whole_pipeline_is_written_before_the_first_reply_is_read(make, rules, count):
     """As with Redis, which keeps the replies meanwhile."""
