@@ -179,36 +179,47 @@ static bool charge_common(const struct common *common, int64_t now_us, uint32_t 
 }
 
 /* In any case. */
-static bool charge_batch(struct limit *limit, const struct policy_request *request, uint32_t count)
+static uint32_t charge_batch(struct limit *limit, const struct policy_request *request, uint32_t count,
+                             struct policy_decision *decision)
 {
     limit_locks locks;
+    uint32_t admitted = 0;
 
-    if (!limit_lock_charges(limit, request, &locks)) {
-        limit_drop_charges(limit);
-        return false;
+    if (limit_lock_charges(limit, request, &locks)) {
+        admitted = limit_judge_batch(limit, request->now_us, count, decision);
+        limit_share_unlock(limit->share, locks);
     }
-    bool admitted = limit_judge_batch(limit, request->now_us, count);
-    limit_share_unlock(limit->share, locks);
-    if (admitted) {
+    if (admitted > 0) {
         limit_call_ask_aside(limit, request->now_us);
     }
     limit_drop_charges(limit);
     return admitted;
 }
 
-static bool limit_batch(void *instance, const struct policy_request *request, uint32_t count)
+/* Whether all of them are admitted, and charged, in the common case. */
+static bool admits_all(struct limit *limit, const struct policy_request *request, uint32_t count)
 {
-    struct limit *limit = instance;
     struct common common;
     limit_locks locks;
 
     if (!find_common(limit, request, &common, &locks)) {
-        return !limit_awaits_peer(limit, request) && charge_batch(limit, request, count);
+        return false;
     }
     limit_share_lock(limit->share, locks);
     bool charged = charge_common(&common, request->now_us, count);
     limit_share_unlock(limit->share, locks);
     return charged;
+}
+
+static uint32_t limit_batch(void *instance, const struct policy_request *request, uint32_t count,
+                            struct policy_decision *decision)
+{
+    struct limit *limit = instance;
+
+    if (admits_all(limit, request, count)) {
+        return count;
+    }
+    return limit_awaits_peer(limit, request) ? 0 : charge_batch(limit, request, count, decision);
 }
 
 static uint32_t limit_group(void *instance, const struct command *command)

@@ -29,6 +29,13 @@ int64_t limit_funnel_wait(const struct limit_funnel *funnel, limit_funnel_state 
     return over_ns > 0 ? over_ns : 0;
 }
 
+int64_t limit_funnel_left(const struct limit_funnel *funnel, limit_funnel_state state, int64_t now_ns)
+{
+    int64_t level_ns = state > now_ns ? state - now_ns : 0;
+
+    return level_ns < funnel->full_ns ? (funnel->full_ns - level_ns) / funnel->drop_ns : 0;
+}
+
 void limit_funnel_charge(const struct limit_funnel *funnel, limit_funnel_state *state, int64_t now_ns, int64_t cost)
 {
     *state = (*state > now_ns ? *state : now_ns) + cost * funnel->drop_ns;

@@ -32,6 +32,9 @@ bool limit_funnel_make(struct limit_funnel *funnel, int64_t capacity, int64_t le
 /* How long from now until cost drops (at least 1) fit, in ns: 0 if they do now. */
 int64_t limit_funnel_wait(const struct limit_funnel *funnel, limit_funnel_state state, int64_t now_ns, int64_t cost);
 
+/* How many drops fit now. */
+int64_t limit_funnel_left(const struct limit_funnel *funnel, limit_funnel_state state, int64_t now_ns);
+
 /* Adds the drops. They must fit now. */
 void limit_funnel_charge(const struct limit_funnel *funnel, limit_funnel_state *state, int64_t now_ns, int64_t cost);
 

@@ -144,12 +144,13 @@ static void write_refusal(const struct limit_charge *charge, struct policy_decis
     decision->length = (size_t)length;
 }
 
-static void refuse(struct limit *limit, const struct limit_charge *refuser, struct policy_decision *decision)
+static void refuse(struct limit *limit, const struct limit_charge *refuser, uint32_t requests,
+                   struct policy_decision *decision)
 {
-    refuser->subject->refused++;
-    limit_count(limit, refuser->rule, LIMIT_REFUSED, LIMIT_COUNTER_REFUSED, 1);
+    refuser->subject->refused += requests;
+    limit_count(limit, refuser->rule, LIMIT_REFUSED, LIMIT_COUNTER_REFUSED, requests);
     if (refuser->undecided) {
-        policy_count(&limit->counters[LIMIT_COUNTER_UNDECIDED], 1);
+        policy_count(&limit->counters[LIMIT_COUNTER_UNDECIDED], requests);
     }
     write_refusal(refuser, decision);
     decision->rule = refuser->rule->name;
@@ -245,7 +246,7 @@ enum policy_verdict limit_judge_request(struct limit *limit, const struct policy
         judge_charge(limit, &limit->charges[i], waited_us, request->now_us, &judgement);
     }
     if (judgement.refuser != NULL) {
-        refuse(limit, judgement.refuser, decision);
+        refuse(limit, judgement.refuser, 1, decision);
         return POLICY_REPLY;
     }
     if (judgement.hold_us > 0 || judgement.asks) {
@@ -255,15 +256,57 @@ enum policy_verdict limit_judge_request(struct limit *limit, const struct policy
     return charge_all(limit, request->now_us, 1) ? POLICY_ADMIT : POLICY_CLOSE;
 }
 
-bool limit_judge_batch(struct limit *limit, int64_t now_us, uint32_t count)
+/* How many of count requests one charge admits now; each of them costs 1. */
+static uint32_t admissible(struct limit *limit, struct limit_charge *charge, int64_t now_us, uint32_t count)
+{
+    struct limit_subject *subject = charge->subject;
+    bool is_simple = charge->rule->scope == LIMIT_LOCAL && subject->queued == 0;
+    struct judgement judgement = {0};
+
+    if (is_simple) {
+        int64_t left = limit_meter_left(&charge->rule->meter, &subject->state, now_us);
+        return left < count ? (uint32_t)left : count;
+    }
+    charge->cost = count;
+    judge_charge(limit, charge, 0, now_us, &judgement);
+    return charge->wait_us == 0 && !charge->needs_answer ? count : 0;
+}
+
+/* Those that are not admitted, if each of them is refused by the same rule: nothing is charged for one of them that
+ * could change what becomes of the next. */
+static void refuse_others(struct limit *limit, int64_t now_us, uint32_t count, struct policy_decision *decision)
 {
     struct judgement judgement = {0};
-    bool admitted = true;
 
     for (size_t i = 0; i < limit->charge_count; i++) {
-        limit->charges[i].cost *= count;
-        judge_charge(limit, &limit->charges[i], 0, now_us, &judgement);
-        admitted = admitted && limit->charges[i].wait_us == 0 && !limit->charges[i].needs_answer;
+        if (limit->charges[i].rule->scope != LIMIT_LOCAL) {
+            return;
+        }
     }
-    return admitted && charge_all(limit, now_us, count);
+    for (size_t i = 0; i < limit->charge_count; i++) {
+        limit->charges[i].cost = 1;
+        judge_charge(limit, &limit->charges[i], 0, now_us, &judgement);
+    }
+    if (judgement.refuser != NULL) {
+        refuse(limit, judgement.refuser, count, decision);
+    }
+}
+
+uint32_t limit_judge_batch(struct limit *limit, int64_t now_us, uint32_t count, struct policy_decision *decision)
+{
+    uint32_t admitted = count;
+
+    for (size_t i = 0; i < limit->charge_count && admitted > 0; i++) {
+        admitted = admissible(limit, &limit->charges[i], now_us, admitted);
+    }
+    for (size_t i = 0; i < limit->charge_count; i++) {
+        limit->charges[i].cost = admitted;
+    }
+    if (admitted > 0 && !charge_all(limit, now_us, admitted)) {
+        return 0;
+    }
+    if (admitted < count) {
+        refuse_others(limit, now_us, count - admitted, decision);
+    }
+    return admitted;
 }

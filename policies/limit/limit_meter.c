@@ -15,6 +15,14 @@ int64_t limit_meter_wait(const struct limit_meter *meter, union limit_meter_stat
     return round_up_to_us(limit_funnel_wait(&meter->funnel, state->funnel, now_us * NS_PER_US, cost));
 }
 
+int64_t limit_meter_left(const struct limit_meter *meter, union limit_meter_state *state, int64_t now_us)
+{
+    if (meter->algorithm == LIMIT_SLIDING_WINDOW) {
+        return limit_window_left(&meter->window, &state->window, now_us);
+    }
+    return limit_funnel_left(&meter->funnel, state->funnel, now_us * NS_PER_US);
+}
+
 int64_t limit_meter_wait_behind(const struct limit_meter *meter, union limit_meter_state *state, int64_t now_us,
                                 int64_t queued, int64_t cost)
 {

@@ -24,7 +24,10 @@ union limit_meter_state {
 /* How long from now until cost (at least 1) may be admitted: 0 if it may now, LIMIT_NEVER if it is more than most. */
 int64_t limit_meter_wait(const struct limit_meter *meter, union limit_meter_state *state, int64_t now_us, int64_t cost);
 
-/* The same behind others who wait for so much already: about when its turn comes. */
+/* The most that may be admitted now. */
+int64_t limit_meter_left(const struct limit_meter *meter, union limit_meter_state *state, int64_t now_us);
+
+/* As limit_meter_wait(), behind others who wait for so much already: about when its turn comes. */
 int64_t limit_meter_wait_behind(const struct limit_meter *meter, union limit_meter_state *state, int64_t now_us,
                                 int64_t queued, int64_t cost);
 

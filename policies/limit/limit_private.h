@@ -144,9 +144,10 @@ void limit_remove_client(struct limit *limit, struct limit_client *client);
  * limit_call_ask() is due when nothing is locked any more. CLOSE: memory is short. */
 enum policy_verdict limit_judge_request(struct limit *limit, const struct policy_request *request,
                                         struct limit_held **held, struct policy_decision *decision);
-/* The same for count requests that differ in nothing, with the charges, which are locked, of one of them. False: not
- * all of them are admitted now, and nothing is charged; or memory is short. */
-bool limit_judge_batch(struct limit *limit, int64_t now_us, uint32_t count);
+/* The same for count requests that differ in nothing, with the charges, which are locked, of one of them. Says how many
+ * of them are admitted now and charged, from the first on; 0 also when memory is short. If the others are all refused
+ * alike, the refusal is written; else *decision is left alone. */
+uint32_t limit_judge_batch(struct limit *limit, int64_t now_us, uint32_t count, struct policy_decision *decision);
 
 /* ---- limit_hold.c ---- */
 

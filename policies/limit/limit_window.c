@@ -44,6 +44,12 @@ int64_t limit_window_wait(const struct limit_window *window, struct limit_window
     return wait_us;
 }
 
+int64_t limit_window_left(const struct limit_window *window, struct limit_window_state *state, int64_t now_us)
+{
+    forget_old(window, state, now_us);
+    return state->count < window->limit ? window->limit - state->count : 0;
+}
+
 static bool make_room(struct limit_window_state *state)
 {
     if (state->used < state->room) {

@@ -44,6 +44,9 @@ struct limit_window_state {
 int64_t limit_window_wait(const struct limit_window *window, struct limit_window_state *state, int64_t now_us,
                           int64_t cost);
 
+/* The most that may be admitted now. Forgets what has left the window. */
+int64_t limit_window_left(const struct limit_window *window, struct limit_window_state *state, int64_t now_us);
+
 /* Admits it; it must be admissible now. False, and nothing is counted, when memory is short. */
 bool limit_window_charge(const struct limit_window *window, struct limit_window_state *state, int64_t now_us,
                          int64_t cost);

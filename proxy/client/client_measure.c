@@ -306,16 +306,6 @@ size_t client_measured(const struct client *client)
     return spans_length(&client->spans);
 }
 
-void client_unmeasure(struct client *client, size_t measured)
-{
-    struct client_spans *spans = &client->spans;
-
-    if (measured == 0) {
-        spans->slot_used = 0;
-    }
-    buffer_truncate(&spans->more, measured - spans->slot_used);
-}
-
 void client_measure_grown(struct client *client, uint64_t bytes)
 {
     /* The reply may have come before the end of the request. */

@@ -373,15 +373,26 @@ struct client_plain {
     const struct chain_interest *interest;
 };
 
+/* So many requests are put to the policies together, at most. */
+#define CLIENT_GROUP_MAX 64
+
+/* One of them, or one between them that no policy wants. */
+struct client_member {
+    const struct command *command;
+    size_t length; /* of its frame */
+    int64_t received_us;
+    uint32_t tag;
+    bool is_asked; /* the policies are asked about it */
+};
+
 /* Requests that can be put to the policies together. */
 struct client_group {
-    uint32_t number;               /* of chain_interest() */
-    uint32_t count;                /* 0: there is no group */
-    const struct command *command; /* of the first, and so the next two */
-    struct resp_command framed;
-    struct slice frame;
-    uint32_t requests_before; /* in the batch */
-    size_t measured_before;
+    uint32_t number;            /* of chain_interest() */
+    uint32_t count;             /* members; 0: there is no group */
+    uint32_t asked;             /* those that the policies are asked about; the first is one */
+    struct resp_command framed; /* the first, … */
+    struct slice frame;         /* … and where it lies */
+    struct client_member members[CLIENT_GROUP_MAX];
 };
 
 /* A part that has so many bytes gets no more. */
@@ -405,7 +416,7 @@ struct client_batch {
     struct lane *lane;
     struct slice name;             /* of the last request that was looked at … */
     const struct command *command; /* … and its command */
-    struct client_group group;     /* those at its end that the policies have yet to admit */
+    struct client_group group;     /* those behind it that the policies have yet to admit */
     struct client_part part;       /* those at its end that are measured together */
 };
 
@@ -416,9 +427,15 @@ struct client_plain client_plain_request(const struct client *client, struct cli
 /* Whether it goes another way than the batch, or belongs to another group than the end of it. */
 bool client_batch_is_parted(const struct client *client, const struct client_batch *batch,
                             const struct client_plain *plain);
+/* The requests of the batch, with those that are still to be admitted. */
+static inline uint32_t client_batch_count(const struct client_batch *batch)
+{
+    return batch->requests + batch->group.count;
+}
+
 /*
- * Puts the group at the end of the batch to the policies. False: they want to be asked about each of its requests,
- * which are taken out of the batch again.
+ * Puts the group behind the batch to the policies: those that they admit belong to the batch, the others are refused.
+ * False: those from the end of the batch on are to be looked at again, one by one.
  */
 bool client_batch_settle(struct client *client, struct client_batch *batch);
 /*
@@ -634,9 +651,8 @@ bool client_measure_part(struct client *client, struct client_part *part);
 size_t client_measure_kept(const struct client *client);
 /* All that is kept of those that were answered, but not written yet. Bytes. */
 size_t client_measure_unwritten(const struct client *client);
-/* The size of what is kept of those under way, to go back to if what follows was not sent after all. */
+/* The size of what is kept of those under way. */
 size_t client_measured(const struct client *client);
-void client_unmeasure(struct client *client, size_t measured);
 /* The rest of the last one has come by now: it has so many bytes. */
 void client_measure_grown(struct client *client, uint64_t bytes);
 /* How many replies to the first of them may be told of together if they have ended by then, and what they were. */

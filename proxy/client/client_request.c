@@ -338,6 +338,7 @@ static bool frame_command(struct client *client, const char *data, size_t length
 static size_t take_up_behind(struct client *client, const struct client_batch *batch, const char *data)
 {
     resp_command_reset(&client->command);
+    client->command_whole = false;
     return (size_t)(batch->data - data) + batch->length;
 }
 
@@ -349,7 +350,7 @@ static size_t take_requests(struct client *client, struct client_batch *batch, c
     enum policy_verdict verdict;
     enum resp_status status;
 
-    while (done < length && may_take(client, batch->requests)) {
+    while (done < length && may_take(client, client_batch_count(batch))) {
         const char *frame = data + done;
         if (client->streaming) {
             done += client_continue_stream(client, frame, length - done);
@@ -365,19 +366,26 @@ static size_t take_requests(struct client *client, struct client_batch *batch, c
             }
             if (status == RESP_FAULT) {
                 client_protocol_error(client);
-            } else if (client_is_long(client) && client_begin_stream(client, frame)) {
+            } else if (client_is_long(client) && may_take(client, 0) && client_begin_stream(client, frame)) {
                 return length;
             }
             return done;
         }
         struct client_plain plain = client_plain_request(client, batch, frame);
-        if (client_batch_is_parted(client, batch, &plain) && !client_batch_settle(client, batch)) {
-            done = take_up_behind(client, batch, data);
-            continue;
+        if (client_batch_is_parted(client, batch, &plain)) {
+            if (!client_batch_settle(client, batch)) {
+                done = take_up_behind(client, batch, data);
+                continue;
+            }
+            if (!may_take(client, batch->requests)) {
+                client->command_whole = true;
+                return done;
+            }
         }
         size_t size = (size_t)client->command.size;
         if (client_batch_join(client, batch, &plain, frame, &verdict, &decision)) {
             resp_command_reset(&client->command);
+            client->command_whole = false;
         } else {
             if (!client_batch_send(client, batch)) {
                 return length;

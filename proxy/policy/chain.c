@@ -216,14 +216,6 @@ enum policy_translation chain_translate(struct chain *chain, struct policy_reque
     return chain->list[n]->translate(chain->instances[n], request, server, frame, decision);
 }
 
-bool chain_admit(struct chain *chain, struct policy_request *request, uint32_t count)
-{
-    size_t n = (size_t)__builtin_ctz(chain_interest(chain, request->command)->wanted);
-
-    request->attachment = &request->client->attachments[n];
-    return chain->list[n]->on_batch(chain->instances[n], request, count);
-}
-
 bool chain_wants_any(const struct chain *chain)
 {
     return chain->wants_any;
@@ -274,17 +266,44 @@ static void count_verdict(struct chain *chain, enum policy_verdict verdict)
 }
 
 /* The name of a command that Headgate does not know is the client's own text. */
-static void tell_refusal(struct chain *chain, size_t n, const struct policy_request *request, const char *rule)
+static void tell_refusal(struct chain *chain, size_t n, const struct command *command, const char *rule)
 {
     const struct policy_happening happening = {
         .kind = POLICY_REFUSED,
         .count = 1,
         .source = chain->list[n]->name,
         .rule = rule,
-        .what = request->command != NULL ? request->command->name : "unknown command",
+        .what = command != NULL ? command->name : "unknown command",
     };
 
     chain_happened(chain, &happening);
+}
+
+/* Who is asked about the group of a command. */
+static size_t policy_of_group(const struct chain *chain, const struct command *command)
+{
+    return (size_t)__builtin_ctz(chain_interest(chain, command)->wanted);
+}
+
+uint32_t chain_admit(struct chain *chain, struct policy_request *request, uint32_t count,
+                     struct policy_decision *decision)
+{
+    size_t n = policy_of_group(chain, request->command);
+
+    decision->length = 0;
+    decision->rule = NULL;
+    request->attachment = &request->client->attachments[n];
+    uint32_t admitted = chain->list[n]->on_batch(chain->instances[n], request, count, decision);
+    assert(admitted <= count);
+    return admitted;
+}
+
+void chain_refused(struct chain *chain, const struct command *command, const struct policy_decision *decision)
+{
+    count_verdict(chain, POLICY_REPLY);
+    if (decision->rule != NULL) {
+        tell_refusal(chain, policy_of_group(chain, command), command, decision->rule);
+    }
 }
 
 static enum policy_verdict ask_all(struct chain *chain, struct policy_request *request,
@@ -315,7 +334,7 @@ static enum policy_verdict ask_all(struct chain *chain, struct policy_request *r
             record->holds += verdict == POLICY_HOLD;
         }
         if (verdict == POLICY_CLOSE || (verdict == POLICY_REPLY && decision->rule != NULL)) {
-            tell_refusal(chain, n, request, decision->rule);
+            tell_refusal(chain, n, request->command, decision->rule);
         }
         if (verdict != POLICY_PASS && verdict != POLICY_ADMIT) {
             return verdict;

@@ -51,10 +51,13 @@ enum policy_translation chain_translate(struct chain *chain, struct policy_reque
                                         struct policy_decision *decision);
 
 /*
- * Requests of commands with the same group, other than 0, may be put to chain_admit() together: true admits so many of
- * them, and nothing is to be told of their replies; false leaves them all to chain_ask().
+ * Requests of commands with the same group, other than 0, may be put to chain_admit() together, which says how many of
+ * them are admitted, from the first on: nothing is to be told of their replies. Each of the others is answered by
+ * *decision, and chain_refused() is called for it; or put to chain_ask(), if the decision has a length of 0.
  */
-bool chain_admit(struct chain *chain, struct policy_request *request, uint32_t count);
+uint32_t chain_admit(struct chain *chain, struct policy_request *request, uint32_t count,
+                     struct policy_decision *decision);
+void chain_refused(struct chain *chain, const struct command *command, const struct policy_decision *decision);
 
 /*
  * Asks the policies; the verdict is never ADMIT. *record is NULL for a new request; it is set when a policy passed or

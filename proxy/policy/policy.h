@@ -344,11 +344,13 @@ struct policy {
     /* The rest may be NULL. */
     /*
      * For pipelines: requests of commands for which group() gives the same number, other than 0, differ in nothing that
-     * the policy looks at. on_batch() is asked about so many of them in a row, of which the request is the first: true
-     * admits them all, false decides nothing, and on_request() is asked about each.
+     * the policy looks at. on_batch() is asked about so many of them in a row, of which the request is the first, and
+     * says how many of them it admits, from the first on. If there are others, *decision may say how all of these are
+     * answered, as by REPLY; if it is left as it is, with a length of 0, on_request() is asked about each of them.
      */
     uint32_t (*group)(void *instance, const struct command *command);
-    bool (*on_batch)(void *instance, const struct policy_request *request, uint32_t count);
+    uint32_t (*on_batch)(void *instance, const struct policy_request *request, uint32_t count,
+                         struct policy_decision *decision);
     /* Takes over other rules, as those of struct policy_start. The state of rules that stay as they are is kept.
      * Requests that are held are asked about again, or ended, as if nothing had happened. False when memory is short:
      * the instance goes on with the rules it had. */

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from harness.admin import text
+from harness.admin import stats, text
 from harness.attempts import attempt, burst, hammer, judge_funnel, judge_refusals_of_funnel, judge_window
 from harness.identity import add_users, authenticated
 from harness.limits import admitted, assert_never, counter, explain, funnel, refuses, rule, spend
@@ -225,6 +225,45 @@ def test_a_command_that_is_translated_ends_a_pipeline(make):
     client = headgate.connect()
     replies = client.pipeline([("INCR", "n")] * 100 + [("DELIFEQ", "x", "y")] + [("INCR", "n")] * 10)
     assert admitted(replies[:100]) == 5 and replies[100] == 0 and admitted(replies[101:]) == 0
+
+
+@pytest.mark.parametrize("limit", [0, 1, 63, 64, 65, 150])
+@pytest.mark.parametrize("latency", ["", "[latency]\nenabled = on\n"])
+def test_a_pipeline_is_admitted_up_to_the_limit(make, limit, latency):
+    """The first ones of it are, however many there are, and each of the others is answered in its place."""
+    headgate = make(rule(per="user", limit=limit + 1) + latency)
+    client = headgate.connect()
+    assert client("INCR", "n") == 1
+    replies = client.pipeline([("INCR", "n")] * 300)
+    assert replies[:limit] == [number + 2 for number in range(limit)]
+    assert all(refuses(reply) for reply in replies[limit:])
+    assert (counter(headgate, "admitted_total"), counter(headgate, "refused_total")) == (limit + 1, 300 - limit)
+    assert int(stats(headgate, "policies")["policy_replies_total"]) == 300 - limit
+
+
+@pytest.mark.parametrize("action", ["reject", "observe"])
+def test_what_no_rule_means_keeps_its_place_in_a_pipeline(make, action):
+    headgate = make(rule(per="user", limit=20, commands="incr incrby", action=action))
+    client = headgate.connect()
+    pattern = [("INCR", "n"), ("GET", "n"), ("ECHO", "a"), ("INCRBY", "n", "1"), ("GET", "n"), ("PING",)]
+    replies = client.pipeline(pattern * 30)
+    count = 0
+    for number, reply in enumerate(replies):
+        kind = pattern[number % len(pattern)][0]
+        if kind in ("INCR", "INCRBY"):
+            assert refuses(reply) == (count >= 20 and action == "reject")
+            count += not refuses(reply)
+        expected = {"GET": str(count).encode(), "ECHO": b"a", "PING": PONG}.get(kind)
+        assert expected is None or reply == expected
+    assert counter(headgate, "observed_total" if action == "observe" else "refused_total") == 40
+
+
+def test_a_pipeline_waits_behind_a_request_on_hold(make):
+    """The first ones go through, the next one waits, and all the others behind it."""
+    headgate = make(funnel(per="user", capacity=10, leak="100/s", action="delay", max_delay="30s"))
+    client = headgate.connect()
+    replies = client.pipeline([("INCR", "n")] * 100 + [("GET", "n")])
+    assert replies == [*range(1, 101), b"100"]
 
 
 def test_long_requests_count_together_where_their_keys_are_not_seen(make):

@@ -331,3 +331,25 @@ Test(limit_meter, promises_no_later_than_it_could_at_a_window_with_costs)
         limit_meter_clear(&meter, &state);
     }
 }
+
+Test(limit_meter, what_is_left_is_the_most_that_needs_no_wait)
+{
+    struct limit_meter meters[32];
+    size_t count = all_meters(meters);
+
+    for (size_t i = 0; i < count; i++) {
+        union limit_meter_state state = {0};
+        int64_t now = NOW;
+        for (int round = 0; round < 200; round++) {
+            int64_t left = limit_meter_left(&meters[i], &state, now);
+            cr_assert(left >= 0 && left <= meters[i].most);
+            cr_assert(left == 0 || limit_meter_wait(&meters[i], &state, now, left) == 0);
+            cr_assert_gt(limit_meter_wait(&meters[i], &state, now, left + 1), 0);
+            if (left > 0) {
+                cr_assert(limit_meter_charge(&meters[i], &state, now, (left + 1) / 2));
+            }
+            now += 1 + (round * INT64_C(7919)) % 300000;
+        }
+        limit_meter_clear(&meters[i], &state);
+    }
+}

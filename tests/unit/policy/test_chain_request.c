@@ -251,11 +251,19 @@ static uint32_t group_gets(void *instance, const struct command *command)
     return command != NULL && strcmp(command->name, "get") == 0 ? 7 : 0;
 }
 
-static bool admit_up_to_three(void *instance, const struct policy_request *request, uint32_t count)
+static uint32_t admit_up_to_three(void *instance, const struct policy_request *request, uint32_t count,
+                                  struct policy_decision *decision)
 {
+    static const char refusal[] = "-ERR no\r\n";
+
     cr_assert_eq(request->attachment, &fake_attachments[1]);
+    cr_assert_eq(decision->length, 0);
     fake_write_down(instance, "#%llu", count);
-    return count <= 3;
+    if (count > 3) {
+        memcpy(decision->text, refusal, sizeof refusal);
+        decision->length = sizeof refusal - 1;
+    }
+    return count < 3 ? count : 3;
 }
 
 #define GROUPING                                                                                                       \
@@ -269,6 +277,7 @@ Test(chain_request, a_group_is_put_to_its_policy_at_once)
     static const struct policy grouping = GROUPING;
     static const struct policy *const list[] = {&fake_policy_a, &grouping, NULL};
     struct policy_request request = {.client = &fake_client, .command = get()};
+    struct policy_decision decision;
 
     fakes[0].wants_nothing = true;
     use_policies(list);
@@ -276,9 +285,13 @@ Test(chain_request, a_group_is_put_to_its_policy_at_once)
     cr_assert_eq(group_of(command_find((struct slice){"set", 3})), 0);
     cr_assert_eq(group_of(NULL), 0);
     fake_calls[0] = '\0';
-    cr_assert(chain_admit(chain, &request, 3));
-    cr_assert_not(chain_admit(chain, &request, 4));
-    assert_calls("b#3 b#4");
+    cr_assert_eq(chain_admit(chain, &request, 3, &decision), 3);
+    cr_assert_eq(decision.length, 0);
+    cr_assert_eq(chain_admit(chain, &request, 5, &decision), 3);
+    cr_assert_str_eq(decision.text, "-ERR no\r\n");
+    assert_calls("b#3 b#5");
+    chain_refused(chain, get(), &decision);
+    cr_assert_eq(stats_get(&fake_stats, STATS_POLICY_REPLIES), 1);
 }
 
 Test(chain_request, there_is_no_group_if_two_policies_want_a_command)
