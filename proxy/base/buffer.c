@@ -146,11 +146,9 @@ void buffer_consume(struct buffer_pool *pool, struct buffer *buffer, size_t size
     }
 }
 
-void buffer_clear(struct buffer_pool *pool, struct buffer *buffer)
+void buffer_release(struct buffer_pool *pool, struct buffer *buffer)
 {
-    if (buffer->data != NULL) {
-        block_give(pool, buffer->data, buffer->capacity);
-    }
+    block_give(pool, buffer->data, buffer->capacity);
     *buffer = (struct buffer){0};
 }
 

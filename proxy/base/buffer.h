@@ -80,8 +80,16 @@ static inline void buffer_truncate(struct buffer *buffer, size_t length)
     buffer->end = buffer->start + length;
 }
 
+/* Gives back the block of a buffer that has one. */
+void buffer_release(struct buffer_pool *pool, struct buffer *buffer);
+
 /* Drops everything. */
-void buffer_clear(struct buffer_pool *pool, struct buffer *buffer);
+static inline void buffer_clear(struct buffer_pool *pool, struct buffer *buffer)
+{
+    if (buffer->data != NULL) {
+        buffer_release(pool, buffer);
+    }
+}
 
 /* Gives back to malloc half of what nobody needed since the last call. True if anything was given back. */
 bool buffer_pool_trim(struct buffer_pool *pool);

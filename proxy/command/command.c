@@ -65,7 +65,7 @@ static const char names[ROW_COUNT][NAME_SIZE] = {
 #include "command/command_table.inc"
 #undef COMMAND
 
-static const struct command commands[ROW_COUNT] = {
+const struct command command_table[ROW_COUNT] = {
 #define COMMAND(name, kind, arity, keys, first, last, step, categories)                                                \
     {names[ROW], COMMAND_##kind, arity, COMMAND_KEYS_##keys, first, last, step, categories},
 #include "command/command_table.inc"
@@ -149,7 +149,7 @@ const struct command *command_find(struct slice name)
         size_t middle = (low + high) / 2;
         int order = compare(&folded, middle);
         if (order == 0)
-            return &commands[middle];
+            return &command_table[middle];
         if (order < 0)
             high = middle;
         else
@@ -161,16 +161,6 @@ const struct command *command_find(struct slice name)
 size_t command_count(void)
 {
     return ROW_COUNT;
-}
-
-size_t command_index(const struct command *command)
-{
-    return (size_t)(command - commands);
-}
-
-const struct command *command_at(size_t index)
-{
-    return &commands[index];
 }
 
 uint32_t command_category_find(struct slice name)

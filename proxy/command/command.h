@@ -91,8 +91,17 @@ const struct command *command_find(struct slice name);
 
 /* How many commands the table has, and the place of one in it (0 … count - 1): an index for tables per command. */
 size_t command_count(void);
-size_t command_index(const struct command *command);
-const struct command *command_at(size_t index);
+extern const struct command command_table[];
+
+static inline size_t command_index(const struct command *command)
+{
+    return (size_t)(command - command_table);
+}
+
+static inline const struct command *command_at(size_t index)
+{
+    return &command_table[index];
+}
 
 /*
  * Calls visit for each subcommand of the command that the table knows, with its categories. Of other subcommands only

@@ -52,11 +52,8 @@ static void break_off(struct event *event)
     event_active(event, event_get_events(event) & (EV_READ | EV_WRITE), 1);
 }
 
-static void watch(struct event *event, bool *current, bool wanted)
+void connection_watch(struct event *event, bool *current, bool wanted)
 {
-    if (*current == wanted) {
-        return;
-    }
     if (wanted && event_add(event, NULL) != 0) {
         break_off(event);
         return;
@@ -65,16 +62,6 @@ static void watch(struct event *event, bool *current, bool wanted)
     if (!wanted) {
         event_del(event);
     }
-}
-
-void connection_want_read(struct connection *connection, bool wanted)
-{
-    watch(&connection->read_event, &connection->reading, wanted);
-}
-
-void connection_want_write(struct connection *connection, bool wanted)
-{
-    watch(&connection->write_event, &connection->writing, wanted);
 }
 
 static ssize_t io_result(ssize_t done)

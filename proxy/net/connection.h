@@ -43,9 +43,24 @@ static inline bool connection_is_open(const struct connection *connection)
     return connection->fd >= 0;
 }
 
-/* Says whether the readable or writable callback is wanted. Cheap when nothing changes. */
-void connection_want_read(struct connection *connection, bool wanted);
-void connection_want_write(struct connection *connection, bool wanted);
+/* Only for a change of what is wanted, see below. */
+void connection_watch(struct event *event, bool *current, bool wanted);
+
+/* Says whether the readable callback is wanted. Cheap when nothing changes. */
+static inline void connection_want_read(struct connection *connection, bool wanted)
+{
+    if (connection->reading != wanted) {
+        connection_watch(&connection->read_event, &connection->reading, wanted);
+    }
+}
+
+/* The same for the writable one. */
+static inline void connection_want_write(struct connection *connection, bool wanted)
+{
+    if (connection->writing != wanted) {
+        connection_watch(&connection->write_event, &connection->writing, wanted);
+    }
+}
 
 /* Bytes read; 0 at the end of the stream; or an enum connection_result. */
 ssize_t connection_read(struct connection *connection, char *data, size_t size);

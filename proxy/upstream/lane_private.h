@@ -77,7 +77,13 @@ void lane_end_stream_when_written(struct lane *lane);
 /* To be called when there may be less output than before. */
 void lane_note_relief(struct lane *lane);
 /* Tells whoever waits for an AUTH to go out alone, if the lane owes nothing. */
-void lane_tell_quiet(struct lane *lane);
+static inline void lane_tell_quiet(struct lane *lane)
+{
+    if (lane->awaits_quiet && lane->first == NULL && lane->owner != NULL && lane->state == LANE_READY) {
+        lane->owner_events->writable(lane->owner);
+    }
+}
+
 /* In the order in which they came, so that nobody waits longer than others. */
 void lane_wake_waiters(struct lane *lane);
 

@@ -4,13 +4,6 @@
 #include <errno.h>
 #include <string.h>
 
-void lane_tell_quiet(struct lane *lane)
-{
-    if (lane->awaits_quiet && lane->first == NULL && lane->owner != NULL && lane->state == LANE_READY) {
-        lane->owner_events->writable(lane->owner);
-    }
-}
-
 static void run_was_answered(struct lane *lane, struct run *run)
 {
     if (run->receiver != NULL) {
