@@ -16,9 +16,6 @@
 /* For so long, requests of a client whose connection was reset are carried out. */
 #define DEAF_PATIENCE_US ((int64_t)2 * 1000000)
 
-/* Read from a client in one go: a deep pipeline, but not so much of a long payload that could be passed on. Bytes. */
-#define READ_SIZE ((size_t)64 * 1024)
-
 bool client_keep_text(char **place, struct slice text)
 {
     char *copy = NULL;
@@ -234,149 +231,7 @@ void client_close(struct client *client, const char *why)
     reactor_at_turn_end(reactor, REACTOR_STAGE_FREE, &service->free_closed);
 }
 
-/* ---- reading ---- */
-
-void client_update_reading(struct client *client)
-{
-    if (client->state == CLIENT_CLOSED) {
-        return;
-    }
-    /* What Redis may never answer is not waited for without a look at what comes: behind all of it may be the end. */
-    bool reads_ahead = session_may_block(client) || client->session.login_us != 0;
-    size_t mark = reads_ahead ? CLIENT_AHEAD_MARK : CLIENT_INPUT_MARK;
-    bool has_room = buffer_length(&client->input) < mark || client_may_take(client);
-    connection_want_read(&client->connection, has_room && !client->input_ended);
-}
-
-static void on_input_end(struct client *client)
-{
-    client->input_ended = true;
-    if (client->state == CLIENT_ENDING) {
-        if (client->exclusive != NULL && client->first != NULL) {
-            lane_end_output(client->exclusive);
-        }
-        connection_want_read(&client->connection, false);
-        return;
-    }
-    client_resume(client);
-    client_update_reading(client);
-}
-
-/* Reads into the scratch memory; only what is left of it is kept. */
-static ssize_t read_afresh(struct client *client)
-{
-    struct reactor *reactor = client->service->reactor;
-    ssize_t got = connection_read(&client->connection, reactor->scratch, READ_SIZE);
-
-    if (got <= 0) {
-        return got;
-    }
-    size_t length = (size_t)got;
-    size_t done = client_take_requests(client, reactor->scratch, length);
-    if (client->state != CLIENT_OPEN || done == length) {
-        return got;
-    }
-    if (!buffer_append(&reactor->buffers, &client->input, reactor->scratch + done, length - done)) {
-        client_close(client, "out of memory");
-    } else if (reactor->measures) {
-        client_arrived(client);
-    }
-    return got;
-}
-
-/* How much to read behind the beginning of a request that is kept: the rest of it, within reason. */
-static size_t reading_size(const struct client *client)
-{
-    uint64_t missing = client->command.payload_left + 2;
-
-    return missing < 16 * 1024 ? 16 * 1024 : missing > CLIENT_INPUT_MARK ? CLIENT_INPUT_MARK : (size_t)missing;
-}
-
-static ssize_t read_on(struct client *client)
-{
-    struct reactor *reactor = client->service->reactor;
-    size_t size = reading_size(client);
-    char *room = buffer_reserve(&reactor->buffers, &client->input, size);
-
-    if (room == NULL) {
-        client_close(client, "out of memory");
-        return CONNECTION_AGAIN;
-    }
-    ssize_t got = connection_read(&client->connection, room, size);
-    if (got > 0) {
-        buffer_commit(&client->input, (size_t)got);
-        if (reactor->measures) {
-            client_arrived(client);
-        }
-        client_resume(client);
-    }
-    return got;
-}
-
-/* Whether nothing stands between the client's socket and its lane but the payload of a long request. */
-static bool may_pass_on(const struct client *client)
-{
-    return client->streaming && !client->discarding && client->state == CLIENT_OPEN &&
-           client->wait == CLIENT_WAIT_NOTHING && buffer_length(&client->input) == 0 &&
-           resp_command_payload_left(&client->command) > SPLICE_LEAST;
-}
-
-/* Moves payload on inside the kernel; 0 if it has to be read. */
-static ssize_t pass_on(struct client *client)
-{
-    size_t most = (size_t)resp_command_payload_left(&client->command) - 1;
-    ssize_t taken = lane_pull_silent(client->exclusive, &client->connection, most);
-
-    if (taken > 0 && client->state == CLIENT_OPEN) {
-        resp_command_skip(&client->command, (uint64_t)taken);
-        if (lane_is_congested(client->exclusive)) {
-            client->wait = CLIENT_WAIT_LANE;
-            client->wait_since_us = reactor_now(client->service->reactor);
-        }
-    }
-    return taken;
-}
-
-/* What comes from a client that takes no more requests is of no interest but for its end. */
-static ssize_t read_away(struct client *client)
-{
-    return connection_read(&client->connection, client->service->reactor->scratch, REACTOR_SCRATCH_SIZE);
-}
-
-static void client_readable(evutil_socket_t fd, short what, void *context)
-{
-    struct client *client = context;
-    struct stats *stats = client->service->reactor->stats;
-
-    (void)fd;
-    (void)what;
-    client->read_us = reactor_now(client->service->reactor);
-    ssize_t got = may_pass_on(client) ? pass_on(client) : 0;
-    if (got == 0) {
-        got = client->state == CLIENT_ENDING       ? read_away(client)
-              : buffer_length(&client->input) == 0 ? read_afresh(client)
-                                                   : read_on(client);
-    }
-    if (client->state == CLIENT_CLOSED || got == CONNECTION_AGAIN) {
-        return;
-    }
-    if (got == CONNECTION_BROKEN) {
-        client_was_reset(client, strerror(errno));
-    }
-    if (client->state == CLIENT_CLOSED) {
-        return;
-    }
-    if (got <= 0) {
-        on_input_end(client);
-        return;
-    }
-    stats_add(stats, STATS_CLIENT_READS, 1);
-    stats_add(stats, STATS_CLIENT_BYTES_IN, (uint64_t)got);
-    if (client->state == CLIENT_OPEN) {
-        client->active_us = reactor_now(client->service->reactor);
-    }
-    client_update_reading(client);
-}
+/* ---- events ---- */
 
 static void client_writable(evutil_socket_t fd, short what, void *context)
 {
@@ -475,6 +330,7 @@ struct client_service *client_service_new(const struct client_parts *parts, cons
         free(service);
         return NULL;
     }
+    service->interests = chain_interest(service->chain, command_at(0));
     service->attention = chain_attention(service->chain);
     service->until_spot = POLICY_SPOT_INTERVAL;
     service->spot_chance = (uint32_t)clock_now_us() | 1;

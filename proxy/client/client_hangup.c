@@ -19,11 +19,6 @@ bool session_kind_may_block(enum observation_kind kind)
     return kind == OBSERVE_BLOCKING || kind == OBSERVE_UNKNOWN || kind == OBSERVE_SYNC;
 }
 
-bool session_may_block(const struct client *client)
-{
-    return client->session.blocking > 0 || client->session.blocking_unseen;
-}
-
 void session_request_unseen(struct client *client, const struct observation *observation)
 {
     client->session.blocking_unseen = client->session.blocking_unseen || session_kind_may_block(observation->kind);

@@ -41,15 +41,14 @@ struct client_unwritten {
 
 /* ---- noting ---- */
 
-static uint32_t tag_of(struct client *client, const struct command *command, const struct resp_command *framed,
-                       struct slice frame, uint32_t tag)
+static uint32_t tag_of(struct client *client, const struct request *request)
 {
-    if (tag != POLICY_TAG_ASK) {
-        return tag;
+    if (request->interest->tag != POLICY_TAG_ASK) {
+        return request->interest->tag;
     }
     struct policy_client view = client_policy_view(client);
-    struct policy_request request = client_describe(client, &view, command, framed, frame);
-    return chain_measure(client->service->chain, &request);
+    struct policy_request asked = client_describe(client, &view, request);
+    return chain_measure(client->service->chain, &asked);
 }
 
 /* So many requests later the next one is shown. By chance, as what clients do may go in steps. */
@@ -64,8 +63,7 @@ static uint32_t spot_distance(struct client_service *service)
     return 1 + chance % (2 * POLICY_SPOT_INTERVAL - 1);
 }
 
-static void show_spot(struct client *client, const struct command *command, const struct resp_command *framed,
-                      struct slice frame)
+static void show_spot(struct client *client, const struct request *request)
 {
     struct client_service *service = client->service;
 
@@ -74,14 +72,14 @@ static void show_spot(struct client *client, const struct command *command, cons
     }
     service->until_spot = spot_distance(service);
     struct policy_client view = client_policy_view(client);
-    struct policy_request request = client_describe(client, &view, command, framed, frame);
-    chain_spot(service->chain, &request);
+    struct policy_request shown = client_describe(client, &view, request);
+    chain_spot(service->chain, &shown);
 }
 
-void client_note(struct client *client, const struct command *command, const struct chain_interest *interest,
-                 const struct resp_command *framed, struct slice frame)
+void client_note(struct client *client, const struct request *request)
 {
     struct client_note *note = &client->note;
+    struct slice frame = request->frame;
 
     bool is_first = !note->taken;
 
@@ -93,20 +91,10 @@ void client_note(struct client *client, const struct command *command, const str
     note->taken = true;
     note->received_us = client->framed_us;
     note->request_bytes = frame.length;
-    note->tag = tag_of(client, command, framed, frame, interest->tag);
+    note->tag = tag_of(client, request);
     if (is_first) {
-        show_spot(client, command, framed, frame);
+        show_spot(client, request);
     }
-}
-
-void client_note_end(struct client *client)
-{
-    client->note.taken = false;
-}
-
-void client_note_aside(struct client *client)
-{
-    client->note.frame = (struct slice){0};
 }
 
 /* ---- the queue ---- */
@@ -293,12 +281,7 @@ bool client_measure_plain(struct client *client, struct client_part *part, const
 
 size_t client_measure_kept(const struct client *client)
 {
-    return spans_length(&client->spans) + client_measure_unwritten(client);
-}
-
-size_t client_measure_unwritten(const struct client *client)
-{
-    return client->unwritten_count * sizeof(struct client_unwritten);
+    return spans_length(&client->spans) + client->unwritten_bytes;
 }
 
 size_t client_measured(const struct client *client)
@@ -333,7 +316,7 @@ static void keep_sample(struct client *client, const struct policy_sample *sampl
     }
     kept->sample.head = (struct slice){kept->head, sample->head.length};
     STAILQ_INSERT_TAIL(&client->unwritten, kept, next);
-    client->unwritten_count++;
+    client->unwritten_bytes += sizeof *kept;
     client_want_flush(client);
 }
 
@@ -463,7 +446,7 @@ void client_measure_written(struct client *client, bool is_written)
     while (!STAILQ_EMPTY(&client->unwritten)) {
         struct client_unwritten *kept = STAILQ_FIRST(&client->unwritten);
         STAILQ_REMOVE_HEAD(&client->unwritten, next);
-        client->unwritten_count--;
+        client->unwritten_bytes -= sizeof *kept;
         kept->sample.client = &view;
         kept->sample.written_us = is_written ? clock_now_us() : 0;
         chain_written(client->service->chain, &kept->sample);

@@ -1,14 +1,16 @@
 /*
  * What the files that make up a client share:
  *
- *   client.c           life: accepting, reading, closing, time-outs
+ *   client.c           life: accepting, closing, time-outs
  *   client_hangup.c    clients that go away while they wait
- *   client_request.c   bytes in: framing, and requests that are taken one at a time
- *   client_batch.c     requests that are taken together
+ *   client_input.c     bytes in: reading, framing
+ *   client_request.c   a request's way: looked up, admitted by the policies, then …
+ *   client_route.c     … where it goes, and …
+ *   client_send.c      … sent there, with its neighbours
  *   client_stream.c    requests that are too long to be held
+ *   client_answer.c    answers of Headgate's own
  *   client_lookup.c    which command a name stands for
  *   client_name.c      names that Redis might understand otherwise than Headgate
- *   client_admit.c     requests before the policies, and what becomes of those that they do not pass
  *   client_policy.c    what policies may ask for, and are told
  *   client_peer.c      … who is at the other end of a connection
  *   client_script.c    … scripts
@@ -16,8 +18,7 @@
  *   client_question.c  what the admin port asks of policies
  *   client_plan.c      what each command needs of the connection to Redis
  *   client_subcommands.c   … and each subcommand of CLIENT
- *   client_send.c      the lane that a request takes
- *   client_login.c     … if it is AUTH, or HELLO with it
+ *   client_login.c     the lane of AUTH, or HELLO with it
  *   client_channels.c   subscriptions, and what comes of them
  *   client_session.c   the state of that connection: what requests and replies make of it (client_state.h)
  *   client_lane.c      … and of an exclusive lane: when it is taken, and left
@@ -63,6 +64,7 @@ struct client_service {
     struct learn *learn;
     struct client_settings settings;
     struct chain *chain;
+    const struct chain_interest *interests; /* of commands, in the order of their table; see client_interest() */
     struct policy_host host;
     char host_name[CONF_HOST_NAME_MAX + 1];
     struct peer_finder *peer_finder;        /* NULL until a policy asks for a process */
@@ -176,10 +178,10 @@ struct client {
     struct client_note note;   /* the request at hand, if requests are measured */
     size_t arrival;            /* which of the arrivals the last one was that was asked for */
     STAILQ_HEAD(, client_unwritten) unwritten; /* measured requests whose replies were not written yet, in order */
-    size_t unwritten_count;
-    int64_t connected_us; /* the turn in which it came */
-    int64_t accepted_us;  /* it was connected by then, exactly */
-    int64_t deaf_us;      /* since when it is deaf */
+    size_t unwritten_bytes;                    /* that these take */
+    int64_t connected_us;                      /* the turn in which it came */
+    int64_t accepted_us;                       /* it was connected by then, exactly */
+    int64_t deaf_us;                           /* since when it is deaf */
     int64_t wait_since_us;
 };
 
@@ -211,8 +213,6 @@ void client_tell_identity(struct client *client);
 bool client_rename(struct client *client, struct slice name);
 /* Lets the request that a policy holds be asked about again. */
 void client_end_hold(struct client *client);
-/* Whether the socket should be read; to be called after whatever may have changed it. */
-void client_update_reading(struct client *client);
 /* Replaces *place by a copy of the text; an empty text means none. False when memory is short. */
 bool client_keep_text(char **place, struct slice text);
 struct observation *observation_take(struct client_service *service, enum observation_kind kind);
@@ -223,7 +223,11 @@ void observation_give(struct client_service *service, struct observation *observ
 /* Whether Redis may wait for ever with a request that is observed so. */
 bool session_kind_may_block(enum observation_kind kind);
 /* Whether Redis may wait for ever with a request that is under way. */
-bool session_may_block(const struct client *client);
+static inline bool session_may_block(const struct client *client)
+{
+    return client->session.blocking > 0 || client->session.blocking_unseen;
+}
+
 /* The request is sent, and nothing will tell of its reply. */
 void session_request_unseen(struct client *client, const struct observation *observation);
 /* The request was not sent after all. observation may be NULL. */
@@ -299,17 +303,118 @@ void client_questions_tick(struct client_service *service, int64_t now_us);
 /* The policies are gone: ends the questions that they have not answered. */
 void client_questions_end(struct client_service *service);
 
-/* ---- client_request.c ---- */
+/* ---- requests ---- */
 
-/* Takes the requests in data, as many as may be taken now. Returns the bytes that are done with. */
-size_t client_take_requests(struct client *client, const char *data, size_t length);
+struct client_batch;
+
+/*
+ * A request on its way: framed ─► looked up ─► admitted ─► routed ─► sent. It lies on the stack while it is taken; what
+ * has to be known of one that waits is in its client.
+ */
+struct request {
+    struct client_batch *batch;        /* its neighbours: those before it that were not sent yet */
+    const struct resp_command *framed; /* how far it has come, and where its first arguments lie */
+    struct slice frame;                /* in multibulk form: all of it, or what has come of a long one */
+    struct slice sent;                 /* the bytes that Redis is to get in its place */
+    const struct command *command;     /* NULL: it is not known */
+    const struct chain_interest *interest;
+    bool is_plain;   /* nothing has to be changed of it: it goes with its neighbours if nobody wants to see the reply */
+    bool is_batched; /* it is in the batch, or in the group behind it */
+};
+
+/* How far a request was taken. */
+enum client_outcome {
+    CLIENT_TAKEN,
+    CLIENT_WAITS,
+    CLIENT_TAKEN_IN_PART /* what lies behind the end of the batch is to be taken anew */
+};
+
+/* So many requests are put to the policies together, at most. */
+#define CLIENT_GROUP_MAX 64
+
+/* One of them, or one between them that no policy wants. */
+struct client_member {
+    const struct command *command;
+    size_t length; /* of its frame */
+    int64_t received_us;
+    uint32_t tag;
+    bool is_asked; /* the policies are asked about it */
+};
+
+/* Requests that can be put to the policies together. */
+struct client_group {
+    uint32_t count; /* members; 0: there is no group */
+    uint32_t asked; /* those that the policies are asked about; the first is one */
+    struct request first;
+    struct resp_command framed; /* … as it was framed */
+    struct client_member members[CLIENT_GROUP_MAX];
+};
+
+/* A part that has so many bytes gets no more. */
+#define CLIENT_PART_MAX ((size_t)64 * 1024)
+
+/* Requests that are measured together: one behind the other in a batch, under one tag. */
+struct client_part {
+    const char *data;
+    size_t length;
+    size_t longest; /* a longer request is measured by itself */
+    int64_t received_us;
+    uint32_t count; /* 0: there is none, or it was closed */
+    uint32_t tag;
+};
+
+/* Whole ordinary requests that lie one behind the other and were not sent yet. */
+struct client_batch {
+    const char *data;
+    size_t length;
+    uint32_t requests;
+    struct lane *lane;
+    struct slice name;             /* of the last request that was looked at … */
+    const struct command *command; /* … and its command */
+    struct client_group group;     /* those behind it that the policies have yet to admit */
+    struct client_part part;       /* those at its end that are measured together */
+};
+
+/* The requests of the batch, with those that are still to be admitted. */
+static inline uint32_t client_batch_count(const struct client_batch *batch)
+{
+    return batch->requests + batch->group.count;
+}
+
+/* What the policies want of a command (NULL: an unknown one). */
+static inline const struct chain_interest *client_interest(const struct client_service *service,
+                                                           const struct command *command)
+{
+    return &service->interests[command != NULL ? command_index(command) : command_count()];
+}
+
+/* ---- client_input.c ---- */
+
+/* The callback of a client's connection. */
+void client_readable(evutil_socket_t fd, short what, void *context);
+/* Whether the socket should be read; to be called after whatever may have changed it. */
+void client_update_reading(struct client *client);
 /* Whether requests are taken now: what is in the input then is the beginning of one. */
 bool client_may_take(const struct client *client);
-/* The same for the client's input buffer; to be called when what it waited for has come. */
+/* Takes the requests of the client's input; to be called when what they waited for has come. */
 void client_resume(struct client *client);
 
-/* Answers with the fault that was found in the command, and takes no more requests. */
-void client_protocol_error(struct client *client);
+/* ---- client_request.c ---- */
+
+/* Takes the whole request at data, which was framed. */
+enum client_outcome client_take_whole(struct client *client, struct client_batch *batch, const char *data);
+/* The same for the beginning of one, or for one that has a fault. TAKEN: all that has come of it was. */
+enum client_outcome client_take_beginning(struct client *client, struct client_batch *batch, const char *data,
+                                          enum resp_status status);
+/* Puts the group behind the batch to the policies: those that they admit belong to the batch, the others are refused.
+ * Harmless without one. WAITS is never given. */
+enum client_outcome client_end_group(struct client *client, struct client_batch *batch);
+/* Puts a request to the policies, unless they have passed it already or do not care. True: go on with it; *outcome is
+ * set otherwise. */
+bool client_admit(struct client *client, struct request *request, enum client_outcome *outcome);
+/* What policies are told of a request. */
+struct policy_request client_describe(struct client *client, const struct policy_client *view,
+                                      const struct request *asked);
 
 /* ---- client_plan.c ---- */
 
@@ -365,88 +470,6 @@ static inline struct slice session_kept_argument(const struct resp_command *fram
 /* The request of the plan is not sent: gives back what the plan has. */
 void session_drop_plan(struct client *client, struct session_plan *plan);
 
-/* ---- client_batch.c ---- */
-
-/* A request that can go with a batch without a closer look but for that of the policies. */
-struct client_plain {
-    const struct command *command; /* NULL: it cannot */
-    const struct chain_interest *interest;
-};
-
-/* So many requests are put to the policies together, at most. */
-#define CLIENT_GROUP_MAX 64
-
-/* One of them, or one between them that no policy wants. */
-struct client_member {
-    const struct command *command;
-    size_t length; /* of its frame */
-    int64_t received_us;
-    uint32_t tag;
-    bool is_asked; /* the policies are asked about it */
-};
-
-/* Requests that can be put to the policies together. */
-struct client_group {
-    uint32_t number;            /* of chain_interest() */
-    uint32_t count;             /* members; 0: there is no group */
-    uint32_t asked;             /* those that the policies are asked about; the first is one */
-    struct resp_command framed; /* the first, … */
-    struct slice frame;         /* … and where it lies */
-    struct client_member members[CLIENT_GROUP_MAX];
-};
-
-/* A part that has so many bytes gets no more. */
-#define CLIENT_PART_MAX ((size_t)64 * 1024)
-
-/* Requests that are measured together: one behind the other in a batch, under one tag. */
-struct client_part {
-    const char *data;
-    size_t length;
-    size_t longest; /* a longer request is measured by itself */
-    int64_t received_us;
-    uint32_t count; /* 0: there is none, or it was closed */
-    uint32_t tag;
-};
-
-/* Whole ordinary requests that lie one behind the other and were not sent yet. */
-struct client_batch {
-    const char *data;
-    size_t length;
-    uint32_t requests;
-    struct lane *lane;
-    struct slice name;             /* of the last request that was looked at … */
-    const struct command *command; /* … and its command */
-    struct client_group group;     /* those behind it that the policies have yet to admit */
-    struct client_part part;       /* those at its end that are measured together */
-};
-
-/* There are none: all that matters of such a batch is set, as most of it is large and seldom used. */
-void client_batch_empty(struct client_batch *batch);
-/* What the whole command at frame can be to a batch. */
-struct client_plain client_plain_request(const struct client *client, struct client_batch *batch, const char *frame);
-/* Whether it goes another way than the batch, or belongs to another group than the end of it. */
-bool client_batch_is_parted(const struct client *client, const struct client_batch *batch,
-                            const struct client_plain *plain);
-/* The requests of the batch, with those that are still to be admitted. */
-static inline uint32_t client_batch_count(const struct client_batch *batch)
-{
-    return batch->requests + batch->group.count;
-}
-
-/*
- * Puts the group behind the batch to the policies: those that they admit belong to the batch, the others are refused.
- * False: those from the end of the batch on are to be looked at again, one by one.
- */
-bool client_batch_settle(struct client *client, struct client_batch *batch);
-/*
- * Adds the whole command at frame if it can go with a batch and nothing is to be known of its reply. *verdict is what
- * the policies decided on it: PASS also if none was asked, or none yet. Any other one is for after the batch.
- */
-bool client_batch_join(struct client *client, struct client_batch *batch, const struct client_plain *plain,
-                       const char *frame, enum policy_verdict *verdict, struct policy_decision *decision);
-/* Sends the batch and empties it. False when memory is short: the client was closed. */
-bool client_batch_send(struct client *client, struct client_batch *batch);
-
 /* ---- client_stream.c ---- */
 
 /* Whether the command that is under way is one of those. */
@@ -457,7 +480,7 @@ bool client_is_beyond_strangers(const struct client *client, const struct resp_c
  * Begins to send it: on an exclusive lane, as it comes. Some commands are held whole all the same. frame: all that came
  * of it. True: that was taken; false: not now, or not at all.
  */
-bool client_begin_stream(struct client *client, const char *frame);
+bool client_begin_stream(struct client *client, struct client_batch *batch, const char *frame);
 /* Refuses a request whose beginning was kept before it was known that Redis wants a password of the client. */
 void client_review_beginning(struct client *client);
 /* Sends on what has come of it, or throws it away. Returns the bytes taken. */
@@ -479,36 +502,21 @@ bool client_name_is_hidden(const struct command *command, const struct resp_comm
 void client_refuse_name(struct client *client, const struct command *command, const struct resp_command *framed,
                         struct slice frame);
 
-/* ---- client_admit.c ---- */
+/* ---- client_answer.c ---- */
 
-/* How a request ended up. */
-enum client_outcome { CLIENT_TAKEN, CLIENT_WAITS };
-
-/* What policies are told of a request. */
-struct policy_request client_describe(struct client *client, const struct policy_client *view,
-                                      const struct command *command, const struct resp_command *framed,
-                                      struct slice frame);
-/* Asks the policies; client->held and client->admitted are set. */
-enum policy_verdict client_ask_policies(struct client *client, const struct command *command,
-                                        const struct resp_command *framed, struct slice frame,
-                                        struct policy_decision *decision);
-/* Does what they decided on a request that they did not pass. */
-enum client_outcome client_obey(struct client *client, enum policy_verdict verdict,
-                                const struct policy_decision *decision);
-/* Both, unless they have passed it already or do not care. True: go on with the request; *outcome is set otherwise. */
-bool client_admit(struct client *client, const struct command *command, const struct resp_command *framed,
-                  struct slice frame, enum client_outcome *outcome);
 /* Answers the request at hand with a policy's text. */
 void client_refuse(struct client *client, const struct policy_decision *decision);
 /* Tells the policies what became of the request at hand, if they want to know. */
 void client_end_record(struct client *client, enum policy_outcome outcome);
+/* Answers it with the plan's text. */
+void client_answer_plan(struct client *client, const struct session_plan *plan);
+/* Answers it with the error that Redis is away. */
+void client_answer_unreachable(struct client *client, const struct lane *lane);
+/* Answers with the fault that was found in the command, and takes no more requests. */
+void client_protocol_error(struct client *client);
 
-/* ---- client_send.c ---- */
+/* ---- client_route.c ---- */
 
-/* Closes the client; always false. */
-bool client_out_of_memory(struct client *client);
-/* Puts the next request off; always false. */
-bool client_wait_for(struct client *client, enum client_wait what);
 /* Whether it cannot use shared lanes now, whatever its requests are. */
 bool client_needs_exclusive(const struct client *client);
 /* The lane for requests that need nothing special, or NULL if that cannot be said without a closer look. */
@@ -517,12 +525,28 @@ struct lane *client_plain_lane(struct client *client);
 bool client_choose_lane(struct client *client, const struct session_plan *plan, struct lane **lane);
 /* Makes sure that the client has an exclusive lane. False: it has to wait, or is closed. */
 bool client_enter_exclusive(struct client *client, const struct session_plan *plan);
+/* A whole request that the policies have admitted: has it sent, or answered. */
+enum client_outcome client_route(struct client *client, const struct request *request);
+
+/* ---- client_send.c ---- */
+
+/* Closes the client; always false. */
+bool client_out_of_memory(struct client *client);
+/* Puts the next request off; always false. */
+bool client_wait_for(struct client *client, enum client_wait what);
 /* Whether Redis' answer to this request cannot be waited for. */
 bool client_has_no_answer(const struct client *client, const struct session_plan *plan);
-/* Sends requests of whose replies nothing is to be known. False when memory is short: the client was closed. */
-bool client_send_plain(struct client *client, struct lane *lane, const char *data, size_t length, uint32_t requests);
 /* Sends the request at hand, or its beginning. False when memory is short. */
-bool client_forward(struct client *client, struct lane *lane, struct slice bytes, struct session_plan *plan);
+bool client_forward(struct client *client, struct lane *lane, const struct request *request, struct session_plan *plan);
+/* There are none: all that matters of such a batch is set, as most of it is large and seldom used. */
+void client_batch_empty(struct client_batch *batch);
+/* Whether the request at data can go with the batch, or begin one: there is a lane for it. */
+bool client_batch_begin(struct client *client, struct client_batch *batch, const char *data);
+/* Adds the next request. False when memory is short: the client was closed. */
+bool client_batch_add(struct client *client, struct client_batch *batch, struct slice frame);
+/* Sends the batch and empties it; the group behind it is left as it is. False when memory is short: the client was
+ * closed. */
+bool client_batch_send(struct client *client, struct client_batch *batch);
 
 /* ---- client_login.c ---- */
 
@@ -605,12 +629,20 @@ int64_t client_arrival_of(struct client *client, const char *end);
 /* ---- client_measure.c: all of it only where requests are measured ---- */
 
 /* Notes the request at hand, unless it was noted already, as long as it is now: when it came, and under which tag. */
-void client_note(struct client *client, const struct command *command, const struct chain_interest *interest,
-                 const struct resp_command *framed, struct slice frame);
+void client_note(struct client *client, const struct request *request);
+
 /* It has neither been sent nor answered so that it counts. */
-void client_note_end(struct client *client);
+static inline void client_note_end(struct client *client)
+{
+    client->note.taken = false;
+}
+
 /* It waits, and where it lay may be used otherwise. */
-void client_note_aside(struct client *client);
+static inline void client_note_aside(struct client *client)
+{
+    client->note.frame = (struct slice){0};
+}
+
 /* It is sent by itself, as that frame, and its reply will come. False when memory is short. */
 bool client_measure_sent(struct client *client, struct slice frame);
 /* The same as one of a batch that will be sent: it joins the part, or begins another. False when memory is short. */
@@ -649,8 +681,6 @@ static inline bool client_measure_joins(struct client *client, struct client_par
 bool client_measure_part(struct client *client, struct client_part *part);
 /* All that is kept of those that were not answered or not written yet. Bytes. */
 size_t client_measure_kept(const struct client *client);
-/* All that is kept of those that were answered, but not written yet. Bytes. */
-size_t client_measure_unwritten(const struct client *client);
 /* The size of what is kept of those under way. */
 size_t client_measured(const struct client *client);
 /* The rest of the last one has come by now: it has so many bytes. */

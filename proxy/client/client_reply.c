@@ -155,7 +155,7 @@ static bool write_borrowed(struct client *client)
  */
 static void update_congestion(struct client *client)
 {
-    bool congested = buffer_length(&client->output) + client_measure_unwritten(client) > CLIENT_OUTPUT_MARK;
+    bool congested = buffer_length(&client->output) + client->unwritten_bytes > CLIENT_OUTPUT_MARK;
 
     if (congested == client->output_congested) {
         return;

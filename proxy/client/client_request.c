@@ -1,217 +1,307 @@
 /*
- * Bytes in. Whole requests that nothing has to change are gathered into batches, and each batch goes to the lane as one
- * range of bytes; anything else is looked at on its own, in this order: policies, what the session needs, lane, send.
+ * A request's way: framed (client_input.c) ─► looked up ─► admitted by the policies ─► routed ─► sent. What waits,
+ * waits here; what is decided on the way is in struct request.
  *
- * A request that has to wait (for earlier ones to be answered, for a lane, for a policy) stays at the head of the input
- * with everything behind it, so a client's requests take effect in the order in which they were sent.
+ * Requests that nothing has to change, and of whose replies nothing is to be known, go with their neighbours: the
+ * batch, which client_send.c sends as one range of bytes. Those that differ in nothing that a policy looks at are put
+ * to it together, as the group behind the batch, when something else follows.
  */
 #include "client/client_private.h"
 
 #include "base/log.h"
 
-#include <stdio.h>
-#include <string.h>
+/* ---- looking up ---- */
 
-/* ---- one request at a time ---- */
-
-static void answer_here(struct client *client, const struct session_plan *plan)
+static struct slice name_of(const struct request *request)
 {
-    struct chain_record *record = client->held;
+    return session_kept_argument(request->framed, request->frame.data, 0);
+}
 
-    client->held = NULL;
-    if (client->session.silent || client->session.silent_next) {
-        client->held = record;
-        client->session.silent_next = false;
-        client_end_record(client, POLICY_OUTCOME_LOCAL);
-    } else if (!client_answer(client, plan->text, strlen(plan->text), record)) {
-        client_out_of_memory(client);
-        return;
+/* Finds the command if it is known by that name. Pipelines repeat themselves. */
+static void find_by_name(struct client *client, struct request *request)
+{
+    struct client_batch *batch = request->batch;
+    struct slice name = name_of(request);
+
+    if (name.length == 0 || !slice_equal(batch->name, name)) {
+        batch->name = name;
+        batch->command = command_find(name);
     }
-    if (plan->last) {
-        client_finish(client);
+    request->command = batch->command;
+    if (request->command != NULL) {
+        request->interest = client_interest(client->service, request->command);
+        request->is_plain = request->command->kind == COMMAND_ORDINARY && request->interest->translator == 0 &&
+                            !client->admitted && client->held == NULL;
     }
 }
 
-/* Once it is certain that the client is within MULTI: EXEC may have been refused, or MULTI. */
-static enum client_outcome refuse(struct client *client, const char *text)
+/* The same, if Redis has to be asked about the name. False: the client waits. */
+static bool find_by_asking(struct client *client, struct request *request)
 {
-    struct policy_decision decision;
-
-    if (client->sent_runs > 0) {
-        (void)client_wait_for(client, CLIENT_WAIT_QUIET);
-        return CLIENT_WAITS;
+    if (request->command == NULL && !client_find_command(client, name_of(request), &request->command)) {
+        return false;
     }
-    decision.length = (size_t)snprintf(decision.text, sizeof decision.text, "%s", text);
-    client_refuse(client, &decision);
-    return CLIENT_TAKEN;
-}
-
-static bool answer_unreachable(struct client *client, const struct lane *lane)
-{
-    struct session_plan plan = {0};
-
-    snprintf(plan.text, sizeof plan.text, "-ERR headgate: no connection to Redis at %.80s: %.120s\r\n",
-             client->service->settings.upstream_text,
-             lane->why[0] != '\0' ? lane->why : "too many requests wait for it already");
-    stats_add(client->service->reactor->stats, STATS_REQUESTS_UNREACHABLE, 1);
-    answer_here(client, &plan);
+    request->interest = client_interest(client->service, request->command);
     return true;
 }
 
-static bool settles_identity(const struct client *client, const struct session_plan *plan)
-{
-    const struct observation *observation = plan->observation;
+/* ---- what policies are told ---- */
 
-    return observation != NULL && chain_wants_any(client->service->chain) &&
-           (observation->kind == OBSERVE_PROFILE || observation->kind == OBSERVE_NAME ||
-            (observation->kind == OBSERVE_UNKNOWN && !observation->is_absent));
+/* The name, or what has come of it: a name can be long, too. */
+static struct slice name_so_far(const struct resp_command *framed, struct slice frame)
+{
+    const struct resp_argument *name = &framed->arguments[0];
+    uint64_t here = frame.length > name->offset ? frame.length - name->offset : 0;
+
+    return (struct slice){frame.data + name->offset, (size_t)(name->length < here ? name->length : here)};
 }
 
-/* Sends what the plan says, or leaves the client waiting. */
-static enum client_outcome carry_out(struct client *client, struct session_plan *plan, struct slice bytes)
+struct policy_request client_describe(struct client *client, const struct policy_client *view,
+                                      const struct request *asked)
 {
-    struct lane *lane;
+    int64_t now = reactor_now(client->service->reactor);
+    const struct resp_command *framed = asked->framed;
+    struct slice name = name_so_far(framed, asked->frame);
 
-    if (plan->answer == SESSION_CLOSE) {
-        session_drop_plan(client, plan);
-        client_end(client, plan->text);
+    return (struct policy_request){
+        .client = view,
+        .command = asked->command,
+        .learned = asked->command == NULL ? learn_find(client->service->learn, name) : NULL,
+        .name = name,
+        .frame = asked->frame,
+        .partial = resp_command_arguments_seen(framed) < framed->argument_count,
+        .framed = framed,
+        .in_transaction = client->session.sent_transaction,
+        .argument_count = framed->argument_count,
+        .received_us = now,
+        .now_us = now,
+        .holder = client,
+    };
+}
+
+/* ---- what they decided ---- */
+
+/* False: the client was closed. */
+static bool hold_until(struct client *client, int64_t until_us)
+{
+    int64_t delay = until_us - reactor_now(client->service->reactor);
+    struct timeval wait = {0};
+
+    if (delay > 0) {
+        wait.tv_sec = delay / 1000000;
+        wait.tv_usec = delay % 1000000;
+    }
+    client->wait = CLIENT_WAIT_POLICY;
+    client->hold_timer_set = true;
+    return event_add(&client->hold_timer, &wait) == 0 || client_out_of_memory(client);
+}
+
+/* Does what the policies decided on a request that they did not pass. */
+static enum client_outcome obey(struct client *client, enum policy_verdict verdict,
+                                const struct policy_decision *decision)
+{
+    if (verdict == POLICY_HOLD && !hold_until(client, decision->hold_until_us)) {
         return CLIENT_TAKEN;
     }
-    if (plan->answer == SESSION_REFUSE) {
-        session_drop_plan(client, plan);
-        return refuse(client, plan->text);
-    }
-    if (plan->answer == SESSION_LATER) {
-        session_drop_plan(client, plan);
-        (void)client_wait_for(client, CLIENT_WAIT_QUIET);
+    if (verdict == POLICY_HOLD || verdict == POLICY_WHOLE) {
         return CLIENT_WAITS;
     }
-    if (plan->answer == SESSION_ANSWER_HERE) {
-        answer_here(client, plan);
-        return CLIENT_TAKEN;
-    }
-    if (client_login_was_given_up(client)) {
-        session_drop_plan(client, plan);
-        answer_unreachable(client, client->exclusive);
-        client_login_end(client);
-        return CLIENT_TAKEN;
-    }
-    if (!client_choose_lane(client, plan, &lane)) {
-        session_drop_plan(client, plan);
-        return CLIENT_WAITS;
-    }
-    if (client->exclusive == NULL && !upstream_may_wait(client->service->upstream, lane)) {
-        session_drop_plan(client, plan);
-        answer_unreachable(client, lane);
-        return CLIENT_TAKEN;
-    }
-    bool barrier = plan->barrier || settles_identity(client, plan);
-    if (!client_forward(client, lane, bytes, plan)) {
-        return CLIENT_TAKEN;
-    }
-    if (barrier && client->sent_runs > 0) {
-        client->wait = CLIENT_WAIT_QUIET;
-    }
-    if (plan->last) {
-        client_finish(client);
+    if (verdict == POLICY_REPLY) {
+        client_refuse(client, decision);
+    } else {
+        log_info("client", "a policy closes client %s: %.*s", client->address_text, (int)decision->length,
+                 decision->text);
+        client_end(client, "closed by a policy");
     }
     return CLIENT_TAKEN;
 }
 
-static struct slice name_of(const struct resp_command *framed, const char *frame)
-{
-    return (struct slice){frame + framed->arguments[0].offset, (size_t)framed->arguments[0].length};
-}
+/* ---- admitting ---- */
 
-/* A whole command that the policies have admitted, and the bytes in which Redis is to get it. */
-static enum client_outcome take_admitted(struct client *client, const struct command *command,
-                                         const struct resp_command *framed, const char *frame, struct slice sent)
+/* Asks the policies; client->held and client->admitted are set. */
+static enum policy_verdict ask_policies(struct client *client, const struct request *asked,
+                                        struct policy_decision *decision)
 {
-    struct session_plan plan;
-
-    if (command == NULL) {
-        command = learn_find(client->service->learn, name_of(framed, frame));
-    }
-    if (client_name_is_hidden(command, framed, (struct slice){frame, (size_t)framed->size})) {
-        client_refuse_name(client, command, framed, (struct slice){frame, (size_t)framed->size});
-        return CLIENT_TAKEN;
-    }
-    if (!session_plan_request(client, command, framed, frame, &plan)) {
-        session_drop_plan(client, &plan);
-        client_out_of_memory(client);
-        return CLIENT_TAKEN;
-    }
-    plan.exclusive = plan.exclusive || client->gathering;
-    return carry_out(client, &plan, sent);
-}
-
-/* The same, if a policy may say something else to Redis. */
-static enum client_outcome take_translatable(struct client *client, const struct command *command,
-                                             const struct resp_command *framed, const char *frame, struct slice sent)
-{
-    static const enum policy_server_has server_has[] = {
-        [LEARN_UNKNOWN] = POLICY_SERVER_UNKNOWN,
-        [LEARN_HAS] = POLICY_SERVER_HAS,
-        [LEARN_LACKS] = POLICY_SERVER_LACKS,
-    };
     struct policy_client view = client_policy_view(client);
-    struct slice bytes = {frame, (size_t)framed->size};
-    struct policy_request request = client_describe(client, &view, command, framed, bytes);
-    struct resp_command translated = {0};
-    struct policy_decision decision;
-    size_t taken;
+    struct policy_request request = client_describe(client, &view, asked);
 
-    enum policy_server_has server = server_has[learn_server_has(client->service->learn, request.name)];
-    switch (chain_translate(client->service->chain, &request, server, &bytes, &decision)) {
-    case POLICY_AS_IT_IS:
-        break;
-    case POLICY_TRANSLATED:
-        (void)resp_command_feed(&translated, bytes.data, bytes.length, UINT64_MAX, &taken);
-        /* It is a script of Headgate's own, whose errors are known: it needs no lane of its own. */
-        return take_admitted(client, command, &translated, bytes.data, bytes);
-    case POLICY_ANSWERED:
-        client_refuse(client, &decision);
+    client->ask_each -= client->ask_each > 0;
+    client->admitted = false;
+    enum policy_verdict verdict = chain_ask(client->service->chain, &request, decision, &client->held);
+    client->admitted = verdict == POLICY_PASS;
+    client->foreseen = 0;
+    if (verdict == POLICY_WHOLE) {
+        client->gathering = true;
+        (void)resp_command_foresee(asked->framed, &client->foreseen);
+    }
+    return verdict;
+}
+
+bool client_admit(struct client *client, struct request *request, enum client_outcome *outcome)
+{
+    struct policy_decision decision;
+
+    if (client->admitted || request->interest->wanted == 0) {
+        return true;
+    }
+    enum policy_verdict verdict = ask_policies(client, request, &decision);
+    if (verdict == POLICY_PASS) {
+        return true;
+    }
+    *outcome = client_batch_send(client, request->batch) ? obey(client, verdict, &decision) : CLIENT_TAKEN;
+    return false;
+}
+
+/* ---- groups ---- */
+
+/* Whether the policies are asked about it together with others. */
+static bool is_of_group(const struct client *client, const struct request *request)
+{
+    return request->interest->group != 0 && client->ask_each == 0;
+}
+
+/* Whether the group behind the batch ends before the request: that goes another way, or is of another group. */
+static bool ends_group(const struct client *client, const struct request *request)
+{
+    const struct client_group *group = &request->batch->group;
+
+    if (group->count == 0) {
+        return false;
+    }
+    bool is_other = request->is_plain && request->interest->wanted != 0 &&
+                    (!is_of_group(client, request) || request->interest->group != group->first.interest->group);
+    return !request->is_plain || is_other || group->count == CLIENT_GROUP_MAX;
+}
+
+/* Adds the request to the group, or begins one. */
+static void join_group(struct client *client, const struct request *request)
+{
+    struct client_group *group = &request->batch->group;
+
+    if (group->count == 0) {
+        group->framed = *request->framed;
+        group->first = *request;
+        group->first.framed = &group->framed;
+        group->asked = 0;
+    }
+    struct client_member *member = &group->members[group->count++];
+    member->command = request->command;
+    member->length = request->frame.length;
+    member->received_us = client->note.received_us;
+    member->tag = client->note.tag;
+    member->is_asked = request->interest->wanted != 0;
+    group->asked += member->is_asked;
+    client_note_end(client);
+}
+
+/* Notes a member as it was noted when it joined. */
+static void note_again(struct client *client, const struct client_member *member, struct slice frame)
+{
+    if (client->service->reactor->measures) {
+        client->note = (struct client_note){.taken = true,
+                                            .tag = member->tag,
+                                            .received_us = member->received_us,
+                                            .request_bytes = frame.length,
+                                            .frame = frame};
+    }
+}
+
+/* Adds a member, which lies at frame, to the batch. False when memory is short: the client was closed. */
+static bool keep_member(struct client *client, struct client_batch *batch, const struct client_member *member,
+                        const char *frame)
+{
+    struct slice bytes = {frame, member->length};
+
+    note_again(client, member, bytes);
+    if (batch->requests == 0) {
+        batch->data = frame;
+    }
+    return client_batch_add(client, batch, bytes);
+}
+
+/* Refuses one instead. False when memory is short. */
+static bool refuse_member(struct client *client, struct client_batch *batch, const struct client_member *member,
+                          const char *frame, const struct policy_decision *decision)
+{
+    if (!client_batch_send(client, batch)) {
+        return false;
+    }
+    chain_refused(client->service->chain, member->command, decision);
+    note_again(client, member, (struct slice){frame, member->length});
+    client_refuse(client, decision);
+    client_note_end(client);
+    stats_add(client->service->reactor->stats, STATS_REQUESTS, 1);
+    return client->state == CLIENT_OPEN;
+}
+
+enum client_outcome client_end_group(struct client *client, struct client_batch *batch)
+{
+    struct client_group *group = &batch->group;
+    struct policy_decision decision;
+    bool goes_on = true;
+
+    if (group->count == 0 || client->state == CLIENT_CLOSED) {
         return CLIENT_TAKEN;
     }
-    return take_admitted(client, command, framed, frame, sent);
+    struct policy_client view = client_policy_view(client);
+    struct policy_request request = client_describe(client, &view, &group->first);
+    uint32_t admitted = chain_admit(client->service->chain, &request, group->asked, &decision);
+    uint32_t others = group->asked - admitted;
+    const char *frame = group->first.frame.data;
+    for (uint32_t i = 0; i < group->count && goes_on; i++) {
+        const struct client_member *member = &group->members[i];
+        bool is_admitted = !member->is_asked || admitted > 0;
+        if (!is_admitted && decision.length == 0) {
+            client->ask_each = others;
+            group->count = 0;
+            return CLIENT_TAKEN_IN_PART;
+        }
+        goes_on = is_admitted ? keep_member(client, batch, member, frame)
+                              : refuse_member(client, batch, member, frame, &decision);
+        admitted -= member->is_asked && is_admitted;
+        frame += member->length;
+    }
+    group->count = 0;
+    return CLIENT_TAKEN;
 }
 
-/* A whole command in multibulk form, and the bytes in which Redis is to get it if nothing else is put in its place. */
-static enum client_outcome take_multibulk(struct client *client, const struct resp_command *framed, const char *frame,
-                                          struct slice sent)
+/* ---- the way ---- */
+
+/* Notes what is measured of it, unless it can be counted with those before it. */
+static void note(struct client *client, const struct request *request, bool joins_group)
 {
-    struct slice bytes = {frame, (size_t)framed->size};
-    const struct command *command;
-    enum client_outcome outcome;
+    struct client_part *part = &request->batch->part;
+    bool may_join = request->is_plain && !joins_group;
 
-    if (!client_find_command(client, name_of(framed, frame), &command)) {
-        return CLIENT_WAITS;
-    }
-    const struct chain_interest *interest = chain_interest(client->service->chain, command);
-    if (client->service->reactor->measures) {
-        client_note(client, command, interest, framed, bytes);
-    }
-    if (!client_admit(client, command, framed, bytes, &outcome)) {
-        return outcome;
-    }
-    if (interest->translator != 0) {
-        return take_translatable(client, command, framed, frame, sent);
-    }
-    return take_admitted(client, command, framed, frame, sent);
-}
-
-void client_protocol_error(struct client *client)
-{
-    char text[160];
-    size_t length = resp_command_fault_text(&client->command, text, sizeof text);
-
-    log_info("client", "closing client %s: %.*s", client->address_text, (int)length - 2, text);
-    stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_PROTOCOL, 1);
-    if (!client->session.silent && !client->session.silent_next && !client_answer(client, text, length, NULL)) {
-        client_out_of_memory(client);
+    if (may_join && (client_measure_joins(client, part, request->interest, request->frame.length) ||
+                     client_measure_plain(client, part, request->interest, request->frame))) {
         return;
     }
-    client_finish(client);
+    client_note(client, request);
+}
+
+/* A request whose command was looked up. */
+static enum client_outcome take(struct client *client, struct request *request)
+{
+    bool joins_group = request->is_plain && (request->batch->group.count > 0 || is_of_group(client, request));
+    enum client_outcome outcome;
+
+    if (client->service->reactor->measures) {
+        note(client, request, joins_group);
+    }
+    if (joins_group) {
+        join_group(client, request);
+        request->is_batched = true;
+        return CLIENT_TAKEN;
+    }
+    if (!client_admit(client, request, &outcome)) {
+        return outcome;
+    }
+    if (request->is_plain && client->held == NULL) {
+        request->is_batched = client_batch_add(client, request->batch, request->frame);
+        return CLIENT_TAKEN;
+    }
+    return client_batch_send(client, request->batch) ? client_route(client, request) : CLIENT_TAKEN;
 }
 
 /*
@@ -237,10 +327,10 @@ static enum client_outcome take_nothing(struct client *client)
 }
 
 /* Inline commands are for people; they are rewritten as multibulk, so that only one form reaches Redis. */
-static enum client_outcome take_inline(struct client *client, const char *frame)
+static enum client_outcome take_inline(struct client *client, struct request *request)
 {
     struct client_service *service = client->service;
-    struct slice line = {frame, (size_t)client->command.size};
+    struct slice line = request->frame;
     struct resp_command framed = {0};
     size_t needed = resp_inline_to_multibulk(line, NULL, 0);
     size_t taken;
@@ -261,22 +351,39 @@ static enum client_outcome take_inline(struct client *client, const char *frame)
     }
     (void)resp_inline_to_multibulk(line, room, needed);
     (void)resp_command_feed(&framed, room, needed, UINT64_MAX, &taken);
-    struct slice sent = {room, needed};
-    if (client_is_beyond_strangers(client, &framed, sent)) {
-        /* Redis bounds lines of clients that have not authenticated in all only; in multibulk form it is refused. */
-        sent = line;
-    }
-    enum client_outcome outcome = take_multibulk(client, &framed, room, sent);
+    request->framed = &framed;
+    request->frame = (struct slice){room, needed};
+    /* Redis bounds lines of clients that have not authenticated in all only; in multibulk form it is refused. */
+    request->sent = client_is_beyond_strangers(client, &framed, request->frame) ? line : request->frame;
+    enum client_outcome outcome = find_by_asking(client, request) ? take(client, request) : CLIENT_WAITS;
     buffer_clear(&service->reactor->buffers, &service->inline_command);
     return outcome;
 }
 
-/* A whole command was dealt with, or waits where it is. */
-static enum client_outcome settle_whole(struct client *client, enum client_outcome outcome)
+/* One that goes by itself, behind the batch. */
+static enum client_outcome take_alone(struct client *client, struct request *request)
+{
+    request->is_plain = false;
+    if (!client_batch_send(client, request->batch)) {
+        return CLIENT_TAKEN;
+    }
+    if (request->framed->argument_count == 0) {
+        return take_nothing(client);
+    }
+    if (resp_command_is_inline(request->framed)) {
+        return take_inline(client, request);
+    }
+    return find_by_asking(client, request) ? take(client, request) : CLIENT_WAITS;
+}
+
+/* It was dealt with, or waits where it is. */
+static enum client_outcome end_whole(struct client *client, const struct request *request, enum client_outcome outcome)
 {
     client->command_whole = outcome == CLIENT_WAITS;
     if (outcome == CLIENT_TAKEN) {
-        stats_add(client->service->reactor->stats, STATS_REQUESTS, client->command.argument_count > 0);
+        if (!request->is_batched) {
+            stats_add(client->service->reactor->stats, STATS_REQUESTS, client->command.argument_count > 0);
+        }
         client->admitted = false;
         client->gathering = false;
         client->lookup = CLIENT_LOOKUP_NONE;
@@ -286,206 +393,39 @@ static enum client_outcome settle_whole(struct client *client, enum client_outco
     return outcome;
 }
 
-static enum client_outcome take_whole(struct client *client, const char *frame)
+enum client_outcome client_take_whole(struct client *client, struct client_batch *batch, const char *data)
 {
-    enum client_outcome outcome = CLIENT_TAKEN;
+    struct slice frame = {data, (size_t)client->command.size};
+    struct request request = {.batch = batch, .framed = &client->command, .frame = frame, .sent = frame};
 
-    if (client->command.argument_count == 0) {
-        outcome = take_nothing(client);
-    } else {
-        outcome =
-            resp_command_is_inline(&client->command)
-                ? take_inline(client, frame)
-                : take_multibulk(client, &client->command, frame, (struct slice){frame, (size_t)client->command.size});
+    if (client->command.argument_count > 0 && !resp_command_is_inline(&client->command)) {
+        find_by_name(client, &request);
     }
-    return settle_whole(client, outcome);
-}
-
-/* ---- the loop ---- */
-
-static bool may_take(const struct client *client, uint32_t batched)
-{
-    bool has_place = client->exclusive != NULL || client_needs_exclusive(client) ||
-                     client->in_flight + batched < client->service->settings.pipeline_limit;
-
-    return client->state == CLIENT_OPEN && client->wait == CLIENT_WAIT_NOTHING && (client->streaming || has_place);
-}
-
-bool client_may_take(const struct client *client)
-{
-    return may_take(client, 0);
-}
-
-/* Frames what is there of the command at data. True: it is whole. */
-static bool frame_command(struct client *client, const char *data, size_t length, enum resp_status *status)
-{
-    size_t scanned = (size_t)client->command.size;
-    size_t taken;
-
-    *status = RESP_MORE;
-    if (client->command_whole) {
-        *status = RESP_DONE;
-    } else if (length > scanned) {
-        *status = resp_command_feed(&client->command, data + scanned, length - scanned,
-                                    client->service->settings.max_request, &taken);
-    }
-    bool is_late = *status == RESP_DONE && buffer_length(&client->arrivals) > 0;
-    client->framed_us = is_late ? client_arrival_of(client, data + client->command.size) : client->read_us;
-    return *status == RESP_DONE;
-}
-
-/* Where the bytes behind the batch begin, of which what was framed is forgotten. */
-static size_t take_up_behind(struct client *client, const struct client_batch *batch, const char *data)
-{
-    resp_command_reset(&client->command);
-    client->command_whole = false;
-    return (size_t)(batch->data - data) + batch->length;
-}
-
-/* As client_take_requests(), but leaves a batch behind, and policies that have yet to admit its end. */
-static size_t take_requests(struct client *client, struct client_batch *batch, const char *data, size_t done,
-                            size_t length)
-{
-    struct policy_decision decision;
-    enum policy_verdict verdict;
-    enum resp_status status;
-
-    while (done < length && may_take(client, client_batch_count(batch))) {
-        const char *frame = data + done;
-        if (client->streaming) {
-            done += client_continue_stream(client, frame, length - done);
-            continue;
+    if (ends_group(client, &request)) {
+        if (client_end_group(client, batch) == CLIENT_TAKEN_IN_PART) {
+            return CLIENT_TAKEN_IN_PART;
         }
-        if (!frame_command(client, frame, length - done, &status)) {
-            if (!client_batch_settle(client, batch)) {
-                done = take_up_behind(client, batch, data);
-                continue;
-            }
-            if (!client_batch_send(client, batch)) {
-                return length;
-            }
-            if (status == RESP_FAULT) {
-                client_protocol_error(client);
-            } else if (client_is_long(client) && may_take(client, 0) && client_begin_stream(client, frame)) {
-                return length;
-            }
-            return done;
+        if (!client_may_take(client)) {
+            return end_whole(client, &request, CLIENT_WAITS);
         }
-        struct client_plain plain = client_plain_request(client, batch, frame);
-        if (client_batch_is_parted(client, batch, &plain)) {
-            if (!client_batch_settle(client, batch)) {
-                done = take_up_behind(client, batch, data);
-                continue;
-            }
-            if (!may_take(client, batch->requests)) {
-                client->command_whole = true;
-                return done;
-            }
-        }
-        size_t size = (size_t)client->command.size;
-        if (client_batch_join(client, batch, &plain, frame, &verdict, &decision)) {
-            resp_command_reset(&client->command);
-            client->command_whole = false;
-        } else {
-            if (!client_batch_send(client, batch)) {
-                return length;
-            }
-            enum client_outcome outcome = verdict == POLICY_PASS
-                                              ? take_whole(client, frame)
-                                              : settle_whole(client, client_obey(client, verdict, &decision));
-            if (outcome == CLIENT_WAITS) {
-                return done;
-            }
-        }
-        done += size;
     }
-    return done;
+    bool is_plain = request.is_plain && client_batch_begin(client, batch, data);
+    return end_whole(client, &request, is_plain ? take(client, &request) : take_alone(client, &request));
 }
 
-size_t client_take_requests(struct client *client, const char *data, size_t length)
+enum client_outcome client_take_beginning(struct client *client, struct client_batch *batch, const char *data,
+                                          enum resp_status status)
 {
-    struct client_batch batch;
-    client_batch_empty(&batch);
-    size_t done = take_requests(client, &batch, data, 0, length);
-
-    while (!client_batch_settle(client, &batch)) {
-        done = take_up_behind(client, &batch, data);
-        done = take_requests(client, &batch, data, done, length);
+    if (client_end_group(client, batch) == CLIENT_TAKEN_IN_PART) {
+        return CLIENT_TAKEN_IN_PART;
     }
-    done = client_batch_send(client, &batch) ? done : length;
-    client_note_aside(client);
-    return done;
-}
-
-/* All that had been sent before its stream was ended (client_hung_up()) is answered. What waits behind that is sent on
- * another lane, if that will do. */
-static void leave_ended_lane(struct client *client)
-{
-    if (session_is_portable(client)) {
-        session_leave_lane(client);
-    } else {
-        client_finish(client);
+    if (!client_batch_send(client, batch)) {
+        return CLIENT_WAITS;
     }
-}
-
-/* Nothing is under way: the views of the session agree, and an exclusive lane that is clean can go. */
-static void became_quiet(struct client *client)
-{
-    client->session.sent_transaction = client->session.known_transaction;
-    if (client->wait == CLIENT_WAIT_QUIET) {
-        client->wait = CLIENT_WAIT_NOTHING;
+    if (status == RESP_FAULT) {
+        client_protocol_error(client);
+        return CLIENT_WAITS;
     }
-    struct lane *lane = client->exclusive;
-    if (lane != NULL && lane->ending) {
-        leave_ended_lane(client);
-        return;
-    }
-    /* An untidy one will not do for what comes next either: after RESET it lacks Headgate's credentials. */
-    if (lane != NULL && lane->awaits_quiet) {
-        return;
-    }
-    if (lane != NULL && lane->bare && lane->state == LANE_READY) {
-        /* Its AUTH was refused. */
-        session_leave_lane(client);
-    } else if (lane != NULL && (buffer_length(&client->input) == 0 || lane->untidy || client->session.split) &&
-               session_is_clean(client)) {
-        session_leave_lane(client);
-    }
-}
-
-static void finish_ended_input(struct client *client)
-{
-    if (!client->input_ended) {
-        return;
-    }
-    if (!client_may_take(client)) {
-        client_hung_up(client);
-        return;
-    }
-    if (client->exclusive != NULL && client->first != NULL) {
-        lane_end_output(client->exclusive);
-    }
-    client_finish(client);
-}
-
-void client_resume(struct client *client)
-{
-    if (client->state != CLIENT_OPEN) {
-        return;
-    }
-    if (client->sent_runs == 0) {
-        became_quiet(client);
-    }
-    if (buffer_length(&client->input) > 0 && client->wait == CLIENT_WAIT_NOTHING) {
-        size_t done = client_take_requests(client, buffer_head(&client->input), buffer_length(&client->input));
-        if (client->state != CLIENT_OPEN) {
-            /* Nothing more is taken, and the input may be gone already. */
-            return;
-        }
-        client_input_passed(client, done);
-        buffer_consume(&client->service->reactor->buffers, &client->input, done);
-    }
-    if (client->state == CLIENT_OPEN) {
-        finish_ended_input(client);
-    }
+    bool begins = client_is_long(client) && client_may_take(client) && client_begin_stream(client, batch, data);
+    return begins ? CLIENT_TAKEN : CLIENT_WAITS;
 }

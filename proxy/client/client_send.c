@@ -1,12 +1,17 @@
 /*
- * Which lane a request takes, and sending it there. Where a function gives false, the client has to wait (`wait` says
- * for what) or was closed.
+ * Sending: a request by itself, or a batch of neighbours as one range of bytes. Where a function gives false, the
+ * client was closed.
  */
 #include "client/client_private.h"
 
 #include <stdio.h>
 
-/* ---- sending ---- */
+bool client_wait_for(struct client *client, enum client_wait what)
+{
+    client->wait = what;
+    client->wait_since_us = reactor_now(client->service->reactor);
+    return false;
+}
 
 bool client_out_of_memory(struct client *client)
 {
@@ -55,7 +60,8 @@ static bool send_run(struct client *client, struct lane *lane, const char *data,
     return true;
 }
 
-bool client_send_plain(struct client *client, struct lane *lane, const char *data, size_t length, uint32_t requests)
+/* Sends requests of whose replies nothing is to be known. */
+static bool send_plain(struct client *client, struct lane *lane, const char *data, size_t length, uint32_t requests)
 {
     if (!may_extend(client, lane)) {
         return send_run(client, lane, data, length, requests, NULL, NULL);
@@ -124,8 +130,9 @@ bool client_has_no_answer(const struct client *client, const struct session_plan
     return plan->silent || client->session.silent || client->session.silent_next || client->session.tunnel;
 }
 
-bool client_forward(struct client *client, struct lane *lane, struct slice bytes, struct session_plan *plan)
+bool client_forward(struct client *client, struct lane *lane, const struct request *request, struct session_plan *plan)
 {
+    struct slice bytes = request->sent;
     bool sent;
 
     if (client_has_no_answer(client, plan)) {
@@ -139,7 +146,7 @@ bool client_forward(struct client *client, struct lane *lane, struct slice bytes
     } else if (client->service->reactor->measures && !client_measure_sent(client, bytes)) {
         sent = client_out_of_memory(client);
     } else if (plan->observation == NULL && client->held == NULL) {
-        sent = client_send_plain(client, lane, bytes.data, bytes.length, 1);
+        sent = send_plain(client, lane, bytes.data, bytes.length, 1);
     } else {
         if (plan->observation == NULL) {
             plan->observation = observation_take(client->service, OBSERVE_NOTHING);
@@ -157,90 +164,50 @@ bool client_forward(struct client *client, struct lane *lane, struct slice bytes
     return sent;
 }
 
-/* ---- the lane for a request ---- */
+/* ---- batches ---- */
 
-bool client_wait_for(struct client *client, enum client_wait what)
+void client_batch_empty(struct client_batch *batch)
 {
-    client->wait = what;
-    client->wait_since_us = reactor_now(client->service->reactor);
-    return false;
+    batch->requests = 0;
+    batch->length = 0;
+    batch->name = (struct slice){0};
+    batch->group.count = 0;
+    batch->part.count = 0;
 }
 
-static bool is_paused(struct client_service *service)
+bool client_batch_begin(struct client *client, struct client_batch *batch, const char *data)
 {
-    return service->paused_until_us != 0 && reactor_now(service->reactor) < service->paused_until_us;
+    if (client_batch_count(batch) == 0) {
+        batch->lane = client_plain_lane(client);
+        batch->data = data;
+    }
+    return batch->lane != NULL;
 }
 
-bool client_needs_exclusive(const struct client *client)
+bool client_batch_add(struct client *client, struct client_batch *batch, struct slice frame)
 {
-    return client->service->settings.session_pool || client->profile->needs_password || client->heavy > 0 ||
-           client->output_congested || is_paused(client->service);
-}
-
-struct lane *client_plain_lane(struct client *client)
-{
-    const struct session *session = &client->session;
-    struct lane *lane = client->exclusive;
-
-    if (session->tunnel || session->silent || session->silent_next || session->unproven || session->unsure) {
-        return NULL;
-    }
-    if (lane != NULL) {
-        /* With nothing under way it may be time to leave it. */
-        return client->lane_in_use == lane && !lane_is_congested(lane) ? lane : NULL;
-    }
-    if (client_needs_exclusive(client)) {
-        return NULL;
-    }
-    lane = upstream_shared_lane(client->profile, client->place);
-    if (lane == NULL || (client->lane_in_use != NULL && client->lane_in_use != lane) || lane_is_congested(lane) ||
-        !upstream_may_wait(client->service->upstream, lane)) {
-        return NULL;
-    }
-    return lane;
-}
-
-bool client_enter_exclusive(struct client *client, const struct session_plan *plan)
-{
-    if (client->exclusive != NULL) {
-        return true;
-    }
-    if (client->lane_in_use != NULL && !(plan->own_writes && session_may_take_home_lane(client))) {
-        return client_wait_for(client, CLIENT_WAIT_QUIET);
-    }
-    return session_take_lane(client, plan) || client_out_of_memory(client);
-}
-
-bool client_choose_lane(struct client *client, const struct session_plan *plan, struct lane **lane)
-{
-    bool exclusive = plan->exclusive || client_needs_exclusive(client);
-
-    if (!exclusive && client->exclusive != NULL && client->first == NULL && session_is_clean(client)) {
-        session_leave_lane(client);
-    }
-    if (client_login_is_watched(client, plan)) {
-        return client_login_lane(client, plan, lane);
-    }
-    if (exclusive || client->exclusive != NULL) {
-        if (!client_enter_exclusive(client, plan)) {
-            return false;
-        }
-        *lane = client->exclusive;
-        if (lane_is_congested(*lane)) {
-            return client_wait_for(client, CLIENT_WAIT_LANE);
-        }
-        return true;
-    }
-    *lane = upstream_shared_lane(client->profile, client->place);
-    if (*lane == NULL) {
+    if (client->note.taken && !client_measure_batched(client, &batch->part, frame)) {
         return client_out_of_memory(client);
     }
-    if (client->lane_in_use != NULL && client->lane_in_use != *lane) {
-        return client_wait_for(client, CLIENT_WAIT_QUIET);
-    }
-    if (lane_is_congested(*lane)) {
-        lane_await(*lane, &client->lane_waiter);
-        return client_wait_for(client, CLIENT_WAIT_LANE);
-    }
+    batch->length += frame.length;
+    batch->requests++;
     return true;
+}
+
+bool client_batch_send(struct client *client, struct client_batch *batch)
+{
+    bool sent = client->state != CLIENT_CLOSED;
+
+    if (!sent) {
+        /* Memory was short: nothing of it was sent, and nobody would take the replies. */
+    } else if (batch->requests > 0 && !client_measure_part(client, &batch->part)) {
+        sent = client_out_of_memory(client);
+    } else if (batch->requests > 0) {
+        stats_add(client->service->reactor->stats, STATS_REQUESTS, batch->requests);
+        sent = send_plain(client, batch->lane, batch->data, batch->length, batch->requests);
+    }
+    batch->requests = 0;
+    batch->length = 0;
+    batch->part.count = 0;
+    return sent;
 }

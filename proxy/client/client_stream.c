@@ -92,7 +92,7 @@ static bool has_to_be_whole(const struct client *client, const struct command *c
 {
     struct slice name = slice_of(command->name);
 
-    if (chain_interest(client->service->chain, command)->translator != 0) {
+    if (client_interest(client->service, command)->translator != 0) {
         return learn_server_has(client->service->learn, name) != LEARN_HAS;
     }
     return command->kind != COMMAND_ORDINARY && command->kind != COMMAND_EVAL;
@@ -129,10 +129,10 @@ static bool begin_discarding(struct client *client)
     return client->streaming;
 }
 
-bool client_begin_stream(struct client *client, const char *frame)
+bool client_begin_stream(struct client *client, struct client_batch *batch, const char *frame)
 {
-    const struct command *command;
     struct slice bytes = {frame, (size_t)client->command.size};
+    struct request request = {.batch = batch, .framed = &client->command, .frame = bytes, .sent = bytes};
     struct session_plan plan = {.answer = SESSION_FORWARD, .exclusive = true};
     enum resp_command_fault strangers = strangers_fault(client);
     bool may_keep = strangers == RESP_COMMAND_SOUND;
@@ -141,9 +141,11 @@ bool client_begin_stream(struct client *client, const char *frame)
     if (!may_keep && is_followed(client)) {
         return refuse_stranger(client, strangers);
     }
-    if (!find_command_so_far(client, frame, &command)) {
+    if (!find_command_so_far(client, frame, &request.command)) {
         return false;
     }
+    const struct command *command = request.command;
+    request.interest = client_interest(client->service, command);
     bool has_name = client_name_is_there(&client->command, bytes);
     bool wants_whole = command != NULL && has_to_be_whole(client, command);
     if (may_keep && (wants_whole || !has_name || is_nothing_new(client))) {
@@ -153,9 +155,9 @@ bool client_begin_stream(struct client *client, const char *frame)
     plan.tunnel = wants_whole;
     plan.unsure = wants_whole;
     if (client->service->reactor->measures) {
-        client_note(client, command, chain_interest(client->service->chain, command), &client->command, bytes);
+        client_note(client, &request);
     }
-    if (!client_admit(client, command, &client->command, bytes, &outcome)) {
+    if (!client_admit(client, &request, &outcome)) {
         if (outcome == CLIENT_TAKEN) {
             return begin_discarding(client);
         }
@@ -193,7 +195,7 @@ bool client_begin_stream(struct client *client, const char *frame)
         }
     }
     size_t measured = client_measured(client);
-    client->streaming = client_forward(client, lane, bytes, &plan);
+    client->streaming = client_forward(client, lane, &request, &plan);
     client_check_room(client);
     client->stream_measured = client_measured(client) > measured;
     client_note_end(client);

@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define ARGUMENTS_MAX 24
 #define KEYS_MAX 32
 
-struct request {
+struct typed {
     struct slice arguments[ARGUMENTS_MAX];
     const char *texts[ARGUMENTS_MAX]; /* the same, as Redis' parsers see them */
     int count;
@@ -42,7 +42,7 @@ struct keys {
 
 /* ---- the model ---- */
 
-static bool is(const struct request *request, int index, const char *word)
+static bool is(const struct typed *request, int index, const char *word)
 {
     return strcasecmp(request->texts[index], word) == 0;
 }
@@ -77,7 +77,7 @@ static bool parse_number(struct slice text, long long *value)
 }
 
 /* A count of keys as EVAL and ZUNIONSTORE want it: 0 if there is none. */
-static int parse_count(const struct request *request, int index, int left, int least)
+static int parse_count(const struct typed *request, int index, int left, int least)
 {
     long long value;
 
@@ -85,7 +85,7 @@ static int parse_count(const struct request *request, int index, int left, int l
 }
 
 /* Each gives false where Redis answers with an error of syntax. */
-static bool parse_streams(const struct request *request, bool is_group, bool *blocks, struct keys *keys)
+static bool parse_streams(const struct typed *request, bool is_group, bool *blocks, struct keys *keys)
 {
     int streams = 0;
     bool has_group = false;
@@ -119,7 +119,7 @@ static bool parse_streams(const struct request *request, bool is_group, bool *bl
     return true;
 }
 
-static bool parse_sort(const struct request *request, struct keys *keys)
+static bool parse_sort(const struct typed *request, struct keys *keys)
 {
     bool may_store = !is(request, 0, "sort_ro");
     int stored = 0;
@@ -147,7 +147,7 @@ static bool parse_sort(const struct request *request, struct keys *keys)
     return true;
 }
 
-static bool parse_migrate(const struct request *request, struct keys *keys)
+static bool parse_migrate(const struct typed *request, struct keys *keys)
 {
     int first = 3, count = 1;
 
@@ -171,7 +171,7 @@ static bool parse_migrate(const struct request *request, struct keys *keys)
     return true;
 }
 
-static bool parse_radius(const struct request *request, int options, struct keys *keys)
+static bool parse_radius(const struct typed *request, int options, struct keys *keys)
 {
     static const char *const flags[] = {"withdist", "withhash", "withcoord", "any", "asc", "desc"};
     int stored = 0;
@@ -200,7 +200,7 @@ static bool parse_radius(const struct request *request, int options, struct keys
     return true;
 }
 
-static bool parse_counted(const struct request *request, int place, int least, struct keys *keys)
+static bool parse_counted(const struct typed *request, int place, int least, struct keys *keys)
 {
     int count = parse_count(request, place, request->count - place - 1, least);
 
@@ -211,7 +211,7 @@ static bool parse_counted(const struct request *request, int place, int least, s
     return true;
 }
 
-static bool parse(const struct request *request, const char *name, bool *blocks, struct keys *keys)
+static bool parse(const struct typed *request, const char *name, bool *blocks, struct keys *keys)
 {
     if (strcmp(name, "xread") == 0 || strcmp(name, "xreadgroup") == 0) {
         return parse_streams(request, strcmp(name, "xreadgroup") == 0, blocks, keys);
@@ -247,7 +247,7 @@ static bool visit(void *context, struct slice key, uint32_t index)
     return true;
 }
 
-static void check_keys(const struct request *request, const struct command *command)
+static void check_keys(const struct typed *request, const struct command *command)
 {
     struct slice frame = {request->frame, request->frame_length};
     struct keys expected = {.count = 0}, found = {.count = 0};
@@ -267,7 +267,7 @@ static void check_keys(const struct request *request, const struct command *comm
     }
 }
 
-static void check_names(const struct request *request, const struct command *command, const struct resp_command *framed)
+static void check_names(const struct typed *request, const struct command *command, const struct resp_command *framed)
 {
     struct slice frame = {request->frame, request->frame_length};
     bool has_nul = strlen(request->texts[0]) != request->arguments[0].length;
@@ -280,7 +280,7 @@ static void check_names(const struct request *request, const struct command *com
     require(client_name_is_hidden(command, framed, frame) == has_nul);
 }
 
-static void check_words(const struct request *request)
+static void check_words(const struct typed *request)
 {
     static const char *const words[] = {"auth", "setname", "block", "streams", "store",
                                         "keys", "skip",    "off",   "on",      ""};
@@ -298,7 +298,7 @@ static void check_words(const struct request *request)
 
 /* ---- the input ---- */
 
-static void take_arguments(struct request *request, const char *data, size_t size)
+static void take_arguments(struct typed *request, const char *data, size_t size)
 {
     const char *end = data + size;
 
@@ -311,7 +311,7 @@ static void take_arguments(struct request *request, const char *data, size_t siz
     }
 }
 
-static void write_frame(struct request *request, size_t size)
+static void write_frame(struct typed *request, size_t size)
 {
     char *next = malloc(size + 32 * (ARGUMENTS_MAX + 1));
 
@@ -329,7 +329,7 @@ static void write_frame(struct request *request, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct request request = {.count = 0};
+    struct typed request = {.count = 0};
     struct resp_command framed = {0};
     size_t taken;
 

@@ -1,0 +1,222 @@
+/*
+ * Where an admitted request goes: what it needs (client_plan.c), which lane that is, or who answers it instead. Where a
+ * function gives false, the client has to wait (`wait` says for what) or was closed.
+ */
+#include "client/client_private.h"
+
+#include <stdio.h>
+
+/* ---- the lane for a request ---- */
+
+static bool is_paused(struct client_service *service)
+{
+    return service->paused_until_us != 0 && reactor_now(service->reactor) < service->paused_until_us;
+}
+
+bool client_needs_exclusive(const struct client *client)
+{
+    return client->service->settings.session_pool || client->profile->needs_password || client->heavy > 0 ||
+           client->output_congested || is_paused(client->service);
+}
+
+struct lane *client_plain_lane(struct client *client)
+{
+    const struct session *session = &client->session;
+    struct lane *lane = client->exclusive;
+
+    if (session->tunnel || session->silent || session->silent_next || session->unproven || session->unsure) {
+        return NULL;
+    }
+    if (lane != NULL) {
+        /* With nothing under way it may be time to leave it. */
+        return client->lane_in_use == lane && !lane_is_congested(lane) ? lane : NULL;
+    }
+    if (client_needs_exclusive(client)) {
+        return NULL;
+    }
+    lane = upstream_shared_lane(client->profile, client->place);
+    if (lane == NULL || (client->lane_in_use != NULL && client->lane_in_use != lane) || lane_is_congested(lane) ||
+        !upstream_may_wait(client->service->upstream, lane)) {
+        return NULL;
+    }
+    return lane;
+}
+
+bool client_enter_exclusive(struct client *client, const struct session_plan *plan)
+{
+    if (client->exclusive != NULL) {
+        return true;
+    }
+    if (client->lane_in_use != NULL && !(plan->own_writes && session_may_take_home_lane(client))) {
+        return client_wait_for(client, CLIENT_WAIT_QUIET);
+    }
+    return session_take_lane(client, plan) || client_out_of_memory(client);
+}
+
+bool client_choose_lane(struct client *client, const struct session_plan *plan, struct lane **lane)
+{
+    bool exclusive = plan->exclusive || client_needs_exclusive(client);
+
+    if (!exclusive && client->exclusive != NULL && client->first == NULL && session_is_clean(client)) {
+        session_leave_lane(client);
+    }
+    if (client_login_is_watched(client, plan)) {
+        return client_login_lane(client, plan, lane);
+    }
+    if (exclusive || client->exclusive != NULL) {
+        if (!client_enter_exclusive(client, plan)) {
+            return false;
+        }
+        *lane = client->exclusive;
+        if (lane_is_congested(*lane)) {
+            return client_wait_for(client, CLIENT_WAIT_LANE);
+        }
+        return true;
+    }
+    *lane = upstream_shared_lane(client->profile, client->place);
+    if (*lane == NULL) {
+        return client_out_of_memory(client);
+    }
+    if (client->lane_in_use != NULL && client->lane_in_use != *lane) {
+        return client_wait_for(client, CLIENT_WAIT_QUIET);
+    }
+    if (lane_is_congested(*lane)) {
+        lane_await(*lane, &client->lane_waiter);
+        return client_wait_for(client, CLIENT_WAIT_LANE);
+    }
+    return true;
+}
+
+/* ---- routing ---- */
+
+/* Once it is certain that the client is within MULTI: EXEC may have been refused, or MULTI. */
+static enum client_outcome refuse(struct client *client, const char *text)
+{
+    struct policy_decision decision;
+
+    if (client->sent_runs > 0) {
+        (void)client_wait_for(client, CLIENT_WAIT_QUIET);
+        return CLIENT_WAITS;
+    }
+    decision.length = (size_t)snprintf(decision.text, sizeof decision.text, "%s", text);
+    client_refuse(client, &decision);
+    return CLIENT_TAKEN;
+}
+
+static bool settles_identity(const struct client *client, const struct session_plan *plan)
+{
+    const struct observation *observation = plan->observation;
+
+    return observation != NULL && chain_wants_any(client->service->chain) &&
+           (observation->kind == OBSERVE_PROFILE || observation->kind == OBSERVE_NAME ||
+            (observation->kind == OBSERVE_UNKNOWN && !observation->is_absent));
+}
+
+/* Sends what the plan says, or leaves the client waiting. */
+static enum client_outcome carry_out(struct client *client, struct session_plan *plan, const struct request *request)
+{
+    struct lane *lane;
+
+    if (plan->answer == SESSION_CLOSE) {
+        session_drop_plan(client, plan);
+        client_end(client, plan->text);
+        return CLIENT_TAKEN;
+    }
+    if (plan->answer == SESSION_REFUSE) {
+        session_drop_plan(client, plan);
+        return refuse(client, plan->text);
+    }
+    if (plan->answer == SESSION_LATER) {
+        session_drop_plan(client, plan);
+        (void)client_wait_for(client, CLIENT_WAIT_QUIET);
+        return CLIENT_WAITS;
+    }
+    if (plan->answer == SESSION_ANSWER_HERE) {
+        client_answer_plan(client, plan);
+        return CLIENT_TAKEN;
+    }
+    if (client_login_was_given_up(client)) {
+        session_drop_plan(client, plan);
+        client_answer_unreachable(client, client->exclusive);
+        client_login_end(client);
+        return CLIENT_TAKEN;
+    }
+    if (!client_choose_lane(client, plan, &lane)) {
+        session_drop_plan(client, plan);
+        return CLIENT_WAITS;
+    }
+    if (client->exclusive == NULL && !upstream_may_wait(client->service->upstream, lane)) {
+        session_drop_plan(client, plan);
+        client_answer_unreachable(client, lane);
+        return CLIENT_TAKEN;
+    }
+    bool barrier = plan->barrier || settles_identity(client, plan);
+    if (!client_forward(client, lane, request, plan)) {
+        return CLIENT_TAKEN;
+    }
+    if (barrier && client->sent_runs > 0) {
+        client->wait = CLIENT_WAIT_QUIET;
+    }
+    if (plan->last) {
+        client_finish(client);
+    }
+    return CLIENT_TAKEN;
+}
+
+static enum client_outcome route_as_it_is(struct client *client, const struct request *request)
+{
+    const struct command *command = request->command;
+    struct session_plan plan;
+
+    if (command == NULL) {
+        command = learn_find(client->service->learn, session_kept_argument(request->framed, request->frame.data, 0));
+    }
+    if (client_name_is_hidden(command, request->framed, request->frame)) {
+        client_refuse_name(client, command, request->framed, request->frame);
+        return CLIENT_TAKEN;
+    }
+    if (!session_plan_request(client, command, request->framed, request->frame.data, &plan)) {
+        session_drop_plan(client, &plan);
+        client_out_of_memory(client);
+        return CLIENT_TAKEN;
+    }
+    plan.exclusive = plan.exclusive || client->gathering;
+    return carry_out(client, &plan, request);
+}
+
+/* A policy may say something else to Redis. */
+static enum client_outcome route_translated(struct client *client, const struct request *request)
+{
+    static const enum policy_server_has server_has[] = {
+        [LEARN_UNKNOWN] = POLICY_SERVER_UNKNOWN,
+        [LEARN_HAS] = POLICY_SERVER_HAS,
+        [LEARN_LACKS] = POLICY_SERVER_LACKS,
+    };
+    struct policy_client view = client_policy_view(client);
+    struct policy_request asked = client_describe(client, &view, request);
+    struct request translated = *request;
+    struct resp_command framed = {0};
+    struct policy_decision decision;
+    size_t taken;
+
+    enum policy_server_has server = server_has[learn_server_has(client->service->learn, asked.name)];
+    switch (chain_translate(client->service->chain, &asked, server, &translated.frame, &decision)) {
+    case POLICY_AS_IT_IS:
+        break;
+    case POLICY_TRANSLATED:
+        (void)resp_command_feed(&framed, translated.frame.data, translated.frame.length, UINT64_MAX, &taken);
+        translated.framed = &framed;
+        translated.sent = translated.frame;
+        /* It is a script of Headgate's own, whose errors are known: it needs no lane of its own. */
+        return route_as_it_is(client, &translated);
+    case POLICY_ANSWERED:
+        client_refuse(client, &decision);
+        return CLIENT_TAKEN;
+    }
+    return route_as_it_is(client, request);
+}
+
+enum client_outcome client_route(struct client *client, const struct request *request)
+{
+    return request->interest->translator != 0 ? route_translated(client, request) : route_as_it_is(client, request);
+}
