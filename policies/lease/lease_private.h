@@ -230,8 +230,6 @@ void lease_permit_end(struct lease_worker *worker, struct lease *lease, enum lea
 
 /* Sets when the lease is to be looked at next, after whatever may have changed that. */
 void lease_schedule(struct lease_worker *worker, struct lease *lease);
-/* The one that moves a lease from state to state. */
-void lease_move(struct lease *lease, enum lease_state state);
 /* Redis has said that the lock was taken: it counts from now on. */
 void lease_confirm(struct lease_worker *worker, struct lease *lease);
 /* So many permits of the kind of that one were taken and released, as is known now. */

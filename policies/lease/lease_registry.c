@@ -390,6 +390,13 @@ static void disown(struct lease_registry *registry, struct lease *lease)
     }
 }
 
+void lease_move(struct lease *lease, enum lease_state state)
+{
+    lease->state = state;
+    lease->retry_us = 0;
+    lease->after_release = lease->after_release && state == LEASE_DOUBTFUL;
+}
+
 void lease_registry_remove(struct lease_registry *registry, struct lease *lease, enum lease_reason reason)
 {
     lease_wheel_cancel(&lease->watch);
@@ -399,7 +406,7 @@ void lease_registry_remove(struct lease_registry *registry, struct lease *lease,
     disown(registry, lease);
     LIST_REMOVE(lease, of_all);
     registry->lease_count--;
-    lease->state = LEASE_ENDED;
+    lease_move(lease, LEASE_ENDED);
     lease->reason = reason;
     lease_free_ended(lease);
 }

@@ -206,6 +206,8 @@ struct lease *lease_registry_find(struct lease_registry *registry, const struct 
  * memory is short. */
 struct lease *lease_registry_add(struct lease_registry *registry, int64_t database, const struct slice *keys,
                                  size_t key_count, struct slice token);
+/* The one that moves a lease from state to state. */
+void lease_move(struct lease *lease, enum lease_state state);
 /* Takes the lease off file, as ENDED: it is void unless a script for it is under way. */
 void lease_registry_remove(struct lease_registry *registry, struct lease *lease, enum lease_reason reason);
 /* Frees one that has ended, once no script for it is under way. */

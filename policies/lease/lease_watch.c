@@ -54,13 +54,6 @@ static void tell(const struct lease_worker *worker, const struct lease *lease, e
 
 /* ---- moving ---- */
 
-void lease_move(struct lease *lease, enum lease_state state)
-{
-    lease->state = state;
-    lease->retry_us = 0;
-    lease->after_release = lease->after_release && state == LEASE_DOUBTFUL;
-}
-
 void lease_confirm(struct lease_worker *worker, struct lease *lease)
 {
     if (!lease->confirmed) {

@@ -108,23 +108,11 @@ bool client_rename(struct client *client, struct slice name)
     return kept;
 }
 
-static void end_held(struct client *client)
-{
-    struct policy_client view = client_policy_view(client);
-
-    if (client->hold_timer_set) {
-        event_del(&client->hold_timer);
-        client->hold_timer_set = false;
-    }
-    chain_end(client->service->chain, client->held, &view, POLICY_OUTCOME_OWNERLESS, (struct slice){0}, 0,
-              reactor_now(client->service->reactor));
-    client->held = NULL;
-}
-
 /* What waits in the input is not taken any more. */
 static void drop_input(struct client *client)
 {
-    end_held(client);
+    client_stop_hold_timer(client);
+    client_end_record(client, POLICY_OUTCOME_OWNERLESS);
     lane_waiter_cancel(&client->lane_waiter);
     buffer_clear(&client->service->reactor->buffers, &client->input);
     buffer_clear(&client->service->reactor->buffers, &client->arrivals);
@@ -238,18 +226,6 @@ static void client_writable(evutil_socket_t fd, short what, void *context)
     (void)fd;
     (void)what;
     client_want_flush(context);
-}
-
-void client_end_hold(struct client *client)
-{
-    if (client->hold_timer_set) {
-        event_del(&client->hold_timer);
-        client->hold_timer_set = false;
-    }
-    if (client->wait == CLIENT_WAIT_POLICY) {
-        client->wait = CLIENT_WAIT_NOTHING;
-        client_want_flush(client);
-    }
 }
 
 static void hold_expired(evutil_socket_t fd, short what, void *context)

@@ -74,7 +74,7 @@ void client_hung_up(struct client *client)
     }
     if (client->state == CLIENT_OPEN) {
         /* Nothing more can be sent on it. */
-        client->wait = CLIENT_WAIT_QUIET;
+        (void)client_wait_for(client, CLIENT_WAIT_QUIET);
     }
 }
 

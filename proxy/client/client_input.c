@@ -101,9 +101,7 @@ static void leave_ended_lane(struct client *client)
 static void became_quiet(struct client *client)
 {
     client->session.sent_transaction = client->session.known_transaction;
-    if (client->wait == CLIENT_WAIT_QUIET) {
-        client->wait = CLIENT_WAIT_NOTHING;
-    }
+    (void)client_wait_is_over(client, CLIENT_WAIT_QUIET);
     struct lane *lane = client->exclusive;
     if (lane != NULL && lane->ending) {
         leave_ended_lane(client);
@@ -255,8 +253,7 @@ static ssize_t pass_on(struct client *client)
     if (taken > 0 && client->state == CLIENT_OPEN) {
         resp_command_skip(&client->command, (uint64_t)taken);
         if (lane_is_congested(client->exclusive)) {
-            client->wait = CLIENT_WAIT_LANE;
-            client->wait_since_us = reactor_now(client->service->reactor);
+            (void)client_wait_for(client, CLIENT_WAIT_LANE);
         }
     }
     return taken;

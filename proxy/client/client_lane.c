@@ -266,8 +266,7 @@ static void owner_writable(void *owner)
 {
     struct client *client = owner;
 
-    if (client->wait == CLIENT_WAIT_LANE) {
-        client->wait = CLIENT_WAIT_NOTHING;
+    if (client_wait_is_over(client, CLIENT_WAIT_LANE)) {
         client_want_flush(client);
     }
 }

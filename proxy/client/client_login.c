@@ -175,7 +175,7 @@ void client_login_tick(struct client *client, int64_t now)
         client_close(client, "no answer to AUTH");
     } else if (client->state == CLIENT_OPEN && waits_in_vain(client, now)) {
         client->gave_up = true;
-        client->wait = CLIENT_WAIT_NOTHING;
+        (void)client_wait_is_over(client, CLIENT_WAIT_LANE);
         client_want_flush(client);
     } else if (client->input_ended && client_login_is_slow(client)) {
         client_hung_up(client);

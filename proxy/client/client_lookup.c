@@ -37,8 +37,7 @@ static void looked_up(void *context, enum learn_lookup found)
 
     if (client != NULL && client->lookup == CLIENT_LOOKUP_UNDER_WAY) {
         client->lookup = results[found];
-        if (client->wait == CLIENT_WAIT_NAME) {
-            client->wait = CLIENT_WAIT_NOTHING;
+        if (client_wait_is_over(client, CLIENT_WAIT_NAME)) {
             client_want_flush(client);
         }
     }

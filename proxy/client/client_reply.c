@@ -228,7 +228,7 @@ void client_check_room(struct client *client)
         (void)client_wait_for(client, CLIENT_WAIT_ROOM);
         client_want_flush(client);
     } else if (client->wait == CLIENT_WAIT_ROOM && has_room(client)) {
-        client->wait = CLIENT_WAIT_NOTHING;
+        (void)client_wait_is_over(client, CLIENT_WAIT_ROOM);
         client_want_flush(client);
     }
 }

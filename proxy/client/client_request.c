@@ -81,26 +81,11 @@ struct policy_request client_describe(struct client *client, const struct policy
 
 /* ---- what they decided ---- */
 
-/* False: the client was closed. */
-static bool hold_until(struct client *client, int64_t until_us)
-{
-    int64_t delay = until_us - reactor_now(client->service->reactor);
-    struct timeval wait = {0};
-
-    if (delay > 0) {
-        wait.tv_sec = delay / 1000000;
-        wait.tv_usec = delay % 1000000;
-    }
-    client->wait = CLIENT_WAIT_POLICY;
-    client->hold_timer_set = true;
-    return event_add(&client->hold_timer, &wait) == 0 || client_out_of_memory(client);
-}
-
 /* Does what the policies decided on a request that they did not pass. */
 static enum client_outcome obey(struct client *client, enum policy_verdict verdict,
                                 const struct policy_decision *decision)
 {
-    if (verdict == POLICY_HOLD && !hold_until(client, decision->hold_until_us)) {
+    if (verdict == POLICY_HOLD && !client_hold_until(client, decision->hold_until_us)) {
         return CLIENT_TAKEN;
     }
     if (verdict == POLICY_HOLD || verdict == POLICY_WHOLE) {

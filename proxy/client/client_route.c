@@ -155,7 +155,7 @@ static enum client_outcome carry_out(struct client *client, struct session_plan 
         return CLIENT_TAKEN;
     }
     if (barrier && client->sent_runs > 0) {
-        client->wait = CLIENT_WAIT_QUIET;
+        (void)client_wait_for(client, CLIENT_WAIT_QUIET);
     }
     if (plan->last) {
         client_finish(client);

@@ -6,13 +6,6 @@
 
 #include <stdio.h>
 
-bool client_wait_for(struct client *client, enum client_wait what)
-{
-    client->wait = what;
-    client->wait_since_us = reactor_now(client->service->reactor);
-    return false;
-}
-
 bool client_out_of_memory(struct client *client)
 {
     client_close(client, "out of memory");

@@ -1,0 +1,245 @@
+/* What a client consists of, what all clients of a worker share, and a request on its way. */
+#ifndef HEADGATE_CLIENT_PARTS_PRIVATE_H
+#define HEADGATE_CLIENT_PARTS_PRIVATE_H
+
+#include "client/client.h"
+#include "client/client_state.h"
+
+enum client_state {
+    CLIENT_OPEN,
+    CLIENT_ENDING, /* takes no more requests; closed once what is due was written */
+    CLIENT_CLOSED  /* to be freed at the end of the turn */
+};
+
+/* Why the next request is not taken yet. */
+enum client_wait {
+    CLIENT_WAIT_NOTHING,
+    CLIENT_WAIT_QUIET, /* until the requests under way are answered: the next one goes another way */
+    CLIENT_WAIT_LANE,  /* until the lane takes bytes (again) */
+    CLIENT_WAIT_ROOM,  /* until less is kept of those under way */
+    CLIENT_WAIT_NAME,  /* until Redis has told which command it is */
+    CLIENT_WAIT_POLICY /* held */
+};
+
+/* What Redis has told of the name of the request at hand, which Headgate did not know. */
+enum client_lookup {
+    CLIENT_LOOKUP_NONE, /* it was not asked */
+    CLIENT_LOOKUP_UNDER_WAY,
+    CLIENT_LOOKUP_FOUND,
+    CLIENT_LOOKUP_ABSENT, /* it has no such command */
+    CLIENT_LOOKUP_UNSAID
+};
+
+struct client_service {
+    struct reactor *reactor;
+    struct run_pool *runs;
+    struct upstream *upstream;
+    struct control *control;
+    struct learn *learn;
+    struct client_settings settings;
+    struct chain *chain;
+    const struct chain_interest *interests; /* of commands, in the order of their table; see client_interest() */
+    struct policy_host host;
+    char host_name[CONF_HOST_NAME_MAX + 1];
+    struct peer_finder *peer_finder;        /* NULL until a policy asks for a process */
+    LIST_HEAD(, policy_question) questions; /* those that policies have not answered yet */
+    LIST_HEAD(, policy_server) servers;     /* that policies have for themselves, or have left lately */
+    struct stats server_stats;              /* where the lanes to them are counted */
+    bool ends_scripts;                      /* on those servers: the process ends */
+    struct observation *free_observations;
+    LIST_HEAD(, client) clients; /* the newest first */
+    LIST_HEAD(, client) closed;  /* to be freed at the end of the turn */
+    struct reactor_task free_closed;
+    struct buffer inline_command; /* the multibulk form of the inline command at hand */
+    size_t count;
+    size_t next_place;
+    int64_t paused_until_us; /* a client of this worker has asked Redis to pause: a request may block its connection */
+    const struct policy_attention *attention;
+    uint32_t until_spot;  /* requests until the next that is shown to who measures … */
+    uint32_t spot_chance; /* … and what that was drawn from */
+    bool draining;
+    int64_t draining_since_us;
+    _Atomic bool server_unreached; /* a server of a policy was never reached */
+    _Atomic bool settled;          /* drained: no clients, and the policies have done what they had to */
+};
+
+/* What is known of a request before it is sent or answered. */
+struct client_note {
+    bool taken; /* there is one */
+    uint32_t tag;
+    int64_t received_us;
+    uint64_t request_bytes;
+    struct slice frame; /* what of it was there when it was looked at last, while that is being done */
+};
+
+/* What is kept in its client, without a block of memory: one ordinary request without a pipeline. */
+#define CLIENT_SPAN_SLOT 192
+
+/*
+ * Requests under way, in spans (client_measure.c): first the one in the slot, then those behind it. The slot is taken
+ * when there are no others, so that a client without a pipeline needs no block, which would seldom be in the cache.
+ */
+struct client_spans {
+    uint32_t slot_used; /* bytes of the slot; 0: its span is not there */
+    uint32_t last_size; /* bytes of the last span: others may join its requests */
+    _Alignas(int64_t) char slot[CLIENT_SPAN_SLOT];
+    struct buffer more;
+};
+
+struct client {
+    struct client_service *service;
+    LIST_ENTRY(client) of_service;
+    uint64_t id;
+    enum client_state state;
+    enum client_wait wait;
+    struct connection connection;
+    struct reactor_task flush;
+    struct buffer input;  /* bytes from the start of the first request that was not taken yet */
+    struct buffer output; /* bytes that the client's socket did not take yet */
+    const char *borrowed; /* replies in a lane's scratch memory, behind the output; see client_reply.c */
+    size_t borrowed_length;
+    struct run *first, *last;       /* requests under way, in order */
+    uint32_t in_flight;             /* requests in them */
+    uint32_t sent_runs;             /* runs of them that are in a lane's queue */
+    size_t kept;                    /* bytes that the runs and the answers in them take */
+    struct lane *lane_in_use;       /* the lane of those; requests under way are never on two lanes */
+    uint64_t last_lane_id;          /* where the last request went; WAIT wants to know */
+    uint64_t told_lane_id;          /* the lane whose id in Redis it was told last; 0: none */
+    struct lane_waiter lane_waiter; /* while it waits for a shared lane */
+    struct lane *exclusive;         /* NULL while the client uses shared lanes */
+    struct profile *profile;
+    size_t place; /* which of the profile's shared lanes is home */
+    struct resp_command command;
+    enum client_lookup lookup;
+    bool command_whole;   /* `command` is a whole one at the head of the input, which has to wait */
+    bool streaming;       /* `command` is a long one that goes out as it comes in */
+    bool discarding;      /* … that was refused: it is thrown away instead */
+    bool gathering;       /* … that is kept instead: policies do not know enough of it yet */
+    bool stream_measured; /* the long one that goes out is the last of those that are measured */
+    uint64_t foreseen;    /* the bytes by which they did not; 0: other ones, they are to be asked */
+    bool lost;            /* the lane broke with requests under way: they are all lost */
+    bool input_ended;     /* the client has closed its writing half */
+    bool output_congested;
+    bool deaf;             /* its connection was reset: what had come of its requests is carried out, for nobody */
+    bool owes_identity;    /* the exclusive lane has yet to be told the client's name */
+    bool fenced;           /* a fence was set ahead of the AUTH at hand */
+    int64_t login_wait_us; /* since when the AUTH at hand waits for its lane; 0: it does not */
+    bool gave_up;          /* the AUTH at hand has waited for a lane in vain */
+    uint8_t heavy;         /* it did not keep up with its replies: keep it off the shared lanes for so many runs */
+    uint8_t logins;        /* changes of its credentials since … */
+    int64_t logins_since_us;
+    struct session session;
+    struct chain_record *held; /* the policies' record of the request at hand, while it waits */
+    bool admitted;             /* the policies have passed it: they are not asked again */
+    uint32_t ask_each;         /* so many of the next requests are put to the policies one by one */
+    struct event hold_timer;   /* set while a policy holds a request */
+    bool hold_timer_set;
+    void *attachments[POLICIES_MAX]; /* what policies left with the client */
+    uint32_t identity;               /* counts the changes of its user and its name */
+    char *name;                      /* of CLIENT SETNAME, or NULL */
+    char *library_name;              /* of CLIENT SETINFO, or NULL */
+    char *library_version;
+    struct sockaddr_storage address;
+    char address_text[64];
+    struct client_peer *peer; /* what is known of who is at the other end; NULL until a policy asks */
+    /* What each read and each measured request look at lies together: with many clients that costs time. */
+    int64_t read_us;           /* the turn in which something was read from it last */
+    int64_t framed_us;         /* when the last byte of the request at hand was, as far as it has come */
+    int64_t active_us;         /* last byte from or to the client */
+    struct client_spans spans; /* requests that Redis has yet to answer, if they are measured */
+    struct buffer arrivals;    /* when what is in the input was read; see client_arrival.c */
+    uint64_t input_passed;     /* so many bytes were in the input before the first of those that are in it */
+    struct client_note note;   /* the request at hand, if requests are measured */
+    size_t arrival;            /* which of the arrivals the last one was that was asked for */
+    STAILQ_HEAD(, client_unwritten) unwritten; /* measured requests whose replies were not written yet, in order */
+    size_t unwritten_bytes;                    /* that these take */
+    int64_t connected_us;                      /* the turn in which it came */
+    int64_t accepted_us;                       /* it was connected by then, exactly */
+    int64_t deaf_us;                           /* since when it is deaf */
+    int64_t wait_since_us;
+};
+
+/* Output above this leaves the replies to Redis; see client_reply.c. Bytes. */
+#define CLIENT_OUTPUT_MARK ((size_t)256 * 1024)
+/* More than this, kept of requests under way, stops taking further ones, if replies are read. Bytes. */
+#define CLIENT_QUEUE_MARK ((size_t)1024 * 1024)
+/* Input above this stops reading from it. Bytes. */
+#define CLIENT_INPUT_MARK ((size_t)64 * 1024)
+/* The same behind a request that Redis may keep for ever. */
+#define CLIENT_AHEAD_MARK ((size_t)1024 * 1024)
+/* A longer name is left to Redis, and its client keeps the lane that has it. */
+#define CLIENT_NAME_MAX ((size_t)200)
+
+/* ---- requests ---- */
+
+struct client_batch;
+
+/*
+ * A request on its way: framed ─► looked up ─► admitted ─► routed ─► sent. It lies on the stack while it is taken; what
+ * has to be known of one that waits is in its client.
+ */
+struct request {
+    struct client_batch *batch;        /* its neighbours: those before it that were not sent yet */
+    const struct resp_command *framed; /* how far it has come, and where its first arguments lie */
+    struct slice frame;                /* in multibulk form: all of it, or what has come of a long one */
+    struct slice sent;                 /* the bytes that Redis is to get in its place */
+    const struct command *command;     /* NULL: it is not known */
+    const struct chain_interest *interest;
+    bool is_plain;   /* nothing has to be changed of it: it goes with its neighbours if nobody wants to see the reply */
+    bool is_batched; /* it is in the batch, or in the group behind it */
+};
+
+/* How far a request was taken. */
+enum client_outcome {
+    CLIENT_TAKEN,
+    CLIENT_WAITS,
+    CLIENT_TAKEN_IN_PART /* what lies behind the end of the batch is to be taken anew */
+};
+
+/* So many requests are put to the policies together, at most. */
+#define CLIENT_GROUP_MAX 64
+
+/* One of them, or one between them that no policy wants. */
+struct client_member {
+    const struct command *command;
+    size_t length; /* of its frame */
+    int64_t received_us;
+    uint32_t tag;
+    bool is_asked; /* the policies are asked about it */
+};
+
+/* Requests that can be put to the policies together. */
+struct client_group {
+    uint32_t count; /* members; 0: there is no group */
+    uint32_t asked; /* those that the policies are asked about; the first is one */
+    struct request first;
+    struct resp_command framed; /* … as it was framed */
+    struct client_member members[CLIENT_GROUP_MAX];
+};
+
+/* A part that has so many bytes gets no more. */
+#define CLIENT_PART_MAX ((size_t)64 * 1024)
+
+/* Requests that are measured together: one behind the other in a batch, under one tag. */
+struct client_part {
+    const char *data;
+    size_t length;
+    size_t longest; /* a longer request is measured by itself */
+    int64_t received_us;
+    uint32_t count; /* 0: there is none, or it was closed */
+    uint32_t tag;
+};
+
+/* Whole ordinary requests that lie one behind the other and were not sent yet. */
+struct client_batch {
+    const char *data;
+    size_t length;
+    uint32_t requests;
+    struct lane *lane;
+    struct slice name;             /* of the last request that was looked at … */
+    const struct command *command; /* … and its command */
+    struct client_group group;     /* those behind it that the policies have yet to admit */
+    struct client_part part;       /* those at its end that are measured together */
+};
+
+#endif
