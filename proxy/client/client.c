@@ -1,4 +1,4 @@
-/* The life of a client: accepting, reading, closing, time-outs. */
+/* All clients of a worker: accepting, time-outs, reports. */
 #include "client/client_private.h"
 
 #include "base/log.h"
@@ -16,50 +16,6 @@
 /* For so long, requests of a client whose connection was reset are carried out. */
 #define DEAF_PATIENCE_US ((int64_t)2 * 1000000)
 
-bool client_keep_text(char **place, struct slice text)
-{
-    char *copy = NULL;
-
-    if (text.length > 0) {
-        copy = strndup(text.data, text.length);
-        if (copy == NULL) {
-            return false;
-        }
-    }
-    free(*place);
-    *place = copy;
-    return true;
-}
-
-/* ---- observations ---- */
-
-struct observation *observation_take(struct client_service *service, enum observation_kind kind)
-{
-    struct observation *observation = service->free_observations;
-
-    if (observation != NULL) {
-        service->free_observations = observation->next_free;
-    } else {
-        observation = malloc(sizeof *observation);
-    }
-    if (observation != NULL) {
-        *observation = (struct observation){.kind = kind, .database = -1};
-    }
-    return observation;
-}
-
-void observation_give(struct client_service *service, struct observation *observation)
-{
-    free(observation->user);
-    if (observation->password != NULL) {
-        explicit_bzero(observation->password, strlen(observation->password));
-        free(observation->password);
-    }
-    free(observation->name);
-    observation->next_free = service->free_observations;
-    service->free_observations = observation;
-}
-
 /* ---- the list of clients ---- */
 
 static void list_add(struct client_service *service, struct client *client)
@@ -69,97 +25,7 @@ static void list_add(struct client_service *service, struct client *client)
     stats_set(service->reactor->stats, STATS_CLIENTS_CONNECTED, service->count);
 }
 
-static void list_remove(struct client_service *service, struct client *client)
-{
-    LIST_REMOVE(client, of_service);
-    service->count--;
-    stats_set(service->reactor->stats, STATS_CLIENTS_CONNECTED, service->count);
-}
-
 /* ---- closing ---- */
-
-struct policy_client client_policy_view(struct client *client)
-{
-    return (struct policy_client){
-        .id = client->id,
-        .address = &client->address,
-        .address_text = client->address_text,
-        .user = profile_user(client->profile),
-        .name = client->name != NULL ? client->name : "",
-        .database = client->profile->database,
-        .identity = client->identity,
-        .attachments = client->attachments,
-        .connection = client,
-    };
-}
-
-void client_tell_identity(struct client *client)
-{
-    client->identity++;
-    struct policy_client view = client_policy_view(client);
-    chain_client(client->service->chain, &view);
-}
-
-bool client_rename(struct client *client, struct slice name)
-{
-    bool kept = client_keep_text(&client->name, name);
-
-    client_tell_identity(client);
-    return kept;
-}
-
-/* What waits in the input is not taken any more. */
-static void drop_input(struct client *client)
-{
-    client_stop_hold_timer(client);
-    client_end_record(client, POLICY_OUTCOME_OWNERLESS);
-    lane_waiter_cancel(&client->lane_waiter);
-    buffer_clear(&client->service->reactor->buffers, &client->input);
-    buffer_clear(&client->service->reactor->buffers, &client->arrivals);
-}
-
-/* Lets go of everything that is under way. */
-static void abandon_requests(struct client *client)
-{
-    drop_input(client);
-    if (client->streaming && !client->discarding && client->exclusive != NULL) {
-        client->exclusive->untidy = true;
-    }
-    client_drop_runs(client);
-    if (client->exclusive != NULL) {
-        session_leave_lane(client);
-    }
-}
-
-void client_finish(struct client *client)
-{
-    if (client->state == CLIENT_OPEN) {
-        client->state = CLIENT_ENDING;
-        client->wait_since_us = reactor_now(client->service->reactor);
-        drop_input(client);
-        client_want_flush(client);
-        client_update_reading(client);
-    }
-}
-
-void client_end(struct client *client, const char *why)
-{
-    if (client->state == CLIENT_CLOSED) {
-        return;
-    }
-    log_debug("client", "ending client %s: %s", client->address_text, why);
-    abandon_requests(client);
-    client_finish(client);
-    client_want_flush(client);
-}
-
-void client_close_refused(struct client *client)
-{
-    log_info("client", "closing client %s: Redis does not take the password of user %s any more", client->address_text,
-             profile_user(client->profile));
-    stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_LOST, 1);
-    client_end(client, "its password is refused");
-}
 
 void client_service_refused(struct client_service *service, const struct lane *lane)
 {
@@ -191,32 +57,6 @@ static void free_closed(struct reactor_task *task)
         free(client->peer);
         free(client);
     }
-}
-
-void client_close(struct client *client, const char *why)
-{
-    struct client_service *service = client->service;
-    struct reactor *reactor = service->reactor;
-
-    if (client->state == CLIENT_CLOSED) {
-        return;
-    }
-    log_debug("client", "closed client %s: %s", client->address_text, why);
-    abandon_requests(client);
-    client->state = CLIENT_CLOSED;
-    client_measure_written(client, false);
-    struct policy_client view = client_policy_view(client);
-    chain_client_closed(service->chain, &view);
-    connection_close(&client->connection);
-    reactor_cancel(reactor, REACTOR_STAGE_CLIENTS, &client->flush);
-    buffer_clear(&reactor->buffers, &client->output);
-    client->borrowed_length = 0;
-    profile_part(client->profile);
-    /* Who has just been told that memory is short may still look at it. */
-    client->profile = upstream_default_profile(service->upstream);
-    list_remove(service, client);
-    LIST_INSERT_HEAD(&service->closed, client, of_service);
-    reactor_at_turn_end(reactor, REACTOR_STAGE_FREE, &service->free_closed);
 }
 
 /* ---- events ---- */
@@ -425,7 +265,9 @@ void client_service_tick(struct client_service *service)
         if (service->draining && client->state == CLIENT_OPEN) {
             client_drain(client, now);
         }
-        client_review_beginning(client);
+        if (client_has_beginning_to_refuse(client)) {
+            client_resume(client);
+        }
         client_login_tick(client, now);
         session_review_id(client, now);
         client_watch_unread(&unread, client);

@@ -32,15 +32,6 @@ static bool send_stand_in(struct client *client)
     return upstream_send_hidden(client->exclusive, bad_arity, sizeof bad_arity - 1, false);
 }
 
-void client_end_record(struct client *client, enum policy_outcome outcome)
-{
-    struct policy_client view = client_policy_view(client);
-
-    chain_end(client->service->chain, client->held, &view, outcome, (struct slice){0}, 0,
-              reactor_now(client->service->reactor));
-    client->held = NULL;
-}
-
 void client_refuse(struct client *client, const struct policy_decision *decision)
 {
     bool silent = client->session.silent || client->session.silent_next;

@@ -32,7 +32,7 @@ bool client_hold_until(struct client *client, int64_t until_us)
     }
     (void)client_wait_for(client, CLIENT_WAIT_POLICY);
     client->hold_timer_set = true;
-    return event_add(&client->hold_timer, &wait) == 0 || client_out_of_memory(client);
+    return event_add(&client->hold_timer, &wait) == 0;
 }
 
 void client_stop_hold_timer(struct client *client)
@@ -49,4 +49,58 @@ void client_end_hold(struct client *client)
     if (client_wait_is_over(client, CLIENT_WAIT_POLICY)) {
         client_want_flush(client);
     }
+}
+
+/* ---- whether more is taken ---- */
+
+static bool is_paused(struct client_service *service)
+{
+    return service->paused_until_us != 0 && reactor_now(service->reactor) < service->paused_until_us;
+}
+
+bool client_needs_exclusive(const struct client *client)
+{
+    return client->service->settings.session_pool || client->profile->needs_password || client->heavy > 0 ||
+           client->output_congested || is_paused(client->service);
+}
+
+bool client_may_take(const struct client *client, uint32_t batched)
+{
+    return client->state == CLIENT_OPEN && client->wait == CLIENT_WAIT_NOTHING &&
+           (client->streaming || client->exclusive != NULL ||
+            client->in_flight + batched < client->service->settings.pipeline_limit || client_needs_exclusive(client));
+}
+
+/*
+ * Replies are read while the client keeps up with them, so what is kept goes as Redis answers, and a client can be made
+ * to wait for that. One that does not read its replies cannot: it may have to write all of its pipeline first, and
+ * Redis is not read until it has caught up. Of a long request the rest must come, or it is never answered.
+ */
+static bool has_room(const struct client *client)
+{
+    return client->first == NULL || client->output_congested || client->streaming ||
+           client->kept + client_measured(client) <= CLIENT_QUEUE_MARK;
+}
+
+void client_check_room(struct client *client)
+{
+    if (client->wait == CLIENT_WAIT_NOTHING && !has_room(client)) {
+        (void)client_wait_for(client, CLIENT_WAIT_ROOM);
+        client_want_flush(client);
+    } else if (client->wait == CLIENT_WAIT_ROOM && has_room(client)) {
+        (void)client_wait_is_over(client, CLIENT_WAIT_ROOM);
+        client_want_flush(client);
+    }
+}
+
+void client_update_reading(struct client *client)
+{
+    if (client->state == CLIENT_CLOSED) {
+        return;
+    }
+    /* What Redis may never answer is not waited for without a look at what comes: behind all of it may be the end. */
+    bool reads_ahead = session_may_block(client) || client->session.login_us != 0;
+    size_t mark = reads_ahead ? CLIENT_AHEAD_MARK : CLIENT_INPUT_MARK;
+    bool has_room = buffer_length(&client->input) < mark || client_may_take(client, 0);
+    connection_want_read(&client->connection, has_room && !client->input_ended);
 }

@@ -11,26 +11,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* ---- what Redis may keep for ever ---- */
-
-bool session_kind_may_block(enum observation_kind kind)
-{
-    /* Nobody knows what an unknown command does. */
-    return kind == OBSERVE_BLOCKING || kind == OBSERVE_UNKNOWN || kind == OBSERVE_SYNC;
-}
-
-void session_request_unseen(struct client *client, const struct observation *observation)
-{
-    client->session.blocking_unseen = client->session.blocking_unseen || session_kind_may_block(observation->kind);
-}
-
-void session_request_unsent(struct client *client, const struct observation *observation)
-{
-    if (observation != NULL && session_kind_may_block(observation->kind) && client->session.blocking > 0) {
-        client->session.blocking--;
-    }
-}
-
 /* ---- the end of the input ---- */
 
 /* Whether Redis is away, as far as that lane knows. */
@@ -76,34 +56,6 @@ void client_hung_up(struct client *client)
         /* Nothing more can be sent on it. */
         (void)client_wait_for(client, CLIENT_WAIT_QUIET);
     }
-}
-
-/* ---- connections that were reset ---- */
-
-/* Whether something of what it sent is still to be done, and will be soon, as far as it depends on Headgate. */
-static bool has_more_to_run(const struct client *client)
-{
-    bool may_have = client->first != NULL || buffer_length(&client->input) > 0 ||
-                    (client->state == CLIENT_OPEN && !client->input_ended);
-
-    return may_have && !client->streaming && !session_may_block(client) && client->session.login_us == 0 &&
-           client->wait != CLIENT_WAIT_POLICY;
-}
-
-void client_was_reset(struct client *client, const char *why)
-{
-    if (client->deaf) {
-        return;
-    }
-    if (!has_more_to_run(client)) {
-        client_close(client, why);
-        return;
-    }
-    client->deaf = true;
-    client->deaf_us = reactor_now(client->service->reactor);
-    buffer_clear(&client->service->reactor->buffers, &client->output);
-    client->borrowed_length = 0;
-    client_want_flush(client);
 }
 
 /* ---- clients that are not read ---- */

@@ -14,18 +14,6 @@
 
 /* ---- taking requests ---- */
 
-static bool may_take(const struct client *client, uint32_t batched)
-{
-    return client->state == CLIENT_OPEN && client->wait == CLIENT_WAIT_NOTHING &&
-           (client->streaming || client->exclusive != NULL ||
-            client->in_flight + batched < client->service->settings.pipeline_limit || client_needs_exclusive(client));
-}
-
-bool client_may_take(const struct client *client)
-{
-    return may_take(client, 0);
-}
-
 /* Frames what is there of the request at data. */
 static enum resp_status frame_request(struct client *client, const char *data, size_t length)
 {
@@ -44,11 +32,29 @@ static enum resp_status frame_request(struct client *client, const char *data, s
     return status;
 }
 
+/* Takes the beginning of a request, or answers one that has a fault. TAKEN: all that has come of it was. */
+static enum client_outcome take_beginning(struct client *client, struct client_batch *batch, const char *data,
+                                          enum resp_status status)
+{
+    if (client_end_group(client, batch) == CLIENT_TAKEN_IN_PART) {
+        return CLIENT_TAKEN_IN_PART;
+    }
+    if (!client_batch_send(client, batch)) {
+        return CLIENT_WAITS;
+    }
+    if (status == RESP_FAULT) {
+        client_protocol_error(client);
+        return CLIENT_WAITS;
+    }
+    bool begins = client_is_long(client) && client_may_take(client, 0) && client_begin_stream(client, batch, data);
+    return begins ? CLIENT_TAKEN : CLIENT_WAITS;
+}
+
 /* Takes the requests in data from *done on, and leaves some of them in the batch. */
 static enum client_outcome take_requests(struct client *client, struct client_batch *batch, const char *data,
                                          size_t length, size_t *done)
 {
-    while (*done < length && may_take(client, client_batch_count(batch))) {
+    while (*done < length && client_may_take(client, client_batch_count(batch))) {
         const char *frame = data + *done;
         if (client->streaming) {
             *done += client_continue_stream(client, frame, length - *done);
@@ -57,7 +63,7 @@ static enum client_outcome take_requests(struct client *client, struct client_ba
         enum resp_status status = frame_request(client, frame, length - *done);
         size_t size = (size_t)client->command.size;
         enum client_outcome outcome = status == RESP_DONE ? client_take_whole(client, batch, frame)
-                                                          : client_take_beginning(client, batch, frame, status);
+                                                          : take_beginning(client, batch, frame, status);
         if (outcome != CLIENT_TAKEN) {
             return outcome;
         }
@@ -66,7 +72,8 @@ static enum client_outcome take_requests(struct client *client, struct client_ba
     return CLIENT_TAKEN;
 }
 
-size_t client_take_requests(struct client *client, const char *data, size_t length)
+/* Takes the requests in data, as many as may be taken now. Returns the bytes that are done with. */
+static size_t take_all(struct client *client, const char *data, size_t length)
 {
     struct client_batch batch;
     size_t done = 0;
@@ -125,7 +132,7 @@ static void finish_ended_input(struct client *client)
     if (!client->input_ended) {
         return;
     }
-    if (!client_may_take(client)) {
+    if (!client_may_take(client, 0)) {
         client_hung_up(client);
         return;
     }
@@ -144,7 +151,7 @@ void client_resume(struct client *client)
         became_quiet(client);
     }
     if (buffer_length(&client->input) > 0 && client->wait == CLIENT_WAIT_NOTHING) {
-        size_t done = client_take_requests(client, buffer_head(&client->input), buffer_length(&client->input));
+        size_t done = take_all(client, buffer_head(&client->input), buffer_length(&client->input));
         if (client->state != CLIENT_OPEN) {
             /* Nothing more is taken, and the input may be gone already. */
             return;
@@ -157,19 +164,17 @@ void client_resume(struct client *client)
     }
 }
 
-/* ---- reading ---- */
-
-void client_update_reading(struct client *client)
+void client_flush_task(struct reactor_task *task)
 {
-    if (client->state == CLIENT_CLOSED) {
-        return;
+    struct client *client = (struct client *)(void *)((char *)task - offsetof(struct client, flush));
+
+    if (client->state != CLIENT_CLOSED && client_write(client)) {
+        client_resume(client);
+        client_update_reading(client);
     }
-    /* What Redis may never answer is not waited for without a look at what comes: behind all of it may be the end. */
-    bool reads_ahead = session_may_block(client) || client->session.login_us != 0;
-    size_t mark = reads_ahead ? CLIENT_AHEAD_MARK : CLIENT_INPUT_MARK;
-    bool has_room = buffer_length(&client->input) < mark || client_may_take(client);
-    connection_want_read(&client->connection, has_room && !client->input_ended);
 }
+
+/* ---- reading ---- */
 
 static void on_input_end(struct client *client)
 {
@@ -195,7 +200,7 @@ static ssize_t read_afresh(struct client *client)
         return got;
     }
     size_t length = (size_t)got;
-    size_t done = client_take_requests(client, reactor->scratch, length);
+    size_t done = take_all(client, reactor->scratch, length);
     if (client->state != CLIENT_OPEN || done == length) {
         return got;
     }

@@ -277,3 +277,39 @@ const struct lane_owner session_lane_owner = {
     .broken = owner_broken,
     .writable = owner_writable,
 };
+
+bool client_enter_exclusive(struct client *client, const struct session_plan *plan)
+{
+    if (client->exclusive != NULL) {
+        return true;
+    }
+    if (client->lane_in_use != NULL && !(plan->own_writes && session_may_take_home_lane(client))) {
+        return client_wait_for(client, CLIENT_WAIT_QUIET);
+    }
+    return session_take_lane(client, plan) || client_out_of_memory(client);
+}
+
+/* ---- a lane that was told nothing ---- */
+
+static bool tell(struct client *client, const char *command, const char *argument)
+{
+    char text[64];
+    int length = snprintf(text, sizeof text, "*2\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n", strlen(command), command,
+                          strlen(argument), argument);
+
+    return upstream_send_hidden(client->exclusive, text, (size_t)length, true) || client_out_of_memory(client);
+}
+
+bool session_complete_lane(struct client *client, const struct observation *observation)
+{
+    const struct profile *profile = client->profile;
+    char database[24];
+
+    client->exclusive->bare = false;
+    client->exclusive->untidy = false;
+    if (profile->resp == 3 && !observation->is_hello && !tell(client, "HELLO", "3")) {
+        return false;
+    }
+    snprintf(database, sizeof database, "%lld", (long long)profile->database);
+    return profile->database == 0 || tell(client, "SELECT", database);
+}

@@ -105,31 +105,6 @@ void client_login_end(struct client *client)
     }
 }
 
-/* ---- when it was answered ---- */
-
-static bool tell(struct client *client, const char *command, const char *argument)
-{
-    char text[64];
-    int length = snprintf(text, sizeof text, "*2\r\n$%zu\r\n%s\r\n$%zu\r\n%s\r\n", strlen(command), command,
-                          strlen(argument), argument);
-
-    return upstream_send_hidden(client->exclusive, text, (size_t)length, true) || client_out_of_memory(client);
-}
-
-bool client_login_done(struct client *client, const struct observation *observation)
-{
-    const struct profile *profile = client->profile;
-    char database[24];
-
-    client->exclusive->bare = false;
-    client->exclusive->untidy = false;
-    if (profile->resp == 3 && !observation->is_hello && !tell(client, "HELLO", "3")) {
-        return false;
-    }
-    snprintf(database, sizeof database, "%lld", (long long)profile->database);
-    return profile->database == 0 || tell(client, "SELECT", database);
-}
-
 /* ---- time ---- */
 
 bool client_login_is_slow(const struct client *client)

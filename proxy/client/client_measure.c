@@ -104,11 +104,6 @@ static size_t padded(size_t length)
     return (length + 7) & ~(size_t)7;
 }
 
-static size_t spans_length(const struct client_spans *spans)
-{
-    return spans->slot_used + buffer_length(&spans->more);
-}
-
 /* NULL: there are none. */
 static struct span *first_span(struct client *client)
 {
@@ -135,7 +130,7 @@ static void *append_room(struct client *client, size_t size)
 {
     struct client_spans *spans = &client->spans;
 
-    if (size <= sizeof spans->slot && spans_length(spans) == 0) {
+    if (size <= sizeof spans->slot && client_measured(client) == 0) {
         spans->slot_used = (uint32_t)size;
         spans->last_size = (uint32_t)size;
         return spans->slot;
@@ -281,18 +276,13 @@ bool client_measure_plain(struct client *client, struct client_part *part, const
 
 size_t client_measure_kept(const struct client *client)
 {
-    return spans_length(&client->spans) + client->unwritten_bytes;
-}
-
-size_t client_measured(const struct client *client)
-{
-    return spans_length(&client->spans);
+    return client_measured(client) + client->unwritten_bytes;
 }
 
 void client_measure_grown(struct client *client, uint64_t bytes)
 {
     /* The reply may have come before the end of the request. */
-    if (client->stream_measured && spans_length(&client->spans) > 0) {
+    if (client->stream_measured && client_measured(client) > 0) {
         struct span *last = last_span(client);
         last->request_bytes = bytes;
         last->received_us = client->read_us;
@@ -406,7 +396,7 @@ void client_measure_lost(struct client *client, uint32_t requests)
 {
     int64_t now = reactor_now(client->service->reactor);
 
-    while (requests > 0 && spans_length(&client->spans) > 0) {
+    while (requests > 0 && client_measured(client) > 0) {
         struct run_tally tally = client_measure_tally(client, now);
         tally.count = tally.most < requests ? tally.most : requests;
         tally.errors = tally.count;

@@ -95,3 +95,61 @@ void client_service_upstream_lost(struct client_service *service, const char *wh
         chain_happened(service->chain, &happening);
     }
 }
+
+/* ---- requests ---- */
+
+/* The name, or what has come of it: a name can be long, too. */
+static struct slice name_so_far(const struct resp_command *framed, struct slice frame)
+{
+    const struct resp_argument *name = &framed->arguments[0];
+    uint64_t here = frame.length > name->offset ? frame.length - name->offset : 0;
+
+    return (struct slice){frame.data + name->offset, (size_t)(name->length < here ? name->length : here)};
+}
+
+struct policy_request client_describe(struct client *client, const struct policy_client *view,
+                                      const struct request *asked)
+{
+    int64_t now = reactor_now(client->service->reactor);
+    const struct resp_command *framed = asked->framed;
+    struct slice name = name_so_far(framed, asked->frame);
+
+    return (struct policy_request){
+        .client = view,
+        .command = asked->command,
+        .learned = asked->command == NULL ? learn_find(client->service->learn, name) : NULL,
+        .name = name,
+        .frame = asked->frame,
+        .partial = resp_command_arguments_seen(framed) < framed->argument_count,
+        .framed = framed,
+        .in_transaction = client->session.sent_transaction,
+        .argument_count = framed->argument_count,
+        .received_us = now,
+        .now_us = now,
+        .holder = client,
+    };
+}
+
+void client_end_record(struct client *client, enum policy_outcome outcome)
+{
+    struct policy_client view = client_policy_view(client);
+
+    chain_end(client->service->chain, client->held, &view, outcome, (struct slice){0}, 0,
+              reactor_now(client->service->reactor));
+    client->held = NULL;
+}
+
+struct policy_client client_policy_view(struct client *client)
+{
+    return (struct policy_client){
+        .id = client->id,
+        .address = &client->address,
+        .address_text = client->address_text,
+        .user = profile_user(client->profile),
+        .name = client->name != NULL ? client->name : "",
+        .database = client->profile->database,
+        .identity = client->identity,
+        .attachments = client->attachments,
+        .connection = client,
+    };
+}

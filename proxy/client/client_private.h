@@ -1,7 +1,8 @@
 /*
  * What the files that make up a client share:
  *
- *   client.c           life: accepting, closing, time-outs
+ *   client.c           all clients of a worker: accepting, time-outs, reports
+ *   client_life.c      how a client ends, and who it is until then
  *   client_hangup.c    clients that go away while they wait
  *   client_input.c     bytes in: reading, framing
  *   client_request.c   a request's way: looked up, admitted by the policies, then …
@@ -10,6 +11,7 @@
  *   client_stream.c    requests that are too long to be held
  *   client_answer.c    answers of Headgate's own
  *   client_gate.c      what a client waits for, and how long policies hold it
+ *   client_strangers.c what Redis reads of clients that have not authenticated
  *   client_lookup.c    which command a name stands for
  *   client_name.c      names that Redis might understand otherwise than Headgate
  *   client_policy.c    what policies may ask for, and are told
@@ -31,7 +33,15 @@
 
 #include "client/client_parts_private.h"
 
-/* ---- client.c ---- */
+/* Has the output written, and requests taken, at the end of this turn. */
+static inline void client_want_flush(struct client *client)
+{
+    if (client->state != CLIENT_CLOSED) {
+        reactor_at_turn_end(client->service->reactor, REACTOR_STAGE_CLIENTS, &client->flush);
+    }
+}
+
+/* ---- client_life.c ---- */
 
 /* Stops taking requests; closes when those under way are answered and the answers written. */
 void client_finish(struct client *client);
@@ -39,9 +49,16 @@ void client_finish(struct client *client);
 void client_end(struct client *client, const char *why);
 /* Ends a client that Redis would not have any more: its credentials are refused, and no connection is left to it. */
 void client_close_refused(struct client *client);
+/*
+ * The client's connection was reset. What it had sent before is carried out, as the end of its own side may have come
+ * just before: the client stays without a connection, for a short while. If Redis may never be done with it, or if
+ * there is nothing, it is closed now. why is logged then.
+ */
+void client_was_reset(struct client *client, const char *why);
 /* Closes now. */
 void client_close(struct client *client, const char *why);
-struct policy_client client_policy_view(struct client *client);
+/* The same; always false. */
+bool client_out_of_memory(struct client *client);
 /* The client's user or name is (or may be) another one: the policies are told. */
 void client_tell_identity(struct client *client);
 /* Gives the client another name (empty: none). False when memory is short. */
@@ -57,39 +74,28 @@ void observation_give(struct client_service *service, struct observation *observ
 bool client_wait_for(struct client *client, enum client_wait what);
 /* What the client waited for has come, if it did wait for that. Whether it did. */
 bool client_wait_is_over(struct client *client, enum client_wait what);
-/* Waits for a policy until then, or until client_end_hold(). False when memory is short: the client was closed. */
+/* Waits for a policy until then, or until client_end_hold(). False when memory is short. */
 bool client_hold_until(struct client *client, int64_t until_us);
 /* Lets the request that a policy holds be asked about again. */
 void client_end_hold(struct client *client);
 /* The request that was held is not taken any more. */
 void client_stop_hold_timer(struct client *client);
+/* Whether it cannot use shared lanes now, whatever its requests are. */
+bool client_needs_exclusive(const struct client *client);
+/* Whether requests are taken now, behind so many in a batch: what is in the input then is the beginning of one. */
+bool client_may_take(const struct client *client, uint32_t batched);
+/* Whether the socket should be read; to be called after whatever may have changed it. */
+void client_update_reading(struct client *client);
+/* To be called when more, or less, is kept of the requests under way, or when that matters more, or less. */
+void client_check_room(struct client *client);
 
 /* ---- client_hangup.c ---- */
-
-/* Whether Redis may wait for ever with a request that is observed so. */
-bool session_kind_may_block(enum observation_kind kind);
-/* Whether Redis may wait for ever with a request that is under way. */
-static inline bool session_may_block(const struct client *client)
-{
-    return client->session.blocking > 0 || client->session.blocking_unseen;
-}
-
-/* The request is sent, and nothing will tell of its reply. */
-void session_request_unseen(struct client *client, const struct observation *observation);
-/* The request was not sent after all. observation may be NULL. */
-void session_request_unsent(struct client *client, const struct observation *observation);
 
 /*
  * The client has closed its writing half, or all, and requests wait that cannot be sent yet. If Redis may never answer
  * those that are under way, it is told of the end as it would be without Headgate. Harmless if there is nothing to do.
  */
 void client_hung_up(struct client *client);
-/*
- * The client's connection was reset. What it had sent before is carried out, as the end of its own side may have come
- * just before: the client stays without a connection, for a short while. If Redis may never be done with it, or if
- * there is nothing, it is closed now. why is logged then.
- */
-void client_was_reset(struct client *client, const char *why);
 /* Clients that are not read at the moment: in which of them to look for an end. count is 0 at first. */
 struct client_unread {
     struct connection *connections[CONNECTION_ENDS_MAX];
@@ -106,6 +112,13 @@ void client_drain(struct client *client, int64_t now_us);
 
 /* ---- client_policy.c ---- */
 
+/* What policies are told of a client. */
+struct policy_client client_policy_view(struct client *client);
+/* What policies are told of a request. */
+struct policy_request client_describe(struct client *client, const struct policy_client *view,
+                                      const struct request *asked);
+/* Tells the policies what became of the request at hand, if they want to know. */
+void client_end_record(struct client *client, enum policy_outcome outcome);
 /* What the policies of this worker may ask of it. */
 struct policy_host client_policy_host(struct client_service *service, size_t worker);
 
@@ -164,12 +177,10 @@ static inline const struct chain_interest *client_interest(const struct client_s
 
 /* ---- client_input.c ---- */
 
+/* The task of a client in the stage of clients: writes what there is for it, and takes more of its input. */
+void client_flush_task(struct reactor_task *task);
 /* The callback of a client's connection. */
 void client_readable(evutil_socket_t fd, short what, void *context);
-/* Whether the socket should be read; to be called after whatever may have changed it. */
-void client_update_reading(struct client *client);
-/* Whether requests are taken now: what is in the input then is the beginning of one. */
-bool client_may_take(const struct client *client);
 /* Takes the requests of the client's input; to be called when what they waited for has come. */
 void client_resume(struct client *client);
 
@@ -177,18 +188,12 @@ void client_resume(struct client *client);
 
 /* Takes the whole request at data, which was framed. */
 enum client_outcome client_take_whole(struct client *client, struct client_batch *batch, const char *data);
-/* The same for the beginning of one, or for one that has a fault. TAKEN: all that has come of it was. */
-enum client_outcome client_take_beginning(struct client *client, struct client_batch *batch, const char *data,
-                                          enum resp_status status);
 /* Puts the group behind the batch to the policies: those that they admit belong to the batch, the others are refused.
  * Harmless without one. WAITS is never given. */
 enum client_outcome client_end_group(struct client *client, struct client_batch *batch);
 /* Puts a request to the policies, unless they have passed it already or do not care. True: go on with it; *outcome is
  * set otherwise. */
 bool client_admit(struct client *client, struct request *request, enum client_outcome *outcome);
-/* What policies are told of a request. */
-struct policy_request client_describe(struct client *client, const struct policy_client *view,
-                                      const struct request *asked);
 
 /* ---- client_plan.c ---- */
 
@@ -244,19 +249,24 @@ static inline struct slice session_kept_argument(const struct resp_command *fram
 /* The request of the plan is not sent: gives back what the plan has. */
 void session_drop_plan(struct client *client, struct session_plan *plan);
 
+/* ---- client_strangers.c ---- */
+
+/* How Redis refuses what has come of the request, by a length in it, from a client that has not authenticated. */
+enum resp_command_fault client_strangers_fault(const struct client *client);
+/* Whether Redis would not read this whole command, in multibulk form, as the client has not authenticated. */
+bool client_is_beyond_strangers(const struct client *client, const struct resp_command *framed, struct slice frame);
+
 /* ---- client_stream.c ---- */
 
 /* Whether the command that is under way is one of those. */
 bool client_is_long(const struct client *client);
-/* Whether Redis would not read this whole command, in multibulk form, as the client has not authenticated. */
-bool client_is_beyond_strangers(const struct client *client, const struct resp_command *framed, struct slice frame);
 /*
  * Begins to send it: on an exclusive lane, as it comes. Some commands are held whole all the same. frame: all that came
  * of it. True: that was taken; false: not now, or not at all.
  */
 bool client_begin_stream(struct client *client, struct client_batch *batch, const char *frame);
-/* Refuses a request whose beginning was kept before it was known that Redis wants a password of the client. */
-void client_review_beginning(struct client *client);
+/* Whether the beginning of a request was kept before it was known that Redis wants a password of the client. */
+bool client_has_beginning_to_refuse(const struct client *client);
 /* Sends on what has come of it, or throws it away. Returns the bytes taken. */
 size_t client_continue_stream(struct client *client, const char *data, size_t length);
 
@@ -280,8 +290,6 @@ void client_refuse_name(struct client *client, const struct command *command, co
 
 /* Answers the request at hand with a policy's text. */
 void client_refuse(struct client *client, const struct policy_decision *decision);
-/* Tells the policies what became of the request at hand, if they want to know. */
-void client_end_record(struct client *client, enum policy_outcome outcome);
 /* Answers it with the plan's text. */
 void client_answer_plan(struct client *client, const struct session_plan *plan);
 /* Answers it with the error that Redis is away. */
@@ -291,29 +299,19 @@ void client_protocol_error(struct client *client);
 
 /* ---- client_route.c ---- */
 
-/* Whether it cannot use shared lanes now, whatever its requests are. */
-bool client_needs_exclusive(const struct client *client);
 /* The lane for requests that need nothing special, or NULL if that cannot be said without a closer look. */
 struct lane *client_plain_lane(struct client *client);
 /* The lane for this request in *lane. False: the client has to wait, or is closed. */
 bool client_choose_lane(struct client *client, const struct session_plan *plan, struct lane **lane);
-/* Makes sure that the client has an exclusive lane. False: it has to wait, or is closed. */
-bool client_enter_exclusive(struct client *client, const struct session_plan *plan);
 /* A whole request that the policies have admitted: has it sent, or answered. */
 enum client_outcome client_route(struct client *client, const struct request *request);
 
 /* ---- client_send.c ---- */
 
-/* Closes the client; always false. */
-bool client_out_of_memory(struct client *client);
-/* Whether Redis' answer to this request cannot be waited for. */
-bool client_has_no_answer(const struct client *client, const struct session_plan *plan);
 /* Sends the request at hand, or its beginning. False when memory is short. */
 bool client_forward(struct client *client, struct lane *lane, const struct request *request, struct session_plan *plan);
 /* There are none: all that matters of such a batch is set, as most of it is large and seldom used. */
 void client_batch_empty(struct client_batch *batch);
-/* Whether the request at data can go with the batch, or begin one: there is a lane for it. */
-bool client_batch_begin(struct client *client, struct client_batch *batch, const char *data);
 /* Adds the next request. False when memory is short: the client was closed. */
 bool client_batch_add(struct client *client, struct client_batch *batch, struct slice frame);
 /* Sends the batch and empties it; the group behind it is left as it is. False when memory is short: the client was
@@ -330,9 +328,6 @@ bool client_login_lane(struct client *client, const struct session_plan *plan, s
 bool client_login_was_given_up(const struct client *client);
 /* Forgets its lane, and that it waited. */
 void client_login_end(struct client *client);
-/* Redis has taken other credentials on a lane that knew none: it is told what else it lacks. False when memory is
- * short: the client was closed. */
-bool client_login_done(struct client *client, const struct observation *observation);
 /* Ten times a second: clients whose login is not answered in time, or waits for a lane in vain. */
 void client_login_tick(struct client *client, int64_t now);
 /* Whether Redis has owed the answer for so long that an end of the client is not waited with any more. */
@@ -340,6 +335,20 @@ bool client_login_is_slow(const struct client *client);
 
 /* ---- client_session.c ---- */
 
+/* Whether Redis' answer to this request cannot be waited for. */
+bool client_has_no_answer(const struct client *client, const struct session_plan *plan);
+/* Whether Redis may wait for ever with a request that is observed so. */
+bool session_kind_may_block(enum observation_kind kind);
+/* Whether Redis may wait for ever with a request that is under way. */
+static inline bool session_may_block(const struct client *client)
+{
+    return client->session.blocking > 0 || client->session.blocking_unseen;
+}
+
+/* The request is sent, and nothing will tell of its reply. */
+void session_request_unseen(struct client *client, const struct observation *observation);
+/* The request was not sent after all. observation may be NULL. */
+void session_request_unsent(struct client *client, const struct observation *observation);
 /* The request was sent (or answered here): brings the view of what was sent up to date. */
 void session_request_sent(struct client *client, const struct session_plan *plan);
 /* A reply to an observed request, or a push, has ended: true if it answers the request. */
@@ -375,6 +384,11 @@ bool session_take_lane(struct client *client, const struct session_plan *plan);
 bool session_take_bare_lane(struct client *client);
 /* Tells the exclusive lane the client's name, and its library if whole. False when memory is short. */
 bool session_give_identity(struct client *client, bool whole);
+/* Makes sure that the client has an exclusive lane. False: it has to wait, or is closed. */
+bool client_enter_exclusive(struct client *client, const struct session_plan *plan);
+/* Redis has taken other credentials on a lane that knew none: it is told what else it lacks. False when memory is
+ * short: the client was closed. */
+bool session_complete_lane(struct client *client, const struct observation *observation);
 extern const struct lane_owner session_lane_owner;
 
 /* ---- client_channels.c ---- */
@@ -453,7 +467,11 @@ bool client_measure_part(struct client *client, struct client_part *part);
 /* All that is kept of those that were not answered or not written yet. Bytes. */
 size_t client_measure_kept(const struct client *client);
 /* The size of what is kept of those under way. */
-size_t client_measured(const struct client *client);
+static inline size_t client_measured(const struct client *client)
+{
+    return client->spans.slot_used + buffer_length(&client->spans.more);
+}
+
 /* The rest of the last one has come by now: it has so many bytes. */
 void client_measure_grown(struct client *client, uint64_t bytes);
 /* How many replies to the first of them may be told of together if they have ended by then, and what they were. */
@@ -481,11 +499,9 @@ bool client_answer(struct client *client, const char *text, size_t length, struc
 void client_queue_run(struct client *client, struct run *run);
 /* A push has gone out as a whole: answers that came meanwhile may follow. */
 void client_push_ended(struct client *client);
-/* To be called when more, or less, is kept of the requests under way, or when that matters more, or less. */
-void client_check_room(struct client *client);
 /* Takes all runs off the client: those on a lane stay there ownerless. */
 void client_drop_runs(struct client *client);
-void client_want_flush(struct client *client);
-void client_flush_task(struct reactor_task *task);
+/* Writes what there is for the client. False: it was closed. */
+bool client_write(struct client *client);
 
 #endif

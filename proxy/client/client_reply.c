@@ -21,13 +21,6 @@
 /* Up to here no limit is near: it is that of the lowest client_output_limit. Bytes. */
 #define KEPT_MARK ((size_t)64 * 1024)
 
-void client_want_flush(struct client *client)
-{
-    if (client->state != CLIENT_CLOSED) {
-        reactor_at_turn_end(client->service->reactor, REACTOR_STAGE_CLIENTS, &client->flush);
-    }
-}
-
 /* ---- output ---- */
 
 static bool keep_borrowed(struct client *client)
@@ -183,16 +176,14 @@ static bool is_lane_draining(struct client *client)
     return lane != NULL && lane->ending && (lane->state == LANE_READY || buffer_length(&lane->output) > 0);
 }
 
-void client_flush_task(struct reactor_task *task)
+bool client_write(struct client *client)
 {
-    struct client *client = (struct client *)(void *)((char *)task - offsetof(struct client, flush));
-
-    if (client->state == CLIENT_CLOSED || !write_output(client) || !write_borrowed(client)) {
-        return;
+    if (!write_output(client) || !write_borrowed(client)) {
+        return false;
     }
     connection_want_write(&client->connection, buffer_length(&client->output) > 0);
     if (over_output_limit(client)) {
-        return;
+        return false;
     }
     /* First, as what is kept for replies that are written now counts below: nobody would look again. */
     if (!STAILQ_EMPTY(&client->unwritten) && buffer_length(&client->output) == 0) {
@@ -203,35 +194,12 @@ void client_flush_task(struct reactor_task *task)
     if (client->state == CLIENT_ENDING && client->first == NULL && buffer_length(&client->output) == 0 &&
         !is_lane_draining(client)) {
         client_close(client, "done");
-        return;
+        return false;
     }
-    client_resume(client);
-    client_update_reading(client);
+    return true;
 }
 
 /* ---- runs ---- */
-
-/*
- * Replies are read while the client keeps up with them, so what is kept goes as Redis answers, and a client can be made
- * to wait for that. One that does not read its replies cannot: it may have to write all of its pipeline first, and
- * Redis is not read until it has caught up. Of a long request the rest must come, or it is never answered.
- */
-static bool has_room(const struct client *client)
-{
-    return client->first == NULL || client->output_congested || client->streaming ||
-           client->kept + client_measured(client) <= CLIENT_QUEUE_MARK;
-}
-
-void client_check_room(struct client *client)
-{
-    if (client->wait == CLIENT_WAIT_NOTHING && !has_room(client)) {
-        (void)client_wait_for(client, CLIENT_WAIT_ROOM);
-        client_want_flush(client);
-    } else if (client->wait == CLIENT_WAIT_ROOM && has_room(client)) {
-        (void)client_wait_is_over(client, CLIENT_WAIT_ROOM);
-        client_want_flush(client);
-    }
-}
 
 /* More is kept of the requests under way. Who is past client_output_limit by that is closed when the clients are
  * settled, as those who queue requests go on with them. */

@@ -45,40 +45,6 @@ static bool find_by_asking(struct client *client, struct request *request)
     return true;
 }
 
-/* ---- what policies are told ---- */
-
-/* The name, or what has come of it: a name can be long, too. */
-static struct slice name_so_far(const struct resp_command *framed, struct slice frame)
-{
-    const struct resp_argument *name = &framed->arguments[0];
-    uint64_t here = frame.length > name->offset ? frame.length - name->offset : 0;
-
-    return (struct slice){frame.data + name->offset, (size_t)(name->length < here ? name->length : here)};
-}
-
-struct policy_request client_describe(struct client *client, const struct policy_client *view,
-                                      const struct request *asked)
-{
-    int64_t now = reactor_now(client->service->reactor);
-    const struct resp_command *framed = asked->framed;
-    struct slice name = name_so_far(framed, asked->frame);
-
-    return (struct policy_request){
-        .client = view,
-        .command = asked->command,
-        .learned = asked->command == NULL ? learn_find(client->service->learn, name) : NULL,
-        .name = name,
-        .frame = asked->frame,
-        .partial = resp_command_arguments_seen(framed) < framed->argument_count,
-        .framed = framed,
-        .in_transaction = client->session.sent_transaction,
-        .argument_count = framed->argument_count,
-        .received_us = now,
-        .now_us = now,
-        .holder = client,
-    };
-}
-
 /* ---- what they decided ---- */
 
 /* Does what the policies decided on a request that they did not pass. */
@@ -86,6 +52,7 @@ static enum client_outcome obey(struct client *client, enum policy_verdict verdi
                                 const struct policy_decision *decision)
 {
     if (verdict == POLICY_HOLD && !client_hold_until(client, decision->hold_until_us)) {
+        client_out_of_memory(client);
         return CLIENT_TAKEN;
     }
     if (verdict == POLICY_HOLD || verdict == POLICY_WHOLE) {
@@ -378,6 +345,16 @@ static enum client_outcome end_whole(struct client *client, const struct request
     return outcome;
 }
 
+/* Whether the request at data can go with the batch, or begin one: there is a lane for it. */
+static bool has_lane(struct client *client, struct client_batch *batch, const char *data)
+{
+    if (client_batch_count(batch) == 0) {
+        batch->lane = client_plain_lane(client);
+        batch->data = data;
+    }
+    return batch->lane != NULL;
+}
+
 enum client_outcome client_take_whole(struct client *client, struct client_batch *batch, const char *data)
 {
     struct slice frame = {data, (size_t)client->command.size};
@@ -390,27 +367,10 @@ enum client_outcome client_take_whole(struct client *client, struct client_batch
         if (client_end_group(client, batch) == CLIENT_TAKEN_IN_PART) {
             return CLIENT_TAKEN_IN_PART;
         }
-        if (!client_may_take(client)) {
+        if (!client_may_take(client, 0)) {
             return end_whole(client, &request, CLIENT_WAITS);
         }
     }
-    bool is_plain = request.is_plain && client_batch_begin(client, batch, data);
+    bool is_plain = request.is_plain && has_lane(client, batch, data);
     return end_whole(client, &request, is_plain ? take(client, &request) : take_alone(client, &request));
-}
-
-enum client_outcome client_take_beginning(struct client *client, struct client_batch *batch, const char *data,
-                                          enum resp_status status)
-{
-    if (client_end_group(client, batch) == CLIENT_TAKEN_IN_PART) {
-        return CLIENT_TAKEN_IN_PART;
-    }
-    if (!client_batch_send(client, batch)) {
-        return CLIENT_WAITS;
-    }
-    if (status == RESP_FAULT) {
-        client_protocol_error(client);
-        return CLIENT_WAITS;
-    }
-    bool begins = client_is_long(client) && client_may_take(client) && client_begin_stream(client, batch, data);
-    return begins ? CLIENT_TAKEN : CLIENT_WAITS;
 }

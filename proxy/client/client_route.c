@@ -8,17 +8,6 @@
 
 /* ---- the lane for a request ---- */
 
-static bool is_paused(struct client_service *service)
-{
-    return service->paused_until_us != 0 && reactor_now(service->reactor) < service->paused_until_us;
-}
-
-bool client_needs_exclusive(const struct client *client)
-{
-    return client->service->settings.session_pool || client->profile->needs_password || client->heavy > 0 ||
-           client->output_congested || is_paused(client->service);
-}
-
 struct lane *client_plain_lane(struct client *client)
 {
     const struct session *session = &client->session;
@@ -40,17 +29,6 @@ struct lane *client_plain_lane(struct client *client)
         return NULL;
     }
     return lane;
-}
-
-bool client_enter_exclusive(struct client *client, const struct session_plan *plan)
-{
-    if (client->exclusive != NULL) {
-        return true;
-    }
-    if (client->lane_in_use != NULL && !(plan->own_writes && session_may_take_home_lane(client))) {
-        return client_wait_for(client, CLIENT_WAIT_QUIET);
-    }
-    return session_take_lane(client, plan) || client_out_of_memory(client);
 }
 
 bool client_choose_lane(struct client *client, const struct session_plan *plan, struct lane **lane)

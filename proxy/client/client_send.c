@@ -6,12 +6,6 @@
 
 #include <stdio.h>
 
-bool client_out_of_memory(struct client *client)
-{
-    client_close(client, "out of memory");
-    return false;
-}
-
 static bool may_extend(const struct client *client, const struct lane *lane)
 {
     const struct run *run = client->last;
@@ -113,16 +107,6 @@ static bool send_silently(struct client *client, struct lane *lane, struct slice
     return true;
 }
 
-bool client_has_no_answer(const struct client *client, const struct session_plan *plan)
-{
-    enum observation_kind kind = plan->observation != NULL ? plan->observation->kind : OBSERVE_NOTHING;
-
-    if (kind == OBSERVE_REPLY_ON || (kind == OBSERVE_RESET && !client->session.silent_next)) {
-        return false;
-    }
-    return plan->silent || client->session.silent || client->session.silent_next || client->session.tunnel;
-}
-
 bool client_forward(struct client *client, struct lane *lane, const struct request *request, struct session_plan *plan)
 {
     struct slice bytes = request->sent;
@@ -166,15 +150,6 @@ void client_batch_empty(struct client_batch *batch)
     batch->name = (struct slice){0};
     batch->group.count = 0;
     batch->part.count = 0;
-}
-
-bool client_batch_begin(struct client *client, struct client_batch *batch, const char *data)
-{
-    if (client_batch_count(batch) == 0) {
-        batch->lane = client_plain_lane(client);
-        batch->data = data;
-    }
-    return batch->lane != NULL;
 }
 
 bool client_batch_add(struct client *client, struct client_batch *batch, struct slice frame)

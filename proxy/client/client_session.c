@@ -234,7 +234,7 @@ static bool profile_has_changed(struct client *client, const struct observation 
 /* Redis has taken the credentials: it is told the rest of what the client is. */
 static void begin_on_bare_lane(struct client *client, const struct observation *observation)
 {
-    if (client_login_done(client, observation) && !session_give_identity(client, true)) {
+    if (session_complete_lane(client, observation) && !session_give_identity(client, true)) {
         client_out_of_memory(client);
     }
 }
@@ -496,4 +496,34 @@ bool session_reply(struct client *client, struct observation *observation, const
         break;
     }
     return true;
+}
+
+bool client_has_no_answer(const struct client *client, const struct session_plan *plan)
+{
+    enum observation_kind kind = plan->observation != NULL ? plan->observation->kind : OBSERVE_NOTHING;
+
+    if (kind == OBSERVE_REPLY_ON || (kind == OBSERVE_RESET && !client->session.silent_next)) {
+        return false;
+    }
+    return plan->silent || client->session.silent || client->session.silent_next || client->session.tunnel;
+}
+
+/* ---- what Redis may keep for ever ---- */
+
+bool session_kind_may_block(enum observation_kind kind)
+{
+    /* Nobody knows what an unknown command does. */
+    return kind == OBSERVE_BLOCKING || kind == OBSERVE_UNKNOWN || kind == OBSERVE_SYNC;
+}
+
+void session_request_unseen(struct client *client, const struct observation *observation)
+{
+    client->session.blocking_unseen = client->session.blocking_unseen || session_kind_may_block(observation->kind);
+}
+
+void session_request_unsent(struct client *client, const struct observation *observation)
+{
+    if (observation != NULL && session_kind_may_block(observation->kind) && client->session.blocking > 0) {
+        client->session.blocking--;
+    }
 }

@@ -17,54 +17,18 @@ static bool find_command_so_far(struct client *client, const char *frame, const 
            client_find_command(client, (struct slice){frame + name->offset, (size_t)name->length}, command);
 }
 
-/* What Redis reads of a client that has not authenticated (networking.c, processMultibulkBuffer). */
-#define STRANGER_ARGUMENTS 10
-#define STRANGER_ARGUMENT ((uint64_t)16 * 1024)
-/* No request within that is as long, with the lines of its lengths. */
-#define STRANGER_REQUEST (STRANGER_ARGUMENTS * (STRANGER_ARGUMENT + 64) + 64)
-
-/* How Redis refuses what has come of the request, by a length in it, from a client that has not authenticated. */
-static enum resp_command_fault strangers_fault(const struct client *client)
-{
-    const struct resp_command *command = &client->command;
-
-    if (!client->profile->needs_password || resp_command_is_inline(command)) {
-        return RESP_COMMAND_SOUND;
-    }
-    if (command->argument_count > STRANGER_ARGUMENTS) {
-        return RESP_COMMAND_STRANGERS_COUNT;
-    }
-    return resp_command_argument_length(command) > STRANGER_ARGUMENT || command->size > STRANGER_REQUEST
-               ? RESP_COMMAND_STRANGERS_LENGTH
-               : RESP_COMMAND_SOUND;
-}
-
-bool client_is_beyond_strangers(const struct client *client, const struct resp_command *framed, struct slice frame)
-{
-    struct resp_walk walk = resp_walk_start(frame);
-    struct slice argument;
-    bool beyond = framed->argument_count > STRANGER_ARGUMENTS;
-
-    while (!beyond && resp_walk_next(&walk, &argument)) {
-        beyond = argument.length > STRANGER_ARGUMENT;
-    }
-    return beyond && client->profile->needs_password;
-}
-
 bool client_is_long(const struct client *client)
 {
     uint64_t limit = client->service->settings.cut_through;
 
     return !resp_command_is_inline(&client->command) &&
            (client->command.size > limit || client->command.payload_left > limit ||
-            strangers_fault(client) != RESP_COMMAND_SOUND);
+            client_strangers_fault(client) != RESP_COMMAND_SOUND);
 }
 
-void client_review_beginning(struct client *client)
+bool client_has_beginning_to_refuse(const struct client *client)
 {
-    if (client->state == CLIENT_OPEN && !client->streaming && strangers_fault(client) != RESP_COMMAND_SOUND) {
-        client_resume(client);
-    }
+    return client->state == CLIENT_OPEN && !client->streaming && client_strangers_fault(client) != RESP_COMMAND_SOUND;
 }
 
 /* Whether what Headgate knows of the client's authentication is all there is to know. */
@@ -134,7 +98,7 @@ bool client_begin_stream(struct client *client, struct client_batch *batch, cons
     struct slice bytes = {frame, (size_t)client->command.size};
     struct request request = {.batch = batch, .framed = &client->command, .frame = bytes, .sent = bytes};
     struct session_plan plan = {.answer = SESSION_FORWARD, .exclusive = true};
-    enum resp_command_fault strangers = strangers_fault(client);
+    enum resp_command_fault strangers = client_strangers_fault(client);
     bool may_keep = strangers == RESP_COMMAND_SOUND;
     enum client_outcome outcome;
 

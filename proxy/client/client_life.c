@@ -1,0 +1,188 @@
+/* How a client ends: it finishes, ends or is closed; and who it is until then. */
+#include "client/client_private.h"
+
+#include "base/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool client_keep_text(char **place, struct slice text)
+{
+    char *copy = NULL;
+
+    if (text.length > 0) {
+        copy = strndup(text.data, text.length);
+        if (copy == NULL) {
+            return false;
+        }
+    }
+    free(*place);
+    *place = copy;
+    return true;
+}
+
+/* ---- observations ---- */
+
+struct observation *observation_take(struct client_service *service, enum observation_kind kind)
+{
+    struct observation *observation = service->free_observations;
+
+    if (observation != NULL) {
+        service->free_observations = observation->next_free;
+    } else {
+        observation = malloc(sizeof *observation);
+    }
+    if (observation != NULL) {
+        *observation = (struct observation){.kind = kind, .database = -1};
+    }
+    return observation;
+}
+
+void observation_give(struct client_service *service, struct observation *observation)
+{
+    free(observation->user);
+    if (observation->password != NULL) {
+        explicit_bzero(observation->password, strlen(observation->password));
+        free(observation->password);
+    }
+    free(observation->name);
+    observation->next_free = service->free_observations;
+    service->free_observations = observation;
+}
+
+/* ---- closing ---- */
+
+void client_tell_identity(struct client *client)
+{
+    client->identity++;
+    struct policy_client view = client_policy_view(client);
+    chain_client(client->service->chain, &view);
+}
+
+bool client_rename(struct client *client, struct slice name)
+{
+    bool kept = client_keep_text(&client->name, name);
+
+    client_tell_identity(client);
+    return kept;
+}
+
+/* What waits in the input is not taken any more. */
+static void drop_input(struct client *client)
+{
+    client_stop_hold_timer(client);
+    client_end_record(client, POLICY_OUTCOME_OWNERLESS);
+    lane_waiter_cancel(&client->lane_waiter);
+    buffer_clear(&client->service->reactor->buffers, &client->input);
+    buffer_clear(&client->service->reactor->buffers, &client->arrivals);
+}
+
+/* Lets go of everything that is under way. */
+static void abandon_requests(struct client *client)
+{
+    drop_input(client);
+    if (client->streaming && !client->discarding && client->exclusive != NULL) {
+        client->exclusive->untidy = true;
+    }
+    client_drop_runs(client);
+    if (client->exclusive != NULL) {
+        session_leave_lane(client);
+    }
+}
+
+void client_finish(struct client *client)
+{
+    if (client->state == CLIENT_OPEN) {
+        client->state = CLIENT_ENDING;
+        client->wait_since_us = reactor_now(client->service->reactor);
+        drop_input(client);
+        client_want_flush(client);
+        client_update_reading(client);
+    }
+}
+
+void client_end(struct client *client, const char *why)
+{
+    if (client->state == CLIENT_CLOSED) {
+        return;
+    }
+    log_debug("client", "ending client %s: %s", client->address_text, why);
+    abandon_requests(client);
+    client_finish(client);
+    client_want_flush(client);
+}
+
+void client_close_refused(struct client *client)
+{
+    log_info("client", "closing client %s: Redis does not take the password of user %s any more", client->address_text,
+             profile_user(client->profile));
+    stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_LOST, 1);
+    client_end(client, "its password is refused");
+}
+
+static void list_remove(struct client_service *service, struct client *client)
+{
+    LIST_REMOVE(client, of_service);
+    service->count--;
+    stats_set(service->reactor->stats, STATS_CLIENTS_CONNECTED, service->count);
+}
+
+void client_close(struct client *client, const char *why)
+{
+    struct client_service *service = client->service;
+    struct reactor *reactor = service->reactor;
+
+    if (client->state == CLIENT_CLOSED) {
+        return;
+    }
+    log_debug("client", "closed client %s: %s", client->address_text, why);
+    abandon_requests(client);
+    client->state = CLIENT_CLOSED;
+    client_measure_written(client, false);
+    struct policy_client view = client_policy_view(client);
+    chain_client_closed(service->chain, &view);
+    connection_close(&client->connection);
+    reactor_cancel(reactor, REACTOR_STAGE_CLIENTS, &client->flush);
+    buffer_clear(&reactor->buffers, &client->output);
+    client->borrowed_length = 0;
+    profile_part(client->profile);
+    /* Who has just been told that memory is short may still look at it. */
+    client->profile = upstream_default_profile(service->upstream);
+    list_remove(service, client);
+    LIST_INSERT_HEAD(&service->closed, client, of_service);
+    reactor_at_turn_end(reactor, REACTOR_STAGE_FREE, &service->free_closed);
+}
+
+bool client_out_of_memory(struct client *client)
+{
+    client_close(client, "out of memory");
+    return false;
+}
+
+/* ---- connections that were reset ---- */
+
+/* Whether something of what it sent is still to be done, and will be soon, as far as it depends on Headgate. */
+static bool has_more_to_run(const struct client *client)
+{
+    bool may_have = client->first != NULL || buffer_length(&client->input) > 0 ||
+                    (client->state == CLIENT_OPEN && !client->input_ended);
+
+    return may_have && !client->streaming && !session_may_block(client) && client->session.login_us == 0 &&
+           client->wait != CLIENT_WAIT_POLICY;
+}
+
+void client_was_reset(struct client *client, const char *why)
+{
+    if (client->deaf) {
+        return;
+    }
+    if (!has_more_to_run(client)) {
+        client_close(client, why);
+        return;
+    }
+    client->deaf = true;
+    client->deaf_us = reactor_now(client->service->reactor);
+    buffer_clear(&client->service->reactor->buffers, &client->output);
+    client->borrowed_length = 0;
+    client_want_flush(client);
+}
