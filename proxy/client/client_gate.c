@@ -11,16 +11,6 @@ bool client_wait_for(struct client *client, enum client_wait what)
     return false;
 }
 
-bool client_wait_is_over(struct client *client, enum client_wait what)
-{
-    bool waited = client->wait == what;
-
-    if (waited) {
-        client->wait = CLIENT_WAIT_NOTHING;
-    }
-    return waited;
-}
-
 bool client_hold_until(struct client *client, int64_t until_us)
 {
     int64_t delay = until_us - reactor_now(client->service->reactor);
@@ -52,24 +42,6 @@ void client_end_hold(struct client *client)
 }
 
 /* ---- whether more is taken ---- */
-
-static bool is_paused(struct client_service *service)
-{
-    return service->paused_until_us != 0 && reactor_now(service->reactor) < service->paused_until_us;
-}
-
-bool client_needs_exclusive(const struct client *client)
-{
-    return client->service->settings.session_pool || client->profile->needs_password || client->heavy > 0 ||
-           client->output_congested || is_paused(client->service);
-}
-
-bool client_may_take(const struct client *client, uint32_t batched)
-{
-    return client->state == CLIENT_OPEN && client->wait == CLIENT_WAIT_NOTHING &&
-           (client->streaming || client->exclusive != NULL ||
-            client->in_flight + batched < client->service->settings.pipeline_limit || client_needs_exclusive(client));
-}
 
 /*
  * Replies are read while the client keeps up with them, so what is kept goes as Redis answers, and a client can be made

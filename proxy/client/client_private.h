@@ -68,12 +68,96 @@ bool client_keep_text(char **place, struct slice text);
 struct observation *observation_take(struct client_service *service, enum observation_kind kind);
 void observation_give(struct client_service *service, struct observation *observation);
 
+/* ---- client_measure.c: all of it only where requests are measured ---- */
+
+/* Notes the request at hand, unless it was noted already, as long as it is now: when it came, and under which tag. */
+void client_note(struct client *client, const struct request *request);
+
+/* It has neither been sent nor answered so that it counts. */
+static inline void client_note_end(struct client *client)
+{
+    client->note.taken = false;
+}
+
+/* It waits, and where it lay may be used otherwise. */
+static inline void client_note_aside(struct client *client)
+{
+    client->note.frame = (struct slice){0};
+}
+
+/* It is sent by itself, as that frame, and its reply will come. False when memory is short. */
+bool client_measure_sent(struct client *client, struct slice frame);
+/* The same as one of a batch that will be sent: it joins the part, or begins another. False when memory is short. */
+bool client_measure_batched(struct client *client, struct client_part *part, struct slice frame);
+/* The same without being noted, if no policy is asked about it or shown it. False: it is to be noted. */
+bool client_measure_plain(struct client *client, struct client_part *part, const struct chain_interest *interest,
+                          struct slice frame);
+
+/* Whether such a request is of the part, to which it is added then. */
+static inline bool client_part_takes(struct client_part *part, int64_t received_us, uint32_t tag, size_t length)
+{
+    if (part->count == 0 || part->tag != tag || part->received_us != received_us || length > part->longest ||
+        part->length > CLIENT_PART_MAX) {
+        return false;
+    }
+    part->length += length;
+    part->count++;
+    return true;
+}
+
+/* The same as client_measure_plain(), if the part goes on: all but the first requests of a pipeline come here. */
+static inline bool client_measure_joins(struct client *client, struct client_part *part,
+                                        const struct chain_interest *interest, size_t length)
+{
+    struct client_service *service = client->service;
+
+    if (client->note.taken || interest->wanted != 0 || service->until_spot == 1 ||
+        !client_part_takes(part, client->framed_us, interest->tag, length)) {
+        return false;
+    }
+    service->until_spot--;
+    return true;
+}
+
+/* Closes a part: what it says is kept. False when memory is short. */
+bool client_measure_part(struct client *client, struct client_part *part);
+/* All that is kept of those that were not answered or not written yet. Bytes. */
+size_t client_measure_kept(const struct client *client);
+/* The size of what is kept of those under way. */
+static inline size_t client_measured(const struct client *client)
+{
+    return client->spans.slot_used + buffer_length(&client->spans.more);
+}
+
+/* The rest of the last one has come by now: it has so many bytes. */
+void client_measure_grown(struct client *client, uint64_t bytes);
+/* How many replies to the first of them may be told of together if they have ended by then, and what they were. */
+struct run_tally client_measure_tally(struct client *client, int64_t answered_us);
+void client_measure_replies(struct client *client, const struct run_tally *tally, int64_t answered_us);
+/* So many of them, from the first on, will have none. */
+void client_measure_lost(struct client *client, uint32_t requests);
+/* The request at hand was answered by Headgate. */
+void client_measure_local(struct client *client, bool is_error, size_t length);
+/* All replies up to now were written to the client, or never will be. */
+void client_measure_written(struct client *client, bool is_written);
+/* Nobody waits for replies any more. */
+void client_measure_end(struct client *client);
+
 /* ---- client_gate.c: the only way to another enum client_wait ---- */
 
 /* Puts the next request off; always false. */
 bool client_wait_for(struct client *client, enum client_wait what);
 /* What the client waited for has come, if it did wait for that. Whether it did. */
-bool client_wait_is_over(struct client *client, enum client_wait what);
+static inline bool client_wait_is_over(struct client *client, enum client_wait what)
+{
+    bool waited = client->wait == what;
+
+    if (waited) {
+        client->wait = CLIENT_WAIT_NOTHING;
+    }
+    return waited;
+}
+
 /* Waits for a policy until then, or until client_end_hold(). False when memory is short. */
 bool client_hold_until(struct client *client, int64_t until_us);
 /* Lets the request that a policy holds be asked about again. */
@@ -81,9 +165,22 @@ void client_end_hold(struct client *client);
 /* The request that was held is not taken any more. */
 void client_stop_hold_timer(struct client *client);
 /* Whether it cannot use shared lanes now, whatever its requests are. */
-bool client_needs_exclusive(const struct client *client);
+static inline bool client_needs_exclusive(const struct client *client)
+{
+    return client->service->settings.session_pool || client->profile->needs_password || client->heavy > 0 ||
+           client->output_congested ||
+           (client->service->paused_until_us != 0 &&
+            reactor_now(client->service->reactor) < client->service->paused_until_us);
+}
+
 /* Whether requests are taken now, behind so many in a batch: what is in the input then is the beginning of one. */
-bool client_may_take(const struct client *client, uint32_t batched);
+static inline bool client_may_take(const struct client *client, uint32_t batched)
+{
+    return client->state == CLIENT_OPEN && client->wait == CLIENT_WAIT_NOTHING &&
+           (client->streaming || client->exclusive != NULL ||
+            client->in_flight + batched < client->service->settings.pipeline_limit || client_needs_exclusive(client));
+}
+
 /* Whether the socket should be read; to be called after whatever may have changed it. */
 void client_update_reading(struct client *client);
 /* To be called when more, or less, is kept of the requests under way, or when that matters more, or less. */
@@ -311,9 +408,26 @@ enum client_outcome client_route(struct client *client, const struct request *re
 /* Sends the request at hand, or its beginning. False when memory is short. */
 bool client_forward(struct client *client, struct lane *lane, const struct request *request, struct session_plan *plan);
 /* There are none: all that matters of such a batch is set, as most of it is large and seldom used. */
-void client_batch_empty(struct client_batch *batch);
+static inline void client_batch_empty(struct client_batch *batch)
+{
+    batch->requests = 0;
+    batch->length = 0;
+    batch->name = (struct slice){0};
+    batch->group.count = 0;
+    batch->part.count = 0;
+}
+
 /* Adds the next request. False when memory is short: the client was closed. */
-bool client_batch_add(struct client *client, struct client_batch *batch, struct slice frame);
+static inline bool client_batch_add(struct client *client, struct client_batch *batch, struct slice frame)
+{
+    if (client->note.taken && !client_measure_batched(client, &batch->part, frame)) {
+        return client_out_of_memory(client);
+    }
+    batch->length += frame.length;
+    batch->requests++;
+    return true;
+}
+
 /* Sends the batch and empties it; the group behind it is left as it is. False when memory is short: the client was
  * closed. */
 bool client_batch_send(struct client *client, struct client_batch *batch);
@@ -410,81 +524,6 @@ void client_input_passed(struct client *client, size_t length);
 /* When the byte before that place in the input came, if there are arrivals: within a ms, or 3 % of the time since the
  * first of them. */
 int64_t client_arrival_of(struct client *client, const char *end);
-
-/* ---- client_measure.c: all of it only where requests are measured ---- */
-
-/* Notes the request at hand, unless it was noted already, as long as it is now: when it came, and under which tag. */
-void client_note(struct client *client, const struct request *request);
-
-/* It has neither been sent nor answered so that it counts. */
-static inline void client_note_end(struct client *client)
-{
-    client->note.taken = false;
-}
-
-/* It waits, and where it lay may be used otherwise. */
-static inline void client_note_aside(struct client *client)
-{
-    client->note.frame = (struct slice){0};
-}
-
-/* It is sent by itself, as that frame, and its reply will come. False when memory is short. */
-bool client_measure_sent(struct client *client, struct slice frame);
-/* The same as one of a batch that will be sent: it joins the part, or begins another. False when memory is short. */
-bool client_measure_batched(struct client *client, struct client_part *part, struct slice frame);
-/* The same without being noted, if no policy is asked about it or shown it. False: it is to be noted. */
-bool client_measure_plain(struct client *client, struct client_part *part, const struct chain_interest *interest,
-                          struct slice frame);
-
-/* Whether such a request is of the part, to which it is added then. */
-static inline bool client_part_takes(struct client_part *part, int64_t received_us, uint32_t tag, size_t length)
-{
-    if (part->count == 0 || part->tag != tag || part->received_us != received_us || length > part->longest ||
-        part->length > CLIENT_PART_MAX) {
-        return false;
-    }
-    part->length += length;
-    part->count++;
-    return true;
-}
-
-/* The same as client_measure_plain(), if the part goes on: all but the first requests of a pipeline come here. */
-static inline bool client_measure_joins(struct client *client, struct client_part *part,
-                                        const struct chain_interest *interest, size_t length)
-{
-    struct client_service *service = client->service;
-
-    if (client->note.taken || interest->wanted != 0 || service->until_spot == 1 ||
-        !client_part_takes(part, client->framed_us, interest->tag, length)) {
-        return false;
-    }
-    service->until_spot--;
-    return true;
-}
-
-/* Closes a part: what it says is kept. False when memory is short. */
-bool client_measure_part(struct client *client, struct client_part *part);
-/* All that is kept of those that were not answered or not written yet. Bytes. */
-size_t client_measure_kept(const struct client *client);
-/* The size of what is kept of those under way. */
-static inline size_t client_measured(const struct client *client)
-{
-    return client->spans.slot_used + buffer_length(&client->spans.more);
-}
-
-/* The rest of the last one has come by now: it has so many bytes. */
-void client_measure_grown(struct client *client, uint64_t bytes);
-/* How many replies to the first of them may be told of together if they have ended by then, and what they were. */
-struct run_tally client_measure_tally(struct client *client, int64_t answered_us);
-void client_measure_replies(struct client *client, const struct run_tally *tally, int64_t answered_us);
-/* So many of them, from the first on, will have none. */
-void client_measure_lost(struct client *client, uint32_t requests);
-/* The request at hand was answered by Headgate. */
-void client_measure_local(struct client *client, bool is_error, size_t length);
-/* All replies up to now were written to the client, or never will be. */
-void client_measure_written(struct client *client, bool is_written);
-/* Nobody waits for replies any more. */
-void client_measure_end(struct client *client);
 
 /* ---- client_reply.c ---- */
 

@@ -40,10 +40,10 @@ static bool send_run(struct client *client, struct lane *lane, const char *data,
         run_give(client->service->runs, run);
         return client_out_of_memory(client);
     }
-    client_queue_run(client, run);
     client->sent_runs++;
     client->lane_in_use = lane;
     sent_to(client, lane, requests);
+    client_queue_run(client, run);
     return true;
 }
 
@@ -143,32 +143,13 @@ bool client_forward(struct client *client, struct lane *lane, const struct reque
 
 /* ---- batches ---- */
 
-void client_batch_empty(struct client_batch *batch)
-{
-    batch->requests = 0;
-    batch->length = 0;
-    batch->name = (struct slice){0};
-    batch->group.count = 0;
-    batch->part.count = 0;
-}
-
-bool client_batch_add(struct client *client, struct client_batch *batch, struct slice frame)
-{
-    if (client->note.taken && !client_measure_batched(client, &batch->part, frame)) {
-        return client_out_of_memory(client);
-    }
-    batch->length += frame.length;
-    batch->requests++;
-    return true;
-}
-
 bool client_batch_send(struct client *client, struct client_batch *batch)
 {
     bool sent = client->state != CLIENT_CLOSED;
 
     if (!sent) {
         /* Memory was short: nothing of it was sent, and nobody would take the replies. */
-    } else if (batch->requests > 0 && !client_measure_part(client, &batch->part)) {
+    } else if (batch->part.count > 0 && !client_measure_part(client, &batch->part)) {
         sent = client_out_of_memory(client);
     } else if (batch->requests > 0) {
         stats_add(client->service->reactor->stats, STATS_REQUESTS, batch->requests);

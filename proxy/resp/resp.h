@@ -92,7 +92,24 @@ static inline bool resp_command_is_inline(const struct resp_command *command)
 }
 
 /* Makes ready for the next command. */
-void resp_command_reset(struct resp_command *command);
+static inline void resp_command_reset(struct resp_command *command)
+{
+    command->phase = RESP_COMMAND_START;
+    command->fault = RESP_COMMAND_SOUND;
+    command->unexpected = '\0';
+    command->negative = false;
+    command->digits = 0;
+    command->has_nul = false;
+    command->line_length = 0;
+    command->argument_count = 0;
+    command->arguments_left = 0;
+    command->number = 0;
+    command->payload_left = 0;
+    command->size = 0;
+    for (size_t i = 0; i < RESP_ARGUMENTS_KEPT; i++) {
+        command->arguments[i] = (struct resp_argument){0};
+    }
+}
 
 /* How many arguments have been seen whole so far (while a command is under way, or after RESP_DONE). */
 static inline uint32_t resp_command_arguments_seen(const struct resp_command *command)

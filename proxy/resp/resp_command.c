@@ -9,25 +9,6 @@
 /* "*2147483647\r\n" or "$18446744073709551615\r\n", and the NUL that snprintf wants room for. */
 #define HEADER_MAX 24
 
-void resp_command_reset(struct resp_command *command)
-{
-    command->phase = RESP_COMMAND_START;
-    command->fault = RESP_COMMAND_SOUND;
-    command->unexpected = '\0';
-    command->negative = false;
-    command->digits = 0;
-    command->has_nul = false;
-    command->line_length = 0;
-    command->argument_count = 0;
-    command->arguments_left = 0;
-    command->number = 0;
-    command->payload_left = 0;
-    command->size = 0;
-    for (size_t i = 0; i < RESP_ARGUMENTS_KEPT; i++) {
-        command->arguments[i] = (struct resp_argument){0};
-    }
-}
-
 static enum resp_status refuse(struct resp_command *command, enum resp_command_fault fault)
 {
     command->fault = fault;
