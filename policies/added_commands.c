@@ -222,23 +222,6 @@ static bool added_translates(void *instance, const struct command *command)
     return command != NULL && find_added(slice_of(command->name)) != NULL;
 }
 
-/* Nothing is decided on them. */
-static bool added_wants(void *instance, const struct command *command)
-{
-    (void)instance;
-    (void)command;
-    return false;
-}
-
-static enum policy_verdict added_request(void *instance, const struct policy_request *request,
-                                         struct policy_decision *decision)
-{
-    (void)instance;
-    (void)request;
-    (void)decision;
-    return POLICY_ADMIT;
-}
-
 static void *added_start(const struct policy_start *start)
 {
     (void)start;
@@ -253,12 +236,14 @@ static void added_stop(void *instance)
     free(added);
 }
 
-const struct policy added_commands_policy = {
-    .name = "added_commands",
-    .start = added_start,
-    .wants = added_wants,
-    .on_request = added_request,
+static const struct policy_translator added_translator = {
     .translates = added_translates,
     .translate = added_translate,
+};
+
+const struct policy added_commands_policy = {
+    .name = "added_commands",
+    .translator = &added_translator,
+    .start = added_start,
     .stop = added_stop,
 };

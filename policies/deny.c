@@ -267,15 +267,19 @@ static enum policy_verdict deny_request(void *instance, const struct policy_requ
 
 static const struct conf_section *const sections[] = {&deny_section, NULL};
 
+static const struct policy_gate deny_gate = {
+    .wants = deny_wants,
+    .on_request = deny_request,
+};
+
 const struct policy deny_policy = {
     .name = "deny",
+    .gate = &deny_gate,
     .sections = sections,
     .counter_section = "Deny",
     .counters = deny_counters,
     .counter_count = sizeof deny_counters / sizeof deny_counters[0],
     .start = deny_start,
-    .wants = deny_wants,
-    .on_request = deny_request,
     .reload = deny_reload,
     .stop = deny_stop,
 };

@@ -162,23 +162,6 @@ static bool latency_reload(void *instance, const struct conf_rule *list)
 
 /* ---- hooks ---- */
 
-/* It measures, and asks for no request. */
-static bool latency_wants(void *instance, const struct command *command)
-{
-    (void)instance;
-    (void)command;
-    return false;
-}
-
-static enum policy_verdict latency_request(void *instance, const struct policy_request *request,
-                                           struct policy_decision *decision)
-{
-    (void)instance;
-    (void)request;
-    (void)decision;
-    return POLICY_ADMIT;
-}
-
 static void log_now_and_then(struct latency *latency, int64_t now_us)
 {
     latency_counters_collect(latency);
@@ -306,8 +289,20 @@ static void *latency_start(const struct policy_start *start)
 static const struct conf_section *const sections[] = {&latency_section, &latency_rule_section,
                                                       &latency_counters_section, &latency_events_section, NULL};
 
+static const struct policy_observer latency_observer = {
+    .tag = latency_tag,
+    .measure = latency_measure,
+    .attends = latency_attends,
+    .on_sample = latency_sample,
+    .on_written = latency_written,
+    .on_spot = latency_spot,
+    .listens = latency_listens,
+    .on_happening = latency_happening,
+};
+
 const struct policy latency_policy = {
     .name = "latency",
+    .observer = &latency_observer,
     .sections = sections,
     .counter_section = "Latency",
     .counters = counter_table,
@@ -317,18 +312,8 @@ const struct policy latency_policy = {
     .share = latency_share_new,
     .unshare = latency_share_free,
     .start = latency_start,
-    .wants = latency_wants,
-    .on_request = latency_request,
     .reload = latency_reload,
-    .tag = latency_tag,
-    .measure = latency_measure,
-    .attends = latency_attends,
-    .on_sample = latency_sample,
-    .on_written = latency_written,
-    .on_spot = latency_spot,
     .on_client = latency_client,
-    .listens = latency_listens,
-    .on_happening = latency_happening,
     .on_tick = latency_tick,
     .on_drain = latency_drain,
     .on_stats = latency_stats,

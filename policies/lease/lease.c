@@ -242,8 +242,15 @@ static void unshare(void *shared)
 
 static const struct conf_section *const sections[] = {&lease_section, NULL};
 
+static const struct policy_gate lease_gate = {
+    .wants = lease_wants,
+    .on_request = lease_request,
+    .on_reply = lease_reply,
+};
+
 const struct policy lease_policy = {
     .name = "lease",
+    .gate = &lease_gate,
     .sections = sections,
     .counter_section = "Lease",
     .counters = counter_table,
@@ -253,10 +260,7 @@ const struct policy lease_policy = {
     .share = share,
     .unshare = unshare,
     .start = lease_start,
-    .wants = lease_wants,
-    .on_request = lease_request,
     .reload = lease_reload,
-    .on_reply = lease_reply,
     .on_client = lease_client,
     .on_client_close = lease_client_close,
     .on_tick = lease_tick,

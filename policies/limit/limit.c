@@ -445,8 +445,17 @@ static void unshare(void *shared)
 
 static const struct conf_section *const sections[] = {&limit_section, NULL};
 
+static const struct policy_gate limit_gate = {
+    .wants = limit_wants,
+    .group = limit_group,
+    .on_batch = limit_batch,
+    .on_request = limit_request,
+    .on_reply = limit_reply,
+};
+
 const struct policy limit_policy = {
     .name = "limit",
+    .gate = &limit_gate,
     .sections = sections,
     .counter_section = "Limit",
     .counters = counter_table,
@@ -456,12 +465,7 @@ const struct policy limit_policy = {
     .share = share,
     .unshare = unshare,
     .start = limit_start,
-    .wants = limit_wants,
-    .group = limit_group,
-    .on_batch = limit_batch,
-    .on_request = limit_request,
     .reload = limit_reload,
-    .on_reply = limit_reply,
     .on_client_close = limit_client_close,
     .on_tick = limit_tick,
     .on_stats = limit_stats,

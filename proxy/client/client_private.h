@@ -481,7 +481,8 @@ bool session_is_doubtful(const struct client *client);
 bool session_is_portable(const struct client *client);
 /* The client was told the id of its lane, which it keeps for client_id_timeout; a second lane for life. */
 void session_id_was_told(struct client *client);
-/* Somebody may count on the id by now (CLIENT UNBLOCK, REDIRECT): if the client was told it, it keeps the lane for life. */
+/* Somebody may count on the id by now (CLIENT UNBLOCK, REDIRECT): if the client was told it, it keeps the lane for
+ * life. */
 void session_id_is_used(struct client *client);
 /* Gives the lane back if the time of its id is over and nothing else keeps it. Now and then. */
 void session_review_id(struct client *client, int64_t now_us);

@@ -1,5 +1,6 @@
 /*
- * The chain of policies on one worker: which of them want which command, and who is owed an on_reply.
+ * The chain of policies on one worker: it asks gates, tells observers and has requests translated, each loop over those
+ * policies that have the piece. For each command it knows beforehand who is concerned.
  */
 #ifndef HEADGATE_CHAIN_H
 #define HEADGATE_CHAIN_H
@@ -32,7 +33,7 @@ void chain_free(struct chain *chain);
 
 /* What the policies want of a command. */
 struct chain_interest {
-    uint32_t wanted;     /* bit n: policy n is to be asked; 0: nobody is */
+    uint32_t wanted;     /* bit n: gate n is to be asked; 0: nobody is */
     uint32_t group;      /* see chain_admit(); 0: none */
     uint32_t translator; /* not 0: chain_translate() may say something else to Redis for it */
     uint32_t tag;        /* under which its requests are measured; POLICY_TAG_ASK: chain_measure() says it */
@@ -45,7 +46,7 @@ const struct chain_interest *chain_interest(const struct chain *chain, const str
 /* Whether any policy wants any command. */
 bool chain_wants_any(const struct chain *chain);
 
-/* What a policy says to Redis in place of a command that has a translator, see struct policy. */
+/* What a policy says to Redis in place of a command that has a translator, see struct policy_translator. */
 enum policy_translation chain_translate(struct chain *chain, struct policy_request *request,
                                         enum policy_server_has server, struct slice *frame,
                                         struct policy_decision *decision);
@@ -87,7 +88,7 @@ void chain_ask_verb(struct chain *chain, size_t policy, const struct policy_verb
  * stays where it is. */
 bool chain_measures(const struct chain *chain);
 const struct policy_attention *chain_attention(const struct chain *chain);
-/* These only if it does; see struct policy. */
+/* These only if it does; see struct policy_observer. */
 uint32_t chain_measure(struct chain *chain, struct policy_request *request);
 bool chain_sample(struct chain *chain, const struct policy_sample *sample);
 void chain_written(struct chain *chain, const struct policy_sample *sample);

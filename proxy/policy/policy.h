@@ -1,19 +1,22 @@
 /*
- * The policy contract. A policy is one file in this folder plus one line in policies.c. It brings its hooks, the table
- * of its options (the sections of the ini file that hold its rules) and the table of its counters.
+ * The policy contract. A policy is one file, or a folder, under policies/ and one line in policies.c. What every policy
+ * has is in struct policy: its name, the tables of its options, counters and verbs, and its life on each worker. What
+ * it does with requests is in up to three pieces, of which it brings those that it needs:
  *
- * A policy sees the requests of the commands that it asked for and decides: pass, answer, hold, close. It does no I/O
- * and knows nothing of connections or of the event loop; each worker has an instance of its own, called by one thread.
- * What all instances have in common (a limit holds over all workers) is in an object that they share.
+ *   gate        decides about requests: pass, answer, hold, close      deny, limit, lease
+ *   observer    measures requests, and hears what happens              latency
+ *   translator  says something else to Redis in place of a command     added_commands
  *
- *   on_request ─► PASS  ─► … Redis … ─► on_reply
- *              ─► ADMIT ─► … Redis … (no on_reply for this policy: it has seen what it wanted to see)
- *              ─► REPLY (the answer keeps its place among the client's replies; no on_reply for this policy)
- *              ─► HOLD  ─► on_request again at hold_until_us or after resume(), with the same ticket ─► …
- *              ─► WHOLE (of a partial request) ─► on_request again when more of it is known, with the same ticket ─► …
- *              ─► CLOSE (the client is closed; no on_reply for this policy)
+ *   request ─► gates, in the order of policies.c, until one does not let it through
+ *           ─► the translator of its command ─► Redis ─► reply ─► the gates that are owed an on_reply
+ *           ─► the observer
  *
- * Every request that a policy passed, or held or wanted whole and was not asked about again, gets exactly one on_reply.
+ * A policy does no I/O and knows nothing of connections or of the event loop. Each worker has an instance of its own,
+ * and all hooks of an instance are called on the thread of its worker: they need no lock, must not wait, and should
+ * take microseconds at most. What all instances have in common (a limit holds over all workers) is in an object that
+ * they share, which is the policy's to lock. Requests, clients, samples and what is in them are lent for the length of
+ * the call; what a policy wants to keep of them, it copies. Of the host a hook may use everything that struct
+ * policy_host has, unless it says otherwise.
  */
 #ifndef HEADGATE_POLICY_H
 #define HEADGATE_POLICY_H
@@ -318,8 +321,85 @@ struct policy_start {
     _Atomic uint64_t *counters;
 };
 
+/*
+ * A gate decides about the requests of the commands that it wants.
+ *
+ *   on_request ─► PASS  ─► … Redis … ─► on_reply
+ *              ─► ADMIT ─► … Redis … (no on_reply for this gate: it has seen what it wanted to see)
+ *              ─► REPLY (the answer keeps its place among the client's replies; no on_reply for this gate)
+ *              ─► HOLD  ─► on_request again at hold_until_us or after resume(), with the same ticket ─► …
+ *              ─► WHOLE (of a partial request) ─► on_request again when more of it is known, with the same ticket ─► …
+ *              ─► CLOSE (the client is closed; no on_reply for this gate)
+ *
+ * Every request that a gate passed, or held or wanted whole and was not asked about again, gets exactly one on_reply.
+ */
+struct policy_gate {
+    /* Whether it wants to be asked about a command (NULL: one that Headgate does not know), under the rules that the
+     * policy has. Asked for every command after start and after reload, and never for a request. */
+    bool (*wants)(void *instance, const struct command *command);
+    /* Asked about each request of such a command, once all gates before this one have let it through. The decision is
+     * the caller's, to be filled in as the verdict needs it. */
+    enum policy_verdict (*on_request)(void *instance, const struct policy_request *request,
+                                      struct policy_decision *decision);
+    /* The rest may be NULL. */
+    /* Told once of each request that it is owed for. Without it, PASS is the same as ADMIT. */
+    void (*on_reply)(void *instance, const struct policy_reply *reply);
+    /*
+     * For pipelines: requests of commands for which group() gives the same number, other than 0, differ in nothing that
+     * the gate looks at. on_batch() is asked about so many of them in a row, of which the request is the first, and
+     * says how many of them it admits, from the first on. If there are others, *decision may say how all of these are
+     * answered, as by REPLY; if it is left as it is, with a length of 0, on_request() is asked about each of them.
+     * Both hooks are there, or neither.
+     */
+    uint32_t (*group)(void *instance, const struct command *command);
+    uint32_t (*on_batch)(void *instance, const struct policy_request *request, uint32_t count,
+                         struct policy_decision *decision);
+};
+
+/* An observer sees, and decides nothing. What it does of these two it brings whole, or leaves out. */
+struct policy_observer {
+    /*
+     * Measuring, which one policy of a build may do. tag() says under which tag the requests of a command (NULL: one
+     * that Headgate does not know) are measured, and is asked for every command after start and after reload;
+     * POLICY_TAG_ASK has measure() asked for each request, and POLICY_TAG_NONE leaves them out. Each request with a tag
+     * is in one on_sample(), unless it has no reply; true asks for on_written() when the reply has been written, with
+     * the same sample, if it is of one request. attends() is asked after start and reload; without it, requests are
+     * told of together wherever they can be. on_spot() is shown some of the requests whole, or their beginning if they
+     * are partial: chosen by chance, one of POLICY_SPOT_INTERVAL in the mean. tag and on_sample are needed.
+     */
+    uint32_t (*tag)(void *instance, const struct command *command);
+    uint32_t (*measure)(void *instance, const struct policy_request *request);
+    struct policy_attention (*attends)(void *instance);
+    bool (*on_sample)(void *instance, const struct policy_sample *sample);
+    void (*on_written)(void *instance, const struct policy_sample *sample);
+    void (*on_spot)(void *instance, const struct policy_request *request);
+    /*
+     * What happened on this worker, as policies and Headgate tell it: in the midst of what they do, and perhaps under
+     * locks of theirs, a million times a second if a client is refused so often. So it is to be quick, and to call
+     * nobody. listens() says whether it is wanted, and is asked after start and reload.
+     */
+    bool (*listens)(void *instance);
+    void (*on_happening)(void *instance, const struct policy_happening *happening);
+};
+
+/* A translator says something else to Redis in place of commands that servers may lack. */
+struct policy_translator {
+    /* Whether it does so for a command, of which one policy alone may say so. Asked as wants() is. */
+    bool (*translates)(void *instance, const struct command *command);
+    /* Asked about each request of such a command once all gates have let it through, and as often as it is looked at.
+     * TRANSLATED: *frame is set to a whole multibulk command of the translator's own memory, valid until the next call.
+     * ANSWERED: the decision has the reply. */
+    enum policy_translation (*translate)(void *instance, const struct policy_request *request,
+                                         enum policy_server_has server, struct slice *frame,
+                                         struct policy_decision *decision);
+};
+
 struct policy {
     const char *name;
+    /* What it does with requests; NULL for what it does not. They live as long as the policy. */
+    const struct policy_gate *gate;
+    const struct policy_observer *observer;
+    const struct policy_translator *translator;
     /* Its sections of the ini file, up to a NULL; NULL for none. */
     const struct conf_section *const *sections;
     /* Its counters, shown by STATS as the section counter_section. */
@@ -331,73 +411,28 @@ struct policy {
     size_t verb_count;
     /* What the instances of all workers share, made before the first of them and given back after the last; both NULL
      * for nothing. threads: how many workers there are. Instances lock what they find in it, unless there is but one
-     * worker. NULL when memory is short. */
+     * worker. Called on the main thread. NULL when memory is short. */
     void *(*share)(size_t threads);
     void (*unshare)(void *shared);
-    /* The instance of a worker, or NULL when memory is short. */
+    /* The instance of a worker, or NULL when memory is short. Called before the worker serves anybody. */
     void *(*start)(const struct policy_start *start);
-    /* Whether this policy wants to be asked about a command (NULL: one that Headgate does not know), under the rules
-     * that it has. Asked for every command after start and after reload, and never for a request. */
-    bool (*wants)(void *instance, const struct command *command);
-    enum policy_verdict (*on_request)(void *instance, const struct policy_request *request,
-                                      struct policy_decision *decision);
     /* The rest may be NULL. */
-    /*
-     * For pipelines: requests of commands for which group() gives the same number, other than 0, differ in nothing that
-     * the policy looks at. on_batch() is asked about so many of them in a row, of which the request is the first, and
-     * says how many of them it admits, from the first on. If there are others, *decision may say how all of these are
-     * answered, as by REPLY; if it is left as it is, with a length of 0, on_request() is asked about each of them.
-     */
-    uint32_t (*group)(void *instance, const struct command *command);
-    uint32_t (*on_batch)(void *instance, const struct policy_request *request, uint32_t count,
-                         struct policy_decision *decision);
+    /* Ends the instance: its clients are gone, its scripts have been answered, and no hook is called any more. */
+    void (*stop)(void *instance);
     /* Takes over other rules, as those of struct policy_start. The state of rules that stay as they are is kept.
      * Requests that are held are asked about again, or ended, as if nothing had happened. False when memory is short:
      * the instance goes on with the rules it had. */
     bool (*reload)(void *instance, const struct conf_rule *rules);
-    /*
-     * Says something else to Redis in place of a command that servers may lack. Asked for commands that translates()
-     * is true of, which only one policy may be, once the policies have admitted the request and as often as it is
-     * looked at. *frame is set to a whole multibulk command that is valid until the next call.
-     */
-    bool (*translates)(void *instance, const struct command *command);
-    enum policy_translation (*translate)(void *instance, const struct policy_request *request,
-                                         enum policy_server_has server, struct slice *frame,
-                                         struct policy_decision *decision);
-    void (*on_reply)(void *instance, const struct policy_reply *reply);
-    /*
-     * Measuring, which one policy of a build may do. tag() says under which tag the requests of a command (NULL: one
-     * that Headgate does not know) are measured, and is asked for every command after start and after reload;
-     * POLICY_TAG_ASK has measure() asked for each request, and POLICY_TAG_NONE leaves them out. Each request with a tag
-     * is in one on_sample(), unless it has no reply; true asks for on_written() when the reply has been written, with
-     * the same sample, if it is of one request. attends() is asked after start and reload; without it, requests are
-     * told of together wherever they can be. on_spot() is shown some of the requests whole, or their beginning if they
-     * are partial: chosen by chance, one of POLICY_SPOT_INTERVAL in the mean.
-     */
-    uint32_t (*tag)(void *instance, const struct command *command);
-    uint32_t (*measure)(void *instance, const struct policy_request *request);
-    struct policy_attention (*attends)(void *instance);
-    bool (*on_sample)(void *instance, const struct policy_sample *sample);
-    void (*on_written)(void *instance, const struct policy_sample *sample);
-    void (*on_spot)(void *instance, const struct policy_request *request);
     /* Who a client is: when it has come, when its user or name may have changed, and for each client after reload().
      * attachment: the policy's own pointer for this client, as in struct policy_request. */
     void (*on_client)(void *instance, const struct policy_client *client, void **attachment);
-    /* attachment: what the policy left with the client, if anything. */
+    /* attachment: what the policy left with the client, if anything, and is to be given back now. */
     void (*on_client_close)(void *instance, const struct policy_client *client, void *attachment);
-    /*
-     * What happened on this worker, as policies and Headgate tell it: in the midst of what they do, and perhaps under
-     * locks of theirs, a million times a second if a client is refused so often. So it is to be quick, and to call
-     * nobody. listens() says whether it is wanted, and is asked after start and reload.
-     */
-    bool (*listens)(void *instance);
-    void (*on_happening)(void *instance, const struct policy_happening *happening);
     void (*on_tick)(void *instance, int64_t now_us); /* ten times a second */
     /* The process is about to end. Called before each on_tick() from then on, with the number of clients that this
      * worker still has: true when nothing is left to do first. The wait for it is bounded. */
     bool (*on_drain)(void *instance, size_t clients);
     void (*on_stats)(void *instance); /* STATS was asked for: gauges are to be up to date */
-    void (*stop)(void *instance);
 };
 
 /* Whether a script succeeded and gave that many elements or more, none of which is a text. */

@@ -109,26 +109,32 @@ static void policy_written(void *instance, const struct policy_sample *sample)
     require(sample->count == 1 && sample->client != NULL);
 }
 
-static const struct policy ledger_policy = {
-    .name = "ledger",
-    .start = policy_start,
-    .stop = policy_stop,
+static const struct policy_gate ledger_gate = {
     .wants = policy_wants,
     .on_request = policy_request,
     .on_reply = policy_reply,
 };
 
-static const struct policy meter_policy = {
-    .name = "meter",
+static const struct policy ledger_policy = {
+    .name = "ledger",
+    .gate = &ledger_gate,
     .start = policy_start,
     .stop = policy_stop,
-    .wants = policy_wants,
-    .on_request = policy_request,
-    .on_reply = policy_reply,
+};
+
+static const struct policy_observer meter_observer = {
     .tag = policy_tag,
     .attends = policy_attends,
     .on_sample = policy_sample,
     .on_written = policy_written,
+};
+
+static const struct policy meter_policy = {
+    .name = "meter",
+    .gate = &ledger_gate,
+    .observer = &meter_observer,
+    .start = policy_start,
+    .stop = policy_stop,
 };
 
 const struct policy *const ledger_policies[] = {&ledger_policy, NULL};

@@ -87,15 +87,16 @@ static enum policy_verdict databases_request(void *instance, const struct policy
 
 static const struct conf_section *const sections[] = {&section, NULL};
 
+static const struct policy_gate databases_gate = {.wants = databases_wants, .on_request = databases_request};
+
 const struct policy databases_policy = {
     .name = "databases",
     .sections = sections,
     .counter_section = "Databases",
     .counters = counters,
     .counter_count = sizeof counters / sizeof counters[0],
+    .gate = &databases_gate,
     .start = databases_start,
     .reload = databases_reload,
-    .wants = databases_wants,
-    .on_request = databases_request,
     .stop = free,
 };

@@ -86,22 +86,6 @@ static bool meter_reload(void *instance, const struct conf_rule *rules)
     return true;
 }
 
-static bool meter_wants(void *instance, const struct command *command)
-{
-    (void)instance;
-    (void)command;
-    return false;
-}
-
-static enum policy_verdict meter_request(void *instance, const struct policy_request *request,
-                                         struct policy_decision *decision)
-{
-    (void)instance;
-    (void)request;
-    (void)decision;
-    return POLICY_ADMIT;
-}
-
 static uint32_t meter_tag(void *instance, const struct command *command)
 {
     const struct meter *meter = instance;
@@ -242,20 +226,22 @@ static const struct policy_verb verbs[] = {
 
 static const struct conf_section *const sections[] = {&section, NULL};
 
-const struct policy meter_policy = {
-    .name = "meter",
-    .sections = sections,
-    .verbs = verbs,
-    .verb_count = sizeof verbs / sizeof verbs[0],
-    .start = meter_start,
-    .reload = meter_reload,
-    .wants = meter_wants,
-    .on_request = meter_request,
+static const struct policy_observer meter_observer = {
     .tag = meter_tag,
     .measure = meter_measure,
     .attends = meter_attends,
     .on_sample = meter_sample,
     .on_written = meter_written,
     .on_spot = meter_spot,
+};
+
+const struct policy meter_policy = {
+    .name = "meter",
+    .observer = &meter_observer,
+    .sections = sections,
+    .verbs = verbs,
+    .verb_count = sizeof verbs / sizeof verbs[0],
+    .start = meter_start,
+    .reload = meter_reload,
     .stop = meter_stop,
 };

@@ -286,12 +286,16 @@ static void watcher_stop(void *instance)
     free(instance);
 }
 
-const struct policy probe_watcher = {
-    .name = "watcher",
-    .start = watcher_start,
+static const struct policy_gate watcher_gate = {
     .wants = wants,
     .on_request = watcher_request,
     .on_reply = watcher_reply,
+};
+
+const struct policy probe_watcher = {
+    .name = "watcher",
+    .gate = &watcher_gate,
+    .start = watcher_start,
     .on_client_close = watcher_client_close,
     .stop = watcher_stop,
 };
@@ -577,17 +581,21 @@ static void probe_stop(void *instance)
 
 static const struct conf_section *const sections[] = {&rule_section, NULL};
 
+static const struct policy_gate probe_gate = {
+    .wants = wants,
+    .on_request = probe_request,
+    .on_reply = probe_reply,
+};
+
 const struct policy probe_policy = {
     .name = "probe",
+    .gate = &probe_gate,
     .sections = sections,
     .counter_section = "Probe",
     .counters = counters,
     .counter_count = sizeof counters / sizeof counters[0],
     .start = probe_start,
     .reload = probe_reload,
-    .wants = wants,
-    .on_request = probe_request,
-    .on_reply = probe_reply,
     .on_client_close = probe_client_close,
     .stop = probe_stop,
 };

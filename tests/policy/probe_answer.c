@@ -180,13 +180,6 @@ static void *start(const struct policy_start *start)
     return respondent;
 }
 
-static bool wants(void *instance, const struct command *command)
-{
-    (void)instance;
-    (void)command;
-    return false;
-}
-
 static void stop(void *instance)
 {
     struct respondent *respondent = instance;
@@ -204,6 +197,5 @@ const struct policy probe_respondent = {
     .verbs = verbs,
     .verb_count = sizeof verbs / sizeof verbs[0],
     .start = start,
-    .wants = wants,
     .stop = stop,
 };

@@ -413,8 +413,8 @@ struct fake_request fake_forward(struct fake_client *client, const struct slice 
     struct fake_request request = {.command = made.request.command, .received_us = client->host->now_us};
     cr_assert_not_null(request.command, "%.*s", (int)words[0].length, words[0].data);
     made.request.ticket = &request.ticket;
-    if (policy->wants(instance_of(client), request.command)) {
-        enum policy_verdict verdict = policy->on_request(instance_of(client), &made.request, &decision);
+    if (policy->gate->wants(instance_of(client), request.command)) {
+        enum policy_verdict verdict = policy->gate->on_request(instance_of(client), &made.request, &decision);
         cr_assert(verdict == POLICY_PASS || verdict == POLICY_ADMIT);
         request.passed = verdict == POLICY_PASS;
     }
@@ -465,8 +465,8 @@ static const char *decide(struct fake_client *client, const char *text, size_t b
     make_request(&made, client, words, frame_split(text, words), bytes);
     made.request.holds = client->holds;
     made.request.ticket = &client->held_ticket;
-    if (policy->wants(instance_of(client), made.request.command)) {
-        verdict = policy->on_request(instance_of(client), &made.request, &decision);
+    if (policy->gate->wants(instance_of(client), made.request.command)) {
+        verdict = policy->gate->on_request(instance_of(client), &made.request, &decision);
     }
     unmake(&made);
     client->resumed = false;
@@ -524,8 +524,8 @@ const char *fake_translation(struct fake_client *client, const char *text, enum 
     FILE *out = fmemopen(said, sizeof said, "w");
 
     make_request(&made, client, words, frame_split(text, words), SIZE_MAX);
-    cr_assert(policy->translates(instance_of(client), made.request.command), "%s", text);
-    switch (policy->translate(instance_of(client), &made.request, server, &frame, &decision)) {
+    cr_assert(policy->translator->translates(instance_of(client), made.request.command), "%s", text);
+    switch (policy->translator->translate(instance_of(client), &made.request, server, &frame, &decision)) {
     case POLICY_AS_IT_IS:
         fputs("as it is", out);
         break;
@@ -548,15 +548,15 @@ void fake_end(struct fake_client *client, const struct fake_request *request, en
 {
     struct fake_host *host = client->host;
 
-    host->policy->on_reply(host->workers[client->worker].instance,
-                           &(struct policy_reply){.client = &client->view,
-                                                  .command = request->command,
-                                                  .outcome = outcome,
-                                                  .head = slice_of(head),
-                                                  .length = strlen(head),
-                                                  .received_us = request->received_us,
-                                                  .now_us = host->now_us,
-                                                  .ticket = request->ticket});
+    host->policy->gate->on_reply(host->workers[client->worker].instance,
+                                 &(struct policy_reply){.client = &client->view,
+                                                        .command = request->command,
+                                                        .outcome = outcome,
+                                                        .head = slice_of(head),
+                                                        .length = strlen(head),
+                                                        .received_us = request->received_us,
+                                                        .now_us = host->now_us,
+                                                        .ticket = request->ticket});
 }
 
 void fake_hear(struct fake_client *client, const char *head)

@@ -48,13 +48,6 @@ static void *start(const struct policy_start *with)
     return &asked;
 }
 
-static bool wants(void *instance, const struct command *command)
-{
-    (void)instance;
-    (void)command;
-    return false;
-}
-
 static void keep(void *instance, struct policy_question *question, size_t count, const struct slice *arguments)
 {
     cr_assert_eq(instance, &asked);
@@ -84,7 +77,7 @@ static const struct policy_verb verbs[] = {
     [VERB_REFUSE] = {.name = "REFUSE", .run = refuse},
 };
 
-static const struct policy policy = {.name = "fake", .verbs = verbs, .verb_count = 3, .start = start, .wants = wants};
+static const struct policy policy = {.name = "fake", .verbs = verbs, .verb_count = 3, .start = start};
 static const struct policy *const list[] = {&policy, NULL};
 
 static void ask(size_t asker, size_t verb)

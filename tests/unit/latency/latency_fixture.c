@@ -324,9 +324,9 @@ uint32_t fixture_tag(struct latency_fixture *fixture, size_t worker, const char 
 
     make_request(&made, words + (in_transaction ? 8 : 0), client != NULL ? client : &somebody, attachment);
     made.request.in_transaction = in_transaction;
-    uint32_t tag = latency_policy.tag(instance, made.request.command);
+    uint32_t tag = latency_policy.observer->tag(instance, made.request.command);
     if (tag == POLICY_TAG_ASK) {
-        tag = latency_policy.measure(instance, &made.request);
+        tag = latency_policy.observer->measure(instance, &made.request);
         cr_assert_neq(tag, POLICY_TAG_ASK);
     }
     free(made.bytes);
@@ -338,7 +338,7 @@ void fixture_spot(struct latency_fixture *fixture, size_t worker, const char *wo
     struct made made;
 
     make_request(&made, words, &somebody, NULL);
-    latency_policy.on_spot(fixture->workers[worker].instance, &made.request);
+    latency_policy.observer->on_spot(fixture->workers[worker].instance, &made.request);
     free(made.bytes);
 }
 
@@ -357,12 +357,12 @@ bool fixture_request(struct latency_fixture *fixture, size_t worker, const char 
         .reply_bytes = 5,
         .head = made.request.frame,
     };
-    bool wants_written = latency_policy.on_sample(fixture->workers[worker].instance, &sample);
+    bool wants_written = latency_policy.observer->on_sample(fixture->workers[worker].instance, &sample);
     if (wants_written) {
         struct policy_sample written = sample;
         written.client = &somebody;
         written.written_us = sample.answered_us + 3;
-        latency_policy.on_written(fixture->workers[worker].instance, &written);
+        latency_policy.observer->on_written(fixture->workers[worker].instance, &written);
     }
     free(made.bytes);
     return wants_written;
@@ -376,8 +376,8 @@ void fixture_happen(struct latency_fixture *fixture, size_t worker, enum policy_
     const struct policy_happening happening = {
         .kind = kind, .count = count, .source = "limit", .rule = "rule", .what = what};
 
-    cr_assert(latency_policy.listens(fixture->workers[worker].instance));
-    latency_policy.on_happening(fixture->workers[worker].instance, &happening);
+    cr_assert(latency_policy.observer->listens(fixture->workers[worker].instance));
+    latency_policy.observer->on_happening(fixture->workers[worker].instance, &happening);
 }
 
 /* ---- questions ---- */

@@ -148,7 +148,7 @@ Test(latency_log, listens_only_if_it_has_something_to_write)
 
     for (size_t i = 0; i < sizeof confs / sizeof confs[0]; i++) {
         fixture_start(&fixture, confs[i], 1);
-        cr_assert_eq(latency_policy.listens(fixture.workers[0].instance), i >= 2, "%s", confs[i]);
+        cr_assert_eq(latency_policy.observer->listens(fixture.workers[0].instance), i >= 2, "%s", confs[i]);
         fixture_stop(&fixture);
     }
 }

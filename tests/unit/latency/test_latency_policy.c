@@ -33,7 +33,7 @@ Test(latency_policy, is_off_by_default)
     fixture_start(&fixture, "[headgate]\n[latency:a]\n", 1);
     cr_assert_eq(fixture_tag(&fixture, 0, "GET k", NULL, NULL), POLICY_TAG_NONE);
     cr_assert_eq(fixture_tag(&fixture, 0, "WHAT k", NULL, NULL), POLICY_TAG_NONE);
-    cr_assert_not(latency_policy.attends(fixture.workers[0].instance).heads);
+    cr_assert_not(latency_policy.observer->attends(fixture.workers[0].instance).heads);
     fixture_spot(&fixture, 0, "GET k");
     fixture_tick(&fixture, 10000000);
     cr_assert_eq(fixture.call_count, 0);
@@ -94,11 +94,11 @@ Test(latency_policy, does_not_ask_about_what_a_rule_takes_whole)
 
     fixture_start(&fixture, ON "[latency:reads]\ncommands = get mget config|get\n", 1);
     void *instance = fixture.workers[0].instance;
-    uint32_t get = latency_policy.tag(instance, command_find((struct slice){"get", 3}));
+    uint32_t get = latency_policy.observer->tag(instance, command_find((struct slice){"get", 3}));
     cr_assert_neq(get, POLICY_TAG_ASK);
     cr_assert_neq(get, POLICY_TAG_NONE);
-    cr_assert_eq(get, latency_policy.tag(instance, command_find((struct slice){"mget", 4})));
-    uint32_t set = latency_policy.tag(instance, command_find((struct slice){"set", 3}));
+    cr_assert_eq(get, latency_policy.observer->tag(instance, command_find((struct slice){"mget", 4})));
+    uint32_t set = latency_policy.observer->tag(instance, command_find((struct slice){"set", 3}));
     cr_assert(set != POLICY_TAG_ASK && set != POLICY_TAG_NONE && set != get);
     assert_interface(&fixture, "CONFIG GET a", "reads");
     assert_interface(&fixture, "CONFIG SET a b", "config|set");
@@ -117,7 +117,7 @@ Test(latency_policy, keeps_the_tags_of_requests_under_way_over_a_reload)
     const uint32_t tags[] = {a, del, b, b};
     for (size_t i = 0; i < 4; i++) {
         sample.tag = tags[i];
-        latency_policy.on_sample(fixture.workers[0].instance, &sample);
+        latency_policy.observer->on_sample(fixture.workers[0].instance, &sample);
     }
     const char *answer = fixture_ask(&fixture, 0, "LATENCY");
     cr_assert(says(answer, "interface=a count=1 ") && says(answer, "interface=del count=1 ") &&
@@ -138,7 +138,7 @@ Test(latency_policy, takes_requests_that_end_after_it_was_switched_off)
     fixture_request(&fixture, 0, "GET k", 100);
     fixture_reload(&fixture, "");
     cr_assert_eq(fixture_tag(&fixture, 0, "GET k", NULL, NULL), POLICY_TAG_NONE);
-    cr_assert_not(latency_policy.on_sample(fixture.workers[0].instance, &sample));
+    cr_assert_not(latency_policy.observer->on_sample(fixture.workers[0].instance, &sample));
     cr_assert_eq(fixture_counter(&fixture, "latency_samples_total"), 1);
     /* What was measured before goes to where it was to go. */
     fixture_tick(&fixture, 6000000);
@@ -279,7 +279,7 @@ static void sample_of(struct latency_fixture *fixture, const char *words, const 
         .received_us = fixture->now_us - 10,
         .answered_us = fixture->now_us,
     };
-    latency_policy.on_sample(fixture->workers[0].instance, &sample);
+    latency_policy.observer->on_sample(fixture->workers[0].instance, &sample);
 }
 
 Test(latency_policy, tells_clients_apart_if_wanted)
@@ -373,14 +373,14 @@ Test(latency_policy, measures_from_received_to_answered)
                                    .answered_us = 1100,
                                    .request_bytes = 30,
                                    .reply_bytes = 7};
-    latency_policy.on_sample(fixture.workers[0].instance, &sample);
+    latency_policy.observer->on_sample(fixture.workers[0].instance, &sample);
     sample.answered_us = 3100;
     sample.errors = 1;
-    latency_policy.on_sample(fixture.workers[0].instance, &sample);
+    latency_policy.observer->on_sample(fixture.workers[0].instance, &sample);
     /* A clock that stands still, or seems to go back. */
     sample.answered_us = 99;
     sample.errors = 0;
-    latency_policy.on_sample(fixture.workers[0].instance, &sample);
+    latency_policy.observer->on_sample(fixture.workers[0].instance, &sample);
     cr_assert_str_eq(fixture_ask(&fixture, 0, "LATENCY get"),
                      "interface=get count=3 errors=1 min=0.000 mean=1.333 max=3.000 p50=1.002 p90=2.960 p99=2.960 "
                      "p999=2.960 bytes_in=90 bytes_out=21\n");
@@ -424,7 +424,7 @@ Test(latency_policy, counts_each_request_of_a_sample)
                                          .answered_us = 1500,
                                          .request_bytes = 6400,
                                          .reply_bytes = 640};
-    cr_assert_not(latency_policy.on_sample(fixture.workers[0].instance, &sample));
+    cr_assert_not(latency_policy.observer->on_sample(fixture.workers[0].instance, &sample));
     fixture_request(&fixture, 0, "GET k", 2000);
     const char *answer = fixture_ask(&fixture, 0, "LATENCY get");
     cr_assert(says(answer, "count=65 ") && says(answer, " errors=3 ") && says(answer, " min=0.500 "), "%s", answer);
@@ -440,13 +440,13 @@ Test(latency_policy, attends_to_what_may_be_logged)
     struct latency_fixture fixture;
 
     fixture_start(&fixture, ON "slowlog_threshold = 7ms\nbiglog_request = 2kb\nbiglog_reply = 1kb\n", 1);
-    struct policy_attention attention = latency_policy.attends(fixture.workers[0].instance);
+    struct policy_attention attention = latency_policy.observer->attends(fixture.workers[0].instance);
     cr_assert(attention.heads && attention.us == 7000 && attention.bytes == 1024);
     fixture_reload(&fixture, ON "slowlog_threshold = 0\nbiglog_request = 2kb\nbiglog_reply = 0\n");
-    attention = latency_policy.attends(fixture.workers[0].instance);
+    attention = latency_policy.observer->attends(fixture.workers[0].instance);
     cr_assert(attention.heads && attention.us == INT64_MAX && attention.bytes == 2048);
     fixture_reload(&fixture, ON "slowlog_threshold = 0\nbiglog_request = 0\nbiglog_reply = 0\n");
-    attention = latency_policy.attends(fixture.workers[0].instance);
+    attention = latency_policy.observer->attends(fixture.workers[0].instance);
     cr_assert(!attention.heads && attention.us == INT64_MAX && attention.bytes == UINT64_MAX);
     fixture_stop(&fixture);
 }
@@ -456,7 +456,7 @@ Test(latency_policy, keeps_slow_requests)
     struct latency_fixture fixture;
 
     fixture_start(&fixture, ON "slowlog_threshold = 10ms\nslowlog_length = 3\n", 1);
-    cr_assert(latency_policy.attends(fixture.workers[0].instance).heads);
+    cr_assert(latency_policy.observer->attends(fixture.workers[0].instance).heads);
     cr_assert_not(fixture_request(&fixture, 0, "GET fast", 9999));
     cr_assert(fixture_request(&fixture, 0, "GET slow", 10000));
     cr_assert_not(fixture_request(&fixture, 0, "BLPOP queue 0", 90000), "it waits for others");
@@ -491,16 +491,16 @@ Test(latency_policy, keeps_large_requests)
     cr_assert(fixture_request(&fixture, 0, "SET k vvvvvvvvvvvvvvvvvvvvvvvvvvvvv", 1));
     struct policy_sample sample = {
         .count = 1, .tag = fixture_tag(&fixture, 0, "GET k", NULL, NULL), .reply_bytes = 1000};
-    cr_assert(latency_policy.on_sample(fixture.workers[0].instance, &sample));
+    cr_assert(latency_policy.observer->on_sample(fixture.workers[0].instance, &sample));
     /* The client has gone before it was written. */
-    latency_policy.on_written(fixture.workers[0].instance, &sample);
+    latency_policy.observer->on_written(fixture.workers[0].instance, &sample);
     const char *answer = fixture_ask(&fixture, 0, "BIGLOG");
     cr_assert(says(answer, "writing_us=-1 bytes_in=0 bytes_out=1000"), "%s", answer);
     cr_assert(says(answer, "\"SET\" \"k\" \"vvvv"), "%s", answer);
     cr_assert_str_eq(fixture_ask(&fixture, 0, "SLOWLOG"), "");
     fixture_reload(&fixture, ON "slowlog_threshold = 0\nbiglog_request = 0\nbiglog_reply = 0\n");
-    cr_assert_not(latency_policy.attends(fixture.workers[0].instance).heads);
-    cr_assert_not(latency_policy.on_sample(fixture.workers[0].instance, &sample));
+    cr_assert_not(latency_policy.observer->attends(fixture.workers[0].instance).heads);
+    cr_assert_not(latency_policy.observer->on_sample(fixture.workers[0].instance, &sample));
     cr_assert(says(fixture_ask(&fixture, 0, "BIGLOG"), "bytes_out=1000"), "it stays");
     fixture_stop(&fixture);
 }

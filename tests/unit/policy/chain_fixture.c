@@ -136,18 +136,20 @@ static const struct policy_counter fake_counters[] = {
     {"told", STATS_COUNTER, "answers"},
 };
 
+static const struct policy_gate whole_gate = {.wants = fake_wants, .on_request = fake_on_request, .on_reply = on_reply};
+const struct policy_gate fake_bare_gate = {.wants = fake_wants, .on_request = fake_on_request};
+
 #define WHOLE_POLICY(start_hook)                                                                                       \
     {                                                                                                                  \
-        .name = #start_hook, .start = start_hook, .wants = fake_wants, .on_request = fake_on_request,                  \
-        .on_reply = on_reply, .on_client_close = on_client_close, .on_client = on_client, .on_tick = on_tick,          \
-        .on_drain = on_drain, .stop = fake_stop, .reload = fake_reload, .counters = fake_counters, .counter_count = 2  \
+        .name = #start_hook, .gate = &whole_gate, .start = start_hook, .on_client_close = on_client_close,             \
+        .on_client = on_client, .on_tick = on_tick, .on_drain = on_drain, .stop = fake_stop, .reload = fake_reload,    \
+        .counters = fake_counters, .counter_count = 2                                                                  \
     }
 
 const struct policy fake_policy_a = WHOLE_POLICY(fake_start_a);
 const struct policy fake_policy_b = WHOLE_POLICY(fake_start_b);
 const struct policy fake_policy_c = WHOLE_POLICY(fake_start_c);
-const struct policy fake_bare = {
-    .name = "bare", .start = fake_start_b, .wants = fake_wants, .on_request = fake_on_request};
+const struct policy fake_bare = {.name = "bare", .gate = &fake_bare_gate, .start = fake_start_b};
 const struct policy *const fake_policies[] = {&fake_policy_a, &fake_policy_b, &fake_policy_c, NULL};
 
 /* ---- the chain ---- */

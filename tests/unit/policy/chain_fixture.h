@@ -54,7 +54,9 @@ bool fake_reload(void *instance, const struct conf_rule *rules);
 void fake_stop(void *instance);
 
 extern const struct policy fake_policy_a, fake_policy_b, fake_policy_c;
-/* One that gives nothing but what it must; its instance is that of b. */
+/* A gate that gives nothing but what it must. */
+extern const struct policy_gate fake_bare_gate;
+/* One that gives nothing but what it must, and that gate; its instance is that of b. */
 extern const struct policy fake_bare;
 /* a, b and c. */
 extern const struct policy *const fake_policies[];

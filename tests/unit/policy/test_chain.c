@@ -103,11 +103,9 @@ static void told_questions(void *instance, const struct policy_client *closed, v
 
 Test(chain, what_a_policy_leaves_with_a_client_comes_back)
 {
-    static const struct policy counting = {.name = "counting",
-                                           .start = fake_start_b,
-                                           .wants = fake_wants,
-                                           .on_request = count_questions,
-                                           .on_client_close = told_questions};
+    static const struct policy_gate gate = {.wants = fake_wants, .on_request = count_questions};
+    static const struct policy counting = {
+        .name = "counting", .gate = &gate, .start = fake_start_b, .on_client_close = told_questions};
     static const struct policy *const list[] = {&fake_bare, &counting, NULL};
     struct chain_record *record = NULL;
 
@@ -177,12 +175,8 @@ static void *start_sharing(const struct policy_start *with)
 
 Test(chain, what_instances_share_is_made_once)
 {
-    static const struct policy sharing = {.name = "sharing",
-                                          .start = start_sharing,
-                                          .wants = fake_wants,
-                                          .on_request = fake_on_request,
-                                          .share = share,
-                                          .unshare = unshare};
+    static const struct policy sharing = {
+        .name = "sharing", .gate = &fake_bare_gate, .start = start_sharing, .share = share, .unshare = unshare};
     static const struct policy *const list[] = {&fake_bare, &sharing, NULL};
 
     use_policies(list);

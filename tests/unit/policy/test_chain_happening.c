@@ -20,21 +20,17 @@ static void on_happening(void *instance, const struct policy_happening *happenin
     fake->heard = *happening;
 }
 
+static const struct policy_observer listener = {.listens = listens, .on_happening = on_happening};
+
 /* Two that listen, and between them one that does not. */
 static const struct policy listener_a = {.name = "first",
                                          .start = fake_start_a,
-                                         .wants = fake_wants,
-                                         .on_request = fake_on_request,
-                                         .listens = listens,
-                                         .on_happening = on_happening,
+                                         .gate = &fake_bare_gate,
+                                         .observer = &listener,
                                          .stop = fake_stop,
                                          .reload = fake_reload};
-static const struct policy listener_c = {.name = "last",
-                                         .start = fake_start_c,
-                                         .wants = fake_wants,
-                                         .on_request = fake_on_request,
-                                         .listens = listens,
-                                         .on_happening = on_happening};
+static const struct policy listener_c = {
+    .name = "last", .start = fake_start_c, .gate = &fake_bare_gate, .observer = &listener};
 static const struct policy *const listening[] = {&listener_a, &fake_bare, &listener_c, NULL};
 
 Test(chain_happening, nobody_listens_unless_it_says_so)

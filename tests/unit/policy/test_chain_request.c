@@ -266,15 +266,12 @@ static uint32_t admit_up_to_three(void *instance, const struct policy_request *r
     return count < 3 ? count : 3;
 }
 
-#define GROUPING                                                                                                       \
-    {                                                                                                                  \
-        .name = "grouping", .start = fake_start_b, .wants = fake_wants, .on_request = fake_on_request,                 \
-        .group = group_gets, .on_batch = admit_up_to_three                                                             \
-    }
+static const struct policy_gate grouping_gate = {
+    .wants = fake_wants, .on_request = fake_on_request, .group = group_gets, .on_batch = admit_up_to_three};
+static const struct policy grouping = {.name = "grouping", .gate = &grouping_gate, .start = fake_start_b};
 
 Test(chain_request, a_group_is_put_to_its_policy_at_once)
 {
-    static const struct policy grouping = GROUPING;
     static const struct policy *const list[] = {&fake_policy_a, &grouping, NULL};
     struct policy_request request = {.client = &fake_client, .command = get()};
     struct policy_decision decision;
@@ -296,7 +293,6 @@ Test(chain_request, a_group_is_put_to_its_policy_at_once)
 
 Test(chain_request, there_is_no_group_if_two_policies_want_a_command)
 {
-    static const struct policy grouping = GROUPING;
     static const struct policy *const first[] = {&grouping, &fake_policy_c, NULL};
     static const struct policy *const last[] = {&fake_policy_a, &grouping, NULL};
 

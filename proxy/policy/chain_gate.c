@@ -1,0 +1,238 @@
+/* The gates of a chain: what they decide about requests, and which of them is owed an on_reply. */
+#include "policy/chain_private.h"
+
+#include <stdlib.h>
+
+struct chain_record {
+    struct chain_record *next_free;
+    const struct command *command;
+    int64_t received_us;
+    uint32_t asked;   /* bit n: gate n has seen it: its ticket is set */
+    uint32_t passed;  /* bit n: gate n passed it and is owed an on_reply */
+    uint32_t holding; /* 1 + the gate that holds it, or waits for more of it; 0: none does */
+    uint32_t holds;
+    uint64_t tickets[POLICIES_MAX];
+};
+
+/* ---- records ---- */
+
+size_t chain_record_size(void)
+{
+    return sizeof(struct chain_record);
+}
+
+static struct chain_record *record_take(struct chain *chain, const struct policy_request *request)
+{
+    struct chain_record *record = chain->free;
+
+    if (record != NULL) {
+        chain->free = record->next_free;
+    } else {
+        record = malloc(sizeof *record);
+    }
+    if (record != NULL) {
+        record->command = request->command;
+        record->received_us = request->received_us;
+        record->asked = 0;
+        record->passed = 0;
+        record->holding = 0;
+        record->holds = 0;
+    }
+    return record;
+}
+
+static void record_give(struct chain *chain, struct chain_record *record)
+{
+    record->next_free = chain->free;
+    chain->free = record;
+}
+
+void chain_free_records(struct chain *chain)
+{
+    while (chain->free != NULL) {
+        struct chain_record *record = chain->free;
+        chain->free = record->next_free;
+        free(record);
+    }
+}
+
+/* ---- what gates want ---- */
+
+void chain_gate_interest(const struct chain *chain, const struct command *command, struct chain_interest *interest)
+{
+    for (size_t n = 0; n < chain->gate_count; n++) {
+        const struct chain_gate *gate = &chain->gates[n];
+        if (!gate->hooks->wants(gate->instance, command)) {
+            continue;
+        }
+        bool alone = interest->wanted == 0 && gate->hooks->group != NULL;
+        interest->group = alone ? gate->hooks->group(gate->instance, command) : 0;
+        interest->wanted |= UINT32_C(1) << n;
+    }
+}
+
+/* ---- asking ---- */
+
+static void attach(const struct chain_gate *gate, struct policy_request *request)
+{
+    request->attachment = &request->client->attachments[gate->place];
+}
+
+static void count_verdict(struct chain *chain, enum policy_verdict verdict)
+{
+    static const enum stats_id counters[] = {
+        [POLICY_REPLY] = STATS_POLICY_REPLIES,
+        [POLICY_HOLD] = STATS_POLICY_HOLDS,
+        [POLICY_CLOSE] = STATS_POLICY_CLOSES,
+    };
+
+    if (verdict != POLICY_PASS && verdict != POLICY_WHOLE) {
+        stats_add(chain->stats, counters[verdict], 1);
+    }
+}
+
+/* The name of a command that Headgate does not know is the client's own text. */
+static void tell_refusal(struct chain *chain, const struct chain_gate *gate, const struct command *command,
+                         const char *rule)
+{
+    const struct policy_happening happening = {
+        .kind = POLICY_REFUSED,
+        .count = 1,
+        .source = chain->list[gate->place]->name,
+        .rule = rule,
+        .what = command != NULL ? command->name : "unknown command",
+    };
+
+    chain_happened(chain, &happening);
+}
+
+/* Who is asked about the group of a command. */
+static const struct chain_gate *gate_of_group(const struct chain *chain, const struct command *command)
+{
+    return &chain->gates[__builtin_ctz(chain_interest(chain, command)->wanted)];
+}
+
+uint32_t chain_admit(struct chain *chain, struct policy_request *request, uint32_t count,
+                     struct policy_decision *decision)
+{
+    const struct chain_gate *gate = gate_of_group(chain, request->command);
+
+    decision->length = 0;
+    decision->rule = NULL;
+    attach(gate, request);
+    uint32_t admitted = gate->hooks->on_batch(gate->instance, request, count, decision);
+    assert(admitted <= count);
+    return admitted;
+}
+
+void chain_refused(struct chain *chain, const struct command *command, const struct policy_decision *decision)
+{
+    count_verdict(chain, POLICY_REPLY);
+    if (decision->rule != NULL) {
+        tell_refusal(chain, gate_of_group(chain, command), command, decision->rule);
+    }
+}
+
+/* Asks a gate, and takes note of what it is owed. */
+static enum policy_verdict ask_gate(struct chain *chain, size_t n, struct policy_request *request,
+                                    struct policy_decision *decision, struct chain_record *record)
+{
+    const struct chain_gate *gate = &chain->gates[n];
+    uint32_t bit = UINT32_C(1) << n;
+
+    if ((record->asked & bit) == 0) {
+        record->asked |= bit;
+        record->tickets[n] = 0;
+    }
+    request->ticket = &record->tickets[n];
+    attach(gate, request);
+    enum policy_verdict verdict = gate->hooks->on_request(gate->instance, request, decision);
+    assert(verdict != POLICY_WHOLE || request->partial);
+    if (verdict == POLICY_HOLD || verdict == POLICY_WHOLE) {
+        record->holding = (uint32_t)n + 1;
+        record->holds += verdict == POLICY_HOLD;
+    }
+    if (verdict == POLICY_CLOSE || (verdict == POLICY_REPLY && decision->rule != NULL)) {
+        tell_refusal(chain, gate, request->command, decision->rule);
+    }
+    if (verdict == POLICY_PASS && gate->hooks->on_reply != NULL) {
+        record->passed |= bit;
+    }
+    return verdict;
+}
+
+static enum policy_verdict ask_all(struct chain *chain, struct policy_request *request,
+                                   struct policy_decision *decision, struct chain_record *record)
+{
+    uint32_t left = chain_interest(chain, request->command)->wanted;
+
+    if (record->holding > 0) {
+        /* Who held it is owed another word, even if a reload has made it lose interest in such commands. Those before
+         * it have decided. */
+        uint32_t holder = UINT32_C(1) << (record->holding - 1);
+        left = (left & ~(holder - 1)) | holder;
+        record->holding = 0;
+    }
+    for (; left != 0; left &= left - 1) {
+        enum policy_verdict verdict = ask_gate(chain, (size_t)__builtin_ctz(left), request, decision, record);
+        if (verdict != POLICY_PASS && verdict != POLICY_ADMIT) {
+            return verdict;
+        }
+    }
+    return POLICY_PASS;
+}
+
+enum policy_verdict chain_ask(struct chain *chain, struct policy_request *request, struct policy_decision *decision,
+                              struct chain_record **record)
+{
+    if (*record == NULL) {
+        *record = record_take(chain, request);
+    }
+    if (*record == NULL) {
+        decision->length = 0;
+        return POLICY_CLOSE;
+    }
+    if ((*record)->holds == 0) {
+        /* More of it may have come since it was asked about. */
+        (*record)->received_us = request->received_us;
+    }
+    decision->rule = NULL;
+    request->holds = (*record)->holds;
+    request->received_us = (*record)->received_us;
+    enum policy_verdict verdict = ask_all(chain, request, decision, *record);
+    count_verdict(chain, verdict);
+    if ((*record)->passed == 0 && (*record)->holding == 0) {
+        record_give(chain, *record);
+        *record = NULL;
+    }
+    return verdict;
+}
+
+/* ---- how requests end ---- */
+
+void chain_end(struct chain *chain, struct chain_record *record, const struct policy_client *client,
+               enum policy_outcome outcome, struct slice head, uint64_t length, int64_t now_us)
+{
+    if (record == NULL) {
+        return;
+    }
+    uint32_t owed = record->passed | (record->holding > 0 ? UINT32_C(1) << (record->holding - 1) : 0);
+    struct policy_reply reply = {
+        .client = client,
+        .command = record->command,
+        .outcome = outcome,
+        .head = head,
+        .length = length,
+        .received_us = record->received_us,
+        .now_us = now_us,
+    };
+    for (; owed != 0; owed &= owed - 1) {
+        size_t n = (size_t)__builtin_ctz(owed);
+        const struct chain_gate *gate = &chain->gates[n];
+        if (gate->hooks->on_reply != NULL) {
+            reply.ticket = record->tickets[n];
+            gate->hooks->on_reply(gate->instance, &reply);
+        }
+    }
+    record_give(chain, record);
+}
