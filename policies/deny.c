@@ -265,11 +265,28 @@ static enum policy_verdict deny_request(void *instance, const struct policy_requ
     return verdict;
 }
 
+/* Whether a rule may mean it, for all that is known. */
+static bool deny_concerns(void *instance, const struct policy_glance *glance)
+{
+    const struct deny *deny = instance;
+
+    for (size_t i = 0; i < deny->count; i++) {
+        const struct deny_rule *rule = &deny->rules[i];
+        if (match_commands_may(rule->requests.commands, glance->command) &&
+            (rule->max_bytes == 0 || glance->bytes > rule->max_bytes) &&
+            match_keys_is(rule->requests.keys, glance->key)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static const struct conf_section *const sections[] = {&deny_section, NULL};
 
 static const struct policy_gate deny_gate = {
     .wants = deny_wants,
     .on_request = deny_request,
+    .concerns = deny_concerns,
 };
 
 const struct policy deny_policy = {

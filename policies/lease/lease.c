@@ -155,6 +155,11 @@ static enum policy_verdict lease_request(void *instance, const struct policy_req
     return lease_request_begin(instance, request, decision);
 }
 
+static bool lease_concerns(void *instance, const struct policy_glance *glance)
+{
+    return lease_request_concerns(instance, glance);
+}
+
 static void lease_reply(void *instance, const struct policy_reply *reply)
 {
     lease_request_end(instance, (struct lease_request *)(uintptr_t)reply->ticket, reply);
@@ -246,6 +251,7 @@ static const struct policy_gate lease_gate = {
     .wants = lease_wants,
     .on_request = lease_request,
     .on_reply = lease_reply,
+    .concerns = lease_concerns,
 };
 
 const struct policy lease_policy = {

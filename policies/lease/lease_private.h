@@ -184,6 +184,8 @@ void lease_guard_end(struct lease_worker *worker, struct lease_client *client, u
 
 enum policy_verdict lease_request_begin(struct lease_worker *worker, const struct policy_request *request,
                                         struct policy_decision *decision);
+/* Whether it may have to do with a lock that is watched, or ends what MULTI has queued. */
+bool lease_request_concerns(const struct lease_worker *worker, const struct policy_glance *glance);
 /* Frees those that MULTI has queued. */
 void lease_request_forget(struct lease_client *client);
 void lease_request_free(struct lease_request *request);

@@ -552,6 +552,15 @@ static int64_t lease_of(const struct lease_worker *worker, const struct lease_sh
     return lease_shape_ms(shape, is_date ? host->wall_us(host->context) / 1000 : 0) * 1000;
 }
 
+bool lease_request_concerns(const struct lease_worker *worker, const struct policy_glance *glance)
+{
+    const struct lease_client *client = glance->attachment;
+
+    /* What was queued is given up with the next request outside of MULTI, whatever it is. */
+    return client != NULL &&
+           (client->queued_count > 0 || client->queued_place > 0 || find_rule(worker, glance->key) != NULL);
+}
+
 enum policy_verdict lease_request_begin(struct lease_worker *worker, const struct policy_request *request,
                                         struct policy_decision *decision)
 {

@@ -17,6 +17,16 @@ static struct slice name_of(const struct request *request)
     return session_kept_argument(request->framed, request->frame.data, 0);
 }
 
+/* Gates that look at keys leave most requests to others. Within MULTI they count what is queued, and what is asked
+ * about one by one is put to all. Not inlined: where there are no such gates, it is not to take registers. */
+__attribute__((noinline)) static void glance(const struct client *client, struct request *request)
+{
+    if (client->ask_each == 0 && !client->session.sent_transaction) {
+        request->interest = chain_glance(client->service->chain, request->interest, request->command, request->framed,
+                                         request->frame.data, client->attachments);
+    }
+}
+
 /* Finds the command if it is known by that name. Pipelines repeat themselves. */
 static void find_by_name(struct client *client, struct request *request)
 {
@@ -32,6 +42,9 @@ static void find_by_name(struct client *client, struct request *request)
         request->interest = client_interest(client->service, request->command);
         request->is_plain = request->command->kind == COMMAND_ORDINARY && request->interest->translator == 0 &&
                             !client->admitted && client->held == NULL;
+        if (request->interest->glances != 0 && request->is_plain) {
+            glance(client, request);
+        }
     }
 }
 

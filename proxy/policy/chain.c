@@ -2,26 +2,20 @@
 
 #include <stdlib.h>
 
-static struct chain_interest compile_interest(const struct chain *chain, const struct command *command)
-{
-    struct chain_interest interest = {
-        .translator = chain_find_translator(chain, command),
-        .tag = chain_tag(chain, command),
-    };
-
-    chain_gate_interest(chain, command, &interest);
-    return interest;
-}
-
 static void compile_interests(struct chain *chain)
 {
     chain->wants_any = false;
     chain->measures = false;
     for (size_t index = 0; index <= command_count(); index++) {
         const struct command *command = index < command_count() ? command_at(index) : NULL;
-        chain->interests[index] = compile_interest(chain, command);
-        chain->wants_any = chain->wants_any || chain->interests[index].wanted != 0;
-        chain->measures = chain->measures || chain->interests[index].tag != POLICY_TAG_NONE;
+        struct chain_interest *interest = &chain->interests[index];
+        *interest = (struct chain_interest){
+            .translator = chain_find_translator(chain, command),
+            .tag = chain_tag(chain, command),
+        };
+        chain_gate_interest(chain, command, interest, interest + chain->unconcerned);
+        chain->wants_any = chain->wants_any || interest->wanted != 0;
+        chain->measures = chain->measures || interest->tag != POLICY_TAG_NONE;
     }
     chain_ask_observers(chain);
 }
@@ -97,12 +91,14 @@ static bool add_policy(struct chain *chain, const struct chain_roster *roster, c
 struct chain *chain_new(const struct chain_roster *roster, const struct conf_rule *rules, struct stats *stats,
                         const struct policy_host *host)
 {
-    struct chain *chain = calloc(1, sizeof *chain + (command_count() + 1) * sizeof chain->interests[0]);
+    size_t interests = command_count() + 1;
+    struct chain *chain = calloc(1, sizeof *chain + 2 * interests * sizeof chain->interests[0]);
 
     if (chain == NULL) {
         return NULL;
     }
     chain->stats = stats;
+    chain->unconcerned = interests;
     while (chain->count < roster->count) {
         if (!add_policy(chain, roster, rules, host)) {
             chain_free(chain);

@@ -35,6 +35,7 @@ void chain_free(struct chain *chain);
 struct chain_interest {
     uint32_t wanted;     /* bit n: gate n is to be asked; 0: nobody is */
     uint32_t group;      /* see chain_admit(); 0: none */
+    uint32_t glances;    /* bit n: gate n tells at first sight whether a request concerns it, see chain_glance() */
     uint32_t translator; /* not 0: chain_translate() may say something else to Redis for it */
     uint32_t tag;        /* under which its requests are measured; POLICY_TAG_ASK: chain_measure() says it */
 };
@@ -59,6 +60,15 @@ enum policy_translation chain_translate(struct chain *chain, struct policy_reque
 uint32_t chain_admit(struct chain *chain, struct policy_request *request, uint32_t count,
                      struct policy_decision *decision);
 void chain_refused(struct chain *chain, const struct command *command, const struct policy_decision *decision);
+
+/*
+ * What the policies want of one request, which is whole and outside of MULTI, of a command with glances: no more than
+ * the gate of a group, or nothing at all, if none of the gates that glance is concerned; else the interest that was
+ * given. framed: where its arguments lie in frame. attachments: of its client. As chain_interest(), it stays.
+ */
+const struct chain_interest *chain_glance(const struct chain *chain, const struct chain_interest *interest,
+                                          const struct command *command, const struct resp_command *framed,
+                                          const char *frame, void *const *attachments);
 
 /*
  * Asks the policies; the verdict is never ADMIT. *record is NULL for a new request; it is set when a policy passed or

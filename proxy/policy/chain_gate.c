@@ -58,17 +58,49 @@ void chain_free_records(struct chain *chain)
 
 /* ---- what gates want ---- */
 
-void chain_gate_interest(const struct chain *chain, const struct command *command, struct chain_interest *interest)
+static bool has_one_key(const struct command *command)
 {
+    return command != NULL && command->keys == COMMAND_KEYS_RANGE && command->first_key == 1 &&
+           command->last_key == 1 && (command->categories & CATEGORY_PUBSUB) == 0;
+}
+
+/* The group of the command at the one gate that wants it, or does so with others that only glance; 0: none. */
+static uint32_t find_group(const struct chain *chain, const struct command *command, uint32_t wanted)
+{
+    if (wanted == 0 || (wanted & (wanted - 1)) != 0) {
+        return 0;
+    }
+    const struct chain_gate *gate = &chain->gates[__builtin_ctz(wanted)];
+    return gate->hooks->group != NULL ? gate->hooks->group(gate->instance, command) : 0;
+}
+
+void chain_gate_interest(const struct chain *chain, const struct command *command, struct chain_interest *interest,
+                         struct chain_interest *unconcerned)
+{
+    uint32_t others = 0;
+
     for (size_t n = 0; n < chain->gate_count; n++) {
         const struct chain_gate *gate = &chain->gates[n];
         if (!gate->hooks->wants(gate->instance, command)) {
             continue;
         }
-        bool alone = interest->wanted == 0 && gate->hooks->group != NULL;
-        interest->group = alone ? gate->hooks->group(gate->instance, command) : 0;
         interest->wanted |= UINT32_C(1) << n;
+        if (gate->hooks->concerns != NULL && has_one_key(command)) {
+            interest->glances |= UINT32_C(1) << n;
+        } else {
+            others |= UINT32_C(1) << n;
+        }
     }
+    uint32_t group = find_group(chain, command, others);
+    if (interest->glances == 0) {
+        interest->group = group;
+    } else if (others != 0 && group == 0) {
+        /* One that looks at each request has all of them put to all. */
+        interest->glances = 0;
+    }
+    *unconcerned = *interest;
+    unconcerned->wanted = others;
+    unconcerned->group = group;
 }
 
 /* ---- asking ---- */
@@ -76,6 +108,37 @@ void chain_gate_interest(const struct chain *chain, const struct command *comman
 static void attach(const struct chain_gate *gate, struct policy_request *request)
 {
     request->attachment = &request->client->attachments[gate->place];
+}
+
+/* Whether any of those gates is to be asked about the request. */
+static bool concerns_any(const struct chain *chain, uint32_t gates, struct policy_glance *glance,
+                         void *const *attachments)
+{
+    for (; gates != 0; gates &= gates - 1) {
+        const struct chain_gate *gate = &chain->gates[__builtin_ctz(gates)];
+        glance->attachment = attachments[gate->place];
+        if (gate->hooks->concerns(gate->instance, glance)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+const struct chain_interest *chain_glance(const struct chain *chain, const struct chain_interest *interest,
+                                          const struct command *command, const struct resp_command *framed,
+                                          const char *frame, void *const *attachments)
+{
+    const struct resp_argument *key = &framed->arguments[1];
+    struct policy_glance glance = {
+        .command = command,
+        .key = {frame + key->offset, (size_t)key->length},
+        .bytes = framed->size,
+    };
+
+    if (framed->argument_count < 2 || concerns_any(chain, interest->glances, &glance, attachments)) {
+        return interest;
+    }
+    return interest + chain->unconcerned;
 }
 
 static void count_verdict(struct chain *chain, enum policy_verdict verdict)
@@ -109,7 +172,9 @@ static void tell_refusal(struct chain *chain, const struct chain_gate *gate, con
 /* Who is asked about the group of a command. */
 static const struct chain_gate *gate_of_group(const struct chain *chain, const struct command *command)
 {
-    return &chain->gates[__builtin_ctz(chain_interest(chain, command)->wanted)];
+    const struct chain_interest *interest = chain_interest(chain, command);
+
+    return &chain->gates[__builtin_ctz(interest->wanted & ~interest->glances)];
 }
 
 uint32_t chain_admit(struct chain *chain, struct policy_request *request, uint32_t count,

@@ -44,14 +44,18 @@ struct chain {
     uint32_t listeners; /* bit n: observer n is told what happens */
     struct stats *stats;
     struct chain_record *free;
-    /* For each command, by command_index(); the last is for unknown commands. */
+    /* For each command, by command_index(), and for unknown commands; from `unconcerned` on the same for requests that
+     * concern none of the gates that glance. */
+    size_t unconcerned;
     struct chain_interest interests[];
 };
 
 /* ---- chain_gate.c ---- */
 
-/* Which gates want the command, and of which group it is. */
-void chain_gate_interest(const struct chain *chain, const struct command *command, struct chain_interest *interest);
+/* Adds which gates want the command, and of which group it is. unconcerned: the same for requests that concern none of
+ * the gates that glance. */
+void chain_gate_interest(const struct chain *chain, const struct command *command, struct chain_interest *interest,
+                         struct chain_interest *unconcerned);
 void chain_free_records(struct chain *chain);
 
 /* ---- chain_observer.c ---- */

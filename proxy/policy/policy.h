@@ -84,6 +84,15 @@ struct policy_request {
     void **attachment; /* the policy's own pointer for this client; NULL at first, on_client_close() gets it back */
 };
 
+/* What is known of a whole request, of a command with one key, at first sight: what several gates would have to find
+ * out of it, each for itself. */
+struct policy_glance {
+    const struct command *command;
+    struct slice key;
+    uint64_t bytes;   /* of the request on the wire */
+    void *attachment; /* the policy's own pointer for this client; NULL: there is none yet */
+};
+
 /*
  * WHOLE: a partial request cannot be judged by its beginning. It is kept and asked about again whenever another
  * argument has been announced, and at the latest when it is whole. Nothing of it reaches Redis before, and up to
@@ -354,6 +363,13 @@ struct policy_gate {
     uint32_t (*group)(void *instance, const struct command *command);
     uint32_t (*on_batch)(void *instance, const struct policy_request *request, uint32_t count,
                          struct policy_decision *decision);
+    /*
+     * For gates that look at keys, of which most are not theirs: whether the gate has anything to do with a request of
+     * a command that it wants. False is the same as ADMIT from on_request(), and is to be without any effect. It is
+     * asked, before the other gates are, about whole requests of commands with one key outside of MULTI; all gates that
+     * look at single requests have to have it for that to be so. It is to be quick.
+     */
+    bool (*concerns)(void *instance, const struct policy_glance *glance);
 };
 
 /* An observer sees, and decides nothing. What it does of these two it brings whole, or leaves out. */

@@ -1,8 +1,11 @@
 /* The chain of policies that bring some of the three pieces only: each piece is asked of those that have it. */
 #include "chain_fixture.h"
 
+#include "resp/resp.h"
+
 #include <criterion/criterion.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 TestSuite(chain_pieces, .init = open_chain, .fini = close_chain);
@@ -163,4 +166,116 @@ Test(chain_pieces, a_policy_may_have_none)
     chain_free(chain);
     chain = NULL;
     assert_calls("b.");
+}
+
+/* ---- gates that tell at first sight ---- */
+
+static uint32_t group_all(void *instance, const struct command *command)
+{
+    (void)instance;
+    return command != NULL ? 7 : 0;
+}
+
+static uint32_t admit(void *instance, const struct policy_request *request, uint32_t count,
+                      struct policy_decision *decision)
+{
+    (void)request;
+    (void)decision;
+    fake_write_down(instance, "#%llu", count);
+    return count;
+}
+
+/* Keys that begin with its letter. */
+static bool begins_with_letter(void *instance, const struct policy_glance *glance)
+{
+    const struct fake *fake = instance;
+
+    cr_assert_eq(glance->attachment, fake_attachments[fake - fakes]);
+    cr_assert_eq(glance->bytes, sizeof "*2\r\n$3\r\nget\r\n$3\r\n---\r\n" - 1);
+    return glance->key.length > 0 && glance->key.data[0] == fake->letter;
+}
+
+static const struct policy_gate glancing_gate = {
+    .wants = fake_wants, .on_request = fake_on_request, .concerns = begins_with_letter};
+static const struct policy_gate grouping_gate = {
+    .wants = fake_wants, .on_request = fake_on_request, .group = group_all, .on_batch = admit};
+
+static const struct policy glancing_a = {.name = "a", .gate = &glancing_gate, .start = fake_start_a};
+static const struct policy grouping_b = {.name = "b", .gate = &grouping_gate, .start = fake_start_b};
+static const struct policy glancing_c = {.name = "c", .gate = &glancing_gate, .start = fake_start_c};
+static const struct policy staring_c = {.name = "c", .gate = &fake_bare_gate, .start = fake_start_c};
+
+static const struct policy *const group_amid_glances[] = {&glancing_a, &grouping_b, &glancing_c, NULL};
+static const struct policy *const only_glances[] = {&glancing_a, &glancing_c, NULL};
+static const struct policy *const one_stares[] = {&glancing_a, &grouping_b, &staring_c, NULL};
+
+/* What the chain wants of GET with that key. */
+static const struct chain_interest *glance(const char *key)
+{
+    char frame[64];
+    struct resp_command framed = {0};
+    size_t taken;
+    int length = snprintf(frame, sizeof frame, "*2\r\n$3\r\nget\r\n$%zu\r\n%s\r\n", strlen(key), key);
+
+    cr_assert_eq(resp_command_feed(&framed, frame, (size_t)length, UINT64_MAX, &taken), RESP_DONE);
+    return chain_glance(chain, chain_interest(chain, get()), get(), &framed, frame, fake_attachments);
+}
+
+Test(chain_pieces, a_group_is_left_to_its_gate_by_those_that_only_glance)
+{
+    struct policy_request request = {.client = &fake_client, .command = get()};
+    struct policy_decision decision;
+
+    use_policies(group_amid_glances);
+    fake_calls[0] = '\0';
+    cr_assert_neq(chain_interest(chain, get())->glances, 0);
+    cr_assert_eq(glance("abc"), chain_interest(chain, get()));
+    cr_assert_eq(glance("cde"), chain_interest(chain, get()));
+    cr_assert_eq(group_of(get()), 0, "who is concerned is asked about it by itself");
+    cr_assert_eq(glance("bcd")->group, 7);
+    cr_assert_eq(glance("bcd")->wanted, 2);
+    cr_assert_eq(chain_admit(chain, &request, 16, &decision), 16);
+    assert_calls("b#16");
+}
+
+Test(chain_pieces, what_concerns_none_of_those_that_glance_is_put_to_nobody)
+{
+    use_policies(only_glances);
+    cr_assert_eq(glance("abc")->wanted, 3);
+    cr_assert_eq(glance("bcd")->wanted, 0);
+    cr_assert_eq(glance("bcd")->group, 0);
+}
+
+Test(chain_pieces, one_that_looks_at_all_requests_has_them_put_to_all)
+{
+    use_policies(one_stares);
+    cr_assert_eq(group_of(get()), 0);
+    cr_assert_eq(chain_interest(chain, get())->wanted, 7);
+    cr_assert_eq(chain_interest(chain, get())->glances, 0);
+}
+
+Test(chain_pieces, only_commands_with_one_key_are_glanced_at)
+{
+    static const char *const others[] = {"mget", "ping", "sort", "eval", "publish", "object", "zunion"};
+
+    use_policies(group_amid_glances);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        const struct command *command = command_find(slice_of(others[i]));
+        cr_assert_not_null(command, "%s", others[i]);
+        cr_assert_eq(group_of(command), 0, "%s", others[i]);
+        cr_assert_eq(chain_interest(chain, command)->glances, 0, "%s", others[i]);
+    }
+    cr_assert_eq(chain_interest(chain, NULL)->glances, 0);
+}
+
+Test(chain_pieces, a_request_without_its_key_concerns_all)
+{
+    static const char frame[] = "*1\r\n$3\r\nget\r\n";
+    struct resp_command framed = {0};
+    size_t taken;
+
+    use_policies(group_amid_glances);
+    cr_assert_eq(resp_command_feed(&framed, frame, sizeof frame - 1, UINT64_MAX, &taken), RESP_DONE);
+    cr_assert_eq(chain_glance(chain, chain_interest(chain, get()), get(), &framed, frame, fake_attachments),
+                 chain_interest(chain, get()));
 }

@@ -1,0 +1,174 @@
+"""All kinds of policies on together: each has what is its own of a pipeline, whatever lies between, and no more."""
+
+import random
+
+import pytest
+
+from harness.admin import stats
+from harness.leases import lease_of, rule
+from harness.resp import OK, QUEUED, Error, wait_for
+
+MEASURE = "[latency]\nenabled = on\n[counters]\nenabled = on\n[events]\nenabled = on\n"
+TWO_LIMITS = """[limit:ip]
+commands = get set
+per = ip
+limit = 1000000
+window = 1h
+[limit:user]
+commands = get set
+per = user
+algorithm = funnel
+capacity = 1000000
+leak = 1000000/s
+"""
+DENY = "[deny:internal]\nkeys = internal:*\n[deny:big]\ncommands = set\nmax_bytes = 1kb\n"
+WATCH = "[deny:watched]\nkeys = watched:*\naction = observe\n"
+TOGETHER = TWO_LIMITS + DENY + WATCH + rule("locks", owner="client", grace="1h") + MEASURE
+LOCK = ("NX", "PX", 600_000)
+
+
+def refusal(command, name="internal", why="on such a key"):
+    return Error(f"DENIED {name}: {command} is not allowed {why}".encode())
+
+
+def count(headgate, section, name):
+    return int(stats(headgate, section)[f"{section}_{name}"])
+
+
+def assert_counts(headgate, section, **expected):
+    found = stats(headgate, section)
+    assert {name: int(found[f"{section}_{name}"]) for name in expected} == expected
+
+
+def test_each_has_its_own_of_a_pipeline(make, redis):
+    headgate = make(TOGETHER)
+    with headgate.connect() as client:
+        assert client.pipeline(
+            [
+                ("SET", "a", "1"),
+                ("SET", "lock:a", "t", *LOCK),
+                ("GET", "a"),
+                ("GET", "internal:a"),
+                ("SET", "watched:a", "2"),
+                ("SET", "b", "v" * 2000),
+                ("SET", "internal:b", "3"),
+                ("GET", "watched:a"),
+                ("SET", "lock:a", "other", *LOCK),
+                ("GET",),
+                ("GET", "lock:a"),
+            ]
+        ) == [
+            OK,
+            OK,
+            b"1",
+            refusal("get"),
+            OK,
+            refusal("set", "big", "at this size"),
+            refusal("set"),
+            b"2",
+            None,
+            Error(b"ERR wrong number of arguments for 'get' command"),
+            b"t",
+        ]
+        assert_counts(headgate, "deny", rejected_total=3, observed_total=2)
+        assert_counts(headgate, "limit", admitted_total=2 * 8, refused_total=0)
+        assert_counts(headgate, "lease", acquired_total=1, held=1)
+        wait_for(lambda: count(headgate, "latency", "samples_total") == 11, what="samples")
+        assert lease_of(headgate, "lock:a")["rule"] == "locks"
+        assert client("DEL", "lock:a") == 1
+        assert_counts(headgate, "lease", released_total=1, held=0)
+
+
+def test_within_transactions(make, redis):
+    """What MULTI queues is written down in its place, though most of it is nobody's."""
+    headgate = make(TOGETHER)
+    with headgate.connect() as client:
+        for key in ("lock:a", "lock:b"):
+            queued = [("SET", "a", "1"), ("SET", key, "t", *LOCK), ("SET", "b", "2")]
+            replies = client.pipeline([("MULTI",), *queued, ("EXEC",), ("SET", "c", "3")])
+            assert replies == [OK, QUEUED, QUEUED, QUEUED, [OK, OK, OK], OK]
+        assert_counts(headgate, "lease", acquired_total=2, held=2)
+        given_up = [("MULTI",), ("DEL", "lock:a"), ("DISCARD",), ("SET", "a", "1"), ("GET", "a")]
+        assert client.pipeline(given_up)[-2:] == [OK, b"1"]
+        refused = client.pipeline([("MULTI",), ("DEL", "lock:b"), ("SET", "internal:a", "1"), ("EXEC",), ("SET", "a", 2)])
+        assert refused[2] == refusal("set")
+        assert refused[3].startswith(b"EXECABORT")
+        assert_counts(headgate, "lease", released_total=0, held=2)
+
+
+class Model:
+    """What the keys hold, and what the policies are to have counted."""
+
+    def __init__(self):
+        self.values = {}
+        self.requests = self.limited = self.denied = self.observed = self.acquired = self.released = 0
+
+    def ask(self, chance):
+        """A request and its reply."""
+        number = chance.randrange(4)
+        self.requests += 1
+        return getattr(self, chance.choice(("set", "set", "get", "get", "lock", "release", "deny", "big", "watch")))(number)
+
+    def set(self, number):
+        self.limited += 1
+        self.values[f"k:{number}"] = value = b"%d" % self.requests
+        return ("SET", f"k:{number}", value), OK
+
+    def get(self, number):
+        self.limited += 1
+        return ("GET", f"k:{number}"), self.values.get(f"k:{number}")
+
+    def lock(self, number):
+        self.limited += 1
+        is_free = self.values.setdefault(f"lock:{number}", self.requests) == self.requests
+        self.acquired += is_free
+        return ("SET", f"lock:{number}", "t", *LOCK), OK if is_free else None
+
+    def release(self, number):
+        is_held = self.values.pop(f"lock:{number}", None) is not None
+        self.released += is_held
+        return ("DEL", f"lock:{number}"), int(is_held)
+
+    def deny(self, number):
+        self.denied += 1
+        return ("GET", f"internal:{number}"), refusal("get")
+
+    def big(self, number):
+        self.denied += 1
+        return ("SET", f"k:{number}", "v" * 1500), refusal("set", "big", "at this size")
+
+    def watch(self, number):
+        self.limited += 1
+        self.observed += 1
+        return ("GET", f"watched:{number}"), None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_pipelines(make, threads, seed):
+    """One client after the other, as they share keys, each with pipelines of any length."""
+    chance = random.Random(seed)
+    headgate = make(TOGETHER, threads=threads)
+    model = Model()
+    for _ in range(6):
+        with headgate.connect() as client:
+            for _ in range(20):
+                asked = [model.ask(chance) for _ in range(chance.choice((1, 2, 7, 16, 100)))]
+                assert client.pipeline([request for request, _ in asked]) == [reply for _, reply in asked]
+    assert_counts(headgate, "deny", rejected_total=model.denied, observed_total=model.observed)
+    assert_counts(headgate, "limit", admitted_total=2 * model.limited, refused_total=0)
+    assert_counts(headgate, "lease", acquired_total=model.acquired, released_total=model.released)
+    wait_for(lambda: count(headgate, "latency", "samples_total") == model.requests, what="all samples")
+
+
+def test_who_is_over_a_limit_still_has_its_locks(make, redis):
+    """A limit in the midst of a pipeline: what lies before is taken, what lies behind is refused, each in its place."""
+    headgate = make("[limit:few]\ncommands = set\nper = ip\nlimit = 5\nwindow = 1h\n" + DENY + rule("locks", owner="client"))
+    with headgate.connect() as client:
+        asked = [("SET", f"k:{i}", i) for i in range(3)] + [("SET", "lock:a", "t", *LOCK), ("GET", "k:2")]
+        asked += [("SET", f"k:{i}", i) for i in range(3)] + [("SET", "lock:b", "t", *LOCK), ("GET", "k:2")]
+        replies = client.pipeline(asked)
+        assert replies[:6] == [OK, OK, OK, OK, b"2", OK]
+        assert all(isinstance(reply, Error) for reply in replies[6:9]), replies
+        assert replies[9] == b"2"
+        assert_counts(headgate, "limit", admitted_total=5, refused_total=3)
+        assert_counts(headgate, "lease", acquired_total=1)
