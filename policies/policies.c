@@ -1,14 +1,20 @@
-/* The policies of this build, in the order in which they are asked. */
+/*
+ * The policies of this build, in the order in which their gates are asked. A new one, struct policy NAME_policy, is a
+ * line here. lease is last: what it has seen is forwarded.
+ */
 #include "policy/policy.h"
 
-extern const struct policy added_commands_policy;
-extern const struct policy deny_policy;
-extern const struct policy latency_policy;
-extern const struct policy lease_policy;
-extern const struct policy limit_policy;
+#define POLICIES                                                                                                       \
+    POLICY(deny)                                                                                                       \
+    POLICY(limit)                                                                                                      \
+    POLICY(added_commands)                                                                                             \
+    POLICY(latency)                                                                                                    \
+    POLICY(lease)
 
-const struct policy *const policies[] = {
-    &deny_policy,  &limit_policy, &added_commands_policy, &latency_policy,
-    &lease_policy, /* what it has seen is forwarded: the last one */
-    NULL,
-};
+#define POLICY(name) extern const struct policy name##_policy;
+POLICIES
+#undef POLICY
+
+#define POLICY(name) &name##_policy,
+const struct policy *const policies[] = {POLICIES NULL};
+#undef POLICY
