@@ -71,9 +71,10 @@ void servers_kill_redis(struct servers *servers)
     server_kill(&servers->redis);
 }
 
-/* Of every kind that holds requests: while Redis decides on them, while permits are fetched, and until their turn. */
+/* Of every kind that holds requests: while Redis decides on them, while permits are fetched, and until their turn. GETs
+ * are put to the limits in groups, amid those that a rule on keys is asked about one by one. */
 static const char limit_rules[] = "[limit:asked]\n"
-                                  "commands = get incr mget\n"
+                                  "commands = incr mget\n"
                                   "per = all\n"
                                   "limit = 1000000000\n"
                                   "window = 60s\n"
@@ -96,7 +97,10 @@ static const char limit_rules[] = "[limit:asked]\n"
                                   "[limit:counted]\n"
                                   "per = ip+user\n"
                                   "limit = 1000000000\n"
-                                  "window = 1s\n";
+                                  "window = 1s\n"
+                                  "[deny:observed]\n"
+                                  "keys = *1 *3\n"
+                                  "action = observe\n";
 
 static void configure_headgate(FILE *file, const void *context)
 {
