@@ -408,7 +408,8 @@ static bool names_helper(const struct lease_rule *rule, struct slice key)
     static const char suffix[] = ":timeout";
     size_t length = sizeof suffix - 1;
 
-    if (key.length < length + 2 || memcmp(key.data + key.length - length, suffix, length) != 0) {
+    if (key.length < length + 2 || key.data[key.length - 1] != suffix[length - 1] ||
+        memcmp(key.data + key.length - length, suffix, length) != 0) {
         return false;
     }
     struct slice name = {key.data, key.length - length};

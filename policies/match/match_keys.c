@@ -106,6 +106,15 @@ bool match_keys_all(const struct match_keys *keys)
     return keys->count == 0;
 }
 
+/* Most keys differ in the first character already. */
+static bool begins_plainly(const struct key_glob *glob, struct slice key)
+{
+    size_t plain = glob->plain_length;
+
+    return plain == 0 ||
+           (plain <= key.length && glob->text[0] == key.data[0] && memcmp(glob->text, key.data, plain) == 0);
+}
+
 bool match_keys_part(const struct match_keys *keys, struct slice key, struct slice *part)
 {
     bool is = keys->count == 0;
@@ -114,9 +123,8 @@ bool match_keys_part(const struct match_keys *keys, struct slice key, struct sli
     for (size_t i = 0; i < keys->count && !is; i++) {
         const struct key_glob *glob = &keys->globs[i];
         size_t plain = glob->plain_length;
-        is = plain <= key.length && memcmp(glob->text, key.data, plain) == 0 &&
-             match_glob_part(glob->text + plain, glob->braces, (struct slice){key.data + plain, key.length - plain},
-                             part);
+        is = begins_plainly(glob, key) && match_glob_part(glob->text + plain, glob->braces,
+                                                          (struct slice){key.data + plain, key.length - plain}, part);
     }
     return is;
 }
