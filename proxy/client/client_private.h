@@ -105,6 +105,17 @@ static inline bool client_part_takes(struct client_part *part, int64_t received_
     return true;
 }
 
+/* Whether all that is measured of a request is told by its command and by when it was framed; it counts as looked at.
+ */
+static inline bool client_measure_passes(struct client *client, const struct chain_interest *interest)
+{
+    struct client_service *service = client->service;
+    bool passes = !client->note.taken && interest->tag != POLICY_TAG_ASK && service->until_spot != 1;
+
+    service->until_spot -= passes;
+    return passes;
+}
+
 /* The same as client_measure_plain(), if the part goes on: all but the first requests of a pipeline come here. */
 static inline bool client_measure_joins(struct client *client, struct client_part *part,
                                         const struct chain_interest *interest, size_t length)

@@ -152,8 +152,8 @@ static void join_group(struct client *client, const struct request *request)
     struct client_member *member = &group->members[group->count++];
     member->command = request->command;
     member->length = request->frame.length;
-    member->received_us = client->note.received_us;
-    member->tag = client->note.tag;
+    member->received_us = client->note.taken ? client->note.received_us : client->framed_us;
+    member->tag = client->note.taken ? client->note.tag : request->interest->tag;
     member->is_asked = request->interest->wanted != 0;
     group->asked += member->is_asked;
     client_note_end(client);
@@ -177,10 +177,15 @@ static bool keep_member(struct client *client, struct client_batch *batch, const
 {
     struct slice bytes = {frame, member->length};
 
-    note_again(client, member, bytes);
     if (batch->requests == 0) {
         batch->data = frame;
     }
+    if (client_part_takes(&batch->part, member->received_us, member->tag, member->length)) {
+        batch->length += member->length;
+        batch->requests++;
+        return true;
+    }
+    note_again(client, member, bytes);
     return client_batch_add(client, batch, bytes);
 }
 
@@ -232,12 +237,15 @@ enum client_outcome client_end_group(struct client *client, struct client_batch 
 
 /* ---- the way ---- */
 
-/* Notes what is measured of it, unless it can be counted with those before it. */
+/* Notes what is measured of it, unless it can be counted with those before it, or a member of a group tells it. */
 static void note(struct client *client, const struct request *request, bool joins_group)
 {
     struct client_part *part = &request->batch->part;
     bool may_join = request->is_plain && !joins_group;
 
+    if (joins_group && client_measure_passes(client, request->interest)) {
+        return;
+    }
     if (may_join && (client_measure_joins(client, part, request->interest, request->frame.length) ||
                      client_measure_plain(client, part, request->interest, request->frame))) {
         return;
