@@ -413,7 +413,7 @@ struct fake_request fake_forward(struct fake_client *client, const struct slice 
     struct fake_request request = {.command = made.request.command, .received_us = client->host->now_us};
     cr_assert_not_null(request.command, "%.*s", (int)words[0].length, words[0].data);
     made.request.ticket = &request.ticket;
-    if (policy->gate->wants(instance_of(client), request.command)) {
+    if (policy->gate != NULL && policy->gate->wants(instance_of(client), request.command)) {
         enum policy_verdict verdict = policy->gate->on_request(instance_of(client), &made.request, &decision);
         cr_assert(verdict == POLICY_PASS || verdict == POLICY_ADMIT);
         request.passed = verdict == POLICY_PASS;
@@ -465,7 +465,7 @@ static const char *decide(struct fake_client *client, const char *text, size_t b
     make_request(&made, client, words, frame_split(text, words), bytes);
     made.request.holds = client->holds;
     made.request.ticket = &client->held_ticket;
-    if (policy->gate->wants(instance_of(client), made.request.command)) {
+    if (policy->gate != NULL && policy->gate->wants(instance_of(client), made.request.command)) {
         verdict = policy->gate->on_request(instance_of(client), &made.request, &decision);
     }
     unmake(&made);

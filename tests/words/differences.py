@@ -94,9 +94,10 @@ def debugs_scripts(scenario):
     return "script" in scenario.names and b"DEBUG" in scenario.all_bytes.upper()
 
 
-def names_options_by_a_hash(scenario):
-    """CONFIG finds the names of options as it finds commands: with a NUL, by chance."""
-    return "config" in scenario.names and b"\0" in scenario.all_bytes
+def names_something_by_a_hash(scenario):
+    """CONFIG finds the names of options as Redis finds commands, and ACL, COMMAND and LATENCY are told names of commands:
+    with a NUL, by chance."""
+    return bool(scenario.names & {"acl", "command", "config", "latency"}) and b"\0" in scenario.all_bytes
 
 
 def asks_for_a_name_that_was_given(scenario):
@@ -132,7 +133,7 @@ def is_not_compared(scenario):
         return True
     if (
         breaks_its_error_line(scenario)
-        or names_options_by_a_hash(scenario)
+        or names_something_by_a_hash(scenario)
         or asks_for_a_name_that_was_given(scenario)
         or quits_in_silence(scenario)
         or debugs_scripts(scenario)
