@@ -32,7 +32,7 @@ struct process {
     struct stats stats;       /* of the main thread's reactor; only lookups are shown */
     struct reactor reactor;
     struct mailbox mailbox;
-    struct crew crew;
+    struct worker_pool worker_pool;
     struct listener *listener;
     struct admin *admin;
     struct event signals[3];
@@ -156,17 +156,17 @@ static int read_command_line(int argc, char **argv, struct process *process, enu
 /* ---- reload ---- */
 
 struct acknowledgement {
-    struct letter letter;
+    struct message message;
     struct process *process;
 };
 
-static void run_acknowledgement(struct letter *letter)
+static void run_acknowledgement(struct message *message)
 {
-    struct acknowledgement *acknowledgement = (struct acknowledgement *)(void *)letter;
+    struct acknowledgement *acknowledgement = (struct acknowledgement *)(void *)message;
     struct process *process = acknowledgement->process;
 
     free(acknowledgement);
-    if (++process->conf_acknowledged == process->crew.count) {
+    if (++process->conf_acknowledged == process->worker_pool.count) {
         conf_free(process->conf_before);
         process->conf_before = NULL;
     }
@@ -181,9 +181,9 @@ static void worker_took_conf(void *context)
     if (acknowledgement == NULL) {
         abort();
     }
-    acknowledgement->letter.run = run_acknowledgement;
+    acknowledgement->message.run = run_acknowledgement;
     acknowledgement->process = process;
-    mailbox_post(&process->mailbox, &acknowledgement->letter);
+    mailbox_post(&process->mailbox, &acknowledgement->message);
 }
 
 static void report_restart_only(void *context, const char *option)
@@ -216,9 +216,9 @@ static void put_in_force(struct process *process, struct conf *conf)
     if (process->listener != NULL) {
         listener_reconfigure(process->listener, conf);
     }
-    crew_reconfigure(&process->crew, conf);
-    for (size_t i = 0; i < process->crew.count; i++) {
-        worker_reconfigure(process->crew.workers[i], conf, worker_took_conf, process);
+    worker_pool_reconfigure(&process->worker_pool, conf);
+    for (size_t i = 0; i < process->worker_pool.count; i++) {
+        worker_reconfigure(process->worker_pool.workers[i], conf, worker_took_conf, process);
     }
 }
 
@@ -263,7 +263,8 @@ static bool waits_in_vain(struct process *process, size_t clients)
     int64_t now_us = clock_now_us();
 
     process->drained_us = clients > 0 ? 0 : process->drained_us > 0 ? process->drained_us : now_us;
-    return clients == 0 && now_us - process->drained_us >= UNREACHED_PATIENCE_US && crew_waits_in_vain(&process->crew);
+    return clients == 0 && now_us - process->drained_us >= UNREACHED_PATIENCE_US &&
+           worker_pool_waits_in_vain(&process->worker_pool);
 }
 
 static void check_drain(evutil_socket_t fd, short what, void *context)
@@ -272,9 +273,9 @@ static void check_drain(evutil_socket_t fd, short what, void *context)
 
     (void)fd;
     (void)what;
-    size_t clients = crew_clients(&process->crew);
+    size_t clients = worker_pool_clients(&process->worker_pool);
     bool in_time = clock_now_us() < process->drain_until_us, is_vain = waits_in_vain(process, clients);
-    if (clients == 0 && crew_is_settled(&process->crew)) {
+    if (clients == 0 && worker_pool_is_settled(&process->worker_pool)) {
         log_info("main", "drained");
         process->ended = true;
     } else if (is_vain || (!in_time && process->drain_is_over)) {
@@ -283,7 +284,7 @@ static void check_drain(evutil_socket_t fd, short what, void *context)
     } else if (!in_time) {
         if (clients > 0) {
             log_warning("main", "drain_timeout is over: closing %zu clients with requests under way", clients);
-            crew_close_clients(&process->crew);
+            worker_pool_close_clients(&process->worker_pool);
         }
         process->drain_is_over = true;
         process->drain_until_us = clock_now_us() + SETTLE_PATIENCE_US;
@@ -299,7 +300,7 @@ static void begin_drain(struct process *process)
     listener_close(process->listener);
     process->listener = NULL;
     admin_stop_listening(process->admin);
-    crew_drain(&process->crew);
+    worker_pool_drain(&process->worker_pool);
     if (event_add(&process->drain_timer, &interval) != 0) {
         log_error("main", "out of memory: ending without a drain");
         process->ended = true;
@@ -367,9 +368,9 @@ static bool open_ports(struct process *process, const struct admin_host *host)
 {
     struct port_source *source = &process->source;
 
-    process->admin = admin_open(&process->reactor, &process->crew, process->conf, host, source);
+    process->admin = admin_open(&process->reactor, &process->worker_pool, process->conf, host, source);
     if (process->admin != NULL) {
-        process->listener = listener_open(&process->reactor, &process->crew, process->conf, source);
+        process->listener = listener_open(&process->reactor, &process->worker_pool, process->conf, source);
     }
     port_source_close_unused(source, report_unused);
     /* Only now, as whoever serves there goes on if one of them could not be opened. */
@@ -387,7 +388,7 @@ static bool start(struct process *process, const struct policy *const *policies)
     }
     watch_signals(process);
     event_assign(&process->drain_timer, process->reactor.base, -1, EV_PERSIST, check_drain, process);
-    if (!crew_start(&process->crew, &process->reactor, conf, policies)) {
+    if (!worker_pool_start(&process->worker_pool, &process->reactor, conf, policies)) {
         log_error("main", "cannot start the workers: %s", strerror(errno));
         return false;
     }
@@ -412,7 +413,7 @@ static void end(struct process *process)
     if (process->listener != NULL) {
         listener_close(process->listener);
     }
-    crew_stop(&process->crew);
+    worker_pool_stop(&process->worker_pool);
     if (process->admin != NULL) {
         admin_close(process->admin);
     }

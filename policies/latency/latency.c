@@ -23,7 +23,7 @@ static const struct policy_counter counter_table[] = {
                                  "times that an interface found no room and was sent to \"other\""},
     [LATENCY_COUNTER_WAITING] = {"latency_minutes_waiting", STATS_GAUGE,
                                  "minutes that are not in Redis yet, of each interface apart"},
-    [LATENCY_COUNTER_INTERFACES] = {"latency_interfaces", STATS_GAUGE, "interfaces there are"},
+    [LATENCY_COUNTER_OPERATIONS] = {"latency_interfaces", STATS_GAUGE, "interfaces there are"},
 };
 
 static_assert(sizeof counter_table / sizeof counter_table[0] == LATENCY_COUNTERS, "a counter is missing");
@@ -227,7 +227,7 @@ static uint64_t show_shared(struct latency *latency, uint64_t *no_room)
     *no_room += share->operations->refused + share->free_texts_refused;
     show(latency, LATENCY_COUNTER_LOST_MINUTES, share->lost.minutes);
     show(latency, LATENCY_COUNTER_LOST_REQUESTS, share->lost.requests);
-    show(latency, LATENCY_COUNTER_INTERFACES, share->operations->count);
+    show(latency, LATENCY_COUNTER_OPERATIONS, share->operations->count);
     pthread_mutex_unlock(&share->lock);
     return waiting;
 }
@@ -297,7 +297,7 @@ static const struct policy_observer latency_observer = {
     .on_written = latency_written,
     .on_spot = latency_spot,
     .listens = latency_listens,
-    .on_happening = latency_happening,
+    .on_event = latency_policy_event,
 };
 
 const struct policy latency_policy = {

@@ -74,15 +74,15 @@ void latency_call_add(struct latency_call *call, const char *format, ...)
 
 /* ---- keys ---- */
 
-/* Those of a minute, in the order in which the scripts take them. interface: a safe name (latency_interface.h). */
-static void add_keys(struct latency_call *call, const struct latency_layout *layout, const char *interface,
+/* Those of a minute, in the order in which the scripts take them. operation: a safe name (latency_operation_name.h). */
+static void add_keys(struct latency_call *call, const struct latency_layout *layout, const char *operation,
                      int64_t minute)
 {
     static const char *const names[LATENCY_KEYS] = {"max", "min", "sum_count", "hist", "errors_bytes"};
 
     for (size_t i = 0; i < LATENCY_KEYS; i++) {
         latency_call_key(call, layout->braces ? "%s_{%s}_%" PRId64 "_for_%s" : "%s_%s_%" PRId64 "_for_%s",
-                         layout->prefix, interface, minute, names[i]);
+                         layout->prefix, operation, minute, names[i]);
     }
 }
 
@@ -132,7 +132,7 @@ static void add_figures(struct latency_call *call, const struct latency_minute *
     add(call, (size_t)(end - 1 - call->end));
 }
 
-bool latency_call_flush(struct latency_call *call, const struct latency_layout *layout, const char *interface,
+bool latency_call_flush(struct latency_call *call, const struct latency_layout *layout, const char *operation,
                         uint64_t number, const struct latency_frozen *frozen)
 {
     size_t size = (1 + frozen->count * LATENCY_KEYS) * LATENCY_KEY_SIZE + 3 * NUMBER_SIZE;
@@ -143,10 +143,10 @@ bool latency_call_flush(struct latency_call *call, const struct latency_layout *
     if (!latency_call_start(call, size)) {
         return false;
     }
-    latency_call_key(call, layout->braces ? "%s_{%s}_flushed_by_%s" : "%s_%s_flushed_by_%s", layout->prefix, interface,
+    latency_call_key(call, layout->braces ? "%s_{%s}_flushed_by_%s" : "%s_%s_flushed_by_%s", layout->prefix, operation,
                      layout->process);
     for (size_t i = 0; i < frozen->count; i++) {
-        add_keys(call, layout, interface, frozen->minutes[i]->minute);
+        add_keys(call, layout, operation, frozen->minutes[i]->minute);
     }
     latency_call_add(call, "%" PRIu64, number);
     latency_call_add(call, "%" PRId64, layout->remember_s);
@@ -177,7 +177,7 @@ enum latency_flush_end latency_flush_ended(const struct policy_script_reply *rep
 
 /* ---- the report ---- */
 
-bool latency_call_report(struct latency_call *call, const struct latency_layout *layout, const char *interface,
+bool latency_call_report(struct latency_call *call, const struct latency_layout *layout, const char *operation,
                          int64_t first, size_t count)
 {
     assert(count >= 1 && count <= LATENCY_REPORT_MINUTES);
@@ -185,7 +185,7 @@ bool latency_call_report(struct latency_call *call, const struct latency_layout 
         return false;
     }
     for (size_t i = 0; i < count; i++) {
-        add_keys(call, layout, interface, first + (int64_t)i);
+        add_keys(call, layout, operation, first + (int64_t)i);
     }
     return true;
 }

@@ -2,19 +2,19 @@
  * The calls of lua/latency_flush.lua and lua/latency_report.lua: the names of the keys, the arguments, and what the
  * reply says.
  *
- * Keys are <prefix>_<interface>_<minute>_for_max, …_for_min, …_for_sum_count, …_for_hist and …_for_errors_bytes. The
- * well-known pattern has no braces in them: "statistics_get_28333333_for_max". With braces the interface is in braces,
- * "statistics_{get}_28333333_for_max", which makes it the hash tag of Redis Cluster: all minutes of an interface lie in
- * one slot, and a reader of the pattern finds them under the interface "{get}". A prefix with a hash tag of its own,
- * "{statistics}", puts all interfaces in one slot. Without either, a flush of several keys is no call for a cluster.
+ * Keys are <prefix>_<operation>_<minute>_for_max, …_for_min, …_for_sum_count, …_for_hist and …_for_errors_bytes. The
+ * well-known pattern has no braces in them: "statistics_get_28333333_for_max". With braces the operation is in braces,
+ * "statistics_{get}_28333333_for_max", which makes it the hash tag of Redis Cluster: all minutes of an operation lie in
+ * one slot, and a reader of the pattern finds them under the operation "{get}". A prefix with a hash tag of its own,
+ * "{statistics}", puts all operations in one slot. Without either, a flush of several keys is no call for a cluster.
  *
- * Beside them is <prefix>_<interface>_flushed_by_<process>: the number of that process's last flush.
+ * Beside them is <prefix>_<operation>_flushed_by_<process>: the number of that process's last flush.
  */
 #ifndef HEADGATE_LATENCY_CALL_H
 #define HEADGATE_LATENCY_CALL_H
 
-#include "latency/latency_interface.h"
 #include "latency/latency_minute.h"
+#include "latency/latency_operation_name.h"
 
 /* The longest texts, in bytes. */
 #define LATENCY_PREFIX_MAX 64
@@ -30,7 +30,7 @@
 /* What all calls of a process have in common. The texts are borrowed. */
 struct latency_layout {
     const char *prefix;  /* "statistics"; up to LATENCY_PREFIX_MAX bytes without blanks and control characters */
-    bool braces;         /* around the interface */
+    bool braces;         /* around the operation */
     const char *process; /* what no other process, nor another record of this one, has ever been called */
     int64_t retention_s; /* for how long a minute is kept after it was written last: 1 or more */
     /* For how long after a flush a repeat of it is known as one: 1 or more. Longer than Redis may be out of reach: a
@@ -57,7 +57,7 @@ void latency_call_key(struct latency_call *call, const char *format, ...) __attr
 void latency_call_add(struct latency_call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* For lua/latency_flush.lua: what is frozen, under that number. False when memory is short. */
-bool latency_call_flush(struct latency_call *call, const struct latency_layout *layout, const char *interface,
+bool latency_call_flush(struct latency_call *call, const struct latency_layout *layout, const char *operation,
                         uint64_t number, const struct latency_frozen *frozen);
 
 /* What is to be done with what is frozen when its call has ended. */
@@ -72,7 +72,7 @@ enum latency_flush_end latency_flush_ended(const struct policy_script_reply *rep
 const char *latency_flush_problem(const struct policy_script_reply *reply);
 
 /* For lua/latency_report.lua: count minutes from first on, 1 to LATENCY_REPORT_MINUTES. False when memory is short. */
-bool latency_call_report(struct latency_call *call, const struct latency_layout *layout, const char *interface,
+bool latency_call_report(struct latency_call *call, const struct latency_layout *layout, const char *operation,
                          int64_t first, size_t count);
 
 /* The most integers that a report replies with. */

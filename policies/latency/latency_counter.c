@@ -118,7 +118,7 @@ static bool is_precision(struct slice text, const char **precision)
     return false;
 }
 
-void latency_verb_counter(void *instance, struct policy_question *question, size_t count, const struct slice *arguments)
+void latency_verb_counter(void *instance, struct admin_query *admin_query, size_t count, const struct slice *arguments)
 {
     static const struct latency_query query = {"counter_read", "Redis did not tell the counter", print_slices};
     struct latency *latency = instance;
@@ -127,15 +127,15 @@ void latency_verb_counter(void *instance, struct policy_question *question, size
 
     (void)count;
     if (!latency->settings.counters) {
-        latency_answer_error(latency, question, "nothing is counted; see [counters] enabled");
+        latency_answer_error(latency, admin_query, "nothing is counted; see [counters] enabled");
         return;
     }
     if (arguments[1].length > LATENCY_NAME_MAX || !is_precision(arguments[2], &precision)) {
-        latency_answer_error(latency, question,
+        latency_answer_error(latency, admin_query,
                              "expected the name of a counter, and 1, 5, 60, 300, 3600, 18000 or 86400");
         return;
     }
     int length = snprintf(key, sizeof key, HASH_KEY, latency->settings.counters_prefix, precision,
                           (int)arguments[1].length, arguments[1].data);
-    latency_ask(latency, question, &query, (struct slice){key, (size_t)length}, SAMPLES);
+    latency_ask(latency, admin_query, &query, (struct slice){key, (size_t)length}, SAMPLES);
 }

@@ -35,7 +35,7 @@ static const char *const log_names[] = {
 static const struct {
     enum latency_tallied tally;
     enum latency_logged log;
-} kinds[POLICY_HAPPENINGS] = {
+} kinds[POLICY_EVENTS] = {
     [POLICY_REFUSED] = {LATENCY_TALLY_REFUSALS, LATENCY_LOG_REFUSALS},
     [POLICY_LEASE_TAKEN] = {LATENCY_TALLY_LEASES, LATENCY_LOGS},
     [POLICY_LEASE_LOST] = {LATENCY_TALLY_LOST_LEASES, LATENCY_LOG_LOST_LEASES},
@@ -51,9 +51,9 @@ static void gather(struct latency *latency, enum latency_logged log, const char 
     latency->has_logged = true;
 }
 
-void latency_event(struct latency *latency, uint32_t interface)
+void latency_event(struct latency *latency, uint32_t operation)
 {
-    gather(latency, LATENCY_LOG_SLOW, latency_share_operation(latency->share, interface)->interface.name, 1);
+    gather(latency, LATENCY_LOG_SLOW, latency_share_operation(latency->share, operation)->named.name, 1);
 }
 
 bool latency_listens(void *instance)
@@ -63,16 +63,16 @@ bool latency_listens(void *instance)
     return latency->settings.enabled && (latency->settings.counters || latency->settings.events);
 }
 
-void latency_happening(void *instance, const struct policy_happening *happening)
+void latency_policy_event(void *instance, const struct policy_event *event)
 {
     struct latency *latency = instance;
-    enum latency_logged log = kinds[happening->kind].log;
+    enum latency_logged log = kinds[event->kind].log;
     char text[LATENCY_MESSAGE_MAX + 1];
 
-    latency->tallied[kinds[happening->kind].tally] += happening->count;
+    latency->tallied[kinds[event->kind].tally] += event->count;
     if (latency->settings.events && log != LATENCY_LOGS) {
-        latency_message_write(happening->source, happening->rule, happening->what, text);
-        gather(latency, log, text, happening->count);
+        latency_message_write(event->source, event->rule, event->what, text);
+        gather(latency, log, text, event->count);
     }
 }
 
@@ -183,36 +183,36 @@ static bool print_common(const struct policy_script_reply *reply, FILE *out)
     return true;
 }
 
-static void ask(struct latency *latency, struct policy_question *question, const struct slice *arguments,
+static void ask(struct latency *latency, struct admin_query *admin_query, const struct slice *arguments,
                 const char *what, const struct latency_query *query)
 {
     char key[LATENCY_KEY_SIZE];
 
     if (!latency->settings.events) {
-        latency_answer_error(latency, question, "no events are logged; see [events] enabled");
+        latency_answer_error(latency, admin_query, "no events are logged; see [events] enabled");
         return;
     }
     if (arguments[1].length > LATENCY_NAME_MAX || arguments[2].length > CONF_RULE_NAME_MAX) {
-        latency_answer_error(latency, question, "expected a name and a severity, such as slow warning");
+        latency_answer_error(latency, admin_query, "expected a name and a severity, such as slow warning");
         return;
     }
     int length = snprintf(key, sizeof key, "%s%s:%.*s:%.*s", latency->settings.events_prefix, what,
                           (int)arguments[1].length, arguments[1].data, (int)arguments[2].length, arguments[2].data);
-    latency_ask(latency, question, query, (struct slice){key, (size_t)length}, LENGTH);
+    latency_ask(latency, admin_query, query, (struct slice){key, (size_t)length}, LENGTH);
 }
 
-void latency_verb_recent(void *instance, struct policy_question *question, size_t count, const struct slice *arguments)
+void latency_verb_recent(void *instance, struct admin_query *admin_query, size_t count, const struct slice *arguments)
 {
     static const struct latency_query query = {"event_recent", "Redis did not tell the events", print_recent};
 
     (void)count;
-    ask(instance, question, arguments, "recent", &query);
+    ask(instance, admin_query, arguments, "recent", &query);
 }
 
-void latency_verb_common(void *instance, struct policy_question *question, size_t count, const struct slice *arguments)
+void latency_verb_common(void *instance, struct admin_query *admin_query, size_t count, const struct slice *arguments)
 {
     static const struct latency_query query = {"event_common", "Redis did not tell the events", print_common};
 
     (void)count;
-    ask(instance, question, arguments, "common", &query);
+    ask(instance, admin_query, arguments, "common", &query);
 }

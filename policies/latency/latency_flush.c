@@ -1,20 +1,20 @@
 /*
- * Minutes on their way to Redis. In each round of `flush` seconds every worker moves what it has of each interface into
- * the shared object, and worker 0 sends it from there: some interfaces at each tick, so that neither the process nor
- * Redis has all of them to do at once. An interface has one call under way at most; what is not acknowledged goes again
+ * Minutes on their way to Redis. In each round of `flush` seconds every worker moves what it has of each operation into
+ * the shared object, and worker 0 sends it from there: some operations at each tick, so that neither the process nor
+ * Redis has all of them to do at once. An operation has one call under way at most; what is not acknowledged goes again
  * in the next round, under the same number.
  */
 #include "latency/latency_private.h"
 
 #include <inttypes.h>
 
-/* Redis is told the name of an interface this often, and keeps it for a little longer than what was measured. It may
+/* Redis is told the name of an operation this often, and keeps it for a little longer than what was measured. It may
  * have come back without it, or not have taken it, and REPORT * goes by it. */
 #define LIST_INTERVAL_S INT64_C(60)
 #define NAMES_IN_CALL 32
-/* A call takes two minutes at most. Of interfaces with more the rest goes in calls beside the rounds, so many at a
+/* A call takes two minutes at most. Of operations with more the rest goes in calls beside the rounds, so many at a
  * tick. */
-#define CATCH_UP_CALLS(interfaces) (8 + (interfaces) / 128)
+#define CATCH_UP_CALLS(operations) (8 + (operations) / 128)
 
 struct latency_layout latency_layout_of(const struct latency *latency)
 {
@@ -28,7 +28,7 @@ struct latency_layout latency_layout_of(const struct latency *latency)
     };
 }
 
-/* ---- which interfaces there are ---- */
+/* ---- which operations there are ---- */
 
 static void listed(void *context, const struct policy_script_reply *reply)
 {
@@ -51,7 +51,7 @@ static const char *take_name(struct latency *latency)
     STAILQ_REMOVE_HEAD(&latency->to_list, to_list);
     operation->is_to_list = false;
     operation->listed_us = latency_now(latency);
-    return operation->interface.name;
+    return operation->named.name;
 }
 
 static void list_some(struct latency *latency)
@@ -118,7 +118,7 @@ static bool write_call(struct latency *latency, const struct latency_entry *entr
     const struct latency_operation *operation = operation_of(entry);
     struct latency_layout layout = latency_layout_of(latency);
 
-    return latency_call_flush(call, &layout, operation->interface.name, entry->number, &operation->frozen);
+    return latency_call_flush(call, &layout, operation->named.name, entry->number, &operation->frozen);
 }
 
 static void forget(struct latency *latency, struct latency_entry *entry, bool is_lost)
@@ -158,7 +158,7 @@ static bool move_and_flush(struct latency *latency, uint32_t number)
 static void catch_up(struct latency *latency, uint32_t count)
 {
     for (uint32_t calls = CATCH_UP_CALLS(count); calls > 0 && !TAILQ_EMPTY(&latency->behind); calls--) {
-        (void)move_and_flush(latency, TAILQ_FIRST(&latency->behind)->interface.number);
+        (void)move_and_flush(latency, TAILQ_FIRST(&latency->behind)->named.number);
     }
 }
 

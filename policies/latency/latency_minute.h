@@ -1,7 +1,7 @@
 /*
- * The figures of one interface: open, as they are recorded, and sealed, as a minute of them that waits to be flushed.
+ * The figures of one operation: open, as they are recorded, and sealed, as a minute of them that waits to be flushed.
  * Sealed they are small: two to four bytes for each bucket that is not empty, which makes some 150 to 500 bytes for the
- * minute of an ordinary interface and at most LATENCY_MINUTE_BYTES_MAX.
+ * minute of an ordinary operation and at most LATENCY_MINUTE_BYTES_MAX.
  */
 #ifndef HEADGATE_LATENCY_MINUTE_H
 #define HEADGATE_LATENCY_MINUTE_H

@@ -1,10 +1,10 @@
 /*
- * Which interface a request is measured under: the name of the first rule that it matches, else its command's, with the
+ * Which operation a request is measured under: the name of the first rule that it matches, else its command's, with the
  * subcommand if there are any; with "|blocking" if it may wait for other clients, and "@user" if clients are told
  * apart. What neither Headgate nor the server knows for a command is "unknown": what was sent in its place may be a
  * password, which is to be seen nowhere.
  *
- * Names of commands become interfaces when they are used first, so that those that are never used take no room: until
+ * Names of commands become operations when they are used first, so that those that are never used take no room: until
  * then a tag says which slot. Names that are not in Headgate's table (commands that only the server knows, users and
  * names) are looked up in tables of the worker's own; the lock is taken once for each of them.
  */
@@ -16,7 +16,7 @@
 
 /* The longest name before it is made safe; of what is longer, its beginning counts. */
 #define NAME_SIZE 512
-/* Of all interfaces of a worker, names of commands that only the server knows. */
+/* Of all operations of a worker, names of commands that only the server knows. */
 #define LEARNED_PART 4
 #define UNKNOWN_NAME "unknown"
 
@@ -69,7 +69,7 @@ static bool has_subcommands(const struct latency_names *names, const struct comm
 
 static void forget_identities(struct latency_names *names)
 {
-    latency_interfaces_free(names->identities);
+    latency_operation_names_free(names->identities);
     free(names->pairs);
     table_close(&names->pair_table);
     names->identities = NULL;
@@ -79,7 +79,7 @@ static void forget_identities(struct latency_names *names)
 
 static bool make_identities(struct latency_names *names, uint32_t most)
 {
-    names->identities = latency_interfaces_new(most, sizeof(struct latency_interface));
+    names->identities = latency_operation_names_new(most, sizeof(struct latency_operation_name));
     names->pairs = calloc(most, sizeof *names->pairs);
     return names->identities != NULL && names->pairs != NULL && table_open(&names->pair_table, most);
 }
@@ -88,7 +88,7 @@ static bool make_identities(struct latency_names *names, uint32_t most)
 static bool make_learned(struct latency_names *names, uint32_t most)
 {
     if (names->learned == NULL) {
-        names->learned = latency_interfaces_new(most, sizeof(struct latency_learned));
+        names->learned = latency_operation_names_new(most, sizeof(struct latency_learned));
     }
     if (names->learned != NULL) {
         names->learned->most = most;
@@ -105,12 +105,12 @@ static struct latency_learned *learned_at(const struct latency_names *names, uin
 static void forget_other(struct latency_names *names)
 {
     for (size_t i = 0; i < names->slot_count; i++) {
-        uint32_t *interface = &names->slots[i].interface;
-        *interface = *interface == LATENCY_OTHER ? LATENCY_UNRESOLVED : *interface;
+        uint32_t *operation = &names->slots[i].operation;
+        *operation = *operation == LATENCY_OTHER ? LATENCY_UNRESOLVED : *operation;
     }
     for (uint32_t i = 0; i < names->learned->count; i++) {
         struct latency_learned *learned = learned_at(names, i);
-        learned->is_resolved = learned->interface != LATENCY_OTHER;
+        learned->is_resolved = learned->operation != LATENCY_OTHER;
     }
 }
 
@@ -143,14 +143,14 @@ bool latency_names_make(struct latency *latency)
 void latency_names_clear(struct latency_names *names)
 {
     forget_identities(names);
-    latency_interfaces_free(names->learned);
+    latency_operation_names_free(names->learned);
     free(names->slots);
     free(names->first_subcommands);
     free(names->rules);
     *names = (struct latency_names){0};
 }
 
-/* ---- from names to interfaces ---- */
+/* ---- from names to operations ---- */
 
 /* What a request is measured under, clients not told apart. */
 struct base {
@@ -165,26 +165,26 @@ static void name_base(struct base *base, const char *name, const char *subcomman
              subcommand != NULL ? subcommand : "", is_blocking ? "|blocking" : "");
 }
 
-static uint32_t resolve(struct latency *latency, uint32_t *interface, const struct base *base)
+static uint32_t resolve(struct latency *latency, uint32_t *operation, const struct base *base)
 {
-    if (*interface == LATENCY_UNRESOLVED) {
-        *interface = latency_share_interface(latency->share, slice_of(base->name), base->free_text);
+    if (*operation == LATENCY_UNRESOLVED) {
+        *operation = latency_share_operation_number(latency->share, slice_of(base->name), base->free_text);
     }
-    return *interface;
+    return *operation;
 }
 
-static uint32_t learned_interface(struct latency *latency, const struct base *base)
+static uint32_t learned_operation(struct latency *latency, const struct base *base)
 {
     struct latency_learned *learned = learned_at(&latency->names, base->tag & LATENCY_TAG_NUMBER);
 
     if (!learned->is_resolved) {
-        learned->interface = latency_share_interface(latency->share, slice_of(base->name), base->free_text);
+        learned->operation = latency_share_operation_number(latency->share, slice_of(base->name), base->free_text);
         learned->is_resolved = true;
     }
-    return learned->interface;
+    return learned->operation;
 }
 
-uint32_t latency_tag_interface(struct latency *latency, uint32_t tag)
+uint32_t latency_tag_operation(struct latency *latency, uint32_t tag)
 {
     uint32_t number = tag & LATENCY_TAG_NUMBER;
 
@@ -192,24 +192,24 @@ uint32_t latency_tag_interface(struct latency *latency, uint32_t tag)
         return number;
     }
     struct latency_slot *slot = &latency->names.slots[number];
-    if (slot->interface == LATENCY_UNRESOLVED) {
+    if (slot->operation == LATENCY_UNRESOLVED) {
         struct base base = {0};
         name_base(&base, slot->command->name, slot->subcommand, slot->is_blocking);
-        return resolve(latency, &slot->interface, &base);
+        return resolve(latency, &slot->operation, &base);
     }
-    return slot->interface;
+    return slot->operation;
 }
 
-static uint32_t rule_interface(struct latency *latency, size_t rule, bool is_blocking)
+static uint32_t rule_operation(struct latency *latency, size_t rule, bool is_blocking)
 {
-    uint32_t *interface = &latency->names.rules[rule][is_blocking];
+    uint32_t *operation = &latency->names.rules[rule][is_blocking];
 
-    if (*interface == LATENCY_UNRESOLVED) {
+    if (*operation == LATENCY_UNRESOLVED) {
         struct base base = {0};
         name_base(&base, latency->settings.rules[rule].name, NULL, is_blocking);
-        return resolve(latency, interface, &base);
+        return resolve(latency, operation, &base);
     }
-    return *interface;
+    return *operation;
 }
 
 /* ---- what a request says ---- */
@@ -283,18 +283,19 @@ bool latency_names_have_learned(const struct latency_names *names, struct slice 
         return false;
     }
     size_t length = write_learned_name(name, learned);
-    length = latency_interface_name((struct slice){learned, length}, safe);
-    return latency_interfaces_find(names->learned, (struct slice){safe, length}, &number) && number != LATENCY_OTHER;
+    length = latency_operation_safe_name((struct slice){learned, length}, safe);
+    return latency_operation_names_find(names->learned, (struct slice){safe, length}, &number) &&
+           number != LATENCY_OTHER;
 }
 
 static void take_learned(struct latency *latency, const struct command *learned, struct base *base)
 {
     size_t length = write_learned_name(slice_of(learned->name), base->name);
-    uint32_t number = latency_interfaces_add(latency->names.learned, (struct slice){base->name, length});
+    uint32_t number = latency_operation_names_add(latency->names.learned, (struct slice){base->name, length});
 
     base->free_text = true;
     if (number == LATENCY_OTHER) {
-        base->tag = LATENCY_TAG_INTERFACE | LATENCY_OTHER;
+        base->tag = LATENCY_TAG_OPERATION | LATENCY_OTHER;
         base->name[0] = '\0';
     } else {
         base->tag = LATENCY_TAG_LEARNED | number;
@@ -304,7 +305,7 @@ static void take_learned(struct latency *latency, const struct command *learned,
 static void take_unknown(struct latency *latency, struct base *base)
 {
     name_base(base, UNKNOWN_NAME, NULL, false);
-    base->tag = LATENCY_TAG_INTERFACE | resolve(latency, &latency->names.unknown, base);
+    base->tag = LATENCY_TAG_OPERATION | resolve(latency, &latency->names.unknown, base);
 }
 
 /* Only the tag is set, and the name where nothing else says it. */
@@ -317,7 +318,7 @@ static void find_base(struct latency *latency, const struct policy_request *requ
     }
     for (size_t i = 0; i < settings->rule_count; i++) {
         if (latency_rule_may(&settings->rules[i], request->command) && latency_rule_is(&settings->rules[i], request)) {
-            base->tag = LATENCY_TAG_INTERFACE | rule_interface(latency, i, blocks);
+            base->tag = LATENCY_TAG_OPERATION | rule_operation(latency, i, blocks);
             base->name[0] = '\0';
             return;
         }
@@ -345,7 +346,7 @@ void latency_client(void *instance, const struct policy_client *client, void **a
 
     if (latency->settings.enabled && latency->settings.by != LATENCY_BY_NONE) {
         const char *text = identity_text(latency, client);
-        identity = latency_interfaces_add(latency->names.identities, slice_of(text));
+        identity = latency_operation_names_add(latency->names.identities, slice_of(text));
     }
     *attachment = (void *)(uintptr_t)identity;
 }
@@ -365,13 +366,13 @@ static const char *name_of(struct latency *latency, struct base *base)
         const struct latency_slot *slot = &latency->names.slots[base->tag & LATENCY_TAG_NUMBER];
         name_base(base, slot->command->name, slot->subcommand, slot->is_blocking);
     } else if (*base->name == '\0') {
-        name_base(base, latency_share_operation(latency->share, base->tag & LATENCY_TAG_NUMBER)->interface.name, NULL,
+        name_base(base, latency_share_operation(latency->share, base->tag & LATENCY_TAG_NUMBER)->named.name, NULL,
                   false);
     }
     return base->name;
 }
 
-static uint32_t pair_interface(struct latency *latency, struct base *base, const struct policy_request *request)
+static uint32_t pair_operation(struct latency *latency, struct base *base, const struct policy_request *request)
 {
     struct latency_names *names = &latency->names;
     uint32_t identity = (uint32_t)(uintptr_t)*request->attachment;
@@ -379,7 +380,7 @@ static uint32_t pair_interface(struct latency *latency, struct base *base, const
     const struct table_node *known = table_first(&names->pair_table, hash);
 
     if (known != NULL) {
-        return ((const struct latency_pair *)(const void *)known)->interface;
+        return ((const struct latency_pair *)(const void *)known)->operation;
     }
     if (names->pair_table.count == latency->settings.max_interfaces) {
         return LATENCY_OTHER;
@@ -389,9 +390,9 @@ static uint32_t pair_interface(struct latency *latency, struct base *base, const
     int length = snprintf(name, sizeof name, "%s@%s", name_of(latency, base), text);
     struct slice full = {name, (size_t)length < sizeof name ? (size_t)length : sizeof name - 1};
     struct latency_pair *pair = &names->pairs[names->pair_table.count];
-    pair->interface = latency_share_interface(latency->share, full, true);
+    pair->operation = latency_share_operation_number(latency->share, full, true);
     (void)table_add(&names->pair_table, &pair->node, hash);
-    return pair->interface;
+    return pair->operation;
 }
 
 /* ---- tags ---- */
@@ -403,7 +404,7 @@ static uint32_t rule_tag(struct latency *latency, const struct command *command)
 
     for (size_t i = 0; i < settings->rule_count; i++) {
         if (latency_rule_all_of(&settings->rules[i], command)) {
-            return LATENCY_TAG_INTERFACE | rule_interface(latency, i, false);
+            return LATENCY_TAG_OPERATION | rule_operation(latency, i, false);
         }
         if (latency_rule_may(&settings->rules[i], command)) {
             return POLICY_TAG_ASK;
@@ -442,10 +443,10 @@ uint32_t latency_measure(void *instance, const struct policy_request *request)
     base.free_text = false;
     find_base(latency, request, blocks, &base);
     if (latency->settings.by != LATENCY_BY_NONE) {
-        return LATENCY_TAG_INTERFACE | mark | pair_interface(latency, &base, request);
+        return LATENCY_TAG_OPERATION | mark | pair_operation(latency, &base, request);
     }
     if ((base.tag & LATENCY_TAG_LEARNED) != 0) {
-        return LATENCY_TAG_INTERFACE | learned_interface(latency, &base);
+        return LATENCY_TAG_OPERATION | learned_operation(latency, &base);
     }
     return base.tag | mark;
 }

@@ -1,5 +1,5 @@
 /*
- * What is measured together, as all workers share it: an interface, as the keys in Redis have it. It has a name, the
+ * What is measured together, as all workers share it: an operation, as the keys in Redis have it. It has a name, the
  * minutes that are not in Redis yet, and all that was ever measured.
  *
  *   add ─► waits, `keep` minutes at most; the oldest is dropped ─► freeze: the oldest ─► forget: Redis has it, or never
@@ -23,7 +23,7 @@ struct latency_lost {
 
 /* All zero at first, but for the name. */
 struct latency_operation {
-    struct latency_interface interface;
+    struct latency_operation_name named;
     struct latency_entry entry;    /* of the outbox */
     struct latency_minute *first;  /* of those that wait, in the order in which they came */
     uint32_t waiting;              /* how many */

@@ -2,12 +2,12 @@
  * What the files of the latency policy share:
  *
  *   latency.c          the hooks, the counters, and what a configuration makes of a worker
- *   latency_share.c    what all workers have in common: interfaces, what waits for Redis, logs, hot keys
- *   latency_name.c     which interface a request is measured under
+ *   latency_share.c    what all workers have in common: operations, what waits for Redis, logs, hot keys
+ *   latency_name.c     which operation a request is measured under
  *   latency_record.c   samples: figures, SLOWLOG and BIGLOG, hot keys
  *   latency_script.c   how scripts are run, for all that follow
  *   latency_outbox.c   what waits for Redis, until Redis has it: under numbers, and again
- *   latency_flush.c    minutes on their way to Redis, and the list of interfaces
+ *   latency_flush.c    minutes on their way to Redis, and the list of operations
  *   latency_counter.c  [counters] on their way to Redis, and COUNTER
  *   latency_event.c    what happened: to [counters], and to [events], which it takes to Redis; RECENT and COMMON
  *   latency_report.c   REPORT, which asks Redis
@@ -37,21 +37,21 @@ enum latency_counter {
     LATENCY_COUNTER_LOST_MINUTES,
     LATENCY_COUNTER_NO_ROOM,
     LATENCY_COUNTER_WAITING,
-    LATENCY_COUNTER_INTERFACES,
+    LATENCY_COUNTER_OPERATIONS,
     LATENCY_COUNTERS
 };
 
 #define LATENCY_US_PER_S INT64_C(1000000)
 /* The worker that sends what all have measured. */
 #define LATENCY_FLUSHER 0
-/* In place of an interface that was not asked for yet. */
+/* In place of an operation that was not asked for yet. */
 #define LATENCY_UNRESOLVED UINT32_MAX
 /* Keys that are counted on each worker, so that the top ones are seen well. */
 #define LATENCY_HOT_KEYS 1024
 
 /* What a tag consists of; never 0 nor POLICY_TAG_ASK. */
-#define LATENCY_TAG_NUMBER ((UINT32_C(1) << 24) - 1) /* of an interface, or of a slot */
-#define LATENCY_TAG_INTERFACE (UINT32_C(1) << 24)
+#define LATENCY_TAG_NUMBER ((UINT32_C(1) << 24) - 1) /* of an operation, or of a slot */
+#define LATENCY_TAG_OPERATION (UINT32_C(1) << 24)
 #define LATENCY_TAG_SLOT (UINT32_C(1) << 25)
 #define LATENCY_TAG_LEARNED (UINT32_C(1) << 26)  /* only as what a pair is made of */
 #define LATENCY_TAG_BLOCKING (UINT32_C(1) << 27) /* it may wait for other clients */
@@ -108,8 +108,8 @@ struct latency_seat {
 struct latency_share {
     pthread_mutex_t lock;
     pthread_mutex_t log_lock;
-    struct latency_interfaces *operations; /* NULL: nothing was made yet */
-    uint32_t keep;                         /* minutes of each that wait, at most */
+    struct latency_operation_names *operations; /* NULL: nothing was made yet */
+    uint32_t keep;                              /* minutes of each that wait, at most */
     struct latency_lost lost;
     uint32_t free_texts;      /* names that clients choose: how many there are, … */
     uint32_t most_free_texts; /* … and how many there may be */
@@ -129,31 +129,31 @@ struct latency_slot {
     const struct command *command;
     const char *subcommand; /* NULL: none */
     bool is_blocking;
-    uint32_t interface;
+    uint32_t operation;
 };
 
-/* A command that only the server knows, and its interface. */
+/* A command that only the server knows, and its operation. */
 struct latency_learned {
-    struct latency_interface name;
+    struct latency_operation_name name;
     bool is_resolved;
-    uint32_t interface;
+    uint32_t operation;
 };
 
-/* An interface of a client: of all names, those of one identity. */
+/* An operation of a client: of all names, those of one identity. */
 struct latency_pair {
     struct table_node node; /* its hash is of one pair only: see hash_pair() */
-    uint32_t interface;
+    uint32_t operation;
 };
 
-/* Which names have which interfaces, as far as this worker has asked. */
+/* Which names have which operations, as far as this worker has asked. */
 struct latency_names {
     struct latency_slot *slots;
     size_t slot_count;
-    uint32_t *first_subcommands;        /* slots of each command's subcommands, up to those of the next */
-    uint32_t (*rules)[2];               /* interfaces of each rule: plain, blocking */
-    struct latency_interfaces *learned; /* commands that only the server knows: struct latency_learned */
-    uint32_t unknown;                   /* the interface of all that nobody knows */
-    struct latency_interfaces *identities;
+    uint32_t *first_subcommands;             /* slots of each command's subcommands, up to those of the next */
+    uint32_t (*rules)[2];                    /* operations of each rule: plain, blocking */
+    struct latency_operation_names *learned; /* commands that only the server knows: struct latency_learned */
+    uint32_t unknown;                        /* the operation of all that nobody knows */
+    struct latency_operation_names *identities;
     struct latency_pair *pairs; /* with room for max_interfaces; count: those in the table */
     struct table pair_table;
 };
@@ -164,7 +164,7 @@ struct latency_open {
     struct latency_figures figures; /* empty: nothing was recorded since it was moved */
 };
 
-/* A question that one call answers, by what a key holds. */
+/* An admin query that one call answers, by what a key holds. */
 struct latency_query {
     const char *script;
     const char *trouble;                                               /* the answer if Redis did not say it */
@@ -174,10 +174,10 @@ struct latency_query {
 /* LATENCY: first all workers move what they have, then the answer is written. */
 struct latency_wait {
     struct latency_wait *next;
-    struct policy_question *question;
+    struct admin_query *admin_query;
     uint64_t wanted;
     int64_t deadline_us;
-    char interface[LATENCY_NAME_MAX + 1]; /* "": all */
+    char operation[LATENCY_NAME_MAX + 1]; /* "": all */
     uint32_t at;                          /* the next one to write */
     struct text_stream text;              /* not open: nothing is written yet */
 };
@@ -196,13 +196,13 @@ struct latency {
     int64_t wall_offset_us;        /* the calendar's clock minus the monotonic one */
     int64_t minute;
     int64_t minute_begins_us, minute_ends_us;         /* monotonic */
-    int64_t round_begun_us;                           /* all interfaces are moved, and flushed, in a round */
+    int64_t round_begun_us;                           /* all operations are moved, and flushed, in a round */
     uint32_t round_at;                                /* the next of them */
     TAILQ_HEAD(, latency_operation) behind;           /* of which a call did not take all … */
     STAILQ_HEAD(, latency_operation) to_list;         /* … and whose names Redis is to be told, on worker 0 */
     bool listing;                                     /* it is being told some */
     uint64_t moving;                                  /* the call to move that is being followed; 0: none … */
-    uint32_t move_at;                                 /* … and the next interface to move for it */
+    uint32_t move_at;                                 /* … and the next operation to move for it */
     uint64_t tallied[LATENCY_TALLIES];                /* since the last tick … */
     struct latency_message_list logged[LATENCY_LOGS]; /* … as these are, without their times … */
     bool has_logged;                                  /* … if there are any */
@@ -232,16 +232,16 @@ void latency_share_free(void *shared);
 bool latency_share_enable(struct latency_share *share, const struct latency_settings *settings);
 /* Makes logs of other lengths; what was logged is forgotten. False when memory is short. */
 bool latency_share_resize_logs(struct latency_share *share, const struct latency_settings *settings);
-/* The interface of that name, which is added if there is room. free_text: clients choose it. */
-uint32_t latency_share_interface(struct latency_share *share, struct slice name, bool free_text);
-/* How many of so many interfaces are looked at in one go, so that clients do not wait for whoever asks: all have had
+/* The operation of that name, which is added if there is room. free_text: clients choose it. */
+uint32_t latency_share_operation_number(struct latency_share *share, struct slice name, bool free_text);
+/* How many of so many operations are looked at in one go, so that clients do not wait for whoever asks: all have had
  * their turn after 32 ticks at most. */
-static inline uint32_t latency_share_slice(uint32_t interfaces)
+static inline uint32_t latency_share_slice(uint32_t operations)
 {
-    return 256 + interfaces / 32;
+    return 256 + operations / 32;
 }
 
-/* How many interfaces there are. Nothing is locked. */
+/* How many operations there are. Nothing is locked. */
 uint32_t latency_share_count(struct latency_share *share);
 /* The one of that number, which stays where it is. The lock is held. */
 static inline struct latency_operation *latency_share_at(const struct latency_share *share, uint32_t number)
@@ -253,9 +253,9 @@ static inline struct latency_operation *latency_share_at(const struct latency_sh
 struct latency_operation *latency_share_operation(struct latency_share *share, uint32_t number);
 /* Moves what the worker has of one: its open minute has it wait, and is empty. Nothing is locked. */
 void latency_share_move(struct latency *latency, uint32_t number);
-/* Moves what the worker has of all interfaces. Nothing is locked. */
+/* Moves what the worker has of all operations. Nothing is locked. */
 void latency_share_move_all(struct latency *latency);
-/* Follows a call to move what the worker has, if there is one, for a slice of the interfaces. Nothing is locked. */
+/* Follows a call to move what the worker has, if there is one, for a slice of the operations. Nothing is locked. */
 void latency_share_move_some(struct latency *latency);
 
 /* ---- latency_name.c ---- */
@@ -267,8 +267,8 @@ uint32_t latency_tag(void *instance, const struct command *command);
 uint32_t latency_measure(void *instance, const struct policy_request *request);
 /* Whether a request with that name was measured as one of a command that only the server knows. */
 bool latency_names_have_learned(const struct latency_names *names, struct slice name);
-/* The interface that a tag stands for. */
-uint32_t latency_tag_interface(struct latency *latency, uint32_t tag);
+/* The operation that a tag stands for. */
+uint32_t latency_tag_operation(struct latency *latency, uint32_t tag);
 void latency_client(void *instance, const struct policy_client *client, void **attachment);
 
 /* ---- latency_record.c ---- */
@@ -288,21 +288,21 @@ void latency_warn(struct latency *latency, const char *what, const char *error);
  * latency->calls. */
 void latency_run(struct latency *latency, const char *script, const struct slice *arguments, size_t argument_count,
                  size_t key_count, policy_script_done *done, void *context);
-/* Answers the question by what that key holds: the newest so many. The query stays. */
-void latency_ask(struct latency *latency, struct policy_question *question, const struct latency_query *query,
+/* Answers the admin query by what that key holds: the newest so many. The query stays. */
+void latency_ask(struct latency *latency, struct admin_query *admin_query, const struct latency_query *query,
                  struct slice key, const char *most);
 
 /* ---- latency_flush.c ---- */
 
 /* How the keys of the settings are named. */
 struct latency_layout latency_layout_of(const struct latency *latency);
-/* The key that lists the interfaces, behind the prefix. */
+/* The key that lists the operations, behind the prefix. */
 #define LATENCY_LIST_KEY "%s_interfaces"
 /* For how long Redis knows the number of a call, so that one that is repeated counts once. Seconds. */
 #define LATENCY_REMEMBER_S (INT64_C(48) * 3600)
-/* Moves and flushes some of the interfaces, so that each has its turn once in a round. */
+/* Moves and flushes some of the operations, so that each has its turn once in a round. */
 void latency_flush_some(struct latency *latency, int64_t now_us);
-/* What is written goes elsewhere from now on, where no interface is listed yet. */
+/* What is written goes elsewhere from now on, where no operation is listed yet. */
 void latency_list_anew(struct latency *latency);
 /* The process ends: true when nothing waits any more. */
 bool latency_flush_rest(struct latency *latency, size_t clients);
@@ -313,33 +313,31 @@ bool latency_flush_rest(struct latency *latency, size_t clients);
 void latency_counters_collect(struct latency *latency);
 /* Sends the tallies, on worker 0. True if nothing waits. */
 bool latency_counters_send(struct latency *latency);
-void latency_verb_counter(void *instance, struct policy_question *question, size_t count,
-                          const struct slice *arguments);
+void latency_verb_counter(void *instance, struct admin_query *admin_query, size_t count, const struct slice *arguments);
 
 /* ---- latency_event.c ---- */
 
 /* A slow request. */
-void latency_event(struct latency *latency, uint32_t interface);
+void latency_event(struct latency *latency, uint32_t operation);
 bool latency_listens(void *instance);
-void latency_happening(void *instance, const struct policy_happening *happening);
+void latency_policy_event(void *instance, const struct policy_event *event);
 /* Hands what happened on this worker to the shared logs. */
 void latency_events_collect(struct latency *latency);
 /* Sends the logs, on worker 0. True if nothing waits. */
 bool latency_events_send(struct latency *latency);
-void latency_verb_recent(void *instance, struct policy_question *question, size_t count, const struct slice *arguments);
-void latency_verb_common(void *instance, struct policy_question *question, size_t count, const struct slice *arguments);
+void latency_verb_recent(void *instance, struct admin_query *admin_query, size_t count, const struct slice *arguments);
+void latency_verb_common(void *instance, struct admin_query *admin_query, size_t count, const struct slice *arguments);
 
 /* ---- latency_report.c ---- */
 
-void latency_verb_report(void *instance, struct policy_question *question, size_t count, const struct slice *arguments);
+void latency_verb_report(void *instance, struct admin_query *admin_query, size_t count, const struct slice *arguments);
 
 /* ---- latency_verbs.c ---- */
 
 /* " count=…" and all that follows, in one line with its end. seconds: over how many; 0: no rate is told. */
 void latency_print_figures(const struct latency_figures *figures, double seconds, FILE *out);
-void latency_answer_error(struct latency *latency, struct policy_question *question, const char *text);
-void latency_verb_latency(void *instance, struct policy_question *question, size_t count,
-                          const struct slice *arguments);
+void latency_answer_error(struct latency *latency, struct admin_query *admin_query, const char *text);
+void latency_verb_latency(void *instance, struct admin_query *admin_query, size_t count, const struct slice *arguments);
 /* Answers who waits and need not any more; all of them if the process ends. */
 void latency_answer_waits(struct latency *latency, bool all);
 enum policy_answer latency_verb_slowlog(void *instance, size_t count, const struct slice *arguments, FILE *answer);

@@ -187,15 +187,15 @@ bool latency_sample(void *instance, const struct policy_sample *sample)
     if (!latency->settings.enabled) {
         return false;
     }
-    uint32_t interface = latency_tag_interface(latency, sample->tag);
-    record(latency, interface, minute_at(latency, sample->answered_us), &figures);
+    uint32_t operation = latency_tag_operation(latency, sample->tag);
+    record(latency, operation, minute_at(latency, sample->answered_us), &figures);
     policy_count(&latency->counters[LATENCY_COUNTER_SAMPLES], sample->count);
     bool slow = is_slow(latency, sample);
     latency->tallied[LATENCY_TALLY_REQUESTS] += sample->count;
     latency->tallied[LATENCY_TALLY_ERRORS] += sample->errors;
     latency->tallied[LATENCY_TALLY_SLOW] += slow ? sample->count : 0;
     if (slow && latency->settings.events) {
-        latency_event(latency, interface);
+        latency_event(latency, operation);
     }
     return slow || is_big(latency, sample);
 }

@@ -1,8 +1,9 @@
 /*
- * REPORT: figures of some minutes, from Redis, which all sidecars write to. The minutes of an interface are asked for
+ * REPORT: figures of some minutes, from Redis, which all sidecars write to. The minutes of an operation are asked for
  * some at a time, one call after the other, so that Redis has never much to do at once.
  *
- *   question ─► (REPORT *: the names) ─► for each interface: its minutes, in calls ─► its line, or one for each minute
+ *   admin query ─► (REPORT *: the names) ─► for each operation: its minutes, in calls ─► its line, or one for each
+ * minute
  */
 #include "latency/latency_private.h"
 #include "latency/latency_time.h"
@@ -13,10 +14,10 @@
 
 #define SECONDS_PER_MINUTE 60
 #define DEFAULT_SPAN_S (15 * SECONDS_PER_MINUTE)
-/* 31 days, as from -31d to now, of which both ends count; and minutes of all interfaces together. */
+/* 31 days, as from -31d to now, of which both ends count; and minutes of all operations together. */
 #define MINUTES_MAX (INT64_C(31) * 1440 + 1)
 #define MINUTES_OF_ALL_MAX INT64_C(200000)
-/* Interfaces of one answer; and the same as an argument of a script. */
+/* Operations of one answer; and the same as an argument of a script. */
 #define NAMES_MAX 10000
 #define NAMES_MAX_TEXT "10000"
 
@@ -26,16 +27,16 @@ struct name {
 
 struct latency_report {
     struct latency *latency;
-    struct policy_question *question;
+    struct admin_query *admin_query;
     struct name *names;
     size_t name_count;
-    bool of_all;      /* REPORT *: interfaces without requests are left out */
+    bool of_all;      /* REPORT *: operations without requests are left out */
     bool lists;       /* the names are being asked for */
     int64_t from, to; /* minutes, both included */
     int64_t now_s;    /* when it was asked */
     int64_t until_us; /* who asked does not wait for longer; monotonic */
     bool by_minute;
-    size_t name;                    /* the interface at hand … */
+    size_t name;                    /* the operation at hand … */
     int64_t minute;                 /* … the first of its minutes that was not read yet … */
     int64_t asked;                  /* … how many are being asked for … */
     struct latency_figures figures; /* … and what has been read */
@@ -58,9 +59,9 @@ static void finish(struct latency_report *report)
         report->error = "out of memory";
     }
     if (report->error != NULL) {
-        latency_answer_error(report->latency, report->question, report->error);
+        latency_answer_error(report->latency, report->admin_query, report->error);
     } else {
-        host->answer(host->context, report->question, POLICY_ANSWER_TEXT,
+        host->answer(host->context, report->admin_query, POLICY_ANSWER_TEXT,
                      (struct slice){report->text.bytes, report->text.length});
     }
     latency_call_clear(&report->call);
@@ -140,7 +141,7 @@ static void add_name(struct latency_report *report, struct slice name)
         memcpy(added->text, name.data, name.length);
         added->text[name.length] = '\0';
     } else {
-        (void)latency_interface_name(name, added->text);
+        (void)latency_operation_safe_name(name, added->text);
     }
 }
 
@@ -248,7 +249,7 @@ static void advance(struct latency_report *report)
     } while (report->has_answered);
 }
 
-/* ---- the question ---- */
+/* ---- the admin query ---- */
 
 /* [FROM t] [TO t] [BY minute]; what is wrong, or NULL. */
 static const char *read_arguments(struct latency_report *report, size_t count, const struct slice *arguments)
@@ -278,7 +279,7 @@ static const char *read_arguments(struct latency_report *report, size_t count, c
     return report->to - report->from >= MINUTES_MAX ? "that is more than 31 days" : NULL;
 }
 
-static struct latency_report *report_new(struct latency *latency, struct policy_question *question)
+static struct latency_report *report_new(struct latency *latency, struct admin_query *admin_query)
 {
     struct latency_report *report = calloc(1, sizeof *report);
 
@@ -286,7 +287,7 @@ static struct latency_report *report_new(struct latency *latency, struct policy_
         return NULL;
     }
     report->latency = latency;
-    report->question = question;
+    report->admin_query = admin_query;
     report->now_s = latency->host->wall_us(latency->host->context) / LATENCY_US_PER_S;
     report->until_us = latency_now(latency) + POLICY_ANSWER_PATIENCE_MS * INT64_C(1000);
     report->names = malloc(sizeof *report->names);
@@ -298,17 +299,17 @@ static struct latency_report *report_new(struct latency *latency, struct policy_
     return NULL;
 }
 
-void latency_verb_report(void *instance, struct policy_question *question, size_t count, const struct slice *arguments)
+void latency_verb_report(void *instance, struct admin_query *admin_query, size_t count, const struct slice *arguments)
 {
     struct latency *latency = instance;
 
     if (!latency->settings.enabled) {
-        latency_answer_error(latency, question, "requests are not measured; see [latency] enabled");
+        latency_answer_error(latency, admin_query, "requests are not measured; see [latency] enabled");
         return;
     }
-    struct latency_report *report = report_new(latency, question);
+    struct latency_report *report = report_new(latency, admin_query);
     if (report == NULL) {
-        latency_answer_error(latency, question, "out of memory");
+        latency_answer_error(latency, admin_query, "out of memory");
         return;
     }
     report->of_all = slice_is_word(arguments[1], "*");

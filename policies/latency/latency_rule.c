@@ -123,7 +123,7 @@ static const struct conf_option option_table[] = {
      FIELD(max_interfaces),
      .type = CONF_INTEGER,
      .min = 1,
-     .max = LATENCY_INTERFACES_MAX,
+     .max = LATENCY_OPERATIONS_MAX,
      .initial = "1000",
      .help = "How many interfaces there are at most; what has no room goes to the interface \"other\". Those that "
              "there are\n"

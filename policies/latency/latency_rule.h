@@ -8,10 +8,10 @@
 #include "latency/latency_call.h"
 #include "match/match.h"
 
-/* By whom an interface is told apart. */
+/* By whom an operation is told apart. */
 enum latency_by { LATENCY_BY_NONE, LATENCY_BY_USER, LATENCY_BY_NAME };
 
-/* A rule: what it matches is one interface. */
+/* A rule: what it matches is one operation. */
 struct latency_rule {
     char name[CONF_RULE_NAME_MAX + 1];
     struct match_requests requests;

@@ -1,4 +1,4 @@
-/* How scripts are run: calls, and questions that one call answers. */
+/* How scripts are run: calls, and admin queries that one call answers. */
 #include "latency/latency_private.h"
 
 #include <stdlib.h>
@@ -36,11 +36,11 @@ void latency_run(struct latency *latency, const char *script, const struct slice
     latency->host->run_script(latency->host->context, &call);
 }
 
-/* ---- questions ---- */
+/* ---- admin queries ---- */
 
 struct asked {
     struct latency *latency;
-    struct policy_question *question;
+    struct admin_query *admin_query;
     const struct latency_query *query;
 };
 
@@ -54,27 +54,27 @@ static void answered(void *context, const struct policy_script_reply *reply)
     latency->calls--;
     bool is_answer = is_open && asked->query->print(reply, text.out);
     if (!is_open || !text_close(&text)) {
-        latency_answer_error(latency, asked->question, "out of memory");
+        latency_answer_error(latency, asked->admin_query, "out of memory");
     } else if (!is_answer) {
-        latency_answer_error(latency, asked->question, asked->query->trouble);
+        latency_answer_error(latency, asked->admin_query, asked->query->trouble);
     } else {
-        latency->host->answer(latency->host->context, asked->question, POLICY_ANSWER_TEXT,
+        latency->host->answer(latency->host->context, asked->admin_query, POLICY_ANSWER_TEXT,
                               (struct slice){text.bytes, text.length});
     }
     text_free(&text);
     free(asked);
 }
 
-void latency_ask(struct latency *latency, struct policy_question *question, const struct latency_query *query,
+void latency_ask(struct latency *latency, struct admin_query *admin_query, const struct latency_query *query,
                  struct slice key, const char *most)
 {
     const struct slice arguments[] = {key, slice_of(most)};
     struct asked *asked = malloc(sizeof *asked);
 
     if (asked == NULL) {
-        latency_answer_error(latency, question, "out of memory");
+        latency_answer_error(latency, admin_query, "out of memory");
         return;
     }
-    *asked = (struct asked){latency, question, query};
+    *asked = (struct asked){latency, admin_query, query};
     latency_run(latency, query->script, arguments, 2, 1, answered, asked);
 }

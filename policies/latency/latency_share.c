@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Of all interfaces, so much is left to names that clients choose: they cannot take the room of those of the rules. */
+/* Of all operations, so much is left to names that clients choose: they cannot take the room of those of the rules. */
 #define FREE_TEXT_PART 2
 
 void *latency_share_new(size_t threads)
@@ -33,7 +33,7 @@ void latency_share_free(void *shared)
     for (uint32_t i = 0; share->operations != NULL && i < share->operations->count; i++) {
         latency_operation_clear(latency_share_at(share, i));
     }
-    latency_interfaces_free(share->operations);
+    latency_operation_names_free(share->operations);
     latency_slow_log_free(share->slow);
     latency_slow_log_free(share->big);
     pthread_mutex_destroy(&share->lock);
@@ -54,7 +54,7 @@ bool latency_share_enable(struct latency_share *share, const struct latency_sett
 {
     pthread_mutex_lock(&share->lock);
     if (share->operations == NULL) {
-        share->operations = latency_interfaces_new(settings->max_interfaces, sizeof(struct latency_operation));
+        share->operations = latency_operation_names_new(settings->max_interfaces, sizeof(struct latency_operation));
     }
     bool is_made = share->operations != NULL;
     if (is_made) {
@@ -90,23 +90,23 @@ bool latency_share_resize_logs(struct latency_share *share, const struct latency
     return resized;
 }
 
-uint32_t latency_share_interface(struct latency_share *share, struct slice name, bool free_text)
+uint32_t latency_share_operation_number(struct latency_share *share, struct slice name, bool free_text)
 {
     char safe[LATENCY_NAME_MAX + 1];
-    uint32_t interface;
-    struct slice safe_name = {safe, latency_interface_name(name, safe)};
+    uint32_t operation;
+    struct slice safe_name = {safe, latency_operation_safe_name(name, safe)};
 
     pthread_mutex_lock(&share->lock);
-    bool is_known = latency_interfaces_find(share->operations, safe_name, &interface);
+    bool is_known = latency_operation_names_find(share->operations, safe_name, &operation);
     if (!is_known && free_text && share->free_texts >= share->most_free_texts) {
         share->free_texts_refused++;
-        interface = LATENCY_OTHER;
+        operation = LATENCY_OTHER;
     } else if (!is_known) {
-        interface = latency_interfaces_add(share->operations, name);
-        share->free_texts += free_text && interface != LATENCY_OTHER;
+        operation = latency_operation_names_add(share->operations, name);
+        share->free_texts += free_text && operation != LATENCY_OTHER;
     }
     pthread_mutex_unlock(&share->lock);
-    return interface;
+    return operation;
 }
 
 uint32_t latency_share_count(struct latency_share *share)

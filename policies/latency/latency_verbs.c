@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How long the other workers are waited for: longer than moving all interfaces takes, a slice at each tick. */
+/* How long the other workers are waited for: longer than moving all operations takes, a slice at each tick. */
 #define WAIT_US (5 * LATENCY_US_PER_S)
 #define ENTRIES_SHOWN 10
 /* Entries of a log in one answer, which one worker writes while its clients wait. */
@@ -44,15 +44,15 @@ void latency_print_figures(const struct latency_figures *figures, double seconds
 
 /* ---- LATENCY ---- */
 
-void latency_answer_error(struct latency *latency, struct policy_question *question, const char *text)
+void latency_answer_error(struct latency *latency, struct admin_query *admin_query, const char *text)
 {
-    latency->host->answer(latency->host->context, question, POLICY_ANSWER_ERROR, slice_of(text));
+    latency->host->answer(latency->host->context, admin_query, POLICY_ANSWER_ERROR, slice_of(text));
 }
 
 /* What is copied under the lock is written without it. */
-static void print_interface(struct latency_share *share, uint32_t interface, FILE *out)
+static void print_operation(struct latency_share *share, uint32_t number, FILE *out)
 {
-    const struct latency_operation *operation = latency_share_operation(share, interface);
+    const struct latency_operation *operation = latency_share_operation(share, number);
     struct latency_figures figures = {0};
 
     pthread_mutex_lock(&share->lock);
@@ -61,15 +61,15 @@ static void print_interface(struct latency_share *share, uint32_t interface, FIL
     }
     pthread_mutex_unlock(&share->lock);
     if (figures.histogram.count > 0) {
-        fprintf(out, "interface=%s", operation->interface.name);
+        fprintf(out, "interface=%s", operation->named.name);
         latency_print_figures(&figures, 0, out);
     }
 }
 
-static bool find_interface(struct latency_share *share, const char *name, uint32_t *interface)
+static bool find_operation(struct latency_share *share, const char *name, uint32_t *operation)
 {
     pthread_mutex_lock(&share->lock);
-    bool is_found = latency_interfaces_find(share->operations, slice_of(name), interface);
+    bool is_found = latency_operation_names_find(share->operations, slice_of(name), operation);
     pthread_mutex_unlock(&share->lock);
     return is_found;
 }
@@ -78,20 +78,20 @@ static bool find_interface(struct latency_share *share, const char *name, uint32
 static const char *write_some(struct latency_wait *wait, struct latency_share *share, bool all, bool *is_written)
 {
     uint32_t count = latency_share_count(share), only;
-    bool is_of_all = *wait->interface == '\0';
+    bool is_of_all = *wait->operation == '\0';
 
     *is_written = true;
     if (wait->text.out == NULL && !text_open(&wait->text)) {
         return "out of memory";
     }
-    if (!is_of_all && !find_interface(share, wait->interface, &only)) {
+    if (!is_of_all && !find_operation(share, wait->operation, &only)) {
         return "no such interface; see LATENCY";
     }
     uint32_t first = is_of_all ? wait->at : only;
     uint32_t end = is_of_all ? first + latency_share_slice(count) : first + 1;
     end = end > count || (is_of_all && all) ? count : end;
     for (uint32_t i = first; i < end; i++) {
-        print_interface(share, i, wait->text.out);
+        print_operation(share, i, wait->text.out);
     }
     wait->at = end;
     *is_written = !is_of_all || end == count;
@@ -107,9 +107,9 @@ static void answer_latency(struct latency *latency, struct latency_wait *wait, c
         error = "out of memory";
     }
     if (error != NULL) {
-        latency_answer_error(latency, wait->question, error);
+        latency_answer_error(latency, wait->admin_query, error);
     } else {
-        host->answer(host->context, wait->question, POLICY_ANSWER_TEXT,
+        host->answer(host->context, wait->admin_query, POLICY_ANSWER_TEXT,
                      (struct slice){wait->text.bytes, wait->text.length});
     }
     text_free(&wait->text);
@@ -155,28 +155,28 @@ void latency_answer_waits(struct latency *latency, bool all)
     }
 }
 
-void latency_verb_latency(void *instance, struct policy_question *question, size_t count, const struct slice *arguments)
+void latency_verb_latency(void *instance, struct admin_query *admin_query, size_t count, const struct slice *arguments)
 {
     struct latency *latency = instance;
     struct latency_share *share = latency->share;
 
     if (latency->sketch == NULL) {
-        latency_answer_error(latency, question, is_off);
+        latency_answer_error(latency, admin_query, is_off);
         return;
     }
     if (count == 2 && (arguments[1].length > LATENCY_NAME_MAX || arguments[1].length == 0)) {
-        latency_answer_error(latency, question, "no such interface; see LATENCY");
+        latency_answer_error(latency, admin_query, "no such interface; see LATENCY");
         return;
     }
     struct latency_wait *wait = calloc(1, sizeof *wait);
     if (wait == NULL) {
-        latency_answer_error(latency, question, "out of memory");
+        latency_answer_error(latency, admin_query, "out of memory");
         return;
     }
     if (count == 2) {
-        memcpy(wait->interface, arguments[1].data, arguments[1].length);
+        memcpy(wait->operation, arguments[1].data, arguments[1].length);
     }
-    wait->question = question;
+    wait->admin_query = admin_query;
     wait->deadline_us = latency_now(latency) + WAIT_US;
     pthread_mutex_lock(&share->lock);
     wait->wanted = ++share->wanted;

@@ -28,7 +28,7 @@ enum code {
 struct lease_call {
     struct lease_worker *worker;
     struct lease *lease;
-    enum lease_errand errand;
+    enum lease_script_operation operation;
     uint64_t proved;
     uint64_t asked; /* the last number of a request by then */
     int64_t sent_us;
@@ -56,12 +56,12 @@ static bool is_hash(const struct lease *lease)
     return lease->kind == LEASE_HASH || lease->kind == LEASE_READ_LOCK;
 }
 
-static const char *script_name(const struct lease *lease, enum lease_errand errand)
+static const char *script_name(const struct lease *lease, enum lease_script_operation operation)
 {
-    if (errand == LEASE_ERRAND_HEAL) {
+    if (operation == LEASE_OPERATION_HEAL) {
         return "lease_heal";
     }
-    if (errand == LEASE_ERRAND_RELEASE) {
+    if (operation == LEASE_OPERATION_RELEASE) {
         return lease_kind_is_semaphore(lease->kind) ? "lease_release_zset"
                : is_hash(lease)                     ? "lease_release_hash"
                                                     : "lease_release";
@@ -216,24 +216,25 @@ static size_t bytes_of(const struct lease *lease)
     return lease->kind == LEASE_READ_LOCK ? bytes + hold * lease->holds : bytes;
 }
 
-static void add_errand(struct lease_call *call, const struct lease *lease)
+static void add_script_operation(struct lease_call *call, const struct lease *lease)
 {
-    switch (call->errand) {
-    case LEASE_ERRAND_RENEW:
+    switch (call->operation) {
+    case LEASE_OPERATION_RENEW:
         add_renewal(call, lease);
         break;
-    case LEASE_ERRAND_CHECK:
+    case LEASE_OPERATION_CHECK:
         add_check(call, lease);
         break;
-    case LEASE_ERRAND_HEAL:
+    case LEASE_OPERATION_HEAL:
         add_number(call, to_ms(lease->terms.ttl_us));
         break;
-    case LEASE_ERRAND_RELEASE:
+    case LEASE_OPERATION_RELEASE:
         break;
     }
 }
 
-struct lease_call *lease_call_prepare(struct lease_worker *worker, struct lease *lease, enum lease_errand errand)
+struct lease_call *lease_call_prepare(struct lease_worker *worker, struct lease *lease,
+                                      enum lease_script_operation operation)
 {
     struct lease_call *call = malloc(sizeof *call + bytes_of(lease));
 
@@ -242,17 +243,17 @@ struct lease_call *lease_call_prepare(struct lease_worker *worker, struct lease 
     }
     call->worker = worker;
     call->lease = lease;
-    call->errand = errand;
+    call->operation = operation;
     call->proved = lease->proved;
     call->asked = lease_registry_last(worker->registry);
     call->sent_us = lease_now(worker);
     call->database = lease->members[0].key->database;
-    call->script = script_find(script_name(lease, errand));
+    call->script = script_find(script_name(lease, operation));
     call->argument_count = 0;
     call->end = call->bytes;
     add_keys(call, lease);
     add_text(call, lease->token);
-    add_errand(call, lease);
+    add_script_operation(call, lease);
     if (lease->companion != NULL) {
         add_text(call, slice_of(lease->companion));
     }
@@ -450,10 +451,10 @@ static void end_healing(const struct lease_call *call, const struct policy_scrip
 
 static bool is_sound(const struct lease_call *call, const struct policy_script_reply *reply)
 {
-    size_t least = call->errand == LEASE_ERRAND_RELEASE ? 1 : 2;
+    size_t least = call->operation == LEASE_OPERATION_RELEASE ? 1 : 2;
 
     return policy_script_gave_integers(reply, least) &&
-           (call->errand == LEASE_ERRAND_RELEASE ||
+           (call->operation == LEASE_OPERATION_RELEASE ||
             (reply->integers[0] >= CODE_OTHER_TYPE && reply->integers[0] <= CODE_DEFERRED));
 }
 
@@ -462,7 +463,7 @@ static bool shows_it_held(const struct lease_call *call, const struct policy_scr
 {
     bool is_endless = reply->integers[0] == CODE_PERSISTED && call->lease->lease_us == 0;
 
-    return call->errand != LEASE_ERRAND_RELEASE && (reply->integers[0] >= CODE_DONE || is_endless);
+    return call->operation != LEASE_OPERATION_RELEASE && (reply->integers[0] >= CODE_DONE || is_endless);
 }
 
 static void take_answer(const struct lease_call *call, const struct policy_script_reply *reply)
@@ -482,17 +483,17 @@ static void take_answer(const struct lease_call *call, const struct policy_scrip
         lease->suspected = call->asked >= lease->suspected ? 0 : lease->suspected;
         lease->shown = call->asked;
     }
-    switch (call->errand) {
-    case LEASE_ERRAND_RENEW:
+    switch (call->operation) {
+    case LEASE_OPERATION_RENEW:
         end_renewal(call, reply);
         break;
-    case LEASE_ERRAND_CHECK:
+    case LEASE_OPERATION_CHECK:
         end_check(call, reply);
         break;
-    case LEASE_ERRAND_HEAL:
+    case LEASE_OPERATION_HEAL:
         end_healing(call, reply);
         break;
-    case LEASE_ERRAND_RELEASE:
+    case LEASE_OPERATION_RELEASE:
         lease_end(call->worker, lease,
                   reply->integers[0] == 0 ? lease_reason_without_owner(call->worker, lease) : LEASE_REASON_OWNER_GONE);
         break;

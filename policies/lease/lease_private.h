@@ -279,13 +279,19 @@ void lease_quote(char quoted[LEASE_QUOTED_MAX], struct slice text);
 int64_t lease_margin_us(const struct lease *lease);
 
 /* What a script is called for. */
-enum lease_errand { LEASE_ERRAND_RENEW, LEASE_ERRAND_CHECK, LEASE_ERRAND_HEAL, LEASE_ERRAND_RELEASE };
+enum lease_script_operation {
+    LEASE_OPERATION_RENEW,
+    LEASE_OPERATION_CHECK,
+    LEASE_OPERATION_HEAL,
+    LEASE_OPERATION_RELEASE
+};
 
 /* A call that is made up, with all its bytes. */
 struct lease_call;
 
 /* Makes up the call and notes that it is under way; the registry is locked. NULL when memory is short. */
-struct lease_call *lease_call_prepare(struct lease_worker *worker, struct lease *lease, enum lease_errand errand);
+struct lease_call *lease_call_prepare(struct lease_worker *worker, struct lease *lease,
+                                      enum lease_script_operation operation);
 /* Sends it; nothing is locked. */
 void lease_call_send(struct lease_call *call);
 

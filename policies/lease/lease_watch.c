@@ -43,13 +43,13 @@ static const struct {
     [LEASE_REASON_DROPPED] = {false, LEASE_COUNTER_DROPPED},
 };
 
-static void tell(const struct lease_worker *worker, const struct lease *lease, enum policy_happening_kind kind,
+static void tell(const struct lease_worker *worker, const struct lease *lease, enum policy_event_kind kind,
                  uint32_t count, const char *what)
 {
-    const struct policy_happening happening = {
+    const struct policy_event event = {
         .kind = kind, .count = count, .source = lease_section.name, .rule = lease->terms.rule, .what = what};
 
-    policy_tell(worker->host, &happening);
+    policy_tell(worker->host, &event);
 }
 
 /* ---- moving ---- */
@@ -250,9 +250,9 @@ static void look_again_later(struct lease_worker *worker, struct lease *lease, i
     lease_wheel_set(wheel, &lease->watch, lease_now(worker) + later_us);
 }
 
-static struct lease_call *call(struct lease_worker *worker, struct lease *lease, enum lease_errand errand)
+static struct lease_call *call(struct lease_worker *worker, struct lease *lease, enum lease_script_operation operation)
 {
-    struct lease_call *made = lease_call_prepare(worker, lease, errand);
+    struct lease_call *made = lease_call_prepare(worker, lease, operation);
 
     if (made == NULL) {
         /* Without memory there is nothing to do but try again. */
@@ -271,7 +271,7 @@ enum lease_reason lease_reason_without_owner(const struct lease_worker *worker, 
 static struct lease_call *attend_orphan(struct lease_worker *worker, struct lease *lease)
 {
     if (lease->terms.farewell == LEASE_FAREWELL_RELEASE) {
-        return call(worker, lease, LEASE_ERRAND_RELEASE);
+        return call(worker, lease, LEASE_OPERATION_RELEASE);
     }
     lease_end(worker, lease, lease_reason_without_owner(worker, lease));
     return NULL;
@@ -286,7 +286,7 @@ static struct lease_call *attend_held(struct lease_worker *worker, struct lease 
         lease_permit_settle(worker, lease);
     }
     if (is_early && lease->suspected != 0) {
-        return call(worker, lease, LEASE_ERRAND_CHECK);
+        return call(worker, lease, LEASE_OPERATION_CHECK);
     }
     if (is_early) {
         lease_schedule(worker, lease);
@@ -302,7 +302,7 @@ static struct lease_call *attend_held(struct lease_worker *worker, struct lease 
         look_again_later(worker, lease, LEASE_WHEEL_STEP_US);
         return NULL;
     }
-    return call(worker, lease, LEASE_ERRAND_RENEW);
+    return call(worker, lease, LEASE_OPERATION_RENEW);
 }
 
 /* One that may be released by now, or ended by another, is not given a time to live before it is due: EXPIRE may be on
@@ -313,7 +313,7 @@ static struct lease_call *attend_unhealed(struct lease_worker *worker, struct le
     bool is_early = is_asked_early && !lease_is_ownerless(lease) && !worker->last_round &&
                     healing_due_us(lease) > now + LEASE_WHEEL_STEP_US;
 
-    return call(worker, lease, is_early ? LEASE_ERRAND_CHECK : LEASE_ERRAND_HEAL);
+    return call(worker, lease, is_early ? LEASE_OPERATION_CHECK : LEASE_OPERATION_HEAL);
 }
 
 /* The lease is due, and in no wheel. */
@@ -328,7 +328,7 @@ static struct lease_call *attend(struct lease_worker *worker, struct lease *leas
     case LEASE_HELD:
         return attend_held(worker, lease, now);
     default:
-        return call(worker, lease, LEASE_ERRAND_CHECK);
+        return call(worker, lease, LEASE_OPERATION_CHECK);
     }
 }
 

@@ -1,8 +1,8 @@
 /*
- * [limit:NAME]: how much clients may do. A request is charged to a subject of each rule that applies to it, or to none
+ * [limit:NAME]: how much clients may do. A request is charged to a bucket of each rule that applies to it, or to none
  * if any of the rules refuses it.
  *
- *   request ─► charges (rule, subject, cost) ─► all locked ─► judged ─► all charged, or refused, or put on hold
+ *   request ─► charges (rule, bucket, cost) ─► all locked ─► judged ─► all charged, or refused, or put on hold
  */
 #include "base/siphash.h"
 #include "limit/limit_private.h"
@@ -145,34 +145,34 @@ static bool find_common(struct limit *limit, const struct policy_request *reques
         if (seat->excepted) {
             continue;
         }
-        if (seat->subject == NULL || limit->rules[common->numbers[i]].scope != LIMIT_LOCAL) {
+        if (seat->bucket == NULL || limit->rules[common->numbers[i]].scope != LIMIT_LOCAL) {
             return false;
         }
-        *locks |= limit_subject_locks(seat->subject);
+        *locks |= limit_bucket_locks(seat->bucket);
     }
     return true;
 }
 
-/* The subjects are locked. False, and nothing is charged: not all of them admit so many requests at once. */
+/* The buckets are locked. False, and nothing is charged: not all of them admit so many requests at once. */
 static bool charge_common(const struct common *common, int64_t now_us, uint32_t requests)
 {
     for (size_t i = 0; i < common->count; i++) {
-        struct limit_subject *subject = common->seats[common->numbers[i]].subject;
+        struct limit_bucket *bucket = common->seats[common->numbers[i]].bucket;
         const struct limit_meter *meter = &common->limit->rules[common->numbers[i]].meter;
-        /* Without a subject, the client is excepted. */
-        if (subject != NULL && (subject->revoked || subject->queued > 0 ||
-                                limit_meter_wait(meter, &subject->state, now_us, requests) != 0)) {
+        /* Without a bucket, the client is excepted. */
+        if (bucket != NULL &&
+            (bucket->revoked || bucket->queued > 0 || limit_meter_wait(meter, &bucket->state, now_us, requests) != 0)) {
             return false;
         }
     }
     bool charged = true;
     for (size_t i = 0; i < common->count; i++) {
         struct limit_rule *rule = &common->limit->rules[common->numbers[i]];
-        struct limit_subject *subject = common->seats[common->numbers[i]].subject;
-        if (subject == NULL) {
+        struct limit_bucket *bucket = common->seats[common->numbers[i]].bucket;
+        if (bucket == NULL) {
             continue;
         }
-        charged = limit_meter_charge(&rule->meter, &subject->state, now_us, requests) && charged;
+        charged = limit_meter_charge(&rule->meter, &bucket->state, now_us, requests) && charged;
         limit_count(common->limit, rule, LIMIT_ADMITTED, LIMIT_COUNTER_ADMITTED, requests);
     }
     return charged;
@@ -309,8 +309,8 @@ static uint32_t find_group(const struct limit *limit, size_t index)
 static void free_rules(struct limit *limit, struct limit_rule *rules, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        if (rules[i].member.ledger != NULL) {
-            limit_ledger_leave(limit->share, &rules[i].member);
+        if (rules[i].member.bucket_table != NULL) {
+            limit_bucket_table_leave(limit->share, &rules[i].member);
         }
         limit_rule_clear(&rules[i]);
     }
@@ -330,17 +330,17 @@ static struct limit_rule *make_rules(const struct conf_rule *list, size_t *count
     return rules;
 }
 
-static bool join_ledgers(struct limit *limit, struct limit_rule *rules, size_t count)
+static bool join_bucket_tables(struct limit *limit, struct limit_rule *rules, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         struct limit_terms terms = {
             .rule = rules[i].name,
             .identity = rules[i].identity,
             .meter = rules[i].meter,
-            .subjects_max = rules[i].subjects_max,
+            .buckets_max = rules[i].buckets_max,
             .is_cache = rules[i].scope == LIMIT_GLOBAL,
         };
-        if (!limit_ledger_join(limit->share, &rules[i].member, &terms)) {
+        if (!limit_bucket_table_join(limit->share, &rules[i].member, &terms)) {
             return false;
         }
     }
@@ -376,8 +376,8 @@ static bool limit_reload(void *instance, const struct conf_rule *list)
     size_t count;
     struct limit_rule *rules = make_rules(list, &count);
 
-    /* The new rules join before the old ones leave: so a ledger that both have goes on. */
-    if (!join_ledgers(limit, rules, count)) {
+    /* The new rules join before the old ones leave: so a bucket table that both have goes on. */
+    if (!join_bucket_tables(limit, rules, count)) {
         free_rules(limit, rules, count);
         return false;
     }

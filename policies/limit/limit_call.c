@@ -1,8 +1,8 @@
 /*
  * Calls to Redis: who waits for which, and what becomes of their answers.
  *
- * exact: each request is on hold until Redis has answered for it. While a call for a subject is under way, further
- * requests of the subject gather, and the next call asks for all of them together: Redis decides on each, in the order
+ * exact: each request is on hold until Redis has answered for it. While a call for a bucket is under way, further
+ * requests of the bucket gather, and the next call asks for all of them together: Redis decides on each, in the order
  * in which they came, as if each had asked. leased: a call fetches permits, which are spent here until they expire.
  * Either way a refusal says for how long, and until then nothing is asked.
  *
@@ -19,9 +19,9 @@
 /* How soon a worker looks whether the permits that another one fetches have come. */
 #define OTHERS_FETCH_US 1000
 
-static struct slice subject_name(const struct limit_subject *subject)
+static struct slice bucket_name(const struct limit_bucket *bucket)
 {
-    return (struct slice){subject->name, subject->length};
+    return (struct slice){bucket->name, bucket->length};
 }
 
 /* ---- calls ---- */
@@ -34,10 +34,10 @@ static void call_add(struct limit *limit, struct limit_call *call)
     LIST_INSERT_HEAD(&limit->calls, call, of_limit);
 }
 
-/* Lets go of rule, subject and places. */
+/* Lets go of rule, bucket and places. */
 static void call_detach(struct limit_call *call)
 {
-    limit_locks locks = call->subject != NULL ? limit_subject_locks(call->subject) : 0;
+    limit_locks locks = call->bucket != NULL ? limit_bucket_locks(call->bucket) : 0;
 
     struct limit_place *place;
 
@@ -47,16 +47,16 @@ static void call_detach(struct limit_call *call)
         place->held->asked--;
     }
     STAILQ_INIT(&call->places);
-    if (call->subject == NULL) {
+    if (call->bucket == NULL) {
         return;
     }
     limit_share_lock(call->limit->share, locks);
-    if (call->subject->remote != NULL && call->subject->remote->fetch == call) {
-        call->subject->remote->fetch = NULL;
+    if (call->bucket->remote != NULL && call->bucket->remote->fetch == call) {
+        call->bucket->remote->fetch = NULL;
     }
     limit_share_unlock(call->limit->share, locks);
-    limit_subject_unpin(call->limit->share, call->subject);
-    call->subject = NULL;
+    limit_bucket_unpin(call->limit->share, call->bucket);
+    call->bucket = NULL;
     call->rule = NULL;
 }
 
@@ -76,39 +76,39 @@ void limit_call_detach(struct limit *limit)
 
 /* ---- answers ---- */
 
-/* What Redis said of the subject before is void: there is more now. */
-static void forget_answers(struct limit *limit, struct limit_subject *subject)
+/* What Redis said of the bucket before is void: there is more now. */
+static void forget_answers(struct limit *limit, struct limit_bucket *bucket)
 {
-    limit_locks locks = limit_subject_locks(subject);
+    limit_locks locks = limit_bucket_locks(bucket);
 
     limit_share_lock(limit->share, locks);
-    if (subject->remote != NULL) {
-        subject->remote->resets++;
-        subject->remote->refused_until_us = 0;
+    if (bucket->remote != NULL) {
+        bucket->remote->resets++;
+        bucket->remote->refused_until_us = 0;
     }
     limit_share_unlock(limit->share, locks);
 }
 
-static void add_lot(struct limit_remote *remote, int64_t permits, int64_t until_us)
+static void add_batch(struct limit_remote *remote, int64_t permits, int64_t until_us)
 {
-    struct limit_lot lot = {permits, until_us};
+    struct limit_batch batch = {permits, until_us};
 
-    if (remote->lots[0].permits == 0) {
-        remote->lots[0] = lot;
-    } else if (remote->lots[1].permits == 0) {
-        remote->lots[1] = lot;
+    if (remote->batches[0].permits == 0) {
+        remote->batches[0] = batch;
+    } else if (remote->batches[1].permits == 0) {
+        remote->batches[1] = batch;
     } else {
         /* There is no third: what both have lives as long as the one that ends first. */
-        remote->lots[1].permits += permits;
-        remote->lots[1].until_us = remote->lots[1].until_us < until_us ? remote->lots[1].until_us : until_us;
+        remote->batches[1].permits += permits;
+        remote->batches[1].until_us = remote->batches[1].until_us < until_us ? remote->batches[1].until_us : until_us;
     }
 }
 
-/* What Redis said is kept with the subject, which is locked. */
+/* What Redis said is kept with the bucket, which is locked. */
 static void note_answer(struct limit_call *call, int64_t granted, int64_t wait_us, int64_t now_us)
 {
-    struct limit_subject *subject = call->subject;
-    struct limit_remote *remote = subject->remote;
+    struct limit_bucket *bucket = call->bucket;
+    struct limit_remote *remote = bucket->remote;
     int64_t until_us = now_us;
 
     if (remote == NULL || remote->resets != call->resets) {
@@ -120,16 +120,16 @@ static void note_answer(struct limit_call *call, int64_t granted, int64_t wait_u
     } else if (call->leased) {
         until_us = call->sent_us + limit_rule_hold_us(call->rule);
         /* Requests that on_error admitted meanwhile have spent some of it. */
-        add_lot(remote, call->spent < granted ? granted - call->spent : 0, until_us);
+        add_batch(remote, call->spent < granted ? granted - call->spent : 0, until_us);
     }
-    if (subject->keep_until_us < until_us) {
-        subject->keep_until_us = until_us;
+    if (bucket->keep_until_us < until_us) {
+        bucket->keep_until_us = until_us;
     }
 }
 
 void limit_call_warn(struct limit *limit, const struct limit_rule *rule, const char *error, int64_t now_us)
 {
-    if (limit_ledger_may_warn(rule->member.ledger, now_us)) {
+    if (limit_bucket_table_may_warn(rule->member.bucket_table, now_us)) {
         limit->host->warn(limit->host->context, rule->name, error);
     }
 }
@@ -190,7 +190,7 @@ static void deal_out(struct limit_call *call, int64_t granted, int64_t refused_u
     if (rest.count > 0) {
         /* Who asked for it has left, or did not wait so long. */
         limit_script_give_back(call->limit, &call->state, rest);
-        forget_answers(call->limit, call->subject);
+        forget_answers(call->limit, call->bucket);
     }
 }
 
@@ -205,7 +205,7 @@ static void count_aside(struct limit_call *call, bool granted)
 
 static void answered(struct limit_call *call, const int64_t *integers, int64_t now_us)
 {
-    limit_locks locks = limit_subject_locks(call->subject);
+    limit_locks locks = limit_bucket_locks(call->bucket);
 
     limit_share_lock(call->limit->share, locks);
     note_answer(call, integers[0], integers[1], now_us);
@@ -263,37 +263,37 @@ static int64_t first_batch(const struct limit_rule *rule)
 }
 
 /* NULL when memory is short. */
-static struct limit_call *call_new(struct limit *limit, struct limit_rule *rule, struct limit_subject *subject,
+static struct limit_call *call_new(struct limit *limit, struct limit_rule *rule, struct limit_bucket *bucket,
                                    int64_t cost, int64_t now_us)
 {
     struct limit_call *call = calloc(1, sizeof *call);
-    limit_locks locks = limit_subject_locks(subject);
+    limit_locks locks = limit_bucket_locks(bucket);
 
     if (call == NULL) {
         return NULL;
     }
     *call = (struct limit_call){.rule = rule,
-                                .subject = subject,
-                                .state = limit_script_state(rule, subject_name(subject)),
+                                .bucket = bucket,
+                                .state = limit_script_state(rule, bucket_name(bucket)),
                                 .least = cost,
                                 .wanted = cost,
                                 .sent_us = now_us,
                                 .leased = rule->accuracy == LIMIT_LEASED};
     call_add(limit, call);
     limit_share_lock(limit->share, locks);
-    subject->pins++;
-    if (subject->remote == NULL) {
-        subject->remote = calloc(1, sizeof *subject->remote);
+    bucket->pins++;
+    if (bucket->remote == NULL) {
+        bucket->remote = calloc(1, sizeof *bucket->remote);
     }
-    if (subject->remote != NULL && call->leased) {
-        struct limit_remote *remote = subject->remote;
-        remote->batch = remote->batch == 0 ? first_batch(rule) : remote->batch;
-        call->wanted = remote->batch > cost ? remote->batch : cost;
+    if (bucket->remote != NULL && call->leased) {
+        struct limit_remote *remote = bucket->remote;
+        remote->batch_size = remote->batch_size == 0 ? first_batch(rule) : remote->batch_size;
+        call->wanted = remote->batch_size > cost ? remote->batch_size : cost;
     }
-    call->resets = subject->remote != NULL ? subject->remote->resets : 0;
-    if (subject->remote != NULL && subject->remote->fetch == NULL) {
-        subject->remote->fetch = call;
-        subject->remote->fetch_worker = limit->host->worker;
+    call->resets = bucket->remote != NULL ? bucket->remote->resets : 0;
+    if (bucket->remote != NULL && bucket->remote->fetch == NULL) {
+        bucket->remote->fetch = call;
+        bucket->remote->fetch_worker = limit->host->worker;
     }
     limit_share_unlock(limit->share, locks);
     return call;
@@ -306,13 +306,13 @@ static void wait_for_call(struct limit_place *place, struct limit_call *call)
     STAILQ_INSERT_TAIL(&call->places, place, of_call);
 }
 
-/* What this worker asks for the subject already; *others: another one does. */
+/* What this worker asks for the bucket already; *others: another one does. */
 static struct limit_call *find_call(struct limit *limit, const struct limit_place *place, bool *others)
 {
-    limit_locks locks = limit_subject_locks(place->subject);
+    limit_locks locks = limit_bucket_locks(place->bucket);
 
     limit_share_lock(limit->share, locks);
-    const struct limit_remote *remote = place->subject->remote;
+    const struct limit_remote *remote = place->bucket->remote;
     struct limit_call *call = remote != NULL ? remote->fetch : NULL;
     *others = call != NULL && remote->fetch_worker != limit->host->worker;
     limit_share_unlock(limit->share, locks);
@@ -332,7 +332,7 @@ static void wait_for_fetch(struct limit_place *place, struct limit_call *call, b
 /* A new call for the place, which is sent now, or after the one that is under way. */
 static void ask_anew(struct limit *limit, struct limit_place *place, struct limit_call *under_way, int64_t now_us)
 {
-    struct limit_call *call = call_new(limit, place->rule, place->subject, place->cost, now_us);
+    struct limit_call *call = call_new(limit, place->rule, place->bucket, place->cost, now_us);
 
     if (call == NULL) {
         place->state = LIMIT_PLACE_FAILED;
@@ -363,8 +363,8 @@ static void ask_for(struct limit *limit, struct limit_place *place, int64_t now_
 /* It is the one that others of this worker wait behind from now on. */
 static void take_over(struct limit_call *call, const struct limit_call *before)
 {
-    limit_locks locks = limit_subject_locks(call->subject);
-    struct limit_remote *remote = call->subject->remote;
+    limit_locks locks = limit_bucket_locks(call->bucket);
+    struct limit_remote *remote = call->bucket->remote;
 
     limit_share_lock(call->limit->share, locks);
     call->resets = remote != NULL ? remote->resets : 0;
@@ -438,7 +438,7 @@ void limit_call_ask_aside(struct limit *limit, int64_t now_us)
         if (!charge->asks_aside) {
             continue;
         }
-        struct limit_call *call = call_new(limit, charge->rule, charge->subject, charge->cost, now_us);
+        struct limit_call *call = call_new(limit, charge->rule, charge->bucket, charge->cost, now_us);
         if (call != NULL) {
             call->asked_aside = charge->rule->action == LIMIT_OBSERVE;
             limit_script_ask(limit, call, done);
@@ -450,9 +450,9 @@ static void return_grant(struct limit *limit, struct limit_place *place)
 {
     if (place->state == LIMIT_PLACE_GRANTED) {
         struct limit_grant grant = {place->grant_call, place->grant_asked_us, place->grant_first, place->cost};
-        struct limit_state state = limit_script_state(place->rule, subject_name(place->subject));
+        struct limit_state state = limit_script_state(place->rule, bucket_name(place->bucket));
         limit_script_give_back(limit, &state, grant);
-        forget_answers(limit, place->subject);
+        forget_answers(limit, place->bucket);
         place->state = LIMIT_PLACE_EMPTY;
     }
 }

@@ -6,13 +6,13 @@
 
 #include "limit/limit_private.h"
 
-/* What Redis keeps of a subject: a member for each permit, counts by time, or how full the funnel is. */
+/* What Redis keeps of a bucket: a member for each permit, counts by time, or how full the funnel is. */
 enum limit_state_kind { LIMIT_STATE_LOG, LIMIT_STATE_SLOTS, LIMIT_STATE_FUNNEL };
 
-/* Room for a prefix, "hist:slots:", a rule, ":" and a subject. */
-#define LIMIT_STATE_KEY_MAX (16 + LIMIT_PREFIX_MAX + CONF_RULE_NAME_MAX + LIMIT_SUBJECT_MAX)
+/* Room for a prefix, "hist:slots:", a rule, ":" and a bucket. */
+#define LIMIT_STATE_KEY_MAX (16 + LIMIT_PREFIX_MAX + CONF_RULE_NAME_MAX + LIMIT_BUCKET_MAX)
 
-/* The state of a subject in Redis. It is known without the rule, which may go while a call is under way. */
+/* The state of a bucket in Redis. It is known without the rule, which may go while a call is under way. */
 struct limit_state {
     enum limit_state_kind kind;
     int64_t window_us;
@@ -33,25 +33,25 @@ struct limit_grant {
 struct limit_call {
     LIST_ENTRY(limit_call) of_limit;
     struct limit *limit;
-    struct limit_rule *rule;       /* NULL once it was detached, and then so is the subject */
-    struct limit_subject *subject; /* pinned */
-    struct limit_places places;    /* who waits for it, in the order in which they came … */
-    struct limit_call *successor;  /* … and for those who came since it was sent; NULL: nobody did */
+    struct limit_rule *rule;      /* NULL once it was detached, and then so is the bucket */
+    struct limit_bucket *bucket;  /* pinned */
+    struct limit_places places;   /* who waits for it, in the order in which they came … */
+    struct limit_call *successor; /* … and for those who came since it was sent; NULL: nobody did */
     struct limit_state state;
     uint64_t number;
     int64_t least;
     int64_t wanted;
     int64_t spent; /* of what it will be granted: by requests that on_error admitted meanwhile */
     int64_t sent_us;
-    uint64_t resets; /* of the subject, when it was sent */
+    uint64_t resets; /* of the bucket, when it was sent */
     bool leased;
     bool asked_aside; /* by a rule that observes: its answer is counted */
 };
 
 /* ---- limit_script.c ---- */
 
-/* What the rule has of a subject of that name in Redis. */
-struct limit_state limit_script_state(const struct limit_rule *rule, struct slice subject);
+/* What the rule has of a bucket of that name in Redis. */
+struct limit_state limit_script_state(const struct limit_rule *rule, struct slice bucket);
 /* Asks for what the call wants. done gets the call, and as the reply how much is granted, and how long to wait (µs). */
 void limit_script_ask(struct limit *limit, struct limit_call *call, policy_script_done *done);
 /* Gives back permits that nobody will spend. */

@@ -10,8 +10,8 @@
 void limit_give_up_seats(struct limit *limit, struct limit_client *client)
 {
     for (size_t i = 0; client->seats != NULL && i < limit->rule_count; i++) {
-        if (client->seats[i].subject != NULL) {
-            limit_subject_unpin(limit->share, client->seats[i].subject);
+        if (client->seats[i].bucket != NULL) {
+            limit_bucket_unpin(limit->share, client->seats[i].bucket);
         }
     }
     free(client->seats);
@@ -74,15 +74,14 @@ static bool add_charge(struct limit *limit, struct limit_charge charge)
     return true;
 }
 
-static struct limit_subject *pin_subject(struct limit *limit, struct limit_rule *rule, struct slice name,
-                                         int64_t now_us)
+static struct limit_bucket *pin_bucket(struct limit *limit, struct limit_rule *rule, struct slice name, int64_t now_us)
 {
-    struct limit_subject *subject = limit_subject_pin(limit->share, rule->member.ledger, name, now_us);
+    struct limit_bucket *bucket = limit_bucket_pin(limit->share, rule->member.bucket_table, name, now_us);
 
-    if (subject != NULL && !limit_subject_is_tracked(subject)) {
+    if (bucket != NULL && !limit_bucket_is_tracked(bucket)) {
         policy_count(&limit->counters[LIMIT_COUNTER_UNTRACKED], 1);
     }
-    return subject;
+    return bucket;
 }
 
 static int64_t cost_in_bytes(const struct policy_request *request, bool *is_open)
@@ -98,30 +97,30 @@ struct key_search {
     struct limit *limit;
     struct limit_rule *rule;
     int64_t now_us;
-    int64_t cost; /* of each subject, unless keys are counted */
+    int64_t cost; /* of each bucket, unless keys are counted */
     bool is_cost_open;
     int64_t found;      /* keys that are meant */
     bool out_of_memory; /* the search was ended by it */
     size_t name_length; /* of the client's part of the name */
-    char name[LIMIT_SUBJECT_MAX];
+    char name[LIMIT_BUCKET_MAX];
 };
 
 /* False when memory is short. */
 static bool charge_part(struct key_search *search, struct slice counted)
 {
     size_t length = limit_name_key(search->name, search->name_length, counted);
-    struct limit_subject *subject =
-        pin_subject(search->limit, search->rule, (struct slice){search->name, length}, search->now_us);
+    struct limit_bucket *bucket =
+        pin_bucket(search->limit, search->rule, (struct slice){search->name, length}, search->now_us);
     struct limit_charge charge = {.rule = search->rule,
-                                  .subject = subject,
+                                  .bucket = bucket,
                                   .cost = search->cost,
                                   .is_cost_open = search->is_cost_open,
                                   .pinned = true};
     search->found++;
-    if (subject == NULL || !add_charge(search->limit, charge)) {
+    if (bucket == NULL || !add_charge(search->limit, charge)) {
         search->out_of_memory = true;
-        if (subject != NULL) {
-            limit_subject_unpin(search->limit->share, subject);
+        if (bucket != NULL) {
+            limit_bucket_unpin(search->limit->share, bucket);
         }
     }
     return !search->out_of_memory;
@@ -145,25 +144,25 @@ static bool count_key(void *context, struct slice key, uint32_t argument_index)
     return true;
 }
 
-static int by_subject(const void *left, const void *right)
+static int by_bucket(const void *left, const void *right)
 {
-    uintptr_t a = (uintptr_t)((const struct limit_charge *)left)->subject;
-    uintptr_t b = (uintptr_t)((const struct limit_charge *)right)->subject;
+    uintptr_t a = (uintptr_t)((const struct limit_charge *)left)->bucket;
+    uintptr_t b = (uintptr_t)((const struct limit_charge *)right)->bucket;
 
     return (a > b) - (a < b);
 }
 
-/* A subject that several keys of the request stand for is charged once, or with the number of these keys. */
+/* A bucket that several keys of the request stand for is charged once, or with the number of these keys. */
 static void merge_charges(struct limit *limit, size_t first, bool add)
 {
     size_t kept = first;
 
-    qsort(limit->charges + first, limit->charge_count - first, sizeof limit->charges[0], by_subject);
+    qsort(limit->charges + first, limit->charge_count - first, sizeof limit->charges[0], by_bucket);
     for (size_t i = first + 1; i < limit->charge_count; i++) {
         struct limit_charge *charge = &limit->charges[i];
-        if (by_subject(charge, &limit->charges[kept]) == 0) {
+        if (by_bucket(charge, &limit->charges[kept]) == 0) {
             limit->charges[kept].cost += add ? charge->cost : 0;
-            limit_subject_unpin(limit->share, charge->subject);
+            limit_bucket_unpin(limit->share, charge->bucket);
         } else {
             limit->charges[++kept] = *charge;
         }
@@ -176,7 +175,7 @@ static void warn_of_untold(struct limit *limit, const struct limit_rule *rule, c
 {
     char who[64] = "processes that cannot be told", text[512];
 
-    if (!limit_ledger_is_first_untold(rule->member.ledger, peer->has_uid)) {
+    if (!limit_bucket_table_is_first_untold(rule->member.bucket_table, peer->has_uid)) {
         return;
     }
     if (peer->has_uid) {
@@ -189,9 +188,9 @@ static void warn_of_untold(struct limit *limit, const struct limit_rule *rule, c
     limit->host->warn(limit->host->context, rule->name, text);
 }
 
-/* The name of the client's subject; *settled is set to false if it is not known yet, but stands for it until then. */
+/* The name of the client's bucket; *settled is set to false if it is not known yet, but stands for it until then. */
 static size_t name_client(struct limit *limit, const struct limit_rule *rule, const struct policy_request *request,
-                          char name[LIMIT_SUBJECT_MAX], bool *settled)
+                          char name[LIMIT_BUCKET_MAX], bool *settled)
 {
     const struct policy_host *host = limit->host;
     struct policy_peer peer = {.has_uid = false};
@@ -245,20 +244,20 @@ static int64_t cost_of(struct limit_rule *rule, const struct policy_request *req
 static bool charge_client(struct limit *limit, struct limit_rule *rule, struct limit_seat *seat,
                           const struct policy_request *request)
 {
-    struct limit_charge charge = {.rule = rule, .subject = seat->subject};
+    struct limit_charge charge = {.rule = rule, .bucket = seat->bucket};
 
     charge.cost = cost_of(rule, request, &charge.is_cost_open);
-    if (charge.cost > 0 && charge.subject == NULL) {
-        char name[LIMIT_SUBJECT_MAX];
+    if (charge.cost > 0 && charge.bucket == NULL) {
+        char name[LIMIT_BUCKET_MAX];
         bool settled;
         size_t length = name_client(limit, rule, request, name, &settled);
-        charge.subject = pin_subject(limit, rule, (struct slice){name, length}, request->now_us);
-        if (charge.subject == NULL) {
+        charge.bucket = pin_bucket(limit, rule, (struct slice){name, length}, request->now_us);
+        if (charge.bucket == NULL) {
             return false;
         }
         /* A client without room looks for it again the next time, and so does one whose process is still looked for. */
-        charge.pinned = !limit_subject_is_tracked(charge.subject) || !settled;
-        seat->subject = charge.pinned ? NULL : charge.subject;
+        charge.pinned = !limit_bucket_is_tracked(charge.bucket) || !settled;
+        seat->bucket = charge.pinned ? NULL : charge.bucket;
     }
     return charge.cost == 0 || add_charge(limit, charge);
 }
@@ -274,7 +273,7 @@ bool limit_awaits_peer(struct limit *limit, const struct policy_request *request
     for (size_t i = limit->starts[command]; i < limit->starts[command + 1]; i++) {
         const struct limit_rule *rule = &limit->rules[limit->numbers[i]];
         const struct limit_seat *seat = has_seats ? &client->seats[limit->numbers[i]] : NULL;
-        bool is_settled = seat != NULL && (seat->subject != NULL || seat->excepted);
+        bool is_settled = seat != NULL && (seat->bucket != NULL || seat->excepted);
         bool is_meant = rule->per.process && !is_settled && match_commands_request(rule->commands, request) &&
                         match_keys_any(rule->keys, request);
         if (is_meant && host->find_peer(host->context, request->client->connection, true, &peer) == POLICY_PEER_LATER) {
@@ -305,7 +304,7 @@ void limit_drop_charges(struct limit *limit)
 {
     for (size_t i = 0; i < limit->charge_count; i++) {
         if (limit->charges[i].pinned) {
-            limit_subject_unpin(limit->share, limit->charges[i].subject);
+            limit_bucket_unpin(limit->share, limit->charges[i].bucket);
         }
     }
     limit->charge_count = 0;
@@ -316,16 +315,16 @@ static limit_locks locks_of_charges(const struct limit *limit)
     limit_locks locks = 0;
 
     for (size_t i = 0; i < limit->charge_count; i++) {
-        locks |= limit_subject_locks(limit->charges[i].subject);
+        locks |= limit_bucket_locks(limit->charges[i].bucket);
     }
     return locks;
 }
 
-/* Whether the charges can be relied on. A subject that was revoked is looked for anew. */
+/* Whether the charges can be relied on. A bucket that was revoked is looked for anew. */
 static bool are_charges_valid(const struct limit *limit)
 {
     for (size_t i = 0; i < limit->charge_count; i++) {
-        if (limit->charges[i].subject->revoked) {
+        if (limit->charges[i].bucket->revoked) {
             return false;
         }
     }

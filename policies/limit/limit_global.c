@@ -1,28 +1,30 @@
-/* Rules that are decided in Redis: judging and charging by what Redis has said. The subject of the charge is locked. */
+/* Rules that are decided in Redis: judging and charging by what Redis has said. The bucket of the charge is locked. */
 #include "limit/limit_call.h"
 
 /* The next batch is fetched when this part of the last is left. */
 #define REFILL_PART 4
 
 /* Drops what has expired. A batch of which much was left was too large. */
-static void drop_expired_lots(struct limit_remote *remote, int64_t now_us)
+static void drop_expired_batches(struct limit_remote *remote, int64_t now_us)
 {
     for (size_t i = 0; i < 2; i++) {
-        struct limit_lot *lot = &remote->lots[i];
-        if (lot->permits > 0 && lot->until_us <= now_us) {
-            remote->batch = lot->permits > remote->batch / 2 && remote->batch > 1 ? remote->batch / 2 : remote->batch;
-            lot->permits = 0;
+        struct limit_batch *batch = &remote->batches[i];
+        if (batch->permits > 0 && batch->until_us <= now_us) {
+            remote->batch_size = batch->permits > remote->batch_size / 2 && remote->batch_size > 1
+                                     ? remote->batch_size / 2
+                                     : remote->batch_size;
+            batch->permits = 0;
         }
     }
-    if (remote->lots[0].permits == 0) {
-        remote->lots[0] = remote->lots[1];
-        remote->lots[1] = (struct limit_lot){0};
+    if (remote->batches[0].permits == 0) {
+        remote->batches[0] = remote->batches[1];
+        remote->batches[1] = (struct limit_batch){0};
     }
 }
 
 static int64_t permits_left(const struct limit_remote *remote)
 {
-    return remote->lots[0].permits + remote->lots[1].permits;
+    return remote->batches[0].permits + remote->batches[1].permits;
 }
 
 static void judge_failure(struct limit *limit, struct limit_charge *charge, int64_t now_us)
@@ -35,7 +37,7 @@ static void judge_failure(struct limit *limit, struct limit_charge *charge, int6
     if (rule->on_error == LIMIT_ON_ERROR_DENY) {
         charge->wait_us = rule->decision_timeout_us;
     } else if (rule->on_error == LIMIT_ON_ERROR_LOCAL) {
-        charge->wait_us = limit_meter_wait(&rule->meter, &charge->subject->state, now_us, charge->cost);
+        charge->wait_us = limit_meter_wait(&rule->meter, &charge->bucket->state, now_us, charge->cost);
     }
 }
 
@@ -76,7 +78,7 @@ static bool judge_by_place(struct limit *limit, struct limit_charge *charge, int
 
 void limit_global_judge(struct limit *limit, struct limit_charge *charge, int64_t now_us)
 {
-    struct limit_remote *remote = charge->subject->remote;
+    struct limit_remote *remote = charge->bucket->remote;
     bool observes = charge->rule->action == LIMIT_OBSERVE;
 
     charge->wait_us = 0;
@@ -88,7 +90,7 @@ void limit_global_judge(struct limit *limit, struct limit_charge *charge, int64_
         return;
     }
     if (remote != NULL) {
-        drop_expired_lots(remote, now_us);
+        drop_expired_batches(remote, now_us);
         /* Those of another worker, or of before a reload, are not for an exact rule. */
         if (charge->rule->accuracy == LIMIT_LEASED && permits_left(remote) >= charge->cost) {
             charge->wait_us = 0;
@@ -107,8 +109,8 @@ void limit_global_judge(struct limit *limit, struct limit_charge *charge, int64_
 static void spend(struct limit_remote *remote, int64_t cost)
 {
     for (size_t i = 0; i < 2 && cost > 0; i++) {
-        int64_t spent = remote->lots[i].permits < cost ? remote->lots[i].permits : cost;
-        remote->lots[i].permits -= spent;
+        int64_t spent = remote->batches[i].permits < cost ? remote->batches[i].permits : cost;
+        remote->batches[i].permits -= spent;
         cost -= spent;
     }
 }
@@ -118,12 +120,12 @@ static bool wants_refill(const struct limit_rule *rule, struct limit_remote *rem
 {
     int64_t most = limit_call_batch_most(rule);
 
-    if (remote->fetch != NULL || remote->lots[1].permits > 0 || permits_left(remote) > remote->batch / REFILL_PART ||
-        remote->refused_until_us > now_us) {
+    if (remote->fetch != NULL || remote->batches[1].permits > 0 ||
+        permits_left(remote) > remote->batch_size / REFILL_PART || remote->refused_until_us > now_us) {
         return false;
     }
-    if (remote->lots[0].until_us - now_us > limit_rule_hold_us(rule) / 2) {
-        remote->batch = remote->batch * 2 < most ? remote->batch * 2 : most;
+    if (remote->batches[0].until_us - now_us > limit_rule_hold_us(rule) / 2) {
+        remote->batch_size = remote->batch_size * 2 < most ? remote->batch_size * 2 : most;
     }
     return true;
 }
@@ -131,8 +133,8 @@ static bool wants_refill(const struct limit_rule *rule, struct limit_remote *rem
 void limit_global_charge(struct limit_charge *charge, int64_t now_us)
 {
     struct limit_rule *rule = charge->rule;
-    struct limit_subject *subject = charge->subject;
-    struct limit_remote *remote = subject->remote;
+    struct limit_bucket *bucket = charge->bucket;
+    struct limit_remote *remote = bucket->remote;
     bool granted = charge->place != NULL && charge->place->state == LIMIT_PLACE_GRANTED;
 
     if (granted) {
@@ -145,7 +147,7 @@ void limit_global_charge(struct limit_charge *charge, int64_t now_us)
         charge->asks_aside = wants_refill(rule, remote, now_us);
     }
     if (rule->on_error == LIMIT_ON_ERROR_LOCAL &&
-        limit_meter_wait(&rule->meter, &subject->state, now_us, charge->cost) == 0) {
-        (void)limit_meter_charge(&rule->meter, &subject->state, now_us, charge->cost);
+        limit_meter_wait(&rule->meter, &bucket->state, now_us, charge->cost) == 0) {
+        (void)limit_meter_charge(&rule->meter, &bucket->state, now_us, charge->cost);
     }
 }

@@ -1,6 +1,6 @@
 /*
- * Requests on hold. Each of its charges has a place: in the queue of its subject, or with what Redis said of it. A
- * request that is asked about again finds its places, unless its subjects are others by now: then it begins anew.
+ * Requests on hold. Each of its charges has a place: in the queue of its bucket, or with what Redis said of it. A
+ * request that is asked about again finds its places, unless its buckets are others by now: then it begins anew.
  */
 #include "limit/limit_private.h"
 
@@ -32,7 +32,7 @@ static bool fits(const struct limit *limit, const struct limit_held *held)
     bool same = held->count == limit->charge_count;
 
     for (size_t i = 0; same && i < held->count; i++) {
-        same = held->places[i].subject == limit->charges[i].subject;
+        same = held->places[i].bucket == limit->charges[i].bucket;
     }
     return same;
 }
@@ -56,8 +56,8 @@ struct limit_held *limit_hold(struct limit *limit, struct limit_held *held, void
     for (; held != NULL && held->count < limit->charge_count; held->count++) {
         struct limit_charge *charge = &limit->charges[held->count];
         held->places[held->count] =
-            (struct limit_place){.subject = charge->subject, .rule = charge->rule, .cost = charge->cost, .held = held};
-        charge->subject->pins++;
+            (struct limit_place){.bucket = charge->bucket, .rule = charge->rule, .cost = charge->cost, .held = held};
+        charge->bucket->pins++;
         charge->place = &held->places[held->count];
     }
     return held;
@@ -67,21 +67,21 @@ void limit_queue(struct limit_place *place)
 {
     if (place->state == LIMIT_PLACE_EMPTY) {
         place->state = LIMIT_PLACE_QUEUED;
-        place->subject->queued += place->cost;
+        place->bucket->queued += place->cost;
     }
 }
 
 static void leave_place(struct limit *limit, struct limit_place *place)
 {
-    limit_locks locks = limit_subject_locks(place->subject);
+    limit_locks locks = limit_bucket_locks(place->bucket);
 
     limit_call_leave(limit, place);
     if (place->state == LIMIT_PLACE_QUEUED) {
         limit_share_lock(limit->share, locks);
-        place->subject->queued -= place->cost;
+        place->bucket->queued -= place->cost;
         limit_share_unlock(limit->share, locks);
     }
-    limit_subject_unpin(limit->share, place->subject);
+    limit_bucket_unpin(limit->share, place->bucket);
 }
 
 void limit_leave_places(struct limit *limit, struct limit_held *held)

@@ -24,14 +24,14 @@ static bool is_denied_undecided(const struct limit_charge *charge)
 static void judge_locally(struct limit_charge *charge, int64_t now_us)
 {
     const struct limit_meter *meter = &charge->rule->meter;
-    struct limit_subject *subject = charge->subject;
-    bool queues = charge->rule->action == LIMIT_DELAY && subject->queued > 0;
+    struct limit_bucket *bucket = charge->bucket;
+    bool queues = charge->rule->action == LIMIT_DELAY && bucket->queued > 0;
     bool is_queued = charge->place != NULL && charge->place->state == LIMIT_PLACE_QUEUED;
 
     /* Who was held had a place in the queue, and now it is its turn; who comes now stands behind all of them. */
     charge->wait_us = queues && !is_queued
-                          ? limit_meter_wait_behind(meter, &subject->state, now_us, subject->queued, charge->cost)
-                          : limit_meter_wait(meter, &subject->state, now_us, charge->cost);
+                          ? limit_meter_wait_behind(meter, &bucket->state, now_us, bucket->queued, charge->cost)
+                          : limit_meter_wait(meter, &bucket->state, now_us, charge->cost);
 }
 
 static void judge_charge(struct limit *limit, struct limit_charge *charge, int64_t waited_us, int64_t now_us,
@@ -68,7 +68,7 @@ static bool charge_one(struct limit *limit, struct limit_charge *charge, int64_t
         limit_global_charge(charge, now_us);
         return true;
     }
-    return limit_meter_charge(&charge->rule->meter, &charge->subject->state, now_us, charge->cost);
+    return limit_meter_charge(&charge->rule->meter, &charge->bucket->state, now_us, charge->cost);
 }
 
 /* False when memory is short. */
@@ -83,7 +83,7 @@ static bool charge_all(struct limit *limit, int64_t now_us, uint32_t requests)
         bool is_open = charge->asks_aside && charge->rule->accuracy == LIMIT_EXACT;
         if (charge->passed_over) {
             limit_count(limit, charge->rule, LIMIT_OBSERVED, LIMIT_COUNTER_OBSERVED, requests);
-            charge->subject->refused++;
+            charge->bucket->refused++;
             continue;
         }
         if (is_new_rule && !is_open) {
@@ -106,7 +106,7 @@ static void write_common_refusal(const struct limit_charge *charge, int64_t wait
 {
     static const char middle[] = " exceeded, retry in ", end[] = " ms\r\n";
     const struct limit_rule *rule = charge->rule;
-    const struct slice subject = {charge->subject->name, charge->subject->length};
+    const struct slice bucket = {charge->bucket->name, charge->bucket->length};
     char digits[20], sharers[LIMIT_SHARERS_MAX];
     size_t count = 0;
 
@@ -116,7 +116,7 @@ static void write_common_refusal(const struct limit_charge *charge, int64_t wait
     } while (wait_ms > 0);
     assert(rule->refusal_length + sizeof sharers + sizeof middle + sizeof digits + sizeof end <= sizeof decision->text);
     char *at = append(decision->text, rule->refusal, rule->refusal_length);
-    at = append(at, sharers, limit_name_write_sharers(rule, subject, sharers));
+    at = append(at, sharers, limit_name_write_sharers(rule, bucket, sharers));
     at = append(at, middle, sizeof middle - 1);
     at = append(at, digits + sizeof digits - count, count);
     at = append(at, end, sizeof end - 1);
@@ -147,7 +147,7 @@ static void write_refusal(const struct limit_charge *charge, struct policy_decis
 static void refuse(struct limit *limit, const struct limit_charge *refuser, uint32_t requests,
                    struct policy_decision *decision)
 {
-    refuser->subject->refused += requests;
+    refuser->bucket->refused += requests;
     limit_count(limit, refuser->rule, LIMIT_REFUSED, LIMIT_COUNTER_REFUSED, requests);
     if (refuser->undecided) {
         policy_count(&limit->counters[LIMIT_COUNTER_UNDECIDED], requests);
@@ -165,8 +165,8 @@ static void hold_for_answer(struct limit_charge *charge, int64_t now_us)
         bool goes_on = place->state == LIMIT_PLACE_FETCHED;
         place->state = LIMIT_PLACE_ASKED;
         place->deadline_us = goes_on ? place->deadline_us : now_us + charge->rule->decision_timeout_us;
-        if (charge->subject->keep_until_us < place->deadline_us) {
-            charge->subject->keep_until_us = place->deadline_us;
+        if (charge->bucket->keep_until_us < place->deadline_us) {
+            charge->bucket->keep_until_us = place->deadline_us;
         }
     }
 }
@@ -259,12 +259,12 @@ enum policy_verdict limit_judge_request(struct limit *limit, const struct policy
 /* How many of count requests one charge admits now; each of them costs 1. */
 static uint32_t admissible(struct limit *limit, struct limit_charge *charge, int64_t now_us, uint32_t count)
 {
-    struct limit_subject *subject = charge->subject;
-    bool is_simple = charge->rule->scope == LIMIT_LOCAL && subject->queued == 0;
+    struct limit_bucket *bucket = charge->bucket;
+    bool is_simple = charge->rule->scope == LIMIT_LOCAL && bucket->queued == 0;
     struct judgement judgement = {0};
 
     if (is_simple) {
-        int64_t left = limit_meter_left(&charge->rule->meter, &subject->state, now_us);
+        int64_t left = limit_meter_left(&charge->rule->meter, &bucket->state, now_us);
         return left < count ? (uint32_t)left : count;
     }
     charge->cost = count;

@@ -13,7 +13,7 @@
 #define DIGEST_DIGITS 32
 
 /* All but the key take no more than that each, and a key what is left. */
-static_assert(8 * PART_MAX <= LIMIT_SUBJECT_MAX, "no room for all parts of a subject's name");
+static_assert(8 * PART_MAX <= LIMIT_BUCKET_MAX, "no room for all parts of a bucket's name");
 
 /* Of 128 bits, so that nobody comes upon two texts of one digest; with known keys, so that all sidecars agree. */
 static void write_digest(char digits[DIGEST_DIGITS + 1], struct slice text)
@@ -190,16 +190,16 @@ static const char *last_two_parts(struct slice who)
     return bars > 0 ? who.data + at : NULL;
 }
 
-size_t limit_name_write_sharers(const struct limit_rule *rule, struct slice subject, char text[LIMIT_SHARERS_MAX])
+size_t limit_name_write_sharers(const struct limit_rule *rule, struct slice bucket, char text[LIMIT_SHARERS_MAX])
 {
     static const char kind[] = "process:", of_user[] = OF_USER "/", untold[] = UNTOLD "/";
 
-    if (!rule->per.process || subject.length < sizeof kind || memcmp(subject.data, kind, sizeof kind - 1) != 0) {
+    if (!rule->per.process || bucket.length < sizeof kind || memcmp(bucket.data, kind, sizeof kind - 1) != 0) {
         return 0;
     }
-    const char *line_end = memchr(subject.data, '\n', subject.length);
-    const char *end = line_end != NULL ? line_end : subject.data + subject.length;
-    const char *begin = subject.data + sizeof kind - 1;
+    const char *line_end = memchr(bucket.data, '\n', bucket.length);
+    const char *end = line_end != NULL ? line_end : bucket.data + bucket.length;
+    const char *begin = bucket.data + sizeof kind - 1;
     const char *who = last_two_parts((struct slice){begin, (size_t)(end - begin)});
     size_t length = who != NULL ? (size_t)(end - who) : 0;
     int written = 0;
@@ -215,7 +215,7 @@ size_t limit_name_write_sharers(const struct limit_rule *rule, struct slice subj
 }
 
 size_t limit_name_client(const struct limit_rule *rule, const struct policy_client *client,
-                         const struct policy_peer *peer, const char *host, char name[LIMIT_SUBJECT_MAX])
+                         const struct policy_peer *peer, const char *host, char name[LIMIT_BUCKET_MAX])
 {
     char text[INET6_ADDRSTRLEN + 8];
     size_t length = name_peer(rule, client, peer, host, name, 0);
@@ -241,7 +241,7 @@ size_t limit_name_client(const struct limit_rule *rule, const struct policy_clie
     return length;
 }
 
-size_t limit_name_key(char name[LIMIT_SUBJECT_MAX], size_t length, struct slice key)
+size_t limit_name_key(char name[LIMIT_BUCKET_MAX], size_t length, struct slice key)
 {
-    return add_part(name, length, LIMIT_SUBJECT_MAX - length, "key", key);
+    return add_part(name, length, LIMIT_BUCKET_MAX - length, "key", key);
 }

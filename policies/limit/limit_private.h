@@ -2,9 +2,9 @@
  * What the files of the limit policy share:
  *
  *   limit.c          the hooks, and the rules of a configuration
- *   limit_charge.c   what a request is charged with: rules, subjects, costs
+ *   limit_charge.c   what a request is charged with: rules, buckets, costs
  *   limit_judge.c    what is to become of a request: it is judged by all rules, then charged, refused or put on hold
- *   limit_hold.c     requests on hold: their places in the queues of subjects, and what was decided on them
+ *   limit_hold.c     requests on hold: their places in the queues of buckets, and what was decided on them
  *   limit_global.c   rules that are decided in Redis: judging by what it has said
  *   limit_call.c     calls to Redis: who waits for which, and what becomes of their answers
  *   limit_script.c   what is said to Redis
@@ -31,7 +31,7 @@ enum limit_counter {
 
 /* What a rule knows of a client. */
 struct limit_seat {
-    struct limit_subject *subject; /* pinned; NULL: not asked for yet, or it depends on the request */
+    struct limit_bucket *bucket; /* pinned; NULL: not asked for yet, or it depends on the request */
     bool excepted;
 };
 
@@ -45,7 +45,7 @@ struct limit_client {
 /* What a request is charged with by one rule. */
 struct limit_charge {
     struct limit_rule *rule;
-    struct limit_subject *subject;
+    struct limit_bucket *bucket;
     int64_t cost;
     int64_t wait_us;           /* when judged: how long until the rule admits it */
     bool is_cost_open;         /* the request may come to cost more: not all of it is known */
@@ -59,7 +59,7 @@ struct limit_charge {
 
 enum limit_place_state {
     LIMIT_PLACE_EMPTY,
-    LIMIT_PLACE_QUEUED,  /* behind those who wait for the subject already */
+    LIMIT_PLACE_QUEUED,  /* behind those who wait for the bucket already */
     LIMIT_PLACE_ASKED,   /* Redis is asked */
     LIMIT_PLACE_FETCHED, /* permits may have come */
     LIMIT_PLACE_GRANTED, /* Redis has admitted it */
@@ -69,9 +69,9 @@ enum limit_place_state {
 
 STAILQ_HEAD(limit_places, limit_place);
 
-/* What a request on hold has of one of its subjects. */
+/* What a request on hold has of one of its buckets. */
 struct limit_place {
-    struct limit_subject *subject; /* pinned */
+    struct limit_bucket *bucket; /* pinned */
     struct limit_rule *rule;
     int64_t cost;
     enum limit_place_state state;
@@ -127,7 +127,7 @@ static inline void limit_count(struct limit *limit, struct limit_rule *rule, enu
 
 /* ---- limit_charge.c ---- */
 
-/* Finds what the request is to be charged with, and locks its subjects. False, and nothing is locked, when memory is
+/* Finds what the request is to be charged with, and locks its buckets. False, and nothing is locked, when memory is
  * short; limit_drop_charges() is due either way. */
 bool limit_lock_charges(struct limit *limit, const struct policy_request *request, limit_locks *locks);
 void limit_drop_charges(struct limit *limit);
@@ -151,12 +151,12 @@ uint32_t limit_judge_batch(struct limit *limit, int64_t now_us, uint32_t count, 
 
 /* ---- limit_hold.c ---- */
 
-/* Matches the charges with the places of a request that was on hold (or NULL); the subjects are locked. False: they are
+/* Matches the charges with the places of a request that was on hold (or NULL); the buckets are locked. False: they are
  * others by now. */
 bool limit_find_places(struct limit *limit, struct limit_held *held);
-/* The same, or a new one for the charges; the subjects are locked. NULL when memory is short. */
+/* The same, or a new one for the charges; the buckets are locked. NULL when memory is short. */
 struct limit_held *limit_hold(struct limit *limit, struct limit_held *held, void *holder);
-/* Stands behind those who wait for the subject; it is locked. */
+/* Stands behind those who wait for the bucket; it is locked. */
 void limit_queue(struct limit_place *place);
 /* Gives up its places: nothing is locked. */
 void limit_leave_places(struct limit *limit, struct limit_held *held);
@@ -164,9 +164,9 @@ void limit_end_hold(struct limit *limit, struct limit_held *held);
 
 /* ---- limit_global.c ---- */
 
-/* Judges a charge of a global rule by what is known; its subject is locked. */
+/* Judges a charge of a global rule by what is known; its bucket is locked. */
 void limit_global_judge(struct limit *limit, struct limit_charge *charge, int64_t now_us);
-/* Charges what was judged to be admissible; its subject is locked. */
+/* Charges what was judged to be admissible; its bucket is locked. */
 void limit_global_charge(struct limit_charge *charge, int64_t now_us);
 
 /* ---- limit_call.c ---- */
@@ -181,13 +181,13 @@ void limit_call_leave(struct limit *limit, struct limit_place *place);
 /* Gives back what Redis has granted to a request that has to wait for another rule: it would be spent too late. Nothing
  * is locked. */
 void limit_call_return_grants(struct limit *limit, struct limit_held *held);
-/* No call is to touch rules or subjects any more: they are about to go. */
+/* No call is to touch rules or buckets any more: they are about to go. */
 void limit_call_detach(struct limit *limit);
 
 /* ---- limit_script.c ---- */
 
-/* Deletes the state of a subject in Redis. */
-void limit_script_forget(struct limit *limit, const struct limit_rule *rule, struct slice subject);
+/* Deletes the state of a bucket in Redis. */
+void limit_script_forget(struct limit *limit, const struct limit_rule *rule, struct slice bucket);
 
 /* ---- limit_verbs.c ---- */
 

@@ -308,7 +308,7 @@ static const char *compile(struct limit_rule *rule, const struct limit_options *
         .on_error = (enum limit_on_error)options->on_error,
         .max_delay_us = options->max_delay * 1000,
         .decision_timeout_us = options->decision_timeout * 1000,
-        .subjects_max = (size_t)options->max_clients_tracked,
+        .buckets_max = (size_t)options->max_clients_tracked,
     };
     snprintf(rule->prefix, sizeof rule->prefix, "%s", options->prefix);
     *expected = MATCH_PREFIX_EXPECTED;

@@ -4,7 +4,7 @@
 #ifndef HEADGATE_LIMIT_RULE_H
 #define HEADGATE_LIMIT_RULE_H
 
-#include "limit/limit_ledger.h"
+#include "limit/limit_bucket_table.h"
 #include "match/match.h"
 
 /* Of what names of keys begin with. Bytes. */
@@ -34,7 +34,7 @@ struct limit_rule {
     char *what;            /* "5 in 60s per user", for refusals */
     char *refusal;         /* what most refusals begin with */
     size_t refusal_length;
-    char *identity; /* of its ledger: equal for rules whose state means the same */
+    char *identity; /* of its bucket table: equal for rules whose state means the same */
     enum limit_scope scope;
     char prefix[LIMIT_PREFIX_MAX + 1]; /* of the keys in Redis */
     enum limit_accuracy accuracy;
@@ -43,7 +43,7 @@ struct limit_rule {
     enum limit_on_error on_error;
     int64_t max_delay_us;
     int64_t decision_timeout_us;
-    size_t subjects_max;
+    size_t buckets_max;
     struct limit_member member; /* its description is the rule's own memory */
 };
 

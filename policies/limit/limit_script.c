@@ -22,14 +22,14 @@ static enum limit_state_kind kind_of(const struct limit_rule *rule)
     return few && rule->accuracy == LIMIT_EXACT ? LIMIT_STATE_LOG : LIMIT_STATE_SLOTS;
 }
 
-struct limit_state limit_script_state(const struct limit_rule *rule, struct slice subject)
+struct limit_state limit_script_state(const struct limit_rule *rule, struct slice bucket)
 {
     struct limit_state state = {.kind = kind_of(rule), .window_us = rule->meter.window.length_us, .leak = rule->leak};
     int length =
         snprintf(state.key, LIMIT_STATE_KEY_MAX, "%shist:%s:%s:", rule->prefix, kind_names[state.kind], rule->name);
 
-    memcpy(state.key + length, subject.data, subject.length);
-    state.key_length = (size_t)length + subject.length;
+    memcpy(state.key + length, bucket.data, bucket.length);
+    state.key_length = (size_t)length + bucket.length;
     return state;
 }
 
@@ -157,9 +157,9 @@ void limit_script_give_back(struct limit *limit, const struct limit_state *state
     run(limit, "limit_return", &arguments, returned, NULL);
 }
 
-void limit_script_forget(struct limit *limit, const struct limit_rule *rule, struct slice subject)
+void limit_script_forget(struct limit *limit, const struct limit_rule *rule, struct slice bucket)
 {
-    struct limit_state state = limit_script_state(rule, subject);
+    struct limit_state state = limit_script_state(rule, bucket);
     struct arguments arguments = {0};
 
     add_slice(&arguments, (struct slice){state.key, state.key_length});

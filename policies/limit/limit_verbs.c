@@ -31,21 +31,21 @@ struct forgetting {
     const struct limit_rule *rule;
 };
 
-static void forget(void *context, const struct limit_subject *subject)
+static void forget(void *context, const struct limit_bucket *bucket)
 {
     const struct forgetting *forgetting = context;
 
-    limit_script_forget(forgetting->limit, forgetting->rule, (struct slice){subject->name, subject->length});
+    limit_script_forget(forgetting->limit, forgetting->rule, (struct slice){bucket->name, bucket->length});
 }
 
 /* name: as LIMITS shows it. */
 static bool forget_by_name(const struct forgetting *forgetting, struct slice name)
 {
-    char subject[LIMIT_SUBJECT_MAX];
-    size_t length = limit_ledger_name(name, subject);
+    char bucket[LIMIT_BUCKET_MAX];
+    size_t length = limit_bucket_table_name(name, bucket);
 
     if (length > 0) {
-        limit_script_forget(forgetting->limit, forgetting->rule, (struct slice){subject, length});
+        limit_script_forget(forgetting->limit, forgetting->rule, (struct slice){bucket, length});
     }
     return length > 0;
 }

@@ -96,7 +96,7 @@ bool limit_window_charge(const struct limit_window *window, struct limit_window_
         state->newest_began = now_us;
     }
     struct limit_window_slot *newest = slot_at(state, state->used - 1);
-    /* The turn of another worker may have begun later than this one's. */
+    /* The loop iteration of another worker may have begun later than this one's. */
     newest->last_us = now_us > newest->last_us ? now_us : newest->last_us;
     newest->count += cost;
     state->count += cost;

@@ -87,7 +87,7 @@ static bool open_address(struct admin *admin, const struct conf_address *address
     return true;
 }
 
-struct admin *admin_open(struct reactor *reactor, struct crew *crew, const struct conf *conf,
+struct admin *admin_open(struct reactor *reactor, struct worker_pool *worker_pool, const struct conf *conf,
                          const struct admin_host *host, struct port_source *source)
 {
     struct admin *admin = calloc(1, sizeof *admin);
@@ -97,7 +97,7 @@ struct admin *admin_open(struct reactor *reactor, struct crew *crew, const struc
         return NULL;
     }
     admin->reactor = reactor;
-    admin->crew = crew;
+    admin->worker_pool = worker_pool;
     admin->host = *host;
     admin->started_us = clock_now_us();
     evtimer_assign(&admin->rest, reactor->base, on_rested, admin);

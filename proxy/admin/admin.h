@@ -1,12 +1,12 @@
 /*
  * The admin port: speaks RESP, so that redis-cli and any client library can ask. It lives on the main thread and gets
- * what workers know by letters, a little at a time, so that it cannot hold up the data path.
+ * what workers know by messages, a little at a time, so that it cannot hold up the data path.
  */
 #ifndef HEADGATE_ADMIN_H
 #define HEADGATE_ADMIN_H
 
 #include "net/port.h"
-#include "worker/crew.h"
+#include "worker/worker_pool.h"
 
 struct admin;
 
@@ -16,21 +16,21 @@ struct admin_host {
     char *(*reload)(void *context);
     /* Ends the process: drained, or at once. */
     void (*shut_down)(void *context, bool at_once);
-    /* The configuration in force; valid until the next turn. */
+    /* The configuration in force; valid until the next loop iteration. */
     const struct conf *(*conf)(void *context);
     void *context;
 };
 
 /* Opens all of conf->admin, for admin_serve(). NULL with one logged line for each address that cannot be used. source
  * is needed within the call only. */
-struct admin *admin_open(struct reactor *reactor, struct crew *crew, const struct conf *conf,
+struct admin *admin_open(struct reactor *reactor, struct worker_pool *worker_pool, const struct conf *conf,
                          const struct admin_host *host, struct port_source *source);
 /* Takes its addresses over from who serves there (port.h). False with one logged line. */
 bool admin_serve(struct admin *admin);
 /* Leaves its addresses to others; connections that there are stay. */
 void admin_stop_listening(struct admin *admin);
 /* Closes all connections. What the workers have sent back is told before, as far as the sockets take it at once; they
- * must send nothing more: stop the crew first. */
+ * must send nothing more: stop the worker pool first. */
 void admin_close(struct admin *admin);
 
 #endif

@@ -1,4 +1,4 @@
-/* Verbs of policies: a question travels to a worker, and its answer comes back, at once or later. */
+/* Verbs of policies: an admin query travels to a worker, and its answer comes back, at once or later. */
 #include "admin/admin_private.h"
 
 #include <stdlib.h>
@@ -6,12 +6,12 @@
 /* What there is room for in an error. Bytes. */
 #define ERROR_MAX 300
 
-/* A question under way. It belongs to the worker from ask_policy() on, and to the admin port again when it is answered,
- * which it always is. */
+/* An admin query under way. It belongs to the worker from ask_policy() on, and to the admin port again when it is
+ * answered, which it always is. */
 struct asking {
-    struct letter letter;
+    struct message message;
     struct session_entry *session;
-    struct client_question question;
+    struct client_admin_query admin_query;
     enum policy_answer kind;
     struct admin_text answer;
     struct slice arguments[ADMIN_ARGUMENTS_MAX]; /* within memory */
@@ -49,9 +49,9 @@ static void reply_answer(struct asking *asking)
     }
 }
 
-static void end_on_main(struct letter *letter)
+static void end_on_main(struct message *message)
 {
-    struct asking *asking = (struct asking *)(void *)letter;
+    struct asking *asking = (struct asking *)(void *)message;
     struct session_entry *session = asking->session;
 
     if (!session->closed) {
@@ -68,21 +68,21 @@ static void answered(void *context, enum policy_answer kind, struct slice text)
 
     asking->kind = kind;
     asking->answer.is_lost = text.length > 0 && evbuffer_add(asking->answer.bytes, text.data, text.length) != 0;
-    asking->letter.run = end_on_main;
-    mailbox_post(&asking->session->admin->mailbox, &asking->letter);
+    asking->message.run = end_on_main;
+    mailbox_post(&asking->session->admin->mailbox, &asking->message);
 }
 
 /* What concerns all workers, the policy finds in what its instances share. */
 static struct worker *first_worker(const struct asking *asking)
 {
-    return asking->session->admin->crew->workers[0];
+    return asking->session->admin->worker_pool->workers[0];
 }
 
-static void ask_on_worker(struct letter *letter)
+static void ask_on_worker(struct message *message)
 {
-    struct asking *asking = (struct asking *)(void *)letter;
+    struct asking *asking = (struct asking *)(void *)message;
 
-    client_service_ask_policy(worker_clients(first_worker(asking)), &asking->question);
+    client_service_ask_policy(worker_clients(first_worker(asking)), &asking->admin_query);
 }
 
 static void keep_arguments(struct asking *asking, size_t count, const struct slice *arguments)
@@ -126,7 +126,7 @@ void admin_ask_policy(struct session_entry *session, size_t policy, const struct
         admin_reply_error(session, "ERR out of memory");
         return;
     }
-    asking->question = (struct client_question){
+    asking->admin_query = (struct client_admin_query){
         .policy = policy,
         .verb = verb,
         .count = count,
@@ -134,7 +134,7 @@ void admin_ask_policy(struct session_entry *session, size_t policy, const struct
         .answered = answered,
         .context = asking,
     };
-    asking->letter.run = ask_on_worker;
+    asking->message.run = ask_on_worker;
     admin_session_pause(session);
-    worker_post(first_worker(asking), &asking->letter);
+    worker_post(first_worker(asking), &asking->message);
 }

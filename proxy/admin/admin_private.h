@@ -25,7 +25,7 @@
 
 struct admin {
     struct reactor *reactor;
-    struct crew *crew;
+    struct worker_pool *worker_pool;
     struct admin_host host;
     struct evconnlistener *listeners[CONF_ADDRESSES_MAX];
     struct port ports[CONF_ADDRESSES_MAX];
@@ -115,7 +115,7 @@ void admin_run(struct session_entry *session, size_t count, const struct slice *
 
 /* ---- admin_policy.c ---- */
 
-/* Puts a question to a policy, by its place in the list. The session is told the answer, and waits for it. */
+/* Puts an admin query to a policy, by its place in the list. The session is told the answer, and waits for it. */
 void admin_ask_policy(struct session_entry *session, size_t policy, const struct policy_verb *verb, size_t count,
                       const struct slice *arguments);
 

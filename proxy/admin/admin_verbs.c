@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Clients a worker reports on in one turn. */
+/* Clients a worker reports on in one loop iteration. */
 #define CLIENTS_PER_TURN 256
 #define VERB_COUNT 13
 /* Of a section, with its end. A longer name is none that there is, and neither is what is left of it. */
@@ -32,7 +32,7 @@ static const struct verb verbs[VERB_COUNT + 1];
  * lets the worker's clients have a turn.
  */
 struct gathering {
-    struct letter letter;
+    struct message message;
     struct session_entry *session;
     struct admin_text text;
     size_t worker;
@@ -47,25 +47,25 @@ struct gathering {
     bool may_be_empty; /* as INFO answers, where none is known */
 };
 
-static void gathering_on_main(struct letter *letter);
+static void gathering_on_main(struct message *message);
 
-static void gathering_on_worker(struct letter *letter)
+static void gathering_on_worker(struct message *message)
 {
-    struct gathering *gathering = (struct gathering *)(void *)letter;
+    struct gathering *gathering = (struct gathering *)(void *)message;
     struct admin *admin = gathering->session->admin;
 
     gathering->more = false;
-    gathering->collect(gathering, admin->crew->workers[gathering->worker]);
-    letter->run = gathering_on_main;
-    mailbox_post(&admin->mailbox, letter);
+    gathering->collect(gathering, admin->worker_pool->workers[gathering->worker]);
+    message->run = gathering_on_main;
+    mailbox_post(&admin->mailbox, message);
 }
 
 static void gathering_go_on(struct gathering *gathering)
 {
     struct admin *admin = gathering->session->admin;
 
-    gathering->letter.run = gathering_on_worker;
-    worker_post(admin->crew->workers[gathering->worker], &gathering->letter);
+    gathering->message.run = gathering_on_worker;
+    worker_post(admin->worker_pool->workers[gathering->worker], &gathering->message);
 }
 
 static void gathering_end(struct gathering *gathering)
@@ -85,9 +85,9 @@ static void finish_ending(struct gathering *gathering)
     admin_reply_error(gathering->session, "ERR the process is ending");
 }
 
-static void gathering_on_main(struct letter *letter)
+static void gathering_on_main(struct message *message)
 {
-    struct gathering *gathering = (struct gathering *)(void *)letter;
+    struct gathering *gathering = (struct gathering *)(void *)message;
     const struct admin *admin = gathering->session->admin;
 
     if (admin->ending) {
@@ -100,7 +100,7 @@ static void gathering_on_main(struct letter *letter)
         gathering->worker++;
         gathering->after = 0;
     }
-    if (gathering->worker < admin->crew->count && !gathering->session->closed) {
+    if (gathering->worker < admin->worker_pool->count && !gathering->session->closed) {
         gathering_go_on(gathering);
     } else {
         gathering_end(gathering);
@@ -261,7 +261,7 @@ static void add_server_section(struct gathering *gathering)
     admin_text_add(text, "headgate_version:%s\r\n", HEADGATE_VERSION);
     admin_text_add(text, "process_id:%ld\r\n", (long)getpid());
     admin_text_add(text, "uptime_in_seconds:%" PRId64 "\r\n", (clock_now_us() - admin->started_us) / 1000000);
-    admin_text_add(text, "threads:%zu\r\n", admin->crew->count);
+    admin_text_add(text, "threads:%zu\r\n", admin->worker_pool->count);
     admin_text_add(text, "pool:%s\r\n", conf->pool == CONF_POOL_SESSION ? "session" : "shared");
     admin_text_add(text, "config_file:%s\r\n", conf->path);
     admin_text_add(text, "upstream:%s\r\n", conf->upstream.text);
@@ -276,7 +276,7 @@ static void add_server_section(struct gathering *gathering)
 
 static void add_counters(struct gathering *gathering)
 {
-    const struct crew *crew = gathering->session->admin->crew;
+    const struct worker_pool *worker_pool = gathering->session->admin->worker_pool;
     const char *section = "";
 
     for (enum stats_id id = 0; id < STATS_COUNT; id++) {
@@ -291,23 +291,23 @@ static void add_counters(struct gathering *gathering)
                 admin_text_add(&gathering->text, "resident_bytes:%" PRIu64 "\r\n", resident_bytes());
             }
         }
-        admin_text_add(&gathering->text, "%s:%" PRIu64 "\r\n", description->name, crew_stat(crew, id));
+        admin_text_add(&gathering->text, "%s:%" PRIu64 "\r\n", description->name, worker_pool_stat(worker_pool, id));
     }
 }
 
 static void add_policy_counters(struct gathering *gathering)
 {
-    const struct crew *crew = gathering->session->admin->crew;
+    const struct worker_pool *worker_pool = gathering->session->admin->worker_pool;
 
-    for (size_t i = 0; i < crew->policies.count; i++) {
-        const struct policy *policy = crew->policies.list[i];
+    for (size_t i = 0; i < worker_pool->policies.count; i++) {
+        const struct policy *policy = worker_pool->policies.list[i];
         if (policy->counter_count == 0 || !section_wanted(gathering, policy->counter_section)) {
             continue;
         }
         begin_section(&gathering->text, policy->counter_section);
         for (size_t n = 0; n < policy->counter_count; n++) {
             admin_text_add(&gathering->text, "%s:%" PRIu64 "\r\n", policy->counters[n].name,
-                           crew_policy_counter(crew, i, n));
+                           worker_pool_policy_counter(worker_pool, i, n));
         }
     }
 }
@@ -380,15 +380,16 @@ static void add_counter_help(struct admin_text *text, const struct slice *wanted
     }
 }
 
-static void add_counters_help(struct admin_text *text, const struct crew *crew, const struct slice *wanted)
+static void add_counters_help(struct admin_text *text, const struct worker_pool *worker_pool,
+                              const struct slice *wanted)
 {
     for (enum stats_id id = 0; id < STATS_COUNT; id++) {
         const struct stats_description *description = stats_describe(id);
         add_counter_help(text, wanted, description->name, description->kind, description->help);
     }
-    for (size_t i = 0; i < crew->policies.count; i++) {
-        for (size_t n = 0; n < crew->policies.list[i]->counter_count; n++) {
-            const struct policy_counter *counter = &crew->policies.list[i]->counters[n];
+    for (size_t i = 0; i < worker_pool->policies.count; i++) {
+        for (size_t n = 0; n < worker_pool->policies.list[i]->counter_count; n++) {
+            const struct policy_counter *counter = &worker_pool->policies.list[i]->counters[n];
             add_counter_help(text, wanted, counter->name, counter->kind, counter->help);
         }
     }
@@ -408,14 +409,14 @@ static void add_verb_help(struct admin_text *text, const struct slice *wanted, c
     }
 }
 
-static void add_verbs_help(struct admin_text *text, const struct crew *crew, const struct slice *wanted)
+static void add_verbs_help(struct admin_text *text, const struct worker_pool *worker_pool, const struct slice *wanted)
 {
     for (const struct verb *verb = verbs; verb->name != NULL; verb++) {
         add_verb_help(text, wanted, verb->name, verb->usage, verb->help, verb->effect);
     }
-    for (size_t i = 0; i < crew->policies.count; i++) {
-        for (size_t n = 0; n < crew->policies.list[i]->verb_count; n++) {
-            const struct policy_verb *verb = &crew->policies.list[i]->verbs[n];
+    for (size_t i = 0; i < worker_pool->policies.count; i++) {
+        for (size_t n = 0; n < worker_pool->policies.list[i]->verb_count; n++) {
+            const struct policy_verb *verb = &worker_pool->policies.list[i]->verbs[n];
             add_verb_help(text, wanted, verb->name, verb->usage, verb->help, verb->effect);
         }
     }
@@ -430,9 +431,9 @@ static void run_help(struct session_entry *session, size_t count, const struct s
         admin_reply_error(session, "ERR out of memory");
         return;
     }
-    add_verbs_help(&text, session->admin->crew, wanted);
+    add_verbs_help(&text, session->admin->worker_pool, wanted);
     if (wanted != NULL) {
-        add_counters_help(&text, session->admin->crew, wanted);
+        add_counters_help(&text, session->admin->worker_pool, wanted);
     }
     if (evbuffer_get_length(text.bytes) == 0 && !text.is_lost) {
         admin_reply_error(session, "ERR no verb or counter of that name; see HELP and HELP COUNTERS");
@@ -609,10 +610,10 @@ static bool is_allowed(struct session_entry *session, enum policy_verb_effect ef
 /* False: no policy has the verb. */
 static bool run_verb_of_policy(struct session_entry *session, size_t count, const struct slice *arguments)
 {
-    const struct crew *crew = session->admin->crew;
+    const struct worker_pool *worker_pool = session->admin->worker_pool;
 
-    for (size_t i = 0; i < crew->policies.count; i++) {
-        const struct policy *policy = crew->policies.list[i];
+    for (size_t i = 0; i < worker_pool->policies.count; i++) {
+        const struct policy *policy = worker_pool->policies.list[i];
         for (size_t n = 0; n < policy->verb_count; n++) {
             const struct policy_verb *verb = &policy->verbs[n];
             if (!slice_is_word(arguments[0], verb->name)) {

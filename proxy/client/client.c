@@ -135,7 +135,7 @@ struct client_service *client_service_new(const struct client_parts *parts, cons
     service->runs = parts->runs;
     service->upstream = parts->upstream;
     service->control = parts->control;
-    service->learn = parts->learn;
+    service->server_info = parts->server_info;
     service->settings = *settings;
     service->free_closed.run = free_closed;
     service->host = client_policy_host(service, parts->worker);
@@ -159,14 +159,14 @@ void client_service_free(struct client_service *service)
     assert(LIST_EMPTY(&service->clients));
     reactor_cancel(service->reactor, REACTOR_STAGE_FREE, &service->free_closed);
     free_closed(&service->free_closed);
-    while (service->free_observations != NULL) {
-        struct observation *observation = service->free_observations;
-        service->free_observations = observation->next_free;
-        free(observation);
+    while (service->free_expected_replies != NULL) {
+        struct expected_reply *expected = service->free_expected_replies;
+        service->free_expected_replies = expected->next_free;
+        free(expected);
     }
     chain_free(service->chain);
     client_servers_free(service);
-    client_questions_end(service);
+    client_admin_queries_end(service);
     peer_finder_free(service->peer_finder);
     free(service);
 }
@@ -212,8 +212,9 @@ static bool is_idle(const struct client *client, int64_t now)
 {
     int64_t limit = clock_ms_to_us(client->service->settings.idle_timeout);
     const struct session *session = &client->session;
-    bool listens = session->channels > 0 || session->patterns > 0 || session->shard_channels > 0 || session->tunnel;
-    /* In the turn in which the wait ended, the request is taken only after the events. */
+    bool listens =
+        session->channels > 0 || session->patterns > 0 || session->shard_channels > 0 || session->passthrough;
+    /* In the loop iteration in which the wait ended, the request is taken only after the events. */
     bool waits = client->first != NULL || client->wait != CLIENT_WAIT_NOTHING || client->flush.queued;
 
     return limit > 0 && !waits && !listens && now - client->active_us >= limit;
@@ -258,7 +259,7 @@ void client_service_tick(struct client_service *service)
     }
     chain_tick(service->chain, now);
     client_servers_tick(service, now);
-    client_questions_tick(service, now);
+    client_admin_queries_tick(service, now);
     while (client != NULL) {
         struct client *next = LIST_NEXT(client, of_service);
         check_times(client, now);

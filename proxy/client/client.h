@@ -5,7 +5,7 @@
 #define HEADGATE_CLIENT_H
 
 #include "policy/chain.h"
-#include "upstream/learn.h"
+#include "upstream/server_info.h"
 
 struct client;
 
@@ -34,7 +34,7 @@ struct client_parts {
     struct run_pool *runs;
     struct upstream *upstream;
     struct control *control;
-    struct learn *learn;
+    struct server_info *server_info;
     const struct chain_roster *policies;
     size_t worker;         /* its number, from 0 */
     const char *host_name; /* of this sidecar; NULL or empty: the machine's */
@@ -55,11 +55,11 @@ void client_service_update_gauges(struct client_service *service);
 /* A counter of the policy at this place of the list. From any thread. */
 uint64_t client_service_policy_counter(const struct client_service *service, size_t policy, size_t counter);
 
-/* How a question to a policy was answered. text is valid within the call. */
+/* How an admin query to a policy was answered. text is valid within the call. */
 typedef void client_answered(void *context, enum policy_answer kind, struct slice text);
 
-/* A question to a policy. */
-struct client_question {
+/* An admin query to a policy. */
+struct client_admin_query {
     size_t policy;                  /* its place in the list */
     const struct policy_verb *verb; /* one of its own */
     size_t count;
@@ -68,9 +68,9 @@ struct client_question {
     void *context; /* of answered */
 };
 
-/* Puts a question to a policy, on the worker's thread. answered is called exactly once on the same thread, possibly
+/* Puts an admin query to a policy, on the worker's thread. answered is called exactly once on the same thread, possibly
  * before this returns; or by client_service_free(). */
-void client_service_ask_policy(struct client_service *service, const struct client_question *question);
+void client_service_ask_policy(struct client_service *service, const struct client_admin_query *admin_query);
 
 /* Takes over an accepted, tuned, non-blocking socket. False (and the socket closed) when memory is short. */
 bool client_accept(struct client_service *service, int fd, const struct sockaddr_storage *address, uint64_t id);

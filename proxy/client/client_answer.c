@@ -38,7 +38,7 @@ void client_refuse(struct client *client, const struct policy_decision *decision
     struct chain_record *record = client->held;
 
     client->held = NULL;
-    if (client->session.tunnel) {
+    if (client->session.passthrough) {
         client->held = record;
         client_end(client, "a policy refused a request where no answer has a place");
         return;
@@ -62,7 +62,7 @@ void client_refuse(struct client *client, const struct policy_decision *decision
     }
 }
 
-void client_answer_plan(struct client *client, const struct session_plan *plan)
+void client_answer_route(struct client *client, const struct session_route *route)
 {
     struct chain_record *record = client->held;
 
@@ -71,24 +71,24 @@ void client_answer_plan(struct client *client, const struct session_plan *plan)
         client->held = record;
         client->session.silent_next = false;
         client_end_record(client, POLICY_OUTCOME_LOCAL);
-    } else if (!client_answer(client, plan->text, strlen(plan->text), record)) {
+    } else if (!client_answer(client, route->text, strlen(route->text), record)) {
         client_out_of_memory(client);
         return;
     }
-    if (plan->last) {
+    if (route->last) {
         client_finish(client);
     }
 }
 
 void client_answer_unreachable(struct client *client, const struct lane *lane)
 {
-    struct session_plan plan = {0};
+    struct session_route route = {0};
 
-    snprintf(plan.text, sizeof plan.text, "-ERR headgate: no connection to Redis at %.80s: %.120s\r\n",
+    snprintf(route.text, sizeof route.text, "-ERR headgate: no connection to Redis at %.80s: %.120s\r\n",
              client->service->settings.upstream_text,
              lane->why[0] != '\0' ? lane->why : "too many requests wait for it already");
     stats_add(client->service->reactor->stats, STATS_REQUESTS_UNREACHABLE, 1);
-    client_answer_plan(client, &plan);
+    client_answer_route(client, &route);
 }
 
 void client_protocol_error(struct client *client)

@@ -85,25 +85,25 @@ bool session_is_push(struct client *client, const struct resp_reply *reply)
 }
 
 /* True when the last confirmation that this request is owed has come, or anything that is none. */
-bool session_replied_subscription(struct client *client, struct observation *observation,
+bool session_replied_subscription(struct client *client, struct expected_reply *expected,
                                   const struct resp_reply *reply)
 {
-    bool opposite = observation->kind == OBSERVE_UNSUBSCRIBE;
+    bool opposite = expected->kind == EXPECT_UNSUBSCRIBE;
 
-    if (!is_confirmation(reply, observation->channel_kind, opposite)) {
+    if (!is_confirmation(reply, expected->channel_kind, opposite)) {
         if (session_note_confirmation(client, reply) || is_message(client, reply)) {
             return false;
         }
-        client->session.sticky = client->session.sticky || !resp_reply_is_error(reply);
+        client->session.pinned = client->session.pinned || !resp_reply_is_error(reply);
         return true;
     }
-    if (!observation->started && observation->confirmations == 0) {
+    if (!expected->started && expected->confirmations == 0) {
         /* UNSUBSCRIBE from all is confirmed once for each, and once if there is none. */
-        int64_t count = *subscription_count(&client->session, observation->channel_kind);
-        observation->confirmations = count > 1 ? (uint32_t)count : 1;
+        int64_t count = *subscription_count(&client->session, expected->channel_kind);
+        expected->confirmations = count > 1 ? (uint32_t)count : 1;
     }
-    observation->started = true;
-    confirmed(client, observation->channel_kind, reply->integer);
-    observation->confirmations--;
-    return observation->confirmations == 0;
+    expected->started = true;
+    confirmed(client, expected->channel_kind, reply->integer);
+    expected->confirmations--;
+    return expected->confirmations == 0;
 }

@@ -35,8 +35,8 @@ static bool has_more_to_read(const struct client *client, int64_t now_us)
 /* Whether the first of its requests under way is what Redis makes it wait for. */
 static bool waits_in_redis(const struct client *client, int64_t now_us)
 {
-    const struct observation *first = client->first != NULL ? client->first->observation : NULL;
-    bool may_block = first != NULL && (first->kind == OBSERVE_BLOCKING || first->kind == OBSERVE_SYNC);
+    const struct expected_reply *first = client->first != NULL ? client->first->expected : NULL;
+    bool may_block = first != NULL && (first->kind == EXPECT_BLOCKING || first->kind == EXPECT_SYNC);
 
     return may_block && client->exclusive != NULL && now_us - client->active_us >= BLOCKED_PATIENCE_US;
 }

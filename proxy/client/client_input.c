@@ -114,14 +114,14 @@ static void became_quiet(struct client *client)
         leave_ended_lane(client);
         return;
     }
-    /* An untidy one will not do for what comes next either: after RESET it lacks Headgate's credentials. */
+    /* A dirty one will not do for what comes next either: after RESET it lacks Headgate's credentials. */
     if (lane != NULL && lane->awaits_quiet) {
         return;
     }
     if (lane != NULL && lane->bare && lane->state == LANE_READY) {
         /* Its AUTH was refused. */
         session_leave_lane(client);
-    } else if (lane != NULL && (buffer_length(&client->input) == 0 || lane->untidy || client->session.split) &&
+    } else if (lane != NULL && (buffer_length(&client->input) == 0 || lane->dirty || client->session.split) &&
                session_is_clean(client)) {
         session_leave_lane(client);
     }

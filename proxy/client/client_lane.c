@@ -17,7 +17,7 @@ bool session_is_portable(const struct client *client)
     const struct session *session = &client->session;
 
     return !client->streaming && !session->known_transaction && !session->watching && !session->tracking &&
-           !session->sticky && session->told_id_us == 0 && !session->tunnel && !session->unsure &&
+           !session->pinned && session->told_id_us == 0 && !session->passthrough && !session->unsure &&
            session->channels == 0 && session->patterns == 0 && session->shard_channels == 0;
 }
 
@@ -36,7 +36,7 @@ const char *session_reason(const struct client *client)
         return "shared";
     }
     return client->service->settings.session_pool                                          ? "session"
-           : session->tunnel                                                               ? "tunnel"
+           : session->passthrough                                                          ? "tunnel"
            : session->blocking > 0                                                         ? "blocking"
            : session->known_transaction                                                    ? "transaction"
            : session->watching                                                             ? "watch"
@@ -44,7 +44,7 @@ const char *session_reason(const struct client *client)
            : session->tracking                                                             ? "tracking"
            : session->silent                                                               ? "reply-mode"
            : client->profile->needs_password                                               ? "unauthenticated"
-           : session->sticky                                                               ? "connection-state"
+           : session->pinned                                                               ? "connection-state"
            : session->told_id_us != 0                                                      ? "client-id"
            : client->heavy > 0                                                             ? "slow-reader"
                                                                                            : "passing";
@@ -60,7 +60,7 @@ static bool set_library(struct lane *lane, const char *attribute, const char *va
     if ((lane_profile(lane)->denied & PROFILE_MAY_SETINFO) != 0) {
         return true;
     }
-    lane->untidy = true;
+    lane->dirty = true;
     /* What is too long for this is not worth a larger buffer: the lane goes without. */
     return (size_t)length >= sizeof command || upstream_send_told(lane, command, (size_t)length, PROFILE_MAY_SETINFO);
 }
@@ -114,19 +114,19 @@ static bool write_nothing(const struct client *client)
     static const char ping[] = "*1\r\n$4\r\nPING\r\n";
     char hello[48];
 
-    if (learn_redis_version(client->service->learn) < VERSION_WITH_HELLO) {
+    if (server_info_redis_version(client->service->server_info) < VERSION_WITH_HELLO) {
         return upstream_send_hidden(client->exclusive, ping, sizeof ping - 1, false);
     }
     int length = snprintf(hello, sizeof hello, "*2\r\n$5\r\nHELLO\r\n$1\r\n%d\r\n", client->profile->resp);
     return upstream_send_hidden(client->exclusive, hello, (size_t)length, false);
 }
 
-bool session_take_lane(struct client *client, const struct session_plan *plan)
+bool session_take_lane(struct client *client, const struct session_route *route)
 {
-    /* A sticky client would not give a pooled lane back. */
-    bool fresh = plan->sync || plan->sticky || plan->own_writes;
+    /* A pinned client would not give a pooled lane back. */
+    bool fresh = route->sync || route->pinned || route->own_writes;
 
-    if (plan->own_writes && session_may_take_home_lane(client)) {
+    if (route->own_writes && session_may_take_home_lane(client)) {
         take_home_lane(client);
         /* It gets the name after the WAIT: a command before it would make it wait for more than the own writes. */
         taken(client);
@@ -139,10 +139,10 @@ bool session_take_lane(struct client *client, const struct session_plan *plan)
     taken(client);
     /* WAIT is about all that happened before the last command of its connection, so this makes it speak of everything
      * until now: of the client's own writes, too. */
-    if (plan->own_writes && !write_nothing(client)) {
+    if (route->own_writes && !write_nothing(client)) {
         return false;
     }
-    return plan->sync || session_give_identity(client, plan->identity);
+    return route->sync || session_give_identity(client, route->identity);
 }
 
 bool session_take_bare_lane(struct client *client)
@@ -179,7 +179,7 @@ void session_id_was_told(struct client *client)
     bool is_for_life = client->service->settings.session_pool || client->service->settings.client_id_timeout == 0;
 
     client->told_lane_id = lane_id;
-    client->exclusive->untidy = true;
+    client->exclusive->dirty = true;
     client->session.told_id_us = reactor_now(client->service->reactor);
     if (is_second || is_for_life) {
         session_id_is_used(client);
@@ -188,7 +188,7 @@ void session_id_was_told(struct client *client)
 
 void session_id_is_used(struct client *client)
 {
-    client->session.sticky = client->session.sticky || client->session.told_id_us != 0;
+    client->session.pinned = client->session.pinned || client->session.told_id_us != 0;
 }
 
 /* Whether its next request, if there is one, has not begun. */
@@ -203,7 +203,7 @@ void session_review_id(struct client *client, int64_t now_us)
     struct session *session = &client->session;
     int64_t timeout_us = clock_ms_to_us(client->service->settings.client_id_timeout);
 
-    if (session->told_id_us == 0 || session->sticky || timeout_us == 0 || now_us - session->told_id_us < timeout_us) {
+    if (session->told_id_us == 0 || session->pinned || timeout_us == 0 || now_us - session->told_id_us < timeout_us) {
         return;
     }
     if (session->blocking > 0) {
@@ -239,9 +239,9 @@ static bool owner_frame(void *owner, const struct resp_reply *reply)
         /* SUBSCRIBE is confirmed even under CLIENT REPLY OFF. */
         return true;
     }
-    if (client->first == NULL && !client->session.tunnel) {
+    if (client->first == NULL && !client->session.passthrough) {
         /* An answer to nothing that was asked: from here on nobody can tell what answers what. */
-        client->session.sticky = true;
+        client->session.pinned = true;
         client->session.unsure = true;
     }
     return false;
@@ -278,15 +278,15 @@ const struct lane_owner session_lane_owner = {
     .writable = owner_writable,
 };
 
-bool client_enter_exclusive(struct client *client, const struct session_plan *plan)
+bool client_enter_exclusive(struct client *client, const struct session_route *route)
 {
     if (client->exclusive != NULL) {
         return true;
     }
-    if (client->lane_in_use != NULL && !(plan->own_writes && session_may_take_home_lane(client))) {
+    if (client->lane_in_use != NULL && !(route->own_writes && session_may_take_home_lane(client))) {
         return client_wait_for(client, CLIENT_WAIT_QUIET);
     }
-    return session_take_lane(client, plan) || client_out_of_memory(client);
+    return session_take_lane(client, route) || client_out_of_memory(client);
 }
 
 /* ---- a lane that was told nothing ---- */
@@ -300,14 +300,14 @@ static bool tell(struct client *client, const char *command, const char *argumen
     return upstream_send_hidden(client->exclusive, text, (size_t)length, true) || client_out_of_memory(client);
 }
 
-bool session_complete_lane(struct client *client, const struct observation *observation)
+bool session_complete_lane(struct client *client, const struct expected_reply *expected)
 {
     const struct profile *profile = client->profile;
     char database[24];
 
     client->exclusive->bare = false;
-    client->exclusive->untidy = false;
-    if (profile->resp == 3 && !observation->is_hello && !tell(client, "HELLO", "3")) {
+    client->exclusive->dirty = false;
+    if (profile->resp == 3 && !expected->is_hello && !tell(client, "HELLO", "3")) {
         return false;
     }
     snprintf(database, sizeof database, "%lld", (long long)profile->database);

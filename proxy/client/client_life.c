@@ -21,33 +21,33 @@ bool client_keep_text(char **place, struct slice text)
     return true;
 }
 
-/* ---- observations ---- */
+/* ---- expected replies ---- */
 
-struct observation *observation_take(struct client_service *service, enum observation_kind kind)
+struct expected_reply *expected_reply_take(struct client_service *service, enum expected_reply_kind kind)
 {
-    struct observation *observation = service->free_observations;
+    struct expected_reply *expected = service->free_expected_replies;
 
-    if (observation != NULL) {
-        service->free_observations = observation->next_free;
+    if (expected != NULL) {
+        service->free_expected_replies = expected->next_free;
     } else {
-        observation = malloc(sizeof *observation);
+        expected = malloc(sizeof *expected);
     }
-    if (observation != NULL) {
-        *observation = (struct observation){.kind = kind, .database = -1};
+    if (expected != NULL) {
+        *expected = (struct expected_reply){.kind = kind, .database = -1};
     }
-    return observation;
+    return expected;
 }
 
-void observation_give(struct client_service *service, struct observation *observation)
+void expected_reply_give(struct client_service *service, struct expected_reply *expected)
 {
-    free(observation->user);
-    if (observation->password != NULL) {
-        explicit_bzero(observation->password, strlen(observation->password));
-        free(observation->password);
+    free(expected->user);
+    if (expected->password != NULL) {
+        explicit_bzero(expected->password, strlen(expected->password));
+        free(expected->password);
     }
-    free(observation->name);
-    observation->next_free = service->free_observations;
-    service->free_observations = observation;
+    free(expected->name);
+    expected->next_free = service->free_expected_replies;
+    service->free_expected_replies = expected;
 }
 
 /* ---- closing ---- */
@@ -82,7 +82,7 @@ static void abandon_requests(struct client *client)
 {
     drop_input(client);
     if (client->streaming && !client->discarding && client->exclusive != NULL) {
-        client->exclusive->untidy = true;
+        client->exclusive->dirty = true;
     }
     client_drop_runs(client);
     if (client->exclusive != NULL) {

@@ -19,9 +19,9 @@
 /* Of a client that has closed its writing half it is waited so long for the answer before Redis is told of the end. */
 #define HANGUP_PATIENCE_US ((int64_t)1000000)
 
-bool client_login_is_watched(const struct client *client, const struct session_plan *plan)
+bool client_login_is_watched(const struct client *client, const struct session_route *route)
 {
-    return plan->logs_in && plan->observation != NULL && !client_has_no_answer(client, plan);
+    return route->logs_in && route->expected != NULL && !client_has_no_answer(client, route);
 }
 
 /* ---- before it is sent ---- */
@@ -33,12 +33,12 @@ static bool is_unused(const struct client *client, const struct lane *lane)
     return lane->state != LANE_READY && client->sent_runs == 0 && lane->silent_us == 0;
 }
 
-static bool enter_lane(struct client *client, const struct session_plan *plan)
+static bool enter_lane(struct client *client, const struct session_route *route)
 {
     const struct lane *lane = client->exclusive;
 
     if (!client->profile->refused || (lane != NULL && (lane->bare || !is_unused(client, lane)))) {
-        return client_enter_exclusive(client, plan);
+        return client_enter_exclusive(client, route);
     }
     if (lane != NULL) {
         session_leave_lane(client);
@@ -65,12 +65,12 @@ static bool wait_for_quiet(struct client *client)
     return false;
 }
 
-bool client_login_lane(struct client *client, const struct session_plan *plan, struct lane **lane)
+bool client_login_lane(struct client *client, const struct session_route *route, struct lane **lane)
 {
     if (client->sent_runs > 0) {
         return client_wait_for(client, CLIENT_WAIT_QUIET);
     }
-    if (!enter_lane(client, plan)) {
+    if (!enter_lane(client, route)) {
         return false;
     }
     *lane = client->exclusive;

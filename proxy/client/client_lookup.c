@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-/* A question under way; its client may be gone when it is answered. */
+/* An admin query under way; its client may be gone when it is answered. */
 struct lookup {
     struct client_service *service;
     uint64_t client;
@@ -25,12 +25,12 @@ static struct client *find_client(const struct client_service *service, uint64_t
     return client;
 }
 
-static void looked_up(void *context, enum learn_lookup found)
+static void looked_up(void *context, enum server_info_lookup found)
 {
     static const enum client_lookup results[] = {
-        [LEARN_LOOKUP_FOUND] = CLIENT_LOOKUP_FOUND,
-        [LEARN_LOOKUP_ABSENT] = CLIENT_LOOKUP_ABSENT,
-        [LEARN_LOOKUP_UNSAID] = CLIENT_LOOKUP_UNSAID,
+        [SERVER_INFO_LOOKUP_FOUND] = CLIENT_LOOKUP_FOUND,
+        [SERVER_INFO_LOOKUP_ABSENT] = CLIENT_LOOKUP_ABSENT,
+        [SERVER_INFO_LOOKUP_UNSAID] = CLIENT_LOOKUP_UNSAID,
     };
     struct lookup *lookup = context;
     struct client *client = find_client(lookup->service, lookup->client);
@@ -47,7 +47,7 @@ static void looked_up(void *context, enum learn_lookup found)
 /* "client|reply" is a name to COMMAND INFO, and none of a command. */
 static bool may_be_asked_about(struct slice name)
 {
-    return name.length > 0 && name.length <= LEARN_NAME_MAX && !word_has_nul(name) &&
+    return name.length > 0 && name.length <= SERVER_INFO_NAME_MAX && !word_has_nul(name) &&
            memchr(name.data, '|', name.length) == NULL;
 }
 
@@ -62,21 +62,21 @@ static bool look_up(struct client *client, struct slice name)
     }
     *lookup = (struct lookup){.service = client->service, .client = client->id};
     client->lookup = CLIENT_LOOKUP_UNDER_WAY;
-    learn_look_up(client->service->learn, client->profile, name, looked_up, lookup);
+    server_info_look_up(client->service->server_info, client->profile, name, looked_up, lookup);
     return client->lookup != CLIENT_LOOKUP_UNDER_WAY;
 }
 
 bool client_find_command(struct client *client, struct slice name, const struct command **command)
 {
-    struct learn *learn = client->service->learn;
+    struct server_info *server_info = client->service->server_info;
 
     *command = command_find(name);
     if (*command == NULL) {
-        *command = learn_renamed(learn, name);
+        *command = server_info_renamed(server_info, name);
     }
-    if (*command != NULL || client->lookup != CLIENT_LOOKUP_NONE || learn_find(learn, name) != NULL ||
+    if (*command != NULL || client->lookup != CLIENT_LOOKUP_NONE || server_info_find(server_info, name) != NULL ||
         !may_be_asked_about(name) || look_up(client, name)) {
-        *command = *command != NULL ? *command : learn_renamed(learn, name);
+        *command = *command != NULL ? *command : server_info_renamed(server_info, name);
         return true;
     }
     return client_wait_for(client, CLIENT_WAIT_NAME);

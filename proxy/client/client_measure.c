@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* From here on client_output_limit is looked at with each turn. */
+/* From here on client_output_limit is looked at with each loop iteration. */
 #define SPANS_MARK ((size_t)64 * 1024)
 
 /*

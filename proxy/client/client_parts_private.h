@@ -8,7 +8,7 @@
 enum client_state {
     CLIENT_OPEN,
     CLIENT_ENDING, /* takes no more requests; closed once what is due was written */
-    CLIENT_CLOSED  /* to be freed at the end of the turn */
+    CLIENT_CLOSED  /* to be freed at the end of the loop iteration */
 };
 
 /* Why the next request is not taken yet. */
@@ -35,20 +35,20 @@ struct client_service {
     struct run_pool *runs;
     struct upstream *upstream;
     struct control *control;
-    struct learn *learn;
+    struct server_info *server_info;
     struct client_settings settings;
     struct chain *chain;
     const struct chain_interest *interests; /* of commands, in the order of their table; see client_interest() */
     struct policy_host host;
     char host_name[CONF_HOST_NAME_MAX + 1];
     struct peer_finder *peer_finder;        /* NULL until a policy asks for a process */
-    LIST_HEAD(, policy_question) questions; /* those that policies have not answered yet */
+    LIST_HEAD(, admin_query) admin_queries; /* those that policies have not answered yet */
     LIST_HEAD(, policy_server) servers;     /* that policies have for themselves, or have left lately */
     struct stats server_stats;              /* where the lanes to them are counted */
     bool ends_scripts;                      /* on those servers: the process ends */
-    struct observation *free_observations;
+    struct expected_reply *free_expected_replies;
     LIST_HEAD(, client) clients; /* the newest first */
-    LIST_HEAD(, client) closed;  /* to be freed at the end of the turn */
+    LIST_HEAD(, client) closed;  /* to be freed at the end of the loop iteration */
     struct reactor_task free_closed;
     struct buffer inline_command; /* the multibulk form of the inline command at hand */
     size_t count;
@@ -143,7 +143,7 @@ struct client {
     char address_text[64];
     struct client_peer *peer; /* what is known of who is at the other end; NULL until a policy asks */
     /* What each read and each measured request look at lies together: with many clients that costs time. */
-    int64_t read_us;           /* the turn in which something was read from it last */
+    int64_t read_us;           /* the loop iteration in which something was read from it last */
     int64_t framed_us;         /* when the last byte of the request at hand was, as far as it has come */
     int64_t active_us;         /* last byte from or to the client */
     struct client_spans spans; /* requests that Redis has yet to answer, if they are measured */
@@ -153,7 +153,7 @@ struct client {
     size_t arrival;            /* which of the arrivals the last one was that was asked for */
     STAILQ_HEAD(, client_unwritten) unwritten; /* measured requests whose replies were not written yet, in order */
     size_t unwritten_bytes;                    /* that these take */
-    int64_t connected_us;                      /* the turn in which it came */
+    int64_t connected_us;                      /* the loop iteration in which it came */
     int64_t accepted_us;                       /* it was connected by then, exactly */
     int64_t deaf_us;                           /* since when it is deaf */
     int64_t wait_since_us;

@@ -3,11 +3,11 @@
 
 #include "base/log.h"
 
-static void happened(void *context, const struct policy_happening *happening)
+static void happened(void *context, const struct policy_event *event)
 {
     const struct client_service *service = context;
 
-    chain_happened(service->chain, happening);
+    chain_happened(service->chain, event);
 }
 
 static void resume(void *context, void *holder)
@@ -52,10 +52,10 @@ static struct policy_server *change_server(void *context, struct policy_server *
     return client_server_change(context, server, settings);
 }
 
-static void answer(void *context, struct policy_question *question, enum policy_answer kind, struct slice text)
+static void answer(void *context, struct admin_query *admin_query, enum policy_answer kind, struct slice text)
 {
     (void)context;
-    client_question_answer(question, kind, text);
+    client_admin_query_answer(admin_query, kind, text);
 }
 
 struct policy_host client_policy_host(struct client_service *service, size_t worker)
@@ -81,18 +81,18 @@ struct policy_host client_policy_host(struct client_service *service, size_t wor
 
 void client_service_upstream_lost(struct client_service *service, const char *why, uint64_t requests)
 {
-    struct policy_happening happening = {
+    struct policy_event event = {
         .kind = POLICY_UPSTREAM_LOST,
         .count = 1,
         .source = service->settings.upstream_text,
         .what = why,
     };
 
-    chain_happened(service->chain, &happening);
+    chain_happened(service->chain, &event);
     if (requests > 0) {
-        happening.kind = POLICY_REQUEST_LOST;
-        happening.count = requests;
-        chain_happened(service->chain, &happening);
+        event.kind = POLICY_REQUEST_LOST;
+        event.count = requests;
+        chain_happened(service->chain, &event);
     }
 }
 
@@ -117,7 +117,7 @@ struct policy_request client_describe(struct client *client, const struct policy
     return (struct policy_request){
         .client = view,
         .command = asked->command,
-        .learned = asked->command == NULL ? learn_find(client->service->learn, name) : NULL,
+        .learned = asked->command == NULL ? server_info_find(client->service->server_info, name) : NULL,
         .name = name,
         .frame = asked->frame,
         .partial = resp_command_arguments_seen(framed) < framed->argument_count,

@@ -18,8 +18,8 @@
  *   client_peer.c      … who is at the other end of a connection
  *   client_script.c    … scripts
  *   client_server.c    … servers of their own, for scripts
- *   client_question.c  what the admin port asks of policies
- *   client_plan.c      what each command needs of the connection to Redis
+ *   client_admin_query.c  what the admin port asks of policies
+ *   client_commands.c      what each command needs of the connection to Redis
  *   client_subcommands.c   … and each subcommand of CLIENT
  *   client_login.c     the lane of AUTH, or HELLO with it
  *   client_channels.c   subscriptions, and what comes of them
@@ -33,7 +33,7 @@
 
 #include "client/client_parts_private.h"
 
-/* Has the output written, and requests taken, at the end of this turn. */
+/* Has the output written, and requests taken, at the end of this loop iteration. */
 static inline void client_want_flush(struct client *client)
 {
     if (client->state != CLIENT_CLOSED) {
@@ -65,8 +65,8 @@ void client_tell_identity(struct client *client);
 bool client_rename(struct client *client, struct slice name);
 /* Replaces *place by a copy of the text; an empty text means none. False when memory is short. */
 bool client_keep_text(char **place, struct slice text);
-struct observation *observation_take(struct client_service *service, enum observation_kind kind);
-void observation_give(struct client_service *service, struct observation *observation);
+struct expected_reply *expected_reply_take(struct client_service *service, enum expected_reply_kind kind);
+void expected_reply_give(struct client_service *service, struct expected_reply *expected);
 
 /* ---- client_measure.c: all of it only where requests are measured ---- */
 
@@ -261,14 +261,14 @@ void client_servers_reconfigure(struct client_service *service);
 /* All of them, when the policies are gone. */
 void client_servers_free(struct client_service *service);
 
-/* ---- client_question.c ---- */
+/* ---- client_admin_query.c ---- */
 
-/* A policy answers: the question is void afterwards. */
-void client_question_answer(struct policy_question *question, enum policy_answer kind, struct slice text);
+/* A policy answers: the admin query is void afterwards. */
+void client_admin_query_answer(struct admin_query *admin_query, enum policy_answer kind, struct slice text);
 /* Ten times a second: who has waited for too long is told so. */
-void client_questions_tick(struct client_service *service, int64_t now_us);
-/* The policies are gone: ends the questions that they have not answered. */
-void client_questions_end(struct client_service *service);
+void client_admin_queries_tick(struct client_service *service, int64_t now_us);
+/* The policies are gone: ends the admin queries that they have not answered. */
+void client_admin_queries_end(struct client_service *service);
 
 /* The requests of the batch, with those that are still to be admitted. */
 static inline uint32_t client_batch_count(const struct client_batch *batch)
@@ -303,18 +303,18 @@ enum client_outcome client_end_group(struct client *client, struct client_batch 
  * set otherwise. */
 bool client_admit(struct client *client, struct request *request, enum client_outcome *outcome);
 
-/* ---- client_plan.c ---- */
+/* ---- client_commands.c ---- */
 
 enum session_answer {
-    SESSION_FORWARD,     /* to the lane in *plan */
-    SESSION_ANSWER_HERE, /* plan->text is the reply (empty: none) */
+    SESSION_FORWARD,     /* to the lane in *route */
+    SESSION_ANSWER_HERE, /* route->text is the reply (empty: none) */
     SESSION_LATER,       /* to be planned again when the client's requests are answered */
     SESSION_REFUSE,      /* the same, in place of what Redis would do: it spoils a transaction */
-    SESSION_CLOSE        /* close the client without a word; plan->text says why */
+    SESSION_CLOSE        /* close the client without a word; route->text says why */
 };
 
 /* How a request is to be handled. */
-struct session_plan {
+struct session_route {
     enum session_answer answer;
     bool exclusive;     /* needs an exclusive lane */
     bool own_writes;    /* WAIT: the lane of the client's last request, or a lane that saw a command after it */
@@ -323,9 +323,9 @@ struct session_plan {
     bool silences;      /* nor those behind it (CLIENT REPLY OFF) */
     bool silences_next; /* nor the one behind it (CLIENT REPLY SKIP) */
     bool identity;      /* the lane should carry all that the client said of itself */
-    bool tunnel;        /* from this request on */
+    bool passthrough;   /* from this request on */
     bool sync;          /* if Redis accepts it, what comes from there is no longer RESP */
-    bool sticky;        /* from this request on */
+    bool pinned;        /* from this request on */
     bool dirty;         /* the lane is for nobody else after this request */
     bool unsure;        /* from this request on */
     bool names_client;  /* it makes the client somebody else */
@@ -333,19 +333,19 @@ struct session_plan {
     bool logs_in;       /* AUTH, and HELLO with it: see client_login.c */
     bool begins_transaction;
     bool ends_transaction;
-    struct observation *observation;
+    struct expected_reply *expected;
     char text[256];
 };
 
 /* What a whole multibulk command needs. arguments: the first RESP_ARGUMENTS_KEPT at most. False when memory is short.
  */
-bool session_plan_request(struct client *client, const struct command *command, const struct resp_command *framed,
-                          const char *frame, struct session_plan *plan);
+bool session_route_request(struct client *client, const struct command *command, const struct resp_command *framed,
+                           const char *frame, struct session_route *route);
 /* The same for CLIENT. */
-bool session_plan_client(struct client *client, const struct resp_command *framed, const char *frame,
-                         struct session_plan *plan);
-/* Has the plan ask for an exclusive lane, on which the reply is watched. False when memory is short. */
-bool session_observe(struct client *client, struct session_plan *plan, enum observation_kind kind);
+bool session_route_client(struct client *client, const struct resp_command *framed, const char *frame,
+                          struct session_route *route);
+/* Has the route ask for an exclusive lane, on which the reply is watched. False when memory is short. */
+bool session_expect(struct client *client, struct session_route *route, enum expected_reply_kind kind);
 
 static inline struct slice session_kept_argument(const struct resp_command *framed, const char *frame, size_t index)
 {
@@ -354,8 +354,8 @@ static inline struct slice session_kept_argument(const struct resp_command *fram
     return (struct slice){frame + argument->offset, (size_t)argument->length};
 }
 
-/* The request of the plan is not sent: gives back what the plan has. */
-void session_drop_plan(struct client *client, struct session_plan *plan);
+/* The request of the route is not sent: gives back what the route has. */
+void session_drop_route(struct client *client, struct session_route *route);
 
 /* ---- client_strangers.c ---- */
 
@@ -398,8 +398,8 @@ void client_refuse_name(struct client *client, const struct command *command, co
 
 /* Answers the request at hand with a policy's text. */
 void client_refuse(struct client *client, const struct policy_decision *decision);
-/* Answers it with the plan's text. */
-void client_answer_plan(struct client *client, const struct session_plan *plan);
+/* Answers it with the route's text. */
+void client_answer_route(struct client *client, const struct session_route *route);
 /* Answers it with the error that Redis is away. */
 void client_answer_unreachable(struct client *client, const struct lane *lane);
 /* Answers with the fault that was found in the command, and takes no more requests. */
@@ -410,14 +410,15 @@ void client_protocol_error(struct client *client);
 /* The lane for requests that need nothing special, or NULL if that cannot be said without a closer look. */
 struct lane *client_plain_lane(struct client *client);
 /* The lane for this request in *lane. False: the client has to wait, or is closed. */
-bool client_choose_lane(struct client *client, const struct session_plan *plan, struct lane **lane);
+bool client_choose_lane(struct client *client, const struct session_route *route, struct lane **lane);
 /* A whole request that the policies have admitted: has it sent, or answered. */
 enum client_outcome client_route(struct client *client, const struct request *request);
 
 /* ---- client_send.c ---- */
 
 /* Sends the request at hand, or its beginning. False when memory is short. */
-bool client_forward(struct client *client, struct lane *lane, const struct request *request, struct session_plan *plan);
+bool client_forward(struct client *client, struct lane *lane, const struct request *request,
+                    struct session_route *route);
 /* There are none: all that matters of such a batch is set, as most of it is large and seldom used. */
 static inline void client_batch_empty(struct client_batch *batch)
 {
@@ -445,10 +446,10 @@ bool client_batch_send(struct client *client, struct client_batch *batch);
 
 /* ---- client_login.c ---- */
 
-/* Whether the plan's request is one that Redis answers, and that is to have its lane to itself until then. */
-bool client_login_is_watched(const struct client *client, const struct session_plan *plan);
+/* Whether the route's request is one that Redis answers, and that is to have its lane to itself until then. */
+bool client_login_is_watched(const struct client *client, const struct session_route *route);
 /* The lane for such a request in *lane. False: the client has to wait, or is closed. */
-bool client_login_lane(struct client *client, const struct session_plan *plan, struct lane **lane);
+bool client_login_lane(struct client *client, const struct session_route *route, struct lane **lane);
 /* Whether such a request has waited in vain for a lane: it is to be answered by an error. */
 bool client_login_was_given_up(const struct client *client);
 /* Forgets its lane, and that it waited. */
@@ -461,9 +462,9 @@ bool client_login_is_slow(const struct client *client);
 /* ---- client_session.c ---- */
 
 /* Whether Redis' answer to this request cannot be waited for. */
-bool client_has_no_answer(const struct client *client, const struct session_plan *plan);
+bool client_has_no_answer(const struct client *client, const struct session_route *route);
 /* Whether Redis may wait for ever with a request that is observed so. */
-bool session_kind_may_block(enum observation_kind kind);
+bool session_kind_may_block(enum expected_reply_kind kind);
 /* Whether Redis may wait for ever with a request that is under way. */
 static inline bool session_may_block(const struct client *client)
 {
@@ -471,13 +472,13 @@ static inline bool session_may_block(const struct client *client)
 }
 
 /* The request is sent, and nothing will tell of its reply. */
-void session_request_unseen(struct client *client, const struct observation *observation);
-/* The request was not sent after all. observation may be NULL. */
-void session_request_unsent(struct client *client, const struct observation *observation);
+void session_request_unseen(struct client *client, const struct expected_reply *expected);
+/* The request was not sent after all. expected may be NULL. */
+void session_request_unsent(struct client *client, const struct expected_reply *expected);
 /* The request was sent (or answered here): brings the view of what was sent up to date. */
-void session_request_sent(struct client *client, const struct session_plan *plan);
+void session_request_sent(struct client *client, const struct session_route *route);
 /* A reply to an observed request, or a push, has ended: true if it answers the request. */
-bool session_reply(struct client *client, struct observation *observation, const struct resp_reply *reply);
+bool session_reply(struct client *client, struct expected_reply *expected, const struct resp_reply *reply);
 
 /* ---- client_lane.c ---- */
 
@@ -505,16 +506,16 @@ void session_leave_lane(struct client *client);
 bool session_may_take_home_lane(const struct client *client);
 /* Takes one, giving it the client's name. With requests under way: only if it may take the home lane, which it takes
  * then. False when memory is short. */
-bool session_take_lane(struct client *client, const struct session_plan *plan);
+bool session_take_lane(struct client *client, const struct session_route *route);
 /* The same for AUTH: one that was told nothing yet, as Redis refuses the client's credentials to those who come. */
 bool session_take_bare_lane(struct client *client);
 /* Tells the exclusive lane the client's name, and its library if whole. False when memory is short. */
 bool session_give_identity(struct client *client, bool whole);
 /* Makes sure that the client has an exclusive lane. False: it has to wait, or is closed. */
-bool client_enter_exclusive(struct client *client, const struct session_plan *plan);
+bool client_enter_exclusive(struct client *client, const struct session_route *route);
 /* Redis has taken other credentials on a lane that knew none: it is told what else it lacks. False when memory is
  * short: the client was closed. */
-bool session_complete_lane(struct client *client, const struct observation *observation);
+bool session_complete_lane(struct client *client, const struct expected_reply *expected);
 extern const struct lane_owner session_lane_owner;
 
 /* ---- client_channels.c ---- */
@@ -524,7 +525,7 @@ bool session_note_confirmation(struct client *client, const struct resp_reply *r
 /* Whether the frame answers no request: a push, a message, or a confirmation among them. */
 bool session_is_push(struct client *client, const struct resp_reply *reply);
 /* True when the last confirmation that this request is owed has come, or anything that is none. */
-bool session_replied_subscription(struct client *client, struct observation *observation,
+bool session_replied_subscription(struct client *client, struct expected_reply *expected,
                                   const struct resp_reply *reply);
 
 /* ---- client_arrival.c ---- */
@@ -542,7 +543,7 @@ int64_t client_arrival_of(struct client *client, const char *end);
 extern const struct run_receiver client_run_receiver;
 
 /* Bytes for the client right now, behind everything given before. Borrowed bytes must stay valid until the client was
- * written in this stage of the turn. */
+ * written in this stage of the loop iteration. */
 void client_output(struct client *client, const char *data, size_t length, bool borrowed);
 /* An answer of Headgate's own, in its place behind the requests under way. False when memory is short. */
 bool client_answer(struct client *client, const char *text, size_t length, struct chain_record *record);

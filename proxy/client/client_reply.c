@@ -232,7 +232,7 @@ void client_queue_run(struct client *client, struct run *run)
 {
     size_t kept = sizeof *run;
 
-    kept += run->observation != NULL ? sizeof(struct observation) : 0;
+    kept += run->expected != NULL ? sizeof(struct expected_reply) : 0;
     kept += run->policy_record != NULL ? chain_record_size() : 0;
     run->kept = (uint16_t)kept;
     run->client_next = NULL;
@@ -263,7 +263,7 @@ static bool is_within_push(const struct client *client)
 /* Whether the answer to another request may join those of the run. */
 static bool takes_answers(const struct run *run)
 {
-    return is_complete(run) && run->observation == NULL && run->policy_record == NULL && run->requests < UINT32_MAX / 2;
+    return is_complete(run) && run->expected == NULL && run->policy_record == NULL && run->requests < UINT32_MAX / 2;
 }
 
 /* The answer waits for its turn behind what is under way. False when memory is short. */
@@ -338,9 +338,9 @@ static void free_run(struct client *client, struct run *run)
 {
     struct client_service *service = client->service;
 
-    if (run->observation != NULL) {
-        observation_give(service, run->observation);
-        run->observation = NULL;
+    if (run->expected != NULL) {
+        expected_reply_give(service, run->expected);
+        run->expected = NULL;
     }
     clear_text(client, run);
     client->kept -= run->kept;
@@ -395,15 +395,15 @@ void client_drop_runs(struct client *client)
         bool lost = run->answered < run->requests && (run->lane == NULL || client->lost);
         end_policies(client, run, lost ? POLICY_OUTCOME_LOST : POLICY_OUTCOME_OWNERLESS, NULL);
         if (run->lane != NULL) {
-            if (run->observation != NULL) {
-                observation_give(client->service, run->observation);
-                run->observation = NULL;
+            if (run->expected != NULL) {
+                expected_reply_give(client->service, run->expected);
+                run->expected = NULL;
             }
             clear_text(client, run);
             client->kept -= run->kept;
             if (run->lane->use == LANE_EXCLUSIVE) {
                 /* Replies are still to come on it that nobody waits for. */
-                run->lane->untidy = true;
+                run->lane->dirty = true;
             }
             run->receiver = NULL;
             run->owner = NULL;
@@ -441,7 +441,7 @@ static bool on_reply(struct run *run, const struct resp_reply *reply)
 {
     struct client *client = run->owner;
 
-    if (!session_reply(client, run->observation, reply)) {
+    if (!session_reply(client, run->expected, reply)) {
         client_push_ended(client);
         return false;
     }
@@ -533,8 +533,8 @@ static void on_lost(struct run *run, enum run_loss loss, const char *why)
     struct client *client = run->owner;
 
     left_lane(client);
-    session_request_unsent(client, run->observation);
-    if (loss == RUN_LOST || client->streaming || client->session.tunnel || ended_within_frame(client)) {
+    session_request_unsent(client, run->expected);
+    if (loss == RUN_LOST || client->streaming || client->session.passthrough || ended_within_frame(client)) {
         stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_LOST, 1);
         client->lost = true;
         client_end(client, why);

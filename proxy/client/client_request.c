@@ -285,7 +285,7 @@ static enum client_outcome take_nothing(struct client *client)
 {
     static const char nothing[] = "*0\r\n";
 
-    if (client->exclusive == NULL || !(client->session.silent_next || client->session.tunnel)) {
+    if (client->exclusive == NULL || !(client->session.silent_next || client->session.passthrough)) {
         return CLIENT_TAKEN;
     }
     if (lane_is_congested(client->exclusive)) {

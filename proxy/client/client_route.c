@@ -1,6 +1,6 @@
 /*
- * Where an admitted request goes: what it needs (client_plan.c), which lane that is, or who answers it instead. Where a
- * function gives false, the client has to wait (`wait` says for what) or was closed.
+ * Where an admitted request goes: what it needs (client_commands.c), which lane that is, or who answers it instead.
+ * Where a function gives false, the client has to wait (`wait` says for what) or was closed.
  */
 #include "client/client_private.h"
 
@@ -13,7 +13,7 @@ struct lane *client_plain_lane(struct client *client)
     const struct session *session = &client->session;
     struct lane *lane = client->exclusive;
 
-    if (session->tunnel || session->silent || session->silent_next || session->unproven || session->unsure) {
+    if (session->passthrough || session->silent || session->silent_next || session->unproven || session->unsure) {
         return NULL;
     }
     if (lane != NULL) {
@@ -31,18 +31,18 @@ struct lane *client_plain_lane(struct client *client)
     return lane;
 }
 
-bool client_choose_lane(struct client *client, const struct session_plan *plan, struct lane **lane)
+bool client_choose_lane(struct client *client, const struct session_route *route, struct lane **lane)
 {
-    bool exclusive = plan->exclusive || client_needs_exclusive(client);
+    bool exclusive = route->exclusive || client_needs_exclusive(client);
 
     if (!exclusive && client->exclusive != NULL && client->first == NULL && session_is_clean(client)) {
         session_leave_lane(client);
     }
-    if (client_login_is_watched(client, plan)) {
-        return client_login_lane(client, plan, lane);
+    if (client_login_is_watched(client, route)) {
+        return client_login_lane(client, route, lane);
     }
     if (exclusive || client->exclusive != NULL) {
-        if (!client_enter_exclusive(client, plan)) {
+        if (!client_enter_exclusive(client, route)) {
             return false;
         }
         *lane = client->exclusive;
@@ -81,61 +81,61 @@ static enum client_outcome refuse(struct client *client, const char *text)
     return CLIENT_TAKEN;
 }
 
-static bool settles_identity(const struct client *client, const struct session_plan *plan)
+static bool settles_identity(const struct client *client, const struct session_route *route)
 {
-    const struct observation *observation = plan->observation;
+    const struct expected_reply *expected = route->expected;
 
-    return observation != NULL && chain_wants_any(client->service->chain) &&
-           (observation->kind == OBSERVE_PROFILE || observation->kind == OBSERVE_NAME ||
-            (observation->kind == OBSERVE_UNKNOWN && !observation->is_absent));
+    return expected != NULL && chain_wants_any(client->service->chain) &&
+           (expected->kind == EXPECT_PROFILE || expected->kind == EXPECT_NAME ||
+            (expected->kind == EXPECT_UNKNOWN && !expected->is_absent));
 }
 
-/* Sends what the plan says, or leaves the client waiting. */
-static enum client_outcome carry_out(struct client *client, struct session_plan *plan, const struct request *request)
+/* Sends what the route says, or leaves the client waiting. */
+static enum client_outcome carry_out(struct client *client, struct session_route *route, const struct request *request)
 {
     struct lane *lane;
 
-    if (plan->answer == SESSION_CLOSE) {
-        session_drop_plan(client, plan);
-        client_end(client, plan->text);
+    if (route->answer == SESSION_CLOSE) {
+        session_drop_route(client, route);
+        client_end(client, route->text);
         return CLIENT_TAKEN;
     }
-    if (plan->answer == SESSION_REFUSE) {
-        session_drop_plan(client, plan);
-        return refuse(client, plan->text);
+    if (route->answer == SESSION_REFUSE) {
+        session_drop_route(client, route);
+        return refuse(client, route->text);
     }
-    if (plan->answer == SESSION_LATER) {
-        session_drop_plan(client, plan);
+    if (route->answer == SESSION_LATER) {
+        session_drop_route(client, route);
         (void)client_wait_for(client, CLIENT_WAIT_QUIET);
         return CLIENT_WAITS;
     }
-    if (plan->answer == SESSION_ANSWER_HERE) {
-        client_answer_plan(client, plan);
+    if (route->answer == SESSION_ANSWER_HERE) {
+        client_answer_route(client, route);
         return CLIENT_TAKEN;
     }
     if (client_login_was_given_up(client)) {
-        session_drop_plan(client, plan);
+        session_drop_route(client, route);
         client_answer_unreachable(client, client->exclusive);
         client_login_end(client);
         return CLIENT_TAKEN;
     }
-    if (!client_choose_lane(client, plan, &lane)) {
-        session_drop_plan(client, plan);
+    if (!client_choose_lane(client, route, &lane)) {
+        session_drop_route(client, route);
         return CLIENT_WAITS;
     }
     if (client->exclusive == NULL && !upstream_may_wait(client->service->upstream, lane)) {
-        session_drop_plan(client, plan);
+        session_drop_route(client, route);
         client_answer_unreachable(client, lane);
         return CLIENT_TAKEN;
     }
-    bool barrier = plan->barrier || settles_identity(client, plan);
-    if (!client_forward(client, lane, request, plan)) {
+    bool barrier = route->barrier || settles_identity(client, route);
+    if (!client_forward(client, lane, request, route)) {
         return CLIENT_TAKEN;
     }
     if (barrier && client->sent_runs > 0) {
         (void)client_wait_for(client, CLIENT_WAIT_QUIET);
     }
-    if (plan->last) {
+    if (route->last) {
         client_finish(client);
     }
     return CLIENT_TAKEN;
@@ -144,31 +144,32 @@ static enum client_outcome carry_out(struct client *client, struct session_plan 
 static enum client_outcome route_as_it_is(struct client *client, const struct request *request)
 {
     const struct command *command = request->command;
-    struct session_plan plan;
+    struct session_route route;
 
     if (command == NULL) {
-        command = learn_find(client->service->learn, session_kept_argument(request->framed, request->frame.data, 0));
+        command = server_info_find(client->service->server_info,
+                                   session_kept_argument(request->framed, request->frame.data, 0));
     }
     if (client_name_is_hidden(command, request->framed, request->frame)) {
         client_refuse_name(client, command, request->framed, request->frame);
         return CLIENT_TAKEN;
     }
-    if (!session_plan_request(client, command, request->framed, request->frame.data, &plan)) {
-        session_drop_plan(client, &plan);
+    if (!session_route_request(client, command, request->framed, request->frame.data, &route)) {
+        session_drop_route(client, &route);
         client_out_of_memory(client);
         return CLIENT_TAKEN;
     }
-    plan.exclusive = plan.exclusive || client->gathering;
-    return carry_out(client, &plan, request);
+    route.exclusive = route.exclusive || client->gathering;
+    return carry_out(client, &route, request);
 }
 
 /* A policy may say something else to Redis. */
 static enum client_outcome route_translated(struct client *client, const struct request *request)
 {
     static const enum policy_server_has server_has[] = {
-        [LEARN_UNKNOWN] = POLICY_SERVER_UNKNOWN,
-        [LEARN_HAS] = POLICY_SERVER_HAS,
-        [LEARN_LACKS] = POLICY_SERVER_LACKS,
+        [SERVER_INFO_UNKNOWN] = POLICY_SERVER_UNKNOWN,
+        [SERVER_INFO_HAS] = POLICY_SERVER_HAS,
+        [SERVER_INFO_LACKS] = POLICY_SERVER_LACKS,
     };
     struct policy_client view = client_policy_view(client);
     struct policy_request asked = client_describe(client, &view, request);
@@ -177,7 +178,7 @@ static enum client_outcome route_translated(struct client *client, const struct 
     struct policy_decision decision;
     size_t taken;
 
-    enum policy_server_has server = server_has[learn_server_has(client->service->learn, asked.name)];
+    enum policy_server_has server = server_has[server_info_server_has(client->service->server_info, asked.name)];
     switch (chain_translate(client->service->chain, &asked, server, &translated.frame, &decision)) {
     case POLICY_AS_IT_IS:
         break;

@@ -10,7 +10,7 @@ static bool may_extend(const struct client *client, const struct lane *lane)
 {
     const struct run *run = client->last;
 
-    return run != NULL && run == lane->last && run->observation == NULL && run->policy_record == NULL &&
+    return run != NULL && run == lane->last && run->expected == NULL && run->policy_record == NULL &&
            run->measured == client->service->reactor->measures && run->first_byte + run->length == lane->appended &&
            run->requests < UINT32_MAX / 2;
 }
@@ -21,9 +21,9 @@ static void sent_to(struct client *client, struct lane *lane, uint32_t requests)
     stats_add(client->service->reactor->stats, STATS_REQUESTS_FORWARDED, requests);
 }
 
-/* Sends a run of its own. observation and record may be NULL; they are the run's from here on. */
+/* Sends a run of its own. expected and record may be NULL; they are the run's from here on. */
 static bool send_run(struct client *client, struct lane *lane, const char *data, size_t length, uint32_t requests,
-                     struct observation *observation, struct chain_record *record)
+                     struct expected_reply *expected, struct chain_record *record)
 {
     struct run *run = run_take(client->service->runs);
 
@@ -33,7 +33,7 @@ static bool send_run(struct client *client, struct lane *lane, const char *data,
     run->receiver = &client_run_receiver;
     run->owner = client;
     run->requests = requests;
-    run->observation = observation;
+    run->expected = expected;
     run->policy_record = record;
     run->measured = client->service->reactor->measures;
     if (!lane_send(lane, run, data, length)) {
@@ -67,14 +67,15 @@ static bool send_plain(struct client *client, struct lane *lane, const char *dat
  * by CLIENT REPLY ON before, which changes nothing, that it will be taken. If it is not, the lane breaks. The name is
  * as the client has it, as it may be renamed.
  */
-static bool prove_silence(struct client *client, struct lane *lane, struct slice bytes, const struct session_plan *plan)
+static bool prove_silence(struct client *client, struct lane *lane, struct slice bytes,
+                          const struct session_route *route)
 {
     const struct session *session = &client->session;
     struct resp_walk walk = resp_walk_start(bytes);
     struct slice name;
     char command[128];
 
-    if (!(plan->silences || plan->silences_next) || session->silent || session->silent_next || session->tunnel ||
+    if (!(route->silences || route->silences_next) || session->silent || session->silent_next || session->passthrough ||
         !chain_wants_any(client->service->chain) || !resp_walk_next(&walk, &name)) {
         return true;
     }
@@ -87,12 +88,12 @@ static bool prove_silence(struct client *client, struct lane *lane, struct slice
  * What a script has Redis say in several lines could be taken for the answer to AUTH or RESET. Where rules go by who a
  * client is, a fence is set behind it. Within MULTI it would be queued; only RESET gets here then.
  */
-static bool fence_off_scripts(struct client *client, struct lane *lane, const struct session_plan *plan)
+static bool fence_off_scripts(struct client *client, struct lane *lane, const struct session_route *route)
 {
     const struct session *session = &client->session;
     bool may_be_forged = session->split || session->scripts > 0;
 
-    return plan->logs_in || !plan->names_client || !may_be_forged || session->sent_transaction ||
+    return route->logs_in || !route->names_client || !may_be_forged || session->sent_transaction ||
            !chain_wants_any(client->service->chain) || upstream_send_fence(lane);
 }
 
@@ -107,36 +108,37 @@ static bool send_silently(struct client *client, struct lane *lane, struct slice
     return true;
 }
 
-bool client_forward(struct client *client, struct lane *lane, const struct request *request, struct session_plan *plan)
+bool client_forward(struct client *client, struct lane *lane, const struct request *request,
+                    struct session_route *route)
 {
     struct slice bytes = request->sent;
     bool sent;
 
-    if (client_has_no_answer(client, plan)) {
-        if (plan->observation != NULL) {
-            session_request_unseen(client, plan->observation);
-            observation_give(client->service, plan->observation);
-            plan->observation = NULL;
+    if (client_has_no_answer(client, route)) {
+        if (route->expected != NULL) {
+            session_request_unseen(client, route->expected);
+            expected_reply_give(client->service, route->expected);
+            route->expected = NULL;
         }
-        sent = prove_silence(client, lane, bytes, plan) ? send_silently(client, lane, bytes)
-                                                        : client_out_of_memory(client);
+        sent = prove_silence(client, lane, bytes, route) ? send_silently(client, lane, bytes)
+                                                         : client_out_of_memory(client);
     } else if (client->service->reactor->measures && !client_measure_sent(client, bytes)) {
         sent = client_out_of_memory(client);
-    } else if (plan->observation == NULL && client->held == NULL) {
+    } else if (route->expected == NULL && client->held == NULL) {
         sent = send_plain(client, lane, bytes.data, bytes.length, 1);
     } else {
-        if (plan->observation == NULL) {
-            plan->observation = observation_take(client->service, OBSERVE_NOTHING);
+        if (route->expected == NULL) {
+            route->expected = expected_reply_take(client->service, EXPECT_NOTHING);
         }
-        sent = plan->observation != NULL && fence_off_scripts(client, lane, plan)
-                   ? send_run(client, lane, bytes.data, bytes.length, 1, plan->observation, client->held)
+        sent = route->expected != NULL && fence_off_scripts(client, lane, route)
+                   ? send_run(client, lane, bytes.data, bytes.length, 1, route->expected, client->held)
                    : client_out_of_memory(client);
         client->held = NULL;
     }
     if (sent) {
-        session_request_sent(client, plan);
+        session_request_sent(client, route);
     } else {
-        session_drop_plan(client, plan);
+        session_drop_route(client, route);
     }
     return sent;
 }

@@ -22,66 +22,66 @@ static bool is_ok(const struct resp_reply *reply)
 static void expect(struct client *client, const struct resp_reply *reply, bool is_success)
 {
     if (!is_success && !resp_reply_is_error(reply)) {
-        client->session.sticky = true;
+        client->session.pinned = true;
         client->session.unsure = true;
     }
 }
 
 /* ---- what was sent ---- */
 
-static void sent_client_reply(struct session *session, const struct session_plan *plan)
+static void sent_client_reply(struct session *session, const struct session_route *route)
 {
-    session->was_silent = session->was_silent || plan->silences || plan->silences_next;
-    if (plan->silences) {
+    session->was_silent = session->was_silent || route->silences || route->silences_next;
+    if (route->silences) {
         session->silent = true;
-    } else if (plan->silences_next) {
+    } else if (route->silences_next) {
         session->silent_next = !session->silent;
     }
 }
 
-void session_request_sent(struct client *client, const struct session_plan *plan)
+void session_request_sent(struct client *client, const struct session_route *route)
 {
     struct session *session = &client->session;
-    enum observation_kind kind = plan->observation != NULL ? plan->observation->kind : OBSERVE_NOTHING;
+    enum expected_reply_kind kind = route->expected != NULL ? route->expected->kind : EXPECT_NOTHING;
 
     bool follows_unproven = session->unproven;
 
-    session->sticky = session->sticky || plan->sticky || follows_unproven;
-    session->tunnel = session->tunnel || plan->tunnel;
-    session->unsure = session->unsure || plan->unsure || follows_unproven;
-    session->unproven = kind == OBSERVE_UNKNOWN && !plan->observation->is_absent;
+    session->pinned = session->pinned || route->pinned || follows_unproven;
+    session->passthrough = session->passthrough || route->passthrough;
+    session->unsure = session->unsure || route->unsure || follows_unproven;
+    session->unproven = kind == EXPECT_UNKNOWN && !route->expected->is_absent;
     session->silent_next = false;
-    if (plan->logs_in && plan->observation != NULL) {
+    if (route->logs_in && route->expected != NULL) {
         session->login_us = reactor_now(client->service->reactor);
     }
-    if (plan->sync) {
-        client->exclusive->expects_raw = kind == OBSERVE_SYNC;
-        client->exclusive->raw = kind != OBSERVE_SYNC;
+    if (route->sync) {
+        client->exclusive->expects_raw = kind == EXPECT_SYNC;
+        client->exclusive->raw = kind != EXPECT_SYNC;
     }
-    if (plan->dirty) {
-        client->exclusive->untidy = true;
+    if (route->dirty) {
+        client->exclusive->dirty = true;
     }
     if (client->owes_identity && !session_give_identity(client, true)) {
         client_close(client, "out of memory");
         return;
     }
-    if (plan->begins_transaction || plan->ends_transaction) {
-        session->sent_transaction = plan->begins_transaction;
-        if (kind == OBSERVE_NOTHING) {
+    if (route->begins_transaction || route->ends_transaction) {
+        session->sent_transaction = route->begins_transaction;
+        if (kind == EXPECT_NOTHING) {
             /* Under CLIENT REPLY OFF or SKIP: no reply will tell. */
             session->known_transaction = session->sent_transaction;
         }
     } else if (session_kind_may_block(kind)) {
         session->blocking++;
-    } else if (kind == OBSERVE_RESET && session->silent) {
+    } else if (kind == EXPECT_RESET && session->silent) {
         /* If the user may not RESET, nothing will tell. */
         session->blocking++;
-    } else if (kind == OBSERVE_SCRIPT) {
+    } else if (kind == EXPECT_SCRIPT) {
         session->scripts++;
-    } else if (kind == OBSERVE_REPLY_ON) {
+    } else if (kind == EXPECT_REPLY_ON) {
         session->silent = false;
     }
-    sent_client_reply(session, plan);
+    sent_client_reply(session, route);
 }
 
 /* ---- what replies mean ---- */
@@ -112,12 +112,12 @@ static void replied_script(struct client *client, const struct resp_reply *reply
     }
 }
 
-static void replied_multi(struct client *client, const struct observation *observation, const struct resp_reply *reply)
+static void replied_multi(struct client *client, const struct expected_reply *expected, const struct resp_reply *reply)
 {
     expect(client, reply, is_ok(reply));
     if (!resp_reply_is_error(reply)) {
         client->session.known_transaction = true;
-    } else if (!observation->in_transaction) {
+    } else if (!expected->in_transaction) {
         client->session.known_transaction = false;
     }
 }
@@ -156,7 +156,7 @@ static bool replace_profile(struct client *client, struct profile *profile)
         upstream_lane_speaks_for(client->exclusive, profile);
     }
     /* There are too many to share lanes: the one that it has will do. */
-    client->session.sticky = client->session.sticky || !profile->may_share;
+    client->session.pinned = client->session.pinned || !profile->may_share;
     profile_part(before);
     return true;
 }
@@ -178,27 +178,27 @@ static bool changes_too_often(struct client *client, const struct profile *befor
 static void adopt_name(struct client *client, const char *name)
 {
     client->exclusive->named = true;
-    client->session.sticky = client->session.sticky || strlen(name) > CLIENT_NAME_MAX;
+    client->session.pinned = client->session.pinned || strlen(name) > CLIENT_NAME_MAX;
     if (!client_rename(client, slice_of(name))) {
         client_out_of_memory(client);
     }
 }
 
 /* Whether it says that nothing was done, though several things were asked. */
-static bool profile_error_is_clear(const struct observation *observation, const struct resp_reply *reply)
+static bool profile_error_is_clear(const struct expected_reply *expected, const struct resp_reply *reply)
 {
-    bool has_nothing_to_apply = observation->credentials == 0 && observation->name == NULL;
+    bool has_nothing_to_apply = expected->credentials == 0 && expected->name == NULL;
 
-    return !observation->has_unclear_errors || resp_reply_starts(reply, "-NOPROTO") ||
+    return !expected->has_unclear_errors || resp_reply_starts(reply, "-NOPROTO") ||
            (has_nothing_to_apply && resp_reply_starts(reply, "-ERR Syntax error in HELLO")) ||
            resp_reply_starts(reply, "-ERR unknown command ");
 }
 
 /* Whether the user is the same after it. */
-static bool profile_error_keeps_user(const struct observation *observation, const struct resp_reply *reply)
+static bool profile_error_keeps_user(const struct expected_reply *expected, const struct resp_reply *reply)
 {
-    return observation->credentials == 0 || profile_error_is_clear(observation, reply) ||
-           (observation->credentials == 1 && resp_reply_starts(reply, "-WRONGPASS"));
+    return expected->credentials == 0 || profile_error_is_clear(expected, reply) ||
+           (expected->credentials == 1 && resp_reply_starts(reply, "-WRONGPASS"));
 }
 
 /* The reply to HELLO is a map, in RESP2 an array of at least three pairs. What comes from channels in RESP2 has four
@@ -211,20 +211,20 @@ static bool is_hello(const struct resp_reply *reply)
 }
 
 /* True if Redis has done what was asked. Whether and when what is queued will be done can no longer be followed. */
-static bool profile_has_changed(struct client *client, const struct observation *observation,
+static bool profile_has_changed(struct client *client, const struct expected_reply *expected,
                                 const struct resp_reply *reply)
 {
     struct session *session = &client->session;
-    bool is_success = observation->is_hello ? is_hello(reply) : is_ok(reply);
+    bool is_success = expected->is_hello ? is_hello(reply) : is_ok(reply);
 
     if (resp_reply_is_error(reply)) {
-        session->sticky = session->sticky || !profile_error_is_clear(observation, reply);
-        session->unsure = session->unsure || !profile_error_keeps_user(observation, reply);
+        session->pinned = session->pinned || !profile_error_is_clear(expected, reply);
+        session->unsure = session->unsure || !profile_error_keeps_user(expected, reply);
         return false;
     }
-    if (!is_success || session->unsure || observation->has_hidden_text) {
-        bool names_nobody = observation->credentials == 0 && observation->name == NULL;
-        session->sticky = true;
+    if (!is_success || session->unsure || expected->has_hidden_text) {
+        bool names_nobody = expected->credentials == 0 && expected->name == NULL;
+        session->pinned = true;
         session->unsure = session->unsure || !(resp_reply_starts(reply, "+QUEUED\r") && names_nobody);
         return false;
     }
@@ -232,59 +232,59 @@ static bool profile_has_changed(struct client *client, const struct observation 
 }
 
 /* Redis has taken the credentials: it is told the rest of what the client is. */
-static void begin_on_bare_lane(struct client *client, const struct observation *observation)
+static void begin_on_bare_lane(struct client *client, const struct expected_reply *expected)
 {
-    if (session_complete_lane(client, observation) && !session_give_identity(client, true)) {
+    if (session_complete_lane(client, expected) && !session_give_identity(client, true)) {
         client_out_of_memory(client);
     }
 }
 
 /* Whoever is refused on a bare lane is who it was, on other lanes; if that is certain. */
-static void refused_on_bare_lane(struct client *client, const struct observation *observation,
+static void refused_on_bare_lane(struct client *client, const struct expected_reply *expected,
                                  const struct resp_reply *reply)
 {
-    if (!profile_error_is_clear(observation, reply) || client->session.unsure) {
+    if (!profile_error_is_clear(expected, reply) || client->session.unsure) {
         client_finish(client);
     }
 }
 
-static void replied_profile(struct client *client, struct observation *observation, const struct resp_reply *reply)
+static void replied_profile(struct client *client, struct expected_reply *expected, const struct resp_reply *reply)
 {
     bool was_bare = client->exclusive->bare;
 
     client->session.login_us = 0;
-    if (!profile_has_changed(client, observation, reply)) {
+    if (!profile_has_changed(client, expected, reply)) {
         if (was_bare) {
-            refused_on_bare_lane(client, observation, reply);
+            refused_on_bare_lane(client, expected, reply);
         }
         return;
     }
-    if (observation->password != NULL) {
-        struct slice user = {observation->user, observation->user != NULL ? strlen(observation->user) : 0};
-        struct slice password = slice_of(observation->password);
+    if (expected->password != NULL) {
+        struct slice user = {expected->user, expected->user != NULL ? strlen(expected->user) : 0};
+        struct slice password = slice_of(expected->password);
         struct profile *before = profile_reference(client->profile);
         bool is_replaced = replace_profile(client, profile_with_credentials(client->profile, user, password));
         /* Nobody knows whether this user may SELECT the database that was selected before. */
-        client->session.sticky =
-            client->session.sticky || client->profile->database != 0 || changes_too_often(client, before);
+        client->session.pinned =
+            client->session.pinned || client->profile->database != 0 || changes_too_often(client, before);
         profile_release(before);
         if (!is_replaced) {
             return;
         }
         upstream_credentials_accepted(client->profile);
     }
-    if (observation->resp != 0 && !replace_profile(client, profile_with_resp(client->profile, observation->resp))) {
+    if (expected->resp != 0 && !replace_profile(client, profile_with_resp(client->profile, expected->resp))) {
         return;
     }
-    if (observation->database >= 0 &&
-        !replace_profile(client, profile_with_database(client->profile, observation->database))) {
+    if (expected->database >= 0 &&
+        !replace_profile(client, profile_with_database(client->profile, expected->database))) {
         return;
     }
-    if (observation->name != NULL) {
-        adopt_name(client, observation->name);
+    if (expected->name != NULL) {
+        adopt_name(client, expected->name);
     }
     if (was_bare && client->state != CLIENT_CLOSED) {
-        begin_on_bare_lane(client, observation);
+        begin_on_bare_lane(client, expected);
     }
 }
 
@@ -306,7 +306,7 @@ static void replied_reset(struct client *client, const struct resp_reply *reply)
     (void)client_rename(client, (struct slice){0});
     client->heavy = 0;
     client->exclusive->expects_pushes = false;
-    client->exclusive->untidy = true;
+    client->exclusive->dirty = true;
     client->exclusive->named = false;
     if (client->service->settings.session_pool && !upstream_greet_again(client->exclusive)) {
         client_close(client, "out of memory");
@@ -314,12 +314,12 @@ static void replied_reset(struct client *client, const struct resp_reply *reply)
 }
 
 /* While Redis is paused a write blocks its connection, and on a shared lane it would block the reads of others. */
-static void replied_pause(struct client_service *service, const struct observation *observation,
+static void replied_pause(struct client_service *service, const struct expected_reply *expected,
                           const struct resp_reply *reply)
 {
     /* Far more than a century is for ever. */
     int64_t most = INT64_MAX / 4000;
-    int64_t pause_ms = observation->pause_ms < most ? observation->pause_ms : most;
+    int64_t pause_ms = expected->pause_ms < most ? expected->pause_ms : most;
     int64_t until_us = pause_ms > 0 ? reactor_now(service->reactor) + clock_ms_to_us(pause_ms) : 0;
 
     if (resp_reply_starts(reply, "+OK") && (until_us == 0 || until_us > service->paused_until_us)) {
@@ -327,23 +327,23 @@ static void replied_pause(struct client_service *service, const struct observati
     }
 }
 
-static void replied_name(struct client *client, const struct observation *observation, const struct resp_reply *reply)
+static void replied_name(struct client *client, const struct expected_reply *expected, const struct resp_reply *reply)
 {
     expect(client, reply, is_ok(reply));
-    profile_learn_right(client->profile, observation->right, reply);
+    profile_learn_right(client->profile, expected->right, reply);
     if (is_ok(reply)) {
-        adopt_name(client, observation->name);
+        adopt_name(client, expected->name);
     }
 }
 
-static void replied_library(struct client *client, const struct observation *observation,
+static void replied_library(struct client *client, const struct expected_reply *expected,
                             const struct resp_reply *reply)
 {
-    char **place = observation->is_library_name ? &client->library_name : &client->library_version;
+    char **place = expected->is_library_name ? &client->library_name : &client->library_version;
 
     expect(client, reply, is_ok(reply));
-    profile_learn_right(client->profile, observation->right, reply);
-    if (is_ok(reply) && !client_keep_text(place, slice_of(observation->name))) {
+    profile_learn_right(client->profile, expected->right, reply);
+    if (is_ok(reply) && !client_keep_text(place, slice_of(expected->name))) {
         client_out_of_memory(client);
     }
 }
@@ -351,14 +351,14 @@ static void replied_library(struct client *client, const struct observation *obs
 /* Of a subcommand that Headgate does not know, only that Redis does not know it either, does not let the user use it,
  * or finds that its arguments are too many or too few, which it counts before it looks at them, proves that nothing was
  * done. */
-static void replied_state(struct client *client, const struct observation *observation, const struct resp_reply *reply)
+static void replied_state(struct client *client, const struct expected_reply *expected, const struct resp_reply *reply)
 {
     bool is_unknown = resp_reply_starts(reply, "-ERR unknown subcommand") ||
                       resp_reply_starts(reply, "-ERR Unknown subcommand") || resp_reply_starts(reply, "-NOPERM") ||
                       resp_reply_starts(reply, "-ERR wrong number of arguments for ");
 
-    if (!resp_reply_is_error(reply) || (observation->has_unclear_errors && !is_unknown)) {
-        client->session.sticky = true;
+    if (!resp_reply_is_error(reply) || (expected->has_unclear_errors && !is_unknown)) {
+        client->session.pinned = true;
     }
 }
 
@@ -371,7 +371,7 @@ static void replied_unknown(struct client *client, const struct resp_reply *repl
     session->blocking--;
     session->unproven = false;
     if (!resp_reply_starts(reply, "-ERR unknown command ")) {
-        session->sticky = true;
+        session->pinned = true;
         session->unsure = true;
     }
 }
@@ -384,8 +384,8 @@ static void replied_sync(struct client *client, const struct resp_reply *reply)
     session->blocking--;
     client->exclusive->expects_raw = false;
     if (!resp_reply_is_error(reply)) {
-        session->sticky = true;
-        session->tunnel = true;
+        session->pinned = true;
+        session->passthrough = true;
         client->exclusive->raw = !resp_reply_starts(reply, "+QUEUED");
     }
 }
@@ -396,7 +396,7 @@ static void replied_id(struct client *client, const struct resp_reply *reply)
     if (reply->type == ':' || reply->type == '$' || reply->type == '=') {
         session_id_was_told(client);
     } else if (!resp_reply_is_error(reply)) {
-        client->session.sticky = true;
+        client->session.pinned = true;
     }
 }
 
@@ -409,121 +409,121 @@ static void replied_access(struct client *client, const struct resp_reply *reply
     }
 }
 
-bool session_reply(struct client *client, struct observation *observation, const struct resp_reply *reply)
+bool session_reply(struct client *client, struct expected_reply *expected, const struct resp_reply *reply)
 {
     struct session *session = &client->session;
 
-    if (observation->kind == OBSERVE_SUBSCRIBE || observation->kind == OBSERVE_UNSUBSCRIBE) {
-        return session_replied_subscription(client, observation, reply);
+    if (expected->kind == EXPECT_SUBSCRIBE || expected->kind == EXPECT_UNSUBSCRIBE) {
+        return session_replied_subscription(client, expected, reply);
     }
     if (session_is_push(client, reply)) {
         return false;
     }
-    switch (observation->kind) {
-    case OBSERVE_MULTI:
-        replied_multi(client, observation, reply);
+    switch (expected->kind) {
+    case EXPECT_MULTI:
+        replied_multi(client, expected, reply);
         break;
-    case OBSERVE_EXEC:
+    case EXPECT_EXEC:
         replied_exec(client, reply);
         break;
-    case OBSERVE_WATCH:
+    case EXPECT_WATCH:
         expect(client, reply, is_ok(reply) || resp_reply_starts(reply, "+QUEUED"));
         session->watching = session->watching || !resp_reply_is_error(reply);
         break;
-    case OBSERVE_UNWATCH:
+    case EXPECT_UNWATCH:
         expect(client, reply, is_ok(reply) || resp_reply_starts(reply, "+QUEUED"));
         session->watching = session->watching && !is_ok(reply);
         break;
-    case OBSERVE_BLOCKING:
+    case EXPECT_BLOCKING:
         session->blocking--;
-        session->sticky = session->sticky || (observation->keeps_lane && !resp_reply_is_error(reply));
+        session->pinned = session->pinned || (expected->keeps_lane && !resp_reply_is_error(reply));
         session_id_is_used(client);
         break;
-    case OBSERVE_TRACKING_ON:
+    case EXPECT_TRACKING_ON:
         expect(client, reply, is_ok(reply));
         session->tracking = session->tracking || !resp_reply_is_error(reply);
         /* What it has read is told of to whoever switches tracking on next on this lane. */
-        client->exclusive->untidy = client->exclusive->untidy || session->tracking;
+        client->exclusive->dirty = client->exclusive->dirty || session->tracking;
         break;
-    case OBSERVE_TRACKING_OFF:
+    case EXPECT_TRACKING_OFF:
         expect(client, reply, is_ok(reply));
         session->tracking = session->tracking && !is_ok(reply);
         break;
-    case OBSERVE_PROFILE:
-        replied_profile(client, observation, reply);
+    case EXPECT_PROFILE:
+        replied_profile(client, expected, reply);
         break;
-    case OBSERVE_NAME:
-        replied_name(client, observation, reply);
+    case EXPECT_NAME:
+        replied_name(client, expected, reply);
         break;
-    case OBSERVE_LIBRARY:
-        replied_library(client, observation, reply);
+    case EXPECT_LIBRARY:
+        replied_library(client, expected, reply);
         break;
-    case OBSERVE_RIGHT:
+    case EXPECT_RIGHT:
         expect(client, reply, reply->type == '$' || reply->type == '_');
-        profile_learn_right(client->profile, observation->right, reply);
+        profile_learn_right(client->profile, expected->right, reply);
         break;
-    case OBSERVE_STATE:
-        replied_state(client, observation, reply);
+    case EXPECT_STATE:
+        replied_state(client, expected, reply);
         break;
-    case OBSERVE_ID:
+    case EXPECT_ID:
         replied_id(client, reply);
         break;
-    case OBSERVE_RESET:
+    case EXPECT_RESET:
         replied_reset(client, reply);
         break;
-    case OBSERVE_PAUSE:
-        replied_pause(client->service, observation, reply);
+    case EXPECT_PAUSE:
+        replied_pause(client->service, expected, reply);
         break;
-    case OBSERVE_ACCESS:
+    case EXPECT_ACCESS:
         replied_access(client, reply);
         break;
-    case OBSERVE_UNKNOWN:
+    case EXPECT_UNKNOWN:
         replied_unknown(client, reply);
         break;
-    case OBSERVE_SYNC:
+    case EXPECT_SYNC:
         replied_sync(client, reply);
         break;
-    case OBSERVE_SCRIPT:
+    case EXPECT_SCRIPT:
         replied_script(client, reply);
         break;
-    case OBSERVE_REPLY_ON:
+    case EXPECT_REPLY_ON:
         expect(client, reply, is_ok(reply));
         session->unsure = session->unsure || (session->was_silent && !is_ok(reply));
         break;
-    case OBSERVE_NOTHING:
-    case OBSERVE_SUBSCRIBE:
-    case OBSERVE_UNSUBSCRIBE:
+    case EXPECT_NOTHING:
+    case EXPECT_SUBSCRIBE:
+    case EXPECT_UNSUBSCRIBE:
         break;
     }
     return true;
 }
 
-bool client_has_no_answer(const struct client *client, const struct session_plan *plan)
+bool client_has_no_answer(const struct client *client, const struct session_route *route)
 {
-    enum observation_kind kind = plan->observation != NULL ? plan->observation->kind : OBSERVE_NOTHING;
+    enum expected_reply_kind kind = route->expected != NULL ? route->expected->kind : EXPECT_NOTHING;
 
-    if (kind == OBSERVE_REPLY_ON || (kind == OBSERVE_RESET && !client->session.silent_next)) {
+    if (kind == EXPECT_REPLY_ON || (kind == EXPECT_RESET && !client->session.silent_next)) {
         return false;
     }
-    return plan->silent || client->session.silent || client->session.silent_next || client->session.tunnel;
+    return route->silent || client->session.silent || client->session.silent_next || client->session.passthrough;
 }
 
 /* ---- what Redis may keep for ever ---- */
 
-bool session_kind_may_block(enum observation_kind kind)
+bool session_kind_may_block(enum expected_reply_kind kind)
 {
     /* Nobody knows what an unknown command does. */
-    return kind == OBSERVE_BLOCKING || kind == OBSERVE_UNKNOWN || kind == OBSERVE_SYNC;
+    return kind == EXPECT_BLOCKING || kind == EXPECT_UNKNOWN || kind == EXPECT_SYNC;
 }
 
-void session_request_unseen(struct client *client, const struct observation *observation)
+void session_request_unseen(struct client *client, const struct expected_reply *expected)
 {
-    client->session.blocking_unseen = client->session.blocking_unseen || session_kind_may_block(observation->kind);
+    client->session.blocking_unseen = client->session.blocking_unseen || session_kind_may_block(expected->kind);
 }
 
-void session_request_unsent(struct client *client, const struct observation *observation)
+void session_request_unsent(struct client *client, const struct expected_reply *expected)
 {
-    if (observation != NULL && session_kind_may_block(observation->kind) && client->session.blocking > 0) {
+    if (expected != NULL && session_kind_may_block(expected->kind) && client->session.blocking > 0) {
         client->session.blocking--;
     }
 }

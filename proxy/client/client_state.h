@@ -18,9 +18,9 @@ struct session {
     bool silent;        /* CLIENT REPLY OFF */
     bool silent_next;   /* CLIENT REPLY SKIP: the next request has no reply */
     bool was_silent;    /* either was asked for: if Redis has refused it, each reply is that of an earlier request */
-    bool sticky;        /* state that nothing clears: exclusive for life */
+    bool pinned;        /* state that nothing clears: exclusive for life */
     int64_t told_id_us; /* when the client was told the lane's id, which it may use for a while; 0: it was not */
-    bool tunnel;        /* replies cannot be told from pushes: bytes only, exclusive for life */
+    bool passthrough;   /* replies cannot be told from pushes: bytes only, exclusive for life */
     bool split;         /* an error of a script has come, and Redis may have said it in several lines */
     bool unproven;      /* a request is under way that may be anything: nothing may follow before its answer */
     bool unsure; /* replies may be those of other requests, or the client somebody else: see session_is_doubtful() */
@@ -35,35 +35,35 @@ struct session {
 };
 
 /* What the reply to a request will mean; on runs of one request only. */
-enum observation_kind {
-    OBSERVE_NOTHING, /* for policies, which want to see the reply */
-    OBSERVE_MULTI,
-    OBSERVE_EXEC, /* and DISCARD */
-    OBSERVE_WATCH,
-    OBSERVE_UNWATCH,
-    OBSERVE_BLOCKING,
-    OBSERVE_SUBSCRIBE,
-    OBSERVE_UNSUBSCRIBE,
-    OBSERVE_TRACKING_ON,
-    OBSERVE_TRACKING_OFF,
-    OBSERVE_REPLY_ON,
-    OBSERVE_PROFILE, /* AUTH, HELLO, SELECT */
-    OBSERVE_NAME,    /* CLIENT SETNAME */
-    OBSERVE_LIBRARY, /* CLIENT SETINFO */
-    OBSERVE_RIGHT,   /* whether the user may, and nothing else */
-    OBSERVE_STATE,   /* something may be left on the connection */
-    OBSERVE_ID,      /* the reply tells the id of the connection */
-    OBSERVE_RESET,
-    OBSERVE_PAUSE,  /* CLIENT PAUSE and UNPAUSE */
-    OBSERVE_ACCESS, /* commands that change who needs a password */
-    OBSERVE_SYNC,   /* SYNC and PSYNC */
-    OBSERVE_SCRIPT, /* scripts, and what loads them */
-    OBSERVE_UNKNOWN
+enum expected_reply_kind {
+    EXPECT_NOTHING, /* for policies, which want to see the reply */
+    EXPECT_MULTI,
+    EXPECT_EXEC, /* and DISCARD */
+    EXPECT_WATCH,
+    EXPECT_UNWATCH,
+    EXPECT_BLOCKING,
+    EXPECT_SUBSCRIBE,
+    EXPECT_UNSUBSCRIBE,
+    EXPECT_TRACKING_ON,
+    EXPECT_TRACKING_OFF,
+    EXPECT_REPLY_ON,
+    EXPECT_PROFILE, /* AUTH, HELLO, SELECT */
+    EXPECT_NAME,    /* CLIENT SETNAME */
+    EXPECT_LIBRARY, /* CLIENT SETINFO */
+    EXPECT_RIGHT,   /* whether the user may, and nothing else */
+    EXPECT_STATE,   /* something may be left on the connection */
+    EXPECT_ID,      /* the reply tells the id of the connection */
+    EXPECT_RESET,
+    EXPECT_PAUSE,  /* CLIENT PAUSE and UNPAUSE */
+    EXPECT_ACCESS, /* commands that change who needs a password */
+    EXPECT_SYNC,   /* SYNC and PSYNC */
+    EXPECT_SCRIPT, /* scripts, and what loads them */
+    EXPECT_UNKNOWN
 };
 
-struct observation {
-    struct observation *next_free;
-    enum observation_kind kind;
+struct expected_reply {
+    struct expected_reply *next_free;
+    enum expected_reply_kind kind;
     bool in_transaction;      /* the request was queued by MULTI, if it was accepted */
     char channel_kind;        /* 's', 'p' or 'c' for [P|S]SUBSCRIBE and their opposites */
     uint32_t confirmations;   /* of (un)subscribing: how many are to come; 0: one for each subscription there is */

@@ -36,7 +36,7 @@ static bool is_followed(const struct client *client)
 {
     const struct session *session = &client->session;
 
-    return !session->tunnel && !session->silent && !session->silent_next && !session->sticky && !session->unsure;
+    return !session->passthrough && !session->silent && !session->silent_next && !session->pinned && !session->unsure;
 }
 
 /* Refuses it as Redis does, so that nothing of it has to be held; what went before may have been an AUTH. Always false:
@@ -57,7 +57,7 @@ static bool has_to_be_whole(const struct client *client, const struct command *c
     struct slice name = slice_of(command->name);
 
     if (client_interest(client->service, command)->translator != 0) {
-        return learn_server_has(client->service->learn, name) != LEARN_HAS;
+        return server_info_server_has(client->service->server_info, name) != SERVER_INFO_HAS;
     }
     return command->kind != COMMAND_ORDINARY && command->kind != COMMAND_EVAL;
 }
@@ -97,7 +97,7 @@ bool client_begin_stream(struct client *client, struct client_batch *batch, cons
 {
     struct slice bytes = {frame, (size_t)client->command.size};
     struct request request = {.batch = batch, .framed = &client->command, .frame = bytes, .sent = bytes};
-    struct session_plan plan = {.answer = SESSION_FORWARD, .exclusive = true};
+    struct session_route route = {.answer = SESSION_FORWARD, .exclusive = true};
     enum resp_command_fault strangers = client_strangers_fault(client);
     bool may_keep = strangers == RESP_COMMAND_SOUND;
     enum client_outcome outcome;
@@ -116,8 +116,8 @@ bool client_begin_stream(struct client *client, struct client_batch *batch, cons
         return keep(client);
     }
     /* Redis will refuse it, most likely. If not, nobody knows what it has done. */
-    plan.tunnel = wants_whole;
-    plan.unsure = wants_whole;
+    route.passthrough = wants_whole;
+    route.unsure = wants_whole;
     if (client->service->reactor->measures) {
         client_note(client, &request);
     }
@@ -139,27 +139,27 @@ bool client_begin_stream(struct client *client, struct client_batch *batch, cons
         client_end(client, SESSION_DOUBTFUL);
         return false;
     }
-    if (!client_choose_lane(client, &plan, &lane)) {
+    if (!client_choose_lane(client, &route, &lane)) {
         return false;
     }
     if (lane->state != LANE_READY) {
         return client_wait_for(client, CLIENT_WAIT_LANE);
     }
-    if (command == NULL && !client->session.tunnel) {
-        plan.observation = observation_take(client->service, OBSERVE_UNKNOWN);
-        if (plan.observation == NULL) {
+    if (command == NULL && !client->session.passthrough) {
+        route.expected = expected_reply_take(client->service, EXPECT_UNKNOWN);
+        if (route.expected == NULL) {
             return client_out_of_memory(client);
         }
-        plan.observation->is_absent = client->lookup == CLIENT_LOOKUP_ABSENT;
+        route.expected->is_absent = client->lookup == CLIENT_LOOKUP_ABSENT;
     }
-    if (command != NULL && command->kind == COMMAND_EVAL && !client->session.tunnel) {
-        plan.observation = observation_take(client->service, OBSERVE_SCRIPT);
-        if (plan.observation == NULL) {
+    if (command != NULL && command->kind == COMMAND_EVAL && !client->session.passthrough) {
+        route.expected = expected_reply_take(client->service, EXPECT_SCRIPT);
+        if (route.expected == NULL) {
             return client_out_of_memory(client);
         }
     }
     size_t measured = client_measured(client);
-    client->streaming = client_forward(client, lane, &request, &plan);
+    client->streaming = client_forward(client, lane, &request, &route);
     client_check_room(client);
     client->stream_measured = client_measured(client) > measured;
     client_note_end(client);

@@ -19,20 +19,20 @@
 /* So much of a word Redis shows in an error. */
 #define SHOWN 128
 
-static void answer(struct session_plan *plan, const char *text)
+static void answer(struct session_route *route, const char *text)
 {
-    plan->answer = SESSION_ANSWER_HERE;
-    snprintf(plan->text, sizeof plan->text, "%s", text);
+    route->answer = SESSION_ANSWER_HERE;
+    snprintf(route->text, sizeof route->text, "%s", text);
 }
 
 /* An error about a word that the client wrote: one line, as Redis sees to it. */
-static void answer_about(struct session_plan *plan, const char *before, struct slice word, const char *behind)
+static void answer_about(struct session_route *route, const char *before, struct slice word, const char *behind)
 {
     word = word_before_nul(word);
-    plan->answer = SESSION_ANSWER_HERE;
-    snprintf(plan->text, sizeof plan->text - 2, "%s%.*s%s", before, (int)(word.length > SHOWN ? SHOWN : word.length),
+    route->answer = SESSION_ANSWER_HERE;
+    snprintf(route->text, sizeof route->text - 2, "%s%.*s%s", before, (int)(word.length > SHOWN ? SHOWN : word.length),
              word.length > 0 ? word.data : "", behind);
-    char *letter = plan->text;
+    char *letter = route->text;
     for (; *letter != '\0'; letter++) {
         if (*letter == '\r' || *letter == '\n') {
             *letter = ' ';
@@ -41,9 +41,9 @@ static void answer_about(struct session_plan *plan, const char *before, struct s
     memcpy(letter, "\r\n", 3);
 }
 
-static void answer_unknown(struct session_plan *plan, struct slice subcommand)
+static void answer_unknown(struct session_route *route, struct slice subcommand)
 {
-    answer_about(plan, "-ERR unknown subcommand '", subcommand, "'. Try CLIENT HELP.");
+    answer_about(route, "-ERR unknown subcommand '", subcommand, "'. Try CLIENT HELP.");
 }
 
 /* ---- what Headgate answers for Redis ---- */
@@ -89,51 +89,51 @@ static bool name_is_sound(struct slice name)
 }
 
 /* Redis is asked, and what it answers shows whether the user may. text: what the connection is told; NULL for none. */
-static bool ask_redis(struct client *client, enum observation_kind kind, enum profile_right right,
-                      const struct slice *text, struct session_plan *plan)
+static bool ask_redis(struct client *client, enum expected_reply_kind kind, enum profile_right right,
+                      const struct slice *text, struct session_route *route)
 {
-    if (!session_observe(client, plan, kind)) {
+    if (!session_expect(client, route, kind)) {
         return false;
     }
-    plan->observation->right = right;
+    route->expected->right = right;
     if (text != NULL) {
-        plan->observation->name = strndup(text->data, text->length);
+        route->expected->name = strndup(text->data, text->length);
     }
-    return text == NULL || plan->observation->name != NULL;
+    return text == NULL || route->expected->name != NULL;
 }
 
-static bool plan_setname(struct client *client, struct slice name, struct session_plan *plan)
+static bool route_setname(struct client *client, struct slice name, struct session_route *route)
 {
     enum place place = name.length <= CLIENT_NAME_MAX ? place_of(client, PROFILE_MAY_SETNAME) : PLACE_LANE;
 
     if (place == PLACE_LATER) {
-        plan->answer = SESSION_LATER;
+        route->answer = SESSION_LATER;
         return true;
     }
     if (place == PLACE_LANE) {
-        return ask_redis(client, OBSERVE_NAME, PROFILE_MAY_SETNAME, &name, plan);
+        return ask_redis(client, EXPECT_NAME, PROFILE_MAY_SETNAME, &name, route);
     }
     if (!name_is_sound(name)) {
-        answer(plan, "-ERR Client names cannot contain spaces, newlines or special characters.\r\n");
+        answer(route, "-ERR Client names cannot contain spaces, newlines or special characters.\r\n");
         return true;
     }
-    answer(plan, "+OK\r\n");
+    answer(route, "+OK\r\n");
     return client_rename(client, name);
 }
 
-static bool plan_getname(struct client *client, struct session_plan *plan)
+static bool route_getname(struct client *client, struct session_route *route)
 {
     enum place place = place_of(client, PROFILE_MAY_GETNAME);
 
     if (place == PLACE_LATER) {
-        plan->answer = SESSION_LATER;
+        route->answer = SESSION_LATER;
     } else if (place == PLACE_LANE) {
-        return ask_redis(client, OBSERVE_RIGHT, PROFILE_MAY_GETNAME, NULL, plan);
+        return ask_redis(client, EXPECT_RIGHT, PROFILE_MAY_GETNAME, NULL, route);
     } else if (client->name == NULL) {
-        answer(plan, client->profile->resp == 3 ? "_\r\n" : "$-1\r\n");
+        answer(route, client->profile->resp == 3 ? "_\r\n" : "$-1\r\n");
     } else {
-        plan->answer = SESSION_ANSWER_HERE;
-        snprintf(plan->text, sizeof plan->text, "$%zu\r\n%s\r\n", strlen(client->name), client->name);
+        route->answer = SESSION_ANSWER_HERE;
+        snprintf(route->text, sizeof route->text, "$%zu\r\n%s\r\n", strlen(client->name), client->name);
     }
     return true;
 }
@@ -144,53 +144,53 @@ static bool plan_getname(struct client *client, struct session_plan *plan)
 /* Until then there was one text for unknown subcommands and for a wrong number of arguments. */
 #define VERSION_WITH_SUBCOMMANDS VERSION(7, 0)
 
-static bool ask_redis_to_set(struct client *client, bool is_name, struct slice value, struct session_plan *plan)
+static bool ask_redis_to_set(struct client *client, bool is_name, struct slice value, struct session_route *route)
 {
     /* Nobody else gets a lane that has heard it: there is no way to take it back. */
-    plan->dirty = true;
-    if (!ask_redis(client, OBSERVE_LIBRARY, PROFILE_MAY_SETINFO, &value, plan)) {
+    route->dirty = true;
+    if (!ask_redis(client, EXPECT_LIBRARY, PROFILE_MAY_SETINFO, &value, route)) {
         return false;
     }
-    plan->observation->is_library_name = is_name;
+    route->expected->is_library_name = is_name;
     return true;
 }
 
-static bool set_library(struct client *client, bool is_name, struct slice value, struct session_plan *plan)
+static bool set_library(struct client *client, bool is_name, struct slice value, struct session_route *route)
 {
     if (!name_is_sound(value)) {
-        plan->answer = SESSION_ANSWER_HERE;
-        snprintf(plan->text, sizeof plan->text, "-ERR %s cannot contain spaces, newlines or special characters.\r\n",
+        route->answer = SESSION_ANSWER_HERE;
+        snprintf(route->text, sizeof route->text, "-ERR %s cannot contain spaces, newlines or special characters.\r\n",
                  is_name ? "lib-name" : "lib-ver");
         return true;
     }
-    answer(plan, "+OK\r\n");
+    answer(route, "+OK\r\n");
     return client_keep_text(is_name ? &client->library_name : &client->library_version, value);
 }
 
-static bool plan_setinfo(struct client *client, const struct resp_command *framed, const char *frame,
-                         struct session_plan *plan)
+static bool route_setinfo(struct client *client, const struct resp_command *framed, const char *frame,
+                          struct session_route *route)
 {
-    uint32_t version = learn_redis_version(client->service->learn);
+    uint32_t version = server_info_redis_version(client->service->server_info);
     struct slice attribute = session_kept_argument(framed, frame, 2);
     struct slice value = session_kept_argument(framed, frame, 3);
     bool is_name = word_is(attribute, "lib-name");
 
     if (version >= VERSION_WITH_SUBCOMMANDS && version < VERSION_WITH_SETINFO && client->exclusive == NULL &&
         !client->service->settings.session_pool) {
-        answer_unknown(plan, session_kept_argument(framed, frame, 1));
+        answer_unknown(route, session_kept_argument(framed, frame, 1));
         return true;
     }
     if (!is_name && !word_is(attribute, "lib-ver")) {
-        return session_observe(client, plan, OBSERVE_STATE);
+        return session_expect(client, route, EXPECT_STATE);
     }
     switch (place_of(client, PROFILE_MAY_SETINFO)) {
     case PLACE_LATER:
-        plan->answer = SESSION_LATER;
+        route->answer = SESSION_LATER;
         return true;
     case PLACE_LANE:
-        return ask_redis_to_set(client, is_name, value, plan);
+        return ask_redis_to_set(client, is_name, value, route);
     case PLACE_HERE:
-        return set_library(client, is_name, value, plan);
+        return set_library(client, is_name, value, route);
     }
     return true;
 }
@@ -200,64 +200,64 @@ static bool plan_setinfo(struct client *client, const struct resp_command *frame
  * leave, past Headgate; so it is unknown here, and libraries go on without. Redis finds no such subcommand before it
  * looks at rights. An old server, which has other words for that, is left to say so.
  */
-static bool plan_maintenance(struct client *client, struct slice subcommand, struct session_plan *plan)
+static bool route_maintenance(struct client *client, struct slice subcommand, struct session_route *route)
 {
-    uint32_t version = learn_redis_version(client->service->learn);
+    uint32_t version = server_info_redis_version(client->service->server_info);
 
     if (version != 0 && version < VERSION_WITH_SUBCOMMANDS) {
-        return session_observe(client, plan, OBSERVE_STATE);
+        return session_expect(client, route, EXPECT_STATE);
     }
-    answer_unknown(plan, subcommand);
+    answer_unknown(route, subcommand);
     if (client->exclusive != NULL) {
         /* There may be a transaction that has to fail, or a reply to skip. */
-        plan->answer = SESSION_REFUSE;
+        route->answer = SESSION_REFUSE;
     }
     return true;
 }
 
 /* ---- what Redis answers ---- */
 
-static bool plan_reply(struct client *client, struct slice mode, struct session_plan *plan)
+static bool route_reply(struct client *client, struct slice mode, struct session_route *route)
 {
-    plan->exclusive = true;
+    route->exclusive = true;
     if (client->session.sent_transaction) {
-        plan->tunnel = true;
+        route->passthrough = true;
         return true;
     }
     if (word_is(mode, "on")) {
-        return session_observe(client, plan, OBSERVE_REPLY_ON);
+        return session_expect(client, route, EXPECT_REPLY_ON);
     }
     if (!word_is(mode, "off") && !word_is(mode, "skip")) {
         /* Redis refuses it, or nobody knows what it does. */
-        return session_observe(client, plan, OBSERVE_STATE);
+        return session_expect(client, route, EXPECT_STATE);
     }
-    plan->silences = word_is(mode, "off");
-    plan->silences_next = word_is(mode, "skip");
-    plan->silent = plan->silences || plan->silences_next;
+    route->silences = word_is(mode, "off");
+    route->silences_next = word_is(mode, "skip");
+    route->silent = route->silences || route->silences_next;
     /* If Redis refuses it (an ACL may say so), answers come that nobody counts: others must never get this lane. */
-    plan->sticky = true;
+    route->pinned = true;
     return true;
 }
 
-static bool plan_pause(struct client *client, const struct resp_command *framed, const char *frame,
-                       struct session_plan *plan)
+static bool route_pause(struct client *client, const struct resp_command *framed, const char *frame,
+                        struct session_route *route)
 {
-    if (!session_observe(client, plan, OBSERVE_PAUSE)) {
+    if (!session_expect(client, route, EXPECT_PAUSE)) {
         return false;
     }
     if (framed->argument_count > 2) {
-        (void)word_integer(session_kept_argument(framed, frame, 2), &plan->observation->pause_ms);
+        (void)word_integer(session_kept_argument(framed, frame, 2), &route->expected->pause_ms);
     }
     return true;
 }
 
-static bool plan_tracking(struct client *client, const struct resp_command *framed, const char *frame,
-                          struct session_plan *plan)
+static bool route_tracking(struct client *client, const struct resp_command *framed, const char *frame,
+                           struct session_route *route)
 {
     bool off = word_is(session_kept_argument(framed, frame, 2), "off");
 
-    plan->identity = true;
-    return session_observe(client, plan, off ? OBSERVE_TRACKING_OFF : OBSERVE_TRACKING_ON);
+    route->identity = true;
+    return session_expect(client, route, off ? EXPECT_TRACKING_OFF : EXPECT_TRACKING_ON);
 }
 
 /* Whether it may be its own connection that is killed. In the old form, of one address, SKIPME is no. */
@@ -275,13 +275,13 @@ static bool may_kill_itself(const struct resp_command *framed, const char *frame
 }
 
 /* What may leave something on the connection, for as long as it lasts. */
-static bool plan_state(struct client *client, bool has_unclear_errors, struct session_plan *plan)
+static bool route_state(struct client *client, bool has_unclear_errors, struct session_route *route)
 {
-    plan->identity = true;
-    if (!session_observe(client, plan, OBSERVE_STATE)) {
+    route->identity = true;
+    if (!session_expect(client, route, EXPECT_STATE)) {
         return false;
     }
-    plan->observation->has_unclear_errors = has_unclear_errors;
+    route->expected->has_unclear_errors = has_unclear_errors;
     return true;
 }
 
@@ -320,8 +320,8 @@ static enum treatment treatment_of(struct slice name)
     return TREAT_UNKNOWN;
 }
 
-static bool plan_by_treatment(struct client *client, const struct resp_command *framed, const char *frame,
-                              struct session_plan *plan)
+static bool route_by_treatment(struct client *client, const struct resp_command *framed, const char *frame,
+                               struct session_route *route)
 {
     struct slice subcommand = session_kept_argument(framed, frame, 1);
     enum treatment treatment = treatment_of(subcommand);
@@ -331,22 +331,22 @@ static bool plan_by_treatment(struct client *client, const struct resp_command *
     case TREAT_HOME:
         return true;
     case TREAT_ALONE:
-        plan->exclusive = true;
-        plan->identity = word_is(subcommand, "list");
-        plan->sticky = plan->sticky || (word_is(subcommand, "kill") && may_kill_itself(framed, frame));
+        route->exclusive = true;
+        route->identity = word_is(subcommand, "list");
+        route->pinned = route->pinned || (word_is(subcommand, "kill") && may_kill_itself(framed, frame));
         return true;
     case TREAT_STATE_ON:
-        return is_off || plan_state(client, false, plan);
+        return is_off || route_state(client, false, route);
     case TREAT_STATE:
-        return plan_state(client, false, plan);
+        return route_state(client, false, route);
     case TREAT_UNKNOWN:
-        return plan_state(client, true, plan);
+        return route_state(client, true, route);
     }
     return true;
 }
 
-bool session_plan_client(struct client *client, const struct resp_command *framed, const char *frame,
-                         struct session_plan *plan)
+bool session_route_client(struct client *client, const struct resp_command *framed, const char *frame,
+                          struct session_route *route)
 {
     uint32_t count = framed->argument_count;
 
@@ -355,35 +355,35 @@ bool session_plan_client(struct client *client, const struct resp_command *frame
     }
     struct slice subcommand = session_kept_argument(framed, frame, 1);
     if (word_is(subcommand, "reply") && count == 3) {
-        return plan_reply(client, session_kept_argument(framed, frame, 2), plan);
+        return route_reply(client, session_kept_argument(framed, frame, 2), route);
     }
     /* Under another name (rename-command) the text would have that. */
-    if (word_is(subcommand, "maint_notifications") && !plan->sticky) {
-        return plan_maintenance(client, subcommand, plan);
+    if (word_is(subcommand, "maint_notifications") && !route->pinned) {
+        return route_maintenance(client, subcommand, route);
     }
     if (client->session.sent_transaction) {
-        plan->exclusive = true;
-        plan->sticky = true;
+        route->exclusive = true;
+        route->pinned = true;
         return true;
     }
     if (word_is(subcommand, "setname") && count == 3) {
-        return plan_setname(client, session_kept_argument(framed, frame, 2), plan);
+        return route_setname(client, session_kept_argument(framed, frame, 2), route);
     }
     if (word_is(subcommand, "getname") && count == 2) {
-        return plan_getname(client, plan);
+        return route_getname(client, route);
     }
     if (word_is(subcommand, "setinfo") && count == 4) {
-        return plan_setinfo(client, framed, frame, plan);
+        return route_setinfo(client, framed, frame, route);
     }
     if (word_is(subcommand, "pause") || word_is(subcommand, "unpause")) {
-        return plan_pause(client, framed, frame, plan);
+        return route_pause(client, framed, frame, route);
     }
     if (word_is(subcommand, "tracking") && count >= 3) {
-        return plan_tracking(client, framed, frame, plan);
+        return route_tracking(client, framed, frame, route);
     }
     if (word_is(subcommand, "id") || word_is(subcommand, "info")) {
-        plan->identity = true;
-        return session_observe(client, plan, OBSERVE_ID);
+        route->identity = true;
+        return session_expect(client, route, EXPECT_ID);
     }
-    return plan_by_treatment(client, framed, frame, plan);
+    return route_by_treatment(client, framed, frame, route);
 }

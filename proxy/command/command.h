@@ -32,7 +32,7 @@ enum command_kind {
     COMMAND_WAIT, /* WAIT, WAITAOF: speak of this connection's writes */
     COMMAND_QUIT,
     COMMAND_HTTP,   /* POST and Host:, on which Redis closes */
-    COMMAND_STICKY, /* leaves state that nothing clears: READONLY, READWRITE, ASKING */
+    COMMAND_PINNED, /* leaves state that nothing clears: READONLY, READWRITE, ASKING */
     COMMAND_ALONE,  /* no lasting state, but a reply or an effect others should not share: DEBUG, SHUTDOWN */
     COMMAND_EVAL, /* EVAL, FCALL, …: leaves no trace, but may run for long, and its error is what the script makes of it
                    */

@@ -6,25 +6,25 @@
 
 void mailbox_run(struct mailbox *mailbox)
 {
-    struct letter_queue letters = STAILQ_HEAD_INITIALIZER(letters);
+    struct message_queue messages = STAILQ_HEAD_INITIALIZER(messages);
 
     pthread_mutex_lock(&mailbox->lock);
-    STAILQ_CONCAT(&letters, &mailbox->letters);
+    STAILQ_CONCAT(&messages, &mailbox->messages);
     pthread_mutex_unlock(&mailbox->lock);
-    while (!STAILQ_EMPTY(&letters)) {
-        struct letter *letter = STAILQ_FIRST(&letters);
-        STAILQ_REMOVE_HEAD(&letters, next);
-        letter->run(letter);
+    while (!STAILQ_EMPTY(&messages)) {
+        struct message *message = STAILQ_FIRST(&messages);
+        STAILQ_REMOVE_HEAD(&messages, next);
+        message->run(message);
     }
 }
 
-static void read_letters(evutil_socket_t fd, short what, void *context)
+static void read_messages(evutil_socket_t fd, short what, void *context)
 {
     struct mailbox *mailbox = context;
     uint64_t count;
 
     (void)what;
-    /* Reset before the letters are taken: one that comes meanwhile makes it readable again. */
+    /* Reset before the messages are taken: one that comes meanwhile makes it readable again. */
     ssize_t got = read(fd, &count, sizeof count);
     (void)got;
     mailbox_run(mailbox);
@@ -32,13 +32,13 @@ static void read_letters(evutil_socket_t fd, short what, void *context)
 
 bool mailbox_open(struct mailbox *mailbox, struct reactor *reactor)
 {
-    STAILQ_INIT(&mailbox->letters);
+    STAILQ_INIT(&mailbox->messages);
     mailbox->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (mailbox->fd < 0) {
         return false;
     }
     pthread_mutex_init(&mailbox->lock, NULL);
-    event_assign(&mailbox->event, reactor->base, mailbox->fd, EV_READ | EV_PERSIST, read_letters, mailbox);
+    event_assign(&mailbox->event, reactor->base, mailbox->fd, EV_READ | EV_PERSIST, read_messages, mailbox);
     if (event_add(&mailbox->event, NULL) != 0) {
         pthread_mutex_destroy(&mailbox->lock);
         close(mailbox->fd);
@@ -55,13 +55,13 @@ void mailbox_close(struct mailbox *mailbox)
     pthread_mutex_destroy(&mailbox->lock);
 }
 
-void mailbox_post(struct mailbox *mailbox, struct letter *letter)
+void mailbox_post(struct mailbox *mailbox, struct message *message)
 {
     const uint64_t one = 1;
 
     pthread_mutex_lock(&mailbox->lock);
-    bool was_empty = STAILQ_EMPTY(&mailbox->letters);
-    STAILQ_INSERT_TAIL(&mailbox->letters, letter, next);
+    bool was_empty = STAILQ_EMPTY(&mailbox->messages);
+    STAILQ_INSERT_TAIL(&mailbox->messages, message, next);
     pthread_mutex_unlock(&mailbox->lock);
     if (was_empty) {
         /* Cannot fail but by overflow, and then it is readable anyway. */

@@ -1,6 +1,6 @@
 /*
- * Letters between threads: the only way in which they reach each other. A letter is a function to run on the thread
- * that owns the mailbox, at its next turn.
+ * Messages between threads: the only way in which they reach each other. A message is a function to run on the thread
+ * that owns the mailbox, at its next loop iteration.
  */
 #ifndef HEADGATE_MAILBOX_H
 #define HEADGATE_MAILBOX_H
@@ -11,24 +11,24 @@
 #include <pthread.h>
 
 /* Embedded in what it carries. Belongs to the receiver from mailbox_post() on. */
-struct letter {
-    STAILQ_ENTRY(letter) next;
-    void (*run)(struct letter *letter);
+struct message {
+    STAILQ_ENTRY(message) next;
+    void (*run)(struct message *message);
 };
 
 struct mailbox {
     pthread_mutex_t lock;
-    STAILQ_HEAD(letter_queue, letter) letters;
-    int fd; /* an eventfd, readable while there are letters */
+    STAILQ_HEAD(message_queue, message) messages;
+    int fd; /* an eventfd, readable while there are messages */
     struct event event;
 };
 
 /* False when the system refuses a descriptor. */
 bool mailbox_open(struct mailbox *mailbox, struct reactor *reactor);
 void mailbox_close(struct mailbox *mailbox);
-/* Runs the letters that are there, for an owner whose event loop turns no more. */
+/* Runs the messages that are there, for an owner whose event loop turns no more. */
 void mailbox_run(struct mailbox *mailbox);
 /* From any thread. */
-void mailbox_post(struct mailbox *mailbox, struct letter *letter);
+void mailbox_post(struct mailbox *mailbox, struct message *message);
 
 #endif

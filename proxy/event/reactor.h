@@ -1,6 +1,6 @@
 /*
- * What a worker lends to everything that lives on it: the event base, the time of this turn, scratch memory, the buffer
- * pool, the counters, and the queues of what is to be done at the end of the turn.
+ * What a worker lends to everything that lives on it: the event base, the time of this loop iteration, scratch memory,
+ * the buffer pool, the counters, and the queues of what is to be done at the end of the loop iteration.
  *
  * A turn is one round of the event loop: clients that became ready are read and dealt with; then, in the order of enum
  * reactor_stage, each lane and each client that has something to send is written once.
@@ -28,7 +28,7 @@ enum reactor_stage {
     REACTOR_STAGES
 };
 
-/* Something to do at the end of the turn; embedded in what it is about. */
+/* Something to do at the end of the loop iteration; embedded in what it is about. */
 struct reactor_task {
     STAILQ_ENTRY(reactor_task) next;
     void (*run)(struct reactor_task *task);
@@ -41,12 +41,12 @@ struct reactor {
     struct stats *stats;
     struct splice splice;                              /* empty whenever no callback is at work with it */
     char *scratch;                                     /* REACTOR_SCRATCH_SIZE bytes */
-    int64_t now_us;                                    /* monotonic; 0: not yet asked for in this turn */
+    int64_t now_us;                                    /* monotonic; 0: not yet asked for in this loop iteration */
     bool measures;                                     /* requests are measured: replies are told the time exactly */
     STAILQ_HEAD(, reactor_task) tasks[REACTOR_STAGES]; /* in the order in which they were queued */
 };
 
-/* Monotonic time in µs, read once a turn. */
+/* Monotonic time in µs, read once a loop iteration. */
 static inline int64_t reactor_now(struct reactor *reactor)
 {
     if (reactor->now_us == 0) {
@@ -65,8 +65,8 @@ static inline int64_t reactor_read_time(struct reactor *reactor)
 bool reactor_init(struct reactor *reactor, struct stats *stats);
 void reactor_free(struct reactor *reactor);
 
-/* Queues the task for the end of this turn; does nothing if it is queued already. First in, first out: requests that
- * clients sent one after the other reach Redis in that order, whatever lanes they take. */
+/* Queues the task for the end of this loop iteration; does nothing if it is queued already. First in, first out:
+ * requests that clients sent one after the other reach Redis in that order, whatever lanes they take. */
 static inline void reactor_at_turn_end(struct reactor *reactor, enum reactor_stage stage, struct reactor_task *task)
 {
     if (!task->queued) {

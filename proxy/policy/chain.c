@@ -205,8 +205,8 @@ enum policy_answer chain_run_verb(struct chain *chain, size_t policy, const stru
     return verb->run(chain->instances[policy], count, arguments, answer);
 }
 
-void chain_ask_verb(struct chain *chain, size_t policy, const struct policy_verb *verb,
-                    struct policy_question *question, size_t count, const struct slice *arguments)
+void chain_ask_verb(struct chain *chain, size_t policy, const struct policy_verb *verb, struct admin_query *admin_query,
+                    size_t count, const struct slice *arguments)
 {
-    verb->ask(chain->instances[policy], question, count, arguments);
+    verb->ask(chain->instances[policy], admin_query, count, arguments);
 }

@@ -88,11 +88,11 @@ size_t chain_record_size(void);
 /* A counter of the policy at this place of the list. From any thread. */
 uint64_t chain_counter(const struct chain *chain, size_t policy, size_t counter);
 
-/* Puts a question to the policy at this place of the list, of which it is a verb: by run, or by ask. */
+/* Puts an admin query to the policy at this place of the list, of which it is a verb: by run, or by ask. */
 enum policy_answer chain_run_verb(struct chain *chain, size_t policy, const struct policy_verb *verb, size_t count,
                                   const struct slice *arguments, FILE *answer);
-void chain_ask_verb(struct chain *chain, size_t policy, const struct policy_verb *verb,
-                    struct policy_question *question, size_t count, const struct slice *arguments);
+void chain_ask_verb(struct chain *chain, size_t policy, const struct policy_verb *verb, struct admin_query *admin_query,
+                    size_t count, const struct slice *arguments);
 
 /* Whether a policy measures requests, and which of them it wants to hear of one by one: changes with a reload only, and
  * stays where it is. */
@@ -107,7 +107,7 @@ void chain_spot(struct chain *chain, struct policy_request *request);
 /* Whether any policy wants to be told what happens; changes with a reload only. */
 bool chain_listens(const struct chain *chain);
 /* Tells those that do; harmless if none does. Refusals are told by chain_ask(). */
-void chain_happened(struct chain *chain, const struct policy_happening *happening);
+void chain_happened(struct chain *chain, const struct policy_event *event);
 
 /* Tells the policies who a client is (again). */
 void chain_client(struct chain *chain, const struct policy_client *client);

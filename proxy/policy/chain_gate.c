@@ -158,7 +158,7 @@ static void count_verdict(struct chain *chain, enum policy_verdict verdict)
 static void tell_refusal(struct chain *chain, const struct chain_gate *gate, const struct command *command,
                          const char *rule)
 {
-    const struct policy_happening happening = {
+    const struct policy_event event = {
         .kind = POLICY_REFUSED,
         .count = 1,
         .source = chain->list[gate->place]->name,
@@ -166,7 +166,7 @@ static void tell_refusal(struct chain *chain, const struct chain_gate *gate, con
         .what = command != NULL ? command->name : "unknown command",
     };
 
-    chain_happened(chain, &happening);
+    chain_happened(chain, &event);
 }
 
 /* Who is asked about the group of a command. */

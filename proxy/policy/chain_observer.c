@@ -101,10 +101,10 @@ bool chain_listens(const struct chain *chain)
     return chain->listeners != 0;
 }
 
-void chain_happened(struct chain *chain, const struct policy_happening *happening)
+void chain_happened(struct chain *chain, const struct policy_event *event)
 {
     for (uint32_t left = chain->listeners; left != 0; left &= left - 1) {
         const struct chain_observer *observer = &chain->observers[__builtin_ctz(left)];
-        observer->hooks->on_happening(observer->instance, happening);
+        observer->hooks->on_event(observer->instance, event);
     }
 }

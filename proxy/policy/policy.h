@@ -77,7 +77,8 @@ struct policy_request {
     bool in_transaction;     /* between MULTI and EXEC */
     uint32_t argument_count; /* announced, with the name */
     uint32_t holds;          /* how often this request was held already */
-    int64_t received_us;     /* when the turn began in which its last byte was read (partial: the last that is here) */
+    int64_t received_us;     /* when the loop iteration began in which its last byte was read (partial: the last that is
+                                here) */
     int64_t now_us;
     void *holder;      /* for resume(): valid while this request is on hold */
     uint64_t *ticket;  /* the policy's own word for this request; 0 at first */
@@ -154,7 +155,7 @@ struct policy_sample {
     uint32_t count;      /* of requests; the bytes are the sums of theirs */
     uint32_t errors;     /* those that were answered by an error, or not at all */
     bool is_local;       /* answered by Headgate, and never sent */
-    int64_t received_us; /* when the turn began in which its last byte was read */
+    int64_t received_us; /* when the loop iteration began in which its last byte was read */
     int64_t sent_us;     /* it was given to the connection to Redis; 0 if it is local */
     int64_t answered_us; /* the last byte of its reply was read, or the reply was made */
     int64_t written_us;  /* … and written to the client; 0 in on_sample(), and if it never was */
@@ -210,31 +211,31 @@ struct policy_script {
     void *context; /* of done */
 };
 
-/* How a question on the admin port is answered: by the text that was written, by OK, or by the one line that was
+/* How an admin query on the admin port is answered: by the text that was written, by OK, or by the one line that was
  * written, which is an error. */
 enum policy_answer { POLICY_ANSWER_TEXT, POLICY_ANSWER_OK, POLICY_ANSWER_ERROR };
 
 /* How long one that has to be waited for may take. ms. */
 #define POLICY_ANSWER_PATIENCE_MS 10000
 
-/* A question on the admin port that waits for its answer. */
-struct policy_question;
+/* An admin query on the admin port that waits for its answer. */
+struct admin_query;
 
 /* What happens that operators want to hear of. Policies tell of leases, Headgate of the rest. */
-enum policy_happening_kind {
+enum policy_event_kind {
     POLICY_REFUSED,       /* a policy refused a request, or had its client closed */
     POLICY_LEASE_TAKEN,   /* a lock or a permit is held */
     POLICY_LEASE_LOST,    /* … and is not held any more, though nobody released it */
     POLICY_UPSTREAM_LOST, /* a connection to Redis broke; or, once in each outage, none can be made */
     POLICY_REQUEST_LOST,  /* a request was under way on a connection that broke */
-    POLICY_HAPPENINGS
+    POLICY_EVENTS
 };
 
 /* What happened: "source:rule what" for a person, such as "limit:checkout get". Of few different texts, so that they
  * can be counted, and none that a client can make up; they may have any bytes in them, and any length. Valid within the
  * call. */
-struct policy_happening {
-    enum policy_happening_kind kind;
+struct policy_event {
+    enum policy_event_kind kind;
     uint64_t count;     /* how often, 1 or more */
     const char *source; /* whose doing it was: a section of the ini file, or the address of Redis */
     const char *rule;   /* of that section; NULL: none */
@@ -243,7 +244,8 @@ struct policy_happening {
 
 /* What a policy may ask of the worker it runs on. */
 struct policy_host {
-    /* Asks again about a request that is on hold, at the end of this turn. holder: as in struct policy_request. */
+    /* Asks again about a request that is on hold, at the end of this loop iteration. holder: as in struct
+     * policy_request. */
     void (*resume)(void *context, void *holder);
     /* Runs a script in Redis; done is called once, possibly before this returns, but never after stop(). */
     void (*run_script)(void *context, const struct policy_script *script);
@@ -256,10 +258,10 @@ struct policy_host {
      */
     struct policy_server *(*change_server)(void *context, struct policy_server *server,
                                            const struct policy_server_settings *settings);
-    /* Answers a question that this instance's ask() was given: text is what run() would have written, and is needed
-     * within the call only. At most once for each of them, and never after stop(): the question is gone with its
+    /* Answers an admin query that this instance's ask() was given: text is what run() would have written, and is needed
+     * within the call only. At most once for each of them, and never after stop(): the admin query is gone with its
      * answer. */
-    void (*answer)(void *context, struct policy_question *question, enum policy_answer kind, struct slice text);
+    void (*answer)(void *context, struct admin_query *admin_query, enum policy_answer kind, struct slice text);
     /* Tells who is at the other end of a client's connection: the user, which takes some µs the first time, and if it
      * is wanted the process, which takes more. TOLD: as well as it can be told, which is kept for the next time. */
     enum policy_peer_search (*find_peer)(void *context, void *connection, bool process, struct policy_peer *peer);
@@ -278,10 +280,10 @@ struct policy_host {
     /* Logs what is no trouble, but worth knowing. */
     void (*inform)(void *context, const char *rule, const char *text);
     /* Tells the policies that listen what happened; see policy_tell(). */
-    void (*happened)(void *context, const struct policy_happening *happening);
+    void (*happened)(void *context, const struct policy_event *event);
     /* Whether any policy listens; changes with a reload only. */
     bool listens;
-    /* The time of this turn, as in struct policy_request. */
+    /* The time of this loop iteration, as in struct policy_request. */
     int64_t (*now_us)(void *context);
     /* The time by the calendar, since 1970; it may jump. */
     int64_t (*wall_us)(void *context);
@@ -313,11 +315,11 @@ struct policy_verb {
     enum policy_verb_effect effect;
     /* Called on the thread of one worker; the answer is written to answer. */
     enum policy_answer (*run)(void *instance, size_t count, const struct slice *arguments, FILE *answer);
-    /* In place of run, where the answer has to be waited for: host->answer() is called for the question, within this
+    /* In place of run, where the answer has to be waited for: host->answer() is called for the admin query, within this
      * call or later. The arguments are needed within the call only. Who asked is told of an error when there is no
      * answer in POLICY_ANSWER_PATIENCE_MS, or before the policy is stopped; an answer that comes too late is
      * dropped. */
-    void (*ask)(void *instance, struct policy_question *question, size_t count, const struct slice *arguments);
+    void (*ask)(void *instance, struct admin_query *admin_query, size_t count, const struct slice *arguments);
 };
 
 /* What an instance is started with. */
@@ -395,7 +397,7 @@ struct policy_observer {
      * nobody. listens() says whether it is wanted, and is asked after start and reload.
      */
     bool (*listens)(void *instance);
-    void (*on_happening)(void *instance, const struct policy_happening *happening);
+    void (*on_event)(void *instance, const struct policy_event *event);
 };
 
 /* A translator says something else to Redis in place of commands that servers may lack. */
@@ -463,10 +465,10 @@ static inline bool policy_script_gave_integers(const struct policy_script_reply 
 }
 
 /* Tells what happened, which costs a branch when nobody listens. Refusals are told by the chain. */
-static inline void policy_tell(const struct policy_host *host, const struct policy_happening *happening)
+static inline void policy_tell(const struct policy_host *host, const struct policy_event *event)
 {
     if (host->listens) {
-        host->happened(host->context, happening);
+        host->happened(host->context, event);
     }
 }
 

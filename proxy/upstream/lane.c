@@ -238,7 +238,7 @@ void lane_break(struct lane *lane, const char *why)
 void lane_fail(struct lane *lane, const char *why)
 {
     if (lane->state != LANE_CLOSED) {
-        lane->untidy = true;
+        lane->dirty = true;
         lane_break(lane, why);
     }
 }

@@ -119,7 +119,7 @@ struct lane {
     bool expects_pushes;     /* the owner is subscribed in RESP2: replies must be looked at one by one */
     bool expects_raw;        /* its last request asks for replication: the answer may be no RESP */
     bool raw;                /* no longer RESP (replication): bytes go to the owner as they come */
-    bool untidy;             /* not to be used again by anybody else */
+    bool dirty;              /* not to be used again by anybody else */
     bool needs_fence;        /* what came last may have been more replies than it seemed: see upstream_send_fence() */
     bool named;              /* was given the name of a client, perhaps of one that has left it */
     bool refused;            /* Redis did not take the credentials, at the last attempt */

@@ -152,7 +152,7 @@ void lane_end_output(struct lane *lane)
 {
     assert(lane->use == LANE_EXCLUSIVE);
     lane->ending = true;
-    lane->untidy = true;
+    lane->dirty = true;
     lane_end_stream_when_written(lane);
 }
 

@@ -66,7 +66,7 @@ void lane_take_greeting(struct lane *lane, const char *data, size_t length);
 
 /* ---- lane_output.c ---- */
 
-/* Has the output written at the end of this turn, if the lane is ready. */
+/* Has the output written at the end of this loop iteration, if the lane is ready. */
 void lane_want_flush(struct lane *lane);
 /* Writes what the kernel takes of the output; nothing on a lane that is not ready. */
 void lane_flush(struct lane *lane);

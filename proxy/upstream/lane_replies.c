@@ -43,7 +43,7 @@ static bool is_push(const struct lane *lane, const char *data)
 /* Whether the next bytes answer a run of whose replies only the ends matter. */
 static bool is_plain(const struct lane *lane, const char *data)
 {
-    return lane->first != NULL && lane->first->observation == NULL && !lane->expects_pushes && !is_push(lane, data);
+    return lane->first != NULL && lane->first->expected == NULL && !lane->expects_pushes && !is_push(lane, data);
 }
 
 /* ---- measuring ---- */
@@ -175,7 +175,7 @@ static void frame_ended(struct lane *lane)
     struct run *run = lane->first;
     bool counts = run != NULL && lane->reply.type != '>';
 
-    if (run != NULL && run->observation != NULL && run->receiver != NULL) {
+    if (run != NULL && run->expected != NULL && run->receiver != NULL) {
         counts = run->receiver->reply(run, &lane->reply);
     } else if (run == NULL || lane->expects_pushes || lane->reply.type == '>') {
         counts = !lane->owner_events->frame(lane->owner, &lane->reply) && counts;

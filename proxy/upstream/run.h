@@ -53,7 +53,7 @@ struct run {
     struct lane *lane;                   /* NULL: answered by Headgate itself, or answered or lost already */
     const struct run_receiver *receiver; /* NULL: ownerless, replies are swallowed */
     void *owner;                         /* the receiver's */
-    void *observation;                   /* the receiver's; not NULL: replies are reported one by one */
+    void *expected;                      /* the receiver's; not NULL: replies are reported one by one */
     void *policy_record;                 /* the policy chain's; NULL when no policy asked for this request */
     uint64_t first_byte;                 /* position in the lane's stream */
     uint64_t length;                     /* bytes sent or to be sent */

@@ -279,7 +279,8 @@ void upstream_tick(struct upstream *upstream)
     upstream_look_if_due(upstream);
     upstream_tend_parked(upstream);
     while (lane != NULL) {
-        /* Lanes that are closed meanwhile keep their place in this walk: they are freed at the end of the turn. */
+        /* Lanes that are closed meanwhile keep their place in this walk: they are freed at the end of the loop
+         * iteration. */
         struct lane *next = LIST_NEXT(lane, of_upstream);
         if (lane->state == LANE_CLOSED) {
             lane = next;

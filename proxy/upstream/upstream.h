@@ -151,7 +151,7 @@ bool upstream_may_wait(const struct upstream *upstream, const struct lane *lane)
  * answer to a command of Headgate's own is under way: SYNC would be refused, and CLIENT LIST would show it. */
 struct lane *upstream_take_exclusive(struct profile *profile, bool fresh, const struct lane_owner *events, void *owner);
 /* The same for an AUTH: one on which nothing was said yet. It is to be given to nobody else until it speaks for a
- * profile: see `bare` and `untidy`. */
+ * profile: see `bare` and `dirty`. */
 struct lane *upstream_take_bare(struct profile *profile, const struct lane_owner *events, void *owner);
 /* Makes a shared lane the owner's exclusive one. Its other clients find another in its place. */
 void upstream_make_exclusive(struct lane *lane, const struct lane_owner *events, void *owner);

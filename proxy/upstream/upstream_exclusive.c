@@ -60,7 +60,7 @@ static bool send_hidden(struct lane *lane, uint32_t requests, const char *comman
     if (must_succeed) {
         run->receiver = &hidden_receiver;
         run->owner = lane->runs;
-        run->observation = run;
+        run->expected = run;
     }
     if (!lane_send(lane, run, commands, length)) {
         run_give(lane->runs, run);
@@ -77,7 +77,7 @@ bool upstream_send_hidden(struct lane *lane, const char *command, size_t length,
 /* What takes a right may be refused since the user has shown to have it: so it is not said again and again. */
 static bool told_reply(struct run *run, const struct resp_reply *reply)
 {
-    const enum profile_right *right = run->observation;
+    const enum profile_right *right = run->expected;
 
     if (reply->type == '>') {
         return false;
@@ -108,7 +108,7 @@ bool upstream_send_told(struct lane *lane, const char *command, size_t length, e
     run->requests = 1;
     run->receiver = &told_receiver;
     run->owner = lane->runs;
-    run->observation = (void *)(uintptr_t)&rights[i];
+    run->expected = (void *)(uintptr_t)&rights[i];
     if (!lane_send(lane, run, command, length)) {
         run_give(lane->runs, run);
         return false;
@@ -142,7 +142,7 @@ static bool may_be_pooled(const struct lane *lane)
 {
     const struct profile *profile = lane_profile(lane);
 
-    return lane->use == LANE_EXCLUSIVE && !lane->untidy && lane->retired_us == 0 && lane->state == LANE_READY &&
+    return lane->use == LANE_EXCLUSIVE && !lane->dirty && lane->retired_us == 0 && lane->state == LANE_READY &&
            !profile->needs_password && profile->pooled_count < (size_t)profile->upstream->settings.exclusive_idle;
 }
 
@@ -331,7 +331,7 @@ bool upstream_send_fence(struct lane *lane)
     run->requests = 1;
     run->receiver = &fence_receiver;
     run->owner = fence;
-    run->observation = fence;
+    run->expected = fence;
     fence->by_name = is_by_name(lane);
     int length = snprintf(command, sizeof command, "%s$%d\r\n%s\r\n",
                           fence->by_name ? "*1\r\n" : "*2\r\n$4\r\nPING\r\n", FENCE_SECRET * 2, fence->secret);
@@ -443,7 +443,7 @@ struct lane *upstream_take_bare(struct profile *profile, const struct lane_owner
     stats_add(profile->upstream->settings.lane.stats, STATS_EXCLUSIVE_TAKEN, 1);
     if (lane != NULL) {
         lane->bare = true;
-        lane->untidy = true;
+        lane->dirty = true;
         lane_set_owner(lane, events, owner);
         upstream_note_connecting(profile->upstream);
         lane_start(lane, &nothing);

@@ -31,7 +31,7 @@ struct upstream {
     lingering;                /* those that their clients have left, and that have lanes; who was left first is first */
     size_t sharing;           /* profiles that may share lanes */
     LIST_HEAD(, lane) lanes;  /* all of them */
-    LIST_HEAD(, lane) closed; /* to be freed at the end of the turn, linked by of_pool */
+    LIST_HEAD(, lane) closed; /* to be freed at the end of the loop iteration, linked by of_pool */
     struct reactor_task free_closed;
     uint64_t last_lane_id;
     uint32_t generation;              /* of the default profile */

@@ -92,7 +92,8 @@ void upstream_set_targets(struct upstream *upstream, const struct connection_tar
     upstream->targets = *targets;
     upstream_prefer_target(upstream, &before);
     while (lane != NULL) {
-        /* Lanes that are closed meanwhile keep their place in this walk: they are freed at the end of the turn. */
+        /* Lanes that are closed meanwhile keep their place in this walk: they are freed at the end of the loop
+         * iteration. */
         struct lane *next = LIST_NEXT(lane, of_upstream);
         if (lane->state != LANE_CLOSED) {
             follow(upstream, lane);

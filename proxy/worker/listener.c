@@ -9,7 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* Accepted in one go; the rest waits for the next turn. */
+/* Accepted in one go; the rest waits for the next loop iteration. */
 #define ACCEPT_BURST 64
 /* Accepted at the end, whoever else goes on to connect. */
 #define ACCEPT_LAST 65536
@@ -25,7 +25,7 @@ struct place {
 
 struct listener {
     struct reactor *reactor;
-    struct crew *crew;
+    struct worker_pool *worker_pool;
     struct connection_tuning tuning;
     size_t max_clients;
     int spare_fd; /* given up for a moment to refuse a client when descriptors have run out; -1: none */
@@ -42,7 +42,7 @@ static void refuse(struct listener *listener, int fd, const char *why)
 
     (void)done;
     close(fd);
-    listener->crew->clients_refused++;
+    listener->worker_pool->clients_refused++;
     if (log_limiter_take(&listener->refusals, clock_now_us(), &suppressed)) {
         log_warning("listener", "refused a client: %s (%llu more since the last line)", why,
                     (unsigned long long)suppressed);
@@ -97,12 +97,12 @@ static bool accept_one(struct place *place)
         }
         return errno == EINTR || errno == ECONNABORTED;
     }
-    if (crew_clients(listener->crew) >= listener->max_clients) {
+    if (worker_pool_clients(listener->worker_pool) >= listener->max_clients) {
         refuse(listener, fd, "max_clients are connected");
         return true;
     }
     connection_tune(fd, &listener->tuning);
-    crew_give_client(listener->crew, fd, &address);
+    worker_pool_give_client(listener->worker_pool, fd, &address);
     return true;
 }
 
@@ -138,7 +138,7 @@ static bool open_place(struct listener *listener, const struct conf *conf, const
     return true;
 }
 
-struct listener *listener_open(struct reactor *reactor, struct crew *crew, const struct conf *conf,
+struct listener *listener_open(struct reactor *reactor, struct worker_pool *worker_pool, const struct conf *conf,
                                struct port_source *source)
 {
     struct listener *listener = calloc(1, sizeof *listener);
@@ -148,7 +148,7 @@ struct listener *listener_open(struct reactor *reactor, struct crew *crew, const
         return NULL;
     }
     listener->reactor = reactor;
-    listener->crew = crew;
+    listener->worker_pool = worker_pool;
     listener->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     listener_reconfigure(listener, conf);
     for (size_t i = 0; i < conf->listen.count; i++) {

@@ -1,18 +1,18 @@
 /*
  * Listening sockets for clients. Accepts on the main thread, refuses what is too much with Redis' own words, and hands
- * the rest to the crew.
+ * the rest to the worker pool.
  */
 #ifndef HEADGATE_LISTENER_H
 #define HEADGATE_LISTENER_H
 
 #include "net/port.h"
-#include "worker/crew.h"
+#include "worker/worker_pool.h"
 
 struct listener;
 
 /* Opens all of conf->listen, for listener_serve(). NULL with one logged line for each that cannot be opened. conf may
  * be replaced later by listener_reconfigure(); source is needed within the call only. */
-struct listener *listener_open(struct reactor *reactor, struct crew *crew, const struct conf *conf,
+struct listener *listener_open(struct reactor *reactor, struct worker_pool *worker_pool, const struct conf *conf,
                                struct port_source *source);
 /* Takes its addresses over from who serves there (port.h). False with one logged line. */
 bool listener_serve(struct listener *listener);

@@ -30,10 +30,10 @@ struct worker {
     struct run_pool runs;
     struct upstream *upstream;
     struct control *control;
-    struct learn *learn;
+    struct server_info *server_info;
     struct client_service *clients;
     struct worker_parts parts;
-    struct letter access_letter; /* under way if so; what it says: */
+    struct message access_message; /* under way if so; what it says: */
     _Atomic bool access_is_posted;
     _Atomic bool access_has_changed;
     _Atomic int access_found; /* enum upstream_access, or ACCESS_UNKNOWN */
@@ -160,7 +160,7 @@ static void on_scripts(void *context, const char *why)
     worker->asks_for_eval = false;
     find_script_problem(worker, why);
     if (is_first && why == NULL && worker->scripted != NULL) {
-        learn_ask_for_scripts(worker->learn);
+        server_info_ask_for_scripts(worker->server_info);
     }
 }
 
@@ -197,7 +197,7 @@ static void on_upstream_ready(void *context)
     struct worker *worker = context;
 
     worker->asks_for_eval = true;
-    learn_again(worker->learn);
+    server_info_again(worker->server_info);
 }
 
 static void on_upstream_lost(void *context, const char *why, uint64_t requests)
@@ -208,14 +208,14 @@ static void on_upstream_lost(void *context, const char *why, uint64_t requests)
 }
 
 struct asking {
-    struct letter letter;
+    struct message message;
     struct lookup *lookup;
 };
 
 /* On the main thread. */
-static void run_asking(struct letter *letter)
+static void run_asking(struct message *message)
 {
-    struct asking *asking = (struct asking *)(void *)letter;
+    struct asking *asking = (struct asking *)(void *)message;
 
     lookup_soon(asking->lookup);
     free(asking);
@@ -228,8 +228,8 @@ static void on_connecting(void *context)
     struct asking *asking = malloc(sizeof *asking);
 
     if (asking != NULL) {
-        *asking = (struct asking){.letter.run = run_asking, .lookup = worker->parts.lookup};
-        mailbox_post(worker->parts.mailbox, &asking->letter);
+        *asking = (struct asking){.message.run = run_asking, .lookup = worker->parts.lookup};
+        mailbox_post(worker->parts.mailbox, &asking->message);
     }
 }
 
@@ -253,9 +253,9 @@ static void take_access(struct worker *worker, enum upstream_access access)
     }
 }
 
-static void run_access(struct letter *letter)
+static void run_access(struct message *message)
 {
-    struct worker *worker = (struct worker *)(void *)((char *)letter - offsetof(struct worker, access_letter));
+    struct worker *worker = (struct worker *)(void *)((char *)message - offsetof(struct worker, access_message));
 
     atomic_store(&worker->access_is_posted, false);
     if (atomic_exchange(&worker->access_has_changed, false)) {
@@ -269,7 +269,7 @@ static void run_access(struct letter *letter)
 }
 
 /* Takes no memory, as a worker that did not hear of it would go on letting in whom Redis would not. News that come
- * before the letter was read are read with it: of what was found the last, behind the changes that call for a look. */
+ * before the message was read are read with it: of what was found the last, behind the changes that call for a look. */
 static void post_access(void *member, void *context)
 {
     const struct access_news *news = context;
@@ -284,13 +284,13 @@ static void post_access(void *member, void *context)
         atomic_store(&worker->access_found, (int)news->access);
     }
     if (!atomic_exchange(&worker->access_is_posted, true)) {
-        worker->access_letter.run = run_access;
-        worker_post(worker, &worker->access_letter);
+        worker->access_message.run = run_access;
+        worker_post(worker, &worker->access_message);
     }
 }
 
 /* A worker has found out what holds for all, and has taken it over itself. Whoever connects after a client was told of
- * its command's success is given to its worker behind this letter. */
+ * its command's success is given to its worker behind this message. */
 static void on_access(void *context, enum upstream_access access)
 {
     struct worker *worker = context;
@@ -343,8 +343,8 @@ static void worker_free(struct worker *worker)
     if (worker->clients != NULL) {
         client_service_free(worker->clients);
     }
-    if (worker->learn != NULL) {
-        learn_free(worker->learn);
+    if (worker->server_info != NULL) {
+        server_info_free(worker->server_info);
     }
     free(worker->script_problem);
     if (worker->control != NULL) {
@@ -363,7 +363,7 @@ static bool build_parts(struct worker *worker, const struct conf *conf)
 
     worker->upstream = upstream_new(reactor, &worker->runs, &upstream, on_upstream_ready, worker);
     worker->control = worker->upstream != NULL ? control_new(reactor, &worker->runs, worker->upstream) : NULL;
-    worker->learn = worker->control != NULL ? learn_new(worker->control) : NULL;
+    worker->server_info = worker->control != NULL ? server_info_new(worker->control) : NULL;
     if (worker->upstream != NULL) {
         upstream_set_targets(worker->upstream, lookup_targets(worker->parts.lookup));
     }
@@ -372,17 +372,17 @@ static bool build_parts(struct worker *worker, const struct conf *conf)
         .runs = &worker->runs,
         .upstream = worker->upstream,
         .control = worker->control,
-        .learn = worker->learn,
+        .server_info = worker->server_info,
         .policies = worker->parts.policies,
         .worker = worker->index,
         .host_name = conf->host_name,
     };
-    worker->clients = worker->learn != NULL ? client_service_new(&parts, &clients, conf->rules) : NULL;
+    worker->clients = worker->server_info != NULL ? client_service_new(&parts, &clients, conf->rules) : NULL;
     if (worker->clients == NULL) {
         return false;
     }
     worker->scripted = conf_rules_with_scripts(conf->rules);
-    learn_tell_scripts(worker->learn, on_scripts, worker);
+    server_info_tell_scripts(worker->server_info, on_scripts, worker);
     upstream_tell_losses(worker->upstream, on_upstream_lost, worker);
     upstream_tell_refusals(worker->upstream, on_upstream_refused, worker);
     upstream_tell_access(worker->upstream, on_access, worker);
@@ -426,34 +426,34 @@ struct worker *worker_start(size_t index, const struct conf *conf, const struct 
     return worker;
 }
 
-/* ---- letters ---- */
+/* ---- messages ---- */
 
-void worker_post(struct worker *worker, struct letter *letter)
+void worker_post(struct worker *worker, struct message *message)
 {
-    mailbox_post(&worker->mailbox, letter);
+    mailbox_post(&worker->mailbox, message);
 }
 
-struct plain_letter {
-    struct letter letter;
+struct plain_message {
+    struct message message;
     struct worker *worker;
 };
 
-static void post_plain(struct worker *worker, void (*run)(struct letter *letter))
+static void post_plain(struct worker *worker, void (*run)(struct message *message))
 {
-    struct plain_letter *letter = malloc(sizeof *letter);
+    struct plain_message *message = malloc(sizeof *message);
 
-    if (letter == NULL) {
+    if (message == NULL) {
         /* Draining and stopping cannot be done without; there is nothing left to lose. */
         abort();
     }
-    letter->letter.run = run;
-    letter->worker = worker;
-    worker_post(worker, &letter->letter);
+    message->message.run = run;
+    message->worker = worker;
+    worker_post(worker, &message->message);
 }
 
-static void run_drain(struct letter *letter)
+static void run_drain(struct message *message)
 {
-    struct plain_letter *plain = (struct plain_letter *)(void *)letter;
+    struct plain_message *plain = (struct plain_message *)(void *)message;
 
     client_service_drain(plain->worker->clients);
     free(plain);
@@ -474,9 +474,9 @@ bool worker_waits_in_vain(const struct worker *worker)
     return client_service_waits_in_vain(worker->clients);
 }
 
-static void run_close_clients(struct letter *letter)
+static void run_close_clients(struct message *message)
 {
-    struct plain_letter *plain = (struct plain_letter *)(void *)letter;
+    struct plain_message *plain = (struct plain_message *)(void *)message;
 
     client_service_close_all(plain->worker->clients, "drain_timeout");
     free(plain);
@@ -487,9 +487,9 @@ void worker_close_clients(struct worker *worker)
     post_plain(worker, run_close_clients);
 }
 
-static void run_stop(struct letter *letter)
+static void run_stop(struct message *message)
 {
-    struct plain_letter *plain = (struct plain_letter *)(void *)letter;
+    struct plain_message *plain = (struct plain_message *)(void *)message;
 
     plain->worker->stopping = true;
     free(plain);
@@ -505,17 +505,17 @@ void worker_stop(struct worker *worker)
     worker_free(worker);
 }
 
-struct client_letter {
-    struct letter letter;
+struct client_message {
+    struct message message;
     struct worker *worker;
     int fd;
     struct sockaddr_storage address;
     uint64_t id;
 };
 
-static void run_client(struct letter *letter)
+static void run_client(struct message *message)
 {
-    struct client_letter *given = (struct client_letter *)(void *)letter;
+    struct client_message *given = (struct client_message *)(void *)message;
 
     if (!client_accept(given->worker->clients, given->fd, &given->address, given->id)) {
         log_error("worker", "out of memory: a client could not be taken in");
@@ -525,20 +525,20 @@ static void run_client(struct letter *letter)
 
 bool worker_give_client(struct worker *worker, int fd, const struct sockaddr_storage *address, uint64_t id)
 {
-    struct client_letter *given = malloc(sizeof *given);
+    struct client_message *given = malloc(sizeof *given);
 
     if (given == NULL) {
         close(fd);
         return false;
     }
     *given =
-        (struct client_letter){.letter.run = run_client, .worker = worker, .fd = fd, .address = *address, .id = id};
-    worker_post(worker, &given->letter);
+        (struct client_message){.message.run = run_client, .worker = worker, .fd = fd, .address = *address, .id = id};
+    worker_post(worker, &given->message);
     return true;
 }
 
-struct conf_letter {
-    struct letter letter;
+struct conf_message {
+    struct message message;
     struct worker *worker;
     const struct conf *conf;
     void (*done)(void *context);
@@ -554,13 +554,13 @@ static void change_scripted(struct worker *worker, const struct conf_rule *scrip
     if (is_new && worker->script_problem != NULL) {
         warn_of_scripts(worker);
     } else if (is_new) {
-        learn_ask_for_scripts(worker->learn);
+        server_info_ask_for_scripts(worker->server_info);
     }
 }
 
-static void run_reconfigure(struct letter *letter)
+static void run_reconfigure(struct message *message)
 {
-    struct conf_letter *order = (struct conf_letter *)(void *)letter;
+    struct conf_message *order = (struct conf_message *)(void *)message;
     struct upstream_settings upstream = upstream_settings(order->worker, order->conf);
     struct client_settings clients = client_settings(order->conf);
 
@@ -573,25 +573,25 @@ static void run_reconfigure(struct letter *letter)
 
 void worker_reconfigure(struct worker *worker, const struct conf *conf, void (*done)(void *context), void *context)
 {
-    struct conf_letter *order = malloc(sizeof *order);
+    struct conf_message *order = malloc(sizeof *order);
 
     if (order == NULL) {
         abort();
     }
-    *order = (struct conf_letter){
-        .letter.run = run_reconfigure, .worker = worker, .conf = conf, .done = done, .context = context};
-    worker_post(worker, &order->letter);
+    *order = (struct conf_message){
+        .message.run = run_reconfigure, .worker = worker, .conf = conf, .done = done, .context = context};
+    worker_post(worker, &order->message);
 }
 
-struct targets_letter {
-    struct letter letter;
+struct targets_message {
+    struct message message;
     struct worker *worker;
     struct connection_targets targets;
 };
 
-static void run_targets(struct letter *letter)
+static void run_targets(struct message *message)
 {
-    struct targets_letter *order = (struct targets_letter *)(void *)letter;
+    struct targets_message *order = (struct targets_message *)(void *)message;
 
     upstream_set_targets(order->worker->upstream, &order->targets);
     free(order);
@@ -599,13 +599,13 @@ static void run_targets(struct letter *letter)
 
 void worker_set_targets(struct worker *worker, const struct connection_targets *targets)
 {
-    struct targets_letter *order = malloc(sizeof *order);
+    struct targets_message *order = malloc(sizeof *order);
 
     if (order == NULL) {
         abort();
     }
-    *order = (struct targets_letter){.letter.run = run_targets, .worker = worker, .targets = *targets};
-    worker_post(worker, &order->letter);
+    *order = (struct targets_message){.message.run = run_targets, .worker = worker, .targets = *targets};
+    worker_post(worker, &order->message);
 }
 
 /* ---- telling ---- */
@@ -638,7 +638,7 @@ struct upstream *worker_upstream(struct worker *worker)
 struct worker_facts worker_tell(const struct worker *worker)
 {
     return (struct worker_facts){
-        .redis_version = learn_redis_version(worker->learn),
-        .clock_offset_us = learn_clock_offset_us(worker->learn),
+        .redis_version = server_info_redis_version(worker->server_info),
+        .clock_offset_us = server_info_clock_offset_us(worker->server_info),
     };
 }

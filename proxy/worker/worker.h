@@ -1,6 +1,6 @@
 /*
  * A worker: one thread with one event loop that owns its clients, its lanes and its policies' state. Workers share
- * nothing; the main thread reaches them by letters, and so do they each other.
+ * nothing; the main thread reaches them by messages, and so do they each other.
  */
 #ifndef HEADGATE_WORKER_H
 #define HEADGATE_WORKER_H
@@ -58,8 +58,8 @@ const struct stats *worker_stats(const struct worker *worker);
 uint64_t worker_policy_counter(const struct worker *worker, size_t policy, size_t counter);
 size_t worker_index(const struct worker *worker);
 
-/* Runs a letter on the worker's thread. */
-void worker_post(struct worker *worker, struct letter *letter);
+/* Runs a message on the worker's thread. */
+void worker_post(struct worker *worker, struct message *message);
 
 /* On the worker's thread only. */
 struct client_service *worker_clients(struct worker *worker);

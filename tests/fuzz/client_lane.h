@@ -33,7 +33,7 @@ struct peer {
     bool stalled;           /* does not read */
     bool subscribed;        /* was, at some time */
     bool transacted;        /* has sent MULTI */
-    bool tunnelled;         /* may be a tunnel */
+    bool tunnelled;         /* may be a passthrough */
     bool ended;             /* has closed its writing half */
 };
 
@@ -51,7 +51,7 @@ struct world {
     struct upstream *upstream;
     struct control *control;
     struct chain_roster roster;
-    struct learn *learn;
+    struct server_info *server_info;
     struct client_service *service;
     int listener;
     int64_t now_us;

@@ -367,7 +367,8 @@ static void note_request(struct peer *peer, const char *text)
     }
     peer->subscribed = peer->subscribed || strncmp(text, "SUBSCRIBE ", 10) == 0 || strcmp(text, "KSUB a") == 0;
     peer->transacted = peer->transacted || strcmp(text, "MULTI") == 0 || strcmp(text, "KMULTI") == 0;
-    /* In a transaction, or unheard, these make a tunnel of the connection, where nothing can be refused but by closing.
+    /* In a transaction, or unheard, these make a passthrough of the connection, where nothing can be refused but by
+     * closing.
      */
     bool is_refused = strcmp(text, "DECR k") == 0 || strchr(text, '!') != NULL;
     bool is_unheard = (peer->reference.silent || peer->reference.skip_next) && peer->reference.resp == 2;

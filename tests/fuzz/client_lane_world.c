@@ -133,7 +133,7 @@ static void on_ready(void *context)
 {
     struct world *world = context;
 
-    learn_again(world->learn);
+    server_info_again(world->server_info);
 }
 
 void world_start(struct world *world, int listener, const struct sockaddr_un *address, socklen_t length, uint8_t flags)
@@ -173,14 +173,14 @@ void world_start(struct world *world, int listener, const struct sockaddr_un *ad
     world->upstream = upstream_new(&world->reactor, &world->runs, &upstream, on_ready, world);
     upstream_set_targets(world->upstream, &targets);
     world->control = control_new(&world->reactor, &world->runs, world->upstream);
-    world->learn = learn_new(world->control);
+    world->server_info = server_info_new(world->control);
     require(chain_roster_open(&world->roster, (flags & 16) != 0 ? meter_policies : ledger_policies, 1));
     const struct client_parts parts = {
         .reactor = &world->reactor,
         .runs = &world->runs,
         .upstream = world->upstream,
         .control = world->control,
-        .learn = world->learn,
+        .server_info = world->server_info,
         .policies = &world->roster,
     };
     world->service = client_service_new(&parts, &clients, NULL);
@@ -198,7 +198,7 @@ void world_stop(struct world *world)
     client_service_end_scripts(world->service);
     upstream_free(world->upstream);
     client_service_free(world->service);
-    learn_free(world->learn);
+    server_info_free(world->server_info);
     control_free(world->control);
     require(world->reactor.buffers.bytes_lent == 0);
     run_pool_trim(&world->runs, 0);

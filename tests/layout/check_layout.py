@@ -19,7 +19,7 @@ FOLDERS = ["base", "conf", "event", "net", "resp", "command", "upstream", "polic
 RANKS = {folder: rank for rank, folder in enumerate(FOLDERS)}
 
 # What a module exports beside what begins with its own name.
-FURTHER_PREFIXES = {"client": ["observation", "session"], "upstream": ["profile"], "script": ["scripts"]}
+FURTHER_PREFIXES = {"client": ["expected_reply", "session"], "upstream": ["profile"], "script": ["scripts"]}
 
 CONTRACT = "policy/policy.h"
 # What the contract is made of, and so what policies may know besides.

@@ -7,11 +7,11 @@
 #include <string.h>
 #include <strings.h>
 
-/* Questions that wait at the same time. */
+/* Admin queries that wait at the same time. */
 #define WAITING_MAX 100
 
 struct waiting {
-    struct policy_question *question;
+    struct admin_query *admin_query;
     bool is_last; /* answered by stop() */
 };
 
@@ -26,10 +26,10 @@ static bool is(struct slice slice, const char *word)
     return slice.length == strlen(word) && strncasecmp(slice.data, word, slice.length) == 0;
 }
 
-static void answer(const struct respondent *respondent, struct policy_question *question, enum policy_answer kind,
+static void answer(const struct respondent *respondent, struct admin_query *admin_query, enum policy_answer kind,
                    struct slice text)
 {
-    respondent->host->answer(respondent->host->context, question, kind, text);
+    respondent->host->answer(respondent->host->context, admin_query, kind, text);
 }
 
 /* ---- LUA ---- */
@@ -40,10 +40,10 @@ static const struct script lua_script = {.name = "probe",
                                          .length = sizeof lua_text - 1,
                                          .sha1 = "71adcbd7d60fa3cd8b166cca403f5f6fb9e6259b"};
 
-/* A question that is answered when the script has ended. */
+/* An admin query that is answered when the script has ended. */
 struct call {
     const struct respondent *respondent;
-    struct policy_question *question;
+    struct admin_query *admin_query;
 };
 
 static void print_element(FILE *out, int64_t integer, struct slice text)
@@ -73,14 +73,14 @@ static void script_ended(void *context, const struct policy_script_reply *reply)
     }
     fclose(out);
     if (reply->error != NULL) {
-        answer(call.respondent, call.question, POLICY_ANSWER_ERROR, slice_of(reply->error));
+        answer(call.respondent, call.admin_query, POLICY_ANSWER_ERROR, slice_of(reply->error));
     } else {
-        answer(call.respondent, call.question, POLICY_ANSWER_TEXT, (struct slice){text, length});
+        answer(call.respondent, call.admin_query, POLICY_ANSWER_TEXT, (struct slice){text, length});
     }
     free(text);
 }
 
-static void ask_lua(const struct respondent *respondent, struct policy_question *question, struct slice code)
+static void ask_lua(const struct respondent *respondent, struct admin_query *admin_query, struct slice code)
 {
     struct slice arguments[POLICY_SCRIPT_ARGUMENTS_MAX] = {code};
     char numbers[POLICY_SCRIPT_ARGUMENTS_MAX][8];
@@ -89,7 +89,7 @@ static void ask_lua(const struct respondent *respondent, struct policy_question 
     if (call == NULL) {
         abort();
     }
-    *call = (struct call){respondent, question};
+    *call = (struct call){respondent, admin_query};
     for (int i = 1; i < POLICY_SCRIPT_ARGUMENTS_MAX; i++) {
         snprintf(numbers[i], sizeof numbers[i], "%d", i + 1);
         arguments[i] = slice_of(numbers[i]);
@@ -106,22 +106,22 @@ static void ask_lua(const struct respondent *respondent, struct policy_question 
 
 /* ---- WAIT, LAST and TELL ---- */
 
-static void keep_waiting(struct respondent *respondent, struct policy_question *question, bool is_last)
+static void keep_waiting(struct respondent *respondent, struct admin_query *admin_query, bool is_last)
 {
     if (respondent->count == WAITING_MAX) {
-        answer(respondent, question, POLICY_ANSWER_ERROR, slice_of("too many wait"));
+        answer(respondent, admin_query, POLICY_ANSWER_ERROR, slice_of("too many wait"));
         return;
     }
-    respondent->waiting[respondent->count++] = (struct waiting){question, is_last};
+    respondent->waiting[respondent->count++] = (struct waiting){admin_query, is_last};
 }
 
 /* Answers all that wait, and then this one, with their number. */
-static void tell(struct respondent *respondent, struct policy_question *question, struct slice kind, struct slice text)
+static void tell(struct respondent *respondent, struct admin_query *admin_query, struct slice kind, struct slice text)
 {
     char number[32];
 
     for (size_t i = 0; i < respondent->count; i++) {
-        answer(respondent, respondent->waiting[i].question,
+        answer(respondent, respondent->waiting[i].admin_query,
                is(kind, "text") ? POLICY_ANSWER_TEXT
                : is(kind, "ok") ? POLICY_ANSWER_OK
                                 : POLICY_ANSWER_ERROR,
@@ -129,25 +129,25 @@ static void tell(struct respondent *respondent, struct policy_question *question
     }
     snprintf(number, sizeof number, "%zu", respondent->count);
     respondent->count = 0;
-    answer(respondent, question, POLICY_ANSWER_TEXT, slice_of(number));
+    answer(respondent, admin_query, POLICY_ANSWER_TEXT, slice_of(number));
 }
 
 /* ---- the policy ---- */
 
-static void ask(void *instance, struct policy_question *question, size_t count, const struct slice *arguments)
+static void ask(void *instance, struct admin_query *admin_query, size_t count, const struct slice *arguments)
 {
     struct respondent *respondent = instance;
 
     if (is(arguments[1], "lua") && count == 3) {
-        ask_lua(respondent, question, arguments[2]);
+        ask_lua(respondent, admin_query, arguments[2]);
     } else if (is(arguments[1], "wait")) {
-        keep_waiting(respondent, question, false);
+        keep_waiting(respondent, admin_query, false);
     } else if (is(arguments[1], "last")) {
-        keep_waiting(respondent, question, true);
+        keep_waiting(respondent, admin_query, true);
     } else if (is(arguments[1], "tell") && count == 4) {
-        tell(respondent, question, arguments[2], arguments[3]);
+        tell(respondent, admin_query, arguments[2], arguments[3]);
     } else {
-        answer(respondent, question, POLICY_ANSWER_ERROR, slice_of("see probe.h"));
+        answer(respondent, admin_query, POLICY_ANSWER_ERROR, slice_of("see probe.h"));
     }
 }
 
@@ -186,7 +186,7 @@ static void stop(void *instance)
 
     for (size_t i = 0; i < respondent->count; i++) {
         if (respondent->waiting[i].is_last) {
-            answer(respondent, respondent->waiting[i].question, POLICY_ANSWER_TEXT, slice_of("the last word"));
+            answer(respondent, respondent->waiting[i].admin_query, POLICY_ANSWER_TEXT, slice_of("the last word"));
         }
     }
     free(respondent);

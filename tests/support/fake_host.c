@@ -120,13 +120,13 @@ static struct fake_call *copy_call(const struct fake_worker *worker, const struc
     return call;
 }
 
-static void happened(void *context, const struct policy_happening *happening)
+static void happened(void *context, const struct policy_event *event)
 {
     struct fake_host *host = ((struct fake_worker *)context)->fake;
 
-    cr_assert_gt(happening->count, 0);
-    host->happened[happening->kind] += happening->count;
-    snprintf(host->happening, sizeof host->happening, "%s:%s %s", happening->source, happening->rule, happening->what);
+    cr_assert_gt(event->count, 0);
+    host->happened[event->kind] += event->count;
+    snprintf(host->event, sizeof host->event, "%s:%s %s", event->source, event->rule, event->what);
 }
 
 static void run_script(void *context, const struct policy_script *script)

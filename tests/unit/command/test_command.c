@@ -171,7 +171,7 @@ Test(command, kinds)
         {COMMAND_WAIT, "wait waitaof"},
         {COMMAND_QUIT, "quit"},
         {COMMAND_HTTP, "host: post"},
-        {COMMAND_STICKY, "asking readonly readwrite"},
+        {COMMAND_PINNED, "asking readonly readwrite"},
         {COMMAND_ALONE, "debug failover shutdown"},
         {COMMAND_EVAL, "eval eval_ro evalsha evalsha_ro fcall fcall_ro"},
         {COMMAND_SCRIPT, "script"},

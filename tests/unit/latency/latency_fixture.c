@@ -51,11 +51,11 @@ static struct policy_server *change_server(void *context, struct policy_server *
     return fresh;
 }
 
-static void answer(void *context, struct policy_question *question, enum policy_answer kind, struct slice text)
+static void answer(void *context, struct admin_query *admin_query, enum policy_answer kind, struct slice text)
 {
     struct latency_fixture *fixture = ((struct fixture_worker *)context)->fixture;
 
-    cr_assert_eq((void *)question, (void *)fixture);
+    cr_assert_eq((void *)admin_query, (void *)fixture);
     free(fixture->answer);
     fixture->answer = text.length > 0 ? strndup(text.data, text.length) : strdup("");
     fixture->answer_kind = kind;
@@ -370,17 +370,16 @@ bool fixture_request(struct latency_fixture *fixture, size_t worker, const char 
 
 /* ---- what happens ---- */
 
-void fixture_happen(struct latency_fixture *fixture, size_t worker, enum policy_happening_kind kind, uint64_t count,
+void fixture_happen(struct latency_fixture *fixture, size_t worker, enum policy_event_kind kind, uint64_t count,
                     const char *what)
 {
-    const struct policy_happening happening = {
-        .kind = kind, .count = count, .source = "limit", .rule = "rule", .what = what};
+    const struct policy_event event = {.kind = kind, .count = count, .source = "limit", .rule = "rule", .what = what};
 
     cr_assert(latency_policy.observer->listens(fixture->workers[worker].instance));
-    latency_policy.observer->on_happening(fixture->workers[worker].instance, &happening);
+    latency_policy.observer->on_event(fixture->workers[worker].instance, &event);
 }
 
-/* ---- questions ---- */
+/* ---- admin queries ---- */
 
 static const struct policy_verb *find_verb(struct slice name)
 {
@@ -403,7 +402,7 @@ const char *fixture_ask(struct latency_fixture *fixture, size_t worker, const ch
 
     cr_assert(count >= verb->least && count <= verb->most);
     if (verb->ask != NULL) {
-        verb->ask(instance, (struct policy_question *)(void *)fixture, count, words);
+        verb->ask(instance, (struct admin_query *)(void *)fixture, count, words);
         return fixture->answers > answers ? fixture->answer : NULL;
     }
     size_t length = 0;

@@ -60,7 +60,7 @@ struct latency_fixture {
 void fixture_start(struct latency_fixture *fixture, const char *conf, size_t workers);
 /* Another file. */
 void fixture_reload(struct latency_fixture *fixture, const char *conf);
-/* Answers what was called by "ERR gone", stops all, and checks that each question had its answer. */
+/* Answers what was called by "ERR gone", stops all, and checks that each admin query had its answer. */
 void fixture_stop(struct latency_fixture *fixture);
 
 /* Both clocks go on. */
@@ -86,9 +86,9 @@ void fixture_spot(struct latency_fixture *fixture, size_t worker, const char *wo
  * true if it is to be told when written. */
 bool fixture_request(struct latency_fixture *fixture, size_t worker, const char *words, int64_t us);
 /* It happened so often on that worker: "limit:rule what". */
-void fixture_happen(struct latency_fixture *fixture, size_t worker, enum policy_happening_kind kind, uint64_t count,
+void fixture_happen(struct latency_fixture *fixture, size_t worker, enum policy_event_kind kind, uint64_t count,
                     const char *what);
-/* Puts a question; the answer is in the fixture, and returned, unless it has to be waited for (NULL). */
+/* Puts an admin query; the answer is in the fixture, and returned, unless it has to be waited for (NULL). */
 const char *fixture_ask(struct latency_fixture *fixture, size_t worker, const char *words);
 /* Whether there is an answer, with that text in it. */
 bool says(const char *answer, const char *text);

@@ -9,10 +9,10 @@
 static const struct latency_layout layout = {
     .prefix = "statistics", .process = "5f3a-0", .retention_s = 86400, .remember_s = 3600};
 
-static bool flush(struct latency_call *call, const struct latency_layout *by, const char *interface,
+static bool flush(struct latency_call *call, const struct latency_layout *by, const char *operation,
                   const struct flush *taken)
 {
-    return latency_call_flush(call, by, interface, taken->number, &taken->frozen);
+    return latency_call_flush(call, by, operation, taken->number, &taken->frozen);
 }
 
 static void assert_argument(const struct latency_call *call, size_t index, const char *expected)
@@ -46,11 +46,11 @@ Test(latency_call, names_keys_as_the_pattern_does)
 Test(latency_call, has_room_for_the_longest_keys)
 {
     char prefix[LATENCY_PREFIX_MAX + 1] = {0}, process[LATENCY_PROCESS_MAX + 1] = {0};
-    char interface[LATENCY_NAME_MAX + 1] = {0};
+    char operation[LATENCY_NAME_MAX + 1] = {0};
 
     memset(prefix, 'p', LATENCY_PREFIX_MAX);
     memset(process, 'q', LATENCY_PROCESS_MAX);
-    memset(interface, 'i', LATENCY_NAME_MAX);
+    memset(operation, 'i', LATENCY_NAME_MAX);
     const struct latency_layout longest = {
         .prefix = prefix, .braces = true, .process = process, .retention_s = INT64_MAX, .remember_s = INT64_MAX};
     struct recorder *recorder = recorder_new(2);
@@ -59,7 +59,7 @@ Test(latency_call, has_room_for_the_longest_keys)
     struct latency_call call = {0};
     recorder_record(recorder, INT64_MIN, &sample);
     recorder_record(recorder, INT64_MAX, &sample);
-    cr_assert(flush(&call, &longest, interface, recorder_take(recorder)));
+    cr_assert(flush(&call, &longest, operation, recorder_take(recorder)));
     cr_assert_eq(call.argument_count, 16);
     for (size_t i = 0; i < call.key_count; i++) {
         cr_assert_lt(call.arguments[i].length, LATENCY_KEY_SIZE);

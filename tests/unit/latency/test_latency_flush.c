@@ -9,7 +9,7 @@
 #define ROUND_US 5000000
 #define MINUTE_US 60000000
 /* More than a call to list them takes, and no more than may be under way here. */
-#define INTERFACES 100
+#define OPERATIONS 100
 
 static const int64_t counted = 1;
 
@@ -29,7 +29,7 @@ static long requests_in(const struct latency_fixture *fixture, size_t minute)
     return count;
 }
 
-Test(latency_flush, writes_each_interface_once_in_a_round)
+Test(latency_flush, writes_each_operation_once_in_a_round)
 {
     struct latency_fixture fixture;
 
@@ -314,7 +314,7 @@ Test(latency_flush, keeps_more_or_less_after_a_reload)
     fixture_stop(&fixture);
 }
 
-Test(latency_flush, lists_its_interfaces_now_and_then)
+Test(latency_flush, lists_its_operations_now_and_then)
 {
     struct latency_fixture fixture;
 
@@ -388,15 +388,15 @@ Test(latency_flush, takes_other_names_of_keys_with_a_reload)
 }
 
 /* Not only those that Redis can be told in the time after which they are told anew. */
-Test(latency_flush, lists_all_interfaces_by_turns)
+Test(latency_flush, lists_all_operations_by_turns)
 {
-    static bool listed[INTERFACES];
+    static bool listed[OPERATIONS];
     struct latency_fixture fixture;
     size_t count = 0;
 
     start(&fixture, 1);
     for (int round = 0; round < 8; round++) {
-        for (int i = 0; i < INTERFACES; i++) {
+        for (int i = 0; i < OPERATIONS; i++) {
             char words[32];
             snprintf(words, sizeof words, "LEARNED%d k", i);
             fixture_request(&fixture, 0, words, 100);
@@ -415,7 +415,7 @@ Test(latency_flush, lists_all_interfaces_by_turns)
         }
         fixture_answer(&fixture, "latency_list", &counted, 1);
     }
-    cr_assert_eq(count, INTERFACES);
+    cr_assert_eq(count, OPERATIONS);
     fixture_stop(&fixture);
 }
 
@@ -478,7 +478,7 @@ Test(latency_flush, changes_its_server_with_what_waits)
     fixture_stop(&fixture);
 }
 
-Test(latency_flush, lists_its_interfaces_on_another_server_anew)
+Test(latency_flush, lists_its_operations_on_another_server_anew)
 {
     static const char *const files[] = {ON "upstream = stats:1\n", ON "upstream = stats:2\n", ON "prefix = p\n",
                                         ON "prefix = p\ndatabase = 4\n"};

@@ -87,7 +87,7 @@ Test(latency_log, repeats_a_count_under_its_number)
     fixture_stop(&fixture);
 }
 
-Test(latency_log, logs_slow_requests_by_interface)
+Test(latency_log, logs_slow_requests_by_operation)
 {
     struct latency_fixture fixture;
 

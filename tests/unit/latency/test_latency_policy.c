@@ -1,4 +1,4 @@
-/* The latency policy: which interface a request has, what is recorded of it, and what this process tells by itself. */
+/* The latency policy: which operation a request has, what is recorded of it, and what this process tells by itself. */
 #include "latency_fixture.h"
 
 #include <criterion/criterion.h>
@@ -7,13 +7,13 @@
 
 #define ON "[latency]\nenabled = on\n"
 
-/* That the request is measured under that interface. */
-static void assert_interface(struct latency_fixture *fixture, const char *request, const char *interface)
+/* That the request is measured under that operation. */
+static void assert_operation(struct latency_fixture *fixture, const char *request, const char *operation)
 {
     char line[128], words[128];
     uint64_t samples = fixture_counter(fixture, "latency_samples_total");
 
-    snprintf(words, sizeof words, "LATENCY %s", interface);
+    snprintf(words, sizeof words, "LATENCY %s", operation);
     const char *answer = fixture_ask(fixture, 0, words);
     unsigned long before = 0;
     if (says(answer, "count=")) {
@@ -21,7 +21,7 @@ static void assert_interface(struct latency_fixture *fixture, const char *reques
     }
     fixture_request(fixture, 0, request, 100);
     cr_assert_eq(fixture_counter(fixture, "latency_samples_total"), samples + 1, "%s", request);
-    snprintf(line, sizeof line, "interface=%s count=%lu ", interface, before + 1);
+    snprintf(line, sizeof line, "interface=%s count=%lu ", operation, before + 1);
     answer = fixture_ask(fixture, 0, words);
     cr_assert(says(answer, line), "%s: %s", request, answer);
 }
@@ -46,26 +46,26 @@ Test(latency_policy, is_off_by_default)
     fixture_stop(&fixture);
 }
 
-Test(latency_policy, names_interfaces_by_command)
+Test(latency_policy, names_operations_by_command)
 {
     struct latency_fixture fixture;
 
     fixture_start(&fixture, ON, 1);
-    assert_interface(&fixture, "GET k", "get");
-    assert_interface(&fixture, "get k2", "get");
-    assert_interface(&fixture, "CONFIG GET maxmemory", "config|get");
-    assert_interface(&fixture, "config SeT a b", "config|set");
-    assert_interface(&fixture, "CONFIG NONSENSE", "config");
-    assert_interface(&fixture, "BLPOP k 0", "blpop|blocking");
-    assert_interface(&fixture, "(MULTI) BLPOP k 0", "blpop");
-    assert_interface(&fixture, "XREAD COUNT 5 BLOCK 0 STREAMS s 0", "xread|blocking");
-    assert_interface(&fixture, "XREADGROUP GROUP streams c BLOCK 0 STREAMS s >", "xreadgroup|blocking");
-    assert_interface(&fixture, "XREADGROUP GROUP g block COUNT 1 STREAMS s >", "xreadgroup");
-    assert_interface(&fixture, "XREAD COUNT 5 STREAMS block 0", "xread");
-    assert_interface(&fixture, "WAIT 1 0", "wait|blocking");
-    assert_interface(&fixture, "LEARNED.GET k", "learned.get");
-    assert_interface(&fixture, "learned.get k", "learned.get");
-    assert_interface(&fixture, "OTHER", "unknown");
+    assert_operation(&fixture, "GET k", "get");
+    assert_operation(&fixture, "get k2", "get");
+    assert_operation(&fixture, "CONFIG GET maxmemory", "config|get");
+    assert_operation(&fixture, "config SeT a b", "config|set");
+    assert_operation(&fixture, "CONFIG NONSENSE", "config");
+    assert_operation(&fixture, "BLPOP k 0", "blpop|blocking");
+    assert_operation(&fixture, "(MULTI) BLPOP k 0", "blpop");
+    assert_operation(&fixture, "XREAD COUNT 5 BLOCK 0 STREAMS s 0", "xread|blocking");
+    assert_operation(&fixture, "XREADGROUP GROUP streams c BLOCK 0 STREAMS s >", "xreadgroup|blocking");
+    assert_operation(&fixture, "XREADGROUP GROUP g block COUNT 1 STREAMS s >", "xreadgroup");
+    assert_operation(&fixture, "XREAD COUNT 5 STREAMS block 0", "xread");
+    assert_operation(&fixture, "WAIT 1 0", "wait|blocking");
+    assert_operation(&fixture, "LEARNED.GET k", "learned.get");
+    assert_operation(&fixture, "learned.get k", "learned.get");
+    assert_operation(&fixture, "OTHER", "unknown");
     fixture_stop(&fixture);
 }
 
@@ -77,14 +77,14 @@ Test(latency_policy, lets_rules_name_them)
                   ON "[latency:orders]\nkeys = order:*\n[latency:writes]\ncommands = set del\n"
                      "[latency:late]\ncommands = *\nkeys = late:*\n",
                   1);
-    assert_interface(&fixture, "GET order:1", "orders");
-    assert_interface(&fixture, "SET order:1 v", "orders");
-    assert_interface(&fixture, "SET late:1 v", "writes");
-    assert_interface(&fixture, "GET late:1", "late");
-    assert_interface(&fixture, "GET k", "get");
-    assert_interface(&fixture, "BLPOP order:q 0", "orders|blocking");
-    assert_interface(&fixture, "MSET a 1 order:2 1", "orders");
-    assert_interface(&fixture, "PING", "ping");
+    assert_operation(&fixture, "GET order:1", "orders");
+    assert_operation(&fixture, "SET order:1 v", "orders");
+    assert_operation(&fixture, "SET late:1 v", "writes");
+    assert_operation(&fixture, "GET late:1", "late");
+    assert_operation(&fixture, "GET k", "get");
+    assert_operation(&fixture, "BLPOP order:q 0", "orders|blocking");
+    assert_operation(&fixture, "MSET a 1 order:2 1", "orders");
+    assert_operation(&fixture, "PING", "ping");
     fixture_stop(&fixture);
 }
 
@@ -100,8 +100,8 @@ Test(latency_policy, does_not_ask_about_what_a_rule_takes_whole)
     cr_assert_eq(get, latency_policy.observer->tag(instance, command_find((struct slice){"mget", 4})));
     uint32_t set = latency_policy.observer->tag(instance, command_find((struct slice){"set", 3}));
     cr_assert(set != POLICY_TAG_ASK && set != POLICY_TAG_NONE && set != get);
-    assert_interface(&fixture, "CONFIG GET a", "reads");
-    assert_interface(&fixture, "CONFIG SET a b", "config|set");
+    assert_operation(&fixture, "CONFIG GET a", "reads");
+    assert_operation(&fixture, "CONFIG SET a b", "config|set");
     fixture_stop(&fixture);
 }
 
@@ -144,7 +144,7 @@ Test(latency_policy, takes_requests_that_end_after_it_was_switched_off)
     fixture_tick(&fixture, 6000000);
     cr_assert(says(fixture_call(&fixture, "latency_flush")->arguments[1], "headgate:statistics_get_"));
     fixture_reload(&fixture, ON);
-    assert_interface(&fixture, "GET k", "get");
+    assert_operation(&fixture, "GET k", "get");
     fixture_stop(&fixture);
 }
 
@@ -154,24 +154,24 @@ Test(latency_policy, shows_no_name_that_nobody_knows)
     struct latency_fixture fixture;
 
     fixture_start(&fixture, ON, 1);
-    assert_interface(&fixture, "hunter2 hunter3", "unknown");
-    assert_interface(&fixture, "GETT k", "unknown");
-    assert_interface(&fixture, "LEARNED.GET k", "learned.get");
-    assert_interface(&fixture, "learned.Get k", "learned.get");
+    assert_operation(&fixture, "hunter2 hunter3", "unknown");
+    assert_operation(&fixture, "GETT k", "unknown");
+    assert_operation(&fixture, "LEARNED.GET k", "learned.get");
+    assert_operation(&fixture, "learned.Get k", "learned.get");
     fixture_request(&fixture, 0, "hunter2 hunter3", 100);
     cr_assert_not(says(fixture_ask(&fixture, 0, "LATENCY"), "hunter"));
     fixture_reload(&fixture, ON "by = user\n");
-    assert_interface(&fixture, "hunter2 hunter3", "unknown@other");
-    assert_interface(&fixture, "LEARNED.GET k", "learned.get@other");
+    assert_operation(&fixture, "hunter2 hunter3", "unknown@other");
+    assert_operation(&fixture, "LEARNED.GET k", "learned.get@other");
     fixture_reload(&fixture, ON "[latency:all]\ncommands = *\nkeys = k*\n");
-    assert_interface(&fixture, "hunter2 hunter3", "unknown");
-    assert_interface(&fixture, "LEARNED.SET k", "learned.set");
+    assert_operation(&fixture, "hunter2 hunter3", "unknown");
+    assert_operation(&fixture, "LEARNED.SET k", "learned.set");
     fixture_reload(&fixture, ON "[latency:all]\ncommands = *\n");
-    assert_interface(&fixture, "LEARNED.SET k", "all");
+    assert_operation(&fixture, "LEARNED.SET k", "all");
     fixture_stop(&fixture);
 }
 
-Test(latency_policy, bounds_the_interfaces)
+Test(latency_policy, bounds_the_operations)
 {
     struct latency_fixture fixture;
     char words[64];
@@ -183,41 +183,41 @@ Test(latency_policy, bounds_the_interfaces)
     }
     cr_assert_gt(fixture_counter(&fixture, "latency_no_room_total"), 0);
     /* Names that the server has told do not take all of the room. */
-    assert_interface(&fixture, "GET k", "get");
-    assert_interface(&fixture, "SET k v", "set");
-    assert_interface(&fixture, "LEARNED0 k", "learned0");
-    assert_interface(&fixture, "LEARNED99 k", "other");
+    assert_operation(&fixture, "GET k", "get");
+    assert_operation(&fixture, "SET k v", "set");
+    assert_operation(&fixture, "LEARNED0 k", "learned0");
+    assert_operation(&fixture, "LEARNED99 k", "other");
     const char *const commands[] = {"DEL k", "PING", "TTL k", "INCR k", "DECR k", "HGETALL k"};
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         fixture_request(&fixture, 0, commands[i], 100);
     }
     cr_assert_leq(fixture_counter(&fixture, "latency_interfaces"), 8);
     cr_assert_gt(fixture_counter(&fixture, "latency_no_room_total"), 0);
-    assert_interface(&fixture, "HGETALL k", "other");
+    assert_operation(&fixture, "HGETALL k", "other");
     fixture_stop(&fixture);
 }
 
-Test(latency_policy, has_more_or_fewer_interfaces_after_a_reload)
+Test(latency_policy, has_more_or_fewer_operations_after_a_reload)
 {
     struct latency_fixture fixture;
 
     fixture_start(&fixture, ON "max_interfaces = 2\n", 1);
-    assert_interface(&fixture, "GET k", "get");
-    assert_interface(&fixture, "SET k v", "other");
-    assert_interface(&fixture, "LEARNED k", "other");
+    assert_operation(&fixture, "GET k", "get");
+    assert_operation(&fixture, "SET k v", "other");
+    assert_operation(&fixture, "LEARNED k", "other");
     fixture_reload(&fixture, ON "max_interfaces = 3000\n");
-    assert_interface(&fixture, "SET k v", "set");
-    assert_interface(&fixture, "LEARNED k", "learned");
+    assert_operation(&fixture, "SET k v", "set");
+    assert_operation(&fixture, "LEARNED k", "learned");
     fixture_reload(&fixture, ON "max_interfaces = 1\n");
-    assert_interface(&fixture, "GET k", "get");
-    assert_interface(&fixture, "LEARNED k", "learned");
-    assert_interface(&fixture, "DEL k", "other");
+    assert_operation(&fixture, "GET k", "get");
+    assert_operation(&fixture, "LEARNED k", "learned");
+    assert_operation(&fixture, "DEL k", "other");
     cr_assert_eq(fixture_counter(&fixture, "latency_interfaces"), 4);
     fixture_stop(&fixture);
 }
 
 /* As the clients of a worker wait meanwhile, it does not do all at once. */
-Test(latency_policy, writes_many_interfaces_a_slice_at_a_time)
+Test(latency_policy, writes_many_operations_a_slice_at_a_time)
 {
     struct latency_fixture fixture;
     char words[64];
@@ -252,7 +252,7 @@ Test(latency_policy, makes_names_safe_and_short)
     char words[11000] = "";
 
     fixture_start(&fixture, ON, 1);
-    assert_interface(&fixture, "LEARNED{a}\n%x", "learned%7Ba%7D%0A%25x");
+    assert_operation(&fixture, "LEARNED{a}\n%x", "learned%7Ba%7D%0A%25x");
     memset(words, 'y', 10000);
     memcpy(words, "LEARNED", strlen("LEARNED"));
     fixture_request(&fixture, 0, words, 100);

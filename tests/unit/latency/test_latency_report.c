@@ -11,11 +11,11 @@
 static const int64_t two_requests[] = {2, 2000, 1000, 1000, 1, 60, 10, 159, 2};
 static const int64_t nothing[] = {0, 0, 0, 0, 0, 0, 0};
 
-static void assert_error(struct latency_fixture *fixture, const char *question, const char *error)
+static void assert_error(struct latency_fixture *fixture, const char *admin_query, const char *error)
 {
-    const char *answer = fixture_ask(fixture, 0, question);
+    const char *answer = fixture_ask(fixture, 0, admin_query);
 
-    cr_assert(says(answer, error), "%s: %s", question, answer != NULL ? answer : "no answer");
+    cr_assert(says(answer, error), "%s: %s", admin_query, answer != NULL ? answer : "no answer");
     cr_assert_eq(fixture->answer_kind, POLICY_ANSWER_ERROR);
     cr_assert_eq(fixture->call_count, 0);
 }
@@ -64,7 +64,7 @@ Test(latency_report, tells_each_minute_with_requests_if_wanted)
     fixture_stop(&fixture);
 }
 
-Test(latency_report, asks_which_interfaces_there_are)
+Test(latency_report, asks_which_operations_there_are)
 {
     static const char *const names[] = {"get", "orders|blocking", "set"};
     struct latency_fixture fixture;
@@ -126,7 +126,7 @@ Test(latency_report, ends_when_nobody_waits_for_it_any_more)
     fixture_stop(&fixture);
 }
 
-Test(latency_report, says_what_is_wrong_with_the_question)
+Test(latency_report, says_what_is_wrong_with_the_admin_query)
 {
     struct latency_fixture fixture;
 

@@ -13,7 +13,7 @@ struct fake_host *lease_host_new(const char *rules, size_t workers)
 }
 
 /* What is told is what is counted. */
-static void check_happenings(struct fake_host *host)
+static void check_events(struct fake_host *host)
 {
     static const char *const losses[] = {"lease_lost_gone_total",      "lease_lost_taken_total",
                                          "lease_lost_persisted_total", "lease_lost_shortened_total",
@@ -29,7 +29,7 @@ static void check_happenings(struct fake_host *host)
 
 void lease_host_free(struct fake_host *host)
 {
-    check_happenings(host);
+    check_events(host);
     fake_host_free(host);
 }
 

@@ -46,7 +46,7 @@ Test(lease_end, what_a_renewal_finds_ends_the_watch)
         const char *answer;
         const char *counter;
         const char *warning;
-        const char *happening;
+        const char *event;
     } cases[] = {
         {"0 -2", "lease_lost_gone_total", "lock lost (gone): job of 10.0.0.1/default/app, held for ",
          "lease:locks gone"},
@@ -58,10 +58,10 @@ Test(lease_end, what_a_renewal_finds_ends_the_watch)
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct scene scene = scene_of(RULES);
-        cr_assert_str_eq(scene.host->happening, "lease:locks string");
+        cr_assert_str_eq(scene.host->event, "lease:locks string");
         assert_call(scene.host, "lease_renew_string job / t1");
         fake_answer(scene.host, cases[i].answer);
-        cr_assert_str_eq(scene.host->happening, cases[i].happening);
+        cr_assert_str_eq(scene.host->event, cases[i].event);
         cr_assert(lease_host_lists(scene.host, NULL));
         fake_assert_counter(scene.host, cases[i].counter, 1);
         cr_assert_eq(strncmp(scene.host->warning, cases[i].warning, strlen(cases[i].warning)), 0, "%s",

@@ -1,5 +1,5 @@
 /*
- * [limit:NAME] rules: what is faulty about one, who is the same subject for it, and when a reload may keep what it
+ * [limit:NAME] rules: what is faulty about one, who is the same bucket for it, and when a reload may keep what it
  * remembers.
  */
 #include "../conf/conf_fixture.h"
@@ -254,7 +254,7 @@ Test(limit_rule, has_what_its_options_say)
               !rule->per.uid && !rule->per.host && !rule->per.key);
     cr_assert(rule->scope == LIMIT_LOCAL && rule->accuracy == LIMIT_EXACT && rule->action == LIMIT_REJECT &&
               rule->cost == LIMIT_COST_ONE && rule->on_error == LIMIT_ON_ERROR_ALLOW);
-    cr_assert(rule->max_delay_us == 0 && rule->decision_timeout_us == 100000 && rule->subjects_max == 100000);
+    cr_assert(rule->max_delay_us == 0 && rule->decision_timeout_us == 100000 && rule->buckets_max == 100000);
     cr_assert(match_keys_all(rule->keys));
     cr_assert_str_eq(rule->what, "5 in 90s per process");
     rule_free(rule);
@@ -268,7 +268,7 @@ Test(limit_rule, has_what_its_options_say)
     cr_assert(rule->per.user && rule->per.key && !rule->per.ip);
     cr_assert(rule->scope == LIMIT_GLOBAL && rule->accuracy == LIMIT_LEASED && rule->action == LIMIT_DELAY &&
               rule->cost == LIMIT_COST_KEYS && rule->on_error == LIMIT_ON_ERROR_LOCAL);
-    cr_assert(rule->max_delay_us == 250000 && rule->decision_timeout_us == 5000 && rule->subjects_max == 7);
+    cr_assert(rule->max_delay_us == 250000 && rule->decision_timeout_us == 5000 && rule->buckets_max == 7);
     cr_assert(match_keys_part(rule->keys, (struct slice){"t1:a", 4}, &part) && part.length == 2);
     cr_assert_str_eq(rule->per_text, "user+key");
     cr_assert_not_null(strstr(rule->member.description, "per=user+key"));
@@ -296,7 +296,7 @@ Test(limit_rule, says_what_is_exceeded)
                 "10240 bytes leaking 1024/h");
 }
 
-/* ---- names of subjects ---- */
+/* ---- names of buckets ---- */
 
 /* Of IPv4 or IPv6; any other text is a Unix socket. */
 static struct sockaddr_storage address_of(const char *text)
@@ -315,7 +315,7 @@ static struct sockaddr_storage address_of(const char *text)
 
 struct name {
     size_t length;
-    char text[LIMIT_SUBJECT_MAX + 1]; /* terminated, for comparing */
+    char text[LIMIT_BUCKET_MAX + 1]; /* terminated, for comparing */
 };
 
 struct who {
@@ -331,13 +331,13 @@ static struct name name_of(const struct limit_rule *rule, const struct who *who)
     const struct policy_client client = {
         .id = who->id, .address = &from, .address_text = "", .user = who->user, .name = who->name};
     /* Of its own, so that the sanitizer sees a byte too many. */
-    char *text = conf_alloc(NULL, LIMIT_SUBJECT_MAX);
+    char *text = conf_alloc(NULL, LIMIT_BUCKET_MAX);
     struct name name = {.length = limit_name_client(rule, &client, &who->peer, "web1", text)};
 
-    cr_assert_leq(name.length, LIMIT_SUBJECT_MAX);
+    cr_assert_leq(name.length, LIMIT_BUCKET_MAX);
     if (who->key.data != NULL) {
         name.length = limit_name_key(text, name.length, who->key);
-        cr_assert_leq(name.length, LIMIT_SUBJECT_MAX);
+        cr_assert_leq(name.length, LIMIT_BUCKET_MAX);
     }
     memcpy(name.text, text, name.length);
     free(text);
@@ -520,8 +520,8 @@ Test(limit_rule, cuts_long_keys_as_others_do)
 
     cr_assert(name.length == 511 && memcmp(name.text + 4, fits.key.data, 507) == 0);
     name = name_of(rule, &cut);
-    cr_assert_eq(name.length, LIMIT_SUBJECT_MAX);
-    cr_assert_str_eq(name.text + LIMIT_SUBJECT_MAX - 33, "#2bafecc7e8d7b31dcbf7b224eacc0265");
+    cr_assert_eq(name.length, LIMIT_BUCKET_MAX);
+    cr_assert_str_eq(name.text + LIMIT_BUCKET_MAX - 33, "#2bafecc7e8d7b31dcbf7b224eacc0265");
     rule_free(rule);
 }
 
@@ -561,7 +561,7 @@ Test(limit_rule, has_names_of_bounded_length)
         struct who who = longest;
         who.user = who.name = part;
         who.key = (struct slice){part, length};
-        cr_assert_leq(name_of(rule, &who).length, LIMIT_SUBJECT_MAX);
+        cr_assert_leq(name_of(rule, &who).length, LIMIT_BUCKET_MAX);
     }
     rule_free(rule);
 }

@@ -61,7 +61,7 @@ bool fake_wants(void *instance, const struct command *command)
     return !fake->wants_gets_only || (command != NULL && strcmp(command->name, "get") == 0);
 }
 
-/* Gives each request a ticket of its own on the first question: 100 times the number of the policy, and counting. */
+/* Gives each request a ticket of its own on the first admin query: 100 times the number of the policy, and counting. */
 enum policy_verdict fake_on_request(void *instance, const struct policy_request *request,
                                     struct policy_decision *decision)
 {

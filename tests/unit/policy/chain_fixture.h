@@ -20,7 +20,7 @@ struct fake {
     bool is_drained;
     bool is_deaf;
     const char *rule; /* by which it decides; NULL: none */
-    struct policy_happening heard;
+    struct policy_event heard;
     _Atomic uint64_t *counters;
     struct policy_reply told;
     char told_head[RESP_HEAD_KEPT + 1];

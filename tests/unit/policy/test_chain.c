@@ -80,19 +80,19 @@ Test(chain, is_drained_when_all_are_and_asks_all)
     cr_assert(chain_drain(chain, 0));
 }
 
-/* Leaves the number of its questions with the client. */
-static enum policy_verdict count_questions(void *instance, const struct policy_request *request,
-                                           struct policy_decision *decision)
+/* Leaves the number of its admin queries with the client. */
+static enum policy_verdict count_admin_queries(void *instance, const struct policy_request *request,
+                                               struct policy_decision *decision)
 {
-    uintptr_t questions = (uintptr_t)*request->attachment + 1;
+    uintptr_t admin_queries = (uintptr_t)*request->attachment + 1;
 
     (void)instance;
     (void)decision;
-    *request->attachment = (void *)questions;
+    *request->attachment = (void *)admin_queries;
     return POLICY_ADMIT;
 }
 
-static void told_questions(void *instance, const struct policy_client *closed, void *attachment)
+static void told_admin_queries(void *instance, const struct policy_client *closed, void *attachment)
 {
     (void)instance;
     (void)closed;
@@ -103,9 +103,9 @@ static void told_questions(void *instance, const struct policy_client *closed, v
 
 Test(chain, what_a_policy_leaves_with_a_client_comes_back)
 {
-    static const struct policy_gate gate = {.wants = fake_wants, .on_request = count_questions};
+    static const struct policy_gate gate = {.wants = fake_wants, .on_request = count_admin_queries};
     static const struct policy counting = {
-        .name = "counting", .gate = &gate, .start = fake_start_b, .on_client_close = told_questions};
+        .name = "counting", .gate = &gate, .start = fake_start_b, .on_client_close = told_admin_queries};
     static const struct policy *const list[] = {&fake_bare, &counting, NULL};
     struct chain_record *record = NULL;
 

@@ -1,4 +1,4 @@
-#include "upstream/learn.h"
+#include "upstream/server_info.h"
 
 #include "base/log.h"
 #include "resp/word.h"
@@ -10,9 +10,9 @@
 #include <time.h>
 
 /* More names than this are not asked about: no server has so many. */
-#define LEARN_MAX 4096
+#define SERVER_INFO_MAX 4096
 /* Names in one COMMAND INFO, so that no answer of it keeps clients waiting. */
-#define LEARN_BATCH 32
+#define SERVER_INFO_BATCH 32
 
 /* A command that the server told of. */
 struct learned {
@@ -20,12 +20,12 @@ struct learned {
     const struct command *renamed; /* the one of our own table that it is, under another name; or NULL */
 };
 
-struct learn {
+struct server_info {
     struct control *control;
     uint32_t redis_version;
     int64_t clock_offset_us;
     int64_t clock_asked_us;
-    learn_scripts_callback *scripts; /* NULL: nobody is told */
+    server_info_scripts_callback *scripts; /* NULL: nobody is told */
     void *scripts_context;
     struct learned **commands;
     size_t count;
@@ -46,7 +46,7 @@ static struct slice text_of(const redisReply *reply)
 static void on_info(void *context, const redisReply *reply, const char *why)
 {
     static const char field[] = "redis_version:";
-    struct learn *learn = context;
+    struct server_info *server_info = context;
     unsigned major = 0, minor = 0, patch = 0;
 
     if (reply == NULL || reply->type != REDIS_REPLY_STRING) {
@@ -56,14 +56,14 @@ static void on_info(void *context, const redisReply *reply, const char *why)
     }
     const char *found = strstr(reply->str, field);
     if (found != NULL && sscanf(found + sizeof field - 1, "%u.%u.%u", &major, &minor, &patch) >= 2) {
-        learn->redis_version = (major & 0xff) << 16 | (minor & 0xff) << 8 | (patch & 0xff);
+        server_info->redis_version = (major & 0xff) << 16 | (minor & 0xff) << 8 | (patch & 0xff);
     }
 }
 
 /* ---- scripts ---- */
 
 /* What Redis says of scripts. Errors that pass (it is loading, or busy) and lost calls say nothing. */
-static void tell_scripts(const struct learn *learn, const redisReply *reply, const char *why)
+static void tell_scripts(const struct server_info *server_info, const redisReply *reply, const char *why)
 {
     bool failed = reply == NULL || reply->type == REDIS_REPLY_ERROR;
     const char *error = reply != NULL && reply->str != NULL ? reply->str : why;
@@ -73,8 +73,8 @@ static void tell_scripts(const struct learn *learn, const redisReply *reply, con
 
     if (failed && !refused) {
         log_info("learn", "whether scripts work on this Redis was not found out: %s", error);
-    } else if (learn->scripts != NULL) {
-        learn->scripts(learn->scripts_context, refused ? error : NULL);
+    } else if (server_info->scripts != NULL) {
+        server_info->scripts(server_info->scripts_context, refused ? error : NULL);
     }
 }
 
@@ -84,27 +84,28 @@ static void on_eval(void *context, const redisReply *reply, const char *why)
     tell_scripts(context, reply, why);
 }
 
-void learn_ask_for_scripts(struct learn *learn)
+void server_info_ask_for_scripts(struct server_info *server_info)
 {
     static const char *const eval[] = {"EVAL", "return 1", "0"};
     static const size_t lengths[] = {4, 8, 1};
 
-    control_call(learn->control, 3, eval, lengths, on_eval, learn);
+    control_call(server_info->control, 3, eval, lengths, on_eval, server_info);
 }
 
 /* ---- clock ---- */
 
 static void on_clock(void *context, const redisReply *reply, const char *why)
 {
-    struct learn *learn = context;
+    struct server_info *server_info = context;
     int64_t now = clock_wall_us();
 
     if (reply == NULL || reply->type != REDIS_REPLY_INTEGER) {
-        tell_scripts(learn, reply, why);
+        tell_scripts(server_info, reply, why);
         return;
     }
-    tell_scripts(learn, reply, why);
-    learn->clock_offset_us = reply->integer - (learn->clock_asked_us + (now - learn->clock_asked_us) / 2);
+    tell_scripts(server_info, reply, why);
+    server_info->clock_offset_us =
+        reply->integer - (server_info->clock_asked_us + (now - server_info->clock_asked_us) / 2);
 }
 
 /* ---- commands ---- */
@@ -124,53 +125,54 @@ static int8_t key_position(const redisReply *reply)
     return reply->integer >= INT8_MIN && reply->integer <= INT8_MAX ? (int8_t)reply->integer : 0;
 }
 
-static const struct learned *find(const struct learn *learn, struct slice name)
+static const struct learned *find(const struct server_info *server_info, struct slice name)
 {
-    for (size_t i = 0; i < learn->count; i++) {
-        if (slice_is_word(name, learn->commands[i]->command.name)) {
-            return learn->commands[i];
+    for (size_t i = 0; i < server_info->count; i++) {
+        if (slice_is_word(name, server_info->commands[i]->command.name)) {
+            return server_info->commands[i];
         }
     }
     return NULL;
 }
 
-const struct command *learn_find(const struct learn *learn, struct slice name)
+const struct command *server_info_find(const struct server_info *server_info, struct slice name)
 {
-    const struct learned *found = find(learn, name);
+    const struct learned *found = find(server_info, name);
 
     return found != NULL ? &found->command : NULL;
 }
 
-const struct command *learn_renamed(const struct learn *learn, struct slice name)
+const struct command *server_info_renamed(const struct server_info *server_info, struct slice name)
 {
-    const struct learned *found = learn->count > 0 ? find(learn, name) : NULL;
+    const struct learned *found = server_info->count > 0 ? find(server_info, name) : NULL;
 
     return found != NULL ? found->renamed : NULL;
 }
 
-enum learn_answer learn_server_has(const struct learn *learn, struct slice name)
+enum server_info_answer server_info_server_has(const struct server_info *server_info, struct slice name)
 {
     const struct command *known = command_find(name);
 
-    if (!learn->listed) {
-        return LEARN_UNKNOWN;
+    if (!server_info->listed) {
+        return SERVER_INFO_UNKNOWN;
     }
-    bool has = known != NULL ? learn->has_known[command_index(known)] : learn_find(learn, name) != NULL;
-    return has ? LEARN_HAS : LEARN_LACKS;
+    bool has =
+        known != NULL ? server_info->has_known[command_index(known)] : server_info_find(server_info, name) != NULL;
+    return has ? SERVER_INFO_HAS : SERVER_INFO_LACKS;
 }
 
-static bool make_room(struct learn *learn)
+static bool make_room(struct server_info *server_info)
 {
-    if (learn->count < learn->capacity) {
+    if (server_info->count < server_info->capacity) {
         return true;
     }
-    size_t capacity = learn->capacity == 0 ? 64 : learn->capacity * 2;
-    struct learned **commands = realloc(learn->commands, capacity * sizeof *commands);
+    size_t capacity = server_info->capacity == 0 ? 64 : server_info->capacity * 2;
+    struct learned **commands = realloc(server_info->commands, capacity * sizeof *commands);
     if (commands == NULL) {
         return false;
     }
-    learn->commands = commands;
-    learn->capacity = capacity;
+    server_info->commands = commands;
+    server_info->capacity = capacity;
     return true;
 }
 
@@ -186,7 +188,7 @@ static enum command_kind kind_of(const redisReply *entry)
     /* What Headgate does not know may leave anything behind on the connection that it is about. */
     if (has_flag(flags, "no_auth") || has_flag(flags, "pubsub") || has_flag(flags, "no_multi") ||
         has_flag(categories, "@connection") || has_flag(categories, "@transaction")) {
-        return COMMAND_STICKY;
+        return COMMAND_PINNED;
     }
     bool has_subcommands =
         entry->elements > 9 && entry->element[9]->type == REDIS_REPLY_ARRAY && entry->element[9]->elements > 0;
@@ -195,10 +197,11 @@ static enum command_kind kind_of(const redisReply *entry)
 
 /* One entry of COMMAND INFO: name, arity, flags, first key, last key, step, … The name is that which the command has by
  * nature; asked: the one that the server has given it. */
-static bool learn_one(struct learn *learn, const redisReply *entry, struct slice asked)
+static bool server_info_one(struct server_info *server_info, const redisReply *entry, struct slice asked)
 {
-    if (entry->type != REDIS_REPLY_ARRAY || entry->elements < 6 || learn->count >= LEARN_MAX ||
-        entry->element[1]->type != REDIS_REPLY_INTEGER || learn_find(learn, asked) != NULL || !make_room(learn)) {
+    if (entry->type != REDIS_REPLY_ARRAY || entry->elements < 6 || server_info->count >= SERVER_INFO_MAX ||
+        entry->element[1]->type != REDIS_REPLY_INTEGER || server_info_find(server_info, asked) != NULL ||
+        !make_room(server_info)) {
         return false;
     }
     struct learned *learned = calloc(1, sizeof *learned);
@@ -218,7 +221,7 @@ static bool learn_one(struct learn *learn, const redisReply *entry, struct slice
     command->last_key = key_position(entry->element[4]);
     command->key_step = key_position(entry->element[5]);
     command->categories = has_flag(flags, "write") ? CATEGORY_WRITE : CATEGORY_READ;
-    learn->commands[learn->count++] = learned;
+    server_info->commands[server_info->count++] = learned;
     if (learned->renamed != NULL) {
         /* The other name may be a secret. */
         log_debug("learn", "learned another name of %s", learned->renamed->name);
@@ -235,29 +238,29 @@ static void on_command_info(void *context, const redisReply *reply, const char *
         const redisReply *entry = reply->element[i];
         bool has_name = entry->type == REDIS_REPLY_ARRAY && entry->elements > 0;
         if (has_name && command_find(text_of(entry->element[0])) == NULL) {
-            (void)learn_one(context, entry, text_of(entry->element[0]));
+            (void)server_info_one(context, entry, text_of(entry->element[0]));
         }
     }
 }
 
-static void ask_about(struct learn *learn, const struct slice *names, int count)
+static void ask_about(struct server_info *server_info, const struct slice *names, int count)
 {
-    const char *arguments[LEARN_BATCH + 2] = {"COMMAND", "INFO"};
-    size_t lengths[LEARN_BATCH + 2] = {7, 4};
+    const char *arguments[SERVER_INFO_BATCH + 2] = {"COMMAND", "INFO"};
+    size_t lengths[SERVER_INFO_BATCH + 2] = {7, 4};
 
     for (int i = 0; i < count; i++) {
         arguments[i + 2] = names[i].data;
         lengths[i + 2] = names[i].length;
     }
     if (count > 0) {
-        control_call(learn->control, count + 2, arguments, lengths, on_command_info, learn);
+        control_call(server_info->control, count + 2, arguments, lengths, on_command_info, server_info);
     }
 }
 
 static void on_command_list(void *context, const redisReply *reply, const char *why)
 {
-    struct learn *learn = context;
-    struct slice unknown[LEARN_BATCH];
+    struct server_info *server_info = context;
+    struct slice unknown[SERVER_INFO_BATCH];
     int count = 0;
 
     if (reply == NULL || reply->type != REDIS_REPLY_ARRAY) {
@@ -266,47 +269,48 @@ static void on_command_list(void *context, const redisReply *reply, const char *
         log_debug("learn", "COMMAND LIST: %s", reply != NULL && reply->str != NULL ? reply->str : why);
         return;
     }
-    memset(learn->has_known, 0, command_count() * sizeof *learn->has_known);
-    learn->listed = true;
+    memset(server_info->has_known, 0, command_count() * sizeof *server_info->has_known);
+    server_info->listed = true;
     for (size_t i = 0; i < reply->elements; i++) {
         struct slice name = text_of(reply->element[i]);
         const struct command *known = command_find(name);
         if (known != NULL) {
-            learn->has_known[command_index(known)] = true;
+            server_info->has_known[command_index(known)] = true;
         }
-        if (name.length == 0 || known != NULL || learn_find(learn, name) != NULL) {
+        if (name.length == 0 || known != NULL || server_info_find(server_info, name) != NULL) {
             continue;
         }
         unknown[count++] = name;
-        if (count == LEARN_BATCH) {
-            ask_about(learn, unknown, count);
+        if (count == SERVER_INFO_BATCH) {
+            ask_about(server_info, unknown, count);
             count = 0;
         }
     }
-    ask_about(learn, unknown, count);
+    ask_about(server_info, unknown, count);
 }
 
 /* ---- a single name ---- */
 
 struct lookup {
-    struct learn *learn;
-    learn_lookup_callback *done;
+    struct server_info *server_info;
+    server_info_lookup_callback *done;
     void *context;
     size_t length;
-    char name[LEARN_NAME_MAX];
+    char name[SERVER_INFO_NAME_MAX];
 };
 
-static enum learn_lookup read_lookup(struct lookup *lookup, const redisReply *reply)
+static enum server_info_lookup read_lookup(struct lookup *lookup, const redisReply *reply)
 {
     if (reply == NULL || reply->type != REDIS_REPLY_ARRAY || reply->elements != 1) {
-        return LEARN_LOOKUP_UNSAID;
+        return SERVER_INFO_LOOKUP_UNSAID;
     }
     if (reply->element[0]->type == REDIS_REPLY_NIL) {
-        return LEARN_LOOKUP_ABSENT;
+        return SERVER_INFO_LOOKUP_ABSENT;
     }
     struct slice name = {lookup->name, lookup->length};
-    bool is_known = learn_find(lookup->learn, name) != NULL || learn_one(lookup->learn, reply->element[0], name);
-    return is_known ? LEARN_LOOKUP_FOUND : LEARN_LOOKUP_UNSAID;
+    bool is_known = server_info_find(lookup->server_info, name) != NULL ||
+                    server_info_one(lookup->server_info, reply->element[0], name);
+    return is_known ? SERVER_INFO_LOOKUP_FOUND : SERVER_INFO_LOOKUP_UNSAID;
 }
 
 static void on_lookup(void *context, const redisReply *reply, const char *why)
@@ -318,78 +322,78 @@ static void on_lookup(void *context, const redisReply *reply, const char *why)
     free(lookup);
 }
 
-void learn_look_up(struct learn *learn, struct profile *profile, struct slice name, learn_lookup_callback *done,
-                   void *context)
+void server_info_look_up(struct server_info *server_info, struct profile *profile, struct slice name,
+                         server_info_lookup_callback *done, void *context)
 {
     const char *const arguments[] = {"COMMAND", "INFO", name.data};
     const size_t lengths[] = {7, 4, name.length};
     struct lookup *lookup = malloc(sizeof *lookup);
 
     if (lookup == NULL) {
-        done(context, LEARN_LOOKUP_UNSAID);
+        done(context, SERVER_INFO_LOOKUP_UNSAID);
         return;
     }
-    assert(name.length <= LEARN_NAME_MAX);
-    *lookup = (struct lookup){.learn = learn, .done = done, .context = context, .length = name.length};
+    assert(name.length <= SERVER_INFO_NAME_MAX);
+    *lookup = (struct lookup){.server_info = server_info, .done = done, .context = context, .length = name.length};
     memcpy(lookup->name, name.data, name.length);
-    control_call_as(learn->control, profile, 3, arguments, lengths, on_lookup, lookup);
+    control_call_as(server_info->control, profile, 3, arguments, lengths, on_lookup, lookup);
 }
 
 /* ---- life ---- */
 
-void learn_again(struct learn *learn)
+void server_info_again(struct server_info *server_info)
 {
     static const char *const info[] = {"INFO", "server"};
     static const char *const list[] = {"COMMAND", "LIST"};
     static const size_t info_lengths[] = {4, 6};
     static const size_t list_lengths[] = {7, 4};
 
-    control_call(learn->control, 2, info, info_lengths, on_info, learn);
-    control_call(learn->control, 2, list, list_lengths, on_command_list, learn);
-    learn->clock_asked_us = clock_wall_us();
-    control_script(learn->control, 0, script_find("clock"), 0, 0, NULL, NULL, on_clock, learn);
+    control_call(server_info->control, 2, info, info_lengths, on_info, server_info);
+    control_call(server_info->control, 2, list, list_lengths, on_command_list, server_info);
+    server_info->clock_asked_us = clock_wall_us();
+    control_script(server_info->control, 0, script_find("clock"), 0, 0, NULL, NULL, on_clock, server_info);
 }
 
-void learn_tell_scripts(struct learn *learn, learn_scripts_callback *told, void *context)
+void server_info_tell_scripts(struct server_info *server_info, server_info_scripts_callback *told, void *context)
 {
-    learn->scripts = told;
-    learn->scripts_context = context;
+    server_info->scripts = told;
+    server_info->scripts_context = context;
 }
 
-struct learn *learn_new(struct control *control)
+struct server_info *server_info_new(struct control *control)
 {
-    struct learn *learn = calloc(1, sizeof *learn);
+    struct server_info *server_info = calloc(1, sizeof *server_info);
 
-    if (learn == NULL) {
+    if (server_info == NULL) {
         return NULL;
     }
-    learn->control = control;
-    learn->clock_offset_us = INT64_MIN;
-    learn->has_known = calloc(command_count(), sizeof *learn->has_known);
-    if (learn->has_known == NULL) {
-        free(learn);
+    server_info->control = control;
+    server_info->clock_offset_us = INT64_MIN;
+    server_info->has_known = calloc(command_count(), sizeof *server_info->has_known);
+    if (server_info->has_known == NULL) {
+        free(server_info);
         return NULL;
     }
-    return learn;
+    return server_info;
 }
 
-void learn_free(struct learn *learn)
+void server_info_free(struct server_info *server_info)
 {
-    for (size_t i = 0; i < learn->count; i++) {
-        free((char *)(uintptr_t)learn->commands[i]->command.name);
-        free(learn->commands[i]);
+    for (size_t i = 0; i < server_info->count; i++) {
+        free((char *)(uintptr_t)server_info->commands[i]->command.name);
+        free(server_info->commands[i]);
     }
-    free(learn->commands);
-    free(learn->has_known);
-    free(learn);
+    free(server_info->commands);
+    free(server_info->has_known);
+    free(server_info);
 }
 
-uint32_t learn_redis_version(const struct learn *learn)
+uint32_t server_info_redis_version(const struct server_info *server_info)
 {
-    return learn->redis_version;
+    return server_info->redis_version;
 }
 
-int64_t learn_clock_offset_us(const struct learn *learn)
+int64_t server_info_clock_offset_us(const struct server_info *server_info)
 {
-    return learn->clock_offset_us;
+    return server_info->clock_offset_us;
 }

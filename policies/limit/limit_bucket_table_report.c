@@ -1,5 +1,5 @@
-/* What ledgers tell and forget at the admin port's word. */
-#include "limit/limit_ledger_private.h"
+/* What bucket tables tell and forget at the admin port's word. */
+#include "limit/limit_bucket_table_private.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,23 +7,23 @@
 
 #define OFFENDERS_SHOWN 10
 
-static uint64_t count_of(const struct limit_ledger *ledger, enum limit_count count)
+static uint64_t count_of(const struct limit_bucket_table *bucket_table, enum limit_count count)
 {
-    uint64_t sum = ledger->counts_of_those_who_left[count];
+    uint64_t sum = bucket_table->counts_of_those_who_left[count];
 
-    for (const struct limit_member *member = LIST_FIRST(&ledger->members); member != NULL;
-         member = LIST_NEXT(member, of_ledger)) {
+    for (const struct limit_member *member = LIST_FIRST(&bucket_table->members); member != NULL;
+         member = LIST_NEXT(member, of_bucket_table)) {
         sum += atomic_load_explicit(&member->counts[count], memory_order_relaxed);
     }
     return sum;
 }
 
-/* A copy of what is shown of a subject, as it may be gone once its stripe is unlocked. */
+/* A copy of what is shown of a bucket, as it may be gone once its stripe is unlocked. */
 struct offender {
     uint64_t refused;
     int64_t wait_us;
     size_t length;
-    char name[LIMIT_SUBJECT_MAX];
+    char name[LIMIT_BUCKET_MAX];
 };
 
 /* The worst come first. */
@@ -33,34 +33,34 @@ struct offenders {
     struct offender list[OFFENDERS_SHOWN];
 };
 
-static void note_offender(void *context, struct limit_subject *subject)
+static void note_offender(void *context, struct limit_bucket *bucket)
 {
     struct offenders *offenders = context;
     int64_t now_us = offenders->now_us;
     size_t place = offenders->count;
 
-    while (place > 0 && offenders->list[place - 1].refused < subject->refused) {
+    while (place > 0 && offenders->list[place - 1].refused < bucket->refused) {
         place--;
     }
-    if (subject->refused == 0 || place == OFFENDERS_SHOWN) {
+    if (bucket->refused == 0 || place == OFFENDERS_SHOWN) {
         return;
     }
     offenders->count += offenders->count < OFFENDERS_SHOWN;
     memmove(&offenders->list[place + 1], &offenders->list[place],
             (offenders->count - place - 1) * sizeof offenders->list[0]);
     struct offender *offender = &offenders->list[place];
-    offender->refused = subject->refused;
-    offender->wait_us = limit_meter_wait(&subject->ledger->meter, &subject->state, now_us, 1);
-    if (subject->remote != NULL && subject->remote->refused_until_us - now_us > offender->wait_us) {
-        offender->wait_us = subject->remote->refused_until_us - now_us;
+    offender->refused = bucket->refused;
+    offender->wait_us = limit_meter_wait(&bucket->bucket_table->meter, &bucket->state, now_us, 1);
+    if (bucket->remote != NULL && bucket->remote->refused_until_us - now_us > offender->wait_us) {
+        offender->wait_us = bucket->remote->refused_until_us - now_us;
     }
-    offender->length = subject->length;
-    memcpy(offender->name, subject->name, subject->length);
+    offender->length = bucket->length;
+    memcpy(offender->name, bucket->name, bucket->length);
 }
 
 /* Names as operators see and give them: "user:alice+key:a\x20b". */
 struct shown_name {
-    char text[4 * LIMIT_SUBJECT_MAX + 1];
+    char text[4 * LIMIT_BUCKET_MAX + 1];
 };
 
 /* A key, which is the last part of a name, may hold any bytes: what would break the line, or look like another part or
@@ -86,38 +86,41 @@ static struct shown_name show_name(const char *name, size_t length)
     return shown;
 }
 
-static void print_ledger(struct limit_share *share, struct limit_ledger *ledger, FILE *out, int64_t now_us)
+static void print_bucket_table(struct limit_share *share, struct limit_bucket_table *bucket_table, FILE *out,
+                               int64_t now_us)
 {
     struct offenders offenders = {.now_us = now_us};
 
     fprintf(out,
             "rule=%s %s admitted=%" PRIu64 " refused=%" PRIu64 " delayed=%" PRIu64 " observed=%" PRIu64
             " tracked=%zu\n",
-            ledger->rule, LIST_FIRST(&ledger->members)->description, count_of(ledger, LIMIT_ADMITTED),
-            count_of(ledger, LIMIT_REFUSED), count_of(ledger, LIMIT_DELAYED), count_of(ledger, LIMIT_OBSERVED),
-            atomic_load_explicit(&ledger->subject_count, memory_order_relaxed));
-    limit_ledger_visit(share, ledger, note_offender, &offenders);
+            bucket_table->rule, LIST_FIRST(&bucket_table->members)->description, count_of(bucket_table, LIMIT_ADMITTED),
+            count_of(bucket_table, LIMIT_REFUSED), count_of(bucket_table, LIMIT_DELAYED),
+            count_of(bucket_table, LIMIT_OBSERVED),
+            atomic_load_explicit(&bucket_table->bucket_count, memory_order_relaxed));
+    limit_bucket_table_visit(share, bucket_table, note_offender, &offenders);
     for (size_t i = 0; i < offenders.count; i++) {
         const struct offender *offender = &offenders.list[i];
         struct shown_name shown = show_name(offender->name, offender->length);
         fprintf(out, "offender=%s rule=%s refused=%" PRIu64 " next_admission_ms=%" PRId64 "\n", shown.text,
-                ledger->rule, offender->refused, offender->wait_us / 1000 + (offender->wait_us % 1000 != 0));
+                bucket_table->rule, offender->refused, offender->wait_us / 1000 + (offender->wait_us % 1000 != 0));
     }
 }
 
 /* The newest stands first in the list; operators want the order of their file, which joined in that order. */
-static void print_from_last(struct limit_share *share, struct limit_ledger *ledger, FILE *out, int64_t now_us)
+static void print_from_last(struct limit_share *share, struct limit_bucket_table *bucket_table, FILE *out,
+                            int64_t now_us)
 {
-    if (ledger != NULL) {
-        print_from_last(share, LIST_NEXT(ledger, of_share), out, now_us);
-        print_ledger(share, ledger, out, now_us);
+    if (bucket_table != NULL) {
+        print_from_last(share, LIST_NEXT(bucket_table, of_share), out, now_us);
+        print_bucket_table(share, bucket_table, out, now_us);
     }
 }
 
 void limit_share_print(struct limit_share *share, FILE *out, int64_t now_us)
 {
     pthread_mutex_lock(&share->registry);
-    print_from_last(share, LIST_FIRST(&share->ledgers), out, now_us);
+    print_from_last(share, LIST_FIRST(&share->bucket_tables), out, now_us);
     pthread_mutex_unlock(&share->registry);
 }
 
@@ -148,12 +151,12 @@ static bool read_shown(struct slice *shown, char *character)
     return true;
 }
 
-size_t limit_ledger_name(struct slice shown, char name[LIMIT_SUBJECT_MAX])
+size_t limit_bucket_table_name(struct slice shown, char name[LIMIT_BUCKET_MAX])
 {
     size_t length = 0;
 
     while (shown.length > 0) {
-        if (length == LIMIT_SUBJECT_MAX || !read_shown(&shown, &name[length++])) {
+        if (length == LIMIT_BUCKET_MAX || !read_shown(&shown, &name[length++])) {
             return 0;
         }
     }
@@ -168,26 +171,26 @@ struct reset {
     void *context;
 };
 
-static void reset_subject(void *context, struct limit_subject *subject)
+static void reset_bucket(void *context, struct limit_bucket *bucket)
 {
     struct reset *reset = context;
 
     if (reset->name.length > 0) {
-        struct shown_name shown = show_name(subject->name, subject->length);
+        struct shown_name shown = show_name(bucket->name, bucket->length);
         if (!slice_is(reset->name, shown.text)) {
             return;
         }
     }
-    limit_meter_clear(&subject->ledger->meter, &subject->state);
-    subject->refused = 0;
-    if (subject->remote != NULL) {
-        subject->remote->resets++;
-        subject->remote->refused_until_us = 0;
-        subject->remote->lots[0] = subject->remote->lots[1] = (struct limit_lot){0};
+    limit_meter_clear(&bucket->bucket_table->meter, &bucket->state);
+    bucket->refused = 0;
+    if (bucket->remote != NULL) {
+        bucket->remote->resets++;
+        bucket->remote->refused_until_us = 0;
+        bucket->remote->batches[0] = bucket->remote->batches[1] = (struct limit_batch){0};
     }
     reset->found = true;
     if (reset->forgotten != NULL) {
-        reset->forgotten(reset->context, subject);
+        reset->forgotten(reset->context, bucket);
     }
 }
 
@@ -197,11 +200,11 @@ bool limit_share_reset(struct limit_share *share, struct slice rule, struct slic
     struct reset reset = {.name = name, .forgotten = forgotten, .context = context};
 
     pthread_mutex_lock(&share->registry);
-    for (struct limit_ledger *ledger = LIST_FIRST(&share->ledgers); ledger != NULL;
-         ledger = LIST_NEXT(ledger, of_share)) {
-        if (slice_is(rule, ledger->rule)) {
+    for (struct limit_bucket_table *bucket_table = LIST_FIRST(&share->bucket_tables); bucket_table != NULL;
+         bucket_table = LIST_NEXT(bucket_table, of_share)) {
+        if (slice_is(rule, bucket_table->rule)) {
             reset.found = reset.found || name.length == 0;
-            limit_ledger_visit(share, ledger, reset_subject, &reset);
+            limit_bucket_table_visit(share, bucket_table, reset_bucket, &reset);
         }
     }
     pthread_mutex_unlock(&share->registry);

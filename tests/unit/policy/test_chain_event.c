@@ -3,7 +3,7 @@
 
 #include <criterion/criterion.h>
 
-TestSuite(chain_happening, .init = open_chain, .fini = close_chain);
+TestSuite(chain_event, .init = open_chain, .fini = close_chain);
 
 static bool listens(void *instance)
 {
@@ -12,15 +12,15 @@ static bool listens(void *instance)
     return !fake->is_deaf;
 }
 
-static void on_happening(void *instance, const struct policy_happening *happening)
+static void on_event(void *instance, const struct policy_event *event)
 {
     struct fake *fake = instance;
 
-    fake_write_down(fake, "*%llu", happening->kind);
-    fake->heard = *happening;
+    fake_write_down(fake, "*%llu", event->kind);
+    fake->heard = *event;
 }
 
-static const struct policy_observer listener = {.listens = listens, .on_happening = on_happening};
+static const struct policy_observer listener = {.listens = listens, .on_event = on_event};
 
 /* Two that listen, and between them one that does not. */
 static const struct policy listener_a = {.name = "first",
@@ -33,16 +33,16 @@ static const struct policy listener_c = {
     .name = "last", .start = fake_start_c, .gate = &fake_bare_gate, .observer = &listener};
 static const struct policy *const listening[] = {&listener_a, &fake_bare, &listener_c, NULL};
 
-Test(chain_happening, nobody_listens_unless_it_says_so)
+Test(chain_event, nobody_listens_unless_it_says_so)
 {
-    const struct policy_happening happening = {POLICY_UPSTREAM_LOST, 1, "redis", NULL, "gone"};
+    const struct policy_event event = {POLICY_UPSTREAM_LOST, 1, "redis", NULL, "gone"};
 
     cr_assert_not(chain_listens(chain));
-    chain_happened(chain, &happening);
+    chain_happened(chain, &event);
     assert_calls("");
     use_policies(listening);
     cr_assert(chain_listens(chain));
-    chain_happened(chain, &happening);
+    chain_happened(chain, &event);
     assert_calls("a*3 c*3");
     cr_assert_eq(fakes[2].heard.count, 1);
     cr_assert_str_eq(fakes[2].heard.source, "redis");
@@ -50,14 +50,14 @@ Test(chain_happening, nobody_listens_unless_it_says_so)
     fakes[0].is_deaf = true;
     cr_assert(chain_reload(chain, &fake_rule));
     fake_calls[0] = '\0';
-    chain_happened(chain, &happening);
+    chain_happened(chain, &event);
     assert_calls("c*3");
     fakes[2].is_deaf = true;
     cr_assert(chain_reload(chain, &fake_rule));
     cr_assert_not(chain_listens(chain));
 }
 
-Test(chain_happening, who_refuses_by_a_rule_is_told_of_to_who_listens)
+Test(chain_event, who_refuses_by_a_rule_is_told_of_to_who_listens)
 {
     struct chain_record *record = NULL;
 
@@ -73,7 +73,7 @@ Test(chain_happening, who_refuses_by_a_rule_is_told_of_to_who_listens)
     cr_assert_str_eq(fakes[0].heard.what, "get");
 }
 
-Test(chain_happening, an_answer_is_no_refusal_and_a_hold_is_none)
+Test(chain_event, an_answer_is_no_refusal_and_a_hold_is_none)
 {
     struct chain_record *record = NULL;
 
@@ -87,7 +87,7 @@ Test(chain_happening, an_answer_is_no_refusal_and_a_hold_is_none)
     assert_calls("a?0 b?0 b?101");
 }
 
-Test(chain_happening, who_closes_refuses_and_names_of_unknown_commands_are_not_told)
+Test(chain_event, who_closes_refuses_and_names_of_unknown_commands_are_not_told)
 {
     struct chain_record *record = NULL;
 

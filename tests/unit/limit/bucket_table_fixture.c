@@ -1,10 +1,10 @@
-#include "ledger_fixture.h"
+#include "bucket_table_fixture.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* So many sweeps reach every part of every ledger. */
+/* So many sweeps reach every part of every bucket table. */
 #define SWEEPS_OF_ALL 64
 
 struct slice slice(const char *text)
@@ -27,14 +27,14 @@ struct limit_share *share_of(size_t threads)
 }
 
 void join(struct limit_share *share, struct limit_member *member, const char *rule, const char *identity,
-          struct limit_meter meter, size_t subjects_max)
+          struct limit_meter meter, size_t buckets_max)
 {
-    const struct limit_terms terms = {.rule = rule, .identity = identity, .meter = meter, .subjects_max = subjects_max};
+    const struct limit_terms terms = {.rule = rule, .identity = identity, .meter = meter, .buckets_max = buckets_max};
 
-    cr_assert(limit_ledger_join(share, member, &terms));
+    cr_assert(limit_bucket_table_join(share, member, &terms));
 }
 
-struct one_rule *one_rule(size_t threads, size_t subjects_max)
+struct one_rule *one_rule(size_t threads, size_t buckets_max)
 {
     struct one_rule *one = calloc(1, sizeof *one);
 
@@ -42,41 +42,40 @@ struct one_rule *one_rule(size_t threads, size_t subjects_max)
     one->share = share_of(threads);
     one->meter = window_of(5, 60 * SECOND);
     one->member.description = "per=user";
-    join(one->share, &one->member, "api", "what api counts", one->meter, subjects_max);
+    join(one->share, &one->member, "api", "what api counts", one->meter, buckets_max);
     return one;
 }
 
 void one_rule_free(struct one_rule *one)
 {
-    limit_ledger_leave(one->share, &one->member);
+    limit_bucket_table_leave(one->share, &one->member);
     limit_share_free(one->share);
     free(one);
 }
 
-struct limit_subject *pin(struct limit_share *share, const struct limit_member *member, const char *name,
-                          int64_t now_us)
+struct limit_bucket *pin(struct limit_share *share, const struct limit_member *member, const char *name, int64_t now_us)
 {
-    return limit_subject_pin(share, member->ledger, slice(name), now_us);
+    return limit_bucket_pin(share, member->bucket_table, slice(name), now_us);
 }
 
-struct limit_subject *pin_tracked(struct limit_share *share, const struct limit_member *member, const char *name)
+struct limit_bucket *pin_tracked(struct limit_share *share, const struct limit_member *member, const char *name)
 {
-    struct limit_subject *subject = pin(share, member, name, NOW);
+    struct limit_bucket *bucket = pin(share, member, name, NOW);
 
-    cr_assert(limit_subject_is_tracked(subject), "%s", name);
-    cr_assert(subject->length == strlen(name) && memcmp(subject->name, name, subject->length) == 0);
-    cr_assert_eq(subject->ledger, member->ledger);
-    return subject;
+    cr_assert(limit_bucket_is_tracked(bucket), "%s", name);
+    cr_assert(bucket->length == strlen(name) && memcmp(bucket->name, name, bucket->length) == 0);
+    cr_assert_eq(bucket->bucket_table, member->bucket_table);
+    return bucket;
 }
 
-bool charge(struct limit_share *share, const struct limit_meter *meter, struct limit_subject *subject, int64_t now_us)
+bool charge(struct limit_share *share, const struct limit_meter *meter, struct limit_bucket *bucket, int64_t now_us)
 {
-    limit_locks locks = limit_subject_locks(subject);
+    limit_locks locks = limit_bucket_locks(bucket);
 
     limit_share_lock(share, locks);
-    bool admitted = limit_meter_wait(meter, &subject->state, now_us, 1) == 0;
+    bool admitted = limit_meter_wait(meter, &bucket->state, now_us, 1) == 0;
     if (admitted) {
-        cr_assert(limit_meter_charge(meter, &subject->state, now_us, 1));
+        cr_assert(limit_meter_charge(meter, &bucket->state, now_us, 1));
     }
     limit_share_unlock(share, locks);
     return admitted;
@@ -84,19 +83,19 @@ bool charge(struct limit_share *share, const struct limit_meter *meter, struct l
 
 bool charge_once(struct one_rule *one, const char *name, int64_t now_us)
 {
-    struct limit_subject *subject = pin(one->share, &one->member, name, now_us);
-    bool admitted = charge(one->share, &one->meter, subject, now_us);
+    struct limit_bucket *bucket = pin(one->share, &one->member, name, now_us);
+    bool admitted = charge(one->share, &one->meter, bucket, now_us);
 
-    limit_subject_unpin(one->share, subject);
+    limit_bucket_unpin(one->share, bucket);
     return admitted;
 }
 
 bool is_tracked_at(struct one_rule *one, const char *name, int64_t now_us)
 {
-    struct limit_subject *subject = pin(one->share, &one->member, name, now_us);
-    bool tracked = limit_subject_is_tracked(subject);
+    struct limit_bucket *bucket = pin(one->share, &one->member, name, now_us);
+    bool tracked = limit_bucket_is_tracked(bucket);
 
-    limit_subject_unpin(one->share, subject);
+    limit_bucket_unpin(one->share, bucket);
     return tracked;
 }
 

@@ -1,4 +1,4 @@
-/* Questions to policies: answered at once, later, too late or never, and told to who asked exactly once. */
+/* Admin queries to policies: answered at once, later, too late or never, and told to who asked exactly once. */
 #include "client/client_private.h"
 
 #include <criterion/criterion.h>
@@ -17,7 +17,7 @@ struct asker {
 
 static struct asker askers[ASKED_MAX];
 /* What the policy has in its hands. */
-static struct policy_question *questions[ASKED_MAX];
+static struct admin_query *admin_queries[ASKED_MAX];
 static size_t asked;
 static char first_argument[16];
 
@@ -38,8 +38,8 @@ static void answered(void *context, enum policy_answer kind, struct slice text)
 
 static void answer(size_t number, enum policy_answer kind, const char *text)
 {
-    host.answer(host.context, questions[number], kind, (struct slice){text, strlen(text)});
-    questions[number] = NULL;
+    host.answer(host.context, admin_queries[number], kind, (struct slice){text, strlen(text)});
+    admin_queries[number] = NULL;
 }
 
 static void *start(const struct policy_start *with)
@@ -48,18 +48,18 @@ static void *start(const struct policy_start *with)
     return &asked;
 }
 
-static void keep(void *instance, struct policy_question *question, size_t count, const struct slice *arguments)
+static void keep(void *instance, struct admin_query *admin_query, size_t count, const struct slice *arguments)
 {
     cr_assert_eq(instance, &asked);
     cr_assert_eq(count, 2);
     snprintf(first_argument, sizeof first_argument, "%.*s", (int)arguments[1].length, arguments[1].data);
-    questions[asked++] = question;
+    admin_queries[asked++] = admin_query;
 }
 
-static void answer_within(void *instance, struct policy_question *question, size_t count, const struct slice *arguments)
+static void answer_within(void *instance, struct admin_query *admin_query, size_t count, const struct slice *arguments)
 {
     (void)instance;
-    host.answer(host.context, question, POLICY_ANSWER_TEXT, arguments[count - 1]);
+    host.answer(host.context, admin_query, POLICY_ANSWER_TEXT, arguments[count - 1]);
 }
 
 static enum policy_answer refuse(void *instance, size_t count, const struct slice *arguments, FILE *out)
@@ -83,7 +83,7 @@ static const struct policy *const list[] = {&policy, NULL};
 static void ask(size_t asker, size_t verb)
 {
     const struct slice arguments[] = {{"VERB", 4}, {"thing", 5}};
-    const struct client_question question = {
+    const struct client_admin_query admin_query = {
         .verb = &verbs[verb],
         .count = 2,
         .arguments = arguments,
@@ -91,7 +91,7 @@ static void ask(size_t asker, size_t verb)
         .context = &askers[asker],
     };
 
-    client_service_ask_policy(&service, &question);
+    client_service_ask_policy(&service, &admin_query);
 }
 
 static void assert_told(size_t asker, enum policy_answer kind, const char *text)
@@ -115,27 +115,27 @@ static void set_up(void)
 static void tear_down(void)
 {
     chain_free(service.chain);
-    client_questions_end(&service);
-    cr_assert(LIST_EMPTY(&service.questions));
+    client_admin_queries_end(&service);
+    cr_assert(LIST_EMPTY(&service.admin_queries));
     chain_roster_close(&roster);
 }
 
-TestSuite(client_question, .init = set_up, .fini = tear_down);
+TestSuite(client_admin_query, .init = set_up, .fini = tear_down);
 
-Test(client_question, a_verb_that_runs_is_answered_at_once)
+Test(client_admin_query, a_verb_that_runs_is_answered_at_once)
 {
     ask(0, VERB_REFUSE);
     assert_told(0, POLICY_ANSWER_ERROR, "no thing");
 }
 
-Test(client_question, an_answer_may_come_within_the_question)
+Test(client_admin_query, an_answer_may_come_within_the_admin_query)
 {
     ask(0, VERB_WITHIN);
     assert_told(0, POLICY_ANSWER_TEXT, "thing");
-    cr_assert(LIST_EMPTY(&service.questions));
+    cr_assert(LIST_EMPTY(&service.admin_queries));
 }
 
-Test(client_question, answers_come_later_and_in_any_order)
+Test(client_admin_query, answers_come_later_and_in_any_order)
 {
     static const size_t order[] = {1, 3, 0, 2};
 
@@ -149,42 +149,42 @@ Test(client_question, answers_come_later_and_in_any_order)
         answer(order[i], POLICY_ANSWER_TEXT, text);
         assert_told(order[i], POLICY_ANSWER_TEXT, text);
     }
-    cr_assert(LIST_EMPTY(&service.questions));
+    cr_assert(LIST_EMPTY(&service.admin_queries));
 }
 
-Test(client_question, who_has_waited_for_too_long_is_told_so_once)
+Test(client_admin_query, who_has_waited_for_too_long_is_told_so_once)
 {
     ask(0, VERB_KEEP);
     reactor.now_us += 10;
     ask(1, VERB_KEEP);
-    client_questions_tick(&service, 1000 + PATIENCE_US - 1);
+    client_admin_queries_tick(&service, 1000 + PATIENCE_US - 1);
     cr_assert_eq(askers[0].told, 0);
-    client_questions_tick(&service, 1000 + PATIENCE_US);
-    client_questions_tick(&service, 1000 + PATIENCE_US + 1);
+    client_admin_queries_tick(&service, 1000 + PATIENCE_US);
+    client_admin_queries_tick(&service, 1000 + PATIENCE_US + 1);
     assert_told(0, POLICY_ANSWER_ERROR, "there was no answer in time");
     cr_assert_eq(askers[1].told, 0);
 }
 
-Test(client_question, an_answer_that_comes_too_late_is_dropped)
+Test(client_admin_query, an_answer_that_comes_too_late_is_dropped)
 {
     ask(0, VERB_KEEP);
     ask(1, VERB_KEEP);
-    client_questions_tick(&service, 1000 + PATIENCE_US);
+    client_admin_queries_tick(&service, 1000 + PATIENCE_US);
     answer(0, POLICY_ANSWER_TEXT, "late");
     answer(1, POLICY_ANSWER_OK, "");
     assert_told(0, POLICY_ANSWER_ERROR, "there was no answer in time");
     assert_told(1, POLICY_ANSWER_ERROR, "there was no answer in time");
-    cr_assert(LIST_EMPTY(&service.questions));
+    cr_assert(LIST_EMPTY(&service.admin_queries));
 }
 
-Test(client_question, what_the_policy_leaves_unanswered_is_ended)
+Test(client_admin_query, what_the_policy_leaves_unanswered_is_ended)
 {
     for (size_t i = 0; i < 3; i++) {
         ask(i, VERB_KEEP);
     }
     answer(1, POLICY_ANSWER_OK, "");
-    client_questions_tick(&service, 1000 + PATIENCE_US - 1);
-    client_questions_end(&service);
+    client_admin_queries_tick(&service, 1000 + PATIENCE_US - 1);
+    client_admin_queries_end(&service);
     assert_told(0, POLICY_ANSWER_ERROR, "the process is ending");
     assert_told(1, POLICY_ANSWER_OK, "");
     assert_told(2, POLICY_ANSWER_ERROR, "the process is ending");

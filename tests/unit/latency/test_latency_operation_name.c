@@ -1,6 +1,6 @@
-/* Interfaces: names made safe for keys without mixing any two, and a table that is bounded. */
+/* Operations: names made safe for keys without mixing any two, and a table that is bounded. */
 #include "../../rig/rig_random.h"
-#include "latency/latency_interface.h"
+#include "latency/latency_operation_name.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -16,11 +16,11 @@ static void assert_safe(struct slice name, const char *expected)
 {
     char safe[LATENCY_NAME_MAX + 1];
 
-    cr_assert_eq(latency_interface_name(name, safe), strlen(expected));
+    cr_assert_eq(latency_operation_safe_name(name, safe), strlen(expected));
     cr_assert_str_eq(safe, expected);
 }
 
-Test(latency_interface, ordinary_names_stay_as_they_are)
+Test(latency_operation_name, ordinary_names_stay_as_they_are)
 {
     assert_safe(text("get"), "get");
     assert_safe(text("config|set"), "config|set");
@@ -28,7 +28,7 @@ Test(latency_interface, ordinary_names_stay_as_they_are)
     assert_safe(text("!\"#$&'()*+,-./:;<=>?@[\\]^_`|"), "!\"#$&'()*+,-./:;<=>?@[\\]^_`|");
 }
 
-Test(latency_interface, what_keys_must_not_have_is_escaped)
+Test(latency_operation_name, what_keys_must_not_have_is_escaped)
 {
     assert_safe(text(""), "%");
     assert_safe(text("%"), "%25");
@@ -41,21 +41,21 @@ Test(latency_interface, what_keys_must_not_have_is_escaped)
     assert_safe(text("\x7f\x1b"), "%7F%1B");
 }
 
-Test(latency_interface, long_names_are_cut_with_a_hash)
+Test(latency_operation_name, long_names_are_cut_with_a_hash)
 {
     char name[10000];
     char safe[LATENCY_NAME_MAX + 1];
 
     memset(name, 'n', sizeof name);
     assert_safe((struct slice){name, 64}, "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn");
-    cr_assert_eq(latency_interface_name((struct slice){name, 65}, safe), 64);
+    cr_assert_eq(latency_operation_safe_name((struct slice){name, 65}, safe), 64);
     cr_assert_eq(strspn(safe, "n"), 47);
     cr_assert_eq(safe[47], '~');
     cr_assert_eq(strspn(safe + 48, "0123456789abcdef"), 16);
-    cr_assert_eq(latency_interface_name((struct slice){name, sizeof name}, safe), 64);
+    cr_assert_eq(latency_operation_safe_name((struct slice){name, sizeof name}, safe), 64);
     /* An escape is not cut in two. */
     memset(name, '{', sizeof name);
-    size_t length = latency_interface_name((struct slice){name, sizeof name}, safe);
+    size_t length = latency_operation_safe_name((struct slice){name, sizeof name}, safe);
     cr_assert_eq(length, 45 + 17);
     cr_assert_eq(safe[45], '~');
     cr_assert_eq(safe[length], '\0');
@@ -70,7 +70,7 @@ static int compare(const void *left, const void *right)
 
 /* Names that differ little: of few different bytes, escaped ones among them, around the length at which they are cut.
  */
-Test(latency_interface, different_names_stay_different)
+Test(latency_operation_name, different_names_stay_different)
 {
     static char names[NAMES][120], safe[NAMES][LATENCY_NAME_MAX + 1];
     static const char bytes[] = "aA0%{}~ \n2B";
@@ -83,7 +83,7 @@ Test(latency_interface, different_names_stay_different)
         for (size_t at = i % 3 == 0 ? 0 : length - 4; at < length; at++) {
             names[i][at] = bytes[next_random(&state) % (sizeof bytes - 1)];
         }
-        size_t told = latency_interface_name(text(names[i]), safe[i]);
+        size_t told = latency_operation_safe_name(text(names[i]), safe[i]);
         cr_assert_eq(told, strlen(safe[i]));
         cr_assert(told >= 1 && told <= LATENCY_NAME_MAX);
         cr_assert_eq(strpbrk(safe[i], "{} \n"), NULL);
@@ -98,49 +98,50 @@ Test(latency_interface, different_names_stay_different)
     cr_assert_eq(kept_apart, different);
 }
 
-Test(latency_interface, numbers_are_given_in_order_and_kept)
+Test(latency_operation_name, numbers_are_given_in_order_and_kept)
 {
-    struct latency_interfaces *interfaces = latency_interfaces_new(300, sizeof(struct latency_interface));
+    struct latency_operation_names *operations =
+        latency_operation_names_new(300, sizeof(struct latency_operation_name));
     char name[16];
     uint32_t number;
 
-    cr_assert_eq(interfaces->count, 1);
-    cr_assert_str_eq(interfaces->list[LATENCY_OTHER]->name, "other");
-    cr_assert_eq(latency_interfaces_add(interfaces, text("other")), LATENCY_OTHER);
+    cr_assert_eq(operations->count, 1);
+    cr_assert_str_eq(operations->list[LATENCY_OTHER]->name, "other");
+    cr_assert_eq(latency_operation_names_add(operations, text("other")), LATENCY_OTHER);
     for (int round = 0; round < 2; round++) {
         for (uint32_t i = 1; i < 300; i++) {
             snprintf(name, sizeof name, "name %u", (unsigned)i);
-            cr_assert_eq(latency_interfaces_add(interfaces, text(name)), i);
+            cr_assert_eq(latency_operation_names_add(operations, text(name)), i);
             snprintf(name, sizeof name, "name%%20%u", (unsigned)i);
-            cr_assert_str_eq(interfaces->list[i]->name, name);
-            cr_assert(latency_interfaces_find(interfaces, text(name), &number));
+            cr_assert_str_eq(operations->list[i]->name, name);
+            cr_assert(latency_operation_names_find(operations, text(name), &number));
             cr_assert_eq(number, i);
         }
     }
-    cr_assert_eq(interfaces->count, 300);
-    cr_assert_eq(interfaces->refused, 0);
-    cr_assert_not(latency_interfaces_find(interfaces, text("name 1"), &number), "only by its safe name");
-    cr_assert_not(latency_interfaces_find(interfaces, text(""), &number));
-    latency_interfaces_free(interfaces);
+    cr_assert_eq(operations->count, 300);
+    cr_assert_eq(operations->refused, 0);
+    cr_assert_not(latency_operation_names_find(operations, text("name 1"), &number), "only by its safe name");
+    cr_assert_not(latency_operation_names_find(operations, text(""), &number));
+    latency_operation_names_free(operations);
 }
 
-Test(latency_interface, the_rest_goes_to_other)
+Test(latency_operation_name, the_rest_goes_to_other)
 {
-    struct latency_interfaces *interfaces = latency_interfaces_new(3, sizeof(struct latency_interface));
+    struct latency_operation_names *operations = latency_operation_names_new(3, sizeof(struct latency_operation_name));
 
-    cr_assert_eq(latency_interfaces_add(interfaces, text("get")), 1);
-    cr_assert_eq(latency_interfaces_add(interfaces, text("set")), 2);
-    cr_assert_eq(latency_interfaces_add(interfaces, text("del")), LATENCY_OTHER);
-    cr_assert_eq(latency_interfaces_add(interfaces, text("del")), LATENCY_OTHER);
-    cr_assert_eq(latency_interfaces_add(interfaces, text("set")), 2);
-    cr_assert_eq(latency_interfaces_add(interfaces, text("other")), LATENCY_OTHER);
-    cr_assert_eq(interfaces->refused, 2);
-    cr_assert_eq(interfaces->count, 3);
-    latency_interfaces_free(interfaces);
+    cr_assert_eq(latency_operation_names_add(operations, text("get")), 1);
+    cr_assert_eq(latency_operation_names_add(operations, text("set")), 2);
+    cr_assert_eq(latency_operation_names_add(operations, text("del")), LATENCY_OTHER);
+    cr_assert_eq(latency_operation_names_add(operations, text("del")), LATENCY_OTHER);
+    cr_assert_eq(latency_operation_names_add(operations, text("set")), 2);
+    cr_assert_eq(latency_operation_names_add(operations, text("other")), LATENCY_OTHER);
+    cr_assert_eq(operations->refused, 2);
+    cr_assert_eq(operations->count, 3);
+    latency_operation_names_free(operations);
 
-    interfaces = latency_interfaces_new(1, sizeof(struct latency_interface));
-    cr_assert_eq(latency_interfaces_add(interfaces, text("get")), LATENCY_OTHER);
-    cr_assert_eq(interfaces->count, 1);
-    latency_interfaces_free(interfaces);
-    latency_interfaces_free(NULL);
+    operations = latency_operation_names_new(1, sizeof(struct latency_operation_name));
+    cr_assert_eq(latency_operation_names_add(operations, text("get")), LATENCY_OTHER);
+    cr_assert_eq(operations->count, 1);
+    latency_operation_names_free(operations);
+    latency_operation_names_free(NULL);
 }

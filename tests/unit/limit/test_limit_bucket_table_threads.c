@@ -1,7 +1,7 @@
-/* Threads that charge one subject together never pass its limit. */
+/* Threads that charge one bucket together never pass its limit. */
 #include "../../rig/rig_random.h"
-#include "ledger_fixture.h"
-#include "limit/limit_ledger_private.h"
+#include "bucket_table_fixture.h"
+#include "limit/limit_bucket_table_private.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -10,16 +10,16 @@
 
 #define THREADS 4
 #define LIMIT 500
-#define HOT_SUBJECTS 8
+#define HOT_BUCKETS 8
 
 /* All at one time of the clock: so what is admitted is the limit exactly, whoever comes first. */
 struct crowd {
     struct limit_share *share;
     struct limit_meter meter;
     struct limit_member members[THREADS];
-    _Atomic int64_t admitted[HOT_SUBJECTS];
-    int64_t counts[HOT_SUBJECTS]; /* guarded by locks of the test */
-    pthread_barrier_t start;      /* so that all run at one time */
+    _Atomic int64_t admitted[HOT_BUCKETS];
+    int64_t counts[HOT_BUCKETS]; /* guarded by locks of the test */
+    pthread_barrier_t start;     /* so that all run at one time */
 };
 
 struct crowd_thread {
@@ -30,7 +30,7 @@ struct crowd_thread {
     uint64_t seed;
 };
 
-static struct crowd *crowd_new(size_t subjects_max)
+static struct crowd *crowd_new(size_t buckets_max)
 {
     struct crowd *crowd = calloc(1, sizeof *crowd);
 
@@ -40,7 +40,7 @@ static struct crowd *crowd_new(size_t subjects_max)
     cr_assert_eq(pthread_barrier_init(&crowd->start, NULL, THREADS), 0);
     for (size_t i = 0; i < THREADS; i++) {
         crowd->members[i].description = "";
-        join(crowd->share, &crowd->members[i], "hot", "hot", crowd->meter, subjects_max);
+        join(crowd->share, &crowd->members[i], "hot", "hot", crowd->meter, buckets_max);
     }
     return crowd;
 }
@@ -48,7 +48,7 @@ static struct crowd *crowd_new(size_t subjects_max)
 static void crowd_free(struct crowd *crowd)
 {
     for (size_t i = 0; i < THREADS; i++) {
-        limit_ledger_leave(crowd->share, &crowd->members[i]);
+        limit_bucket_table_leave(crowd->share, &crowd->members[i]);
     }
     pthread_barrier_destroy(&crowd->start);
     limit_share_free(crowd->share);
@@ -89,19 +89,19 @@ static void dawdle(int64_t round)
     }
 }
 
-static struct limit_subject *pin_hot(struct crowd *crowd, size_t number, uint64_t which)
+static struct limit_bucket *pin_hot(struct crowd *crowd, size_t number, uint64_t which)
 {
     char name[16];
 
     snprintf(name, sizeof name, "user:%u", (unsigned int)which);
-    return limit_subject_pin(crowd->share, crowd->members[number].ledger, slice(name), NOW);
+    return limit_bucket_pin(crowd->share, crowd->members[number].bucket_table, slice(name), NOW);
 }
 
-/* Charges two subjects, both or none, as a request does that two rules apply to. */
+/* Charges two buckets, both or none, as a request does that two rules apply to. */
 static void charge_pair(struct crowd *crowd, size_t number, uint64_t first, uint64_t second, int64_t round)
 {
-    struct limit_subject *a = pin_hot(crowd, number, first), *b = pin_hot(crowd, number, second);
-    limit_locks locks = limit_subject_locks(a) | limit_subject_locks(b);
+    struct limit_bucket *a = pin_hot(crowd, number, first), *b = pin_hot(crowd, number, second);
+    limit_locks locks = limit_bucket_locks(a) | limit_bucket_locks(b);
 
     limit_share_lock(crowd->share, locks);
     bool admitted = limit_meter_wait(&crowd->meter, &a->state, NOW, 1) == 0 &&
@@ -118,8 +118,8 @@ static void charge_pair(struct crowd *crowd, size_t number, uint64_t first, uint
     atomic_fetch_add(&crowd->admitted[first], admitted);
     atomic_fetch_add(&crowd->admitted[second], admitted);
     atomic_fetch_add(&crowd->members[number].counts[LIMIT_ADMITTED], admitted);
-    limit_subject_unpin(crowd->share, a);
-    limit_subject_unpin(crowd->share, b);
+    limit_bucket_unpin(crowd->share, a);
+    limit_bucket_unpin(crowd->share, b);
 }
 
 /* A reload, and an operator who looks. */
@@ -131,22 +131,22 @@ static void disturb(struct crowd *crowd, const char *name)
     (void)limit_share_reset(crowd->share, slice("hot"), slice(name), NULL, NULL);
     free(printed(crowd->share, NOW));
     (void)limit_share_tracked(crowd->share);
-    limit_ledger_leave(crowd->share, &passing);
+    limit_bucket_table_leave(crowd->share, &passing);
 }
 
 static void crowd_pairs(struct crowd_thread *thread, int64_t round)
 {
     struct crowd *crowd = thread->crowd;
-    uint64_t first = next_random(&thread->seed) % HOT_SUBJECTS;
-    uint64_t second = (first + 1 + next_random(&thread->seed) % (HOT_SUBJECTS - 1)) % HOT_SUBJECTS;
+    uint64_t first = next_random(&thread->seed) % HOT_BUCKETS;
+    uint64_t second = (first + 1 + next_random(&thread->seed) % (HOT_BUCKETS - 1)) % HOT_BUCKETS;
 
     charge_pair(crowd, thread->number, first, second, round);
     if (round % 8 == 0) {
         /* Others come and go, for tables that grow and shrink. */
         char name[32];
         snprintf(name, sizeof name, "passing:%lld", (long long)round);
-        limit_subject_unpin(crowd->share,
-                            limit_subject_pin(crowd->share, crowd->members[thread->number].ledger, slice(name), NOW));
+        limit_bucket_unpin(crowd->share, limit_bucket_pin(crowd->share, crowd->members[thread->number].bucket_table,
+                                                          slice(name), NOW));
         limit_share_sweep(crowd->share, NOW);
         if (round % 64 == 0) {
             disturb(crowd, name);
@@ -154,48 +154,48 @@ static void crowd_pairs(struct crowd_thread *thread, int64_t round)
     }
 }
 
-Test(limit_ledger, never_admits_more_to_threads_that_come_together, .timeout = 100)
+Test(limit_bucket_table, never_admits_more_to_threads_that_come_together, .timeout = 100)
 {
     struct crowd *crowd = crowd_new(1000);
     int64_t admitted = 0, total = 0;
     size_t full = 0;
 
     run_crowd(crowd, 5000, crowd_pairs);
-    for (size_t i = 0; i < HOT_SUBJECTS; i++) {
-        struct limit_subject *subject = pin_hot(crowd, 0, i);
-        cr_assert_eq(subject->pins, 1, "all were given back");
+    for (size_t i = 0; i < HOT_BUCKETS; i++) {
+        struct limit_bucket *bucket = pin_hot(crowd, 0, i);
+        cr_assert_eq(bucket->pins, 1, "all were given back");
         cr_assert_leq(crowd->admitted[i], LIMIT);
-        cr_assert_eq(subject->state.window.count, crowd->admitted[i]);
+        cr_assert_eq(bucket->state.window.count, crowd->admitted[i]);
         full += crowd->admitted[i] == LIMIT;
         admitted += crowd->admitted[i];
-        limit_subject_unpin(crowd->share, subject);
+        limit_bucket_unpin(crowd->share, bucket);
     }
     for (size_t i = 0; i < THREADS; i++) {
         total += (int64_t)crowd->members[i].counts[LIMIT_ADMITTED];
     }
     cr_assert_eq(admitted, 2 * total, "both or none");
-    cr_assert_geq(full, HOT_SUBJECTS - 1, "of two with room, a pair is found in time");
+    cr_assert_geq(full, HOT_BUCKETS - 1, "of two with room, a pair is found in time");
     sweep_all(crowd->share, NOW + 3600 * SECOND);
     cr_assert_eq(limit_share_tracked(crowd->share), 0);
     crowd_free(crowd);
 }
 
 /* Pins and locks it, as a policy has to: one that was revoked meanwhile is looked for anew. */
-static struct limit_subject *lock_named(struct crowd *crowd, size_t number, const char *name, int64_t now_us)
+static struct limit_bucket *lock_named(struct crowd *crowd, size_t number, const char *name, int64_t now_us)
 {
     for (;;) {
-        struct limit_subject *subject =
-            limit_subject_pin(crowd->share, crowd->members[number].ledger, slice(name), now_us);
-        limit_share_lock(crowd->share, limit_subject_locks(subject));
-        if (!subject->revoked) {
-            return subject;
+        struct limit_bucket *bucket =
+            limit_bucket_pin(crowd->share, crowd->members[number].bucket_table, slice(name), now_us);
+        limit_share_lock(crowd->share, limit_bucket_locks(bucket));
+        if (!bucket->revoked) {
+            return bucket;
         }
-        limit_share_unlock(crowd->share, limit_subject_locks(subject));
-        limit_subject_unpin(crowd->share, subject);
+        limit_share_unlock(crowd->share, limit_bucket_locks(bucket));
+        limit_bucket_unpin(crowd->share, bucket);
     }
 }
 
-/* With hardly any room, and subjects that lose theirs as long as they are idle. */
+/* With hardly any room, and buckets that lose theirs as long as they are idle. */
 static void crowd_without_room(struct crowd_thread *thread, int64_t round)
 {
     struct crowd *crowd = thread->crowd;
@@ -203,19 +203,19 @@ static void crowd_without_room(struct crowd_thread *thread, int64_t round)
 
     /* Time goes on fast enough to look for room each time, and slowly enough for the window. */
     snprintf(name, sizeof name, "user:%lld", (long long)(round % 50));
-    struct limit_subject *subject = lock_named(crowd, thread->number, name, NOW + round * 100000);
-    bool admitted = limit_meter_wait(&crowd->meter, &subject->state, NOW, 1) == 0;
+    struct limit_bucket *bucket = lock_named(crowd, thread->number, name, NOW + round * 100000);
+    bool admitted = limit_meter_wait(&crowd->meter, &bucket->state, NOW, 1) == 0;
     dawdle(round);
     if (admitted) {
-        (void)limit_meter_charge(&crowd->meter, &subject->state, NOW, 1);
+        (void)limit_meter_charge(&crowd->meter, &bucket->state, NOW, 1);
     }
-    limit_share_unlock(crowd->share, limit_subject_locks(subject));
-    atomic_fetch_add(&crowd->admitted[limit_subject_is_tracked(subject)], admitted);
-    limit_subject_unpin(crowd->share, subject);
+    limit_share_unlock(crowd->share, limit_bucket_locks(bucket));
+    atomic_fetch_add(&crowd->admitted[limit_bucket_is_tracked(bucket)], admitted);
+    limit_bucket_unpin(crowd->share, bucket);
     limit_share_sweep(crowd->share, NOW);
 }
 
-Test(limit_ledger, never_tracks_more_than_told_with_threads_that_come_together, .timeout = 100)
+Test(limit_bucket_table, never_tracks_more_than_told_with_threads_that_come_together, .timeout = 100)
 {
     enum { ROOM = 10 };
     struct crowd *crowd = crowd_new(ROOM);
@@ -234,27 +234,27 @@ static void crowd_in_cache(struct crowd_thread *thread, int64_t round)
     char name[32];
 
     snprintf(name, sizeof name, "user:%d", (int)(next_random(&thread->seed) % 8));
-    struct limit_subject *subject = lock_named(crowd, thread->number, name, NOW + round * 100000);
-    cr_assert(subject->length == strlen(name) && memcmp(subject->name, name, subject->length) == 0);
-    int64_t queued = ++subject->queued;
+    struct limit_bucket *bucket = lock_named(crowd, thread->number, name, NOW + round * 100000);
+    cr_assert(bucket->length == strlen(name) && memcmp(bucket->name, name, bucket->length) == 0);
+    int64_t queued = ++bucket->queued;
     dawdle(round);
-    limit_share_unlock(crowd->share, limit_subject_locks(subject));
-    struct limit_subject *same = lock_named(crowd, thread->number, name, NOW);
-    cr_assert_eq(same, subject, "it is found as long as it is pinned");
+    limit_share_unlock(crowd->share, limit_bucket_locks(bucket));
+    struct limit_bucket *same = lock_named(crowd, thread->number, name, NOW);
+    cr_assert_eq(same, bucket, "it is found as long as it is pinned");
     cr_assert_geq(queued, 1);
     same->queued--;
-    limit_share_unlock(crowd->share, limit_subject_locks(subject));
-    limit_subject_unpin(crowd->share, subject);
-    limit_subject_unpin(crowd->share, same);
+    limit_share_unlock(crowd->share, limit_bucket_locks(bucket));
+    limit_bucket_unpin(crowd->share, bucket);
+    limit_bucket_unpin(crowd->share, same);
     limit_share_sweep(crowd->share, NOW);
 }
 
-Test(limit_ledger, as_a_cache_gives_all_threads_the_same_subject_without_room, .timeout = 100)
+Test(limit_bucket_table, as_a_cache_gives_all_threads_the_same_bucket_without_room, .timeout = 100)
 {
     enum { ROOM = 2 };
     struct crowd *crowd = crowd_new(ROOM);
 
-    crowd->members[0].ledger->is_cache = true;
+    crowd->members[0].bucket_table->is_cache = true;
     run_crowd(crowd, 20000, crowd_in_cache);
     cr_assert_leq(limit_share_tracked(crowd->share), ROOM);
     sweep_all(crowd->share, NOW + 3600 * SECOND);
@@ -279,14 +279,14 @@ static void crowd_locks(struct crowd_thread *thread, int64_t round)
 {
     struct crowd *crowd = thread->crowd;
     limit_locks locks = some_locks(&thread->seed, round);
-    int64_t seen[HOT_SUBJECTS];
+    int64_t seen[HOT_BUCKETS];
 
     limit_share_lock(crowd->share, locks);
-    for (size_t i = 0; i < HOT_SUBJECTS; i++) {
+    for (size_t i = 0; i < HOT_BUCKETS; i++) {
         seen[i] = has_lock(locks, i) ? crowd->counts[i] : 0;
     }
     dawdle(round);
-    for (size_t i = 0; i < HOT_SUBJECTS; i++) {
+    for (size_t i = 0; i < HOT_BUCKETS; i++) {
         if (has_lock(locks, i)) {
             crowd->counts[i] = seen[i] + 1;
         }
@@ -295,29 +295,29 @@ static void crowd_locks(struct crowd_thread *thread, int64_t round)
 }
 
 /* In any order, and all at once: whoever takes several does not wait for one who waits for him. */
-Test(limit_ledger, several_are_locked_together, .timeout = 100)
+Test(limit_bucket_table, several_are_locked_together, .timeout = 100)
 {
     struct crowd *crowd = crowd_new(1);
     enum { ROUNDS = 5000 };
-    int64_t expected[HOT_SUBJECTS] = {0};
+    int64_t expected[HOT_BUCKETS] = {0};
 
     for (uint64_t number = 0; number < THREADS; number++) {
         uint64_t seed = number;
         for (int64_t round = 0; round < ROUNDS; round++) {
             limit_locks locks = some_locks(&seed, round);
-            for (size_t i = 0; i < HOT_SUBJECTS; i++) {
+            for (size_t i = 0; i < HOT_BUCKETS; i++) {
                 expected[i] += has_lock(locks, i);
             }
         }
     }
     run_crowd(crowd, ROUNDS, crowd_locks);
-    for (size_t i = 0; i < HOT_SUBJECTS; i++) {
+    for (size_t i = 0; i < HOT_BUCKETS; i++) {
         cr_assert_eq(crowd->counts[i], expected[i], "lock %zu", i * 8);
     }
     crowd_free(crowd);
 }
 
-Test(limit_ledger, of_one_worker_are_not_locked)
+Test(limit_bucket_table, of_one_worker_are_not_locked)
 {
     struct limit_share *share = share_of(1);
 

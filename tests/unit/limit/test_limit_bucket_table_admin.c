@@ -1,5 +1,5 @@
-/* What the admin port shows of ledgers, and resets. */
-#include "ledger_fixture.h"
+/* What the admin port shows of bucket tables, and resets. */
+#include "bucket_table_fixture.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -7,16 +7,16 @@
 
 static void refuse(struct one_rule *one, const char *name, size_t length, uint64_t times)
 {
-    struct limit_subject *subject =
-        limit_subject_pin(one->share, one->member.ledger, (struct slice){name, length}, NOW);
+    struct limit_bucket *bucket =
+        limit_bucket_pin(one->share, one->member.bucket_table, (struct slice){name, length}, NOW);
 
-    while (charge(one->share, &one->meter, subject, NOW)) {
+    while (charge(one->share, &one->meter, bucket, NOW)) {
     }
-    subject->refused += times;
-    limit_subject_unpin(one->share, subject);
+    bucket->refused += times;
+    limit_bucket_unpin(one->share, bucket);
 }
 
-Test(limit_ledger, is_printed_with_those_who_were_refused_most)
+Test(limit_bucket_table, is_printed_with_those_who_were_refused_most)
 {
     struct one_rule *one = one_rule(2, 14);
     char expected[2000] = "rule=api per=user admitted=0 refused=0 delayed=0 observed=0 tracked=14\n";
@@ -44,7 +44,7 @@ Test(limit_ledger, is_printed_with_those_who_were_refused_most)
     one_rule_free(one);
 }
 
-Test(limit_ledger, rounds_up_the_time_until_the_next_admission)
+Test(limit_bucket_table, rounds_up_the_time_until_the_next_admission)
 {
     struct one_rule *one = one_rule(1, 10);
 
@@ -73,7 +73,7 @@ static char *shown_offender(struct limit_share *share)
     return name;
 }
 
-Test(limit_ledger, shows_names_as_operators_can_give_them_back)
+Test(limit_bucket_table, shows_names_as_operators_can_give_them_back)
 {
     struct one_rule *one = one_rule(2, 100);
     static const char name[] = "user:alice\nkey:a b\\";
@@ -89,9 +89,9 @@ Test(limit_ledger, shows_names_as_operators_can_give_them_back)
 }
 
 /* A key holds what its client wants it to hold. */
-Test(limit_ledger, shows_names_of_any_bytes_harmlessly)
+Test(limit_bucket_table, shows_names_of_any_bytes_harmlessly)
 {
-    char all_bytes[256], longest[LIMIT_SUBJECT_MAX];
+    char all_bytes[256], longest[LIMIT_BUCKET_MAX];
     static const char forged[] = "key:a rule=other refused=0\r\nrule=api\0\x1b[2J%s%n\\x41\xff";
     const struct slice names[] = {
         {forged, sizeof forged - 1}, {all_bytes, sizeof all_bytes}, {longest, sizeof longest}, {"", 0}};
@@ -107,7 +107,7 @@ Test(limit_ledger, shows_names_of_any_bytes_harmlessly)
         for (const char *at = shown; *at != '\0'; at++) {
             cr_assert(*at > ' ' && *at < 0x7f, "%s", shown);
         }
-        cr_assert(strlen(shown) >= names[i].length && strlen(shown) <= 4 * LIMIT_SUBJECT_MAX);
+        cr_assert(strlen(shown) >= names[i].length && strlen(shown) <= 4 * LIMIT_BUCKET_MAX);
         char *expected = conf_format("rule=api per=user admitted=0 refused=0 delayed=0 observed=0 tracked=1\n"
                                      "offender=%s rule=api refused=1 next_admission_ms=60000\n",
                                      shown);
@@ -119,7 +119,7 @@ Test(limit_ledger, shows_names_of_any_bytes_harmlessly)
     }
 }
 
-Test(limit_ledger, are_printed_in_the_order_in_which_they_joined)
+Test(limit_bucket_table, are_printed_in_the_order_in_which_they_joined)
 {
     struct limit_share *share = share_of(1);
     struct limit_member members[3] = {{.description = "x=1"}, {.description = "x=2"}, {.description = "x=3"}};
@@ -135,12 +135,12 @@ Test(limit_ledger, are_printed_in_the_order_in_which_they_joined)
                    "rule=ape x=2 admitted=1 refused=0 delayed=0 observed=0 tracked=0\n"
                    "rule=mule x=3 admitted=2 refused=0 delayed=0 observed=0 tracked=0\n");
     for (size_t i = 0; i < 3; i++) {
-        limit_ledger_leave(share, &members[i]);
+        limit_bucket_table_leave(share, &members[i]);
     }
     limit_share_free(share);
 }
 
-Test(limit_ledger, of_a_rule_are_reset_for_one_or_for_all)
+Test(limit_bucket_table, of_a_rule_are_reset_for_one_or_for_all)
 {
     struct one_rule *one = one_rule(2, 3);
     struct limit_member other = {.description = "per=user"};
@@ -150,7 +150,7 @@ Test(limit_ledger, of_a_rule_are_reset_for_one_or_for_all)
     refuse(one, "user:b", 6, 2);
     refuse(one, "user:c", 6, 3);
     refuse(one, "user:without-room", 17, 4);
-    struct limit_subject *of_other = pin_tracked(one->share, &other, "user:a");
+    struct limit_bucket *of_other = pin_tracked(one->share, &other, "user:a");
     while (charge(one->share, &one->meter, of_other, NOW)) {
     }
 
@@ -183,7 +183,7 @@ Test(limit_ledger, of_a_rule_are_reset_for_one_or_for_all)
     cr_assert_not(charge(one->share, &one->meter, of_other, NOW), "the other rule's is as it was");
     cr_assert(limit_share_reset(one->share, slice("api2"), slice("user:a"), NULL, NULL));
     cr_assert(charge(one->share, &one->meter, of_other, NOW));
-    limit_subject_unpin(one->share, of_other);
-    limit_ledger_leave(one->share, &other);
+    limit_bucket_unpin(one->share, of_other);
+    limit_bucket_table_leave(one->share, &other);
     one_rule_free(one);
 }

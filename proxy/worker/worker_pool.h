@@ -1,13 +1,13 @@
 /*
- * The crew: all workers of the process, and how accepted clients are spread over them. Main thread only.
+ * The worker pool: all workers of the process, and how accepted clients are spread over them. Main thread only.
  */
-#ifndef HEADGATE_CREW_H
-#define HEADGATE_CREW_H
+#ifndef HEADGATE_WORKER_POOL_H
+#define HEADGATE_WORKER_POOL_H
 
 #include "net/lookup.h"
 #include "worker/worker.h"
 
-struct crew {
+struct worker_pool {
     struct worker **workers;
     size_t count;
     struct workgroup group;       /* the workers, as they reach each other */
@@ -22,27 +22,27 @@ struct crew {
 
 /* Starts conf->threads workers; false, with errno set and none left running, if one cannot be started. reactor: of the
  * main thread. */
-bool crew_start(struct crew *crew, struct reactor *reactor, const struct conf *conf,
-                const struct policy *const *policies);
-void crew_stop(struct crew *crew);
+bool worker_pool_start(struct worker_pool *worker_pool, struct reactor *reactor, const struct conf *conf,
+                       const struct policy *const *policies);
+void worker_pool_stop(struct worker_pool *worker_pool);
 /* Has Redis' name looked up anew, at the intervals of conf from now on, which stays as long as it is in force. Workers
  * are told of conf by worker_reconfigure(). */
-void crew_reconfigure(struct crew *crew, const struct conf *conf);
-void crew_drain(struct crew *crew);
+void worker_pool_reconfigure(struct worker_pool *worker_pool, const struct conf *conf);
+void worker_pool_drain(struct worker_pool *worker_pool);
 /* Whether all workers have been drained: no clients, and the policies have done what they had to do first. */
-bool crew_is_settled(const struct crew *crew);
+bool worker_pool_is_settled(const struct worker_pool *worker_pool);
 /* Whether all workers that are not wait for a policy whose server was never reached. */
-bool crew_waits_in_vain(const struct crew *crew);
+bool worker_pool_waits_in_vain(const struct worker_pool *worker_pool);
 /* Closes the clients that a drain has left. */
-void crew_close_clients(struct crew *crew);
+void worker_pool_close_clients(struct worker_pool *worker_pool);
 
 /* Clients that are open, those on their way to a worker included. */
-size_t crew_clients(const struct crew *crew);
+size_t worker_pool_clients(const struct worker_pool *worker_pool);
 /* Hands the socket to the worker with the fewest clients. */
-void crew_give_client(struct crew *crew, int fd, const struct sockaddr_storage *address);
+void worker_pool_give_client(struct worker_pool *worker_pool, int fd, const struct sockaddr_storage *address);
 /* The sum over all workers. */
-uint64_t crew_stat(const struct crew *crew, enum stats_id id);
+uint64_t worker_pool_stat(const struct worker_pool *worker_pool, enum stats_id id);
 /* The same for a counter of the policy at this place of the list. */
-uint64_t crew_policy_counter(const struct crew *crew, size_t policy, size_t counter);
+uint64_t worker_pool_policy_counter(const struct worker_pool *worker_pool, size_t policy, size_t counter);
 
 #endif

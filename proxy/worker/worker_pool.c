@@ -1,0 +1,232 @@
+#include "worker/worker_pool.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <stdlib.h>
+
+/* Redis has moved, or was found. */
+static void on_targets(void *context, const struct connection_targets *targets)
+{
+    struct worker_pool *worker_pool = context;
+
+    for (size_t i = 0; i < worker_pool->count; i++) {
+        worker_set_targets(worker_pool->workers[i], targets);
+    }
+}
+
+/* A name that leads to Headgate would have it connect to itself until descriptors are gone. */
+static const char *refuse_own(void *context, const struct sockaddr *address)
+{
+    const struct worker_pool *worker_pool = context;
+
+    return conf_own_address(worker_pool->conf, address) != NULL ? "it leads to Headgate itself" : NULL;
+}
+
+/* What workers need, but for themselves. False with errno set and nothing left open. */
+static bool open_parts(struct worker_pool *worker_pool, struct reactor *reactor, const struct conf *conf,
+                       const struct policy *const *policies)
+{
+    const struct lookup_settings settings = {
+        .address = &conf->upstream,
+        .interval = conf->resolve_every,
+        .changed = on_targets,
+        .refuses = refuse_own,
+        .context = worker_pool,
+        .stats = reactor->stats,
+    };
+    size_t count = (size_t)conf->threads;
+
+    worker_pool->workers = calloc(count, sizeof(struct worker *));
+    if (worker_pool->workers == NULL || !workgroup_open(&worker_pool->group, count)) {
+        free(worker_pool->workers);
+        errno = ENOMEM;
+        return false;
+    }
+    if (!chain_roster_open(&worker_pool->policies, policies, count)) {
+        workgroup_close(&worker_pool->group);
+        free(worker_pool->workers);
+        errno = ENOMEM;
+        return false;
+    }
+    if (!mailbox_open(&worker_pool->mailbox, reactor)) {
+        int reason = errno;
+        workgroup_close(&worker_pool->group);
+        chain_roster_close(&worker_pool->policies);
+        free(worker_pool->workers);
+        errno = reason;
+        return false;
+    }
+    worker_pool->lookup = lookup_new(reactor, &settings);
+    if (worker_pool->lookup == NULL) {
+        worker_pool_stop(worker_pool);
+        errno = ENOMEM;
+    }
+    return worker_pool->lookup != NULL;
+}
+
+bool worker_pool_start(struct worker_pool *worker_pool, struct reactor *reactor, const struct conf *conf,
+                       const struct policy *const *policies)
+{
+    size_t count = (size_t)conf->threads;
+
+    /* Initialises the C library's allocator while there is one thread. Under a sanitizer nobody else does, and workers
+     * that trim would all do it at once. */
+    (void)malloc_trim(0);
+    *worker_pool = (struct worker_pool){.stats = reactor->stats, .conf = conf};
+    if (!open_parts(worker_pool, reactor, conf, policies)) {
+        return false;
+    }
+    const struct worker_parts parts = {
+        .lookup = worker_pool->lookup,
+        .mailbox = &worker_pool->mailbox,
+        .policies = &worker_pool->policies,
+        .group = &worker_pool->group,
+    };
+    for (; worker_pool->count < count; worker_pool->count++) {
+        worker_pool->workers[worker_pool->count] = worker_start(worker_pool->count, conf, &parts);
+        if (worker_pool->workers[worker_pool->count] == NULL) {
+            int reason = errno;
+            worker_pool_stop(worker_pool);
+            errno = reason;
+            return false;
+        }
+    }
+    return true;
+}
+
+void worker_pool_stop(struct worker_pool *worker_pool)
+{
+    if (worker_pool->workers == NULL) {
+        return;
+    }
+    while (worker_pool->count > 0) {
+        worker_stop(worker_pool->workers[--worker_pool->count]);
+    }
+    /* What they have left there is for nobody, but is to be freed. */
+    mailbox_run(&worker_pool->mailbox);
+    mailbox_close(&worker_pool->mailbox);
+    if (worker_pool->lookup != NULL) {
+        lookup_free(worker_pool->lookup);
+    }
+    workgroup_close(&worker_pool->group);
+    chain_roster_close(&worker_pool->policies);
+    free(worker_pool->workers);
+    worker_pool->workers = NULL;
+}
+
+void worker_pool_reconfigure(struct worker_pool *worker_pool, const struct conf *conf)
+{
+    worker_pool->conf = conf;
+    lookup_set_interval(worker_pool->lookup, conf->resolve_every);
+    lookup_soon(worker_pool->lookup);
+}
+
+void worker_pool_drain(struct worker_pool *worker_pool)
+{
+    for (size_t i = 0; i < worker_pool->count; i++) {
+        worker_drain(worker_pool->workers[i]);
+    }
+}
+
+bool worker_pool_is_settled(const struct worker_pool *worker_pool)
+{
+    bool settled = true;
+
+    for (size_t i = 0; i < worker_pool->count; i++) {
+        settled = settled && worker_is_settled(worker_pool->workers[i]);
+    }
+    return settled;
+}
+
+bool worker_pool_waits_in_vain(const struct worker_pool *worker_pool)
+{
+    bool in_vain = true;
+
+    for (size_t i = 0; i < worker_pool->count; i++) {
+        in_vain =
+            in_vain && (worker_is_settled(worker_pool->workers[i]) || worker_waits_in_vain(worker_pool->workers[i]));
+    }
+    return in_vain;
+}
+
+void worker_pool_close_clients(struct worker_pool *worker_pool)
+{
+    for (size_t i = 0; i < worker_pool->count; i++) {
+        worker_close_clients(worker_pool->workers[i]);
+    }
+}
+
+/* What holds only if it holds for every worker. */
+static uint64_t stat_of_all(const struct worker_pool *worker_pool, enum stats_id id)
+{
+    uint64_t least = 1;
+
+    for (size_t i = 0; i < worker_pool->count; i++) {
+        uint64_t one = stats_get(worker_stats(worker_pool->workers[i]), id);
+        least = one < least ? one : least;
+    }
+    return least;
+}
+
+uint64_t worker_pool_stat(const struct worker_pool *worker_pool, enum stats_id id)
+{
+    /* The main thread counts nothing but lookups; what it does besides is no worker's turn. */
+    bool is_of_main = id == STATS_LOOKUPS || id == STATS_LOOKUPS_FAILED;
+    uint64_t sum = id == STATS_CLIENTS_REFUSED ? worker_pool->clients_refused
+                   : is_of_main                ? stats_get(worker_pool->stats, id)
+                                               : 0;
+
+    if (id == STATS_UPSTREAM_UP) {
+        return stat_of_all(worker_pool, id);
+    }
+
+    for (size_t i = 0; i < worker_pool->count; i++) {
+        sum += stats_get(worker_stats(worker_pool->workers[i]), id);
+    }
+    return sum;
+}
+
+uint64_t worker_pool_policy_counter(const struct worker_pool *worker_pool, size_t policy, size_t counter)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < worker_pool->count; i++) {
+        sum += worker_policy_counter(worker_pool->workers[i], policy, counter);
+    }
+    return sum;
+}
+
+size_t worker_pool_clients(const struct worker_pool *worker_pool)
+{
+    uint64_t closed =
+        worker_pool_stat(worker_pool, STATS_CLIENTS_ACCEPTED) - worker_pool_stat(worker_pool, STATS_CLIENTS_CONNECTED);
+
+    return worker_pool->clients_given > closed ? (size_t)(worker_pool->clients_given - closed) : 0;
+}
+
+static struct worker *least_loaded(const struct worker_pool *worker_pool)
+{
+    /* Beginning at another one each time spreads a burst that the gauges do not show yet. */
+    size_t start = (size_t)(worker_pool->clients_given % worker_pool->count);
+    struct worker *best = worker_pool->workers[start];
+
+    for (size_t i = 1; i < worker_pool->count; i++) {
+        struct worker *worker = worker_pool->workers[(start + i) % worker_pool->count];
+        if (stats_get(worker_stats(worker), STATS_CLIENTS_CONNECTED) <
+            stats_get(worker_stats(best), STATS_CLIENTS_CONNECTED)) {
+            best = worker;
+        }
+    }
+    return best;
+}
+
+void worker_pool_give_client(struct worker_pool *worker_pool, int fd, const struct sockaddr_storage *address)
+{
+    struct worker *worker = least_loaded(worker_pool);
+
+    if (worker_give_client(worker, fd, address, worker_pool->clients_given + 1)) {
+        worker_pool->clients_given++;
+    } else {
+        worker_pool->clients_refused++;
+    }
+}
