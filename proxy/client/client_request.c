@@ -261,6 +261,9 @@ static enum client_outcome take(struct client *client, struct request *request)
 
     if (client->service->reactor->measures) {
         note(client, request, joins_group);
+    } else {
+        /* What waited may have been noted before a reload. */
+        client_note_end(client);
     }
     if (joins_group) {
         join_group(client, request);

@@ -2,6 +2,7 @@
 
 import re
 import signal
+import threading
 import time
 
 import pytest
@@ -348,6 +349,43 @@ def test_measuring_begins_and_ends_with_a_reload(meter, redis):
     meter.clear()
     assert waits("STRLEN", "a") == 1
     assert meter.names() == ["strlen"]
+
+
+def test_what_was_noted_before_measuring_ended_is_forgotten(redis, make_meter):
+    """A request waits for its lane while a reload ends measuring: later ones are measured as themselves again."""
+    meter = make_meter(redis, pool="shared", asked="nothing")
+    floods, client = [meter.connect() for _ in range(6)], connect(meter)
+    data = encode("SET", "big", "x" * 15000) * 1300
+
+    def waits():
+        with meter.admin() as admin:
+            lines = text(admin("CLIENTS")).splitlines()
+        address = "addr=%s:%d " % client.socket.getsockname()
+        return any(address in line and " qbuf=0 " not in line for line in lines)
+
+    def reload(rules):
+        meter.write_rules(rules)
+        with meter.admin() as admin:
+            for _ in range(2):  # the second is taken when the first is done
+                wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
+
+    redis.signal(signal.SIGSTOP)
+    senders = [threading.Thread(target=flood.send, args=(data,), daemon=True) for flood in floods]
+    for sender in senders:
+        sender.start()
+    time.sleep(1)
+    client.send(encode("GET", "slow"))
+    wait_for(waits, what="the request to wait")
+    reload("")
+    redis.signal(signal.SIGCONT)
+    assert client.read() is None
+    for flood in floods:
+        flood.read_many(1300)
+    reload("[meter:all]\n")
+    meter.clear()
+    for number in (1, 2, 3):
+        assert client("INCR", "n") == number
+    assert meter.names() == ["incr", "incr", "incr"]
 
 
 @pytest.mark.threads
