@@ -71,6 +71,24 @@ static bool charge_one(struct limit *limit, struct limit_charge *charge, int64_t
     return limit_meter_charge(&charge->rule->meter, &charge->bucket->state, now_us, charge->cost);
 }
 
+/* Counts them for the rule whose charges begin here: once each, also where they have several buckets of it. */
+static void count_admitted(struct limit *limit, size_t first, uint32_t requests)
+{
+    struct limit_rule *rule = limit->charges[first].rule;
+    bool is_passed_over = false;
+
+    for (size_t i = first; i < limit->charge_count && limit->charges[i].rule == rule; i++) {
+        is_passed_over = is_passed_over || limit->charges[i].passed_over;
+    }
+    /* What an exact rule observes is counted when Redis has answered. */
+    bool is_open = limit->charges[first].asks_aside && rule->accuracy == LIMIT_EXACT;
+    if (is_passed_over) {
+        limit_count(limit, rule, LIMIT_OBSERVED, LIMIT_COUNTER_OBSERVED, requests);
+    } else if (!is_open) {
+        limit_count(limit, rule, LIMIT_ADMITTED, LIMIT_COUNTER_ADMITTED, requests);
+    }
+}
+
 /* False when memory is short. */
 static bool charge_all(struct limit *limit, int64_t now_us, uint32_t requests)
 {
@@ -79,17 +97,14 @@ static bool charge_all(struct limit *limit, int64_t now_us, uint32_t requests)
     for (size_t i = 0; i < limit->charge_count; i++) {
         struct limit_charge *charge = &limit->charges[i];
         bool is_new_rule = i == 0 || charge[-1].rule != charge->rule;
-        /* What an exact rule observes is counted when Redis has answered. */
-        bool is_open = charge->asks_aside && charge->rule->accuracy == LIMIT_EXACT;
+        if (is_new_rule) {
+            count_admitted(limit, i, requests);
+        }
         if (charge->passed_over) {
-            limit_count(limit, charge->rule, LIMIT_OBSERVED, LIMIT_COUNTER_OBSERVED, requests);
             charge->bucket->refused++;
-            continue;
+        } else {
+            charged = charge_one(limit, charge, now_us) && charged;
         }
-        if (is_new_rule && !is_open) {
-            limit_count(limit, charge->rule, LIMIT_ADMITTED, LIMIT_COUNTER_ADMITTED, requests);
-        }
-        charged = charge_one(limit, charge, now_us) && charged;
     }
     return charged;
 }

@@ -154,6 +154,21 @@ def test_what_can_never_be_is_the_longest_wait(make_shared):
 # ---- action = observe ----
 
 
+@pytest.mark.parametrize("first", ["ab", "ba"])
+def test_what_is_observed_in_one_of_several_buckets_counts_once(make, first):
+    """Whichever bucket is found first; and once where both are full."""
+    headgate = make(rule("shadow", limit=2, per="key", action="observe", commands="mget"))
+    client = headgate.connect()
+    for key in first:
+        client("MGET", key)
+    client("MGET", "a")
+    client("MGET", "a", "b")
+    assert (counter(headgate, "admitted_total"), counter(headgate, "observed_total")) == (3, 1)
+    client("MGET", "b", "b")
+    client("MGET", "a", "b")
+    assert (counter(headgate, "admitted_total"), counter(headgate, "observed_total")) == (3, 3)
+
+
 def test_observe(make):
     headgate = make(rule("shadow", limit=3, action="observe") + rule("real", limit=5, commands="decr"))
     client = headgate.connect()
