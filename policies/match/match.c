@@ -75,19 +75,36 @@ bool match_glob_element(const char **at, char character)
     return *(*at)++ == character;
 }
 
+/*
+ * Whether Redis takes a "-" behind this place of a class for something else than class_has() does: to Redis (util.c,
+ * stringmatchlen) nothing is special behind it, not even "]", and no range begins with a backslash.
+ */
+static bool is_odd_range(struct slice word, size_t at, bool is_escaped)
+{
+    if (at + 2 >= word.length || word.data[at + 1] != '-') {
+        return false;
+    }
+    return is_escaped ? word.data[at + 2] != ']' : word.data[at + 2] == ']' || word.data[at + 2] == '\\';
+}
+
 bool match_glob_check(struct slice word, char problem[CONF_PROBLEM_MAX])
 {
     bool within_class = false;
 
     for (size_t i = 0; i < word.length; i++) {
-        if (word.data[i] == '\\') {
-            if (++i == word.length) {
-                return faulty(problem, word, "ends with a backslash");
-            }
-        } else if (within_class) {
-            within_class = word.data[i] != ']';
-        } else {
-            within_class = word.data[i] == '[';
+        bool is_escaped = word.data[i] == '\\';
+        if (is_escaped && ++i == word.length) {
+            return faulty(problem, word, "ends with a backslash");
+        }
+        bool is_member = within_class && (is_escaped || word.data[i] != ']');
+        if (is_member && is_odd_range(word, i, is_escaped)) {
+            return faulty(problem, word, "has a \"-\" in a class that Redis takes for a range; put \"-\" first");
+        }
+        if (is_member && i + 2 < word.length && word.data[i + 1] == '-' && word.data[i + 2] != ']') {
+            i += 2;
+        } else if (!is_escaped) {
+            within_class = within_class ? word.data[i] != ']' : word.data[i] == '[';
+            i += within_class && word.data[i] == '[' && i + 1 < word.length && word.data[i + 1] == '^';
         }
     }
     return !within_class || faulty(problem, word, "opens a class with \"[\" that it does not close");

@@ -420,6 +420,24 @@ Test(match_keys, that_are_no_globs)
     cr_assert_null(match_keys_compile("[a\\]", problem));
 }
 
+/* Only what means the same here and to Redis is taken. */
+Test(match_keys, that_redis_reads_otherwise)
+{
+    static const char *const refused[] = {"[a-]*", "[a-]x]", "[--]", "[^a-]", "[\\a-z]", "[a-\\z]", "x[0-9a-]"};
+    char problem[CONF_PROBLEM_MAX];
+
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        cr_assert_null(match_keys_compile(refused[i], problem), "%s", refused[i]);
+        cr_assert(strstr(problem, "put \"-\" first") != NULL, "%s: %s", refused[i], problem);
+    }
+    cr_assert(key_matches("[-a]", "-"));
+    cr_assert(key_matches("[^-a]", "b"));
+    cr_assert(key_matches("[a-c-]", "-"));
+    cr_assert(key_matches("[\\a-]", "-"));
+    cr_assert(key_matches("[a\\-z]", "-"));
+    cr_assert(key_matches("[a-z]-[0-9]", "k-7"));
+}
+
 /* ---- commands and keys together ---- */
 
 static bool requests_match(const char *commands, const char *keys, const char *name, const char *frame)
