@@ -354,7 +354,11 @@ def live(place, dice):
             client.read()
     except (OSError, Closed, TimeoutError):
         pass
-    getattr(client, dice.choice(VANISH))()
+    vanish = dice.choice(VANISH)
+    try:
+        getattr(client, vanish)()
+    except OSError:
+        pass  # it was closed from the other side, as after QUIT
     return client
 
 
