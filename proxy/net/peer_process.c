@@ -42,9 +42,11 @@ enum phase { PHASE_KNOWN, PHASE_SAME_USER, PHASE_OTHERS, PHASE_END };
 struct search {
     uint64_t inode; /* 0: there is none */
     enum phase phase;
-    pid_t pid;  /* up to here all are done, and … */
-    pid_t next; /* … of this one those … */
-    int fd;     /* … up to here; -1: none */
+    pid_t *pids; /* all processes, in the order of their numbers */
+    size_t room;
+    size_t left; /* so many of them, the first ones, are not done yet, and … */
+    pid_t next;  /* … of this one those descriptors are … */
+    int fd;      /* … up to here; -1: none */
     bool denied;
     int64_t asked_us;
     int64_t until_us; /* of the thread's own time: then the slice ends */
@@ -91,6 +93,7 @@ struct peer_finder *peer_finder_new(void)
 void peer_finder_free(struct peer_finder *finder)
 {
     if (finder != NULL) {
+        free(finder->search.pids);
         free(finder->gathering.inodes);
         free(finder);
     }
@@ -334,30 +337,58 @@ static enum look look_at_process(struct search *search, pid_t pid, int *fd)
     return look;
 }
 
-static bool is_of_phase(const struct search *search, int proc, const char *name, uid_t uid)
+static bool make_room(struct search *search)
 {
-    struct stat status;
+    size_t room = search->room > 0 ? 2 * search->room : 256;
+    pid_t *pids = realloc(search->pids, room * sizeof *pids);
 
-    return fstatat(proc, name, &status, 0) == 0 && (status.st_uid == uid) == (search->phase == PHASE_SAME_USER);
+    if (pids != NULL) {
+        search->pids = pids;
+        search->room = room;
+    }
+    return pids != NULL;
 }
 
-/* The kernel lists processes in the order of their numbers. */
-static enum look look_at_all(struct search *search, DIR *proc, uid_t uid, struct place *place)
+/* The kernel lists processes in the order of their numbers. Without memory some are missing. */
+static void list_processes(struct search *search)
 {
+    DIR *proc = opendir("/proc");
     const struct dirent *entry;
+
+    search->left = 0;
+    while (proc != NULL && (entry = readdir(proc)) != NULL) {
+        long pid = read_number(entry->d_name);
+        if (pid > 0 && (search->left < search->room || make_room(search))) {
+            search->pids[search->left++] = (pid_t)pid;
+        }
+    }
+    if (proc != NULL) {
+        closedir(proc);
+    }
+}
+
+static bool is_of_phase(const struct search *search, pid_t pid, uid_t uid)
+{
+    char path[PATH_MAX_OF_PROC];
+    struct stat status;
+
+    snprintf(path, sizeof path, "/proc/%ld", (long)pid);
+    return stat(path, &status) == 0 && (status.st_uid == uid) == (search->phase == PHASE_SAME_USER);
+}
+
+/* The last one first: who has connected just now has begun after the system's own processes, and before them a process
+ * that closes the connection with its reply would be found too late. */
+static enum look look_at_all(struct search *search, uid_t uid, struct place *place)
+{
     enum look look = LOOK_DONE;
 
-    while (look == LOOK_DONE && (entry = readdir(proc)) != NULL) {
-        long pid = read_number(entry->d_name);
-        if (pid <= search->pid) {
-            continue;
-        }
-        place->pid = (pid_t)pid;
-        if (is_of_phase(search, dirfd(proc), entry->d_name, uid)) {
+    while (look == LOOK_DONE && search->left > 0) {
+        place->pid = search->pids[search->left - 1];
+        if (is_of_phase(search, place->pid, uid)) {
             look = look_at_process(search, place->pid, &place->fd);
         }
         if (look == LOOK_DONE) {
-            search->pid = place->pid;
+            search->left--;
             look = is_out_of_time(search) ? LOOK_OUT_OF_TIME : LOOK_DONE;
         }
     }
@@ -380,22 +411,23 @@ static enum look look_at_known(const struct peer_finder *finder, struct search *
     return look;
 }
 
+static void begin_phase(struct search *search, enum phase phase)
+{
+    search->phase = phase;
+    search->next = 0;
+    if (phase != PHASE_END) {
+        list_processes(search);
+    }
+}
+
 static enum look look_on(struct peer_finder *finder, uid_t uid, struct place *place)
 {
     struct search *search = &finder->search;
-    enum look look = LOOK_DONE;
-    DIR *proc = search->phase == PHASE_KNOWN ? NULL : opendir("/proc");
+    bool is_known = search->phase == PHASE_KNOWN;
+    enum look look = is_known ? look_at_known(finder, search, place) : look_at_all(search, uid, place);
 
-    if (search->phase == PHASE_KNOWN) {
-        look = look_at_known(finder, search, place);
-    } else if (proc != NULL) {
-        look = look_at_all(search, proc, uid, place);
-        closedir(proc);
-    }
-    if (look == LOOK_DONE || search->phase == PHASE_KNOWN) {
-        search->phase++;
-        search->pid = 0;
-        search->next = 0;
+    if (look == LOOK_DONE || (is_known && look == LOOK_OUT_OF_TIME)) {
+        begin_phase(search, search->phase + 1);
     }
     return look;
 }
@@ -410,7 +442,7 @@ static bool take_turn(struct peer_finder *finder, uint64_t inode, int64_t now)
         return false;
     }
     if (search->inode != inode) {
-        *search = (struct search){.inode = inode, .fd = -1};
+        *search = (struct search){.inode = inode, .fd = -1, .pids = search->pids, .room = search->room};
     }
     search->asked_us = now;
     return true;

@@ -3,8 +3,8 @@
  * /proc/PID/fd tells which process has it. That takes time with many processes, so:
  *
  *   where sockets were found before ─► a few links are read, some µs
- *   those processes ─► all others, those of the socket's user first ─► in slices of up to 10 ms, a twentieth of the
- * time
+ *   those processes ─► all others, those of the socket's user first, the youngest before the older ─► in slices of up
+ *   to 10 ms, a twentieth of the time
  *
  * Processes of other users are seen only by who may look at them (CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH), and those of
  * another pid namespace (container) by nobody. For Unix sockets the kernel says the process itself, by its number as it

@@ -114,14 +114,18 @@ LIBRARIES = [
     Library("node-redlock-5-two-keys", NODE, "node-redlock-5-two-keys", keys=("{}", "{}:second")),
     Library("node-redlock-5-using", NODE, "node-redlock-5-using", renews=True),
     Library("redis-semaphore-mutex", NODE, "redis-semaphore-mutex", keys=("mutex:{}",)),
-    Library("redis-semaphore-mutex-renewed", NODE, "redis-semaphore-mutex-renewed", keys=("mutex:{}",), renews=True),
+    # They renew themselves when a fifth of the lease is left: that has to be enough on a busy machine.
+    Library(
+        "redis-semaphore-mutex-renewed", NODE, "redis-semaphore-mutex-renewed", keys=("mutex:{}",), lease=5000,
+        renews=True,
+    ),
     Library(
         "redis-semaphore-semaphore", NODE, "redis-semaphore-semaphore", by_start, keys=("semaphore:{}",),
         rule={"libraries": "redis-semaphore:renew"},
     ),
     Library(
         "redis-semaphore-semaphore-renewed", NODE, "redis-semaphore-semaphore-renewed", by_start,
-        keys=("semaphore:{}",), renews=True,
+        keys=("semaphore:{}",), lease=5000, renews=True,
     ),
     Library("redsync", GO, "redsync"),
     Library("redislock", GO, "redislock", extends=True),

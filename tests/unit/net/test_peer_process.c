@@ -157,13 +157,33 @@ static pid_t open_crowd(void)
     return child;
 }
 
+/* A program that closes its connection with each reply is there for no longer. */
+Test(peer_process, that_began_last_is_looked_at_first)
+{
+    struct peer_finder *finder = peer_finder_new();
+    pid_t crowds[] = {open_crowd(), open_crowd()};
+    struct far far = open_far(1, getuid());
+    struct peer peer = peer_at(far.near[0]);
+    struct peer_process process = {0};
+    const char *why = "";
+
+    cr_expect_eq(peer_finder_find(finder, &peer, &process, &why), PEER_FOUND, "%s", why);
+    cr_expect_eq(process.pid, far.child);
+    close_far(&far);
+    for (size_t i = 0; i < 2; i++) {
+        kill(crowds[i], SIGKILL);
+        waitpid(crowds[i], NULL, 0);
+    }
+    peer_finder_free(finder);
+}
+
 /* The next one's first descriptors were taken for looked at, and nobody was found to have the connection. */
 Test(peer_process, is_found_when_one_before_it_ends_while_it_is_looked_at)
 {
     for (int slices = 1; slices <= 3; slices++) {
         struct peer_finder *finder = peer_finder_new();
-        pid_t crowd = open_crowd();
         struct far far = open_far(1, getuid());
+        pid_t crowd = open_crowd();
         struct peer peer = peer_at(far.near[0]);
         struct peer_process process = {0};
         const char *why = "";
