@@ -168,7 +168,8 @@ static struct policy_server *server_new(struct client_service *service, const st
 static bool is_that(const struct policy_server *server, const struct policy_server_settings *settings)
 {
     return settings->address != NULL && conf_address_equal(&server->address, settings->address) &&
-           strcmp(server->user, settings->user) == 0 && strcmp(server->password, settings->password) == 0;
+           server->address.tls == settings->address->tls && strcmp(server->user, settings->user) == 0 &&
+           strcmp(server->password, settings->password) == 0;
 }
 
 struct policy_server *client_server_change(struct client_service *service, struct policy_server *server,

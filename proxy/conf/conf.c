@@ -27,6 +27,18 @@ static void check_within_section(struct conf_reading *reading)
     }
 }
 
+/* Of an option in the line that inih has; text: what stands there, which is not shown if it may be a secret. */
+static void fault_text(struct conf_reading *reading, const struct conf_option *option, const char *text,
+                       const char *what, const char *expected)
+{
+    bool is_address = option->type == CONF_ADDRESS || option->type == CONF_ADDRESSES;
+    char *shown = option->secret ? conf_format(CONF_SECRET_SHOWN) : is_address ? conf_hidden_url(text) : NULL;
+
+    conf_fault_option(reading, reading->part, reading->line, option->name, shown != NULL ? shown : text, what,
+                      expected);
+    free(shown);
+}
+
 /*
  * inih's handler, called within inih's turn for the line that conf_next_line() gave last. inih's own section is not
  * used: conf_next_line() has judged it.
@@ -46,10 +58,9 @@ static int take_option(void *user, const char *section, const char *name, const 
         return 1;
     }
     struct conf_sighting *sighting = &part->sightings[option - part->section->options];
-    const char *shown = option->secret ? CONF_SECRET_SHOWN : value;
     if (sighting->line > 0) {
         char *what = conf_format("given on line %d already", sighting->line);
-        conf_fault_option(reading, part, reading->line, name, shown, what, "it once");
+        fault_text(reading, option, value, what, "it once");
         free(what);
         return 1;
     }
@@ -57,7 +68,7 @@ static int take_option(void *user, const char *section, const char *name, const 
     char problem[CONF_PROBLEM_MAX];
     if (!conf_value_set(option, part->values, value, problem)) {
         char *expected = conf_value_expected(option);
-        conf_fault_option(reading, part, reading->line, name, shown, problem, expected);
+        fault_text(reading, option, value, problem, expected);
         free(expected);
         sighting->faulty = true;
     }
@@ -82,7 +93,7 @@ static void fault_pair(struct conf_reading *reading, const char *option, const c
         return;
     }
     const char *name = first->line > 0 ? option : other;
-    char *value = conf_value_text(conf_section_option(part->section, name), reading->conf);
+    char *value = conf_value_shown(conf_section_option(part->section, name), reading->conf);
     conf_fault_option(reading, part, sighting_of(part, name)->line, name, value, what, expected);
     free(value);
 }
@@ -189,7 +200,7 @@ static void fault_value(struct conf_reading *reading, struct conf_part *part, co
 {
     const struct conf_option *option = conf_section_option(part->section, name);
     const struct conf_sighting *sighting = sighting_of(part, name);
-    char *value = option->secret ? conf_format(CONF_SECRET_SHOWN) : conf_value_text(option, part->values);
+    char *value = option->secret ? conf_format(CONF_SECRET_SHOWN) : conf_value_shown(option, part->values);
 
     conf_fault_option(reading, part, sighting->line > 0 ? sighting->line : part->line, name, value, problem, expected);
     free(value);
@@ -329,6 +340,9 @@ static void warn_of_rules(struct conf_reading *reading)
 
 static void check_all(struct conf_reading *reading)
 {
+    for (struct conf_part *part = reading->parts; part != NULL; part = part->next) {
+        conf_take_credentials(reading, part);
+    }
     check_together(reading);
     check_rules(reading);
     if (reading->faults->count == 0) {
@@ -492,9 +506,8 @@ static void print_values(const struct conf_section *section, const void *values,
 {
     for (size_t i = 0; i < section->option_count; i++) {
         const struct conf_option *option = &section->options[i];
-        char *text = conf_value_text(option, values);
-        bool hide = option->secret && !show_secrets && *text != '\0';
-        fprintf(out, "%s =%s%s\n", option->name, *text != '\0' ? " " : "", hide ? CONF_SECRET_SHOWN : text);
+        char *text = show_secrets ? conf_value_text(option, values) : conf_value_shown(option, values);
+        fprintf(out, "%s =%s%s\n", option->name, *text != '\0' ? " " : "", text);
         free(text);
     }
 }

@@ -24,8 +24,14 @@ enum conf_changes { CONF_CHANGES_SAME_USER, CONF_CHANGES_ANYONE };
 struct conf_address {
     char *host; /* NULL for a Unix socket; an IPv4 or IPv6 address or a name */
     uint16_t port;
+    bool tls;   /* by rediss:// */
     char *path; /* NULL for TCP */
-    char *text; /* as the operator wrote it, for logs: "127.0.0.1:6379", "unix:/run/redis.sock"; "": there is none */
+    char *text; /* for logs, as the operator wrote it: "127.0.0.1:6379", "rediss://redis.local", "unix:/run/redis.sock";
+                 * without user, password and database; "": there is none */
+    /* Of a URL, until conf_load() has moved them to the options that are for them (conf_credentials.c). */
+    char *user;       /* NULL: not given */
+    char *password;   /* NULL: not given */
+    int64_t database; /* -1: not given */
 };
 
 struct conf_address_list {

@@ -14,6 +14,11 @@ void conf_address_free(struct conf_address *address)
     free(address->host);
     free(address->path);
     free(address->text);
+    free(address->user);
+    if (address->password != NULL) {
+        explicit_bzero(address->password, strlen(address->password));
+    }
+    free(address->password);
     *address = (struct conf_address){0};
 }
 
@@ -28,7 +33,7 @@ bool conf_address_equal(const struct conf_address *a, const struct conf_address 
     return a->port == b->port && strcasecmp(a->host, b->host) == 0;
 }
 
-static bool parse_unix(const char *path, struct conf_address *address, char *problem)
+bool conf_path_parse(const char *path, struct conf_address *address, char problem[CONF_PROBLEM_MAX])
 {
     const size_t longest = sizeof((struct sockaddr_un *)NULL)->sun_path - 1;
     if (path[0] != '/' || path[1] == '\0') {
@@ -100,7 +105,8 @@ static bool take_host(char *host, const char *port, struct conf_address *address
     return false;
 }
 
-static bool parse_tcp(const char *text, struct conf_address *address, char *problem)
+bool conf_host_parse(const char *text, const char *default_port, struct conf_address *address,
+                     char problem[CONF_PROBLEM_MAX])
 {
     const char *colon = strrchr(text, ':');
     if (text[0] == '[') {
@@ -111,11 +117,17 @@ static bool parse_tcp(const char *text, struct conf_address *address, char *prob
         if (host == NULL) {
             return conf_wrong(problem, "\"%.120s\" holds no IPv6 address in brackets", text);
         }
+        if (close[1] == '\0' && default_port != NULL) {
+            return take_host(host, default_port, address, problem);
+        }
         if (close[1] != ':') {
             free(host);
             return conf_wrong(problem, "\"%.120s\" has no port", text);
         }
         return take_host(host, close + 2, address, problem);
+    }
+    if (colon == NULL && default_port != NULL) {
+        return take_host(conf_copy(text, strlen(text)), default_port, address, problem);
     }
     if (colon == NULL) {
         return conf_wrong(problem, "\"%.120s\" has no port", text);
@@ -126,18 +138,38 @@ static bool parse_tcp(const char *text, struct conf_address *address, char *prob
     return take_host(conf_copy(text, (size_t)(colon - text)), colon + 1, address, problem);
 }
 
+static bool parse_plain(const char *text, struct conf_address *address, char *problem)
+{
+    bool is_path = strncmp(text, "unix:", 5) == 0;
+
+    if (!is_path && strchr(text, '@') != NULL) {
+        return conf_wrong(problem, "has an @, as only redis://user:password@host may");
+    }
+    if (!(is_path ? conf_path_parse(text + 5, address, problem) : conf_host_parse(text, NULL, address, problem))) {
+        return false;
+    }
+    address->text = conf_copy(text, strlen(text));
+    return true;
+}
+
 static bool parse_address(const char *text, struct conf_address *address, char *problem)
 {
-    *address = (struct conf_address){0};
+    *address = (struct conf_address){.database = -1};
     if (text[strcspn(text, CONF_BLANKS ",")] != '\0') {
         return conf_wrong(problem, "holds a blank or a comma");
     }
-    bool parsed =
-        strncmp(text, "unix:", 5) == 0 ? parse_unix(text + 5, address, problem) : parse_tcp(text, address, problem);
-    if (parsed) {
-        address->text = conf_copy(text, strlen(text));
+    bool parsed = conf_is_url(text) ? conf_url_parse(text, address, problem) : parse_plain(text, address, problem);
+    if (!parsed) {
+        conf_address_free(address);
     }
     return parsed;
+}
+
+char *conf_address_text(const struct conf_address *address)
+{
+    bool is_bare = address->user == NULL && address->password == NULL && address->database < 0;
+
+    return is_bare ? conf_copy(address->text, strlen(address->text)) : conf_url_text(address);
 }
 
 bool conf_address_parse(const struct conf_option *option, const char *text, struct conf_address *address,
@@ -149,7 +181,7 @@ bool conf_address_parse(const struct conf_option *option, const char *text, stru
     if (option->zero == NULL) {
         return conf_wrong(problem, "is empty");
     }
-    *address = (struct conf_address){.text = conf_copy("", 0)};
+    *address = (struct conf_address){.text = conf_copy("", 0), .database = -1};
     return true;
 }
 
@@ -159,6 +191,15 @@ void conf_addresses_free(struct conf_address_list *list)
         conf_address_free(&list->items[i]);
     }
     list->count = 0;
+}
+
+/* Of addresses that Headgate listens on: nobody is logged in there. */
+static bool is_bare(const struct conf_address *address, char *problem)
+{
+    if (address->user != NULL || address->password != NULL) {
+        return conf_wrong(problem, "has a user or a password, which are for servers that Headgate connects to");
+    }
+    return address->database < 0 || conf_wrong(problem, "names a database, which clients choose by themselves");
 }
 
 static bool add_address(struct conf_address_list *list, const char *text, size_t length, char *problem)
@@ -174,6 +215,10 @@ static bool add_address(struct conf_address_list *list, const char *text, size_t
     bool parsed = parse_address(item, &address, problem);
     free(item);
     if (!parsed) {
+        return false;
+    }
+    if (!is_bare(&address, problem)) {
+        conf_address_free(&address);
         return false;
     }
     for (size_t i = 0; i < list->count; i++) {

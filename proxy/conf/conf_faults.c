@@ -119,9 +119,12 @@ void conf_fault_unknown_option(struct conf_reading *reading, const char *name, c
 {
     const struct conf_option *nearest = nearest_option(reading->part->section, name);
     bool hide = names_a_secret(name) || (nearest != NULL && nearest->secret);
+    char *shown = hide                           ? conf_format(CONF_SECRET_SHOWN)
+                  : strstr(value, "://") != NULL ? conf_hidden_url(value)
+                                                 : conf_format("%s", value);
     char *expected = nearest != NULL ? conf_format("a known option, perhaps \"%s\"", nearest->name)
                                      : conf_format("one of the options in conf/headgate.ini");
-    conf_fault_option(reading, reading->part, reading->line, name, hide ? CONF_SECRET_SHOWN : value, "unknown option",
-                      expected);
+    conf_fault_option(reading, reading->part, reading->line, name, shown, "unknown option", expected);
     free(expected);
+    free(shown);
 }

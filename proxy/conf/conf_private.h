@@ -6,6 +6,8 @@
  *   conf_faults.c   what is wrong with a file, in words
  *   conf_values.c   the text of an option to its value, and back
  *   conf_address.c  the same for addresses
+ *   conf_url.c      those of them that are URLs
+ *   conf_credentials.c  what URLs say of user, password and database, to the options that are for it
  *   conf_self.c     which of them lead to Headgate itself, or beyond this machine
  *   conf_text.c     memory and text
  */
@@ -85,6 +87,31 @@ bool conf_addresses_parse(const struct conf_option *option, const char *text, st
 void conf_addresses_free(struct conf_address_list *list);
 /* The text that makes the list again. The caller frees it. */
 char *conf_addresses_text(const struct conf_address_list *list);
+
+/* host:port into an address; where default_port is not NULL, a host alone will do. */
+bool conf_host_parse(const char *text, const char *default_port, struct conf_address *address,
+                     char problem[CONF_PROBLEM_MAX]);
+/* The path of a Unix socket into an address. */
+bool conf_path_parse(const char *path, struct conf_address *address, char problem[CONF_PROBLEM_MAX]);
+/* The text that makes the address again, with its password. The caller frees it. */
+char *conf_address_text(const struct conf_address *address);
+
+/* ---- conf_url.c ---- */
+
+/* Whether the text begins as a URL does. */
+bool conf_is_url(const char *text);
+/* False: problem says what is wrong, and the address is the caller's to free all the same. */
+bool conf_url_parse(const char *text, struct conf_address *address, char problem[CONF_PROBLEM_MAX]);
+/* The URL of an address that was one. The caller frees it. */
+char *conf_url_text(const struct conf_address *address);
+/* An address or a list of them, sound or not, with whatever may be a secret hidden. The caller frees it. */
+char *conf_hidden_url(const char *text);
+
+/* ---- conf_credentials.c ---- */
+
+/* Moves user, password and database from the addresses of a section to its other options; what contradicts them is a
+ * fault. */
+void conf_take_credentials(struct conf_reading *reading, struct conf_part *part);
 
 /* ---- conf_self.c ---- */
 

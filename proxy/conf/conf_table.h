@@ -98,6 +98,9 @@ bool conf_value_set(const struct conf_option *option, void *base, const char *te
 /* The text from which conf_value_set() makes the same value again. The caller frees it. */
 char *conf_value_text(const struct conf_option *option, const void *base);
 
+/* The same as it may be shown to others: without secrets. The caller frees it. */
+char *conf_value_shown(const struct conf_option *option, const void *base);
+
 /* What may stand after the "=", for faults and the reference. The caller frees it. */
 char *conf_value_expected(const struct conf_option *option);
 
@@ -123,6 +126,7 @@ const struct conf_rule *conf_rules_first(const struct conf_rule *list, const str
 /* The first of the list that takes scripts in the Redis of the clients; NULL if none does. */
 const struct conf_rule *conf_rules_with_scripts(const struct conf_rule *list);
 
+/* Whether they are the same place, whatever is spoken there and as whom. */
 bool conf_address_equal(const struct conf_address *a, const struct conf_address *b);
 
 /*

@@ -365,7 +365,7 @@ char *conf_value_text(const struct conf_option *option, const void *base)
     memcpy(&value, const_field(option, base), value_size(option->type));
     switch (option->type) {
     case CONF_ADDRESS:
-        return conf_format("%s", value.address.text);
+        return conf_address_text(&value.address);
     case CONF_ADDRESSES:
         return conf_addresses_text(&value.addresses);
     case CONF_STRING:
@@ -379,6 +379,21 @@ char *conf_value_text(const struct conf_option *option, const void *base)
     default:
         return number_text(option->type, value.number);
     }
+}
+
+char *conf_value_shown(const struct conf_option *option, const void *base)
+{
+    char *text = conf_value_text(option, base), *shown = text;
+
+    if (option->secret && *text != '\0') {
+        shown = conf_format(CONF_SECRET_SHOWN);
+    } else if (option->type == CONF_ADDRESS || option->type == CONF_ADDRESSES) {
+        shown = conf_hidden_url(text);
+    }
+    if (shown != text) {
+        free(text);
+    }
+    return shown;
 }
 
 void conf_value_free(const struct conf_option *option, void *base)
@@ -425,10 +440,11 @@ char *conf_value_expected(const struct conf_option *option)
 {
     switch (option->type) {
     case CONF_ADDRESS:
-        return conf_format("host:port, [IPv6]:port or unix:/path%s%s", option->zero != NULL ? "; nothing: " : "",
-                           option->zero != NULL ? option->zero : "");
+        return conf_format("host:port, [IPv6]:port, unix:/path or a URL such as rediss://host%s%s",
+                           option->zero != NULL ? "; nothing: " : "", option->zero != NULL ? option->zero : "");
     case CONF_ADDRESSES:
-        return conf_format("%lld to %lld addresses with commas between, each host:port, [IPv6]:port or unix:/path%s%s",
+        return conf_format("%lld to %lld addresses with commas between, each host:port, [IPv6]:port, unix:/path or "
+                           "rediss://host:port%s%s",
                            (long long)option->min, (long long)option->max, option->zero != NULL ? "; nothing: " : "",
                            option->zero != NULL ? option->zero : "");
     case CONF_STRING:

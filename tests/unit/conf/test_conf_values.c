@@ -173,7 +173,7 @@ Test(conf, addresses)
 Test(conf, refused_addresses)
 {
     const char *const pairs[][2] = {
-        {"", "upstream =: is empty; expected host:port, [IPv6]:port or unix:/path"},
+        {"", "upstream =: is empty; expected host:port, [IPv6]:port, unix:/path or a URL such as rediss://host"},
         {"localhost", "\"localhost\" has no port"},
         {"localhost:", "port \"\" is not a number"},
         {"localhost:0", "port 0 is not from 1 to 65535"},
