@@ -1,6 +1,7 @@
 #include "match/match.h"
 
-#include <arpa/inet.h>
+#include "base/subnet.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -411,60 +412,18 @@ bool match_request_bytes(const struct policy_request *request, uint64_t *bytes)
 
 /* ---- clients ---- */
 
-#define ADDRESS_BYTES 16
-
 enum client_trait { CLIENT_IP, CLIENT_USER, CLIENT_NAME };
 
 struct client_word {
     enum client_trait trait;
-    uint8_t address[ADDRESS_BYTES]; /* IPv6; IPv4 as ::ffff:a.b.c.d */
-    unsigned int prefix;            /* bits of it that count */
-    char *glob;                     /* of user and name */
+    struct subnet subnet; /* of ip */
+    char *glob;           /* of user and name */
 };
 
 struct match_clients {
     size_t count;
     struct client_word words[];
 };
-
-/* The address of IPv4 within IPv6 (RFC 4291, 2.5.5.2). */
-static void map_ipv4(const void *ipv4, uint8_t address[ADDRESS_BYTES])
-{
-    memset(address, 0, ADDRESS_BYTES);
-    memset(address + 10, 0xff, 2);
-    memcpy(address + 12, ipv4, 4);
-}
-
-static bool read_prefix(const char *text, unsigned int most, unsigned int *prefix)
-{
-    char *end;
-    unsigned long bits = strtoul(text, &end, 10);
-
-    *prefix = (unsigned int)bits;
-    return *text >= '0' && *text <= '9' && *end == '\0' && bits <= most;
-}
-
-/* text: ADDRESS or ADDRESS/BITS; it is changed. */
-static bool read_network(char *text, struct client_word *word)
-{
-    uint8_t ipv4[4];
-    char *slash = strchr(text, '/');
-    unsigned int prefix = 0;
-
-    if (slash != NULL) {
-        *slash = '\0';
-    }
-    if (inet_pton(AF_INET, text, ipv4) == 1) {
-        bool sound = slash == NULL || read_prefix(slash + 1, 32, &prefix);
-        map_ipv4(ipv4, word->address);
-        word->prefix = 96 + (slash != NULL ? prefix : 32);
-        return sound;
-    }
-    bool sound =
-        inet_pton(AF_INET6, text, word->address) == 1 && (slash == NULL || read_prefix(slash + 1, 128, &prefix));
-    word->prefix = slash != NULL ? prefix : 128;
-    return sound;
-}
 
 static bool take_client_word(struct client_word *client, struct slice word, char problem[CONF_PROBLEM_MAX])
 {
@@ -479,7 +438,7 @@ static bool take_client_word(struct client_word *client, struct slice word, char
         client->trait = (enum client_trait)i;
         client->glob = conf_format("%.*s", (int)value.length, value.data);
         if (client->trait == CLIENT_IP) {
-            return read_network(client->glob, client) || faulty(problem, word, "holds no IP address or network");
+            return subnet_parse(&client->subnet, value) || faulty(problem, word, "holds no IP address or network");
         }
         return match_glob_word_check(value, problem);
     }
@@ -513,32 +472,12 @@ void match_clients_free(struct match_clients *clients)
     free(clients);
 }
 
-static bool is_within(const struct client_word *word, const struct sockaddr_storage *from)
-{
-    const struct sockaddr_in *ipv4 = (const struct sockaddr_in *)(const void *)from;
-    const struct sockaddr_in6 *ipv6 = (const struct sockaddr_in6 *)(const void *)from;
-    uint8_t address[ADDRESS_BYTES];
-    unsigned int whole = word->prefix / 8, rest = word->prefix % 8;
-
-    if (from->ss_family == AF_INET) {
-        map_ipv4(&ipv4->sin_addr, address);
-    } else if (from->ss_family == AF_INET6) {
-        memcpy(address, &ipv6->sin6_addr, ADDRESS_BYTES);
-    } else {
-        return false;
-    }
-    if (memcmp(address, word->address, whole) != 0) {
-        return false;
-    }
-    return rest == 0 || (address[whole] ^ word->address[whole]) >> (8 - rest) == 0;
-}
-
 bool match_clients_all(const struct match_clients *clients)
 {
     for (size_t i = 0; i < clients->count; i++) {
         const struct client_word *word = &clients->words[i];
-        bool is_all = word->trait == CLIENT_IP ? word->prefix == 0 || word->prefix == 96
-                                               : strspn(word->glob, "*") == strlen(word->glob);
+        bool is_all =
+            word->trait == CLIENT_IP ? subnet_is_all(&word->subnet) : strspn(word->glob, "*") == strlen(word->glob);
         if (is_all) {
             return true;
         }
@@ -551,7 +490,8 @@ bool match_clients_is(const struct match_clients *clients, const struct policy_c
     for (size_t i = 0; i < clients->count; i++) {
         const struct client_word *word = &clients->words[i];
         const char *text = word->trait == CLIENT_USER ? client->user : client->name;
-        bool is = word->trait == CLIENT_IP ? is_within(word, client->address) : match_glob(word->glob, slice_of(text));
+        bool is = word->trait == CLIENT_IP ? subnet_has(&word->subnet, client->address)
+                                           : match_glob(word->glob, slice_of(text));
         if (is) {
             return true;
         }

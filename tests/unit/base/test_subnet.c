@@ -1,0 +1,91 @@
+/* Networks: which texts name one, and which addresses are in it. */
+#include "base/subnet.h"
+
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+
+static struct subnet parsed(const char *text)
+{
+    struct subnet subnet = {.prefix = 0};
+
+    cr_assert(subnet_parse(&subnet, slice_of(text)), "%s", text);
+    return subnet;
+}
+
+static bool has(const char *network, const char *address)
+{
+    struct subnet subnet = parsed(network);
+    struct sockaddr_storage from = {.ss_family = AF_UNIX};
+    struct sockaddr_in *ipv4 = (struct sockaddr_in *)(void *)&from;
+    struct sockaddr_in6 *ipv6 = (struct sockaddr_in6 *)(void *)&from;
+
+    if (inet_pton(AF_INET, address, &ipv4->sin_addr) == 1) {
+        from.ss_family = AF_INET;
+    } else if (inet_pton(AF_INET6, address, &ipv6->sin6_addr) == 1) {
+        from.ss_family = AF_INET6;
+    }
+    return subnet_has(&subnet, &from);
+}
+
+Test(subnet, has)
+{
+    cr_assert(has("10.0.0.0/8", "10.250.3.4"));
+    cr_assert_not(has("10.0.0.0/8", "11.0.0.1"));
+    cr_assert(has("10.9.9.9/8", "10.250.3.4"), "what lies beyond the bits does not count");
+    cr_assert(has("10.1.2.3", "10.1.2.3"));
+    cr_assert_not(has("10.1.2.3", "10.1.2.4"));
+    cr_assert(has("10.1.2.3/32", "10.1.2.3"));
+    cr_assert(has("10.1.2.0/23", "10.1.3.255"));
+    cr_assert_not(has("10.1.2.0/23", "10.1.4.0"));
+    cr_assert(has("0.0.0.0/0", "1.2.3.4"));
+    cr_assert_not(has("0.0.0.0/0", "2001:db8::1"));
+    cr_assert(has("10.0.0.0/8", "::ffff:10.2.3.4"), "IPv4 on an IPv6 socket");
+    cr_assert(has("::ffff:10.0.0.0/104", "10.2.3.4"));
+    cr_assert(has("2001:db8::/32", "2001:db8:1::5"));
+    cr_assert_not(has("2001:db8::/33", "2001:db8:8000::5"));
+    cr_assert(has("::1", "::1"));
+    cr_assert(has("::/0", "2001:db8::1"));
+    cr_assert_not(has("::/0", "a Unix socket"));
+}
+
+Test(subnet, is_all)
+{
+    const char *const all[] = {"::/0", "0.0.0.0/0", "1.2.3.4/0"};
+    const char *const some[] = {"2001:db8::/96", "10.0.0.0/8", "::1", "::ffff:0.0.0.0/97"};
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        struct subnet subnet = parsed(all[i]);
+        cr_assert(subnet_is_all(&subnet), "%s", all[i]);
+    }
+    for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
+        struct subnet subnet = parsed(some[i]);
+        cr_assert_not(subnet_is_all(&subnet), "%s", some[i]);
+    }
+}
+
+Test(subnet, that_are_none)
+{
+    const char *const texts[] = {"",
+                                 "10.0.0",
+                                 "10.0.0.0/",
+                                 "10.0.0.0/33",
+                                 "10.0.0.0/x",
+                                 "10.0.0.0/8x",
+                                 "10.0.0.0/-1",
+                                 "10.0.0.0/ 8",
+                                 "10.0.0.0/8/8",
+                                 "256.0.0.1",
+                                 "::1/129",
+                                 "[::1]",
+                                 "localhost",
+                                 "/8",
+                                 "::1%lo",
+                                 "10.0.0.0/99999999999999999999",
+                                 "1111:1111:1111:1111:1111:1111:1111:1111:1111:1111:1111:1111:1111:1111"};
+    struct subnet subnet;
+
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        cr_assert_not(subnet_parse(&subnet, slice_of(texts[i])), "%s", texts[i]);
+    }
+    cr_assert_not(subnet_parse(&subnet, (struct slice){"10.0.0.1\0x", 10}), "a NUL ends no address");
+}
