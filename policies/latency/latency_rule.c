@@ -13,6 +13,7 @@ struct latency_options {
     struct conf_address upstream;
     char *upstream_user;
     char *upstream_password;
+    char *upstream_password_file;
     int64_t flush;
     int64_t retention;
     int64_t keep;
@@ -97,6 +98,14 @@ static const struct conf_option option_table[] = {
      .initial = "",
      .secret = true,
      .help = "The password for it. Empty: Headgate does not authenticate there."},
+    {.name = "upstream_password_file",
+     FIELD(upstream_password_file),
+     .type = CONF_FILE,
+     .max = CREDENTIAL_MAX,
+     .initial = "",
+     .secret = true,
+     .fills = "upstream_password",
+     .help = "The file that holds it, alone on its line, in place of upstream_password."},
     {.name = "flush",
      FIELD(flush),
      .type = CONF_TIME,

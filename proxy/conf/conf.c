@@ -32,11 +32,26 @@ static void fault_text(struct conf_reading *reading, const struct conf_option *o
                        const char *what, const char *expected)
 {
     bool is_address = option->type == CONF_ADDRESS || option->type == CONF_ADDRESSES;
-    char *shown = option->secret ? conf_format(CONF_SECRET_SHOWN) : is_address ? conf_hidden_url(text) : NULL;
+    char *shown = conf_option_hides(option) ? conf_format(CONF_SECRET_SHOWN) : is_address ? conf_hidden_url(text) : NULL;
 
     conf_fault_option(reading, reading->part, reading->line, option->name, shown != NULL ? shown : text, what,
                       expected);
     free(shown);
+}
+
+/* The path of a file is one from the directory of the ini file on. */
+static bool set_value(const struct conf_reading *reading, const struct conf_option *option, void *values,
+                      const char *text, char problem[CONF_PROBLEM_MAX])
+{
+    bool set = conf_value_set(option, values, text, problem);
+
+    if (set && option->type == CONF_FILE) {
+        char **field = (char **)(void *)((char *)values + option->offset);
+        char *path = conf_file_path(reading->path, *field);
+        free(*field);
+        *field = path;
+    }
+    return set;
 }
 
 /*
@@ -66,7 +81,7 @@ static int take_option(void *user, const char *section, const char *name, const 
     }
     sighting->line = reading->line;
     char problem[CONF_PROBLEM_MAX];
-    if (!conf_value_set(option, part->values, value, problem)) {
+    if (!set_value(reading, option, part->values, value, problem)) {
         char *expected = conf_value_expected(option);
         fault_text(reading, option, value, problem, expected);
         free(expected);
@@ -200,7 +215,7 @@ static void fault_value(struct conf_reading *reading, struct conf_part *part, co
 {
     const struct conf_option *option = conf_section_option(part->section, name);
     const struct conf_sighting *sighting = sighting_of(part, name);
-    char *value = option->secret ? conf_format(CONF_SECRET_SHOWN) : conf_value_shown(option, part->values);
+    char *value = conf_option_hides(option) ? conf_format(CONF_SECRET_SHOWN) : conf_value_shown(option, part->values);
 
     conf_fault_option(reading, part, sighting->line > 0 ? sighting->line : part->line, name, value, problem, expected);
     free(value);
@@ -389,6 +404,7 @@ void conf_faults_free(struct conf_faults *faults)
     }
     free(faults->lines);
     free(faults->warnings);
+    conf_files_free(&faults->files);
     *faults = (struct conf_faults){0};
 }
 
@@ -405,10 +421,14 @@ void conf_free(struct conf *conf)
 }
 
 /* Reads at most FILE_MAX + 1 bytes, so that a device that never ends is found out. NULL with errno if it cannot. */
-static char *read_file(const char *path, size_t *length)
+static char *read_file(struct conf_reading *reading, size_t *length)
 {
-    FILE *file = fopen(path, "re");
+    FILE *file = fopen(reading->path, "re");
+    int reason = errno;
+    conf_files_note(&reading->faults->files, reading->path, file != NULL ? fileno(file) : -1,
+                    file != NULL ? 0 : reason);
     if (file == NULL) {
+        errno = reason;
         return NULL;
     }
     char *text = conf_alloc(NULL, FILE_MAX + 1);
@@ -456,13 +476,14 @@ static void parse_text(struct conf_reading *reading, const char *text, size_t le
         reading->line = result;
         conf_fault_line(reading, "line is not understood; expected option = value");
     }
+    conf_look_at_files(reading);
     check_all(reading);
 }
 
 static void load_file(struct conf_reading *reading)
 {
     size_t length = 0;
-    char *text = read_file(reading->path, &length);
+    char *text = read_file(reading, &length);
     if (text == NULL) {
         conf_fault_file(reading, "cannot be read: %s", strerror(errno));
         return;
@@ -470,6 +491,7 @@ static void load_file(struct conf_reading *reading)
     if (check_text(reading, text, length)) {
         parse_text(reading, text, length);
     }
+    explicit_bzero(text, length);
     free(text);
 }
 
@@ -506,7 +528,9 @@ static void print_values(const struct conf_section *section, const void *values,
 {
     for (size_t i = 0; i < section->option_count; i++) {
         const struct conf_option *option = &section->options[i];
-        char *text = show_secrets ? conf_value_text(option, values) : conf_value_shown(option, values);
+        char *text = conf_value_is_of_file(section, option, values) ? conf_copy("", 0)
+                     : show_secrets                                 ? conf_value_text(option, values)
+                                                                    : conf_value_shown(option, values);
         fprintf(out, "%s =%s%s\n", option->name, *text != '\0' ? " " : "", text);
         free(text);
     }

@@ -6,6 +6,8 @@
 #ifndef HEADGATE_CONF_H
 #define HEADGATE_CONF_H
 
+#include "conf/conf_files.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -55,11 +57,13 @@ struct conf {
     struct conf_address_list listen;
     struct conf_address_list admin; /* may be empty: no admin port */
     char *admin_password;           /* "" for none */
+    char *admin_password_file;      /* where it was read; "": it stands in the ini file, and so below */
     enum conf_changes admin_changes;
     struct conf_address upstream;
     char *upstream_user;     /* "" for the default user */
     char *upstream_password; /* "" for none */
-    int64_t access_check;    /* how often to look whether Redis wants a password of those who come */
+    char *upstream_password_file;
+    int64_t access_check; /* how often to look whether Redis wants a password of those who come */
     enum conf_pool pool;
     int64_t threads;
     int64_t lanes; /* shared lanes of each profile on each worker */
@@ -103,6 +107,7 @@ struct conf_faults {
     size_t count;
     char **warnings;
     size_t warning_count;
+    struct conf_files files; /* what was read, or was to be read: also of a configuration that is not sound */
 };
 
 /*

@@ -118,7 +118,7 @@ static bool names_a_secret(const char *name)
 void conf_fault_unknown_option(struct conf_reading *reading, const char *name, const char *value)
 {
     const struct conf_option *nearest = nearest_option(reading->part->section, name);
-    bool hide = names_a_secret(name) || (nearest != NULL && nearest->secret);
+    bool hide = names_a_secret(name) || (nearest != NULL && conf_option_hides(nearest));
     char *shown = hide                           ? conf_format(CONF_SECRET_SHOWN)
                   : strstr(value, "://") != NULL ? conf_hidden_url(value)
                                                  : conf_format("%s", value);

@@ -9,6 +9,7 @@
  *   conf_url.c      those of them that are URLs
  *   conf_credentials.c  what URLs say of user, password and database, to the options that are for it
  *   conf_self.c     which of them lead to Headgate itself, or beyond this machine
+ *   conf_files.c    files beside the ini file: found, read, and whether they have changed
  *   conf_text.c     memory and text
  */
 #ifndef HEADGATE_CONF_PRIVATE_H
@@ -120,6 +121,22 @@ void conf_take_credentials(struct conf_reading *reading, struct conf_part *part)
 bool conf_addresses_meet(const struct conf_address *listener, const struct conf_address *to);
 /* Whether others than this machine may reach who listens there. */
 bool conf_address_is_beyond(const struct conf_address *address);
+
+/* ---- conf_files.c ---- */
+
+/* Notes how the file was found: by the descriptor that has it open, or by the reason why none does. */
+void conf_files_note(struct conf_files *files, const char *path, int fd, int reason);
+/* The path that is meant where the file called beside says path: from the directory of that one on. The caller frees
+ * it. */
+char *conf_file_path(const char *beside, const char *path);
+/* Whether it is a regular file that can be opened; status is of what was opened. Never waits. */
+bool conf_file_check(struct conf_files *files, const char *path, struct stat *status, char problem[CONF_PROBLEM_MAX]);
+/* The same, and what it holds, with a NUL behind it: max bytes at most. NULL: problem says what is wrong. The caller
+ * frees it. */
+char *conf_file_read(struct conf_files *files, const char *path, size_t max, size_t *length, struct stat *status,
+                     char problem[CONF_PROBLEM_MAX]);
+/* Looks at all files that options name: sets what they are for, adds faults. */
+void conf_look_at_files(struct conf_reading *reading);
 
 /* ---- conf_text.c ---- */
 

@@ -41,6 +41,9 @@ const struct conf_option conf_options[] = {
              "Set admin_password before opening it beyond this machine."},
     {FIELD(admin_password), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true, .secret = true,
      .help = "What AUTH on the admin port must give. Empty: no password is asked for."},
+    {FIELD(admin_password_file), .type = CONF_FILE, .max = STRING_MAX, .initial = "", .reloadable = true,
+     .secret = true, .fills = "admin_password",
+     .help = "The file that holds it, alone on its line, in place of admin_password."},
     {FIELD(admin_changes), .type = CONF_WORD, .words = changes_words, .initial = "same-user", .reloadable = true,
      .help = "Who may use verbs that change something over TCP while there is no admin_password.\n"
              "same-user: processes on this machine of the user that Headgate runs as, and of root. anyone: whoever\n"
@@ -53,6 +56,9 @@ const struct conf_option conf_options[] = {
     {FIELD(upstream_password), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
      .secret = true,
      .help = "The password for it. Empty: Headgate does not authenticate, and clients do so themselves if Redis asks."},
+    {FIELD(upstream_password_file), .type = CONF_FILE, .max = STRING_MAX, .initial = "", .reloadable = true,
+     .secret = true, .fills = "upstream_password",
+     .help = "The file that holds it, alone on its line, in place of upstream_password."},
     {FIELD(access_check), .type = CONF_TIME, .min = 100, .max = DAY, .zero = "only after commands that change it",
      .initial = "5s", .reloadable = true,
      .help =

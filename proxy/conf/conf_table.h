@@ -22,6 +22,7 @@ enum conf_type {
     CONF_ADDRESS,   /* struct conf_address */
     CONF_ADDRESSES, /* struct conf_address_list */
     CONF_STRING,    /* char *, never NULL */
+    CONF_FILE,      /* the same: the path of a file that is looked at when the configuration is read; "" for none */
     CONF_INTEGER,   /* int64_t, and so the next five */
     CONF_MODE,
     CONF_SIZE,
@@ -44,7 +45,8 @@ struct conf_option {
     const char *initial;      /* the default, as it would stand in the file */
     const char *help;         /* one to three lines */
     bool reloadable;
-    bool secret; /* the value appears in no fault and no log */
+    bool secret;       /* the value appears in no fault and no log; of CONF_FILE: what the file holds is a secret */
+    const char *fills; /* of CONF_FILE: the option of the section whose value is what the file holds; else NULL */
 };
 
 /* So much in so long. */
@@ -100,6 +102,11 @@ char *conf_value_text(const struct conf_option *option, const void *base);
 
 /* The same as it may be shown to others: without secrets. The caller frees it. */
 char *conf_value_shown(const struct conf_option *option, const void *base);
+/* Whether the value may be shown to nobody. */
+bool conf_option_hides(const struct conf_option *option);
+
+/* Whether the option's value is what the file of another option of the section holds, and not from the ini file. */
+bool conf_value_is_of_file(const struct conf_section *section, const struct conf_option *option, const void *values);
 
 /* What may stand after the "=", for faults and the reference. The caller frees it. */
 char *conf_value_expected(const struct conf_option *option);

@@ -243,7 +243,7 @@ static char *unquote(const char *text)
 /* A comment after an unquoted string is refused: a password may well hold a ';', and cutting it would go unseen. */
 static bool parse_string(const struct conf_option *option, const char *text, char **value, char *problem)
 {
-    if (option->secret && strcmp(text, CONF_SECRET_SHOWN) == 0) {
+    if (conf_option_hides(option) && strcmp(text, CONF_SECRET_SHOWN) == 0) {
         return conf_wrong(problem, "is what a hidden secret is shown as, not the secret");
     }
     if (*text != '"' && *comment_start(text) != '\0') {
@@ -307,6 +307,7 @@ static size_t value_size(enum conf_type type)
     case CONF_ADDRESSES:
         return sizeof(struct conf_address_list);
     case CONF_STRING:
+    case CONF_FILE:
         return sizeof(char *);
     case CONF_RATE:
         return sizeof(struct conf_rate);
@@ -318,9 +319,14 @@ static size_t value_size(enum conf_type type)
     }
 }
 
+static bool is_text(enum conf_type type)
+{
+    return type == CONF_STRING || type == CONF_FILE;
+}
+
 static bool parse_value(const struct conf_option *option, const char *text, union value *value, char *problem)
 {
-    if (option->type == CONF_STRING) {
+    if (is_text(option->type)) {
         return parse_string(option, text, &value->string, problem);
     }
     char *bare = without_comment(text);
@@ -369,6 +375,7 @@ char *conf_value_text(const struct conf_option *option, const void *base)
     case CONF_ADDRESSES:
         return conf_addresses_text(&value.addresses);
     case CONF_STRING:
+    case CONF_FILE:
         return string_text(value.string);
     case CONF_RATE:
         return rate_text(&value.rate);
@@ -385,7 +392,7 @@ char *conf_value_shown(const struct conf_option *option, const void *base)
 {
     char *text = conf_value_text(option, base), *shown = text;
 
-    if (option->secret && *text != '\0') {
+    if (conf_option_hides(option) && *text != '\0') {
         shown = conf_format(CONF_SECRET_SHOWN);
     } else if (option->type == CONF_ADDRESS || option->type == CONF_ADDRESSES) {
         shown = conf_hidden_url(text);
@@ -396,6 +403,24 @@ char *conf_value_shown(const struct conf_option *option, const void *base)
     return shown;
 }
 
+bool conf_option_hides(const struct conf_option *option)
+{
+    return option->secret && option->type != CONF_FILE;
+}
+
+bool conf_value_is_of_file(const struct conf_section *section, const struct conf_option *option, const void *values)
+{
+    for (size_t i = 0; i < section->option_count; i++) {
+        const struct conf_option *other = &section->options[i];
+        const char *path;
+        if (other->fills != NULL && strcmp(other->fills, option->name) == 0) {
+            memcpy(&path, const_field(other, values), sizeof path);
+            return *path != '\0';
+        }
+    }
+    return false;
+}
+
 void conf_value_free(const struct conf_option *option, void *base)
 {
     void *place = field(option, base);
@@ -403,9 +428,12 @@ void conf_value_free(const struct conf_option *option, void *base)
         conf_address_free(place);
     } else if (option->type == CONF_ADDRESSES) {
         conf_addresses_free(place);
-    } else if (option->type == CONF_STRING) {
+    } else if (is_text(option->type)) {
         char *string;
         memcpy(&string, place, sizeof string);
+        if (string != NULL && option->secret) {
+            explicit_bzero(string, strlen(string));
+        }
         free(string);
         memset(place, 0, sizeof string);
     }
@@ -450,6 +478,8 @@ char *conf_value_expected(const struct conf_option *option)
     case CONF_STRING:
         return conf_format("text of up to %lld bytes, in double quotes if it holds ';' or '#' after a blank",
                            (long long)option->max);
+    case CONF_FILE:
+        return conf_format("the path of a file; a relative one starts at the directory of the ini file");
     case CONF_MODE:
         return expected_number(option, "an octal mode", ", such as 0700");
     case CONF_SIZE:

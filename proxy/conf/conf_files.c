@@ -1,0 +1,256 @@
+/*
+ * Files beside the ini file. Each is opened once, and all that is said of it is of what was opened: nobody can put
+ * another in its place between a look and the reading.
+ */
+#include "conf/conf_files.h"
+#include "conf/conf_private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- what was found ---- */
+
+static struct conf_seen *add_seen(struct conf_files *files, const char *path)
+{
+    files->items = conf_alloc(files->items, (files->count + 1) * sizeof *files->items);
+    struct conf_seen *seen = &files->items[files->count++];
+    *seen = (struct conf_seen){.path = conf_copy(path, strlen(path))};
+    return seen;
+}
+
+void conf_files_note(struct conf_files *files, const char *path, int fd, int reason)
+{
+    struct conf_seen *seen = add_seen(files, path);
+
+    seen->reason = reason;
+    if (fd >= 0 && fstat(fd, &seen->status) != 0) {
+        seen->reason = errno;
+    }
+}
+
+static bool same_time(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+/* The time of the last change of its state is that of its owner and mode, too. */
+static bool is_same(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size && a->st_mode == b->st_mode &&
+           same_time(&a->st_mtim, &b->st_mtim) && same_time(&a->st_ctim, &b->st_ctim);
+}
+
+static bool has_changed(const struct conf_seen *seen)
+{
+    struct stat status;
+
+    /* What comes through a pipe or from a terminal is read once. */
+    if (seen->reason == 0 && !S_ISREG(seen->status.st_mode)) {
+        return false;
+    }
+    if (stat(seen->path, &status) != 0) {
+        return seen->reason == 0;
+    }
+    if (seen->reason != 0) {
+        /* It is there now, or always was, and may not be read: another user, or another mode, would be a change. */
+        return seen->reason == ENOENT || seen->reason == ENOTDIR || !is_same(&seen->status, &status);
+    }
+    return !is_same(&seen->status, &status);
+}
+
+bool conf_files_changed(const struct conf_files *files)
+{
+    for (size_t i = 0; i < files->count; i++) {
+        if (has_changed(&files->items[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void conf_files_free(struct conf_files *files)
+{
+    for (size_t i = 0; i < files->count; i++) {
+        free(files->items[i].path);
+    }
+    free(files->items);
+    *files = (struct conf_files){0};
+}
+
+/* ---- reading ---- */
+
+/* Opened without waiting for who writes into a pipe. -1: problem says why. */
+static int open_regular(struct conf_files *files, const char *path, struct stat *status, char *problem)
+{
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    int reason = fd < 0 ? errno : 0;
+
+    conf_files_note(files, path, fd, reason);
+    if (fd < 0) {
+        conf_wrong(problem, "cannot be read: %s", strerror(reason));
+        /* How it is now, so that a change is seen. */
+        (void)stat(path, &files->items[files->count - 1].status);
+        return -1;
+    }
+    if (fstat(fd, status) != 0 || !S_ISREG(status->st_mode)) {
+        conf_wrong(problem, S_ISDIR(status->st_mode) ? "is a directory" : "is not a regular file");
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* Reads up to size bytes, and says how many there were; -1 with errno set. */
+static ssize_t read_whole(int fd, char *text, size_t size)
+{
+    size_t length = 0;
+
+    while (length < size) {
+        ssize_t got = read(fd, text + length, size - length);
+        if (got == 0) {
+            break;
+        }
+        if (got < 0 && errno != EINTR) {
+            return -1;
+        }
+        length += got > 0 ? (size_t)got : 0;
+    }
+    return (ssize_t)length;
+}
+
+static bool stayed_as_it_was(int fd, const struct stat *before)
+{
+    struct stat after;
+
+    return fstat(fd, &after) == 0 && after.st_size == before->st_size && same_time(&after.st_mtim, &before->st_mtim);
+}
+
+bool conf_file_check(struct conf_files *files, const char *path, struct stat *status, char problem[CONF_PROBLEM_MAX])
+{
+    int fd = open_regular(files, path, status, problem);
+
+    if (fd >= 0) {
+        close(fd);
+    }
+    return fd >= 0;
+}
+
+char *conf_file_read(struct conf_files *files, const char *path, size_t max, size_t *length, struct stat *status,
+                     char problem[CONF_PROBLEM_MAX])
+{
+    int fd = open_regular(files, path, status, problem);
+
+    if (fd < 0) {
+        return NULL;
+    }
+    char *text = conf_alloc(NULL, max + 2);
+    ssize_t got = read_whole(fd, text, max + 1);
+    bool sound = got >= 0 || conf_wrong(problem, "cannot be read: %s", strerror(errno));
+    sound = sound && ((size_t)got <= max || conf_wrong(problem, "is too large"));
+    sound = sound && (stayed_as_it_was(fd, status) || conf_wrong(problem, "was written while it was read"));
+    close(fd);
+    if (!sound) {
+        explicit_bzero(text, max + 2);
+        free(text);
+        return NULL;
+    }
+    text[got] = '\0';
+    *length = (size_t)got;
+    return text;
+}
+
+/* ---- what options say of files ---- */
+
+char *conf_file_path(const char *beside, const char *path)
+{
+    const char *slash = strrchr(beside, '/');
+
+    if (*path == '/' || *path == '\0' || slash == NULL) {
+        return conf_copy(path, strlen(path));
+    }
+    return conf_format("%.*s/%s", (int)(slash - beside), beside, path);
+}
+
+/* Takes the newline away that editors and echo leave, and refuses what can be no password. */
+static bool check_secret(char *text, size_t length, char problem[CONF_PROBLEM_MAX])
+{
+    if (memchr(text, '\0', length) != NULL) {
+        return conf_wrong(problem, "holds a NUL byte");
+    }
+    if (length > 0 && text[length - 1] == '\n') {
+        text[--length] = '\0';
+        if (length > 0 && text[length - 1] == '\r') {
+            text[--length] = '\0';
+        }
+    }
+    if (length == 0) {
+        return conf_wrong(problem, "is empty");
+    }
+    return strpbrk(text, "\r\n") == NULL || conf_wrong(problem, "holds more than one line");
+}
+
+/* Sets the option that the file of the other one is for. */
+static bool fill(struct conf_reading *reading, struct conf_part *part, const struct conf_option *option,
+                 const char *path, struct stat *status, char problem[CONF_PROBLEM_MAX])
+{
+    const struct conf_option *filled = conf_section_option(part->section, option->fills);
+    size_t length;
+    /* A newline, as it is in DOS files. */
+    char *text = conf_file_read(&reading->faults->files, path, (size_t)filled->max + 2, &length, status, problem);
+
+    if (text == NULL) {
+        return false;
+    }
+    bool sound = check_secret(text, length, problem);
+    sound = sound && (strlen(text) <= (size_t)filled->max || conf_wrong(problem, "is too large"));
+    if (sound) {
+        conf_value_free(filled, part->values);
+        char *copy = conf_copy(text, strlen(text));
+        memcpy((char *)part->values + filled->offset, &copy, sizeof copy);
+    }
+    explicit_bzero(text, length);
+    free(text);
+    return sound;
+}
+
+static void look_at_file(struct conf_reading *reading, struct conf_part *part, size_t index)
+{
+    const struct conf_option *option = &part->section->options[index];
+    struct conf_sighting *sighting = &part->sightings[index];
+    char problem[CONF_PROBLEM_MAX], *path;
+    struct stat status = {0};
+
+    memcpy(&path, (char *)part->values + option->offset, sizeof path);
+    if (*path == '\0' || sighting->faulty) {
+        return;
+    }
+    const struct conf_option *filled = option->fills != NULL ? conf_section_option(part->section, option->fills) : NULL;
+    if (filled != NULL && part->sightings[filled - part->section->options].line > 0) {
+        char *what = conf_format("stands beside %s", filled->name);
+        conf_fault_option(reading, part, sighting->line, option->name, path, what, "one of the two");
+        free(what);
+        sighting->faulty = true;
+    } else if (!(filled != NULL ? fill(reading, part, option, path, &status, problem)
+                                : conf_file_check(&reading->faults->files, path, &status, problem))) {
+        char *expected = filled != NULL ? conf_format("a file that holds nothing but up to %lld bytes on one line",
+                                                      (long long)filled->max)
+                                        : conf_format("a file that Headgate may read");
+        conf_fault_option(reading, part, sighting->line, option->name, path, problem, expected);
+        free(expected);
+        sighting->faulty = true;
+    }
+}
+
+void conf_look_at_files(struct conf_reading *reading)
+{
+    for (struct conf_part *part = reading->parts; part != NULL; part = part->next) {
+        for (size_t i = 0; i < part->section->option_count; i++) {
+            if (part->section->options[i].type == CONF_FILE) {
+                look_at_file(reading, part, i);
+            }
+        }
+    }
+}

@@ -1,0 +1,32 @@
+/*
+ * The files that a configuration is made of, and how each was found: ini files, files with secrets, certificates. Who
+ * watches them learns from here whether anything has become otherwise since.
+ */
+#ifndef HEADGATE_CONF_FILES_H
+#define HEADGATE_CONF_FILES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <time.h>
+
+/* How a file was found when it was read. */
+struct conf_seen {
+    char *path;
+    bool is_pattern;  /* of names, as in conf.d: what counts is which files there are */
+    int reason;       /* errno of a file that could not be opened, else 0; all that follows is 0 then */
+    uint64_t matches; /* of a pattern: what stands for the names */
+    struct stat status;
+};
+
+struct conf_files {
+    struct conf_seen *items;
+    size_t count;
+};
+
+/* Whether any of the files is not as it was found, by what the file system says of it; nothing is read. */
+bool conf_files_changed(const struct conf_files *files);
+void conf_files_free(struct conf_files *files);
+
+#endif
