@@ -1,6 +1,7 @@
 /* The process: command line, start, signals, reload, drain. */
 #include "admin/admin.h"
 #include "base/log.h"
+#include "event/file_watch.h"
 #include "version.h"
 #include "worker/listener.h"
 
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* How long policies may take after drain_timeout to do what they have to do before the end. */
@@ -35,6 +37,7 @@ struct process {
     struct worker_pool worker_pool;
     struct listener *listener;
     struct admin *admin;
+    struct file_watch *watch; /* of the files of the configuration */
     struct event signals[3];
     struct event drain_timer;
     int64_t drain_until_us; /* 0: not draining */
@@ -192,6 +195,12 @@ static void report_restart_only(void *context, const char *option)
     log_warning("main", "%s was changed in the file; that takes a restart, the old value stays", option);
 }
 
+static void report_change(void *context, const char *what)
+{
+    (void)context;
+    log_info("main", "%s is another now", what);
+}
+
 static char *join_faults(const struct conf_faults *faults)
 {
     char *text = conf_format("%s", "");
@@ -222,6 +231,12 @@ static void put_in_force(struct process *process, struct conf *conf)
     }
 }
 
+/* Also what could not be read: it may be there soon. */
+static void watch_files(struct process *process, struct conf_faults *faults)
+{
+    file_watch_set(process->watch, &faults->files, process->conf->reload_on_change != 0);
+}
+
 /* NULL if all is well. */
 static char *reload(void *context)
 {
@@ -235,17 +250,40 @@ static char *reload(void *context)
     if (fresh == NULL) {
         char *text = join_faults(&faults);
         log_error("main", "the configuration was not reloaded: nothing was changed");
+        watch_files(process, &faults);
         conf_faults_free(&faults);
         return text;
     }
     log_warnings(&faults);
-    conf_faults_free(&faults);
     conf_restart_only_changes(process->conf, fresh, report_restart_only, NULL);
     struct conf *merged = conf_merge_reloadable(process->conf, fresh);
     conf_free(fresh);
+    conf_changes(process->conf, merged, report_change, NULL);
     put_in_force(process, merged);
+    watch_files(process, &faults);
+    conf_faults_free(&faults);
     log_info("main", "the configuration was reloaded");
     return NULL;
+}
+
+/* A file that is to be written anew was emptied, and all defaults are not what is meant. Who is sure sends SIGHUP. */
+static bool is_emptied(const char *path)
+{
+    struct stat status;
+
+    return stat(path, &status) == 0 && S_ISREG(status.st_mode) && status.st_size == 0;
+}
+
+static bool on_files_changed(void *context)
+{
+    struct process *process = context;
+
+    if (process->conf_before != NULL || is_emptied(process->conf_path)) {
+        return false;
+    }
+    log_info("main", "a file of the configuration has changed: reading it again");
+    free(reload(process));
+    return true;
 }
 
 static const struct conf *current_conf(void *context)
@@ -387,6 +425,12 @@ static bool start(struct process *process, const struct policy *const *policies)
         return false;
     }
     watch_signals(process);
+    process->watch = file_watch_new(&process->reactor, on_files_changed, process);
+    if (process->watch == NULL) {
+        log_error("main", "out of memory");
+        return false;
+    }
+    watch_files(process, &process->faults);
     event_assign(&process->drain_timer, process->reactor.base, -1, EV_PERSIST, check_drain, process);
     if (!worker_pool_start(&process->worker_pool, &process->reactor, conf, policies)) {
         log_error("main", "cannot start the workers: %s", strerror(errno));
@@ -416,6 +460,9 @@ static void end(struct process *process)
     worker_pool_stop(&process->worker_pool);
     if (process->admin != NULL) {
         admin_close(process->admin);
+    }
+    if (process->watch != NULL) {
+        file_watch_free(process->watch);
     }
     if (process->mailbox.fd > 0) {
         mailbox_close(&process->mailbox);

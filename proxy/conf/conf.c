@@ -546,22 +546,12 @@ void conf_print(const struct conf *conf, FILE *out, bool show_secrets)
     }
 }
 
-static bool same_value(const struct conf_option *option, const struct conf *a, const struct conf *b)
-{
-    char *a_text = conf_value_text(option, a);
-    char *b_text = conf_value_text(option, b);
-    bool same = strcmp(a_text, b_text) == 0;
-    free(a_text);
-    free(b_text);
-    return same;
-}
-
 void conf_restart_only_changes(const struct conf *old, const struct conf *new_conf,
                                void (*report)(void *context, const char *option), void *context)
 {
     for (size_t i = 0; i < conf_option_count; i++) {
         const struct conf_option *option = &conf_options[i];
-        if (!option->reloadable && !same_value(option, old, new_conf)) {
+        if (!option->reloadable && !conf_value_equal(option, old, new_conf)) {
             report(context, option->name);
         }
     }

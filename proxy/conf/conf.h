@@ -92,10 +92,11 @@ struct conf {
     int64_t resolve_every;  /* how often the names of servers are looked up; 0: when lanes are opened, or fail */
     int64_t retire_timeout; /* exclusive lanes to an address that the name has left are closed after this */
     int64_t drain_timeout;
-    char *host_name; /* of this sidecar among others; "" for that of the machine */
-    int log_level;   /* enum log_level */
-    char *log_file;  /* "" is standard error */
-    char *path;      /* of the file this came from; "" for defaults */
+    char *host_name;      /* of this sidecar among others; "" for that of the machine */
+    int reload_on_change; /* 0 or 1 */
+    int log_level;        /* enum log_level */
+    char *log_file;       /* "" is standard error */
+    char *path;           /* of the file this came from; "" for defaults */
     char *shown; /* as conf_print() writes it, without passwords: printing takes memory that may not be there later */
     struct conf_rule *rules;
 };
@@ -134,6 +135,10 @@ void conf_print_reference_markdown(FILE *out, const struct conf_section *const *
 /* The options in which old and new differ though they need a restart, one call each; a reload keeps the old value. */
 void conf_restart_only_changes(const struct conf *old, const struct conf *new_conf,
                                void (*report)(void *context, const char *option), void *context);
+
+/* What is otherwise in new_conf, one call each: an option of [headgate], or the heading of a section. */
+void conf_changes(const struct conf *old, const struct conf *new_conf, void (*report)(void *context, const char *what),
+                  void *context);
 
 /* A copy of new_conf with the values of old where a reload may not change them: what a reload makes effective. Rules
  * are always those of new_conf. */

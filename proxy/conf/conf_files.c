@@ -47,11 +47,12 @@ static bool has_changed(const struct conf_seen *seen)
 {
     struct stat status;
 
-    /* What comes through a pipe or from a terminal is read once. */
+    bool is_there = stat(seen->path, &status) == 0;
     if (seen->reason == 0 && !S_ISREG(seen->status.st_mode)) {
-        return false;
+        /* What comes through a pipe or from a terminal is read once. */
+        return is_there && S_ISREG(status.st_mode);
     }
-    if (stat(seen->path, &status) != 0) {
+    if (!is_there) {
         return seen->reason == 0;
     }
     if (seen->reason != 0) {
@@ -69,6 +70,35 @@ bool conf_files_changed(const struct conf_files *files)
         }
     }
     return false;
+}
+
+static uint64_t mix(uint64_t state, uint64_t value)
+{
+    return (state ^ value) * UINT64_C(0x100000001b3) ^ state >> 29;
+}
+
+uint64_t conf_files_state(const struct conf_files *files)
+{
+    uint64_t state = UINT64_C(0xcbf29ce484222325);
+
+    for (size_t i = 0; i < files->count; i++) {
+        struct stat status = {0};
+        bool is_there = stat(files->items[i].path, &status) == 0;
+        const uint64_t values[] = {
+            is_there,
+            (uint64_t)status.st_dev,
+            (uint64_t)status.st_ino,
+            (uint64_t)status.st_size,
+            (uint64_t)status.st_mtim.tv_sec,
+            (uint64_t)status.st_mtim.tv_nsec,
+            (uint64_t)status.st_ctim.tv_sec,
+            (uint64_t)status.st_ctim.tv_nsec,
+        };
+        for (size_t j = 0; j < sizeof values / sizeof values[0]; j++) {
+            state = mix(state, values[j]);
+        }
+    }
+    return state;
 }
 
 void conf_files_free(struct conf_files *files)

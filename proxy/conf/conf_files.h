@@ -27,6 +27,8 @@ struct conf_files {
 
 /* Whether any of the files is not as it was found, by what the file system says of it; nothing is read. */
 bool conf_files_changed(const struct conf_files *files);
+/* What stands for how the files are now: another value if any has changed since. */
+uint64_t conf_files_state(const struct conf_files *files);
 void conf_files_free(struct conf_files *files);
 
 #endif

@@ -57,6 +57,17 @@ void conf_value_copy(const struct conf_option *option, void *to, const void *fro
     free(text);
 }
 
+bool conf_value_equal(const struct conf_option *option, const void *a, const void *b)
+{
+    char *a_text = conf_value_text(option, a);
+    char *b_text = conf_value_text(option, b);
+    bool same = strcmp(a_text, b_text) == 0;
+
+    free(a_text);
+    free(b_text);
+    return same;
+}
+
 struct conf_rule *conf_rules_copy(const struct conf_rule *from)
 {
     struct conf_rule *first = NULL, **last = &first;
@@ -69,6 +80,54 @@ struct conf_rule *conf_rules_copy(const struct conf_rule *from)
         last = &(*last)->next;
     }
     return first;
+}
+
+/* The rule of the list that has the same heading, or NULL. */
+static const struct conf_rule *find_same(const struct conf_rule *list, const struct conf_rule *wanted)
+{
+    while (list != NULL && !(list->section == wanted->section && strcmp(list->name, wanted->name) == 0)) {
+        list = list->next;
+    }
+    return list;
+}
+
+static void report_rule(const struct conf_rule *rule, void (*report)(void *context, const char *what), void *context)
+{
+    char *title = conf_format("[%s%s%s]", rule->section->name, *rule->name != '\0' ? ":" : "", rule->name);
+
+    report(context, title);
+    free(title);
+}
+
+static bool same_values(const struct conf_section *section, const void *a, const void *b)
+{
+    bool same = true;
+
+    for (size_t i = 0; i < section->option_count && same; i++) {
+        same = conf_value_equal(&section->options[i], a, b);
+    }
+    return same;
+}
+
+void conf_changes(const struct conf *old, const struct conf *new_conf, void (*report)(void *context, const char *what),
+                  void *context)
+{
+    for (size_t i = 0; i < conf_option_count; i++) {
+        if (!conf_value_equal(&conf_options[i], old, new_conf)) {
+            report(context, conf_options[i].name);
+        }
+    }
+    for (const struct conf_rule *rule = new_conf->rules; rule != NULL; rule = rule->next) {
+        const struct conf_rule *before = find_same(old->rules, rule);
+        if (before == NULL || !same_values(rule->section, before->values, rule->values)) {
+            report_rule(rule, report, context);
+        }
+    }
+    for (const struct conf_rule *rule = old->rules; rule != NULL; rule = rule->next) {
+        if (find_same(new_conf->rules, rule) == NULL) {
+            report_rule(rule, report, context);
+        }
+    }
 }
 
 size_t conf_rules_count(const struct conf_rule *list, const struct conf_section *section)

@@ -150,6 +150,9 @@ const struct conf_option conf_options[] = {
     {FIELD(host_name), .type = CONF_STRING, .max = CONF_HOST_NAME_MAX, .initial = "",
      .help = "The name of this sidecar among others, by which limits per host or process tell them apart.\n"
              "Empty: the machine's host name."},
+    {FIELD(reload_on_change), .type = CONF_TOGGLE, .initial = "on", .reloadable = true,
+     .help =
+         "Whether a change of this file, or of one that it names, is taken over as by SIGHUP, a second or two later."},
     {FIELD(log_level), .type = CONF_WORD, .words = log_level_words, .initial = "info", .reloadable = true,
      .help = "The least important lines that are logged."},
     {FIELD(log_file), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,

@@ -116,6 +116,9 @@ void conf_value_free(const struct conf_option *option, void *base);
 /* Sets the option's field at to from that at from. */
 void conf_value_copy(const struct conf_option *option, void *to, const void *from);
 
+/* Whether the field is the same in both. */
+bool conf_value_equal(const struct conf_option *option, const void *a, const void *b);
+
 /* All values of a section: sets them to their defaults, frees what they own. */
 void conf_values_default(const struct conf_section *section, void *values);
 void conf_values_free(const struct conf_section *section, void *values);

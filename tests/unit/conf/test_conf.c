@@ -186,6 +186,7 @@ static const char *const other_values[][2] = {
     {"retire_timeout", "1h"},
     {"drain_timeout", "999ms"},
     {"host_name", "web1"},
+    {"reload_on_change", "off"},
     {"log_level", "debug"},
     {"log_file", "/var/log/headgate/headgate.log"},
 };
@@ -282,7 +283,7 @@ Test(conf, table_is_sound)
             cr_assert_neq(option->offset, conf_options[j].offset, "%s", option->name);
         }
     }
-    cr_assert_eq(conf_option_count, 41, "a new field of struct conf needs its option, and a word here");
+    cr_assert_eq(conf_option_count, 42, "a new field of struct conf needs its option, and a word here");
 }
 
 Test(conf, sample_file_is_the_reference)

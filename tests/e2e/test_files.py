@@ -1,0 +1,187 @@
+"""Files of the configuration that change: read again by themselves, as they settle, and only when they are sound."""
+
+import os
+import time
+
+import pytest
+from harness.resp import OK, Error, wait_for
+
+# Time in which a reload that must not come would have come: files settle for a second.
+LATER = 3.5
+
+
+def reloads(headgate):
+    return headgate.log().count("the configuration was reloaded")
+
+
+def failures(headgate):
+    return headgate.log().count("the configuration was not reloaded: nothing was changed")
+
+
+def await_reload(headgate, count):
+    wait_for(lambda: reloads(headgate) >= count, what=f"reload {count}", seconds=30)
+
+
+def put(path, text):
+    """As editors do: another file takes the place."""
+    fresh = path.with_name(path.name + ".fresh")
+    fresh.write_text(text)
+    fresh.rename(path)
+
+
+def config(headgate):
+    with headgate.admin() as admin:
+        return admin("CONFIG").decode()
+
+
+@pytest.fixture
+def secret(tmp_path):
+    path = tmp_path / "secret"
+    path.write_text("one\n")
+    path.chmod(0o600)
+    return path
+
+
+@pytest.mark.parametrize("way", ["written", "renamed"])
+def test_a_change_of_the_ini_file_is_taken(redis, make_headgate, way):
+    headgate = make_headgate(redis, max_clients=100)
+    text = headgate.config_path.read_text().replace("max_clients = 100", "max_clients = 99")
+    if way == "written":
+        headgate.config_path.write_text(text)
+    else:
+        put(headgate.config_path, text)
+    await_reload(headgate, 1)
+    assert "max_clients = 99" in config(headgate)
+    assert "max_clients is another now" in headgate.log()
+    time.sleep(LATER)
+    assert reloads(headgate) == 1
+
+
+def test_a_change_is_left_alone_if_so_wished(redis, make_headgate):
+    headgate = make_headgate(redis, reload_on_change="off")
+    headgate.write_config(max_clients=99)
+    time.sleep(LATER)
+    assert reloads(headgate) == 0
+    with headgate.admin() as admin:
+        assert admin("RELOAD") == OK
+
+
+def test_a_password_file_is_read_again(redis, make_headgate, secret):
+    headgate = make_headgate(redis, admin_password_file=secret)
+    put(secret, "two\n")
+    await_reload(headgate, 1)
+    with headgate.admin() as admin:
+        assert isinstance(admin("AUTH", "one"), Error)
+        assert admin("AUTH", "two") == OK
+        shown = admin("CONFIG").decode()
+    assert f"admin_password_file = {secret}" in shown and "admin_password =\n" in shown
+    assert "two" not in headgate.log().replace("two worker", "")
+
+
+def test_links_are_followed_as_kubernetes_turns_them(redis, make_headgate, tmp_path):
+    """password → ..data/password, ..data → a directory that is exchanged and then removed."""
+    for number, text in enumerate(("one", "two")):
+        (tmp_path / f"..{number}").mkdir()
+        (tmp_path / f"..{number}" / "password").write_text(text)
+    (tmp_path / "..data").symlink_to("..0")
+    (tmp_path / "password").symlink_to("..data/password")
+    headgate = make_headgate(redis, admin_password_file=tmp_path / "password")
+    (tmp_path / "..tmp").symlink_to("..1")
+    (tmp_path / "..tmp").rename(tmp_path / "..data")
+    (tmp_path / "..0" / "password").unlink()
+    (tmp_path / "..0").rmdir()
+    await_reload(headgate, 1)
+    with headgate.admin() as admin:
+        assert admin("AUTH", "two") == OK
+
+
+def test_links_elsewhere_are_followed(redis, make_headgate, tmp_path):
+    """As certbot has it: a directory that is a link, and in it a link to a file in a third."""
+    for name in ("live", "archive"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "archive" / "1").write_text("one")
+    (tmp_path / "archive" / "2").write_text("two")
+    (tmp_path / "live" / "secret").symlink_to("../archive/1")
+    (tmp_path / "here").symlink_to(tmp_path / "live")
+    headgate = make_headgate(redis, admin_password_file=tmp_path / "here" / "secret")
+    (tmp_path / "live" / "next").symlink_to("../archive/2")
+    (tmp_path / "live" / "next").rename(tmp_path / "live" / "secret")
+    await_reload(headgate, 1)
+    (tmp_path / "archive" / "2").write_text("three")
+    await_reload(headgate, 2)
+    with headgate.admin() as admin:
+        assert admin("AUTH", "three") == OK
+
+
+def test_a_file_that_vanishes_changes_nothing(redis, make_headgate, secret):
+    headgate = make_headgate(redis, admin_password_file=secret)
+    secret.unlink()
+    wait_for(lambda: failures(headgate) == 1, what="the complaint", seconds=30)
+    assert f"admin_password_file = {secret}: cannot be read: No such file or directory" in headgate.log()
+    time.sleep(LATER)
+    assert failures(headgate) == 1, "it is said once"
+    with headgate.admin() as admin:
+        assert admin("AUTH", "one") == OK
+        answer = admin("RELOAD")
+        assert isinstance(answer, Error), answer
+        secret.write_text("two\n")
+        await_reload(headgate, 1)
+    with headgate.admin() as admin:
+        assert admin("AUTH", "two") == OK
+
+
+def test_a_file_that_is_not_sound_changes_nothing_and_is_read_again(redis, make_headgate, secret):
+    headgate = make_headgate(redis, max_clients=100, admin_password_file=secret)
+    headgate.write_config(max_clients="many")
+    wait_for(lambda: failures(headgate) == 1, what="the complaint", seconds=30)
+    assert "max_clients = many" in headgate.log()
+    headgate.write_config(max_clients=98)
+    await_reload(headgate, 1)
+    with headgate.admin() as admin:
+        assert admin("AUTH", "one") == OK
+        assert "max_clients = 98" in admin("CONFIG").decode()
+
+
+def test_a_storm_of_changes_is_weathered(redis, make_headgate):
+    headgate = make_headgate(redis, max_clients=100)
+    client = headgate.connect()
+    until = time.monotonic() + 8
+    count = 0
+    while time.monotonic() < until:
+        count += 1
+        headgate.write_config(max_clients=100 + count)
+        if count % 20 == 0:
+            assert client("SET", "k", count) == OK
+    headgate.write_config(max_clients=77)
+    wait_for(lambda: "max_clients = 77" in config(headgate), what="the last one", seconds=30)
+    assert count > 50
+    assert reloads(headgate) + failures(headgate) <= 6, "however often they are written"
+
+
+def test_a_log_beside_it_is_no_change(redis, make_headgate):
+    headgate = make_headgate(redis, log_file="beside.log", log_level="debug")
+    for _ in range(30):
+        headgate.connect().close()
+        (headgate.directory / "other").write_text("x")
+        time.sleep(0.1)
+    time.sleep(LATER)
+    assert "reloaded" not in (headgate.directory / "beside.log").read_text()
+
+
+def test_the_directory_may_be_another(redis, make_headgate, tmp_path):
+    inner = tmp_path / "a"
+    inner.mkdir()
+    (inner / "secret").write_text("one")
+    headgate = make_headgate(redis, admin_password_file=inner / "secret")
+    other = tmp_path / "b"
+    other.mkdir()
+    (other / "secret").write_text("two")
+    os.rename(inner, tmp_path / "old")
+    os.rename(other, inner)
+
+    def is_taken():
+        with headgate.admin() as admin:
+            return admin("AUTH", "two") == OK
+
+    # Directories are not watched for being exchanged whole, if they are no links: but their own removal is told of.
+    wait_for(is_taken, what="the secret of the new directory", seconds=90)
