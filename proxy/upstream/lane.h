@@ -124,6 +124,7 @@ struct lane {
     bool named;              /* was given the name of a client, perhaps of one that has left it */
     bool refused;            /* Redis did not take the credentials, at the last attempt */
     bool parked;             /* in BACKOFF until it can take over a connection, as another attempt would be in vain */
+    bool outdated;           /* it has said a password that its profile has no more */
     bool taken_over;         /* its connection was another lane's */
     bool spare;              /* the upstream's: it is being opened for the pool */
     bool ending;             /* the output is followed by the end of our stream */

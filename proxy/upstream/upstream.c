@@ -106,6 +106,9 @@ static void on_ready(struct lane *lane)
 {
     struct upstream *upstream = lane_profile(lane)->upstream;
 
+    if (upstream_trial_is_ready(lane)) {
+        return;
+    }
     upstream_prefer_target(upstream, &lane->target);
     upstream_is_up(upstream);
     if (!upstream->reachable || !upstream->told) {
@@ -150,7 +153,13 @@ static void on_failed(struct lane *lane, const char *why)
 {
     struct upstream *upstream = lane_profile(lane)->upstream;
 
+    if (upstream_trial_has_failed(lane, why)) {
+        return;
+    }
     upstream_note_connecting(upstream);
+    if (lane->refused) {
+        upstream_old_password_refused(lane_profile(lane));
+    }
     if (lane->refused && upstream_lane_refused(lane)) {
         return;
     }
@@ -207,6 +216,7 @@ static void on_closed(struct lane *lane, const char *why)
     if (lane->spare) {
         upstream_spare_ended(lane);
     }
+    upstream_trial_has_closed(lane);
     LIST_REMOVE(lane, of_upstream);
     upstream_free_at_turn_end(upstream, lane);
     profile_release(profile);
@@ -278,6 +288,7 @@ void upstream_tick(struct upstream *upstream)
 
     upstream_look_if_due(upstream);
     upstream_tend_parked(upstream);
+    upstream_tend_renewals(upstream);
     while (lane != NULL) {
         /* Lanes that are closed meanwhile keep their place in this walk: they are freed at the end of the loop
          * iteration. */
@@ -292,6 +303,9 @@ void upstream_tick(struct upstream *upstream)
             forget_name(lane, now);
             lane_tick(lane, upstream->settings.wait);
             upstream_check_retired(lane);
+            if (lane->state != LANE_CLOSED) {
+                upstream_check_outdated(lane);
+            }
         }
         lane = next;
     }
@@ -362,15 +376,27 @@ struct profile *upstream_default_profile(struct upstream *upstream)
     return profile_reference(upstream->base);
 }
 
+/* Another password for the same user: whoever is there stays, with the new one. */
+static bool is_renewal(const struct upstream_settings *old, const struct upstream_settings *settings)
+{
+    return strcmp(old->user, settings->user) == 0 && *old->password != '\0' && *settings->password != '\0';
+}
+
 void upstream_reconfigure(struct upstream *upstream, const struct upstream_settings *settings)
 {
     size_t shared_lanes = upstream->settings.shared_lanes;
+    bool renews = is_renewal(&upstream->settings, settings);
 
     /* How many shared lanes there are is fixed: the profiles' tables have that size. */
     upstream->settings = *settings;
     upstream->settings.shared_lanes = shared_lanes;
     upstream->settings.lane.targets = &upstream->targets;
-    (void)upstream_make_base(upstream);
+    if (renews) {
+        upstream_renew_password(upstream, upstream->base->user, upstream->base->password, settings->password);
+    } else {
+        upstream_end_renewals(upstream);
+        (void)upstream_make_base(upstream);
+    }
 }
 
 void upstream_tell_losses(struct upstream *upstream, upstream_lost_callback *lost, void *context)
@@ -382,6 +408,7 @@ void upstream_tell_losses(struct upstream *upstream, upstream_lost_callback *los
 void upstream_free(struct upstream *upstream)
 {
     upstream_end_look(upstream);
+    upstream_end_renewals(upstream);
     while (!LIST_EMPTY(&upstream->lanes)) {
         lane_close(LIST_FIRST(&upstream->lanes), "shutting down");
     }

@@ -81,6 +81,9 @@ void upstream_tell_losses(struct upstream *upstream, upstream_lost_callback *los
 /* Closes all lanes. */
 void upstream_free(struct upstream *upstream);
 void upstream_reconfigure(struct upstream *upstream, const struct upstream_settings *settings);
+/* The configuration has another password for a user (NULL: the default one). Once Redis takes it, it is that of all who
+ * have the old one, without any being closed; see upstream_renewal.c. */
+void upstream_renew_password(struct upstream *upstream, const char *user, const char *old, const char *password);
 
 /* Where Redis is: to be called before anything else, and whenever that has changed. Lanes that are connected to what is
  * none of the targets any more are retired: see upstream_target.c. */

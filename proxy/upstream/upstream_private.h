@@ -5,6 +5,7 @@
  *   upstream_profile.c    profiles, and what a connection is told to stand in for their clients
  *   upstream_exclusive.c  exclusive lanes, the pool of clean ones, and commands of Headgate's own
  *   upstream_credentials.c  credentials that Redis refuses; lanes that are kept ready
+ *   upstream_renewal.c    a password that the configuration has changed
  *   upstream_access.c     whether Redis wants a password of those who come
  *   upstream_target.c     where Redis is, and lanes to where it is no more
  */
@@ -39,6 +40,7 @@ struct upstream {
     void *access_context;
     upstream_refused_callback *refused; /* NULL: nobody is told */
     void *refused_context;
+    LIST_HEAD(, renewal) renewals;  /* passwords that Redis has yet to take */
     struct reactor_task help;       /* for parked lanes */
     struct lane *look;              /* a connection that finds out what Redis wants; not one of the lanes */
     struct lane_settings look_lane; /* … and what it goes by */
@@ -75,6 +77,23 @@ void upstream_check_retired(struct lane *lane);
 /* A lane is to be connected, or could not be: where Redis is may be asked anew. */
 void upstream_note_connecting(struct upstream *upstream);
 
+/* Whether a shared lane is where new requests find it. */
+bool upstream_has_place(const struct lane *lane);
+
+/* ---- upstream_renewal.c ---- */
+
+/* The lane is ready, could not be made, or is closed. False: it is no trial of a new password. */
+bool upstream_trial_is_ready(struct lane *lane);
+bool upstream_trial_has_failed(struct lane *lane, const char *why);
+void upstream_trial_has_closed(struct lane *lane);
+/* Redis does not take the profile's credentials. If there is a newer password, it is the profile's from now on. */
+void upstream_old_password_refused(struct profile *profile);
+/* Several times a second. */
+void upstream_tend_renewals(struct upstream *upstream);
+void upstream_end_renewals(struct upstream *upstream);
+/* Closes the lane if it is outdated and not in use. */
+void upstream_check_outdated(struct lane *lane);
+
 /* ---- upstream_access.c ---- */
 
 /* Looks whether Redis wants a password, if it is time to. */
@@ -106,6 +125,11 @@ bool upstream_is_kept(const struct lane *lane);
 /* The profile that says what wanted does (whose texts are copied), made if there is none; referenced for the caller.
  * NULL when memory is short. */
 struct profile *profile_get(struct upstream *upstream, const struct profile *wanted);
+/* Has all lanes that are made from now on say another password; who keeps a greeting of before has to take the new one.
+ * False when memory is short: then nothing is changed. */
+bool profile_set_password(struct profile *profile, const char *password);
+/* Overwrites and frees it; NULL is none. */
+void profile_forget_text(char *text);
 /* upstream->base has taken the place of before, to which nobody comes any more; its reference is given back. */
 void upstream_follow_base(struct upstream *upstream, struct profile *before);
 /* What a new lane says first, in the profile's memory. An exclusive lane shows its client whatever Redis says, so it

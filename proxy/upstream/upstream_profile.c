@@ -88,18 +88,45 @@ static bool greeting_build(struct profile *profile)
     return true;
 }
 
+void profile_forget_text(char *text)
+{
+    if (text != NULL) {
+        explicit_bzero(text, strlen(text));
+    }
+    free(text);
+}
+
+bool profile_set_password(struct profile *profile, const char *password)
+{
+    const struct profile before = *profile;
+    char *copy = strdup(password);
+
+    profile->password = copy;
+    profile->greeting = NULL;
+    profile->greeting_length = 0;
+    profile->greeting_tail_length = 0;
+    profile->greeting_replies = 0;
+    if (copy == NULL || !greeting_build(profile)) {
+        profile_forget_text(copy);
+        profile_forget_text(profile->greeting);
+        profile->password = before.password;
+        profile->greeting = before.greeting;
+        profile->greeting_length = before.greeting_length;
+        profile->greeting_tail_length = before.greeting_tail_length;
+        profile->greeting_replies = before.greeting_replies;
+        return false;
+    }
+    profile_forget_text(before.password);
+    profile_forget_text(before.greeting);
+    return true;
+}
+
 static void profile_free(struct profile *profile)
 {
-    if (profile->password != NULL) {
-        explicit_bzero(profile->password, strlen(profile->password));
-    }
-    if (profile->greeting != NULL) {
-        explicit_bzero(profile->greeting, profile->greeting_length);
-    }
     free(profile->user);
-    free(profile->password);
+    profile_forget_text(profile->password);
     free(profile->shared);
-    free(profile->greeting);
+    profile_forget_text(profile->greeting);
     free(profile);
 }
 

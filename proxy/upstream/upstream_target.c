@@ -32,7 +32,7 @@ void upstream_prefer_target(struct upstream *upstream, const struct connection_t
 
 /* ---- lanes that are retired ---- */
 
-static bool has_place(const struct lane *lane)
+bool upstream_has_place(const struct lane *lane)
 {
     const struct profile *profile = lane_profile(lane);
 
@@ -63,7 +63,7 @@ void upstream_check_retired(struct lane *lane)
     if (lane->retired_us == 0) {
         return;
     }
-    if (lane->use == LANE_POOLED || (lane->use == LANE_SHARED && lane->first == NULL && !has_place(lane))) {
+    if (lane->use == LANE_POOLED || (lane->use == LANE_SHARED && lane->first == NULL && !upstream_has_place(lane))) {
         lane_close(lane, why_retired);
     } else if (lane->use == LANE_EXCLUSIVE && timeout > 0 &&
                reactor_now(upstream->reactor) - lane->retired_us >= timeout) {
