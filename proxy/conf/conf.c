@@ -14,8 +14,6 @@
 #include <string.h>
 #include <strings.h>
 
-#define FILE_MAX ((size_t)1 << 20)
-
 /* ---- Options ---- */
 
 /* Options before any section are faulty once, and then taken as those of [headgate], so that their faults show too. */
@@ -32,24 +30,42 @@ static void fault_text(struct conf_reading *reading, const struct conf_option *o
                        const char *what, const char *expected)
 {
     bool is_address = option->type == CONF_ADDRESS || option->type == CONF_ADDRESSES;
-    char *shown = conf_option_hides(option) ? conf_format(CONF_SECRET_SHOWN) : is_address ? conf_hidden_url(text) : NULL;
+    char *shown = conf_option_hides(option) ? conf_format(CONF_SECRET_SHOWN)
+                  : is_address              ? conf_hidden_url(text)
+                                            : NULL;
 
     conf_fault_option(reading, reading->part, reading->line, option->name, shown != NULL ? shown : text, what,
                       expected);
     free(shown);
 }
 
-/* The path of a file is one from the directory of the ini file on. */
-static bool set_value(const struct conf_reading *reading, const struct conf_option *option, void *values,
-                      const char *text, char problem[CONF_PROBLEM_MAX])
+/* … and not in the environment. */
+static bool is_written_here(const char *text)
 {
-    bool set = conf_value_set(option, values, text, problem);
+    return *text != '\0' && strcmp(text, "\"\"") != 0 && (strstr(text, "${") == NULL || strstr(text, "$${") != NULL);
+}
+
+static bool holds_secret(const struct conf_option *option, const void *values)
+{
+    const struct conf_address *address = (const void *)((const char *)values + option->offset);
+
+    return conf_option_hides(option) || (option->type == CONF_ADDRESS && address->password != NULL);
+}
+
+/* The path of a file is one from the directory of the ini file on. */
+static bool set_value(struct conf_reading *reading, const struct conf_option *option, void *values, const char *text,
+                      char problem[CONF_PROBLEM_MAX])
+{
+    bool set = conf_value_read(option, values, text, problem);
 
     if (set && option->type == CONF_FILE) {
         char **field = (char **)(void *)((char *)values + option->offset);
         char *path = conf_file_path(reading->path, *field);
         free(*field);
         *field = path;
+    }
+    if (set && is_written_here(text) && holds_secret(option, values)) {
+        conf_source_holds_secret(reading);
     }
     return set;
 }
@@ -62,6 +78,10 @@ static int take_option(void *user, const char *section, const char *name, const 
 {
     (void)section;
     struct conf_reading *reading = user;
+    if (strcmp(name, "include") == 0) {
+        conf_include(reading, value);
+        return 1;
+    }
     check_within_section(reading);
     struct conf_part *part = reading->part;
     if (part == NULL) {
@@ -74,7 +94,9 @@ static int take_option(void *user, const char *section, const char *name, const 
     }
     struct conf_sighting *sighting = &part->sightings[option - part->section->options];
     if (sighting->line > 0) {
-        char *what = conf_format("given on line %d already", sighting->line);
+        char *place = conf_place_text(reading, sighting->line);
+        char *what = conf_format("given %s already", place);
+        free(place);
         fault_text(reading, option, value, what, "it once");
         free(what);
         return 1;
@@ -420,20 +442,21 @@ void conf_free(struct conf *conf)
     free(conf);
 }
 
-/* Reads at most FILE_MAX + 1 bytes, so that a device that never ends is found out. NULL with errno if it cannot. */
-static char *read_file(struct conf_reading *reading, size_t *length)
+/* Reads at most CONF_FILE_MAX + 1 bytes, so that a device that never ends is found out. NULL with errno if it cannot.
+ */
+static char *read_file(struct conf_reading *reading, size_t *length, struct stat *status)
 {
     FILE *file = fopen(reading->path, "re");
-    int reason = errno;
-    conf_files_note(&reading->faults->files, reading->path, file != NULL ? fileno(file) : -1,
-                    file != NULL ? 0 : reason);
+    int error = file == NULL || fstat(fileno(file), status) != 0 ? errno : 0;
+    conf_files_note(&reading->faults->files, reading->path, file != NULL ? fileno(file) : -1, error);
     if (file == NULL) {
-        errno = reason;
+        errno = error;
         return NULL;
     }
-    char *text = conf_alloc(NULL, FILE_MAX + 1);
-    *length = fread(text, 1, FILE_MAX + 1, file);
-    int error = ferror(file) ? errno : 0;
+    char *text = conf_alloc(NULL, CONF_FILE_MAX + 1);
+    setvbuf(file, NULL, _IONBF, 0);
+    *length = fread(text, 1, CONF_FILE_MAX + 1, file);
+    error = ferror(file) ? errno : error;
     fclose(file);
     if (error != 0) {
         free(text);
@@ -446,7 +469,7 @@ static char *read_file(struct conf_reading *reading, size_t *length)
 /* Says whether text can be read line by line at all. */
 static bool check_text(struct conf_reading *reading, const char *text, size_t length)
 {
-    if (length > FILE_MAX) {
+    if (length > CONF_FILE_MAX) {
         conf_fault_file(reading, "file is too large; expected at most 1mb");
         return false;
     }
@@ -462,19 +485,14 @@ static bool check_text(struct conf_reading *reading, const char *text, size_t le
     return false;
 }
 
-static void parse_text(struct conf_reading *reading, const char *text, size_t length)
+static void parse(struct conf_reading *reading)
 {
-    static const char byte_order_mark[] = "\xef\xbb\xbf";
-    size_t skipped = length >= 3 && memcmp(text, byte_order_mark, 3) == 0 ? 3 : 0;
-    reading->next = text + skipped;
-    reading->end = text + length;
     /* Debian's inih takes its settings from variables of the whole process; nothing else in it uses inih. */
     ini_max_line = CONF_LINE_MAX + 3;
     ini_allow_inline_comments = false;
     int result = ini_parse_stream(conf_next_line, reading, take_option, reading);
     if (result != 0 && reading->faults->count == 0) {
-        reading->line = result;
-        conf_fault_line(reading, "line is not understood; expected option = value");
+        conf_fault_line(reading, "a line is not understood; expected option = value");
     }
     conf_look_at_files(reading);
     check_all(reading);
@@ -483,16 +501,19 @@ static void parse_text(struct conf_reading *reading, const char *text, size_t le
 static void load_file(struct conf_reading *reading)
 {
     size_t length = 0;
-    char *text = read_file(reading, &length);
+    struct stat status;
+    char *text = read_file(reading, &length, &status);
     if (text == NULL) {
         conf_fault_file(reading, "cannot be read: %s", strerror(errno));
         return;
     }
     if (check_text(reading, text, length)) {
-        parse_text(reading, text, length);
+        conf_source_push(reading, reading->path, text, length, &status);
+        parse(reading);
+    } else {
+        explicit_bzero(text, length);
+        free(text);
     }
-    explicit_bzero(text, length);
-    free(text);
 }
 
 struct conf *conf_load(const char *path, const struct conf_section *const *sections, struct conf_faults *faults)
@@ -513,6 +534,7 @@ struct conf *conf_load(const char *path, const struct conf_section *const *secti
         .parts = conf_part_new(&conf_section_headgate, CONF_SECTION, conf, 0),
     };
     load_file(&reading);
+    conf_sources_free(&reading);
     conf_parts_free(&reading);
     if (faults->count > 0) {
         conf_free(conf);
@@ -531,7 +553,9 @@ static void print_values(const struct conf_section *section, const void *values,
         char *text = conf_value_is_of_file(section, option, values) ? conf_copy("", 0)
                      : show_secrets                                 ? conf_value_text(option, values)
                                                                     : conf_value_shown(option, values);
-        fprintf(out, "%s =%s%s\n", option->name, *text != '\0' ? " " : "", text);
+        char *shown = conf_unexpand(text);
+        fprintf(out, "%s =%s%s\n", option->name, *shown != '\0' ? " " : "", shown);
+        free(shown);
         free(text);
     }
 }

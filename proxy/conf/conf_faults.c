@@ -23,9 +23,23 @@ static void add_fault(struct conf_faults *faults, char *line)
 void conf_warn(struct conf_reading *reading, const struct conf_part *part, int line, const char *what)
 {
     struct conf_faults *faults = reading->faults;
+    int line_of_file;
+    const char *path = conf_place(reading, line, &line_of_file);
 
     add_line(&faults->warnings, &faults->warning_count,
-             conf_format("%s:%d: [%s]: %s", reading->path, line, part->title, what));
+             conf_format("%s:%d: [%s]: %s", path, line_of_file, part->title, what));
+}
+
+void conf_warn_file(struct conf_reading *reading, const char *path, const char *format, ...)
+{
+    struct conf_faults *faults = reading->faults;
+    va_list arguments;
+
+    va_start(arguments, format);
+    char *what = conf_vformat(format, arguments);
+    va_end(arguments);
+    add_line(&faults->warnings, &faults->warning_count, conf_format("%s: %s", path, what));
+    free(what);
 }
 
 void conf_fault_file(struct conf_reading *reading, const char *format, ...)
@@ -44,7 +58,9 @@ void conf_fault_line(struct conf_reading *reading, const char *format, ...)
     va_start(arguments, format);
     char *what = conf_vformat(format, arguments);
     va_end(arguments);
-    add_fault(reading->faults, conf_format("%s:%d: %s", reading->path, reading->line, what));
+    int line_of_file;
+    const char *path = conf_place(reading, reading->line, &line_of_file);
+    add_fault(reading->faults, conf_format("%s:%d: %s", path, line_of_file, what));
     free(what);
 }
 
@@ -52,8 +68,10 @@ void conf_fault_option(struct conf_reading *reading, const struct conf_part *par
                        const char *value, const char *what, const char *expected)
 {
     bool cut = strlen(value) > VALUE_SHOWN;
+    int line_of_file;
+    const char *path = conf_place(reading, line, &line_of_file);
     add_fault(reading->faults,
-              conf_format("%s:%d: [%s] %.*s =%s%.*s%s: %s; expected %s", reading->path, line, part->title, NAME_SHOWN,
+              conf_format("%s:%d: [%s] %.*s =%s%.*s%s: %s; expected %s", path, line_of_file, part->title, NAME_SHOWN,
                           name, *value != '\0' ? " " : "", VALUE_SHOWN, value, cut ? "..." : "", what, expected));
 }
 

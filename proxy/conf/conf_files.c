@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,6 +32,37 @@ void conf_files_note(struct conf_files *files, const char *path, int fd, int rea
     }
 }
 
+static uint64_t mix(uint64_t state, uint64_t value)
+{
+    return (state ^ value) * UINT64_C(0x100000001b3) ^ state >> 29;
+}
+
+/* Of the names that match now. */
+static uint64_t hash_matches(const char *pattern)
+{
+    glob_t matches = {.gl_pathc = 0};
+    uint64_t hash = 1;
+
+    if (glob(pattern, 0, NULL, &matches) == 0) {
+        for (size_t i = 0; i < matches.gl_pathc; i++) {
+            for (const char *at = matches.gl_pathv[i]; *at != '\0'; at++) {
+                hash = mix(hash, (unsigned char)*at);
+            }
+            hash = mix(hash, UINT64_C(1) << 8);
+        }
+    }
+    globfree(&matches);
+    return hash;
+}
+
+void conf_files_note_pattern(struct conf_files *files, const char *pattern)
+{
+    struct conf_seen *seen = add_seen(files, pattern);
+
+    seen->is_pattern = true;
+    seen->matches = hash_matches(pattern);
+}
+
 static bool same_time(const struct timespec *a, const struct timespec *b)
 {
     return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
@@ -47,6 +79,9 @@ static bool has_changed(const struct conf_seen *seen)
 {
     struct stat status;
 
+    if (seen->is_pattern) {
+        return hash_matches(seen->path) != seen->matches;
+    }
     bool is_there = stat(seen->path, &status) == 0;
     if (seen->reason == 0 && !S_ISREG(seen->status.st_mode)) {
         /* What comes through a pipe or from a terminal is read once. */
@@ -72,11 +107,6 @@ bool conf_files_changed(const struct conf_files *files)
     return false;
 }
 
-static uint64_t mix(uint64_t state, uint64_t value)
-{
-    return (state ^ value) * UINT64_C(0x100000001b3) ^ state >> 29;
-}
-
 uint64_t conf_files_state(const struct conf_files *files)
 {
     uint64_t state = UINT64_C(0xcbf29ce484222325);
@@ -94,6 +124,7 @@ uint64_t conf_files_state(const struct conf_files *files)
             (uint64_t)status.st_ctim.tv_sec,
             (uint64_t)status.st_ctim.tv_nsec,
         };
+        state = files->items[i].is_pattern ? mix(state, hash_matches(files->items[i].path)) : state;
         for (size_t j = 0; j < sizeof values / sizeof values[0]; j++) {
             state = mix(state, values[j]);
         }
@@ -271,6 +302,8 @@ static void look_at_file(struct conf_reading *reading, struct conf_part *part, s
         conf_fault_option(reading, part, sighting->line, option->name, path, problem, expected);
         free(expected);
         sighting->faulty = true;
+    } else if (option->secret) {
+        conf_check_mode(reading, path, &status);
     }
 }
 

@@ -152,14 +152,22 @@ static void enter_rule(struct conf_reading *reading, const char *title)
     }
 }
 
+/* A section without rules may go on in another file. */
+static bool is_repeated(const struct conf_reading *reading, const struct conf_part *known)
+{
+    return known->section->has_rules || conf_same_file(reading, known->line, reading->line);
+}
+
 static void enter_section(struct conf_reading *reading, const char *title)
 {
     struct conf_part *known = find_part(reading, title);
 
     reading->part = NULL;
     reading->in_unknown = true;
-    if (known != NULL && known->line > 0) {
-        conf_fault_line(reading, "[%s]: section stands on line %d already; expected once", title, known->line);
+    if (known != NULL && known->line > 0 && is_repeated(reading, known)) {
+        char *place = conf_place_text(reading, known->line);
+        conf_fault_line(reading, "[%s]: section stands %s already; expected once", title, place);
+        free(place);
         reading->part = known;
     } else if (known != NULL) {
         known->line = reading->line;
@@ -276,23 +284,17 @@ static bool check_line(struct conf_reading *reading, char *line, size_t longest)
 char *conf_next_line(char *buffer, int capacity, void *stream)
 {
     struct conf_reading *reading = stream;
-    if (reading->next == reading->end) {
+    char *line = conf_source_line(reading);
+    if (line == NULL) {
         return NULL;
-    }
-    const char *newline = memchr(reading->next, '\n', (size_t)(reading->end - reading->next));
-    const char *stop = newline != NULL ? newline : reading->end;
-    size_t length = (size_t)(stop - reading->next);
-    char *line = conf_format("%.*s", (int)length, reading->next);
-    reading->next = newline != NULL ? newline + 1 : reading->end;
-    reading->line++;
-    if (length > 0 && line[length - 1] == '\r') {
-        line[--length] = '\0';
     }
     size_t room = (size_t)capacity - 2; /* besides the newline and the end */
     size_t longest = room < CONF_LINE_MAX ? room : CONF_LINE_MAX;
     char *checked = conf_format("%s", line);
     bool sound = check_line(reading, checked, longest);
     snprintf(buffer, (size_t)capacity, "%s\n", sound ? line : "");
+    explicit_bzero(checked, strlen(checked));
+    explicit_bzero(line, strlen(line));
     free(checked);
     free(line);
     return buffer;

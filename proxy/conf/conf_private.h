@@ -2,14 +2,17 @@
  * What the files of the configuration share beyond the option tables:
  *
  *   conf.c          files read, options checked against each other, configurations printed and compared
+ *   conf_sources.c  the ini files that are read, one within the other
  *   conf_lines.c    the lines of a file, before inih sees them
  *   conf_faults.c   what is wrong with a file, in words
+ *   conf_expand.c   variables of the environment in values
  *   conf_values.c   the text of an option to its value, and back
  *   conf_address.c  the same for addresses
  *   conf_url.c      those of them that are URLs
  *   conf_credentials.c  what URLs say of user, password and database, to the options that are for it
  *   conf_self.c     which of them lead to Headgate itself, or beyond this machine
  *   conf_files.c    files beside the ini file: found, read, and whether they have changed
+ *   conf_modes.c    who else may read files with secrets
  *   conf_text.c     memory and text
  */
 #ifndef HEADGATE_CONF_PRIVATE_H
@@ -21,6 +24,8 @@
 #define CONF_BLANKS " \t"
 /* Of a line of the file, in bytes. */
 #define CONF_LINE_MAX ((size_t)4096)
+/* Of an ini file. */
+#define CONF_FILE_MAX ((size_t)1 << 20)
 
 /* What is known of an option while its file is read. */
 struct conf_sighting {
@@ -39,10 +44,11 @@ struct conf_part {
 };
 
 struct conf_reading {
-    const char *path;
-    const char *next; /* text not read yet: next..end */
-    const char *end;
-    int line;                                   /* of the line that inih has, from 1 */
+    const char *path;               /* of the file that is being read */
+    struct conf_source *source;     /* … and how far it was read */
+    size_t source_count;            /* of all files so far */
+    struct conf_stretch *stretches; /* which lines are of which file */
+    int line;                       /* of the line that inih has, from 1, through all files: see conf_place() */
     const struct conf_section *const *sections; /* ends with NULL */
     struct conf_part *parts;                    /* [headgate] first, then in the order of the file */
     struct conf_part *part;                     /* where the line stands; NULL: in none, or in one that is unknown */
@@ -50,6 +56,33 @@ struct conf_reading {
     struct conf *conf;
     struct conf_faults *faults;
 };
+
+/* ---- conf_sources.c ---- */
+
+/* Has the text of the file read next, before what is left of the one that includes it. The text is the reading's. */
+void conf_source_push(struct conf_reading *reading, const char *path, char *text, size_t length,
+                      const struct stat *status);
+/* The next line, which is the caller's; NULL at the end of all files. */
+char *conf_source_line(struct conf_reading *reading);
+/* The file that is being read holds a secret. */
+void conf_source_holds_secret(struct conf_reading *reading);
+void conf_sources_free(struct conf_reading *reading);
+/* An include line. */
+void conf_include(struct conf_reading *reading, const char *value);
+/* The file that the line is of, and its number there. */
+const char *conf_place(const struct conf_reading *reading, int line, int *line_of_file);
+bool conf_same_file(const struct conf_reading *reading, int a, int b);
+/* "on line 5", or "in conf.d/a.ini:5" if that is another file than the one that is being read. The caller frees it. */
+char *conf_place_text(const struct conf_reading *reading, int line);
+
+/* ---- conf_expand.c ---- */
+
+/* The text with what stands in the environment; the caller frees it. NULL: problem says what is wrong. */
+char *conf_expand(const char *text, char problem[CONF_PROBLEM_MAX]);
+/* The text from which conf_expand() makes this one. The caller frees it. */
+char *conf_unexpand(const char *text);
+/* As conf_value_set(), of text as it stands in a file: with variables. */
+bool conf_value_read(const struct conf_option *option, void *base, const char *text, char problem[CONF_PROBLEM_MAX]);
 
 /* ---- conf_lines.c ---- */
 
@@ -70,6 +103,9 @@ void conf_fault_option(struct conf_reading *reading, const struct conf_part *par
                        const char *value, const char *what, const char *expected);
 /* What is sound but can hardly be meant; line 0: of the file's end. Takes nothing as its own. */
 void conf_warn(struct conf_reading *reading, const struct conf_part *part, int line, const char *what);
+/* The same of a file. */
+void conf_warn_file(struct conf_reading *reading, const char *path, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* Of an option that the part where the line stands does not have. The value is shown only if it can be no secret. */
 void conf_fault_unknown_option(struct conf_reading *reading, const char *name, const char *value);
 /* Whether a name may well be another one misspelt. */
@@ -126,6 +162,8 @@ bool conf_address_is_beyond(const struct conf_address *address);
 
 /* Notes how the file was found: by the descriptor that has it open, or by the reason why none does. */
 void conf_files_note(struct conf_files *files, const char *path, int fd, int reason);
+/* The same for a pattern of names: which files there are counts. */
+void conf_files_note_pattern(struct conf_files *files, const char *pattern);
 /* The path that is meant where the file called beside says path: from the directory of that one on. The caller frees
  * it. */
 char *conf_file_path(const char *beside, const char *path);
@@ -137,6 +175,11 @@ char *conf_file_read(struct conf_files *files, const char *path, size_t max, siz
                      char problem[CONF_PROBLEM_MAX]);
 /* Looks at all files that options name: sets what they are for, adds faults. */
 void conf_look_at_files(struct conf_reading *reading);
+
+/* ---- conf_modes.c ---- */
+
+/* Warns if others may read or write a file with a secret; status: of what was read. */
+void conf_check_mode(struct conf_reading *reading, const char *path, const struct stat *status);
 
 /* ---- conf_text.c ---- */
 

@@ -240,8 +240,17 @@ static char *unquote(const char *text)
     return NULL;
 }
 
+/* Takes text as its own. */
+static char *expanded(char *text, char *problem)
+{
+    char *result = conf_expand(text, problem);
+
+    free(text);
+    return result;
+}
+
 /* A comment after an unquoted string is refused: a password may well hold a ';', and cutting it would go unseen. */
-static bool parse_string(const struct conf_option *option, const char *text, char **value, char *problem)
+static bool parse_string(const struct conf_option *option, const char *text, bool expands, char **value, char *problem)
 {
     if (conf_option_hides(option) && strcmp(text, CONF_SECRET_SHOWN) == 0) {
         return conf_wrong(problem, "is what a hidden secret is shown as, not the secret");
@@ -252,6 +261,10 @@ static bool parse_string(const struct conf_option *option, const char *text, cha
     char *result = *text == '"' ? unquote(text) : conf_copy(text, strlen(text));
     if (result == NULL) {
         return conf_wrong(problem, "starts with a double quote but does not end with one");
+    }
+    result = expands ? expanded(result, problem) : result;
+    if (result == NULL) {
+        return false;
     }
     size_t length = strlen(result);
     if (length > (size_t)option->max) {
@@ -324,13 +337,18 @@ static bool is_text(enum conf_type type)
     return type == CONF_STRING || type == CONF_FILE;
 }
 
-static bool parse_value(const struct conf_option *option, const char *text, union value *value, char *problem)
+static bool parse_value(const struct conf_option *option, const char *text, bool expands, union value *value,
+                        char *problem)
 {
     if (is_text(option->type)) {
-        return parse_string(option, text, &value->string, problem);
+        return parse_string(option, text, expands, &value->string, problem);
     }
     char *bare = without_comment(text);
     bool parsed = false;
+    bare = expands ? expanded(bare, problem) : bare;
+    if (bare == NULL) {
+        return false;
+    }
     switch (option->type) {
     case CONF_ADDRESS:
         parsed = conf_address_parse(option, bare, &value->address, problem);
@@ -354,15 +372,25 @@ static bool parse_value(const struct conf_option *option, const char *text, unio
     return parsed;
 }
 
-bool conf_value_set(const struct conf_option *option, void *base, const char *text, char problem[CONF_PROBLEM_MAX])
+static bool set(const struct conf_option *option, void *base, const char *text, bool expands, char *problem)
 {
     union value value;
-    if (!parse_value(option, text, &value, problem)) {
+    if (!parse_value(option, text, expands, &value, problem)) {
         return false;
     }
     conf_value_free(option, base);
     memcpy(field(option, base), &value, value_size(option->type));
     return true;
+}
+
+bool conf_value_set(const struct conf_option *option, void *base, const char *text, char problem[CONF_PROBLEM_MAX])
+{
+    return set(option, base, text, false, problem);
+}
+
+bool conf_value_read(const struct conf_option *option, void *base, const char *text, char problem[CONF_PROBLEM_MAX])
+{
+    return set(option, base, text, true, problem);
 }
 
 char *conf_value_text(const struct conf_option *option, const void *base)

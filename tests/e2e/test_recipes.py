@@ -76,6 +76,7 @@ def test_they_can_be_found():
 def test_it_is_sound(tmp_path, ini, session):
     file = tmp_path / "headgate.ini"
     file.write_text(ini)
+    file.chmod(0o600)
     result = run_headgate("-t", "-c", file)
     assert (result.returncode, result.stderr) == (0, "")
 
