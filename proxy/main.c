@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "event/file_watch.h"
 #include "version.h"
+#include "worker/expiry.h"
 #include "worker/listener.h"
 
 #include <errno.h>
@@ -40,6 +41,7 @@ struct process {
     struct file_watch *watch; /* of the files of the configuration */
     struct event signals[3];
     struct event drain_timer;
+    struct expiry expiry;   /* of certificates */
     int64_t drain_until_us; /* 0: not draining */
     int64_t drained_us;     /* when no client was left; 0: there are some */
     bool drain_is_over;     /* drain_timeout has passed: no clients any more, only what policies have to do */
@@ -225,6 +227,7 @@ static void put_in_force(struct process *process, struct conf *conf)
     if (process->listener != NULL) {
         listener_reconfigure(process->listener, conf);
     }
+    expiry_follow(&process->expiry, conf);
     worker_pool_reconfigure(&process->worker_pool, conf);
     for (size_t i = 0; i < process->worker_pool.count; i++) {
         worker_reconfigure(process->worker_pool.workers[i], conf, worker_took_conf, process);
@@ -431,6 +434,10 @@ static bool start(struct process *process, const struct policy *const *policies)
         return false;
     }
     watch_files(process, &process->faults);
+    if (!expiry_open(&process->expiry, &process->reactor, conf)) {
+        log_error("main", "out of memory");
+        return false;
+    }
     event_assign(&process->drain_timer, process->reactor.base, -1, EV_PERSIST, check_drain, process);
     if (!worker_pool_start(&process->worker_pool, &process->reactor, conf, policies)) {
         log_error("main", "cannot start the workers: %s", strerror(errno));
@@ -464,6 +471,7 @@ static void end(struct process *process)
     if (process->watch != NULL) {
         file_watch_free(process->watch);
     }
+    expiry_close(&process->expiry);
     if (process->mailbox.fd > 0) {
         mailbox_close(&process->mailbox);
     }

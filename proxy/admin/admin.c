@@ -23,19 +23,28 @@ static void refuse(struct admin *admin, int fd, const char *why)
     close(fd);
 }
 
+static bool has_tls(const struct admin *admin, const struct evconnlistener *listener)
+{
+    size_t place = 0;
+
+    while (admin->listeners[place] != listener) {
+        place++;
+    }
+    return admin->tls[place];
+}
+
 static void on_connection(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *address, int length,
                           void *context)
 {
     struct admin *admin = context;
     struct sockaddr_storage from = {0};
 
-    (void)listener;
     if (length > 0) {
         memcpy(&from, address, (size_t)length < sizeof from ? (size_t)length : sizeof from);
     }
     if (admin->session_count >= SESSIONS_MAX && !admin_session_make_room(admin)) {
         refuse(admin, fd, "all of those that may be open are busy");
-    } else if (admin_session_open(admin, fd, &from) == NULL) {
+    } else if (admin_session_open(admin, fd, &from, has_tls(admin, listener)) == NULL) {
         refuse(admin, fd, "out of memory");
     }
 }
@@ -83,6 +92,7 @@ static bool open_address(struct admin *admin, const struct conf_address *address
         return false;
     }
     evconnlistener_set_error_cb(listener, on_accept_error);
+    admin->tls[admin->listener_count] = address->tls;
     admin->listeners[admin->listener_count++] = listener;
     return true;
 }

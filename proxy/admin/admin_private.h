@@ -29,6 +29,7 @@ struct admin {
     struct admin_host host;
     struct evconnlistener *listeners[CONF_ADDRESSES_MAX];
     struct port ports[CONF_ADDRESSES_MAX];
+    bool tls[CONF_ADDRESSES_MAX]; /* who connects there speaks it */
     size_t listener_count;
     struct event rest; /* until it fires, nothing is accepted */
     LIST_HEAD(, session_entry) sessions;
@@ -74,8 +75,8 @@ void admin_text_add(struct admin_text *text, const char *format, ...) __attribut
 
 /* ---- admin_session.c ---- */
 
-/* Takes over fd. NULL when memory is short; fd is the caller's then. */
-struct session_entry *admin_session_open(struct admin *admin, int fd, const struct sockaddr_storage *address);
+/* Takes over fd, of who speaks TLS or not. NULL when memory is short; fd is the caller's then. */
+struct session_entry *admin_session_open(struct admin *admin, int fd, const struct sockaddr_storage *address, bool tls);
 /* Closes the connection now; the session is void, unless somebody is about to bring it an answer. */
 void admin_session_close(struct session_entry *session);
 /* Closes what was idle longest, for another connection. False: all are busy. */

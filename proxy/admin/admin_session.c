@@ -242,14 +242,18 @@ static bool request_take(struct session_entry *session)
 /* False: it is broken. */
 static bool write_output(struct session_entry *session)
 {
-    if (evbuffer_get_length(session->output) == 0) {
-        return true;
+    ssize_t written = 1;
+
+    while (written > 0 && evbuffer_get_length(session->output) > 0) {
+        struct evbuffer_iovec piece;
+        (void)evbuffer_peek(session->output, -1, NULL, &piece, 1);
+        written = connection_write(&session->connection, piece.iov_base, piece.iov_len);
+        if (written > 0) {
+            session->moved_us = clock_now_us();
+            (void)evbuffer_drain(session->output, (size_t)written);
+        }
     }
-    int written = evbuffer_write(session->output, session->connection.fd);
-    if (written > 0) {
-        session->moved_us = clock_now_us();
-    }
-    return written >= 0 || errno == EAGAIN || errno == EINTR;
+    return written != CONNECTION_BROKEN;
 }
 
 static void take_requests(struct session_entry *session)
@@ -299,6 +303,16 @@ void admin_session_resume(struct session_entry *session)
     }
 }
 
+static void log_tls_failure(struct session_entry *session)
+{
+    uint64_t suppressed;
+
+    if (connection_secrecy(&session->connection) == CONNECTION_INSECURE &&
+        log_limiter_take(&session->admin->strangers, clock_now_us(), &suppressed)) {
+        log_warning("admin", "no TLS with %s: %s", session->address_text, connection_why(&session->connection));
+    }
+}
+
 static void on_readable(evutil_socket_t fd, short what, void *context)
 {
     struct session_entry *session = context;
@@ -310,6 +324,7 @@ static void on_readable(evutil_socket_t fd, short what, void *context)
     (void)what;
     ssize_t got = room != NULL ? connection_read(&session->connection, room, size) : CONNECTION_BROKEN;
     if (got == CONNECTION_BROKEN) {
+        log_tls_failure(session);
         admin_session_close(session);
         return;
     }
@@ -337,7 +352,26 @@ void admin_session_write_rest(struct session_entry *session)
 
 /* ---- opening, and making room ---- */
 
-struct session_entry *admin_session_open(struct admin *admin, int fd, const struct sockaddr_storage *address)
+static bool begin_tls(struct session_entry *session)
+{
+    const struct admin_host *host = &session->admin->host;
+    const struct conf *conf = host->conf(host->context);
+    const struct connection_security security = {.context = conf->tls_clients,
+                                                 .timeout_ms = conf->tls_handshake_timeout};
+
+    return conf->tls_clients != NULL && connection_secure(&session->connection, &security);
+}
+
+/* Its descriptor stays. */
+static void session_discard(struct session_entry *session)
+{
+    if (session->output != NULL) {
+        evbuffer_free(session->output);
+    }
+    free(session);
+}
+
+struct session_entry *admin_session_open(struct admin *admin, int fd, const struct sockaddr_storage *address, bool tls)
 {
     struct session_entry *session = calloc(1, sizeof *session);
 
@@ -345,15 +379,15 @@ struct session_entry *admin_session_open(struct admin *admin, int fd, const stru
         return NULL;
     }
     session->output = evbuffer_new();
-    if (session->output == NULL) {
-        free(session);
+    session->admin = admin;
+    connection_open(&session->connection, admin->reactor, fd, on_readable, on_writable, session);
+    if (session->output == NULL || (tls && !begin_tls(session))) {
+        session_discard(session);
         return NULL;
     }
-    session->admin = admin;
     session->is_unix = address->ss_family == AF_UNIX;
     session->moved_us = clock_now_us();
     connection_peer_text(address, session->address_text, sizeof session->address_text);
-    connection_open(&session->connection, admin->reactor, fd, on_readable, on_writable, session);
     LIST_INSERT_HEAD(&admin->sessions, session, of_admin);
     admin->session_count++;
     connection_want_read(&session->connection, true);

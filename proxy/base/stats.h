@@ -19,6 +19,22 @@
     X(CLIENTS_CLOSED_OUTPUT, "Clients", "clients_closed_output_total", COUNTER, "closed past client_output_limit")     \
     X(CLIENTS_CLOSED_IDLE, "Clients", "clients_closed_idle_total", COUNTER, "closed by client_idle_timeout")           \
     X(CLIENTS_CLOSED_LOST, "Clients", "clients_closed_lost_total", COUNTER, "closed: their lane to Redis was lost")    \
+    X(TLS_CLIENTS, "TLS", "tls_clients", GAUGE, "clients with TLS whose handshake is done")                            \
+    X(TLS_HANDSHAKES, "TLS", "tls_handshakes_total", COUNTER, "handshakes with clients")                               \
+    X(TLS_RESUMED, "TLS", "tls_resumed_total", COUNTER, "of these, short ones: a session went on")                     \
+    X(TLS_FAILED, "TLS", "tls_failed_total", COUNTER, "handshakes with clients that failed")                           \
+    X(TLS_FAILED_CERTIFICATE, "TLS", "tls_failed_certificate_total", COUNTER, "of these, for a certificate")           \
+    X(TLS_FAILED_PLAIN, "TLS", "tls_failed_plain_total", COUNTER, "of these, as the client does not speak TLS")        \
+    X(TLS_FAILED_TIMEOUT, "TLS", "tls_failed_timeout_total", COUNTER, "of these, past tls_handshake_timeout")          \
+    X(TLS_UNEXPECTED, "TLS", "tls_unexpected_total", COUNTER, "clients that began with TLS where there is none")       \
+    X(TLS_TRUNCATED, "TLS", "tls_truncated_total", COUNTER, "clients that ended without saying so by TLS")             \
+    X(TLS_CERTIFICATE_DAYS, "TLS", "tls_certificate_days", GAUGE, "until tls_certificate expires; 0: has, or is none") \
+    X(UPSTREAM_TLS_HANDSHAKES, "TLS", "upstream_tls_handshakes_total", COUNTER, "handshakes with Redis")               \
+    X(UPSTREAM_TLS_RESUMED, "TLS", "upstream_tls_resumed_total", COUNTER,                                              \
+      "of these, short ones: Redis knew the session")                                                                  \
+    X(UPSTREAM_TLS_FAILED, "TLS", "upstream_tls_failed_total", COUNTER, "handshakes with Redis that failed")           \
+    X(UPSTREAM_CERTIFICATE_DAYS, "TLS", "upstream_certificate_days", GAUGE,                                            \
+      "until upstream_certificate expires; 0: has, or is none")                                                        \
     X(REQUESTS, "Traffic", "requests_total", COUNTER, "requests taken from clients")                                   \
     X(REQUESTS_FORWARDED, "Traffic", "requests_forwarded_total", COUNTER, "requests sent on to Redis")                 \
     X(REQUESTS_LOCAL, "Traffic", "requests_answered_locally_total", COUNTER, "requests that Headgate answered itself") \

@@ -84,7 +84,8 @@ static void shared_lane_relieved(struct lane_waiter *waiter)
 
 /* ---- accepting ---- */
 
-bool client_accept(struct client_service *service, int fd, const struct sockaddr_storage *address, uint64_t id)
+bool client_accept(struct client_service *service, int fd, const struct sockaddr_storage *address, uint64_t id,
+                   bool tls)
 {
     struct client *client = calloc(1, sizeof *client);
 
@@ -111,7 +112,7 @@ bool client_accept(struct client_service *service, int fd, const struct sockaddr
     list_add(service, client);
     client_tell_identity(client);
     client_update_reading(client);
-    return true;
+    return !tls || client_begin_tls(client);
 }
 
 /* ---- the service ---- */

@@ -19,8 +19,9 @@ struct client_settings {
     uint64_t max_request;
     uint64_t cut_through;
     int64_t auth_timeout;
-    int64_t client_id_timeout; /* 0: none */
-    const char *upstream_text; /* for error replies */
+    int64_t client_id_timeout;      /* 0: none */
+    const char *upstream_text;      /* for error replies */
+    struct connection_security tls; /* of clients that speak it; its context may be none */
     /* Of servers that policies have for themselves, but for target, credentials and where lanes are counted. */
     struct upstream_settings servers;
     int64_t resolve_every; /* how often their names are looked up */
@@ -72,8 +73,10 @@ struct client_admin_query {
  * before this returns; or by client_service_free(). */
 void client_service_ask_policy(struct client_service *service, const struct client_admin_query *admin_query);
 
-/* Takes over an accepted, tuned, non-blocking socket. False (and the socket closed) when memory is short. */
-bool client_accept(struct client_service *service, int fd, const struct sockaddr_storage *address, uint64_t id);
+/* Takes over an accepted, tuned, non-blocking socket, of a client that speaks TLS or not. False (and the socket closed)
+ * when memory is short. */
+bool client_accept(struct client_service *service, int fd, const struct sockaddr_storage *address, uint64_t id,
+                   bool tls);
 
 /* A connection to Redis was lost, and so many requests with it; or none can be made: the policies are told. why is one
  * line for a person. */

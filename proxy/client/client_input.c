@@ -200,6 +200,10 @@ static ssize_t read_afresh(struct client *client)
         return got;
     }
     size_t length = (size_t)got;
+    if (client_begins_tls(client, reactor->scratch, length)) {
+        client_refuse_tls(client);
+        return got;
+    }
     size_t done = take_all(client, reactor->scratch, length);
     if (client->state != CLIENT_OPEN || done == length) {
         return got;
@@ -278,6 +282,9 @@ void client_readable(evutil_socket_t fd, short what, void *context)
     (void)fd;
     (void)what;
     client->read_us = reactor_now(client->service->reactor);
+    if (client->connection.secure != NULL && !client->is_secure && !client_now_secure(client)) {
+        return;
+    }
     ssize_t got = may_pass_on(client) ? pass_on(client) : 0;
     if (got == 0) {
         got = client->state == CLIENT_ENDING       ? read_away(client)
@@ -288,7 +295,7 @@ void client_readable(evutil_socket_t fd, short what, void *context)
         return;
     }
     if (got == CONNECTION_BROKEN) {
-        client_was_reset(client, strerror(errno));
+        client_was_reset(client, connection_why(&client->connection));
     }
     if (client->state == CLIENT_CLOSED) {
         return;

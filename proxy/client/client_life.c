@@ -141,6 +141,7 @@ void client_close(struct client *client, const char *why)
     client_measure_written(client, false);
     struct policy_client view = client_policy_view(client);
     chain_client_closed(service->chain, &view);
+    client_end_tls(client);
     connection_close(&client->connection);
     reactor_cancel(reactor, REACTOR_STAGE_CLIENTS, &client->flush);
     buffer_clear(&reactor->buffers, &client->output);

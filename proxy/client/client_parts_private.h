@@ -3,6 +3,8 @@
 #define HEADGATE_CLIENT_PARTS_PRIVATE_H
 
 #include "client/client.h"
+
+#include "base/log.h"
 #include "client/client_state.h"
 
 enum client_state {
@@ -57,6 +59,8 @@ struct client_service {
     const struct policy_attention *attention;
     uint32_t until_spot;  /* requests until the next that is shown to who measures … */
     uint32_t spot_chance; /* … and what that was drawn from */
+    struct log_limiter tls_failures;
+    struct log_limiter tls_unexpected;
     bool draining;
     int64_t draining_since_us;
     _Atomic bool server_unreached; /* a server of a policy was never reached */
@@ -92,6 +96,7 @@ struct client {
     uint64_t id;
     enum client_state state;
     enum client_wait wait;
+    bool is_secure; /* it speaks TLS, and its handshake is done */
     struct connection connection;
     struct reactor_task flush;
     struct buffer input;  /* bytes from the start of the first request that was not taken yet */

@@ -11,6 +11,7 @@
  *   client_stream.c    requests that are too long to be held
  *   client_answer.c    answers of Headgate's own
  *   client_gate.c      what a client waits for, and how long policies hold it
+ *   client_tls.c       clients that speak TLS, should, or should not
  *   client_strangers.c what Redis reads of clients that have not authenticated
  *   client_lookup.c    which command a name stands for
  *   client_name.c      names that Redis might understand otherwise than Headgate
@@ -212,6 +213,29 @@ struct client_unread {
 /* Looks for the client's end, if it is not read; at the latest with client_find_hangups(). */
 void client_watch_unread(struct client_unread *unread, struct client *client);
 void client_find_hangups(struct client_unread *unread);
+
+/* ---- client_tls.c ---- */
+
+/* The client is to speak TLS. False (and the client is closed) when memory is short. */
+bool client_begin_tls(struct client *client);
+/* To be called until the client is_secure, when something has come of its handshake. False: that is not done yet, or
+ * has failed, and the client was closed. */
+bool client_now_secure(struct client *client);
+/* The client is being closed. */
+void client_end_tls(struct client *client);
+
+/* What every connection with TLS begins with. */
+#define CLIENT_TLS_FIRST_BYTE 0x16
+
+/* Whether a client that should not speak TLS begins with it: what it has sent first is there. */
+static inline bool client_begins_tls(const struct client *client, const char *data, size_t length)
+{
+    return data[0] == CLIENT_TLS_FIRST_BYTE && length > 1 && data[1] == 3 &&
+           client->active_us == client->connected_us && client->connection.secure == NULL && !client->streaming;
+}
+
+/* Closes it. */
+void client_refuse_tls(struct client *client);
 
 /* ---- client_drain.c ---- */
 

@@ -94,7 +94,7 @@ static bool write_some(struct client *client, const char *data, size_t length, s
 
     stats_add(reactor->stats, STATS_CLIENT_WRITES, 1);
     if (done == CONNECTION_BROKEN) {
-        client_was_reset(client, strerror(errno));
+        client_was_reset(client, connection_why(&client->connection));
         *written = 0;
         return client->state != CLIENT_CLOSED;
     }

@@ -21,6 +21,7 @@ struct policy_server {
     struct conf_address address;
     char *user;
     char *password;
+    struct tls_context *tls;   /* NULL: without TLS */
     struct lookup *lookup;     /* where it is */
     struct upstream *upstream; /* NULL: there was no script yet */
     struct control *control;
@@ -76,6 +77,8 @@ static struct upstream_settings settings_of(const struct policy_server *server)
     settings.lane.stats = &server->service->server_stats;
     settings.user = server->user;
     settings.password = server->password;
+    settings.lane.tls = server->tls;
+    settings.lane.host = server->address.host;
     return settings;
 }
 
@@ -145,6 +148,7 @@ static void server_free(struct policy_server *server)
     explicit_bzero(server->password, strlen(server->password));
     free(server->password);
     free(server->user);
+    tls_context_release(server->tls);
     conf_value_free(&address_option, &server->address);
     free(server);
 }
@@ -158,6 +162,7 @@ static struct policy_server *server_new(struct client_service *service, const st
         .service = service,
         .user = conf_format("%s", settings->user),
         .password = conf_format("%s", settings->password),
+        .tls = tls_context_hold(settings->tls),
     };
     conf_value_copy(&address_option, &server->address, settings->address);
     LIST_INSERT_HEAD(&service->servers, server, of_service);
@@ -172,10 +177,24 @@ static bool is_that(const struct policy_server *server, const struct policy_serv
            strcmp(server->password, settings->password) == 0;
 }
 
+/* New connections are made by what a reload has brought. */
+static void follow_tls(struct policy_server *server, struct tls_context *tls)
+{
+    struct tls_context *before = server->tls;
+
+    server->tls = tls_context_hold(tls);
+    if (server->upstream != NULL) {
+        struct upstream_settings settings = settings_of(server);
+        upstream_reconfigure(server->upstream, &settings);
+    }
+    tls_context_release(before);
+}
+
 struct policy_server *client_server_change(struct client_service *service, struct policy_server *server,
                                            const struct policy_server_settings *settings)
 {
     if (server != NULL && is_that(server, settings)) {
+        follow_tls(server, settings->tls);
         return server;
     }
     if (server != NULL) {

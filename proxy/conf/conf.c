@@ -6,6 +6,7 @@
 #include "conf/conf_private.h"
 
 #include "base/text.h"
+#include "tls/tls_context.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -386,6 +387,9 @@ static void check_all(struct conf_reading *reading)
         check_beside(reading);
     }
     if (reading->faults->count == 0) {
+        conf_make_tls(reading);
+    }
+    if (reading->faults->count == 0) {
         warn_of_open_sockets(reading);
         warn_of_rules(reading);
     }
@@ -437,6 +441,8 @@ void conf_free(struct conf *conf)
     }
     conf_values_free(&conf_section_headgate, conf);
     conf_rules_free(conf->rules);
+    tls_context_release(conf->tls_clients);
+    tls_context_release(conf->tls_upstream);
     free(conf->path);
     free(conf->shown);
     free(conf);
@@ -589,6 +595,10 @@ struct conf *conf_merge_reloadable(const struct conf *old, const struct conf *ne
         conf_value_copy(option, merged, option->reloadable ? new_conf : old);
     }
     merged->rules = conf_rules_copy(new_conf->rules);
+    /* Addresses stay, and so does what those with TLS need. */
+    merged->tls_clients = tls_context_hold(new_conf->tls_clients != NULL ? new_conf->tls_clients : old->tls_clients);
+    merged->tls_upstream =
+        tls_context_hold(new_conf->tls_upstream != NULL ? new_conf->tls_upstream : old->tls_upstream);
     keep_shown(merged);
     return merged;
 }

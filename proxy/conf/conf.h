@@ -42,6 +42,7 @@ struct conf_address_list {
 };
 
 struct conf_section; /* conf_table.h */
+struct tls_context;  /* tls_context.h */
 
 /* A section besides [headgate], as it stands in the file. */
 struct conf_rule {
@@ -49,7 +50,8 @@ struct conf_rule {
     const struct conf_section *section;
     char *name; /* of [section:NAME]; "" where the section has no rules with names */
     int line;
-    void *values; /* what the section's options fill */
+    void *values;            /* what the section's options fill */
+    struct tls_context *tls; /* towards the server that it names; NULL: without TLS */
 };
 
 /* Times are in milliseconds, sizes in bytes. 0 means "off" or "no limit" wherever the option table allows it. */
@@ -92,11 +94,29 @@ struct conf {
     int64_t resolve_every;  /* how often the names of servers are looked up; 0: when lanes are opened, or fail */
     int64_t retire_timeout; /* exclusive lanes to an address that the name has left are closed after this */
     int64_t drain_timeout;
-    char *host_name;      /* of this sidecar among others; "" for that of the machine */
-    int reload_on_change; /* 0 or 1 */
-    int log_level;        /* enum log_level */
-    char *log_file;       /* "" is standard error */
-    char *path;           /* of the file this came from; "" for defaults */
+    char *tls_certificate; /* towards clients; paths are "" for none */
+    char *tls_key;
+    char *tls_ca;
+    char *tls_crl;
+    int client_certificates; /* enum tls_client_certificates */
+    char *tls_protocols;     /* of both sides, as are the ciphers */
+    char *tls_ciphers;
+    char *tls_ciphersuites;
+    int64_t tls_handshake_timeout;
+    int64_t tls_handshakes; /* steps of handshakes in one loop iteration */
+    char *upstream_certificate;
+    char *upstream_key;
+    char *upstream_ca; /* "" for those of the system */
+    char *upstream_crl;
+    int upstream_verify;
+    char *upstream_server_name;       /* "" for that of the address */
+    struct tls_context *tls_clients;  /* made of these; NULL: nobody speaks TLS here */
+    struct tls_context *tls_upstream; /* the same towards Redis */
+    char *host_name;                  /* of this sidecar among others; "" for that of the machine */
+    int reload_on_change;             /* 0 or 1 */
+    int log_level;                    /* enum log_level */
+    char *log_file;                   /* "" is standard error */
+    char *path;                       /* of the file this came from; "" for defaults */
     char *shown; /* as conf_print() writes it, without passwords: printing takes memory that may not be there later */
     struct conf_rule *rules;
 };

@@ -10,6 +10,7 @@
  *   conf_address.c  the same for addresses
  *   conf_url.c      those of them that are URLs
  *   conf_credentials.c  what URLs say of user, password and database, to the options that are for it
+ *   conf_tls.c      certificates and keys, from the files that options name
  *   conf_self.c     which of them lead to Headgate itself, or beyond this machine
  *   conf_files.c    files beside the ini file: found, read, and whether they have changed
  *   conf_modes.c    who else may read files with secrets
@@ -149,6 +150,12 @@ char *conf_hidden_url(const char *text);
 /* Moves user, password and database from the addresses of a section to its other options; what contradicts them is a
  * fault. */
 void conf_take_credentials(struct conf_reading *reading, struct conf_part *part);
+
+/* ---- conf_tls.c ---- */
+
+/* Makes what connections with TLS need, of the files that the options name; what is wrong with them is a fault. Only if
+ * there is none yet. */
+void conf_make_tls(struct conf_reading *reading);
 
 /* ---- conf_self.c ---- */
 

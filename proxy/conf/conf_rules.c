@@ -1,6 +1,7 @@
 /* The values that a section's options fill, as a whole, and the rules that hold them. */
 #include "conf/conf.h"
 #include "conf/conf_table.h"
+#include "tls/tls_context.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -39,6 +40,7 @@ void conf_rules_free(struct conf_rule *rule)
     while (rule != NULL) {
         struct conf_rule *next = rule->next;
         conf_values_free(rule->section, rule->values);
+        tls_context_release(rule->tls);
         free(rule->values);
         free(rule->name);
         free(rule);
@@ -77,6 +79,7 @@ struct conf_rule *conf_rules_copy(const struct conf_rule *from)
         for (size_t i = 0; i < from->section->option_count; i++) {
             conf_value_copy(&from->section->options[i], (*last)->values, from->values);
         }
+        (*last)->tls = tls_context_hold(from->tls);
         last = &(*last)->next;
     }
     return first;

@@ -5,6 +5,7 @@
 #include "conf/conf_table.h"
 #include "base/log.h"
 #include "conf/conf.h"
+#include "tls/tls_context.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -18,16 +19,22 @@
 #define DAY (24 * HOUR)
 
 #define STRING_MAX 1024
+/* Of a name in the DNS. */
+#define SERVER_NAME_MAX 253
 
 #define FIELD(field) .name = #field, .offset = offsetof(struct conf, field)
 
 static const char *const pool_words[] = {"shared", "session", NULL};
 static const char *const changes_words[] = {"same-user", "anyone", NULL};
+static const char *const certificate_words[] = {"none", "optional", "required", NULL};
 static const char *const log_level_words[] = {"debug", "info", "warning", "error", NULL};
 
 static_assert(CONF_POOL_SHARED == 0 && CONF_POOL_SESSION == 1, "pool_words are in the order of enum conf_pool");
 static_assert(CONF_CHANGES_SAME_USER == 0 && CONF_CHANGES_ANYONE == 1,
               "changes_words are in the order of enum conf_changes");
+static_assert(TLS_CLIENT_CERTIFICATES_NONE == 0 && TLS_CLIENT_CERTIFICATES_OPTIONAL == 1 &&
+                  TLS_CLIENT_CERTIFICATES_REQUIRED == 2,
+              "certificate_words are in the order of enum tls_client_certificates");
 static_assert(LOG_LEVEL_DEBUG == 0 && LOG_LEVEL_INFO == 1 && LOG_LEVEL_WARNING == 2 && LOG_LEVEL_ERROR == 3,
               "log_level_words are in the order of enum log_level");
 
@@ -147,6 +154,51 @@ const struct conf_option conf_options[] = {
              "address that the name has left. Then they are closed, as if that Redis had gone."},
     {FIELD(drain_timeout), .type = CONF_TIME, .min = 1, .max = DAY, .zero = "ends at once", .initial = "10s",
      .reloadable = true, .help = "How long SIGTERM waits for what is under way to finish."},
+    {FIELD(tls_certificate), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
+     .help =
+         "The certificate that clients see at addresses with rediss://, in listen and admin: a file in PEM form, with\n"
+         "those of its chain behind it."},
+    {FIELD(tls_key), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
+     .help = "The file with its private key, which wants no passphrase. Empty: it is in the same file."},
+    {FIELD(tls_ca), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
+     .help = "The authorities whose certificates clients may have: a file in PEM form, or a directory as of openssl "
+             "rehash."},
+    {FIELD(tls_crl), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
+     .help = "What these have revoked: a file in PEM form with a list of each of them. Empty: nobody asks."},
+    {FIELD(client_certificates), .type = CONF_WORD, .words = certificate_words, .initial = "none", .reloadable = true,
+     .help =
+         "Whether clients that speak TLS are asked for a certificate. One that is given must be good in either case."},
+    {FIELD(tls_protocols), .type = CONF_STRING, .min = 1, .max = STRING_MAX, .initial = "TLSv1.2 TLSv1.3",
+     .reloadable = true, .help = "The versions that are spoken, to clients and to Redis: one of these, or both."},
+    {FIELD(tls_ciphers), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
+     .help = "The ciphers of TLSv1.2, to clients and to Redis, as openssl ciphers takes them.\n"
+             "Empty: ECDHE with AES-GCM or ChaCha20."},
+    {FIELD(tls_ciphersuites), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
+     .help =
+         "Those of TLSv1.3. Empty: TLS_AES_128_GCM_SHA256, TLS_AES_256_GCM_SHA384 and TLS_CHACHA20_POLY1305_SHA256."},
+    {FIELD(tls_handshake_timeout), .type = CONF_TIME, .min = 100, .max = HOUR, .initial = "10s", .reloadable = true,
+     .help = "A client that has not done its handshake by then is closed."},
+    {FIELD(tls_handshakes), .type = CONF_INTEGER, .min = 1, .max = 10000, .zero = "as many as there are",
+     .initial = "4", .reloadable = true,
+     .help = "Steps of clients' handshakes in one loop iteration, each of which takes some hundred µs: others wait, so "
+             "that\n"
+             "established clients do not."},
+    {FIELD(upstream_certificate), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
+     .help =
+         "The certificate that Redis sees, if upstream is rediss://: a file in PEM form, with its chain behind it."},
+    {FIELD(upstream_key), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
+     .help = "The file with its private key. Empty: it is in the same file."},
+    {FIELD(upstream_ca), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
+     .help =
+         "The authorities that may vouch for Redis: a file in PEM form, or a directory. Empty: those of the system."},
+    {FIELD(upstream_crl), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
+     .help = "What these have revoked: a file in PEM form with a list of each of them. Empty: nobody asks."},
+    {FIELD(upstream_verify), .type = CONF_TOGGLE, .initial = "on", .reloadable = true,
+     .help =
+         "Whether the certificate of Redis must be good, and of its name. off: whoever is between could be Redis, and\n"
+         "would be told the passwords."},
+    {FIELD(upstream_server_name), .type = CONF_STRING, .max = SERVER_NAME_MAX, .initial = "", .reloadable = true,
+     .help = "The name that Redis is asked for, and that its certificate must have. Empty: that of the address."},
     {FIELD(host_name), .type = CONF_STRING, .max = CONF_HOST_NAME_MAX, .initial = "",
      .help = "The name of this sidecar among others, by which limits per host or process tell them apart.\n"
              "Empty: the machine's host name."},

@@ -42,6 +42,7 @@ void reactor_free(struct reactor *reactor)
         event_base_free(reactor->base);
     }
     free(reactor->scratch);
+    tls_wire_free(reactor->wire);
     splice_close(&reactor->splice);
     buffer_pool_free(&reactor->buffers);
     *reactor = (struct reactor){0};
@@ -81,6 +82,7 @@ void reactor_settle(struct reactor *reactor)
 bool reactor_turn(struct reactor *reactor)
 {
     reactor->now_us = 0;
+    reactor->handshakes = 0;
     if (event_base_loop(reactor->base, EVLOOP_ONCE) < 0) {
         return false;
     }

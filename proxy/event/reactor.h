@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/splice.h"
 #include "base/stats.h"
+#include "tls/tls_wire.h"
 
 #include <event2/event.h>
 #include <sys/queue.h>
@@ -41,6 +42,8 @@ struct reactor {
     struct stats *stats;
     struct splice splice;                              /* empty whenever no callback is at work with it */
     char *scratch;                                     /* REACTOR_SCRATCH_SIZE bytes */
+    struct tls_wire *wire;                             /* NULL: no connection here has spoken TLS yet */
+    uint32_t handshakes;                               /* steps of handshakes with TLS in this loop iteration */
     int64_t now_us;                                    /* monotonic; 0: not yet asked for in this loop iteration */
     bool measures;                                     /* requests are measured: replies are told the time exactly */
     STAILQ_HEAD(, reactor_task) tasks[REACTOR_STAGES]; /* in the order in which they were queued */

@@ -1,4 +1,4 @@
-#include "net/connection.h"
+#include "net/connection_private.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -19,6 +19,7 @@ void connection_open(struct connection *connection, struct reactor *reactor, int
     connection->fd = fd;
     connection->reading = false;
     connection->writing = false;
+    connection->secure = NULL;
     event_assign(&connection->read_event, reactor->base, fd, EV_READ | EV_PERSIST, readable, context);
     event_assign(&connection->write_event, reactor->base, fd, EV_WRITE | EV_PERSIST, writable, context);
 }
@@ -28,20 +29,26 @@ void connection_close(struct connection *connection)
     if (connection->fd < 0) {
         return;
     }
-    connection_want_read(connection, false);
-    connection_want_write(connection, false);
+    if (connection->secure != NULL) {
+        connection_secure_close(connection);
+    } else {
+        connection_want_read(connection, false);
+        connection_want_write(connection, false);
+    }
     close(connection->fd);
     connection->fd = -1;
 }
 
-int connection_give_away(struct connection *connection)
+void connection_move(struct connection *to, struct connection *from, connection_callback *readable,
+                     connection_callback *writable, void *context)
 {
-    int fd = connection->fd;
-
-    connection_want_read(connection, false);
-    connection_want_write(connection, false);
-    connection->fd = -1;
-    return fd;
+    connection_want_read(from, false);
+    connection_want_write(from, false);
+    connection_open(to, from->reactor, from->fd, readable, writable, context);
+    if (from->secure != NULL) {
+        connection_secure_move(to, from, readable, writable, context);
+    }
+    from->fd = -1;
 }
 
 /* There is no memory to watch the socket, and without that nobody would hear of it again. It counts as broken: the
@@ -52,7 +59,7 @@ static void break_off(struct event *event)
     event_active(event, event_get_events(event) & (EV_READ | EV_WRITE), 1);
 }
 
-void connection_watch(struct event *event, bool *current, bool wanted)
+void connection_watch_event(struct event *event, bool *current, bool wanted)
 {
     if (wanted && event_add(event, NULL) != 0) {
         break_off(event);
@@ -62,6 +69,19 @@ void connection_watch(struct event *event, bool *current, bool wanted)
     if (!wanted) {
         event_del(event);
     }
+}
+
+void connection_watch(struct connection *connection, short what, bool wanted)
+{
+    bool reads = what == EV_READ;
+    bool *current = reads ? &connection->reading : &connection->writing;
+
+    if (connection->secure == NULL) {
+        connection_watch_event(reads ? &connection->read_event : &connection->write_event, current, wanted);
+        return;
+    }
+    *current = wanted;
+    connection_secure_watch(connection);
 }
 
 static ssize_t io_result(ssize_t done)
@@ -74,23 +94,53 @@ static ssize_t io_result(ssize_t done)
 
 ssize_t connection_read(struct connection *connection, char *data, size_t size)
 {
+    if (connection->secure != NULL) {
+        return connection_secure_read(connection, data, size);
+    }
     return io_result(recv(connection->fd, data, size, 0));
 }
 
 ssize_t connection_write(struct connection *connection, const char *data, size_t size)
 {
+    if (connection->secure != NULL) {
+        return connection_secure_write(connection, data, size);
+    }
     return io_result(send(connection->fd, data, size, MSG_NOSIGNAL));
+}
+
+void connection_end_output(struct connection *connection)
+{
+    if (connection->secure != NULL) {
+        connection_secure_end(connection);
+    } else {
+        shutdown(connection->fd, SHUT_WR);
+    }
+}
+
+const char *connection_why(const struct connection *connection)
+{
+    const struct tls *tls = connection_tls(connection);
+
+    return tls != NULL && tls_state(tls) == TLS_FAILED ? tls_why(tls) : strerror(errno);
 }
 
 bool connection_has_input(const struct connection *connection)
 {
+    const struct tls *tls = connection_tls(connection);
     int waiting = 0;
 
+    if (tls != NULL && tls_state(tls) == TLS_OPEN && tls_has_input(tls)) {
+        return true;
+    }
     return ioctl(connection->fd, FIONREAD, &waiting) == 0 && waiting > 0;
 }
 
 ssize_t connection_pull(struct connection *from, struct connection *to, size_t most, size_t *left)
 {
+    *left = 0;
+    if (from->secure != NULL || to->secure != NULL) {
+        return 0;
+    }
     return io_result(splice_move(&from->reactor->splice, from->fd, to->fd, most, left));
 }
 

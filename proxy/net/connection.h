@@ -1,12 +1,16 @@
 /*
- * A non-blocking stream socket in an event loop: reading, writing, connecting. Knows nothing of Redis.
- * (TLS would live here: above are only bytes, below is only the socket.)
+ * A non-blocking stream socket in an event loop: reading, writing, connecting. Knows nothing of Redis. Nothing above
+ * knows whether its bytes are sealed by TLS on their way.
+ *
+ *   connection.c         all of it but TLS
+ *   connection_secure.c  with TLS
  */
 #ifndef HEADGATE_CONNECTION_H
 #define HEADGATE_CONNECTION_H
 
 #include "conf/conf.h"
 #include "event/reactor.h"
+#include "tls/tls.h"
 
 #include <event2/event_struct.h>
 #include <sys/socket.h>
@@ -19,13 +23,14 @@ struct connection {
     bool writing;
     struct event read_event;
     struct event write_event;
+    struct connection_secure *secure; /* NULL: without TLS */
 };
 
 typedef void connection_callback(evutil_socket_t fd, short what, void *context);
 
 enum connection_result {
     CONNECTION_AGAIN = -1, /* nothing now; the event will tell */
-    CONNECTION_BROKEN = -2 /* errno says why */
+    CONNECTION_BROKEN = -2 /* errno says why, connection_why() in words */
 };
 
 /* Takes over fd (non-blocking). The callbacks get context; nothing is watched yet. */
@@ -35,22 +40,23 @@ void connection_open(struct connection *connection, struct reactor *reactor, int
 /* Closes the descriptor and forgets the events; harmless if it is closed already. */
 void connection_close(struct connection *connection);
 
-/* Forgets the events, and returns the descriptor, which is the caller's. Only for an open one. */
-int connection_give_away(struct connection *connection);
+/* Gives an open one to another, which is not open, with callbacks and context of its own; nothing is watched yet. */
+void connection_move(struct connection *to, struct connection *from, connection_callback *readable,
+                     connection_callback *writable, void *context);
 
 static inline bool connection_is_open(const struct connection *connection)
 {
     return connection->fd >= 0;
 }
 
-/* Only for a change of what is wanted, see below. */
-void connection_watch(struct event *event, bool *current, bool wanted);
+/* Only for a change of what is wanted, see below. what: EV_READ or EV_WRITE. */
+void connection_watch(struct connection *connection, short what, bool wanted);
 
 /* Says whether the readable callback is wanted. Cheap when nothing changes. */
 static inline void connection_want_read(struct connection *connection, bool wanted)
 {
     if (connection->reading != wanted) {
-        connection_watch(&connection->read_event, &connection->reading, wanted);
+        connection_watch(connection, EV_READ, wanted);
     }
 }
 
@@ -58,14 +64,19 @@ static inline void connection_want_read(struct connection *connection, bool want
 static inline void connection_want_write(struct connection *connection, bool wanted)
 {
     if (connection->writing != wanted) {
-        connection_watch(&connection->write_event, &connection->writing, wanted);
+        connection_watch(connection, EV_WRITE, wanted);
     }
 }
 
 /* Bytes read; 0 at the end of the stream; or an enum connection_result. */
 ssize_t connection_read(struct connection *connection, char *data, size_t size);
-/* Bytes taken by the kernel, possibly fewer than size; or an enum connection_result. */
+/* Bytes taken by the kernel, possibly fewer than size; or an enum connection_result. The next call begins with what was
+ * not taken. */
 ssize_t connection_write(struct connection *connection, const char *data, size_t size);
+/* Ends our side of the stream, behind what was written. */
+void connection_end_output(struct connection *connection);
+/* After CONNECTION_BROKEN, before anything else is done: one line for a person. */
+const char *connection_why(const struct connection *connection);
 
 /* Whether there is something to be read at once. */
 bool connection_has_input(const struct connection *connection);
@@ -73,6 +84,36 @@ bool connection_has_input(const struct connection *connection);
 /* Moves at most `most` bytes from one connection to another inside the kernel (see splice_move()). The bytes taken, 0
  * if there are none to be had this way, or an enum connection_result about `from`. */
 ssize_t connection_pull(struct connection *from, struct connection *to, size_t most, size_t *left);
+
+/* ---- TLS ---- */
+
+/* How a connection is to speak TLS. */
+struct connection_security {
+    struct tls_context *context;
+    const char *host;   /* of the server in its address; NULL towards clients */
+    int64_t timeout_ms; /* of the handshake; 0: none */
+    uint32_t most;      /* steps of handshakes in one loop iteration of the reactor; 0: as many as there are */
+};
+
+/*
+ * Speaks TLS from now on: for an open one, on which nothing was read or written yet. Until the handshake is done
+ * nothing can be read or written; then both callbacks are called, as far as they are wanted. If it fails, one of them
+ * is called, and reading and writing are CONNECTION_BROKEN. False when memory is short.
+ */
+bool connection_secure(struct connection *connection, const struct connection_security *security);
+
+/* What became of that. */
+enum connection_secrecy {
+    CONNECTION_PLAIN,    /* it speaks no TLS */
+    CONNECTION_SECURING, /* the handshake is under way */
+    CONNECTION_SECURE,
+    CONNECTION_INSECURE /* TLS has failed: connection_tls() knows of what */
+};
+enum connection_secrecy connection_secrecy(const struct connection *connection);
+/* What else is known of it; NULL: it speaks no TLS. */
+const struct tls *connection_tls(const struct connection *connection);
+
+/* ---- the other side ---- */
 
 /* What has become of a connection's other side. */
 enum connection_end {

@@ -197,6 +197,7 @@ struct policy_server_settings {
     const struct conf_address *address; /* NULL: there is no such server */
     const char *user;                   /* "" for the default user */
     const char *password;               /* "" for none */
+    struct tls_context *tls;            /* of the rule that names it; NULL: without TLS */
 };
 
 /* A script that replies with integers and texts: one of lua/. */

@@ -319,6 +319,40 @@ static void lane_readable(evutil_socket_t fd, short what, void *context)
     reactor_at_turn_end(lane->reactor, REACTOR_STAGE_REPLIES, &lane->take);
 }
 
+/* The connection is made, with TLS if it is to have that. */
+static void now_connected(struct lane *lane)
+{
+    const struct tls *tls = connection_tls(&lane->connection);
+
+    if (tls != NULL) {
+        stats_add(lane->settings->stats, STATS_UPSTREAM_TLS_HANDSHAKES, 1);
+        stats_add(lane->settings->stats, STATS_UPSTREAM_TLS_RESUMED, tls_is_resumed(tls));
+    }
+    connection_want_write(&lane->connection, false);
+    connection_want_read(&lane->connection, true);
+    lane_greet(lane);
+}
+
+/* lane_writable() hears of its end. */
+static void begin_tls(struct lane *lane)
+{
+    const struct connection_security security = {.context = lane->settings->tls, .host = lane->settings->host};
+
+    if (!connection_secure(&lane->connection, &security)) {
+        lane_break(lane, "there is no memory for TLS, or no name that its certificate could have");
+    }
+}
+
+/* Redis may say what it has against a certificate after the handshake only: then it is known from the first read. */
+static void tls_failed(struct lane *lane)
+{
+    char why[sizeof lane->why];
+
+    stats_add(lane->settings->stats, STATS_UPSTREAM_TLS_FAILED, 1);
+    snprintf(why, sizeof why, "TLS: %s", connection_why(&lane->connection));
+    lane_break(lane, why);
+}
+
 static void lane_writable(evutil_socket_t fd, short what, void *context)
 {
     struct lane *lane = context;
@@ -328,14 +362,20 @@ static void lane_writable(evutil_socket_t fd, short what, void *context)
         lane_flush(lane);
         return;
     }
+    if (connection_secrecy(&lane->connection) == CONNECTION_INSECURE) {
+        tls_failed(lane);
+        return;
+    }
     int outcome = connection_outcome(fd);
     if (outcome != 0) {
         lane_break(lane, strerror(outcome));
         return;
     }
-    connection_want_write(&lane->connection, false);
-    connection_want_read(&lane->connection, true);
-    lane_greet(lane);
+    if (lane->settings->tls != NULL && connection_secrecy(&lane->connection) == CONNECTION_PLAIN) {
+        begin_tls(lane);
+    } else {
+        now_connected(lane);
+    }
 }
 
 static void lane_timer(evutil_socket_t fd, short what, void *context)
@@ -347,7 +387,9 @@ static void lane_timer(evutil_socket_t fd, short what, void *context)
     if (lane->state == LANE_BACKOFF) {
         lane_connect(lane);
     } else if (lane->state == LANE_CONNECTING) {
-        target_failed(lane, "no answer within connect_timeout");
+        bool is_securing = connection_secrecy(&lane->connection) == CONNECTION_SECURING;
+        target_failed(lane, is_securing ? "TLS: no handshake within connect_timeout; does it speak TLS?"
+                                        : "no answer within connect_timeout");
     } else if (lane->state == LANE_HANDSHAKE) {
         target_failed(lane, "no answer to the greeting within connect_timeout");
     }
@@ -490,8 +532,7 @@ void lane_unpark(struct lane *lane)
 
 void lane_take_over(struct lane *lane, struct lane *from)
 {
-    int fd = connection_give_away(&from->connection);
-
+    connection_move(&lane->connection, &from->connection, lane_readable, lane_writable, lane);
     lane->named = from->named;
     lane->target = from->target;
     lane->parked = false;
@@ -501,7 +542,6 @@ void lane_take_over(struct lane *lane, struct lane *from)
     resp_reply_reset(&lane->reply);
     lane->reply.keep_head = false;
     lane->resp3 = lane->greeting.resp3;
-    connection_open(&lane->connection, lane->reactor, fd, lane_readable, lane_writable, lane);
     lane_now_ready(lane);
 }
 

@@ -30,6 +30,8 @@ struct lane_settings {
     const struct connection_targets *targets; /* where Redis is; may change, see lane_follow_targets() */
     const char *target_text;                  /* for logs and errors */
     struct connection_tuning tuning;
+    struct tls_context *tls; /* NULL: without TLS */
+    const char *host;        /* of the server in its address, for TLS */
     int64_t connect_timeout; /* for all targets together */
     int64_t reconnect_min;
     int64_t reconnect_max;

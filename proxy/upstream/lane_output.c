@@ -144,7 +144,7 @@ ssize_t lane_pull_silent(struct lane *lane, struct connection *from, size_t most
 void lane_end_stream_when_written(struct lane *lane)
 {
     if (lane->ending && buffer_length(&lane->output) == 0 && lane->state == LANE_READY) {
-        shutdown(lane->connection.fd, SHUT_WR);
+        connection_end_output(&lane->connection);
     }
 }
 
@@ -166,7 +166,7 @@ void lane_flush(struct lane *lane)
     ssize_t done = connection_write(&lane->connection, buffer_head(&lane->output), length);
     stats_add(lane->settings->stats, STATS_UPSTREAM_WRITES, 1);
     if (done == CONNECTION_BROKEN) {
-        lane_break(lane, strerror(errno));
+        lane_break(lane, connection_why(&lane->connection));
         return;
     }
     if (done > 0) {

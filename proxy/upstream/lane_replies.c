@@ -267,7 +267,7 @@ static void lane_read(struct lane *lane)
         return;
     }
     if (got <= 0) {
-        lane_break(lane, got == 0 ? "Redis closed the connection" : strerror(errno));
+        lane_break(lane, got == 0 ? "Redis closed the connection" : connection_why(&lane->connection));
         return;
     }
     lane->read_us = reactor_read_time(lane->reactor);

@@ -387,6 +387,9 @@ void upstream_reconfigure(struct upstream *upstream, const struct upstream_setti
     size_t shared_lanes = upstream->settings.shared_lanes;
     bool renews = is_renewal(&upstream->settings, settings);
 
+    /* It goes by the settings of before, whose texts and certificates go. */
+    upstream->look_wanted = upstream->look_wanted || upstream->look != NULL;
+    upstream_end_look(upstream);
     /* How many shared lanes there are is fixed: the profiles' tables have that size. */
     upstream->settings = *settings;
     upstream->settings.shared_lanes = shared_lanes;

@@ -19,6 +19,7 @@
 struct place {
     struct listener *listener;
     struct port port;
+    bool tls; /* who connects there speaks it */
     struct event event;
     struct event rest; /* until it fires, nothing is accepted */
 };
@@ -34,11 +35,12 @@ struct listener {
     struct place places[CONF_ADDRESSES_MAX];
 };
 
-static void refuse(struct listener *listener, int fd, const char *why)
+/* Who speaks TLS would take the text for garbage: Redis just closes, too, as a handshake is more than it would do. */
+static void refuse(struct listener *listener, int fd, bool tls, const char *why)
 {
     static const char text[] = "-ERR max number of clients reached\r\n";
     uint64_t suppressed;
-    ssize_t done = send(fd, text, sizeof text - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ssize_t done = tls ? 0 : send(fd, text, sizeof text - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 
     (void)done;
     close(fd);
@@ -65,7 +67,7 @@ static void refuse_without_descriptor(struct place *place)
         fd = accept4(place->port.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     }
     if (fd >= 0) {
-        refuse(listener, fd, "no file descriptors left; raise ulimit -n or lower max_clients");
+        refuse(listener, fd, place->tls, "no file descriptors left; raise ulimit -n or lower max_clients");
     } else {
         if (event_add(&place->rest, &rest) == 0) {
             event_del(&place->event);
@@ -98,11 +100,11 @@ static bool accept_one(struct place *place)
         return errno == EINTR || errno == ECONNABORTED;
     }
     if (worker_pool_clients(listener->worker_pool) >= listener->max_clients) {
-        refuse(listener, fd, "max_clients are connected");
+        refuse(listener, fd, place->tls, "max_clients are connected");
         return true;
     }
     connection_tune(fd, &listener->tuning);
-    worker_pool_give_client(listener->worker_pool, fd, &address);
+    worker_pool_give_client(listener->worker_pool, fd, &address, place->tls);
     return true;
 }
 
@@ -131,6 +133,7 @@ static bool open_place(struct listener *listener, const struct conf *conf, const
         return false;
     }
     place->listener = listener;
+    place->tls = address->tls;
     event_assign(&place->event, listener->reactor->base, place->port.fd, EV_READ | EV_PERSIST, on_connection, place);
     evtimer_assign(&place->rest, listener->reactor->base, on_rested, place);
     event_add(&place->event, NULL);

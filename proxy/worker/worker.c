@@ -72,6 +72,8 @@ static struct upstream_settings upstream_settings(struct worker *worker, const s
     struct upstream_settings settings = common_settings(conf);
 
     settings.lane.target_text = conf->upstream.text;
+    settings.lane.tls = conf->upstream.tls ? conf->tls_upstream : NULL;
+    settings.lane.host = conf->upstream.host;
     settings.lane.stats = &worker->stats;
     settings.shared_lanes = (size_t)conf->lanes;
     settings.user = conf->upstream_user;
@@ -96,6 +98,9 @@ static struct client_settings client_settings(const struct conf *conf)
         .auth_timeout = conf->auth_timeout,
         .client_id_timeout = conf->client_id_timeout,
         .upstream_text = conf->upstream.text,
+        .tls = {.context = conf->tls_clients,
+                .timeout_ms = conf->tls_handshake_timeout,
+                .most = (uint32_t)conf->tls_handshakes},
         .servers = common_settings(conf),
         .resolve_every = conf->resolve_every,
     };
@@ -511,19 +516,20 @@ struct client_message {
     int fd;
     struct sockaddr_storage address;
     uint64_t id;
+    bool tls;
 };
 
 static void run_client(struct message *message)
 {
     struct client_message *given = (struct client_message *)(void *)message;
 
-    if (!client_accept(given->worker->clients, given->fd, &given->address, given->id)) {
+    if (!client_accept(given->worker->clients, given->fd, &given->address, given->id, given->tls)) {
         log_error("worker", "out of memory: a client could not be taken in");
     }
     free(given);
 }
 
-bool worker_give_client(struct worker *worker, int fd, const struct sockaddr_storage *address, uint64_t id)
+bool worker_give_client(struct worker *worker, int fd, const struct sockaddr_storage *address, uint64_t id, bool tls)
 {
     struct client_message *given = malloc(sizeof *given);
 
@@ -531,8 +537,8 @@ bool worker_give_client(struct worker *worker, int fd, const struct sockaddr_sto
         close(fd);
         return false;
     }
-    *given =
-        (struct client_message){.message.run = run_client, .worker = worker, .fd = fd, .address = *address, .id = id};
+    *given = (struct client_message){
+        .message.run = run_client, .worker = worker, .fd = fd, .address = *address, .id = id, .tls = tls};
     worker_post(worker, &given->message);
     return true;
 }

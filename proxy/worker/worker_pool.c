@@ -170,8 +170,10 @@ static uint64_t stat_of_all(const struct worker_pool *worker_pool, enum stats_id
 
 uint64_t worker_pool_stat(const struct worker_pool *worker_pool, enum stats_id id)
 {
-    /* The main thread counts nothing but lookups; what it does besides is no worker's turn. */
-    bool is_of_main = id == STATS_LOOKUPS || id == STATS_LOOKUPS_FAILED;
+    /* The main thread counts nothing but lookups, and days of certificates; what it does besides is no worker's turn.
+     */
+    bool is_of_main = id == STATS_LOOKUPS || id == STATS_LOOKUPS_FAILED || id == STATS_TLS_CERTIFICATE_DAYS ||
+                      id == STATS_UPSTREAM_CERTIFICATE_DAYS;
     uint64_t sum = id == STATS_CLIENTS_REFUSED ? worker_pool->clients_refused
                    : is_of_main                ? stats_get(worker_pool->stats, id)
                                                : 0;
@@ -220,11 +222,11 @@ static struct worker *least_loaded(const struct worker_pool *worker_pool)
     return best;
 }
 
-void worker_pool_give_client(struct worker_pool *worker_pool, int fd, const struct sockaddr_storage *address)
+void worker_pool_give_client(struct worker_pool *worker_pool, int fd, const struct sockaddr_storage *address, bool tls)
 {
     struct worker *worker = least_loaded(worker_pool);
 
-    if (worker_give_client(worker, fd, address, worker_pool->clients_given + 1)) {
+    if (worker_give_client(worker, fd, address, worker_pool->clients_given + 1, tls)) {
         worker_pool->clients_given++;
     } else {
         worker_pool->clients_refused++;

@@ -38,8 +38,8 @@ void worker_pool_close_clients(struct worker_pool *worker_pool);
 
 /* Clients that are open, those on their way to a worker included. */
 size_t worker_pool_clients(const struct worker_pool *worker_pool);
-/* Hands the socket to the worker with the fewest clients. */
-void worker_pool_give_client(struct worker_pool *worker_pool, int fd, const struct sockaddr_storage *address);
+/* Hands the socket, of a client that speaks TLS or not, to the worker with the fewest clients. */
+void worker_pool_give_client(struct worker_pool *worker_pool, int fd, const struct sockaddr_storage *address, bool tls);
 /* The sum over all workers. */
 uint64_t worker_pool_stat(const struct worker_pool *worker_pool, enum stats_id id);
 /* The same for a counter of the policy at this place of the list. */

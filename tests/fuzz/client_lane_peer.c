@@ -187,7 +187,7 @@ static void peer_connect(struct world *world, struct peer *peer)
     peer->serial = (uint32_t)++world->last_client_id;
     peer->excused = world->broken > 0;
     model_init(&peer->reference, true);
-    require(client_accept(world->service, pair[0], &address, world->last_client_id));
+    require(client_accept(world->service, pair[0], &address, world->last_client_id, false));
 }
 
 /* '@' stands for the client's identity, '#' for a request that is cut through, '^' for one with a heavy reply. */

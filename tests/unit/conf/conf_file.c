@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 void load_bytes(struct conf_file *file, const char *bytes, size_t length)
@@ -14,6 +15,8 @@ void load_bytes(struct conf_file *file, const char *bytes, size_t length)
     FILE *out = fopen(file->path, "w");
     cr_assert_not_null(out);
     cr_assert_eq(fwrite(bytes, 1, length, out), length);
+    /* It may hold passwords, and a file that others can read is warned of. */
+    cr_assert_eq(fchmod(fileno(out), S_IRUSR | S_IWUSR), 0);
     cr_assert_eq(fclose(out), 0);
     file->conf = conf_load(file->path, NULL, &file->faults);
     unlink(file->path);

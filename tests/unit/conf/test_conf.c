@@ -12,6 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Both are good for a hundred years. */
+#define CERTIFICATE HEADGATE_SOURCE_DIR "/tests/unit/conf/certificate.pem"
+#define REVOKED HEADGATE_SOURCE_DIR "/tests/unit/conf/revoked.pem"
+
 /* ---- Defaults ---- */
 
 Test(conf, defaults)
@@ -111,6 +115,22 @@ Test(conf, contradictions)
                  "upstream; expected the address of Redis upstream");
 }
 
+/* What tls_context_new() finds is a fault like any other. */
+Test(conf, files_of_certificates_are_looked_at)
+{
+    assert_fault("[headgate]\nlisten = rediss://a:1\n",
+                 "h.ini:1: [headgate] tls_certificate =: there is no certificate; expected the path of a certificate");
+    assert_fault("[headgate]\n\ntls_certificate = /nowhere/c.pem\n",
+                 "h.ini:3: [headgate] tls_certificate = /nowhere/c.pem: cannot be read: No such file or directory; "
+                 "expected a file in PEM form with the certificate, and behind it those of its chain");
+    assert_fault("[headgate]\nupstream_certificate = " CERTIFICATE "\nupstream_key = " REVOKED "\n",
+                 "h.ini:3: [headgate] upstream_key = " REVOKED ": holds no private key that can be used: unsupported; "
+                 "expected a file in PEM form with the private key of the certificate, without a passphrase");
+    assert_fault("[headgate]\ntls_certificate = " CERTIFICATE "\nclient_certificates = optional\n",
+                 "h.ini:1: [headgate] tls_ca =: certificates are asked of clients, and nobody is trusted to have given "
+                 "them; expected the authorities whose certificates clients may have");
+}
+
 Test(conf, a_faulty_option_contradicts_nothing)
 {
     assert_fault("[headgate]\nreconnect_min = 5s\nreconnect_max = 9\n",
@@ -185,6 +205,22 @@ static const char *const other_values[][2] = {
     {"resolve_every", "0"},
     {"retire_timeout", "1h"},
     {"drain_timeout", "999ms"},
+    {"tls_certificate", CERTIFICATE},
+    {"tls_key", CERTIFICATE},
+    {"tls_ca", CERTIFICATE},
+    {"tls_crl", REVOKED},
+    {"client_certificates", "required"},
+    {"tls_protocols", "TLSv1.3"},
+    {"tls_ciphers", "HIGH"},
+    {"tls_ciphersuites", "TLS_CHACHA20_POLY1305_SHA256"},
+    {"tls_handshake_timeout", "3s"},
+    {"tls_handshakes", "0"},
+    {"upstream_certificate", CERTIFICATE},
+    {"upstream_key", CERTIFICATE},
+    {"upstream_ca", CERTIFICATE},
+    {"upstream_crl", REVOKED},
+    {"upstream_verify", "off"},
+    {"upstream_server_name", "redis.example"},
     {"host_name", "web1"},
     {"reload_on_change", "off"},
     {"log_level", "debug"},
@@ -283,7 +319,7 @@ Test(conf, table_is_sound)
             cr_assert_neq(option->offset, conf_options[j].offset, "%s", option->name);
         }
     }
-    cr_assert_eq(conf_option_count, 42, "a new field of struct conf needs its option, and a word here");
+    cr_assert_eq(conf_option_count, 58, "a new field of struct conf needs its option, and a word here");
 }
 
 Test(conf, sample_file_is_the_reference)

@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What whoever listens with TLS needs. */
+#define CERTIFICATE "tls_certificate = " HEADGATE_SOURCE_DIR "/tests/unit/conf/certificate.pem\n"
+
 /* ---- what they mean ---- */
 
 struct url {
@@ -87,7 +90,8 @@ Test(conf, urls_in_lists)
 {
     struct conf_file file;
 
-    assert_loads(&file, "[headgate]\nlisten = a:1, rediss://b:2, redis://c, unix:///d\nadmin = rediss://[::1]:5\n");
+    assert_loads(
+        &file, "[headgate]\nlisten = a:1, rediss://b:2, redis://c, unix:///d\nadmin = rediss://[::1]:5\n" CERTIFICATE);
     cr_assert_eq(file.conf->listen.count, 4);
     cr_assert_not(file.conf->listen.items[0].tls);
     cr_assert(file.conf->listen.items[1].tls);
@@ -239,7 +243,7 @@ Test(conf, urls_are_printed_apart)
 {
     struct conf_file file, again;
 
-    assert_loads(&file, "[headgate]\nupstream = rediss://app:SE%22C%20RET@h/0\nlisten = rediss://a:1\n");
+    assert_loads(&file, "[headgate]\nupstream = rediss://app:SE%22C%20RET@h/0\nlisten = rediss://a:1\n" CERTIFICATE);
     char *hidden = printed(file.conf, false), *whole = printed(file.conf, true);
     cr_assert_null(strstr(hidden, "RET"), "%s", hidden);
     cr_assert_not_null(strstr(hidden, "\nupstream = rediss://h\n"), "%s", hidden);

@@ -1,0 +1,93 @@
+/* Clients that speak TLS, should, or should not. */
+#include "client/client_private.h"
+
+#include "base/log.h"
+
+bool client_begin_tls(struct client *client)
+{
+    const struct connection_security *security = &client->service->settings.tls;
+
+    if (security->context != NULL && connection_secure(&client->connection, security)) {
+        return true;
+    }
+    client_close(client, "out of memory");
+    return false;
+}
+
+/* ---- the end of the handshake ---- */
+
+static void count_failure(struct stats *stats, enum tls_failure failure)
+{
+    stats_add(stats, STATS_TLS_FAILED, 1);
+    if (failure == TLS_FAILURE_CERTIFICATE) {
+        stats_add(stats, STATS_TLS_FAILED_CERTIFICATE, 1);
+    } else if (failure == TLS_FAILURE_PLAIN) {
+        stats_add(stats, STATS_TLS_FAILED_PLAIN, 1);
+    } else if (failure == TLS_FAILURE_TIMEOUT) {
+        stats_add(stats, STATS_TLS_FAILED_TIMEOUT, 1);
+    }
+}
+
+static void handshake_failed(struct client *client)
+{
+    struct client_service *service = client->service;
+    const struct tls *tls = connection_tls(&client->connection);
+    uint64_t suppressed;
+
+    count_failure(service->reactor->stats, tls_failure(tls));
+    if (log_limiter_take(&service->tls_failures, clock_now_us(), &suppressed)) {
+        log_warning("client", "no TLS with client %s: %s (%llu more since the last line)", client->address_text,
+                    tls_why(tls), (unsigned long long)suppressed);
+    }
+    client_close(client, tls_why(tls));
+}
+
+static void handshake_done(struct client *client)
+{
+    struct stats *stats = client->service->reactor->stats;
+
+    client->is_secure = true;
+    stats_add(stats, STATS_TLS_CLIENTS, 1);
+    stats_add(stats, STATS_TLS_HANDSHAKES, 1);
+    stats_add(stats, STATS_TLS_RESUMED, tls_is_resumed(connection_tls(&client->connection)));
+}
+
+bool client_now_secure(struct client *client)
+{
+    enum connection_secrecy secrecy = connection_secrecy(&client->connection);
+
+    if (secrecy == CONNECTION_INSECURE) {
+        handshake_failed(client);
+    } else if (secrecy == CONNECTION_SECURE) {
+        handshake_done(client);
+    }
+    return secrecy == CONNECTION_SECURE;
+}
+
+void client_end_tls(struct client *client)
+{
+    struct stats *stats = client->service->reactor->stats;
+
+    if (client->is_secure) {
+        stats_subtract(stats, STATS_TLS_CLIENTS, 1);
+        stats_add(stats, STATS_TLS_TRUNCATED, tls_is_truncated(connection_tls(&client->connection)));
+        client->is_secure = false;
+    }
+}
+
+/* ---- TLS where there is none ---- */
+
+void client_refuse_tls(struct client *client)
+{
+    struct client_service *service = client->service;
+    uint64_t suppressed;
+
+    stats_add(service->reactor->stats, STATS_TLS_UNEXPECTED, 1);
+    if (log_limiter_take(&service->tls_unexpected, clock_now_us(), &suppressed)) {
+        log_warning("client",
+                    "closing client %s: it speaks TLS, and where it has connected there is none; rediss:// in listen "
+                    "would have it (%llu more since the last line)",
+                    client->address_text, (unsigned long long)suppressed);
+    }
+    client_close(client, "it speaks TLS");
+}

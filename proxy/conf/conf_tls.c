@@ -1,0 +1,217 @@
+/*
+ * Certificates and keys, from the files that options name, to what connections with TLS need: so a file that does not
+ * load is a fault like any other, and a reload that has one changes nothing.
+ *
+ * [headgate] has one for all clients and one for Redis; any other section with the options upstream, upstream_ca and so
+ * on has one for the server that it names.
+ */
+#include "conf/conf_private.h"
+
+#include "tls/tls_context.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define DAY_SECONDS (24 * 3600)
+/* So long before a certificate expires it is warned of. */
+#define WARNING_DAYS 14
+
+/* The options that tls_context_new() speaks of, in the order of enum tls_setting. */
+static const char *const client_options[] = {"tls_certificate", "tls_key",     "tls_ca",          "tls_crl",
+                                             "tls_protocols",   "tls_ciphers", "tls_ciphersuites"};
+static const char *const server_options[] = {"upstream_certificate", "upstream_key", "upstream_ca",     "upstream_crl",
+                                             "tls_protocols",        "tls_ciphers",  "tls_ciphersuites"};
+
+/* ---- options by name ---- */
+
+static const void *field_of(const struct conf_part *part, const char *name)
+{
+    return (const char *)part->values + conf_section_option(part->section, name)->offset;
+}
+
+static const char *text_of(const struct conf_part *part, const char *name)
+{
+    return *(char *const *)field_of(part, name);
+}
+
+static int line_of(const struct conf_part *part, const char *name)
+{
+    int line = part->sightings[conf_section_option(part->section, name) - part->section->options].line;
+
+    return line > 0 ? line : part->line;
+}
+
+/* Of the options of TLS towards a server, in the section that has the address, or in [headgate]. */
+static void fault(struct conf_reading *reading, const struct conf_part *part, const char *name, const char *problem,
+                  const char *expected)
+{
+    const struct conf_part *holder = conf_section_option(part->section, name) != NULL ? part : reading->parts;
+    char *value = conf_value_shown(conf_section_option(holder->section, name), holder->values);
+
+    conf_fault_option(reading, holder, line_of(holder, name), name, value, problem, expected);
+    free(value);
+}
+
+static void warn(struct conf_reading *reading, const struct conf_part *part, const char *name, const char *what)
+{
+    char *text = conf_format("%s: %s", name, what);
+
+    conf_warn(reading, part, line_of(part, name), text);
+    free(text);
+}
+
+/* ---- who speaks TLS ---- */
+
+static bool has_secure_address(const struct conf_part *part)
+{
+    bool has = false;
+
+    for (size_t i = 0; i < part->section->option_count; i++) {
+        const struct conf_option *option = &part->section->options[i];
+        const struct conf_address_list *list = (const void *)((const char *)part->values + option->offset);
+        for (size_t k = 0; option->type == CONF_ADDRESSES && k < list->count; k++) {
+            has = has || list->items[k].tls;
+        }
+    }
+    return has;
+}
+
+/* An address of listen, admin, or another section that listens. */
+static bool listens_securely(const struct conf_reading *reading)
+{
+    bool listens = false;
+
+    for (const struct conf_part *part = reading->parts; part != NULL; part = part->next) {
+        listens = listens || has_secure_address(part);
+    }
+    return listens;
+}
+
+/* Whether a section says how TLS is spoken to the server that it names. */
+static bool names_server(const struct conf_part *part)
+{
+    return conf_section_option(part->section, "upstream_server_name") != NULL;
+}
+
+static bool is_server_secure(const struct conf_part *part)
+{
+    const struct conf_address *address = field_of(part, "upstream");
+
+    return address->tls;
+}
+
+/* ---- certificates that expire ---- */
+
+static void check_times(struct conf_reading *reading, const struct conf_part *part, const char *name,
+                        const struct tls_context *context)
+{
+    int64_t now = (int64_t)time(NULL), expires = tls_context_expires(context);
+    char *what = NULL;
+
+    if (expires == 0) {
+        return;
+    }
+    if (expires <= now) {
+        what = conf_format("the certificate, or one of its chain, has expired: nobody will take it");
+    } else if (tls_context_begins(context) > now) {
+        what = conf_format("the certificate is not good yet: nobody will take it");
+    } else if (expires - now < WARNING_DAYS * DAY_SECONDS) {
+        what = conf_format("the certificate expires in %lld days", (long long)((expires - now) / DAY_SECONDS));
+    }
+    if (what != NULL) {
+        warn(reading, part, name, what);
+    }
+    free(what);
+}
+
+/* ---- contexts ---- */
+
+static struct tls_settings common_settings(const struct conf *conf)
+{
+    return (struct tls_settings){
+        .protocols = conf->tls_protocols,
+        .ciphers = conf->tls_ciphers,
+        .ciphersuites = conf->tls_ciphersuites,
+        .server_name = "",
+    };
+}
+
+static void make_for_clients(struct conf_reading *reading)
+{
+    struct conf *conf = reading->conf;
+    struct tls_settings settings = common_settings(conf);
+    struct tls_fault found;
+    bool is_wanted = listens_securely(reading);
+
+    if (!is_wanted && *conf->tls_certificate == '\0') {
+        return;
+    }
+    settings.is_server = true;
+    settings.certificate = conf->tls_certificate;
+    settings.key = conf->tls_key;
+    settings.ca = conf->tls_ca;
+    settings.crl = conf->tls_crl;
+    settings.client_certificates = (enum tls_client_certificates)conf->client_certificates;
+    conf->tls_clients = tls_context_new(&settings, &found);
+    if (conf->tls_clients == NULL) {
+        fault(reading, reading->parts, client_options[found.setting], found.problem, found.expected);
+        return;
+    }
+    check_times(reading, reading->parts, "tls_certificate", conf->tls_clients);
+    if (!is_wanted) {
+        warn(reading, reading->parts, "tls_certificate",
+             "no address speaks TLS; those that are to begin with rediss://");
+    }
+    if (*conf->tls_ca != '\0' && conf->client_certificates == TLS_CLIENT_CERTIFICATES_NONE) {
+        warn(reading, reading->parts, "tls_ca",
+             "no client is asked for a certificate; client_certificates says whether");
+    }
+}
+
+static struct tls_context *make_for_server(struct conf_reading *reading, const struct conf_part *part)
+{
+    struct tls_settings settings = common_settings(reading->conf);
+    struct tls_fault found;
+
+    settings.certificate = text_of(part, "upstream_certificate");
+    settings.key = text_of(part, "upstream_key");
+    settings.ca = text_of(part, "upstream_ca");
+    settings.crl = text_of(part, "upstream_crl");
+    settings.verifies = *(const int *)field_of(part, "upstream_verify") != 0;
+    settings.server_name = text_of(part, "upstream_server_name");
+    bool is_given = *settings.certificate != '\0' || *settings.key != '\0' || *settings.ca != '\0' ||
+                    *settings.crl != '\0' || *settings.server_name != '\0' || !settings.verifies;
+    if (!is_given && !is_server_secure(part)) {
+        return NULL;
+    }
+    struct tls_context *context = tls_context_new(&settings, &found);
+    if (context == NULL) {
+        fault(reading, part, server_options[found.setting], found.problem, found.expected);
+        return NULL;
+    }
+    check_times(reading, part, "upstream_certificate", context);
+    if (!is_server_secure(part)) {
+        warn(reading, part, "upstream",
+             "it is asked for without TLS, for all that is said of TLS; rediss:// asks for it");
+    } else if (!settings.verifies) {
+        warn(reading, part, "upstream_verify",
+             "nobody looks whether it is Redis that answers: whoever is between can read and change everything");
+    }
+    return context;
+}
+
+void conf_make_tls(struct conf_reading *reading)
+{
+    struct conf_rule *rule = reading->conf->rules;
+
+    make_for_clients(reading);
+    reading->conf->tls_upstream = make_for_server(reading, reading->parts);
+    for (struct conf_part *part = reading->parts->next; part != NULL; part = part->next, rule = rule->next) {
+        if (names_server(part)) {
+            struct tls_context *context = make_for_server(reading, part);
+            rule->tls = is_server_secure(part) ? tls_context_hold(context) : NULL;
+            tls_context_release(context);
+        }
+    }
+}

@@ -1,0 +1,290 @@
+/*
+ * Connections with TLS. The socket's events come here first: until the handshake is done it is watched for that alone,
+ * whatever is wanted; later as who is above wants. libevent does not know of plain bytes that wait inside, so whatever
+ * is left of a read is announced as long as reading is wanted.
+ */
+#include "net/connection_private.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct connection_secure {
+    struct tls *tls;
+    connection_callback *readable;
+    connection_callback *writable;
+    void *context;
+    uint32_t most;
+    bool watches_read;
+    bool watches_write;
+    struct event timer; /* of the handshake */
+};
+
+/* ---- what is watched ---- */
+
+static void watch(struct connection *connection)
+{
+    struct connection_secure *secure = connection->secure;
+    enum tls_state state = tls_state(secure->tls);
+    bool waits = state != TLS_FAILED && tls_wants_write(secure->tls);
+    bool reads = state == TLS_HANDSHAKE || (state == TLS_OPEN && connection->reading);
+    bool writes = waits || (state == TLS_OPEN && connection->writing);
+
+    if (secure->watches_read != reads) {
+        connection_watch_event(&connection->read_event, &secure->watches_read, reads);
+    }
+    if (secure->watches_write != writes) {
+        connection_watch_event(&connection->write_event, &secure->watches_write, writes);
+    }
+}
+
+static void announce_input(struct connection *connection)
+{
+    struct connection_secure *secure = connection->secure;
+
+    if (connection->reading && tls_state(secure->tls) != TLS_HANDSHAKE && tls_has_input(secure->tls)) {
+        event_active(&connection->read_event, EV_READ, 1);
+    }
+}
+
+/* Somebody has to find out. */
+static void announce_failure(struct connection *connection)
+{
+    event_del(&connection->secure->timer);
+    if (connection->reading) {
+        event_active(&connection->read_event, EV_READ, 1);
+    } else {
+        event_active(&connection->write_event, EV_WRITE, 1);
+    }
+}
+
+void connection_secure_watch(struct connection *connection)
+{
+    watch(connection);
+    announce_input(connection);
+}
+
+/* ---- the handshake ---- */
+
+/* Whoever is above learns that the handshake is done, even if nothing has come behind it. */
+static void announce_end(struct connection *connection)
+{
+    if (connection->reading) {
+        event_active(&connection->read_event, EV_READ, 1);
+    }
+}
+
+static void after_step(struct connection *connection)
+{
+    enum tls_state state = tls_state(connection->secure->tls);
+
+    watch(connection);
+    if (state == TLS_FAILED) {
+        announce_failure(connection);
+    } else if (state == TLS_OPEN) {
+        event_del(&connection->secure->timer);
+        announce_end(connection);
+    }
+}
+
+/* Others wait for the next loop iteration, in which the kernel tells of them again. */
+static void take_step(struct connection *connection)
+{
+    struct connection_secure *secure = connection->secure;
+    struct reactor *reactor = connection->reactor;
+
+    if (secure->most > 0 && reactor->handshakes >= secure->most) {
+        return;
+    }
+    reactor->handshakes++;
+    (void)tls_handshake(secure->tls);
+    after_step(connection);
+}
+
+static void on_timeout(evutil_socket_t fd, short what, void *context)
+{
+    struct connection *connection = context;
+
+    (void)fd;
+    (void)what;
+    tls_fail(connection->secure->tls, TLS_FAILURE_TIMEOUT, "the handshake was not done within tls_handshake_timeout");
+    after_step(connection);
+}
+
+/* ---- events ---- */
+
+static void on_readable(evutil_socket_t fd, short what, void *context)
+{
+    struct connection *connection = context;
+    struct connection_secure *secure = connection->secure;
+
+    if (tls_state(secure->tls) == TLS_HANDSHAKE) {
+        take_step(connection);
+    } else {
+        secure->readable(fd, what, secure->context);
+    }
+}
+
+static void on_writable(evutil_socket_t fd, short what, void *context)
+{
+    struct connection *connection = context;
+    struct connection_secure *secure = connection->secure;
+    bool waits = tls_state(secure->tls) != TLS_FAILED && tls_wants_write(secure->tls);
+
+    if (waits && !tls_flush(secure->tls)) {
+        tls_fail(secure->tls, TLS_FAILURE_OTHER, strerror(errno));
+        after_step(connection);
+        return;
+    }
+    if (tls_state(secure->tls) == TLS_HANDSHAKE || (waits && tls_wants_write(secure->tls)) ||
+        (tls_state(secure->tls) == TLS_OPEN && !connection->writing)) {
+        watch(connection);
+        return;
+    }
+    secure->writable(fd, what, secure->context);
+}
+
+static void assign(struct connection *connection)
+{
+    struct event_base *base = connection->reactor->base;
+
+    event_assign(&connection->read_event, base, connection->fd, EV_READ | EV_PERSIST, on_readable, connection);
+    event_assign(&connection->write_event, base, connection->fd, EV_WRITE | EV_PERSIST, on_writable, connection);
+    evtimer_assign(&connection->secure->timer, base, on_timeout, connection);
+}
+
+/* ---- life ---- */
+
+static bool has_wire(struct reactor *reactor)
+{
+    if (reactor->wire == NULL) {
+        reactor->wire = tls_wire_new(&reactor->buffers);
+    }
+    return reactor->wire != NULL;
+}
+
+static struct connection_secure *make(struct connection *connection, const struct connection_security *security)
+{
+    struct connection_secure *secure = calloc(1, sizeof *secure);
+
+    if (secure == NULL || !has_wire(connection->reactor)) {
+        free(secure);
+        return NULL;
+    }
+    secure->tls = tls_new(security->context, connection->reactor->wire, connection->fd, security->host);
+    if (secure->tls == NULL) {
+        free(secure);
+        return NULL;
+    }
+    secure->readable = event_get_callback(&connection->read_event);
+    secure->writable = event_get_callback(&connection->write_event);
+    secure->context = event_get_callback_arg(&connection->read_event);
+    secure->most = security->most;
+    return secure;
+}
+
+static void set_timer(struct connection *connection, int64_t timeout_ms)
+{
+    const struct timeval delay = {.tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000};
+
+    if (timeout_ms > 0 && event_add(&connection->secure->timer, &delay) != 0) {
+        tls_fail(connection->secure->tls, TLS_FAILURE_OTHER, "out of memory");
+    }
+}
+
+bool connection_secure(struct connection *connection, const struct connection_security *security)
+{
+    struct connection_secure *secure = make(connection, security);
+
+    if (secure == NULL) {
+        return false;
+    }
+    event_del(&connection->read_event);
+    event_del(&connection->write_event);
+    connection->secure = secure;
+    assign(connection);
+    set_timer(connection, security->timeout_ms);
+    if (security->host != NULL) {
+        /* Who connects speaks first. */
+        (void)tls_handshake(secure->tls);
+    }
+    after_step(connection);
+    return true;
+}
+
+static void forget_events(struct connection *connection)
+{
+    event_del(&connection->read_event);
+    event_del(&connection->write_event);
+    event_del(&connection->secure->timer);
+    connection->secure->watches_read = false;
+    connection->secure->watches_write = false;
+}
+
+void connection_secure_close(struct connection *connection)
+{
+    forget_events(connection);
+    connection->reading = false;
+    connection->writing = false;
+    tls_free(connection->secure->tls);
+    free(connection->secure);
+    connection->secure = NULL;
+}
+
+void connection_secure_move(struct connection *to, struct connection *from, connection_callback *readable,
+                            connection_callback *writable, void *context)
+{
+    forget_events(from);
+    to->secure = from->secure;
+    from->secure = NULL;
+    to->secure->readable = readable;
+    to->secure->writable = writable;
+    to->secure->context = context;
+    assign(to);
+    watch(to);
+}
+
+enum connection_secrecy connection_secrecy(const struct connection *connection)
+{
+    static const enum connection_secrecy of_state[] = {CONNECTION_SECURING, CONNECTION_SECURE, CONNECTION_INSECURE};
+
+    return connection->secure == NULL ? CONNECTION_PLAIN : of_state[tls_state(connection->secure->tls)];
+}
+
+const struct tls *connection_tls(const struct connection *connection)
+{
+    return connection->secure != NULL ? connection->secure->tls : NULL;
+}
+
+/* ---- reading and writing ---- */
+
+static ssize_t result_of(struct connection *connection, ssize_t done)
+{
+    watch(connection);
+    if (done == TLS_BROKEN) {
+        errno = EPROTO;
+        return CONNECTION_BROKEN;
+    }
+    return done == TLS_AGAIN ? CONNECTION_AGAIN : done;
+}
+
+ssize_t connection_secure_read(struct connection *connection, char *data, size_t size)
+{
+    ssize_t got = tls_read(connection->secure->tls, data, size);
+
+    if (got > 0) {
+        announce_input(connection);
+    }
+    return result_of(connection, got);
+}
+
+ssize_t connection_secure_write(struct connection *connection, const char *data, size_t size)
+{
+    return result_of(connection, tls_write(connection->secure->tls, data, size));
+}
+
+void connection_secure_end(struct connection *connection)
+{
+    tls_end_output(connection->secure->tls);
+    watch(connection);
+}

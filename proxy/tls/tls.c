@@ -1,0 +1,501 @@
+#include "tls/tls.h"
+
+#include "tls/tls_private.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <openssl/err.h>
+#include <openssl/x509v3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* A whole record, or a flight of a handshake, whatever room there is for what it says. Bytes. */
+#define READ_LEAST ((size_t)20 * 1024)
+/* The first byte of every connection with TLS. */
+#define RECORD_OF_HANDSHAKE 0x16
+
+struct tls {
+    SSL *ssl;
+    struct tls_context *context;
+    struct tls_wire *wire;
+    int fd;
+    enum tls_state state;
+    enum tls_failure failure;
+    bool is_server;
+    bool was_heard;    /* something has come */
+    bool has_ended;    /* the stream has … */
+    bool has_closed;   /* … after the other side has said so */
+    bool ends;         /* our stream is to be ended when what waits is written */
+    bool owes;         /* one byte of the plain ones counts as not written yet */
+    struct buffer in;  /* sealed: read from the socket, and not opened yet */
+    struct buffer out; /* sealed: not taken by the socket */
+    struct tls_names *names;
+    char *host; /* NULL: nobody looks at the name */
+    char *why;
+};
+
+/* ---- life ---- */
+
+/* The name without what a certificate would not have: the dot at its end, the interface of an address. NULL when memory
+ * is short. */
+static char *bare_host(const char *host)
+{
+    size_t length = strcspn(host, "%");
+
+    if (length > 1 && host[length - 1] == '.') {
+        length--;
+    }
+    return strndup(host, length);
+}
+
+static bool is_address(const char *host)
+{
+    unsigned char bytes[sizeof(struct in6_addr)];
+
+    return inet_pton(AF_INET, host, bytes) == 1 || inet_pton(AF_INET6, host, bytes) == 1;
+}
+
+/* Servers are told by which name they are called, and are to show a certificate of it. */
+static bool expect_host(struct tls *tls, const char *host)
+{
+    X509_VERIFY_PARAM *parameters = SSL_get0_param(tls->ssl);
+    const char *name = *tls->context->server_name != '\0' ? tls->context->server_name : host;
+    bool verifies = tls->context->verifies;
+
+    if (name == NULL) {
+        return !verifies;
+    }
+    tls->host = bare_host(name);
+    if (tls->host == NULL) {
+        return false;
+    }
+    X509_VERIFY_PARAM_set_hostflags(parameters, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
+    if (is_address(tls->host)) {
+        return !verifies || X509_VERIFY_PARAM_set1_ip_asc(parameters, tls->host) == 1;
+    }
+    return SSL_set_tlsext_host_name(tls->ssl, tls->host) == 1 &&
+           (!verifies || X509_VERIFY_PARAM_set1_host(parameters, tls->host, 0) == 1);
+}
+
+static bool set_up(struct tls *tls, const char *host)
+{
+    BIO *bio = tls_wire_bio(tls->wire);
+
+    tls->ssl = bio != NULL ? SSL_new(tls->context->ssl) : NULL;
+    if (tls->ssl == NULL) {
+        BIO_free(bio);
+        return false;
+    }
+    SSL_set_bio(tls->ssl, bio, bio);
+    SSL_set_app_data(tls->ssl, &tls->fd);
+    tls->is_server = SSL_is_server(tls->ssl) == 1;
+    if (tls->is_server) {
+        SSL_set_accept_state(tls->ssl);
+        return true;
+    }
+    SSL_set_connect_state(tls->ssl);
+    tls_ticket_resume(tls->context, tls->ssl, tls->fd);
+    return expect_host(tls, host);
+}
+
+struct tls *tls_new(struct tls_context *context, struct tls_wire *wire, int fd, const char *host)
+{
+    struct tls *tls = calloc(1, sizeof *tls);
+
+    if (tls == NULL) {
+        return NULL;
+    }
+    tls->context = tls_context_hold(context);
+    tls->wire = wire;
+    tls->fd = fd;
+    if (!set_up(tls, host)) {
+        ERR_clear_error();
+        tls_free(tls);
+        return NULL;
+    }
+    return tls;
+}
+
+static void say_end(struct tls *tls)
+{
+    if (tls->ssl != NULL && tls->state == TLS_OPEN && (SSL_get_shutdown(tls->ssl) & SSL_SENT_SHUTDOWN) == 0) {
+        (void)SSL_shutdown(tls->ssl);
+        ERR_clear_error();
+        (void)tls_flush(tls);
+    }
+}
+
+void tls_free(struct tls *tls)
+{
+    if (tls == NULL) {
+        return;
+    }
+    say_end(tls);
+    SSL_free(tls->ssl);
+    buffer_clear(tls->wire->pool, &tls->in);
+    buffer_clear(tls->wire->pool, &tls->out);
+    tls_context_release(tls->context);
+    tls_names_free(tls->names);
+    free(tls->host);
+    free(tls->why);
+    free(tls);
+}
+
+/* ---- failures ---- */
+
+void tls_fail(struct tls *tls, enum tls_failure failure, const char *why)
+{
+    if (tls->state != TLS_FAILED) {
+        tls->state = TLS_FAILED;
+        tls->failure = failure;
+        tls->why = strdup(why);
+    }
+}
+
+const char *tls_why(const struct tls *tls)
+{
+    return tls->why != NULL ? tls->why : "TLS has failed";
+}
+
+enum tls_failure tls_failure(const struct tls *tls)
+{
+    return tls->failure;
+}
+
+static void fail_by_certificate(struct tls *tls, long verdict)
+{
+    const char *text = X509_verify_cert_error_string(verdict);
+    bool is_name = verdict == X509_V_ERR_HOSTNAME_MISMATCH || verdict == X509_V_ERR_IP_ADDRESS_MISMATCH;
+    char why[400];
+
+    if (is_name) {
+        snprintf(why, sizeof why, "its certificate is of another name; expected %s", tls->host);
+    } else {
+        snprintf(why, sizeof why, "its certificate is not good: %s", text);
+    }
+    ERR_clear_error();
+    tls_fail(tls, TLS_FAILURE_CERTIFICATE, why);
+}
+
+/* Alerts by which the other side says that it does not like our certificate, or that there is none. */
+static bool is_of_certificate(int reason)
+{
+    return reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE || reason == SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED ||
+           reason == SSL_R_SSLV3_ALERT_BAD_CERTIFICATE || reason == SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED ||
+           reason == SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED || reason == SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN ||
+           reason == SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE || reason == SSL_R_TLSV1_ALERT_UNKNOWN_CA ||
+           reason == SSL_R_SSLV3_ALERT_NO_CERTIFICATE;
+}
+
+/* OpenSSL has given up. */
+static void fail_by_openssl(struct tls *tls)
+{
+    unsigned long error = ERR_peek_error();
+    long verdict = SSL_get_verify_result(tls->ssl);
+    bool is_certificate = ERR_GET_LIB(error) == ERR_LIB_SSL && is_of_certificate(ERR_GET_REASON(error));
+    char why[200];
+
+    if (ERR_GET_LIB(error) == ERR_LIB_SSL && ERR_GET_REASON(error) == SSL_R_CERTIFICATE_VERIFY_FAILED &&
+        verdict != X509_V_OK) {
+        fail_by_certificate(tls, verdict);
+        return;
+    }
+    tls_reason(why, sizeof why, "OpenSSL does not say why");
+    tls_fail(tls, is_certificate ? TLS_FAILURE_CERTIFICATE : TLS_FAILURE_OTHER, why);
+}
+
+static void fail_by_system(struct tls *tls, int error)
+{
+    tls_fail(tls, TLS_FAILURE_OTHER, strerror(error));
+}
+
+/* ---- the socket ---- */
+
+static bool is_passing(int error)
+{
+    return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
+}
+
+/* Has OpenSSL see what was left of the last read, else what the socket has. False: the socket is broken. */
+static bool bring_in(struct tls *tls, size_t most)
+{
+    struct tls_wire *wire = tls->wire;
+
+    wire->in = buffer_head(&tls->in);
+    wire->in_length = buffer_length(&tls->in);
+    if (wire->in_length > 0 || tls->has_ended || tls->has_closed) {
+        return true;
+    }
+    ssize_t got = recv(tls->fd, wire->in_memory, most < TLS_IN_SIZE ? most : TLS_IN_SIZE, 0);
+    if (got < 0) {
+        return is_passing(errno);
+    }
+    tls->has_ended = got == 0;
+    tls->was_heard = tls->was_heard || got > 0;
+    wire->in = wire->in_memory;
+    wire->in_length = (size_t)got;
+    return true;
+}
+
+/* What OpenSSL has not taken is kept. */
+static void put_back(struct tls *tls)
+{
+    struct tls_wire *wire = tls->wire;
+    size_t kept = buffer_length(&tls->in);
+
+    if (kept > 0) {
+        buffer_consume(wire->pool, &tls->in, kept - wire->in_length);
+    } else if (wire->in_length > 0 && !buffer_append(wire->pool, &tls->in, wire->in, wire->in_length)) {
+        tls_fail(tls, TLS_FAILURE_OTHER, "out of memory");
+    }
+    wire->in_length = 0;
+}
+
+static void end_if_written(struct tls *tls)
+{
+    if (tls->ends && buffer_length(&tls->out) == 0) {
+        shutdown(tls->fd, SHUT_WR);
+        tls->ends = false;
+    }
+}
+
+/* Writes what OpenSSL has made, behind what waits; the rest waits then. False: the socket is broken, with errno set. */
+bool tls_flush(struct tls *tls)
+{
+    struct tls_wire *wire = tls->wire;
+    bool is_direct = buffer_length(&tls->out) == 0, is_kept = true;
+    size_t length = wire->out_length;
+
+    wire->out_length = 0;
+    if (!is_direct && length > 0) {
+        is_kept = buffer_append(wire->pool, &tls->out, wire->out, length);
+    }
+    const char *data = is_direct ? wire->out : buffer_head(&tls->out);
+    size_t waiting = is_direct ? length : buffer_length(&tls->out);
+    ssize_t done = waiting > 0 ? send(tls->fd, data, waiting, MSG_NOSIGNAL) : 0;
+    if (done < 0 && !is_passing(errno)) {
+        return false;
+    }
+    size_t written = done > 0 ? (size_t)done : 0;
+    if (!is_direct) {
+        buffer_consume(wire->pool, &tls->out, written);
+    } else if (written < waiting) {
+        is_kept = buffer_append(wire->pool, &tls->out, data + written, waiting - written);
+    }
+    end_if_written(tls);
+    errno = ENOMEM;
+    return is_kept;
+}
+
+bool tls_wants_write(const struct tls *tls)
+{
+    return buffer_length(&tls->out) > 0;
+}
+
+/* ---- the handshake ---- */
+
+static void now_open(struct tls *tls)
+{
+    const X509 *certificate = SSL_get0_peer_certificate(tls->ssl);
+
+    tls->state = TLS_OPEN;
+    if (certificate != NULL && SSL_get_verify_mode(tls->ssl) != SSL_VERIFY_NONE &&
+        SSL_get_verify_result(tls->ssl) == X509_V_OK) {
+        tls->names = tls_names_of(certificate);
+        if (tls->names == NULL) {
+            tls_fail(tls, TLS_FAILURE_OTHER, "out of memory");
+        }
+    }
+}
+
+static void fail_by_end(struct tls *tls)
+{
+    tls_fail(tls, TLS_FAILURE_OTHER,
+             tls->was_heard ? "it closed the connection within the handshake"
+                            : "it closed the connection before the handshake");
+}
+
+/* Plain text, which OpenSSL would call a wrong version. */
+static bool speaks_no_tls(const struct tls *tls)
+{
+    const struct tls_wire *wire = tls->wire;
+
+    return wire->in_length > 0 && wire->in[0] != RECORD_OF_HANDSHAKE && wire->in[0] != SSL3_RT_ALERT;
+}
+
+static void fail_by_plain_text(struct tls *tls)
+{
+    char why[120];
+    unsigned char first = (unsigned char)tls->wire->in[0];
+
+    snprintf(why, sizeof why, "it speaks no TLS: its first byte is 0x%02x%s", first,
+             first == '*' || first == '+' || first == '-' ? ", as of Redis without TLS" : "");
+    tls->wire->in_length = 0;
+    tls_fail(tls, TLS_FAILURE_PLAIN, why);
+}
+
+static void go_on(struct tls *tls)
+{
+    int done = SSL_do_handshake(tls->ssl);
+    int error = done == 1 ? SSL_ERROR_NONE : SSL_get_error(tls->ssl, done);
+
+    put_back(tls);
+    if (error == SSL_ERROR_NONE) {
+        now_open(tls);
+    } else if (error != SSL_ERROR_WANT_READ) {
+        fail_by_openssl(tls);
+    } else if (tls->has_ended) {
+        fail_by_end(tls);
+    }
+    if (!tls_flush(tls)) {
+        fail_by_system(tls, errno);
+    }
+}
+
+enum tls_state tls_handshake(struct tls *tls)
+{
+    bool was_heard = tls->was_heard;
+
+    if (tls->state != TLS_HANDSHAKE) {
+        return tls->state;
+    }
+    if (!bring_in(tls, READ_LEAST)) {
+        fail_by_system(tls, errno);
+    } else if (!was_heard && speaks_no_tls(tls)) {
+        fail_by_plain_text(tls);
+    } else {
+        go_on(tls);
+    }
+    return tls->state;
+}
+
+enum tls_state tls_state(const struct tls *tls)
+{
+    return tls->state;
+}
+
+bool tls_is_resumed(const struct tls *tls)
+{
+    return SSL_session_reused(tls->ssl) == 1;
+}
+
+const struct tls_names *tls_names(const struct tls *tls)
+{
+    return tls->names;
+}
+
+/* ---- reading ---- */
+
+/* What a call of SSL_read_ex() that gave nothing says. */
+static void judge(struct tls *tls)
+{
+    int error = SSL_get_error(tls->ssl, 0);
+
+    if (error == SSL_ERROR_ZERO_RETURN) {
+        tls->has_closed = true;
+    } else if (error != SSL_ERROR_WANT_READ) {
+        fail_by_openssl(tls);
+    }
+}
+
+/* Opens as many records as there are, and room for. */
+static size_t open_records(struct tls *tls, char *data, size_t size)
+{
+    size_t got = 0, length = 1;
+
+    while (got < size && length > 0 && (tls->wire->in_length > 0 || SSL_pending(tls->ssl) > 0)) {
+        length = 0;
+        if (SSL_read_ex(tls->ssl, data + got, size - got, &length) != 1) {
+            judge(tls);
+            length = 0;
+        }
+        got += length;
+    }
+    return got;
+}
+
+ssize_t tls_read(struct tls *tls, char *data, size_t size)
+{
+    if (tls->state != TLS_OPEN) {
+        return tls->state == TLS_FAILED ? TLS_BROKEN : TLS_AGAIN;
+    }
+    if (!bring_in(tls, size > READ_LEAST ? size : READ_LEAST)) {
+        fail_by_system(tls, errno);
+        return TLS_BROKEN;
+    }
+    size_t got = open_records(tls, data, size);
+    put_back(tls);
+    if (tls->wire->out_length > 0 && !tls_flush(tls)) {
+        fail_by_system(tls, errno);
+    }
+    if (got > 0) {
+        return (ssize_t)got;
+    }
+    return tls->state == TLS_FAILED ? TLS_BROKEN : tls->has_closed || tls->has_ended ? 0 : TLS_AGAIN;
+}
+
+bool tls_has_input(const struct tls *tls)
+{
+    return buffer_length(&tls->in) > 0 || (tls->state == TLS_OPEN && SSL_pending(tls->ssl) > 0) || tls->has_closed ||
+           tls->has_ended || tls->state == TLS_FAILED;
+}
+
+bool tls_is_truncated(const struct tls *tls)
+{
+    return tls->has_ended && !tls->has_closed;
+}
+
+/* ---- writing ---- */
+
+/* Seals one piece, and writes it as far as the socket takes it. */
+static bool seal(struct tls *tls, const char *data, size_t size)
+{
+    size_t sealed;
+
+    if (SSL_write_ex(tls->ssl, data, size, &sealed) != 1 || sealed != size) {
+        fail_by_openssl(tls);
+        return false;
+    }
+    if (!tls_flush(tls)) {
+        fail_by_system(tls, errno);
+        return false;
+    }
+    return true;
+}
+
+ssize_t tls_write(struct tls *tls, const char *data, size_t size)
+{
+    if (tls->state != TLS_OPEN) {
+        return tls->state == TLS_FAILED ? TLS_BROKEN : TLS_AGAIN;
+    }
+    if (tls_wants_write(tls) && !tls_flush(tls)) {
+        fail_by_system(tls, errno);
+        return TLS_BROKEN;
+    }
+    if (tls_wants_write(tls)) {
+        return TLS_AGAIN;
+    }
+    size_t done = tls->owes ? 1 : 0;
+    tls->owes = false;
+    while (done < size && !tls_wants_write(tls)) {
+        size_t piece = size - done < TLS_WRITE_MAX ? size - done : TLS_WRITE_MAX;
+        if (!seal(tls, data + done, piece)) {
+            return TLS_BROKEN;
+        }
+        done += piece;
+    }
+    if (tls_wants_write(tls)) {
+        tls->owes = true;
+        done--;
+    }
+    return done > 0 ? (ssize_t)done : TLS_AGAIN;
+}
+
+void tls_end_output(struct tls *tls)
+{
+    say_end(tls);
+    tls->ends = true;
+    end_if_written(tls);
+}

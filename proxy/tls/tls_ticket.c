@@ -1,0 +1,207 @@
+/*
+ * How handshakes are shortened. Clients get tickets, sealed by keys that all threads share and that rotate: nobody who
+ * learns today's keys can read what was said yesterday. Of servers the last session is kept.
+ */
+#include "tls/tls_private.h"
+
+#include "base/clock.h"
+
+#include <openssl/core_names.h>
+#include <openssl/evp.h>
+#include <openssl/rand.h>
+#include <string.h>
+
+/* A key seals for so long, and opens for as long again. */
+#define KEY_LASTS_US ((int64_t)3600 * 1000000)
+/* Of a session of TLS 1.3, tickets that the client gets. */
+#define TICKETS 1
+
+/* ---- tickets for clients ---- */
+
+static bool make_key(struct tls_ticket_key *key)
+{
+    return RAND_bytes(key->name, sizeof key->name) == 1 && RAND_priv_bytes(key->cipher, sizeof key->cipher) == 1 &&
+           RAND_priv_bytes(key->mac, sizeof key->mac) == 1;
+}
+
+/* False: there is no key to be had. */
+static bool rotate(struct tls_ticket_keys *keys)
+{
+    int64_t now_us = clock_now_us(), age_us = now_us - keys->made_us;
+
+    if (keys->made_us != 0 && age_us < KEY_LASTS_US) {
+        return true;
+    }
+    struct tls_ticket_key fresh;
+    if (!make_key(&fresh)) {
+        return false;
+    }
+    /* One that nobody has used for so long opens nothing any more. */
+    bool is_young = keys->made_us != 0 && age_us < 2 * KEY_LASTS_US;
+    if (is_young) {
+        keys->keys[1] = keys->keys[0];
+    } else if (!make_key(&keys->keys[1])) {
+        return false;
+    }
+    keys->keys[0] = fresh;
+    keys->made_us = now_us;
+    OPENSSL_cleanse(&fresh, sizeof fresh);
+    return true;
+}
+
+static bool use_key(const struct tls_ticket_key *key, const unsigned char *iv, EVP_CIPHER_CTX *cipher, EVP_MAC_CTX *mac,
+                    int seals)
+{
+    char digest[] = "SHA256";
+    unsigned char secret[sizeof key->mac];
+
+    memcpy(secret, key->mac, sizeof secret);
+    OSSL_PARAM parameters[] = {
+        OSSL_PARAM_construct_octet_string(OSSL_MAC_PARAM_KEY, secret, sizeof secret),
+        OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest, 0),
+        OSSL_PARAM_construct_end(),
+    };
+    bool used = EVP_CipherInit_ex(cipher, EVP_aes_256_cbc(), NULL, key->cipher, iv, seals) == 1 &&
+                EVP_MAC_CTX_set_params(mac, parameters) == 1;
+    OPENSSL_cleanse(secret, sizeof secret);
+    return used;
+}
+
+/* The place of the key of that name; the count: it is none of them. */
+static size_t find_key(const struct tls_ticket_keys *keys, const unsigned char *name)
+{
+    size_t place = 0;
+
+    while (place < 2 && memcmp(keys->keys[place].name, name, sizeof keys->keys[place].name) != 0) {
+        place++;
+    }
+    return place;
+}
+
+/* OpenSSL's callback: its results are 1 for done, 2 for "give a new one", 0 for "a full handshake", -1 for failed. */
+static int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHER_CTX *cipher, EVP_MAC_CTX *mac,
+                     int seals)
+{
+    struct tls_context *context = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
+    struct tls_ticket_keys *keys = &context->tickets;
+    int result = 0;
+
+    pthread_mutex_lock(&keys->mutex);
+    if (!rotate(keys)) {
+        result = -1;
+    } else if (seals) {
+        memcpy(name, keys->keys[0].name, sizeof keys->keys[0].name);
+        bool is_used = RAND_bytes(iv, EVP_CIPHER_get_iv_length(EVP_aes_256_cbc())) == 1 &&
+                       use_key(&keys->keys[0], iv, cipher, mac, 1);
+        result = is_used ? 1 : -1;
+    } else {
+        size_t place = find_key(keys, name);
+        bool is_used = place < 2 && use_key(&keys->keys[place], iv, cipher, mac, 0);
+        bool is_new = place == 0 && SSL_version(ssl) != TLS1_3_VERSION;
+        result = !is_used ? 0 : is_new ? 1 : 2;
+    }
+    pthread_mutex_unlock(&keys->mutex);
+    return result;
+}
+
+void tls_ticket_use(struct tls_context *context)
+{
+    SSL_CTX_set_app_data(context->ssl, context);
+    /* All that is needed to resume is in the ticket. */
+    SSL_CTX_set_session_cache_mode(context->ssl, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_num_tickets(context->ssl, TICKETS);
+    SSL_CTX_set_tlsext_ticket_key_evp_cb(context->ssl, on_ticket);
+}
+
+void tls_ticket_free(struct tls_ticket_keys *keys)
+{
+    OPENSSL_cleanse(keys->keys, sizeof keys->keys);
+    pthread_mutex_destroy(&keys->mutex);
+}
+
+/* ---- sessions with servers ---- */
+
+static bool is_of(const struct tls_kept_session *kept, const struct sockaddr_storage *address, socklen_t length)
+{
+    return kept->length == length && memcmp(&kept->address, address, length) == 0;
+}
+
+static struct tls_kept_session *find_session(struct tls_sessions *sessions, const struct sockaddr_storage *address,
+                                             socklen_t length)
+{
+    for (size_t i = 0; i < TLS_SESSIONS_MAX; i++) {
+        if (sessions->items[i].length > 0 && is_of(&sessions->items[i], address, length)) {
+            return &sessions->items[i];
+        }
+    }
+    return NULL;
+}
+
+static bool find_server(int fd, struct sockaddr_storage *address, socklen_t *length)
+{
+    *address = (struct sockaddr_storage){0};
+    *length = sizeof *address;
+    return getpeername(fd, (struct sockaddr *)address, length) == 0 && *length > 0 && *length <= sizeof *address;
+}
+
+/* OpenSSL's callback: 1 if the session is ours now. */
+static int on_session(SSL *ssl, SSL_SESSION *session)
+{
+    struct tls_context *context = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
+    struct tls_sessions *sessions = &context->sessions;
+    struct sockaddr_storage address;
+    socklen_t length;
+    const int *fd = SSL_get_app_data(ssl);
+
+    if (!find_server(*fd, &address, &length)) {
+        return 0;
+    }
+    pthread_mutex_lock(&sessions->mutex);
+    struct tls_kept_session *kept = find_session(sessions, &address, length);
+    if (kept == NULL) {
+        kept = &sessions->items[sessions->next];
+        sessions->next = (sessions->next + 1) % TLS_SESSIONS_MAX;
+    }
+    SSL_SESSION_free(kept->session);
+    *kept = (struct tls_kept_session){.address = address, .length = length, .session = session};
+    pthread_mutex_unlock(&sessions->mutex);
+    return 1;
+}
+
+void tls_ticket_keep_sessions(struct tls_context *context)
+{
+    SSL_CTX_set_app_data(context->ssl, context);
+    SSL_CTX_set_session_cache_mode(context->ssl, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
+    SSL_CTX_sess_set_new_cb(context->ssl, on_session);
+}
+
+void tls_ticket_free_sessions(struct tls_sessions *sessions)
+{
+    for (size_t i = 0; i < TLS_SESSIONS_MAX; i++) {
+        SSL_SESSION_free(sessions->items[i].session);
+    }
+    pthread_mutex_destroy(&sessions->mutex);
+}
+
+/* A copy, as OpenSSL changes sessions of connections that fail, and other threads may use the same one. */
+void tls_ticket_resume(struct tls_context *context, SSL *ssl, int fd)
+{
+    struct tls_sessions *sessions = &context->sessions;
+    struct sockaddr_storage address;
+    socklen_t length;
+    SSL_SESSION *copy = NULL;
+
+    if (!find_server(fd, &address, &length)) {
+        return;
+    }
+    pthread_mutex_lock(&sessions->mutex);
+    const struct tls_kept_session *kept = find_session(sessions, &address, length);
+    if (kept != NULL && SSL_SESSION_is_resumable(kept->session)) {
+        copy = SSL_SESSION_dup(kept->session);
+    }
+    pthread_mutex_unlock(&sessions->mutex);
+    if (copy != NULL) {
+        (void)SSL_set_session(ssl, copy);
+        SSL_SESSION_free(copy);
+    }
+}

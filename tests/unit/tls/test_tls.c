@@ -1,0 +1,562 @@
+#include "tls_files.h"
+
+#include <criterion/criterion.h>
+#include <event2/util.h>
+#include <netinet/in.h>
+#include <openssl/pem.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define MEGABYTE ((size_t)1024 * 1024)
+
+/* Both sides, with contexts that trust each other. */
+struct both {
+    struct tls_files files;
+    struct tls_settings server_settings;
+    struct tls_settings client_settings;
+    struct tls_identity server_identity;
+    struct tls_context *server;
+    struct tls_context *client;
+    struct tls_pair pair;
+};
+
+static void prepare(struct both *both)
+{
+    memset(both, 0, sizeof *both);
+    tls_files_open(&both->files);
+    both->server_identity = tls_files_server(&both->files);
+    both->server_settings = tls_files_settings(true);
+    both->server_settings.certificate = both->server_identity.path;
+    both->client_settings = tls_files_settings(false);
+    both->client_settings.ca = both->files.ca;
+}
+
+static bool connect_both(struct both *both, const char *host)
+{
+    both->server = tls_files_context(&both->server_settings);
+    both->client = tls_files_context(&both->client_settings);
+    tls_pair_open(&both->pair, both->server, both->client, host);
+    return tls_pair_shake_hands(&both->pair);
+}
+
+static void drop(struct both *both)
+{
+    tls_pair_close(&both->pair);
+    tls_context_release(both->server);
+    tls_context_release(both->client);
+    tls_files_close(&both->files);
+}
+
+static void open_both(struct both *both)
+{
+    prepare(both);
+    cr_assert(connect_both(both, "localhost"), "%s / %s", tls_why(both->pair.client), tls_why(both->pair.server));
+}
+
+/* ---- bytes ---- */
+
+Test(tls, bytes_go_both_ways)
+{
+    struct both both;
+    char data[32];
+
+    open_both(&both);
+    cr_expect_eq(tls_write(both.pair.client, "PING", 4), 4);
+    cr_expect_eq(tls_read(both.pair.server, data, sizeof data), 4);
+    cr_expect_eq(memcmp(data, "PING", 4), 0);
+    cr_expect_eq(tls_read(both.pair.server, data, sizeof data), TLS_AGAIN);
+    cr_expect_eq(tls_write(both.pair.server, "PONG", 4), 4);
+    cr_expect_eq(tls_read(both.pair.client, data, sizeof data), 4);
+    drop(&both);
+}
+
+Test(tls, what_was_read_from_the_socket_and_finds_no_room_is_told_of)
+{
+    struct both both;
+    char data[8];
+
+    open_both(&both);
+    cr_expect_eq(tls_write(both.pair.client, "abc", 3), 3);
+    cr_expect_eq(tls_write(both.pair.client, "def", 3), 3);
+    for (size_t i = 0; i < 6; i++) {
+        cr_expect_eq(tls_read(both.pair.server, data + i, 1), 1);
+    }
+    cr_expect_eq(memcmp(data, "abcdef", 6), 0);
+    cr_expect_eq(tls_write(both.pair.client, "abc", 3), 3);
+    cr_expect_eq(tls_read(both.pair.server, data, 1), 1);
+    cr_expect(tls_has_input(both.pair.server));
+    cr_expect_eq(tls_read(both.pair.server, data, 2), 2);
+    cr_expect_not(tls_has_input(both.pair.server));
+    drop(&both);
+}
+
+/* The reader reads so much at once. */
+static void transfer(struct tls *from, struct tls *to, size_t length, size_t step)
+{
+    char *data = malloc(length), *seen = malloc(length + 1);
+    size_t written = 0, got = 0;
+
+    for (size_t i = 0; i < length; i++) {
+        data[i] = (char)(i * 7 + i / 251);
+    }
+    while (got < length) {
+        if (written < length) {
+            ssize_t done = tls_write(from, data + written, length - written);
+            cr_assert(done > 0 || done == TLS_AGAIN);
+            written += done > 0 ? (size_t)done : 0;
+        }
+        ssize_t done = tls_read(to, seen + got, step < length + 1 - got ? step : length + 1 - got);
+        cr_assert(done > 0 || done == TLS_AGAIN);
+        got += done > 0 ? (size_t)done : 0;
+    }
+    cr_expect_eq(written, length);
+    cr_expect_eq(got, length);
+    cr_expect_eq(memcmp(data, seen, length), 0);
+    cr_expect_not(tls_wants_write(from));
+    free(data);
+    free(seen);
+}
+
+Test(tls, a_socket_that_takes_little_loses_nothing)
+{
+    static const size_t steps[] = {1000, 16 * 1024 + 1, 65536, MEGABYTE};
+    const int small = 4096;
+    struct both both;
+
+    open_both(&both);
+    setsockopt(both.pair.fds[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+    setsockopt(both.pair.fds[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        transfer(both.pair.client, both.pair.server, MEGABYTE + 17, steps[i]);
+        transfer(both.pair.server, both.pair.client, MEGABYTE + 17, steps[i]);
+    }
+    drop(&both);
+}
+
+Test(tls, as_long_as_the_socket_has_not_taken_all_a_byte_counts_as_not_written)
+{
+    const int small = 4096;
+    struct both both;
+    char *data = calloc(1, MEGABYTE), *seen = malloc(MEGABYTE);
+
+    open_both(&both);
+    setsockopt(both.pair.fds[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+    ssize_t done = tls_write(both.pair.client, data, 100000);
+    cr_expect_eq(done, 99999);
+    cr_expect(tls_wants_write(both.pair.client));
+    cr_expect_eq(tls_write(both.pair.client, data, 1), TLS_AGAIN);
+    for (size_t got = 0; got < 100000;) {
+        ssize_t more = tls_read(both.pair.server, seen, MEGABYTE);
+        got += more > 0 ? (size_t)more : 0;
+        cr_assert(tls_flush(both.pair.client));
+    }
+    cr_expect_not(tls_wants_write(both.pair.client));
+    /* Done already: it is not sent again. */
+    cr_expect_eq(tls_write(both.pair.client, data, 1), 1);
+    cr_expect_eq(tls_read(both.pair.server, seen, MEGABYTE), TLS_AGAIN);
+    drop(&both);
+    free(data);
+    free(seen);
+}
+
+/* ---- ends ---- */
+
+Test(tls, who_says_that_it_ends_may_still_be_answered)
+{
+    struct both both;
+    char data[32];
+
+    open_both(&both);
+    cr_expect_eq(tls_write(both.pair.client, "PING", 4), 4);
+    tls_end_output(both.pair.client);
+    cr_expect_eq(tls_read(both.pair.server, data, sizeof data), 4);
+    cr_expect(tls_has_input(both.pair.server));
+    cr_expect_eq(tls_read(both.pair.server, data, sizeof data), 0);
+    cr_expect_not(tls_is_truncated(both.pair.server));
+    cr_expect_eq(tls_write(both.pair.server, "PONG", 4), 4);
+    cr_expect_eq(tls_read(both.pair.client, data, sizeof data), 4);
+    drop(&both);
+}
+
+Test(tls, a_stream_that_ends_without_a_word_is_an_end_too)
+{
+    struct both both;
+    char data[32];
+
+    open_both(&both);
+    cr_expect_eq(tls_write(both.pair.client, "PING", 4), 4);
+    shutdown(both.pair.fds[1], SHUT_WR);
+    cr_expect_eq(tls_read(both.pair.server, data, sizeof data), 4);
+    cr_expect_eq(tls_read(both.pair.server, data, sizeof data), 0);
+    cr_expect(tls_is_truncated(both.pair.server));
+    cr_expect_eq(tls_write(both.pair.server, "PONG", 4), 4);
+    drop(&both);
+}
+
+Test(tls, garbage_on_an_open_connection_breaks_it)
+{
+    struct both both;
+    char data[32];
+
+    open_both(&both);
+    cr_expect_eq(tls_write(both.pair.client, "PING", 4), 4);
+    cr_expect_eq(send(both.pair.fds[1], "*1\r\n$4\r\nPING\r\n", 14, 0), 14);
+    cr_expect_eq(tls_read(both.pair.server, data, sizeof data), 4);
+    cr_expect(tls_has_input(both.pair.server));
+    cr_expect_eq(tls_read(both.pair.server, data, sizeof data), TLS_BROKEN);
+    cr_expect_eq(tls_state(both.pair.server), TLS_FAILED);
+    drop(&both);
+}
+
+/* ---- handshakes ---- */
+
+Test(tls, plain_text_is_found_out_by_its_first_byte)
+{
+    struct both both;
+
+    prepare(&both);
+    both.server = tls_files_context(&both.server_settings);
+    both.client = tls_files_context(&both.client_settings);
+    tls_pair_open(&both.pair, both.server, both.client, "localhost");
+    cr_expect_eq(send(both.pair.fds[1], "*1\r\n$4\r\nPING\r\n", 14, 0), 14);
+    cr_expect_eq(tls_handshake(both.pair.server), TLS_FAILED);
+    cr_expect_eq(tls_failure(both.pair.server), TLS_FAILURE_PLAIN);
+    cr_expect_not_null(strstr(tls_why(both.pair.server), "no TLS"));
+    drop(&both);
+}
+
+Test(tls, a_handshake_byte_by_byte_succeeds)
+{
+    struct both both;
+    char bytes[65536];
+    int wires[2];
+
+    prepare(&both);
+    both.server = tls_files_context(&both.server_settings);
+    both.client = tls_files_context(&both.client_settings);
+    tls_pair_open(&both.pair, both.server, both.client, "localhost");
+    /* The client's socket is another one, whose bytes are brought over one by one. */
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, wires), 0);
+    struct tls *client = tls_new(both.client, both.pair.wire, wires[0], "localhost");
+    for (int round = 0; round < 10; round++) {
+        (void)tls_handshake(client);
+        ssize_t length = recv(wires[1], bytes, sizeof bytes, 0);
+        for (ssize_t i = 0; i < length; i++) {
+            cr_assert_eq(send(both.pair.fds[1], bytes + i, 1, 0), 1);
+            (void)tls_handshake(both.pair.server);
+        }
+        length = recv(both.pair.fds[1], bytes, sizeof bytes, 0);
+        for (ssize_t i = 0; i < length; i++) {
+            cr_assert_eq(send(wires[1], bytes + i, 1, 0), 1);
+            (void)tls_handshake(client);
+        }
+    }
+    cr_expect_eq(tls_state(client), TLS_OPEN);
+    cr_expect_eq(tls_state(both.pair.server), TLS_OPEN);
+    tls_free(client);
+    close(wires[0]);
+    close(wires[1]);
+    drop(&both);
+}
+
+Test(tls, an_end_within_the_handshake_is_told)
+{
+    struct both both;
+
+    prepare(&both);
+    both.server = tls_files_context(&both.server_settings);
+    both.client = tls_files_context(&both.client_settings);
+    tls_pair_open(&both.pair, both.server, both.client, "localhost");
+    cr_expect_eq(tls_handshake(both.pair.server), TLS_HANDSHAKE);
+    cr_expect_eq(tls_handshake(both.pair.client), TLS_HANDSHAKE);
+    shutdown(both.pair.fds[1], SHUT_WR);
+    cr_expect_eq(tls_handshake(both.pair.server), TLS_HANDSHAKE);
+    cr_expect_eq(tls_handshake(both.pair.server), TLS_FAILED);
+    cr_expect_str_eq(tls_why(both.pair.server), "it closed the connection within the handshake");
+    drop(&both);
+}
+
+struct refusal {
+    const char *what;
+    struct tls_subject subject;
+    const char *host;
+    const char *why;
+};
+
+static const struct refusal refusals[] = {
+    {"another name",
+     {.name = "x", .name_length = -1, .alternative = "DNS:redis.example"},
+     "localhost",
+     "its certificate is of another name; expected localhost"},
+    {"another address",
+     {.name = "x", .name_length = -1, .alternative = "IP:127.0.0.2"},
+     "127.0.0.1",
+     "its certificate is of another name; expected 127.0.0.1"},
+    {"an address as a name",
+     {.name = "x", .name_length = -1, .alternative = "DNS:127.0.0.1"},
+     "127.0.0.1",
+     "its certificate is of another name; expected 127.0.0.1"},
+    {"a NUL in its name",
+     {.name = "localhost\0.example", .name_length = 18},
+     "localhost",
+     "its certificate is of another name; expected localhost"},
+    {"expired", {.name = "localhost", .name_length = -1, .begins = -9, .expires = -1}, "localhost", "has expired"},
+    {"not yet", {.name = "localhost", .name_length = -1, .begins = 2}, "localhost", "not yet valid"},
+    {"self-signed", {.name = "localhost", .name_length = -1, .is_self_signed = true}, "localhost", "self-signed"},
+};
+
+Test(tls, a_certificate_that_is_not_good_is_refused_and_says_why)
+{
+    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
+        struct both both;
+        prepare(&both);
+        both.server_identity = tls_files_issue(&both.files, "bad.pem", refusals[i].subject);
+        both.server_settings.certificate = both.server_identity.path;
+        cr_expect_not(connect_both(&both, refusals[i].host), "%s", refusals[i].what);
+        cr_expect_eq(tls_failure(both.pair.client), TLS_FAILURE_CERTIFICATE, "%s", refusals[i].what);
+        cr_expect_not_null(strstr(tls_why(both.pair.client), refusals[i].why), "%s: %s", refusals[i].what,
+                           tls_why(both.pair.client));
+        cr_expect_eq(tls_state(both.pair.server), TLS_FAILED);
+        drop(&both);
+    }
+}
+
+Test(tls, whoever_verifies_nothing_takes_any_certificate)
+{
+    struct both both;
+
+    prepare(&both);
+    both.client_settings.verifies = false;
+    cr_expect(connect_both(&both, "elsewhere.example"));
+    cr_expect_null(tls_names(both.pair.client));
+    drop(&both);
+}
+
+Test(tls, a_server_name_stands_in_for_that_of_the_address)
+{
+    struct both both;
+
+    prepare(&both);
+    both.client_settings.server_name = "localhost";
+    cr_expect(connect_both(&both, "10.1.2.3"));
+    drop(&both);
+}
+
+Test(tls, a_client_without_the_certificate_that_it_needs_is_refused)
+{
+    struct both both;
+    char data[8];
+
+    prepare(&both);
+    both.server_settings.ca = both.files.ca;
+    both.server_settings.client_certificates = TLS_CLIENT_CERTIFICATES_REQUIRED;
+    cr_expect_not(connect_both(&both, "localhost"));
+    cr_expect_eq(tls_failure(both.pair.server), TLS_FAILURE_CERTIFICATE);
+    /* By TLS 1.3 the client learns it from the first read. */
+    cr_expect_eq(tls_read(both.pair.client, data, sizeof data), TLS_BROKEN);
+    cr_expect_eq(tls_failure(both.pair.client), TLS_FAILURE_CERTIFICATE);
+    drop(&both);
+}
+
+Test(tls, the_names_of_a_good_certificate_are_told)
+{
+    struct both both;
+
+    prepare(&both);
+    both.server_settings.ca = both.files.ca;
+    both.server_settings.client_certificates = TLS_CLIENT_CERTIFICATES_OPTIONAL;
+    struct tls_identity identity = tls_files_issue(
+        &both.files, "client.pem",
+        (struct tls_subject){.name = "batch",
+                             .name_length = -1,
+                             .alternative = "DNS:a.example,URI:spiffe://x/batch,email:b@x.example,IP:10.0.0.1,IP:::1"});
+    both.client_settings.certificate = identity.path;
+    cr_assert(connect_both(&both, "localhost"));
+    const struct tls_names *names = tls_names(both.pair.server);
+    cr_assert_not_null(names);
+    cr_expect_str_eq(names->common_name, "batch");
+    cr_expect_str_eq(names->issuer, "CN=Test CA");
+    cr_assert_eq(names->count, 5);
+    cr_expect_str_eq(names->alternatives[0], "dns:a.example");
+    cr_expect_str_eq(names->alternatives[1], "uri:spiffe://x/batch");
+    cr_expect_str_eq(names->alternatives[2], "email:b@x.example");
+    cr_expect_str_eq(names->alternatives[3], "ip:10.0.0.1");
+    cr_expect_str_eq(names->alternatives[4], "ip:::1");
+    drop(&both);
+}
+
+Test(tls, a_name_with_a_nul_is_none)
+{
+    struct both both;
+
+    prepare(&both);
+    both.server_settings.ca = both.files.ca;
+    both.server_settings.client_certificates = TLS_CLIENT_CERTIFICATES_REQUIRED;
+    struct tls_identity identity =
+        tls_files_issue(&both.files, "client.pem", (struct tls_subject){.name = "admin\0x", .name_length = 7});
+    both.client_settings.certificate = identity.path;
+    cr_assert(connect_both(&both, "localhost"));
+    cr_expect_str_eq(tls_names(both.pair.server)->common_name, "");
+    drop(&both);
+}
+
+Test(tls, whoever_gives_no_certificate_has_no_names)
+{
+    struct both both;
+
+    prepare(&both);
+    both.server_settings.ca = both.files.ca;
+    both.server_settings.client_certificates = TLS_CLIENT_CERTIFICATES_OPTIONAL;
+    cr_assert(connect_both(&both, "localhost"));
+    cr_expect_null(tls_names(both.pair.server));
+    drop(&both);
+}
+
+/* ---- contexts ---- */
+
+static void expect_fault(const struct tls_settings *settings, enum tls_setting setting, const char *problem)
+{
+    struct tls_fault fault;
+
+    cr_expect_null(tls_context_new(settings, &fault));
+    cr_expect_eq(fault.setting, setting, "%s", fault.problem);
+    cr_expect_not_null(strstr(fault.problem, problem), "%s", fault.problem);
+}
+
+Test(tls, files_and_words_that_are_wrong_are_named)
+{
+    struct both both;
+
+    prepare(&both);
+    struct tls_settings settings = both.server_settings;
+    settings.certificate = "/nowhere/x.pem";
+    expect_fault(&settings, TLS_SETTING_CERTIFICATE, "cannot be read: No such file");
+    settings.certificate = "/dev/null";
+    expect_fault(&settings, TLS_SETTING_CERTIFICATE, "holds no certificate");
+    settings.certificate = "";
+    expect_fault(&settings, TLS_SETTING_CERTIFICATE, "there is no certificate");
+    settings.certificate = both.files.ca;
+    expect_fault(&settings, TLS_SETTING_CERTIFICATE, "holds no private key");
+    settings.key = both.server_identity.path;
+    expect_fault(&settings, TLS_SETTING_KEY, "is not that of the certificate");
+    settings = both.server_settings;
+    settings.client_certificates = TLS_CLIENT_CERTIFICATES_REQUIRED;
+    expect_fault(&settings, TLS_SETTING_CA, "nobody is trusted");
+    settings.ca = "/dev/null";
+    expect_fault(&settings, TLS_SETTING_CA, "holds no certificate");
+    settings.ca = both.files.ca;
+    settings.crl = both.files.ca;
+    expect_fault(&settings, TLS_SETTING_CRL, "holds no list");
+    settings = both.server_settings;
+    settings.protocols = "TLSv1.1";
+    expect_fault(&settings, TLS_SETTING_PROTOCOLS, "\"TLSv1.1\" is not one");
+    settings.protocols = "TLSv1.3";
+    settings.ciphers = "nothing";
+    expect_fault(&settings, TLS_SETTING_CIPHERS, "no such cipher");
+    settings.ciphers = "";
+    settings.ciphersuites = "nothing";
+    expect_fault(&settings, TLS_SETTING_CIPHERSUITES, "no such cipher");
+    tls_files_close(&both.files);
+}
+
+Test(tls, a_key_with_a_passphrase_is_a_fault_and_asks_nobody)
+{
+    struct both both;
+    char path[96];
+    EVP_PKEY *key = EVP_EC_gen("P-256");
+
+    prepare(&both);
+    snprintf(path, sizeof path, "%s/locked.pem", both.files.directory);
+    FILE *out = fopen(path, "w");
+    cr_assert_eq(PEM_write_PrivateKey(out, key, EVP_aes_128_cbc(), (const unsigned char *)"x", 1, NULL, NULL), 1);
+    fclose(out);
+    EVP_PKEY_free(key);
+    both.server_settings.key = path;
+    expect_fault(&both.server_settings, TLS_SETTING_KEY, "wants a passphrase");
+    tls_files_close(&both.files);
+}
+
+Test(tls, only_the_versions_that_are_given_are_spoken)
+{
+    struct both both;
+
+    prepare(&both);
+    both.server_settings.protocols = "TLSv1.2";
+    both.client_settings.protocols = "TLSv1.3";
+    cr_expect_not(connect_both(&both, "localhost"));
+    cr_expect_eq(tls_failure(both.pair.server), TLS_FAILURE_OTHER);
+    drop(&both);
+}
+
+/* ---- resuming ---- */
+
+/* A second connection over TCP, as sessions are kept by the address of the server. */
+static bool resumes(struct tls_context *server, struct tls_context *client, int listener)
+{
+    struct tls_pair pair;
+    struct sockaddr_storage address;
+    socklen_t length = sizeof address;
+    char data[8];
+
+    tls_pair_open(&pair, server, client, "localhost");
+    tls_free(pair.server);
+    tls_free(pair.client);
+    close(pair.fds[0]);
+    close(pair.fds[1]);
+    cr_assert_eq(getsockname(listener, (struct sockaddr *)&address, &length), 0);
+    pair.fds[1] = socket(AF_INET, SOCK_STREAM, 0);
+    cr_assert_eq(connect(pair.fds[1], (struct sockaddr *)&address, length), 0);
+    pair.fds[0] = accept4(listener, NULL, NULL, SOCK_NONBLOCK);
+    (void)evutil_make_socket_nonblocking(pair.fds[1]);
+    pair.server = tls_new(server, pair.wire, pair.fds[0], NULL);
+    pair.client = tls_new(client, pair.wire, pair.fds[1], "localhost");
+    for (int i = 0; i < 1000 && !tls_pair_shake_hands(&pair); i++) {
+        usleep(1000);
+    }
+    bool resumed = tls_is_resumed(pair.client);
+    cr_expect_eq(tls_is_resumed(pair.server), resumed);
+    /* By TLS 1.3 tickets come behind the handshake. */
+    cr_expect_eq(tls_write(pair.server, "x", 1), 1);
+    for (int i = 0; i < 1000 && tls_read(pair.client, data, sizeof data) != 1; i++) {
+        usleep(1000);
+    }
+    tls_pair_close(&pair);
+    return resumed;
+}
+
+static void expect_resumption(const char *protocols)
+{
+    struct both both;
+    const struct sockaddr_in loopback = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+
+    cr_assert_eq(bind(listener, (const struct sockaddr *)&loopback, sizeof loopback), 0);
+    cr_assert_eq(listen(listener, 4), 0);
+    prepare(&both);
+    both.server_settings.protocols = protocols;
+    both.server = tls_files_context(&both.server_settings);
+    both.client = tls_files_context(&both.client_settings);
+    cr_expect_not(resumes(both.server, both.client, listener));
+    cr_expect(resumes(both.server, both.client, listener));
+    cr_expect(resumes(both.server, both.client, listener));
+    /* Other keys, as after a reload: the tickets of before open nothing. */
+    struct tls_context *other = tls_files_context(&both.server_settings);
+    cr_expect_not(resumes(other, both.client, listener));
+    tls_context_release(other);
+    tls_context_release(both.server);
+    tls_context_release(both.client);
+    tls_files_close(&both.files);
+    close(listener);
+}
+
+Test(tls, sessions_of_1_2_are_resumed)
+{
+    expect_resumption("TLSv1.2");
+}
+
+Test(tls, sessions_of_1_3_are_resumed)
+{
+    expect_resumption("TLSv1.3");
+}
