@@ -2,6 +2,7 @@
 #include "admin/admin.h"
 #include "base/log.h"
 #include "event/file_watch.h"
+#include "policy/sections.h"
 #include "version.h"
 #include "worker/expiry.h"
 #include "worker/listener.h"
@@ -70,9 +71,9 @@ static void print_help(FILE *out)
 
 static struct conf *read_conf(const char *path, struct conf_faults *faults)
 {
-    const struct conf_section *sections[POLICY_SECTIONS_MAX + 1];
+    const struct conf_section *sections[SECTIONS_MAX + 1];
 
-    policy_list_sections(policies, sections);
+    sections_list(policies, sections);
     return conf_load(path, sections, faults);
 }
 
@@ -98,9 +99,9 @@ enum task { COMMAND_LINE_RUN, COMMAND_LINE_CHECK, COMMAND_LINE_PRINT };
 
 static int print_reference(const char *form)
 {
-    const struct conf_section *sections[POLICY_SECTIONS_MAX + 1];
+    const struct conf_section *sections[SECTIONS_MAX + 1];
 
-    policy_list_sections(policies, sections);
+    sections_list(policies, sections);
     if (strcmp(form, "ini") == 0) {
         conf_print_reference_ini(stdout, sections);
     } else if (strcmp(form, "markdown") == 0) {
@@ -447,12 +448,22 @@ static bool start(struct process *process, const struct policy *const *policies)
     return open_ports(process, &host);
 }
 
+static void announce_listener(const struct conf *conf, struct conf_listener listener)
+{
+    bool is_proxied = listener.terms->proxy_protocol == CONF_PROXY_PROTOCOL_REQUIRED;
+
+    for (size_t i = 0; i < listener.listen->count; i++) {
+        log_info("main", "serving clients on %s%s, Redis is at %s", listener.listen->items[i].text,
+                 is_proxied ? " (by the PROXY protocol)" : "", conf->upstream.text);
+    }
+}
+
 static void announce(const struct conf *conf)
 {
     log_info("main", "headgate %s, process %ld, %lld worker(s), pool = %s", HEADGATE_VERSION, (long)getpid(),
              (long long)conf->threads, conf->pool == CONF_POOL_SESSION ? "session" : "shared");
-    for (size_t i = 0; i < conf->listen.count; i++) {
-        log_info("main", "serving clients on %s, Redis is at %s", conf->listen.items[i].text, conf->upstream.text);
+    for (size_t i = 0; i < conf_listener_count(conf); i++) {
+        announce_listener(conf, conf_listener_at(conf, i));
     }
     for (size_t i = 0; i < conf->admin.count; i++) {
         log_info("main", "admin port on %s", conf->admin.items[i].text);

@@ -14,6 +14,9 @@
     X(CLIENTS_CONNECTED, "Clients", "clients_connected", GAUGE, "client connections open now")                         \
     X(CLIENTS_ACCEPTED, "Clients", "clients_accepted_total", COUNTER, "client connections accepted")                   \
     X(CLIENTS_REFUSED, "Clients", "clients_refused_total", COUNTER, "connections refused: max_clients or descriptors") \
+    X(CLIENTS_PROXIED, "Clients", "clients_proxied_total", COUNTER, "client connections that a proxy has passed on")   \
+    X(PROXIES_REFUSED, "Clients", "proxies_refused_total", COUNTER,                                                    \
+      "connections closed where the PROXY protocol is required: not believed, or no sound header in time")             \
     X(CLIENTS_EXCLUSIVE, "Clients", "clients_exclusive", GAUGE, "clients on an exclusive lane now")                    \
     X(CLIENTS_CLOSED_PROTOCOL, "Clients", "clients_closed_protocol_total", COUNTER, "closed for malformed requests")   \
     X(CLIENTS_CLOSED_OUTPUT, "Clients", "clients_closed_output_total", COUNTER, "closed past client_output_limit")     \

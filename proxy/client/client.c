@@ -84,8 +84,7 @@ static void shared_lane_relieved(struct lane_waiter *waiter)
 
 /* ---- accepting ---- */
 
-bool client_accept(struct client_service *service, int fd, const struct sockaddr_storage *address, uint64_t id,
-                   bool tls)
+bool client_accept(struct client_service *service, int fd, const struct client_origin *origin, uint64_t id)
 {
     struct client *client = calloc(1, sizeof *client);
 
@@ -102,17 +101,18 @@ bool client_accept(struct client_service *service, int fd, const struct sockaddr
     client->flush.run = client_flush_task;
     STAILQ_INIT(&client->unwritten);
     client->lane_waiter.wake = shared_lane_relieved;
-    client->address = *address;
+    client->address = origin->address;
+    client->is_proxied = origin->is_proxied;
     client->connected_us = reactor_now(service->reactor);
     client->accepted_us = clock_now_us();
     client->active_us = client->connected_us;
-    connection_peer_text(address, client->address_text, sizeof client->address_text);
+    connection_peer_text(&client->address, client->address_text, sizeof client->address_text);
     connection_open(&client->connection, service->reactor, fd, client_readable, client_writable, client);
     evtimer_assign(&client->hold_timer, service->reactor->base, hold_expired, client);
     list_add(service, client);
     client_tell_identity(client);
     client_update_reading(client);
-    return !tls || client_begin_tls(client);
+    return !origin->tls || client_begin_tls(client);
 }
 
 /* ---- the service ---- */

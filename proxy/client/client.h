@@ -73,10 +73,16 @@ struct client_admin_query {
  * before this returns; or by client_service_free(). */
 void client_service_ask_policy(struct client_service *service, const struct client_admin_query *admin_query);
 
-/* Takes over an accepted, tuned, non-blocking socket, of a client that speaks TLS or not. False (and the socket closed)
- * when memory is short. */
-bool client_accept(struct client_service *service, int fd, const struct sockaddr_storage *address, uint64_t id,
-                   bool tls);
+/* Where a client comes from. */
+struct client_origin {
+    struct sockaddr_storage address; /* its own, whoever has passed it on */
+    bool is_proxied;                 /* somebody has: what the kernel knows of the other end is not of the client */
+    bool tls;                        /* it came where TLS is spoken */
+    size_t listener;                 /* where it came: conf_listener_at() */
+};
+
+/* Takes over an accepted, tuned, non-blocking socket. False (and the socket closed) when memory is short. */
+bool client_accept(struct client_service *service, int fd, const struct client_origin *origin, uint64_t id);
 
 /* A connection to Redis was lost, and so many requests with it; or none can be made: the policies are told. why is one
  * line for a person. */

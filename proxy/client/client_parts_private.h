@@ -145,6 +145,7 @@ struct client {
     char *library_name;              /* of CLIENT SETINFO, or NULL */
     char *library_version;
     struct sockaddr_storage address;
+    bool is_proxied; /* somebody has passed it on, whose socket ours is connected to */
     char address_text[64];
     struct client_peer *peer; /* what is known of who is at the other end; NULL until a policy asks */
     /* What each read and each measured request look at lies together: with many clients that costs time. */

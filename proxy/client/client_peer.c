@@ -16,6 +16,7 @@ struct client_peer {
 };
 
 static const char out_of_memory[] = "memory is short";
+static const char passed_on[] = "a proxy has passed it on";
 
 /* What is known of the client; NULL when memory is short. */
 static struct client_peer *know(struct client *client)
@@ -24,7 +25,8 @@ static struct client_peer *know(struct client *client)
         client->peer = calloc(1, sizeof *client->peer);
         if (client->peer != NULL) {
             struct client_peer *known = client->peer;
-            known->has_peer = peer_find(client->connection.fd, &known->peer, &known->why);
+            known->why = passed_on;
+            known->has_peer = !client->is_proxied && peer_find(client->connection.fd, &known->peer, &known->why);
             known->peer.connected_us = client->accepted_us;
             known->settled = !known->has_peer;
         }

@@ -195,6 +195,18 @@ static void check_wider_use(struct conf_reading *reading, const struct conf_addr
     }
 }
 
+/* Of the listener that [headgate] is. */
+static void check_terms(struct conf_reading *reading)
+{
+    char problem[CONF_PROBLEM_MAX];
+    const char *expected = "";
+    const char *name = conf_listener_check(&reading->conf->listener_terms, problem, &expected);
+
+    if (name != NULL) {
+        fault_pair(reading, name, name, problem, expected);
+    }
+}
+
 static void check_together(struct conf_reading *reading)
 {
     const struct conf *conf = reading->conf;
@@ -216,6 +228,8 @@ static void check_together(struct conf_reading *reading)
     for (size_t i = 0; i < conf->listen.count; i++) {
         check_wider_use(reading, &conf->listen.items[i]);
     }
+    conf_check_listeners(reading);
+    check_terms(reading);
     check_admin(reading);
     check_log_file(reading);
     check_address_use(reading, "listen", &conf->listen, "upstream", &conf->upstream, "the address of Redis upstream");
@@ -269,6 +283,16 @@ static bool list_has(const struct conf_address_list *list, const struct conf_add
     return has;
 }
 
+static bool is_listened_on(const struct conf *conf, const struct conf_address *address)
+{
+    bool is = false;
+
+    for (size_t i = 0; i < conf_listener_count(conf); i++) {
+        is = is || list_has(conf_listener_at(conf, i).listen, address);
+    }
+    return is;
+}
+
 /* A server that a rule names is not Headgate itself. */
 static void check_servers(struct conf_reading *reading, struct conf_part *part)
 {
@@ -276,7 +300,7 @@ static void check_servers(struct conf_reading *reading, struct conf_part *part)
         const struct conf_option *option = &part->section->options[i];
         const void *field = (const char *)part->values + option->offset;
         if (option->type == CONF_ADDRESS && !part->sightings[i].faulty &&
-            (list_has(&reading->conf->listen, field) || list_has(&reading->conf->admin, field))) {
+            (is_listened_on(reading->conf, field) || list_has(&reading->conf->admin, field))) {
             conf_fault_option(reading, part, part->sightings[i].line, option->name,
                               ((const struct conf_address *)field)->text, "is an address of Headgate itself",
                               "the address of a Redis server");
@@ -325,25 +349,6 @@ static void warn_of_open_sockets(struct conf_reading *reading)
             free(what);
         }
     }
-    for (size_t i = 0; i < conf->listen.count && *conf->upstream_password != '\0'; i++) {
-        if (conf_address_is_beyond(&conf->listen.items[i])) {
-            char *what =
-                conf_format("other machines that reach %s are served without a password, with that of upstream",
-                            conf->listen.items[i].text);
-            conf_warn(reading, part, sighting_of(part, "listen")->line, what);
-            free(what);
-        }
-    }
-}
-
-static bool serves_this_machine_only(const struct conf *conf)
-{
-    bool is_beyond = false;
-
-    for (size_t i = 0; i < conf->listen.count; i++) {
-        is_beyond = is_beyond || conf_address_is_beyond(&conf->listen.items[i]);
-    }
-    return !is_beyond;
 }
 
 /* Where all clients are of this machine, they have one address: 127.0.0.1, or that of the Unix socket. */
@@ -364,7 +369,7 @@ static void warn_of_addresses(struct conf_reading *reading, const struct conf_pa
 static void warn_of_rules(struct conf_reading *reading)
 {
     const struct conf_rule *all = reading->conf->rules, *rule = all;
-    bool is_local = serves_this_machine_only(reading->conf);
+    bool is_local = conf_serves_this_machine_only(reading->conf);
 
     for (struct conf_part *part = reading->parts->next; part != NULL; part = part->next, rule = rule->next) {
         char problem[CONF_PROBLEM_MAX];
@@ -391,6 +396,7 @@ static void check_all(struct conf_reading *reading)
     }
     if (reading->faults->count == 0) {
         warn_of_open_sockets(reading);
+        conf_warn_of_listeners(reading);
         warn_of_rules(reading);
     }
 }
@@ -585,6 +591,7 @@ void conf_restart_only_changes(const struct conf *old, const struct conf *new_co
             report(context, option->name);
         }
     }
+    conf_listener_changes(old->rules, new_conf->rules, report, context);
 }
 
 struct conf *conf_merge_reloadable(const struct conf *old, const struct conf *new_conf)
@@ -594,7 +601,7 @@ struct conf *conf_merge_reloadable(const struct conf *old, const struct conf *ne
         const struct conf_option *option = &conf_options[i];
         conf_value_copy(option, merged, option->reloadable ? new_conf : old);
     }
-    merged->rules = conf_rules_copy(new_conf->rules);
+    merged->rules = conf_listener_merge(old->rules, conf_rules_copy(new_conf->rules));
     /* Addresses stay, and so does what those with TLS need. */
     merged->tls_clients = tls_context_hold(new_conf->tls_clients != NULL ? new_conf->tls_clients : old->tls_clients);
     merged->tls_upstream =

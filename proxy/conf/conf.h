@@ -18,7 +18,12 @@ enum conf_pool { CONF_POOL_SHARED, CONF_POOL_SESSION };
 /* Who may change something on the admin port over TCP, without a password. */
 enum conf_changes { CONF_CHANGES_SAME_USER, CONF_CHANGES_ANYONE };
 
+/* Whether who connects says first whom it has passed on. */
+enum conf_proxy_protocol { CONF_PROXY_PROTOCOL_OFF, CONF_PROXY_PROTOCOL_REQUIRED };
+
 #define CONF_ADDRESSES_MAX 16
+/* Of a list of networks, in bytes. */
+#define CONF_NETWORKS_MAX 2048
 /* Of the name of a sidecar, in bytes: that of a machine is no longer. */
 #define CONF_HOST_NAME_MAX 64
 
@@ -41,6 +46,19 @@ struct conf_address_list {
     size_t count;
 };
 
+/* What a listener asks of who connects. */
+struct conf_listener_terms {
+    enum conf_proxy_protocol proxy_protocol;
+    char *proxy_from; /* who is believed: text of networks.h */
+};
+
+/* A listener of a configuration, which has what it points to. */
+struct conf_listener {
+    const char *name; /* of [listener:NAME]; "" for that of [headgate] */
+    const struct conf_address_list *listen;
+    const struct conf_listener_terms *terms;
+};
+
 struct conf_section; /* conf_table.h */
 struct tls_context;  /* tls_context.h */
 
@@ -57,9 +75,10 @@ struct conf_rule {
 /* Times are in milliseconds, sizes in bytes. 0 means "off" or "no limit" wherever the option table allows it. */
 struct conf {
     struct conf_address_list listen;
-    struct conf_address_list admin; /* may be empty: no admin port */
-    char *admin_password;           /* "" for none */
-    char *admin_password_file;      /* where it was read; "": it stands in the ini file, and so below */
+    struct conf_listener_terms listener_terms; /* of those addresses */
+    struct conf_address_list admin;            /* may be empty: no admin port */
+    char *admin_password;                      /* "" for none */
+    char *admin_password_file;                 /* where it was read; "": it stands in the ini file, and so below */
     enum conf_changes admin_changes;
     struct conf_address upstream;
     char *upstream_user;     /* "" for the default user */
@@ -143,6 +162,11 @@ void conf_faults_free(struct conf_faults *faults);
 
 /* The address of Headgate's own, as text, to which who connects to that one would get; NULL if to none. */
 const char *conf_own_address(const struct conf *conf, const struct sockaddr *to);
+
+/* The listeners: that of [headgate] first, then those of the sections in the order of the file. A reload changes
+ * neither their number nor their order. */
+size_t conf_listener_count(const struct conf *conf);
+struct conf_listener conf_listener_at(const struct conf *conf, size_t index);
 
 /* Writes the effective configuration as an ini file. Passwords are written as ******** unless show_secrets. */
 void conf_print(const struct conf *conf, FILE *out, bool show_secrets);

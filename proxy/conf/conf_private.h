@@ -11,6 +11,8 @@
  *   conf_url.c      those of them that are URLs
  *   conf_credentials.c  what URLs say of user, password and database, to the options that are for it
  *   conf_tls.c      certificates and keys, from the files that options name
+ *   conf_listener.c listeners: their section, and their addresses against all others
+ *   networks.c      lists of networks
  *   conf_self.c     which of them lead to Headgate itself, or beyond this machine
  *   conf_files.c    files beside the ini file: found, read, and whether they have changed
  *   conf_modes.c    who else may read files with secrets
@@ -156,6 +158,24 @@ void conf_take_credentials(struct conf_reading *reading, struct conf_part *part)
 /* Makes what connections with TLS need, of the files that the options name; what is wrong with them is a fault. Only if
  * there is none yet. */
 void conf_make_tls(struct conf_reading *reading);
+
+/* ---- conf_listener.c ---- */
+
+/* Terms against each other: as check() of struct conf_section. */
+const char *conf_listener_check(const struct conf_listener_terms *terms, char problem[CONF_PROBLEM_MAX],
+                                const char **expected);
+/* The addresses of all [listener:NAME] against all others. */
+void conf_check_listeners(struct conf_reading *reading);
+/* … of those that serve others than this machine without a password. */
+void conf_warn_of_listeners(struct conf_reading *reading);
+/* Whether all clients are of this machine, by the addresses that they will be known by. */
+bool conf_serves_this_machine_only(const struct conf *conf);
+/* What of the listeners of old differs in fresh though it needs a restart: as conf_restart_only_changes(). */
+void conf_listener_changes(const struct conf_rule *old, const struct conf_rule *fresh,
+                           void (*report)(void *context, const char *option), void *context);
+/* The rules of fresh, which are taken over, with the listeners of old in place of theirs, as far as a reload may not
+ * change them. */
+struct conf_rule *conf_listener_merge(const struct conf_rule *old, struct conf_rule *fresh);
 
 /* ---- conf_self.c ---- */
 

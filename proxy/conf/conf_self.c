@@ -274,19 +274,27 @@ static bool meets_socket(const struct conf_address *listener, const struct socka
     return false;
 }
 
+/* The text of the one of the list that leads there; NULL: none does. */
+static const char *own_of(const struct conf_address_list *list, const struct sockaddr *to)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        if (list->items[i].host != NULL && meets_socket(&list->items[i], to)) {
+            return list->items[i].text;
+        }
+    }
+    return NULL;
+}
+
 const char *conf_own_address(const struct conf *conf, const struct sockaddr *to)
 {
-    const struct conf_address_list *const lists[] = {&conf->listen, &conf->admin};
+    size_t listeners = conf_listener_count(conf);
 
     if (to->sa_family != AF_INET && to->sa_family != AF_INET6) {
         return NULL;
     }
-    for (size_t i = 0; i < 2; i++) {
-        for (size_t j = 0; j < lists[i]->count; j++) {
-            if (lists[i]->items[j].host != NULL && meets_socket(&lists[i]->items[j], to)) {
-                return lists[i]->items[j].text;
-            }
-        }
+    const char *own = own_of(&conf->admin, to);
+    for (size_t i = 0; i < listeners && own == NULL; i++) {
+        own = own_of(conf_listener_at(conf, i).listen, to);
     }
-    return NULL;
+    return own;
 }

@@ -5,6 +5,7 @@
 #include "conf/conf_table.h"
 #include "base/log.h"
 #include "conf/conf.h"
+#include "conf/conf_listener.h"
 #include "tls/tls_context.h"
 
 #include <assert.h>
@@ -42,6 +43,7 @@ const struct conf_option conf_options[] = {
     {FIELD(listen), .type = CONF_ADDRESSES, .min = 1, .max = CONF_ADDRESSES_MAX, .initial = "127.0.0.1:6380",
      .help = "Where clients connect: point applications here in place of Redis.\n"
              "0.0.0.0:6380 is every IPv4 address of the machine, [::]:6380 every IPv6 address."},
+    CONF_LISTENER_OPTIONS(struct conf, listener_terms),
     {FIELD(admin), .type = CONF_ADDRESSES, .min = 0, .max = CONF_ADDRESSES_MAX, .zero = "no admin port",
      .initial = "127.0.0.1:6390",
      .help = "Where operators connect, with any Redis client: redis-cli -p 6390 STATS.\n"

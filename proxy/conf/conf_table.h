@@ -88,6 +88,9 @@ struct conf_section {
 /* [headgate]; its values are struct conf. */
 extern const struct conf_section conf_section_headgate;
 
+/* [listener:NAME]; its values are struct conf_listener_section (conf_listener.h). */
+extern const struct conf_section conf_section_listener;
+
 /* The section's option of that name; NULL if it has none. */
 const struct conf_option *conf_section_option(const struct conf_section *section, const char *name);
 

@@ -1,7 +1,11 @@
 #include "worker/listener.h"
 
 #include "base/log.h"
+#include "conf/conf_table.h"
+#include "conf/networks.h"
+#include "worker/reception.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -19,7 +23,9 @@
 struct place {
     struct listener *listener;
     struct port port;
-    bool tls; /* who connects there speaks it */
+    size_t number;   /* of the listener in the configuration: conf_listener_at() */
+    bool tls;        /* who connects there speaks it */
+    bool is_proxied; /* … and the PROXY protocol ahead of all */
     struct event event;
     struct event rest; /* until it fires, nothing is accepted */
 };
@@ -31,8 +37,12 @@ struct listener {
     size_t max_clients;
     int spare_fd; /* given up for a moment to refuse a client when descriptors have run out; -1: none */
     struct log_limiter refusals;
+    struct log_limiter proxy_refusals;
+    struct reception *reception; /* NULL: no listener has the PROXY protocol */
+    size_t number_count;
+    struct networks **proxies; /* by the number of a listener: who is believed */
     size_t count;
-    struct place places[CONF_ADDRESSES_MAX];
+    struct place places[];
 };
 
 /* Who speaks TLS would take the text for garbage: Redis just closes, too, as a handshake is more than it would do. */
@@ -85,13 +95,77 @@ static void on_rested(evutil_socket_t fd, short what, void *context)
     event_add(&place->event, NULL);
 }
 
+/* ---- the PROXY protocol ---- */
+
+static void refuse_proxy(struct listener *listener, const struct client_origin *peer, const char *why)
+{
+    char text[64];
+    uint64_t suppressed;
+
+    listener->worker_pool->proxies_refused++;
+    connection_peer_text(&peer->address, text, sizeof text);
+    if (log_limiter_take(&listener->proxy_refusals, clock_now_us(), &suppressed)) {
+        log_warning("listener", "closed %s where the PROXY protocol is required: %s (%llu more since the last line)",
+                    text, why, (unsigned long long)suppressed);
+    }
+}
+
+static void on_header(void *context, int fd, const struct client_origin *origin)
+{
+    struct listener *listener = context;
+
+    listener->worker_pool->clients_proxied += origin->is_proxied ? 1 : 0;
+    worker_pool_give_client(listener->worker_pool, fd, origin);
+}
+
+static void on_no_header(void *context, const struct client_origin *peer, const char *why)
+{
+    refuse_proxy(context, peer, why);
+}
+
+/* Says nothing to who is no proxy: it may be asked for nothing but a header, and has heard nothing of Redis yet. */
+static void receive(struct listener *listener, int fd, const struct client_origin *origin)
+{
+    if (networks_have(listener->proxies[origin->listener], &origin->address)) {
+        reception_take(listener->reception, fd, origin);
+    } else {
+        close(fd);
+        refuse_proxy(listener, origin, "it is not in proxy_from");
+    }
+}
+
+/* Replaces whom is believed by what conf says. That nobody is can only be meant for after a restart, as the protocol is
+ * to be given up, too. */
+static void follow_proxies(struct listener *listener, const struct conf *conf)
+{
+    char problem[CONF_PROBLEM_MAX];
+
+    for (size_t i = 0; i < listener->number_count; i++) {
+        const char *text = conf_listener_at(conf, i).terms->proxy_from;
+        if (*text != '\0' || listener->proxies[i] == NULL) {
+            networks_free(listener->proxies[i]);
+            listener->proxies[i] = networks_compile(text, problem);
+            assert(listener->proxies[i] != NULL);
+        }
+    }
+}
+
+/* ---- who connects ---- */
+
+static size_t client_count_now(const struct listener *listener)
+{
+    size_t waiting = listener->reception != NULL ? reception_count(listener->reception) : 0;
+
+    return worker_pool_clients(listener->worker_pool) + waiting;
+}
+
 /* False when there is nothing more to accept now. */
 static bool accept_one(struct place *place)
 {
     struct listener *listener = place->listener;
-    struct sockaddr_storage address = {0};
-    socklen_t length = sizeof address;
-    int fd = accept4(place->port.fd, (struct sockaddr *)&address, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    struct client_origin origin = {.listener = place->number, .tls = place->tls};
+    socklen_t length = sizeof origin.address;
+    int fd = accept4(place->port.fd, (struct sockaddr *)&origin.address, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
     if (fd < 0) {
         if (errno == EMFILE || errno == ENFILE) {
@@ -99,12 +173,16 @@ static bool accept_one(struct place *place)
         }
         return errno == EINTR || errno == ECONNABORTED;
     }
-    if (worker_pool_clients(listener->worker_pool) >= listener->max_clients) {
+    if (client_count_now(listener) >= listener->max_clients) {
         refuse(listener, fd, place->tls, "max_clients are connected");
         return true;
     }
     connection_tune(fd, &listener->tuning);
-    worker_pool_give_client(listener->worker_pool, fd, &address, place->tls);
+    if (place->is_proxied) {
+        receive(listener, fd, &origin);
+    } else {
+        worker_pool_give_client(listener->worker_pool, fd, &origin);
+    }
     return true;
 }
 
@@ -118,8 +196,8 @@ static void on_connection(evutil_socket_t fd, short what, void *context)
     }
 }
 
-static bool open_place(struct listener *listener, const struct conf *conf, const struct conf_address *address,
-                       struct port_source *source)
+static bool open_place(struct listener *listener, const struct conf *conf, size_t number,
+                       const struct conf_address *address, struct port_source *source)
 {
     struct place *place = &listener->places[listener->count];
     struct connection_targets targets;
@@ -133,7 +211,9 @@ static bool open_place(struct listener *listener, const struct conf *conf, const
         return false;
     }
     place->listener = listener;
+    place->number = number;
     place->tls = address->tls;
+    place->is_proxied = conf_listener_at(conf, number).terms->proxy_protocol == CONF_PROXY_PROTOCOL_REQUIRED;
     event_assign(&place->event, listener->reactor->base, place->port.fd, EV_READ | EV_PERSIST, on_connection, place);
     evtimer_assign(&place->rest, listener->reactor->base, on_rested, place);
     event_add(&place->event, NULL);
@@ -141,23 +221,57 @@ static bool open_place(struct listener *listener, const struct conf *conf, const
     return true;
 }
 
+/* False with one logged line for each that cannot be opened. */
+static bool open_places(struct listener *listener, const struct conf *conf, struct port_source *source)
+{
+    bool opened = true;
+
+    for (size_t i = 0; i < listener->number_count; i++) {
+        const struct conf_listener one = conf_listener_at(conf, i);
+        for (size_t j = 0; j < one.listen->count; j++) {
+            opened = open_place(listener, conf, i, &one.listen->items[j], source) && opened;
+        }
+    }
+    return opened;
+}
+
+static bool open_reception(struct listener *listener)
+{
+    const struct reception_host host = {.arrived = on_header, .refused = on_no_header, .context = listener};
+    bool is_needed = false;
+
+    for (size_t i = 0; i < listener->count; i++) {
+        is_needed = is_needed || listener->places[i].is_proxied;
+    }
+    listener->reception = is_needed ? reception_new(listener->reactor, &host) : NULL;
+    return !is_needed || listener->reception != NULL;
+}
+
+static struct listener *listener_new(const struct conf *conf)
+{
+    size_t numbers = conf_listener_count(conf), places = 0;
+
+    for (size_t i = 0; i < numbers; i++) {
+        places += conf_listener_at(conf, i).listen->count;
+    }
+    struct listener *listener = conf_alloc(NULL, sizeof *listener + places * sizeof listener->places[0]);
+    memset(listener, 0, sizeof *listener + places * sizeof listener->places[0]);
+    listener->number_count = numbers;
+    listener->proxies = conf_alloc(NULL, numbers * sizeof(struct networks *));
+    memset(listener->proxies, 0, numbers * sizeof(struct networks *));
+    return listener;
+}
+
 struct listener *listener_open(struct reactor *reactor, struct worker_pool *worker_pool, const struct conf *conf,
                                struct port_source *source)
 {
-    struct listener *listener = calloc(1, sizeof *listener);
-    bool opened = listener != NULL;
+    struct listener *listener = listener_new(conf);
 
-    if (listener == NULL) {
-        return NULL;
-    }
     listener->reactor = reactor;
     listener->worker_pool = worker_pool;
     listener->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     listener_reconfigure(listener, conf);
-    for (size_t i = 0; i < conf->listen.count; i++) {
-        opened = open_place(listener, conf, &conf->listen.items[i], source) && opened;
-    }
-    if (!opened) {
+    if (!open_places(listener, conf, source) || !open_reception(listener)) {
         listener_close(listener);
         return NULL;
     }
@@ -184,6 +298,7 @@ void listener_reconfigure(struct listener *listener, const struct conf *conf)
         .user_timeout_ms = conf->client_tcp_user_timeout,
     };
     listener->max_clients = (size_t)conf->max_clients;
+    follow_proxies(listener, conf);
 }
 
 /* The kernel would reset who has connected and was not accepted. */
@@ -206,5 +321,10 @@ void listener_close(struct listener *listener)
     if (listener->spare_fd >= 0) {
         close(listener->spare_fd);
     }
+    reception_free(listener->reception);
+    for (size_t i = 0; i < listener->number_count; i++) {
+        networks_free(listener->proxies[i]);
+    }
+    free(listener->proxies);
     free(listener);
 }

@@ -514,22 +514,21 @@ struct client_message {
     struct message message;
     struct worker *worker;
     int fd;
-    struct sockaddr_storage address;
+    struct client_origin origin;
     uint64_t id;
-    bool tls;
 };
 
 static void run_client(struct message *message)
 {
     struct client_message *given = (struct client_message *)(void *)message;
 
-    if (!client_accept(given->worker->clients, given->fd, &given->address, given->id, given->tls)) {
+    if (!client_accept(given->worker->clients, given->fd, &given->origin, given->id)) {
         log_error("worker", "out of memory: a client could not be taken in");
     }
     free(given);
 }
 
-bool worker_give_client(struct worker *worker, int fd, const struct sockaddr_storage *address, uint64_t id, bool tls)
+bool worker_give_client(struct worker *worker, int fd, const struct client_origin *origin, uint64_t id)
 {
     struct client_message *given = malloc(sizeof *given);
 
@@ -537,8 +536,8 @@ bool worker_give_client(struct worker *worker, int fd, const struct sockaddr_sto
         close(fd);
         return false;
     }
-    *given = (struct client_message){
-        .message.run = run_client, .worker = worker, .fd = fd, .address = *address, .id = id, .tls = tls};
+    *given =
+        (struct client_message){.message.run = run_client, .worker = worker, .fd = fd, .origin = *origin, .id = id};
     worker_post(worker, &given->message);
     return true;
 }

@@ -31,8 +31,8 @@ struct worker_parts {
  * the system refuses. */
 struct worker *worker_start(size_t index, const struct conf *conf, const struct worker_parts *parts);
 
-/* Hands over an accepted socket, of a client that speaks TLS or not. False when memory is short: it is closed. */
-bool worker_give_client(struct worker *worker, int fd, const struct sockaddr_storage *address, uint64_t id, bool tls);
+/* Hands over an accepted socket. False when memory is short: it is closed. */
+bool worker_give_client(struct worker *worker, int fd, const struct client_origin *origin, uint64_t id);
 
 /* Takes over the options that can be reloaded; calls done on the worker's thread when the old ones are no longer used.
  */

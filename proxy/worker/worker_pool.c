@@ -168,15 +168,29 @@ static uint64_t stat_of_all(const struct worker_pool *worker_pool, enum stats_id
     return least;
 }
 
+/* What the main thread counts; what it does besides is no worker's turn. */
+static uint64_t stat_of_main(const struct worker_pool *worker_pool, enum stats_id id)
+{
+    switch (id) {
+    case STATS_CLIENTS_REFUSED:
+        return worker_pool->clients_refused;
+    case STATS_CLIENTS_PROXIED:
+        return worker_pool->clients_proxied;
+    case STATS_PROXIES_REFUSED:
+        return worker_pool->proxies_refused;
+    case STATS_LOOKUPS:
+    case STATS_LOOKUPS_FAILED:
+    case STATS_TLS_CERTIFICATE_DAYS:
+    case STATS_UPSTREAM_CERTIFICATE_DAYS:
+        return stats_get(worker_pool->stats, id);
+    default:
+        return 0;
+    }
+}
+
 uint64_t worker_pool_stat(const struct worker_pool *worker_pool, enum stats_id id)
 {
-    /* The main thread counts nothing but lookups, and days of certificates; what it does besides is no worker's turn.
-     */
-    bool is_of_main = id == STATS_LOOKUPS || id == STATS_LOOKUPS_FAILED || id == STATS_TLS_CERTIFICATE_DAYS ||
-                      id == STATS_UPSTREAM_CERTIFICATE_DAYS;
-    uint64_t sum = id == STATS_CLIENTS_REFUSED ? worker_pool->clients_refused
-                   : is_of_main                ? stats_get(worker_pool->stats, id)
-                                               : 0;
+    uint64_t sum = stat_of_main(worker_pool, id);
 
     if (id == STATS_UPSTREAM_UP) {
         return stat_of_all(worker_pool, id);
@@ -222,11 +236,11 @@ static struct worker *least_loaded(const struct worker_pool *worker_pool)
     return best;
 }
 
-void worker_pool_give_client(struct worker_pool *worker_pool, int fd, const struct sockaddr_storage *address, bool tls)
+void worker_pool_give_client(struct worker_pool *worker_pool, int fd, const struct client_origin *origin)
 {
     struct worker *worker = least_loaded(worker_pool);
 
-    if (worker_give_client(worker, fd, address, worker_pool->clients_given + 1, tls)) {
+    if (worker_give_client(worker, fd, origin, worker_pool->clients_given + 1)) {
         worker_pool->clients_given++;
     } else {
         worker_pool->clients_refused++;

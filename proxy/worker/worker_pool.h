@@ -18,6 +18,8 @@ struct worker_pool {
     const struct stats *stats;    /* where lookups are counted */
     uint64_t clients_given;       /* sockets handed over since the start */
     uint64_t clients_refused;
+    uint64_t clients_proxied; /* of the sockets: passed on by a proxy that said by whom they were opened */
+    uint64_t proxies_refused; /* connections that should have said so, and did not */
 };
 
 /* Starts conf->threads workers; false, with errno set and none left running, if one cannot be started. reactor: of the
@@ -38,8 +40,8 @@ void worker_pool_close_clients(struct worker_pool *worker_pool);
 
 /* Clients that are open, those on their way to a worker included. */
 size_t worker_pool_clients(const struct worker_pool *worker_pool);
-/* Hands the socket, of a client that speaks TLS or not, to the worker with the fewest clients. */
-void worker_pool_give_client(struct worker_pool *worker_pool, int fd, const struct sockaddr_storage *address, bool tls);
+/* Hands the socket to the worker with the fewest clients. */
+void worker_pool_give_client(struct worker_pool *worker_pool, int fd, const struct client_origin *origin);
 /* The sum over all workers. */
 uint64_t worker_pool_stat(const struct worker_pool *worker_pool, enum stats_id id);
 /* The same for a counter of the policy at this place of the list. */

@@ -174,7 +174,7 @@ void peer_forget(struct world *world, struct peer *peer)
 
 static void peer_connect(struct world *world, struct peer *peer)
 {
-    const struct sockaddr_storage address = {.ss_family = AF_UNIX};
+    const struct client_origin origin = {.address.ss_family = AF_UNIX};
     const int small = 4096;
     int pair[2];
 
@@ -187,7 +187,7 @@ static void peer_connect(struct world *world, struct peer *peer)
     peer->serial = (uint32_t)++world->last_client_id;
     peer->excused = world->broken > 0;
     model_init(&peer->reference, true);
-    require(client_accept(world->service, pair[0], &address, world->last_client_id, false));
+    require(client_accept(world->service, pair[0], &origin, world->last_client_id));
 }
 
 /* '@' stands for the client's identity, '#' for a request that is cut through, '^' for one with a heavy reply. */

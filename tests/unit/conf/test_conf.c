@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "conf_file.h"
 
-#include "policy/policy.h"
+#include "policy/sections.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -143,8 +143,8 @@ Test(conf, a_faulty_option_contradicts_nothing)
 /* With the sections of the policies of this build. */
 static char *reference(void (*print)(FILE *, const struct conf_section *const *))
 {
-    const struct conf_section *sections[POLICY_SECTIONS_MAX + 1];
-    policy_list_sections(policies, sections);
+    const struct conf_section *sections[SECTIONS_MAX + 1];
+    sections_list(policies, sections);
     char *text = NULL;
     size_t length = 0;
     FILE *out = open_memstream(&text, &length);
@@ -168,6 +168,8 @@ static char *source_file(const char *name)
 /* One value for each option that is not its default; the order is that of the table. */
 static const char *const other_values[][2] = {
     {"listen", "10.0.0.1:1, [::1]:2, unix:/run/h.sock"},
+    {"proxy_protocol", "required"},
+    {"proxy_from", "10.0.0.0/8, unix"},
     {"admin", ""},
     {"admin_password", "\" quoted \\\"pass\\\\word\\\" ;#\""},
     {"admin_password_file", NULL},
@@ -319,7 +321,7 @@ Test(conf, table_is_sound)
             cr_assert_neq(option->offset, conf_options[j].offset, "%s", option->name);
         }
     }
-    cr_assert_eq(conf_option_count, 58, "a new field of struct conf needs its option, and a word here");
+    cr_assert_eq(conf_option_count, 60, "a new field of struct conf needs its option, and a word here");
 }
 
 Test(conf, sample_file_is_the_reference)
@@ -402,8 +404,8 @@ static void note(void *context, const char *option)
 
 Test(conf, restart_only_changes)
 {
-    static const char *const expected[] = {"listen", "admin",   "upstream",         "pool",     "threads",
-                                           "lanes",  "backlog", "unix_socket_mode", "host_name"};
+    static const char *const expected[] = {"listen",  "proxy_protocol", "admin",   "upstream",         "pool",
+                                           "threads", "lanes",          "backlog", "unix_socket_mode", "host_name"};
     struct conf *old = default_conf();
     struct conf_file file;
     char *text = file_of_other_values();

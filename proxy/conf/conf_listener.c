@@ -1,0 +1,305 @@
+/* Listeners: their section, and their addresses against all others of the file. */
+#include "conf/conf_listener.h"
+
+#include "conf/conf_private.h"
+#include "conf/networks.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const conf_proxy_protocol_words[] = {"off", "required", NULL};
+
+static_assert(CONF_PROXY_PROTOCOL_OFF == 0 && CONF_PROXY_PROTOCOL_REQUIRED == 1,
+              "the words are in the order of enum conf_proxy_protocol");
+
+/* ---- the section ---- */
+
+static const struct conf_option option_table[] = {
+    {.name = "listen",
+     .offset = offsetof(struct conf_listener_section, listen),
+     .type = CONF_ADDRESSES,
+     .min = 0,
+     .max = CONF_ADDRESSES_MAX,
+     .initial = "",
+     .help = "Where clients of this listener connect, besides listen of [headgate]."},
+    CONF_LISTENER_OPTIONS(struct conf_listener_section, terms),
+};
+
+const char *conf_listener_check(const struct conf_listener_terms *terms, char problem[CONF_PROBLEM_MAX],
+                                const char **expected)
+{
+    struct networks *networks = networks_compile(terms->proxy_from, problem);
+
+    *expected = NETWORKS_EXPECTED;
+    if (networks == NULL) {
+        return "proxy_from";
+    }
+    networks_free(networks);
+    if (terms->proxy_protocol == CONF_PROXY_PROTOCOL_REQUIRED && *terms->proxy_from == '\0') {
+        conf_wrong(problem, "has nobody who is believed");
+        *expected = "the addresses of the proxies in proxy_from beside it";
+        return "proxy_protocol";
+    }
+    if (terms->proxy_protocol == CONF_PROXY_PROTOCOL_OFF && *terms->proxy_from != '\0') {
+        conf_wrong(problem, "means nothing while no proxy protocol is spoken");
+        *expected = "proxy_protocol = required beside it";
+        return "proxy_from";
+    }
+    return NULL;
+}
+
+static const char *check(const void *values, char problem[CONF_PROBLEM_MAX], const char **expected)
+{
+    const struct conf_listener_section *section = values;
+
+    if (section->listen.count == 0) {
+        conf_wrong(problem, "is missing");
+        *expected = "the addresses where clients connect";
+        return "listen";
+    }
+    return conf_listener_check(&section->terms, problem, expected);
+}
+
+const struct conf_section conf_section_listener = {
+    .name = "listener",
+    .has_rules = true,
+    .options = option_table,
+    .option_count = sizeof option_table / sizeof option_table[0],
+    .values_size = sizeof(struct conf_listener_section),
+    .help = "Further addresses where clients connect, with options of their own; there may be any number of them.",
+    .check = check,
+};
+
+/* ---- all of them ---- */
+
+static struct conf_listener listener_of(const struct conf_rule *rule)
+{
+    const struct conf_listener_section *section = rule->values;
+
+    return (struct conf_listener){.name = rule->name, .listen = &section->listen, .terms = &section->terms};
+}
+
+size_t conf_listener_count(const struct conf *conf)
+{
+    return 1 + conf_rules_count(conf->rules, &conf_section_listener);
+}
+
+struct conf_listener conf_listener_at(const struct conf *conf, size_t index)
+{
+    const struct conf_rule *rule = conf->rules;
+
+    if (index == 0) {
+        return (struct conf_listener){.name = "", .listen = &conf->listen, .terms = &conf->listener_terms};
+    }
+    for (; rule != NULL; rule = rule->next) {
+        if (rule->section == &conf_section_listener && --index == 0) {
+            break;
+        }
+    }
+    assert(rule != NULL);
+    return listener_of(rule);
+}
+
+bool conf_serves_this_machine_only(const struct conf *conf)
+{
+    for (size_t i = 0; i < conf_listener_count(conf); i++) {
+        const struct conf_listener listener = conf_listener_at(conf, i);
+        if (listener.terms->proxy_protocol != CONF_PROXY_PROTOCOL_OFF) {
+            return false;
+        }
+        for (size_t j = 0; j < listener.listen->count; j++) {
+            if (conf_address_is_beyond(&listener.listen->items[j])) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* ---- addresses against each other ---- */
+
+static bool meet(const struct conf_address *a, const struct conf_address *b)
+{
+    return conf_address_equal(a, b) || conf_addresses_meet(a, b) || conf_addresses_meet(b, a);
+}
+
+static void fault_listen(struct conf_reading *reading, const struct conf_part *part, const struct conf_address *address,
+                         const struct conf_address *other, const char *where, const char *expected)
+{
+    const struct conf_option *option = conf_section_option(part->section, "listen");
+    char *value = conf_value_shown(option, part->values);
+    char *what = conf_format("%s and %s of %s are the same address", address->text, other->text, where);
+
+    conf_fault_option(reading, part, part->sightings[option - part->section->options].line, option->name, value, what,
+                      expected);
+    free(what);
+    free(value);
+}
+
+static void check_against(struct conf_reading *reading, const struct conf_part *part,
+                          const struct conf_address *address, const struct conf_address_list *others, const char *where)
+{
+    for (size_t i = 0; i < others->count; i++) {
+        if (meet(address, &others->items[i])) {
+            fault_listen(reading, part, address, &others->items[i], where, "an address for each");
+        }
+    }
+}
+
+static void check_address(struct conf_reading *reading, const struct conf_part *part,
+                          const struct conf_address *address)
+{
+    const struct conf *conf = reading->conf;
+
+    check_against(reading, part, address, &conf->listen, "listen in [" CONF_SECTION "]");
+    check_against(reading, part, address, &conf->admin, "admin");
+    if (meet(address, &conf->upstream)) {
+        fault_listen(reading, part, address, &conf->upstream, "upstream", "the address of Redis upstream");
+    }
+    for (const struct conf_part *other = reading->parts; other != part; other = other->next) {
+        if (other->section == &conf_section_listener) {
+            const struct conf_listener_section *section = other->values;
+            check_against(reading, part, address, &section->listen, other->title);
+        }
+    }
+}
+
+void conf_check_listeners(struct conf_reading *reading)
+{
+    for (const struct conf_part *part = reading->parts; part != NULL; part = part->next) {
+        const struct conf_listener_section *section = part->values;
+        for (size_t i = 0; part->section == &conf_section_listener && i < section->listen.count; i++) {
+            check_address(reading, part, &section->listen.items[i]);
+        }
+    }
+}
+
+static const struct conf_address_list *addresses_of(const struct conf_reading *reading, const struct conf_part *part)
+{
+    const struct conf_listener_section *section = part->values;
+
+    return part->section == &conf_section_listener   ? &section->listen
+           : part->section == &conf_section_headgate ? &reading->conf->listen
+                                                     : NULL;
+}
+
+static void warn_of_listener(struct conf_reading *reading, const struct conf_part *part,
+                             const struct conf_address_list *list)
+{
+    const struct conf_option *option = conf_section_option(part->section, "listen");
+
+    for (size_t i = 0; i < list->count; i++) {
+        if (conf_address_is_beyond(&list->items[i])) {
+            char *what =
+                conf_format("other machines that reach %s are served without a password, with that of upstream",
+                            list->items[i].text);
+            conf_warn(reading, part, part->sightings[option - part->section->options].line, what);
+            free(what);
+        }
+    }
+}
+
+void conf_warn_of_listeners(struct conf_reading *reading)
+{
+    if (*reading->conf->upstream_password == '\0') {
+        return;
+    }
+    for (const struct conf_part *part = reading->parts; part != NULL; part = part->next) {
+        const struct conf_address_list *list = addresses_of(reading, part);
+        if (list != NULL) {
+            warn_of_listener(reading, part, list);
+        }
+    }
+}
+
+/* ---- reload ---- */
+
+static const struct conf_rule *find(const struct conf_rule *rules, const struct conf_rule *like)
+{
+    while (rules != NULL && (rules->section != like->section || strcmp(rules->name, like->name) != 0)) {
+        rules = rules->next;
+    }
+    return rules;
+}
+
+static void report_rule(const struct conf_rule *rule, const char *option, void (*report)(void *, const char *),
+                        void *context)
+{
+    char *text = conf_format("[%s:%s]%s%s", rule->section->name, rule->name, *option != '\0' ? " " : "", option);
+
+    report(context, text);
+    free(text);
+}
+
+static void report_options(const struct conf_rule *old, const struct conf_rule *fresh,
+                           void (*report)(void *, const char *), void *context)
+{
+    for (size_t i = 0; i < old->section->option_count; i++) {
+        const struct conf_option *option = &old->section->options[i];
+        char *before = conf_value_text(option, old->values), *after = conf_value_text(option, fresh->values);
+        if (!option->reloadable && strcmp(before, after) != 0) {
+            report_rule(old, option->name, report, context);
+        }
+        free(before);
+        free(after);
+    }
+}
+
+void conf_listener_changes(const struct conf_rule *old, const struct conf_rule *fresh,
+                           void (*report)(void *context, const char *option), void *context)
+{
+    for (const struct conf_rule *rule = old; rule != NULL; rule = rule->next) {
+        const struct conf_rule *now = rule->section == &conf_section_listener ? find(fresh, rule) : NULL;
+        if (now != NULL) {
+            report_options(rule, now, report, context);
+        } else if (rule->section == &conf_section_listener) {
+            report_rule(rule, "", report, context);
+        }
+    }
+    for (const struct conf_rule *rule = fresh; rule != NULL; rule = rule->next) {
+        if (rule->section == &conf_section_listener && find(old, rule) == NULL) {
+            report_rule(rule, "", report, context);
+        }
+    }
+}
+
+static void copy_options(struct conf_rule *to, const struct conf_rule *from, bool all)
+{
+    for (size_t i = 0; i < to->section->option_count; i++) {
+        if (all || to->section->options[i].reloadable) {
+            conf_value_copy(&to->section->options[i], to->values, from->values);
+        }
+    }
+}
+
+/* Those that were opened at the start stay, in their order. */
+struct conf_rule *conf_listener_merge(const struct conf_rule *old, struct conf_rule *fresh)
+{
+    struct conf_rule **end = &fresh;
+    struct conf_rule *unmerged = NULL;
+
+    while (*end != NULL) {
+        if ((*end)->section == &conf_section_listener) {
+            struct conf_rule *rule = *end;
+            *end = rule->next;
+            rule->next = unmerged;
+            unmerged = rule;
+        } else {
+            end = &(*end)->next;
+        }
+    }
+    for (; old != NULL; old = old->next) {
+        if (old->section == &conf_section_listener) {
+            const struct conf_rule *now = find(unmerged, old);
+            *end = conf_rule_new(old->section, old->name, old->line);
+            copy_options(*end, old, true);
+            if (now != NULL) {
+                copy_options(*end, now, false);
+            }
+            end = &(*end)->next;
+        }
+    }
+    conf_rules_free(unmerged);
+    return fresh;
+}

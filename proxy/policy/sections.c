@@ -1,0 +1,9 @@
+#include "policy/sections.h"
+
+#include "conf/conf_table.h"
+
+void sections_list(const struct policy *const *policies, const struct conf_section *sections[SECTIONS_MAX + 1])
+{
+    sections[0] = &conf_section_listener;
+    policy_list_sections(policies, sections + SECTIONS_OWN);
+}

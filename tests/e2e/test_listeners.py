@@ -1,0 +1,302 @@
+"""Listeners: several at once, of different kinds, and the PROXY protocol on those that require it."""
+
+import re
+import socket
+
+import pytest
+
+from harness.admin import stats, text
+from harness.limits import rule
+from harness.proxy_header import LOCAL, binary, connect, line
+from harness.resp import OK, PONG, Client, Closed, wait_for
+from harness.servers import BINARY, Server, free_port, run_headgate
+
+PATIENCE = 20.0
+
+
+def listener(name, listen, **options):
+    lines = [f"[listener:{name}]", f"listen = {listen}", *(f"{key} = {value}" for key, value in options.items())]
+    return "\n".join(lines) + "\n"
+
+
+class Place:
+    """A Headgate with a listener where the PROXY protocol is required, beside its plain one."""
+
+    def __init__(self, make_shared, rules="", proxy_from="127.0.0.1", **options):
+        self.address = ("127.0.0.1", free_port())
+        self.rules = rules
+        self.headgate = make_shared(self.sections(proxy_from), **options)
+
+    def sections(self, proxy_from):
+        url = f"127.0.0.1:{self.address[1]}"
+        return self.rules + listener("front", url, proxy_protocol="required", proxy_from=proxy_from)
+
+    def connect(self, header, **options):
+        return connect(self.address, header, **options)
+
+    def addresses(self):
+        with self.headgate.admin() as admin:
+            return re.findall(r"addr=(\S+)", text(admin("CLIENTS")))
+
+    def counter(self, name):
+        return int(stats(self.headgate, "clients")[name])
+
+
+@pytest.fixture
+def front(make_shared):
+    return Place(make_shared)
+
+
+def is_closed(client):
+    with client, pytest.raises((Closed, ConnectionError)):
+        client("PING")
+    return True
+
+
+# ---- listeners ----
+
+
+@pytest.mark.threads
+def test_listeners_of_different_kinds_serve_at_once(make_shared, threads, tmp_path):
+    """[headgate]'s own, a TCP address as a URL, and two Unix sockets, each of which is removed at the end."""
+    port, path = free_port(), tmp_path / "b.sock"
+    rules = listener("a", f"redis://127.0.0.1:{port}, unix://{path}") + listener("b", f"unix:{tmp_path}/c.sock")
+    headgate = make_shared(rules, threads=threads)
+    for address in (headgate.address, ("127.0.0.1", port), str(path), f"{tmp_path}/c.sock"):
+        with Client(address) as client:
+            assert client("SET", "k", "v") == OK
+    assert f"serving clients on redis://127.0.0.1:{port}, Redis is at" in headgate.log()
+    headgate.terminate()
+    assert not path.exists()
+
+
+def test_one_of_them_that_cannot_be_opened_stops_the_start(redis, make_headgate, tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", free_port()))
+        taken.listen()
+        headgate = make_headgate(redis, start=False)
+        headgate.write_rules(listener("a", f"127.0.0.1:{taken.getsockname()[1]}"))
+        headgate.expected_exit = {1}
+        headgate.launch([BINARY, "-c", str(headgate.config_path)])
+        assert headgate.wait() == 1
+        assert "cannot listen on 127.0.0.1" in headgate.log()
+
+
+def test_a_rule_may_not_lead_to_a_listener(make_shared):
+    """A statistics server that is Headgate itself would have it ask itself."""
+    address = f"127.0.0.1:{free_port()}"
+    headgate = make_shared("")
+    headgate.write_rules(listener("a", address) + f"[latency]\nenabled = on\nupstream = redis://{address}\n")
+    result = run_headgate("-t", "-c", headgate.config_path)
+    assert result.returncode == 1 and "is an address of Headgate itself" in result.stderr
+
+
+def test_a_password_in_an_address_is_warned_of_and_shown_nowhere(redis, make_headgate):
+    secret = "s3cr%65t"
+    redis.connect()("ACL", "SETUSER", "app", "on", ">s3cret", "~*", "&*", "+@all")
+    headgate = make_headgate(f"redis://app:{secret}@{redis.url}")
+    with headgate.connect() as client:
+        assert client("ACL", "WHOAMI") == b"app"
+    with headgate.admin() as admin:
+        shown = text(admin("CONFIG")) + text(admin("INFO"))
+    for output in (headgate.log(), shown, run_headgate("-T", "-c", headgate.config_path).stdout):
+        assert "s3cret" not in output and secret not in output
+    warning = run_headgate("-t", "-c", headgate.config_path).stderr
+    assert "upstream holds a password" in warning and "upstream_password" in warning
+    assert "upstream holds a password" in headgate.log()
+
+
+# ---- the PROXY protocol ----
+
+
+@pytest.mark.threads
+@pytest.mark.parametrize(
+    "header, shown",
+    [
+        (line("192.0.2.7"), "192.0.2.7:4711"),
+        (line("2001:db8::7"), "[2001:db8::7]:4711"),
+        (binary("192.0.2.7"), "192.0.2.7:4711"),
+        (binary("2001:db8::7"), "[2001:db8::7]:4711"),
+        (binary("192.0.2.7", more=b"\x04\x00\x20" + b"x" * 32), "192.0.2.7:4711"),
+        (binary("192.0.2.7", more=b"\x04\xea\x60" + b"x" * 60000), "192.0.2.7:4711"),
+        (binary("/run/client.sock"), "unix"),
+    ],
+    ids=["line", "line-6", "binary", "binary-6", "more", "much-more", "unix"],
+)
+def test_the_client_is_the_one_that_the_header_names(make_shared, threads, header, shown):
+    """Also when its requests come in the same packet, or the header byte by byte."""
+    front = Place(make_shared, threads=threads)
+    with front.connect(header + b"*1\r\n$4\r\nPING\r\n") as client:
+        assert client.read() == PONG
+        assert shown in front.addresses()
+        assert client("SET", "k", "v") == OK
+    slow = Client(front.address)
+    with slow:
+        slow.send_bytewise(header[:300])
+        slow.send(header[300:])
+        assert slow("GET", "k") == b"v"
+        assert shown in front.addresses()
+    assert front.counter("clients_proxied_total") == 2
+    assert front.counter("proxies_refused_total") == 0
+
+
+@pytest.mark.parametrize("header", [b"PROXY UNKNOWN\r\n", binary(None), binary(None, command=LOCAL)])
+def test_who_names_nobody_is_known_by_the_address_of_the_proxy(front, header):
+    with front.connect(header) as client:
+        assert client("PING") == PONG
+        own = client.socket.getsockname()
+        assert f"127.0.0.1:{own[1]}" in front.addresses()
+
+
+@pytest.mark.parametrize(
+    "bytes_sent, why",
+    [
+        (b"*1\r\n$4\r\nPING\r\n", "a Redis request without a PROXY header ahead"),
+        (b"\x16\x03\x01\x02\x00\x01", "TLS without a PROXY header ahead"),
+        (b"PROXY TCP4 1.1.1.1 2.2.2.2 1\r\n", "a PROXY line with faulty addresses or ports"),
+        (b"PROXY UNKNOWN " + b"x" * 200, "a PROXY line of more than 107 bytes"),
+        (binary("192.0.2.7")[:13].replace(b"\x21", b"\x31"), "a PROXY header of an unknown version or command"),
+    ],
+    ids=["request", "tls", "addresses", "long", "version"],
+)
+def test_what_is_no_header_is_closed_at_once(front, bytes_sent, why):
+    with front.connect(bytes_sent) as client, pytest.raises((Closed, ConnectionError)):
+        client.read()
+    assert front.counter("proxies_refused_total") == 1
+    assert "closed 127.0.0.1:" in front.headgate.log() and why in front.headgate.log()
+    assert front.headgate.serves()
+
+
+def test_a_header_that_does_not_come_is_not_waited_for(front):
+    """Half of one, none at all, and one whose skipped part never comes: each is closed after its time."""
+    halves = [b"", b"PROXY TCP4 1.1", binary("192.0.2.7")[:20], binary("192.0.2.7", more=bytes(5000))[:-1]]
+    waiting = [front.connect(half, timeout=PATIENCE) for half in halves]
+    with front.connect(line("192.0.2.7")) as client:
+        assert client("PING") == PONG, "nobody waits for them"
+    for client in waiting:
+        with client, pytest.raises((Closed, ConnectionError)):
+            client.read()
+    assert front.counter("proxies_refused_total") == len(halves)
+    assert "no whole PROXY header in time" in front.headgate.log()
+
+
+def test_who_ends_before_the_header_is_forgotten(front):
+    """A balancer that only looks whether the port is open is no matter for the log."""
+    for _ in range(20):
+        Client(front.address).close()
+    front.connect(b"PROXY TC").close()
+    wait_for(lambda: front.counter("proxies_refused_total") == 1, what="the end to be seen")
+    assert "ended before a whole PROXY header" in front.headgate.log()
+
+
+def test_nobody_else_is_believed(make_shared):
+    """A reload changes whom; nobody who is there is closed by it."""
+    front = Place(make_shared, proxy_from="10.0.0.0/8, unix")
+    assert is_closed(front.connect(line("192.0.2.7")))
+    assert "it is not in proxy_from" in front.headgate.log()
+    front.headgate.write_rules(front.sections("127.0.0.0/8"))
+    with front.headgate.admin() as admin:
+        assert admin("RELOAD") == OK
+    with front.connect(line("192.0.2.7")) as client:
+        assert client("PING") == PONG
+        front.headgate.write_rules(front.sections("10.0.0.0/8"))
+        with front.headgate.admin() as admin:
+            assert admin("RELOAD") == OK
+        wait_for(lambda: is_closed(front.connect(line("192.0.2.7"))), what="nobody to be believed")
+        assert client("PING") == PONG
+
+
+def test_the_protocol_on_a_unix_socket(make_shared, tmp_path):
+    path = f"{tmp_path}/front.sock"
+    headgate = make_shared(listener("front", f"unix:{path}", proxy_protocol="required", proxy_from="unix"))
+    with connect(path, binary("192.0.2.7", 99)) as client:
+        assert client("PING") == PONG
+        with headgate.admin() as admin:
+            assert "addr=192.0.2.7:99" in text(admin("CLIENTS"))
+
+
+def test_many_without_a_header_do_not_fill_the_log(front):
+    for _ in range(300):
+        front.connect(b"GET / HTTP/1.0\r\n\r\n").close()
+    wait_for(lambda: front.counter("proxies_refused_total") == 300, what="all to be counted")
+    assert front.headgate.log().count("something else than a PROXY header") < 30
+
+
+def test_those_who_wait_count_as_clients(make_shared):
+    """Or somebody could hold more descriptors than max_clients."""
+    front = Place(make_shared, max_clients=5)
+    wait_for(lambda: front.counter("clients_connected") == 0, what="the look for the start to be gone")
+    waiting = [front.connect(b"PROXY ") for _ in range(5)]
+    with front.headgate.connect() as client:
+        assert b"max number of clients" in client.read()
+    for client in waiting:
+        client.close()
+
+
+# ---- rules ----
+
+
+def spend(client, count=6):
+    replies = [client("INCR", "n") for _ in range(count)]
+    return sum(isinstance(reply, int) for reply in replies)
+
+
+@pytest.mark.parametrize("per", ["ip", "process", "uid"])
+def test_limits_are_of_the_client_and_not_of_the_proxy(make_shared, per):
+    """The process at the other end is the proxy's: who is passed on is known by its address instead."""
+    front = Place(make_shared, rules=rule(limit=3, per=per))
+    with front.connect(line("192.0.2.7")) as first, front.connect(binary("192.0.2.7", 5)) as same:
+        assert spend(first) == 3
+        assert spend(same) == 0
+    with front.connect(line("192.0.2.8")) as other:
+        assert spend(other) == 3
+
+
+def test_exceptions_by_address_are_for_the_client(make_shared):
+    """127.0.0.1 is the proxy, which is nobody's exception."""
+    front = Place(make_shared, rules=rule(limit=3, per="ip", except_="ip:192.0.2.0/24 ip:127.0.0.1"))
+    with front.connect(line("192.0.2.7")) as free, front.connect(line("198.51.100.1")) as other:
+        assert spend(free) == 6
+        assert spend(other) == 3
+
+
+# ---- a real proxy ----
+
+
+HAPROXY = """
+defaults
+    mode tcp
+    timeout connect 10s
+    timeout client 60s
+    timeout server 60s
+listen one
+    bind 127.0.0.1:{one}
+    server headgate 127.0.0.1:{front} send-proxy
+listen two
+    bind 127.0.0.1:{two}
+    server headgate 127.0.0.1:{front} send-proxy-v2 proxy-v2-options crc32c,unique-id
+"""
+
+
+@pytest.fixture
+def haproxy(front):
+    """HAProxy before the listener: where it speaks version 1, and where version 2 with what it can add to it."""
+    ports = {"one": free_port(), "two": free_port()}
+    server = Server("haproxy")
+    config = server.directory / "haproxy.cfg"
+    config.write_text(HAPROXY.format(front=front.address[1], **ports))
+    server.launch(["haproxy", "-db", "-f", str(config)])
+    for port in ports.values():
+        server.await_port(("127.0.0.1", port))
+    yield ports
+    server.discard()
+
+
+@pytest.mark.parametrize("version", ["one", "two"])
+def test_what_haproxy_sends_is_understood(front, haproxy, version):
+    """The client's own address, as that of its socket."""
+    with Client(("127.0.0.1", haproxy[version])) as client:
+        assert client("SET", "k", "v" * 100_000) == OK
+        assert client("GET", "k") == b"v" * 100_000
+        assert "127.0.0.1:%d" % client.socket.getsockname()[1] in front.addresses()
+    assert front.counter("proxies_refused_total") == 0

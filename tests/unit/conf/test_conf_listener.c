@@ -1,0 +1,150 @@
+/* [listener:NAME], the same options in [headgate], and lists of networks. */
+#include "conf/conf_listener.h"
+
+#include "conf_fixture.h"
+
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conf/networks.h"
+
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+static const struct conf_section *const sections[] = {&conf_section_listener, NULL};
+
+static struct conf *loaded(const char *text)
+{
+    struct conf_faults faults;
+    struct conf *conf = load_conf(text, sections, &faults);
+
+    cr_assert_not_null(conf, "%s: %s", text, faults.count > 0 ? faults.lines[0] : "");
+    conf_faults_free(&faults);
+    return conf;
+}
+
+/* The first fault holds what. */
+static void assert_faulty(const char *text, const char *what)
+{
+    struct conf_faults faults;
+    struct conf *conf = load_conf(text, sections, &faults);
+
+    cr_assert_null(conf, "%s", text);
+    cr_assert_eq(faults.count, 1, "%s: %s", text, faults.lines[1]);
+    cr_assert_not_null(strstr(faults.lines[0], what), "%s", faults.lines[0]);
+    conf_faults_free(&faults);
+}
+
+Test(conf_listener, all_of_them)
+{
+    struct conf *conf = loaded("[headgate]\nlisten = 127.0.0.1:1\n"
+                               "[listener:b]\nlisten = redis://127.0.0.1:2, unix:/run/b.sock\n"
+                               "[listener:a]\nlisten = 127.0.0.1:4\nproxy_protocol = required\nproxy_from = unix\n");
+    struct conf_listener first = conf_listener_at(conf, 0), second = conf_listener_at(conf, 1),
+                         third = conf_listener_at(conf, 2);
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(4), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+
+    cr_assert_eq(conf_listener_count(conf), 3);
+    cr_assert_str_eq(first.name, "");
+    cr_assert_eq(first.listen->count, 1);
+    cr_assert_eq(first.terms->proxy_protocol, CONF_PROXY_PROTOCOL_OFF);
+    cr_assert_str_eq(second.name, "b");
+    cr_assert_eq(second.listen->count, 2);
+    cr_assert_str_eq(third.name, "a");
+    cr_assert_eq(third.terms->proxy_protocol, CONF_PROXY_PROTOCOL_REQUIRED);
+    cr_assert_str_eq(conf_own_address(conf, (const struct sockaddr *)&to), "127.0.0.1:4");
+    conf_free(conf);
+}
+
+Test(conf_listener, faults)
+{
+    assert_faulty("[listener:a]\n", "[listener:a] listen =: is missing");
+    assert_faulty("[listener:a]\nlisten = 127.0.0.1:6380\n",
+                  "127.0.0.1:6380 and 127.0.0.1:6380 of listen in [headgate] are the same address");
+    assert_faulty("[listener:a]\nlisten = 0.0.0.0:6380\n", "are the same address");
+    assert_faulty("[listener:a]\nlisten = localhost:6390\n",
+                  "localhost:6390 and 127.0.0.1:6390 of admin are the same address");
+    assert_faulty("[listener:a]\nlisten = 127.0.0.1:6379\n", "of upstream are the same address");
+    assert_faulty("[listener:a]\nlisten = h:1\n[listener:b]\nlisten = rediss://H:1\n",
+                  "[listener:b] listen = rediss://H:1: rediss://H:1 and h:1 of listener:a are the same address");
+    assert_faulty("[listener:a]\nlisten = h:1/2\n", "is not a number");
+    assert_faulty("[listener:a]\nlisten = redis://h:1/2\n", "names a database");
+}
+
+Test(conf_listener, faults_of_the_proxy_protocol)
+{
+    static const char *const heads[] = {"[headgate]\nlisten = h:1\n", "[listener:a]\nlisten = h:1\n"};
+
+    for (size_t i = 0; i < COUNT_OF(heads); i++) {
+        const char *const pairs[][2] = {
+            {"proxy_protocol = required\n", "proxy_protocol = required: has nobody who is believed"},
+            {"proxy_from = 10.0.0.0/8\n", "means nothing while no proxy protocol is spoken"},
+            {"proxy_protocol = required\nproxy_from = 10.0.0.0/8 h\n", "\"h\" is no address or network"},
+            {"proxy_protocol = required\nproxy_from = 10.0.0.0/33\n", "\"10.0.0.0/33\" is no address or network"},
+            {"proxy_protocol = optional\n", "is not one of the known words"},
+        };
+        for (size_t j = 0; j < COUNT_OF(pairs); j++) {
+            char *text = conf_format("%s%s", heads[i], pairs[j][0]);
+            assert_faulty(text, pairs[j][1]);
+            free(text);
+        }
+    }
+}
+
+static void collect(void *context, const char *option)
+{
+    char **text = context;
+    char *longer = conf_format("%s%s;", *text, option);
+
+    free(*text);
+    *text = longer;
+}
+
+/* Whom to believe changes; addresses, and which listeners there are, take a restart. */
+Test(conf_listener, reload)
+{
+    struct conf *old = loaded("[listener:a]\nlisten = h:1\nproxy_protocol = required\nproxy_from = ::1\n"
+                              "[listener:b]\nlisten = h:2\n");
+    struct conf *fresh = loaded("[listener:c]\nlisten = h:3\n"
+                                "[listener:a]\nlisten = h:9\nproxy_protocol = required\nproxy_from = 10.0.0.1\n");
+    struct conf *merged = conf_merge_reloadable(old, fresh);
+    char *changes = conf_format("%s", "");
+
+    conf_restart_only_changes(old, fresh, collect, &changes);
+    cr_assert_str_eq(changes, "[listener:a] listen;[listener:b];[listener:c];", "%s", changes);
+    cr_assert_eq(conf_listener_count(merged), 3);
+    struct conf_listener a = conf_listener_at(merged, 1), b = conf_listener_at(merged, 2);
+    cr_assert_str_eq(a.name, "a");
+    cr_assert_str_eq(a.listen->items[0].text, "h:1");
+    cr_assert_str_eq(a.terms->proxy_from, "10.0.0.1");
+    cr_assert_str_eq(b.name, "b");
+    free(changes);
+    conf_free(merged);
+    conf_free(fresh);
+    conf_free(old);
+}
+
+/* Clients of a proxy have addresses of their own, wherever it runs. */
+Test(conf_listener, networks)
+{
+    char problem[CONF_PROBLEM_MAX];
+    struct networks *networks = networks_compile(" 10.0.0.0/8,  fd00::/8 unix", problem);
+    struct sockaddr_storage from = {.ss_family = AF_UNIX};
+    struct sockaddr_in *ipv4 = (struct sockaddr_in *)(void *)&from;
+
+    cr_assert_not_null(networks);
+    cr_assert(networks_have(networks, &from));
+    from.ss_family = AF_INET;
+    inet_pton(AF_INET, "10.7.7.7", &ipv4->sin_addr);
+    cr_assert(networks_have(networks, &from));
+    inet_pton(AF_INET, "11.7.7.7", &ipv4->sin_addr);
+    cr_assert_not(networks_have(networks, &from));
+    networks_free(networks);
+    networks = networks_compile("", problem);
+    cr_assert_not(networks_have(networks, &from));
+    networks_free(networks);
+    cr_assert_null(networks_compile("unixx", problem));
+    cr_assert_null(networks_compile("10.0.0.0/8;10.0.0.1", problem));
+}
