@@ -315,7 +315,7 @@ static void check_drain(evutil_socket_t fd, short what, void *context)
 
     (void)fd;
     (void)what;
-    size_t clients = worker_pool_clients(&process->worker_pool);
+    size_t clients = worker_pool_clients(&process->worker_pool) + listener_waiting(process->listener);
     bool in_time = clock_now_us() < process->drain_until_us, is_vain = waits_in_vain(process, clients);
     if (clients == 0 && worker_pool_is_settled(&process->worker_pool)) {
         log_info("main", "drained");
@@ -339,8 +339,7 @@ static void begin_drain(struct process *process)
 
     log_info("main", "draining: no new clients; each one is closed when it has no request under way");
     process->drain_until_us = clock_now_us() + clock_ms_to_us(process->conf->drain_timeout);
-    listener_close(process->listener);
-    process->listener = NULL;
+    listener_stop(process->listener);
     admin_stop_listening(process->admin);
     worker_pool_drain(&process->worker_pool);
     if (event_add(&process->drain_timer, &interval) != 0) {

@@ -154,9 +154,7 @@ static void follow_proxies(struct listener *listener, const struct conf *conf)
 
 static size_t client_count_now(const struct listener *listener)
 {
-    size_t waiting = listener->reception != NULL ? reception_count(listener->reception) : 0;
-
-    return worker_pool_clients(listener->worker_pool) + waiting;
+    return worker_pool_clients(listener->worker_pool) + listener_waiting(listener);
 }
 
 /* False when there is nothing more to accept now. */
@@ -310,7 +308,7 @@ static void close_place(struct place *place)
     port_close(&place->port);
 }
 
-void listener_close(struct listener *listener)
+void listener_stop(struct listener *listener)
 {
     for (size_t i = 0; i < listener->count; i++) {
         struct place *place = &listener->places[i];
@@ -318,6 +316,20 @@ void listener_close(struct listener *listener)
         close_place(place);
         event_del(&place->rest);
     }
+    listener->count = 0;
+    if (listener->reception != NULL) {
+        reception_hasten(listener->reception);
+    }
+}
+
+size_t listener_waiting(const struct listener *listener)
+{
+    return listener->reception != NULL ? reception_count(listener->reception) : 0;
+}
+
+void listener_close(struct listener *listener)
+{
+    listener_stop(listener);
     if (listener->spare_fd >= 0) {
         close(listener->spare_fd);
     }

@@ -18,7 +18,12 @@ struct listener *listener_open(struct reactor *reactor, struct worker_pool *work
 bool listener_serve(struct listener *listener);
 void listener_reconfigure(struct listener *listener, const struct conf *conf);
 /* Stops accepting, when all who have connected were accepted; removes Unix sockets from the file system. Sockets that
- * were handed over are left to who keeps them, with those who wait there. */
+ * were handed over are left to who keeps them, with those who wait there. Those whose PROXY header is to come have half
+ * a second for it. */
+void listener_stop(struct listener *listener);
+/* How many there are whose header is to come. */
+size_t listener_waiting(const struct listener *listener);
+/* Stops, closes those who wait, and frees the listener. */
 void listener_close(struct listener *listener);
 
 #endif

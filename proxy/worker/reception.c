@@ -10,6 +10,8 @@
 
 /* So long a header may take. What proxies send at once may be lost on its way, and come again after three seconds. */
 #define PATIENCE_US ((int64_t)5000000)
+/* … when the process is about to end. */
+#define HASTE_US ((int64_t)500000)
 /* What is skipped is read in pieces. */
 #define SKIPPED_AT_ONCE 1024
 
@@ -242,6 +244,18 @@ void reception_take(struct reception *reception, int fd, const struct client_ori
         arm(reception);
     }
     listen_to(visitor);
+}
+
+void reception_hasten(struct reception *reception)
+{
+    int64_t latest_us = clock_now_us() + HASTE_US;
+    struct visitor *visitor;
+
+    TAILQ_FOREACH(visitor, &reception->visitors, of_reception)
+    {
+        visitor->until_us = visitor->until_us < latest_us ? visitor->until_us : latest_us;
+    }
+    arm(reception);
 }
 
 size_t reception_count(const struct reception *reception)

@@ -28,6 +28,8 @@ void reception_free(struct reception *reception);
 /* Takes over an accepted, non-blocking socket; origin: with the address of who connected it, the proxy. Its end is told
  * by at most one call of host, possibly before this returns. */
 void reception_take(struct reception *reception, int fd, const struct client_origin *origin);
+/* Those who wait have half a second from now on. */
+void reception_hasten(struct reception *reception);
 /* How many wait. */
 size_t reception_count(const struct reception *reception);
 

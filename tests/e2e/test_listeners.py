@@ -1,6 +1,7 @@
 """Listeners: several at once, of different kinds, and the PROXY protocol on those that require it."""
 
 import re
+import signal
 import socket
 
 import pytest
@@ -213,6 +214,28 @@ def test_the_protocol_on_a_unix_socket(make_shared, tmp_path):
         assert client("PING") == PONG
         with headgate.admin() as admin:
             assert "addr=192.0.2.7:99" in text(admin("CLIENTS"))
+
+
+def test_who_is_about_to_send_a_header_is_served_by_a_process_that_ends(front):
+    """As who has just connected: otherwise a restart would be seen by clients of proxies."""
+    header = line("192.0.2.7") + b"*1\r\n$4\r\nPING\r\n"
+    with front.connect(header[:20]) as client:
+        settled = front.connect(line("192.0.2.8"))
+        assert settled("PING") == PONG
+        front.headgate.signal(signal.SIGTERM)
+        wait_for(lambda: "draining" in front.headgate.log(), what="the end to begin")
+        client.send(header[20:])
+        assert client.read() == PONG
+        settled.close()
+    assert front.headgate.wait() == 0
+
+
+def test_a_header_that_never_comes_does_not_hold_up_the_end(front):
+    with front.connect(b"PROXY ") as client:
+        wait_for(lambda: front.counter("clients_connected") == 0, what="nobody to be left")
+        assert front.headgate.terminate() == 0
+        with pytest.raises((Closed, ConnectionError)):
+            client.read()
 
 
 def test_many_without_a_header_do_not_fill_the_log(front):
