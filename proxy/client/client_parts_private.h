@@ -139,13 +139,13 @@ struct client {
     uint32_t ask_each;         /* so many of the next requests are put to the policies one by one */
     struct event hold_timer;   /* set while a policy holds a request */
     bool hold_timer_set;
+    bool is_proxied;                 /* somebody has passed it on, whose socket ours is connected to */
     void *attachments[POLICIES_MAX]; /* what policies left with the client */
     uint32_t identity;               /* counts the changes of its user and its name */
     char *name;                      /* of CLIENT SETNAME, or NULL */
     char *library_name;              /* of CLIENT SETINFO, or NULL */
     char *library_version;
     struct sockaddr_storage address;
-    bool is_proxied; /* somebody has passed it on, whose socket ours is connected to */
     char address_text[64];
     struct client_peer *peer; /* what is known of who is at the other end; NULL until a policy asks */
     /* What each read and each measured request look at lies together: with many clients that costs time. */
