@@ -213,7 +213,7 @@ static bool check_watchdog(const char *text, char problem[CONF_PROBLEM_MAX])
     struct slice word, library;
     int64_t lease_ms = 0;
 
-    while (match_next_word(&text, &word)) {
+    while (words_next(&text, &word)) {
         if (!read_watchdog(word, &library, &lease_ms)) {
             snprintf(problem, CONF_PROBLEM_MAX, "\"%.*s\" is not LIBRARY:TIME of a library whose scripts are known",
                      (int)(word.length > 64 ? 64 : word.length), word.data);
@@ -228,10 +228,10 @@ static bool check_libraries(const char *text, char problem[CONF_PROBLEM_MAX])
     struct slice word, library;
     enum lease_care care;
 
-    if (!match_words_check(text, problem)) {
+    if (!words_check(text, problem)) {
         return false;
     }
-    while (match_next_word(&text, &word)) {
+    while (words_next(&text, &word)) {
         if (!read_care(word, &library, &care)) {
             snprintf(problem, CONF_PROBLEM_MAX, "\"%.*s\" is not LIBRARY:CARE",
                      (int)(word.length > 64 ? 64 : word.length), word.data);
@@ -432,7 +432,7 @@ static bool said_of(const struct lease_rule *rule, const struct lease_script *sc
     struct slice word, library;
     bool said = false;
 
-    while (match_next_word(&text, &word)) {
+    while (words_next(&text, &word)) {
         enum lease_care found;
         if (read_care(word, &library, &found) && lease_script_is_of(script, library)) {
             *care = found;
@@ -449,7 +449,7 @@ static int64_t watchdog_of(const struct lease_rule *rule, const struct lease_scr
     struct slice word, library;
     int64_t lease_ms = 0;
 
-    while (match_next_word(&text, &word)) {
+    while (words_next(&text, &word)) {
         int64_t found = 0;
         if (read_watchdog(word, &library, &found) && lease_script_is_of(script, library)) {
             lease_ms = found;

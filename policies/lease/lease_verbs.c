@@ -55,7 +55,7 @@ static bool read_glob(struct slice argument, char glob[GLOB_MAX], FILE *answer)
         fprintf(answer, "the glob is too long, or no text");
         return false;
     }
-    if (!match_glob_check(argument, problem)) {
+    if (!glob_check(argument, problem)) {
         fprintf(answer, "the glob %s", problem);
         return false;
     }
@@ -78,7 +78,7 @@ enum policy_answer lease_verb_leases(void *instance, size_t count, const struct 
     const struct lease *lease = lease_registry_first(worker->registry);
     for (; lease != NULL; lease = LIST_NEXT(lease, of_all)) {
         const struct lease_key *key = lease->members[0].key;
-        if (!match_glob(glob, (struct slice){key->name, key->length})) {
+        if (!glob_match(glob, (struct slice){key->name, key->length})) {
             continue;
         }
         if (lines < LINES_MAX) {

@@ -24,93 +24,6 @@ static bool faulty(char problem[CONF_PROBLEM_MAX], struct slice word, const char
     return false;
 }
 
-/* ---- globs ---- */
-
-/* Reads one character of a class, which a backslash may precede. */
-static unsigned char class_character(const char **at)
-{
-    if (**at == '\\' && (*at)[1] != '\0') {
-        (*at)++;
-    }
-    return (unsigned char)*(*at)++;
-}
-
-/* *at stands behind the "[" and is moved behind the "]". */
-static bool class_has(const char **at, unsigned char character)
-{
-    bool negated = **at == '^';
-    bool found = false;
-
-    *at += negated;
-    while (**at != ']' && **at != '\0') {
-        unsigned char first = class_character(at);
-        unsigned char last = first;
-        if (**at == '-' && (*at)[1] != ']' && (*at)[1] != '\0') {
-            (*at)++;
-            last = class_character(at);
-        }
-        if (first > last) {
-            unsigned char swapped = first;
-            first = last;
-            last = swapped;
-        }
-        found = found || (character >= first && character <= last);
-    }
-    *at += **at == ']';
-    return found != negated;
-}
-
-bool match_glob_element(const char **at, char character)
-{
-    if (**at == '[') {
-        (*at)++;
-        return class_has(at, (unsigned char)character);
-    }
-    if (**at == '?') {
-        (*at)++;
-        return true;
-    }
-    if (**at == '\\' && (*at)[1] != '\0') {
-        (*at)++;
-    }
-    return *(*at)++ == character;
-}
-
-/*
- * Whether Redis takes a "-" behind this place of a class for something else than class_has() does: to Redis (util.c,
- * stringmatchlen) nothing is special behind it, not even "]", and no range begins with a backslash.
- */
-static bool is_odd_range(struct slice word, size_t at, bool is_escaped)
-{
-    if (at + 2 >= word.length || word.data[at + 1] != '-') {
-        return false;
-    }
-    return is_escaped ? word.data[at + 2] != ']' : word.data[at + 2] == ']' || word.data[at + 2] == '\\';
-}
-
-bool match_glob_check(struct slice word, char problem[CONF_PROBLEM_MAX])
-{
-    bool within_class = false;
-
-    for (size_t i = 0; i < word.length; i++) {
-        bool is_escaped = word.data[i] == '\\';
-        if (is_escaped && ++i == word.length) {
-            return faulty(problem, word, "ends with a backslash");
-        }
-        bool is_member = within_class && (is_escaped || word.data[i] != ']');
-        if (is_member && is_odd_range(word, i, is_escaped)) {
-            return faulty(problem, word, "has a \"-\" in a class that Redis takes for a range; put \"-\" first");
-        }
-        if (is_member && i + 2 < word.length && word.data[i + 1] == '-' && word.data[i + 2] != ']') {
-            i += 2;
-        } else if (!is_escaped) {
-            within_class = within_class ? word.data[i] != ']' : word.data[i] == '[';
-            i += within_class && word.data[i] == '[' && i + 1 < word.length && word.data[i + 1] == '^';
-        }
-    }
-    return !within_class || faulty(problem, word, "opens a class with \"[\" that it does not close");
-}
-
 /* ---- commands ---- */
 
 struct subcommand_word {
@@ -305,9 +218,9 @@ struct match_commands *match_commands_compile(const char *text, char problem[CON
 {
     struct match_commands *commands = zeroed(sizeof *commands + command_count() + 1);
     struct slice word;
-    bool sound = match_words_check(text, problem);
+    bool sound = words_check(text, problem);
 
-    while (sound && match_next_word(&text, &word)) {
+    while (sound && words_next(&text, &word)) {
         sound = take_command_word(commands, word, problem);
     }
     if (sound && !may_match_any(commands)) {
@@ -440,18 +353,18 @@ static bool take_client_word(struct client_word *client, struct slice word, char
         if (client->trait == CLIENT_IP) {
             return subnet_parse(&client->subnet, value) || faulty(problem, word, "holds no IP address or network");
         }
-        return match_glob_word_check(value, problem);
+        return words_check_glob(value, problem);
     }
     return faulty(problem, word, "is none of ip:ADDRESS, ip:ADDRESS/BITS, user:GLOB, name:GLOB");
 }
 
 struct match_clients *match_clients_compile(const char *text, char problem[CONF_PROBLEM_MAX])
 {
-    struct match_clients *clients = zeroed(sizeof *clients + match_count_words(text) * sizeof clients->words[0]);
+    struct match_clients *clients = zeroed(sizeof *clients + words_count(text) * sizeof clients->words[0]);
     struct slice word;
-    bool sound = match_words_check(text, problem);
+    bool sound = words_check(text, problem);
 
-    while (sound && match_next_word(&text, &word)) {
+    while (sound && words_next(&text, &word)) {
         sound = take_client_word(&clients->words[clients->count++], word, problem);
     }
     if (!sound) {
@@ -491,10 +404,35 @@ bool match_clients_is(const struct match_clients *clients, const struct policy_c
         const struct client_word *word = &clients->words[i];
         const char *text = word->trait == CLIENT_USER ? client->user : client->name;
         bool is = word->trait == CLIENT_IP ? subnet_has(&word->subnet, client->address)
-                                           : match_glob(word->glob, slice_of(text));
+                                           : glob_match(word->glob, slice_of(text));
         if (is) {
             return true;
         }
     }
     return false;
+}
+
+bool match_names_addresses(const char *text)
+{
+    struct slice word;
+
+    while (words_next(&text, &word)) {
+        if (word.length > 3 && memcmp(word.data, "ip:", 3) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- prefixes ---- */
+
+bool match_prefix_check(const char *prefix, char problem[CONF_PROBLEM_MAX])
+{
+    for (const char *at = prefix; *at != '\0'; at++) {
+        if (*at <= ' ' || *at > '~') {
+            snprintf(problem, CONF_PROBLEM_MAX, "has a blank, a control character or what is not ASCII in it");
+            return false;
+        }
+    }
+    return true;
 }

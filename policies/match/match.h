@@ -8,6 +8,8 @@
 #ifndef HEADGATE_MATCH_H
 #define HEADGATE_MATCH_H
 
+#include "conf/glob.h"
+#include "conf/words.h"
 #include "policy/policy.h"
 
 /* ---- commands: "get set @write config|set !del *", later words override earlier ones ---- */
@@ -104,44 +106,13 @@ void match_clients_free(struct match_clients *clients);
 /* Whether all clients match, but perhaps those of the other kind of address. */
 bool match_clients_all(const struct match_clients *clients);
 bool match_clients_is(const struct match_clients *clients, const struct policy_client *client);
-
-/* Whether the text matches a sound glob: * ? [abc] [^a-z] and \ before a character that stands for itself. The time is
- * at most the product of the lengths. */
-bool match_glob(const char *glob, struct slice text);
-
-/* Where in a glob, which is without them, its braces were; NULL: it had none. */
-struct match_braces {
-    const char *open, *close;
-};
-
-/* The same; *part becomes what stands for the part in braces, and stays as it is if there are none. Of several ways to
- * match, the one with the shortest stars is taken, those on the left first. */
-bool match_glob_part(const char *glob, struct match_braces braces, struct slice text, struct slice *part);
-/* Whether the word is one, with what is wrong in problem. */
-bool match_glob_check(struct slice word, char problem[CONF_PROBLEM_MAX]);
-/* Whether the one element at *at, which is neither a star nor the end, stands for the character; *at is moved behind
- * it.
- */
-bool match_glob_element(const char **at, char character);
+/* Whether one of the words of an option `except` is an address or a network. */
+bool match_names_addresses(const char *text);
 
 /* ---- what names of keys begin with ---- */
 
 #define MATCH_PREFIX_EXPECTED "a text without them"
 
 bool match_prefix_check(const char *prefix, char problem[CONF_PROBLEM_MAX]);
-
-/* ---- lists of words, with blanks or commas between them ---- */
-
-/* Takes the next word off the text; false at its end. A comma belongs to the word behind a backslash and in a class of
- * a glob. */
-bool match_next_word(const char **text, struct slice *word);
-size_t match_count_words(const char *text);
-/* Whether one of the words of an option `except` is an address or a network. */
-bool match_names_addresses(const char *text);
-/* Whether there is a word on both sides of each comma, with what is wrong in problem. */
-bool match_words_check(const char *text, char problem[CONF_PROBLEM_MAX]);
-/* The same as match_glob_check() for a word that match_next_word() has taken: sound globs that are hardly meant are at
- * fault, too. */
-bool match_glob_word_check(struct slice word, char problem[CONF_PROBLEM_MAX]);
 
 #endif

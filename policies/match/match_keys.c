@@ -10,7 +10,7 @@
 struct key_glob {
     char *text;
     size_t plain_length; /* of what it begins with: neither anything special nor a brace */
-    struct match_braces braces;
+    struct glob_braces braces;
 };
 
 struct match_keys {
@@ -21,14 +21,14 @@ struct match_keys {
 /* Takes the braces off a sound glob, and keeps in mind where they were. False: they are not one pair. */
 static bool take_braces(struct key_glob *glob, struct slice word, char problem[CONF_PROBLEM_MAX])
 {
-    struct match_braces *braces = &glob->braces;
+    struct glob_braces *braces = &glob->braces;
     const char *what = "has more or other braces than one {…}";
     bool sound = true;
     char *to = glob->text;
 
     for (const char *at = glob->text; *at != '\0' && sound;) {
         const char *element = at;
-        (void)match_glob_element(&at, '\0');
+        (void)glob_element(&at, '\0');
         if (*element == '{') {
             sound = braces->open == NULL;
             braces->open = to;
@@ -61,16 +61,16 @@ static size_t plain_length(const struct key_glob *glob)
 
 static struct match_keys *compile(const char *text, bool with_parts, char problem[CONF_PROBLEM_MAX])
 {
-    struct match_keys *keys = conf_alloc(NULL, sizeof *keys + match_count_words(text) * sizeof keys->globs[0]);
+    struct match_keys *keys = conf_alloc(NULL, sizeof *keys + words_count(text) * sizeof keys->globs[0]);
     struct slice word;
-    bool sound = match_words_check(text, problem);
+    bool sound = words_check(text, problem);
 
     keys->count = 0;
-    while (sound && match_next_word(&text, &word)) {
+    while (sound && words_next(&text, &word)) {
         struct key_glob *glob = &keys->globs[keys->count++];
         *glob = (struct key_glob){.text = conf_format("%.*s", (int)word.length, word.data)};
-        sound = match_glob_check(word, problem) && (!with_parts || take_braces(glob, word, problem)) &&
-                match_glob_word_check(word, problem);
+        sound = glob_check(word, problem) && (!with_parts || take_braces(glob, word, problem)) &&
+                words_check_glob(word, problem);
         glob->plain_length = plain_length(glob);
     }
     if (!sound) {
@@ -123,7 +123,7 @@ bool match_keys_part(const struct match_keys *keys, struct slice key, struct sli
     for (size_t i = 0; i < keys->count && !is; i++) {
         const struct key_glob *glob = &keys->globs[i];
         size_t plain = glob->plain_length;
-        is = begins_plainly(glob, key) && match_glob_part(glob->text + plain, glob->braces,
+        is = begins_plainly(glob, key) && glob_match_part(glob->text + plain, glob->braces,
                                                           (struct slice){key.data + plain, key.length - plain}, part);
     }
     return is;
@@ -156,7 +156,7 @@ bool match_keys_warn(const char *text, char problem[CONF_PROBLEM_MAX])
 {
     struct slice word;
 
-    while (match_next_word(&text, &word)) {
+    while (words_next(&text, &word)) {
         if (has_braces(word)) {
             snprintf(problem, CONF_PROBLEM_MAX,
                      "the braces of %.*s stand for themselves, as it counts nothing per key: write * for any text, or "
@@ -186,7 +186,7 @@ static bool is_covered_by_any(const char *earlier, struct slice later)
 {
     struct slice word;
 
-    while (match_next_word(&earlier, &word)) {
+    while (words_next(&earlier, &word)) {
         if (is_covered(word, later)) {
             return true;
         }
@@ -198,7 +198,7 @@ bool match_keys_hide(const char *earlier, const char *later, struct slice *glob)
 {
     struct slice word;
 
-    while (match_next_word(&later, &word)) {
+    while (words_next(&later, &word)) {
         if (is_covered_by_any(earlier, word)) {
             *glob = word;
             return true;
@@ -212,7 +212,7 @@ bool match_keys_cover(const char *earlier, const char *later)
     struct slice word;
     size_t count = 0;
 
-    while (match_next_word(&later, &word)) {
+    while (words_next(&later, &word)) {
         if (!is_covered_by_any(earlier, word)) {
             return false;
         }
@@ -239,7 +239,7 @@ static struct slice literal_end(const char *glob)
         if (*glob == '*') {
             behind = ++glob;
         } else if (*glob == '?' || *glob == '[' || *glob == '\\') {
-            (void)match_glob_element(&glob, '\0');
+            (void)glob_element(&glob, '\0');
             behind = glob;
         } else {
             glob++;

@@ -13,7 +13,7 @@ static struct slice slice(const char *text)
 
 /* ---- globs ---- */
 
-Test(match_glob, stands_for_what_redis_takes_it_for)
+Test(glob_match, stands_for_what_redis_takes_it_for)
 {
     static const struct {
         const char *glob;
@@ -61,13 +61,13 @@ Test(match_glob, stands_for_what_redis_takes_it_for)
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        cr_assert_eq(match_glob(cases[i].glob, slice(cases[i].text)), cases[i].matches, "%s on %s", cases[i].glob,
+        cr_assert_eq(glob_match(cases[i].glob, slice(cases[i].text)), cases[i].matches, "%s on %s", cases[i].glob,
                      cases[i].text);
     }
-    cr_assert(match_glob("a*\xff?", (struct slice){"a\0b\xff\0", 5}), "any byte is a character");
+    cr_assert(glob_match("a*\xff?", (struct slice){"a\0b\xff\0", 5}), "any byte is a character");
 }
 
-Test(match_glob, takes_bounded_time, .timeout = 10)
+Test(glob_match, takes_bounded_time, .timeout = 10)
 {
     static char text[20001];
     char glob[201];
@@ -78,7 +78,7 @@ Test(match_glob, takes_bounded_time, .timeout = 10)
     }
     memcpy(glob + 198, "*b", 3);
     for (int i = 0; i < 20; i++) {
-        cr_assert_not(match_glob(glob, (struct slice){text, 20000}));
+        cr_assert_not(glob_match(glob, (struct slice){text, 20000}));
     }
 }
 

@@ -8,18 +8,18 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-/* ---- the work is counted: the linker sends calls of match_glob_element() here (--wrap), which all elements take but
+/* ---- the work is counted: the linker sends calls of glob_element() here (--wrap), which all elements take but
  * plain characters ---- */
 
-bool __real_match_glob_element(const char **at, char character);
-bool __wrap_match_glob_element(const char **at, char character);
+bool __real_glob_element(const char **at, char character);
+bool __wrap_glob_element(const char **at, char character);
 
 static size_t elements_looked_at;
 
-bool __wrap_match_glob_element(const char **at, char character)
+bool __wrap_glob_element(const char **at, char character)
 {
     elements_looked_at++;
-    return __real_match_glob_element(at, character);
+    return __real_glob_element(at, character);
 }
 
 static struct slice slice(const char *text)

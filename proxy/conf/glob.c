@@ -3,7 +3,7 @@
  * before the star is looked at again. So the time is at most the product of the lengths, and no star could stand for
  * less, those on the left first.
  */
-#include "match/match.h"
+#include "conf/glob.h"
 
 #include <string.h>
 
@@ -16,7 +16,7 @@ static const char *behind_element(const char *at, char character)
     case '?':
     case '[':
     case '\\':
-        return match_glob_element(&at, character) ? at : NULL;
+        return glob_element(&at, character) ? at : NULL;
     default:
         return *at == character ? at + 1 : NULL;
     }
@@ -35,7 +35,7 @@ static size_t seek(const char *after_star, struct slice text, size_t from)
     return found != NULL ? (size_t)(found - text.data) : text.length;
 }
 
-bool match_glob_part(const char *glob, struct match_braces braces, struct slice text, struct slice *part)
+bool glob_match_part(const char *glob, struct glob_braces braces, struct slice text, struct slice *part)
 {
     const char *at = glob, *next;
     const char *after_star = NULL; /* what follows the last star, */
@@ -67,7 +67,7 @@ bool match_glob_part(const char *glob, struct match_braces braces, struct slice 
     return is_whole;
 }
 
-bool match_glob(const char *glob, struct slice text)
+bool glob_match(const char *glob, struct slice text)
 {
-    return match_glob_part(glob, (struct match_braces){0}, text, NULL);
+    return glob_match_part(glob, (struct glob_braces){0}, text, NULL);
 }

@@ -1,5 +1,7 @@
 /* Lists of words, as rules have them: where one ends, and what people write that would not be what they mean. */
-#include "match/match.h"
+#include "conf/words.h"
+
+#include "conf/glob.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +25,7 @@ static size_t word_length(const char *text)
     return (size_t)(at - text);
 }
 
-bool match_next_word(const char **text, struct slice *word)
+bool words_next(const char **text, struct slice *word)
 {
     *text += strspn(*text, BLANKS ",");
     *word = (struct slice){*text, word_length(*text)};
@@ -31,30 +33,18 @@ bool match_next_word(const char **text, struct slice *word)
     return word->length > 0;
 }
 
-size_t match_count_words(const char *text)
+size_t words_count(const char *text)
 {
     struct slice word;
     size_t count = 0;
 
-    while (match_next_word(&text, &word)) {
+    while (words_next(&text, &word)) {
         count++;
     }
     return count;
 }
 
-bool match_names_addresses(const char *text)
-{
-    struct slice word;
-
-    while (match_next_word(&text, &word)) {
-        if (word.length > 3 && memcmp(word.data, "ip:", 3) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-bool match_words_check(const char *text, char problem[CONF_PROBLEM_MAX])
+bool words_check(const char *text, char problem[CONF_PROBLEM_MAX])
 {
     bool after_word = false, after_comma = false;
 
@@ -150,11 +140,11 @@ static const char *find_trap(struct slice glob)
                                                  : NULL;
 }
 
-bool match_glob_word_check(struct slice word, char problem[CONF_PROBLEM_MAX])
+bool words_check_glob(struct slice word, char problem[CONF_PROBLEM_MAX])
 {
     int shown = (int)(word.length > WORD_SHOWN ? WORD_SHOWN : word.length);
 
-    if (!match_glob_check(word, problem)) {
+    if (!glob_check(word, problem)) {
         return false;
     }
     const char *trap = find_trap(word);
@@ -162,15 +152,4 @@ bool match_glob_word_check(struct slice word, char problem[CONF_PROBLEM_MAX])
         snprintf(problem, CONF_PROBLEM_MAX, "\"%.*s\" %s", shown, word.data, trap);
     }
     return trap == NULL;
-}
-
-bool match_prefix_check(const char *prefix, char problem[CONF_PROBLEM_MAX])
-{
-    for (const char *at = prefix; *at != '\0'; at++) {
-        if (*at <= ' ' || *at > '~') {
-            snprintf(problem, CONF_PROBLEM_MAX, "has a blank, a control character or what is not ASCII in it");
-            return false;
-        }
-    }
-    return true;
 }
