@@ -33,7 +33,7 @@ static const struct conf_option deny_option_table[] = {
      .help =
          "Globs of keys, as in KEYS. A request that has any such key is meant. Empty: requests with any keys or none."},
     {FIELD(except), .type = CONF_STRING, .max = TEXT_MAX, .initial = "",
-     .help = "Clients that may all the same: ip:10.0.0.0/8 user:GLOB name:GLOB."},
+     .help = "Clients that may all the same: ip:10.0.0.0/8 user:GLOB name:GLOB identity:GLOB."},
     {FIELD(max_bytes), .type = CONF_SIZE, .min = 1, .max = INT64_C(1) << 40, .zero = "requests of any size",
      .initial = "0", .help = "Only requests that are longer than this on the wire are meant."},
     {FIELD(action), .type = CONF_WORD, .words = action_words, .initial = "reject",
@@ -106,7 +106,8 @@ static bool warn_of_rule(const struct conf_rule *rule, const struct conf_rule *a
         snprintf(problem, CONF_PROBLEM_MAX, "denies nothing: except = %.120s is every client", options->except);
         return true;
     }
-    return match_keys_warn(options->keys, problem) || match_is_covered(rule, all, covers, problem);
+    return match_clients_warn(options->except, all, problem) || match_keys_warn(options->keys, problem) ||
+           match_is_covered(rule, all, covers, problem);
 }
 
 static const char *goes_by_address(const struct conf_rule *rule)

@@ -231,7 +231,8 @@ static void put_in_force(struct process *process, struct conf *conf)
     expiry_follow(&process->expiry, conf);
     worker_pool_reconfigure(&process->worker_pool, conf);
     for (size_t i = 0; i < process->worker_pool.count; i++) {
-        worker_reconfigure(process->worker_pool.workers[i], conf, worker_took_conf, process);
+        worker_reconfigure(process->worker_pool.workers[i], conf, process->worker_pool.admission, worker_took_conf,
+                           process);
     }
 }
 

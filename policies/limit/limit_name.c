@@ -12,8 +12,15 @@
 #define PART_MAX 64
 #define DIGEST_DIGITS 32
 
-/* All but the key take no more than that each, and a key what is left. */
-static_assert(8 * PART_MAX <= LIMIT_BUCKET_MAX, "no room for all parts of a bucket's name");
+/* What the number of a connection and the name of an identity take, which are short. */
+#define CONNECTION_MAX (sizeof "\nconnection:" + 20)
+#define IDENTITY_MAX (sizeof "\nidentity:" + CONF_RULE_NAME_MAX)
+/* What a key cannot do without: its digest. */
+#define KEY_LEAST (sizeof "\nkey:#" + DIGEST_DIGITS)
+
+/* All but these and the key take no more than PART_MAX each, and a key what is left. */
+static_assert(6 * PART_MAX + CONNECTION_MAX + IDENTITY_MAX + KEY_LEAST <= LIMIT_BUCKET_MAX,
+              "no room for all parts of a bucket's name");
 
 /* Of 128 bits, so that nobody comes upon two texts of one digest; with known keys, so that all sidecars agree. */
 static void write_digest(char digits[DIGEST_DIGITS + 1], struct slice text)
@@ -229,6 +236,9 @@ size_t limit_name_client(const struct limit_rule *rule, const struct policy_clie
     }
     if (rule->per.name) {
         length = add_part(name, length, PART_MAX, "name", slice_of(client->name));
+    }
+    if (rule->per.identity) {
+        length = add_part(name, length, PART_MAX, "identity", slice_of(client->identity_name));
     }
     if (rule->per.connection) {
         snprintf(text, sizeof text, "%" PRIu64, client->id);

@@ -58,12 +58,12 @@ static const struct conf_option option_table[] = {
      .help = "Globs of keys, as in KEYS; empty: requests with any keys or none. With key in per, a part in braces is\n"
              "what is counted: user:{*}:* counts per user."},
     {FIELD(per), .type = CONF_STRING, .max = TEXT_MAX, .initial = "process",
-     .help =
-         "What has a limit of its own: process (elsewhere than on this machine: the address), uid, ip, ip/24 (and\n"
-         "ip/24/56 for IPv6), user, name, connection, host (this sidecar), key, several of them with + between, or\n"
-         "all for one limit over all."},
+     .help = "What has a limit of its own: process (elsewhere than on this machine: the address), uid, ip, ip/24 (and\n"
+             "ip/24/56 for IPv6), user, name, identity (of [identity:NAME]), connection, host (this sidecar), key, "
+             "several\n"
+             "of them with + between, or all for one limit over all."},
     {FIELD(except), .type = CONF_STRING, .max = TEXT_MAX, .initial = "",
-     .help = "Clients without limit: ip:10.0.0.0/8 user:GLOB name:GLOB."},
+     .help = "Clients without limit: ip:10.0.0.0/8 user:GLOB name:GLOB identity:GLOB."},
     {FIELD(algorithm), .type = CONF_WORD, .words = algorithm_words, .initial = "sliding-window",
      .help = "sliding-window: limit in any window. funnel: bursts of capacity, and leak in the long run."},
     {FIELD(limit), .type = CONF_AMOUNT, .min = 1, .max = AMOUNT_MAX, .zero = "not set", .initial = "0",
@@ -137,9 +137,10 @@ static bool read_ip(struct slice text, struct limit_per *per)
 
 static bool read_per_word(struct slice word, struct limit_per *per, bool *all)
 {
-    static const char *const names[] = {"user", "name", "connection", "process", "uid", "host", "key", "all"};
-    bool *const fields[] = {&per->user, &per->name, &per->connection, &per->process,
-                            &per->uid,  &per->host, &per->key,        all};
+    static const char *const names[] = {"user", "name", "identity", "connection", "process",
+                                        "uid",  "host", "key",      "all"};
+    bool *const fields[] = {
+        &per->user, &per->name, &per->identity, &per->connection, &per->process, &per->uid, &per->host, &per->key, all};
 
     if (slice_begins(word, "ip") && (word.length == 2 || word.data[2] == '/')) {
         return !per->ip && read_ip((struct slice){word.data + 2, word.length - 2}, per);
@@ -374,7 +375,6 @@ static bool warn_of_rule(const struct conf_rule *rule, const struct conf_rule *a
     struct match_clients *except = match_clients_compile(options->except, problem);
     bool excepts_all = match_clients_all(except);
 
-    (void)all;
     match_clients_free(except);
     if (excepts_all) {
         snprintf(problem, CONF_PROBLEM_MAX, "limits nothing: except = %.120s is every client", options->except);
@@ -382,6 +382,9 @@ static bool warn_of_rule(const struct conf_rule *rule, const struct conf_rule *a
     }
     if (options->scope == LIMIT_LOCAL && options->on_error != LIMIT_ON_ERROR_ALLOW) {
         snprintf(problem, CONF_PROBLEM_MAX, "on_error has no meaning without scope = global");
+        return true;
+    }
+    if (match_clients_warn(options->except, all, problem)) {
         return true;
     }
     struct limit_per per;

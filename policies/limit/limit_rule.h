@@ -18,7 +18,7 @@ enum limit_on_error { LIMIT_ON_ERROR_ALLOW, LIMIT_ON_ERROR_DENY, LIMIT_ON_ERROR_
 
 /* What a rule counts apart from each other. */
 struct limit_per {
-    bool ip, user, name, connection, process, uid, host, key;
+    bool ip, user, name, identity, connection, process, uid, host, key;
     unsigned int ipv4_bits, ipv6_bits; /* of the address that count */
 };
 

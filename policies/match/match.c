@@ -325,12 +325,12 @@ bool match_request_bytes(const struct policy_request *request, uint64_t *bytes)
 
 /* ---- clients ---- */
 
-enum client_trait { CLIENT_IP, CLIENT_USER, CLIENT_NAME };
+enum client_trait { CLIENT_IP, CLIENT_USER, CLIENT_NAME, CLIENT_IDENTITY };
 
 struct client_word {
     enum client_trait trait;
     struct subnet subnet; /* of ip */
-    char *glob;           /* of user and name */
+    char *glob;           /* of user, name and identity */
 };
 
 struct match_clients {
@@ -340,7 +340,8 @@ struct match_clients {
 
 static bool take_client_word(struct client_word *client, struct slice word, char problem[CONF_PROBLEM_MAX])
 {
-    static const char *const traits[] = {[CLIENT_IP] = "ip:", [CLIENT_USER] = "user:", [CLIENT_NAME] = "name:"};
+    static const char *const traits[] = {
+        [CLIENT_IP] = "ip:", [CLIENT_USER] = "user:", [CLIENT_NAME] = "name:", [CLIENT_IDENTITY] = "identity:"};
 
     for (size_t i = 0; i < sizeof traits / sizeof traits[0]; i++) {
         size_t length = strlen(traits[i]);
@@ -355,7 +356,7 @@ static bool take_client_word(struct client_word *client, struct slice word, char
         }
         return words_check_glob(value, problem);
     }
-    return faulty(problem, word, "is none of ip:ADDRESS, ip:ADDRESS/BITS, user:GLOB, name:GLOB");
+    return faulty(problem, word, "is none of ip:ADDRESS, ip:ADDRESS/BITS, user:GLOB, name:GLOB, identity:GLOB");
 }
 
 struct match_clients *match_clients_compile(const char *text, char problem[CONF_PROBLEM_MAX])
@@ -389,8 +390,9 @@ bool match_clients_all(const struct match_clients *clients)
 {
     for (size_t i = 0; i < clients->count; i++) {
         const struct client_word *word = &clients->words[i];
-        bool is_all =
-            word->trait == CLIENT_IP ? subnet_is_all(&word->subnet) : strspn(word->glob, "*") == strlen(word->glob);
+        bool is_all = word->trait == CLIENT_IP
+                          ? subnet_is_all(&word->subnet)
+                          : word->trait != CLIENT_IDENTITY && strspn(word->glob, "*") == strlen(word->glob);
         if (is_all) {
             return true;
         }
@@ -398,14 +400,26 @@ bool match_clients_all(const struct match_clients *clients)
     return false;
 }
 
+/* Who has no identity is none of identity:*. */
+static bool word_is_client(const struct client_word *word, const struct policy_client *client)
+{
+    switch (word->trait) {
+    case CLIENT_IP:
+        return subnet_has(&word->subnet, client->address);
+    case CLIENT_USER:
+        return glob_match(word->glob, slice_of(client->user));
+    case CLIENT_NAME:
+        return glob_match(word->glob, slice_of(client->name));
+    case CLIENT_IDENTITY:
+        return *client->identity_name != '\0' && glob_match(word->glob, slice_of(client->identity_name));
+    }
+    return false;
+}
+
 bool match_clients_is(const struct match_clients *clients, const struct policy_client *client)
 {
     for (size_t i = 0; i < clients->count; i++) {
-        const struct client_word *word = &clients->words[i];
-        const char *text = word->trait == CLIENT_USER ? client->user : client->name;
-        bool is = word->trait == CLIENT_IP ? subnet_has(&word->subnet, client->address)
-                                           : glob_match(word->glob, slice_of(text));
-        if (is) {
+        if (word_is_client(&clients->words[i], client)) {
             return true;
         }
     }
@@ -419,6 +433,28 @@ bool match_names_addresses(const char *text)
     while (words_next(&text, &word)) {
         if (word.length > 3 && memcmp(word.data, "ip:", 3) == 0) {
             return true;
+        }
+    }
+    return false;
+}
+
+static bool is_known(struct slice name, const struct conf_rule *all)
+{
+    while (all != NULL && !(strcmp(all->section->name, "identity") == 0 && slice_is(name, all->name))) {
+        all = all->next;
+    }
+    return all != NULL;
+}
+
+bool match_clients_warn(const char *text, const struct conf_rule *all, char problem[CONF_PROBLEM_MAX])
+{
+    static const char prefix[] = "identity:";
+    struct slice word;
+
+    while (words_next(&text, &word)) {
+        struct slice name = {word.data + sizeof prefix - 1, word.length - (sizeof prefix - 1)};
+        if (slice_begins(word, prefix) && strcspn(name.data, "*?[\\") >= name.length && !is_known(name, all)) {
+            return !faulty(problem, word, "is no identity of the file, so nobody is meant");
         }
     }
     return false;

@@ -94,10 +94,10 @@ bool match_is_covered(const struct conf_rule *rule, const struct conf_rule *all,
                       bool (*covers)(const struct conf_rule *earlier, const struct conf_rule *later),
                       char problem[CONF_PROBLEM_MAX]);
 
-/* ---- clients: "ip:10.0.0.0/8 user:batch name:worker-*" ---- */
+/* ---- clients: "ip:10.0.0.0/8 user:batch name:worker-* identity:web" ---- */
 
 #define MATCH_CLIENTS_EXPECTED                                                                                         \
-    "ip:ADDRESS, ip:ADDRESS/BITS, user:GLOB and name:GLOB, with blanks or commas between them"
+    "ip:ADDRESS, ip:ADDRESS/BITS, user:GLOB, name:GLOB and identity:GLOB, with blanks or commas between them"
 
 struct match_clients;
 
@@ -106,6 +106,9 @@ void match_clients_free(struct match_clients *clients);
 /* Whether all clients match, but perhaps those of the other kind of address. */
 bool match_clients_all(const struct match_clients *clients);
 bool match_clients_is(const struct match_clients *clients, const struct policy_client *client);
+/* Whether one of the words is an identity without wildcards of which the list of rules has no section; problem says
+ * so. */
+bool match_clients_warn(const char *text, const struct conf_rule *all, char problem[CONF_PROBLEM_MAX]);
 /* Whether one of the words of an option `except` is an address or a network. */
 bool match_names_addresses(const char *text);
 

@@ -159,11 +159,11 @@ static void add_client(void *context, const struct client_report *report)
     const struct line_context *line = context;
 
     admin_text_add(line->text,
-                   "id=%" PRIu64 " addr=%s worker=%zu name=%s user=%s db=%" PRId64 " resp=%d age=%" PRId64
+                   "id=%" PRIu64 " addr=%s worker=%zu name=%s user=%s identity=%s db=%" PRId64 " resp=%d age=%" PRId64
                    " idle=%" PRId64 " lane=%s pending=%u qbuf=%zu obuf=%zu\n",
-                   report->id, report->address, line->worker, report->name, report->user, report->database,
-                   report->resp, report->age_us / 1000000, report->idle_us / 1000000, report->lane, report->in_flight,
-                   report->input_bytes, report->output_bytes);
+                   report->id, report->address, line->worker, report->name, report->user, report->identity,
+                   report->database, report->resp, report->age_us / 1000000, report->idle_us / 1000000, report->lane,
+                   report->in_flight, report->input_bytes, report->output_bytes);
 }
 
 static void collect_clients(struct gathering *gathering, struct worker *worker)

@@ -17,6 +17,7 @@
     X(CLIENTS_PROXIED, "Clients", "clients_proxied_total", COUNTER, "client connections that a proxy has passed on")   \
     X(PROXIES_REFUSED, "Clients", "proxies_refused_total", COUNTER,                                                    \
       "connections closed where the PROXY protocol is required: not believed, or no sound header in time")             \
+    X(CLIENTS_DENIED, "Clients", "clients_denied_total", COUNTER, "connections not let in: allow and refuse")          \
     X(CLIENTS_EXCLUSIVE, "Clients", "clients_exclusive", GAUGE, "clients on an exclusive lane now")                    \
     X(CLIENTS_CLOSED_PROTOCOL, "Clients", "clients_closed_protocol_total", COUNTER, "closed for malformed requests")   \
     X(CLIENTS_CLOSED_OUTPUT, "Clients", "clients_closed_output_total", COUNTER, "closed past client_output_limit")     \

@@ -55,6 +55,7 @@ static void free_closed(struct reactor_task *task)
         free(client->library_name);
         free(client->library_version);
         free(client->peer);
+        free(client->unix_peer);
         free(client);
     }
 }
@@ -95,8 +96,6 @@ bool client_accept(struct client_service *service, int fd, const struct client_o
     }
     client->service = service;
     client->id = id;
-    client->profile = upstream_default_profile(service->upstream);
-    profile_join(client->profile);
     client->place = service->next_place++;
     client->flush.run = client_flush_task;
     STAILQ_INIT(&client->unwritten);
@@ -110,6 +109,9 @@ bool client_accept(struct client_service *service, int fd, const struct client_o
     connection_open(&client->connection, service->reactor, fd, client_readable, client_writable, client);
     evtimer_assign(&client->hold_timer, service->reactor->base, hold_expired, client);
     list_add(service, client);
+    client_find_identity(client);
+    client->profile = client_arrival_profile(client);
+    profile_join(client->profile);
     client_tell_identity(client);
     client_update_reading(client);
     return !origin->tls || client_begin_tls(client);
@@ -139,11 +141,13 @@ struct client_service *client_service_new(const struct client_parts *parts, cons
     service->server_info = parts->server_info;
     service->settings = *settings;
     service->free_closed.run = free_closed;
+    client_service_admit(service, parts->admission);
     service->host = client_policy_host(service, parts->worker);
     client_name_host(service, parts->host_name);
     service->chain = chain_new(parts->policies, rules, parts->reactor->stats, &service->host);
     if (service->chain == NULL) {
         client_servers_free(service);
+        client_service_leave_admission(service);
         free(service);
         return NULL;
     }
@@ -173,7 +177,7 @@ void client_service_free(struct client_service *service)
 }
 
 void client_service_reconfigure(struct client_service *service, const struct client_settings *settings,
-                                const struct conf_rule *rules)
+                                const struct conf_rule *rules, struct admission *admission)
 {
     bool session_pool = service->settings.session_pool;
 
@@ -184,6 +188,7 @@ void client_service_reconfigure(struct client_service *service, const struct cli
         log_error("client", "out of memory: some rules stay as they were before the reload");
     }
     follow_chain(service);
+    client_service_admit(service, admission);
     for (struct client *client = LIST_FIRST(&service->clients); client != NULL;
          client = LIST_NEXT(client, of_service)) {
         client_tell_identity(client);
@@ -260,6 +265,9 @@ void client_service_tick(struct client_service *service)
     }
     chain_tick(service->chain, now);
     client_servers_tick(service, now);
+    if (service->has_moves) {
+        client_service_move(service);
+    }
     client_admin_queries_tick(service, now);
     while (client != NULL) {
         struct client *next = LIST_NEXT(client, of_service);
@@ -312,6 +320,7 @@ static struct client_report report_on(const struct client *client, int64_t now)
         .address = client->address_text,
         .name = client->name != NULL ? client->name : "",
         .user = profile_user(client->profile),
+        .identity = client_identity_name(client),
         .database = client->profile->database,
         .resp = client->profile->resp,
         .age_us = now - client->connected_us,

@@ -4,6 +4,7 @@
 #ifndef HEADGATE_CLIENT_H
 #define HEADGATE_CLIENT_H
 
+#include "net/admission.h"
 #include "policy/chain.h"
 #include "upstream/server_info.h"
 
@@ -37,8 +38,9 @@ struct client_parts {
     struct control *control;
     struct server_info *server_info;
     const struct chain_roster *policies;
-    size_t worker;         /* its number, from 0 */
-    const char *host_name; /* of this sidecar; NULL or empty: the machine's */
+    size_t worker;               /* its number, from 0 */
+    const char *host_name;       /* of this sidecar; NULL or empty: the machine's */
+    struct admission *admission; /* whom the configuration knows and lets in; needed at the start only */
 };
 
 /* Copies parts and settings; rules are needed within the call only. NULL when memory is short. */
@@ -47,10 +49,13 @@ struct client_service *client_service_new(const struct client_parts *parts, cons
 /* Ends the scripts that policies have run on servers of their own; later ones fail. Those on the Redis of the clients
  * end with their upstream. Both come before client_service_free(). */
 void client_service_end_scripts(struct client_service *service);
+/* Clients of identities come with none of their credentials any more: there are no clients, and their upstream goes. */
+void client_service_leave_admission(struct client_service *service);
 /* All clients must have been closed. */
 void client_service_free(struct client_service *service);
+/* rules and admission are needed within the call only. */
 void client_service_reconfigure(struct client_service *service, const struct client_settings *settings,
-                                const struct conf_rule *rules);
+                                const struct conf_rule *rules, struct admission *admission);
 /* On the worker's thread: brings the policies' gauges, and the counters of their servers, up to date. */
 void client_service_update_gauges(struct client_service *service);
 /* A counter of the policy at this place of the list. From any thread. */
@@ -110,6 +115,7 @@ struct client_report {
     const char *address;
     const char *name;
     const char *user;
+    const char *identity; /* "" for none */
     int64_t database;
     int resp;
     int64_t age_us;

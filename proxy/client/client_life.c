@@ -55,6 +55,7 @@ void expected_reply_give(struct client_service *service, struct expected_reply *
 void client_tell_identity(struct client *client)
 {
     client->identity++;
+    client_find_identity(client);
     struct policy_client view = client_policy_view(client);
     chain_client(client->service->chain, &view);
 }

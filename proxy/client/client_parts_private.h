@@ -47,6 +47,9 @@ struct client_service {
     LIST_HEAD(, admin_query) admin_queries; /* those that policies have not answered yet */
     LIST_HEAD(, policy_server) servers;     /* that policies have for themselves, or have left lately */
     struct stats server_stats;              /* where the lanes to them are counted */
+    struct admission *admission;            /* whom the configuration knows and lets in */
+    struct profile **arrivals;              /* by identity: its credentials' profile, or NULL */
+    bool has_moves;                         /* clients may have to move to other credentials */
     bool ends_scripts;                      /* on those servers: the process ends */
     struct expected_reply *free_expected_replies;
     LIST_HEAD(, client) clients; /* the newest first */
@@ -141,6 +144,9 @@ struct client {
     bool hold_timer_set;
     bool is_proxied;                 /* somebody has passed it on, whose socket ours is connected to */
     void *attachments[POLICIES_MAX]; /* what policies left with the client */
+    const struct identity *who;      /* of the admission; NULL: none */
+    struct identity_peer *unix_peer; /* NULL: not asked for, or there is none */
+    bool gave_user;                  /* it has authenticated by itself, and not said RESET since */
     uint32_t identity;               /* counts the changes of its user and its name */
     char *name;                      /* of CLIENT SETNAME, or NULL */
     char *library_name;              /* of CLIENT SETINFO, or NULL */

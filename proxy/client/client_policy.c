@@ -148,6 +148,7 @@ struct policy_client client_policy_view(struct client *client)
         .user = profile_user(client->profile),
         .name = client->name != NULL ? client->name : "",
         .database = client->profile->database,
+        .identity_name = client_identity_name(client),
         .identity = client->identity,
         .attachments = client->attachments,
         .connection = client,

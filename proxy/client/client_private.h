@@ -14,6 +14,7 @@
  *   client_tls.c       clients that speak TLS, should, or should not
  *   client_strangers.c what Redis reads of clients that have not authenticated
  *   client_lookup.c    which command a name stands for
+ *   client_identity.c  who a client is to the configuration
  *   client_name.c      names that Redis might understand otherwise than Headgate
  *   client_policy.c    what policies may ask for, and are told
  *   client_peer.c      … who is at the other end of a connection
@@ -68,6 +69,19 @@ bool client_rename(struct client *client, struct slice name);
 bool client_keep_text(char **place, struct slice text);
 struct expected_reply *expected_reply_take(struct client_service *service, enum expected_reply_kind kind);
 void expected_reply_give(struct client_service *service, struct expected_reply *expected);
+
+/* ---- client_identity.c ---- */
+
+/* Finds its identity by what is known of it now. */
+void client_find_identity(struct client *client);
+/* The name of its identity; "" for none. */
+const char *client_identity_name(const struct client *client);
+/* The profile with which a client of its identity comes; referenced for the caller. */
+struct profile *client_arrival_profile(const struct client *client);
+/* Goes by that admission from now on. */
+void client_service_admit(struct client_service *service, struct admission *admission);
+/* Ten times a second, if has_moves: clients whose credentials are other ones now. */
+void client_service_move(struct client_service *service);
 
 /* ---- client_measure.c: all of it only where requests are measured ---- */
 
@@ -495,6 +509,9 @@ static inline bool session_may_block(const struct client *client)
     return client->session.blocking > 0 || client->session.blocking_unseen;
 }
 
+/* The client is that profile's from now on; the reference is taken over. False: memory was short, and the client is
+ * closed, with its lane and what was observed. */
+bool session_change_profile(struct client *client, struct profile *profile);
 /* The request is sent, and nothing will tell of its reply. */
 void session_request_unseen(struct client *client, const struct expected_reply *expected);
 /* The request was not sent after all. expected may be NULL. */

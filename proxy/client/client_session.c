@@ -142,8 +142,7 @@ static void replied_exec(struct client *client, const struct resp_reply *reply)
     }
 }
 
-/* False: memory was short, and the client is closed, with its lane and what was observed. */
-static bool replace_profile(struct client *client, struct profile *profile)
+bool session_change_profile(struct client *client, struct profile *profile)
 {
     if (profile == NULL) {
         return client_out_of_memory(client);
@@ -263,7 +262,8 @@ static void replied_profile(struct client *client, struct expected_reply *expect
         struct slice user = {expected->user, expected->user != NULL ? strlen(expected->user) : 0};
         struct slice password = slice_of(expected->password);
         struct profile *before = profile_reference(client->profile);
-        bool is_replaced = replace_profile(client, profile_with_credentials(client->profile, user, password));
+        client->gave_user = true;
+        bool is_replaced = session_change_profile(client, profile_with_credentials(client->profile, user, password));
         /* Nobody knows whether this user may SELECT the database that was selected before. */
         client->session.pinned =
             client->session.pinned || client->profile->database != 0 || changes_too_often(client, before);
@@ -273,11 +273,11 @@ static void replied_profile(struct client *client, struct expected_reply *expect
         }
         upstream_credentials_accepted(client->profile);
     }
-    if (expected->resp != 0 && !replace_profile(client, profile_with_resp(client->profile, expected->resp))) {
+    if (expected->resp != 0 && !session_change_profile(client, profile_with_resp(client->profile, expected->resp))) {
         return;
     }
     if (expected->database >= 0 &&
-        !replace_profile(client, profile_with_database(client->profile, expected->database))) {
+        !session_change_profile(client, profile_with_database(client->profile, expected->database))) {
         return;
     }
     if (expected->name != NULL) {
@@ -302,7 +302,9 @@ static void replied_reset(struct client *client, const struct resp_reply *reply)
         return;
     }
     client->session = (struct session){.unsure = client->session.unsure};
-    (void)replace_profile(client, upstream_default_profile(client->service->upstream));
+    client->gave_user = false;
+    client_find_identity(client);
+    (void)session_change_profile(client, client_arrival_profile(client));
     (void)client_rename(client, (struct slice){0});
     client->heavy = 0;
     client->exclusive->expects_pushes = false;

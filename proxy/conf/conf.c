@@ -393,6 +393,7 @@ static void check_all(struct conf_reading *reading)
     }
     if (reading->faults->count == 0) {
         conf_make_tls(reading);
+        conf_check_clients(reading);
     }
     if (reading->faults->count == 0) {
         warn_of_open_sockets(reading);

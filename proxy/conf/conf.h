@@ -24,6 +24,8 @@ enum conf_proxy_protocol { CONF_PROXY_PROTOCOL_OFF, CONF_PROXY_PROTOCOL_REQUIRED
 #define CONF_ADDRESSES_MAX 16
 /* Of a list of networks, in bytes. */
 #define CONF_NETWORKS_MAX 2048
+/* Of a list of clients, in bytes. */
+#define CONF_CLIENTS_MAX 2048
 /* Of the name of a sidecar, in bytes: that of a machine is no longer. */
 #define CONF_HOST_NAME_MAX 64
 
@@ -50,6 +52,8 @@ struct conf_address_list {
 struct conf_listener_terms {
     enum conf_proxy_protocol proxy_protocol;
     char *proxy_from; /* who is believed: text of networks.h */
+    char *allow;      /* who is let in: text of net/admission.h … */
+    char *refuse;     /* … and who is not */
 };
 
 /* A listener of a configuration, which has what it points to. */

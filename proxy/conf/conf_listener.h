@@ -27,12 +27,30 @@ extern const char *const conf_proxy_protocol_words[];
      .help =                                                                                                           \
          "required: who connects is a proxy or load balancer, and says first whom it has passed on, by the PROXY\n"    \
          "protocol (version 1 or 2). Rules, logs and CLIENTS then see that client. Needs proxy_from."},                \
+        {.name = "proxy_from",                                                                                         \
+         .offset = offsetof(structure, terms.proxy_from),                                                              \
+         .type = CONF_STRING,                                                                                          \
+         .max = CONF_NETWORKS_MAX,                                                                                     \
+         .initial = "",                                                                                                \
+         .reloadable = true,                                                                                           \
+         .help = "Who is believed to be such a proxy: 10.0.0.7, 10.0.0.0/8, fd00::/8, unix (who comes by a Unix "      \
+                 "socket).\n"                                                                                          \
+                 "All others are closed there."},                                                                      \
+        {.name = "allow",                                                                                              \
+         .offset = offsetof(structure, terms.allow),                                                                   \
+         .type = CONF_STRING,                                                                                          \
+         .max = CONF_CLIENTS_MAX,                                                                                      \
+         .initial = "",                                                                                                \
+         .reloadable = true,                                                                                           \
+         .names_clients = true,                                                                                        \
+         .help =                                                                                                       \
+             "Who may connect there: ip:10.0.0.0/8, unix (Unix sockets), identity:NAME, all. Others hear -DENIED.\n"   \
+             "Empty: all. Nobody is let in for being of this machine: ip:127.0.0.1 is a word like others."},           \
     {                                                                                                                  \
-        .name = "proxy_from", .offset = offsetof(structure, terms.proxy_from), .type = CONF_STRING,                    \
-        .max = CONF_NETWORKS_MAX, .initial = "", .reloadable = true,                                                   \
-        .help =                                                                                                        \
-            "Who is believed to be such a proxy: 10.0.0.7, 10.0.0.0/8, fd00::/8, unix (who comes by a Unix socket).\n" \
-            "All others are closed there."                                                                             \
+        .name = "refuse", .offset = offsetof(structure, terms.refuse), .type = CONF_STRING, .max = CONF_CLIENTS_MAX,   \
+        .initial = "", .reloadable = true, .names_clients = true,                                                      \
+        .help = "Who may not, whatever allow says: the same words. Both are looked at when a client comes; who is\n"   \
+                "there stays."                                                                                         \
     }
 
 #endif

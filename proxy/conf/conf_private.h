@@ -13,6 +13,7 @@
  *   conf_tls.c      certificates and keys, from the files that options name
  *   conf_listener.c listeners: their section, and their addresses against all others
  *   networks.c      lists of networks
+ *   conf_clients.c  options that name clients
  *   conf_self.c     which of them lead to Headgate itself, or beyond this machine
  *   conf_files.c    files beside the ini file: found, read, and whether they have changed
  *   conf_modes.c    who else may read files with secrets
@@ -207,6 +208,10 @@ void conf_look_at_files(struct conf_reading *reading);
 
 /* Warns if others may read or write a file with a secret; status: of what was read. */
 void conf_check_mode(struct conf_reading *reading, const char *path, const struct stat *status);
+/* ---- conf_clients.c ---- */
+
+/* Looks at options that name clients, once all of the file is sound otherwise. */
+void conf_check_clients(struct conf_reading *reading);
 
 /* ---- conf_text.c ---- */
 

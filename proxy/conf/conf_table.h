@@ -47,6 +47,7 @@ struct conf_option {
     bool reloadable;
     bool secret;       /* the value appears in no fault and no log; of CONF_FILE: what the file holds is a secret */
     const char *fills; /* of CONF_FILE: the option of the section whose value is what the file holds; else NULL */
+    bool names_clients; /* the text is sound if the section with check_clients() says so */
 };
 
 /* So much in so long. */
@@ -81,6 +82,10 @@ struct conf_section {
     bool (*runs_scripts)(const struct conf_rule *rule);
     /* May be NULL. Whether there is something that can hardly be meant, though it is sound; problem says what. */
     bool (*warns)(const struct conf_rule *rule, const struct conf_rule *all, char problem[CONF_PROBLEM_MAX]);
+    /* May be NULL; one section of a build has it. Whether the text of an option that names clients is sound beside
+     * these rules, with what is wrong in problem and what was expected in *expected. */
+    bool (*check_clients)(const char *text, const struct conf_rule *rules, char problem[CONF_PROBLEM_MAX],
+                          const char **expected);
     /* May be NULL: never. The option by which the rule tells clients apart by their addresses, or NULL. */
     const char *(*by_address)(const struct conf_rule *rule);
 };

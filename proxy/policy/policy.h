@@ -44,10 +44,11 @@ struct policy_client {
     uint64_t id;                            /* unique in this process */
     const struct sockaddr_storage *address; /* AF_UNIX for a Unix socket */
     const char *address_text;
-    const char *user; /* Redis' name for the user that the client is now */
-    const char *name; /* of CLIENT SETNAME; "" for none */
-    int64_t database; /* that it has selected */
-    /* Another one whenever user or name may have changed. */
+    const char *user;          /* Redis' name for the user that the client is now */
+    const char *name;          /* of CLIENT SETNAME; "" for none */
+    const char *identity_name; /* of [identity:NAME]; "" for none */
+    int64_t database;          /* that it has selected */
+    /* Another one whenever user, name or the identity of the file may have changed. */
     uint32_t identity;
     void **attachments; /* the chain's; a policy sees its own in the request */
     void *connection;   /* for what the host knows of who is at its other end: until on_client_close() */

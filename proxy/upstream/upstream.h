@@ -32,6 +32,8 @@ struct profile {
     uint8_t granted;                    /* of enum profile_right: Redis has let the user do so … */
     uint8_t denied;                     /* … and has not */
     int64_t granted_us[PROFILE_RIGHTS]; /* when it has let him last; 0 for those it has not */
+    char *identity;                     /* whose credentials of the configuration they are; NULL: nobody's … */
+    size_t adoptions;                   /* … which as many say */
     size_t references;                  /* clients, lanes and whoever else holds it */
     size_t clients;                     /* of them */
     TAILQ_ENTRY(profile) of_lingering;  /* those without clients; see profile_part() */
@@ -103,6 +105,13 @@ void upstream_warm_up(struct upstream *upstream);
 /* ---- profiles; those returned are referenced for the caller ---- */
 
 struct profile *upstream_default_profile(struct upstream *upstream);
+/*
+ * The profile of clients for whom the configuration has these credentials, beside the default ones. They are an
+ * operator's to correct, as those are: see upstream_credentials.c. identity: whose they are, for the log. user ""
+ * stands for the default user. NULL when memory is short; else upstream_disown() gives it back.
+ */
+struct profile *upstream_adopt(struct upstream *upstream, const char *identity, const char *user, const char *password);
+void upstream_disown(struct profile *profile);
 struct profile *profile_reference(struct profile *profile);
 void profile_release(struct profile *profile);
 /* The caller's reference is that of a client from here on … */

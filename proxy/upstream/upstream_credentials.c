@@ -18,9 +18,25 @@
 
 /* ---- what is known of credentials ---- */
 
-static bool is_operators(const struct profile *profile)
+/* The identity whose credentials of the configuration they are; NULL: none's. */
+static const char *identity_of(const struct profile *profile)
+{
+    const struct profile *other = LIST_FIRST(&profile->upstream->profiles);
+
+    while (other != NULL && !(other->identity != NULL && profile_same_credentials(other, profile))) {
+        other = LIST_NEXT(other, of_upstream);
+    }
+    return other != NULL ? other->identity : NULL;
+}
+
+static bool is_default(const struct profile *profile)
 {
     return profile_same_credentials(profile, profile->upstream->base) || !profile->upstream->settings.serves_clients;
+}
+
+static bool is_operators(const struct profile *profile)
+{
+    return is_default(profile) || identity_of(profile) != NULL;
 }
 
 bool upstream_is_refused(const struct profile *profile)
@@ -176,6 +192,22 @@ void upstream_tell_refusals(struct upstream *upstream, upstream_refused_callback
     upstream->refused_context = context;
 }
 
+/* Redis is there, and serves the others: it is no outage. The lane goes on trying; a spare is tried again with the next
+ * one. Always true. */
+static bool identity_refused(struct lane *lane, bool is_news)
+{
+    const struct profile *profile = lane_profile(lane);
+
+    if (is_news) {
+        log_error("upstream", "Redis at %s does not take the password of identity %s, user %s: %s; trying again",
+                  profile->upstream->settings.lane.target_text, identity_of(profile), profile_user(profile), lane->why);
+    }
+    if (lane->spare) {
+        lane_close(lane, lane->why);
+    }
+    return true;
+}
+
 bool upstream_lane_refused(struct lane *lane)
 {
     struct profile *profile = lane_profile(lane);
@@ -186,7 +218,7 @@ bool upstream_lane_refused(struct lane *lane)
         if (lane->owner != NULL && lane->awaits_quiet) {
             lane->owner_events->writable(lane->owner);
         }
-        return false;
+        return !is_default(profile) && identity_refused(lane, is_news);
     }
     if (is_news) {
         log_warning("upstream",

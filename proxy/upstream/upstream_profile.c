@@ -123,6 +123,7 @@ bool profile_set_password(struct profile *profile, const char *password)
 
 static void profile_free(struct profile *profile)
 {
+    free(profile->identity);
     free(profile->user);
     profile_forget_text(profile->password);
     free(profile->shared);
@@ -360,6 +361,37 @@ struct profile *profile_with_credentials(struct profile *profile, struct slice u
     free(wanted.user);
     free(wanted.password);
     return found;
+}
+
+struct profile *upstream_adopt(struct upstream *upstream, const char *identity, const char *user, const char *password)
+{
+    /* profile_get() copies the texts. */
+    struct profile wanted = {
+        .user = *user != '\0' ? (char *)(uintptr_t)user : NULL,
+        .password = (char *)(uintptr_t)password,
+        .resp = 2,
+    };
+    char *name = strdup(identity);
+    struct profile *profile = name != NULL ? profile_get(upstream, &wanted) : NULL;
+
+    if (profile == NULL) {
+        free(name);
+        return NULL;
+    }
+    free(profile->identity);
+    profile->identity = name;
+    profile->adoptions++;
+    return profile;
+}
+
+void upstream_disown(struct profile *profile)
+{
+    assert(profile->adoptions > 0);
+    if (--profile->adoptions == 0) {
+        free(profile->identity);
+        profile->identity = NULL;
+    }
+    profile_release(profile);
 }
 
 const char *profile_user(const struct profile *profile)

@@ -41,6 +41,7 @@ struct listener {
     struct reception *reception; /* NULL: no listener has the PROXY protocol */
     size_t number_count;
     struct networks **proxies; /* by the number of a listener: who is believed */
+    struct log_limiter denials;
     size_t count;
     struct place places[];
 };
@@ -95,6 +96,34 @@ static void on_rested(evutil_socket_t fd, short what, void *context)
     event_add(&place->event, NULL);
 }
 
+/* ---- who is let in ---- */
+
+/* Before it counts as a client: who is not let in takes no place from those who are. False: it was closed. */
+static bool is_let_in(struct listener *listener, int fd, const struct client_origin *origin)
+{
+    const struct admission_visitor visitor = {
+        .address = &origin->address,
+        .is_proxied = origin->is_proxied,
+        .tls = origin->tls,
+        .listener = origin->listener,
+    };
+    char text[64];
+    const char *identity;
+    uint64_t suppressed;
+
+    if (admission_receive(listener->worker_pool->admission, fd, &visitor, &identity)) {
+        return true;
+    }
+    listener->worker_pool->clients_denied++;
+    if (log_limiter_take(&listener->denials, clock_now_us(), &suppressed)) {
+        connection_peer_text(&origin->address, text, sizeof text);
+        log_warning("listener",
+                    "refused client %s, identity %s: allow and refuse do not let it in (%llu more since the last line)",
+                    text, identity, (unsigned long long)suppressed);
+    }
+    return false;
+}
+
 /* ---- the PROXY protocol ---- */
 
 static void refuse_proxy(struct listener *listener, const struct client_origin *peer, const char *why)
@@ -115,7 +144,9 @@ static void on_header(void *context, int fd, const struct client_origin *origin)
     struct listener *listener = context;
 
     listener->worker_pool->clients_proxied += origin->is_proxied ? 1 : 0;
-    worker_pool_give_client(listener->worker_pool, fd, origin);
+    if (is_let_in(listener, fd, origin)) {
+        worker_pool_give_client(listener->worker_pool, fd, origin);
+    }
 }
 
 static void on_no_header(void *context, const struct client_origin *peer, const char *why)
@@ -170,6 +201,9 @@ static bool accept_one(struct place *place)
             refuse_without_descriptor(place);
         }
         return errno == EINTR || errno == ECONNABORTED;
+    }
+    if (!place->is_proxied && !is_let_in(listener, fd, &origin)) {
+        return true;
     }
     if (client_count_now(listener) >= listener->max_clients) {
         refuse(listener, fd, place->tls, "max_clients are connected");

@@ -341,6 +341,7 @@ static void worker_free(struct worker *worker)
     /* With the lanes end the scripts that policies wait for, so that none ends after the policies. */
     if (worker->clients != NULL) {
         client_service_end_scripts(worker->clients);
+        client_service_leave_admission(worker->clients);
     }
     if (worker->upstream != NULL) {
         upstream_free(worker->upstream);
@@ -381,6 +382,7 @@ static bool build_parts(struct worker *worker, const struct conf *conf)
         .policies = worker->parts.policies,
         .worker = worker->index,
         .host_name = conf->host_name,
+        .admission = worker->parts.admission,
     };
     worker->clients = worker->server_info != NULL ? client_service_new(&parts, &clients, conf->rules) : NULL;
     if (worker->clients == NULL) {
@@ -546,6 +548,7 @@ struct conf_message {
     struct message message;
     struct worker *worker;
     const struct conf *conf;
+    struct admission *admission; /* referenced */
     void (*done)(void *context);
     void *context;
 };
@@ -570,13 +573,15 @@ static void run_reconfigure(struct message *message)
     struct client_settings clients = client_settings(order->conf);
 
     upstream_reconfigure(order->worker->upstream, &upstream);
-    client_service_reconfigure(order->worker->clients, &clients, order->conf->rules);
+    client_service_reconfigure(order->worker->clients, &clients, order->conf->rules, order->admission);
+    admission_release(order->admission);
     change_scripted(order->worker, conf_rules_with_scripts(order->conf->rules));
     order->done(order->context);
     free(order);
 }
 
-void worker_reconfigure(struct worker *worker, const struct conf *conf, void (*done)(void *context), void *context)
+void worker_reconfigure(struct worker *worker, const struct conf *conf, struct admission *admission,
+                        void (*done)(void *context), void *context)
 {
     struct conf_message *order = malloc(sizeof *order);
 
@@ -584,7 +589,13 @@ void worker_reconfigure(struct worker *worker, const struct conf *conf, void (*d
         abort();
     }
     *order = (struct conf_message){
-        .message.run = run_reconfigure, .worker = worker, .conf = conf, .done = done, .context = context};
+        .message.run = run_reconfigure,
+        .worker = worker,
+        .conf = conf,
+        .admission = admission_reference(admission),
+        .done = done,
+        .context = context,
+    };
     worker_post(worker, &order->message);
 }
 

@@ -24,7 +24,8 @@ struct worker_parts {
     struct lookup *lookup;   /* where Redis is; the main thread's … */
     struct mailbox *mailbox; /* … and where to ask for it to be looked up anew */
     const struct chain_roster *policies;
-    struct workgroup *group; /* the other workers; each is one of them until it stops */
+    struct workgroup *group;     /* the other workers; each is one of them until it stops */
+    struct admission *admission; /* whom the configuration knows, until worker_reconfigure(); needed at start only */
 };
 
 /* Builds a worker and starts its thread. conf must outlive it (but see worker_reconfigure). NULL with errno set when
@@ -34,9 +35,11 @@ struct worker *worker_start(size_t index, const struct conf *conf, const struct 
 /* Hands over an accepted socket. False when memory is short: it is closed. */
 bool worker_give_client(struct worker *worker, int fd, const struct client_origin *origin, uint64_t id);
 
-/* Takes over the options that can be reloaded; calls done on the worker's thread when the old ones are no longer used.
+/* Takes over the options that can be reloaded, and whom they know (needed within the call only); calls done on the
+ * worker's thread when the old ones are no longer used.
  */
-void worker_reconfigure(struct worker *worker, const struct conf *conf, void (*done)(void *context), void *context);
+void worker_reconfigure(struct worker *worker, const struct conf *conf, struct admission *admission,
+                        void (*done)(void *context), void *context);
 
 /* Redis is somewhere else. */
 void worker_set_targets(struct worker *worker, const struct connection_targets *targets);

@@ -76,11 +76,13 @@ bool worker_pool_start(struct worker_pool *worker_pool, struct reactor *reactor,
     if (!open_parts(worker_pool, reactor, conf, policies)) {
         return false;
     }
+    worker_pool->admission = admission_new(conf);
     const struct worker_parts parts = {
         .lookup = worker_pool->lookup,
         .mailbox = &worker_pool->mailbox,
         .policies = &worker_pool->policies,
         .group = &worker_pool->group,
+        .admission = worker_pool->admission,
     };
     for (; worker_pool->count < count; worker_pool->count++) {
         worker_pool->workers[worker_pool->count] = worker_start(worker_pool->count, conf, &parts);
@@ -108,6 +110,9 @@ void worker_pool_stop(struct worker_pool *worker_pool)
     if (worker_pool->lookup != NULL) {
         lookup_free(worker_pool->lookup);
     }
+    if (worker_pool->admission != NULL) {
+        admission_release(worker_pool->admission);
+    }
     workgroup_close(&worker_pool->group);
     chain_roster_close(&worker_pool->policies);
     free(worker_pool->workers);
@@ -117,6 +122,8 @@ void worker_pool_stop(struct worker_pool *worker_pool)
 void worker_pool_reconfigure(struct worker_pool *worker_pool, const struct conf *conf)
 {
     worker_pool->conf = conf;
+    admission_release(worker_pool->admission);
+    worker_pool->admission = admission_new(conf);
     lookup_set_interval(worker_pool->lookup, conf->resolve_every);
     lookup_soon(worker_pool->lookup);
 }
@@ -174,6 +181,8 @@ static uint64_t stat_of_main(const struct worker_pool *worker_pool, enum stats_i
     switch (id) {
     case STATS_CLIENTS_REFUSED:
         return worker_pool->clients_refused;
+    case STATS_CLIENTS_DENIED:
+        return worker_pool->clients_denied;
     case STATS_CLIENTS_PROXIED:
         return worker_pool->clients_proxied;
     case STATS_PROXIES_REFUSED:

@@ -15,11 +15,13 @@ struct worker_pool {
     struct lookup *lookup;        /* where Redis is, for all workers */
     struct mailbox mailbox;       /* what workers want of it */
     const struct conf *conf;      /* that is in force */
+    struct admission *admission;  /* … and whom it knows and lets in */
     const struct stats *stats;    /* where lookups are counted */
     uint64_t clients_given;       /* sockets handed over since the start */
     uint64_t clients_refused;
     uint64_t clients_proxied; /* of the sockets: passed on by a proxy that said by whom they were opened */
     uint64_t proxies_refused; /* connections that should have said so, and did not */
+    uint64_t clients_denied;  /* by allow and refuse, before they were handed over */
 };
 
 /* Starts conf->threads workers; false, with errno set and none left running, if one cannot be started. reactor: of the

@@ -175,6 +175,8 @@ void world_start(struct world *world, int listener, const struct sockaddr_un *ad
     world->control = control_new(&world->reactor, &world->runs, world->upstream);
     world->server_info = server_info_new(world->control);
     require(chain_roster_open(&world->roster, (flags & 16) != 0 ? meter_policies : ledger_policies, 1));
+    const struct conf conf = {.listener_terms = {.allow = (char[]){""}, .refuse = (char[]){""}}};
+    struct admission *admission = admission_new(&conf);
     const struct client_parts parts = {
         .reactor = &world->reactor,
         .runs = &world->runs,
@@ -182,8 +184,10 @@ void world_start(struct world *world, int listener, const struct sockaddr_un *ad
         .control = world->control,
         .server_info = world->server_info,
         .policies = &world->roster,
+        .admission = admission,
     };
     world->service = client_service_new(&parts, &clients, NULL);
+    admission_release(admission);
     require(world->service != NULL);
     upstream_warm_up(world->upstream);
 }
@@ -196,6 +200,7 @@ void world_stop(struct world *world)
     client_service_close_all(world->service, "the script has ended");
     reactor_settle(&world->reactor);
     client_service_end_scripts(world->service);
+    client_service_leave_admission(world->service);
     upstream_free(world->upstream);
     client_service_free(world->service);
     server_info_free(world->server_info);

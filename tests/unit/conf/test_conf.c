@@ -170,6 +170,8 @@ static const char *const other_values[][2] = {
     {"listen", "10.0.0.1:1, [::1]:2, unix:/run/h.sock"},
     {"proxy_protocol", "required"},
     {"proxy_from", "10.0.0.0/8, unix"},
+    {"allow", "ip:10.0.0.0/8, unix"},
+    {"refuse", "ip:10.9.0.0/16"},
     {"admin", ""},
     {"admin_password", "\" quoted \\\"pass\\\\word\\\" ;#\""},
     {"admin_password_file", NULL},
@@ -321,7 +323,7 @@ Test(conf, table_is_sound)
             cr_assert_neq(option->offset, conf_options[j].offset, "%s", option->name);
         }
     }
-    cr_assert_eq(conf_option_count, 60, "a new field of struct conf needs its option, and a word here");
+    cr_assert_eq(conf_option_count, 62, "a new field of struct conf needs its option, and a word here");
 }
 
 Test(conf, sample_file_is_the_reference)

@@ -189,9 +189,11 @@ Test(limit_rule, that_speaks_of_what_is_not_there)
     assert_fault(WINDOW "commands = gte\n",
                  "4: [limit:a] commands = gte: \"gte\" is no command that Headgate knows; expected command names, "
                  "@categories or * , with ! before those to leave out");
-    assert_fault(WINDOW "except = bob\n",
-                 "4: [limit:a] except = bob: \"bob\" is none of ip:ADDRESS, ip:ADDRESS/BITS, user:GLOB, name:GLOB; "
-                 "expected ip:ADDRESS, ip:ADDRESS/BITS, user:GLOB and name:GLOB, with blanks or commas between them");
+    assert_fault(
+        WINDOW "except = bob\n",
+        "4: [limit:a] except = bob: \"bob\" is none of ip:ADDRESS, ip:ADDRESS/BITS, user:GLOB, name:GLOB, "
+        "identity:GLOB; expected ip:ADDRESS, ip:ADDRESS/BITS, user:GLOB, name:GLOB and identity:GLOB, with blanks "
+        "or commas between them");
     assert_fault(WINDOW "keys = a[\n", "4: [limit:a] keys = a[: \"a[\" opens a class with \"[\" that it does not "
                                        "close" EXPECTED_KEYS);
     assert_fault(WINDOW "keys = a[\nper = key\n", "4: [limit:a] keys = a[: \"a[\" opens a class with \"[\" that it "

@@ -1,0 +1,188 @@
+/*
+ * Who a client is to the configuration: its identity, and the profile with which it comes.
+ *
+ * An identity is found when a client comes, and anew whenever one of the facts is another: it has authenticated, it has
+ * said RESET, or other identities are in force. Those who carry credentials do not depend on AUTH (identity.c sees to
+ * it), so no command changes what a client that has not authenticated is to Redis; and whether it is let in was asked
+ * before (admission.h) and is never asked again, so no command leads around that.
+ *
+ * A reload may bring other credentials. A client that has none of its own moves to their profile when a lane there is
+ * ready and it has nothing under way: until then, and for as long as it has a lane of its own, it goes on as before.
+ */
+#include "client/client_private.h"
+
+#include <stdlib.h>
+
+/* ---- facts ---- */
+
+/* What the kernel says of a Unix socket's other end does not change: it is asked once, if anybody wants to know. */
+static const struct identity_peer *peer_of(struct client *client)
+{
+    bool is_wanted =
+        client->address.ss_family == AF_UNIX && !client->is_proxied && admission_wants_peer(client->service->admission);
+
+    if (is_wanted && client->unix_peer == NULL) {
+        client->unix_peer = calloc(1, sizeof *client->unix_peer);
+        if (client->unix_peer != NULL && !identity_find_peer(client->connection.fd, client->unix_peer)) {
+            free(client->unix_peer);
+            client->unix_peer = NULL;
+        }
+    }
+    return is_wanted ? client->unix_peer : NULL;
+}
+
+static struct identity_facts facts_of(struct client *client)
+{
+    return (struct identity_facts){
+        .address = &client->address,
+        .peer = peer_of(client),
+        .user = client->gave_user ? profile_user(client->profile) : NULL,
+    };
+}
+
+/* ---- who it is ---- */
+
+void client_find_identity(struct client *client)
+{
+    const struct identity_facts facts = facts_of(client);
+
+    client->who = admission_identify(client->service->admission, &facts);
+}
+
+const char *client_identity_name(const struct client *client)
+{
+    return client->who != NULL ? client->who->name : "";
+}
+
+struct profile *client_arrival_profile(const struct client *client)
+{
+    const struct client_service *service = client->service;
+    struct profile *profile = client->who != NULL ? service->arrivals[client->who->number] : NULL;
+
+    return profile != NULL ? profile_reference(profile) : upstream_default_profile(service->upstream);
+}
+
+/* ---- credentials of identities ---- */
+
+static void drop_arrivals(struct profile **arrivals, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (arrivals[i] != NULL) {
+            upstream_disown(arrivals[i]);
+        }
+    }
+    free(arrivals);
+}
+
+/* One for each identity; NULL for those without credentials. As with all of a configuration, the program ends when
+ * memory is short: nobody may come as somebody else instead. */
+static struct profile **make_arrivals(struct client_service *service, const struct admission *admission)
+{
+    size_t count = admission_identity_count(admission);
+    struct profile **arrivals = conf_alloc(NULL, (count + 1) * sizeof(struct profile *));
+
+    for (size_t i = 0; i < count; i++) {
+        const struct identity *identity = admission_identity(admission, i);
+        arrivals[i] = NULL;
+        if (identity_has_credentials(identity)) {
+            arrivals[i] =
+                upstream_adopt(service->upstream, identity->name, identity->upstream_user, identity->upstream_password);
+            if (arrivals[i] == NULL) {
+                abort();
+            }
+        }
+    }
+    return arrivals;
+}
+
+void client_service_admit(struct client_service *service, struct admission *admission)
+{
+    struct admission *before = service->admission;
+    struct profile **arrivals_before = service->arrivals;
+
+    service->arrivals = make_arrivals(service, admission);
+    service->admission = admission_reference(admission);
+    for (struct client *client = LIST_FIRST(&service->clients); client != NULL;
+         client = LIST_NEXT(client, of_service)) {
+        client_find_identity(client);
+    }
+    service->has_moves = before != NULL;
+    if (before != NULL) {
+        drop_arrivals(arrivals_before, admission_identity_count(before));
+        admission_release(before);
+    }
+}
+
+void client_service_leave_admission(struct client_service *service)
+{
+    if (service->admission != NULL) {
+        drop_arrivals(service->arrivals, admission_identity_count(service->admission));
+        admission_release(service->admission);
+        service->admission = NULL;
+    }
+}
+
+/* ---- clients that move to other credentials ---- */
+
+/* The arrival profile, as far as it is not the client's own choice: its database, its version of RESP. Referenced for
+ * the caller; NULL when memory is short. */
+static struct profile *destination_of(const struct client *client)
+{
+    struct profile *arrival = client_arrival_profile(client);
+    struct profile *speaking = profile_with_resp(arrival, client->profile->resp);
+    struct profile *profile = speaking != NULL ? profile_with_database(speaking, client->profile->database) : NULL;
+
+    if (speaking != NULL) {
+        profile_release(speaking);
+    }
+    profile_release(arrival);
+    return profile;
+}
+
+/* One that has authenticated stays who it is. A connection of its own is a session's for life with pool = session. */
+static bool is_at_home(const struct client *client)
+{
+    if (client->state != CLIENT_OPEN || client->gave_user || client->service->settings.session_pool) {
+        return true;
+    }
+    struct profile *arrival = client_arrival_profile(client);
+    bool is = profile_same_credentials(arrival, client->profile);
+    profile_release(arrival);
+    return is;
+}
+
+static bool may_move(const struct client *client)
+{
+    return client->exclusive == NULL && client->first == NULL && client->wait == CLIENT_WAIT_NOTHING &&
+           !client->streaming && client->held == NULL;
+}
+
+/* It goes on with what it has until its new lane is ready, unless that is worth nothing any more. */
+static void move(struct client *client)
+{
+    struct profile *profile = destination_of(client);
+    const struct lane *lane = profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
+
+    if (lane != NULL && (lane->state == LANE_READY || upstream_is_refused(client->profile))) {
+        (void)session_change_profile(client, profile);
+    } else if (profile != NULL) {
+        profile_release(profile);
+    }
+}
+
+void client_service_move(struct client_service *service)
+{
+    bool are_all_there = true;
+
+    for (struct client *client = LIST_FIRST(&service->clients); client != NULL;) {
+        struct client *next = LIST_NEXT(client, of_service);
+        if (!is_at_home(client)) {
+            if (may_move(client)) {
+                move(client);
+            }
+            are_all_there = false;
+        }
+        client = next;
+    }
+    service->has_moves = !are_all_there;
+}

@@ -1,0 +1,594 @@
+"""Who a client is: identities, what rules know of them, the credentials that they carry, and who is let in."""
+
+import contextlib
+import os
+import pwd
+import socket
+import struct
+import threading
+
+import pytest
+
+from harness.admin import stats, text
+from harness.resp import OK, PONG, QUEUED, Client, Closed, Error, wait_for
+from harness.rules import check_file, launch, reload
+from harness.servers import free_port, run_headgate
+
+WRONGPASS = b"WRONGPASS"
+DENIED = Error(b"DENIED headgate: this client may not connect here (options allow and refuse)")
+UID = os.getuid()
+GID = os.getgid()
+
+
+def identity(name, *options):
+    return "\n".join([f"[identity:{name}]", *options]) + "\n"
+
+
+def clients_of(headgate):
+    """What CLIENTS says, by id."""
+    with headgate.admin() as admin:
+        lines = text(admin("CLIENTS")).splitlines()
+    found = [dict(field.split("=", 1) for field in line.split() if "=" in field) for line in lines]
+    return {line["id"]: line for line in found if "id" in line}
+
+
+def identities_of(headgate):
+    return sorted(line["identity"] for line in clients_of(headgate).values())
+
+
+def add_user(redis, name, password, *rights):
+    with redis.connect() as client:
+        assert client("ACL", "SETUSER", name, "on", "resetpass", f">{password}", *(rights or ("~*", "&*", "+@all"))) == OK
+
+
+@pytest.fixture
+def unix(redis, pool, make_headgate, tmp_path):
+    """A Headgate with these rules that listens on a Unix socket, too: unix(rules) gives it and the path."""
+
+    def make(rules, **options):
+        path = tmp_path / "h.sock"
+        return launch(make_headgate, redis, pool, rules, listen=f"unix:{path}", **options), str(path)
+
+    return make
+
+
+# ---- what an identity goes by ----
+
+
+def test_an_address(make):
+    headgate = make(identity("far", "address = ip:192.0.2.0/24") + identity("here", "address = ip:127.0.0.0/8"))
+    client = headgate.connect()
+    assert client("PING") == PONG
+    assert identities_of(headgate) == ["here"]
+
+
+def test_the_first_of_the_file_that_fits(make):
+    headgate = make(identity("all", "address = 0.0.0.0/0") + identity("here", "address = 127.0.0.1"))
+    headgate.connect()("PING")
+    assert identities_of(headgate) == ["all"]
+
+
+@pytest.mark.parametrize("word", (f"uid:{UID}", f"gid:{GID}", f"uid:{pwd.getpwuid(UID).pw_name}"))
+def test_the_peer_of_a_unix_socket(unix, word):
+    headgate, path = unix(identity("me", f"peer = uid:4000000 {word}"))
+    headgate.connect()("PING")
+    with Client(path) as client:
+        assert client("PING") == PONG
+        assert identities_of(headgate) == ["", "me"]
+
+
+@pytest.mark.parametrize("word", (f"uid:{UID + 1}", f"gid:{GID + 54321}"))
+def test_another_peer(unix, word):
+    headgate, path = unix(identity("other", f"peer = {word}"))
+    with Client(path) as client:
+        assert client("PING") == PONG
+        assert identities_of(headgate) == [""]
+
+
+def test_kinds_must_all_fit(unix):
+    """A Unix socket has no address, and TCP no peer that is known."""
+    headgate, path = unix(identity("both", f"peer = uid:{UID}", "address = 0.0.0.0/0"))
+    headgate.connect()("PING")
+    with Client(path) as client:
+        assert client("PING") == PONG
+        assert identities_of(headgate) == ["", ""]
+
+
+def test_a_user_that_was_given(redis, make, pool):
+    add_user(redis, "batch-1", "secret")
+    headgate = make(identity("batch", "user = batch-*") + identity("here", "address = ip:127.0.0.1"))
+    client = headgate.connect()
+    assert client("PING") == PONG
+    assert identities_of(headgate) == ["here"]
+    assert client("AUTH", "batch-1", "wrong").startswith(WRONGPASS)
+    assert identities_of(headgate) == ["here"]
+    assert client("AUTH", "batch-1", "secret") == OK
+    assert identities_of(headgate) == ["batch"]
+    assert client("AUTH", "batch-1", "wrong").startswith(WRONGPASS)
+    assert identities_of(headgate) == ["batch"]
+    assert client("RESET") == b"RESET"
+    assert identities_of(headgate) == ["here"]
+
+
+def test_who_gave_no_user_is_of_no_user(make):
+    headgate = make(identity("some", "user = *"))
+    client = headgate.connect()
+    assert client("PING") == PONG
+    assert identities_of(headgate) == [""]
+    assert client("AUTH", "default", "any") == OK
+    assert identities_of(headgate) == ["some"]
+
+
+def test_a_reload_takes_other_identities(make):
+    headgate = make(identity("one", "address = ip:127.0.0.1"))
+    client = headgate.connect()
+    assert client("PING") == PONG
+    reload(headgate, identity("other", "address = ip:127.0.0.1"), client)
+    assert identities_of(headgate) == ["other"]
+    reload(headgate, "", client)
+    assert identities_of(headgate) == [""]
+
+
+# ---- rules ----
+
+
+def test_a_rule_excepts_an_identity(unix):
+    rules = identity("me", f"peer = uid:{UID}") + "[deny:d]\ncommands = get\nexcept = identity:m*\n"
+    headgate, path = unix(rules)
+    assert headgate.connect()("GET", "k").startswith(b"DENIED d")
+    with Client(path) as client:
+        assert client("GET", "missing") is None
+
+
+def test_who_has_none_is_not_excepted(make):
+    headgate = make("[deny:d]\ncommands = get\nexcept = identity:*\n")
+    assert headgate.connect()("GET", "k").startswith(b"DENIED d")
+
+
+@pytest.mark.parametrize("workers", (1, 4))
+def test_a_limit_counts_per_identity(redis, pool, make_headgate, tmp_path, workers):
+    rules = (
+        identity("tcp", "address = ip:127.0.0.1")
+        + identity("sock", f"peer = uid:{UID}")
+        + "[limit:l]\ncommands = get\nper = identity\nlimit = 3\nwindow = 10m\n"
+    )
+    path = tmp_path / "h.sock"
+    headgate = launch(make_headgate, redis, pool, rules, listen=f"unix:{path}", threads=workers)
+    answers = [headgate.connect()("GET", "k") for _ in range(5)]
+    assert [isinstance(answer, Error) for answer in answers] == [False] * 3 + [True] * 2
+    for count in range(4):
+        with Client(str(path)) as client:
+            assert isinstance(client("GET", "k"), Error) == (count == 3)
+
+
+def test_authenticating_anew_moves_to_another_bucket_in_order(redis, make):
+    """In one pipeline: each request is counted for who the client is to Redis then."""
+    add_user(redis, "a", "secret")
+    rules = identity("a", "user = a") + "[limit:l]\ncommands = get\nper = identity\nlimit = 2\nwindow = 10m\n"
+    headgate = make(rules)
+    client = headgate.connect()
+    requests = [("GET", "k")] * 3 + [("AUTH", "a", "secret")] + [("GET", "k")] * 3
+    requests += [("RESET",), ("GET", "k"), ("AUTH", "a", "secret"), ("GET", "k")]
+    answers = client.pipeline(requests)
+    assert [isinstance(answer, Error) for answer in answers] == [
+        False, False, True, False, False, False, True, False, True, False, True,
+    ]  # fmt: skip
+
+
+# ---- credentials ----
+
+
+def with_credentials(user="app", password="secret", by="address = ip:127.0.0.1"):
+    return identity("here", by, f"upstream_user = {user}", f"upstream_password = {password}")
+
+
+@pytest.fixture
+def locked(make_redis):
+    """A Redis that lets nobody in without a password."""
+    redis = make_redis("--requirepass", "root")
+    redis_client = redis.connect()
+    assert redis_client("AUTH", "root") == OK
+    for name in ("app", "other"):
+        rights = ("~*", "&*", "+@all")
+        assert redis_client("ACL", "SETUSER", name, "on", f">{name}-secret", *rights) == OK
+    redis.root = redis_client
+    return redis
+
+
+def locked_headgate(make_headgate, locked, pool, rules, **options):
+    return launch(make_headgate, locked, pool, rules, **options)
+
+
+def does_everything(client, user):
+    assert client("SET", "k", 1) == OK
+    assert client.pipeline([("MULTI",), ("GET", "k"), ("EXEC",)]) == [OK, QUEUED, [b"1"]]
+    assert client("WATCH", "k") == OK and client("UNWATCH") == OK
+    assert client("EVAL", "return redis.call('GET', KEYS[1])", 1, "k") == b"1"
+    assert client("SELECT", 1) == OK and client("SELECT", 0) == OK
+    assert client("ACL", "WHOAMI") == user
+
+
+@pytest.mark.parametrize("workers", (1, 4))
+def test_an_application_holds_no_password(locked, make_headgate, pool, workers):
+    rules = with_credentials(password="app-secret")
+    headgate = locked_headgate(make_headgate, locked, pool, rules, threads=workers)
+    for _ in range(6):
+        client = headgate.connect()
+        does_everything(client, b"app")
+    assert {line["user"] for line in clients_of(headgate).values()} == {"app"}
+    assert "app-secret" not in headgate.log()
+
+
+def test_others_are_who_they_were(locked, make_headgate, pool, tmp_path):
+    rules = with_credentials(password="app-secret", by=f"peer = uid:{UID}")
+    path = tmp_path / "h.sock"
+    headgate = locked_headgate(make_headgate, locked, pool, rules, listen=f"unix:{path}")
+    stranger = headgate.connect()
+    assert stranger("GET", "k").startswith(b"NOAUTH")
+    with Client(str(path)) as client:
+        does_everything(client, b"app")
+    assert stranger("GET", "k").startswith(b"NOAUTH")
+
+
+def test_it_may_authenticate_as_somebody_else(locked, make_headgate, pool):
+    headgate = locked_headgate(make_headgate, locked, pool, with_credentials(password="app-secret"))
+    client = headgate.connect()
+    assert client("ACL", "WHOAMI") == b"app"
+    assert client("AUTH", "other", "no").startswith(WRONGPASS)
+    assert client("ACL", "WHOAMI") == b"app"
+    assert client("AUTH", "other", "other-secret") == OK
+    does_everything(client, b"other")
+    client("RESET")
+    does_everything(client, b"app")
+
+
+def test_reset_and_then_a_transaction(locked, make_headgate, pool):
+    """Behind RESET the connection to Redis knows nobody: the client is its identity's user all the same."""
+    headgate = locked_headgate(make_headgate, locked, pool, with_credentials(password="app-secret"))
+    client = headgate.connect()
+    client("RESET")
+    assert client.pipeline([("MULTI",), ("ACL", "WHOAMI"), ("EXEC",)]) == [OK, QUEUED, [b"app"]]
+    answers = client.pipeline([("RESET",), ("MULTI",), ("ACL", "WHOAMI"), ("EXEC",)])
+    assert answers[1:] == [OK, QUEUED, [b"app"]]
+
+
+def test_in_resp3(locked, make_headgate, pool):
+    headgate = locked_headgate(make_headgate, locked, pool, with_credentials(password="app-secret"))
+    client = headgate.connect()
+    client("HELLO", 3)
+    does_everything(client, b"app")
+
+
+def test_a_wrong_password_is_told_once_and_not_shown(locked, make_headgate, pool):
+    rules = with_credentials(password="not-it")
+    headgate = locked_headgate(make_headgate, locked, pool, rules, upstream_wait="200ms")
+    client = headgate.connect()
+    answer = client("GET", "k")
+    assert answer.startswith(b"ERR headgate: no connection to Redis at") and b"WRONGPASS" in answer
+    wait_for(lambda: "password of identity here, user app" in headgate.log(), what="the log line")
+    assert "not-it" not in headgate.log()
+    client("GET", "k")
+    assert headgate.log().count("password of identity") == 1
+    # What is put right at Redis is taken without a reload.
+    locked.root("ACL", "SETUSER", "app", ">not-it")
+
+    def works():
+        with Client(headgate.address) as other:
+            return other("SET", "k", 1) == OK
+
+    wait_for(works, what="the password to be taken")
+
+
+def test_who_authenticates_needs_no_password_of_its_identity(locked, make_headgate, pool):
+    rules = with_credentials(password="not-it")
+    headgate = locked_headgate(make_headgate, locked, pool, rules, upstream_wait="200ms")
+    client = headgate.connect()
+    assert isinstance(client("GET", "k"), Error)
+    with Client(headgate.address) as other:
+        assert other("AUTH", "other", "other-secret") == OK
+        does_everything(other, b"other")
+
+
+def test_the_others_do_not_notice_a_wrong_password(locked, make_headgate, pool, tmp_path):
+    rules = with_credentials(password="not-it", by=f"peer = uid:{UID}")
+    path = tmp_path / "h.sock"
+    headgate = locked_headgate(
+        make_headgate, locked, pool, rules, listen=f"unix:{path}", upstream_password="root", upstream_wait="200ms"
+    )
+    good = headgate.connect()
+    assert good("SET", "k", 1) == OK
+    with Client(str(path)) as bad:
+        assert isinstance(bad("GET", "k"), Error)
+        for _ in range(20):
+            assert good("GET", "k") == b"1"
+        assert stats(headgate)["upstream_up"] == "1"
+    assert headgate.log().count("connected to Redis at") == 1
+
+
+def test_a_password_is_changed_under_load(locked, make_headgate, pool):
+    """Both passwords hold for a while, as in ACL SETUSER app >new, a reload, ACL SETUSER app <old."""
+    headgate = locked_headgate(make_headgate, locked, pool, with_credentials(password="app-secret"), threads=2)
+    over, faults = threading.Event(), []
+
+    def load(number):
+        with Client(headgate.address) as client:
+            while not over.is_set():
+                answers = [
+                    client("SET", f"k{number}", number) == OK,
+                    client("GET", f"k{number}") == b"%d" % number,
+                    client.pipeline([("MULTI",), ("ACL", "WHOAMI"), ("EXEC",)])[2] == [b"app"],
+                ]
+                if not all(answers):
+                    faults.append(answers)
+
+    def run(number):
+        try:
+            load(number)
+        except (OSError, Closed) as fault:
+            faults.append(fault)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    idle, listener = headgate.connect(), headgate.connect()
+    assert idle("GET", "missing") is None
+    assert listener("SUBSCRIBE", "c")[0] == b"subscribe"
+    assert locked.root("ACL", "SETUSER", "app", ">new-secret") == OK
+    reload(headgate, with_credentials(password="new-secret"), idle)
+    wait_for(lambda: idle("ACL", "WHOAMI") == b"app", what="the idle client to go on")
+    threading.Event().wait(1.0)
+    assert locked.root("ACL", "SETUSER", "app", "<app-secret") == OK
+    for _ in range(20):
+        assert idle("SET", "i", 1) == OK
+        with Client(headgate.address) as client:
+            assert client("ACL", "WHOAMI") == b"app"
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert not faults
+    locked.root("PUBLISH", "c", "m")
+    assert listener.read() == [b"message", b"c", b"m"]
+
+
+def test_clients_of_another_identity_after_a_reload(locked, make_headgate, pool):
+    """Who shares lanes is the other user from then on; who has a lane of its own stays who it is."""
+    headgate = locked_headgate(make_headgate, locked, pool, with_credentials(password="app-secret"))
+    client = headgate.connect()
+    assert client("SELECT", 2) == OK
+    assert client("ACL", "WHOAMI") == b"app"
+    reload(headgate, with_credentials(user="other", password="other-secret"), client)
+    if pool == "shared":
+        wait_for(lambda: client("ACL", "WHOAMI") == b"other", what="the client to move")
+        assert clients_of(headgate)
+        assert client("SET", "where", 1) == OK
+        assert locked.root.pipeline([("SELECT", 2), ("EXISTS", "where"), ("SELECT", 0)])[1] == 1
+    with Client(headgate.address) as newcomer:
+        assert newcomer("ACL", "WHOAMI") == b"other"
+
+
+def test_who_has_authenticated_does_not_move(locked, make_headgate, pool):
+    headgate = locked_headgate(make_headgate, locked, pool, with_credentials(password="app-secret"))
+    client = headgate.connect()
+    assert client("AUTH", "app", "app-secret") == OK
+    reload(headgate, with_credentials(user="other", password="other-secret"), client)
+    for _ in range(5):
+        assert client("ACL", "WHOAMI") == b"app"
+        threading.Event().wait(0.1)
+
+
+# ---- who is let in ----
+
+
+def first_words(address):
+    """What a client that asks at once hears."""
+    with Client(address) as client:
+        with contextlib.suppress(BrokenPipeError):
+            # It may be refused already.
+            client.request("PING")
+        answer = client.read()
+        if isinstance(answer, Error):
+            with pytest.raises((Closed, OSError)):
+                client("PING")
+        return answer
+
+
+@pytest.mark.parametrize(
+    ("options", "is_let_in"),
+    (
+        ({}, True),
+        ({"allow": "all"}, True),
+        ({"allow": "ip:127.0.0.1"}, True),
+        ({"allow": "ip:10.0.0.0/8, ip:127.0.0.0/8"}, True),
+        ({"allow": "ip:10.0.0.0/8"}, False),
+        ({"allow": "unix"}, False),
+        ({"allow": "identity:here"}, True),
+        ({"allow": "identity:h*"}, True),
+        ({"allow": "identity:far"}, False),
+        ({"refuse": "all"}, False),
+        ({"refuse": "ip:127.0.0.1"}, False),
+        ({"refuse": "ip:10.0.0.0/8"}, True),
+        ({"refuse": "identity:here"}, False),
+        ({"refuse": "identity:far"}, True),
+        ({"refuse": "unix"}, True),
+        ({"allow": "ip:127.0.0.0/8", "refuse": "ip:127.0.0.1"}, False),
+        ({"allow": "all", "refuse": "identity:*"}, False),
+    ),
+)
+def test_who_is_let_in(redis, make_headgate, options, is_let_in):
+    rules = identity("far", "address = ip:192.0.2.1") + identity("here", "address = ip:127.0.0.1")
+    headgate = make_headgate(redis, pool="shared", start=False, **options)
+    headgate.write_rules(rules)
+    headgate.start()
+    assert first_words(headgate.address) == (PONG if is_let_in else DENIED)
+
+
+def test_unix_sockets(redis, make_headgate, tmp_path):
+    path = tmp_path / "h.sock"
+    headgate = launch(make_headgate, redis, "shared", "", listen=f"unix:{path}", allow="unix")
+    assert first_words(str(path)) == PONG
+    assert first_words(headgate.address) == DENIED
+    headgate.write_config(allow="ip:0.0.0.0/0 ip:::/0")
+    with headgate.admin() as admin:
+        assert admin("RELOAD") == OK
+    wait_for(lambda: first_words(headgate.address) == PONG, what="the reload")
+    assert first_words(str(path)) == DENIED
+
+
+def test_the_refused_are_counted_and_the_log_is_bounded(redis, make_headgate):
+    headgate = launch(make_headgate, redis, "shared", "", refuse="all", threads=4)
+    for _ in range(200):
+        assert first_words(headgate.address) == DENIED
+    counted = stats(headgate)
+    assert int(counted["clients_denied_total"]) >= 200
+    assert counted["clients_connected"] == "0"
+    lines = [line for line in headgate.log().splitlines() if "refused client 127.0.0.1" in line]
+    assert lines and len(lines) < 100
+    assert "identity none" in lines[0]
+
+
+def test_who_is_there_stays(redis, make_headgate):
+    headgate = launch(make_headgate, redis, "shared", "")
+    client = headgate.connect()
+    assert client("PING") == PONG
+    headgate.write_config(refuse="all")
+    with headgate.admin() as admin:
+        assert admin("RELOAD") == OK
+    wait_for(lambda: first_words(headgate.address) == DENIED, what="the reload")
+    assert client("PING") == PONG
+
+
+def test_the_refused_leave_room(redis, make_headgate):
+    """They do not count as clients: max_clients is for those who are let in."""
+    headgate = launch(make_headgate, redis, "shared", "", refuse="ip:127.0.0.2", max_clients=2)
+    for _ in range(50):
+        with socket.socket() as sock:
+            sock.bind(("127.0.0.2", 0))
+            sock.connect(headgate.address)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    wait_for(lambda: stats(headgate)["clients_denied_total"] == "50", what="the refusals")
+    wait_for(lambda: first_words(headgate.address) == PONG, what="a place")
+
+
+def test_each_listener_has_lists_of_its_own(redis, make_headgate, tmp_path):
+    other, third = free_port(), tmp_path / "h.sock"
+    rules = f"[listener:a]\nlisten = 127.0.0.1:{other}\nallow = ip:10.0.0.0/8\n"
+    rules += f"[listener:b]\nlisten = unix:{third}\nallow = identity:me\n" + identity("me", f"peer = uid:{UID}")
+    headgate = launch(make_headgate, redis, "shared", rules)
+    assert first_words(headgate.address) == PONG
+    assert first_words(("127.0.0.1", other)) == DENIED
+    assert first_words(str(third)) == PONG
+    headgate.write_config(refuse="all")
+    headgate.write_rules(rules.replace("10.0.0.0", "127.0.0.0").replace("= identity:me", "= ip:0.0.0.0/0"))
+    with headgate.admin() as admin:
+        assert admin("RELOAD") == OK
+    wait_for(lambda: first_words(headgate.address) == DENIED, what="the reload")
+    assert first_words(("127.0.0.1", other)) == PONG
+    assert first_words(str(third)) == DENIED
+
+
+# ---- behind a proxy ----
+
+
+def passed_on(headgate, address):
+    """A client that a proxy has passed on, by the PROXY protocol."""
+    client = Client(headgate.address)
+    client.send(f"PROXY TCP4 {address} 10.0.0.1 4711 6379\r\n".encode())
+    return client
+
+
+def test_the_client_counts_and_not_the_proxy(redis, pool, make_headgate):
+    rules = identity("proxy", "address = ip:127.0.0.0/8") + identity("shop", "address = ip:10.1.0.0/16")
+    options = {"proxy_protocol": "required", "proxy_from": "127.0.0.1", "refuse": "ip:10.1.9.0/24 identity:proxy"}
+    headgate = make_headgate(redis, pool=pool, start=False, **options)
+    headgate.write_rules(rules)
+    headgate.start()
+    with passed_on(headgate, "10.1.2.3") as client:
+        assert client("PING") == PONG
+        assert identities_of(headgate) == ["shop"]
+    with passed_on(headgate, "10.1.9.1") as client:
+        assert client("PING") == DENIED
+    with passed_on(headgate, "127.0.0.1") as client:
+        assert client("PING") == DENIED
+    with passed_on(headgate, "192.0.2.1") as client:
+        assert client("PING") == PONG
+        wait_for(lambda: identities_of(headgate) == [""], what="the others to be gone")
+
+
+def test_the_proxy_is_not_the_peer(redis, make_headgate, tmp_path):
+    """Everybody would be who the proxy is."""
+    path = tmp_path / "h.sock"
+    rules = f"[listener:a]\nlisten = unix:{path}\nproxy_protocol = required\nproxy_from = unix\n"
+    headgate = launch(make_headgate, redis, "shared", rules + identity("me", f"peer = uid:{UID}"))
+    with Client(str(path)) as client:
+        client.send(b"PROXY TCP4 10.1.2.3 10.0.0.1 4711 6379\r\n")
+        assert client("PING") == PONG
+        assert identities_of(headgate) == [""]
+    with Client(str(path)) as client:
+        client.send(b"PROXY UNKNOWN\r\n")
+        assert client("PING") == PONG
+        # Whom it stands for is not known, and need not be the proxy.
+        wait_for(lambda: identities_of(headgate) == [""], what="the other to be gone")
+
+
+# ---- what is at fault ----
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    (
+        ([], "certificate =: nothing says who is meant"),
+        (["address = ip:10.0.0.0/33"], "holds no IP address or network"),
+        (["address = host.example"], "holds no IP address or network"),
+        (["peer = 33"], "is none of uid:USER, gid:GROUP"),
+        (["peer = uid:no-such-user-here"], "is no user of this machine"),
+        (["peer = gid:no-such-group-here"], "is no group of this machine"),
+        (["peer = uid:-1"], "is no user of this machine"),
+        (["peer = uid:4294967295"], "is no user of this machine"),
+        (["certificate = web"], "is none of cn:GLOB, san:GLOB, issuer:GLOB"),
+        (["certificate = cn:[a"], "opens a class"),
+        (["user = app,"], "has nothing beside a comma"),
+        (["address = 10.0.0.1", "upstream_user = u"], "upstream_user = u: has no password"),
+        (["user = u", "upstream_password = p"], "user = u: comes of AUTH"),
+    ),
+)
+def test_a_faulty_identity(tmp_path, options, words):
+    result = check_file(tmp_path, options, section="identity:a")
+    assert result.returncode == 1
+    assert words in result.stderr, result.stderr
+
+
+def test_a_fault_shows_no_password(tmp_path):
+    result = check_file(tmp_path, ["user = u", "upstream_password = hunter2"], section="identity:a")
+    assert result.returncode == 1 and "hunter2" not in result.stdout + result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    (
+        (["allow = identity:nobody"], "there is no [identity:nobody]"),
+        (["refuse = identity:late"], "identity:late goes by the user, who is known only after AUTH"),
+        (["refuse = identity:*"], "identity:late goes by the user"),
+        (["allow = 10.0.0.1"], "is none of ip:ADDRESS"),
+        (["allow = ip:10.0.0.1/99"], "holds no IP address or network"),
+        (["refuse = user:a"], "is none of ip:ADDRESS"),
+        (["refuse = identity:"], "names no identity"),
+        (["refuse = ip:10.0.0.1,,unix"], "has nothing beside a comma"),
+    ),
+)
+def test_faulty_lists(tmp_path, options, words):
+    result = check_file(tmp_path, options + ["[identity:late]", "user = u"], section="headgate")
+    assert result.returncode == 1
+    assert words in result.stderr, result.stderr
+
+
+def test_an_exception_for_nobody_is_warned_of(tmp_path):
+    result = check_file(tmp_path, ["commands = get", "except = identity:batsh"], section="deny:a")
+    assert result.returncode == 0
+    assert '"identity:batsh" is no identity of the file' in result.stdout + result.stderr
+
+
+def test_the_password_is_not_printed(tmp_path):
+    path = tmp_path / "h.ini"
+    path.write_text(with_credentials(password="hunter2"))
+    result = run_headgate("-T", "-c", str(path))
+    assert "[identity:here]" in result.stdout and "hunter2" not in result.stdout

@@ -1,0 +1,299 @@
+/* By what a client is known, and whom a configuration lets in. */
+#include "net/admission.h"
+
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define WORDS_MAX 4
+
+/* ---- facts ---- */
+
+static struct sockaddr_storage address_of(const char *text)
+{
+    struct sockaddr_storage address = {.ss_family = AF_UNIX};
+
+    if (strcmp(text, "unix") == 0) {
+        return address;
+    }
+    if (inet_pton(AF_INET, text, &((struct sockaddr_in *)&address)->sin_addr) == 1) {
+        address.ss_family = AF_INET;
+    } else {
+        cr_assert_eq(inet_pton(AF_INET6, text, &((struct sockaddr_in6 *)&address)->sin6_addr), 1, "%s", text);
+        address.ss_family = AF_INET6;
+    }
+    return address;
+}
+
+static struct conf_rule *rule_of(const char *name, const char *const options[WORDS_MAX][2])
+{
+    struct conf_rule *rule = conf_rule_new(&identity_section, name, 1);
+    char problem[CONF_PROBLEM_MAX];
+
+    for (size_t i = 0; i < WORDS_MAX && options[i][0] != NULL; i++) {
+        const struct conf_option *option = conf_section_option(&identity_section, options[i][0]);
+        cr_assert_not_null(option, "%s", options[i][0]);
+        cr_assert(conf_value_set(option, rule->values, options[i][1], problem), "%s", problem);
+    }
+    return rule;
+}
+
+static bool fits(const char *const options[WORDS_MAX][2], const struct identity_facts *facts)
+{
+    struct conf_rule *rule = rule_of("a", options);
+    char problem[CONF_PROBLEM_MAX] = "";
+    const char *expected = "";
+    struct identity identity;
+
+    const char *at_fault = identity_section.check(rule->values, problem, &expected);
+    cr_assert_null(at_fault, "%s: %s", at_fault, problem);
+    identity_compile(&identity, 0, rule);
+    bool is = identity_fits(&identity, facts);
+    identity_clear(&identity);
+    conf_rules_free(rule);
+    return is;
+}
+
+/* ---- certificates ---- */
+
+static bool fits_certificate(const char *words, const struct identity_certificate *certificate)
+{
+    const char *const options[WORDS_MAX][2] = {{"certificate", words}};
+    const struct sockaddr_storage address = address_of("192.0.2.1");
+    const struct identity_facts facts = {.address = &address, .certificate = certificate};
+
+    return fits(options, &facts);
+}
+
+Test(identity, goes_by_certificates)
+{
+    static const char *const names[] = {"dns:Web-1.Shop.Example", "uri:spiffe://shop/ns/web", "email:ops@shop.example",
+                                        "ip:10.0.0.7", "dns:*.wild.example"};
+    static const struct identity_certificate certificate = {
+        .common_name = "Billing Service, Ltd",
+        .issuer = "CN=Shop Internal CA,O=Shop",
+        .alternatives = names,
+        .alternative_count = sizeof names / sizeof names[0],
+    };
+    static const struct {
+        const char *words;
+        bool fits;
+    } cases[] = {
+        {"cn:Billing?Service*", true},
+        {"cn:Billing*", true},
+        {"cn:billing*", false},
+        {"cn:Billing", false},
+        {"cn:*", true},
+        {"cn:\\*", false},
+        {"san:dns:web-1.shop.example", true},
+        {"san:dns:WEB-1.shop.EXAMPLE", true},
+        {"san:dns:*.shop.example", true},
+        {"san:dns:shop.example", false},
+        {"san:web-*.shop.example", true},
+        {"san:dns:ops@shop.example", false},
+        {"san:ops@shop.example", true},
+        {"san:email:ops@*", true},
+        {"san:uri:spiffe://shop/*", true},
+        {"san:uri:spiffe://other/*", false},
+        {"san:spiffe://shop/ns/web", true},
+        {"san:ip:10.0.0.7", true},
+        {"san:ip:10.0.0.70", false},
+        {"san:10.0.0.7", true},
+        {"san:dns:a.wild.example", false},
+        {"san:dns:\\*.wild.example", true},
+        {"issuer:*Shop?Internal?CA*", true},
+        {"issuer:*Other*", false},
+        /* Of one kind one is enough, and of each kind one is needed. */
+        {"cn:Other cn:Billing*", true},
+        {"cn:Billing* issuer:*Other*", false},
+        {"cn:Billing* issuer:*Internal*", true},
+        {"cn:Other issuer:*Internal*", false},
+        {"san:dns:none.example issuer:*Internal*", false},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        cr_expect_eq(fits_certificate(cases[i].words, &certificate), cases[i].fits, "%s", cases[i].words);
+        cr_expect(!fits_certificate(cases[i].words, NULL), "%s without a certificate", cases[i].words);
+    }
+}
+
+Test(identity, takes_names_of_certificates_for_texts)
+{
+    char long_name[600] = "dns:";
+    const char *const globs[] = {"dns:*", "dns:", "*", "uri:", long_name};
+    const struct identity_certificate hostile = {
+        .common_name = "*", .issuer = "?*", .alternatives = globs, .alternative_count = 5};
+
+    memset(long_name + 4, 'a', sizeof long_name - 5);
+    cr_expect(!fits_certificate("cn:web", &hostile));
+    cr_expect(!fits_certificate("issuer:CA", &hostile));
+    cr_expect(!fits_certificate("san:dns:web", &hostile));
+    cr_expect(!fits_certificate("san:uri:*", &hostile), "an empty name is none");
+    cr_expect(fits_certificate("cn:\\*", &hostile));
+    cr_expect(fits_certificate("san:dns:a*a", &hostile));
+}
+
+Test(identity, takes_no_empty_name_for_one)
+{
+    const struct identity_certificate empty = {.common_name = "", .issuer = ""};
+    const struct identity_certificate none = {.common_name = NULL};
+
+    cr_expect(!fits_certificate("cn:*", &empty));
+    cr_expect(!fits_certificate("issuer:*", &empty));
+    cr_expect(!fits_certificate("cn:*", &none));
+    cr_expect(!fits_certificate("san:*", &none));
+}
+
+/* ---- the rest ---- */
+
+Test(identity, goes_by_all_kinds_together)
+{
+    const struct sockaddr_storage near = address_of("10.1.2.3"), mapped = address_of("::ffff:10.1.2.3"),
+                                  far = address_of("192.0.2.1"), six = address_of("2001:db8::1"),
+                                  local = address_of("unix");
+    const struct identity_peer peer = {.uid = 33, .groups = {44, 55}, .group_count = 2};
+    const struct identity_certificate web = {.common_name = "web"};
+    static const char *const network[WORDS_MAX][2] = {{"address", "ip:10.0.0.0/8 2001:db8::/32"}};
+    static const char *const holder[WORDS_MAX][2] = {{"address", "10.0.0.0/8"}, {"certificate", "cn:web"}};
+    static const char *const socket[WORDS_MAX][2] = {{"peer", "uid:34 gid:55"}};
+    static const char *const user[WORDS_MAX][2] = {{"user", "batch-* app"}};
+    static const char *const all[WORDS_MAX][2] = {
+        {"address", "10.0.0.0/8"}, {"certificate", "cn:web"}, {"user", "app"}};
+    const struct {
+        const char *const (*options)[2];
+        struct identity_facts facts;
+        bool fits;
+    } cases[] = {
+        {network, {.address = &near}, true},
+        {network, {.address = &mapped}, true},
+        {network, {.address = &six}, true},
+        {network, {.address = &far}, false},
+        {network, {.address = &local, .peer = &peer}, false},
+        {holder, {.address = &near}, false},
+        {holder, {.address = &far, .certificate = &web}, false},
+        {holder, {.address = &near, .certificate = &web}, true},
+        {socket, {.address = &local, .peer = &peer}, true},
+        {socket, {.address = &local}, false},
+        {socket, {.address = &near}, false},
+        {user, {.address = &near, .user = "batch-7"}, true},
+        {user, {.address = &near, .user = "app"}, true},
+        {user, {.address = &near, .user = "app2"}, false},
+        {user, {.address = &near, .user = ""}, false},
+        {user, {.address = &near}, false},
+        {all, {.address = &near, .certificate = &web, .user = "app"}, true},
+        {all, {.address = &near, .certificate = &web}, false},
+        {all, {.address = &near, .user = "app"}, false},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        cr_expect_eq(fits(cases[i].options, &cases[i].facts), cases[i].fits, "case %zu", i);
+    }
+}
+
+Test(identity, asks_the_kernel_for_the_peer_of_a_unix_socket)
+{
+    struct identity_peer peer;
+    gid_t groups[IDENTITY_GROUPS_MAX];
+    int count = getgroups(IDENTITY_GROUPS_MAX, groups);
+    int pair[2], tcp = socket(AF_INET, SOCK_STREAM, 0);
+
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    cr_assert(identity_find_peer(pair[0], &peer));
+    cr_expect_eq(peer.uid, geteuid());
+    cr_expect_eq(peer.groups[0], getegid());
+    cr_assert_eq(peer.group_count, (size_t)count + 1);
+    cr_expect_arr_eq(&peer.groups[1], groups, (size_t)count * sizeof groups[0]);
+    cr_expect(!identity_find_peer(tcp, &peer));
+    close(pair[0]);
+    close(pair[1]);
+    close(tcp);
+}
+
+/* ---- who is let in ---- */
+
+struct door {
+    const char *allow, *refuse;
+};
+
+static struct admission *open_door(struct door door)
+{
+    static const char *const web[WORDS_MAX][2] = {{"certificate", "cn:web"}};
+    static const char *const near[WORDS_MAX][2] = {{"address", "10.0.0.0/8"}};
+    struct conf_rule *rules = rule_of("web", web);
+    char *allow = strdup(door.allow), *refuse = strdup(door.refuse);
+    char problem[CONF_PROBLEM_MAX] = "";
+    const char *expected;
+
+    rules->next = rule_of("near", near);
+    cr_assert(admission_check_clients(allow, rules, problem, &expected), "%s: %s", allow, problem);
+    cr_assert(admission_check_clients(refuse, rules, problem, &expected), "%s: %s", refuse, problem);
+    const struct conf conf = {.listener_terms = {.allow = allow, .refuse = refuse}, .rules = rules};
+    struct admission *admission = admission_new(&conf);
+    conf_rules_free(rules);
+    free(allow);
+    free(refuse);
+    return admission;
+}
+
+Test(admission, refuses_first_and_then_asks_who_is_allowed)
+{
+    const struct sockaddr_storage near = address_of("10.0.0.1"), far = address_of("192.0.2.1"),
+                                  local = address_of("unix");
+    const struct identity_certificate web = {.common_name = "web"};
+    const struct {
+        struct door door;
+        struct identity_facts facts;
+        bool at_first; /* whether it may go on to show a certificate */
+        bool at_last;
+    } cases[] = {
+        {{"", ""}, {.address = &far}, true, true},
+        {{"all", ""}, {.address = &far}, true, true},
+        {{"", "all"}, {.address = &far}, false, false},
+        {{"all", "all"}, {.address = &far}, false, false},
+        {{"unix", ""}, {.address = &local}, true, true},
+        {{"unix", ""}, {.address = &near}, false, false},
+        {{"", "unix"}, {.address = &local}, false, false},
+        {{"ip:0.0.0.0/0", ""}, {.address = &local}, false, false},
+        {{"ip:10.0.0.0/8", "ip:10.0.0.1"}, {.address = &near}, false, false},
+        {{"identity:web", ""}, {.address = &far, .certificate = &web}, true, true},
+        {{"identity:web", ""}, {.address = &far}, true, false},
+        {{"identity:web", ""}, {.address = &near}, true, false},
+        {{"identity:*", ""}, {.address = &near}, true, true},
+        {{"identity:*", ""}, {.address = &far}, true, false},
+        {{"", "identity:web"}, {.address = &far, .certificate = &web}, true, false},
+        {{"", "identity:web"}, {.address = &far}, true, true},
+        {{"identity:web", "ip:192.0.2.0/24"}, {.address = &far, .certificate = &web}, false, false},
+        {{"ip:10.0.0.0/8 identity:web", ""}, {.address = &far, .certificate = &web}, true, true},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct admission *admission = open_door(cases[i].door);
+        const struct identity *identity = admission_identify(admission, &cases[i].facts);
+        const struct identity_facts before = {.address = cases[i].facts.address};
+        cr_expect_eq(
+            admission_lets_in(admission, 0, ADMISSION_ADDRESS, &before, admission_identify(admission, &before)),
+            cases[i].at_first, "case %zu at first", i);
+        cr_expect_eq(admission_lets_in(admission, 0, ADMISSION_WHOLE, &cases[i].facts, identity), cases[i].at_last,
+                     "case %zu", i);
+        admission_release(admission);
+    }
+}
+
+Test(admission, knows_the_first_identity_that_fits)
+{
+    const struct sockaddr_storage near = address_of("10.0.0.1");
+    const struct identity_certificate web = {.common_name = "web"};
+    struct admission *admission = open_door((struct door){"", ""});
+    const struct identity_facts both = {.address = &near, .certificate = &web}, one = {.address = &near};
+
+    cr_expect_str_eq(admission_identify(admission, &both)->name, "web");
+    cr_expect_eq(admission_identify(admission, &both)->number, 0);
+    cr_expect_str_eq(admission_identify(admission, &one)->name, "near");
+    cr_expect_eq(admission_identify(admission, &one)->number, 1);
+    cr_expect(!admission_wants_peer(admission));
+    admission_release(admission_reference(admission));
+    cr_expect_eq(admission_identity_count(admission), 2);
+    admission_release(admission);
+}
