@@ -18,6 +18,7 @@ void load_bytes(struct conf_file *file, const char *bytes, size_t length)
     /* It may hold passwords, and a file that others can read is warned of. */
     cr_assert_eq(fchmod(fileno(out), S_IRUSR | S_IWUSR), 0);
     cr_assert_eq(fclose(out), 0);
+    cr_assert_eq(chmod(file->path, 0600), 0);
     file->conf = conf_load(file->path, NULL, &file->faults);
     unlink(file->path);
     rmdir(file->directory);
