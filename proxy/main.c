@@ -1,6 +1,7 @@
 /* The process: command line, start, signals, reload, drain. */
 #include "admin/admin.h"
 #include "base/log.h"
+#include "base/privileges.h"
 #include "event/file_watch.h"
 #include "policy/sections.h"
 #include "version.h"
@@ -29,6 +30,7 @@ struct process {
     const char *conf_path; /* NULL: defaults */
     bool takes_over;
     struct port_source source; /* of what it listens on */
+    struct privileges privileges;
     struct conf_faults faults; /* of the first configuration: its warnings */
     struct conf *conf;
     struct conf *conf_before; /* the last one, as long as a worker may still use it */
@@ -419,9 +421,33 @@ static bool open_ports(struct process *process, const struct admin_host *host)
     return process->listener != NULL && admin_serve(process->admin) && listener_serve(process->listener);
 }
 
+static bool start_workers(struct process *process, const struct policy *const *policies)
+{
+    if (!worker_pool_start(&process->worker_pool, &process->reactor, process->conf, policies)) {
+        log_error("main", "cannot start the workers: %s", strerror(errno));
+        return false;
+    }
+    return true;
+}
+
+/* What root could read, and who we are now cannot, the next reload will miss. */
+static void warn_of_files(const struct process *process)
+{
+    const struct conf_files *files = &process->faults.files;
+    const struct conf *conf = process->conf;
+
+    for (size_t i = 0; i < files->count; i++) {
+        if (!files->items[i].is_pattern && access(files->items[i].path, R_OK) != 0) {
+            log_warning("main", "user %s cannot read %s: no reload will succeed", conf->user, files->items[i].path);
+        }
+    }
+    if (*conf->log_file != '\0' && access(conf->log_file, W_OK) != 0) {
+        log_warning("main", "user %s cannot write %s: it cannot be opened anew", conf->user, conf->log_file);
+    }
+}
+
 static bool start(struct process *process, const struct policy *const *policies)
 {
-    const struct conf *conf = process->conf;
     const struct admin_host host = {.reload = reload, .shut_down = shut_down, .conf = current_conf, .context = process};
 
     if (!reactor_init(&process->reactor, &process->stats) || !mailbox_open(&process->mailbox, &process->reactor)) {
@@ -434,18 +460,23 @@ static bool start(struct process *process, const struct policy *const *policies)
         log_error("main", "out of memory");
         return false;
     }
-    watch_files(process, &process->faults);
-    if (!expiry_open(&process->expiry, &process->reactor, conf)) {
+    if (!expiry_open(&process->expiry, &process->reactor, process->conf)) {
         log_error("main", "out of memory");
         return false;
     }
     event_assign(&process->drain_timer, process->reactor.base, -1, EV_PERSIST, check_drain, process);
-    if (!worker_pool_start(&process->worker_pool, &process->reactor, conf, policies)) {
-        log_error("main", "cannot start the workers: %s", strerror(errno));
+    if (!process->privileges.drops) {
+        watch_files(process, &process->faults);
+        /* The clients' port comes last: whoever can connect to it finds everything else in place. */
+        return start_workers(process, policies) && open_ports(process, &host);
+    }
+    /* Nothing that others send is looked at by root, and no thread has ever been root. */
+    if (!open_ports(process, &host) || !privileges_drop(&process->privileges)) {
         return false;
     }
-    /* The clients' port comes last: whoever can connect to it finds everything else in place. */
-    return open_ports(process, &host);
+    warn_of_files(process);
+    watch_files(process, &process->faults);
+    return start_workers(process, policies);
 }
 
 static void announce_listener(const struct conf *conf, struct conf_listener listener)
@@ -506,6 +537,45 @@ static void hold_standard_streams(void)
     }
 }
 
+/* A file that is made here belongs to the user who will open it anew, if that user may make it. */
+static bool open_log(const struct process *process)
+{
+    const struct conf *conf = process->conf;
+    const struct privileges *privileges = &process->privileges;
+    enum log_level level = (enum log_level)conf->log_level;
+    uid_t self = geteuid();
+
+    if (privileges->drops && *conf->log_file != '\0' && seteuid(privileges->uid) == 0) {
+        bool opened = log_open(conf->log_file, level);
+        if (seteuid(self) != 0) {
+            return false;
+        }
+        if (opened) {
+            return true;
+        }
+    }
+    return log_open(conf->log_file, level);
+}
+
+static bool prepare(struct process *process)
+{
+    struct privileges *privileges = &process->privileges;
+
+    if (!privileges_find(privileges, process->conf->user, process->conf->group)) {
+        return false;
+    }
+    if (privileges->drops) {
+        process->source.has_owner = true;
+        process->source.owner = privileges->uid;
+        process->source.owner_group = privileges->gid;
+    }
+    if (!open_log(process)) {
+        fprintf(stderr, "headgate: cannot open log_file %s: %s\n", process->conf->log_file, strerror(errno));
+        return false;
+    }
+    return true;
+}
+
 static int serve(struct process *process)
 {
     bool started;
@@ -514,8 +584,7 @@ static int serve(struct process *process)
     hold_standard_streams();
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
-    if (!log_open(process->conf->log_file, (enum log_level)process->conf->log_level)) {
-        fprintf(stderr, "headgate: cannot open log_file %s: %s\n", process->conf->log_file, strerror(errno));
+    if (!prepare(process)) {
         conf_free(process->conf);
         return 1;
     }

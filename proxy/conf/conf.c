@@ -222,6 +222,9 @@ static void check_together(struct conf_reading *reading)
     if (*conf->upstream_user != '\0' && *conf->upstream_password == '\0') {
         fault_pair(reading, "upstream_user", "upstream_password", "has no password", "upstream_password beside it");
     }
+    if (*conf->group != '\0' && *conf->user == '\0') {
+        fault_pair(reading, "group", "user", "has no user", "user beside it");
+    }
     for (size_t i = 0; i < conf->admin.count; i++) {
         check_address_use(reading, "listen", &conf->listen, "admin", &conf->admin.items[i], "an address for each");
     }

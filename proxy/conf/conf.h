@@ -136,6 +136,8 @@ struct conf {
     struct tls_context *tls_clients;  /* made of these; NULL: nobody speaks TLS here */
     struct tls_context *tls_upstream; /* the same towards Redis */
     char *host_name;                  /* of this sidecar among others; "" for that of the machine */
+    char *user;                       /* whom root becomes; "": it stays */
+    char *group;                      /* "": that of the user */
     int reload_on_change;             /* 0 or 1 */
     int log_level;                    /* enum log_level */
     char *log_file;                   /* "" is standard error */

@@ -15,8 +15,11 @@ static bool is_own_group(const struct conf *conf, gid_t group)
 {
     gid_t groups[GROUPS_MAX];
     int count = getgroups(GROUPS_MAX, groups);
-    bool is_own = group == getegid();
-    (void)conf;
+    const struct passwd *user = *conf->user != '\0' ? getpwnam(conf->user) : NULL;
+    bool is_own = group == getegid() || (user != NULL && user->pw_gid == group);
+    const struct group *other = *conf->group != '\0' ? getgrnam(conf->group) : NULL;
+
+    is_own = is_own || (other != NULL && other->gr_gid == group);
 
     for (int i = 0; i < count; i++) {
         is_own = is_own || groups[i] == group;

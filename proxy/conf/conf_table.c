@@ -22,6 +22,8 @@
 #define STRING_MAX 1024
 /* Of a name in the DNS. */
 #define SERVER_NAME_MAX 253
+/* Of users and groups of the machine. */
+#define NAME_MAX_BYTES 64
 
 #define FIELD(field) .name = #field, .offset = offsetof(struct conf, field)
 
@@ -204,6 +206,11 @@ const struct conf_option conf_options[] = {
     {FIELD(host_name), .type = CONF_STRING, .max = CONF_HOST_NAME_MAX, .initial = "",
      .help = "The name of this sidecar among others, by which limits per host or process tell them apart.\n"
              "Empty: the machine's host name."},
+    {FIELD(user), .type = CONF_STRING, .max = NAME_MAX_BYTES, .initial = "",
+     .help = "Started as root, Headgate binds its addresses, opens log_file, and is this user from then on, for good.\n"
+             "Everything that a reload reads must be readable for it. Empty: it stays who started it."},
+    {FIELD(group), .type = CONF_STRING, .max = NAME_MAX_BYTES, .initial = "",
+     .help = "The group to go with it. Empty: that of the user. Needs user."},
     {FIELD(reload_on_change), .type = CONF_TOGGLE, .initial = "on", .reloadable = true,
      .help =
          "Whether a change of this file, or of one that it names, is taken over as by SIGHUP, a second or two later."},

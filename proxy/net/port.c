@@ -183,7 +183,7 @@ static bool read_program(const char *process, char name[PROGRAM_MAX])
 }
 
 /* Whether who listens there is a Headgate of the same user. Says what is found. */
-static bool is_headgate(int fd, const char *path)
+static bool is_headgate(const struct port_source *source, int fd, const char *path)
 {
     struct ucred peer = {.pid = 0};
     socklen_t length = sizeof peer;
@@ -193,7 +193,7 @@ static bool is_headgate(int fd, const char *path)
         log_error("port", "unix:%s is left alone: it cannot be told who listens on it", path);
         return false;
     }
-    if (peer.uid != geteuid()) {
+    if (peer.uid != geteuid() && !(source->has_owner && peer.uid == source->owner)) {
         log_error("port", "unix:%s is left alone: user %lu listens on it", path, (unsigned long)peer.uid);
         return false;
     }
@@ -215,12 +215,12 @@ static bool is_headgate(int fd, const char *path)
 }
 
 /* Whether the Unix socket may be replaced. False with errno set. */
-static bool may_replace(const struct sockaddr_un *address)
+static bool may_replace(const struct port_source *source, const struct sockaddr_un *address)
 {
     int fd = look_at(address);
 
     if (fd >= 0) {
-        bool may = is_headgate(fd, address->sun_path);
+        bool may = is_headgate(source, fd, address->sun_path);
         close(fd);
         errno = EADDRINUSE;
         return may;
@@ -261,8 +261,47 @@ static bool listen_at(struct port *port, const struct sockaddr_un *address, mode
     return chmod(address->sun_path, mode) == 0 && listen(port->fd, port->backlog) == 0;
 }
 
+/* Gives the socket file to its owner-to-be: the one that was made here, and nothing that was put in its place. */
+static bool give_to_owner(const struct port *port, const struct port_source *source)
+{
+    struct stat status;
+    int fd = open(port->path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    bool is_it = fd >= 0 && fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode) && status.st_dev == port->device &&
+                 status.st_ino == port->inode && status.st_uid == geteuid();
+    bool given = is_it && fchownat(fd, "", source->owner, source->owner_group, AT_EMPTY_PATH) == 0;
+
+    if (fd >= 0) {
+        close(fd);
+    }
+    return given;
+}
+
+/* In a directory that the owner-to-be may write to, it makes the file itself: who owns a directory can exchange what is
+ * in it, and root must not give away what it finds there. */
+static bool listen_as_owner(struct port *port, const struct port_source *source, const struct sockaddr_un *address,
+                            mode_t mode)
+{
+    if (!source->has_owner) {
+        return listen_at(port, address, mode);
+    }
+    uid_t self = geteuid();
+    gid_t own_group = getegid();
+    bool changed = setegid(source->owner_group) == 0 && seteuid(source->owner) == 0;
+    bool listens = changed && listen_at(port, address, mode);
+    int reason = errno;
+    if (seteuid(self) != 0 || setegid(own_group) != 0) {
+        return false;
+    }
+    if (!listens && changed && reason == EACCES) {
+        return listen_at(port, address, mode) && give_to_owner(port, source);
+    }
+    errno = reason;
+    return listens;
+}
+
 /* Where nobody looks for it. */
-static bool listen_beside(struct port *port, const struct sockaddr_un *address, mode_t mode)
+static bool listen_beside(struct port *port, const struct port_source *source, const struct sockaddr_un *address,
+                          mode_t mode)
 {
     struct sockaddr_un beside = {.sun_family = AF_UNIX};
     int length = snprintf(beside.sun_path, sizeof beside.sun_path, "%.*s.%ld", (int)sizeof beside.sun_path - 1,
@@ -278,7 +317,7 @@ static bool listen_beside(struct port *port, const struct sockaddr_un *address, 
     }
     /* Numbers of processes are given again, and in containers they are always the same. */
     remove_dead_socket(&beside);
-    return listen_at(port, &beside, mode);
+    return listen_as_owner(port, source, &beside, mode);
 }
 
 static bool open_unix(struct port *port, const struct port_source *source, const struct connection_target *target,
@@ -287,10 +326,10 @@ static bool open_unix(struct port *port, const struct port_source *source, const
     const struct sockaddr_un *address = (const struct sockaddr_un *)&target->address;
 
     if (source->takes_over && is_socket(address)) {
-        return may_replace(address) && listen_beside(port, address, mode);
+        return may_replace(source, address) && listen_beside(port, source, address, mode);
     }
     remove_dead_socket(address);
-    return listen_at(port, address, mode);
+    return listen_as_owner(port, source, address, mode);
 }
 
 /* The file takes the place of the one that is there in one step: who connects reaches the one or the other. */
@@ -351,6 +390,10 @@ bool port_open(struct port *port, struct port_source *source, const struct conne
         return true;
     }
     port->fd = socket(target->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (port->fd >= 0 && source->has_owner) {
+        /* Whoever takes over has to be of the same user. */
+        (void)fchown(port->fd, source->owner, source->owner_group);
+    }
     bool is_unix = target->address.ss_family == AF_UNIX;
     bool opened =
         port->fd >= 0 && (is_unix ? open_unix(port, source, target, unix_mode) : open_tcp(port, source, target));

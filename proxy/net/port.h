@@ -17,9 +17,12 @@
 
 /* Where the sockets of a process come from. */
 struct port_source {
-    bool takes_over;         /* an address may be in use by a Headgate that will be ended */
-    int inherited_from;      /* descriptors from here … */
-    size_t inherited_count;  /* … so many */
+    bool takes_over;        /* an address may be in use by a Headgate that will be ended */
+    int inherited_from;     /* descriptors from here … */
+    size_t inherited_count; /* … so many */
+    bool has_owner;         /* sockets are to be of another user, who we are about to become */
+    uid_t owner;
+    gid_t owner_group;
     uint64_t inherited_used; /* a bit for each that an address was found for */
 };
 

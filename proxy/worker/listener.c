@@ -337,7 +337,8 @@ void listener_reconfigure(struct listener *listener, const struct conf *conf)
 static void close_place(struct place *place)
 {
     port_hide(&place->port);
-    for (int i = 0; !place->port.is_inherited && i < ACCEPT_LAST && accept_one(place); i++) {
+    bool has_workers = place->listener->worker_pool->count > 0;
+    for (int i = 0; has_workers && !place->port.is_inherited && i < ACCEPT_LAST && accept_one(place); i++) {
     }
     port_close(&place->port);
 }

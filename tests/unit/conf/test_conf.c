@@ -226,6 +226,8 @@ static const char *const other_values[][2] = {
     {"upstream_verify", "off"},
     {"upstream_server_name", "redis.example"},
     {"host_name", "web1"},
+    {"user", "headgate"},
+    {"group", "redis"},
     {"reload_on_change", "off"},
     {"log_level", "debug"},
     {"log_file", "/var/log/headgate/headgate.log"},
@@ -323,7 +325,7 @@ Test(conf, table_is_sound)
             cr_assert_neq(option->offset, conf_options[j].offset, "%s", option->name);
         }
     }
-    cr_assert_eq(conf_option_count, 62, "a new field of struct conf needs its option, and a word here");
+    cr_assert_eq(conf_option_count, 64, "a new field of struct conf needs its option, and a word here");
 }
 
 Test(conf, sample_file_is_the_reference)
@@ -407,7 +409,8 @@ static void note(void *context, const char *option)
 Test(conf, restart_only_changes)
 {
     static const char *const expected[] = {"listen",  "proxy_protocol", "admin",   "upstream",         "pool",
-                                           "threads", "lanes",          "backlog", "unix_socket_mode", "host_name"};
+                                           "threads", "lanes",          "backlog", "unix_socket_mode", "host_name",
+                                           "user",    "group"};
     struct conf *old = default_conf();
     struct conf_file file;
     char *text = file_of_other_values();

@@ -1,0 +1,171 @@
+"""user = NAME: root binds the addresses, and is that user from then on. These tests have to be started by root."""
+
+import os
+import pathlib
+import signal
+import socket
+import tempfile
+
+import pytest
+
+from harness.admin import stats
+from harness.resp import OK, PONG, Client, wait_for
+from harness.servers import BINARY, run_headgate
+
+USER = "nobody"
+UID = 65534
+
+
+@pytest.fixture
+def directory():
+    """Where that user may look."""
+    with tempfile.TemporaryDirectory(prefix="headgate-test-user-") as path:
+        os.chmod(path, 0o755)
+        yield pathlib.Path(path)
+
+
+def status(headgate, field):
+    """Of every thread."""
+    found = set()
+    for task in pathlib.Path(f"/proc/{headgate.process.pid}/task").iterdir():
+        lines = dict(line.split(":", 1) for line in (task / "status").read_text().splitlines())
+        found.add(" ".join(lines[field].split()))
+    assert len(found) == 1, found
+    return found.pop()
+
+
+@pytest.fixture
+def start(redis, make_headgate):
+    def start(**options):
+        headgate = make_headgate(redis, user=USER, start=False, **options)
+        os.chmod(headgate.directory, 0o755)
+        headgate.start()
+        return headgate
+
+    return start
+
+
+@pytest.mark.parametrize("threads", (1, 4))
+def test_every_thread_is_that_user(start, threads):
+    headgate = start(threads=threads)
+    assert headgate.connect()("PING") == PONG
+    assert status(headgate, "Uid") == f"{UID} {UID} {UID} {UID}"
+    assert status(headgate, "Gid") == f"{UID} {UID} {UID} {UID}"
+    assert status(headgate, "CapEff") == status(headgate, "CapPrm") == "0" * 16
+    assert status(headgate, "NoNewPrivs") == "1"
+    assert status(headgate, "Groups") in ("", str(UID))
+    assert f"root is given up: this is user {USER}" in headgate.log()
+
+
+def test_a_group_of_its_own(start):
+    headgate = start(group="daemon")
+    assert status(headgate, "Gid") == "1 1 1 1"
+    assert headgate.connect()("PING") == PONG
+
+
+def test_unix_sockets_are_that_users(redis, make_headgate, directory):
+    own = directory / "own"
+    own.mkdir()
+    os.chown(own, UID, UID)
+    paths = [directory / "socket", own / "socket"]
+    headgate = make_headgate(redis, user=USER, start=False, unix_socket_mode="0600")
+    os.chmod(headgate.directory, 0o755)
+    headgate.write_config(listen=f"127.0.0.1:{headgate.port}, " + ", ".join(f"unix:{path}" for path in paths))
+    headgate.start()
+    for path in paths:
+        assert (path.stat().st_uid, path.stat().st_mode & 0o777) == (UID, 0o600)
+        with Client(str(path)) as client:
+            assert client("PING") == PONG
+
+
+def test_a_port_of_root(redis, make_headgate):
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", 631))
+        except OSError:
+            pytest.fail("port 631 is in use")
+    headgate = make_headgate(redis, user=USER, start=False)
+    os.chmod(headgate.directory, 0o755)
+    headgate.write_config(listen=f"127.0.0.1:{headgate.port}, 127.0.0.1:631")
+    headgate.start()
+    with Client(("127.0.0.1", 631)) as client:
+        assert client("PING") == PONG
+
+
+def test_a_reload_is_that_users(start):
+    headgate = start(max_clients=100)
+    headgate.write_config(max_clients=99)
+    wait_for(lambda: "the configuration was reloaded" in headgate.log(), what="the reload", seconds=30)
+    os.chmod(headgate.config_path, 0o600)
+    wait_for(lambda: "cannot be read: Permission denied" in headgate.log(), what="the complaint", seconds=30)
+    assert headgate.connect()("PING") == PONG
+
+
+def test_what_that_user_cannot_read_is_said_at_start(redis, make_headgate, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("hush")
+    secret.chmod(0o600)
+    headgate = make_headgate(redis, user=USER, start=False, admin_password_file=secret)
+    os.chmod(headgate.directory, 0o755)
+    headgate.start()
+    assert f"user {USER} cannot read {secret}: no reload will succeed" in headgate.log()
+    assert headgate.connect()("PING") == PONG
+
+
+def test_a_log_file_is_that_users(redis, make_headgate, directory):
+    os.chown(directory, UID, UID)
+    log = directory / "log"
+    headgate = make_headgate(redis, user=USER, start=False, log_file=log)
+    os.chmod(headgate.directory, 0o755)
+    headgate.start()
+    assert log.stat().st_uid == UID
+    assert "root is given up" in log.read_text()
+    log.rename(directory / "log.1")
+    headgate.signal(signal.SIGHUP)
+    wait_for(lambda: log.exists() and "reloaded" in log.read_text(), what="the new log")
+
+
+@pytest.mark.parametrize("first", (USER, None))
+@pytest.mark.parametrize("threads", (1, 4))
+def test_who_takes_over_is_root_at_first(redis, make_headgate, directory, first, threads):
+    """… from one that was started as root, or was that user from the beginning."""
+    os.chown(directory, UID, UID)
+    path = directory / "socket"
+    old = make_headgate(redis, user=USER, start=False, threads=threads)
+    os.chmod(old.directory, 0o755)
+    old.write_config(listen=f"127.0.0.1:{old.port}, unix:{path}")
+    if first is None:
+        arguments = {"user": UID, "group": UID, "extra_groups": []}
+        old.launch([BINARY, "-c", str(old.config_path)], **arguments)
+        old.await_port(old.address)
+    else:
+        old.start()
+    clients = [Client(str(path)), old.connect()]
+    for client in clients:
+        assert client("PING") == PONG
+    new = make_headgate(redis, user=USER, start=False, threads=threads)
+    os.chmod(new.directory, 0o755)
+    new.port = old.port
+    new.write_config(listen=f"127.0.0.1:{old.port}, unix:{path}")
+    new.launch([BINARY, "--take-over", "-c", str(new.config_path)])
+    new.await_port(new.admin_address)
+    wait_for(lambda: "admin port on" in new.log(), what="the new one")
+    assert status(new, "Uid") == f"{UID} {UID} {UID} {UID}"
+    old.signal(signal.SIGTERM)
+    old.wait()
+    for address in (str(path), old.address):
+        with Client(address) as client:
+            assert client("SET", "k", 1) == OK
+    assert int(stats(new)["clients_accepted_total"]) >= 2
+
+
+def test_no_such_user(tmp_path):
+    file = tmp_path / "h.ini"
+    for text, fault in (
+        ("user = nobody-like-that\n", "user = nobody-like-that: there is no such user"),
+        ("user = nobody\ngroup = no-such-group\n", "group = no-such-group: there is no such group"),
+        ("group = nogroup\n", "[headgate] group = nogroup: has no user; expected user beside it"),
+    ):
+        file.write_text("[headgate]\n" + text)
+        result = run_headgate("-c", file)
+        assert result.returncode == 1 and fault in result.stderr
