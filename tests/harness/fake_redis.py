@@ -10,6 +10,7 @@ import queue
 import socket
 import threading
 
+from harness import tls
 from harness.resp import SOCKET_TIMEOUT, bulk, to_bytes, wait_for
 
 SERVER_FIELDS = [("server", "redis"), ("version", "7.0.15"), ("proto", None), ("id", None), ("mode", "standalone")]
@@ -85,6 +86,8 @@ class Lane:
 
     def _read(self):
         try:
+            if self.fake.context:
+                self.socket.do_handshake()
             while data := self.socket.recv(1 << 20):
                 self.received += len(data)
                 self.buffer += data
@@ -152,9 +155,10 @@ def parse_command(buffer, start):
 
 class FakeRedis:
     """answers: replies to override, by command name in capitals: a function of (lane, arguments) that returns bytes to
-    send, or None to send nothing."""
+    send, or None to send nothing. context: it speaks TLS, by that."""
 
-    def __init__(self):
+    def __init__(self, context=None):
+        self.context = context or (tls.server_context() if tls.is_usual() else None)
         self.answers = {}
         self.lanes = []
         self.pending = queue.Queue()
@@ -164,7 +168,7 @@ class FakeRedis:
 
     @property
     def url(self):
-        return f"127.0.0.1:{self.port}"
+        return f"{'rediss://' if self.context else ''}127.0.0.1:{self.port}"
 
     def _accept(self):
         while True:
@@ -173,6 +177,8 @@ class FakeRedis:
             except OSError:
                 return
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self.context:
+                connection = tls.TlsSocket(connection, self.context, server=True, handshake=False)
             self.lanes.append(Lane(self, connection, len(self.lanes)))
 
     def received_command(self, command):

@@ -119,8 +119,8 @@ class Client:
     """One connection. Every operation on the socket has a timeout."""
 
     def __init__(self, address, timeout=SOCKET_TIMEOUT):
-        """address: (host, port), or the path of a Unix socket, or a socket that is connected."""
-        if isinstance(address, socket.socket):
+        """address: (host, port), or the path of a Unix socket, or a socket that is connected, also by TLS."""
+        if hasattr(address, "recv"):
             self.socket = address
             self.socket.settimeout(timeout)
         elif isinstance(address, tuple):

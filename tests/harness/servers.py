@@ -11,6 +11,8 @@ import subprocess
 import tempfile
 import time
 
+from harness import tls
+from harness.certificates import certificates
 from harness.resp import PONG, Client, Closed, wait_for
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
@@ -185,8 +187,11 @@ class Server:
 
 
 class Redis(Server):
-    def __init__(self, *options, port=None, host="127.0.0.1", server=REDIS_SERVER):
+    """tls: it has a port for TLS, too, which Headgate then uses; its clients need no certificate unless options say so."""
+
+    def __init__(self, *options, port=None, host="127.0.0.1", server=REDIS_SERVER, tls=None):
         super().__init__("redis")
+        self.tls_port = free_port() if speaks_tls(tls) else None
         self.host = host
         self.server = server
         self.port = port or free_port()
@@ -202,13 +207,28 @@ class Redis(Server):
     def url(self):
         return f"{self.host}:{self.port}"
 
+    @property
+    def tls_address(self):
+        return (self.host, self.tls_port)
+
+    @property
+    def tls_url(self):
+        return f"rediss://{self.host}:{self.tls_port}"
+
     def start(self):
         self.launch(
             [self.server, "--port", str(self.port), "--bind", self.host, "--save", "", "--appendonly", "no"]
             + ["--enable-debug-command", "yes", "--unixsocket", str(self.socket_path)]
-            + ["--repl-diskless-sync-delay", "0", "--maxclients", "4000", *self.options]
+            + ["--repl-diskless-sync-delay", "0", "--maxclients", "4000", *self._tls_options(), *self.options]
         )
         self.await_port(self.address)
+
+    def _tls_options(self):
+        if not self.tls_port:
+            return []
+        certificate, key = certificates().server
+        return ["--tls-port", str(self.tls_port), "--tls-cert-file", certificate, "--tls-key-file", key,
+                "--tls-ca-cert-file", certificates().ca, "--tls-auth-clients", "no"]  # fmt: skip
 
     def restart(self):
         self.kill()
@@ -223,23 +243,34 @@ class Redis(Server):
         super().discard()
 
 
+def speaks_tls(wanted):
+    """wanted: what the test says; None: nothing."""
+    return tls.is_usual() if wanted is None else wanted
+
+
+def both_sides():
+    return {**tls.towards_clients(), **tls.towards_redis()}
+
+
 class Headgate(Server):
     """headgate with an ini file of the given options; every test's directory and ports are its own."""
 
-    def __init__(self, upstream, pool="shared", start=True, **options):
-        """upstream: a Redis, or an address as text."""
+    def __init__(self, upstream, pool="shared", start=True, tls=None, **options):
+        """upstream: a Redis, or an address as text. tls: on both sides, if that Redis has it."""
         super().__init__("headgate")
+        self.speaks_tls = speaks_tls(tls)
         assert os.access(BINARY, os.X_OK), f"no headgate at {BINARY}: build it, or name it in HEADGATE_BINARY"
         self.port = free_port()
         self.admin_port = free_port()
         self.options = {
-            "listen": f"127.0.0.1:{self.port}",
+            "listen": f"{'rediss://' if self.speaks_tls else ''}127.0.0.1:{self.port}",
             "admin": f"127.0.0.1:{self.admin_port}",
-            "upstream": upstream if isinstance(upstream, str) else upstream.url,
+            "upstream": self._upstream(upstream),
             "pool": pool,
             "reconnect_min": "20ms",
             "reconnect_max": "200ms",
             "drain_timeout": "1s",
+            **(both_sides() if self.speaks_tls else {}),
             **options,
         }
         self.config_path = self.directory / "headgate.ini"
@@ -254,6 +285,11 @@ class Headgate(Server):
     @property
     def address(self):
         return ("127.0.0.1", self.port)
+
+    def _upstream(self, upstream):
+        if isinstance(upstream, str):
+            return upstream
+        return upstream.tls_url if self.speaks_tls and upstream.tls_port else upstream.url
 
     @property
     def admin_address(self):
@@ -273,8 +309,12 @@ class Headgate(Server):
         self.launch([BINARY, "-c", str(self.config_path)])
         self.await_port(self.address)
 
-    def connect(self):
-        self.clients.append(Client(self.address))
+    def connect(self, context=None, **options):
+        """context and options: for TLS."""
+        if self.speaks_tls:
+            self.clients.append(tls.connect(self.address, context, **options))
+        else:
+            self.clients.append(Client(self.address))
         return self.clients[-1]
 
     def admin(self):

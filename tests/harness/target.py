@@ -23,7 +23,7 @@ class Target:
         return self.headgate.address if self.headgate else self.redis.address
 
     def connect(self):
-        return self._keep(Client(self.address))
+        return self._keep(self.headgate.connect() if self.headgate else Client(self.address))
 
     def direct(self):
         client = self._keep(self.redis.connect())
