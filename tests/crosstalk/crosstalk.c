@@ -16,7 +16,7 @@
  * bounds of memory and of connections to Redis.
  *
  * Parts: crosstalk_run (phases of a run), _loop (threads), _client (connections), _workload, _units_data, _units_state
- * and _send (what is sent), _expect and _verify (what must come back), _text (identities), _chaos, _servers,
+ * and _send (what is sent), _tls, _expect and _verify (what must come back), _text (identities), _chaos, _servers,
  * _fault_proxy, _figures, _attacker, _attacks, _attacks_raw and _watch (attackers, and what they bring about); of
  * tests/rig: _buffer, _reply, _process, _options.
  */
@@ -57,6 +57,7 @@ static const char usage[] =
     "  --attacks LIST   their kinds, with commas between (all); ! before the list: all but those\n"
     "  --patience N     seconds in which each request is answered, among attackers (20)\n"
     "  --trace FILE     all that attackers send: time, attacker, port, bytes; Headgate logs all, too\n"
+    "  --tls            clients and Headgate speak TLS to each other, Headgate and Redis, too; attackers do not\n"
     "  --limits         with rate limits that hold requests, but refuse none\n";
 
 enum option_code {
@@ -75,26 +76,20 @@ enum option_code {
     OPTION_ATTACKS,
     OPTION_PATIENCE,
     OPTION_TRACE,
+    OPTION_TLS,
     OPTION_LIMITS
 };
 
-static const struct option long_options[] = {{"headgate", required_argument, NULL, OPTION_HEADGATE},
-                                             {"direct", no_argument, NULL, OPTION_DIRECT},
-                                             {"self-test", no_argument, NULL, OPTION_SELF_TEST},
-                                             {"clients", required_argument, NULL, OPTION_CLIENTS},
-                                             {"requests", required_argument, NULL, OPTION_REQUESTS},
-                                             {"seconds", required_argument, NULL, OPTION_SECONDS},
-                                             {"threads", required_argument, NULL, OPTION_THREADS},
-                                             {"pool", required_argument, NULL, OPTION_POOL},
-                                             {"loops", required_argument, NULL, OPTION_LOOPS},
-                                             {"seed", required_argument, NULL, OPTION_SEED},
-                                             {"chaos", required_argument, NULL, OPTION_CHAOS},
-                                             {"attackers", required_argument, NULL, OPTION_ATTACKERS},
-                                             {"attacks", required_argument, NULL, OPTION_ATTACKS},
-                                             {"patience", required_argument, NULL, OPTION_PATIENCE},
-                                             {"trace", required_argument, NULL, OPTION_TRACE},
-                                             {"limits", no_argument, NULL, OPTION_LIMITS},
-                                             {0}};
+static const struct option long_options[] = {
+    {"headgate", required_argument, NULL, OPTION_HEADGATE}, {"direct", no_argument, NULL, OPTION_DIRECT},
+    {"self-test", no_argument, NULL, OPTION_SELF_TEST},     {"clients", required_argument, NULL, OPTION_CLIENTS},
+    {"requests", required_argument, NULL, OPTION_REQUESTS}, {"seconds", required_argument, NULL, OPTION_SECONDS},
+    {"threads", required_argument, NULL, OPTION_THREADS},   {"pool", required_argument, NULL, OPTION_POOL},
+    {"loops", required_argument, NULL, OPTION_LOOPS},       {"seed", required_argument, NULL, OPTION_SEED},
+    {"chaos", required_argument, NULL, OPTION_CHAOS},       {"attackers", required_argument, NULL, OPTION_ATTACKERS},
+    {"attacks", required_argument, NULL, OPTION_ATTACKS},   {"patience", required_argument, NULL, OPTION_PATIENCE},
+    {"trace", required_argument, NULL, OPTION_TRACE},       {"tls", no_argument, NULL, OPTION_TLS},
+    {"limits", no_argument, NULL, OPTION_LIMITS},           {0}};
 
 static uint64_t chosen_attacks(const char *list)
 {
@@ -153,6 +148,9 @@ static void take_option(struct options *options, int option, const char *value)
     case OPTION_TRACE:
         options->trace = value;
         break;
+    case OPTION_TLS:
+        options->tls = true;
+        break;
     case OPTION_LIMITS:
         options->limits = true;
         break;
@@ -179,6 +177,8 @@ static struct options parse_options(int count, char **arguments)
         take_option(&options, option, optarg);
     }
     if (options.chaos && options.seconds < CHAOS_SECONDS_MIN)
+        options_fail(usage);
+    if (options.tls && options.self_test)
         options_fail(usage);
     if (optind != count || (options.headgate != NULL) + direct + options.self_test != 1)
         options_fail(usage);

@@ -52,6 +52,9 @@ void client_init(struct client *client, struct run *run, struct figures *figures
 
 void client_free(struct client *client)
 {
+    if (client->tls != NULL)
+        SSL_free(client->tls);
+    SSL_SESSION_free(client->session_before);
     if (client->fd >= 0)
         close(client->fd);
     buffer_free(&client->in);
@@ -72,11 +75,26 @@ void client_new_generation(struct client *client)
 
 /* ---- opening and closing ---- */
 
+static void client_end_tls(struct client *client)
+{
+    SSL_SESSION *session;
+    if (client->tls == NULL)
+        return;
+    client->figures->tls_resumed += SSL_session_reused(client->tls) == 1;
+    session = tls_end(client->tls);
+    client->tls = NULL;
+    if (session == NULL)
+        return;
+    SSL_SESSION_free(client->session_before);
+    client->session_before = session;
+}
+
 /* The one place where a connection ends. */
 static void client_close(struct client *client)
 {
     for (; client->expected.count > 0; expect_pop(&client->expected))
         client->figures->unanswered++;
+    client_end_tls(client);
     close(client->fd);
     client->fd = -1;
     client->link = LINK_NONE;
@@ -128,7 +146,7 @@ static void client_arm(struct client *client, bool output, int64_t now)
 static void client_connect(struct client *client, int64_t now)
 {
     struct sockaddr_in address = {
-        .sin_family = AF_INET, .sin_port = htons(client->run->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        .sin_family = AF_INET, .sin_port = htons(client->run->client_port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int one = 1;
     client->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (client->fd < 0) {
@@ -163,6 +181,8 @@ static void client_connected(struct client *client)
         client_connect_failed(client, error);
         return;
     }
+    if (client->run->tls != NULL)
+        client->tls = tls_start(client->run->tls, client->fd, client->session_before);
     client->link = LINK_OPEN;
     client->figures->connections++;
     client->session = (struct session){.resp = 2};
@@ -188,13 +208,33 @@ static size_t send_limit(const struct client *client)
     return limit;
 }
 
+/* By TLS, one time it is said that nothing more will come, another the socket is closed for that, or both. */
+static void client_end_output(struct client *client)
+{
+    uint32_t way = client_random(client, 3);
+    if (client->tls != NULL && way > 0)
+        tls_end_output(client->tls);
+    if (client->tls == NULL || way < 2)
+        shutdown(client->fd, SHUT_WR);
+}
+
 /* What was to be sent before the end has been sent. */
 static void client_sent_before_end(struct client *client)
 {
     if (client->ending == ENDING_HALF)
-        shutdown(client->fd, SHUT_WR);
+        client_end_output(client);
     else
         client_end(client);
+}
+
+static ssize_t client_send(const struct client *client, const void *data, size_t length)
+{
+    return client->tls != NULL ? tls_send(client->tls, data, length) : send(client->fd, data, length, MSG_NOSIGNAL);
+}
+
+static ssize_t client_recv(const struct client *client, void *room, size_t size)
+{
+    return client->tls != NULL ? tls_recv(client->tls, room, size) : recv(client->fd, room, size, 0);
 }
 
 static void client_flush(struct client *client, int64_t now)
@@ -203,7 +243,7 @@ static void client_flush(struct client *client, int64_t now)
     bool cut = client->ending >= ENDING_AT_ONCE && client->ending <= ENDING_HALF;
     if (buffer_length(&client->out) == 0 || now < client->send_us)
         return;
-    ssize_t sent = limit > 0 ? send(client->fd, buffer_head(&client->out), limit, MSG_NOSIGNAL) : 0;
+    ssize_t sent = limit > 0 ? client_send(client, buffer_head(&client->out), limit) : 0;
     if (sent < 0 && errno != EAGAIN && errno != EINTR) {
         /* What the peer said before it closed may still be there to read; reading finds the end. */
         buffer_consume(&client->out, buffer_length(&client->out));
@@ -322,7 +362,7 @@ static void client_read(struct client *client, int64_t now)
 {
     for (int turn = 0; turn < READS_A_TURN && client->link == LINK_OPEN; turn++) {
         char *room = buffer_reserve(&client->in, READ_SIZE);
-        ssize_t got = recv(client->fd, room, READ_SIZE, 0);
+        ssize_t got = client_recv(client, room, READ_SIZE);
         if (got < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         if (got <= 0) {
@@ -332,7 +372,8 @@ static void client_read(struct client *client, int64_t now)
         client->progress_us = now;
         buffer_commit(&client->in, (size_t)got);
         client_take_frames(client);
-        if ((size_t)got < READ_SIZE)
+        /* One record is had at a time; what is left unread is in the socket, as none is as long as the room. */
+        if ((size_t)got < READ_SIZE && client->tls == NULL)
             return;
     }
 }

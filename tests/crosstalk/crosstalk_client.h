@@ -13,6 +13,7 @@
 
 #include "crosstalk_expect.h"
 #include "crosstalk_run.h"
+#include "crosstalk_tls.h"
 #include "rig_buffer.h"
 
 #include <stdatomic.h>
@@ -68,6 +69,7 @@ struct figures {
     uint64_t pushes;
     uint64_t redirected; /* keys of attackers that pushes told of */
     uint64_t connections;
+    uint64_t tls_resumed;
     uint64_t endings[ENDING_QUIT + 1]; /* the first: after an excused error */
     uint64_t closed_by_peer;
     uint64_t refused; /* connections, while Redis was away and without Headgate */
@@ -90,6 +92,8 @@ struct client {
     unsigned epoch;         /* of the run, when this generation started */
 
     int fd;
+    SSL *tls;                    /* over it; NULL: plain */
+    SSL_SESSION *session_before; /* of the last connection by TLS, to be resumed */
     enum link_state link;
     uint32_t armed; /* epoll events */
     struct buffer out;

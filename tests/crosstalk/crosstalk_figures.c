@@ -35,6 +35,7 @@ void figures_print(const struct figures *figures, const struct chaos *chaos, dou
     line("requests without reply", figures->silent);
     line("unanswered when closed", figures->unanswered);
     line("connections", figures->connections);
+    line("resumed by TLS", figures->tls_resumed);
     for (size_t ending = 0; ending < sizeof endings / sizeof *endings; ending++)
         line(endings[ending], figures->endings[ending]);
     line("closed by the peer (excused)", figures->closed_by_peer);

@@ -53,10 +53,22 @@ static bool rig_start_attackers(struct rig *rig, struct run *run)
            (watch_start(&rig->watch, run, &rig->servers) && attackers_start(&rig->attackers, run, run->options.trace));
 }
 
+static bool rig_choose_client_port(const struct rig *rig, struct run *run)
+{
+    const struct servers *servers = &rig->servers;
+    run->client_port = run->port;
+    if (!run->options.tls)
+        return true;
+    run->client_port =
+        run->options.headgate != NULL ? servers->headgate_tls_port.number : servers->redis_tls_port.number;
+    run->tls = tls_context_new(servers->certificate);
+    return run->tls != NULL;
+}
+
 static bool rig_start(struct rig *rig, struct run *run)
 {
     const struct options *options = &run->options;
-    if (!servers_prepare(&rig->servers) || !servers_start_redis(&rig->servers, options))
+    if (!servers_prepare(&rig->servers, options) || !servers_start_redis(&rig->servers, options))
         return false;
     run->port = rig->servers.redis.port.number;
     if (options->headgate != NULL) {
@@ -69,6 +81,8 @@ static bool rig_start(struct rig *rig, struct run *run)
         if (rig->fault_proxy == NULL)
             return false;
     }
+    if (!rig_choose_client_port(rig, run))
+        return false;
     for (; rig->loops_started < options->loops; rig->loops_started++)
         if (!loop_start(&rig->loops[rig->loops_started], run, rig->loops_started))
             return false;
@@ -203,6 +217,7 @@ int run_execute(const struct options *options)
             result = rig_run(rig, run);
             servers_free(&rig->servers, result != 0 && !options->through_fault_proxy);
         }
+        SSL_CTX_free(run->tls);
         free(run->clients);
     }
     free(run);

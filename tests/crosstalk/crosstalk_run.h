@@ -7,6 +7,7 @@
 
 #include "rig_process.h"
 
+#include <openssl/types.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,6 +42,7 @@ struct options {
     uint64_t attacks;   /* the kinds of attacks, as a set of bits (crosstalk_attacks.h) */
     const char *trace;  /* the file for all that attackers send; NULL: none */
     unsigned patience;  /* seconds in which each request has to be answered, among attackers */
+    bool tls;           /* clients and Headgate, Headgate and Redis speak TLS; attackers and the run itself do not */
     bool limits;        /* Headgate has rules that hold requests and ask Redis about them, but refuse none */
     bool self_test;
     bool through_fault_proxy; /* clients speak to the fault proxy */
@@ -60,7 +62,9 @@ struct client;
 
 struct run {
     struct options options;
-    uint16_t port; /* the address that clients connect to is 127.0.0.1 */
+    uint16_t port;        /* of 127.0.0.1, for attackers */
+    uint16_t client_port; /* the same for clients */
+    SSL_CTX *tls;         /* of clients; NULL: plain */
     struct client *clients;
     atomic_int phase;
     atomic_llong requests_left;

@@ -2,6 +2,7 @@
 
 #include "crosstalk_attacks.h"
 #include "crosstalk_client.h"
+#include "rig_certificate.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -9,13 +10,22 @@
 
 static const char test[] = "crosstalk";
 
-bool servers_prepare(struct servers *servers)
+static bool prepare_tls(struct servers *servers)
 {
-    *servers = (struct servers){.admin_port.reservation = -1};
+    directory_file(servers->directory, "certificate.pem", servers->certificate);
+    directory_file(servers->directory, "key.pem", servers->key);
+    return certificate_make(servers->certificate, servers->key);
+}
+
+bool servers_prepare(struct servers *servers, const struct options *options)
+{
+    *servers = (struct servers){
+        .admin_port.reservation = -1, .redis_tls_port.reservation = -1, .headgate_tls_port.reservation = -1};
     bool taken = server_prepare(&servers->redis, test, "redis");
     taken = server_prepare(&servers->headgate, test, "headgate") && taken && port_take(&servers->admin_port);
+    taken = taken && port_take(&servers->redis_tls_port) && port_take(&servers->headgate_tls_port);
     if (taken)
-        return directory_make(servers->directory, test);
+        return directory_make(servers->directory, test) && (!options->tls || prepare_tls(servers));
     fprintf(stderr, "crosstalk: no free port: %s\n", strerror(errno));
     return false;
 }
@@ -58,6 +68,9 @@ static void configure_redis(FILE *file, const void *context)
         fprintf(file, "user %s on >%s ~u%u:* ~mb:* ~life:* &* +@all\n", user_names[user], user_passwords[user], user);
     if (options->attackers > 0)
         write_attacker_conf(file, options);
+    if (options->tls)
+        fprintf(file, "tls-port %u\ntls-cert-file %s\ntls-key-file %s\ntls-ca-cert-file %s\ntls-auth-clients no\n",
+                (unsigned)servers->redis_tls_port.number, servers->certificate, servers->key, servers->certificate);
 }
 
 bool servers_start_redis(struct servers *servers, const struct options *options)
@@ -102,13 +115,25 @@ static const char limit_rules[] = "[limit:asked]\n"
                                   "keys = *1 *3\n"
                                   "action = observe\n";
 
+static void write_addresses(FILE *file, const struct servers *servers, bool tls)
+{
+    fprintf(file, "[headgate]\nadmin = 127.0.0.1:%u\n", (unsigned)servers->admin_port.number);
+    if (tls)
+        fprintf(file,
+                "listen = 127.0.0.1:%u, rediss://127.0.0.1:%u\nupstream = rediss://127.0.0.1:%u\n"
+                "tls_certificate = %s\ntls_key = %s\nupstream_ca = %s\n",
+                (unsigned)servers->headgate.port.number, (unsigned)servers->headgate_tls_port.number,
+                (unsigned)servers->redis_tls_port.number, servers->certificate, servers->key, servers->certificate);
+    else
+        fprintf(file, "listen = 127.0.0.1:%u\nupstream = 127.0.0.1:%u\n", (unsigned)servers->headgate.port.number,
+                (unsigned)servers->redis.port.number);
+}
+
 static void configure_headgate(FILE *file, const void *context)
 {
     const struct servers *servers = ((const struct wanted *)context)->servers;
     const struct options *options = ((const struct wanted *)context)->options;
-    fprintf(file, "[headgate]\nlisten = 127.0.0.1:%u\nadmin = 127.0.0.1:%u\nupstream = 127.0.0.1:%u\n",
-            (unsigned)servers->headgate.port.number, (unsigned)servers->admin_port.number,
-            (unsigned)servers->redis.port.number);
+    write_addresses(file, servers, options->tls);
     /* Short, so that clients go back to shared lanes in the midst of everything. */
     fprintf(file, "threads = %u\npool = %s\nclient_id_timeout = 200ms\n", options->threads, options->pool);
     fputs(options->trace != NULL ? "log_level = debug\n" : "", file);
@@ -123,6 +148,7 @@ bool servers_start_headgate(struct servers *servers, const struct options *optio
 {
     /* Whether Headgate binds beside a reservation is its own affair. */
     port_release(&servers->headgate.port);
+    port_release(&servers->headgate_tls_port);
     port_release(&servers->admin_port);
     return server_start(&servers->headgate, servers->directory, options->headgate, "-c", configure_headgate,
                         &(struct wanted){servers, options});
@@ -143,5 +169,7 @@ void servers_free(struct servers *servers, bool keep)
     server_free(&servers->headgate);
     server_free(&servers->redis);
     port_release(&servers->admin_port);
+    port_release(&servers->redis_tls_port);
+    port_release(&servers->headgate_tls_port);
     directory_leave(servers->directory, test, keep);
 }

@@ -12,10 +12,15 @@ struct servers {
     struct server redis;
     struct server headgate;
     struct port admin_port;
+    /* For TLS, beside the plain ones. */
+    struct port redis_tls_port;
+    struct port headgate_tls_port;
+    char certificate[FILE_PATH_MAX];
+    char key[FILE_PATH_MAX];
 };
 
 /* Each tells on standard error why it returns false. */
-bool servers_prepare(struct servers *servers);
+bool servers_prepare(struct servers *servers, const struct options *options);
 bool servers_start_redis(struct servers *servers, const struct options *options);
 bool servers_start_headgate(struct servers *servers, const struct options *options);
 
