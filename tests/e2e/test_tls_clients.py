@@ -1,0 +1,613 @@
+"""TLS towards clients, as openssl, redis-cli, redis-py and a client that writes single bytes see it."""
+
+import concurrent.futures
+import re
+import socket
+import ssl
+import subprocess
+import threading
+import time
+
+import pytest
+import redis as redis_py
+
+from harness import tls
+from harness.admin import stats
+from harness.certificates import certificates
+from harness.resp import OK, PONG, QUEUED, Client, Closed, encode, wait_for
+from harness.servers import free_port, run_headgate, sanitizer_overhead
+from harness.tls import client_context, s_client, towards_clients
+
+VERSIONS = ("TLSv1.2", "TLSv1.3")
+MIB = 1 << 20
+
+
+@pytest.fixture(params=VERSIONS)
+def version(request):
+    return request.param
+
+
+@pytest.fixture
+def make(redis, pool, make_headgate):
+    """A Headgate whose clients speak TLS, in front of a Redis that does not."""
+
+    def start(**options):
+        return start_tls(make_headgate, redis, pool=pool, **options)
+
+    return start
+
+
+@pytest.fixture
+def make_shared(redis, make_headgate):
+    """The same, where the pool has nothing to do with it."""
+
+    def start(**options):
+        return start_tls(make_headgate, redis, **options)
+
+    return start
+
+
+def start_tls(make_headgate, redis, **options):
+    headgate = make_headgate(redis, start=False, tls=True, **options)
+    headgate.write_config(upstream=redis.url)
+    headgate.start()
+    return headgate
+
+
+@pytest.fixture
+def headgate(make):
+    return make()
+
+
+def fails(action):
+    """Whether the handshake, or what follows it, is refused: TLS 1.3 tells clients only after their handshake."""
+    try:
+        action()("PING")
+        return False
+    except (OSError, Closed):
+        return True
+
+
+# ---- what is served ----
+
+
+def test_each_version_is_served(headgate, version):
+    client = headgate.connect(client_context(version=version))
+    assert client.socket.tls.version() == version
+    assert client("SET", "k", "v") == OK
+    assert client("GET", "k") == b"v"
+
+
+def test_the_chain_is_sent(headgate):
+    """Clients know the root alone."""
+    shown = s_client(headgate.address, "-showcerts")
+    assert "Verify return code: 0 (ok)" in shown
+    assert shown.count("BEGIN CERTIFICATE") == 2
+
+
+def test_plain_and_tls_beside_each_other(redis, make_headgate):
+    port = free_port()
+    headgate = make_headgate(redis, start=False, **towards_clients())
+    headgate.write_config(listen=f"127.0.0.1:{headgate.port}, rediss://127.0.0.1:{port}")
+    headgate.start()
+    plain, by_tls = headgate.connect(), tls.connect(("127.0.0.1", port))
+    assert plain("SET", "k", 1) == OK
+    assert by_tls("INCR", "k") == 2
+    assert plain("GET", "k") == b"2"
+
+
+def test_operators_by_tls(redis, make_headgate):
+    headgate = make_headgate(redis, start=False, **towards_clients())
+    headgate.write_config(admin=f"rediss://127.0.0.1:{headgate.admin_port}")
+    headgate.start()
+    wait_for(lambda: not fails(lambda: tls.connect(headgate.admin_address)), what="operators to be served")
+    with tls.connect(headgate.admin_address) as admin:
+        assert b"clients_connected" in admin("STATS")
+    assert fails(lambda: Client(headgate.admin_address))
+
+
+def test_each_feature_of_a_session(headgate, version):
+    """What takes a lane of its own, and what comes unasked."""
+    one, two = (headgate.connect(client_context(version=version)) for _ in range(2))
+    assert one("MULTI") == OK and one("INCR", "n") == QUEUED and one("EXEC") == [1]
+    one.request("SUBSCRIBE", "news")
+    assert one.read()[0] == b"subscribe"
+    assert two("PUBLISH", "news", "x" * MIB) == 1
+    assert one.read() == [b"message", b"news", b"x" * MIB]
+    three = headgate.connect(client_context(version=version))
+    three.request("BLPOP", "queue", 0)
+    three.assert_silent()
+    assert two("RPUSH", "queue", "a") == 1
+    assert three.read() == [b"queue", b"a"]
+    assert two("HELLO", 3).dict()[b"proto"] == 3
+
+
+def test_a_pipeline_of_thousands(headgate, version):
+    client = headgate.connect(client_context(version=version))
+    assert client.pipeline([("INCR", "n")] * 20_000) == list(range(1, 20_001))
+
+
+@pytest.mark.parametrize("size", [1, 16_383, 16_384, 16_385, 65_536, MIB, 8 * MIB])
+def test_values_of_each_size(headgate, version, size):
+    """Records have room for 16 KiB."""
+    client = headgate.connect(client_context(version=version))
+    value = bytes(number & 255 for number in range(251)) * (size // 251 + 1)
+    value = value[:size]
+    assert client("SET", "k", value) == OK
+    assert client("GET", "k") == value
+    assert client("STRLEN", "k") == size
+
+
+def test_each_byte_by_itself(headgate, version):
+    """The handshake, too."""
+    client = headgate.connect(client_context(version=version), cut=lambda data: [bytes([one]) for one in data])
+    assert client("SET", "k", "v" * 500) == OK
+    assert client("GET", "k") == b"v" * 500
+
+
+def test_records_of_a_byte(headgate, version):
+    """Each byte of the requests in a record of its own, and all of these at once."""
+    client = headgate.connect(client_context(version=version))
+    request = encode("SET", "k", "v" * 300) + encode("GET", "k")
+    peer = client.socket
+    for byte in request:
+        peer.tls.write(bytes([byte]))
+    peer.raw.sendall(peer.outgoing.read())
+    assert client.read_many(2) == [OK, b"v" * 300]
+
+
+def test_a_request_with_the_end_of_the_handshake(headgate, version):
+    """What follows the handshake may be read along with it, after which the socket has nothing more to tell."""
+    client = headgate.connect(client_context(version=version), handshake=False)
+    peer = client.socket
+    while not peer._try(peer.tls.do_handshake):
+        peer._flush()
+        peer._feed()
+    if version == "TLSv1.2":
+        peer._flush()
+    peer.tls.write(encode("PING") * 3)
+    peer.raw.sendall(peer.outgoing.read())
+    assert client.read_many(3) == [PONG] * 3
+
+
+def test_a_slow_reader_is_served_to_the_end(headgate, version):
+    """More than all buffers hold, which the client begins to read late; others are served meanwhile."""
+    slow, other = (headgate.connect(client_context(version=version)) for _ in range(2))
+    assert other("SET", "large", "x" * MIB) == OK
+    slow.send(encode("GET", "large") * 48)
+    for _ in range(200):
+        assert other("PING") == PONG
+    time.sleep(0.5)
+    for _ in range(48):
+        assert slow.read() == b"x" * MIB
+    assert slow("PING") == PONG
+
+
+def test_a_client_that_does_not_read_takes_no_memory_without_bounds(make_shared):
+    headgate = make_shared()
+    with headgate.connect() as client:
+        assert client("SET", "large", "x" * MIB) == OK
+    before = headgate.rss()
+    deaf = headgate.connect()
+    # As long as its requests are read, replies are wanted; at some point no more is read.
+    deaf.socket.settimeout(2)
+    try:
+        for _ in range(100_000):
+            deaf.send(encode("GET", "large") * 10)
+    except TimeoutError:
+        pass
+    assert headgate.rss() < before + (96 << 20) + sanitizer_overhead()
+    assert headgate.serves()
+
+
+def test_a_client_that_stops_and_goes(headgate):
+    """What waits decrypted within Headgate is not forgotten when reading is switched on again."""
+    client = headgate.connect()
+    assert client("SET", "v", "x" * 100_000) == OK
+    batch = [("GET", "v"), ("INCR", "n")] * 300
+    for turn in range(3):
+        replies = client.pipeline(batch)
+        assert replies[1::2] == list(range(300 * turn + 1, 300 * turn + 301))
+        assert set(replies[::2]) == {b"x" * 100_000}
+
+
+@pytest.mark.threads
+def test_hundreds_of_clients_on_all_threads(make, version):
+    headgate = make(threads=4)
+    context = client_context(version=version)
+
+    def work(number):
+        with tls.connect(headgate.address, context) as client:
+            for turn in range(20):
+                assert client("SET", f"k{number}", turn) == OK
+                assert client("GET", f"k{number}") == b"%d" % turn
+
+    with concurrent.futures.ThreadPoolExecutor(40) as executor:
+        list(executor.map(work, range(200)))
+    assert headgate.serves()
+
+
+# ---- how it ends ----
+
+
+def test_replies_come_after_close_notify(headgate, version):
+    """The client says that it will send nothing more, and its socket stays open: as a half-closed socket."""
+    client, other = (headgate.connect(client_context(version=version)) for _ in range(2))
+    client.send(encode("BLPOP", "queue", 0) + encode("ECHO", "last"))
+    client.assert_silent()
+    client.socket.close_notify()
+    time.sleep(0.2)
+    assert other("RPUSH", "queue", "a") == 1
+    assert client.read() == [b"queue", b"a"]
+    assert client.read() == b"last"
+    client.assert_closed()
+
+
+def test_replies_come_after_a_half_close(headgate, version):
+    client = headgate.connect(client_context(version=version))
+    client.send(encode("PING") * 1000)
+    client.shutdown_write()
+    assert client.read_many(1000) == [PONG] * 1000
+    client.assert_closed()
+
+
+def test_replies_come_after_a_fin_alone(headgate, version):
+    """Without close_notify: RESP tells itself where requests end."""
+    client = headgate.connect(client_context(version=version))
+    client.send(encode("PING") * 1000)
+    client.socket.raw.shutdown(socket.SHUT_WR)
+    assert client.read_many(1000) == [PONG] * 1000
+    client.assert_closed()
+
+
+def test_headgate_says_that_it_ends(headgate, version):
+    """QUIT: close_notify comes before the socket's end."""
+    client = headgate.connect(client_context(version=version))
+    assert client("QUIT") == OK
+    assert client.socket.read_close_notify()
+
+
+def test_a_drain_ends_by_close_notify(make_shared):
+    headgate = make_shared()
+    clients = [headgate.connect() for _ in range(20)]
+    assert [client("PING") for client in clients] == [PONG] * 20
+    assert headgate.terminate() == 0
+    assert all(client.socket.read_close_notify() for client in clients)
+
+
+def test_client_kill(make, redis):
+    """A subscriber's connection to Redis is killed: Headgate says that the client's ends."""
+    headgate = make()
+    victim, other = headgate.connect(), headgate.connect()
+    assert victim("SUBSCRIBE", "news")[0] == b"subscribe"
+    with redis.connect() as direct:
+        assert direct("CLIENT", "KILL", "TYPE", "pubsub") == 1
+    assert victim.socket.read_close_notify()
+    assert other("PING") == PONG
+
+
+def test_resets_harm_nobody(headgate, version):
+    other = headgate.connect()
+    for number in range(50):
+        client = headgate.connect(client_context(version=version))
+        client.send(encode("GET", "k") * (number + 1))
+        client.reset()
+        assert other("PING") == PONG
+
+
+# ---- protocols and ciphers ----
+
+
+@pytest.mark.parametrize("only, other", [VERSIONS, VERSIONS[::-1]])
+def test_one_version_alone(make_shared, only, other):
+    headgate = make_shared(tls_protocols=only)
+    assert headgate.connect(client_context(version=only))("PING") == PONG
+    with pytest.raises(ssl.SSLError, match="PROTOCOL_VERSION"):
+        headgate.connect(client_context(version=other))
+    assert headgate.connect()("PING") == PONG
+
+
+@pytest.mark.parametrize("old", ["-tls1", "-tls1_1"])
+def test_versions_of_old_are_refused(headgate, old):
+    said = s_client(headgate.address, old, "-cipher", "ALL:@SECLEVEL=0")
+    assert "alert protocol version" in said and "PONG" not in said
+    assert headgate.serves()
+
+
+WEAK = "NULL:aNULL:RC4:3DES:DES:EXPORT:MD5:PSK:SRP:CAMELLIA:SEED:IDEA:kRSA"
+
+
+def test_weak_ciphers_are_refused(headgate):
+    said = s_client(headgate.address, "-tls1_2", "-cipher", f"{WEAK}:@SECLEVEL=0")
+    assert "handshake failure" in said and "PONG" not in said
+
+
+def test_all_ciphers_have_forward_secrecy_and_are_authenticated(headgate):
+    names = subprocess.run(["openssl", "ciphers", "-tls1_2", "-s", "ALL:COMPLEMENTOFALL:@SECLEVEL=0"],
+                           capture_output=True, text=True, check=True).stdout.strip().split(":")  # fmt: skip
+    taken = [name for name in names if "Cipher is " + name in s_client(headgate.address, "-tls1_2", "-cipher", name)]
+    assert taken
+    for name in taken:
+        assert re.match(r"(ECDHE|DHE)-.*(GCM|CHACHA20|CCM)", name), name
+
+
+def test_ciphers_can_be_chosen(make_shared):
+    headgate = make_shared(tls_ciphers="ECDHE-ECDSA-CHACHA20-POLY1305", tls_ciphersuites="TLS_CHACHA20_POLY1305_SHA256")
+    used = {headgate.connect(client_context(version=version)).socket.tls.cipher()[0] for version in VERSIONS}
+    assert used == {"ECDHE-ECDSA-CHACHA20-POLY1305", "TLS_CHACHA20_POLY1305_SHA256"}
+
+
+@pytest.mark.parametrize("name, value", [
+    ("tls_ciphers", "NONSENSE"), ("tls_ciphersuites", "TLS_NONSENSE"), ("tls_protocols", "TLSv1.1"),
+    ("tls_protocols", "SSLv3 TLSv1.2"), ("client_certificates", "perhaps"),
+])  # fmt: skip
+def test_nonsense_is_a_fault(tmp_path, name, value):
+    path = tmp_path / "h.ini"
+    options = towards_clients(listen="rediss://127.0.0.1:6380", **{name: value})
+    path.write_text("\n".join(["[headgate]", *(f"{option} = {text}" for option, text in options.items())]) + "\n")
+    result = run_headgate("-t", "-c", path)
+    assert result.returncode == 1 and name in result.stderr, result.stderr
+
+
+# ---- sessions ----
+
+
+def session_of(client):
+    """That of a connection on which something was said: TLS 1.3 sends tickets after the handshake."""
+    assert client("PING") == PONG
+    return client.socket.tls.session
+
+
+def test_sessions_are_resumed(make, version):
+    headgate = make(threads=4)
+    context = client_context(version=version)
+    session = session_of(headgate.connect(context))
+    reused = 0
+    for _ in range(12):
+        client = headgate.connect(context, session=session)
+        session = session_of(client)
+        reused += client.socket.tls.session_reused
+    assert reused == 12
+    assert client("SET", "k", "v") == OK
+
+
+def test_s_client_reconnects(headgate):
+    said = s_client(headgate.address, "-reconnect", "-tls1_2")
+    assert said.count("Reused, TLSv1.2") == 5
+
+
+def test_a_ticket_of_another_headgate_is_no_good(make, version):
+    """Keys of tickets are this process' own."""
+    one, two = make(), make()
+    context = client_context(version=version)
+    client = two.connect(context, session=session_of(one.connect(context)))
+    assert client("PING") == PONG and not client.socket.tls.session_reused
+
+
+def test_early_data_is_refused(headgate, tmp_path):
+    """Anybody could send it again."""
+    ticket, data = tmp_path / "ticket", tmp_path / "data"
+    s_client(headgate.address, "-tls1_3", "-sess_out", ticket)
+    data.write_bytes(encode("INCR", "early"))
+    said = s_client(headgate.address, "-tls1_3", "-sess_in", ticket, "-early_data", data)
+    assert "Early data was accepted" not in said
+    assert headgate.connect()("GET", "early") is None
+
+
+@pytest.mark.parametrize("version, letter", [("-tls1_2", b"R"), ("-tls1_3", b"K"), ("-tls1_3", b"k")])
+def test_renegotiation_and_new_keys(headgate, version, letter):
+    """By TLS 1.2 a client must not renegotiate; by 1.3 it may take new keys (K: and ask for some). Others do not see it."""
+    other = headgate.connect()
+    process = subprocess.Popen(
+        ["openssl", "s_client", "-connect", "%s:%d" % headgate.address, "-CAfile", certificates().ca, version],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    try:
+        for line in (b"PING\r\n", letter + b"\n", b"ECHO behind\r\n", b"QUIT\r\n"):
+            # Each letter has to come alone.
+            time.sleep(0.5)
+            process.stdin.write(line)
+            process.stdin.flush()
+    except BrokenPipeError:
+        pass
+    said = process.communicate(timeout=30)[0]
+    assert b"+PONG" in said
+    assert (b"behind" in said) == (version == "-tls1_3")
+    assert other("PING") == PONG
+
+
+def test_many_new_keys(headgate):
+    """A client may ask for new keys as often as it likes: it costs Headgate neither memory nor the others' time."""
+    other = headgate.connect()
+    process = subprocess.Popen(
+        ["openssl", "s_client", "-connect", "%s:%d" % headgate.address, "-CAfile", certificates().ca, "-tls1_3"],
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    before = headgate.rss()
+    for _ in range(200):
+        process.stdin.write(b"K\n")
+        process.stdin.flush()
+        assert other("PING") == PONG
+        time.sleep(0.002)
+    process.kill()
+    process.communicate(timeout=30)
+    assert headgate.rss() < before + (4 << 20) + sanitizer_overhead()
+
+
+# ---- certificates of clients ----
+
+BAD = ("client_expired", "client_stranger", "client_self_signed")
+NOT_FOR_CLIENTS = "server"
+
+
+def with_client_certificates(make_shared, wanted, **options):
+    return make_shared(client_certificates=wanted, tls_ca=certificates().ca, **options)
+
+
+@pytest.mark.parametrize("name", [None, "client", *BAD, NOT_FOR_CLIENTS])
+@pytest.mark.parametrize("wanted", ["none", "optional", "required"])
+def test_certificates_of_clients(make_shared, version, wanted, name):
+    headgate = with_client_certificates(make_shared, wanted)
+    identity = getattr(certificates(), name) if name else None
+    refused = fails(lambda: headgate.connect(client_context(identity, version)))
+    expected = wanted != "none" and name in (*BAD, NOT_FOR_CLIENTS) or wanted == "required" and name is None
+    assert refused == expected
+    assert headgate.connect(client_context(certificates().client))("PING") == PONG
+    if refused:
+        wait_for(lambda: re.search(r"127\.0\.0\.1:\d+.*certificate|certificate.*127\.0\.0\.1:\d+", headgate.log()),
+                 what="a line on the certificate")  # fmt: skip
+
+
+def test_required_without_an_authority_is_a_fault(tmp_path):
+    path = tmp_path / "h.ini"
+    options = towards_clients(listen="rediss://127.0.0.1:6380", client_certificates="required")
+    path.write_text("\n".join(["[headgate]", *(f"{option} = {text}" for option, text in options.items())]) + "\n")
+    result = run_headgate("-t", "-c", path)
+    assert result.returncode == 1 and "tls_ca" in result.stderr, result.stderr
+
+
+def test_a_session_does_not_outlive_trust(make_shared, version):
+    """A client that was trusted comes back with its ticket after its authority was taken away."""
+    headgate = with_client_certificates(make_shared, "required")
+    context = client_context(certificates().client, version)
+    first = headgate.connect(context)
+    session = session_of(first)
+    headgate.write_config(tls_ca=certificates().other_ca)
+    with headgate.admin() as admin:
+        assert admin("RELOAD") == OK
+    wait_for(lambda: fails(lambda: headgate.connect(client_context(certificates().client, version))), what="the reload")
+    assert fails(lambda: headgate.connect(context, session=session))
+    # Who was there stays.
+    assert first("PING") == PONG
+
+
+# ---- programs ----
+
+
+def redis_cli(headgate, *arguments, stdin=None):
+    host, port = headgate.address
+    result = subprocess.run(
+        ["redis-cli", "-h", host, "-p", str(port), "--tls", "--cacert", certificates().ca, *map(str, arguments)],
+        input=stdin, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    return result.stdout + result.stderr
+
+
+def test_redis_cli(headgate):
+    assert redis_cli(headgate, "SET", "k", "v") == "OK\n"
+    assert redis_cli(headgate, "-3", "HSET", "h", "a", "1") == "1\n"
+    lines = redis_cli(headgate, stdin="MULTI\nINCR n\nEXEC\nGET k\n").split()
+    assert lines == ["OK", "QUEUED", "1", "v"]
+
+
+def test_redis_cli_in_mass(headgate):
+    commands = "".join(f"SET key{number} value{number}\r\n" for number in range(20_000))
+    assert "errors: 0, replies: 20000" in redis_cli(headgate, "--pipe", stdin=commands)
+
+
+def test_redis_cli_with_a_certificate(make_shared):
+    headgate = with_client_certificates(make_shared, "required")
+    certificate, key = certificates().client
+    assert redis_cli(headgate, "--cert", certificate, "--key", key, "PING") == "PONG\n"
+    assert "PONG" not in redis_cli(headgate, "PING")
+
+
+def test_redis_benchmark(make, threads):
+    headgate = make(threads=threads)
+    result = subprocess.run(
+        ["redis-benchmark", "-h", "127.0.0.1", "-p", str(headgate.port), "--tls", "--cacert", certificates().ca, "-q",
+         "-n", "20000", "-c", "50", "-P", "4", "-t", "set,get,incr,lpush,lpop,sadd,hset,mset"],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert result.returncode == 0 and "rror" not in result.stdout + result.stderr
+    assert result.stdout.count("requests per second") == 8
+
+
+def test_redis_py(headgate):
+    url = f"rediss://localhost:{headgate.port}/3"
+    with redis_py.Redis.from_url(url, ssl_ca_certs=str(certificates().ca), ssl_check_hostname=True) as client:
+        assert client.set("k", "v") and client.get("k") == b"v"
+        with client.pipeline() as pipeline:
+            assert pipeline.incr("n").incr("n").execute() == [1, 2]
+        with client.pubsub() as listener:
+            listener.subscribe("news")
+            assert listener.get_message(timeout=10)["type"] == "subscribe"
+            client.publish("news", "x")
+            assert listener.get_message(timeout=10)["data"] == b"x"
+        assert client.connection_pool.connection_kwargs["db"] == 3
+
+
+def test_redis_py_with_a_certificate(make_shared):
+    headgate = with_client_certificates(make_shared, "required")
+    certificate, key = map(str, certificates().client)
+    options = {"host": "127.0.0.1", "port": headgate.port, "ssl": True, "ssl_ca_certs": str(certificates().ca)}
+    with redis_py.Redis(ssl_certfile=certificate, ssl_keyfile=key, **options) as client:
+        assert client.ping()
+    with redis_py.Redis(**options) as stranger, pytest.raises(redis_py.ConnectionError):
+        stranger.ping()
+
+
+def test_redis_py_takes_no_other_server(make_shared):
+    headgate = make_shared(**towards_clients(certificates().wrong_host))
+    with redis_py.Redis(port=headgate.port, host="127.0.0.1", ssl=True, ssl_ca_certs=str(certificates().ca),
+                        ssl_check_hostname=True) as client, pytest.raises(redis_py.ConnectionError):  # fmt: skip
+        client.ping()
+
+
+# ---- figures ----
+
+
+def test_handshakes_are_counted(make_shared, version):
+    headgate = make_shared()
+    before = figures(headgate)
+    context = client_context(version=version)
+    first = headgate.connect(context)
+    session = session_of(first)
+    assert headgate.connect(context, session=session)("PING") == PONG
+    after = figures(headgate)
+    changed = {name for name in after if after[name] != before.get(name)}
+    assert len(changed) >= 2, after
+
+
+def figures(headgate):
+    return {name: value for name, value in stats(headgate).items() if "tls" in name or "certificate" in name}
+
+
+# ---- many at once ----
+
+
+def test_a_thousand_handshakes_at_once(make_shared):
+    """Established clients are served meanwhile, and in the end all of the thousand are."""
+    headgate = make_shared(threads=1, max_clients=3000, tls_handshake_timeout="60s")
+    steady = headgate.connect()
+    assert steady("PING") == PONG
+    sockets = [tls.connect_raw(headgate.address, timeout=60) for _ in range(1000)]
+    context = client_context()
+    waits, ended = [], threading.Event()
+
+    def ping():
+        while not ended.is_set():
+            start = time.monotonic()
+            assert steady("PING") == PONG
+            waits.append(time.monotonic() - start)
+
+    pinger = threading.Thread(target=ping)
+    pinger.start()
+    try:
+        peers = [tls.TlsSocket(raw, context, handshake=False) for raw in sockets]
+        for peer in peers:
+            # The first flight of all, before anybody reads an answer.
+            assert not peer._try(peer.tls.do_handshake)
+            peer._flush()
+        for peer in peers:
+            peer.do_handshake()
+        clients = [Client(peer) for peer in peers]
+        for client in clients:
+            client.request("PING")
+        assert [client.read() for client in clients] == [PONG] * 1000
+    finally:
+        ended.set()
+        pinger.join(60)
+        for raw in sockets:
+            raw.close()
+    assert len(waits) > 20 and max(waits) < 5, (len(waits), max(waits))

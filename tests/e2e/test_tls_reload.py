@@ -1,0 +1,244 @@
+"""New certificates, keys and authorities without one closed connection, and files that are no good."""
+
+import re
+import ssl
+import threading
+
+import pytest
+
+from harness import tls
+from harness.admin import stats
+from harness.certificates import HERE, certificates
+from harness.resp import OK, PONG, Closed, Error, wait_for
+from harness.servers import run_headgate
+from harness.tls import client_context, towards_clients
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Copies of a certificate and its key, to be replaced: files.install(identity)."""
+
+    class Files:
+        certificate, key, ca = tmp_path / "server.pem", tmp_path / "server.key", tmp_path / "ca.pem"
+
+        def install(self, identity, ca=None):
+            self.certificate.write_bytes(identity.certificate.read_bytes())
+            self.key.write_bytes(identity.key.read_bytes())
+            self.key.chmod(0o600)
+            self.ca.write_bytes((ca or certificates().ca).read_bytes())
+
+    files = Files()
+    files.install(certificates().server)
+    return files
+
+
+@pytest.fixture
+def headgate(redis, pool, make_headgate, files):
+    headgate = make_headgate(redis, pool=pool, start=False, tls=True)
+    headgate.write_config(upstream=redis.url, **towards_clients((files.certificate, files.key)))
+    headgate.start()
+    return headgate
+
+
+def reload(headgate):
+    with headgate.admin() as admin:
+        return admin("RELOAD")
+
+
+def shown(headgate, ca=None):
+    """The serial number of the certificate that a new client is shown, or None if it does not trust that."""
+    context = client_context(ca=ca or certificates().both_ca)
+    try:
+        with tls.connect(headgate.address, context) as client:
+            assert client("PING") == PONG
+            return client.socket.tls.getpeercert()["serialNumber"]
+    except ssl.SSLError:
+        return None
+
+
+def trusts(headgate, ca):
+    return shown(headgate, ca) is not None
+
+
+class Load:
+    """Clients that never rest: each reply is the right one, and none of them is closed."""
+
+    def __init__(self, headgate, count=8, **options):
+        self.ended = threading.Event()
+        self.faults = []
+        self.done = 0
+        self.clients = [headgate.connect(**options) for _ in range(count)]
+        self.threads = [threading.Thread(target=self._run, args=pair, daemon=True) for pair in enumerate(self.clients)]
+        for thread in self.threads:
+            thread.start()
+
+    def _run(self, number, client):
+        try:
+            turn = 0
+            while not self.ended.is_set():
+                turn += 1
+                value = b"%d-%d-" % (number, turn) + b"x" * (turn * 997 % 40_000)
+                assert client.pipeline([("SET", f"k{number}", value), ("GET", f"k{number}")]) == [OK, value]
+                self.done += 1
+        except Exception as fault:
+            self.faults.append(repr(fault)[:300])
+
+    def await_some(self, count=20):
+        before = self.done
+        wait_for(lambda: self.faults or self.done > before + count, what="load")
+        assert not self.faults, self.faults
+
+    def end(self):
+        self.ended.set()
+        for thread in self.threads:
+            thread.join(60)
+        assert not self.faults, self.faults
+
+
+def test_another_certificate_under_load(headgate, files):
+    """With authority, back and forth."""
+    load = Load(headgate)
+    subscriber, blocked = headgate.connect(), headgate.connect()
+    assert subscriber("SUBSCRIBE", "news")[0] == b"subscribe"
+    blocked.request("BLPOP", "queue", 0)
+    before = shown(headgate)
+    for turn in range(4):
+        new = certificates().other_server if turn % 2 == 0 else certificates().server
+        files.install(new)
+        assert reload(headgate) == OK
+        authority = certificates().other_ca if turn % 2 == 0 else certificates().ca
+        wait_for(lambda: trusts(headgate, authority), what="the other certificate")
+        load.await_some()
+    assert shown(headgate) == before
+    client = headgate.connect()
+    assert client("PUBLISH", "news", "x") == 1 and client("RPUSH", "queue", "a") == 1
+    assert subscriber.read()[2] == b"x" and blocked.read() == [b"queue", b"a"]
+    load.end()
+
+
+def test_a_change_of_the_file_alone(headgate, files):
+    """Nobody says RELOAD: the files are watched."""
+    load = Load(headgate, 2)
+    files.install(certificates().other_server)
+    wait_for(lambda: trusts(headgate, certificates().other_ca), what="the other certificate")
+    load.end()
+
+
+def test_a_renewed_certificate_of_the_same_authority(headgate, files):
+    before = shown(headgate)
+    files.install(certificates().issue("renewed", HERE))
+    assert reload(headgate) == OK
+    wait_for(lambda: shown(headgate) != before, what="the new certificate")
+
+
+BROKEN = {
+    "no file": lambda files: files.certificate.unlink(),
+    "an empty file": lambda files: files.certificate.write_bytes(b""),
+    "no certificate": lambda files: files.certificate.write_bytes(b"nonsense\n"),
+    "half a certificate": lambda files: files.certificate.write_bytes(files.certificate.read_bytes()[:300]),
+    "a key of another": lambda files: files.key.write_bytes(certificates().other_server.key.read_bytes()),
+    "no key": lambda files: files.key.write_bytes(b"nonsense\n"),
+    "a directory": lambda files: (files.certificate.unlink(), files.certificate.mkdir()),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_file_that_does_not_load_changes_nothing(headgate, files, name):
+    before = shown(headgate)
+    client = headgate.connect()
+    BROKEN[name](files)
+    assert isinstance(reload(headgate), Error)
+    assert shown(headgate) == before and client("PING") == PONG
+    wait_for(lambda: re.search(r"tls_certificate|tls_key|server\.(pem|key)", headgate.log()), what="why")
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_file_that_does_not_load_is_found_by_the_check(headgate, files, name):
+    BROKEN[name](files)
+    result = run_headgate("-t", "-c", headgate.config_path)
+    assert result.returncode == 1
+    assert re.search(r"headgate\.ini:\d+: .*(tls_certificate|tls_key)", result.stderr), result.stderr
+
+
+@pytest.mark.parametrize("name, words", [("expired", "expired"), ("not_yet", "not.*yet|before")])
+def test_a_certificate_out_of_its_time_is_warned_of(headgate, files, name, words):
+    """It is taken: clients may not look, and the clock may be wrong."""
+    files.install(getattr(certificates(), name))
+    result = run_headgate("-t", "-c", headgate.config_path)
+    assert re.search(words, result.stderr), result.stderr
+    reload(headgate)
+    wait_for(lambda: re.search(words, headgate.log()), what="a warning")
+
+
+def test_days_until_a_certificate_expires(headgate, files):
+    """A counter, and below two weeks a warning."""
+    days = {name: value for name, value in stats(headgate).items() if "days" in name}
+    assert "89" in days.values() or "90" in days.values(), days
+    files.install(certificates().expiring)
+    assert reload(headgate) == OK
+    wait_for(lambda: "5" in [value for name, value in stats(headgate).items() if "days" in name], what="5 days")
+    wait_for(lambda: re.search(r"warning.*expires", headgate.log(), re.I), what="a warning")
+
+
+# ---- towards Redis ----
+
+
+def test_another_authority_for_redis_under_load(make_redis, make_headgate, pool, files):
+    """Redis and Headgate move to other certificates: first both authorities are trusted, then Redis shows another."""
+    redis = make_redis("--tls-auth-clients", "yes", tls=True)
+    files.install(certificates().client)
+    headgate = make_headgate(redis.tls_url, pool=pool, upstream_ca=files.ca, upstream_certificate=files.certificate,
+                             upstream_key=files.key)  # fmt: skip
+    load = Load(headgate)
+    load.await_some()
+    files.ca.write_bytes(certificates().both_ca.read_bytes())
+    assert reload(headgate) == OK
+    load.await_some()
+    with redis.connect() as direct:
+        other = certificates().other_server
+        assert direct("CONFIG", "SET", "tls-cert-file", other.certificate, "tls-key-file", other.key,
+                      "tls-ca-cert-file", certificates().both_ca) == OK  # fmt: skip
+    files.install(certificates().other_client, certificates().other_ca)
+    assert reload(headgate) == OK
+    load.await_some()
+    # New lanes are made with the new ones.
+    blocked = [headgate.connect() for _ in range(5)]
+    for client in blocked:
+        client.request("BLPOP", "queue", 0)
+    with redis.connect() as direct:
+        wait_for(lambda: b"blocked_clients:5" in direct("INFO", "clients"), what="five lanes more")
+    load.await_some()
+    load.end()
+
+
+def test_an_authority_for_redis_that_does_not_load_changes_nothing(make_redis, make_headgate, files):
+    redis = make_redis(tls=True)
+    headgate = make_headgate(redis.tls_url, upstream_ca=files.ca)
+    assert headgate.connect()("SET", "k", "v") == OK
+    files.ca.write_bytes(b"nonsense")
+    assert isinstance(reload(headgate), Error)
+    wait_for(lambda: "upstream_ca" in headgate.log() or "ca.pem" in headgate.log(), what="why")
+    with redis.connect() as direct:
+        direct("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    wait_for(headgate.serves, what="service")
+
+
+def test_verification_that_is_switched_on_by_a_reload(make_redis, make_headgate):
+    """Lanes of before are not kept: they go to a server that nobody has verified."""
+    wrong = certificates().wrong_host
+    redis = make_redis("--tls-cert-file", wrong.certificate, "--tls-key-file", wrong.key, tls=True)
+    headgate = make_headgate(redis.tls_url, upstream_ca=certificates().ca, upstream_verify="off", upstream_wait="300ms")
+    assert headgate.connect()("SET", "k", "v") == OK
+    headgate.write_config(upstream_verify="on")
+    assert reload(headgate) == OK
+    with redis.connect() as direct:
+        direct("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+
+    def refused():
+        with headgate.connect() as client:
+            try:
+                return isinstance(client("GET", "k"), Error)
+            except Closed:
+                return False
+
+    wait_for(refused, what="a refusal")
