@@ -49,7 +49,8 @@ class Run:
 def benchmark(target, operation, cell, requests):
     """The full report of redis-benchmark: only that has enough percentiles."""
     command = ["redis-benchmark", "-h", target.host, "-p", str(target.port), "-t", operation, "-c", str(cell.clients),
-               "-P", str(cell.pipeline), "-d", str(cell.size), "-n", str(requests), "--precision", "3"]
+               "-P", str(cell.pipeline), "-d", str(cell.size), "-n", str(requests), "--precision", "3",
+               *target.load_options]
     try:
         result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
                                 timeout=LONGEST_RUN_SECONDS)
@@ -71,15 +72,16 @@ def percentile(report, wanted):
 
 
 def measure(target, redis, operation, cell, requests):
-    """target is the proxy, or redis itself for a direct run."""
-    servers = [redis] if target is redis else [target, redis]
+    """target is the proxy, or for a direct run redis itself, by any of its ports."""
+    is_direct = target.pid == redis.pid
+    servers = [redis] if is_direct else [target, redis]
     before = [server.cpu() for server in servers]
     report = benchmark(target, operation, cell, requests)
     after = [server.cpu() for server in servers]
     per_million = [None if start is None else (end - start) / requests * 1e6 for start, end in zip(before, after)]
     throughput = float(re.search(r"throughput summary: ([\d.]+) requests per second", report).group(1))
     return Run(rps=throughput, p50=percentile(report, 50), p99=percentile(report, 99), p999=percentile(report, 99.9),
-               proxy_cpu=None if target is redis else per_million[0], redis_cpu=per_million[-1],
+               proxy_cpu=None if is_direct else per_million[0], redis_cpu=per_million[-1],
                resident=target.resident())
 
 

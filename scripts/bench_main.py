@@ -20,6 +20,8 @@ import bench_leases
 import bench_memory
 import bench_policies
 import bench_targets
+import bench_tls
+import bench_tls_targets
 from bench_load import CELLS
 from bench_rounds import OPERATIONS, Benchmark, Sitting, number, progress, verdict
 from bench_targets import Failure
@@ -43,9 +45,9 @@ def parse_arguments():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, help="alternating rounds, of which medians are taken (5)")
     parser.add_argument("--seconds", type=float, default=2.0, help="length of one run (2)")
-    parser.add_argument("--cells", default=",".join(cell_names), help="any of %(default)s")
-    parser.add_argument("--operations", default=",".join(OPERATIONS), help="any of %(default)s")
-    parser.add_argument("--targets", default=",".join(bench_targets.STARTERS), help="any of %(default)s")
+    parser.add_argument("--cells", help=f"any of {','.join(cell_names)}")
+    parser.add_argument("--operations", help=f"any of {','.join(OPERATIONS)}")
+    parser.add_argument("--targets", help=f"any of {','.join(bench_targets.STARTERS)}")
     parser.add_argument("--policies", nargs="?", const=",".join(bench_policies.PARTS), metavar="PARTS",
                         help="instead: what rules cost, and what a flood of refused commands does to others; "
                              "any of %(const)s")
@@ -53,8 +55,13 @@ def parse_arguments():
                         help="instead: what the watch over so many locks (%(const)s) costs")
     parser.add_argument("--latency", nargs="?", type=int, const=100, metavar="COUNT",
                         help="instead: what [latency] costs while so many interfaces (%(const)s) are flushed")
+    parser.add_argument("--tls", nargs="?", const=",".join(bench_tls.PARTS), metavar="PARTS",
+                        help="instead: TLS towards Redis, towards clients and on both sides, beside direct TLS; any of "
+                             "%(const)s; --targets are then some of " + ",".join(bench_tls_targets.STARTERS))
+    parser.add_argument("--ways", default=",".join(bench_tls_targets.WAYS), help="with --tls: any of %(default)s")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=HOST:PORT",
-                        help="a proxy that runs already, best in front of the Redis of the bench (--redis-port)")
+                        help="a proxy that runs already, best in front of the Redis of the bench (--redis-port); with "
+                             "--tls: haproxy or stunnel")
     parser.add_argument("--redis-port", type=int, help="where the bench starts its Redis (a free port)")
     parser.add_argument("--pool", choices=("shared", "session"), default="shared", help="Headgate's pool mode")
     parser.add_argument("--threads", type=int, default=1, help="Headgate's workers (1)")
@@ -70,9 +77,12 @@ def parse_arguments():
     if options.quick:
         options.rounds, options.seconds, options.settle = 1, 0.3, 2.0
         options.idle = min(options.idle, 1000)
+    if options.tls:
+        choose_tls(options)
+        return options
     options.cells = [CELLS[cell_names.index(name)] for name in chosen(options.cells, cell_names, "--cells")]
     options.operations = chosen(options.operations, OPERATIONS, "--operations")
-    options.targets = chosen(options.targets, bench_targets.STARTERS, "--targets") if options.targets else []
+    options.targets = [] if options.targets == "" else chosen(options.targets, bench_targets.STARTERS, "--targets")
     if options.policies:
         options.policies = chosen(options.policies, bench_policies.PARTS, "--policies")
         options.idle, options.targets = 0, ["headgate"]
@@ -81,8 +91,19 @@ def parse_arguments():
     return options
 
 
+def choose_tls(options):
+    """Headgate and GET alone, unless it is said otherwise."""
+    known = tuple(bench_tls_targets.STARTERS)
+    options.tls = chosen(options.tls, bench_tls.PARTS, "--tls")
+    options.ways = chosen(options.ways, bench_tls_targets.WAYS, "--ways")
+    options.cells = bench_tls.cells_of(chosen(options.cells, bench_tls.CELL_NAMES, "--cells"))
+    options.operations = chosen(options.operations or "get", OPERATIONS, "--operations")
+    options.targets = chosen(",".join([options.targets or "headgate", *options.peer]), known, "--targets")
+
+
 def chosen(text, known, option):
-    names = text.split(",")
+    """The names in the text; all, without one."""
+    names = text.split(",") if text is not None else list(known)
     for name in names:
         if name not in known:
             raise Failure(f"{option} {name}: expected one of {', '.join(known)}")
@@ -230,6 +251,9 @@ def write_csv(bench, path):
 
 def run(options):
     prepare(options)
+    if options.tls:
+        bench_tls.run(options)
+        return
     if options.leases:
         bench_leases.run(options)
         return

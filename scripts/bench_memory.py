@@ -57,13 +57,17 @@ def settled(target, seconds=5.0):
     return last
 
 
-def connect_all(target, count):
-    """Two source addresses, because one has only some 28,000 ports towards one destination."""
+def connect(target, source, context):
+    connection = socket.create_connection((target.host, target.port), timeout=5, source_address=(source, 0))
+    return context.wrap_socket(connection, server_hostname=target.host) if context else connection
+
+
+def connect_all(target, count, context=None):
+    """Two source addresses, because one has only some 28,000 ports towards one destination. context: of TLS."""
     connections = []
     try:
         for number in range(count):
-            connections.append(socket.create_connection((target.host, target.port), timeout=5,
-                                                        source_address=(SOURCES[number % len(SOURCES)], 0)))
+            connections.append(connect(target, SOURCES[number % len(SOURCES)], context))
     except OSError as error:
         close_all(connections)
         raise Failure(f"{target.name}: client {len(connections) + 1} could not connect: {error}") from error
@@ -90,10 +94,10 @@ def count_pongs(connections):
     return served
 
 
-def measure_idle(target, redis, count):
-    """The target and its Redis should be fresh."""
+def measure_idle(target, redis, count, context=None):
+    """The target and its Redis should be fresh. context: clients speak TLS."""
     start, redis_start = settled(target), redis.resident()
-    connections = connect_all(target, count)
+    connections = connect_all(target, count, context)
     try:
         connected = settled(target)
         served = count_pongs(connections)
