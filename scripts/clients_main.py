@@ -42,6 +42,10 @@ def parse_arguments():
         help="a redis-server or valkey-server; may be given several times",
     )
     parser.add_argument("--headgate", type=program, metavar="BINARY", help="instead of building the release")
+    parser.add_argument(
+        "--tls", nargs="?", const="plainly", choices=("plainly", "certificates"),
+        help="by TLS, of Headgate on both sides; with certificates of clients, which some libraries need more settings for",
+    )
     parser.add_argument("--fetched", action="store_true", help="take what an earlier run has fetched as it is")
     parser.add_argument("--list", action="store_true", help="show libraries and features")
     options = parser.parse_args()
@@ -152,7 +156,8 @@ def sit(server, prepared, options):
         wrong += [f"{library.name}: {fault}{f' ({count} times)' if count > 1 else ''}" for fault, count in times.items()]
         lacking = outcomes["direct"].lacking()
         print(f"{library.name}: done" + (f", without {'; '.join(lacking)}" if lacking else ""), flush=True)
-    print(f"\n{name_of(server)}, {options.clients} clients, {options.threads} worker(s) of Headgate\n")
+    print(f"\n{name_of(server)}, {options.clients} clients, {options.threads} worker(s) of Headgate"
+          + (", by TLS" if options.tls else "") + "\n")  # fmt: skip
     print_table(rows)
     for line in wrong:
         print(f"! {line}")

@@ -23,13 +23,14 @@ class Broken(Exception):
 
 
 class Program:
-    def __init__(self, command, address, clients, errors):
+    def __init__(self, command, address, clients, errors, environment=None):
         """errors: a file for what it complains of."""
         self.errors = errors
         with open(errors, "ab") as log:
             self.process = subprocess.Popen(
                 [*command, address[0], str(address[1]), str(clients)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, errors="replace", bufsize=1,
+                env=environment,
             )
         self.lines = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()

@@ -8,8 +8,11 @@ import re
 import time
 from dataclasses import dataclass, field
 
+import clients_tls
 from clients_program import Broken, Program
+from harness import tls
 from harness.admin import stats
+from harness.certificates import certificates
 from harness.servers import Headgate, Redis
 
 WAYS = ("direct", "session", "shared")
@@ -96,22 +99,39 @@ class Trial:
         return self.outcome
 
     def _run(self):
-        redis = Redis(server=self.server)
+        redis = Redis(*self._redis_options(), server=self.server, tls=bool(self.options.tls))
         self.stack.callback(redis.discard)
         self.look = redis.connect()
         self.headgate = None
         if self.way != "direct":
-            self.headgate = Headgate(redis, pool=self.way, threads=self.options.threads, start=False)
+            self.headgate = Headgate(redis, pool=self.way, threads=self.options.threads, start=False,
+                                     tls=bool(self.options.tls), **self._headgate_options())  # fmt: skip
             self.stack.callback(self.headgate.finish)
             self.headgate.start()
         address = (self.headgate or redis).address
-        program = Program(self.command, address, self.options.clients, redis.directory / "program")
+        environment = None
+        if self.options.tls:
+            address = self.headgate.address if self.headgate else redis.tls_address
+            environment = clients_tls.environment(self.library.language, redis.directory, self._with_certificates())
+        program = Program(self.command, address, self.options.clients, redis.directory / "program", environment)
         with program:
             self.outcome.version = program.await_ready()
             for feature in self.options.features:
                 self._feature(program, feature)
             program.end()
         self.outcome.digest = self.look("DEBUG", "DIGEST")
+
+    def _with_certificates(self):
+        return self.options.tls == "certificates"
+
+    def _redis_options(self):
+        return ["--tls-auth-clients", "yes"] if self._with_certificates() else []
+
+    def _headgate_options(self):
+        if not self._with_certificates():
+            return {}
+        shown = tls.towards_redis(certificates().client)
+        return {"client_certificates": "required", "tls_ca": certificates().ca, **shown}
 
     def _feature(self, program, feature):
         self.outcome.replies[feature.name] = program.run(feature.name, feature.together)

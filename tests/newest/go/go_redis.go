@@ -19,7 +19,7 @@ var add = redis.NewScript("local sum = redis.call('INCRBY', KEYS[1], ARGV[1]) re
 var subscribers sync.Map
 
 func connect() *redis.Client {
-	return redis.NewClient(&redis.Options{Addr: address})
+	return redis.NewClient(&redis.Options{Addr: address, TLSConfig: tlsConfig()})
 }
 
 func stringsFeature(client *redis.Client, key string, tell func(any, error)) error {

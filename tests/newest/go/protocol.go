@@ -3,6 +3,7 @@ package main
 
 import (
 	"bufio"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -20,6 +21,22 @@ const patience = 20 * time.Second
 
 // feature tells its replies, one after the other, by calling tell.
 type feature[Client any] func(client Client, key string, tell func(reply any, err error)) error
+
+// tlsConfig is nil for plain connections.
+func tlsConfig() *tls.Config {
+	if os.Getenv("TESTED_BY_TLS") == "" {
+		return nil
+	}
+	config := &tls.Config{}
+	if file := os.Getenv("TESTED_CERTIFICATE"); file != "" {
+		own, err := tls.LoadX509KeyPair(file, os.Getenv("TESTED_KEY"))
+		if err != nil {
+			panic(err)
+		}
+		config.Certificates = []tls.Certificate{own}
+	}
+	return config
+}
 
 // versionOf gives that of a module this program was built with.
 func versionOf(module string) string {

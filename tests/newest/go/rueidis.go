@@ -25,7 +25,7 @@ type subscription struct {
 var subscriptions sync.Map
 
 func connect() rueidis.Client {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address}})
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address}, TLSConfig: tlsConfig()})
 	if err != nil {
 		panic(err)
 	}

@@ -53,7 +53,11 @@ public final class Jedis {
     }
 
     private static RedisClient connect() {
-        return RedisClient.create(host, port);
+        return RedisClient.builder().hostAndPort(host, port).clientConfig(settings().build()).build();
+    }
+
+    private static DefaultJedisClientConfig.Builder settings() {
+        return DefaultJedisClientConfig.builder().ssl(System.getenv("TESTED_BY_TLS") != null);
     }
 
     private static void strings(RedisClient client, String key, Consumer<Object> tell) {
@@ -193,7 +197,7 @@ public final class Jedis {
     }
 
     private static void caching(RedisClient client, String key, Consumer<Object> tell) throws Exception {
-        DefaultJedisClientConfig resp3 = DefaultJedisClientConfig.builder().protocol(RedisProtocol.RESP3).build();
+        DefaultJedisClientConfig resp3 = settings().protocol(RedisProtocol.RESP3).build();
         client.set(key, "old");
         try (RedisClient cached = RedisClient.builder().hostAndPort(host, port).clientConfig(resp3)
                 .cacheConfig(CacheConfig.builder().build()).build()) {

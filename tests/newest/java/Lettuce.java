@@ -224,7 +224,8 @@ public final class Lettuce {
     }
 
     public static void main(String[] arguments) throws Exception {
-        library = RedisClient.create("redis://" + arguments[0] + ":" + arguments[1]);
+        String scheme = System.getenv("TESTED_BY_TLS") != null ? "rediss://" : "redis://";
+        library = RedisClient.create(scheme + arguments[0] + ":" + arguments[1]);
         Map<String, Protocol.Feature<StatefulRedisConnection<String, String>>> features = new HashMap<>();
         features.put("strings", Lettuce::strings);
         features.put("refused", Lettuce::refused);

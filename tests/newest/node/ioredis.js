@@ -2,12 +2,13 @@
 const { readFileSync } = require('fs');
 const { dirname, join } = require('path');
 const Redis = require('ioredis');
-const { serve, pause, message, host, port } = require('./protocol');
+const { serve, pause, message, host, port, tlsOptions } = require('./protocol');
 
 const { version } = JSON.parse(readFileSync(join(dirname(require.resolve('ioredis')), '..', 'package.json')));
 
 async function connect() {
-  const client = new Redis({ host, port });
+  const tls = tlsOptions();
+  const client = new Redis(tls ? { host, port, tls } : { host, port });
   client.on('error', (error) => process.stderr.write(`${error.stack}\n`));
   client.defineCommand('add', {
     numberOfKeys: 1,

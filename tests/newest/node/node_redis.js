@@ -1,7 +1,7 @@
 // node-redis with its default settings.
 const { createClient, defineScript } = require('redis');
 const { version } = require('@redis/client/package.json');
-const { serve, pause, until, message, host, port } = require('./protocol');
+const { serve, pause, until, message, host, port, tlsOptions } = require('./protocol');
 
 const add = defineScript({
   NUMBER_OF_KEYS: 1,
@@ -14,7 +14,8 @@ const add = defineScript({
 });
 
 async function connect(options) {
-  const client = createClient({ socket: { host, port }, scripts: { add }, ...options });
+  const tls = tlsOptions();
+  const client = createClient({ socket: tls ? { host, port, tls: true, ...tls } : { host, port }, scripts: { add }, ...options });
   client.on('error', (error) => process.stderr.write(`${error.stack}\n`));
   return client.connect();
 }

@@ -1,7 +1,15 @@
 // What a program of tests/newest is asked, and how it answers: scripts/clients_program.py.
+const fs = require('fs');
 const readline = require('readline');
 
 const [host, port, count] = process.argv.slice(2);
+
+// Of a secure socket; null for plain connections.
+function tlsOptions() {
+  if (!process.env.TESTED_BY_TLS) return null;
+  const { TESTED_CERTIFICATE: cert, TESTED_KEY: key } = process.env;
+  return cert ? { cert: fs.readFileSync(cert), key: fs.readFileSync(key) } : {};
+}
 
 const say = (line) => process.stdout.write(`${line}\n`);
 
@@ -60,4 +68,4 @@ function message() {
   return { arrive, came: Promise.race([came, pause(20000).then(() => 'nothing came')]) };
 }
 
-module.exports = { serve, pause, until, message, host, port: Number(port) };
+module.exports = { serve, pause, until, message, host, port: Number(port), tlsOptions };

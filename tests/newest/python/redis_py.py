@@ -1,5 +1,6 @@
 """redis-py with its default settings. scripts/clients_program.py tells what a program is asked and answers."""
 
+import os
 import sys
 import threading
 import time
@@ -15,6 +16,9 @@ PATIENCE = 20.0
 
 
 def connect(**options):
+    if os.environ.get("TESTED_BY_TLS"):
+        own = {"ssl_certfile": os.environ.get("TESTED_CERTIFICATE"), "ssl_keyfile": os.environ.get("TESTED_KEY")}
+        options = {"ssl": True, **own, **options}
     return redis.Redis(host=host, port=port, **options)
 
 
