@@ -117,6 +117,9 @@ class TlsSocket:
         if self.output.acquire(blocking=False):
             try:
                 self._send_pending()
+            except (BrokenPipeError, ConnectionResetError):
+                # What the other side said before it went is still to be read.
+                self.pieces.clear()
             finally:
                 self.output.release()
 
