@@ -41,7 +41,7 @@ def port():
 @pytest.fixture
 def headgate(redis, make_headgate, port):
     headgate = make_headgate(redis, start=False, tls=True, tls_handshake_timeout="30s")
-    headgate.write_config(upstream=redis.url, listen=f"{headgate.options['listen']}, 127.0.0.1:{port}")
+    headgate.write_config(upstream_ca=None, upstream=redis.url, listen=f"{headgate.options['listen']}, 127.0.0.1:{port}")
     headgate.start()
     return headgate
 

@@ -35,7 +35,7 @@ def files(tmp_path):
 @pytest.fixture
 def headgate(redis, pool, make_headgate, files):
     headgate = make_headgate(redis, pool=pool, start=False, tls=True)
-    headgate.write_config(upstream=redis.url, **towards_clients((files.certificate, files.key)))
+    headgate.write_config(upstream_ca=None, upstream=redis.url, **towards_clients((files.certificate, files.key)))
     headgate.start()
     return headgate
 

@@ -51,7 +51,7 @@ def headgate(make_tls):
 def make_tls(redis, make_headgate):
     def start(**options):
         headgate = make_headgate(redis, start=False, tls=True, **options)
-        headgate.write_config(upstream=redis.url)
+        headgate.write_config(upstream_ca=None, upstream=redis.url)
         headgate.start()
         return headgate
 
