@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from harness.certificates import certificates
 from harness.resp import wait_for
 from harness.servers import REPOSITORY, run_headgate
 from harness.terminal import Terminal, essence
@@ -13,7 +14,7 @@ RECIPE = re.compile(
     r"^### (I want [^\n]*)\n\n```ini\n(.*?)```\n\n```console\n(.*?)```\n\n(.*?)(?=^##|\Z)", flags=re.MULTILINE | re.DOTALL
 )
 RECIPES = RECIPE.findall(PAGE)
-WANTED = 21
+WANTED = 23
 MOST_LINES = 5
 
 recipes = pytest.mark.parametrize(("ini", "session"), [found[1:3] for found in RECIPES], ids=[found[0] for found in RECIPES])
@@ -34,12 +35,15 @@ def dialogue(session):
 
 
 @pytest.fixture
-def as_here(redis, make_headgate, tmp_path):
+def as_here(make_redis, make_headgate, tmp_path):
     """Text with the addresses of this test in place of the usual ones; the Headgate for it comes with start()."""
+    redis = make_redis(tls=True)
     headgate = make_headgate(redis, start=False)
     usual = {"6379": redis.port, "6380": headgate.port, "6390": headgate.admin_port}
 
     def translate(text):
+        text = text.replace("cache.example.com:6379", f"127.0.0.1:{redis.tls_port}")
+        text = text.replace("/etc/headgate/tls", str(certificates().directory))
         text = re.sub(r"\b(6379|6380|6390)\b", lambda match: str(usual[match[0]]), text)
         return text.replace("/run/headgate", str(tmp_path))
 
@@ -55,7 +59,7 @@ def terminal(tmp_path):
     terminal.close()
 
 
-def test_there_are_twenty():
+def test_they_are_complete():
     assert len(RECIPES) == len(re.findall("^### ", PAGE, flags=re.MULTILINE)) == WANTED
     for want, ini, session, words in RECIPES:
         assert len(ini.splitlines()) <= MOST_LINES, want
@@ -75,7 +79,7 @@ def test_they_can_be_found():
 @recipes
 def test_it_is_sound(tmp_path, ini, session):
     file = tmp_path / "headgate.ini"
-    file.write_text(ini)
+    file.write_text(ini.replace("/etc/headgate/tls", str(certificates().directory)))
     file.chmod(0o600)
     result = run_headgate("-t", "-c", file)
     assert (result.returncode, result.stderr) == (0, "")
