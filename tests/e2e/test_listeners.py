@@ -3,6 +3,8 @@
 import re
 import signal
 import socket
+import ssl
+import subprocess
 
 import pytest
 
@@ -256,12 +258,79 @@ def test_those_who_wait_count_as_clients(make_shared):
         client.close()
 
 
+class Sealed:
+    """TLS as a client speaks it, with its bytes at hand: they can go in one packet with what stands ahead of them."""
+
+    def __init__(self, authority):
+        context = ssl.create_default_context(cafile=authority)
+        context.check_hostname = False
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self.incoming, self.outgoing)
+
+    def run(self, connection, step, ahead=b""):
+        """step(), with as many bytes sent and received as it takes."""
+        while True:
+            try:
+                result = step()
+            except ssl.SSLWantReadError:
+                connection.sendall(ahead + self.outgoing.read())
+                ahead = b""
+                received = connection.recv(1 << 16)
+                assert received, "closed within TLS"
+                self.incoming.write(received)
+            else:
+                connection.sendall(self.outgoing.read())
+                return result
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    """A certificate that is its own authority, and its key."""
+    paths = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+        + ["-subj", "/CN=headgate", "-out", paths[0], "-keyout", paths[1]],
+        check=True,
+        capture_output=True,
+    )
+    return paths
+
+
+@pytest.mark.parametrize("header", [line("192.0.2.7"), binary("192.0.2.7", more=b"\x04\x04\x00" + bytes(1024))])
+def test_tls_begins_behind_the_header(make_shared, certificate, header):
+    """Also in the same packet."""
+    address = ("127.0.0.1", free_port())
+    rules = listener("front", f"rediss://127.0.0.1:{address[1]}", proxy_protocol="required", proxy_from="127.0.0.1")
+    headgate = make_shared(rules, tls_certificate=certificate[0], tls_key=certificate[1])
+    sealed = Sealed(certificate[0])
+    with socket.create_connection(address, timeout=PATIENCE) as connection:
+        sealed.run(connection, sealed.tls.do_handshake, ahead=header)
+        sealed.tls.write(b"*1\r\n$4\r\nPING\r\n")
+        connection.sendall(sealed.outgoing.read())
+        assert sealed.run(connection, lambda: sealed.tls.read(100)) == b"+PONG\r\n"
+        with headgate.admin() as admin:
+            assert "addr=192.0.2.7:4711" in text(admin("CLIENTS"))
+    with connect(address, b"\x16\x03\x01\x02\x00\x01") as client, pytest.raises((Closed, ConnectionError)):
+        client.read()
+    assert "TLS without a PROXY header ahead" in headgate.log()
+
+
 # ---- rules ----
 
 
 def spend(client, count=6):
     replies = [client("INCR", "n") for _ in range(count)]
     return sum(isinstance(reply, int) for reply in replies)
+
+
+def test_the_listener_of_the_first_section_may_have_the_protocol_too(make_shared):
+    headgate = make_shared("", proxy_protocol="required", proxy_from="127.0.0.0/8")
+    with connect(headgate.address, line("192.0.2.7")) as client:
+        assert client("PING") == PONG
+        with headgate.admin() as admin:
+            assert "addr=192.0.2.7:4711" in text(admin("CLIENTS"))
+    assert is_closed(headgate.connect())
+    assert "a Redis request without a PROXY header ahead" in headgate.log()
 
 
 @pytest.mark.parametrize("per", ["ip", "process", "uid"])
