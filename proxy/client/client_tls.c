@@ -34,11 +34,6 @@ static void handshake_failed(struct client *client)
     const struct tls *tls = connection_tls(&client->connection);
     uint64_t suppressed;
 
-    if (tls_failure(tls) == TLS_FAILURE_UNHEARD) {
-        /* Health checks do so all the time. A line of each would hide those that matter. */
-        client_close(client, tls_why(tls));
-        return;
-    }
     count_failure(service->reactor->stats, tls_failure(tls));
     if (log_limiter_take(&service->tls_failures, clock_now_us(), &suppressed)) {
         log_warning("client", "no TLS with client %s: %s (%llu more since the last line)", client->address_text,

@@ -208,7 +208,7 @@ static void fail_by_openssl(struct tls *tls)
 
 static void fail_by_system(struct tls *tls, int error)
 {
-    tls_fail(tls, tls->was_heard ? TLS_FAILURE_OTHER : TLS_FAILURE_UNHEARD, strerror(error));
+    tls_fail(tls, TLS_FAILURE_OTHER, strerror(error));
 }
 
 /* ---- the socket ---- */
@@ -312,11 +312,9 @@ static void now_open(struct tls *tls)
 
 static void fail_by_end(struct tls *tls)
 {
-    if (tls->was_heard) {
-        tls_fail(tls, TLS_FAILURE_OTHER, "it closed the connection within the handshake");
-    } else {
-        tls_fail(tls, TLS_FAILURE_UNHEARD, "it closed the connection before the handshake");
-    }
+    tls_fail(tls, TLS_FAILURE_OTHER,
+             tls->was_heard ? "it closed the connection within the handshake"
+                            : "it closed the connection before the handshake");
 }
 
 /* Plain text, which OpenSSL would call a wrong version. */

@@ -23,8 +23,7 @@ enum tls_failure {
     TLS_FAILURE_OTHER,
     TLS_FAILURE_PLAIN,       /* the other side does not speak TLS */
     TLS_FAILURE_CERTIFICATE, /* a certificate was not good, or was not there */
-    TLS_FAILURE_TIMEOUT,
-    TLS_FAILURE_UNHEARD /* the other side went without a word, as those do who look whether somebody listens */
+    TLS_FAILURE_TIMEOUT
 };
 
 enum tls_result {

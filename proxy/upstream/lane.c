@@ -235,14 +235,6 @@ void lane_break(struct lane *lane, const char *why)
     }
 }
 
-void lane_break_connection(struct lane *lane)
-{
-    char why[sizeof lane->why];
-
-    snprintf(why, sizeof why, "%s", connection_why(&lane->connection));
-    lane_break(lane, why);
-}
-
 void lane_fail(struct lane *lane, const char *why)
 {
     if (lane->state != LANE_CLOSED) {

@@ -166,7 +166,7 @@ void lane_flush(struct lane *lane)
     ssize_t done = connection_write(&lane->connection, buffer_head(&lane->output), length);
     stats_add(lane->settings->stats, STATS_UPSTREAM_WRITES, 1);
     if (done == CONNECTION_BROKEN) {
-        lane_break_connection(lane);
+        lane_break(lane, connection_why(&lane->connection));
         return;
     }
     if (done > 0) {

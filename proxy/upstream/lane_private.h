@@ -52,8 +52,6 @@ void lane_now_ready(struct lane *lane);
 /* The connection, or the attempt to make it, came to an end. why: one line for a person. Not for a lane that is CLOSED.
  */
 void lane_break(struct lane *lane, const char *why);
-/* The same for the reason that the connection gives, which goes with it. */
-void lane_break_connection(struct lane *lane);
 /* Redis does not take the connection that was just made: there is no use in trying its other addresses now. */
 void lane_refused(struct lane *lane, const char *why);
 /* Breaks the lane as Redis sent what cannot be anybody's reply: nothing that follows can be trusted. */

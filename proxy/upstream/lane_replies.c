@@ -266,12 +266,8 @@ static void lane_read(struct lane *lane)
     if (got == CONNECTION_AGAIN) {
         return;
     }
-    if (got == 0) {
-        lane_break(lane, "Redis closed the connection");
-        return;
-    }
-    if (got < 0) {
-        lane_break_connection(lane);
+    if (got <= 0) {
+        lane_break(lane, got == 0 ? "Redis closed the connection" : connection_why(&lane->connection));
         return;
     }
     lane->read_us = reactor_read_time(lane->reactor);
