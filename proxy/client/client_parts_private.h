@@ -60,9 +60,9 @@ struct client_service {
     size_t next_place;
     int64_t paused_until_us; /* a client of this worker has asked Redis to pause: a request may block its connection */
     const struct policy_attention *attention;
-    uint32_t until_spot;  /* requests until the next that is shown to who measures … */
-    uint32_t spot_chance; /* … and what that was drawn from */
-    struct log_limiter tls_failures;
+    uint32_t until_spot;                           /* requests until the next that is shown to who measures … */
+    uint32_t spot_chance;                          /* … and what that was drawn from */
+    struct log_limiter tls_failures[TLS_FAILURES]; /* by enum tls_failure */
     struct log_limiter tls_unexpected;
     bool draining;
     int64_t draining_since_us;

@@ -32,10 +32,12 @@ static void handshake_failed(struct client *client)
 {
     struct client_service *service = client->service;
     const struct tls *tls = connection_tls(&client->connection);
+    enum tls_failure failure = tls_failure(tls);
     uint64_t suppressed;
 
-    count_failure(service->reactor->stats, tls_failure(tls));
-    if (log_limiter_take(&service->tls_failures, clock_now_us(), &suppressed)) {
+    count_failure(service->reactor->stats, failure);
+    if (failure != TLS_FAILURE_SILENT &&
+        log_limiter_take(&service->tls_failures[failure], clock_now_us(), &suppressed)) {
         log_warning("client", "no TLS with client %s: %s (%llu more since the last line)", client->address_text,
                     tls_why(tls), (unsigned long long)suppressed);
     }

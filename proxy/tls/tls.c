@@ -312,9 +312,11 @@ static void now_open(struct tls *tls)
 
 static void fail_by_end(struct tls *tls)
 {
-    tls_fail(tls, TLS_FAILURE_OTHER,
-             tls->was_heard ? "it closed the connection within the handshake"
-                            : "it closed the connection before the handshake");
+    if (tls->was_heard) {
+        tls_fail(tls, TLS_FAILURE_OTHER, "it closed the connection within the handshake");
+    } else {
+        tls_fail(tls, TLS_FAILURE_SILENT, "it closed the connection before the handshake");
+    }
 }
 
 /* Plain text, which OpenSSL would call a wrong version. */

@@ -21,9 +21,11 @@ enum tls_state { TLS_HANDSHAKE, TLS_OPEN, TLS_FAILED };
 /* What a handshake, or the connection, failed of. */
 enum tls_failure {
     TLS_FAILURE_OTHER,
+    TLS_FAILURE_SILENT,      /* it went before it said anything, as those do who only look whether somebody listens */
     TLS_FAILURE_PLAIN,       /* the other side does not speak TLS */
     TLS_FAILURE_CERTIFICATE, /* a certificate was not good, or was not there */
-    TLS_FAILURE_TIMEOUT
+    TLS_FAILURE_TIMEOUT,
+    TLS_FAILURES
 };
 
 enum tls_result {
