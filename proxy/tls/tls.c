@@ -171,7 +171,7 @@ static void fail_by_certificate(struct tls *tls, long verdict)
     char why[400];
 
     if (is_name) {
-        snprintf(why, sizeof why, "its certificate is of another name; expected %s", tls->host);
+        snprintf(why, sizeof why, "its certificate is not valid for %s: %s", tls->host, text);
     } else {
         snprintf(why, sizeof why, "its certificate is not good: %s", text);
     }

@@ -105,8 +105,10 @@ static bool load_certificate(struct tls_context *context, const char *path, stru
     return true;
 }
 
-static bool load_key(struct tls_context *context, const char *path, enum tls_setting setting, struct tls_fault *fault)
+static bool load_key(struct tls_context *context, const struct tls_settings *settings, struct tls_fault *fault)
 {
+    const enum tls_setting setting = TLS_SETTING_KEY;
+    const char *path = *settings->key != '\0' ? settings->key : settings->certificate;
     static const char expected[] = "a file in PEM form with the private key of the certificate, without a passphrase";
     bool asked = false;
 
@@ -121,6 +123,10 @@ static bool load_key(struct tls_context *context, const char *path, enum tls_set
         return true;
     }
     unsigned long error = ERR_peek_error();
+    if (*settings->key == '\0') {
+        return wrong(fault, setting, expected,
+                     "is not given, and the file of the certificate has no private key beside it");
+    }
     if (asked) {
         return wrong(fault, setting, expected, "the private key wants a passphrase");
     }
@@ -138,9 +144,7 @@ static bool load_own(struct tls_context *context, const struct tls_settings *set
         bool lacks = settings->is_server || *settings->key != '\0';
         return !lacks || wrong(fault, TLS_SETTING_CERTIFICATE, beside, "there is no certificate");
     }
-    return load_certificate(context, settings->certificate, fault) &&
-           (*settings->key != '\0' ? load_key(context, settings->key, TLS_SETTING_KEY, fault)
-                                   : load_key(context, settings->certificate, TLS_SETTING_CERTIFICATE, fault));
+    return load_certificate(context, settings->certificate, fault) && load_key(context, settings, fault);
 }
 
 /* ---- whom to trust ---- */

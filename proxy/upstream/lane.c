@@ -210,8 +210,12 @@ void lane_refused(struct lane *lane, const char *why)
 }
 
 /* A ready lane broke: what was sent is lost, what was not sent waits, if the lane may come back. */
-void lane_break(struct lane *lane, const char *why)
+void lane_break(struct lane *lane, const char *reason)
 {
+    char why[sizeof lane->why];
+
+    /* What TLS has to say goes with the connection. */
+    snprintf(why, sizeof why, "%s", reason);
     if (lane->state == LANE_CONNECTING || lane->state == LANE_HANDSHAKE) {
         target_failed(lane, why);
         return;

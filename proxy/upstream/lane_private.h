@@ -49,9 +49,10 @@ static inline struct run *lane_queue_pop(struct lane *lane)
 void lane_move(struct lane *lane, enum lane_state state);
 /* The greeting, if any, was answered: what waits is sent, and who waits is told. */
 void lane_now_ready(struct lane *lane);
-/* The connection, or the attempt to make it, came to an end. why: one line for a person. Not for a lane that is CLOSED.
+/* The connection, or the attempt to make it, came to an end. reason: one line for a person. Not for a lane that is
+ * CLOSED.
  */
-void lane_break(struct lane *lane, const char *why);
+void lane_break(struct lane *lane, const char *reason);
 /* Redis does not take the connection that was just made: there is no use in trying its other addresses now. */
 void lane_refused(struct lane *lane, const char *why);
 /* Breaks the lane as Redis sent what cannot be anybody's reply: nothing that follows can be trusted. */

@@ -289,19 +289,19 @@ static const struct refusal refusals[] = {
     {"another name",
      {.name = "x", .name_length = -1, .alternative = "DNS:redis.example"},
      "localhost",
-     "its certificate is of another name; expected localhost"},
+     "its certificate is not valid for localhost: hostname mismatch"},
     {"another address",
      {.name = "x", .name_length = -1, .alternative = "IP:127.0.0.2"},
      "127.0.0.1",
-     "its certificate is of another name; expected 127.0.0.1"},
+     "its certificate is not valid for 127.0.0.1: IP address mismatch"},
     {"an address as a name",
      {.name = "x", .name_length = -1, .alternative = "DNS:127.0.0.1"},
      "127.0.0.1",
-     "its certificate is of another name; expected 127.0.0.1"},
+     "its certificate is not valid for 127.0.0.1: IP address mismatch"},
     {"a NUL in its name",
      {.name = "localhost\0.example", .name_length = 18},
      "localhost",
-     "its certificate is of another name; expected localhost"},
+     "its certificate is not valid for localhost: hostname mismatch"},
     {"expired", {.name = "localhost", .name_length = -1, .begins = -9, .expires = -1}, "localhost", "has expired"},
     {"not yet", {.name = "localhost", .name_length = -1, .begins = 2}, "localhost", "not yet valid"},
     {"self-signed", {.name = "localhost", .name_length = -1, .is_self_signed = true}, "localhost", "self-signed"},
@@ -438,7 +438,7 @@ Test(tls, files_and_words_that_are_wrong_are_named)
     settings.certificate = "";
     expect_fault(&settings, TLS_SETTING_CERTIFICATE, "there is no certificate");
     settings.certificate = both.files.ca;
-    expect_fault(&settings, TLS_SETTING_CERTIFICATE, "holds no private key");
+    expect_fault(&settings, TLS_SETTING_KEY, "no private key beside it");
     settings.key = both.server_identity.path;
     expect_fault(&settings, TLS_SETTING_KEY, "is not that of the certificate");
     settings = both.server_settings;
