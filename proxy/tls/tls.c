@@ -451,6 +451,18 @@ bool tls_is_truncated(const struct tls *tls)
 
 /* ---- writing ---- */
 
+/* A server that does not take our certificate says so and is gone: it may be that this was not read yet. */
+static void fail_by_write(struct tls *tls, int error)
+{
+    char lost[256];
+
+    if (!tls->is_server && bring_in(tls, READ_LEAST)) {
+        (void)open_records(tls, lost, sizeof lost);
+        put_back(tls);
+    }
+    fail_by_system(tls, error);
+}
+
 /* Seals one piece, and writes it as far as the socket takes it. */
 static bool seal(struct tls *tls, const char *data, size_t size)
 {
@@ -461,7 +473,7 @@ static bool seal(struct tls *tls, const char *data, size_t size)
         return false;
     }
     if (!tls_flush(tls)) {
-        fail_by_system(tls, errno);
+        fail_by_write(tls, errno);
         return false;
     }
     return true;

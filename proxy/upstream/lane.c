@@ -370,12 +370,11 @@ static void lane_writable(evutil_socket_t fd, short what, void *context)
         tls_failed(lane);
         return;
     }
-    int outcome = connection_outcome(fd);
+    bool is_secure = connection_secrecy(&lane->connection) == CONNECTION_SECURE;
+    int outcome = is_secure ? 0 : connection_outcome(fd);
     if (outcome != 0) {
         lane_break(lane, strerror(outcome));
-        return;
-    }
-    if (lane->settings->tls != NULL && connection_secrecy(&lane->connection) == CONNECTION_PLAIN) {
+    } else if (lane->settings->tls != NULL && !is_secure) {
         begin_tls(lane);
     } else {
         now_connected(lane);

@@ -34,10 +34,32 @@ static void greeting_refused(struct lane *lane)
     lane_refused(lane, why);
 }
 
+void lane_unheard(struct lane *lane, const char *why)
+{
+    bool was_unheard = lane->state == LANE_HANDSHAKE && lane->greetings_left == lane->greeting.replies;
+    const struct tls *tls = connection_tls(&lane->connection);
+    bool is_told = tls != NULL && tls_state(tls) == TLS_FAILED && tls_failure(tls) == TLS_FAILURE_CERTIFICATE;
+    char longer[sizeof lane->why];
+    const char *hint = "";
+
+    if (was_unheard && tls == NULL) {
+        hint = " before it answered anything; if it speaks TLS, its address begins with rediss://";
+    } else if (was_unheard && !is_told) {
+        hint = "; perhaps it wants another certificate (upstream_certificate)";
+    }
+    stats_add(lane->settings->stats, STATS_UPSTREAM_TLS_FAILED, was_unheard && tls != NULL);
+    snprintf(longer, sizeof longer, "%s%s%s", is_told ? "TLS: " : "", why, hint);
+    lane_break(lane, longer);
+}
+
 /* A fresh socket takes a few hundred bytes whole, or it is broken. */
 static void say(struct lane *lane, const char *bytes, size_t length)
 {
-    if (connection_write(&lane->connection, bytes, length) != (ssize_t)length) {
+    ssize_t written = connection_write(&lane->connection, bytes, length);
+
+    if (written == CONNECTION_BROKEN) {
+        lane_unheard(lane, connection_why(&lane->connection));
+    } else if (written != (ssize_t)length) {
         lane_break(lane, "the greeting could not be written");
     }
 }

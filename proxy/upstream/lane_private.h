@@ -65,6 +65,10 @@ void lane_greet(struct lane *lane);
 /* Takes what came while the lane was in HANDSHAKE. */
 void lane_take_greeting(struct lane *lane, const char *data, size_t length);
 
+/* Breaks the lane, as lane_break() does. Before anything was answered, why is not all: whoever speaks TLS says nothing
+ * to who does not, and who wants another certificate often has no time to say so. */
+void lane_unheard(struct lane *lane, const char *why);
+
 /* ---- lane_output.c ---- */
 
 /* Has the output written at the end of this loop iteration, if the lane is ready. */

@@ -1,7 +1,6 @@
 /* What comes from Redis: it is read, taken apart into replies, and each is handed to the run that it answers. */
 #include "upstream/lane_private.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static void run_was_answered(struct lane *lane, struct run *run)
@@ -259,24 +258,6 @@ static void take_replies(struct lane *lane, const char *data, size_t length)
 
 /* ---- reading ---- */
 
-/* Whoever speaks TLS says nothing to who does not; and who wants another certificate often has no time to say so. */
-static void read_failed(struct lane *lane, const char *why)
-{
-    bool was_unheard = lane->state == LANE_HANDSHAKE && lane->greetings_left == lane->greeting.replies;
-    enum connection_secrecy secrecy = connection_secrecy(&lane->connection);
-    char longer[sizeof lane->why];
-    const char *hint = "";
-
-    if (was_unheard && secrecy == CONNECTION_PLAIN) {
-        hint = " before it answered anything; if it speaks TLS, its address begins with rediss://";
-    } else if (was_unheard) {
-        hint = " before it answered anything; does it want another certificate of who connects?";
-    }
-    stats_add(lane->settings->stats, STATS_UPSTREAM_TLS_FAILED, was_unheard && secrecy == CONNECTION_INSECURE);
-    snprintf(longer, sizeof longer, "%s%s", why, hint);
-    lane_break(lane, longer);
-}
-
 static void lane_read(struct lane *lane)
 {
     char *scratch = lane->reactor->scratch;
@@ -285,7 +266,7 @@ static void lane_read(struct lane *lane)
         return;
     }
     if (got <= 0) {
-        read_failed(lane, got == 0 ? "Redis closed the connection" : connection_why(&lane->connection));
+        lane_unheard(lane, got == 0 ? "Redis closed the connection" : connection_why(&lane->connection));
         return;
     }
     lane->read_us = reactor_read_time(lane->reactor);
