@@ -35,9 +35,13 @@ static void handshake_failed(struct client *client)
     enum tls_failure failure = tls_failure(tls);
     uint64_t suppressed;
 
+    if (failure == TLS_FAILURE_SILENT) {
+        /* Health checks do so all the time. */
+        client_close(client, tls_why(tls));
+        return;
+    }
     count_failure(service->reactor->stats, failure);
-    if (failure != TLS_FAILURE_SILENT &&
-        log_limiter_take(&service->tls_failures[failure], clock_now_us(), &suppressed)) {
+    if (log_limiter_take(&service->tls_failures[failure], clock_now_us(), &suppressed)) {
         log_warning("client", "no TLS with client %s: %s (%llu more since the last line)", client->address_text,
                     tls_why(tls), (unsigned long long)suppressed);
     }
