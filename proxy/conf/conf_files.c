@@ -83,7 +83,7 @@ static bool has_changed(const struct conf_seen *seen)
         return hash_matches(seen->path) != seen->matches;
     }
     bool is_there = stat(seen->path, &status) == 0;
-    if (seen->reason == 0 && !S_ISREG(seen->status.st_mode)) {
+    if (seen->reason == 0 && !S_ISREG(seen->status.st_mode) && !S_ISDIR(seen->status.st_mode)) {
         /* What comes through a pipe or from a terminal is read once. */
         return is_there && S_ISREG(status.st_mode);
     }
@@ -143,8 +143,9 @@ void conf_files_free(struct conf_files *files)
 
 /* ---- reading ---- */
 
-/* Opened without waiting for who writes into a pipe. -1: problem says why. */
-static int open_regular(struct conf_files *files, const char *path, struct stat *status, char *problem)
+/* Opened without waiting for who writes into a pipe; a directory only if one may be meant. -1: problem says why. */
+static int open_file(struct conf_files *files, const char *path, bool may_be_directory, struct stat *status,
+                     char *problem)
 {
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     int reason = fd < 0 ? errno : 0;
@@ -156,8 +157,9 @@ static int open_regular(struct conf_files *files, const char *path, struct stat 
         (void)stat(path, &files->items[files->count - 1].status);
         return -1;
     }
-    if (fstat(fd, status) != 0 || !S_ISREG(status->st_mode)) {
-        conf_wrong(problem, S_ISDIR(status->st_mode) ? "is a directory" : "is not a regular file");
+    bool is_known = fstat(fd, status) == 0;
+    if (!is_known || !(S_ISREG(status->st_mode) || (may_be_directory && S_ISDIR(status->st_mode)))) {
+        conf_wrong(problem, is_known && S_ISDIR(status->st_mode) ? "is a directory" : "is not a regular file");
         close(fd);
         return -1;
     }
@@ -189,20 +191,21 @@ static bool stayed_as_it_was(int fd, const struct stat *before)
     return fstat(fd, &after) == 0 && after.st_size == before->st_size && same_time(&after.st_mtim, &before->st_mtim);
 }
 
+/* Who reads it says what is wrong with one that cannot be opened; but it must not be waited for. */
 bool conf_file_check(struct conf_files *files, const char *path, struct stat *status, char problem[CONF_PROBLEM_MAX])
 {
-    int fd = open_regular(files, path, status, problem);
+    int fd = open_file(files, path, true, status, problem);
 
     if (fd >= 0) {
         close(fd);
     }
-    return fd >= 0;
+    return fd >= 0 || files->items[files->count - 1].reason != 0;
 }
 
 char *conf_file_read(struct conf_files *files, const char *path, size_t max, size_t *length, struct stat *status,
                      char problem[CONF_PROBLEM_MAX])
 {
-    int fd = open_regular(files, path, status, problem);
+    int fd = open_file(files, path, false, status, problem);
 
     if (fd < 0) {
         return NULL;

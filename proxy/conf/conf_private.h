@@ -195,10 +195,11 @@ void conf_files_note_pattern(struct conf_files *files, const char *pattern);
 /* The path that is meant where the file called beside says path: from the directory of that one on. The caller frees
  * it. */
 char *conf_file_path(const char *beside, const char *path);
-/* Whether it is a regular file that can be opened; status is of what was opened. Never waits. */
+/* Notes how the file was found, for who reads it later. False: it is neither a regular file nor a directory; problem
+ * says so. Never waits. */
 bool conf_file_check(struct conf_files *files, const char *path, struct stat *status, char problem[CONF_PROBLEM_MAX]);
-/* The same, and what it holds, with a NUL behind it: max bytes at most. NULL: problem says what is wrong. The caller
- * frees it. */
+/* Reads a regular file: what it holds, with a NUL behind it: max bytes at most. NULL: problem says what is
+ * wrong. The caller frees it. */
 char *conf_file_read(struct conf_files *files, const char *path, size_t max, size_t *length, struct stat *status,
                      char problem[CONF_PROBLEM_MAX]);
 /* Looks at all files that options name: sets what they are for, adds faults. */

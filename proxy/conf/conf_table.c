@@ -158,16 +158,16 @@ const struct conf_option conf_options[] = {
              "address that the name has left. Then they are closed, as if that Redis had gone."},
     {FIELD(drain_timeout), .type = CONF_TIME, .min = 1, .max = DAY, .zero = "ends at once", .initial = "10s",
      .reloadable = true, .help = "How long SIGTERM waits for what is under way to finish."},
-    {FIELD(tls_certificate), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
+    {FIELD(tls_certificate), .type = CONF_FILE, .max = STRING_MAX, .initial = "", .reloadable = true,
      .help =
          "The certificate that clients see at addresses with rediss://, in listen and admin: a file in PEM form, with\n"
          "those of its chain behind it."},
-    {FIELD(tls_key), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
+    {FIELD(tls_key), .type = CONF_FILE, .secret = true, .max = STRING_MAX, .initial = "", .reloadable = true,
      .help = "The file with its private key, which wants no passphrase. Empty: it is in the same file."},
-    {FIELD(tls_ca), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
+    {FIELD(tls_ca), .type = CONF_FILE, .max = STRING_MAX, .initial = "", .reloadable = true,
      .help = "The authorities whose certificates clients may have: a file in PEM form, or a directory as of openssl "
              "rehash."},
-    {FIELD(tls_crl), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
+    {FIELD(tls_crl), .type = CONF_FILE, .max = STRING_MAX, .initial = "", .reloadable = true,
      .help = "What these have revoked: a file in PEM form with a list of each of them. Empty: nobody asks."},
     {FIELD(client_certificates), .type = CONF_WORD, .words = certificate_words, .initial = "none", .reloadable = true,
      .help =
@@ -187,15 +187,15 @@ const struct conf_option conf_options[] = {
      .help = "Steps of clients' handshakes in one loop iteration, each of which takes some hundred µs: others wait, so "
              "that\n"
              "established clients do not."},
-    {FIELD(upstream_certificate), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
+    {FIELD(upstream_certificate), .type = CONF_FILE, .max = STRING_MAX, .initial = "", .reloadable = true,
      .help =
          "The certificate that Redis sees, if upstream is rediss://: a file in PEM form, with its chain behind it."},
-    {FIELD(upstream_key), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
+    {FIELD(upstream_key), .type = CONF_FILE, .secret = true, .max = STRING_MAX, .initial = "", .reloadable = true,
      .help = "The file with its private key. Empty: it is in the same file."},
-    {FIELD(upstream_ca), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
+    {FIELD(upstream_ca), .type = CONF_FILE, .max = STRING_MAX, .initial = "", .reloadable = true,
      .help =
          "The authorities that may vouch for Redis: a file in PEM form, or a directory. Empty: those of the system."},
-    {FIELD(upstream_crl), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
+    {FIELD(upstream_crl), .type = CONF_FILE, .max = STRING_MAX, .initial = "", .reloadable = true,
      .help = "What these have revoked: a file in PEM form with a list of each of them. Empty: nobody asks."},
     {FIELD(upstream_verify), .type = CONF_TOGGLE, .initial = "on", .reloadable = true,
      .help =

@@ -120,7 +120,8 @@ static bool watch_way(int fd, const char *path)
                 return true;
             }
         } else if (is_last) {
-            return true;
+            /* It may be a directory itself, as one with certificates is. */
+            return watch_directory(fd, way.next);
         } else {
             strcpy(way.behind, way.next);
         }

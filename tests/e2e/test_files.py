@@ -1,10 +1,15 @@
 """Files of the configuration that change: read again by themselves, as they settle, and only when they are sound."""
 
 import os
+import socket
+import ssl
+import subprocess
 import time
 
 import pytest
+
 from harness.resp import OK, Error, wait_for
+from harness.servers import free_port
 
 # Time in which a reload that must not come would have come: files settle for a second.
 LATER = 3.5
@@ -185,3 +190,58 @@ def test_the_directory_may_be_another(redis, make_headgate, tmp_path):
 
     # Directories are not watched for being exchanged whole, if they are no links: but their own removal is told of.
     wait_for(is_taken, what="the secret of the new directory", seconds=90)
+
+
+# ---- certificates ----
+
+
+def make_certificate(directory, name):
+    """A certificate for localhost, that is its own authority, and its key."""
+    paths = [directory / f"{name}.key", directory / f"{name}.pem"]
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+        + ["-days", "90", "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+        + ["-keyout", paths[0], "-out", paths[1]],
+        check=True,
+        capture_output=True,
+    )
+    return paths
+
+
+def secure(address):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context.wrap_socket(socket.create_connection(address, timeout=30))
+
+
+def ping(connection):
+    connection.sendall(b"PING\r\n")
+    return connection.recv(100)
+
+
+def test_certificates_are_exchanged(redis, make_headgate, tmp_path):
+    one, two = (make_certificate(tmp_path, name) for name in ("one", "two"))
+    key, certificate = tmp_path / "key", tmp_path / "certificate"
+    key.write_bytes(one[0].read_bytes())
+    key.chmod(0o600)
+    certificate.write_bytes(one[1].read_bytes())
+    headgate = make_headgate(redis, start=False, tls_certificate=certificate, tls_key=key)
+    port = free_port()
+    headgate.write_config(listen=f"127.0.0.1:{headgate.port}, rediss://127.0.0.1:{port}")
+    headgate.start()
+    first = secure(("127.0.0.1", port))
+    assert ping(first) == b"+PONG\r\n"
+    shown = first.getpeercert(binary_form=True)
+    put(key, two[0].read_text())
+    put(certificate, two[1].read_text())
+
+    def is_exchanged():
+        with secure(("127.0.0.1", port)) as fresh:
+            return fresh.getpeercert(binary_form=True) != shown and ping(fresh) == b"+PONG\r\n"
+
+    wait_for(is_exchanged, what="the new certificate", seconds=30)
+    assert ping(first) == b"+PONG\r\n", "who was there stays"
+    key.write_text(one[0].read_text())
+    wait_for(lambda: failures(headgate) == 1, what="the complaint", seconds=30)
+    assert ping(first) == b"+PONG\r\n" and is_exchanged(), "a key that does not fit changes nothing"
