@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Far more than Redis has to say to any command of ours. */
+#define REPLY_MAX ((size_t)64 << 20)
+
 struct control {
     struct reactor *reactor;
     struct run_pool *runs;
@@ -19,7 +22,7 @@ struct call {
     struct profile *profile; /* while it is sent: who it concerns, or NULL */
     int64_t database;
     struct buffer reply;
-    bool reply_is_cut;           /* memory was short: a part of it is missing */
+    bool reply_is_cut;           /* memory was short, or it is too large: a part of it is missing */
     const struct script *script; /* NULL: no script, or the retry */
     int key_count;
     int argument_count; /* of the script, kept for the retry */
@@ -50,8 +53,11 @@ static void on_bytes(struct run *run, const char *data, size_t length)
 {
     struct call *call = run->owner;
 
-    call->reply_is_cut =
-        !buffer_append(&call->control->reactor->buffers, &call->reply, data, length) || call->reply_is_cut;
+    if (call->reply_is_cut) {
+        return;
+    }
+    call->reply_is_cut = buffer_length(&call->reply) + length > REPLY_MAX ||
+                         !buffer_append(&call->control->reactor->buffers, &call->reply, data, length);
 }
 
 static void send_whole_script(struct call *call);
@@ -91,7 +97,7 @@ static void on_answered(struct run *run)
 
     run_give(call->control->runs, run);
     if (reader == NULL) {
-        call_failed(call, "out of memory");
+        call_failed(call, call->reply_is_cut ? "Redis' reply is too large" : "out of memory");
         return;
     }
     take_reply(call, reader);
