@@ -1,5 +1,6 @@
 """The password of upstream_user is exchanged while clients are at work: none is closed, and no request fails."""
 
+import signal
 import threading
 import time
 
@@ -218,3 +219,54 @@ def test_who_gave_a_password_itself_is_judged_by_redis(headgate, direct, secret)
     assert client("AUTH", "app", "new") == OK
     assert client("ACL", "WHOAMI") == b"app"
     assert client.pipeline([("MULTI",), ("PING",), ("EXEC",)])[0] == OK
+
+
+def test_one_after_the_other_without_a_pause(headgate, direct, secret):
+    """Passwords that are replaced before they were tried, or while they are."""
+    load = Load(headgate, count=4)
+    for number in range(12):
+        add_user(direct, f">p{number}")
+        put(secret, f"p{number}")
+        with headgate.admin() as admin:
+            wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken", seconds=PATIENCE)
+    await_lines(headgate, "the configuration was reloaded", 12)
+    time.sleep(2)
+    for number in range(11):
+        add_user(direct, f"<p{number}")
+    add_user(direct, "<old")
+    busy = Busy(headgate)
+    load.finish()
+    busy.finish(direct)
+    assert refusals(direct) == 0
+
+
+def test_redis_goes_away_while_a_password_is_tried(headgate, direct, secret, redis):
+    client = headgate.connect()
+    assert client("ACL", "WHOAMI") == b"app"
+    put(secret, "new")
+    await_lines(headgate, NOT_TAKEN, workers(headgate))
+    redis.restart()
+    with redis.connect() as operator:
+        add_user(operator, ">new")
+
+    def is_served():
+        with headgate.connect() as fresh:
+            answer = fresh("ACL", "WHOAMI")
+            return answer == b"app"
+
+    wait_for(is_served, what="the new password", seconds=PATIENCE)
+
+
+def test_a_password_is_exchanged_during_a_drain(redis, pool, direct, secret, make_headgate):
+    headgate = make_headgate(
+        redis, pool=pool, upstream_user="app", upstream_password_file=secret, drain_timeout="8s", max_clients=50
+    )
+    client = headgate.connect()
+    assert client("ACL", "WHOAMI") == b"app"
+    slow = headgate.connect()
+    slow.request("EVAL", "for i = 1, 100000000 do end return 1", 0)
+    add_user(direct, ">new")
+    put(secret, "new")
+    headgate.signal(signal.SIGTERM)
+    assert slow.read() == 1
+    assert headgate.wait(30) == 0
