@@ -119,6 +119,7 @@ def refusals(direct):
     return sum(entry[b"count"] for entry in entries if entry[b"reason"] == b"auth")
 
 
+@pytest.mark.threads
 def test_two_rotations_under_load(headgate, direct, secret):
     load, busy = Load(headgate), Busy(headgate)
     old = "old"
@@ -221,6 +222,7 @@ def test_who_gave_a_password_itself_is_judged_by_redis(headgate, direct, secret)
     assert client.pipeline([("MULTI",), ("PING",), ("EXEC",)])[0] == OK
 
 
+@pytest.mark.threads
 def test_one_after_the_other_without_a_pause(headgate, direct, secret):
     """Passwords that are replaced before they were tried, or while they are."""
     load = Load(headgate, count=4)
