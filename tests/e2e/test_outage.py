@@ -301,12 +301,12 @@ def test_an_upstream_that_drops_packets(make_headgate):
 
 
 def test_redis_at_its_client_limit(make_redis, make_headgate):
-    """maxclients reached: Redis says so and closes; Headgate reports it and recovers when there is room."""
+    """maxclients reached: Redis says so (not by TLS) and closes; Headgate reports it and recovers when there is room."""
     redis = make_redis()
     occupant = redis.connect()
     wait_for(lambda: b"connected_clients:1\r" in occupant("INFO", "clients"), what="nobody else to be connected")
     assert occupant("CONFIG", "SET", "maxclients", "1") == OK
-    headgate = make_headgate(redis, pool="shared", upstream_wait="300ms")
+    headgate = make_headgate(redis, pool="shared", upstream_wait="300ms", tls=False)
     client = headgate.connect()
     assert is_error(client("GET", "k"))
     wait_for(lambda: "max number of clients" in headgate.log(), what="the reason in the log")
