@@ -330,6 +330,17 @@ def test_all_ciphers_have_forward_secrecy_and_are_authenticated(headgate):
         assert re.match(r"(ECDHE|DHE)-.*(GCM|CHACHA20|CCM)", name), name
 
 
+GROUPS = {"X25519": True, "P-256": True, "P-384": True, "P-521": True, "X448": False, "ffdhe2048": False, "ffdhe8192": False}
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_groups_that_cost_much_are_refused(make_shared, name):
+    """A key exchange by ffdhe8192 takes the server ten milliseconds, and a client that does not do its part nothing."""
+    headgate = make_shared()
+    assert ("Cipher is TLS_" in s_client(headgate.address, "-tls1_3", "-groups", name)) == GROUPS[name]
+    assert headgate.serves()
+
+
 def test_ciphers_can_be_chosen(make_shared):
     headgate = make_shared(tls_ciphers="ECDHE-ECDSA-CHACHA20-POLY1305", tls_ciphersuites="TLS_CHACHA20_POLY1305_SHA256")
     used = {headgate.connect(client_context(version=version)).socket.tls.cipher()[0] for version in VERSIONS}
@@ -455,6 +466,13 @@ def test_certificates_of_clients(make_shared, version, wanted, name):
     if refused:
         wait_for(lambda: re.search(r"127\.0\.0\.1:\d+.*certificate|certificate.*127\.0\.0\.1:\d+", headgate.log()),
                  what="a line on the certificate")  # fmt: skip
+
+
+def test_a_certificate_that_was_revoked(make_shared, version):
+    headgate = with_client_certificates(make_shared, "required", tls_crl=certificates().crl)
+    assert headgate.connect(client_context(certificates().client, version))("PING") == PONG
+    assert fails(lambda: headgate.connect(client_context(certificates().client_revoked, version)))
+    wait_for(lambda: re.search(r"127\.0\.0\.1:\d+: .*revoked", headgate.log()), what="a line on it")
 
 
 def test_required_without_an_authority_is_a_fault(tmp_path):

@@ -178,6 +178,14 @@ def test_a_certificate_that_is_not_trusted(make_tls_redis, make_shared, name, wo
     assert_refused(headgate, *words)
 
 
+def test_a_certificate_that_was_revoked(make_tls_redis, make_shared):
+    trusting = make_shared(make_tls_redis(certificates().server_revoked))
+    assert trusting.connect()("SET", "k", "v") == OK
+    knowing = {"upstream_crl": certificates().crl}
+    assert make_shared(make_tls_redis(), **knowing).connect()("SET", "k", "v") == OK
+    assert_refused(make_shared(make_tls_redis(certificates().server_revoked), **knowing), "revoked")
+
+
 @pytest.mark.parametrize("name", ["nul_name", "nul_alternative"])
 def test_a_name_with_a_nul_is_no_name(make_tls_redis, make_shared, name):
     redis = make_tls_redis(getattr(certificates(), name))
