@@ -102,6 +102,7 @@ bool client_accept(struct client_service *service, int fd, const struct client_o
     client->lane_waiter.wake = shared_lane_relieved;
     client->address = origin->address;
     client->is_proxied = origin->is_proxied;
+    client->listener = (uint32_t)origin->listener;
     client->connected_us = reactor_now(service->reactor);
     client->accepted_us = clock_now_us();
     client->active_us = client->connected_us;

@@ -6,12 +6,16 @@
  * it), so no command changes what a client that has not authenticated is to Redis; and whether it is let in was asked
  * before (admission.h) and is never asked again, so no command leads around that.
  *
- * A reload may bring other credentials. A client that has none of its own moves to their profile when a lane there is
- * ready and it has nothing under way: until then, and for as long as it has a lane of its own, it goes on as before.
+ * A reload may bring other credentials. Another password of the same user becomes that of the profile, in which clients
+ * stay (upstream_renewal.c). To another user a client that has not authenticated moves when a lane there is ready and
+ * it has nothing under way: until then, and for as long as it has a lane of its own, it goes on as before.
  */
 #include "client/client_private.h"
 
+#include "base/log.h"
+
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- facts ---- */
 
@@ -31,11 +35,30 @@ static const struct identity_peer *peer_of(struct client *client)
     return is_wanted ? client->unix_peer : NULL;
 }
 
-static struct identity_facts facts_of(struct client *client)
+/* What a certificate says that was found good; *holder is where it lies. */
+static const struct identity_certificate *certificate_of(const struct client *client,
+                                                         struct identity_certificate *holder)
+{
+    const struct tls_names *names = client->is_secure ? tls_names(connection_tls(&client->connection)) : NULL;
+
+    if (names == NULL) {
+        return NULL;
+    }
+    *holder = (struct identity_certificate){
+        .common_name = names->common_name,
+        .issuer = names->issuer,
+        .alternatives = (const char *const *)names->alternatives,
+        .alternative_count = names->count,
+    };
+    return holder;
+}
+
+static struct identity_facts facts_of(struct client *client, struct identity_certificate *holder)
 {
     return (struct identity_facts){
         .address = &client->address,
         .peer = peer_of(client),
+        .certificate = certificate_of(client, holder),
         .user = client->gave_user ? profile_user(client->profile) : NULL,
     };
 }
@@ -44,7 +67,8 @@ static struct identity_facts facts_of(struct client *client)
 
 void client_find_identity(struct client *client)
 {
-    const struct identity_facts facts = facts_of(client);
+    struct identity_certificate holder;
+    const struct identity_facts facts = facts_of(client, &holder);
 
     client->who = admission_identify(client->service->admission, &facts);
 }
@@ -62,6 +86,38 @@ struct profile *client_arrival_profile(const struct client *client)
     return profile != NULL ? profile_reference(profile) : upstream_default_profile(service->upstream);
 }
 
+/* ---- after the handshake ---- */
+
+/* It hears why, as by Redis, in its place behind nothing at all. */
+static void turn_away(struct client *client)
+{
+    struct client_service *service = client->service;
+    uint64_t suppressed;
+
+    stats_add(service->reactor->stats, STATS_CLIENTS_DENIED, 1);
+    if (log_limiter_take(&service->denials, clock_now_us(), &suppressed)) {
+        log_warning("client",
+                    "refused client %s, identity %s: allow and refuse do not let it in (%llu more since the last line)",
+                    client->address_text, client->who != NULL ? client->who->name : "none",
+                    (unsigned long long)suppressed);
+    }
+    client_output(client, ADMISSION_REFUSAL, sizeof ADMISSION_REFUSAL - 1, false);
+    client_finish(client);
+}
+
+bool client_now_known(struct client *client)
+{
+    struct identity_certificate holder;
+    const struct identity_facts facts = facts_of(client, &holder);
+
+    client_find_identity(client);
+    if (!admission_lets_in(client->service->admission, client->listener, ADMISSION_WHOLE, &facts, client->who)) {
+        turn_away(client);
+        return false;
+    }
+    return session_change_profile(client, client_arrival_profile(client));
+}
+
 /* ---- credentials of identities ---- */
 
 static void drop_arrivals(struct profile **arrivals, size_t count)
@@ -74,23 +130,46 @@ static void drop_arrivals(struct profile **arrivals, size_t count)
     free(arrivals);
 }
 
-/* One for each identity; NULL for those without credentials. As with all of a configuration, the program ends when
- * memory is short: nobody may come as somebody else instead. */
+/* What the clients of an identity of that name came with until now, if it was the same user; else NULL. */
+static struct profile *find_arrival(const struct client_service *service, const struct identity *identity)
+{
+    size_t count = service->admission != NULL ? admission_identity_count(service->admission) : 0;
+
+    for (size_t i = 0; i < count; i++) {
+        const struct identity *before = admission_identity(service->admission, i);
+        bool is_same =
+            strcmp(before->name, identity->name) == 0 && strcmp(before->upstream_user, identity->upstream_user) == 0;
+        if (is_same) {
+            return service->arrivals[i];
+        }
+    }
+    return NULL;
+}
+
+/* As with all of a configuration, the program ends when memory is short: nobody may come as somebody else instead. */
+static struct profile *make_arrival(struct client_service *service, const struct identity *identity)
+{
+    if (!identity_has_credentials(identity)) {
+        return NULL;
+    }
+    struct profile *before = find_arrival(service, identity);
+    struct profile *profile = before != NULL ? upstream_adopt_again(before, identity->name, identity->upstream_password)
+                                             : upstream_adopt(service->upstream, identity->name,
+                                                              identity->upstream_user, identity->upstream_password);
+    if (profile == NULL) {
+        abort();
+    }
+    return profile;
+}
+
+/* One for each identity; NULL for those without credentials. */
 static struct profile **make_arrivals(struct client_service *service, const struct admission *admission)
 {
     size_t count = admission_identity_count(admission);
     struct profile **arrivals = conf_alloc(NULL, (count + 1) * sizeof(struct profile *));
 
     for (size_t i = 0; i < count; i++) {
-        const struct identity *identity = admission_identity(admission, i);
-        arrivals[i] = NULL;
-        if (identity_has_credentials(identity)) {
-            arrivals[i] =
-                upstream_adopt(service->upstream, identity->name, identity->upstream_user, identity->upstream_password);
-            if (arrivals[i] == NULL) {
-                abort();
-            }
-        }
+        arrivals[i] = make_arrival(service, admission_identity(admission, i));
     }
     return arrivals;
 }

@@ -49,6 +49,7 @@ struct client_service {
     struct stats server_stats;              /* where the lanes to them are counted */
     struct admission *admission;            /* whom the configuration knows and lets in */
     struct profile **arrivals;              /* by identity: its credentials' profile, or NULL */
+    struct log_limiter denials;             /* of clients that are not let in */
     bool has_moves;                         /* clients may have to move to other credentials */
     bool ends_scripts;                      /* on those servers: the process ends */
     struct expected_reply *free_expected_replies;
@@ -142,6 +143,7 @@ struct client {
     uint32_t ask_each;         /* so many of the next requests are put to the policies one by one */
     struct event hold_timer;   /* set while a policy holds a request */
     bool hold_timer_set;
+    uint32_t listener;               /* where it came: conf_listener_at() */
     bool is_proxied;                 /* somebody has passed it on, whose socket ours is connected to */
     void *attachments[POLICIES_MAX]; /* what policies left with the client */
     const struct identity *who;      /* of the admission; NULL: none */

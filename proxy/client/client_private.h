@@ -74,6 +74,9 @@ void expected_reply_give(struct client_service *service, struct expected_reply *
 
 /* Finds its identity by what is known of it now. */
 void client_find_identity(struct client *client);
+/* Its handshake is done, and nothing of it was read yet: who it is is known now. False: it is not let in, and hears so,
+ * or was closed. */
+bool client_now_known(struct client *client);
 /* The name of its identity; "" for none. */
 const char *client_identity_name(const struct client *client);
 /* The profile with which a client of its identity comes; referenced for the caller. */
@@ -233,7 +236,7 @@ void client_find_hangups(struct client_unread *unread);
 /* The client is to speak TLS. False (and the client is closed) when memory is short. */
 bool client_begin_tls(struct client *client);
 /* To be called until the client is_secure, when something has come of its handshake. False: that is not done yet, or
- * has failed, and the client was closed. */
+ * has failed, and the client was closed, or is not let in. */
 bool client_now_secure(struct client *client);
 /* The client is being closed. */
 void client_end_tls(struct client *client);

@@ -67,7 +67,7 @@ bool client_now_secure(struct client *client)
     } else if (secrecy == CONNECTION_SECURE) {
         handshake_done(client);
     }
-    return secrecy == CONNECTION_SECURE;
+    return secrecy == CONNECTION_SECURE && client_now_known(client);
 }
 
 void client_end_tls(struct client *client)

@@ -209,6 +209,7 @@ void conf_look_at_files(struct conf_reading *reading);
 
 /* Warns if others may read or write a file with a secret; status: of what was read. */
 void conf_check_mode(struct conf_reading *reading, const char *path, const struct stat *status);
+
 /* ---- conf_clients.c ---- */
 
 /* Looks at options that name clients, once all of the file is sound otherwise. */

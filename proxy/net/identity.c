@@ -21,6 +21,7 @@ struct identity_options {
     char *user;
     char *upstream_user;
     char *upstream_password;
+    char *upstream_password_file;
 };
 
 #define TEXT_MAX 2048
@@ -55,6 +56,8 @@ static const struct conf_option option_table[] = {
              "[headgate]. Needs upstream_password. Not with user."},
     {FIELD(upstream_password), .type = CONF_STRING, .max = SECRET_MAX, .initial = "", .secret = true,
      .help = "The password for it. Empty: these clients are to Redis who all others are."},
+    {FIELD(upstream_password_file), .type = CONF_FILE, .max = SECRET_MAX, .initial = "", .secret = true,
+     .fills = "upstream_password", .help = "The file that holds it, alone on its line, in place of upstream_password."},
 };
 
 /* ---- words ---- */

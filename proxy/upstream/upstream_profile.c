@@ -363,6 +363,20 @@ struct profile *profile_with_credentials(struct profile *profile, struct slice u
     return found;
 }
 
+/* False when memory is short. */
+static bool adopt(struct profile *profile, const char *identity)
+{
+    char *name = strdup(identity);
+
+    if (name == NULL) {
+        return false;
+    }
+    free(profile->identity);
+    profile->identity = name;
+    profile->adoptions++;
+    return true;
+}
+
 struct profile *upstream_adopt(struct upstream *upstream, const char *identity, const char *user, const char *password)
 {
     /* profile_get() copies the texts. */
@@ -371,17 +385,23 @@ struct profile *upstream_adopt(struct upstream *upstream, const char *identity, 
         .password = (char *)(uintptr_t)password,
         .resp = 2,
     };
-    char *name = strdup(identity);
-    struct profile *profile = name != NULL ? profile_get(upstream, &wanted) : NULL;
+    struct profile *profile = profile_get(upstream, &wanted);
 
-    if (profile == NULL) {
-        free(name);
+    if (profile != NULL && !adopt(profile, identity)) {
+        profile_release(profile);
         return NULL;
     }
-    free(profile->identity);
-    profile->identity = name;
-    profile->adoptions++;
     return profile;
+}
+
+struct profile *upstream_adopt_again(struct profile *before, const char *identity, const char *password)
+{
+    if (!adopt(before, identity)) {
+        return NULL;
+    }
+    profile_reference(before);
+    upstream_renew_password(before->upstream, before->user, before->password, password);
+    return before;
 }
 
 void upstream_disown(struct profile *profile)
