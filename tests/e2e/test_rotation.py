@@ -188,6 +188,7 @@ def test_a_password_that_is_taken_back(headgate, direct, secret):
 
 def test_redis_has_no_other_password_any_more(headgate, direct, secret, redis, pool):
     """Redis was told first, and the old one is gone: what there is goes on, and what is made anew waits for the file."""
+    await_lines(headgate, "connected to Redis", workers(headgate))
     client = headgate.connect()
     assert client("ACL", "WHOAMI") == b"app"
     direct("ACL", "SETUSER", "app", ">new", "<old")
