@@ -73,7 +73,11 @@ def test_unix_sockets_are_that_users(redis, make_headgate, directory):
     headgate.write_config(listen=f"127.0.0.1:{headgate.port}, " + ", ".join(f"unix:{path}" for path in paths))
     headgate.start()
     for path in paths:
-        assert (path.stat().st_uid, path.stat().st_mode & 0o777) == (UID, 0o600)
+        # All sockets are opened one after the other, and then given to the user.
+        wait_for(
+            lambda path=path: path.exists() and (path.stat().st_uid, path.stat().st_mode & 0o777) == (UID, 0o600),
+            what=f"{path} to be the user's",
+        )
         with Client(str(path)) as client:
             assert client("PING") == PONG
 
