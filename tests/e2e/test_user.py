@@ -112,7 +112,8 @@ def test_what_that_user_cannot_read_is_said_at_start(redis, make_headgate, tmp_p
     headgate = make_headgate(redis, user=USER, start=False, admin_password_file=secret)
     os.chmod(headgate.directory, 0o755)
     headgate.start()
-    assert f"user {USER} cannot read {secret}: no reload will succeed" in headgate.log()
+    line = f"user {USER} cannot read {secret}: no reload will succeed"
+    wait_for(lambda: line in headgate.log(), what="the line on the file")
     assert headgate.connect()("PING") == PONG
 
 
