@@ -3,6 +3,7 @@
 #include "tls/tls_private.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <errno.h>
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
@@ -223,6 +224,8 @@ static bool bring_in(struct tls *tls, size_t most)
 {
     struct tls_wire *wire = tls->wire;
 
+    /* What is left of one connection would go to another. */
+    assert(wire->out_length == 0);
     wire->in = buffer_head(&tls->in);
     wire->in_length = buffer_length(&tls->in);
     if (wire->in_length > 0 || tls->has_ended || tls->has_closed) {
@@ -459,6 +462,7 @@ static void fail_by_write(struct tls *tls, int error)
     if (!tls->is_server && bring_in(tls, READ_LEAST)) {
         (void)open_records(tls, lost, sizeof lost);
         put_back(tls);
+        tls->wire->out_length = 0;
     }
     fail_by_system(tls, error);
 }
@@ -468,8 +472,10 @@ static bool seal(struct tls *tls, const char *data, size_t size)
 {
     size_t sealed;
 
+    assert(tls->wire->out_length == 0);
     if (SSL_write_ex(tls->ssl, data, size, &sealed) != 1 || sealed != size) {
         fail_by_openssl(tls);
+        (void)tls_flush(tls);
         return false;
     }
     if (!tls_flush(tls)) {
