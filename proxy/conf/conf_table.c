@@ -183,7 +183,7 @@ const struct conf_option conf_options[] = {
     {FIELD(tls_handshake_timeout), .type = CONF_TIME, .min = 100, .max = HOUR, .initial = "10s", .reloadable = true,
      .help = "A client that has not done its handshake by then is closed."},
     {FIELD(tls_handshakes), .type = CONF_INTEGER, .min = 1, .max = 10000, .zero = "as many as there are",
-     .initial = "4", .reloadable = true,
+     .initial = "2", .reloadable = true,
      .help = "Steps of clients' handshakes in one loop iteration, each of which takes some hundred µs: others wait, so "
              "that\n"
              "established clients do not."},
