@@ -143,12 +143,10 @@ struct client {
     uint32_t ask_each;         /* so many of the next requests are put to the policies one by one */
     struct event hold_timer;   /* set while a policy holds a request */
     bool hold_timer_set;
-    uint32_t listener;               /* where it came: conf_listener_at() */
     bool is_proxied;                 /* somebody has passed it on, whose socket ours is connected to */
-    void *attachments[POLICIES_MAX]; /* what policies left with the client */
-    const struct identity *who;      /* of the admission; NULL: none */
-    struct identity_peer *unix_peer; /* NULL: not asked for, or there is none */
     bool gave_user;                  /* it has authenticated by itself, and not said RESET since */
+    uint32_t listener;               /* where it came: conf_listener_at() */
+    void *attachments[POLICIES_MAX]; /* what policies left with the client */
     uint32_t identity;               /* counts the changes of its user and its name */
     char *name;                      /* of CLIENT SETNAME, or NULL */
     char *library_name;              /* of CLIENT SETINFO, or NULL */
@@ -171,6 +169,8 @@ struct client {
     int64_t accepted_us;                       /* it was connected by then, exactly */
     int64_t deaf_us;                           /* since when it is deaf */
     int64_t wait_since_us;
+    const struct identity *who;      /* of the admission; NULL: none */
+    struct identity_peer *unix_peer; /* NULL: not asked for, or there is none */
 };
 
 /* Output above this leaves the replies to Redis; see client_reply.c. Bytes. */
