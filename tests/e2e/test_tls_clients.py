@@ -1,5 +1,6 @@
 """TLS towards clients, as openssl, redis-cli, redis-py and a client that writes single bytes see it."""
 
+import contextlib
 import concurrent.futures
 import re
 import socket
@@ -184,19 +185,18 @@ def test_a_slow_reader_is_served_to_the_end(headgate, version):
 
 
 def test_a_client_that_does_not_read_takes_no_memory_without_bounds(make_shared):
-    headgate = make_shared()
+    """As without TLS: of a shared lane all replies are taken, and client_output_limit bounds what waits."""
+    headgate = make_shared(client_output_limit="64mb")
     with headgate.connect() as client:
         assert client("SET", "large", "x" * MIB) == OK
     before = headgate.rss()
     deaf = headgate.connect()
-    # As long as its requests are read, replies are wanted; at some point no more is read.
     deaf.socket.settimeout(2)
-    try:
+    # As long as its requests are read, replies are wanted; at some point no more is read, or it is closed.
+    with contextlib.suppress(OSError):
         for _ in range(100_000):
             deaf.send(encode("GET", "large") * 10)
-    except TimeoutError:
-        pass
-    assert headgate.rss() < before + (96 << 20) + sanitizer_overhead()
+    assert headgate.rss() < before + 3 * (64 << 20) + sanitizer_overhead()
     assert headgate.serves()
 
 
