@@ -305,7 +305,7 @@ def test_tls_where_plain_was_expected(make_tls_redis, make_headgate):
     redis = make_tls_redis()
     headgate = make_headgate(f"127.0.0.1:{redis.tls_port}", **QUICK)
     assert isinstance(outcome(headgate), Error)
-    wait_for(lambda: re.search(rf"no connection to Redis at 127\.0\.0\.1:{redis.tls_port}", headgate.log()), what="a line")
+    wait_for(lambda: re.search(rf"127\.0\.0\.1:{redis.tls_port}: .*rediss://", headgate.log()), what="a hint")
 
 
 class Deaf(Server):
