@@ -57,7 +57,7 @@ def test_a_change_of_the_ini_file_is_taken(redis, make_headgate, way):
         put(headgate.config_path, text)
     await_reload(headgate, 1)
     assert "max_clients = 99" in config(headgate)
-    assert "max_clients is another now" in headgate.log()
+    headgate.await_log("max_clients is another now")
     time.sleep(LATER)
     assert reloads(headgate) == 1
 
@@ -122,7 +122,7 @@ def test_a_file_that_vanishes_changes_nothing(redis, make_headgate, secret):
     headgate = make_headgate(redis, admin_password_file=secret)
     secret.unlink()
     wait_for(lambda: failures(headgate) == 1, what="the complaint", seconds=30)
-    assert f"admin_password_file = {secret}: cannot be read: No such file or directory" in headgate.log()
+    headgate.await_log(f"admin_password_file = {secret}: cannot be read: No such file or directory")
     time.sleep(LATER)
     assert failures(headgate) == 1, "it is said once"
     with headgate.admin() as admin:
@@ -139,7 +139,7 @@ def test_a_file_that_is_not_sound_changes_nothing_and_is_read_again(redis, make_
     headgate = make_headgate(redis, max_clients=100, admin_password_file=secret)
     headgate.write_config(max_clients="many")
     wait_for(lambda: failures(headgate) == 1, what="the complaint", seconds=30)
-    assert "max_clients = many" in headgate.log()
+    headgate.await_log("max_clients = many")
     headgate.write_config(max_clients=98)
     await_reload(headgate, 1)
     with headgate.admin() as admin:

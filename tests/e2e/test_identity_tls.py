@@ -159,7 +159,7 @@ def test_only_who_shows_the_certificate(make, version):
     assert first_words(headgate, None, version) == DENIED
     assert first_words(headgate, certificates().other_client, version) == DENIED
     assert stats(headgate)["clients_denied_total"] == "2"
-    assert "identity none: allow and refuse" in headgate.log()
+    headgate.await_log("identity none: allow and refuse")
     wait_for(lambda: stats(headgate)["clients_connected"] == "0", what="all to be gone")
 
 

@@ -68,7 +68,7 @@ def test_listeners_of_different_kinds_serve_at_once(make_shared, threads, tmp_pa
     for address in (headgate.address, ("127.0.0.1", port), str(path), f"{tmp_path}/c.sock"):
         with Client(address) as client:
             assert client("SET", "k", "v") == OK
-    assert f"serving clients on redis://127.0.0.1:{port}, Redis is at" in headgate.log()
+    headgate.await_log(f"serving clients on redis://127.0.0.1:{port}, Redis is at")
     headgate.terminate()
     assert not path.exists()
 
@@ -82,7 +82,7 @@ def test_one_of_them_that_cannot_be_opened_stops_the_start(redis, make_headgate,
         headgate.expected_exit = {1}
         headgate.launch([BINARY, "-c", str(headgate.config_path)])
         assert headgate.wait() == 1
-        assert "cannot listen on 127.0.0.1" in headgate.log()
+        headgate.await_log("cannot listen on 127.0.0.1")
 
 
 def test_a_rule_may_not_lead_to_a_listener(make_shared):
@@ -106,7 +106,7 @@ def test_a_password_in_an_address_is_warned_of_and_shown_nowhere(redis, make_hea
         assert "s3cret" not in output and secret not in output
     warning = run_headgate("-t", "-c", headgate.config_path).stderr
     assert "upstream holds a password" in warning and "upstream_password" in warning
-    assert "upstream holds a password" in headgate.log()
+    headgate.await_log("upstream holds a password")
 
 
 # ---- the PROXY protocol ----
@@ -166,7 +166,8 @@ def test_what_is_no_header_is_closed_at_once(front, bytes_sent, why):
     with front.connect(bytes_sent) as client, pytest.raises((Closed, ConnectionError)):
         client.read()
     assert front.counter("proxies_refused_total") == 1
-    assert "closed 127.0.0.1:" in front.headgate.log() and why in front.headgate.log()
+    front.headgate.await_log("closed 127.0.0.1:")
+    front.headgate.await_log(why)
     assert front.headgate.serves()
 
 
@@ -180,7 +181,7 @@ def test_a_header_that_does_not_come_is_not_waited_for(front):
         with client, pytest.raises((Closed, ConnectionError)):
             client.read()
     assert front.counter("proxies_refused_total") == len(halves)
-    assert "no whole PROXY header in time" in front.headgate.log()
+    front.headgate.await_log("no whole PROXY header in time")
 
 
 def test_who_ends_before_the_header_is_forgotten(front):
@@ -189,14 +190,14 @@ def test_who_ends_before_the_header_is_forgotten(front):
         Client(front.address).close()
     front.connect(b"PROXY TC").close()
     wait_for(lambda: front.counter("proxies_refused_total") == 1, what="the end to be seen")
-    assert "ended before a whole PROXY header" in front.headgate.log()
+    front.headgate.await_log("ended before a whole PROXY header")
 
 
 def test_nobody_else_is_believed(make_shared):
     """A reload changes whom; nobody who is there is closed by it."""
     front = Place(make_shared, proxy_from="10.0.0.0/8, unix")
     assert is_closed(front.connect(line("192.0.2.7")))
-    assert "it is not in proxy_from" in front.headgate.log()
+    front.headgate.await_log("it is not in proxy_from")
     front.headgate.write_rules(front.sections("127.0.0.0/8"))
     with front.headgate.admin() as admin:
         assert admin("RELOAD") == OK
@@ -312,7 +313,7 @@ def test_tls_begins_behind_the_header(make_shared, certificate, header):
             assert "addr=192.0.2.7:4711" in text(admin("CLIENTS"))
     with connect(address, b"\x16\x03\x01\x02\x00\x01") as client, pytest.raises((Closed, ConnectionError)):
         client.read()
-    assert "TLS without a PROXY header ahead" in headgate.log()
+    headgate.await_log("TLS without a PROXY header ahead")
 
 
 # ---- rules ----
@@ -330,7 +331,7 @@ def test_the_listener_of_the_first_section_may_have_the_protocol_too(make_shared
         with headgate.admin() as admin:
             assert "addr=192.0.2.7:4711" in text(admin("CLIENTS"))
     assert is_closed(headgate.connect())
-    assert "a Redis request without a PROXY header ahead" in headgate.log()
+    headgate.await_log("a Redis request without a PROXY header ahead")
 
 
 @pytest.mark.parametrize("per", ["ip", "process", "uid"])

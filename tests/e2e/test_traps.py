@@ -13,6 +13,7 @@ def check(tmp_path, text):
     """-t of such a file."""
     path = tmp_path / "headgate.ini"
     path.write_text(text)
+    path.chmod(0o600)
     return run_headgate("-t", "-c", path)
 
 

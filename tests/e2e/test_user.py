@@ -54,7 +54,7 @@ def test_every_thread_is_that_user(start, threads):
     assert status(headgate, "CapEff") == status(headgate, "CapPrm") == "0" * 16
     assert status(headgate, "NoNewPrivs") == "1"
     assert status(headgate, "Groups") in ("", str(UID))
-    assert f"root is given up: this is user {USER}" in headgate.log()
+    headgate.await_log(f"root is given up: this is user {USER}")
 
 
 def test_a_group_of_its_own(start):

@@ -213,7 +213,7 @@ def test_a_replica_that_floods_a_hanging_redis(redis, make_headgate, stopped):
         with pytest.raises(TimeoutError):
             for _ in range(4096):
                 client.socket.sendall(chunk)
-    assert headgate.rss() - before < 16 << 20
+    assert headgate.rss() - before < 24 << 20
     client.close()
 
 
@@ -228,7 +228,7 @@ def test_empty_lines_that_flood_a_hanging_redis(redis, make_headgate, stopped):
         with pytest.raises(TimeoutError):
             for _ in range(1024):
                 client.socket.sendall(b"\r\n" * 32768)
-    assert headgate.rss() - before < 16 << 20
+    assert headgate.rss() - before < 24 << 20
     client.close()
 
 
@@ -244,5 +244,5 @@ def test_silent_refusals_that_flood_a_hanging_redis(redis, make_headgate, stoppe
         with pytest.raises(OSError):
             for _ in range(512):
                 client.socket.sendall(encode("GET", "k") * 4096)
-    assert headgate.rss() - before < 16 << 20
+    assert headgate.rss() - before < 24 << 20
     client.close()

@@ -153,6 +153,10 @@ class Server:
     def log(self):
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
+    def await_log(self, text):
+        """What is said of something may come a moment after it was done."""
+        wait_for(lambda: text in self.log(), what=f"{text!r} in the log")
+
     def log_tail(self):
         return self.log()[-LOG_TAIL:]
 
