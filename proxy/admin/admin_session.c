@@ -380,6 +380,8 @@ struct session_entry *admin_session_open(struct admin *admin, int fd, const stru
     }
     session->output = evbuffer_new();
     session->admin = admin;
+    /* An answer is written in several pieces: none is to wait until the one before it was acknowledged. */
+    connection_tune(fd, &(struct connection_tuning){0});
     connection_open(&session->connection, admin->reactor, fd, on_readable, on_writable, session);
     if (session->output == NULL || (tls && !begin_tls(session))) {
         session_discard(session);
