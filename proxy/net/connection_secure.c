@@ -38,12 +38,16 @@ static void watch(struct connection *connection)
     }
 }
 
+/* Of one that has failed the socket tells nobody any more: whoever wants anything of it is told. */
 static void announce_input(struct connection *connection)
 {
     struct connection_secure *secure = connection->secure;
+    enum tls_state state = tls_state(secure->tls);
 
-    if (connection->reading && tls_state(secure->tls) != TLS_HANDSHAKE && tls_has_input(secure->tls)) {
+    if (connection->reading && state != TLS_HANDSHAKE && tls_has_input(secure->tls)) {
         event_active(&connection->read_event, EV_READ, 1);
+    } else if (connection->writing && state == TLS_FAILED) {
+        event_active(&connection->write_event, EV_WRITE, 1);
     }
 }
 
@@ -271,11 +275,13 @@ static ssize_t result_of(struct connection *connection, ssize_t done)
 ssize_t connection_secure_read(struct connection *connection, char *data, size_t size)
 {
     ssize_t got = tls_read(connection->secure->tls, data, size);
+    ssize_t result = result_of(connection, got);
 
     if (got > 0) {
+        /* Behind what was read may be a failure; what is not watched any more would not be announced before. */
         announce_input(connection);
     }
-    return result_of(connection, got);
+    return result;
 }
 
 ssize_t connection_secure_write(struct connection *connection, const char *data, size_t size)

@@ -15,6 +15,8 @@ from harness.servers import free_port, sanitizer_overhead
 from harness.tls import client_context, connect_raw
 
 CLIENT_HELLO_START = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
+# As of a connection that was made already.
+BAD_RECORD = b"\x17\x03\x03\x00\x20" + b"x" * 32
 GARBAGE = {
     "plain": encode("PING"),
     "inline": b"PING\r\n",
@@ -303,6 +305,17 @@ def test_truncated_and_repeated_records(headgate):
             for _ in range(3):
                 client.read()
         assert headgate.connect()("GET", "n") in ((b"0", b"1") if way == "twice" else (b"0",))
+
+
+def test_a_bad_record_behind_half_a_request(headgate):
+    """Both come at once: what was good is taken, and the end is not forgotten over it."""
+    for half in (encode("PING")[:-3], b"*2\r\n$3\r\nGET\r\n$100000\r\nx"):
+        peer = headgate.connect().socket
+        peer.tls.write(half)
+        peer.raw.sendall(peer.outgoing.read() + BAD_RECORD)
+        read_to_end(peer.raw)
+        peer.close()
+    assert headgate.serves()
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])

@@ -386,6 +386,24 @@ def test_a_server_that_cuts_its_records(make_shared):
         fake.close()
 
 
+def test_a_bad_record_behind_a_reply(make_shared):
+    """Both come at once: who waits for another reply of the lane is let go, as when it breaks."""
+    fake = FakeRedis(server_context())
+    try:
+        headgate = make_shared(fake.url, lanes=1, upstream_wait="20s")
+        client = headgate.connect()
+        client.send(encode("GET", "first") + encode("GET", "second"))
+        first, _ = fake.expect("GET", "first"), fake.expect("GET", "second")
+        peer = first.lane.socket
+        peer.tls.write(b"$5\r\nfirst\r\n")
+        peer.raw.sendall(peer.outgoing.read() + b"\x17\x03\x03\x00\x20" + b"x" * 32)
+        assert client.read() == b"first"
+        with pytest.raises(Closed):
+            client.read()
+    finally:
+        fake.close()
+
+
 def test_a_server_that_ends_by_close_notify(make_shared):
     """A lane that its server closes so is replaced, as one that is closed by the socket."""
     fake = FakeRedis(server_context())
