@@ -286,7 +286,12 @@ ssize_t connection_secure_read(struct connection *connection, char *data, size_t
 
 ssize_t connection_secure_write(struct connection *connection, const char *data, size_t size)
 {
-    return result_of(connection, tls_write(connection->secure->tls, data, size));
+    ssize_t result = result_of(connection, tls_write(connection->secure->tls, data, size));
+
+    if (result > 0 && tls_state(connection->secure->tls) == TLS_FAILED) {
+        announce_input(connection);
+    }
+    return result;
 }
 
 void connection_secure_end(struct connection *connection)

@@ -502,7 +502,8 @@ ssize_t tls_write(struct tls *tls, const char *data, size_t size)
     while (done < size && !tls_wants_write(tls)) {
         size_t piece = size - done < TLS_WRITE_MAX ? size - done : TLS_WRITE_MAX;
         if (!seal(tls, data + done, piece)) {
-            return TLS_BROKEN;
+            /* What the kernel has may arrive, and must not be sent anew: the next call says that it is broken. */
+            return done > 0 ? (ssize_t)done : TLS_BROKEN;
         }
         done += piece;
     }

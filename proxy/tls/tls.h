@@ -62,7 +62,8 @@ bool tls_is_truncated(const struct tls *tls);
 /*
  * Bytes that are done with, possibly fewer than size, or an enum tls_result. As long as the socket has not taken all
  * that became of them, at least the last byte counts as not done: so who has nothing left to write knows that the
- * kernel has it. The next call is to begin with what was not done.
+ * kernel has it. The next call is to begin with what was not done. If it breaks behind what is done, that is returned,
+ * and the next call returns TLS_BROKEN.
  */
 ssize_t tls_write(struct tls *tls, const char *data, size_t size);
 /* Whether sealed bytes wait for the socket. */
