@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,12 @@
 
 /* A whole record, or a flight of a handshake, whatever room there is for what it says. Bytes. */
 #define READ_LEAST ((size_t)20 * 1024)
+/* Steps that a connection which is open may take in one read beside its data: of new keys, each of which takes several,
+ * and of alerts. Each costs the thread some µs, and who asks for them much less. */
+#define STEPS_MOST 128
+/* What may wait for the socket, much of it behind what tls_write() leaves there: answers to new keys that are not
+ * read. */
+#define OUT_MOST (2 * TLS_OUT_SIZE)
 /* The first byte of every connection with TLS. */
 #define RECORD_OF_HANDSHAKE 0x16
 
@@ -30,6 +37,7 @@ struct tls {
     bool has_closed;   /* … after the other side has said so */
     bool ends;         /* our stream is to be ended when what waits is written */
     bool owes;         /* one byte of the plain ones counts as not written yet */
+    unsigned steps;    /* beside data, of this read */
     struct buffer in;  /* sealed: read from the socket, and not opened yet */
     struct buffer out; /* sealed: not taken by the socket */
     struct tls_names *names;
@@ -299,11 +307,25 @@ bool tls_wants_write(const struct tls *tls)
 
 /* ---- the handshake ---- */
 
+/* OpenSSL's callback, for all but data. It goes on within one call as long as there is something to go on with. */
+static void on_step(const SSL *ssl, int where, int result)
+{
+    struct tls *tls = (struct tls *)(void *)((char *)SSL_get_app_data(ssl) - offsetof(struct tls, fd));
+
+    (void)where;
+    (void)result;
+    tls->steps++;
+    if (tls->steps > STEPS_MOST) {
+        tls->wire->in_length = 0;
+    }
+}
+
 static void now_open(struct tls *tls)
 {
     const X509 *certificate = SSL_get0_peer_certificate(tls->ssl);
 
     tls->state = TLS_OPEN;
+    SSL_set_info_callback(tls->ssl, on_step);
     if (certificate != NULL && SSL_get_verify_mode(tls->ssl) != SSL_VERIFY_NONE &&
         SSL_get_verify_result(tls->ssl) == X509_V_OK) {
         tls->names = tls_names_of(certificate);
@@ -405,6 +427,16 @@ static void judge(struct tls *tls)
     }
 }
 
+/* The other side may make work, and answers that it does not read, without data that anybody above would count. */
+static void fail_by_storm(struct tls *tls)
+{
+    if (tls->steps > STEPS_MOST) {
+        tls_fail(tls, TLS_FAILURE_OTHER, "it asks for new keys, or the like, without a pause");
+    } else if (buffer_length(&tls->out) > OUT_MOST) {
+        tls_fail(tls, TLS_FAILURE_OTHER, "it does not read the answers to new keys, or the like");
+    }
+}
+
 /* Opens as many records as there are, and room for. */
 static size_t open_records(struct tls *tls, char *data, size_t size)
 {
@@ -430,11 +462,13 @@ ssize_t tls_read(struct tls *tls, char *data, size_t size)
         fail_by_system(tls, errno);
         return TLS_BROKEN;
     }
+    tls->steps = 0;
     size_t got = open_records(tls, data, size);
     put_back(tls);
     if (tls->wire->out_length > 0 && !tls_flush(tls)) {
         fail_by_system(tls, errno);
     }
+    fail_by_storm(tls);
     if (got > 0) {
         return (ssize_t)got;
     }
