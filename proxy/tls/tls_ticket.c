@@ -104,6 +104,28 @@ static int on_ticket(SSL *ssl, unsigned char *name, unsigned char *iv, EVP_CIPHE
     return result;
 }
 
+/* Who resumes is not verified anew, and gets a new ticket each time: the certificate could be used for ever. */
+static bool has_expired(SSL_SESSION *session)
+{
+    const X509 *certificate = session != NULL ? SSL_SESSION_get0_peer(session) : NULL;
+
+    return certificate != NULL && X509_cmp_current_time(X509_get0_notAfter(certificate)) <= 0;
+}
+
+/* OpenSSL's callback, for a ticket that on_ticket() has looked at. */
+static SSL_TICKET_RETURN on_opened(SSL *ssl, SSL_SESSION *session, const unsigned char *name, size_t length,
+                                   SSL_TICKET_STATUS status, void *context)
+{
+    (void)ssl;
+    (void)name;
+    (void)length;
+    (void)context;
+    if ((status != SSL_TICKET_SUCCESS && status != SSL_TICKET_SUCCESS_RENEW) || has_expired(session)) {
+        return SSL_TICKET_RETURN_IGNORE_RENEW;
+    }
+    return status == SSL_TICKET_SUCCESS ? SSL_TICKET_RETURN_USE : SSL_TICKET_RETURN_USE_RENEW;
+}
+
 void tls_ticket_use(struct tls_context *context)
 {
     SSL_CTX_set_app_data(context->ssl, context);
@@ -111,6 +133,7 @@ void tls_ticket_use(struct tls_context *context)
     SSL_CTX_set_session_cache_mode(context->ssl, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_num_tickets(context->ssl, TICKETS);
     SSL_CTX_set_tlsext_ticket_key_evp_cb(context->ssl, on_ticket);
+    SSL_CTX_set_session_ticket_cb(context->ssl, NULL, on_opened, NULL);
 }
 
 void tls_ticket_free(struct tls_ticket_keys *keys)

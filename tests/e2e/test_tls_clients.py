@@ -2,6 +2,7 @@
 
 import contextlib
 import concurrent.futures
+import datetime
 import re
 import socket
 import ssl
@@ -11,6 +12,7 @@ import time
 
 import pytest
 import redis as redis_py
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from harness import tls
 from harness.admin import stats
@@ -496,6 +498,25 @@ def test_a_session_does_not_outlive_trust(make_shared, version):
     assert fails(lambda: headgate.connect(context, session=session))
     # Who was there stays.
     assert first("PING") == PONG
+
+
+def test_a_session_does_not_outlive_its_certificate(make_shared, version):
+    """Who resumes is not asked for a certificate; what it once has shown is still to be good. With a new one it is served."""
+    end = datetime.datetime.utcnow() + datetime.timedelta(seconds=10)
+    use = ExtendedKeyUsageOID.CLIENT_AUTH
+    short = certificates().issue(f"client-short-{version}", (), subject="app", use=use, end=end)
+    headgate = with_client_certificates(make_shared, "required")
+    context = client_context(short, version)
+    session = session_of(headgate.connect(context))
+    again = headgate.connect(context, session=session)
+    assert again("PING") == PONG and again.socket.tls.session_reused
+    session = session_of(again)
+    time.sleep(max(0, (end - datetime.datetime.utcnow()).total_seconds()) + 1.5)
+    assert fails(lambda: headgate.connect(context, session=session))
+    # As a program that reads its renewed certificate again.
+    context.load_cert_chain(*certificates().client)
+    renewed = headgate.connect(context, session=session)
+    assert renewed("PING") == PONG and not renewed.socket.tls.session_reused
 
 
 # ---- programs ----
