@@ -35,6 +35,7 @@ struct process {
     struct conf *conf;
     struct conf *conf_before; /* the last one, as long as a worker may still use it */
     size_t conf_acknowledged; /* workers that have taken over the new one */
+    bool reload_wanted;       /* by SIGHUP, while the last one was still under way */
     struct stats stats;       /* of the main thread's reactor; only lookups are shown */
     struct reactor reactor;
     struct mailbox mailbox;
@@ -168,6 +169,17 @@ struct acknowledgement {
     struct process *process;
 };
 
+static char *reload(void *context);
+
+/* Who sends a signal is told nothing, so a reload that cannot be done now is done afterwards. */
+static void reload_or_remember(struct process *process)
+{
+    process->reload_wanted = process->conf_before != NULL;
+    if (!process->reload_wanted) {
+        free(reload(process));
+    }
+}
+
 static void run_acknowledgement(struct message *message)
 {
     struct acknowledgement *acknowledgement = (struct acknowledgement *)(void *)message;
@@ -177,6 +189,9 @@ static void run_acknowledgement(struct message *message)
     if (++process->conf_acknowledged == process->worker_pool.count) {
         conf_free(process->conf_before);
         process->conf_before = NULL;
+        if (process->reload_wanted) {
+            reload_or_remember(process);
+        }
     }
 }
 
@@ -369,7 +384,7 @@ static void on_signal(evutil_socket_t number, short what, void *context)
 
     (void)what;
     if (number == SIGHUP) {
-        free(reload(process));
+        reload_or_remember(process);
     } else {
         shut_down(process, false);
     }

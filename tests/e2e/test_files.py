@@ -1,6 +1,7 @@
 """Files of the configuration that change: read again by themselves, as they settle, and only when they are sound."""
 
 import os
+import signal
 import socket
 import ssl
 import subprocess
@@ -245,3 +246,14 @@ def test_certificates_are_exchanged(redis, make_headgate, tmp_path):
     key.write_text(one[0].read_text())
     wait_for(lambda: failures(headgate) == 1, what="the complaint", seconds=30)
     assert ping(first) == b"+PONG\r\n" and is_exchanged(), "a key that does not fit changes nothing"
+
+
+def test_a_signal_while_the_last_one_is_still_worked_on(redis, make_headgate):
+    """Whoever sends it hears nothing: what was written before it must be in force some time after it."""
+    headgate = make_headgate(redis, threads=4, reload_on_change="off")
+    for number in range(1000, 1040, 2):
+        for wanted in (number, number + 1):
+            headgate.write_config(max_clients=wanted)
+            headgate.signal(signal.SIGHUP)
+            time.sleep(0.0005 * (number % 7))
+        wait_for(lambda: f"max_clients = {wanted}\n" in config(headgate), what="the last change")
