@@ -130,8 +130,8 @@ static void drop_arrivals(struct profile **arrivals, size_t count)
     free(arrivals);
 }
 
-/* What the clients of an identity of that name came with until now, if it was the same user; else NULL. */
-static struct profile *find_arrival(const struct client_service *service, const struct identity *identity)
+/* The identity of that name until now, if it came as the same user; else NULL. */
+static const struct identity *find_before(const struct client_service *service, const struct identity *identity)
 {
     size_t count = service->admission != NULL ? admission_identity_count(service->admission) : 0;
 
@@ -140,10 +140,20 @@ static struct profile *find_arrival(const struct client_service *service, const 
         bool is_same =
             strcmp(before->name, identity->name) == 0 && strcmp(before->upstream_user, identity->upstream_user) == 0;
         if (is_same) {
-            return service->arrivals[i];
+            return before;
         }
     }
     return NULL;
+}
+
+/* The profile of before stays with its identity. Only a password that was changed is to become its own: otherwise one
+ * that the configuration has changed for somebody else of the same user would be taken back. */
+static struct profile *keep_arrival(const struct identity *before, struct profile *profile,
+                                    const struct identity *identity)
+{
+    bool is_changed = strcmp(before->upstream_password, identity->upstream_password) != 0;
+
+    return upstream_adopt_again(profile, identity->name, is_changed ? identity->upstream_password : NULL);
 }
 
 /* As with all of a configuration, the program ends when memory is short: nobody may come as somebody else instead. */
@@ -152,10 +162,11 @@ static struct profile *make_arrival(struct client_service *service, const struct
     if (!identity_has_credentials(identity)) {
         return NULL;
     }
-    struct profile *before = find_arrival(service, identity);
-    struct profile *profile = before != NULL ? upstream_adopt_again(before, identity->name, identity->upstream_password)
-                                             : upstream_adopt(service->upstream, identity->name,
-                                                              identity->upstream_user, identity->upstream_password);
+    const struct identity *before = find_before(service, identity);
+    struct profile *known = before != NULL ? service->arrivals[before->number] : NULL;
+    struct profile *profile = known != NULL ? keep_arrival(before, known, identity)
+                                            : upstream_adopt(service->upstream, identity->name, identity->upstream_user,
+                                                             identity->upstream_password);
     if (profile == NULL) {
         abort();
     }

@@ -376,16 +376,26 @@ struct profile *upstream_default_profile(struct upstream *upstream)
     return profile_reference(upstream->base);
 }
 
-/* Another password for the same user: whoever is there stays, with the new one. */
-static bool is_renewal(const struct upstream_settings *old, const struct upstream_settings *settings)
+/* With a password for the same user as before, be it another one, whoever is there stays. */
+static bool keeps_user(const struct upstream_settings *old, const struct upstream_settings *settings)
 {
     return strcmp(old->user, settings->user) == 0 && *old->password != '\0' && *settings->password != '\0';
+}
+
+static void change_base(struct upstream *upstream)
+{
+    struct profile *before = profile_reference(upstream->base);
+
+    (void)upstream_make_base(upstream);
+    upstream_drop_renewal(before);
+    profile_release(before);
 }
 
 void upstream_reconfigure(struct upstream *upstream, const struct upstream_settings *settings)
 {
     size_t shared_lanes = upstream->settings.shared_lanes;
-    bool renews = is_renewal(&upstream->settings, settings);
+    bool stays = keeps_user(&upstream->settings, settings);
+    bool renews = stays && strcmp(upstream->settings.password, settings->password) != 0;
 
     /* It goes by the settings of before, whose texts and certificates go. */
     upstream->look_wanted = upstream->look_wanted || upstream->look != NULL;
@@ -396,9 +406,8 @@ void upstream_reconfigure(struct upstream *upstream, const struct upstream_setti
     upstream->settings.lane.targets = &upstream->targets;
     if (renews) {
         upstream_renew_password(upstream, upstream->base->user, upstream->base->password, settings->password);
-    } else {
-        upstream_end_renewals(upstream);
-        (void)upstream_make_base(upstream);
+    } else if (!stays) {
+        change_base(upstream);
     }
 }
 

@@ -111,8 +111,9 @@ struct profile *upstream_default_profile(struct upstream *upstream);
  * stands for the default user. NULL when memory is short; else upstream_disown() gives it back.
  */
 struct profile *upstream_adopt(struct upstream *upstream, const char *identity, const char *user, const char *password);
-/* The same for those who have come with a profile of that user until now, which may have another password: they keep
- * the profile, and the password becomes its own as by upstream_renew_password(). */
+/* The same for those who have come with a profile of that user until now: they keep the profile. password: becomes its
+ * own as by upstream_renew_password(). NULL: the configuration has changed none of theirs; somebody else's of the same
+ * user it may have, so that the profile has another by now, or will. */
 struct profile *upstream_adopt_again(struct profile *before, const char *identity, const char *password);
 void upstream_disown(struct profile *profile);
 struct profile *profile_reference(struct profile *profile);

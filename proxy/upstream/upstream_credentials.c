@@ -18,8 +18,7 @@
 
 /* ---- what is known of credentials ---- */
 
-/* The identity whose credentials of the configuration they are; NULL: none's. */
-static const char *identity_of(const struct profile *profile)
+const char *upstream_identity_of(const struct profile *profile)
 {
     const struct profile *other = LIST_FIRST(&profile->upstream->profiles);
 
@@ -36,7 +35,7 @@ static bool is_default(const struct profile *profile)
 
 static bool is_operators(const struct profile *profile)
 {
-    return is_default(profile) || identity_of(profile) != NULL;
+    return is_default(profile) || upstream_identity_of(profile) != NULL;
 }
 
 bool upstream_is_refused(const struct profile *profile)
@@ -200,7 +199,8 @@ static bool identity_refused(struct lane *lane, bool is_news)
 
     if (is_news) {
         log_error("upstream", "Redis at %s does not take the password of identity %s, user %s: %s; trying again",
-                  profile->upstream->settings.lane.target_text, identity_of(profile), profile_user(profile), lane->why);
+                  profile->upstream->settings.lane.target_text, upstream_identity_of(profile), profile_user(profile),
+                  lane->why);
     }
     if (lane->spare) {
         lane_close(lane, lane->why);

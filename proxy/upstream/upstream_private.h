@@ -86,10 +86,14 @@ bool upstream_has_place(const struct lane *lane);
 bool upstream_trial_is_ready(struct lane *lane);
 bool upstream_trial_has_failed(struct lane *lane, const char *why);
 void upstream_trial_has_closed(struct lane *lane);
+/* The identity whose credentials of the configuration they are; NULL: none's. */
+const char *upstream_identity_of(const struct profile *profile);
 /* Redis does not take the profile's credentials. If there is a newer password, it is the profile's from now on. */
 void upstream_old_password_refused(struct profile *profile);
 /* Several times a second. */
 void upstream_tend_renewals(struct upstream *upstream);
+/* Ends the renewal of these credentials, unless the configuration has them for somebody else, too. */
+void upstream_drop_renewal(const struct profile *profile);
 void upstream_end_renewals(struct upstream *upstream);
 /* Closes the lane if it is outdated and not in use. */
 void upstream_check_outdated(struct lane *lane);

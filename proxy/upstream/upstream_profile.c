@@ -400,7 +400,9 @@ struct profile *upstream_adopt_again(struct profile *before, const char *identit
         return NULL;
     }
     profile_reference(before);
-    upstream_renew_password(before->upstream, before->user, before->password, password);
+    if (password != NULL) {
+        upstream_renew_password(before->upstream, before->user, before->password, password);
+    }
     return before;
 }
 
@@ -410,6 +412,7 @@ void upstream_disown(struct profile *profile)
     if (--profile->adoptions == 0) {
         free(profile->identity);
         profile->identity = NULL;
+        upstream_drop_renewal(profile);
     }
     profile_release(profile);
 }

@@ -234,6 +234,17 @@ void upstream_tend_renewals(struct upstream *upstream)
     }
 }
 
+void upstream_drop_renewal(const struct profile *profile)
+{
+    struct renewal *renewal = find_by_credentials(profile->upstream, profile);
+    bool is_wanted =
+        profile_same_credentials(profile, profile->upstream->base) || upstream_identity_of(profile) != NULL;
+
+    if (renewal != NULL && !is_wanted) {
+        renewal_free(renewal);
+    }
+}
+
 void upstream_end_renewals(struct upstream *upstream)
 {
     while (!LIST_EMPTY(&upstream->renewals)) {

@@ -273,3 +273,75 @@ def test_a_password_is_exchanged_during_a_drain(redis, pool, direct, secret, mak
     headgate.signal(signal.SIGTERM)
     assert slow.read() == 1
     assert headgate.wait(30) == 0
+
+
+def configure(headgate, rules=None, **options):
+    """Other options and rules, which are in force at the end."""
+    headgate.rules = headgate.rules if rules is None else rules
+    headgate.write_config(**options)
+    with headgate.admin() as admin:
+        wait_for(lambda: admin("RELOAD") == OK, what="the reload to be taken")
+
+
+def stranger(password):
+    """An identity of nobody here, with the same user as upstream_user."""
+    return f"[identity:stranger]\naddress = 192.0.2.1\nupstream_user = app\nupstream_password = {password}\n"
+
+
+def in_two_places(redis, pool, make_headgate, **options):
+    headgate = make_headgate(
+        redis, pool=pool, start=False, upstream_user="app", reload_on_change="off", threads=2, **options
+    )
+    headgate.write_rules(stranger("old"))
+    headgate.start()
+    return headgate
+
+
+def drop_connections(direct):
+    add_user(direct, "<old")
+    direct("CLIENT", "KILL", "USER", "app")
+
+
+def test_a_password_that_stands_in_two_places_and_is_changed_in_one(redis, pool, direct, make_headgate):
+    """The identity says the old one still: that takes nothing back, also not at the next reload."""
+    headgate = in_two_places(redis, pool, make_headgate, upstream_password="old")
+    assert headgate.connect()("ACL", "WHOAMI") == b"app"
+    add_user(direct, ">new")
+    configure(headgate, upstream_password="new")
+    await_lines(headgate, TAKEN, workers(headgate))
+    configure(headgate, max_clients=1234)
+    drop_connections(direct)
+    for _ in range(4):
+        assert headgate.connect()("ACL", "WHOAMI") == b"app"
+    assert refusals(direct) == 0
+
+
+def test_a_password_that_stands_in_two_places_and_is_changed_for_the_identity(redis, pool, direct, make_headgate):
+    headgate = in_two_places(redis, pool, make_headgate, upstream_password="old")
+    assert headgate.connect()("ACL", "WHOAMI") == b"app"
+    configure(headgate, rules=stranger("new"))
+    await_lines(headgate, NOT_TAKEN, workers(headgate))
+    configure(headgate, max_clients=1234)
+    add_user(direct, ">new")
+    await_lines(headgate, TAKEN, workers(headgate))
+    drop_connections(direct)
+    for _ in range(4):
+        assert headgate.connect()("ACL", "WHOAMI") == b"app"
+
+
+def test_a_password_of_an_identity_that_is_gone_is_not_tried_on(redis, pool, direct, make_headgate):
+    headgate = make_headgate(redis, pool=pool, start=False, upstream_password="x", reload_on_change="off")
+    here = "[identity:here]\naddress = 127.0.0.1\nupstream_user = app\nupstream_password = {}\n"
+    direct("CONFIG", "SET", "requirepass", "x")
+    headgate.write_rules(here.format("old"))
+    headgate.start()
+    client = headgate.connect()
+    assert client("ACL", "WHOAMI") == b"app"
+    configure(headgate, rules=here.format("unknown"))
+    await_lines(headgate, NOT_TAKEN, 1)
+    configure(headgate, rules="")
+    wait_for(lambda: headgate.connect()("ACL", "WHOAMI") == b"default", what="the identity to be gone")
+    time.sleep(1)
+    before = refusals(direct)
+    time.sleep(5)
+    assert refusals(direct) == before
