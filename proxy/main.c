@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* How long policies may take after drain_timeout to do what they have to do before the end. */
@@ -288,19 +287,11 @@ static char *reload(void *context)
     return NULL;
 }
 
-/* A file that is to be written anew was emptied, and all defaults are not what is meant. Who is sure sends SIGHUP. */
-static bool is_emptied(const char *path)
-{
-    struct stat status;
-
-    return stat(path, &status) == 0 && S_ISREG(status.st_mode) && status.st_size == 0;
-}
-
 static bool on_files_changed(void *context)
 {
     struct process *process = context;
 
-    if (process->conf_before != NULL || is_emptied(process->conf_path)) {
+    if (process->conf_before != NULL) {
         return false;
     }
     log_info("main", "a file of the configuration has changed: reading it again");

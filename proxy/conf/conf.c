@@ -465,6 +465,7 @@ static char *read_file(struct conf_reading *reading, size_t *length, struct stat
     FILE *file = fopen(reading->path, "re");
     int error = file == NULL || fstat(fileno(file), status) != 0 ? errno : 0;
     conf_files_note(&reading->faults->files, reading->path, file != NULL ? fileno(file) : -1, error);
+    conf_files_last(&reading->faults->files)->is_ini = true;
     if (file == NULL) {
         errno = error;
         return NULL;

@@ -22,6 +22,11 @@ static struct conf_seen *add_seen(struct conf_files *files, const char *path)
     return seen;
 }
 
+struct conf_seen *conf_files_last(const struct conf_files *files)
+{
+    return &files->items[files->count - 1];
+}
+
 void conf_files_note(struct conf_files *files, const char *path, int fd, int reason)
 {
     struct conf_seen *seen = add_seen(files, path);
@@ -105,6 +110,24 @@ bool conf_files_changed(const struct conf_files *files)
         }
     }
     return false;
+}
+
+static bool was_emptied(const struct conf_seen *seen)
+{
+    struct stat status;
+
+    return seen->is_ini && seen->reason == 0 && S_ISREG(seen->status.st_mode) && seen->status.st_size > 0 &&
+           stat(seen->path, &status) == 0 && S_ISREG(status.st_mode) && status.st_size == 0;
+}
+
+const char *conf_files_emptied(const struct conf_files *files)
+{
+    for (size_t i = 0; i < files->count; i++) {
+        if (was_emptied(&files->items[i])) {
+            return files->items[i].path;
+        }
+    }
+    return NULL;
 }
 
 uint64_t conf_files_state(const struct conf_files *files)

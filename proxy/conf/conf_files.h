@@ -14,6 +14,7 @@
 /* How a file was found when it was read. */
 struct conf_seen {
     char *path;
+    bool is_ini;      /* empty, it says nothing at all, which is no fault */
     bool is_pattern;  /* of names, as in conf.d: what counts is which files there are */
     int reason;       /* errno of a file that could not be opened, else 0; all that follows is 0 then */
     uint64_t matches; /* of a pattern: what stands for the names */
@@ -27,6 +28,9 @@ struct conf_files {
 
 /* Whether any of the files is not as it was found, by what the file system says of it; nothing is read. */
 bool conf_files_changed(const struct conf_files *files);
+/* An ini file that had something in it and has nothing now: it is about to be written anew, or could not be. NULL:
+ * there is none. */
+const char *conf_files_emptied(const struct conf_files *files);
 /* What stands for how the files are now: another value if any has changed since. */
 uint64_t conf_files_state(const struct conf_files *files);
 void conf_files_free(struct conf_files *files);

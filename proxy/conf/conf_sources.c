@@ -206,6 +206,7 @@ static char *read_included(struct conf_reading *reading, const char *path, size_
     char *text = conf_file_read(&reading->faults->files, path, CONF_FILE_MAX, length, status, problem);
     bool sound = text != NULL;
 
+    conf_files_last(&reading->faults->files)->is_ini = true;
     sound = sound && (!is_being_read(reading, status) || conf_wrong(problem, "includes itself"));
     sound = sound && (memchr(text, '\0', *length) == NULL || conf_wrong(problem, "holds a NUL byte"));
     if (!sound) {

@@ -37,6 +37,7 @@ struct file_watch {
     struct event settle;
     uint64_t state; /* of the files at the last look */
     int looks;
+    bool told_emptied;
 };
 
 /* ---- which directories ---- */
@@ -166,6 +167,7 @@ static void begin_settling(struct file_watch *watch)
     event_del(&watch->look);
     watch->state = conf_files_state(&watch->files);
     watch->looks = 0;
+    watch->told_emptied = false;
     arm(&watch->settle, SETTLE_S);
 }
 
@@ -222,6 +224,19 @@ static void watch_on(struct file_watch *watch)
     }
 }
 
+/* A file that is to be written anew was emptied, or there was no room for what was written. That none of its rules
+ * holds is not what is meant; who is sure sends SIGHUP. */
+static bool waits_for_content(struct file_watch *watch)
+{
+    const char *path = conf_files_emptied(&watch->files);
+
+    if (path != NULL && !watch->told_emptied) {
+        log_warning("watch", "%s was emptied: it is read when there is something in it, or by SIGHUP", path);
+        watch->told_emptied = true;
+    }
+    return path != NULL;
+}
+
 static void on_settled(evutil_socket_t fd, short what, void *context)
 {
     struct file_watch *watch = context;
@@ -237,7 +252,7 @@ static void on_settled(evutil_socket_t fd, short what, void *context)
         arm(&watch->settle, SETTLE_S);
     } else if (!conf_files_changed(&watch->files)) {
         watch_on(watch);
-    } else if (!watch->changed(watch->context)) {
+    } else if (waits_for_content(watch) || !watch->changed(watch->context)) {
         arm(&watch->settle, SETTLE_S);
     }
 }

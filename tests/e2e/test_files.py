@@ -257,3 +257,27 @@ def test_a_signal_while_the_last_one_is_still_worked_on(redis, make_headgate):
             headgate.signal(signal.SIGHUP)
             time.sleep(0.0005 * (number % 7))
         wait_for(lambda: f"max_clients = {wanted}\n" in config(headgate), what="the last change")
+
+
+@pytest.mark.parametrize("include", ["conf.d/*.ini", "conf.d/deny.ini"])
+def test_an_included_file_that_was_emptied_takes_no_rule_away(redis, make_headgate, tmp_path, include):
+    """Whoever writes it anew empties it first, and on a full disk that is all that he does."""
+    path = tmp_path / "conf.d" / "deny.ini"
+    path.parent.mkdir()
+    path.write_text("[deny:all]\ncommands = flushall\n")
+    headgate = make_headgate(redis, include=tmp_path / include)
+    client = headgate.connect()
+    path.write_text("")
+    wait_for(lambda: f"{path} was emptied" in headgate.log(), what="the log line")
+    time.sleep(LATER)
+    assert client("FLUSHALL").startswith(b"DENIED all")
+    assert reloads(headgate) == 0
+    assert headgate.log().count("was emptied") == 1
+    path.write_text("[deny:all]\ncommands = flushdb\n")
+    await_reload(headgate, 1)
+    assert client("FLUSHALL") == OK and client("FLUSHDB").startswith(b"DENIED all")
+    path.write_text("")
+    wait_for(lambda: headgate.log().count("was emptied") == 2, what="the log line")
+    headgate.signal(signal.SIGHUP)
+    await_reload(headgate, 2)
+    wait_for(lambda: client("FLUSHDB") == OK, what="the rule to be gone")
