@@ -543,21 +543,24 @@ static void hold_standard_streams(void)
     }
 }
 
-/* A file that is made here belongs to the user who will open it anew, if that user may make it. */
+/* A file that is made here belongs to the user who will open it anew, if that user may make it. Otherwise root makes
+ * it, unless the user has a say in which file that would be: it stays open, to be written to by the user from then on.
+ */
 static bool open_log(const struct process *process)
 {
     const struct conf *conf = process->conf;
     const struct privileges *privileges = &process->privileges;
     enum log_level level = (enum log_level)conf->log_level;
-    uid_t self = geteuid();
 
-    if (privileges->drops && *conf->log_file != '\0' && seteuid(privileges->uid) == 0) {
-        bool opened = log_open(conf->log_file, level);
-        if (seteuid(self) != 0) {
+    if (privileges->drops && *conf->log_file != '\0') {
+        bool opened = privileges_suspend(privileges) && log_open(conf->log_file, level);
+        int error = errno;
+        if (!privileges_resume(privileges)) {
             return false;
         }
-        if (opened) {
-            return true;
+        if (opened || privileges_may_exchange(privileges, conf->log_file)) {
+            errno = error;
+            return opened;
         }
     }
     return log_open(conf->log_file, level);

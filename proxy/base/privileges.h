@@ -13,6 +13,8 @@ struct privileges {
     const char *user;
     uid_t uid;
     gid_t gid;
+    uid_t own_uid; /* who it is as yet */
+    gid_t own_gid;
 };
 
 /*
@@ -20,6 +22,15 @@ struct privileges {
  * has to be root. From here on no program that it might start gains rights. False: the log says why.
  */
 bool privileges_find(struct privileges *privileges, const char *user, const char *group);
+
+/* Acts as that user, with its groups, until privileges_resume(). False: the process is who it was. */
+bool privileges_suspend(const struct privileges *privileges);
+/* False: it is not, and has to end. */
+bool privileges_resume(const struct privileges *privileges);
+
+/* Whether that user could put something else in the place of the file, or of a directory or link on the way to it, so
+ * that root would open what the user chose. */
+bool privileges_may_exchange(const struct privileges *privileges, const char *path);
 
 /* Becomes that user, with the groups that it is in, for good. To be called before there are threads. False: the log
  * says why. */

@@ -4,6 +4,7 @@ import os
 import pathlib
 import signal
 import socket
+import subprocess
 import tempfile
 
 import pytest
@@ -174,3 +175,55 @@ def test_no_such_user(tmp_path):
         file.write_text("[headgate]\n" + text)
         result = run_headgate("-c", file)
         assert result.returncode == 1 and fault in result.stderr
+
+
+def test_standard_output_may_be_the_log(directory):
+    """Though it is a pipe that root has made, and /dev/stdout a link."""
+    code, said = open_by_root(directory, "/dev/stderr")
+    assert code == 0 and "root is given up" in said
+
+
+def open_by_root(directory, log):
+    """What a start says, and whether root has written to that user's choice."""
+    config = directory / "headgate.ini"
+    config.write_text(f"[headgate]\nlisten = unix:{directory}/socket\nadmin =\nuser = {USER}\nlog_file = {log}\n")
+    process = subprocess.Popen([BINARY, "-c", config], stderr=subprocess.PIPE, text=True)
+    try:
+        _, said = process.communicate(timeout=3)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        _, said = process.communicate(timeout=30)
+    return process.returncode, said
+
+
+@pytest.mark.parametrize("by", ("a link", "a link on the way", "the directory of a link"))
+def test_root_opens_no_log_file_of_that_users_choice(directory, by):
+    """It stays open for the user, who could add to any file of root's."""
+    theirs, roots = directory / "theirs", directory / "roots"
+    theirs.mkdir()
+    roots.mkdir()
+    os.chown(theirs, UID, UID)
+    victim = roots / "log"
+    victim.write_text("of root\n")
+    victim.chmod(0o600)
+    if by == "a link":
+        (theirs / "log").symlink_to(victim)
+        log = theirs / "log"
+    else:
+        (theirs / "logs").symlink_to(roots)
+        log = theirs / "logs" / "log"
+    if by == "the directory of a link":
+        (directory / "way").symlink_to(theirs)
+        log = directory / "way" / "logs" / "log"
+    code, said = open_by_root(directory, log)
+    assert victim.read_text() == "of root\n"
+    assert code == 1 and f"cannot open log_file {log}: Permission denied" in said
+
+
+def test_root_opens_a_log_file_where_that_user_has_no_say(directory):
+    roots = directory / "roots"
+    roots.mkdir()
+    (directory / "link").symlink_to(roots)
+    for log in (roots / "log", directory / "link" / "other"):
+        code, _ = open_by_root(directory, log)
+        assert code == 0 and "root is given up" in log.read_text()
