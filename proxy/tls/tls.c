@@ -98,7 +98,9 @@ static bool set_up(struct tls *tls, const char *host)
         return false;
     }
     SSL_set_bio(tls->ssl, bio, bio);
-    SSL_set_app_data(tls->ssl, &tls->fd);
+    if (SSL_set_app_data(tls->ssl, &tls->fd) != 1) {
+        return false;
+    }
     tls->is_server = SSL_is_server(tls->ssl) == 1;
     if (tls->is_server) {
         SSL_set_accept_state(tls->ssl);

@@ -301,12 +301,8 @@ static bool set_up(struct tls_context *context, const struct tls_settings *setti
     SSL_CTX_set_mode(context->ssl, SSL_MODE_RELEASE_BUFFERS);
     SSL_CTX_set_timeout(context->ssl, SESSION_LASTS);
     SSL_CTX_set_default_passwd_cb(context->ssl, no_passphrase);
-    if (settings->is_server) {
-        tls_ticket_use(context);
-    } else {
-        tls_ticket_keep_sessions(context);
-    }
-    return name_sessions(context->ssl) && set_protocols(context, settings->protocols, fault) &&
+    bool resumes = settings->is_server ? tls_ticket_use(context) : tls_ticket_keep_sessions(context);
+    return resumes && name_sessions(context->ssl) && set_protocols(context, settings->protocols, fault) &&
            set_ciphers(context, settings, fault) && set_groups(context, fault) && load_own(context, settings, fault) &&
            set_trust(context, settings, fault);
 }

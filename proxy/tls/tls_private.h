@@ -65,11 +65,11 @@ struct tls_context {
     int64_t expires;
 };
 
-/* Clients may resume by tickets of the context's own keys. */
-void tls_ticket_use(struct tls_context *context);
+/* Clients may resume by tickets of the context's own keys. False when memory is short. */
+bool tls_ticket_use(struct tls_context *context);
 void tls_ticket_free(struct tls_ticket_keys *keys);
-/* Sessions with servers are kept. */
-void tls_ticket_keep_sessions(struct tls_context *context);
+/* Sessions with servers are kept. False when memory is short. */
+bool tls_ticket_keep_sessions(struct tls_context *context);
 void tls_ticket_free_sessions(struct tls_sessions *sessions);
 /* Has a connection, whose socket is that, resume what was kept of the server at its other end, if anything was. */
 void tls_ticket_resume(struct tls_context *context, SSL *ssl, int fd);

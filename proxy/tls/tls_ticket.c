@@ -126,14 +126,14 @@ static SSL_TICKET_RETURN on_opened(SSL *ssl, SSL_SESSION *session, const unsigne
     return status == SSL_TICKET_SUCCESS ? SSL_TICKET_RETURN_USE : SSL_TICKET_RETURN_USE_RENEW;
 }
 
-void tls_ticket_use(struct tls_context *context)
+bool tls_ticket_use(struct tls_context *context)
 {
-    SSL_CTX_set_app_data(context->ssl, context);
     /* All that is needed to resume is in the ticket. */
     SSL_CTX_set_session_cache_mode(context->ssl, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_num_tickets(context->ssl, TICKETS);
     SSL_CTX_set_tlsext_ticket_key_evp_cb(context->ssl, on_ticket);
     SSL_CTX_set_session_ticket_cb(context->ssl, NULL, on_opened, NULL);
+    return SSL_CTX_set_app_data(context->ssl, context) == 1;
 }
 
 void tls_ticket_free(struct tls_ticket_keys *keys)
@@ -191,11 +191,11 @@ static int on_session(SSL *ssl, SSL_SESSION *session)
     return 1;
 }
 
-void tls_ticket_keep_sessions(struct tls_context *context)
+bool tls_ticket_keep_sessions(struct tls_context *context)
 {
-    SSL_CTX_set_app_data(context->ssl, context);
     SSL_CTX_set_session_cache_mode(context->ssl, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
     SSL_CTX_sess_set_new_cb(context->ssl, on_session);
+    return SSL_CTX_set_app_data(context->ssl, context) == 1;
 }
 
 void tls_ticket_free_sessions(struct tls_sessions *sessions)
