@@ -253,14 +253,15 @@ static bool open_place(struct listener *listener, const struct conf *conf, size_
     return true;
 }
 
-/* False with one logged line for each that cannot be opened. */
+/* From the last address to the first: whoever can connect to that one finds all others in place. False with one logged
+ * line for each that cannot be opened. */
 static bool open_places(struct listener *listener, const struct conf *conf, struct port_source *source)
 {
     bool opened = true;
 
-    for (size_t i = 0; i < listener->number_count; i++) {
+    for (size_t i = listener->number_count; i-- > 0;) {
         const struct conf_listener one = conf_listener_at(conf, i);
-        for (size_t j = 0; j < one.listen->count; j++) {
+        for (size_t j = one.listen->count; j-- > 0;) {
             opened = open_place(listener, conf, i, &one.listen->items[j], source) && opened;
         }
     }

@@ -225,7 +225,9 @@ class Redis(Server):
             + ["--enable-debug-command", "yes", "--unixsocket", str(self.socket_path)]
             + ["--repl-diskless-sync-delay", "0", "--maxclients", "4000", *self._tls_options(), *self.options]
         )
-        self.await_port(self.address)
+        # It opens them one after the other, in an order that depends on its version.
+        for address in filter(None, [self.address, str(self.socket_path), self.tls_port and self.tls_address]):
+            self.await_port(address)
 
     def _tls_options(self):
         if not self.tls_port:
