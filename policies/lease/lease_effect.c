@@ -237,6 +237,17 @@ static bool is_overtaken(const struct lease_request *request)
     return overtaken;
 }
 
+/* A release by the same token was under way together with it, and was answered first. */
+static bool is_over(const struct lease_request *request)
+{
+    bool over = false;
+
+    for (size_t i = 0; i < request->target_count; i++) {
+        over = over || request->targets[i].touch.is_over;
+    }
+    return over;
+}
+
 static void acquire(struct effect *effect)
 {
     const struct lease_request *request = effect->request;
@@ -340,7 +351,9 @@ static void replace(struct effect *effect, const struct lease_target *target)
     }
 }
 
-/* One that is not on file was taken through another Headgate, or before a restart: the reply shows that it is held. */
+/* One that is not on file was taken through another Headgate, or before a restart: the reply shows that it is held. But
+ * of an extension and a release that were under way together, and have both succeeded, Redis executed the release last;
+ * had the token taken the lock anew in between, the reply to that would tell. */
 static void extend(struct effect *effect)
 {
     const struct lease_request *request = effect->request;
@@ -356,7 +369,7 @@ static void extend(struct effect *effect)
             extend_one(effect, lease, is_overtaken(request));
         } else if (effect->outcome == LEASE_OUTCOME_YES && request->shape.replaces) {
             replace(effect, &request->targets[i]);
-        } else if (effect->outcome == LEASE_OUTCOME_YES && !request->shape.adds) {
+        } else if (effect->outcome == LEASE_OUTCOME_YES && !request->shape.adds && !is_over(request)) {
             grant(effect, &request->targets[i], is_multi_key ? request->target_count : 1, is_overtaken(request));
         } else if (lease != NULL && (effect->outcome == LEASE_OUTCOME_NO || request->in_transaction)) {
             doubt(effect, lease, false);
@@ -549,6 +562,7 @@ static void change_one(struct effect *effect, struct lease *lease)
 /* What was being taken when it was released may be gone before it is known to be there. */
 static void overtake(const struct effect *effect, const struct lease_key *key, struct slice token)
 {
+    bool came_about = effect->outcome == LEASE_OUTCOME_YES && token.data != NULL;
     struct lease_touch *touch;
 
     LIST_FOREACH(touch, &key->touches, of_key)
@@ -557,6 +571,7 @@ static void overtake(const struct effect *effect, const struct lease_key *key, s
         if (touch->acquires && concerns && touch->sequence < effect->request->sequence) {
             touch->overtaken = true;
         }
+        touch->is_over = touch->is_over || (touch->acquires && concerns && came_about);
     }
 }
 

@@ -91,7 +91,8 @@ struct lease_touch {
     struct slice token;    /* whose lease; data NULL: any */
     bool releases;         /* it may release it: nothing is renewed until the answer is there */
     bool acquires;         /* it may acquire it, or show that it is held … */
-    bool overtaken;        /* … and a release of it was answered in the meantime */
+    bool overtaken;        /* … and a release of it was answered in the meantime … */
+    bool is_over;          /* … or was sent in the meantime, too, by this token, and came about */
     bool guards;           /* it is no request, but a WATCH of the key that lasts */
     uint64_t sequence;     /* of the request: later ones are greater */
 };

@@ -263,8 +263,63 @@ Test(lease_order, an_extension_that_a_release_overtook_brings_nothing_back)
         }
     }
     cr_assert(lease_host_lists(scene.host, NULL));
-    fake_assert_counter(scene.host, "lease_released_total", fake_counter(scene.host, "lease_acquired_total"));
+    fake_assert_counter(scene.host, "lease_acquired_total", 1);
+    fake_assert_counter(scene.host, "lease_released_total", 1);
     fake_assert_counter(scene.host, "lease_lost_gone_total", 0);
+    lease_host_free(scene.host);
+}
+
+/* As both have succeeded, Redis executed the extension first, whichever was sent first. */
+Test(lease_order, an_extension_that_was_sent_behind_the_release_that_ended_it_is_no_acquisition)
+{
+    struct scene scene = scene_of(RULES);
+
+    fake_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
+    fake_send(scene.a, RELEASE "job t1");
+    fake_send(scene.b, REACQUIRE "job t1 30000");
+    fake_hear(scene.a, ":1\r\n");
+    fake_hear(scene.b, ":1\r\n");
+    cr_assert(lease_host_lists(scene.host, NULL));
+    fake_assert_quiet(scene.host, MINUTES);
+    fake_assert_counter(scene.host, "lease_acquired_total", 1);
+    fake_assert_counter(scene.host, "lease_released_total", 1);
+    fake_assert_counter(scene.host, "lease_lost_gone_total", 0);
+    lease_host_free(scene.host);
+}
+
+/* What another token released says nothing of this one; nor does a DEL say whose lock it was. */
+Test(lease_order, an_extension_beside_the_release_of_another_holds_the_lock)
+{
+    static const char *const releases[] = {RELEASE "job t2", "DEL job"};
+
+    for (size_t i = 0; i < sizeof releases / sizeof releases[0]; i++) {
+        struct scene scene = scene_of(RULES);
+        fake_ask(scene.a, "SET job t2 NX PX 30000", "+OK\r\n");
+        fake_send(scene.a, releases[i]);
+        fake_send(scene.b, REACQUIRE "job t1 30000");
+        fake_hear(scene.a, ":1\r\n");
+        fake_hear(scene.b, ":1\r\n");
+        cr_assert(lease_host_lists(scene.host, "key=job"), "%s", releases[i]);
+        lease_host_free(scene.host);
+    }
+}
+
+/* The token has taken it anew: that is told by the answer to that. */
+Test(lease_order, a_lock_that_was_taken_anew_between_its_release_and_an_extension_is_held)
+{
+    struct scene scene = scene_of(RULES);
+
+    fake_ask(scene.a, "SET job t1 NX PX 30000", "+OK\r\n");
+    fake_send(scene.a, RELEASE "job t1");
+    fake_send(scene.a, "SET job t1 NX PX 30000");
+    fake_send(scene.b, REACQUIRE "job t1 30000");
+    fake_hear(scene.a, ":1\r\n");
+    fake_hear(scene.b, ":1\r\n");
+    fake_hear(scene.a, "+OK\r\n");
+    cr_assert(lease_host_lists(scene.host, "state=held"));
+    assert_renewal(scene.host, "lease_renew_string job / t1");
+    fake_assert_counter(scene.host, "lease_acquired_total", 2);
+    fake_assert_counter(scene.host, "lease_released_total", 1);
     lease_host_free(scene.host);
 }
 
