@@ -3,30 +3,16 @@
  * is not that of the replies: so each lease remembers the number of the request that took it, and what was forwarded
  * before that does not end it.
  */
-#include "lease/lease_private.h"
-
-#include <string.h>
-
-struct effect {
-    struct lease_worker *worker;
-    const struct lease_request *request;
-    const struct lease_request *first; /* of its transaction */
-    struct slice head;                 /* of its reply; empty if that is not to be seen */
-    enum lease_outcome outcome;
-    int64_t now_us;
-};
+#include "lease/lease_effect.h"
 
 /* ---- what is not certain ---- */
 
-/* Whether Redis may have executed the request before the one that took the lock, even if it was forwarded later: they
- * were under way together, over two connections. */
-static bool may_be_older(const struct effect *effect, const struct lease *lease)
+bool lease_may_be_older(const struct effect *effect, const struct lease *lease)
 {
     return effect->request->sequence <= lease->granted && effect->request->client->id != lease->client;
 }
 
-/* Redis is to be asked what has come of it. */
-static void doubt(struct effect *effect, struct lease *lease, bool after_release)
+void lease_doubt(struct effect *effect, struct lease *lease, bool after_release)
 {
     lease->after_release = lease->after_release || after_release;
     if (lease->calling) {
@@ -42,18 +28,13 @@ static void doubt(struct effect *effect, struct lease *lease, bool after_release
 
 /* ---- taking ---- */
 
-static int64_t latest(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Another has it now. Who has released it, or is about to, is told so by the answer to that. */
 static void end_superseded(struct effect *effect, struct lease *other)
 {
     struct lease_worker *worker = effect->worker;
 
-    if (may_be_older(effect, other)) {
-        doubt(effect, other, false);
+    if (lease_may_be_older(effect, other)) {
+        lease_doubt(effect, other, false);
     } else if (other->after_release) {
         lease_end(worker, other, LEASE_REASON_RELEASED);
     } else if (lease_registry_is_touched(worker->registry, other)) {
@@ -184,7 +165,7 @@ static void grant_late(struct effect *effect, struct lease *lease)
     if (effect->request->lease_us == 0) {
         lease_move(lease, LEASE_UNHEALED);
     }
-    doubt(effect, lease, false);
+    lease_doubt(effect, lease, false);
 }
 
 /* The lock on these keys was taken, or may have been. */
@@ -268,7 +249,7 @@ static void acquire(struct effect *effect)
 
 /* ---- extending ---- */
 
-static bool is_shorter(const struct lease *lease, int64_t expires_us)
+bool lease_is_shorter(const struct lease *lease, int64_t expires_us)
 {
     return lease->expires_us - expires_us > lease->lease_us / LEASE_SLACK_PART;
 }
@@ -283,10 +264,10 @@ static bool may_release_by_shortening(const struct lease_request *request)
 static void extend_one(struct effect *effect, struct lease *lease, bool overtaken)
 {
     const struct lease_request *request = effect->request;
-    int64_t expires_us = request->shape.adds ? latest(lease->expires_us, request->sent_us) + request->lease_us
+    int64_t expires_us = request->shape.adds ? lease_latest(lease->expires_us, request->sent_us) + request->lease_us
                                              : request->sent_us + request->lease_us;
 
-    if (lease->state == LEASE_HELD && may_release_by_shortening(request) && is_shorter(lease, expires_us)) {
+    if (lease->state == LEASE_HELD && may_release_by_shortening(request) && lease_is_shorter(lease, expires_us)) {
         lease_end(effect->worker, lease, LEASE_REASON_RELEASED);
         return;
     }
@@ -298,11 +279,11 @@ static void extend_one(struct effect *effect, struct lease *lease, bool overtake
     int64_t lease_us = lease->lease_us;
     set_terms(effect, lease);
     lease->expires_us = expires_us;
-    lease->lease_us = adds ? latest(lease_us, request->lease_us) : request->lease_us;
+    lease->lease_us = adds ? lease_latest(lease_us, request->lease_us) : request->lease_us;
     lease_move(lease, state);
     lease_confirm(effect->worker, lease);
     if (overtaken) {
-        doubt(effect, lease, true);
+        lease_doubt(effect, lease, true);
     }
     lease_schedule(effect->worker, lease);
 }
@@ -338,7 +319,7 @@ static void replace(struct effect *effect, const struct lease_target *target)
         return;
     }
     int64_t acquired_us = before->acquired_us;
-    bool shortened = before->state == LEASE_HELD && is_shorter(before, request->sent_us + request->lease_us);
+    bool shortened = before->state == LEASE_HELD && lease_is_shorter(before, request->sent_us + request->lease_us);
     lease_end(effect->worker, before, LEASE_REASON_RELEASED);
     if (shortened) {
         return;
@@ -372,7 +353,7 @@ static void extend(struct effect *effect)
         } else if (effect->outcome == LEASE_OUTCOME_YES && !request->shape.adds && !is_over(request)) {
             grant(effect, &request->targets[i], is_multi_key ? request->target_count : 1, is_overtaken(request));
         } else if (lease != NULL && (effect->outcome == LEASE_OUTCOME_NO || request->in_transaction)) {
-            doubt(effect, lease, false);
+            lease_doubt(effect, lease, false);
         }
     }
 }
@@ -453,178 +434,6 @@ static void rank(struct effect *effect)
     }
 }
 
-/* The renewal compares what it finds with what is expected. */
-static void renew_soon(struct effect *effect, struct lease *lease)
-{
-    if (lease->state == LEASE_HELD) {
-        lease->retry_us = effect->now_us;
-    }
-    lease_schedule(effect->worker, lease);
-}
-
-/* EXPIRE and its like set the time to live of all that the key holds. On the connection that took the lock they come
- * behind that; from another one they may have been executed before it. */
-static void expire_one(struct effect *effect, struct lease *lease)
-{
-    int64_t expires_us = effect->request->sent_us + effect->request->lease_us;
-
-    if (effect->request->client->id != lease->client) {
-        renew_soon(effect, lease);
-        return;
-    }
-    if (lease->abandoned) {
-        lease_end(effect->worker, lease, LEASE_REASON_RELEASED);
-        return;
-    }
-    if (lease->state == LEASE_HELD && is_shorter(lease, expires_us)) {
-        lease_end(effect->worker, lease, LEASE_REASON_SHORTENED);
-        return;
-    }
-    lease->expires_us = expires_us;
-    lease->proved = effect->request->sequence;
-    if (lease->state == LEASE_UNHEALED || lease->lease_us == 0) {
-        lease->lease_us = effect->request->lease_us;
-        /* Of one that is in doubt it says that the key is there, not whose it is. */
-        lease_move(lease, lease->state == LEASE_UNHEALED ? LEASE_HELD : lease->state);
-    }
-    lease_schedule(effect->worker, lease);
-}
-
-/* ---- for all that a request may end ---- */
-
-/* Who asked for a release does not want it kept, whether Redis has heard of it or not: then it has to end by itself. */
-static void give_up(struct effect *effect, struct lease *lease)
-{
-    if (lease_may_be_endless(lease)) {
-        lease->abandoned = true;
-        lease_schedule(effect->worker, lease);
-    } else {
-        lease_end(effect->worker, lease, LEASE_REASON_RELEASED);
-    }
-}
-
-static void release_one(struct effect *effect, struct lease *lease)
-{
-    switch (effect->outcome) {
-    case LEASE_OUTCOME_YES:
-        lease_end(effect->worker, lease, LEASE_REASON_RELEASED);
-        return;
-    case LEASE_OUTCOME_UNKNOWN:
-        give_up(effect, lease);
-        return;
-    case LEASE_OUTCOME_NO:
-    case LEASE_OUTCOME_HELD:
-        doubt(effect, lease, false);
-        return;
-    case LEASE_OUTCOME_UNCLEAR:
-        doubt(effect, lease, true);
-        return;
-    case LEASE_OUTCOME_REFUSED:
-        lease_schedule(effect->worker, lease);
-        return;
-    }
-}
-
-/* Whether it was a release that was under way together with the request that took the lock, whichever was sent first.
- */
-static bool may_have_released(const struct effect *effect, const struct lease *lease)
-{
-    return lease_action_releases(effect->request->shape.action) && effect->outcome == LEASE_OUTCOME_YES &&
-           may_be_older(effect, lease);
-}
-
-/* If Redis has the lock still, it was taken anew behind the release; unless that was of several keys, of which nobody
- * says which there were. */
-static void doubt_released(struct effect *effect, struct lease *lease)
-{
-    if (effect->request->shape.key_count == 1) {
-        lease->acquired_us = latest(lease->acquired_us, effect->request->sent_us);
-        if (lease->state == LEASE_EXHAUSTED) {
-            lease_move(lease, LEASE_DOUBTFUL);
-        }
-    }
-    doubt(effect, lease, true);
-}
-
-static void change_one(struct effect *effect, struct lease *lease)
-{
-    if (effect->request->shape.action == LEASE_UNSEEN) {
-        lease_suspect(effect->worker, lease);
-    } else if (effect->request->shape.action != LEASE_EXPIRE) {
-        release_one(effect, lease);
-    } else if (effect->outcome == LEASE_OUTCOME_YES && !lease_kind_is_semaphore(lease->kind)) {
-        expire_one(effect, lease);
-    } else if (effect->outcome == LEASE_OUTCOME_UNCLEAR || effect->outcome == LEASE_OUTCOME_UNKNOWN) {
-        renew_soon(effect, lease);
-    }
-}
-
-/* What was being taken when it was released may be gone before it is known to be there. */
-static void overtake(const struct effect *effect, const struct lease_key *key, struct slice token)
-{
-    bool came_about = effect->outcome == LEASE_OUTCOME_YES && token.data != NULL;
-    struct lease_touch *touch;
-
-    LIST_FOREACH(touch, &key->touches, of_key)
-    {
-        bool concerns = token.data == NULL || slice_equal(touch->token, token);
-        if (touch->acquires && concerns && touch->sequence < effect->request->sequence) {
-            touch->overtaken = true;
-        }
-        touch->is_over = touch->is_over || (touch->acquires && concerns && came_about);
-    }
-}
-
-static void change_all(struct effect *effect, struct lease_key *key, struct slice token)
-{
-    struct lease_member *member = LIST_FIRST(&key->members);
-
-    while (member != NULL) {
-        struct lease_member *next = LIST_NEXT(member, of_key);
-        struct lease *lease = member->lease;
-        bool concerns = token.data == NULL || slice_equal(lease->token, token);
-        if (concerns && may_have_released(effect, lease)) {
-            doubt_released(effect, lease);
-        } else if (concerns && lease->sequence < effect->request->sequence) {
-            change_one(effect, lease);
-        } else if (concerns) {
-            lease_schedule(effect->worker, lease);
-        }
-        member = next;
-    }
-}
-
-static void change(struct effect *effect)
-{
-    const struct lease_request *request = effect->request;
-
-    for (size_t i = 0; i < request->target_count; i++) {
-        const struct lease_target *target = &request->targets[i];
-        struct lease_key *key = lease_registry_find_key(effect->worker->registry, request->database, target->key);
-        if (key == NULL) {
-            continue;
-        }
-        if (effect->outcome != LEASE_OUTCOME_REFUSED && lease_action_releases(request->shape.action)) {
-            overtake(effect, key, target->touch.token);
-        }
-        change_all(effect, key, target->touch.token);
-    }
-}
-
-/* Whatever is left is asked for at once, as nobody says which keys there were. */
-static void flush(struct effect *effect)
-{
-    struct lease *lease = lease_registry_first(effect->worker->registry);
-
-    for (; lease != NULL; lease = LIST_NEXT(lease, of_all)) {
-        if (effect->outcome != LEASE_OUTCOME_REFUSED && effect->outcome != LEASE_OUTCOME_NO) {
-            doubt(effect, lease, false);
-        } else {
-            lease_schedule(effect->worker, lease);
-        }
-    }
-}
-
 /* ---- requests ---- */
 
 static void apply(struct effect *effect)
@@ -643,7 +452,7 @@ static void apply(struct effect *effect)
         rank(effect);
         return;
     default:
-        change(effect);
+        lease_change(effect);
         return;
     }
 }
@@ -681,7 +490,7 @@ static void end_one(struct lease_worker *worker, struct lease_request *request, 
     }
     if (request->flushes) {
         lease_registry_end_flush(worker->registry);
-        flush(&effect);
+        lease_change_all_flushed(&effect);
     } else {
         apply(&effect);
     }

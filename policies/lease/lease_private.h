@@ -5,7 +5,8 @@
  *   lease_request.c    what a request is about to do to leases: written down before it is forwarded
  *   lease_guard.c      keys that are WATCHed
  *   lease_outcome.c    what has become of it, by its reply
- *   lease_effect.c     what that has made of them
+ *   lease_effect.c     what that has made of them: taking, extending, and …
+ *   lease_change.c     … releasing, removing, expiring
  *   lease_permit.c     which attempts at a semaphore have got a permit
  *   lease_watch.c      when a lease is to be looked at, what is done then, and how it ends
  *   lease_call.c       the scripts for it, and what their replies say
