@@ -8,7 +8,6 @@ import pytest
 
 from harness.admin import stats
 from harness.resp import OK, PONG, Client, Closed, Error, encode, wait_for
-from harness.rules import await_listener
 from harness.target import MODES, info
 
 # Any rule makes what follows CLIENT SETNAME wait for its answer.
@@ -277,7 +276,6 @@ def test_unix_sockets_and_several_workers(redis, make_headgate, pool, tmp_path):
     place.headgate.terminate()
     place.headgate.write_config(listen=f"{place.headgate.options['listen']}, {path}")
     place.headgate.start()
-    await_listener(path)
     for vanish in VANISH:
         clients = [Client(f"{tmp_path}/h.sock") if number % 2 else place.connect() for number in range(32)]
         for number, client in enumerate(clients):

@@ -3,7 +3,7 @@
 import subprocess
 import time
 
-from harness.resp import OK, Client, Error, wait_for
+from harness.resp import OK, Error, wait_for
 from harness.servers import BINARY
 
 
@@ -14,24 +14,7 @@ def launch(make_headgate, redis, pool, rules, listen=None, **options):
         headgate.write_config(listen=f"{headgate.options['listen']}, {listen}")
     headgate.write_rules(rules)
     headgate.start()
-    if listen:
-        await_listener(listen)
     return headgate
-
-
-def await_listener(listen):
-    """Addresses are opened one after the other: this one may be later than the usual one."""
-    host, _, port = listen.rpartition(":")
-    address = port if host == "unix" else (host.strip("[]"), int(port))
-
-    def answers():
-        try:
-            Client(address).close()
-        except (ConnectionError, FileNotFoundError):
-            return False
-        return True
-
-    wait_for(answers, what=f"a listener at {listen}")
 
 
 def reload(headgate, rules, *clients):
