@@ -16,6 +16,13 @@ static void resume(void *context, void *holder)
     client_end_hold(holder);
 }
 
+static void reconsider(void *context)
+{
+    const struct client_service *service = context;
+
+    chain_reconsider(service->chain);
+}
+
 static void warn(void *context, const char *rule, const char *text)
 {
     (void)context;
@@ -64,6 +71,7 @@ struct policy_host client_policy_host(struct client_service *service, size_t wor
                                 .run_script = run_script,
                                 .change_server = change_server,
                                 .answer = answer,
+                                .reconsider = reconsider,
                                 .warn = warn,
                                 .inform = inform,
                                 .find_peer = client_find_peer,

@@ -14,7 +14,7 @@ static void compile_interests(struct chain *chain)
             .tag = chain_tag(chain, command),
         };
         chain_gate_interest(chain, command, interest, interest + chain->unconcerned);
-        chain->wants_any = chain->wants_any || interest->wanted != 0;
+        chain->wants_any = chain->wants_any || (interest->wanted & ~chain->ignoring) != 0;
         chain->measures = chain->measures || interest->tag != POLICY_TAG_NONE;
     }
     chain_ask_observers(chain);
@@ -53,6 +53,7 @@ static void add_pieces(struct chain *chain, const struct policy *policy, void *i
     size_t place = chain->count;
 
     if (policy->gate != NULL) {
+        chain->ignoring |= policy->gate->ignores_clients ? UINT32_C(1) << chain->gate_count : 0;
         chain->gates[chain->gate_count++] = (struct chain_gate){policy->gate, instance, place};
     }
     if (policy->observer != NULL) {
@@ -121,6 +122,11 @@ bool chain_reload(struct chain *chain, const struct conf_rule *rules)
     }
     compile_interests(chain);
     return whole;
+}
+
+void chain_reconsider(struct chain *chain)
+{
+    compile_interests(chain);
 }
 
 uint64_t chain_counter(const struct chain *chain, size_t policy, size_t counter)

@@ -29,6 +29,8 @@ struct chain *chain_new(const struct chain_roster *roster, const struct conf_rul
                         const struct policy_host *host);
 /* Gives the policies other rules. False when memory is short: some of them go on with those that they had. */
 bool chain_reload(struct chain *chain, const struct conf_rule *rules);
+/* Asks the policies anew what they want. */
+void chain_reconsider(struct chain *chain);
 void chain_free(struct chain *chain);
 
 /* What the policies want of a command. */
@@ -44,7 +46,7 @@ struct chain_interest {
  */
 const struct chain_interest *chain_interest(const struct chain *chain, const struct command *command);
 
-/* Whether any policy wants any command. */
+/* Whether any policy wants any command, and goes by who a client is. */
 bool chain_wants_any(const struct chain *chain);
 
 /* What a policy says to Redis in place of a command that has a translator, see struct policy_translator. */

@@ -277,6 +277,9 @@ struct policy_host {
     bool (*look_at_peer)(void *context, const struct policy_peer *peer);
     /* LATER: of a connection that was made after the look began. The next look tells. */
     enum policy_peer_search (*peer_has)(void *context, void *connection, bool *has);
+    /* Has this worker's policies asked anew which commands they want, as after a reload: for on_tick(), on_drain() and
+     * verbs only. */
+    void (*reconsider)(void *context);
     /* Logs a trouble of a rule of this policy, in one line. */
     void (*warn)(void *context, const char *rule, const char *text);
     /* Logs what is no trouble, but worth knowing. */
@@ -374,6 +377,8 @@ struct policy_gate {
      * look at single requests have to have it for that to be so. It is to be quick.
      */
     bool (*concerns)(void *instance, const struct policy_glance *glance);
+    /* It does not go by who a client is: nothing has to be known of that on its account. */
+    bool ignores_clients;
 };
 
 /* An observer sees, and decides nothing. What it does of these two it brings whole, or leaves out. */

@@ -146,6 +146,22 @@ Test(chain, a_reload_asks_anew_what_is_wanted)
     cr_assert_not(is_wanted(NULL));
 }
 
+/* As a verb has it, without other rules. */
+Test(chain, what_is_wanted_can_be_asked_anew)
+{
+    fakes[0].wants_nothing = true;
+    fakes[1].wants_nothing = true;
+    fakes[2].wants_nothing = true;
+    chain_reconsider(chain);
+    assert_calls("");
+    cr_assert_not(is_wanted(get()));
+    cr_assert_not(chain_wants_any(chain));
+    fakes[1].wants_nothing = false;
+    chain_reconsider(chain);
+    cr_assert(is_wanted(get()));
+    cr_assert(chain_wants_any(chain));
+}
+
 Test(chain, a_reload_that_fails_for_one_is_done_for_the_others_and_told)
 {
     fakes[1].fails_to_reload = true;

@@ -168,6 +168,25 @@ Test(chain_pieces, a_policy_may_have_none)
     assert_calls("b.");
 }
 
+/* ---- gates that do not go by who a client is ---- */
+
+Test(chain_pieces, on_account_of_such_a_gate_nothing_has_to_be_known_of_clients)
+{
+    static const struct policy_gate gate = {
+        .ignores_clients = true, .wants = fake_wants, .on_request = fake_on_request};
+    static const struct policy holder = {.name = "holder", .gate = &gate, .start = fake_start_a};
+    static const struct policy *const alone[] = {&holder, NULL};
+    static const struct policy *const beside[] = {&holder, &fake_policy_b, NULL};
+    struct chain_record *record = NULL;
+
+    use_policies(alone);
+    cr_assert_eq(ask(&record), POLICY_PASS);
+    assert_calls("a?0");
+    cr_assert_not(chain_wants_any(chain));
+    use_policies(beside);
+    cr_assert(chain_wants_any(chain));
+}
+
 /* ---- gates that tell at first sight ---- */
 
 static uint32_t group_all(void *instance, const struct command *command)

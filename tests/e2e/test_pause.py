@@ -1,0 +1,225 @@
+"""PAUSE and RESUME on the admin port: clients are held, and none of them hears an error."""
+
+import threading
+import time
+
+import pytest
+
+from harness.admin import stats
+from harness.resp import NIL_ARRAY, OK, PONG, QUEUED, Error, encode, wait_for
+from harness.rules import reload
+from harness.servers import elapsed
+
+MANY = 40
+
+
+def ask(headgate, *words):
+    with headgate.admin() as admin:
+        return admin(*words)
+
+
+def count(headgate, name):
+    return int(stats(headgate, "pause")[f"pause_{name}"])
+
+
+def await_held(headgate, number):
+    wait_for(lambda: count(headgate, "held") == number, what=f"{number} clients to be held")
+
+
+@pytest.mark.threads
+def test_clients_are_held_and_go_on(make, redis, threads):
+    headgate = make("", threads=threads)
+    clients = [headgate.connect() for _ in range(MANY)]
+    assert [client("PING") for client in clients] == [PONG] * MANY
+    assert ask(headgate, "PAUSE") == OK
+    for number, client in enumerate(clients):
+        client.send(encode("INCR", "n") + encode("SET", f"k{number}", number) + encode("GET", f"k{number}"))
+    await_held(headgate, MANY)
+    assert count(headgate, "active") == 1
+    with redis.connect() as direct:
+        assert direct("EXISTS", "n") == 0, "nothing has reached Redis"
+    assert ask(headgate, "RESUME") == OK
+    for number, client in enumerate(clients):
+        client.read()
+        assert [client.read(), client.read()] == [OK, b"%d" % number]
+    assert clients[0]("GET", "n") == b"%d" % MANY
+    assert (count(headgate, "active"), count(headgate, "held"), count(headgate, "held_total")) == (0, 0, MANY)
+
+
+@pytest.mark.threads
+def test_after_the_answer_nothing_is_sent(make, redis, threads):
+    """Not even by another worker: who does something to Redis then may count on it."""
+    headgate = make("", threads=threads)
+    clients = [headgate.connect() for _ in range(8)]
+    stop = threading.Event()
+
+    def work(client):
+        while not stop.is_set():
+            assert isinstance(client("INCR", "n"), int)
+
+    workers = [threading.Thread(target=work, args=(client,)) for client in clients]
+    for worker in workers:
+        worker.start()
+    with redis.connect() as direct:
+        for _ in range(5):
+            wait_for(lambda: int(direct("GET", "n") or 0) > 0, what="work")
+            assert ask(headgate, "PAUSE") == OK
+            await_held(headgate, len(clients))
+            before = direct("GET", "n")
+            direct("SET", "n", 0)
+            assert before != b"0" and direct("GET", "n") == b"0"
+            assert ask(headgate, "RESUME") == OK
+    stop.set()
+    for worker in workers:
+        worker.join(30)
+        assert not worker.is_alive()
+
+
+def test_writes_alone(make):
+    headgate = make("")
+    reader, writer, publisher = (headgate.connect() for _ in range(3))
+    assert writer("SET", "k", "old") == OK
+    assert ask(headgate, "PAUSE", "write") == OK
+    writer.request("SET", "k", "new")
+    publisher.request("PUBLISH", "channel", "m")
+    await_held(headgate, 2)
+    assert reader("GET", "k") == b"old"
+    assert reader("EVAL_RO", "return redis.call('get', KEYS[1])", "1", "k") == b"old"
+    reader.request("EVAL", "return redis.call('set', KEYS[1], 'script')", "1", "k")
+    await_held(headgate, 3)
+    assert ask(headgate, "PAUSE") == OK, "from writes to all"
+    late = headgate.connect()
+    late.request("GET", "k")
+    await_held(headgate, 4)
+    assert ask(headgate, "PAUSE", "WRITE") == OK, "and back"
+    assert late.read() == b"old"
+    assert ask(headgate, "RESUME") == OK
+    assert (writer.read(), publisher.read(), reader.read()) == (OK, 0, OK)
+
+
+def test_a_transaction_is_held_at_its_end(make, redis):
+    """What Redis only queues goes through; with WATCH, too, whose key may change meanwhile."""
+    headgate = make("")
+    client = headgate.connect()
+    assert client("WATCH", "k") == OK and client("MULTI") == OK
+    assert ask(headgate, "PAUSE") == OK
+    assert client("SET", "k", "mine") == QUEUED
+    client.request("EXEC")
+    await_held(headgate, 1)
+    with redis.connect() as direct:
+        direct("SET", "k", "theirs")
+    assert ask(headgate, "RESUME") == OK
+    assert client.read() == NIL_ARRAY
+    assert client("GET", "k") == b"theirs"
+
+
+def test_it_ends_by_itself(make):
+    headgate = make("")
+    client = headgate.connect()
+    assert ask(headgate, "PAUSE", "300") == OK
+    assert elapsed(lambda: client("PING")) > 0.15
+    headgate.await_log("its time is over")
+    assert count(headgate, "active") == 0
+    assert ask(headgate, "PAUSE", "86400000", "WRITE") == OK
+    assert client("PING") == PONG
+    assert ask(headgate, "RESUME") == OK
+
+
+def hold_many(headgate):
+    """So many clients, each with an INCR that is held."""
+    clients = [headgate.connect() for _ in range(MANY)]
+    assert ask(headgate, "PAUSE") == OK
+    for client in clients:
+        client.request("INCR", "n")
+    await_held(headgate, MANY)
+    return clients
+
+
+def test_who_is_reset_while_held_is_forgotten(make):
+    headgate = make("")
+    clients = hold_many(headgate)
+    for client in clients[1:]:
+        client.reset()
+    await_held(headgate, 1)
+    assert ask(headgate, "RESUME") == OK
+    assert clients[0].read() == 1
+    await_held(headgate, 0)
+
+
+def test_what_was_sent_before_the_end_is_carried_out(make):
+    """As Redis does with what it has received."""
+    headgate = make("")
+    for client in hold_many(headgate):
+        client.close()
+    assert ask(headgate, "RESUME") == OK
+    await_held(headgate, 0)
+    with headgate.connect() as client:
+        wait_for(lambda: client("GET", "n") == b"%d" % MANY, what="all of it")
+
+
+def test_a_reload_changes_nothing(make):
+    headgate = make("")
+    client = headgate.connect()
+    assert ask(headgate, "PAUSE") == OK
+    client.request("GET", "secret:a")
+    await_held(headgate, 1)
+    reload(headgate, "[deny:secret]\nkeys = secret:*\n")
+    assert count(headgate, "active") == 1
+    await_held(headgate, 1)
+    assert ask(headgate, "RESUME") == OK
+    assert isinstance(client.read(), Error), "judged by the rules that are in force by then"
+
+
+def test_the_end_of_the_process_lets_them_go(make):
+    headgate = make("", drain_timeout="20s")
+    client = headgate.connect()
+    assert ask(headgate, "PAUSE") == OK
+    client.request("PING")
+    await_held(headgate, 1)
+    assert elapsed(lambda: headgate.terminate()) < 15
+    assert client.read() == PONG
+
+
+def test_redis_is_restarted_in_peace(make, redis):
+    """What PAUSE is for: no client hears of it."""
+    headgate = make("", upstream_wait="30s", exclusive_idle="0")
+    clients = [headgate.connect() for _ in range(8)]
+    failures = []
+    stop = threading.Event()
+
+    def work(client):
+        while not stop.is_set():
+            answer = client("SET", "k", "v")
+            if answer != OK:
+                failures.append(answer)
+
+    workers = [threading.Thread(target=work, args=(client,)) for client in clients]
+    for worker in workers:
+        worker.start()
+    time.sleep(0.1)
+    assert ask(headgate, "PAUSE") == OK
+    await_held(headgate, len(clients))
+    redis.restart()
+    assert ask(headgate, "RESUME") == OK
+    time.sleep(0.1)
+    stop.set()
+    for worker in workers:
+        worker.join(30)
+        assert not worker.is_alive()
+    assert not failures
+
+
+@pytest.mark.parametrize("words", (("0",), ("-1",), ("x",), ("WRITE", "WRITE"), ("100", "100"), ("86400001",)))
+def test_what_is_no_pause(make_shared, words):
+    headgate = make_shared("")
+    assert isinstance(ask(headgate, "PAUSE", *words), Error)
+    with headgate.connect() as client:
+        assert client("PING") == PONG
+
+
+def test_who_may(make_shared):
+    """It changes something: see docs/operations.md."""
+    headgate = make_shared("", admin_password="secret")
+    assert isinstance(ask(headgate, "PAUSE"), Error)
+    with headgate.admin() as admin:
+        assert admin("AUTH", "secret") == OK and admin("PAUSE") == OK and admin("RESUME") == OK
