@@ -18,6 +18,7 @@ struct deny_options {
     char *except;
     int64_t max_bytes;
     int action; /* enum deny_action */
+    char *servers;
 };
 
 #define TEXT_MAX 2048
@@ -38,6 +39,7 @@ static const struct conf_option deny_option_table[] = {
      .initial = "0", .help = "Only requests that are longer than this on the wire are meant."},
     {FIELD(action), .type = CONF_WORD, .words = action_words, .initial = "reject",
      .help = "reject: -DENIED NAME: … is the answer. observe: the request goes on and is counted."},
+    CONF_SERVERS_OPTION(struct deny_options, servers),
 };
 
 /* A rule, compiled. */

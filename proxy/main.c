@@ -2,11 +2,12 @@
 #include "admin/admin.h"
 #include "base/log.h"
 #include "base/privileges.h"
+#include "conf/conf_table.h"
 #include "event/file_watch.h"
 #include "policy/sections.h"
 #include "version.h"
 #include "worker/expiry.h"
-#include "worker/listener.h"
+#include "worker/servers.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -35,16 +36,15 @@ struct process {
     struct conf *conf_before; /* the last one, as long as a worker may still use it */
     size_t conf_acknowledged; /* workers that have taken over the new one */
     bool reload_wanted;       /* by SIGHUP, while the last one was still under way */
-    struct stats stats;       /* of the main thread's reactor; only lookups are shown */
+    struct stats stats;       /* of the main thread's reactor */
     struct reactor reactor;
     struct mailbox mailbox;
-    struct worker_pool worker_pool;
-    struct listener *listener;
+    struct servers servers;
     struct admin *admin;
     struct file_watch *watch; /* of the files of the configuration */
     struct event signals[3];
     struct event drain_timer;
-    struct expiry expiry;   /* of certificates */
+    struct expiry expiry;   /* of certificates that servers have in common */
     int64_t drain_until_us; /* 0: not draining */
     int64_t drained_us;     /* when no client was left; 0: there are some */
     bool drain_is_over;     /* drain_timeout has passed: no clients any more, only what policies have to do */
@@ -185,7 +185,7 @@ static void run_acknowledgement(struct message *message)
     struct process *process = acknowledgement->process;
 
     free(acknowledgement);
-    if (++process->conf_acknowledged == process->worker_pool.count) {
+    if (++process->conf_acknowledged == servers_workers(&process->servers)) {
         conf_free(process->conf_before);
         process->conf_before = NULL;
         if (process->reload_wanted) {
@@ -241,15 +241,8 @@ static void put_in_force(struct process *process, struct conf *conf)
     if (!log_open(conf->log_file, (enum log_level)conf->log_level)) {
         log_error("main", "cannot open log_file %s: %s; going on with the old one", conf->log_file, strerror(errno));
     }
-    if (process->listener != NULL) {
-        listener_reconfigure(process->listener, conf);
-    }
     expiry_follow(&process->expiry, conf);
-    worker_pool_reconfigure(&process->worker_pool, conf);
-    for (size_t i = 0; i < process->worker_pool.count; i++) {
-        worker_reconfigure(process->worker_pool.workers[i], conf, process->worker_pool.admission, worker_took_conf,
-                           process);
-    }
+    servers_reconfigure(&process->servers, conf, worker_took_conf, process);
 }
 
 /* Also what could not be read: it may be there soon. */
@@ -315,7 +308,7 @@ static bool waits_in_vain(struct process *process, size_t clients)
 
     process->drained_us = clients > 0 ? 0 : process->drained_us > 0 ? process->drained_us : now_us;
     return clients == 0 && now_us - process->drained_us >= UNREACHED_PATIENCE_US &&
-           worker_pool_waits_in_vain(&process->worker_pool);
+           servers_wait_in_vain(&process->servers);
 }
 
 static void check_drain(evutil_socket_t fd, short what, void *context)
@@ -324,9 +317,9 @@ static void check_drain(evutil_socket_t fd, short what, void *context)
 
     (void)fd;
     (void)what;
-    size_t clients = worker_pool_clients(&process->worker_pool) + listener_waiting(process->listener);
+    size_t clients = servers_clients(&process->servers);
     bool in_time = clock_now_us() < process->drain_until_us, is_vain = waits_in_vain(process, clients);
-    if (clients == 0 && worker_pool_is_settled(&process->worker_pool)) {
+    if (clients == 0 && servers_are_settled(&process->servers)) {
         log_info("main", "drained");
         process->ended = true;
     } else if (is_vain || (!in_time && process->drain_is_over)) {
@@ -335,7 +328,7 @@ static void check_drain(evutil_socket_t fd, short what, void *context)
     } else if (!in_time) {
         if (clients > 0) {
             log_warning("main", "drain_timeout is over: closing %zu clients with requests under way", clients);
-            worker_pool_close_clients(&process->worker_pool);
+            servers_close_clients(&process->servers);
         }
         process->drain_is_over = true;
         process->drain_until_us = clock_now_us() + SETTLE_PATIENCE_US;
@@ -348,9 +341,8 @@ static void begin_drain(struct process *process)
 
     log_info("main", "draining: no new clients; each one is closed when it has no request under way");
     process->drain_until_us = clock_now_us() + clock_ms_to_us(process->conf->drain_timeout);
-    listener_stop(process->listener);
     admin_stop_listening(process->admin);
-    worker_pool_drain(&process->worker_pool);
+    servers_drain(&process->servers);
     if (event_add(&process->drain_timer, &interval) != 0) {
         log_error("main", "out of memory: ending without a drain");
         process->ended = true;
@@ -387,15 +379,19 @@ static void on_signal(evutil_socket_t number, short what, void *context)
 static void raise_descriptor_limit(const struct conf *conf)
 {
     struct rlimit limit;
-    rlim_t wanted = (rlim_t)conf->max_clients * 2 + 128;
+    rlim_t clients = 0;
 
+    for (size_t i = 0; i < conf_server_count(conf); i++) {
+        clients += (rlim_t)conf_server_at(conf, i)->max_clients;
+    }
+    rlim_t wanted = clients * 2 + 128;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) {
         return;
     }
     limit.rlim_cur = limit.rlim_max == RLIM_INFINITY || limit.rlim_max >= wanted ? wanted : limit.rlim_max;
-    if (setrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < (rlim_t)conf->max_clients + 128) {
-        log_warning("main", "ulimit -n is %llu: fewer than max_clients = %lld clients can be served",
-                    (unsigned long long)limit.rlim_cur, (long long)conf->max_clients);
+    if (setrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < clients + 128) {
+        log_warning("main", "ulimit -n is %llu: fewer than max_clients = %llu clients can be served",
+                    (unsigned long long)limit.rlim_cur, (unsigned long long)clients);
     }
 }
 
@@ -418,22 +414,11 @@ static bool open_ports(struct process *process, const struct admin_host *host)
 {
     struct port_source *source = &process->source;
 
-    process->admin = admin_open(&process->reactor, &process->worker_pool, process->conf, host, source);
-    if (process->admin != NULL) {
-        process->listener = listener_open(&process->reactor, &process->worker_pool, process->conf, source);
-    }
+    process->admin = admin_open(&process->reactor, &process->servers, process->conf, host, source);
+    bool opened = process->admin != NULL && servers_listen(&process->servers, &process->reactor, source);
     port_source_close_unused(source, report_unused);
     /* Only now, as whoever serves there goes on if one of them could not be opened. */
-    return process->listener != NULL && admin_serve(process->admin) && listener_serve(process->listener);
-}
-
-static bool start_workers(struct process *process, const struct policy *const *policies)
-{
-    if (!worker_pool_start(&process->worker_pool, &process->reactor, process->conf, policies)) {
-        log_error("main", "cannot start the workers: %s", strerror(errno));
-        return false;
-    }
-    return true;
+    return opened && admin_serve(process->admin) && servers_serve(&process->servers);
 }
 
 /* What root could read, and who we are now cannot, the next reload will miss. */
@@ -466,7 +451,8 @@ static bool start(struct process *process, const struct policy *const *policies)
         log_error("main", "out of memory");
         return false;
     }
-    if (!expiry_open(&process->expiry, &process->reactor, process->conf)) {
+    if (!expiry_open(&process->expiry, &process->reactor, &process->stats, process->conf) ||
+        !servers_new(&process->servers, process->conf)) {
         log_error("main", "out of memory");
         return false;
     }
@@ -474,7 +460,7 @@ static bool start(struct process *process, const struct policy *const *policies)
     if (!process->privileges.drops) {
         watch_files(process, &process->faults);
         /* The clients' port comes last: whoever can connect to it finds everything else in place. */
-        return start_workers(process, policies) && open_ports(process, &host);
+        return servers_start(&process->servers, &process->reactor, policies) && open_ports(process, &host);
     }
     /* Nothing that others send is looked at by root, and no thread has ever been root. */
     if (!open_ports(process, &host) || !privileges_drop(&process->privileges)) {
@@ -482,25 +468,47 @@ static bool start(struct process *process, const struct policy *const *policies)
     }
     warn_of_files(process);
     watch_files(process, &process->faults);
-    return start_workers(process, policies);
+    return servers_start(&process->servers, &process->reactor, policies);
 }
 
-static void announce_listener(const struct conf *conf, struct conf_listener listener)
+static void announce_listener(const struct conf *conf, struct conf_listener listener, const char *whose)
 {
     bool is_proxied = listener.terms->proxy_protocol == CONF_PROXY_PROTOCOL_REQUIRED;
 
     for (size_t i = 0; i < listener.listen->count; i++) {
-        log_info("main", "serving clients on %s%s, Redis is at %s", listener.listen->items[i].text,
+        log_info("main", "serving clients%s on %s%s, Redis is at %s", whose, listener.listen->items[i].text,
                  is_proxied ? " (by the PROXY protocol)" : "", conf->upstream.text);
+    }
+}
+
+static void announce_server(const struct conf *conf)
+{
+    bool is_of_several = conf_server_count(conf->process) > 1;
+    char whose[CONF_RULE_NAME_MAX + 8] = "";
+
+    if (is_of_several) {
+        log_info("main", "server %s: %lld worker(s), pool = %s", conf_server_name(conf), (long long)conf->threads,
+                 conf->pool == CONF_POOL_SESSION ? "session" : "shared");
+        snprintf(whose, sizeof whose, " of %s", conf_server_name(conf));
+    }
+    for (size_t i = 0; i < conf_listener_count(conf); i++) {
+        announce_listener(conf, conf_listener_at(conf, i), whose);
     }
 }
 
 static void announce(const struct conf *conf)
 {
-    log_info("main", "headgate %s, process %ld, %lld worker(s), pool = %s", HEADGATE_VERSION, (long)getpid(),
-             (long long)conf->threads, conf->pool == CONF_POOL_SESSION ? "session" : "shared");
-    for (size_t i = 0; i < conf_listener_count(conf); i++) {
-        announce_listener(conf, conf_listener_at(conf, i));
+    const struct conf *first = conf_server_at(conf, 0);
+
+    if (conf_server_count(conf) == 1) {
+        log_info("main", "headgate %s, process %ld, %lld worker(s), pool = %s", HEADGATE_VERSION, (long)getpid(),
+                 (long long)first->threads, first->pool == CONF_POOL_SESSION ? "session" : "shared");
+    } else {
+        log_info("main", "headgate %s, process %ld, %zu servers", HEADGATE_VERSION, (long)getpid(),
+                 conf_server_count(conf));
+    }
+    for (size_t i = 0; i < conf_server_count(conf); i++) {
+        announce_server(conf_server_at(conf, i));
     }
     for (size_t i = 0; i < conf->admin.count; i++) {
         log_info("main", "admin port on %s", conf->admin.items[i].text);
@@ -509,13 +517,11 @@ static void announce(const struct conf *conf)
 
 static void end(struct process *process)
 {
-    if (process->listener != NULL) {
-        listener_close(process->listener);
-    }
-    worker_pool_stop(&process->worker_pool);
+    servers_stop(&process->servers);
     if (process->admin != NULL) {
         admin_close(process->admin);
     }
+    servers_free(&process->servers);
     if (process->watch != NULL) {
         file_watch_free(process->watch);
     }

@@ -146,7 +146,7 @@ static bool latency_reload(void *instance, const struct conf_rule *list)
     struct latency *latency = instance;
     struct latency_settings old = latency->settings;
 
-    latency_settings_make(&latency->settings, list);
+    latency_settings_make(&latency->settings, list, latency->host->server_name);
     if (!latency->settings.enabled && old.flush_us > 0) {
         keep_destination(&latency->settings, &old);
     } else {

@@ -17,10 +17,11 @@
 #include "latency/latency_operation_name.h"
 
 /* The longest texts, in bytes. */
-#define LATENCY_PREFIX_MAX 64
+#define LATENCY_PREFIX_GIVEN_MAX 64                                            /* as it is configured, */
+#define LATENCY_PREFIX_MAX (LATENCY_PREFIX_GIVEN_MAX + 1 + CONF_RULE_NAME_MAX) /* and with the name of a server */
 #define LATENCY_PROCESS_MAX 64
 /* What has room for every key, with a NUL behind it. */
-#define LATENCY_KEY_SIZE 256
+#define LATENCY_KEY_SIZE 320
 
 /* Sorted sets of a minute. */
 #define LATENCY_KEYS 5

@@ -31,17 +31,20 @@ struct latency_options {
     int64_t biglog_reply;
     int64_t biglog_length;
     int hotkeys;
+    char *servers;
 };
 
 struct latency_rule_options {
     char *commands;
     char *keys;
+    char *servers;
 };
 
 /* Of [counters], and of [events]. */
 struct latency_log_options {
     int enabled;
     char *prefix;
+    char *servers;
 };
 
 #define TEXT_MAX 2048
@@ -69,7 +72,7 @@ static const struct conf_option option_table[] = {
      FIELD(prefix),
      .type = CONF_STRING,
      .min = 1,
-     .max = LATENCY_PREFIX_MAX,
+     .max = LATENCY_PREFIX_GIVEN_MAX,
      .initial = "headgate:statistics",
      .help = "What the names of the keys begin with: PREFIX_INTERFACE_MINUTE_for_max and so on. No blanks.\n"
              "statistics makes the well-known names that other programs may read, and may write."},
@@ -232,6 +235,7 @@ static const struct conf_option option_table[] = {
      .type = CONF_TOGGLE,
      .initial = "on",
      .help = "Whether the keys of one in 64 requests are counted for HOTKEYS."},
+    CONF_SERVERS_OPTION(struct latency_options, servers),
 };
 
 static const struct conf_option rule_option_table[] = {
@@ -249,6 +253,7 @@ static const struct conf_option rule_option_table[] = {
      .max = TEXT_MAX,
      .initial = "",
      .help = "Globs of keys, as in KEYS: a request is meant when any of its keys matches. Empty: whatever its keys."},
+    CONF_SERVERS_OPTION(struct latency_rule_options, servers),
 };
 
 static const struct conf_option log_option_table[] = {
@@ -260,10 +265,11 @@ static const struct conf_option log_option_table[] = {
     {.name = "prefix",
      LOG_FIELD(prefix),
      .type = CONF_STRING,
-     .max = LATENCY_PREFIX_MAX,
+     .max = LATENCY_PREFIX_GIVEN_MAX,
      .initial = "headgate:",
      .help = "What the names of the keys begin with. No blanks. Redis Cluster needs a hash tag in it: {headgate}:.\n"
              "Empty makes the well-known names that other programs may read, and may write."},
+    CONF_SERVERS_OPTION(struct latency_log_options, servers),
 };
 
 /* ---- [latency] ---- */
@@ -335,10 +341,22 @@ static uint32_t minutes_kept(const struct latency_options *options)
     return (uint32_t)(wanted > needed ? wanted : needed);
 }
 
-static void take_options(struct latency_settings *settings, const struct latency_options *options)
+/* Of several servers of one process each has keys of its own, also where all write to one Redis: "headgate:statistics"
+ * is "headgate:cache:statistics" for the server cache. A hash tag stays whole: names have no braces. */
+static void make_prefix(char prefix[LATENCY_PREFIX_MAX + 1], const char *given, const char *server)
+{
+    const char *colon = strrchr(given, ':');
+    int ahead = colon != NULL ? (int)(colon + 1 - given) : 0;
+    bool is_named = server != NULL && *server != '\0';
+
+    snprintf(prefix, LATENCY_PREFIX_MAX + 1, "%.*s%s%s%s", ahead, given, is_named ? server : "", is_named ? ":" : "",
+             given + ahead);
+}
+
+static void take_options(struct latency_settings *settings, const struct latency_options *options, const char *server)
 {
     settings->enabled = options->enabled != 0;
-    snprintf(settings->prefix, sizeof settings->prefix, "%s", options->prefix);
+    make_prefix(settings->prefix, options->prefix, server);
     settings->braces = options->braces != 0;
     settings->database = options->database;
     settings->flush_us = options->flush * 1000;
@@ -476,10 +494,10 @@ const struct conf_section latency_events_section = {
 };
 
 static void take_log_options(bool *enabled, char prefix[LATENCY_PREFIX_MAX + 1],
-                             const struct latency_log_options *options)
+                             const struct latency_log_options *options, const char *server)
 {
     *enabled = options->enabled != 0;
-    snprintf(prefix, LATENCY_PREFIX_MAX + 1, "%s", options->prefix);
+    make_prefix(prefix, options->prefix, server);
 }
 
 /* ---- all of them ---- */
@@ -495,19 +513,19 @@ static void take_rule(struct latency_settings *settings, const struct conf_rule 
     snprintf(rule->name, sizeof rule->name, "%s", from->name);
 }
 
-void latency_settings_make(struct latency_settings *settings, const struct conf_rule *list)
+void latency_settings_make(struct latency_settings *settings, const struct conf_rule *list, const char *server)
 {
     *settings = (struct latency_settings){0};
     settings->rules = conf_alloc(NULL, conf_rules_count(list, &latency_rule_section) * sizeof *settings->rules);
     for (const struct conf_rule *rule = list; rule != NULL; rule = rule->next) {
         if (rule->section == &latency_section) {
-            take_options(settings, rule->values);
+            take_options(settings, rule->values, server);
         } else if (rule->section == &latency_rule_section) {
             take_rule(settings, rule);
         } else if (rule->section == &latency_counters_section) {
-            take_log_options(&settings->counters, settings->counters_prefix, rule->values);
+            take_log_options(&settings->counters, settings->counters_prefix, rule->values, server);
         } else if (rule->section == &latency_events_section) {
-            take_log_options(&settings->events, settings->events_prefix, rule->values);
+            take_log_options(&settings->events, settings->events_prefix, rule->values, server);
         }
     }
 }

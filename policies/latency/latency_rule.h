@@ -47,8 +47,9 @@ extern const struct conf_section latency_rule_section;
 extern const struct conf_section latency_counters_section;
 extern const struct conf_section latency_events_section;
 
-/* Makes the settings of a file that was checked. Without [latency] all is off. */
-void latency_settings_make(struct latency_settings *settings, const struct conf_rule *list);
+/* Makes the settings of a file that was checked. Without [latency] all is off. server: its name in [server:NAME]; NULL
+ * or empty: that of [headgate]. */
+void latency_settings_make(struct latency_settings *settings, const struct conf_rule *list, const char *server);
 void latency_settings_clear(struct latency_settings *settings);
 /* The Redis server that [latency] has for itself, if any. The texts are those of the list. */
 struct policy_server_settings latency_server_settings(const struct conf_rule *list);

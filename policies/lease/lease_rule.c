@@ -21,6 +21,7 @@ struct lease_options {
     char *libraries;
     char *watchdog;
     int prolong_explicit;
+    char *servers;
 };
 
 #define TEXT_MAX 2048
@@ -139,6 +140,7 @@ static const struct conf_option option_table[] = {
      .initial = "off",
      .help = "Whether locks of those libraries for which a lease was asked, as by lock(2, SECONDS) of Redisson, are\n"
              "renewed. If not, they end when their owner wished."},
+    CONF_SERVERS_OPTION(struct lease_options, servers),
 };
 
 /* ---- reading ---- */

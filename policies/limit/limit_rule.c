@@ -35,6 +35,7 @@ struct limit_options {
     int64_t decision_timeout;
     int64_t max_clients_tracked;
     char *prefix;
+    char *servers;
 };
 
 #define TEXT_MAX 2048
@@ -100,6 +101,7 @@ static const struct conf_option option_table[] = {
      .help =
          "Of scope = global: what the names of the keys in Redis begin with. No blanks. Sidecars that count together\n"
          "have the same."},
+    CONF_SERVERS_OPTION(struct limit_options, servers),
 };
 
 /* ---- per ---- */

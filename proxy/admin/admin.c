@@ -97,7 +97,7 @@ static bool open_address(struct admin *admin, const struct conf_address *address
     return true;
 }
 
-struct admin *admin_open(struct reactor *reactor, struct worker_pool *worker_pool, const struct conf *conf,
+struct admin *admin_open(struct reactor *reactor, struct servers *servers, const struct conf *conf,
                          const struct admin_host *host, struct port_source *source)
 {
     struct admin *admin = calloc(1, sizeof *admin);
@@ -107,7 +107,7 @@ struct admin *admin_open(struct reactor *reactor, struct worker_pool *worker_poo
         return NULL;
     }
     admin->reactor = reactor;
-    admin->worker_pool = worker_pool;
+    admin->servers = servers;
     admin->host = *host;
     admin->started_us = clock_now_us();
     evtimer_assign(&admin->rest, reactor->base, on_rested, admin);

@@ -6,7 +6,7 @@
 #define HEADGATE_ADMIN_H
 
 #include "net/port.h"
-#include "worker/worker_pool.h"
+#include "worker/servers.h"
 
 struct admin;
 
@@ -23,14 +23,14 @@ struct admin_host {
 
 /* Opens all of conf->admin, for admin_serve(). NULL with one logged line for each address that cannot be used. source
  * is needed within the call only. */
-struct admin *admin_open(struct reactor *reactor, struct worker_pool *worker_pool, const struct conf *conf,
+struct admin *admin_open(struct reactor *reactor, struct servers *servers, const struct conf *conf,
                          const struct admin_host *host, struct port_source *source);
 /* Takes its addresses over from who serves there (port.h). False with one logged line. */
 bool admin_serve(struct admin *admin);
 /* Leaves its addresses to others; connections that there are stay. */
 void admin_stop_listening(struct admin *admin);
 /* Closes all connections. What the workers have sent back is told before, as far as the sockets take it at once; they
- * must send nothing more: stop the worker pool first. */
+ * must send nothing more: stop the servers first. */
 void admin_close(struct admin *admin);
 
 #endif

@@ -13,7 +13,10 @@ struct asking {
     struct session_entry *session;
     struct client_admin_query admin_query;
     enum policy_answer kind;
-    struct admin_text answer;
+    struct admin_text answer; /* of the server that is asked now */
+    struct admin_text all;    /* of several, so far */
+    size_t server;
+    bool has_answer;                             /* one that is no error */
     struct slice arguments[ADMIN_ARGUMENTS_MAX]; /* within memory */
     char memory[];
 };
@@ -21,6 +24,7 @@ struct asking {
 static void asking_free(struct asking *asking)
 {
     admin_text_close(&asking->answer);
+    admin_text_close(&asking->all);
     free(asking);
 }
 
@@ -49,9 +53,8 @@ static void reply_answer(struct asking *asking)
     }
 }
 
-static void end_on_main(struct message *message)
+static void end(struct asking *asking)
 {
-    struct asking *asking = (struct asking *)(void *)message;
     struct session_entry *session = asking->session;
 
     if (!session->closed) {
@@ -59,6 +62,85 @@ static void end_on_main(struct message *message)
     }
     asking_free(asking);
     admin_session_resume(session);
+}
+
+static const struct server *server_of(const struct asking *asking)
+{
+    return &asking->session->admin->servers->list[asking->server];
+}
+
+/* Of several servers each line says of which one it is. */
+static void add_lines(struct asking *asking)
+{
+    struct evbuffer *bytes = asking->answer.bytes;
+    size_t length = 0;
+    char *line;
+
+    while ((line = evbuffer_readln(bytes, &length, EVBUFFER_EOL_LF)) != NULL) {
+        admin_text_add(&asking->all, "server=%s %s\n", server_of(asking)->name, line);
+        free(line);
+    }
+    length = evbuffer_get_length(bytes);
+    if (length > 0) {
+        admin_text_add(&asking->all, "server=%s %.*s\n", server_of(asking)->name, (int)length,
+                       (const char *)evbuffer_pullup(bytes, -1));
+        (void)evbuffer_drain(bytes, length);
+    }
+}
+
+static void go_on(struct asking *asking);
+
+/* The answer of all, in place of that of the last one. */
+static void end_with_all(struct asking *asking)
+{
+    struct admin_text last = asking->answer;
+
+    asking->answer = asking->all;
+    asking->all = last;
+    asking->kind = POLICY_ANSWER_TEXT;
+    end(asking);
+}
+
+static void forget_answer(struct asking *asking)
+{
+    (void)evbuffer_drain(asking->answer.bytes, evbuffer_get_length(asking->answer.bytes));
+}
+
+/* Of several servers. What one of them does not know, another may: an error is told if it is that of all. */
+static void take_answer(struct asking *asking)
+{
+    asking->all.is_lost = asking->all.is_lost || asking->answer.is_lost;
+    if (asking->kind != POLICY_ANSWER_ERROR) {
+        asking->has_answer = true;
+        add_lines(asking);
+    }
+}
+
+static void end_on_main(struct message *message)
+{
+    struct asking *asking = (struct asking *)(void *)message;
+    const struct session_entry *session = asking->session;
+    bool is_last = asking->server + 1 == session->scope.end;
+
+    if (!admin_names_servers(session)) {
+        end(asking);
+        return;
+    }
+    take_answer(asking);
+    if (is_last && asking->has_answer) {
+        end_with_all(asking);
+    } else if (is_last || session->closed) {
+        end(asking);
+    } else if (session->admin->ending) {
+        forget_answer(asking);
+        admin_text_add(&asking->answer, "the process is ending");
+        asking->kind = POLICY_ANSWER_ERROR;
+        end(asking);
+    } else {
+        forget_answer(asking);
+        asking->server++;
+        go_on(asking);
+    }
 }
 
 /* On the worker's thread. */
@@ -75,7 +157,7 @@ static void answered(void *context, enum policy_answer kind, struct slice text)
 /* What concerns all workers, the policy finds in what its instances share. */
 static struct worker *first_worker(const struct asking *asking)
 {
-    return asking->session->admin->worker_pool->workers[0];
+    return server_of(asking)->worker_pool.workers[0];
 }
 
 static void ask_on_worker(struct message *message)
@@ -83,6 +165,12 @@ static void ask_on_worker(struct message *message)
     struct asking *asking = (struct asking *)(void *)message;
 
     client_service_ask_policy(worker_clients(first_worker(asking)), &asking->admin_query);
+}
+
+static void go_on(struct asking *asking)
+{
+    asking->message.run = ask_on_worker;
+    worker_post(first_worker(asking), &asking->message);
 }
 
 static void keep_arguments(struct asking *asking, size_t count, const struct slice *arguments)
@@ -108,11 +196,12 @@ static struct asking *asking_new(struct session_entry *session, size_t count, co
     if (asking == NULL) {
         return NULL;
     }
-    if (!admin_text_open(&asking->answer)) {
-        free(asking);
+    if (!admin_text_open(&asking->answer) || !admin_text_open(&asking->all)) {
+        asking_free(asking);
         return NULL;
     }
     asking->session = session;
+    asking->server = session->scope.first;
     keep_arguments(asking, count, arguments);
     return asking;
 }
@@ -134,7 +223,6 @@ void admin_ask_policy(struct session_entry *session, size_t policy, const struct
         .answered = answered,
         .context = asking,
     };
-    asking->message.run = ask_on_worker;
     admin_session_pause(session);
-    worker_post(first_worker(asking), &asking->message);
+    go_on(asking);
 }

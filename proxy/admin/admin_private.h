@@ -6,6 +6,7 @@
  *   admin_guard.c    what is not obeyed: other protocols, other users
  *   admin_verbs.c    what can be asked
  *   admin_policy.c   … of policies
+ *   admin_servers.c  … of several servers: what they have in sum, and each by itself
  */
 #ifndef HEADGATE_ADMIN_PRIVATE_H
 #define HEADGATE_ADMIN_PRIVATE_H
@@ -22,10 +23,12 @@
 
 /* Arguments of a request, with the verb. */
 #define ADMIN_ARGUMENTS_MAX 8
+/* … and with a server named ahead of it. */
+#define ADMIN_WORDS_MAX (ADMIN_ARGUMENTS_MAX + 2)
 
 struct admin {
     struct reactor *reactor;
-    struct worker_pool *worker_pool;
+    struct servers *servers;
     struct admin_host host;
     struct evconnlistener *listeners[CONF_ADDRESSES_MAX];
     struct port ports[CONF_ADDRESSES_MAX];
@@ -41,6 +44,13 @@ struct admin {
     struct log_limiter strangers;
 };
 
+/* The servers that are asked about: from the first, up to the end. */
+struct admin_scope {
+    size_t first;
+    size_t end;
+    bool is_named; /* the one that was asked for */
+};
+
 /* One admin connection. */
 struct session_entry {
     struct admin *admin;
@@ -50,7 +60,8 @@ struct session_entry {
     struct evbuffer *output;
     struct resp_command command;
     char address_text[64];
-    int64_t moved_us; /* when bytes came or went last, or an answer was there */
+    int64_t moved_us;         /* when bytes came or went last, or an answer was there */
+    struct admin_scope scope; /* of the request */
     bool is_unix;
     bool authenticated;
     bool gathering;   /* an answer is being gathered, or a policy thinks: nothing else is taken meanwhile */
@@ -113,6 +124,28 @@ bool admin_guard_may_change(struct session_entry *session);
 
 /* Answers a request, now or when the workers have told what it takes. */
 void admin_run(struct session_entry *session, size_t count, const struct slice *arguments);
+
+/* The roster of policies, which all servers have in common. */
+static inline const struct chain_roster *admin_policies(const struct admin *admin)
+{
+    return &admin->servers->list[0].worker_pool.policies;
+}
+
+/* Whether lines of an answer say which server they are about. */
+static inline bool admin_names_servers(const struct session_entry *session)
+{
+    return session->scope.end - session->scope.first > 1;
+}
+
+/* ---- admin_servers.c ---- */
+
+/* SERVERS: a line for each. */
+void admin_tell_servers(struct session_entry *session);
+/* For the section Server of STATS, about those of the request. */
+void admin_add_servers(struct admin_text *text, const struct session_entry *session);
+/* The sum over the servers of the request. */
+uint64_t admin_stat(const struct session_entry *session, enum stats_id id);
+uint64_t admin_policy_counter(const struct session_entry *session, size_t policy, size_t counter);
 
 /* ---- admin_policy.c ---- */
 

@@ -144,16 +144,16 @@ static void cut_off(struct session_entry *session)
 /* frame: a whole multibulk command. */
 static void run_multibulk(struct session_entry *session, struct slice frame)
 {
-    struct slice arguments[ADMIN_ARGUMENTS_MAX + 1];
+    struct slice arguments[ADMIN_WORDS_MAX + 1];
     struct resp_walk walk = resp_walk_start(frame);
     size_t count = 0;
 
-    while (count <= ADMIN_ARGUMENTS_MAX && resp_walk_next(&walk, &arguments[count])) {
+    while (count <= ADMIN_WORDS_MAX && resp_walk_next(&walk, &arguments[count])) {
         count++;
     }
     if (count > 0 && admin_guard_is_foreign_name(arguments[0])) {
         cut_off(session);
-    } else if (count > ADMIN_ARGUMENTS_MAX) {
+    } else if (count > ADMIN_WORDS_MAX) {
         admin_reply_error(session, "ERR too many arguments; HELP lists the verbs");
     } else if (count > 0) {
         admin_run(session, count, arguments);

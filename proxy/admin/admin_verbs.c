@@ -10,7 +10,7 @@
 
 /* Clients a worker reports on in one loop iteration. */
 #define CLIENTS_PER_TURN 256
-#define VERB_COUNT 13
+#define VERB_COUNT 15
 /* Of a section, with its end. A longer name is none that there is, and neither is what is left of it. */
 #define SECTION_NAME_SIZE 32
 
@@ -21,9 +21,13 @@ struct verb {
     const char *usage;
     const char *help;
     enum policy_verb_effect effect; /* reads, unless it is said otherwise */
+    bool is_of_servers;             /* may be asked of one of several servers */
 };
 
 static const struct verb verbs[VERB_COUNT + 1];
+
+static void run_servers(struct session_entry *session, size_t count, const struct slice *arguments);
+static void run_server(struct session_entry *session, size_t count, const struct slice *arguments);
 
 /* ---- gathering from workers ---- */
 
@@ -35,6 +39,7 @@ struct gathering {
     struct message message;
     struct session_entry *session;
     struct admin_text text;
+    size_t server;
     size_t worker;
     uint64_t after;
     bool more;
@@ -49,23 +54,31 @@ struct gathering {
 
 static void gathering_on_main(struct message *message);
 
+static const struct server *server_of(const struct gathering *gathering)
+{
+    return &gathering->session->admin->servers->list[gathering->server];
+}
+
+static struct worker *worker_of(const struct gathering *gathering)
+{
+    return server_of(gathering)->worker_pool.workers[gathering->worker];
+}
+
 static void gathering_on_worker(struct message *message)
 {
     struct gathering *gathering = (struct gathering *)(void *)message;
     struct admin *admin = gathering->session->admin;
 
     gathering->more = false;
-    gathering->collect(gathering, admin->worker_pool->workers[gathering->worker]);
+    gathering->collect(gathering, worker_of(gathering));
     message->run = gathering_on_main;
     mailbox_post(&admin->mailbox, message);
 }
 
 static void gathering_go_on(struct gathering *gathering)
 {
-    struct admin *admin = gathering->session->admin;
-
     gathering->message.run = gathering_on_worker;
-    worker_post(admin->worker_pool->workers[gathering->worker], &gathering->message);
+    worker_post(worker_of(gathering), &gathering->message);
 }
 
 static void gathering_end(struct gathering *gathering)
@@ -100,7 +113,11 @@ static void gathering_on_main(struct message *message)
         gathering->worker++;
         gathering->after = 0;
     }
-    if (gathering->worker < admin->worker_pool->count && !gathering->session->closed) {
+    if (gathering->worker == server_of(gathering)->worker_pool.count) {
+        gathering->worker = 0;
+        gathering->server++;
+    }
+    if (gathering->server < gathering->session->scope.end && !gathering->session->closed) {
         gathering_go_on(gathering);
     } else {
         gathering_end(gathering);
@@ -125,6 +142,7 @@ static struct gathering *gathering_new(struct session_entry *session,
         return NULL;
     }
     gathering->session = session;
+    gathering->server = session->scope.first;
     gathering->collect = collect;
     gathering->finish = finish;
     return gathering;
@@ -150,14 +168,33 @@ static void gather(struct session_entry *session, void (*collect)(struct gatheri
 
 struct line_context {
     struct admin_text *text;
+    const char *server; /* NULL: there is one only */
     size_t worker;
     int64_t now_us;
 };
+
+static struct line_context begin_lines(struct gathering *gathering, const struct worker *worker)
+{
+    return (struct line_context){
+        .text = &gathering->text,
+        .server = admin_names_servers(gathering->session) ? server_of(gathering)->name : NULL,
+        .worker = worker_index(worker),
+        .now_us = clock_now_us(),
+    };
+}
+
+static void begin_line(const struct line_context *line)
+{
+    if (line->server != NULL) {
+        admin_text_add(line->text, "server=%s ", line->server);
+    }
+}
 
 static void add_client(void *context, const struct client_report *report)
 {
     const struct line_context *line = context;
 
+    begin_line(line);
     admin_text_add(line->text,
                    "id=%" PRIu64 " addr=%s worker=%zu name=%s user=%s identity=%s db=%" PRId64 " resp=%d age=%" PRId64
                    " idle=%" PRId64 " lane=%s pending=%u qbuf=%zu obuf=%zu\n",
@@ -168,7 +205,7 @@ static void add_client(void *context, const struct client_report *report)
 
 static void collect_clients(struct gathering *gathering, struct worker *worker)
 {
-    struct line_context line = {.text = &gathering->text, .worker = worker_index(worker)};
+    struct line_context line = begin_lines(gathering, worker);
 
     gathering->after = client_visit(worker_clients(worker), gathering->after, CLIENTS_PER_TURN, add_client, &line);
     gathering->more = gathering->after != 0;
@@ -186,6 +223,7 @@ static void add_lane(void *context, struct lane *lane)
     const struct line_context *line = context;
     const struct profile *profile = lane_profile(lane);
 
+    begin_line(line);
     admin_text_add(line->text,
                    "id=%" PRIu64 " worker=%zu use=%s state=%s user=%s db=%" PRId64 " resp=%d pending=%" PRIu64
                    " obuf=%zu idle=%" PRId64 " failures=%u\n",
@@ -196,7 +234,7 @@ static void add_lane(void *context, struct lane *lane)
 
 static void collect_lanes(struct gathering *gathering, struct worker *worker)
 {
-    struct line_context line = {.text = &gathering->text, .worker = worker_index(worker), .now_us = clock_now_us()};
+    struct line_context line = begin_lines(gathering, worker);
 
     upstream_visit_lanes(worker_upstream(worker), add_lane, &line);
 }
@@ -253,7 +291,7 @@ static void begin_section(struct admin_text *text, const char *section)
 static void add_server_section(struct gathering *gathering)
 {
     const struct admin *admin = gathering->session->admin;
-    const struct conf *conf = admin->host.conf(admin->host.context);
+    const struct server *server = &admin->servers->list[gathering->session->scope.first];
     const struct worker_facts *facts = &gathering->facts;
     struct admin_text *text = &gathering->text;
 
@@ -261,10 +299,15 @@ static void add_server_section(struct gathering *gathering)
     admin_text_add(text, "headgate_version:%s\r\n", HEADGATE_VERSION);
     admin_text_add(text, "process_id:%ld\r\n", (long)getpid());
     admin_text_add(text, "uptime_in_seconds:%" PRId64 "\r\n", (clock_now_us() - admin->started_us) / 1000000);
-    admin_text_add(text, "threads:%zu\r\n", admin->worker_pool->count);
-    admin_text_add(text, "pool:%s\r\n", conf->pool == CONF_POOL_SESSION ? "session" : "shared");
-    admin_text_add(text, "config_file:%s\r\n", conf->path);
-    admin_text_add(text, "upstream:%s\r\n", conf->upstream.text);
+    if (admin_names_servers(gathering->session)) {
+        admin_text_add(text, "config_file:%s\r\n", server->conf->path);
+        admin_add_servers(text, gathering->session);
+        return;
+    }
+    admin_text_add(text, "threads:%zu\r\n", server->worker_pool.count);
+    admin_text_add(text, "pool:%s\r\n", server->conf->pool == CONF_POOL_SESSION ? "session" : "shared");
+    admin_text_add(text, "config_file:%s\r\n", server->conf->path);
+    admin_text_add(text, "upstream:%s\r\n", server->conf->upstream.text);
     if (facts->redis_version != 0) {
         admin_text_add(text, "redis_version:%u.%u.%u\r\n", facts->redis_version >> 16, facts->redis_version >> 8 & 0xff,
                        facts->redis_version & 0xff);
@@ -276,7 +319,6 @@ static void add_server_section(struct gathering *gathering)
 
 static void add_counters(struct gathering *gathering)
 {
-    const struct worker_pool *worker_pool = gathering->session->admin->worker_pool;
     const char *section = "";
 
     for (enum stats_id id = 0; id < STATS_COUNT; id++) {
@@ -291,23 +333,23 @@ static void add_counters(struct gathering *gathering)
                 admin_text_add(&gathering->text, "resident_bytes:%" PRIu64 "\r\n", resident_bytes());
             }
         }
-        admin_text_add(&gathering->text, "%s:%" PRIu64 "\r\n", description->name, worker_pool_stat(worker_pool, id));
+        admin_text_add(&gathering->text, "%s:%" PRIu64 "\r\n", description->name, admin_stat(gathering->session, id));
     }
 }
 
 static void add_policy_counters(struct gathering *gathering)
 {
-    const struct worker_pool *worker_pool = gathering->session->admin->worker_pool;
+    const struct chain_roster *policies = admin_policies(gathering->session->admin);
 
-    for (size_t i = 0; i < worker_pool->policies.count; i++) {
-        const struct policy *policy = worker_pool->policies.list[i];
+    for (size_t i = 0; i < policies->count; i++) {
+        const struct policy *policy = policies->list[i];
         if (policy->counter_count == 0 || !section_wanted(gathering, policy->counter_section)) {
             continue;
         }
         begin_section(&gathering->text, policy->counter_section);
         for (size_t n = 0; n < policy->counter_count; n++) {
             admin_text_add(&gathering->text, "%s:%" PRIu64 "\r\n", policy->counters[n].name,
-                           worker_pool_policy_counter(worker_pool, i, n));
+                           admin_policy_counter(gathering->session, i, n));
         }
     }
 }
@@ -380,16 +422,15 @@ static void add_counter_help(struct admin_text *text, const struct slice *wanted
     }
 }
 
-static void add_counters_help(struct admin_text *text, const struct worker_pool *worker_pool,
-                              const struct slice *wanted)
+static void add_counters_help(struct admin_text *text, const struct chain_roster *policies, const struct slice *wanted)
 {
     for (enum stats_id id = 0; id < STATS_COUNT; id++) {
         const struct stats_description *description = stats_describe(id);
         add_counter_help(text, wanted, description->name, description->kind, description->help);
     }
-    for (size_t i = 0; i < worker_pool->policies.count; i++) {
-        for (size_t n = 0; n < worker_pool->policies.list[i]->counter_count; n++) {
-            const struct policy_counter *counter = &worker_pool->policies.list[i]->counters[n];
+    for (size_t i = 0; i < policies->count; i++) {
+        for (size_t n = 0; n < policies->list[i]->counter_count; n++) {
+            const struct policy_counter *counter = &policies->list[i]->counters[n];
             add_counter_help(text, wanted, counter->name, counter->kind, counter->help);
         }
     }
@@ -409,14 +450,14 @@ static void add_verb_help(struct admin_text *text, const struct slice *wanted, c
     }
 }
 
-static void add_verbs_help(struct admin_text *text, const struct worker_pool *worker_pool, const struct slice *wanted)
+static void add_verbs_help(struct admin_text *text, const struct chain_roster *policies, const struct slice *wanted)
 {
     for (const struct verb *verb = verbs; verb->name != NULL; verb++) {
         add_verb_help(text, wanted, verb->name, verb->usage, verb->help, verb->effect);
     }
-    for (size_t i = 0; i < worker_pool->policies.count; i++) {
-        for (size_t n = 0; n < worker_pool->policies.list[i]->verb_count; n++) {
-            const struct policy_verb *verb = &worker_pool->policies.list[i]->verbs[n];
+    for (size_t i = 0; i < policies->count; i++) {
+        for (size_t n = 0; n < policies->list[i]->verb_count; n++) {
+            const struct policy_verb *verb = &policies->list[i]->verbs[n];
             add_verb_help(text, wanted, verb->name, verb->usage, verb->help, verb->effect);
         }
     }
@@ -431,9 +472,9 @@ static void run_help(struct session_entry *session, size_t count, const struct s
         admin_reply_error(session, "ERR out of memory");
         return;
     }
-    add_verbs_help(&text, session->admin->worker_pool, wanted);
+    add_verbs_help(&text, admin_policies(session->admin), wanted);
     if (wanted != NULL) {
-        add_counters_help(&text, session->admin->worker_pool, wanted);
+        add_counters_help(&text, admin_policies(session->admin), wanted);
     }
     if (evbuffer_get_length(text.bytes) == 0 && !text.is_lost) {
         admin_reply_error(session, "ERR no verb or counter of that name; see HELP and HELP COUNTERS");
@@ -547,23 +588,29 @@ static void run_command(struct session_entry *session, size_t count, const struc
 }
 
 static const struct verb verbs[VERB_COUNT + 1] = {
-    {"PING", 1, 2, run_ping, "PING [text]", "answers PONG, or the text", POLICY_VERB_READS},
+    {"PING", 1, 2, run_ping, "PING [text]", "answers PONG, or the text", POLICY_VERB_READS, false},
     {"HELP", 1, 2, run_help, "HELP [name]", "the verbs; HELP COUNTERS explains all counters, HELP name one of them",
-     POLICY_VERB_READS},
+     POLICY_VERB_READS, false},
     {"STATS", 1, ADMIN_ARGUMENTS_MAX, run_stats, "STATS [section ...]",
-     "counters and gauges, as key:value under # Section", POLICY_VERB_READS},
+     "counters and gauges, as key:value under # Section", POLICY_VERB_READS, true},
     {"INFO", 1, ADMIN_ARGUMENTS_MAX, run_info, "INFO [section ...]",
-     "the same as STATS; redis-cli prints the answer to this name as text", POLICY_VERB_READS},
-    {"CLIENTS", 1, 1, run_clients, "CLIENTS", "one line for each client", POLICY_VERB_READS},
-    {"LANES", 1, 1, run_lanes, "LANES", "one line for each connection to Redis", POLICY_VERB_READS},
-    {"CONFIG", 1, 1, run_config, "CONFIG", "the configuration in force, without passwords", POLICY_VERB_READS},
-    {"RELOAD", 1, 1, run_reload, "RELOAD", "reads the configuration file again, like SIGHUP", POLICY_VERB_CHANGES},
-    {"VERSION", 1, 1, run_version, "VERSION", "the version of Headgate", POLICY_VERB_READS},
-    {"SHUTDOWN", 1, 2, run_shutdown, "SHUTDOWN [NOW]", "ends Headgate: drained, or at once", POLICY_VERB_CHANGES},
-    {"AUTH", 2, 3, run_auth, "AUTH password", "needed first if admin_password is set", POLICY_VERB_READS},
-    {"QUIT", 1, 1, run_quit, "QUIT", "closes this connection", POLICY_VERB_READS},
-    {"COMMAND", 1, ADMIN_ARGUMENTS_MAX, run_command, "COMMAND", "an empty list, for redis-cli", POLICY_VERB_READS},
-    {NULL, 0, 0, NULL, NULL, NULL, POLICY_VERB_READS},
+     "the same as STATS; redis-cli prints the answer to this name as text", POLICY_VERB_READS, true},
+    {"CLIENTS", 1, 1, run_clients, "CLIENTS", "one line for each client", POLICY_VERB_READS, true},
+    {"LANES", 1, 1, run_lanes, "LANES", "one line for each connection to Redis", POLICY_VERB_READS, true},
+    {"SERVERS", 1, 1, run_servers, "SERVERS", "one line for each of several servers", POLICY_VERB_READS, false},
+    {"SERVER", 3, ADMIN_WORDS_MAX, run_server, "SERVER name verb ...",
+     "asks about one of several servers, as if it were alone", POLICY_VERB_READS, false},
+    {"CONFIG", 1, 1, run_config, "CONFIG", "the configuration in force, without passwords", POLICY_VERB_READS, false},
+    {"RELOAD", 1, 1, run_reload, "RELOAD", "reads the configuration file again, like SIGHUP", POLICY_VERB_CHANGES,
+     false},
+    {"VERSION", 1, 1, run_version, "VERSION", "the version of Headgate", POLICY_VERB_READS, false},
+    {"SHUTDOWN", 1, 2, run_shutdown, "SHUTDOWN [NOW]", "ends Headgate: drained, or at once", POLICY_VERB_CHANGES,
+     false},
+    {"AUTH", 2, 3, run_auth, "AUTH password", "needed first if admin_password is set", POLICY_VERB_READS, false},
+    {"QUIT", 1, 1, run_quit, "QUIT", "closes this connection", POLICY_VERB_READS, false},
+    {"COMMAND", 1, ADMIN_ARGUMENTS_MAX, run_command, "COMMAND", "an empty list, for redis-cli", POLICY_VERB_READS,
+     false},
+    {NULL, 0, 0, NULL, NULL, NULL, POLICY_VERB_READS, false},
 };
 
 /* ---- requests ---- */
@@ -607,20 +654,32 @@ static bool is_allowed(struct session_entry *session, enum policy_verb_effect ef
     return !changes(effect, count, arguments) || admin_guard_may_change(session);
 }
 
+/* What it changes may be there for each server; nobody is to change more than he thinks of. */
+static bool is_meant(struct session_entry *session, enum policy_verb_effect effect, size_t count,
+                     const struct slice *arguments)
+{
+    if (changes(effect, count, arguments) && admin_names_servers(session)) {
+        admin_reply_error(session, "ERR there are several servers: SERVER name verb ..., as SERVERS lists them");
+        return false;
+    }
+    return true;
+}
+
 /* False: no policy has the verb. */
 static bool run_verb_of_policy(struct session_entry *session, size_t count, const struct slice *arguments)
 {
-    const struct worker_pool *worker_pool = session->admin->worker_pool;
+    const struct chain_roster *policies = admin_policies(session->admin);
 
-    for (size_t i = 0; i < worker_pool->policies.count; i++) {
-        const struct policy *policy = worker_pool->policies.list[i];
+    for (size_t i = 0; i < policies->count; i++) {
+        const struct policy *policy = policies->list[i];
         for (size_t n = 0; n < policy->verb_count; n++) {
             const struct policy_verb *verb = &policy->verbs[n];
             if (!slice_is_word(arguments[0], verb->name)) {
                 continue;
             }
             if (fits(session, count, verb->least, verb->most, verb->usage) &&
-                is_allowed(session, verb->effect, count, arguments)) {
+                is_allowed(session, verb->effect, count, arguments) &&
+                is_meant(session, verb->effect, count, arguments)) {
                 admin_ask_policy(session, i, verb, count, arguments);
             }
             return true;
@@ -629,21 +688,60 @@ static bool run_verb_of_policy(struct session_entry *session, size_t count, cons
     return false;
 }
 
-void admin_run(struct session_entry *session, size_t count, const struct slice *arguments)
+static const struct verb *find_verb(struct slice name)
 {
     const struct verb *verb = verbs;
 
-    while (verb->name != NULL && !slice_is_word(arguments[0], verb->name)) {
+    while (verb->name != NULL && !slice_is_word(name, verb->name)) {
         verb++;
     }
+    return verb;
+}
+
+static void run_in_scope(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    const struct verb *verb = find_verb(arguments[0]);
+
     if (!admin_session_is_trusted(session) && verb->run != run_auth && verb->run != run_quit) {
         admin_reply_error(session, "NOAUTH Authentication required.");
     } else if (verb->name == NULL) {
         if (!run_verb_of_policy(session, count, arguments)) {
             answer_unknown(session, arguments[0]);
         }
+    } else if (session->scope.is_named && !verb->is_of_servers) {
+        admin_reply_error(session, "ERR this verb is about the process, and about no server");
     } else if (fits(session, count, verb->least, verb->most, verb->usage) &&
                is_allowed(session, verb->effect, count, arguments)) {
         verb->run(session, count, arguments);
     }
+}
+
+void admin_run(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    session->scope = (struct admin_scope){.first = 0, .end = session->admin->servers->count};
+    run_in_scope(session, count, arguments);
+}
+
+/* ---- several servers ---- */
+
+static void run_servers(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    (void)count;
+    (void)arguments;
+    admin_tell_servers(session);
+}
+
+static void run_server(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    const struct servers *servers = session->admin->servers;
+    const struct server *server = servers_find(servers, arguments[1]);
+
+    if (server == NULL) {
+        admin_reply_error(session, "ERR no server of that name; SERVERS lists them");
+        return;
+    }
+    session->scope.first = (size_t)(server - servers->list);
+    session->scope.end = session->scope.first + 1;
+    session->scope.is_named = true;
+    run_in_scope(session, count - 2, arguments + 2);
 }

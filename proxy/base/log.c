@@ -117,6 +117,9 @@ bool log_enabled(enum log_level level)
 
 /* ---- Lines ---- */
 
+/* For whom the thread works; NULL: for nobody in particular. */
+static _Thread_local const char *thread_server;
+
 /* bytes[0..length) is the line so far; room for the mark of a cut line and the newline is always left. */
 struct line {
     size_t length;
@@ -150,6 +153,11 @@ static void append_escaped(struct line *line, const char *text)
     }
 }
 
+void log_name_server(const char *name)
+{
+    thread_server = name;
+}
+
 static void append_head(struct line *line, enum log_level level, const char *module)
 {
     struct timespec now;
@@ -163,6 +171,11 @@ static void append_head(struct line *line, enum log_level level, const char *mod
     append(line, text, strlen(text));
     append_escaped(line, module);
     append(line, ": ", 2);
+    if (thread_server != NULL) {
+        append(line, "[", 1);
+        append_escaped(line, thread_server);
+        append(line, "] ", 2);
+    }
 }
 
 static void finish(struct line *line)

@@ -1,6 +1,7 @@
 /*
  * The log: one line an event, with time, level and module, to standard error or a file. Thread-safe; a line is written
- * by one write(2). The only process-wide state is the destination, set at start and swapped on reload.
+ * by one write(2). The only process-wide state is the destination, set at start and swapped on reload; a thread has the
+ * name of the server that it works for.
  */
 #ifndef HEADGATE_LOG_H
 #define HEADGATE_LOG_H
@@ -14,6 +15,10 @@ enum log_level { LOG_LEVEL_DEBUG, LOG_LEVEL_INFO, LOG_LEVEL_WARNING, LOG_LEVEL_E
  * old destination kept, if the file cannot be opened. Call again to reopen (log rotation) or to change the level. */
 bool log_open(const char *path, enum log_level level);
 void log_close(void);
+
+/* What this thread logs from now on says that it is of that one of several servers. name: "cache"; it must outlive the
+ * thread. */
+void log_name_server(const char *name);
 
 bool log_enabled(enum log_level level);
 

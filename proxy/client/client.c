@@ -145,6 +145,8 @@ struct client_service *client_service_new(const struct client_parts *parts, cons
     client_service_admit(service, parts->admission);
     service->host = client_policy_host(service, parts->worker);
     client_name_host(service, parts->host_name);
+    snprintf(service->server_name, sizeof service->server_name, "%s",
+             parts->server_name != NULL ? parts->server_name : "");
     service->chain = chain_new(parts->policies, rules, parts->reactor->stats, &service->host);
     if (service->chain == NULL) {
         client_servers_free(service);

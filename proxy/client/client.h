@@ -40,6 +40,7 @@ struct client_parts {
     const struct chain_roster *policies;
     size_t worker;               /* its number, from 0 */
     const char *host_name;       /* of this sidecar; NULL or empty: the machine's */
+    const char *server_name;     /* of the [server:NAME]; NULL or empty: that of [headgate] */
     struct admission *admission; /* whom the configuration knows and lets in; needed at the start only */
 };
 

@@ -43,6 +43,7 @@ struct client_service {
     const struct chain_interest *interests; /* of commands, in the order of their table; see client_interest() */
     struct policy_host host;
     char host_name[CONF_HOST_NAME_MAX + 1];
+    char server_name[CONF_RULE_NAME_MAX + 1];
     struct peer_finder *peer_finder;        /* NULL until a policy asks for a process */
     LIST_HEAD(, admin_query) admin_queries; /* those that policies have not answered yet */
     LIST_HEAD(, policy_server) servers;     /* that policies have for themselves, or have left lately */

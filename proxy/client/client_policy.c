@@ -84,7 +84,8 @@ struct policy_host client_policy_host(struct client_service *service, size_t wor
                                 .wall_us = wall_us,
                                 .context = service,
                                 .worker = worker,
-                                .host_name = service->host_name};
+                                .host_name = service->host_name,
+                                .server_name = service->server_name};
 }
 
 void client_service_upstream_lost(struct client_service *service, const char *why, uint64_t requests)

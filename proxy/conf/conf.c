@@ -94,6 +94,10 @@ static int take_option(void *user, const char *section, const char *name, const 
         return 1;
     }
     struct conf_sighting *sighting = &part->sightings[option - part->section->options];
+    if (part->section == &conf_section_server && option->reach == CONF_REACH_PROCESS) {
+        fault_text(reading, option, value, "is of the whole process", "it in [" CONF_SECTION "]");
+        return 1;
+    }
     if (sighting->line > 0) {
         char *place = conf_place_text(reading, sighting->line);
         char *what = conf_format("given %s already", place);
@@ -120,18 +124,19 @@ static struct conf_sighting *sighting_of(struct conf_part *part, const char *nam
     return &part->sightings[conf_section_option(part->section, name) - part->section->options];
 }
 
-/* Reports option, or other if only that stands in the file; says nothing if either has a fault of its own. */
-static void fault_pair(struct conf_reading *reading, const char *option, const char *other, const char *what,
-                       const char *expected)
+/* Reports option, or other if only that stands in the file; says nothing if either has a fault of its own, nor if a
+ * server has both from [headgate], where they are reported. */
+static void fault_pair(struct conf_reading *reading, struct conf_part *part, const char *option, const char *other,
+                       const char *what, const char *expected)
 {
-    struct conf_part *part = reading->parts;
     struct conf_sighting *first = sighting_of(part, option);
     struct conf_sighting *second = sighting_of(part, other);
-    if (first->faulty || second->faulty) {
+    bool is_inherited = part != reading->parts && first->line == 0 && second->line == 0;
+    if (first->faulty || second->faulty || is_inherited) {
         return;
     }
     const char *name = first->line > 0 ? option : other;
-    char *value = conf_value_shown(conf_section_option(part->section, name), reading->conf);
+    char *value = conf_value_shown(conf_section_option(part->section, name), part->values);
     conf_fault_option(reading, part, sighting_of(part, name)->line, name, value, what, expected);
     free(value);
 }
@@ -145,7 +150,7 @@ static void check_address_use(struct conf_reading *reading, const char *option, 
             char *what = same ? conf_format("%s is an address of %s and of %s", address->text, option, other)
                               : conf_format("%s of %s and %s of %s are the same address", list->items[i].text, option,
                                             address->text, other);
-            fault_pair(reading, option, other, what, expected);
+            fault_pair(reading, reading->parts, option, other, what, expected);
             free(what);
         }
     }
@@ -159,7 +164,7 @@ static void check_admin(struct conf_reading *reading)
     for (size_t i = 0; i < conf->admin.count && *conf->admin_password == '\0'; i++) {
         if (conf_address_is_beyond(&conf->admin.items[i])) {
             char *what = conf_format("%s is open to other machines without a password", conf->admin.items[i].text);
-            fault_pair(reading, "admin", "admin_password", what,
+            fault_pair(reading, reading->parts, "admin", "admin_password", what,
                        "admin_password beside it, or an address of this machine such as 127.0.0.1");
             free(what);
         }
@@ -174,7 +179,7 @@ static void check_log_file(struct conf_reading *reading)
 
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         if (strcasecmp(file, words[i]) == 0) {
-            fault_pair(reading, "log_file", "log_file", "would be a file of that name",
+            fault_pair(reading, reading->parts, "log_file", "log_file", "would be a file of that name",
                        "nothing for standard error, or the path of a file");
         }
     }
@@ -189,54 +194,64 @@ static void check_wider_use(struct conf_reading *reading, const struct conf_addr
         if (conf_addresses_meet(&admin->items[i], listen) && !conf_addresses_meet(listen, &admin->items[i])) {
             char *what =
                 conf_format("%s of admin and %s of listen are the same address", admin->items[i].text, listen->text);
-            fault_pair(reading, "admin", "listen", what, "an address for each");
+            fault_pair(reading, reading->parts, "admin", "listen", what, "an address for each");
             free(what);
         }
     }
 }
 
-/* Of the listener that [headgate] is. */
-static void check_terms(struct conf_reading *reading)
+/* What [headgate] and each server say of themselves. */
+static void check_server(struct conf_reading *reading, struct conf_part *part)
 {
+    const struct conf *conf = part->values;
     char problem[CONF_PROBLEM_MAX];
     const char *expected = "";
-    const char *name = conf_listener_check(&reading->conf->listener_terms, problem, &expected);
 
+    if (conf->reconnect_min > conf->reconnect_max) {
+        char *max = conf_value_text(conf_section_option(part->section, "reconnect_max"), conf);
+        char *min = conf_value_text(conf_section_option(part->section, "reconnect_min"), conf);
+        char *what = conf_format("reconnect_min (%s) is longer than reconnect_max (%s)", min, max);
+        fault_pair(reading, part, "reconnect_min", "reconnect_max", what, "reconnect_min of at most reconnect_max");
+        free(what);
+        free(min);
+        free(max);
+    }
+    if (*conf->upstream_user != '\0' && *conf->upstream_password == '\0') {
+        fault_pair(reading, part, "upstream_user", "upstream_password", "has no password",
+                   "upstream_password beside it");
+    }
+    const char *name = conf_listener_check(&conf->listener_terms, problem, &expected);
     if (name != NULL) {
-        fault_pair(reading, name, name, problem, expected);
+        fault_pair(reading, part, name, name, problem, expected);
     }
 }
 
 static void check_together(struct conf_reading *reading)
 {
     const struct conf *conf = reading->conf;
-    if (conf->reconnect_min > conf->reconnect_max) {
-        char *max = conf_value_text(conf_section_option(&conf_section_headgate, "reconnect_max"), conf);
-        char *min = conf_value_text(conf_section_option(&conf_section_headgate, "reconnect_min"), conf);
-        char *what = conf_format("reconnect_min (%s) is longer than reconnect_max (%s)", min, max);
-        fault_pair(reading, "reconnect_min", "reconnect_max", what, "reconnect_min of at most reconnect_max");
-        free(what);
-        free(min);
-        free(max);
-    }
-    if (*conf->upstream_user != '\0' && *conf->upstream_password == '\0') {
-        fault_pair(reading, "upstream_user", "upstream_password", "has no password", "upstream_password beside it");
-    }
+
     if (*conf->group != '\0' && *conf->user == '\0') {
-        fault_pair(reading, "group", "user", "has no user", "user beside it");
+        fault_pair(reading, reading->parts, "group", "user", "has no user", "user beside it");
     }
-    for (size_t i = 0; i < conf->admin.count; i++) {
+    for (size_t i = 0; conf->serves && i < conf->admin.count; i++) {
         check_address_use(reading, "listen", &conf->listen, "admin", &conf->admin.items[i], "an address for each");
     }
-    for (size_t i = 0; i < conf->listen.count; i++) {
+    for (size_t i = 0; conf->serves && i < conf->listen.count; i++) {
         check_wider_use(reading, &conf->listen.items[i]);
     }
+    for (struct conf_part *part = reading->parts; part != NULL; part = part->next) {
+        if (part->section == &conf_section_headgate || part->section == &conf_section_server) {
+            check_server(reading, part);
+        }
+    }
     conf_check_listeners(reading);
-    check_terms(reading);
     check_admin(reading);
     check_log_file(reading);
-    check_address_use(reading, "listen", &conf->listen, "upstream", &conf->upstream, "the address of Redis upstream");
-    check_address_use(reading, "admin", &conf->admin, "upstream", &conf->upstream, "the address of Redis upstream");
+    if (conf->serves) {
+        check_address_use(reading, "listen", &conf->listen, "upstream", &conf->upstream,
+                          "the address of Redis upstream");
+        check_address_use(reading, "admin", &conf->admin, "upstream", &conf->upstream, "the address of Redis upstream");
+    }
 }
 
 static bool has_faulty_option(const struct conf_part *part)
@@ -249,9 +264,8 @@ static bool has_faulty_option(const struct conf_part *part)
     return false;
 }
 
-/* The option of the name, as it stands in the file or by default. */
-static void fault_value(struct conf_reading *reading, struct conf_part *part, const char *name, const char *problem,
-                        const char *expected)
+void conf_fault_value(struct conf_reading *reading, struct conf_part *part, const char *name, const char *problem,
+                      const char *expected)
 {
     const struct conf_option *option = conf_section_option(part->section, name);
     const struct conf_sighting *sighting = sighting_of(part, name);
@@ -272,7 +286,7 @@ static void check_rule(struct conf_reading *reading, struct conf_part *part)
     }
     const char *name = part->section->check(part->values, problem, &expected);
     if (name != NULL) {
-        fault_value(reading, part, name, problem, expected);
+        conf_fault_value(reading, part, name, problem, expected);
     }
 }
 
@@ -290,19 +304,19 @@ static bool is_listened_on(const struct conf *conf, const struct conf_address *a
 {
     bool is = false;
 
-    for (size_t i = 0; i < conf_listener_count(conf); i++) {
-        is = is || list_has(conf_listener_at(conf, i).listen, address);
+    for (size_t i = 0; i < conf_process_listener_count(conf); i++) {
+        is = is || list_has(conf_process_listener_at(conf, i).listen, address);
     }
     return is;
 }
 
-/* A server that a rule names is not Headgate itself. */
-static void check_servers(struct conf_reading *reading, struct conf_part *part)
+/* A Redis that a section names is not Headgate itself. */
+static void check_addresses(struct conf_reading *reading, struct conf_part *part)
 {
     for (size_t i = 0; i < part->section->option_count; i++) {
         const struct conf_option *option = &part->section->options[i];
         const void *field = (const char *)part->values + option->offset;
-        if (option->type == CONF_ADDRESS && !part->sightings[i].faulty &&
+        if (option->type == CONF_ADDRESS && part->sightings[i].line > 0 && !part->sightings[i].faulty &&
             (is_listened_on(reading->conf, field) || list_has(&reading->conf->admin, field))) {
             conf_fault_option(reading, part, part->sightings[i].line, option->name,
                               ((const struct conf_address *)field)->text, "is an address of Headgate itself",
@@ -315,23 +329,7 @@ static void check_rules(struct conf_reading *reading)
 {
     for (struct conf_part *part = reading->parts->next; part != NULL; part = part->next) {
         check_rule(reading, part);
-        check_servers(reading, part);
-    }
-}
-
-/* Sections against each other, once each is sound by itself. Parts and rules stand in the same order. */
-static void check_beside(struct conf_reading *reading)
-{
-    const struct conf_rule *all = reading->conf->rules, *rule = all;
-
-    for (struct conf_part *part = reading->parts->next; part != NULL; part = part->next, rule = rule->next) {
-        char problem[CONF_PROBLEM_MAX];
-        const char *expected = "";
-        const char *name =
-            part->section->check_beside != NULL ? part->section->check_beside(rule, all, problem, &expected) : NULL;
-        if (name != NULL) {
-            fault_value(reading, part, name, problem, expected);
-        }
+        check_addresses(reading, part);
     }
 }
 
@@ -354,45 +352,17 @@ static void warn_of_open_sockets(struct conf_reading *reading)
     }
 }
 
-/* Where all clients are of this machine, they have one address: 127.0.0.1, or that of the Unix socket. */
-static void warn_of_addresses(struct conf_reading *reading, const struct conf_part *part, const struct conf_rule *rule)
-{
-    const char *option = part->section->by_address != NULL ? part->section->by_address(rule) : NULL;
-
-    if (option != NULL) {
-        char *what =
-            conf_format("%s goes by addresses, and all clients have the same: listen takes connections of this "
-                        "machine only; there are %s",
-                        option, strcmp(option, "per") == 0 ? "per = process and uid" : "user:GLOB and name:GLOB");
-        conf_warn(reading, part, part->line, what);
-        free(what);
-    }
-}
-
-static void warn_of_rules(struct conf_reading *reading)
-{
-    const struct conf_rule *all = reading->conf->rules, *rule = all;
-    bool is_local = conf_serves_this_machine_only(reading->conf);
-
-    for (struct conf_part *part = reading->parts->next; part != NULL; part = part->next, rule = rule->next) {
-        char problem[CONF_PROBLEM_MAX];
-        if (part->section->warns != NULL && part->section->warns(rule, all, problem)) {
-            conf_warn(reading, part, part->line, problem);
-        } else if (is_local) {
-            warn_of_addresses(reading, part, rule);
-        }
-    }
-}
-
 static void check_all(struct conf_reading *reading)
 {
     for (struct conf_part *part = reading->parts; part != NULL; part = part->next) {
         conf_take_credentials(reading, part);
     }
+    conf_servers_inherit(reading);
+    conf_check_servers(reading);
     check_together(reading);
     check_rules(reading);
     if (reading->faults->count == 0) {
-        check_beside(reading);
+        conf_check_beside(reading);
     }
     if (reading->faults->count == 0) {
         conf_make_tls(reading);
@@ -401,7 +371,7 @@ static void check_all(struct conf_reading *reading)
     if (reading->faults->count == 0) {
         warn_of_open_sockets(reading);
         conf_warn_of_listeners(reading);
-        warn_of_rules(reading);
+        conf_warn_of_rules(reading);
     }
 }
 
@@ -410,7 +380,7 @@ static void check_all(struct conf_reading *reading)
 static struct conf *make_defaults(const char *path)
 {
     struct conf *conf = conf_alloc(NULL, sizeof *conf);
-    *conf = (struct conf){.path = conf_format("%s", path)};
+    *conf = (struct conf){.path = conf_format("%s", path), .server_name = conf_copy("", 0), .serves = true};
     conf_values_default(&conf_section_headgate, conf);
     return conf;
 }
@@ -428,6 +398,13 @@ static void keep_shown(struct conf *conf)
     }
     conf->shown = conf_copy(text.bytes, text.length);
     text_free(&text);
+}
+
+/* All is there. */
+static void finish(struct conf *conf)
+{
+    keep_shown(conf);
+    conf_servers_make(conf);
 }
 
 void conf_faults_free(struct conf_faults *faults)
@@ -449,10 +426,15 @@ void conf_free(struct conf *conf)
     if (conf == NULL) {
         return;
     }
+    for (size_t i = 0; i < conf->server_count; i++) {
+        conf_free(conf->servers[i]);
+    }
+    free(conf->servers);
     conf_values_free(&conf_section_headgate, conf);
     conf_rules_free(conf->rules);
     tls_context_release(conf->tls_clients);
     tls_context_release(conf->tls_upstream);
+    free(conf->server_name);
     free(conf->path);
     free(conf->shown);
     free(conf);
@@ -540,7 +522,7 @@ struct conf *conf_load(const char *path, const struct conf_section *const *secti
     *faults = (struct conf_faults){0};
     struct conf *conf = make_defaults(path != NULL ? path : "");
     if (path == NULL) {
-        keep_shown(conf);
+        finish(conf);
         return conf;
     }
     struct conf_reading reading = {
@@ -557,16 +539,21 @@ struct conf *conf_load(const char *path, const struct conf_section *const *secti
         conf_free(conf);
         return NULL;
     }
-    keep_shown(conf);
+    finish(conf);
     return conf;
 }
 
 /* ---- Printing and comparing ---- */
 
-static void print_values(const struct conf_section *section, const void *values, FILE *out, bool show_secrets)
+/* left_out: none if it is CONF_REACH_SERVER. */
+static void print_values(const struct conf_section *section, const void *values, enum conf_reach left_out, FILE *out,
+                         bool show_secrets)
 {
     for (size_t i = 0; i < section->option_count; i++) {
         const struct conf_option *option = &section->options[i];
+        if (option->reach == left_out && left_out != CONF_REACH_SERVER) {
+            continue;
+        }
         char *text = conf_value_is_of_file(section, option, values) ? conf_copy("", 0)
                      : show_secrets                                 ? conf_value_text(option, values)
                                                                     : conf_value_shown(option, values);
@@ -580,10 +567,13 @@ static void print_values(const struct conf_section *section, const void *values,
 void conf_print(const struct conf *conf, FILE *out, bool show_secrets)
 {
     fputs("[" CONF_SECTION "]\n", out);
-    print_values(&conf_section_headgate, conf, out, show_secrets);
+    print_values(&conf_section_headgate, conf, conf->serves ? CONF_REACH_SERVER : CONF_REACH_ADDRESS, out,
+                 show_secrets);
     for (const struct conf_rule *rule = conf->rules; rule != NULL; rule = rule->next) {
         fprintf(out, "\n[%s%s%s]\n", rule->section->name, *rule->name != '\0' ? ":" : "", rule->name);
-        print_values(rule->section, rule->values, out, show_secrets);
+        bool is_server = rule->section == &conf_section_server;
+        print_values(rule->section, rule->values, is_server ? CONF_REACH_PROCESS : CONF_REACH_SERVER, out,
+                     show_secrets);
     }
 }
 
@@ -595,6 +585,9 @@ void conf_restart_only_changes(const struct conf *old, const struct conf *new_co
         if (!option->reloadable && !conf_value_equal(option, old, new_conf)) {
             report(context, option->name);
         }
+    }
+    if (old->serves != new_conf->serves) {
+        report(context, "whether [" CONF_SECTION "] is a server itself");
     }
     conf_listener_changes(old->rules, new_conf->rules, report, context);
 }
@@ -611,6 +604,7 @@ struct conf *conf_merge_reloadable(const struct conf *old, const struct conf *ne
     merged->tls_clients = tls_context_hold(new_conf->tls_clients != NULL ? new_conf->tls_clients : old->tls_clients);
     merged->tls_upstream =
         tls_context_hold(new_conf->tls_upstream != NULL ? new_conf->tls_upstream : old->tls_upstream);
-    keep_shown(merged);
+    merged->serves = old->serves;
+    finish(merged);
     return merged;
 }

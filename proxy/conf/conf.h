@@ -29,6 +29,13 @@ enum conf_proxy_protocol { CONF_PROXY_PROTOCOL_OFF, CONF_PROXY_PROTOCOL_REQUIRED
 /* Of the name of a sidecar, in bytes: that of a machine is no longer. */
 #define CONF_HOST_NAME_MAX 64
 
+/* Servers of one process, besides that of [headgate]. */
+#define CONF_SERVERS_MAX 64
+/* Of a list of their names, in bytes. */
+#define CONF_SERVERS_TEXT_MAX 2048
+/* How the server that [headgate] is is called beside others. */
+#define CONF_SERVER_DEFAULT "default"
+
 /* A TCP address or the path of a Unix socket. */
 struct conf_address {
     char *host; /* NULL for a Unix socket; an IPv4 or IPv6 address or a name */
@@ -72,8 +79,9 @@ struct conf_rule {
     const struct conf_section *section;
     char *name; /* of [section:NAME]; "" where the section has no rules with names */
     int line;
-    void *values;            /* what the section's options fill */
-    struct tls_context *tls; /* towards the server that it names; NULL: without TLS */
+    void *values;                    /* what the section's options fill */
+    struct tls_context *tls;         /* towards the server that it names; NULL: without TLS */
+    struct tls_context *tls_clients; /* of a [server:NAME], towards its clients; NULL: that of [headgate] */
 };
 
 /* Times are in milliseconds, sizes in bytes. 0 means "off" or "no limit" wherever the option table allows it. */
@@ -144,6 +152,11 @@ struct conf {
     char *path;                       /* of the file this came from; "" for defaults */
     char *shown; /* as conf_print() writes it, without passwords: printing takes memory that may not be there later */
     struct conf_rule *rules;
+    char *server_name;          /* of [server:NAME], if this is what one of several servers goes by; else "" */
+    bool serves;                /* of a file: [headgate] is a server itself, not only what others have in common */
+    struct conf **servers;      /* of a file: what each server goes by, by itself; see conf_server_at() */
+    size_t server_count;        /* at least 1 */
+    const struct conf *process; /* of a server: the whole, which outlives it; of a file: itself */
 };
 
 /* Lines ready to print. Faults: "FILE:LINE: [section] option = value: what is wrong, what was expected". Warnings, of
@@ -166,11 +179,22 @@ struct conf *conf_load(const char *path, const struct conf_section *const *secti
 void conf_free(struct conf *conf);
 void conf_faults_free(struct conf_faults *faults);
 
+/*
+ * The servers of a process: that of [headgate] first, unless it only says what the others have in common, then those of
+ * [server:NAME] in the order of the file. A reload changes neither their number nor their order. What a server goes by
+ * is a configuration as if it were alone: with its own addresses and options, and the rules and listeners that concern
+ * it. It belongs to conf. process: whole, of one file.
+ */
+size_t conf_server_count(const struct conf *process);
+const struct conf *conf_server_at(const struct conf *process, size_t index);
+/* How operators call it: CONF_SERVER_DEFAULT, or the name in [server:NAME]. */
+const char *conf_server_name(const struct conf *server);
+
 /* The address of Headgate's own, as text, to which who connects to that one would get; NULL if to none. */
 const char *conf_own_address(const struct conf *conf, const struct sockaddr *to);
 
-/* The listeners: that of [headgate] first, then those of the sections in the order of the file. A reload changes
- * neither their number nor their order. */
+/* The listeners of a server: that of its section first, then those of the sections in the order of the file. A reload
+ * changes neither their number nor their order. */
 size_t conf_listener_count(const struct conf *conf);
 struct conf_listener conf_listener_at(const struct conf *conf, size_t index);
 

@@ -35,7 +35,8 @@ void conf_check_clients(struct conf_reading *reading)
 
     for (const struct conf_part *part = reading->parts; judge != NULL && part != NULL; part = part->next) {
         for (size_t i = 0; i < part->section->option_count; i++) {
-            if (part->section->options[i].names_clients) {
+            bool is_inherited = part->section == &conf_section_server && part->sightings[i].line == 0;
+            if (part->section->options[i].names_clients && !is_inherited) {
                 check_option(reading, part, i, judge);
             }
         }

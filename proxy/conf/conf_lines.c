@@ -33,6 +33,7 @@ void conf_parts_free(struct conf_reading *reading)
         struct conf_part *part = reading->parts;
         reading->parts = part->next;
         free(part->title);
+        free(part->warning);
         free(part);
     }
 }
@@ -147,6 +148,11 @@ static void enter_rule(struct conf_reading *reading, const char *title)
     } else if (name != NULL && !is_rule_name(name)) {
         conf_fault_line(reading, "[%s]: not a name for a rule; expected 1 to %d letters, digits, \"_\", \".\" or \"-\"",
                         title, CONF_RULE_NAME_MAX);
+    } else if (section == &conf_section_server && strcmp(name, CONF_SERVER_DEFAULT) == 0) {
+        conf_fault_line(reading, "[%s]: the server that [" CONF_SECTION "] is has this name; expected another one",
+                        title);
+    } else if (section == &conf_section_server && conf_rules_count(reading->conf->rules, section) == CONF_SERVERS_MAX) {
+        conf_fault_line(reading, "[%s]: is one server too many; expected at most %d", title, CONF_SERVERS_MAX);
     } else {
         add_rule(reading, section, title, name);
     }

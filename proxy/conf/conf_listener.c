@@ -3,6 +3,7 @@
 
 #include "conf/conf_private.h"
 #include "conf/networks.h"
+#include "tls/tls_context.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -22,8 +23,14 @@ static const struct conf_option option_table[] = {
      .min = 0,
      .max = CONF_ADDRESSES_MAX,
      .initial = "",
-     .help = "Where clients of this listener connect, besides listen of [headgate]."},
+     .help = "Where clients of this listener connect, besides listen of its server."},
     CONF_LISTENER_OPTIONS(struct conf_listener_section, terms),
+    {.name = "server",
+     .offset = offsetof(struct conf_listener_section, server),
+     .type = CONF_STRING,
+     .max = CONF_RULE_NAME_MAX,
+     .initial = "",
+     .help = "The server that is reached here: the NAME of a [server:NAME]. Empty, or default: that of [headgate]."},
 };
 
 const char *conf_listener_check(const struct conf_listener_terms *terms, char problem[CONF_PROBLEM_MAX],
@@ -101,10 +108,44 @@ struct conf_listener conf_listener_at(const struct conf *conf, size_t index)
     return listener_of(rule);
 }
 
+/* A section that listens, besides [headgate]. */
+static bool listens(const struct conf_rule *rule)
+{
+    return rule->section == &conf_section_listener || rule->section == &conf_section_server;
+}
+
+static struct conf_listener server_listener(const char *name, const struct conf *values)
+{
+    return (struct conf_listener){.name = name, .listen = &values->listen, .terms = &values->listener_terms};
+}
+
+size_t conf_process_listener_count(const struct conf *process)
+{
+    size_t count = process->serves ? 1 : 0;
+
+    for (const struct conf_rule *rule = process->rules; rule != NULL; rule = rule->next) {
+        count += listens(rule);
+    }
+    return count;
+}
+
+struct conf_listener conf_process_listener_at(const struct conf *process, size_t index)
+{
+    const struct conf_rule *rule = process->rules;
+
+    if (process->serves && index == 0) {
+        return server_listener("", process);
+    }
+    for (index -= process->serves ? 1 : 0; !listens(rule) || index > 0; rule = rule->next) {
+        index -= listens(rule);
+    }
+    return rule->section == &conf_section_server ? server_listener(rule->name, rule->values) : listener_of(rule);
+}
+
 bool conf_serves_this_machine_only(const struct conf *conf)
 {
-    for (size_t i = 0; i < conf_listener_count(conf); i++) {
-        const struct conf_listener listener = conf_listener_at(conf, i);
+    for (size_t i = 0; i < conf_process_listener_count(conf); i++) {
+        const struct conf_listener listener = conf_process_listener_at(conf, i);
         if (listener.terms->proxy_protocol != CONF_PROXY_PROTOCOL_OFF) {
             return false;
         }
@@ -147,41 +188,50 @@ static void check_against(struct conf_reading *reading, const struct conf_part *
     }
 }
 
+/* Those of [headgate], of a server or of a listener; NULL: the section has none, or they are nobody's. */
+static const struct conf_address_list *addresses_of(const struct conf_reading *reading, const struct conf_part *part)
+{
+    const struct conf *server = part->values;
+    const struct conf_listener_section *section = part->values;
+
+    if (part->section == &conf_section_listener) {
+        return &section->listen;
+    }
+    return part->section == &conf_section_server || (part == reading->parts && reading->conf->serves) ? &server->listen
+                                                                                                      : NULL;
+}
+
 static void check_address(struct conf_reading *reading, const struct conf_part *part,
                           const struct conf_address *address)
 {
     const struct conf *conf = reading->conf;
 
-    check_against(reading, part, address, &conf->listen, "listen in [" CONF_SECTION "]");
+    if (conf->serves) {
+        check_against(reading, part, address, &conf->listen, "listen in [" CONF_SECTION "]");
+    }
     check_against(reading, part, address, &conf->admin, "admin");
-    if (meet(address, &conf->upstream)) {
+    if (conf->serves && meet(address, &conf->upstream)) {
         fault_listen(reading, part, address, &conf->upstream, "upstream", "the address of Redis upstream");
     }
-    for (const struct conf_part *other = reading->parts; other != part; other = other->next) {
-        if (other->section == &conf_section_listener) {
-            const struct conf_listener_section *section = other->values;
-            check_against(reading, part, address, &section->listen, other->title);
+    for (const struct conf_part *other = reading->parts->next; other != part; other = other->next) {
+        const struct conf_address_list *others = addresses_of(reading, other);
+        if (others != NULL) {
+            check_against(reading, part, address, others, other->title);
         }
     }
 }
 
+/* [headgate] is looked at with its other options. What a section does not say is missing, which is said elsewhere. */
 void conf_check_listeners(struct conf_reading *reading)
 {
-    for (const struct conf_part *part = reading->parts; part != NULL; part = part->next) {
-        const struct conf_listener_section *section = part->values;
-        for (size_t i = 0; part->section == &conf_section_listener && i < section->listen.count; i++) {
-            check_address(reading, part, &section->listen.items[i]);
+    static const char *const listen[] = {"listen"};
+
+    for (const struct conf_part *part = reading->parts->next; part != NULL; part = part->next) {
+        const struct conf_address_list *list = addresses_of(reading, part);
+        for (size_t i = 0; list != NULL && conf_part_says(part, listen, 1) && i < list->count; i++) {
+            check_address(reading, part, &list->items[i]);
         }
     }
-}
-
-static const struct conf_address_list *addresses_of(const struct conf_reading *reading, const struct conf_part *part)
-{
-    const struct conf_listener_section *section = part->values;
-
-    return part->section == &conf_section_listener   ? &section->listen
-           : part->section == &conf_section_headgate ? &reading->conf->listen
-                                                     : NULL;
 }
 
 static void warn_of_listener(struct conf_reading *reading, const struct conf_part *part,
@@ -200,14 +250,29 @@ static void warn_of_listener(struct conf_reading *reading, const struct conf_par
     }
 }
 
+/* Whether Headgate authenticates on behalf of those who come by the section's addresses. */
+static bool has_password(const struct conf_reading *reading, const struct conf_part *part)
+{
+    const struct conf *server = part->values;
+    const struct conf_listener_section *section = part->values;
+    const struct conf_part *other = reading->parts;
+
+    if (part->section != &conf_section_listener) {
+        return *server->upstream_password != '\0';
+    }
+    for (; other != NULL && *section->server != '\0'; other = other->next) {
+        if (other->section == &conf_section_server && strcmp(strchr(other->title, ':') + 1, section->server) == 0) {
+            return has_password(reading, other);
+        }
+    }
+    return *reading->conf->upstream_password != '\0';
+}
+
 void conf_warn_of_listeners(struct conf_reading *reading)
 {
-    if (*reading->conf->upstream_password == '\0') {
-        return;
-    }
     for (const struct conf_part *part = reading->parts; part != NULL; part = part->next) {
         const struct conf_address_list *list = addresses_of(reading, part);
-        if (list != NULL) {
+        if (list != NULL && has_password(reading, part)) {
             warn_of_listener(reading, part, list);
         }
     }
@@ -250,27 +315,38 @@ void conf_listener_changes(const struct conf_rule *old, const struct conf_rule *
                            void (*report)(void *context, const char *option), void *context)
 {
     for (const struct conf_rule *rule = old; rule != NULL; rule = rule->next) {
-        const struct conf_rule *now = rule->section == &conf_section_listener ? find(fresh, rule) : NULL;
+        const struct conf_rule *now = listens(rule) ? find(fresh, rule) : NULL;
         if (now != NULL) {
             report_options(rule, now, report, context);
-        } else if (rule->section == &conf_section_listener) {
+        } else if (listens(rule)) {
             report_rule(rule, "", report, context);
         }
     }
     for (const struct conf_rule *rule = fresh; rule != NULL; rule = rule->next) {
-        if (rule->section == &conf_section_listener && find(old, rule) == NULL) {
+        if (listens(rule) && find(old, rule) == NULL) {
             report_rule(rule, "", report, context);
         }
     }
 }
 
-static void copy_options(struct conf_rule *to, const struct conf_rule *from, bool all)
+static void take_tls(struct tls_context **to, struct tls_context *from)
+{
+    if (from != NULL) {
+        tls_context_release(*to);
+        *to = tls_context_hold(from);
+    }
+}
+
+/* Addresses stay, and so does what those with TLS need. */
+static void take_reloadable(struct conf_rule *to, const struct conf_rule *from)
 {
     for (size_t i = 0; i < to->section->option_count; i++) {
-        if (all || to->section->options[i].reloadable) {
+        if (to->section->options[i].reloadable) {
             conf_value_copy(&to->section->options[i], to->values, from->values);
         }
     }
+    take_tls(&to->tls, from->tls);
+    take_tls(&to->tls_clients, from->tls_clients);
 }
 
 /* Those that were opened at the start stay, in their order. */
@@ -280,7 +356,7 @@ struct conf_rule *conf_listener_merge(const struct conf_rule *old, struct conf_r
     struct conf_rule *unmerged = NULL;
 
     while (*end != NULL) {
-        if ((*end)->section == &conf_section_listener) {
+        if (listens(*end)) {
             struct conf_rule *rule = *end;
             *end = rule->next;
             rule->next = unmerged;
@@ -290,12 +366,11 @@ struct conf_rule *conf_listener_merge(const struct conf_rule *old, struct conf_r
         }
     }
     for (; old != NULL; old = old->next) {
-        if (old->section == &conf_section_listener) {
+        if (listens(old)) {
             const struct conf_rule *now = find(unmerged, old);
-            *end = conf_rule_new(old->section, old->name, old->line);
-            copy_options(*end, old, true);
+            *end = conf_rule_copy(old);
             if (now != NULL) {
-                copy_options(*end, now, false);
+                take_reloadable(*end, now);
             }
             end = &(*end)->next;
         }

@@ -12,6 +12,7 @@
 struct conf_listener_section {
     struct conf_address_list listen;
     struct conf_listener_terms terms;
+    char *server; /* whose it is; "" for that of [headgate] */
 };
 
 extern const char *const conf_proxy_protocol_words[];

@@ -11,6 +11,8 @@
  *   conf_url.c      those of them that are URLs
  *   conf_credentials.c  what URLs say of user, password and database, to the options that are for it
  *   conf_tls.c      certificates and keys, from the files that options name
+ *   conf_server.c   servers: who says what, which rules concern whom, and what each goes by
+ *   conf_beside.c   rules beside others: what contradicts, and what can hardly be meant
  *   conf_listener.c listeners: their section, and their addresses against all others
  *   networks.c      lists of networks
  *   conf_clients.c  options that name clients
@@ -41,9 +43,12 @@ struct conf_sighting {
 struct conf_part {
     struct conf_part *next;
     const struct conf_section *section;
-    void *values; /* what its options fill */
-    char *title;  /* what stands between the brackets */
-    int line;     /* of its heading; 0: not in the file */
+    void *values;     /* what its options fill */
+    char *title;      /* what stands between the brackets */
+    int line;         /* of its heading; 0: not in the file */
+    bool is_at_fault; /* beside other rules, which was said */
+    bool is_quiet;    /* for some server there is nothing to be warned of */
+    char *warning;    /* … but for others; else NULL */
     struct conf_sighting sightings[];
 };
 
@@ -95,6 +100,12 @@ char *conf_next_line(char *buffer, int capacity, void *reading);
 /* title is copied; values are what its options fill; line: of its heading, 0 if it has none. */
 struct conf_part *conf_part_new(const struct conf_section *section, const char *title, void *values, int line);
 void conf_parts_free(struct conf_reading *reading);
+
+/* ---- conf.c ---- */
+
+/* Of the option of the name, as it stands in the file or by default. */
+void conf_fault_value(struct conf_reading *reading, struct conf_part *part, const char *name, const char *problem,
+                      const char *expected);
 
 /* ---- conf_faults.c ---- */
 
@@ -160,22 +171,52 @@ void conf_take_credentials(struct conf_reading *reading, struct conf_part *part)
  * there is none yet. */
 void conf_make_tls(struct conf_reading *reading);
 
+/* ---- conf_server.c ---- */
+
+/* Whether the section says one of these options. */
+bool conf_part_says(const struct conf_part *part, const char *const *names, size_t count);
+/* Gives servers what they do not say, and finds out whether [headgate] is one. Comes before all that looks at them. */
+void conf_servers_inherit(struct conf_reading *reading);
+/* What servers lack, and names that are of none. */
+void conf_check_servers(struct conf_reading *reading);
+/* The names of the servers, one after the other, as conf_rule_concerns() takes them: the first for NULL, NULL behind
+ * the last. */
+const char *conf_view_next(const struct conf *process, const char *name);
+/* The rules that concern a server, in the order of the file: their values are those of all. NULL if there are none. To
+ * be freed by free(). */
+struct conf_rule *conf_view_new(const struct conf_rule *all, const char *server);
+/* Whether the server has this rule. */
+bool conf_rule_concerns(const struct conf_rule *rule, const char *server);
+/* Makes what each server goes by, of all that is there. */
+void conf_servers_make(struct conf *process);
+
+/* ---- conf_beside.c ---- */
+
+/* Sections against each other, once each is sound by itself; of each server by themselves. */
+void conf_check_beside(struct conf_reading *reading);
+void conf_warn_of_rules(struct conf_reading *reading);
+
 /* ---- conf_listener.c ---- */
+
+/* All listeners of a process, whosever they are; as conf_listener_at(). */
+size_t conf_process_listener_count(const struct conf *process);
+struct conf_listener conf_process_listener_at(const struct conf *process, size_t index);
 
 /* Terms against each other: as check() of struct conf_section. */
 const char *conf_listener_check(const struct conf_listener_terms *terms, char problem[CONF_PROBLEM_MAX],
                                 const char **expected);
-/* The addresses of all [listener:NAME] against all others. */
+/* The addresses of all [listener:NAME] and [server:NAME] against all others. */
 void conf_check_listeners(struct conf_reading *reading);
 /* … of those that serve others than this machine without a password. */
 void conf_warn_of_listeners(struct conf_reading *reading);
 /* Whether all clients are of this machine, by the addresses that they will be known by. */
 bool conf_serves_this_machine_only(const struct conf *conf);
-/* What of the listeners of old differs in fresh though it needs a restart: as conf_restart_only_changes(). */
+/* What of the listeners and servers of old differs in fresh though it needs a restart: as conf_restart_only_changes().
+ */
 void conf_listener_changes(const struct conf_rule *old, const struct conf_rule *fresh,
                            void (*report)(void *context, const char *option), void *context);
-/* The rules of fresh, which are taken over, with the listeners of old in place of theirs, as far as a reload may not
- * change them. */
+/* The rules of fresh, which are taken over, with the listeners and servers of old in place of theirs, as far as a
+ * reload may not change them. */
 struct conf_rule *conf_listener_merge(const struct conf_rule *old, struct conf_rule *fresh);
 
 /* ---- conf_self.c ---- */

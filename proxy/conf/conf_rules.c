@@ -41,6 +41,7 @@ void conf_rules_free(struct conf_rule *rule)
         struct conf_rule *next = rule->next;
         conf_values_free(rule->section, rule->values);
         tls_context_release(rule->tls);
+        tls_context_release(rule->tls_clients);
         free(rule->values);
         free(rule->name);
         free(rule);
@@ -70,16 +71,24 @@ bool conf_value_equal(const struct conf_option *option, const void *a, const voi
     return same;
 }
 
+struct conf_rule *conf_rule_copy(const struct conf_rule *from)
+{
+    struct conf_rule *copy = conf_rule_new(from->section, from->name, from->line);
+
+    for (size_t i = 0; i < from->section->option_count; i++) {
+        conf_value_copy(&from->section->options[i], copy->values, from->values);
+    }
+    copy->tls = tls_context_hold(from->tls);
+    copy->tls_clients = tls_context_hold(from->tls_clients);
+    return copy;
+}
+
 struct conf_rule *conf_rules_copy(const struct conf_rule *from)
 {
     struct conf_rule *first = NULL, **last = &first;
 
     for (; from != NULL; from = from->next) {
-        *last = conf_rule_new(from->section, from->name, from->line);
-        for (size_t i = 0; i < from->section->option_count; i++) {
-            conf_value_copy(&from->section->options[i], (*last)->values, from->values);
-        }
-        (*last)->tls = tls_context_hold(from->tls);
+        *last = conf_rule_copy(from);
         last = &(*last)->next;
     }
     return first;

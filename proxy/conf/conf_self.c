@@ -287,14 +287,14 @@ static const char *own_of(const struct conf_address_list *list, const struct soc
 
 const char *conf_own_address(const struct conf *conf, const struct sockaddr *to)
 {
-    size_t listeners = conf_listener_count(conf);
+    size_t listeners = conf_process_listener_count(conf->process);
 
     if (to->sa_family != AF_INET && to->sa_family != AF_INET6) {
         return NULL;
     }
     const char *own = own_of(&conf->admin, to);
     for (size_t i = 0; i < listeners && own == NULL; i++) {
-        own = own_of(conf_listener_at(conf, i).listen, to);
+        own = own_of(conf_process_listener_at(conf->process, i).listen, to);
     }
     return own;
 }

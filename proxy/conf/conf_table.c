@@ -42,33 +42,37 @@ static_assert(LOG_LEVEL_DEBUG == 0 && LOG_LEVEL_INFO == 1 && LOG_LEVEL_WARNING =
               "log_level_words are in the order of enum log_level");
 
 const struct conf_option conf_options[] = {
-    {FIELD(listen), .type = CONF_ADDRESSES, .min = 1, .max = CONF_ADDRESSES_MAX, .initial = "127.0.0.1:6380",
+    {FIELD(listen), .reach = CONF_REACH_ADDRESS, .type = CONF_ADDRESSES, .min = 1, .max = CONF_ADDRESSES_MAX,
+     .initial = "127.0.0.1:6380",
      .help = "Where clients connect: point applications here in place of Redis.\n"
              "0.0.0.0:6380 is every IPv4 address of the machine, [::]:6380 every IPv6 address."},
     CONF_LISTENER_OPTIONS(struct conf, listener_terms),
-    {FIELD(admin), .type = CONF_ADDRESSES, .min = 0, .max = CONF_ADDRESSES_MAX, .zero = "no admin port",
-     .initial = "127.0.0.1:6390",
+    {FIELD(admin), .reach = CONF_REACH_PROCESS, .type = CONF_ADDRESSES, .min = 0, .max = CONF_ADDRESSES_MAX,
+     .zero = "no admin port", .initial = "127.0.0.1:6390",
      .help = "Where operators connect, with any Redis client: redis-cli -p 6390 STATS.\n"
              "Set admin_password before opening it beyond this machine."},
-    {FIELD(admin_password), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true, .secret = true,
+    {FIELD(admin_password), .reach = CONF_REACH_PROCESS, .type = CONF_STRING, .max = STRING_MAX, .initial = "",
+     .reloadable = true, .secret = true,
      .help = "What AUTH on the admin port must give. Empty: no password is asked for."},
-    {FIELD(admin_password_file), .type = CONF_FILE, .max = STRING_MAX, .initial = "", .reloadable = true,
-     .secret = true, .fills = "admin_password",
+    {FIELD(admin_password_file), .reach = CONF_REACH_PROCESS, .type = CONF_FILE, .max = STRING_MAX, .initial = "",
+     .reloadable = true, .secret = true, .fills = "admin_password",
      .help = "The file that holds it, alone on its line, in place of admin_password."},
-    {FIELD(admin_changes), .type = CONF_WORD, .words = changes_words, .initial = "same-user", .reloadable = true,
+    {FIELD(admin_changes), .reach = CONF_REACH_PROCESS, .type = CONF_WORD, .words = changes_words,
+     .initial = "same-user", .reloadable = true,
      .help = "Who may use verbs that change something over TCP while there is no admin_password.\n"
              "same-user: processes on this machine of the user that Headgate runs as, and of root. anyone: whoever\n"
              "reaches the admin port. A Unix socket is open to whom its mode lets in."},
-    {FIELD(upstream), .type = CONF_ADDRESS, .initial = "127.0.0.1:6379",
+    {FIELD(upstream), .reach = CONF_REACH_ADDRESS, .type = CONF_ADDRESS, .initial = "127.0.0.1:6379",
      .help = "The Redis server that all requests go to."},
-    {FIELD(upstream_user), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
+    {FIELD(upstream_user), .reach = CONF_REACH_ADDRESS, .type = CONF_STRING, .max = STRING_MAX, .initial = "",
+     .reloadable = true,
      .help = "The ACL user as which Headgate authenticates on behalf of clients that do not do so themselves.\n"
              "Empty: the default user. Needs upstream_password."},
-    {FIELD(upstream_password), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
-     .secret = true,
+    {FIELD(upstream_password), .reach = CONF_REACH_ADDRESS, .type = CONF_STRING, .max = STRING_MAX, .initial = "",
+     .reloadable = true, .secret = true,
      .help = "The password for it. Empty: Headgate does not authenticate, and clients do so themselves if Redis asks."},
-    {FIELD(upstream_password_file), .type = CONF_FILE, .max = STRING_MAX, .initial = "", .reloadable = true,
-     .secret = true, .fills = "upstream_password",
+    {FIELD(upstream_password_file), .reach = CONF_REACH_ADDRESS, .type = CONF_FILE, .max = STRING_MAX, .initial = "",
+     .reloadable = true, .secret = true, .fills = "upstream_password",
      .help = "The file that holds it, alone on its line, in place of upstream_password."},
     {FIELD(access_check), .type = CONF_TIME, .min = 100, .max = DAY, .zero = "only after commands that change it",
      .initial = "5s", .reloadable = true,
@@ -156,8 +160,8 @@ const struct conf_option conf_options[] = {
      .reloadable = true,
      .help = "How long clients with a connection of their own (SUBSCRIBE, BLPOP, MULTI and the like) go on at an\n"
              "address that the name has left. Then they are closed, as if that Redis had gone."},
-    {FIELD(drain_timeout), .type = CONF_TIME, .min = 1, .max = DAY, .zero = "ends at once", .initial = "10s",
-     .reloadable = true, .help = "How long SIGTERM waits for what is under way to finish."},
+    {FIELD(drain_timeout), .reach = CONF_REACH_PROCESS, .type = CONF_TIME, .min = 1, .max = DAY, .zero = "ends at once",
+     .initial = "10s", .reloadable = true, .help = "How long SIGTERM waits for what is under way to finish."},
     {FIELD(tls_certificate), .type = CONF_FILE, .max = STRING_MAX, .initial = "", .reloadable = true,
      .help =
          "The certificate that clients see at addresses with rediss://, in listen and admin: a file in PEM form, with\n"
@@ -201,22 +205,24 @@ const struct conf_option conf_options[] = {
      .help =
          "Whether the certificate of Redis must be good, and of its name. off: whoever is between could be Redis, and\n"
          "would be told the passwords."},
-    {FIELD(upstream_server_name), .type = CONF_STRING, .max = SERVER_NAME_MAX, .initial = "", .reloadable = true,
+    {FIELD(upstream_server_name), .reach = CONF_REACH_ADDRESS, .type = CONF_STRING, .max = SERVER_NAME_MAX,
+     .initial = "", .reloadable = true,
      .help = "The name that Redis is asked for, and that its certificate must have. Empty: that of the address."},
-    {FIELD(host_name), .type = CONF_STRING, .max = CONF_HOST_NAME_MAX, .initial = "",
+    {FIELD(host_name), .reach = CONF_REACH_PROCESS, .type = CONF_STRING, .max = CONF_HOST_NAME_MAX, .initial = "",
      .help = "The name of this sidecar among others, by which limits per host or process tell them apart.\n"
              "Empty: the machine's host name."},
-    {FIELD(user), .type = CONF_STRING, .max = NAME_MAX_BYTES, .initial = "",
+    {FIELD(user), .reach = CONF_REACH_PROCESS, .type = CONF_STRING, .max = NAME_MAX_BYTES, .initial = "",
      .help = "Started as root, Headgate binds its addresses, opens log_file, and is this user from then on, for good.\n"
              "Everything that a reload reads must be readable for it. Empty: it stays who started it."},
-    {FIELD(group), .type = CONF_STRING, .max = NAME_MAX_BYTES, .initial = "",
+    {FIELD(group), .reach = CONF_REACH_PROCESS, .type = CONF_STRING, .max = NAME_MAX_BYTES, .initial = "",
      .help = "The group to go with it. Empty: that of the user. Needs user."},
-    {FIELD(reload_on_change), .type = CONF_TOGGLE, .initial = "on", .reloadable = true,
+    {FIELD(reload_on_change), .reach = CONF_REACH_PROCESS, .type = CONF_TOGGLE, .initial = "on", .reloadable = true,
      .help =
          "Whether a change of this file, or of one that it names, is taken over as by SIGHUP, a second or two later."},
-    {FIELD(log_level), .type = CONF_WORD, .words = log_level_words, .initial = "info", .reloadable = true,
-     .help = "The least important lines that are logged."},
-    {FIELD(log_file), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
+    {FIELD(log_level), .reach = CONF_REACH_PROCESS, .type = CONF_WORD, .words = log_level_words, .initial = "info",
+     .reloadable = true, .help = "The least important lines that are logged."},
+    {FIELD(log_file), .reach = CONF_REACH_PROCESS, .type = CONF_STRING, .max = STRING_MAX, .initial = "",
+     .reloadable = true,
      .help = "The file that log lines are appended to; SIGHUP opens it anew. Empty: standard error."},
 };
 
@@ -227,6 +233,17 @@ const struct conf_section conf_section_headgate = {
     .options = conf_options,
     .option_count = sizeof conf_options / sizeof conf_options[0],
     .values_size = sizeof(struct conf),
+};
+
+const struct conf_section conf_section_server = {
+    .name = "server",
+    .has_rules = true,
+    .options = conf_options,
+    .option_count = sizeof conf_options / sizeof conf_options[0],
+    .values_size = sizeof(struct conf),
+    .help = "A server beside others in one process: a Redis, with addresses, connections, threads and options of its\n"
+            "own. listen and upstream must be said. With such a section [headgate] is a server itself only if it says\n"
+            "listen or upstream; its name is then default.",
 };
 
 const struct conf_option *conf_section_option(const struct conf_section *section, const char *name)
@@ -247,6 +264,31 @@ static void print_comment(const char *text, FILE *out)
         if (*at == '\n') {
             fputs("# ", out);
         }
+    }
+}
+
+/* The options of a server are those of [headgate]: it is said which of them, and not once more what they are. */
+static void print_shared_options(FILE *out, const char *quote, const char *begin, const char *next)
+{
+    static const struct {
+        enum conf_reach reach;
+        const char *what;
+    } groups[] = {
+        {CONF_REACH_ADDRESS, "Its own, whatever [" CONF_SECTION "] says: "},
+        {CONF_REACH_SERVER, "As in [" CONF_SECTION "], unless it says otherwise: "},
+        {CONF_REACH_PROCESS, "Of the whole process, and in [" CONF_SECTION "] only: "},
+    };
+
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
+        const char *separator = "";
+        fprintf(out, "%s%s", begin, groups[i].what);
+        for (size_t k = 0; k < sizeof conf_options / sizeof conf_options[0]; k++) {
+            if (conf_options[k].reach == groups[i].reach) {
+                fprintf(out, "%s%s%s%s", separator, quote, conf_options[k].name, quote);
+                separator = next;
+            }
+        }
+        fputs(".\n", out);
     }
 }
 
@@ -275,7 +317,11 @@ void conf_print_reference_ini(FILE *out, const struct conf_section *const *secti
         fputs("\n", out);
         print_comment((*sections)->help, out);
         fprintf(out, "\n#[%s%s]\n", (*sections)->name, (*sections)->has_rules ? ":NAME" : "");
-        print_ini_options(*sections, out);
+        if ((*sections)->options == conf_options) {
+            print_shared_options(out, "", "\n# ", ",\n#   ");
+        } else {
+            print_ini_options(*sections, out);
+        }
     }
 }
 
@@ -319,6 +365,10 @@ void conf_print_reference_markdown(FILE *out, const struct conf_section *const *
             fputc(*at == '\n' ? ' ' : *at, out);
         }
         fputs("\n\n", out);
-        print_markdown_options(*sections, out);
+        if ((*sections)->options == conf_options) {
+            print_shared_options(out, "`", "- ", ", ");
+        } else {
+            print_markdown_options(*sections, out);
+        }
     }
 }

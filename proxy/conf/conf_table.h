@@ -34,6 +34,13 @@ enum conf_type {
     CONF_TOGGLE, /* int: 0 for off, 1 for on */
 };
 
+/* Which of several servers an option is for. */
+enum conf_reach {
+    CONF_REACH_SERVER,  /* each one's own; what [server:NAME] does not say is as in [headgate] */
+    CONF_REACH_ADDRESS, /* each one's own: what belongs to its addresses is nobody else's, a password above all */
+    CONF_REACH_PROCESS, /* of all together: it stands in [headgate] only */
+};
+
 struct conf_option {
     const char *name;
     enum conf_type type;
@@ -45,9 +52,11 @@ struct conf_option {
     const char *initial;      /* the default, as it would stand in the file */
     const char *help;         /* one to three lines */
     bool reloadable;
-    bool secret;        /* the value appears in no fault and no log; of CONF_FILE: what the file holds is a secret */
-    const char *fills;  /* of CONF_FILE: the option of the section whose value is what the file holds; else NULL */
-    bool names_clients; /* the text is sound if the section with check_clients() says so */
+    bool secret;           /* the value appears in no fault and no log; of CONF_FILE: what the file holds is a secret */
+    const char *fills;     /* of CONF_FILE: the option of the section whose value is what the file holds; else NULL */
+    bool names_clients;    /* the text is sound if the section with check_clients() says so */
+    bool names_servers;    /* the text is a list of names of servers; empty: all of them */
+    enum conf_reach reach; /* of options of [headgate] */
 };
 
 /* So much in so long. */
@@ -93,6 +102,19 @@ struct conf_section {
 /* [headgate]; its values are struct conf. */
 extern const struct conf_section conf_section_headgate;
 
+/* [server:NAME]: the options of [headgate], but for those of the process; its values are struct conf. */
+extern const struct conf_section conf_section_server;
+
+/* The row of the option by which a rule names the servers that it concerns, for a table that fills a structure of that
+ * type, which has their names in that member: char *. */
+#define CONF_SERVERS_OPTION(structure, member)                                                                         \
+    {                                                                                                                  \
+        .name = "servers", .offset = offsetof(structure, member), .type = CONF_STRING, .max = CONF_SERVERS_TEXT_MAX,   \
+        .initial = "", .reloadable = true, .names_servers = true,                                                      \
+        .help =                                                                                                        \
+            "The servers that this concerns: NAMEs of [server:NAME], and default for that of [headgate]. Empty: all."  \
+    }
+
 /* [listener:NAME]; its values are struct conf_listener_section (conf_listener.h). */
 extern const struct conf_section conf_section_listener;
 
@@ -133,6 +155,8 @@ void conf_values_free(const struct conf_section *section, void *values);
 
 /* A rule with the defaults of its section; line: of its heading. */
 struct conf_rule *conf_rule_new(const struct conf_section *section, const char *name, int line);
+/* A copy of one rule, and of all that is in it. */
+struct conf_rule *conf_rule_copy(const struct conf_rule *from);
 /* A list of rules, and all that is in them. */
 struct conf_rule *conf_rules_copy(const struct conf_rule *from);
 void conf_rules_free(struct conf_rule *rule);

@@ -3,8 +3,10 @@
  * load is a fault like any other, and a reload that has one changes nothing.
  *
  * [headgate] has one for all clients and one for Redis; any other section with the options upstream, upstream_ca and so
- * on has one for the server that it names.
+ * on has one for the server that it names. A [server:NAME] that says anything of the TLS of its clients has one for
+ * those, too.
  */
+#include "conf/conf_listener.h"
 #include "conf/conf_private.h"
 
 #include "tls/tls_context.h"
@@ -63,27 +65,61 @@ static void warn(struct conf_reading *reading, const struct conf_part *part, con
 
 /* ---- who speaks TLS ---- */
 
-static bool has_secure_address(const struct conf_part *part)
+static bool has_secure(const struct conf_address_list *list)
 {
     bool has = false;
 
-    for (size_t i = 0; i < part->section->option_count; i++) {
-        const struct conf_option *option = &part->section->options[i];
-        const struct conf_address_list *list = (const void *)((const char *)part->values + option->offset);
-        for (size_t k = 0; option->type == CONF_ADDRESSES && k < list->count; k++) {
-            has = has || list->items[k].tls;
-        }
+    for (size_t i = 0; i < list->count; i++) {
+        has = has || list->items[i].tls;
     }
     return has;
 }
 
-/* An address of listen, admin, or another section that listens. */
-static bool listens_securely(const struct conf_reading *reading)
+static bool is_server(const struct conf_part *part)
 {
-    bool listens = false;
+    return part->section == &conf_section_server;
+}
 
-    for (const struct conf_part *part = reading->parts; part != NULL; part = part->next) {
-        listens = listens || has_secure_address(part);
+/* Whether a server has what it says to its clients apart from [headgate]. */
+static bool has_own(const struct conf_part *part)
+{
+    static const char *const also[] = {"client_certificates"};
+
+    return is_server(part) && (conf_part_says(part, client_options, sizeof client_options / sizeof client_options[0]) ||
+                               conf_part_says(part, also, 1));
+}
+
+/* The server that the listener is for, as a part; NULL: that of [headgate]. */
+static const struct conf_part *server_of(const struct conf_reading *reading,
+                                         const struct conf_listener_section *section)
+{
+    const struct conf_part *part = reading->parts;
+
+    while (part != NULL && !(is_server(part) && strcmp(strchr(part->title, ':') + 1, section->server) == 0)) {
+        part = part->next;
+    }
+    return part;
+}
+
+/* Whether an address speaks TLS by what this part says: [headgate], also for servers that say nothing else, or a server
+ * that does. */
+static bool listens_securely(const struct conf_reading *reading, const struct conf_part *by)
+{
+    bool is_first = by == reading->parts;
+    bool listens = is_first &&
+                   (has_secure(&reading->conf->admin) || (reading->conf->serves && has_secure(&reading->conf->listen)));
+
+    for (const struct conf_part *part = reading->parts->next; part != NULL; part = part->next) {
+        const struct conf_part *server = part;
+        const struct conf_address_list *list = NULL;
+        if (is_server(part)) {
+            list = &((const struct conf *)part->values)->listen;
+        } else if (part->section == &conf_section_listener) {
+            list = &((const struct conf_listener_section *)part->values)->listen;
+            server = server_of(reading, part->values);
+        }
+        const struct conf_part *speaker = server != NULL && has_own(server) ? server : reading->parts;
+        listens = listens || (list != NULL && speaker == by && has_secure(list));
     }
     return listens;
 }
@@ -137,15 +173,16 @@ static struct tls_settings common_settings(const struct conf *conf)
     };
 }
 
-static void make_for_clients(struct conf_reading *reading)
+/* part: [headgate], or a server with options of its own. */
+static struct tls_context *make_for_clients(struct conf_reading *reading, const struct conf_part *part)
 {
-    struct conf *conf = reading->conf;
+    const struct conf *conf = part->values;
     struct tls_settings settings = common_settings(conf);
     struct tls_fault found;
-    bool is_wanted = listens_securely(reading);
+    bool is_wanted = listens_securely(reading, part);
 
     if (!is_wanted && *conf->tls_certificate == '\0') {
-        return;
+        return NULL;
     }
     settings.is_server = true;
     settings.certificate = conf->tls_certificate;
@@ -153,25 +190,36 @@ static void make_for_clients(struct conf_reading *reading)
     settings.ca = conf->tls_ca;
     settings.crl = conf->tls_crl;
     settings.client_certificates = (enum tls_client_certificates)conf->client_certificates;
-    conf->tls_clients = tls_context_new(&settings, &found);
-    if (conf->tls_clients == NULL) {
-        fault(reading, reading->parts, client_options[found.setting], found.problem, found.expected);
-        return;
+    struct tls_context *context = tls_context_new(&settings, &found);
+    if (context == NULL) {
+        fault(reading, part, client_options[found.setting], found.problem, found.expected);
+        return NULL;
     }
-    check_times(reading, reading->parts, "tls_certificate", conf->tls_clients);
+    check_times(reading, part, "tls_certificate", context);
     if (!is_wanted) {
-        warn(reading, reading->parts, "tls_certificate",
-             "no address speaks TLS; those that are to begin with rediss://");
+        warn(reading, part, "tls_certificate", "no address speaks TLS; those that are to begin with rediss://");
     }
     if (*conf->tls_ca != '\0' && conf->client_certificates == TLS_CLIENT_CERTIFICATES_NONE) {
-        warn(reading, reading->parts, "tls_ca",
-             "no client is asked for a certificate; client_certificates says whether");
+        warn(reading, part, "tls_ca", "no client is asked for a certificate; client_certificates says whether");
     }
+    return context;
+}
+
+/* Whether anything is said of TLS to the Redis of the section: what a server has from [headgate] is said there. */
+static bool speaks_of_tls(const struct conf_part *part)
+{
+    static const char *const more[] = {"upstream_server_name", "upstream_verify"};
+    bool says = *(const int *)field_of(part, "upstream_verify") == 0 || *text_of(part, "upstream_server_name") != '\0';
+
+    for (size_t i = 0; i < 4; i++) {
+        says = says || *text_of(part, server_options[i]) != '\0';
+    }
+    return says && (!is_server(part) || conf_part_says(part, server_options, 4) || conf_part_says(part, more, 2));
 }
 
 static struct tls_context *make_for_server(struct conf_reading *reading, const struct conf_part *part)
 {
-    struct tls_settings settings = common_settings(reading->conf);
+    struct tls_settings settings = common_settings(is_server(part) ? part->values : reading->conf);
     struct tls_fault found;
 
     settings.certificate = text_of(part, "upstream_certificate");
@@ -180,9 +228,7 @@ static struct tls_context *make_for_server(struct conf_reading *reading, const s
     settings.crl = text_of(part, "upstream_crl");
     settings.verifies = *(const int *)field_of(part, "upstream_verify") != 0;
     settings.server_name = text_of(part, "upstream_server_name");
-    bool is_given = *settings.certificate != '\0' || *settings.key != '\0' || *settings.ca != '\0' ||
-                    *settings.crl != '\0' || *settings.server_name != '\0' || !settings.verifies;
-    if (!is_given && !is_server_secure(part)) {
+    if (!speaks_of_tls(part) && !is_server_secure(part)) {
         return NULL;
     }
     struct tls_context *context = tls_context_new(&settings, &found);
@@ -205,9 +251,10 @@ void conf_make_tls(struct conf_reading *reading)
 {
     struct conf_rule *rule = reading->conf->rules;
 
-    make_for_clients(reading);
-    reading->conf->tls_upstream = make_for_server(reading, reading->parts);
+    reading->conf->tls_clients = make_for_clients(reading, reading->parts);
+    reading->conf->tls_upstream = reading->conf->serves ? make_for_server(reading, reading->parts) : NULL;
     for (struct conf_part *part = reading->parts->next; part != NULL; part = part->next, rule = rule->next) {
+        rule->tls_clients = has_own(part) ? make_for_clients(reading, part) : NULL;
         if (names_server(part)) {
             struct tls_context *context = make_for_server(reading, part);
             rule->tls = is_server_secure(part) ? tls_context_hold(context) : NULL;

@@ -295,6 +295,10 @@ struct policy_host {
     void *context;
     size_t worker;         /* the number of this one, from 0 */
     const char *host_name; /* of this sidecar among others; the same until the end */
+    /* Of the [server:NAME] that the instance is for, of those of this process; "" for that of [headgate]. A policy need
+     * not know of servers: each has instances of its own. But what they write to one Redis goes to keys of their own.
+     */
+    const char *server_name;
 };
 
 struct policy_counter {

@@ -5,7 +5,7 @@
 #include "policy/policy.h"
 
 /* Of Headgate's own. */
-#define SECTIONS_OWN 2
+#define SECTIONS_OWN 3
 #define SECTIONS_MAX (SECTIONS_OWN + POLICY_SECTIONS_MAX)
 
 /* Headgate's own, then those of the policies of the list, which ends with NULL; up to a NULL. */

@@ -18,17 +18,33 @@ static int64_t days_left(const struct tls_context *context, int64_t now)
     return expires > now ? (expires - now) / DAY_SECONDS : 0;
 }
 
-static void warn(const char *option, const struct tls_context *context, int64_t now)
+static void warn(const char *server, const char *option, const struct tls_context *context, int64_t now)
 {
+    const char *separator = *server != '\0' ? " " : "";
     int64_t expires = context != NULL ? tls_context_expires(context) : 0;
 
     if (expires == 0 || expires - now >= WARNING_DAYS * DAY_SECONDS) {
         return;
     }
     if (expires <= now) {
-        log_warning("main", "%s: the certificate, or one of its chain, has expired: nobody will take it", option);
+        log_warning("main", "%s%s%s: the certificate, or one of its chain, has expired: nobody will take it", server,
+                    separator, option);
     } else {
-        log_warning("main", "%s: the certificate expires in %lld days", option, (long long)days_left(context, now));
+        log_warning("main", "%s%s%s: the certificate expires in %lld days", server, separator, option,
+                    (long long)days_left(context, now));
+    }
+}
+
+/* What is the process's own, or what a server does not have from there. */
+static void warn_of_own(const struct conf *conf, int64_t now)
+{
+    const struct conf *process = conf->process;
+
+    if (conf == process || conf->tls_clients != process->tls_clients) {
+        warn(conf->server_name, "tls_certificate", conf->tls_clients, now);
+    }
+    if (conf == process || conf->tls_upstream != process->tls_upstream) {
+        warn(conf->server_name, "upstream_certificate", conf->tls_upstream, now);
     }
 }
 
@@ -40,8 +56,7 @@ static void count(struct expiry *expiry)
     stats_set(expiry->stats, STATS_UPSTREAM_CERTIFICATE_DAYS, (uint64_t)days_left(expiry->conf->tls_upstream, now));
     if (now - expiry->warned >= DAY_SECONDS || now < expiry->warned) {
         expiry->warned = now;
-        warn("tls_certificate", expiry->conf->tls_clients, now);
-        warn("upstream_certificate", expiry->conf->tls_upstream, now);
+        warn_of_own(expiry->conf, now);
     }
 }
 
@@ -52,11 +67,11 @@ static void on_timer(evutil_socket_t fd, short what, void *context)
     count(context);
 }
 
-bool expiry_open(struct expiry *expiry, struct reactor *reactor, const struct conf *conf)
+bool expiry_open(struct expiry *expiry, struct reactor *reactor, struct stats *stats, const struct conf *conf)
 {
     const struct timeval interval = {.tv_sec = LOOK_SECONDS};
 
-    expiry->stats = reactor->stats;
+    expiry->stats = stats;
     event_assign(&expiry->timer, reactor->base, -1, EV_PERSIST, on_timer, expiry);
     expiry_follow(expiry, conf);
     return event_add(&expiry->timer, &interval) == 0;

@@ -17,8 +17,9 @@ struct expiry {
     int64_t warned; /* when it was warned last: seconds since 1970 */
 };
 
-/* False when memory is short. conf is that in force, see expiry_follow(). Those that load now were warned of then. */
-bool expiry_open(struct expiry *expiry, struct reactor *reactor, const struct conf *conf);
+/* False when memory is short. stats: where the days are shown. conf: that in force of a server, or of the process, see
+ * expiry_follow(); what a server has from the process is warned of there. Those that load now were warned of then. */
+bool expiry_open(struct expiry *expiry, struct reactor *reactor, struct stats *stats, const struct conf *conf);
 /* Another configuration is in force, whose loading has warned. */
 void expiry_follow(struct expiry *expiry, const struct conf *conf);
 void expiry_close(struct expiry *expiry);

@@ -1,6 +1,7 @@
 #include "worker/worker.h"
 
 #include "base/log.h"
+#include "conf/conf_table.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -33,7 +34,9 @@ struct worker {
     struct server_info *server_info;
     struct client_service *clients;
     struct worker_parts parts;
-    struct message access_message; /* under way if so; what it says: */
+    char server_name[CONF_RULE_NAME_MAX + 1]; /* of the one that it is of, to operators … */
+    bool is_of_several;                       /* … who have others, too */
+    struct message access_message;            /* under way if so; what it says: */
     _Atomic bool access_is_posted;
     _Atomic bool access_has_changed;
     _Atomic int access_found; /* enum upstream_access, or ACCESS_UNKNOWN */
@@ -309,6 +312,9 @@ static void *worker_run(void *context)
 {
     struct worker *worker = context;
 
+    if (worker->is_of_several) {
+        log_name_server(worker->server_name);
+    }
     upstream_warm_up(worker->upstream);
     while (!worker->stopping && reactor_turn(&worker->reactor)) {
     }
@@ -328,7 +334,8 @@ static int start_thread(struct worker *worker)
     int status = pthread_create(&worker->thread, NULL, worker_run, worker);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (status == 0) {
-        snprintf(name, sizeof name, "worker-%zu", worker->index);
+        snprintf(name, sizeof name, "%.12s-%zu", worker->is_of_several ? worker->server_name : "worker",
+                 worker->index % 100);
         pthread_setname_np(worker->thread, name);
     }
     return status;
@@ -382,6 +389,7 @@ static bool build_parts(struct worker *worker, const struct conf *conf)
         .policies = worker->parts.policies,
         .worker = worker->index,
         .host_name = conf->host_name,
+        .server_name = conf->server_name,
         .admission = worker->parts.admission,
     };
     worker->clients = worker->server_info != NULL ? client_service_new(&parts, &clients, conf->rules) : NULL;
@@ -410,6 +418,8 @@ struct worker *worker_start(size_t index, const struct conf *conf, const struct 
     worker->index = index;
     atomic_init(&worker->access_found, ACCESS_UNKNOWN);
     worker->parts = *parts;
+    worker->is_of_several = conf_server_count(conf->process) > 1;
+    snprintf(worker->server_name, sizeof worker->server_name, "%s", conf_server_name(conf));
     if (!reactor_init(&worker->reactor, &worker->stats) || !build_parts(worker, conf)) {
         worker_free(worker);
         errno = ENOMEM;

@@ -23,8 +23,7 @@ static const char *refuse_own(void *context, const struct sockaddr *address)
 }
 
 /* What workers need, but for themselves. False with errno set and nothing left open. */
-static bool open_parts(struct worker_pool *worker_pool, struct reactor *reactor, const struct conf *conf,
-                       const struct policy *const *policies)
+static bool open_parts(struct worker_pool *worker_pool, const struct worker_pool_parts *given, const struct conf *conf)
 {
     const struct lookup_settings settings = {
         .address = &conf->upstream,
@@ -32,7 +31,7 @@ static bool open_parts(struct worker_pool *worker_pool, struct reactor *reactor,
         .changed = on_targets,
         .refuses = refuse_own,
         .context = worker_pool,
-        .stats = reactor->stats,
+        .stats = given->stats,
     };
     size_t count = (size_t)conf->threads;
 
@@ -42,13 +41,13 @@ static bool open_parts(struct worker_pool *worker_pool, struct reactor *reactor,
         errno = ENOMEM;
         return false;
     }
-    if (!chain_roster_open(&worker_pool->policies, policies, count)) {
+    if (!chain_roster_open(&worker_pool->policies, given->policies, count)) {
         workgroup_close(&worker_pool->group);
         free(worker_pool->workers);
         errno = ENOMEM;
         return false;
     }
-    if (!mailbox_open(&worker_pool->mailbox, reactor)) {
+    if (!mailbox_open(&worker_pool->mailbox, given->reactor)) {
         int reason = errno;
         workgroup_close(&worker_pool->group);
         chain_roster_close(&worker_pool->policies);
@@ -56,7 +55,7 @@ static bool open_parts(struct worker_pool *worker_pool, struct reactor *reactor,
         errno = reason;
         return false;
     }
-    worker_pool->lookup = lookup_new(reactor, &settings);
+    worker_pool->lookup = lookup_new(given->reactor, &settings);
     if (worker_pool->lookup == NULL) {
         worker_pool_stop(worker_pool);
         errno = ENOMEM;
@@ -64,16 +63,15 @@ static bool open_parts(struct worker_pool *worker_pool, struct reactor *reactor,
     return worker_pool->lookup != NULL;
 }
 
-bool worker_pool_start(struct worker_pool *worker_pool, struct reactor *reactor, const struct conf *conf,
-                       const struct policy *const *policies)
+bool worker_pool_start(struct worker_pool *worker_pool, const struct worker_pool_parts *given, const struct conf *conf)
 {
     size_t count = (size_t)conf->threads;
 
     /* Initialises the C library's allocator while there is one thread. Under a sanitizer nobody else does, and workers
      * that trim would all do it at once. */
     (void)malloc_trim(0);
-    *worker_pool = (struct worker_pool){.stats = reactor->stats, .conf = conf};
-    if (!open_parts(worker_pool, reactor, conf, policies)) {
+    *worker_pool = (struct worker_pool){.stats = given->stats, .conf = conf, .last_client = given->clients_given};
+    if (!open_parts(worker_pool, given, conf)) {
         return false;
     }
     worker_pool->admission = admission_new(conf);
@@ -249,7 +247,8 @@ void worker_pool_give_client(struct worker_pool *worker_pool, int fd, const stru
 {
     struct worker *worker = least_loaded(worker_pool);
 
-    if (worker_give_client(worker, fd, origin, worker_pool->clients_given + 1)) {
+    if (worker_give_client(worker, fd, origin, *worker_pool->last_client + 1)) {
+        (*worker_pool->last_client)++;
         worker_pool->clients_given++;
     } else {
         worker_pool->clients_refused++;

@@ -1,11 +1,19 @@
 /*
- * The worker pool: all workers of the process, and how accepted clients are spread over them. Main thread only.
+ * The worker pool: all workers of a server, and how accepted clients are spread over them. Main thread only.
  */
 #ifndef HEADGATE_WORKER_POOL_H
 #define HEADGATE_WORKER_POOL_H
 
 #include "net/lookup.h"
 #include "worker/worker.h"
+
+/* What a pool works with; it must outlive it. */
+struct worker_pool_parts {
+    struct reactor *reactor; /* of the main thread */
+    const struct policy *const *policies;
+    struct stats *stats;     /* where lookups are counted */
+    uint64_t *clients_given; /* by all pools of the process: the number of the last client */
+};
 
 struct worker_pool {
     struct worker **workers;
@@ -17,6 +25,7 @@ struct worker_pool {
     const struct conf *conf;      /* that is in force */
     struct admission *admission;  /* … and whom it knows and lets in */
     const struct stats *stats;    /* where lookups are counted */
+    uint64_t *last_client;        /* the number of the process's last one */
     uint64_t clients_given;       /* sockets handed over since the start */
     uint64_t clients_refused;
     uint64_t clients_proxied; /* of the sockets: passed on by a proxy that said by whom they were opened */
@@ -24,10 +33,8 @@ struct worker_pool {
     uint64_t clients_denied;  /* by allow and refuse, before they were handed over */
 };
 
-/* Starts conf->threads workers; false, with errno set and none left running, if one cannot be started. reactor: of the
- * main thread. */
-bool worker_pool_start(struct worker_pool *worker_pool, struct reactor *reactor, const struct conf *conf,
-                       const struct policy *const *policies);
+/* Starts conf->threads workers; false, with errno set and none left running, if one cannot be started. */
+bool worker_pool_start(struct worker_pool *worker_pool, const struct worker_pool_parts *parts, const struct conf *conf);
 void worker_pool_stop(struct worker_pool *worker_pool);
 /* Has Redis' name looked up anew, at the intervals of conf from now on, which stays as long as it is in force. Workers
  * are told of conf by worker_reconfigure(). */

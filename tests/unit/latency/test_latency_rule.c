@@ -15,7 +15,7 @@ static struct latency_settings settings_of(const char *text)
 
     cr_assert_not_null(conf, "%s", faults.count > 0 ? faults.lines[0] : "");
     conf_faults_free(&faults);
-    latency_settings_make(&settings, conf->rules);
+    latency_settings_make(&settings, conf->rules, NULL);
     conf_free(conf);
     return settings;
 }

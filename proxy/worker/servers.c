@@ -1,0 +1,198 @@
+#include "worker/servers.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool servers_new(struct servers *servers, const struct conf *process)
+{
+    size_t count = conf_server_count(process);
+
+    *servers = (struct servers){.list = calloc(count, sizeof *servers->list)};
+    if (servers->list == NULL) {
+        return false;
+    }
+    for (; servers->count < count; servers->count++) {
+        struct server *server = &servers->list[servers->count];
+        server->conf = conf_server_at(process, servers->count);
+        snprintf(server->name, sizeof server->name, "%s", conf_server_name(server->conf));
+    }
+    return true;
+}
+
+void servers_free(struct servers *servers)
+{
+    free(servers->list);
+    *servers = (struct servers){0};
+}
+
+/* ---- start and end ---- */
+
+static bool start_one(struct server *server, struct servers *servers, struct reactor *reactor,
+                      const struct policy *const *policies)
+{
+    const struct worker_pool_parts parts = {
+        .reactor = reactor,
+        .policies = policies,
+        .stats = &server->stats,
+        .clients_given = &servers->clients_given,
+    };
+
+    if (!expiry_open(&server->expiry, reactor, &server->stats, server->conf)) {
+        log_error("main", "out of memory");
+        return false;
+    }
+    if (!worker_pool_start(&server->worker_pool, &parts, server->conf)) {
+        log_error("main", "cannot start the workers: %s", strerror(errno));
+        return false;
+    }
+    return true;
+}
+
+bool servers_start(struct servers *servers, struct reactor *reactor, const struct policy *const *policies)
+{
+    bool started = true;
+
+    for (size_t i = 0; i < servers->count && started; i++) {
+        started = start_one(&servers->list[i], servers, reactor, policies);
+    }
+    return started;
+}
+
+/* From the last to the first, as each of them opens its addresses: who reaches the first finds all others in place. */
+bool servers_listen(struct servers *servers, struct reactor *reactor, struct port_source *source)
+{
+    bool opened = true;
+
+    for (size_t i = servers->count; i-- > 0;) {
+        struct server *server = &servers->list[i];
+        server->listener = listener_open(reactor, &server->worker_pool, server->conf, source);
+        opened = opened && server->listener != NULL;
+    }
+    return opened;
+}
+
+bool servers_serve(struct servers *servers)
+{
+    bool serves = true;
+
+    for (size_t i = 0; i < servers->count && serves; i++) {
+        serves = listener_serve(servers->list[i].listener);
+    }
+    return serves;
+}
+
+void servers_stop(struct servers *servers)
+{
+    for (size_t i = 0; i < servers->count; i++) {
+        if (servers->list[i].listener != NULL) {
+            listener_close(servers->list[i].listener);
+            servers->list[i].listener = NULL;
+        }
+    }
+    for (size_t i = 0; i < servers->count; i++) {
+        worker_pool_stop(&servers->list[i].worker_pool);
+        expiry_close(&servers->list[i].expiry);
+    }
+}
+
+/* ---- reload ---- */
+
+static void reconfigure(struct server *server, const struct conf *conf, void (*done)(void *context), void *context)
+{
+    struct worker_pool *worker_pool = &server->worker_pool;
+
+    server->conf = conf;
+    if (server->listener != NULL) {
+        listener_reconfigure(server->listener, conf);
+    }
+    expiry_follow(&server->expiry, conf);
+    worker_pool_reconfigure(worker_pool, conf);
+    for (size_t i = 0; i < worker_pool->count; i++) {
+        worker_reconfigure(worker_pool->workers[i], conf, worker_pool->admission, done, context);
+    }
+}
+
+void servers_reconfigure(struct servers *servers, const struct conf *process, void (*done)(void *context),
+                         void *context)
+{
+    for (size_t i = 0; i < servers->count; i++) {
+        reconfigure(&servers->list[i], conf_server_at(process, i), done, context);
+    }
+}
+
+size_t servers_workers(const struct servers *servers)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < servers->count; i++) {
+        count += servers->list[i].worker_pool.count;
+    }
+    return count;
+}
+
+/* ---- drain ---- */
+
+void servers_drain(struct servers *servers)
+{
+    for (size_t i = 0; i < servers->count; i++) {
+        listener_stop(servers->list[i].listener);
+    }
+    for (size_t i = 0; i < servers->count; i++) {
+        worker_pool_drain(&servers->list[i].worker_pool);
+    }
+}
+
+size_t servers_clients(const struct servers *servers)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < servers->count; i++) {
+        const struct server *server = &servers->list[i];
+        count += worker_pool_clients(&server->worker_pool) + listener_waiting(server->listener);
+    }
+    return count;
+}
+
+bool servers_are_settled(const struct servers *servers)
+{
+    bool settled = true;
+
+    for (size_t i = 0; i < servers->count; i++) {
+        settled = settled && worker_pool_is_settled(&servers->list[i].worker_pool);
+    }
+    return settled;
+}
+
+bool servers_wait_in_vain(const struct servers *servers)
+{
+    bool in_vain = true;
+
+    for (size_t i = 0; i < servers->count; i++) {
+        in_vain = in_vain && worker_pool_waits_in_vain(&servers->list[i].worker_pool);
+    }
+    return in_vain;
+}
+
+void servers_close_clients(struct servers *servers)
+{
+    for (size_t i = 0; i < servers->count; i++) {
+        worker_pool_close_clients(&servers->list[i].worker_pool);
+    }
+}
+
+/* ---- names ---- */
+
+const struct server *servers_find(const struct servers *servers, struct slice name)
+{
+    for (size_t i = 0; i < servers->count; i++) {
+        const char *known = servers->list[i].name;
+        if (strlen(known) == name.length && memcmp(known, name.data, name.length) == 0) {
+            return &servers->list[i];
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,60 @@
+/*
+ * The servers of the process. Each is what a process with one server is: a configuration by itself, workers of its own
+ * with their connections to one Redis and policies of their own, and the addresses where its clients come. They share
+ * nothing but the main thread, so what befalls one is nothing to the others. Main thread only.
+ */
+#ifndef HEADGATE_SERVERS_H
+#define HEADGATE_SERVERS_H
+
+#include "worker/expiry.h"
+#include "worker/listener.h"
+#include "worker/worker_pool.h"
+
+struct server {
+    char name[CONF_RULE_NAME_MAX + 1]; /* as operators call it */
+    const struct conf *conf;           /* in force */
+    struct stats stats;                /* what the main thread counts of it */
+    struct worker_pool worker_pool;
+    struct listener *listener; /* NULL: not open yet */
+    struct expiry expiry;      /* of its certificates */
+};
+
+struct servers {
+    struct server *list;
+    size_t count;
+    uint64_t clients_given; /* of all, since the start: no two have clients of one number */
+};
+
+/* Makes those of the configuration. False when memory is short. */
+bool servers_new(struct servers *servers, const struct conf *process);
+/* Frees what servers_new() made; what runs was ended by servers_stop(). Harmless if nothing was made. */
+void servers_free(struct servers *servers);
+
+/* Starts all workers. False with one logged line if some cannot be started. */
+bool servers_start(struct servers *servers, struct reactor *reactor, const struct policy *const *policies);
+/* Opens all addresses, for servers_serve(). False with one logged line for each that cannot be opened. */
+bool servers_listen(struct servers *servers, struct reactor *reactor, struct port_source *source);
+/* Takes the addresses over from who serves there. False with one logged line. */
+bool servers_serve(struct servers *servers);
+/* Closes all that is open and ends all workers. */
+void servers_stop(struct servers *servers);
+
+/* Another configuration with the same servers: done is called on the thread of each worker when it no longer uses the
+ * one before. */
+void servers_reconfigure(struct servers *servers, const struct conf *process, void (*done)(void *context),
+                         void *context);
+size_t servers_workers(const struct servers *servers);
+
+/* Ends listening, and has each client closed when nothing of it is under way. */
+void servers_drain(struct servers *servers);
+/* Clients that are open, or on their way. */
+size_t servers_clients(const struct servers *servers);
+/* As worker_pool.h says it of one. */
+bool servers_are_settled(const struct servers *servers);
+bool servers_wait_in_vain(const struct servers *servers);
+void servers_close_clients(struct servers *servers);
+
+/* The one of that name; NULL: there is none. */
+const struct server *servers_find(const struct servers *servers, struct slice name);
+
+#endif
