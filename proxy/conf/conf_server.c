@@ -14,7 +14,7 @@
 
 #define SERVERS_EXPECTED                                                                                               \
     "NAMEs of [server:NAME], and " CONF_SERVER_DEFAULT " for that of [" CONF_SECTION "], with blanks or commas "       \
-                                                                                     "between"
+    "between"
 
 /* ---- whom a rule concerns ---- */
 

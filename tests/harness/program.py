@@ -12,16 +12,17 @@ TEXT = r"""
 import json, os, signal, socket, sys, time
 lines, address, forked = {}, json.loads(sys.argv[1]), []
 
-def connect():
-    if isinstance(address, str):
+def connect(name):
+    place = address[name] if isinstance(address, dict) else address
+    if isinstance(place, str):
         made = socket.socket(socket.AF_UNIX)
-        made.connect(address)
+        made.connect(place)
         return made
-    return socket.create_connection(tuple(address))
+    return socket.create_connection(tuple(place))
 
 def send(name, words):
     if name not in lines:
-        lines[name] = connect()
+        lines[name] = connect(name)
     words = [str(word).encode() for word in words]
     parts = [b"*%d\r\n" % len(words)] + [b"$%d\r\n%s\r\n" % (len(word), word) for word in words]
     lines[name].sendall(b"".join(parts))
@@ -84,7 +85,7 @@ def start_with_pid(pid, start):
 
 
 class Program:
-    """address: (host, port), or the path of a Unix socket. user: a uid to run as. rights: those that root has."""
+    """address: (host, port), the path of a Unix socket, or a dictionary of them by the connection's name. user: a uid to run as. rights: those that root has."""
 
     def __init__(self, address, user=None, rights=True):
         become = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
