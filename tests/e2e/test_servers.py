@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+from harness import tls
+from harness.certificates import certificates
 from harness.global_limits import Stopped
 from harness.latency import words_of
 from harness.leases import COMPARE_AND_DELETE, LEASE, assert_kept, await_gone, remaining, take
@@ -117,6 +119,65 @@ def test_what_each_authenticates_by_is_its_own(make_headgate, make_redis):
         assert other("SET", "k", "v") == OK
     with opened.connect() as look:
         assert b"cmdstat_auth:" not in look("INFO", "commandstats")
+
+
+@pytest.fixture
+def three_ways(make_several):
+    """The cache shows the certificate of [headgate], the sessions one of their own, and want one in return; the queue
+    speaks no TLS."""
+    made = certificates()
+    own = {
+        "sessions": tls.towards_clients(made.other_server, tls_ca=made.ca, client_certificates="required"),
+        "queue": {},
+    }
+    several = make_several(own={"cache": {}, **own}, tls=False, start=False, **tls.towards_clients(made.server))
+    for name in ("cache", "sessions"):
+        several.own[name]["listen"] = f"rediss://127.0.0.1:{several.ports[name]}"
+    several.headgate.port = several.ports["queue"]
+    several.write("")
+    several.headgate.start()
+    return several
+
+
+def test_certificates_of_a_server_are_its_own(three_ways):
+    """Which one was shown is told by who believes whom."""
+    made = certificates()
+    usual, other = tls.client_context(), tls.client_context(made.client, ca=made.other_ca)
+    with tls.connect(three_ways.address("cache"), usual) as client:
+        assert client("PING") == PONG
+    with tls.connect(three_ways.address("sessions"), other) as client:
+        assert client("PING") == PONG
+    assert three_ways.connect("queue")("PING") == PONG
+    for name, context in (("cache", other), ("sessions", usual), ("sessions", tls.client_context(ca=made.other_ca))):
+        with pytest.raises((OSError, Closed)), tls.connect(three_ways.address(name), context) as client:
+            client("PING")
+    wait_for(lambda: three_ways.stat("tls_failed_certificate_total", "sessions") == 2, what="both to be counted")
+    days = [three_ways.stat("tls_certificate_days", name) for name in NAMES]
+    assert days[0] > 80 and days[1] > 80 and days[2] > 80, "the queue has that of [headgate], though nobody asks for it"
+
+
+def test_certificates_are_renewed_by_a_reload(three_ways):
+    made = certificates()
+    usual = tls.client_context()
+    three_ways.own["sessions"].update(tls.towards_clients(made.server))
+    three_ways.write("")
+    assert three_ways.ask("RELOAD") == "OK"
+    with_own = tls.client_context(made.client)
+    wait_for(lambda: _is_served(three_ways, "sessions", with_own), what="the new certificate")
+    assert _is_served(three_ways, "cache", usual)
+    three_ways.own["sessions"].update(tls_certificate=made.client.key)
+    three_ways.write("")
+    refused = three_ways.reply("RELOAD")
+    assert isinstance(refused, Error) and b"[server:sessions] tls_certificate" in refused
+    assert _is_served(three_ways, "sessions", with_own)
+
+
+def _is_served(several, name, context):
+    try:
+        with tls.connect(several.address(name), context) as client:
+            return client("PING") == PONG
+    except (OSError, Closed):
+        return False
 
 
 # ---- none harms another ----
