@@ -1,0 +1,206 @@
+/* [server:NAME]: what each server goes by, and what a reload makes of several. */
+#include "conf_fixture.h"
+
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct rule_options {
+    char *servers;
+};
+
+static const struct conf_option rule_option_table[] = {
+    CONF_SERVERS_OPTION(struct rule_options, servers),
+};
+
+static const struct conf_section rule_section = {
+    .name = "rule",
+    .has_rules = true,
+    .options = rule_option_table,
+    .option_count = 1,
+    .values_size = sizeof(struct rule_options),
+};
+
+static const struct conf_section *const sections[] = {&conf_section_server, &conf_section_listener, &rule_section,
+                                                      NULL};
+
+static struct conf *loaded(const char *text)
+{
+    struct conf_faults faults;
+    struct conf *conf = load_conf(text, sections, &faults);
+
+    cr_assert_not_null(conf, "%s: %s", text, faults.count > 0 ? faults.lines[0] : "");
+    conf_faults_free(&faults);
+    return conf;
+}
+
+/* The names of the rules that a server has, with blanks behind them. The caller frees it. */
+static char *rules_of(const struct conf *server)
+{
+    char *text = conf_format("%s", "");
+
+    for (const struct conf_rule *rule = server->rules; rule != NULL; rule = rule->next) {
+        char *longer = conf_format("%s%s ", text, rule->name);
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
+static void assert_rules(const struct conf *server, const char *expected)
+{
+    char *text = rules_of(server);
+
+    cr_assert_str_eq(text, expected, "%s: %s", conf_server_name(server), text);
+    free(text);
+}
+
+Test(conf_server, a_file_without_any_is_one)
+{
+    struct conf *conf = loaded("[headgate]\nlanes = 3\n[listener:l]\nlisten = h:1\n[rule:r]\nservers = default\n");
+    const struct conf *only = conf_server_at(conf, 0);
+
+    cr_assert_eq(conf_server_count(conf), 1);
+    cr_assert_str_eq(conf_server_name(only), "default");
+    cr_assert_str_eq(only->server_name, "");
+    cr_assert_eq(only->lanes, 3);
+    cr_assert_eq(conf_listener_count(only), 2);
+    cr_assert_eq(only->process, conf);
+    assert_rules(only, "l r ");
+    conf_free(conf);
+}
+
+static const char several[] = "[headgate]\nlisten = h:1\nupstream = h:2\nupstream_password = s3cret\nlanes = 3\n"
+                              "allow = ip:10.0.0.0/8\n"
+                              "[server:b]\nlisten = h:3\nupstream = redis://u:p@h:4\nlanes = 5\n"
+                              "[rule:all]\n"
+                              "[server:a]\nlisten = h:5\nupstream = h:6\nthreads = 2\n"
+                              "[listener:l]\nlisten = h:7\nserver = a\n"
+                              "[rule:some]\nservers = a, default\n"
+                              "[rule:one]\nservers = b\n";
+
+/* What is said where counts; what belongs to an address is nobody else's, and what keeps others out is everybody's. */
+Test(conf_server, each_by_itself)
+{
+    struct conf *conf = loaded(several);
+    const struct conf *first = conf_server_at(conf, 0), *b = conf_server_at(conf, 1), *a = conf_server_at(conf, 2);
+
+    cr_assert_eq(conf_server_count(conf), 3);
+    cr_assert_str_eq(conf_server_name(first), "default");
+    cr_assert_str_eq(conf_server_name(b), "b");
+    cr_assert_str_eq(conf_server_name(a), "a");
+    cr_assert_eq(first->lanes, 3);
+    cr_assert_eq(b->lanes, 5);
+    cr_assert_eq(a->lanes, 3);
+    cr_assert_eq(a->threads, 2);
+    cr_assert_str_eq(a->upstream.text, "h:6");
+    cr_assert_str_eq(first->upstream_password, "s3cret");
+    cr_assert_str_eq(b->upstream_user, "u");
+    cr_assert_str_eq(b->upstream_password, "p");
+    cr_assert_str_eq(a->upstream_password, "");
+    cr_assert_str_eq(a->listener_terms.allow, "ip:10.0.0.0/8");
+    assert_rules(first, "all some ");
+    assert_rules(b, "all one ");
+    assert_rules(a, "all l some ");
+    cr_assert_eq(conf_listener_count(b), 1);
+    cr_assert_eq(conf_listener_count(a), 2);
+    conf_free(conf);
+}
+
+/* Also where another one of the process listens. */
+Test(conf_server, no_address_of_the_process_is_that_of_a_redis)
+{
+    struct conf *conf = loaded("[server:a]\nlisten = 127.0.0.1:3\nupstream = h:1\n"
+                               "[server:b]\nlisten = 127.0.0.1:4\nupstream = h:2\n");
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(4), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+
+    cr_assert_eq(conf_server_count(conf), 2);
+    cr_assert_str_eq(conf_own_address(conf_server_at(conf, 0), (const struct sockaddr *)&to), "127.0.0.1:4");
+    to.sin_port = htons(6380);
+    cr_assert_null(conf_own_address(conf_server_at(conf, 0), (const struct sockaddr *)&to),
+                   "[headgate] is no server: nobody listens where it would");
+    conf_free(conf);
+}
+
+static void collect(void *context, const char *option)
+{
+    char **text = context;
+    char *longer = conf_format("%s%s;", *text, option);
+
+    free(*text);
+    *text = longer;
+}
+
+/* Servers stay as they were opened, in their order; options and rules are those of the new file. */
+Test(conf_server, reload)
+{
+    struct conf *old = loaded(several);
+    struct conf *fresh = loaded("[headgate]\nlisten = h:1\nupstream = h:2\nlanes = 3\nupstream_wait = 7s\n"
+                                "[server:c]\nlisten = h:8\nupstream = h:9\n"
+                                "[server:a]\nlisten = h:5\nupstream = h:10\nthreads = 2\nmax_clients = 9\n"
+                                "[listener:l]\nlisten = h:7\nserver = c\n"
+                                "[rule:new]\nservers = c a\n[rule:all]\n");
+    struct conf *merged = conf_merge_reloadable(old, fresh);
+    char *changes = conf_format("%s", "");
+
+    conf_restart_only_changes(old, fresh, collect, &changes);
+    cr_assert_str_eq(changes, "[server:b];[server:a] upstream;[listener:l] server;[server:c];", "%s", changes);
+    cr_assert_eq(conf_server_count(merged), 3);
+    const struct conf *first = conf_server_at(merged, 0), *b = conf_server_at(merged, 1),
+                      *a = conf_server_at(merged, 2);
+    cr_assert_str_eq(conf_server_name(b), "b");
+    cr_assert_str_eq(conf_server_name(a), "a");
+    cr_assert_eq(first->upstream_wait, 7000);
+    cr_assert_str_eq(first->upstream_password, "");
+    cr_assert_eq(a->upstream_wait, 7000);
+    cr_assert_eq(a->max_clients, 9);
+    cr_assert_str_eq(a->upstream.text, "h:6");
+    cr_assert_eq(b->upstream_wait, 3000, "it is gone from the file: it is as it was");
+    cr_assert_str_eq(b->upstream_password, "p");
+    assert_rules(b, "all ");
+    assert_rules(a, "new all l ");
+    free(changes);
+    conf_free(merged);
+    conf_free(fresh);
+    conf_free(old);
+}
+
+/* [headgate] becomes none by a reload as little as another server goes. */
+Test(conf_server, whether_headgate_is_one_stays)
+{
+    struct conf *old = loaded("[server:a]\nlisten = h:1\nupstream = h:2\n");
+    struct conf *fresh = loaded("[headgate]\nlisten = h:3\n[server:a]\nlisten = h:1\nupstream = h:2\n");
+    struct conf *merged = conf_merge_reloadable(old, fresh), *back = conf_merge_reloadable(fresh, old);
+    char *changes = conf_format("%s", "");
+
+    conf_restart_only_changes(old, fresh, collect, &changes);
+    cr_assert_str_eq(changes, "listen;whether [headgate] is a server itself;", "%s", changes);
+    cr_assert_eq(conf_server_count(merged), 1);
+    cr_assert_eq(conf_server_count(back), 2);
+    cr_assert_str_eq(conf_server_at(back, 0)->listen.items[0].text, "h:3");
+    free(changes);
+    conf_free(back);
+    conf_free(merged);
+    conf_free(fresh);
+    conf_free(old);
+}
+
+Test(conf_server, what_is_printed_loads_again)
+{
+    static const char *const files[] = {several, "[server:a]\nlisten = h:1\nupstream = h:2\n"};
+
+    for (size_t i = 0; i < 2; i++) {
+        struct conf *conf = loaded(files[i]);
+        char *text = print_conf(conf, true);
+        struct conf *again = loaded(text);
+        char *same = print_conf(again, true);
+        cr_assert_str_eq(same, text);
+        cr_assert_eq(conf_server_count(again), conf_server_count(conf));
+        free(same);
+        free(text);
+        conf_free(again);
+        conf_free(conf);
+    }
+}
