@@ -1,4 +1,4 @@
-// Locks in Go: HOST PORT LIBRARY. The protocol is told in tests/locks/programs.py.
+// Locks in Go: HOST PORT[,PORT...] LIBRARY. Several ports are those of the masters of a RedLock. The protocol is told in tests/locks/programs.py.
 package main
 
 import (
@@ -13,6 +13,7 @@ import (
 
 	"github.com/bsm/redislock"
 	"github.com/go-redsync/redsync/v4"
+	redsyncredis "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
 )
@@ -35,6 +36,32 @@ func acquireRedsync(client *redis.Client, name string, lease time.Duration) (rel
 		return nil, err
 	}
 	return mutex.Unlock, nil
+}
+
+// redsyncOver gives the RedLock of all these, of which each may take a good part of the lease to answer.
+func redsyncOver(clients []*redis.Client) acquire {
+	pools := make([]redsyncredis.Pool, len(clients))
+	for i, client := range clients {
+		pools[i] = goredis.NewPool(client)
+	}
+	return func(_ *redis.Client, name string, lease time.Duration) (release, error) {
+		mutex := redsync.New(pools...).NewMutex(name, redsync.WithExpiry(lease), redsync.WithTries(1),
+			redsync.WithTimeoutFactor(0.4))
+		var taken *redsync.ErrTaken
+		if err := mutex.Lock(); errors.As(err, &taken) || errors.Is(err, redsync.ErrFailed) {
+			return nil, nil
+		} else if err != nil {
+			return nil, err
+		}
+		return func() (bool, error) {
+			// Of one that has died there is an error, though the lock was given back.
+			freed, err := mutex.Unlock()
+			if freed {
+				err = nil
+			}
+			return freed, err
+		}, nil
+	}
 }
 
 func acquireRedislock(client *redis.Client, name string, lease time.Duration) (release, error) {
@@ -83,8 +110,15 @@ func answer(yes bool, err error) {
 }
 
 func main() {
-	client := redis.NewClient(&redis.Options{Addr: os.Args[1] + ":" + os.Args[2]})
+	var clients []*redis.Client
+	for _, port := range strings.Split(os.Args[2], ",") {
+		clients = append(clients, redis.NewClient(&redis.Options{Addr: os.Args[1] + ":" + port}))
+	}
+	client := clients[0]
 	take := libraries[os.Args[3]]
+	if len(clients) > 1 {
+		take = redsyncOver(clients)
+	}
 	held := map[string]release{}
 	if err := client.Ping(context.Background()).Err(); err != nil {
 		answer(false, err)

@@ -1,6 +1,7 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.util.ArrayDeque;
+import java.util.Arrays;
 import java.util.Deque;
 import java.util.HashMap;
 import java.util.Map;
@@ -10,13 +11,15 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import org.redisson.Redisson;
+import org.redisson.RedissonRedLock;
 import org.redisson.api.RLock;
 import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
 /**
- * Locks of Redisson: HOST PORT LIBRARY WATCHDOG_MS. The protocol is told in tests/locks/programs.py; here there is
+ * Locks of Redisson: HOST PORT[,PORT...] LIBRARY WATCHDOG_MS. Several ports are those of the masters of a RedLock. The
+ * protocol is told in tests/locks/programs.py; here there is
  * "again", too, by which the owner takes its lock once more. Each "acquire" comes from a thread of its own, since
  * threads are Redisson's owners.
  */
@@ -39,11 +42,13 @@ public final class Locks {
     }
 
     private final RedissonClient client;
+    private final RedissonClient[] masters;
     private final String library;
     private final Map<String, Owner> owners = new HashMap<>();
 
-    private Locks(RedissonClient client, String library) {
-        this.client = client;
+    private Locks(RedissonClient[] masters, String library) {
+        this.client = masters[0];
+        this.masters = masters;
         this.library = library;
     }
 
@@ -64,6 +69,8 @@ public final class Locks {
             return client.getSpinLock(name);
         case "fenced":
             return (RLock) fencedLockOf(name);
+        case "redlock":
+            return new RedissonRedLock(Arrays.stream(masters).map(master -> master.getLock(name)).toArray(RLock[]::new));
         case "multi":
             return client.getMultiLock(client.getLock(name), client.getLock(name + ":second"));
         default:
@@ -90,7 +97,16 @@ public final class Locks {
         }
         RLock lock = lockOf(name);
         boolean acquired = library.endsWith("watchdog") ? lock.tryLock() : lock.tryLock(0, lease, TimeUnit.MILLISECONDS);
-        return acquired ? lock::unlock : null;
+        return !acquired ? null : library.equals("redlock") ? () -> unlockAll(lock) : lock::unlock;
+    }
+
+    /** A master that has died, or has come back without the lock, is told of after all were unlocked. */
+    private static void unlockAll(RLock lock) {
+        try {
+            lock.unlock();
+        } catch (RuntimeException ofOne) {
+            System.err.println(ofOne);
+        }
     }
 
     private boolean answer(String command, String name, String lease) throws Exception {
@@ -121,17 +137,24 @@ public final class Locks {
         return true;
     }
 
-    public static void main(String[] arguments) throws Exception {
+    private static RedissonClient connect(String host, String port, String watchdog) {
         Config config = new Config();
-        config.setThreads(2).setNettyThreads(2).setLockWatchdogTimeout(Long.parseLong(arguments[3]));
+        config.setThreads(2).setNettyThreads(2).setLockWatchdogTimeout(Long.parseLong(watchdog));
         config.useSingleServer()
-            .setAddress("redis://" + arguments[0] + ":" + arguments[1])
+            .setAddress("redis://" + host + ":" + port)
             // The library's own 3 s are not enough on a machine with much else to do.
             .setTimeout(60_000)
             .setConnectTimeout(60_000)
             .setConnectionMinimumIdleSize(2)
             .setConnectionPoolSize(4);
-        Locks locks = new Locks(Redisson.create(config), arguments[2]);
+        return Redisson.create(config);
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        RedissonClient[] masters = Arrays.stream(arguments[1].split(","))
+            .map(port -> connect(arguments[0], port, arguments[3]))
+            .toArray(RedissonClient[]::new);
+        Locks locks = new Locks(masters, arguments[2]);
         System.out.println("ready");
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {

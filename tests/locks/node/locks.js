@@ -7,7 +7,9 @@ const { default: Redlock5, ExecutionError } = require('redlock5');
 const { Mutex, Semaphore } = require('redis-semaphore');
 
 const [host, port, library] = process.argv.slice(2);
-const redis = new Redis({ host, port: Number(port) });
+// Several ports are those of the masters of a RedLock.
+const masters = port.split(',').map((one) => new Redis({ host, port: Number(one) }));
+const [redis] = masters;
 
 const COMPARE_AND_DELETE =
   'if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end';
@@ -37,7 +39,7 @@ async function acquireRedlock4(name, lease) {
 }
 
 async function acquireRedlock5(name, lease) {
-  const redlock = new Redlock5([redis], { retryCount: 0 });
+  const redlock = new Redlock5(masters, { retryCount: 0 });
   try {
     let lock = await redlock.acquire([name], lease);
     const release = async () => {
