@@ -1,17 +1,17 @@
-/* The process: command line, start, signals, reload, drain. */
+/* The process: start, signals, reload, drain. */
 #include "admin/admin.h"
 #include "base/log.h"
 #include "base/privileges.h"
 #include "conf/conf_table.h"
 #include "event/file_watch.h"
 #include "policy/sections.h"
+#include "process/command_line.h"
 #include "version.h"
 #include "worker/expiry.h"
 #include "worker/servers.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,25 +51,7 @@ struct process {
     bool ended;
 };
 
-/* ---- command line ---- */
-
-static void print_help(FILE *out)
-{
-    fputs("Usage: headgate [-c FILE] [--take-over | -t | -T | -v | --help]\n"
-          "A sidecar proxy that enforces policies in front of Redis.\n"
-          "\n"
-          "  -c FILE      read the configuration from FILE (an ini file; without it, all defaults)\n"
-          "  -t           check the configuration and exit: 0 if it is sound, else 1 with every fault\n"
-          "  -T           print the configuration that would be in force, and exit\n"
-          "  --take-over  listen beside a Headgate that is to be ended; who connects from then on is served here\n"
-          "  -v           print the version and exit\n"
-          "  --help       print this and exit\n"
-          "  --reference ini|markdown\n"
-          "               print the reference of all options and exit\n"
-          "\n"
-          "Signals: TERM and INT drain and exit (a second one exits at once); HUP reads the configuration again.\n",
-          out);
-}
+/* ---- configuration ---- */
 
 static struct conf *read_conf(const char *path, struct conf_faults *faults)
 {
@@ -95,70 +77,6 @@ static void log_warnings(const struct conf_faults *faults)
     for (size_t i = 0; i < faults->warning_count; i++) {
         log_warning("main", "%s", faults->warnings[i]);
     }
-}
-
-enum task { COMMAND_LINE_RUN, COMMAND_LINE_CHECK, COMMAND_LINE_PRINT };
-
-static int print_reference(const char *form)
-{
-    const struct conf_section *sections[SECTIONS_MAX + 1];
-
-    sections_list(policies, sections);
-    if (strcmp(form, "ini") == 0) {
-        conf_print_reference_ini(stdout, sections);
-    } else if (strcmp(form, "markdown") == 0) {
-        conf_print_reference_markdown(stdout, sections);
-    } else {
-        fprintf(stderr, "headgate: --reference %s: expected ini or markdown\n", form);
-        return 1;
-    }
-    return 0;
-}
-
-/* The exit status if the program is done with that, else -1. */
-static int read_command_line(int argc, char **argv, struct process *process, enum task *task)
-{
-    static const struct option options[] = {
-        {"help", no_argument, NULL, 'h'},
-        {"version", no_argument, NULL, 'v'},
-        {"reference", required_argument, NULL, 'r'},
-        {"take-over", no_argument, NULL, 'o'},
-        {NULL, 0, NULL, 0},
-    };
-    int option;
-
-    while ((option = getopt_long(argc, argv, "c:tTvh", options, NULL)) != -1) {
-        switch (option) {
-        case 'c':
-            process->conf_path = optarg;
-            break;
-        case 'o':
-            process->takes_over = true;
-            break;
-        case 't':
-            *task = COMMAND_LINE_CHECK;
-            break;
-        case 'T':
-            *task = COMMAND_LINE_PRINT;
-            break;
-        case 'v':
-            printf("headgate %s\n", HEADGATE_VERSION);
-            return 0;
-        case 'h':
-            print_help(stdout);
-            return 0;
-        case 'r':
-            return print_reference(optarg);
-        default:
-            fputs("Try 'headgate --help'.\n", stderr);
-            return 1;
-        }
-    }
-    if (optind < argc) {
-        fprintf(stderr, "headgate: unexpected argument '%s'\nTry 'headgate --help'.\n", argv[optind]);
-        return 1;
-    }
-    return -1;
 }
 
 /* ---- reload ---- */
@@ -618,14 +536,14 @@ static int serve(struct process *process)
 }
 
 /* What -t and -T are for, of a configuration that is sound. */
-static void show(struct process *process, enum task task)
+static void show(struct process *process, enum command_line_task task)
 {
     const char *path = process->conf_path != NULL ? process->conf_path : "the default configuration";
 
     for (size_t i = 0; i < process->faults.warning_count; i++) {
         fprintf(stderr, "headgate: warning: %s\n", process->faults.warnings[i]);
     }
-    if (task == COMMAND_LINE_PRINT) {
+    if (task == COMMAND_LINE_SHOW) {
         conf_print(process->conf, stdout, false);
     } else {
         printf("headgate: %s is sound\n", path);
@@ -635,21 +553,20 @@ static void show(struct process *process, enum task task)
 
 int main(int argc, char **argv)
 {
-    struct process process = {0};
-    enum task task = COMMAND_LINE_RUN;
-    int status = read_command_line(argc, argv, &process, &task);
+    const struct command_line line = command_line_read(argc, argv, policies);
+    struct process process = {.conf_path = line.conf_path, .takes_over = line.takes_over};
+    int status = 0;
 
-    if (status >= 0) {
-        return status;
+    if (line.task == COMMAND_LINE_EXIT) {
+        return line.status;
     }
     process.conf = load_conf(process.conf_path, &process.faults);
     if (process.conf == NULL) {
         status = 1;
-    } else if (task == COMMAND_LINE_RUN) {
+    } else if (line.task == COMMAND_LINE_RUN) {
         status = serve(&process);
     } else {
-        show(&process, task);
-        status = 0;
+        show(&process, line.task);
     }
     conf_faults_free(&process.faults);
     return status;

@@ -33,4 +33,8 @@ void admin_stop_listening(struct admin *admin);
  * must send nothing more: stop the servers first. */
 void admin_close(struct admin *admin);
 
+/* The body of the manual page of the port, in the language of base/roff.h: what can be asked, of these policies too,
+ * and what is counted. */
+void admin_print_manual(FILE *out, const struct policy *const *policies);
+
 #endif

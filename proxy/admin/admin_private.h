@@ -7,6 +7,7 @@
  *   admin_verbs.c    what can be asked
  *   admin_policy.c   … of policies
  *   admin_servers.c  … of several servers: what they have in sum, and each by itself
+ *   admin_manual.c   the manual page
  */
 #ifndef HEADGATE_ADMIN_PRIVATE_H
 #define HEADGATE_ADMIN_PRIVATE_H
@@ -124,6 +125,9 @@ bool admin_guard_may_change(struct session_entry *session);
 
 /* Answers a request, now or when the workers have told what it takes. */
 void admin_run(struct session_entry *session, size_t count, const struct slice *arguments);
+/* Tells each of the admin port's own verbs. */
+void admin_verbs_tell(void (*tell)(void *context, const char *usage, const char *help, enum policy_verb_effect effect),
+                      void *context);
 
 /* The roster of policies, which all servers have in common. */
 static inline const struct chain_roster *admin_policies(const struct admin *admin)

@@ -613,6 +613,14 @@ static const struct verb verbs[VERB_COUNT + 1] = {
     {NULL, 0, 0, NULL, NULL, NULL, POLICY_VERB_READS, false},
 };
 
+void admin_verbs_tell(void (*tell)(void *context, const char *usage, const char *help, enum policy_verb_effect effect),
+                      void *context)
+{
+    for (const struct verb *verb = verbs; verb->name != NULL; verb++) {
+        tell(context, verb->usage, verb->help, verb->effect);
+    }
+}
+
 /* ---- requests ---- */
 
 static void answer_unknown(struct session_entry *session, struct slice name)

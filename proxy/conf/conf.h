@@ -205,6 +205,8 @@ void conf_print(const struct conf *conf, FILE *out, bool show_secrets);
  * file (conf/headgate.ini is this text) and as a Markdown table (docs/configuration.md holds it). */
 void conf_print_reference_ini(FILE *out, const struct conf_section *const *sections);
 void conf_print_reference_markdown(FILE *out, const struct conf_section *const *sections);
+/* The same as the body of a manual page, in the language of base/roff.h. */
+void conf_print_manual(FILE *out, const struct conf_section *const *sections);
 
 /* The options in which old and new differ though they need a restart, one call each; a reload keeps the old value. */
 void conf_restart_only_changes(const struct conf *old, const struct conf *new_conf,

@@ -19,6 +19,7 @@
  *   conf_self.c     which of them lead to Headgate itself, or beyond this machine
  *   conf_files.c    files beside the ini file: found, read, and whether they have changed
  *   conf_modes.c    who else may read files with secrets
+ *   conf_manual.c   the manual page
  *   conf_text.c     memory and text
  */
 #ifndef HEADGATE_CONF_PRIVATE_H

@@ -1,0 +1,91 @@
+"""The manual pages that the program prints: all that its tables have, and nothing that roff would stumble over."""
+
+import re
+import subprocess
+
+import pytest
+
+from harness.admin import text
+from harness.servers import run_headgate
+
+PAGES = ["headgate.8", "headgate.ini.5", "headgate-admin.8"]
+
+
+def source(page):
+    result = run_headgate("--reference", page)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def shown(page):
+    """As a reader sees it, on lines that do not end."""
+    command = ["groff", "-man", "-Tutf8", "-P-cbou", "-rLL=1000n"]
+    return subprocess.run(command, input=source(page), check=True, capture_output=True, text=True, timeout=60).stdout
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_roff_has_nothing_to_say(page):
+    page_source = source(page)
+    assert page_source.isascii()
+    groff = ["groff", "-man", "-Tutf8", "-ww", "-z"]
+    result = subprocess.run(groff, input=page_source, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0 and result.stderr == ""
+    lint = ["mandoc", "-T", "lint", "-W", "warning"]
+    result = subprocess.run(lint, input=page_source, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0 and result.stdout + result.stderr == ""
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_name_each_other(page):
+    others = [other for other in PAGES if other != page]
+    end = shown(page).split("SEE ALSO")[1]
+    for other in others:
+        name, _, number = other.rpartition(".")
+        assert f"{name}({number})" in end
+
+
+def test_every_option_of_the_file_is_there():
+    options = re.findall(r"^#(\w+) =", run_headgate("--reference", "ini").stdout, flags=re.MULTILINE)
+    assert len(options) > 100
+    entries = re.findall(r"^       (\w+)(?: .*)?$", shown("headgate.ini.5"), flags=re.MULTILINE)
+    left = list(entries)
+    for option in options:
+        assert option in left, option
+        left.remove(option)
+    # What stands there is what the program says, to the letter.
+    page = " ".join(shown("headgate.ini.5").split())
+    reference = run_headgate("--reference", "ini").stdout
+    for value in re.findall(r"^# Value: (.*)\.$", reference, flags=re.MULTILINE):
+        assert " ".join(value.split()) in page, value
+
+
+def test_the_example_is_sound(tmp_path):
+    block = re.search(r"\.nf\n(.*?)\.fi", source("headgate.ini.5"), flags=re.DOTALL).group(1)
+    path = tmp_path / "example.ini"
+    path.write_text(block.replace(".sp", "").replace("\\-", "-"))
+    result = run_headgate("-t", "-c", path)
+    assert result.returncode == 0, result.stderr
+
+
+def test_every_verb_and_counter_is_there(redis, make_headgate):
+    page = shown("headgate-admin.8")
+    with make_headgate(redis, pool="shared").admin() as admin:
+        verbs = [re.split(r"  +", line)[0] for line in text(admin("HELP")).splitlines()]
+        counters = re.findall(r"^(\w+) \((gauge|counter)\):", text(admin("HELP", "COUNTERS")), flags=re.MULTILINE)
+    assert len(verbs) > 20 and len(counters) > 100
+    for verb in verbs:
+        assert re.search(rf"^       {re.escape(verb)}( |$)", page, flags=re.MULTILINE), verb
+    for name, kind in counters:
+        assert re.search(rf"^       {name} {kind}( |$)", page, flags=re.MULTILINE), name
+
+
+def test_every_option_of_the_command_line_is_there():
+    named = re.findall(r"^  (-[-\w]+)", run_headgate("--help").stdout, flags=re.MULTILINE)
+    assert len(named) >= 7
+    for name in named:
+        assert re.search(rf"^       {name}( |$)", shown("headgate.8"), flags=re.MULTILINE), name
+
+
+def test_a_form_that_is_not_known_is_told():
+    result = run_headgate("--reference", "headgate.9")
+    assert result.returncode == 1 and "expected ini, markdown, headgate.8" in result.stderr
