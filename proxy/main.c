@@ -6,6 +6,8 @@
 #include "event/file_watch.h"
 #include "policy/sections.h"
 #include "process/command_line.h"
+#include "process/pid_file.h"
+#include "process/supervisor.h"
 #include "version.h"
 #include "worker/expiry.h"
 #include "worker/servers.h"
@@ -42,9 +44,11 @@ struct process {
     struct servers servers;
     struct admin *admin;
     struct file_watch *watch; /* of the files of the configuration */
-    struct event signals[3];
+    struct event signals[4];
     struct event drain_timer;
     struct expiry expiry;   /* of certificates that servers have in common */
+    struct supervisor supervisor;
+    struct pid_file pid_file;
     int64_t drain_until_us; /* 0: not draining */
     int64_t drained_us;     /* when no client was left; 0: there are some */
     bool drain_is_over;     /* drain_timeout has passed: no clients any more, only what policies have to do */
@@ -106,6 +110,7 @@ static void run_acknowledgement(struct message *message)
     if (++process->conf_acknowledged == servers_workers(&process->servers)) {
         conf_free(process->conf_before);
         process->conf_before = NULL;
+        supervisor_ready(&process->supervisor);
         if (process->reload_wanted) {
             reload_or_remember(process);
         }
@@ -178,12 +183,14 @@ static char *reload(void *context)
     if (process->conf_before != NULL) {
         return conf_format("the last reload is still under way; try again\n");
     }
+    supervisor_reloading(&process->supervisor);
     struct conf *fresh = read_conf(process->conf_path, &faults);
     if (fresh == NULL) {
         char *text = join_faults(&faults);
         log_error("main", "the configuration was not reloaded: nothing was changed");
         watch_files(process, &faults);
         conf_faults_free(&faults);
+        supervisor_ready(&process->supervisor);
         return text;
     }
     log_warnings(&faults);
@@ -257,8 +264,11 @@ static void begin_drain(struct process *process)
 {
     const struct timeval interval = {.tv_sec = 0, .tv_usec = DRAIN_CHECK_US};
 
+    int64_t patience_us = clock_ms_to_us(process->conf->drain_timeout);
+
     log_info("main", "draining: no new clients; each one is closed when it has no request under way");
-    process->drain_until_us = clock_now_us() + clock_ms_to_us(process->conf->drain_timeout);
+    supervisor_stopping(&process->supervisor, patience_us + UNREACHED_PATIENCE_US + SETTLE_PATIENCE_US);
+    process->drain_until_us = clock_now_us() + patience_us;
     admin_stop_listening(process->admin);
     servers_drain(&process->servers);
     if (event_add(&process->drain_timer, &interval) != 0) {
@@ -273,9 +283,22 @@ static void shut_down(void *context, bool at_once)
 
     if (at_once || process->drain_until_us != 0) {
         log_info("main", "ending at once");
+        supervisor_stopping(&process->supervisor, SETTLE_PATIENCE_US);
         process->ended = true;
     } else {
         begin_drain(process);
+    }
+}
+
+/* After a rotation; the configuration stays as it is. */
+static void reopen_log(const struct process *process)
+{
+    const struct conf *conf = process->conf;
+
+    if (log_open(conf->log_file, (enum log_level)conf->log_level)) {
+        log_info("main", "log_file was opened anew");
+    } else {
+        log_error("main", "cannot open log_file %s: %s; going on with the old one", conf->log_file, strerror(errno));
     }
 }
 
@@ -286,6 +309,8 @@ static void on_signal(evutil_socket_t number, short what, void *context)
     (void)what;
     if (number == SIGHUP) {
         reload_or_remember(process);
+    } else if (number == SIGUSR1) {
+        reopen_log(process);
     } else {
         shut_down(process, false);
     }
@@ -315,7 +340,7 @@ static void raise_descriptor_limit(const struct conf *conf)
 
 static void watch_signals(struct process *process)
 {
-    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
 
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         evsignal_assign(&process->signals[i], process->reactor.base, numbers[i], on_signal, process);
@@ -337,6 +362,22 @@ static bool open_ports(struct process *process, const struct admin_host *host)
     port_source_close_unused(source, report_unused);
     /* Only now, as whoever serves there goes on if one of them could not be opened. */
     return opened && admin_serve(process->admin) && servers_serve(&process->servers);
+}
+
+/* False with one logged line. */
+static bool start_workers(struct process *process, const struct policy *const *policies)
+{
+    if (!servers_start(&process->servers, &process->reactor, policies)) {
+        return false;
+    }
+    for (size_t i = 0; i < process->servers.count; i++) {
+        if (!supervisor_watch(&process->supervisor, &process->reactor, &process->mailbox,
+                              &process->servers.list[i].worker_pool)) {
+            log_error("main", "out of memory");
+            return false;
+        }
+    }
+    return true;
 }
 
 /* What root could read, and who we are now cannot, the next reload will miss. */
@@ -378,7 +419,7 @@ static bool start(struct process *process, const struct policy *const *policies)
     if (!process->privileges.drops) {
         watch_files(process, &process->faults);
         /* The clients' port comes last: whoever can connect to it finds everything else in place. */
-        return servers_start(&process->servers, &process->reactor, policies) && open_ports(process, &host);
+        return start_workers(process, policies) && open_ports(process, &host);
     }
     /* Nothing that others send is looked at by root, and no thread has ever been root. */
     if (!open_ports(process, &host) || !privileges_drop(&process->privileges)) {
@@ -386,7 +427,7 @@ static bool start(struct process *process, const struct policy *const *policies)
     }
     warn_of_files(process);
     watch_files(process, &process->faults);
-    return servers_start(&process->servers, &process->reactor, policies);
+    return start_workers(process, policies);
 }
 
 static void announce_listener(const struct conf *conf, struct conf_listener listener, const char *whose)
@@ -433,8 +474,20 @@ static void announce(const struct conf *conf)
     }
 }
 
+/* Whoever waits for it finds everything in place. */
+static void tell_readiness(struct process *process)
+{
+    const char *path = process->conf->pid_file;
+
+    if (!pid_file_write(&process->pid_file, path)) {
+        log_error("main", "cannot write pid_file %s: %s; going on without", path, strerror(errno));
+    }
+    supervisor_ready(&process->supervisor);
+}
+
 static void end(struct process *process)
 {
+    pid_file_remove(&process->pid_file);
     servers_stop(&process->servers);
     if (process->admin != NULL) {
         admin_close(process->admin);
@@ -447,6 +500,7 @@ static void end(struct process *process)
     if (process->mailbox.fd > 0) {
         mailbox_close(&process->mailbox);
     }
+    supervisor_close(&process->supervisor);
     reactor_free(&process->reactor);
     conf_free(process->conf);
     if (process->conf_before != NULL) {
@@ -515,6 +569,7 @@ static int serve(struct process *process)
 
     process->source = port_source_of_process(process->takes_over);
     hold_standard_streams();
+    supervisor_open(&process->supervisor);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
     if (!prepare(process)) {
@@ -526,6 +581,7 @@ static int serve(struct process *process)
     started = start(process, policies);
     if (started) {
         announce(process->conf);
+        tell_readiness(process);
         while (!process->ended && reactor_turn(&process->reactor)) {
         }
         log_info("main", "bye");

@@ -147,6 +147,7 @@ struct conf {
     char *user;                       /* whom root becomes; "": it stays */
     char *group;                      /* "": that of the user */
     int reload_on_change;             /* 0 or 1 */
+    char *pid_file;                   /* "" for none */
     int log_level;                    /* enum log_level */
     char *log_file;                   /* "" is standard error */
     char *path;                       /* of the file this came from; "" for defaults */

@@ -219,11 +219,13 @@ const struct conf_option conf_options[] = {
     {FIELD(reload_on_change), .reach = CONF_REACH_PROCESS, .type = CONF_TOGGLE, .initial = "on", .reloadable = true,
      .help =
          "Whether a change of this file, or of one that it names, is taken over as by SIGHUP, a second or two later."},
+    {FIELD(pid_file), .reach = CONF_REACH_PROCESS, .type = CONF_STRING, .max = STRING_MAX, .initial = "",
+     .help = "The file that holds the number of the process, from when it serves clients until it ends. Empty: none."},
     {FIELD(log_level), .reach = CONF_REACH_PROCESS, .type = CONF_WORD, .words = log_level_words, .initial = "info",
      .reloadable = true, .help = "The least important lines that are logged."},
     {FIELD(log_file), .reach = CONF_REACH_PROCESS, .type = CONF_STRING, .max = STRING_MAX, .initial = "",
      .reloadable = true,
-     .help = "The file that log lines are appended to; SIGHUP opens it anew. Empty: standard error."},
+     .help = "The file that log lines are appended to; SIGHUP and SIGUSR1 open it anew. Empty: standard error."},
 };
 
 const size_t conf_option_count = sizeof conf_options / sizeof conf_options[0];

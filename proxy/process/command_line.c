@@ -39,6 +39,7 @@ struct signal_row {
 static const struct signal_row signals[] = {
     {"TERM, INT", "drain and exit; a second one exits at once"},
     {"HUP", "reads the configuration again, and opens log_file anew"},
+    {"USR1", "opens log_file anew"},
 };
 
 /* ---- usage ---- */

@@ -229,6 +229,7 @@ static const char *const other_values[][2] = {
     {"user", "headgate"},
     {"group", "redis"},
     {"reload_on_change", "off"},
+    {"pid_file", "/run/headgate/headgate.pid"},
     {"log_level", "debug"},
     {"log_file", "/var/log/headgate/headgate.log"},
 };
@@ -325,7 +326,7 @@ Test(conf, table_is_sound)
             cr_assert_neq(option->offset, conf_options[j].offset, "%s", option->name);
         }
     }
-    cr_assert_eq(conf_option_count, 64, "a new field of struct conf needs its option, and a word here");
+    cr_assert_eq(conf_option_count, 65, "a new field of struct conf needs its option, and a word here");
 }
 
 Test(conf, sample_file_is_the_reference)
@@ -410,7 +411,7 @@ Test(conf, restart_only_changes)
 {
     static const char *const expected[] = {"listen",  "proxy_protocol", "admin",   "upstream",         "pool",
                                            "threads", "lanes",          "backlog", "unix_socket_mode", "host_name",
-                                           "user",    "group"};
+                                           "user",    "group",          "pid_file"};
     struct conf *old = default_conf();
     struct conf_file file;
     char *text = file_of_other_values();

@@ -1,0 +1,100 @@
+/* Words to the service manager. */
+#include "process/notify.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Of a message. */
+#define MESSAGE_BYTES 512
+
+/* A path, or with "@" in place of a NUL a name that no file has. False: it is no name of a socket. */
+static bool set_address(struct notify *notify, const char *name)
+{
+    size_t length = strlen(name);
+
+    if ((*name != '/' && *name != '@') || length < 2 || length >= sizeof notify->address.sun_path) {
+        return false;
+    }
+    notify->address.sun_family = AF_UNIX;
+    memcpy(notify->address.sun_path, name, length + 1);
+    notify->address_length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length);
+    if (*name == '@') {
+        notify->address.sun_path[0] = '\0';
+    } else {
+        notify->address_length++;
+    }
+    return true;
+}
+
+static int64_t number_in(const char *name)
+{
+    const char *text = getenv(name);
+    char *end;
+
+    if (text == NULL || *text < '0' || *text > '9') {
+        return 0;
+    }
+    errno = 0;
+    long long number = strtoll(text, &end, 10);
+    return *end == '\0' && errno == 0 ? number : 0;
+}
+
+/* What is for another process was inherited by mistake. */
+static int64_t find_watchdog(void)
+{
+    bool is_ours = getenv("WATCHDOG_PID") == NULL || number_in("WATCHDOG_PID") == (int64_t)getpid();
+
+    return is_ours ? number_in("WATCHDOG_USEC") : 0;
+}
+
+struct notify notify_of_process(void)
+{
+    const char *name = getenv("NOTIFY_SOCKET");
+    struct notify notify = {.fd = -1};
+
+    if (name != NULL && set_address(&notify, name)) {
+        notify.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        notify.watchdog_us = find_watchdog();
+    }
+    unsetenv("NOTIFY_SOCKET");
+    unsetenv("WATCHDOG_PID");
+    unsetenv("WATCHDOG_USEC");
+    return notify;
+}
+
+void notify_close(struct notify *notify)
+{
+    if (notify->fd >= 0) {
+        close(notify->fd);
+        notify->fd = -1;
+    }
+}
+
+bool notify_is_on(const struct notify *notify)
+{
+    return notify->fd >= 0;
+}
+
+void notify_send(const struct notify *notify, const char *format, ...)
+{
+    char message[MESSAGE_BYTES];
+    va_list arguments;
+
+    if (notify->fd < 0) {
+        return;
+    }
+    va_start(arguments, format);
+    int length = vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    if (length > 0) {
+        size_t size = (size_t)length < sizeof message ? (size_t)length : sizeof message - 1;
+        ssize_t sent = sendto(notify->fd, message, size, MSG_NOSIGNAL, (const struct sockaddr *)&notify->address,
+                              notify->address_length);
+        (void)sent;
+    }
+}

@@ -1,0 +1,42 @@
+/*
+ * What the service manager (systemd) hears of the process: that it serves, reads its configuration again, ends; how
+ * many clients there are and whether Redis can be reached; and, as often as it wants to, that all threads are alive: a
+ * worker that does not turn any more is told by silence, and the manager starts the process anew. On the main thread.
+ * Does nothing where no manager listens.
+ */
+#ifndef HEADGATE_SUPERVISOR_H
+#define HEADGATE_SUPERVISOR_H
+
+#include "process/notify.h"
+#include "worker/worker_pool.h"
+
+#include <event2/event_struct.h>
+
+struct supervisor_group; /* the workers of one pool */
+
+struct supervisor {
+    struct notify notify;
+    struct mailbox *mailbox; /* of the main thread */
+    struct supervisor_group *groups;
+    struct event timer;
+    bool is_timed;
+    size_t awaited; /* workers that have not answered yet */
+    char status[128];
+};
+
+/* Takes what the environment says of a manager. Before anything else of it. */
+void supervisor_open(struct supervisor *supervisor);
+/* Has these workers asked whether they are alive, too. reactor and mailbox: of the main thread. False when memory is
+ * short. */
+bool supervisor_watch(struct supervisor *supervisor, struct reactor *reactor, struct mailbox *mailbox,
+                      const struct worker_pool *worker_pool);
+/* All is in place, at first or again. */
+void supervisor_ready(struct supervisor *supervisor);
+/* The configuration is read again: supervisor_ready() follows in any case. */
+void supervisor_reloading(const struct supervisor *supervisor);
+/* The end has begun, and may take that long, µs. */
+void supervisor_stopping(struct supervisor *supervisor, int64_t patience_us);
+/* The workers must have been stopped. */
+void supervisor_close(struct supervisor *supervisor);
+
+#endif

@@ -1,0 +1,249 @@
+"""What the service manager hears, the file with the process' number, and the signal that opens the log anew."""
+
+import ctypes
+import os
+import re
+import signal
+import socket
+import time
+
+import pytest
+
+from harness.resp import OK, PONG, wait_for
+from harness.servers import BINARY
+
+
+class Manager:
+    """Stands in for systemd: the socket that messages come to."""
+
+    def __init__(self, directory, abstract=False):
+        self.name = f"\0headgate-test-{directory.name}-{os.getpid()}" if abstract else str(directory / "notify")
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(self.name)
+        self.socket.setblocking(False)
+        self.messages = []
+
+    def environment(self, **further):
+        return {"NOTIFY_SOCKET": self.name.replace("\0", "@"), **further}
+
+    def take(self):
+        """All messages so far, each a dictionary."""
+        while True:
+            try:
+                lines = self.socket.recv(4096).decode().splitlines()
+            except BlockingIOError:
+                return self.messages
+            self.messages.append(dict(line.split("=", 1) for line in lines))
+
+    def states(self):
+        """Which of the states it was told of, in order."""
+        names = ("READY", "RELOADING", "STOPPING")
+        return [name for message in self.take() for name in names if message.get(name) == "1"]
+
+    def count(self, name):
+        return sum(name in message for message in self.take())
+
+    def await_states(self, *expected):
+        wait_for(lambda: self.states() == list(expected), what=f"{expected} in place of {self.states()}", seconds=30)
+
+
+@pytest.fixture
+def manager(tmp_path):
+    manager = Manager(tmp_path)
+    yield manager
+    manager.socket.close()
+
+
+def start(make_headgate, redis, environment, **options):
+    headgate = make_headgate(redis, start=False, reload_on_change="off", **options)
+    headgate.environment = environment
+    headgate.start()
+    return headgate
+
+
+def test_it_is_told_when_clients_are_served(redis, make_headgate, manager):
+    headgate = start(make_headgate, redis, manager.environment())
+    wait_for(lambda: manager.states() == ["READY"], what="READY", seconds=30)
+    assert headgate.connect()("PING") == PONG
+    assert re.match(r"\d+ clients; Redis ", manager.take()[0]["STATUS"])
+
+
+def test_a_name_without_a_file(redis, make_headgate, tmp_path):
+    manager = Manager(tmp_path, abstract=True)
+    start(make_headgate, redis, manager.environment())
+    manager.await_states("READY")
+    manager.socket.close()
+
+
+@pytest.mark.parametrize("name", ["", "relative", "/", "@", "/" + "x" * 200, "/nowhere/at/all"])
+def test_a_name_that_is_of_no_use_changes_nothing(redis, make_headgate, name):
+    headgate = start(make_headgate, redis, {"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "many"})
+    assert headgate.connect()("PING") == PONG
+
+
+def test_a_manager_that_does_not_read_holds_up_nothing(redis, make_headgate, manager):
+    headgate = start(make_headgate, redis, manager.environment(WATCHDOG_USEC="4000"))
+    client = headgate.connect()
+    for _ in range(300):
+        assert client("PING") == PONG
+        time.sleep(0.005)
+
+
+def test_the_status_has_the_clients(redis, make_headgate, manager):
+    headgate = start(make_headgate, redis, manager.environment())
+    clients = [headgate.connect() for _ in range(3)]
+    assert [client("PING") for client in clients] == [PONG] * 3
+    status = "3 clients; Redis can be reached"
+    wait_for(lambda: status in [message.get("STATUS") for message in manager.take()], what=status, seconds=60)
+
+
+def test_a_reload_is_told_with_its_time(redis, make_headgate, manager):
+    headgate = start(make_headgate, redis, manager.environment(), threads=4)
+    manager.await_states("READY")
+    before = time.monotonic_ns() // 1000
+    headgate.signal(signal.SIGHUP)
+    manager.await_states("READY", "RELOADING", "READY")
+    reloading = next(message for message in manager.take() if "RELOADING" in message)
+    assert before <= int(reloading["MONOTONIC_USEC"]) <= time.monotonic_ns() // 1000
+
+
+def test_a_reload_that_fails_is_over_too(redis, make_headgate, manager):
+    headgate = start(make_headgate, redis, manager.environment())
+    headgate.write_config(max_clients="many")
+    with headgate.admin() as admin:
+        assert b"max_clients = many" in bytes(admin("RELOAD"))
+    manager.await_states("READY", "RELOADING", "READY")
+
+
+@pytest.mark.parametrize("way", ["signal", "verb", "at once"])
+def test_the_end_is_told(redis, make_headgate, manager, way):
+    headgate = start(make_headgate, redis, manager.environment(), drain_timeout="70s")
+    manager.await_states("READY")
+    if way == "signal":
+        headgate.signal(signal.SIGTERM)
+    else:
+        with headgate.admin() as admin:
+            assert admin("SHUTDOWN", *(["NOW"] if way == "at once" else [])) == OK
+    headgate.process.wait(timeout=30)
+    assert manager.states() == ["READY", "STOPPING"]
+    if way != "at once":
+        stopping = next(message for message in manager.take() if "STOPPING" in message)
+        assert int(stopping["EXTEND_TIMEOUT_USEC"]) >= 70_000_000
+
+
+def test_the_manager_hears_that_it_is_alive(redis, make_headgate, manager):
+    start(make_headgate, redis, manager.environment(WATCHDOG_USEC="1000000"), threads=4)
+    wait_for(lambda: manager.count("WATCHDOG") >= 3, what="signs of life", seconds=30)
+
+
+def test_the_watchdog_of_another_process_is_none(redis, make_headgate, manager):
+    start(make_headgate, redis, manager.environment(WATCHDOG_USEC="100000", WATCHDOG_PID="1"))
+    manager.await_states("READY")
+    time.sleep(1)
+    assert manager.count("WATCHDOG") == 0
+
+
+PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
+
+
+def ptrace(request, thread):
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+    assert libc.ptrace(request, thread, None, None) == 0, os.strerror(ctypes.get_errno())
+
+
+def test_a_worker_that_hangs_is_told_by_silence(redis, make_headgate, manager):
+    """One thread of the process is stopped; all others go on."""
+    headgate = start(make_headgate, redis, manager.environment(WATCHDOG_USEC="400000"), threads=2)
+    wait_for(lambda: manager.count("WATCHDOG") >= 1, what="a sign of life", seconds=30)
+    worker = max(int(name) for name in os.listdir(f"/proc/{headgate.process.pid}/task"))
+    assert worker != headgate.process.pid
+    ptrace(PTRACE_SEIZE, worker)
+    ptrace(PTRACE_INTERRUPT, worker)
+    os.waitpid(worker, 0x40000000)
+    # What it had answered before may be on its way.
+    time.sleep(0.5)
+    heard = manager.count("WATCHDOG")
+    with headgate.admin() as admin:
+        assert admin("PING") == PONG, "the main thread goes on"
+    time.sleep(2)
+    assert manager.count("WATCHDOG") == heard
+    ptrace(PTRACE_DETACH, worker)
+    wait_for(lambda: manager.count("WATCHDOG") > heard, what="a sign of life", seconds=30)
+
+
+# ---- the file with the number ----
+
+
+def test_the_number_is_there_while_it_serves(redis, make_headgate, manager, tmp_path):
+    path = tmp_path / "headgate.pid"
+    headgate = start(make_headgate, redis, manager.environment(), pid_file=path)
+    manager.await_states("READY")
+    assert path.read_text() == f"{headgate.process.pid}\n"
+    assert path.stat().st_mode & 0o022 == 0
+    headgate.signal(signal.SIGHUP)
+    manager.await_states("READY", "RELOADING", "READY")
+    headgate.terminate()
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["notify"]
+
+
+def test_a_number_that_was_left_behind_is_replaced(redis, make_headgate, tmp_path):
+    path = tmp_path / "headgate.pid"
+    path.write_text("1\n")
+    headgate = start(make_headgate, redis, {}, pid_file=path)
+    wait_for(lambda: path.read_text() == f"{headgate.process.pid}\n", what="the number", seconds=30)
+
+
+def test_links_are_replaced_and_not_followed(redis, make_headgate, tmp_path):
+    path, victim = tmp_path / "headgate.pid", tmp_path / "victim"
+    victim.write_text("precious")
+    path.symlink_to(victim)
+    headgate = start(make_headgate, redis, {}, pid_file=path)
+    wait_for(lambda: not path.is_symlink(), what="a file of its own", seconds=30)
+    assert path.read_text() == f"{headgate.process.pid}\n" and victim.read_text() == "precious"
+    path.unlink()
+    path.symlink_to(victim)
+    headgate.terminate()
+    assert path.is_symlink() and victim.read_text() == "precious", "what others have put there stays"
+
+
+def test_a_file_that_cannot_be_written_ends_nothing(redis, make_headgate, tmp_path):
+    path = tmp_path / "headgate.pid"
+    path.mkdir()
+    headgate = start(make_headgate, redis, {}, pid_file=path)
+    headgate.await_log("cannot write pid_file")
+    assert headgate.connect()("PING") == PONG
+    assert [entry.name for entry in tmp_path.iterdir()] == ["headgate.pid"]
+
+
+def test_who_takes_over_has_the_file(redis, make_headgate, tmp_path):
+    """The old one goes, and leaves it alone."""
+    path = tmp_path / "headgate.pid"
+    old = start(make_headgate, redis, {}, pid_file=path)
+    wait_for(path.exists, what="the number", seconds=30)
+    new = make_headgate(redis, start=False, pid_file=path)
+    new.port, new.admin_port = old.port, old.admin_port
+    new.config_path.write_text(old.config_path.read_text())
+    new.launch([BINARY, "-c", str(new.config_path), "--take-over"])
+    wait_for(lambda: path.read_text() == f"{new.process.pid}\n", what="the new number", seconds=30)
+    old.terminate()
+    assert path.read_text() == f"{new.process.pid}\n"
+    assert new.serves()
+    new.terminate()
+    assert not path.exists()
+
+
+# ---- the log ----
+
+
+def test_the_log_is_opened_anew(redis, make_headgate):
+    headgate = start(make_headgate, redis, {}, log_file="own.log")
+    path, rotated = headgate.directory / "own.log", headgate.directory / "own.log.1"
+    wait_for(lambda: path.exists() and "serving clients" in path.read_text(), what="the log", seconds=30)
+    path.rename(rotated)
+    headgate.write_config(max_clients=77, log_file="own.log")
+    headgate.signal(signal.SIGUSR1)
+    wait_for(lambda: path.exists() and "log_file was opened anew" in path.read_text(), what="the new one", seconds=30)
+    with headgate.admin() as admin:
+        assert "max_clients = 77" not in admin("CONFIG").decode(), "the configuration was not read"
+    assert "reloaded" not in path.read_text()
