@@ -152,7 +152,7 @@ def test_the_unit_points_at_what_is_installed(tmp_path):
     subprocess.run(
         ["cmake", "--install", os.path.dirname(BINARY), "--prefix", str(tmp_path)], check=True, stdout=subprocess.DEVNULL
     )
-    named = re.findall(r"^Documentation=file:/usr/local/(\S+)$", unit, flags=re.MULTILINE)
+    named = re.findall(r" file:/usr/local/(\S+)$", unit, flags=re.MULTILINE)
     assert named and re.search(r"^ExecStart=/usr/local/bin/headgate ", unit, flags=re.MULTILINE)
     for name in [*named, "bin/headgate"]:
         assert (tmp_path / name).is_file(), name
