@@ -13,5 +13,5 @@ _headgate() {
         return
         ;;
     esac
-    mapfile -t COMPREPLY < <(compgen -W "-c -t -T -v -h --take-over --help --version --reference" -- "$cur")
+    mapfile -t COMPREPLY < <(compgen -W "-c -t -T -v -h --take-over --ping --help --version --reference" -- "$cur")
 } && complete -F _headgate headgate

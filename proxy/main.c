@@ -7,6 +7,7 @@
 #include "policy/sections.h"
 #include "process/command_line.h"
 #include "process/pid_file.h"
+#include "process/ping.h"
 #include "process/supervisor.h"
 #include "version.h"
 #include "worker/expiry.h"
@@ -621,6 +622,9 @@ int main(int argc, char **argv)
         status = 1;
     } else if (line.task == COMMAND_LINE_RUN) {
         status = serve(&process);
+    } else if (line.task == COMMAND_LINE_PING) {
+        status = ping_run(process.conf, line.pings_admin);
+        conf_free(process.conf);
     } else {
         show(&process, line.task);
     }

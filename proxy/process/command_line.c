@@ -24,6 +24,9 @@ static const struct option_row rows[] = {
     {"-t", NULL, "check the configuration and exit: 0 if it is sound, else 1 with every fault"},
     {"-T", NULL, "print the configuration that would be in force, and exit"},
     {"--take-over", NULL, "listen beside a Headgate that is to be ended; who connects from then on is served here"},
+    {"--ping[=admin]", NULL,
+     "ask the Headgate that runs with this configuration whether Redis answers through it, or whether its admin\n"
+     "port answers, and exit: 0 if so, else 1"},
     {"-v", NULL, "print the version and exit (also --version)"},
     {"--help", NULL, "print this and exit (also -h)"},
     {"--reference", "FORM",
@@ -65,7 +68,7 @@ static void print_row(FILE *out, const char *name, const char *help)
 
 static void print_usage(FILE *out)
 {
-    fputs("Usage: headgate [-c FILE] [--take-over | -t | -T | -v | --help]\n"
+    fputs("Usage: headgate [-c FILE] [--take-over | -t | -T | --ping | -v | --help]\n"
           "A sidecar proxy that enforces policies in front of Redis.\n"
           "\n",
           out);
@@ -106,7 +109,7 @@ static void print_program_manual(FILE *out)
     roff_heading(out, "NAME");
     roff_text(out, "headgate - sidecar proxy that enforces policies in front of Redis");
     roff_heading(out, "SYNOPSIS");
-    roff_text(out, "headgate [-c FILE] [--take-over | -t | -T | -v | --help]");
+    roff_text(out, "headgate [-c FILE] [--take-over | -t | -T | --ping | -v | --help]");
     roff_heading(out, "DESCRIPTION");
     roff_text(out,
               "Applications connect to headgate in place of Redis. It forwards what they send byte for byte, over few "
@@ -183,6 +186,7 @@ struct command_line command_line_read(int argc, char **argv, const struct policy
         {"version", no_argument, NULL, 'v'},
         {"reference", required_argument, NULL, 'r'},
         {"take-over", no_argument, NULL, 'o'},
+        {"ping", optional_argument, NULL, 'p'},
         {NULL, 0, NULL, 0},
     };
     struct command_line line = {.task = COMMAND_LINE_RUN};
@@ -195,6 +199,14 @@ struct command_line command_line_read(int argc, char **argv, const struct policy
             break;
         case 'o':
             line.takes_over = true;
+            break;
+        case 'p':
+            if (optarg != NULL && strcmp(optarg, "admin") != 0) {
+                fprintf(stderr, "headgate: --ping=%s: expected --ping or --ping=admin\n", optarg);
+                return done(line, 1);
+            }
+            line.task = COMMAND_LINE_PING;
+            line.pings_admin = optarg != NULL;
             break;
         case 't':
             line.task = COMMAND_LINE_CHECK;

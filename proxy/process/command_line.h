@@ -13,6 +13,7 @@ enum command_line_task {
     COMMAND_LINE_RUN,
     COMMAND_LINE_CHECK, /* whether the configuration is sound */
     COMMAND_LINE_SHOW,  /* print it */
+    COMMAND_LINE_PING,  /* ask the Headgate of that configuration whether it serves */
     COMMAND_LINE_EXIT,  /* nothing more: what was asked for was printed, or the command line is not sound */
 };
 
@@ -20,6 +21,7 @@ struct command_line {
     enum command_line_task task;
     int status;            /* of COMMAND_LINE_EXIT */
     const char *conf_path; /* NULL: defaults */
+    bool pings_admin;      /* of COMMAND_LINE_PING: the admin port is asked, and Redis is left alone */
     bool takes_over;       /* an address may be in use by a Headgate that will be ended */
 };
 

@@ -83,7 +83,7 @@ def test_every_option_of_the_command_line_is_there():
     named = re.findall(r"^  (-[-\w]+)", run_headgate("--help").stdout, flags=re.MULTILINE)
     assert len(named) >= 7
     for name in named:
-        assert re.search(rf"^       {name}( |$)", shown("headgate.8"), flags=re.MULTILINE), name
+        assert re.search(rf"^       {name}( |$|\[)", shown("headgate.8"), flags=re.MULTILINE), name
 
 
 def test_a_form_that_is_not_known_is_told():
