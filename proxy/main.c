@@ -47,7 +47,7 @@ struct process {
     struct file_watch *watch; /* of the files of the configuration */
     struct event signals[4];
     struct event drain_timer;
-    struct expiry expiry;   /* of certificates that servers have in common */
+    struct expiry expiry; /* of certificates that servers have in common */
     struct supervisor supervisor;
     struct pid_file pid_file;
     int64_t drain_until_us; /* 0: not draining */
@@ -162,6 +162,7 @@ static void put_in_force(struct process *process, struct conf *conf)
     process->conf_before = process->conf;
     process->conf = conf;
     process->conf_acknowledged = 0;
+    log_set_format((enum log_format)conf->log_format);
     if (!log_open(conf->log_file, (enum log_level)conf->log_level)) {
         log_error("main", "cannot open log_file %s: %s; going on with the old one", conf->log_file, strerror(errno));
     }
@@ -392,7 +393,7 @@ static void warn_of_files(const struct process *process)
             log_warning("main", "user %s cannot read %s: no reload will succeed", conf->user, files->items[i].path);
         }
     }
-    if (*conf->log_file != '\0' && access(conf->log_file, W_OK) != 0) {
+    if (log_is_file(conf->log_file) && access(conf->log_file, W_OK) != 0) {
         log_warning("main", "user %s cannot write %s: it cannot be opened anew", conf->user, conf->log_file);
     }
 }
@@ -531,7 +532,8 @@ static bool open_log(const struct process *process)
     const struct privileges *privileges = &process->privileges;
     enum log_level level = (enum log_level)conf->log_level;
 
-    if (privileges->drops && *conf->log_file != '\0') {
+    log_set_format((enum log_format)conf->log_format);
+    if (privileges->drops && log_is_file(conf->log_file)) {
         bool opened = privileges_suspend(privileges) && log_open(conf->log_file, level);
         int error = errno;
         if (!privileges_resume(privileges)) {

@@ -18,7 +18,13 @@ static void refuse(struct admin *admin, int fd, const char *why)
     uint64_t suppressed;
 
     if (log_limiter_take(&admin->refusals, clock_now_us(), &suppressed)) {
-        log_warning("admin", "refused a connection: %s", why);
+        struct sockaddr_storage address = {0};
+        socklen_t length = sizeof address;
+        char who[64];
+        getpeername(fd, (struct sockaddr *)&address, &length);
+        connection_peer_text(&address, who, sizeof who);
+        log_warning("admin", "refused the connection of %s: %s (%llu more since the last line)", who, why,
+                    (unsigned long long)suppressed);
     }
     close(fd);
 }

@@ -539,7 +539,7 @@ static void run_shutdown(struct session_entry *session, size_t count, const stru
         admin_reply_error(session, "ERR usage: SHUTDOWN [NOW]");
         return;
     }
-    log_info("admin", "SHUTDOWN was asked for on the admin port");
+    log_info("admin", "SHUTDOWN was asked for on the admin port by %s", session->address_text);
     admin_reply_status(session, "OK");
     host->shut_down(host->context, count > 1);
 }

@@ -5,7 +5,9 @@
  * by dup3(). A thread that has read the number may thus write at any moment: what it writes goes to the old file or to
  * the new one, never to a stranger that was given the number of a closed file.
  */
-#include "base/log.h"
+#include "base/log_private.h"
+
+#include "base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,23 +17,26 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
+#include <sys/un.h>
 #include <unistd.h>
 
-#define LINE_BYTES 2048 /* with its newline */
-#define CUT_MARK "..."
 #define LIMITER_PERIOD_US 1000000
-
-static const char *const level_names[] = {"debug", "info", "warning", "error"};
+#define SYSLOG_SOCKET "/dev/log"
+/* How often it is tried to reach a system's log that has gone. */
+#define SYSLOG_RETRY_US ((int64_t)1000000)
 
 static struct {
     pthread_mutex_t opening; /* held by log_open() and log_close() only, never while a line is written */
     atomic_int descriptor;
     atomic_int level;
+    atomic_int format;
+    atomic_bool is_syslog;
+    _Atomic int64_t syslog_tried_us;
     atomic_ullong lost; /* lines that could not be written since the last that could */
     atomic_bool torn;   /* the last write was cut short: the file does not end with a newline */
-} destination = {PTHREAD_MUTEX_INITIALIZER, STDERR_FILENO, LOG_LEVEL_INFO, 0, false};
+} destination = {.opening = PTHREAD_MUTEX_INITIALIZER, .descriptor = STDERR_FILENO, .level = LOG_LEVEL_INFO};
 
 /* ---- Destination ---- */
 
@@ -51,13 +56,9 @@ static bool use_standard_error(void)
     return slot == STDERR_FILENO || replace(slot, STDERR_FILENO);
 }
 
-/* O_NONBLOCK matters for a FIFO only: nobody reading it must neither hold up the start nor, later, a worker. */
-static bool use_file(const char *path)
+/* Takes descriptor for its own. */
+static bool use_descriptor(int descriptor)
 {
-    int descriptor = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0640);
-    if (descriptor < 0) {
-        return false;
-    }
     int slot = atomic_load(&destination.descriptor);
     if (slot == STDERR_FILENO) {
         atomic_store(&destination.descriptor, descriptor);
@@ -68,6 +69,32 @@ static bool use_file(const char *path)
     close(descriptor);
     errno = error;
     return replaced;
+}
+
+/* O_NONBLOCK matters for a FIFO only: nobody reading it must neither hold up the start nor, later, a worker. */
+static bool use_file(const char *path)
+{
+    int descriptor = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0640);
+
+    return descriptor >= 0 && use_descriptor(descriptor);
+}
+
+/* Datagrams that are never waited for, unlike those of syslog(3): a log that hangs must not hold up a worker. */
+static bool use_syslog(void)
+{
+    const struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = SYSLOG_SOCKET};
+    int descriptor = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (descriptor < 0) {
+        return false;
+    }
+    if (connect(descriptor, (const struct sockaddr *)&address, sizeof address) != 0) {
+        int error = errno;
+        close(descriptor);
+        errno = error;
+        return false;
+    }
+    return use_descriptor(descriptor);
 }
 
 /* Whether the file has a line that is not whole, as a full disk leaves it. What cannot be read is taken for whole. */
@@ -86,12 +113,25 @@ static bool ends_torn(const char *path)
     return is_read && last != '\n';
 }
 
+bool log_is_file(const char *path)
+{
+    return *path != '\0' && strcmp(path, LOG_SYSLOG) != 0;
+}
+
+void log_set_format(enum log_format format)
+{
+    atomic_store(&destination.format, (int)format);
+}
+
 bool log_open(const char *path, enum log_level level)
 {
+    bool is_syslog = strcmp(path, LOG_SYSLOG) == 0;
+
     pthread_mutex_lock(&destination.opening);
-    bool is_torn = *path != '\0' && ends_torn(path);
-    bool opened = *path == '\0' ? use_standard_error() : use_file(path);
+    bool is_torn = log_is_file(path) && ends_torn(path);
+    bool opened = is_syslog ? use_syslog() : *path == '\0' ? use_standard_error() : use_file(path);
     if (opened) {
+        atomic_store(&destination.is_syslog, is_syslog);
         atomic_store(&destination.level, (int)level);
         atomic_store(&destination.torn, is_torn);
     }
@@ -104,6 +144,7 @@ void log_close(void)
 {
     pthread_mutex_lock(&destination.opening);
     int slot = atomic_exchange(&destination.descriptor, STDERR_FILENO);
+    atomic_store(&destination.is_syslog, false);
     if (slot != STDERR_FILENO) {
         close(slot);
     }
@@ -115,98 +156,23 @@ bool log_enabled(enum log_level level)
     return (int)level >= atomic_load_explicit(&destination.level, memory_order_relaxed);
 }
 
-/* ---- Lines ---- */
-
 /* For whom the thread works; NULL: for nobody in particular. */
 static _Thread_local const char *thread_server;
-
-/* bytes[0..length) is the line so far; room for the mark of a cut line and the newline is always left. */
-struct line {
-    size_t length;
-    bool cut;
-    char bytes[LINE_BYTES];
-};
-
-static void append(struct line *line, const char *text, size_t length)
-{
-    if (line->cut || length > LINE_BYTES - line->length - sizeof CUT_MARK) {
-        line->cut = true;
-        return;
-    }
-    memcpy(line->bytes + line->length, text, length);
-    line->length += length;
-}
-
-/* Everything but printable ASCII is escaped: some terminals obey bytes above 0x7f, too. */
-static void append_escaped(struct line *line, const char *text)
-{
-    for (; *text != '\0'; text++) {
-        unsigned char byte = (unsigned char)*text;
-        if (byte >= ' ' && byte < 0x7f) {
-            append(line, text, 1);
-            continue;
-        }
-        const char *named = byte == '\n' ? "\\n" : byte == '\r' ? "\\r" : byte == '\t' ? "\\t" : NULL;
-        char escape[5];
-        snprintf(escape, sizeof escape, "\\x%02x", byte);
-        append(line, named != NULL ? named : escape, named != NULL ? 2 : 4);
-    }
-}
 
 void log_name_server(const char *name)
 {
     thread_server = name;
 }
 
-static void append_head(struct line *line, enum log_level level, const char *module)
-{
-    struct timespec now;
-    struct tm utc;
-    char text[64];
-    clock_gettime(CLOCK_REALTIME, &now);
-    gmtime_r(&now.tv_sec, &utc);
-    size_t length = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &utc);
-    append(line, text, length);
-    snprintf(text, sizeof text, ".%06ldZ %-5s ", now.tv_nsec / 1000, level_names[level]);
-    append(line, text, strlen(text));
-    append_escaped(line, module);
-    append(line, ": ", 2);
-    if (thread_server != NULL) {
-        append(line, "[", 1);
-        append_escaped(line, thread_server);
-        append(line, "] ", 2);
-    }
-}
-
-static void finish(struct line *line)
-{
-    if (line->cut) {
-        memcpy(line->bytes + line->length, CUT_MARK, strlen(CUT_MARK));
-        line->length += strlen(CUT_MARK);
-    }
-    line->bytes[line->length++] = '\n';
-}
-
-__attribute__((format(printf, 4, 0))) static void compose(struct line *line, enum log_level level, const char *module,
-                                                          const char *format, va_list arguments)
-{
-    char text[LINE_BYTES];
-    line->length = 0;
-    line->cut = false;
-    int length = vsnprintf(text, sizeof text, format, arguments);
-    append_head(line, level, module);
-    append_escaped(line, length < 0 ? "(a message that cannot be formatted)" : text);
-    line->cut = line->cut || length >= (int)sizeof text;
-    finish(line);
-}
-
 /* ---- Writing ---- */
 
-/* A full pipe or a dead one must not hold up the program, nor raise SIGPIPE. */
+/* A full pipe or a dead one must not hold up the program, nor raise SIGPIPE. False with errno set. */
 static bool writable(int descriptor)
 {
     struct pollfd poller = {.fd = descriptor, .events = POLLOUT};
-    return poll(&poller, 1, 0) == 1 && (poller.revents & (POLLERR | POLLNVAL)) == 0;
+    bool is_ready = poll(&poller, 1, 0) == 1;
+    errno = is_ready ? EPIPE : EAGAIN;
+    return is_ready && (poller.revents & (POLLERR | POLLNVAL)) == 0;
 }
 
 static bool write_bytes(const char *bytes, size_t length)
@@ -225,29 +191,66 @@ static bool write_bytes(const char *bytes, size_t length)
     return written == (ssize_t)length;
 }
 
-/* After a line that was cut short, as by a full disk, the next one starts on a line of its own. */
-static bool write_line(const struct line *line)
+/* The system's log was started anew: its socket is another one. */
+static void reach_syslog_again(void)
 {
+    int64_t now_us = clock_now_us(), tried_us = atomic_load(&destination.syslog_tried_us);
+    bool is_time = now_us - tried_us >= SYSLOG_RETRY_US &&
+                   atomic_compare_exchange_strong(&destination.syslog_tried_us, &tried_us, now_us);
+
+    if (is_time && pthread_mutex_trylock(&destination.opening) == 0) {
+        if (atomic_load(&destination.is_syslog)) {
+            use_syslog();
+        }
+        pthread_mutex_unlock(&destination.opening);
+    }
+}
+
+static bool write_datagram(const struct log_line *line)
+{
+    if (write_bytes(line->bytes, line->length)) {
+        return true;
+    }
+    if (errno == EAGAIN) {
+        return false;
+    }
+    reach_syslog_again();
+    return write_bytes(line->bytes, line->length);
+}
+
+/* After a line that was cut short, as by a full disk, the next one starts on a line of its own. */
+static bool write_line(const struct log_line *line)
+{
+    if (atomic_load(&destination.is_syslog)) {
+        return write_datagram(line);
+    }
     if (!atomic_load(&destination.torn)) {
         return write_bytes(line->bytes, line->length);
     }
-    char mended[LINE_BYTES + 1] = "\n";
+    char mended[LOG_LINE_BYTES + 1] = "\n";
     memcpy(mended + 1, line->bytes, line->length);
     return write_bytes(mended, line->length + 1);
 }
 
+static struct log_shape shape(void)
+{
+    return (struct log_shape){.format = (enum log_format)atomic_load(&destination.format),
+                              .is_syslog = atomic_load(&destination.is_syslog),
+                              .server = thread_server};
+}
+
 __attribute__((format(printf, 2, 3))) static bool write_notice(enum log_level level, const char *format, ...)
 {
-    struct line line;
+    struct log_line line;
     va_list arguments;
     va_start(arguments, format);
-    compose(&line, level, "log", format, arguments);
+    log_line_compose(&line, shape(), level, "log", 0, format, arguments);
     va_end(arguments);
     return write_line(&line);
 }
 
 /* Writes line, and before it how many were lost, if any were. A line that cannot be written is lost and counted. */
-static void put(const struct line *line)
+static void put(const struct log_line *line)
 {
     unsigned long long lost = atomic_exchange(&destination.lost, 0);
     bool announced = lost == 0 || write_notice(LOG_LEVEL_WARNING, "%llu lines before this could not be written", lost);
@@ -261,14 +264,18 @@ static void put(const struct line *line)
 
 void log_write(enum log_level level, const char *module, const char *format, ...)
 {
-    if (!log_enabled(level)) {
+    uint64_t suppressed = 0;
+    bool is_wanted =
+        log_enabled(level) && (level == LOG_LEVEL_DEBUG || log_bound_take(module, format, clock_now_us(), &suppressed));
+
+    if (!is_wanted) {
         return;
     }
     int error = errno; /* callers may log between a call and looking at its error */
-    struct line line;
+    struct log_line line;
     va_list arguments;
     va_start(arguments, format);
-    compose(&line, level, module, format, arguments);
+    log_line_compose(&line, shape(), level, module, suppressed, format, arguments);
     va_end(arguments);
     put(&line);
     errno = error;

@@ -1,7 +1,10 @@
 /*
- * The log: one line an event, with time, level and module, to standard error or a file. Thread-safe; a line is written
- * by one write(2). The only process-wide state is the destination, set at start and swapped on reload; a thread has the
- * name of the server that it works for.
+ * The log: one line an event, with time, level and module, to standard error, a file or the system's log. Thread-safe;
+ * a line is written by one write(2). The only process-wide state is the destination, set at start and swapped on
+ * reload, and how many lines of each kind there were; a thread has the name of the server that it works for.
+ *
+ * However often something happens, of each kind of line (its format and module) at most a thousand are written at once
+ * and one a second from then on; the next one says how many were not. Lines for debugging are not bounded.
  */
 #ifndef HEADGATE_LOG_H
 #define HEADGATE_LOG_H
@@ -11,8 +14,22 @@
 
 enum log_level { LOG_LEVEL_DEBUG, LOG_LEVEL_INFO, LOG_LEVEL_WARNING, LOG_LEVEL_ERROR };
 
-/* Opens path for appending ("" is standard error) and takes lines of at least that level. False, with errno set and the
- * old destination kept, if the file cannot be opened. Call again to reopen (log rotation) or to change the level. */
+/* As text, or each line a JSON object: {"time":…,"level":…,"module":…,"message":…}, with "server" in front of the
+ * message where there are several, and with "suppressed" where lines were not written. All is ASCII in both. */
+enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
+
+/* In place of a path: the system's log, by its socket /dev/log. */
+#define LOG_SYSLOG "syslog"
+
+/* Whether that is the path of a file, and neither "" nor LOG_SYSLOG. */
+bool log_is_file(const char *path);
+
+/* Of lines from now on. */
+void log_set_format(enum log_format format);
+
+/* Opens path for appending ("" is standard error, LOG_SYSLOG the system's log) and takes lines of at least that level.
+ * False, with errno set and the old destination kept, if it cannot be opened. Call again to reopen (log rotation) or to
+ * change the level. */
 bool log_open(const char *path, enum log_level level);
 void log_close(void);
 

@@ -5,6 +5,7 @@
  */
 #include "conf/conf_private.h"
 
+#include "base/log.h"
 #include "base/text.h"
 #include "tls/tls_context.h"
 
@@ -174,14 +175,18 @@ static void check_admin(struct conf_reading *reading)
 /* Words that other programs take for a destination would be names of files. */
 static void check_log_file(struct conf_reading *reading)
 {
-    static const char *const words[] = {"stderr", "stdout", "stdin", "-", "syslog", "journal", "none", "off", "null"};
+    static const char *const words[] = {"stderr", "stdout", "stdin", "-", "journal", "none", "off", "null"};
     const char *file = reading->conf->log_file;
 
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         if (strcasecmp(file, words[i]) == 0) {
             fault_pair(reading, reading->parts, "log_file", "log_file", "would be a file of that name",
-                       "nothing for standard error, or the path of a file");
+                       "nothing for standard error, syslog, or the path of a file");
         }
+    }
+    if (strcasecmp(file, LOG_SYSLOG) == 0 && log_is_file(file)) {
+        fault_pair(reading, reading->parts, "log_file", "log_file", "would be a file of that name",
+                   "syslog in small letters, nothing for standard error, or the path of a file");
     }
 }
 

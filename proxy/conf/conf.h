@@ -149,7 +149,8 @@ struct conf {
     int reload_on_change;             /* 0 or 1 */
     char *pid_file;                   /* "" for none */
     int log_level;                    /* enum log_level */
-    char *log_file;                   /* "" is standard error */
+    int log_format;                   /* enum log_format */
+    char *log_file;                   /* "" is standard error, LOG_SYSLOG the system's log */
     char *path;                       /* of the file this came from; "" for defaults */
     char *shown; /* as conf_print() writes it, without passwords: printing takes memory that may not be there later */
     struct conf_rule *rules;

@@ -30,6 +30,7 @@
 static const char *const pool_words[] = {"shared", "session", NULL};
 static const char *const changes_words[] = {"same-user", "anyone", NULL};
 static const char *const certificate_words[] = {"none", "optional", "required", NULL};
+static const char *const log_format_words[] = {"text", "json", NULL};
 static const char *const log_level_words[] = {"debug", "info", "warning", "error", NULL};
 
 static_assert(CONF_POOL_SHARED == 0 && CONF_POOL_SESSION == 1, "pool_words are in the order of enum conf_pool");
@@ -40,6 +41,7 @@ static_assert(TLS_CLIENT_CERTIFICATES_NONE == 0 && TLS_CLIENT_CERTIFICATES_OPTIO
               "certificate_words are in the order of enum tls_client_certificates");
 static_assert(LOG_LEVEL_DEBUG == 0 && LOG_LEVEL_INFO == 1 && LOG_LEVEL_WARNING == 2 && LOG_LEVEL_ERROR == 3,
               "log_level_words are in the order of enum log_level");
+static_assert(LOG_FORMAT_TEXT == 0 && LOG_FORMAT_JSON == 1, "log_format_words are in the order of enum log_format");
 
 const struct conf_option conf_options[] = {
     {FIELD(listen), .reach = CONF_REACH_ADDRESS, .type = CONF_ADDRESSES, .min = 1, .max = CONF_ADDRESSES_MAX,
@@ -223,9 +225,13 @@ const struct conf_option conf_options[] = {
      .help = "The file that holds the number of the process, from when it serves clients until it ends. Empty: none."},
     {FIELD(log_level), .reach = CONF_REACH_PROCESS, .type = CONF_WORD, .words = log_level_words, .initial = "info",
      .reloadable = true, .help = "The least important lines that are logged."},
+    {FIELD(log_format), .reach = CONF_REACH_PROCESS, .type = CONF_WORD, .words = log_format_words, .initial = "text",
+     .reloadable = true,
+     .help = "What lines look like: text for people, or each line a JSON object with time, level, module and message."},
     {FIELD(log_file), .reach = CONF_REACH_PROCESS, .type = CONF_STRING, .max = STRING_MAX, .initial = "",
      .reloadable = true,
-     .help = "The file that log lines are appended to; SIGHUP and SIGUSR1 open it anew. Empty: standard error."},
+     .help = "The file that log lines are appended to; SIGHUP and SIGUSR1 open it anew. syslog: the system's log.\n"
+             "Empty: standard error."},
 };
 
 const size_t conf_option_count = sizeof conf_options / sizeof conf_options[0];

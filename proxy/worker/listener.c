@@ -54,12 +54,17 @@ static void refuse(struct listener *listener, int fd, bool tls, const char *why)
     ssize_t done = tls ? 0 : send(fd, text, sizeof text - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 
     (void)done;
-    close(fd);
     listener->worker_pool->clients_refused++;
     if (log_limiter_take(&listener->refusals, clock_now_us(), &suppressed)) {
-        log_warning("listener", "refused a client: %s (%llu more since the last line)", why,
+        struct sockaddr_storage address = {0};
+        socklen_t length = sizeof address;
+        char who[64];
+        getpeername(fd, (struct sockaddr *)&address, &length);
+        connection_peer_text(&address, who, sizeof who);
+        log_warning("listener", "refused client %s: %s (%llu more since the last line)", who, why,
                     (unsigned long long)suppressed);
     }
+    close(fd);
 }
 
 /*

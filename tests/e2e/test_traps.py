@@ -357,7 +357,7 @@ def test_a_password_that_is_lent_to_everybody(tmp_path):
 # ---- files ----
 
 
-@pytest.mark.parametrize("word", ("stderr", "STDOUT", "-", "syslog", "none"))
+@pytest.mark.parametrize("word", ("stderr", "STDOUT", "-", "SysLog", "none"))
 def test_a_log_file_that_is_a_word(tmp_path, word):
     assert_refused(tmp_path, headgate(log_file=word), f"log_file = {word}: would be a file of that name")
 

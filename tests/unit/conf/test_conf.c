@@ -231,6 +231,7 @@ static const char *const other_values[][2] = {
     {"reload_on_change", "off"},
     {"pid_file", "/run/headgate/headgate.pid"},
     {"log_level", "debug"},
+    {"log_format", "json"},
     {"log_file", "/var/log/headgate/headgate.log"},
 };
 
@@ -326,7 +327,7 @@ Test(conf, table_is_sound)
             cr_assert_neq(option->offset, conf_options[j].offset, "%s", option->name);
         }
     }
-    cr_assert_eq(conf_option_count, 65, "a new field of struct conf needs its option, and a word here");
+    cr_assert_eq(conf_option_count, 66, "a new field of struct conf needs its option, and a word here");
 }
 
 Test(conf, sample_file_is_the_reference)
