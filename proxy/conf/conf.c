@@ -157,6 +157,35 @@ static void check_address_use(struct conf_reading *reading, const char *option, 
     }
 }
 
+/* … and those who are asked where Redis is. */
+static void check_seeds(struct conf_reading *reading, struct conf_part *part)
+{
+    const struct conf *conf = part->values, *process = reading->conf;
+
+    for (size_t i = 0; i < conf->upstream.seed_count; i++) {
+        const struct conf_address *seed = &conf->upstream.seeds[i];
+        if (process->serves) {
+            check_address_use(reading, "listen", &process->listen, "upstream", seed, "the address of another server");
+        }
+        check_address_use(reading, "admin", &process->admin, "upstream", seed, "the address of another server");
+    }
+}
+
+/* What can be written already, and not be had yet. */
+static void check_topology(struct conf_reading *reading, struct conf_part *part)
+{
+    const struct conf *conf = part->values;
+
+    if (conf->upstream.topology == CONF_TOPOLOGY_SENTINEL) {
+        fault_pair(reading, part, "upstream", "upstream", "names sentinels, which is not supported yet",
+                   "the address of Redis");
+    }
+    if (conf->upstream.topology == CONF_TOPOLOGY_CLUSTER) {
+        fault_pair(reading, part, "upstream", "upstream", "names a cluster, which is not supported yet",
+                   "the address of Redis");
+    }
+}
+
 /* The admin port tells of all clients, and ends the process: to others only with a password. */
 static void check_admin(struct conf_reading *reading)
 {
@@ -225,6 +254,8 @@ static void check_server(struct conf_reading *reading, struct conf_part *part)
         fault_pair(reading, part, "upstream_user", "upstream_password", "has no password",
                    "upstream_password beside it");
     }
+    check_seeds(reading, part);
+    check_topology(reading, part);
     const char *name = conf_listener_check(&conf->listener_terms, problem, &expected);
     if (name != NULL) {
         fault_pair(reading, part, name, name, problem, expected);

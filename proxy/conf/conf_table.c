@@ -65,6 +65,7 @@ const struct conf_option conf_options[] = {
              "same-user: processes on this machine of the user that Headgate runs as, and of root. anyone: whoever\n"
              "reaches the admin port. A Unix socket is open to whom its mode lets in."},
     {FIELD(upstream), .reach = CONF_REACH_ADDRESS, .type = CONF_ADDRESS, .initial = "127.0.0.1:6379",
+     .takes_topology = true,
      .help = "The Redis server that all requests go to."},
     {FIELD(upstream_user), .reach = CONF_REACH_ADDRESS, .type = CONF_STRING, .max = STRING_MAX, .initial = "",
      .reloadable = true,

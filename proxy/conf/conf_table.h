@@ -54,6 +54,7 @@ struct conf_option {
     bool reloadable;
     bool secret;           /* the value appears in no fault and no log; of CONF_FILE: what the file holds is a secret */
     const char *fills;     /* of CONF_FILE: the option of the section whose value is what the file holds; else NULL */
+    bool takes_topology;   /* of CONF_ADDRESS: it may name sentinels or a cluster */
     bool names_clients;    /* the text is sound if the section with check_clients() says so */
     bool names_servers;    /* the text is a list of names of servers; empty: all of them */
     enum conf_reach reach; /* of options of [headgate] */
