@@ -69,6 +69,11 @@
     X(UPSTREAM_BYTES_OUT, "Upstream", "upstream_bytes_out_total", COUNTER, "bytes written to Redis")                   \
     X(UPSTREAM_READS, "Upstream", "upstream_reads_total", COUNTER, "read calls on lanes")                              \
     X(UPSTREAM_WRITES, "Upstream", "upstream_writes_total", COUNTER, "write calls on lanes")                           \
+    X(TOPOLOGY_CHANGES, "Topology", "topology_changes_total", COUNTER,                                                 \
+      "times the master was found at another place than before, or anew")                                              \
+    X(SENTINELS_UP, "Topology", "sentinels_up", GAUGE, "sentinels that answer, and know the master")                   \
+    X(UPSTREAM_READONLY, "Topology", "upstream_readonly_total", COUNTER,                                               \
+      "times that what Redis sent held a READONLY error; looked for behind sentinels only")                            \
     X(CONTROL_CALLS, "Control", "control_calls_total", COUNTER, "commands of Headgate's own sent to Redis")            \
     X(CONTROL_ERRORS, "Control", "control_errors_total", COUNTER, "of those, failed or lost")                          \
     X(CONTROL_SCRIPT_LOADS, "Control", "control_script_loads_total", COUNTER, "scripts sent whole after NOSCRIPT")     \

@@ -262,6 +262,21 @@ static void owner_broken(void *owner, const char *why)
     client_end(client, why);
 }
 
+/* Whatever is under way, or is of this connection, would be lost with it. */
+static bool owner_leave(void *owner)
+{
+    struct client *client = owner;
+    const struct session *session = &client->session;
+    bool may_leave = is_between_requests(client) && client->told_lane_id != client->exclusive->id &&
+                     session_is_portable(client) && !session->silent && session->blocking == 0 &&
+                     session->login_us == 0;
+
+    if (may_leave) {
+        session_leave_lane(client);
+    }
+    return may_leave;
+}
+
 static void owner_writable(void *owner)
 {
     struct client *client = owner;
@@ -275,6 +290,7 @@ const struct lane_owner session_lane_owner = {
     .bytes = owner_bytes,
     .frame = owner_frame,
     .broken = owner_broken,
+    .leave = owner_leave,
     .writable = owner_writable,
 };
 

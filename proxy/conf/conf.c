@@ -176,10 +176,6 @@ static void check_topology(struct conf_reading *reading, struct conf_part *part)
 {
     const struct conf *conf = part->values;
 
-    if (conf->upstream.topology == CONF_TOPOLOGY_SENTINEL) {
-        fault_pair(reading, part, "upstream", "upstream", "names sentinels, which is not supported yet",
-                   "the address of Redis");
-    }
     if (conf->upstream.topology == CONF_TOPOLOGY_CLUSTER) {
         fault_pair(reading, part, "upstream", "upstream", "names a cluster, which is not supported yet",
                    "the address of Redis");
@@ -253,6 +249,10 @@ static void check_server(struct conf_reading *reading, struct conf_part *part)
     if (*conf->upstream_user != '\0' && *conf->upstream_password == '\0') {
         fault_pair(reading, part, "upstream_user", "upstream_password", "has no password",
                    "upstream_password beside it");
+    }
+    if (*conf->sentinel_user != '\0' && *conf->sentinel_password == '\0') {
+        fault_pair(reading, part, "sentinel_user", "sentinel_password", "has no password",
+                   "sentinel_password beside it");
     }
     check_seeds(reading, part);
     check_topology(reading, part);

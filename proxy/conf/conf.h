@@ -111,7 +111,12 @@ struct conf {
     char *upstream_user;     /* "" for the default user */
     char *upstream_password; /* "" for none */
     char *upstream_password_file;
-    int64_t access_check; /* how often to look whether Redis wants a password of those who come */
+    char *sentinel_user;     /* towards sentinels; "" for the default user */
+    char *sentinel_password; /* "" for none */
+    char *sentinel_password_file;
+    int64_t sentinel_check;   /* how often sentinels are asked where the master is, and the master whether it is one */
+    int64_t sentinel_timeout; /* how long they may take to answer */
+    int64_t access_check;     /* how often to look whether Redis wants a password of those who come */
     enum conf_pool pool;
     int64_t threads;
     int64_t lanes; /* shared lanes of each profile on each worker */

@@ -66,7 +66,9 @@ const struct conf_option conf_options[] = {
              "reaches the admin port. A Unix socket is open to whom its mode lets in."},
     {FIELD(upstream), .reach = CONF_REACH_ADDRESS, .type = CONF_ADDRESS, .initial = "127.0.0.1:6379",
      .takes_topology = true,
-     .help = "The Redis server that all requests go to."},
+     .help =
+         "The Redis server that all requests go to. sentinel://host:26379,host:26379/NAME: the master of that name,\n"
+         "which these sentinels know, wherever it goes; sentinels:// with TLS. docs/topology.md says more."},
     {FIELD(upstream_user), .reach = CONF_REACH_ADDRESS, .type = CONF_STRING, .max = STRING_MAX, .initial = "",
      .reloadable = true,
      .help = "The ACL user as which Headgate authenticates on behalf of clients that do not do so themselves.\n"
@@ -77,6 +79,21 @@ const struct conf_option conf_options[] = {
     {FIELD(upstream_password_file), .reach = CONF_REACH_ADDRESS, .type = CONF_FILE, .max = STRING_MAX, .initial = "",
      .reloadable = true, .secret = true, .fills = "upstream_password",
      .help = "The file that holds it, alone on its line, in place of upstream_password."},
+    {FIELD(sentinel_user), .reach = CONF_REACH_ADDRESS, .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
+     .help =
+         "upstream = sentinel://…: the ACL user as which Headgate authenticates to the sentinels. Empty: the default\n"
+         "user. Needs sentinel_password."},
+    {FIELD(sentinel_password), .reach = CONF_REACH_ADDRESS, .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
+     .secret = true, .help = "The password for it. Empty: Headgate does not authenticate to sentinels."},
+    {FIELD(sentinel_password_file), .reach = CONF_REACH_ADDRESS, .type = CONF_FILE, .max = STRING_MAX, .initial = "", .reloadable = true,
+     .secret = true, .fills = "sentinel_password",
+     .help = "The file that holds it, alone on its line, in place of sentinel_password."},
+    {FIELD(sentinel_check), .type = CONF_TIME, .min = 100, .max = HOUR, .initial = "1s", .reloadable = true,
+     .help =
+         "How often the sentinels are asked where the master is, besides what they announce, and the master itself\n"
+         "whether it still is one."},
+    {FIELD(sentinel_timeout), .type = CONF_TIME, .min = 10, .max = HOUR, .initial = "1s", .reloadable = true,
+     .help = "How long a sentinel, or the master when it is asked so, may take to answer before it counts as away."},
     {FIELD(access_check), .type = CONF_TIME, .min = 100, .max = DAY, .zero = "only after commands that change it",
      .initial = "5s", .reloadable = true,
      .help =

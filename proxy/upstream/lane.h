@@ -32,6 +32,7 @@ struct lane_settings {
     struct connection_tuning tuning;
     struct tls_context *tls; /* NULL: without TLS */
     const char *host;        /* of the server in its address, for TLS */
+    bool wants_master;       /* who says of itself that it is a replica is refused; READONLY errors are told of */
     int64_t connect_timeout; /* for all targets together */
     int64_t reconnect_min;
     int64_t reconnect_max;
@@ -61,6 +62,8 @@ struct lane_events {
     void (*broken)(struct lane *lane, const char *why, uint64_t requests);
     /* Redis answered NOAUTH to the greeting's PING; the lane is closed afterwards. */
     void (*needs_password)(struct lane *lane);
+    /* What has come holds a READONLY error, or looks like it; with wants_master only. */
+    void (*readonly)(struct lane *lane);
     /* The lane is CLOSED and its queue empty; why is one line for a person. The last call for this lane. */
     void (*closed)(struct lane *lane, const char *why);
 };
@@ -73,6 +76,9 @@ struct lane_owner {
     bool (*frame)(void *owner, const struct resp_reply *reply);
     /* The lane broke. Its runs have been told before; the owner must let go of the lane. */
     void (*broken)(void *owner, const char *why);
+    /* The server is to be left, and the lane has nothing under way. True: there is nothing that only this connection
+     * has, and the owner has let go of it; the lane was released. May be NULL: it never has. */
+    bool (*leave)(void *owner);
     /* The lane became ready, or its output fell below the mark after lane_is_congested() was true. */
     void (*writable)(void *owner);
 };
@@ -127,6 +133,9 @@ struct lane {
     bool refused;            /* Redis did not take the credentials, at the last attempt */
     bool parked;             /* in BACKOFF until it can take over a connection, as another attempt would be in vain */
     bool outdated;           /* it has said a password that its profile has no more */
+    bool is_left;            /* retired at once: see upstream_move() */
+    bool is_replica;         /* the server says so of itself, where a master is wanted */
+    uint8_t role_matched;    /* of the words in the greeting that a replica says of itself */
     bool taken_over;         /* its connection was another lane's */
     bool spare;              /* the upstream's: it is being opened for the pool */
     bool ending;             /* the output is followed by the end of our stream */

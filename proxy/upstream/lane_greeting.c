@@ -95,12 +95,32 @@ static void tail_answered(struct lane *lane)
     lane_now_ready(lane);
 }
 
+/* HELLO tells whether the server is a replica. Words that have begun may end in what comes next. */
+static void look_for_role(struct lane *lane, const char *data, size_t length)
+{
+    static const char replica[] = "role\r\n$7\r\nreplica";
+
+    for (size_t i = 0; i < length && replica[lane->role_matched] != '\0'; i++) {
+        if (data[i] == replica[lane->role_matched]) {
+            lane->role_matched++;
+        } else {
+            lane->role_matched = data[i] == replica[0];
+        }
+    }
+    lane->is_replica = replica[lane->role_matched] == '\0';
+}
+
 /* One reply to the greeting has ended. */
 static void greeting_answered(struct lane *lane)
 {
     bool is_tail = lane->greeting.has_tail && lane->greetings_left == 1;
     bool is_naming = lane->asked_again && lane->greetings_left == 2;
 
+    if (lane->is_replica) {
+        lane->events->readonly(lane);
+        lane_refused(lane, "it is a replica, and no master");
+        return;
+    }
     if (is_unwelcome(lane) || (lane->reply.type == '-' && !is_tail && !is_naming)) {
         greeting_refused(lane);
         return;
@@ -149,6 +169,9 @@ void lane_take_greeting(struct lane *lane, const char *data, size_t length)
             lane_desync(lane, "Redis answered the greeting with bytes that are not RESP");
             return;
         }
+        if (lane->settings->wants_master) {
+            look_for_role(lane, data, taken);
+        }
         data += taken;
         length -= taken;
         if (status == RESP_DONE) {
@@ -173,6 +196,8 @@ void lane_greet(struct lane *lane)
     lane->greetings_left = greeting->replies;
     lane->resp3 = greeting->resp3;
     lane->reply.keep_head = true;
+    lane->role_matched = 0;
+    lane->is_replica = false;
     lane->asked_again = false;
     say(lane, greeting->bytes, greeting->length);
 }

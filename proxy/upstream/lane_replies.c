@@ -272,6 +272,9 @@ static void lane_read(struct lane *lane)
     lane->read_us = reactor_read_time(lane->reactor);
     stats_add(lane->settings->stats, STATS_UPSTREAM_READS, 1);
     stats_add(lane->settings->stats, STATS_UPSTREAM_BYTES_IN, (uint64_t)got);
+    if (lane->settings->wants_master && memmem(scratch, (size_t)got, "-READONLY ", 10) != NULL) {
+        lane->events->readonly(lane);
+    }
     if (lane->state == LANE_HANDSHAKE) {
         lane_take_greeting(lane, scratch, (size_t)got);
     } else {

@@ -222,7 +222,13 @@ static void on_closed(struct lane *lane, const char *why)
     profile_release(profile);
 }
 
+static void on_readonly(struct lane *lane)
+{
+    upstream_note_readonly(lane_profile(lane)->upstream);
+}
+
 static const struct lane_events lane_events = {
+    .readonly = on_readonly,
     .ready = on_ready,
     .failed = on_failed,
     .broken = on_broken,
@@ -359,6 +365,7 @@ struct upstream *upstream_new(struct reactor *reactor, struct run_pool *runs, co
     upstream->free_closed.run = free_closed;
     upstream->help.run = upstream_help_task;
     upstream->looked_us = reactor_now(reactor);
+    upstream_prepare_move(upstream);
     if (!upstream_make_base(upstream)) {
         free(upstream);
         return NULL;
@@ -404,6 +411,7 @@ void upstream_reconfigure(struct upstream *upstream, const struct upstream_setti
     upstream->settings = *settings;
     upstream->settings.shared_lanes = shared_lanes;
     upstream->settings.lane.targets = &upstream->targets;
+    upstream->settings.lane.host = upstream->host != NULL ? upstream->host : settings->lane.host;
     if (renews) {
         upstream_renew_password(upstream, upstream->base->user, upstream->base->password, settings->password);
     } else if (!stays) {
@@ -429,5 +437,7 @@ void upstream_free(struct upstream *upstream)
     free_closed(&upstream->free_closed);
     profile_release(upstream->base);
     assert(LIST_EMPTY(&upstream->profiles));
+    event_del(&upstream->leave_timer);
+    free(upstream->host);
     free(upstream);
 }

@@ -91,6 +91,14 @@ void upstream_renew_password(struct upstream *upstream, const char *user, const 
  * none of the targets any more are retired: see upstream_target.c. */
 void upstream_set_targets(struct upstream *upstream, const struct connection_targets *targets);
 
+/*
+ * The same where servers take over from each other, as behind sentinels: what is not among the targets is left at once.
+ * What was not sent yet goes to the new one, whose name is host; what was sent may be answered for a moment, then it is
+ * lost. Who has nothing on an exclusive lane that the new server would lack does not notice. No target: it waits for
+ * one.
+ */
+void upstream_move(struct upstream *upstream, const struct connection_targets *targets, const char *host);
+
 /* Told when lanes are opened, fail or break, but not again and again: where Redis is may have changed. */
 typedef void upstream_connecting_callback(void *context);
 /* From now on that is called; nobody is told before. */

@@ -19,6 +19,9 @@ struct upstream {
     struct run_pool *runs;
     struct upstream_settings settings;
     struct connection_targets targets;        /* the one that was reached last is the first */
+    char *host;                               /* of the server that was moved to; NULL: that of the settings */
+    struct event leave_timer;                 /* after which nothing is under way to a server that was left */
+    int64_t readonly_us;                      /* when it was told last that there was a READONLY error */
     upstream_connecting_callback *connecting; /* NULL: nobody is told */
     void *connecting_context;
     int64_t asked_us; /* when it was called last */
@@ -76,6 +79,11 @@ void upstream_prefer_target(struct upstream *upstream, const struct connection_t
 void upstream_check_retired(struct lane *lane);
 /* A lane is to be connected, or could not be: where Redis is may be asked anew. */
 void upstream_note_connecting(struct upstream *upstream);
+
+/* A READONLY error: what is taken for a master may be none. */
+void upstream_note_readonly(struct upstream *upstream);
+/* Makes ready for upstream_move(); undone by upstream_free(). */
+void upstream_prepare_move(struct upstream *upstream);
 
 /* Whether a shared lane is where new requests find it. */
 bool upstream_has_place(const struct lane *lane);

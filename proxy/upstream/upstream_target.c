@@ -5,13 +5,25 @@
  *   pooled     closed at once
  *   exclusive  goes on for its client until it is clean, at most for retire_timeout: then the client is closed, as it
  *              would be if that Redis had gone. A subscriber, say, would hear nothing any more, and not know
+ *
+ * Where another server has taken over, all of this happens at once (upstream_move()), as nobody may read what is stale
+ * or write what will be dropped: lanes that owe answers have a moment for them, and are broken then.
  */
 #include "upstream/upstream_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* How long what was sent to a server that is left may be answered. One that was told to step down answers at once. */
+#define LEAVE_PATIENCE_US ((int64_t)50000)
+/* READONLY errors come as often as clients write. */
+#define READONLY_PAUSE_US ((int64_t)50000)
 
 /* Who opens lanes all the time does not ask all the time. */
 #define ASK_PAUSE_US ((int64_t)500000)
 
 static const char why_retired[] = "the name of Redis has other addresses now";
+static const char why_left[] = "another server is the master now";
 
 /* ---- which of the addresses ---- */
 
@@ -60,7 +72,7 @@ void upstream_check_retired(struct lane *lane)
     const struct upstream *upstream = lane_profile(lane)->upstream;
     int64_t timeout = clock_ms_to_us(upstream->settings.retire_timeout);
 
-    if (lane->retired_us == 0) {
+    if (lane->retired_us == 0 || lane->is_left) {
         return;
     }
     if (lane->use == LANE_POOLED || (lane->use == LANE_SHARED && lane->first == NULL && !upstream_has_place(lane))) {
@@ -99,6 +111,136 @@ void upstream_set_targets(struct upstream *upstream, const struct connection_tar
             follow(upstream, lane);
         }
         lane = next;
+    }
+}
+
+/* ---- a server that is left at once ---- */
+
+static bool leads_elsewhere(const struct upstream *upstream, const struct lane *lane)
+{
+    return connection_targets_find(&upstream->targets, &lane->target) == upstream->targets.count;
+}
+
+/* Its owner may go on without it, or is told that it broke. */
+static void leave_exclusive(struct lane *lane)
+{
+    bool is_free = lane->owner != NULL && lane->owner_events->leave != NULL && lane->owner_events->leave(lane->owner);
+
+    if (!is_free) {
+        lane_fail(lane, why_left);
+    }
+}
+
+/* What was not sent goes on to the new server, on the same lane. */
+static void leave_shared(struct lane *lane)
+{
+    lane_fail(lane, why_left);
+    if (lane->state != LANE_CLOSED) {
+        lane->is_left = false;
+        lane_follow_targets(lane);
+    }
+}
+
+/* Nothing is under way on it, or for too long. */
+static void leave_now(struct lane *lane)
+{
+    if (lane->use == LANE_EXCLUSIVE) {
+        leave_exclusive(lane);
+    } else if (lane->use == LANE_SHARED && lane->first != NULL) {
+        leave_shared(lane);
+    } else {
+        lane_close(lane, why_left);
+    }
+}
+
+static void begin_to_leave(struct upstream *upstream, struct lane *lane)
+{
+    lane->is_left = true;
+    lane->retired_us = reactor_now(upstream->reactor);
+    stats_add(upstream->settings.lane.stats, STATS_LANES_RETIRED, 1);
+    if (lane->use == LANE_SHARED) {
+        upstream_forget_place(lane);
+    }
+    if (lane->first == NULL) {
+        leave_now(lane);
+    }
+}
+
+/* Lanes that are closed meanwhile keep their place in such a walk: they are freed at the end of the loop iteration. */
+static void visit_all(struct upstream *upstream, void (*visit)(struct upstream *upstream, struct lane *lane))
+{
+    struct lane *lane = LIST_FIRST(&upstream->lanes);
+
+    while (lane != NULL) {
+        struct lane *next = LIST_NEXT(lane, of_upstream);
+        if (lane->state != LANE_CLOSED) {
+            visit(upstream, lane);
+        }
+        lane = next;
+    }
+}
+
+static void leave_or_follow(struct upstream *upstream, struct lane *lane)
+{
+    if (lane->state != LANE_READY) {
+        lane_follow_targets(lane);
+    } else if (leads_elsewhere(upstream, lane) && !lane->is_left) {
+        begin_to_leave(upstream, lane);
+    }
+}
+
+static void end_leaving(struct upstream *upstream, struct lane *lane)
+{
+    (void)upstream;
+    if (lane->is_left && lane->state == LANE_READY) {
+        leave_now(lane);
+    }
+}
+
+static void on_leave_timer(evutil_socket_t fd, short what, void *context)
+{
+    struct upstream *upstream = context;
+
+    (void)fd;
+    (void)what;
+    visit_all(upstream, end_leaving);
+}
+
+void upstream_prepare_move(struct upstream *upstream)
+{
+    evtimer_assign(&upstream->leave_timer, upstream->reactor->base, on_leave_timer, upstream);
+}
+
+/* Without memory for it the certificate is judged by the name of before, and may be refused. */
+static void take_host(struct upstream *upstream, const char *host)
+{
+    char *copy = *host != '\0' ? strdup(host) : NULL;
+
+    if (copy != NULL) {
+        free(upstream->host);
+        upstream->host = copy;
+        upstream->settings.lane.host = copy;
+    }
+}
+
+void upstream_move(struct upstream *upstream, const struct connection_targets *targets, const char *host)
+{
+    const struct timeval patience = {.tv_sec = 0, .tv_usec = LEAVE_PATIENCE_US};
+
+    upstream->targets = *targets;
+    take_host(upstream, host);
+    visit_all(upstream, leave_or_follow);
+    event_add(&upstream->leave_timer, &patience);
+}
+
+void upstream_note_readonly(struct upstream *upstream)
+{
+    int64_t now = reactor_now(upstream->reactor);
+
+    stats_add(upstream->settings.lane.stats, STATS_UPSTREAM_READONLY, 1);
+    if (upstream->connecting != NULL && now - upstream->readonly_us >= READONLY_PAUSE_US) {
+        upstream->readonly_us = now;
+        upstream->connecting(upstream->connecting_context);
     }
 }
 

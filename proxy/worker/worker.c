@@ -77,6 +77,7 @@ static struct upstream_settings upstream_settings(struct worker *worker, const s
     settings.lane.target_text = conf->upstream.text;
     settings.lane.tls = conf->upstream.tls ? conf->tls_upstream : NULL;
     settings.lane.host = conf->upstream.host;
+    settings.lane.wants_master = conf->upstream.topology == CONF_TOPOLOGY_SENTINEL;
     settings.lane.stats = &worker->stats;
     settings.shared_lanes = (size_t)conf->lanes;
     settings.user = conf->upstream_user;
@@ -217,7 +218,8 @@ static void on_upstream_lost(void *context, const char *why, uint64_t requests)
 
 struct asking {
     struct message message;
-    struct lookup *lookup;
+    struct lookup *lookup; /* NULL: … */
+    struct sentinel_watch *sentinels;
 };
 
 /* On the main thread. */
@@ -225,7 +227,11 @@ static void run_asking(struct message *message)
 {
     struct asking *asking = (struct asking *)(void *)message;
 
-    lookup_soon(asking->lookup);
+    if (asking->sentinels != NULL) {
+        sentinel_suspect(asking->sentinels);
+    } else {
+        lookup_soon(asking->lookup);
+    }
     free(asking);
 }
 
@@ -236,7 +242,8 @@ static void on_connecting(void *context)
     struct asking *asking = malloc(sizeof *asking);
 
     if (asking != NULL) {
-        *asking = (struct asking){.message.run = run_asking, .lookup = worker->parts.lookup};
+        *asking = (struct asking){
+            .message.run = run_asking, .lookup = worker->parts.lookup, .sentinels = worker->parts.sentinels};
         mailbox_post(worker->parts.mailbox, &asking->message);
     }
 }
@@ -368,6 +375,19 @@ static void worker_free(struct worker *worker)
     free(worker);
 }
 
+/* Where Redis is as far as that is known at the start. */
+static void place_upstream(struct worker *worker)
+{
+    const struct worker_parts *parts = &worker->parts;
+
+    if (parts->sentinels != NULL) {
+        const struct sentinel_master *master = sentinel_master(parts->sentinels);
+        upstream_move(worker->upstream, &master->targets, master->host);
+    } else {
+        upstream_set_targets(worker->upstream, lookup_targets(parts->lookup));
+    }
+}
+
 static bool build_parts(struct worker *worker, const struct conf *conf)
 {
     struct upstream_settings upstream = upstream_settings(worker, conf);
@@ -378,7 +398,7 @@ static bool build_parts(struct worker *worker, const struct conf *conf)
     worker->control = worker->upstream != NULL ? control_new(reactor, &worker->runs, worker->upstream) : NULL;
     worker->server_info = worker->control != NULL ? server_info_new(worker->control) : NULL;
     if (worker->upstream != NULL) {
-        upstream_set_targets(worker->upstream, lookup_targets(worker->parts.lookup));
+        place_upstream(worker);
     }
     const struct client_parts parts = {
         .reactor = reactor,
@@ -401,7 +421,7 @@ static bool build_parts(struct worker *worker, const struct conf *conf)
     upstream_tell_losses(worker->upstream, on_upstream_lost, worker);
     upstream_tell_refusals(worker->upstream, on_upstream_refused, worker);
     upstream_tell_access(worker->upstream, on_access, worker);
-    if (lookup_is_needed(worker->parts.lookup)) {
+    if (worker->parts.sentinels != NULL || lookup_is_needed(worker->parts.lookup)) {
         upstream_tell_connecting(worker->upstream, on_connecting, worker);
     }
     return true;
@@ -613,25 +633,44 @@ struct targets_message {
     struct message message;
     struct worker *worker;
     struct connection_targets targets;
+    bool is_move; /* upstream_move(), by that name */
+    char host[];
 };
 
 static void run_targets(struct message *message)
 {
     struct targets_message *order = (struct targets_message *)(void *)message;
 
-    upstream_set_targets(order->worker->upstream, &order->targets);
+    if (order->is_move) {
+        upstream_move(order->worker->upstream, &order->targets, order->host);
+    } else {
+        upstream_set_targets(order->worker->upstream, &order->targets);
+    }
     free(order);
 }
 
-void worker_set_targets(struct worker *worker, const struct connection_targets *targets)
+static void post_targets(struct worker *worker, const struct connection_targets *targets, bool is_move,
+                         const char *host)
 {
-    struct targets_message *order = malloc(sizeof *order);
+    struct targets_message *order = malloc(sizeof *order + strlen(host) + 1);
 
     if (order == NULL) {
         abort();
     }
-    *order = (struct targets_message){.message.run = run_targets, .worker = worker, .targets = *targets};
+    *order =
+        (struct targets_message){.message.run = run_targets, .worker = worker, .targets = *targets, .is_move = is_move};
+    strcpy(order->host, host);
     worker_post(worker, &order->message);
+}
+
+void worker_set_targets(struct worker *worker, const struct connection_targets *targets)
+{
+    post_targets(worker, targets, false, "");
+}
+
+void worker_move(struct worker *worker, const struct connection_targets *targets, const char *host)
+{
+    post_targets(worker, targets, true, host);
 }
 
 /* ---- telling ---- */

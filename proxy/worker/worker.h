@@ -9,6 +9,7 @@
 #include "conf/conf.h"
 #include "event/mailbox.h"
 #include "net/lookup.h"
+#include "topology/sentinel.h"
 #include "worker/workgroup.h"
 
 struct worker;
@@ -21,8 +22,9 @@ struct worker_facts {
 
 /* What all workers have in common; must outlive them. */
 struct worker_parts {
-    struct lookup *lookup;   /* where Redis is; the main thread's … */
-    struct mailbox *mailbox; /* … and where to ask for it to be looked up anew */
+    struct lookup *lookup;            /* where Redis is; the main thread's …; NULL: … */
+    struct sentinel_watch *sentinels; /* … these know */
+    struct mailbox *mailbox;          /* … and where to ask for it to be looked up anew */
     const struct chain_roster *policies;
     struct workgroup *group;     /* the other workers; each is one of them until it stops */
     struct admission *admission; /* whom the configuration knows, until worker_reconfigure(); needed at start only */
@@ -43,6 +45,9 @@ void worker_reconfigure(struct worker *worker, const struct conf *conf, struct a
 
 /* Redis is somewhere else. */
 void worker_set_targets(struct worker *worker, const struct connection_targets *targets);
+
+/* The master is somewhere else, by that name, or nowhere: upstream_move(). */
+void worker_move(struct worker *worker, const struct connection_targets *targets, const char *host);
 
 /* Closes each client as soon as nothing of it is under way. */
 void worker_drain(struct worker *worker);

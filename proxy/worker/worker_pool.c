@@ -14,6 +14,16 @@ static void on_targets(void *context, const struct connection_targets *targets)
     }
 }
 
+/* The master is elsewhere, or there is none. */
+static void on_master(void *context, const struct sentinel_master *master)
+{
+    struct worker_pool *worker_pool = context;
+
+    for (size_t i = 0; i < worker_pool->count; i++) {
+        worker_move(worker_pool->workers[i], &master->targets, master->host);
+    }
+}
+
 /* A name that leads to Headgate would have it connect to itself until descriptors are gone. */
 static const char *refuse_own(void *context, const struct sockaddr *address)
 {
@@ -22,10 +32,11 @@ static const char *refuse_own(void *context, const struct sockaddr *address)
     return conf_own_address(worker_pool->conf, address) != NULL ? "it leads to Headgate itself" : NULL;
 }
 
-/* What workers need, but for themselves. False with errno set and nothing left open. */
-static bool open_parts(struct worker_pool *worker_pool, const struct worker_pool_parts *given, const struct conf *conf)
+/* Who finds out where Redis is. False when memory is short. */
+static bool open_finder(struct worker_pool *worker_pool, const struct worker_pool_parts *given,
+                        const struct conf *conf)
 {
-    const struct lookup_settings settings = {
+    const struct lookup_settings of_lookup = {
         .address = &conf->upstream,
         .interval = conf->resolve_every,
         .changed = on_targets,
@@ -33,6 +44,25 @@ static bool open_parts(struct worker_pool *worker_pool, const struct worker_pool
         .context = worker_pool,
         .stats = given->stats,
     };
+    const struct sentinel_settings of_sentinels = {
+        .conf = conf,
+        .moved = on_master,
+        .refuses = refuse_own,
+        .context = worker_pool,
+        .stats = given->stats,
+    };
+
+    if (conf->upstream.topology == CONF_TOPOLOGY_SENTINEL) {
+        worker_pool->sentinels = sentinel_new(given->reactor, &of_sentinels);
+        return worker_pool->sentinels != NULL;
+    }
+    worker_pool->lookup = lookup_new(given->reactor, &of_lookup);
+    return worker_pool->lookup != NULL;
+}
+
+/* What workers need, but for themselves. False with errno set and nothing left open. */
+static bool open_parts(struct worker_pool *worker_pool, const struct worker_pool_parts *given, const struct conf *conf)
+{
     size_t count = (size_t)conf->threads;
 
     worker_pool->workers = calloc(count, sizeof(struct worker *));
@@ -55,12 +85,12 @@ static bool open_parts(struct worker_pool *worker_pool, const struct worker_pool
         errno = reason;
         return false;
     }
-    worker_pool->lookup = lookup_new(given->reactor, &settings);
-    if (worker_pool->lookup == NULL) {
+    if (!open_finder(worker_pool, given, conf)) {
         worker_pool_stop(worker_pool);
         errno = ENOMEM;
+        return false;
     }
-    return worker_pool->lookup != NULL;
+    return true;
 }
 
 bool worker_pool_start(struct worker_pool *worker_pool, const struct worker_pool_parts *given, const struct conf *conf)
@@ -77,6 +107,7 @@ bool worker_pool_start(struct worker_pool *worker_pool, const struct worker_pool
     worker_pool->admission = admission_new(conf);
     const struct worker_parts parts = {
         .lookup = worker_pool->lookup,
+        .sentinels = worker_pool->sentinels,
         .mailbox = &worker_pool->mailbox,
         .policies = &worker_pool->policies,
         .group = &worker_pool->group,
@@ -108,6 +139,9 @@ void worker_pool_stop(struct worker_pool *worker_pool)
     if (worker_pool->lookup != NULL) {
         lookup_free(worker_pool->lookup);
     }
+    if (worker_pool->sentinels != NULL) {
+        sentinel_free(worker_pool->sentinels);
+    }
     if (worker_pool->admission != NULL) {
         admission_release(worker_pool->admission);
     }
@@ -122,6 +156,10 @@ void worker_pool_reconfigure(struct worker_pool *worker_pool, const struct conf 
     worker_pool->conf = conf;
     admission_release(worker_pool->admission);
     worker_pool->admission = admission_new(conf);
+    if (worker_pool->sentinels != NULL) {
+        sentinel_reconfigure(worker_pool->sentinels, conf);
+        return;
+    }
     lookup_set_interval(worker_pool->lookup, conf->resolve_every);
     lookup_soon(worker_pool->lookup);
 }
@@ -185,6 +223,8 @@ static uint64_t stat_of_main(const struct worker_pool *worker_pool, enum stats_i
         return worker_pool->clients_proxied;
     case STATS_PROXIES_REFUSED:
         return worker_pool->proxies_refused;
+    case STATS_TOPOLOGY_CHANGES:
+    case STATS_SENTINELS_UP:
     case STATS_LOOKUPS:
     case STATS_LOOKUPS_FAILED:
     case STATS_TLS_CERTIFICATE_DAYS:

@@ -180,6 +180,11 @@ static const char *const other_values[][2] = {
     {"upstream_user", "app;user"},
     {"upstream_password", "\"********\""},
     {"upstream_password_file", NULL},
+    {"sentinel_user", "watcher"},
+    {"sentinel_password", "else"},
+    {"sentinel_password_file", NULL},
+    {"sentinel_check", "5s"},
+    {"sentinel_timeout", "20ms"},
     {"access_check", "250ms"},
     {"pool", "session"},
     {"threads", "3"},
@@ -327,7 +332,7 @@ Test(conf, table_is_sound)
             cr_assert_neq(option->offset, conf_options[j].offset, "%s", option->name);
         }
     }
-    cr_assert_eq(conf_option_count, 66, "a new field of struct conf needs its option, and a word here");
+    cr_assert_eq(conf_option_count, 71, "a new field of struct conf needs its option, and a word here");
 }
 
 Test(conf, sample_file_is_the_reference)
