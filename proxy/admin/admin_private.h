@@ -5,6 +5,7 @@
  *   admin_session.c  one connection: requests in, answers out
  *   admin_guard.c    what is not obeyed: other protocols, other users
  *   admin_verbs.c    what can be asked
+ *   admin_nodes.c    … of the servers
  *   admin_policy.c   … of policies
  *   admin_servers.c  … of several servers: what they have in sum, and each by itself
  *   admin_manual.c   the manual page
@@ -150,6 +151,11 @@ void admin_add_servers(struct admin_text *text, const struct session_entry *sess
 /* The sum over the servers of the request. */
 uint64_t admin_stat(const struct session_entry *session, enum stats_id id);
 uint64_t admin_policy_counter(const struct session_entry *session, size_t policy, size_t counter);
+
+/* ---- admin_nodes.c ---- */
+
+/* The verb NODES. */
+void admin_run_nodes(struct session_entry *session, size_t count, const struct slice *arguments);
 
 /* ---- admin_policy.c ---- */
 

@@ -10,7 +10,7 @@
 
 /* Clients a worker reports on in one loop iteration. */
 #define CLIENTS_PER_TURN 256
-#define VERB_COUNT 15
+#define VERB_COUNT 16
 /* Of a section, with its end. A longer name is none that there is, and neither is what is left of it. */
 #define SECTION_NAME_SIZE 32
 
@@ -597,6 +597,8 @@ static const struct verb verbs[VERB_COUNT + 1] = {
      "the same as STATS; redis-cli prints the answer to this name as text", POLICY_VERB_READS, true},
     {"CLIENTS", 1, 1, run_clients, "CLIENTS", "one line for each client", POLICY_VERB_READS, true},
     {"LANES", 1, 1, run_lanes, "LANES", "one line for each connection to Redis", POLICY_VERB_READS, true},
+    {"NODES", 1, 1, admin_run_nodes, "NODES", "one line for each node of Redis: the master, its replicas, sentinels",
+     POLICY_VERB_READS, true},
     {"SERVERS", 1, 1, run_servers, "SERVERS", "one line for each of several servers", POLICY_VERB_READS, false},
     {"SERVER", 3, ADMIN_WORDS_MAX, run_server, "SERVER name verb ...",
      "asks about one of several servers, as if it were alone", POLICY_VERB_READS, false},

@@ -174,6 +174,7 @@ void sentinel_decide(struct sentinel_watch *watch)
         const struct place copy = *wanted;
         sentinel_check_begin(watch, &copy);
     }
+    stats_set(watch->settings.stats, STATS_SENTINELS_UP, count_opinions(watch, OPINION_PLACE));
     say_disagreement(watch);
     follow_reason(watch);
 }
@@ -332,7 +333,6 @@ static void on_tick(evutil_socket_t fd, short what, void *context)
         sentinel_source_tick(&watch->sources[i], now_us);
     }
     sentinel_check_tick(watch, now_us);
-    stats_set(watch->settings.stats, STATS_SENTINELS_UP, count_opinions(watch, OPINION_PLACE));
 }
 
 struct sentinel_watch *sentinel_new(struct reactor *reactor, const struct sentinel_settings *settings)

@@ -1,6 +1,9 @@
 """A master with replicas, and sentinels that watch over them, on loopback."""
 
 import contextlib
+import pathlib
+import shutil
+import tempfile
 import threading
 import time
 
@@ -17,6 +20,8 @@ class Sentinel(Server):
 
     def __init__(self, master, quorum=2, down_after=1000, speaks_tls=False, password=None, options=(), port=None):
         super().__init__("sentinel")
+        # It writes its file with fsync(), and answers nobody meanwhile: for as long as a busy disk takes.
+        self.memory = tempfile.mkdtemp(prefix="headgate-test-sentinel-", dir="/dev/shm")
         self.port = port or free_port()
         self.speaks_tls = speaks_tls
         self.password = password
@@ -38,7 +43,7 @@ class Sentinel(Server):
             lines += [f"sentinel auth-pass {NAME} {master.password}"]
         if password:
             lines += [f"requirepass {password}"]
-        self.config_path = self.directory / "sentinel.conf"
+        self.config_path = pathlib.Path(self.memory) / "sentinel.conf"
         self.config_path.write_text("\n".join(lines) + "\n")
         self.start()
 
@@ -53,6 +58,10 @@ class Sentinel(Server):
     def start(self):
         self.launch([REDIS_SERVER, str(self.config_path), "--sentinel"])
         self.await_port(self.address)
+
+    def discard(self):
+        super().discard()
+        shutil.rmtree(self.memory, ignore_errors=True)
 
     def connect(self):
         client = tls.connect(self.address) if self.speaks_tls else Client(self.address)

@@ -1,0 +1,124 @@
+/* NODES: what is known of the nodes of Redis, one line each. The table says what a line has. */
+#include "admin/admin_private.h"
+
+#include <inttypes.h>
+
+struct field {
+    const char *name;
+    void (*add)(struct admin_text *text, const struct node *node);
+};
+
+static void add_role(struct admin_text *text, const struct node *node)
+{
+    admin_text_add(text, "%s", node->role);
+}
+
+static void add_address(struct admin_text *text, const struct node *node)
+{
+    admin_text_add(text, "%s", node->address);
+}
+
+static void add_state(struct admin_text *text, const struct node *node)
+{
+    admin_text_add(text, "%s", node->state);
+}
+
+/* What is not known is left empty. */
+static void add_number(struct admin_text *text, int64_t number)
+{
+    if (number >= 0) {
+        admin_text_add(text, "%" PRId64, number);
+    }
+}
+
+static void add_lanes(struct admin_text *text, const struct node *node)
+{
+    add_number(text, node->lanes);
+}
+
+static void add_since(struct admin_text *text, const struct node *node)
+{
+    add_number(text, node->since_us >= 0 ? node->since_us / 1000000 : -1);
+}
+
+static void add_offset(struct admin_text *text, const struct node *node)
+{
+    add_number(text, node->offset);
+}
+
+static void add_says(struct admin_text *text, const struct node *node)
+{
+    admin_text_add(text, "%s", node->says);
+}
+
+static const struct field fields[] = {
+    {"role", add_role},   {"address", add_address}, {"state", add_state}, {"lanes", add_lanes},
+    {"since", add_since}, {"offset", add_offset},   {"says", add_says},
+};
+
+struct lines {
+    struct admin_text *text;
+    const char *server; /* that they are of; NULL: there is one only */
+};
+
+static void add_node(void *context, const struct node *node)
+{
+    const struct lines *lines = context;
+
+    if (lines->server != NULL) {
+        admin_text_add(lines->text, "server=%s ", lines->server);
+    }
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        admin_text_add(lines->text, i > 0 ? " %s=" : "%s=", fields[i].name);
+        fields[i].add(lines->text, node);
+    }
+    admin_text_add(lines->text, "\n");
+}
+
+/* The one that there is without a topology. */
+static void add_single(struct lines *lines, const struct server *server, int64_t lanes)
+{
+    const struct node node = {
+        .role = "server",
+        .address = server->conf->upstream.text,
+        .state = worker_pool_stat(&server->worker_pool, STATS_UPSTREAM_UP) > 0 ? "up" : "down",
+        .says = "",
+        .lanes = lanes,
+        .since_us = -1,
+        .offset = -1,
+    };
+
+    add_node(lines, &node);
+}
+
+static void add_nodes(struct lines *lines, const struct server *server)
+{
+    const struct worker_pool *worker_pool = &server->worker_pool;
+    int64_t lanes = (int64_t)(worker_pool_stat(worker_pool, STATS_LANES_SHARED) +
+                              worker_pool_stat(worker_pool, STATS_LANES_EXCLUSIVE));
+
+    if (worker_pool->sentinels != NULL) {
+        sentinel_visit_nodes(worker_pool->sentinels, lanes, add_node, lines);
+    } else {
+        add_single(lines, server, lanes);
+    }
+}
+
+void admin_run_nodes(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    struct admin_text text;
+
+    (void)count;
+    (void)arguments;
+    if (!admin_text_open(&text)) {
+        admin_reply_error(session, "ERR out of memory");
+        return;
+    }
+    for (size_t i = session->scope.first; i < session->scope.end; i++) {
+        const struct server *server = &session->admin->servers->list[i];
+        struct lines lines = {.text = &text, .server = admin_names_servers(session) ? server->name : NULL};
+        add_nodes(&lines, server);
+    }
+    admin_reply_gathered(session, &text);
+    admin_text_close(&text);
+}
