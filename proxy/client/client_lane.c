@@ -267,9 +267,9 @@ static bool owner_leave(void *owner)
 {
     struct client *client = owner;
     const struct session *session = &client->session;
-    bool may_leave = is_between_requests(client) && client->told_lane_id != client->exclusive->id &&
-                     session_is_portable(client) && !session->silent && session->blocking == 0 &&
-                     session->login_us == 0;
+    bool is_waiting = client->state == CLIENT_OPEN && client->first == NULL && client->wait == CLIENT_WAIT_NOTHING;
+    bool may_leave = is_waiting && client->told_lane_id != client->exclusive->id && session_is_portable(client) &&
+                     !session->silent && session->blocking == 0 && session->login_us == 0;
 
     if (may_leave) {
         session_leave_lane(client);

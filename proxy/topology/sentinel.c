@@ -1,7 +1,5 @@
 #include "topology/sentinel_private.h"
 
-#include "base/log.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -219,17 +217,38 @@ void sentinel_found(struct sentinel_watch *watch, const struct connection_target
     tell_moved(watch);
 }
 
+/* There is no master from now on. */
+static void forget_place(struct sentinel_watch *watch, const char *why)
+{
+    watch->place = (struct place){.port = 0};
+    watch->master.targets = (struct connection_targets){.why = why};
+    watch->master.host = "";
+    tell_moved(watch);
+}
+
 void sentinel_lost(struct sentinel_watch *watch)
 {
     char text[PLACE_TEXT_MAX];
 
     sentinel_place_text(&watch->place, text);
     log_warning("sentinel", "%s is no master any more by its own word: all connections to it are given up", text);
-    watch->place = (struct place){.port = 0};
-    watch->master.targets = (struct connection_targets){.why = "the server that the sentinels name is no master"};
-    watch->master.host = "";
-    tell_moved(watch);
+    forget_place(watch, "the server that the sentinels name is no master");
     sentinel_suspect(watch);
+}
+
+/* What is written there is lost, whatever that server says: it has been replaced. */
+void sentinel_unnamed(struct sentinel_watch *watch)
+{
+    char text[PLACE_TEXT_MAX];
+
+    if (!is_known(watch)) {
+        return;
+    }
+    sentinel_place_text(&watch->place, text);
+    log_warning("sentinel", "%s is no master any more by the word of the sentinels: all connections to it are given up",
+                text);
+    forget_place(watch, watch->check.finding == CHECK_NO_MASTER ? "the server that the sentinels name is no master"
+                                                                : "the server that the sentinels name does not answer");
 }
 
 void sentinel_suspect(struct sentinel_watch *watch)

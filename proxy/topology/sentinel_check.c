@@ -6,8 +6,6 @@
  */
 #include "topology/sentinel_private.h"
 
-#include "base/log.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +46,9 @@ static void failed(struct sentinel_watch *watch, const char *why)
     check->asks_hello = false;
     check->finding = CHECK_NOTHING;
     check->next_us = reactor_now(watch->reactor) + RETRY_US;
+    if (!is_current(watch)) {
+        sentinel_unnamed(watch);
+    }
 }
 
 static void on_closed(void *context, const char *why)
@@ -82,6 +83,8 @@ static void is_no_master(struct sentinel_watch *watch, const char *role)
     check->next_us = reactor_now(watch->reactor) + SOON_US;
     if (is_current(watch)) {
         sentinel_lost(watch);
+    } else {
+        sentinel_unnamed(watch);
     }
     snprintf(why, sizeof why, "it says of itself that it is %.80s", role);
     say_once(watch, why);

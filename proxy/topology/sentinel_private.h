@@ -2,6 +2,7 @@
 #ifndef HEADGATE_SENTINEL_PRIVATE_H
 #define HEADGATE_SENTINEL_PRIVATE_H
 
+#include "base/log.h"
 #include "conf/conf_table.h"
 #include "topology/contact.h"
 #include "topology/sentinel.h"
@@ -41,6 +42,7 @@ struct source {
     int64_t retry_us; /* when to connect again */
     enum opinion opinion;
     struct place place;
+    struct log_limiter said; /* for what it says of the master: it may say something else each time */
 };
 
 /* What the server that the sentinels name says of itself. */
@@ -97,6 +99,8 @@ void sentinel_decide(struct sentinel_watch *watch);
 /* The server that was checked is a master (or is taken for one), at that address; or it says that it is none. */
 void sentinel_found(struct sentinel_watch *watch, const struct connection_target *target);
 void sentinel_lost(struct sentinel_watch *watch);
+/* Most sentinels name another server, which is not to be had (yet). */
+void sentinel_unnamed(struct sentinel_watch *watch);
 
 /* ---- sentinel_source.c ---- */
 

@@ -5,8 +5,6 @@
  */
 #include "topology/sentinel_private.h"
 
-#include "base/log.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,9 +87,11 @@ static void on_asked_ready(void *context)
 
 static void take_place(struct source *source, const struct place *place)
 {
+    bool is_new = source->opinion != OPINION_PLACE || !sentinel_same_place(&source->place, place);
     char text[PLACE_TEXT_MAX];
+    uint64_t suppressed;
 
-    if (source->opinion != OPINION_PLACE || !sentinel_same_place(&source->place, place)) {
+    if (is_new && log_limiter_take(&source->said, reactor_now(source->watch->reactor), &suppressed)) {
         sentinel_place_text(place, text);
         log_info("sentinel", "sentinel %s says that the master %s is at %s", source->address.text,
                  source->watch->upstream.master, text);
@@ -104,7 +104,10 @@ static void take_place(struct source *source, const struct place *place)
 
 static void take_nobody(struct source *source)
 {
-    if (source->opinion != OPINION_NOBODY) {
+    uint64_t suppressed;
+
+    if (source->opinion != OPINION_NOBODY &&
+        log_limiter_take(&source->said, reactor_now(source->watch->reactor), &suppressed)) {
         log_warning("sentinel", "sentinel %s knows no master of the name %s", source->address.text,
                     source->watch->upstream.master);
     }

@@ -180,6 +180,7 @@ static void on_failed(struct lane *lane, const char *why)
 static void on_broken(struct lane *lane, const char *why, uint64_t requests)
 {
     upstream_note_connecting(lane_profile(lane)->upstream);
+    lane_profile(lane)->upstream->left_requests += lane->is_left ? requests : 0;
     if (!lane->ending) {
         tell_loss(lane_profile(lane)->upstream, why, requests);
     }

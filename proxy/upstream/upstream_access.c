@@ -109,6 +109,7 @@ static void begin_look(struct upstream *upstream)
     /* What the lane goes by has to stay as it is while it is there. */
     upstream->look_lane = upstream->settings.lane;
     upstream->look_lane.stats = &upstream->look_stats;
+    upstream->look_lane.wants_master = false;
     upstream->look =
         lane_new(upstream->reactor, upstream->runs, &upstream->look_lane, &look_events, LANE_EXCLUSIVE, upstream, 0);
     if (upstream->look != NULL) {

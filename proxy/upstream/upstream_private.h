@@ -21,6 +21,9 @@ struct upstream {
     struct connection_targets targets;        /* the one that was reached last is the first */
     char *host;                               /* of the server that was moved to; NULL: that of the settings */
     struct event leave_timer;                 /* after which nothing is under way to a server that was left */
+    uint64_t left_lanes;                      /* to the server that is being left … */
+    uint64_t left_requests;                   /* … and what was lost with them … */
+    uint64_t left_clients;                    /* … who had an exclusive one, and were closed */
     int64_t readonly_us;                      /* when it was told last that there was a READONLY error */
     upstream_connecting_callback *connecting; /* NULL: nobody is told */
     void *connecting_context;

@@ -11,6 +11,8 @@
  */
 #include "upstream/upstream_private.h"
 
+#include "base/log.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,6 +129,7 @@ static void leave_exclusive(struct lane *lane)
     bool is_free = lane->owner != NULL && lane->owner_events->leave != NULL && lane->owner_events->leave(lane->owner);
 
     if (!is_free) {
+        lane_profile(lane)->upstream->left_clients += lane->owner != NULL;
         lane_fail(lane, why_left);
     }
 }
@@ -156,6 +159,7 @@ static void leave_now(struct lane *lane)
 static void begin_to_leave(struct upstream *upstream, struct lane *lane)
 {
     lane->is_left = true;
+    upstream->left_lanes++;
     lane->retired_us = reactor_now(upstream->reactor);
     stats_add(upstream->settings.lane.stats, STATS_LANES_RETIRED, 1);
     if (lane->use == LANE_SHARED) {
@@ -197,6 +201,20 @@ static void end_leaving(struct upstream *upstream, struct lane *lane)
     }
 }
 
+static void say_left(struct upstream *upstream)
+{
+    if (upstream->left_lanes > 0) {
+        log_info("upstream",
+                 "%llu connections to the server of before were given up, with %llu requests under way; %llu clients "
+                 "that had one of their own were closed",
+                 (unsigned long long)upstream->left_lanes, (unsigned long long)upstream->left_requests,
+                 (unsigned long long)upstream->left_clients);
+    }
+    upstream->left_lanes = 0;
+    upstream->left_requests = 0;
+    upstream->left_clients = 0;
+}
+
 static void on_leave_timer(evutil_socket_t fd, short what, void *context)
 {
     struct upstream *upstream = context;
@@ -204,6 +222,7 @@ static void on_leave_timer(evutil_socket_t fd, short what, void *context)
     (void)fd;
     (void)what;
     visit_all(upstream, end_leaving);
+    say_left(upstream);
 }
 
 void upstream_prepare_move(struct upstream *upstream)
@@ -227,6 +246,9 @@ void upstream_move(struct upstream *upstream, const struct connection_targets *t
 {
     const struct timeval patience = {.tv_sec = 0, .tv_usec = LEAVE_PATIENCE_US};
 
+    /* It goes to the server of before, by a name that is forgotten now. */
+    upstream->look_wanted = upstream->look_wanted || upstream->look != NULL;
+    upstream_end_look(upstream);
     upstream->targets = *targets;
     take_host(upstream, host);
     visit_all(upstream, leave_or_follow);

@@ -127,6 +127,36 @@ def test_most_of_them_are_followed(sentinels, servers, make_headgate):
     assert stats(headgate, "topology")["topology_changes_total"] == "1"
 
 
+def test_another_that_cannot_be_reached(sentinels, servers, make_headgate):
+    """The one of before is left all the same: what is written there is lost."""
+    headgate = make_headgate(url_of(sentinels), upstream_wait="100ms", **OFTEN)
+    assert who(headgate) == b"0"
+    with headgate.connect() as idle:
+        assert idle("GET", "who") == b"0"
+        servers[1].kill()
+        for sentinel in sentinels[:2]:
+            sentinel.switches_to(servers[1])
+        await_error(headgate, b"the server that the sentinels name does not answer")
+        assert isinstance(idle("SET", "k", 1), Error)
+        for sentinel in sentinels[:2]:
+            sentinel.switches_to(servers[0])
+        wait_for(lambda: idle("SET", "k", 2) == OK, 30, "the one of before")
+    assert headgate.log().count("by the word of the sentinels") == 1
+
+
+def test_a_sentinel_that_says_something_else_each_time(sentinels, servers, make_headgate):
+    """As fast as it can: nobody notices, and the log stays short."""
+    headgate = make_headgate(url_of(sentinels), **OFTEN)
+    assert who(headgate) == b"0"
+    for number in range(2000):
+        sentinels[0].announce("+switch-master", f"{NAME} 127.0.0.1 1 10.0.0.{number % 200} 6379")
+    sentinels[0].announce("+switch-master", NAME + " 127.0.0.1" * 300)
+    sentinels[0].announce("+switch-master", "another 127.0.0.1 1 %s %s" % place_of(servers[1]))
+    await_asked(sentinels)
+    assert who(headgate) == b"0"
+    assert headgate.log().count("says that the master") < 30
+
+
 def test_they_disagree(make_sentinel, servers, make_headgate):
     sentinels = [make_sentinel(server) for server in servers]
     headgate = make_headgate(url_of(sentinels), upstream_wait="100ms", **OFTEN)
@@ -225,7 +255,7 @@ def test_a_server_that_is_demoted_and_promoted_again(sentinels, servers, make_he
 
 def test_a_replica_greets(sentinels, servers, make_headgate):
     """By HELLO: a lane that is opened anew, before the master was asked again."""
-    headgate = make_headgate(url_of(sentinels), sentinel_check="1h", upstream_wait="100ms", lane_idle_timeout="1ms")
+    headgate = make_headgate(url_of(sentinels), sentinel_check="1h", upstream_wait="100ms", access_check="100ms")
     assert who(headgate) == b"0"
     with servers[0].connect() as direct:
         assert direct("REPLICAOF", "127.0.0.1", 1) == OK
@@ -252,6 +282,17 @@ def test_a_name_in_place_of_a_number(sentinels, servers, make_headgate):
     headgate = make_headgate(url_of(sentinels), **OFTEN)
     await_who(headgate, 0)
     assert nodes(headgate, "master")[0]["address"] == "localhost:%d" % place_of(servers[0])[1]
+
+
+def test_ipv6(sentinels, make_redis, make_headgate):
+    server = make_redis(host="::1")
+    with server.connect() as direct:
+        direct("SET", "who", 6)
+    for sentinel in sentinels:
+        sentinel.says(server)
+    headgate = make_headgate(url_of(sentinels), **OFTEN)
+    await_who(headgate, 6)
+    assert nodes(headgate, "master")[0]["address"] == "[::1]:%d" % place_of(server)[1]
 
 
 def test_a_name_that_nobody_knows(sentinels, make_headgate):
@@ -329,5 +370,6 @@ def test_nodes(sentinels, servers, make_headgate):
 
 def test_nodes_without_a_topology(redis, make_headgate):
     headgate = make_headgate(redis)
+    wait_for(lambda: nodes(headgate)[0]["state"] == "up", 30, "Redis to be reached")
     (node,) = nodes(headgate)
     assert (node["role"], node["address"], node["state"]) == ("server", headgate.options["upstream"], "up")

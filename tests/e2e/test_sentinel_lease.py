@@ -1,0 +1,76 @@
+"""Leases behind sentinels: they go with the data; those that a failover has lost are said to be."""
+
+import pytest
+
+from harness.fake_sentinel import FakeSentinel, url_of
+from harness.leases import LEASE_MS, await_lease, counter, lease_of, losses, rule, take
+from harness.resp import OK, wait_for
+
+RULE = rule(ttl=f"{LEASE_MS}ms")
+
+
+@pytest.fixture
+def servers(make_redis):
+    """A master and its replica."""
+    master, replica = make_redis(), make_redis()
+    with replica.connect() as direct:
+        port = master.tls_port if replica_speaks_tls(replica) else master.port
+        assert direct("REPLICAOF", master.host, port) == OK
+        wait_for(lambda: b"master_link_status:up" in direct("INFO", "replication"), 30, "the replica's link")
+    return master, replica
+
+
+def replica_speaks_tls(replica):
+    with replica.connect() as direct:
+        return direct("CONFIG", "GET", "tls-replication")[1] == b"yes"
+
+
+@pytest.fixture
+def sentinels(servers):
+    made = [FakeSentinel(servers[0]) for _ in range(3)]
+    yield made
+    for sentinel in made:
+        sentinel.close()
+
+
+def fail_over(sentinels, servers):
+    """As sentinels do it: the replica is a master first."""
+    master, replica = servers
+    with replica.connect() as direct:
+        assert direct("REPLICAOF", "NO", "ONE") == OK
+    for sentinel in sentinels:
+        sentinel.switches_to(replica)
+
+
+@pytest.mark.parametrize("threads", (1, 4))
+def test_a_lease_is_renewed_at_the_new_master(sentinels, servers, make_headgate, pool, threads):
+    headgate = make_headgate(url_of(sentinels), pool=pool, threads=threads, start=False)
+    headgate.write_rules(RULE)
+    headgate.start()
+    with headgate.connect() as client, servers[1].connect() as direct:
+        take(client, "lock:a")
+        await_lease(headgate, "lock:a")
+        wait_for(lambda: direct("EXISTS", "lock:a") == 1, 30, "the replica to have it")
+        fail_over(sentinels, servers)
+        before = counter(headgate, "renewals_total")
+        wait_for(lambda: counter(headgate, "renewals_total") > before + 2, 30, "renewals")
+        assert lease_of(headgate, "lock:a")["state"] == "held"
+        assert direct("PTTL", "lock:a") > 0
+        assert client("DEL", "lock:a") == 1
+    assert sum(losses(headgate).values()) == 0
+
+
+def test_a_lock_that_the_failover_has_lost(sentinels, servers, make_headgate):
+    """It had not reached the replica: it is lost, with a reason, and not brought back."""
+    headgate = make_headgate(url_of(sentinels), start=False)
+    headgate.write_rules(RULE)
+    headgate.start()
+    with headgate.connect() as client, servers[1].connect() as direct:
+        assert direct("REPLICAOF", "NO", "ONE") == OK
+        take(client, "lock:a")
+        await_lease(headgate, "lock:a")
+        fail_over(sentinels, servers)
+        wait_for(lambda: sum(losses(headgate).values()) == 1, 30, "the loss")
+        assert losses(headgate)["gone"] == 1
+        assert direct("EXISTS", "lock:a") == 0
+    headgate.await_log("lock:a")

@@ -1,0 +1,53 @@
+"""Real sentinels and servers with TLS and passwords."""
+
+import pytest
+
+from harness import tls
+from harness.admin import text
+from harness.certificates import certificates
+from harness.resp import OK, Closed, wait_for
+from harness.sentinel import Group
+
+OPTIONS = {
+    "plain": {"speaks_tls": False},
+    "tls": {"speaks_tls": True},
+}
+
+
+@pytest.mark.parametrize("transport", OPTIONS)
+def test_passwords_and_tls(make_headgate, transport):
+    """Those of the sentinels and those of the servers are others; a failover changes nothing of it."""
+    group = Group(password="of-servers", sentinel_password="of-sentinels", **OPTIONS[transport])
+    try:
+        headgate = make_headgate(
+            group.url,
+            tls=False,
+            upstream_password="of-servers",
+            sentinel_password="of-sentinels",
+            upstream_wait="60s",
+            **(tls.towards_redis() if transport == "tls" else {}),
+        )
+        before = group.master()
+        with headgate.connect() as client:
+            assert client("SET", "k", "v") == OK
+            group.failover()
+            after = group.await_agreement()
+            assert after is not before
+            port = str(after.port).encode()
+            wait_for(lambda: client("CONFIG", "GET", "port")[1] == port, 30, "the new master")
+        with headgate.admin() as admin:
+            assert text(admin("NODES")).count(" state=up ") == 6
+    finally:
+        group.discard()
+
+
+def test_a_certificate_of_somebody_else(make_headgate):
+    """Neither sentinels nor servers are told anything."""
+    group = Group(replicas=1, sentinels=1, speaks_tls=True)
+    try:
+        headgate = make_headgate(group.url, tls=False, upstream_wait="200ms", upstream_ca=certificates().other_ca)
+        with headgate.connect() as client:
+            wait_for(lambda: b"no sentinel answers" in client("GET", "k"), 30, "the reason")
+        assert "TLS: " in headgate.log()
+    finally:
+        group.discard()
