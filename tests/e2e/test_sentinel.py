@@ -19,8 +19,8 @@ def servers():
 
 @pytest.fixture
 def group(servers):
-    """One that all tests of this file use one after the other: each leaves it whole."""
-    servers.await_agreement()
+    """One that all tests of this file use one after the other: each leaves it with a master and a replica at least."""
+    servers.await_agreement(replicas=1)
     return servers
 
 
@@ -79,7 +79,7 @@ def test_finds_the_master_and_follows_it(group, make_headgate, pool, threads):
     assert all(client("SET", f"k{number}", number) == OK for number, client in enumerate(idle))
     before = group.master()
     group.failover()
-    after = group.await_agreement()
+    after = group.await_agreement(replicas=1)
     assert after is not before
     await_server(headgate, after)
     # They had nothing under way, and no state: they have not noticed.
@@ -189,7 +189,7 @@ def test_what_becomes_of_state(group, make_headgate, pool):
     assert watcher("WATCH", "key") == OK
     assert plain("SET", "key", "y") == OK
     group.failover()
-    group.await_agreement()
+    group.await_agreement(replicas=1)
     for client in (subscriber, blocked, transaction, watcher):
         client.read_to_end()
     assert plain("SET", "key", "x") == OK
@@ -203,7 +203,7 @@ def test_what_becomes_of_state(group, make_headgate, pool):
 def test_a_master_that_is_demoted_behind_the_sentinels(group, make_headgate):
     """READONLY and ROLE tell before the sentinels do; they put it right."""
     headgate = make_headgate(group.url, upstream_wait="60s")
-    master = group.master()
+    master = group.await_agreement()
     await_server(headgate, master)
     other = next(server for server in group.servers if server is not master)
     with headgate.connect() as client:
@@ -220,7 +220,7 @@ def test_a_master_that_is_demoted_behind_the_sentinels(group, make_headgate):
 def test_readonly_is_noticed(group, make_headgate):
     """Long before the master is asked again at its time."""
     headgate = make_headgate(group.url, sentinel_check="1h", upstream_wait="60s")
-    master = group.master()
+    master = group.await_agreement()
     await_server(headgate, master)
     other = next(server for server in group.servers if server is not master)
     with headgate.connect() as client:

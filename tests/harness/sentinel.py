@@ -174,15 +174,17 @@ class Group:
         for sentinel in self.sentinels:
             wait_for(lambda one=sentinel: is_whole(one), 60, "the sentinels to know each other")
 
-    def await_agreement(self):
-        """Until all sentinels name one master that has all others for replicas; it is returned."""
+    def await_agreement(self, replicas=None):
+        """Until all sentinels name one master that has so many replicas (None: all others); it is returned. One that was
+        the master before becomes a replica some ten seconds later."""
+        wanted = len(self.servers) - 1 if replicas is None else replicas
 
         def agreed():
             named = {sentinel.master() for sentinel in self.sentinels if sentinel.is_alive()}
             if len(named) != 1:
                 return None
             master = self.server_at(named.pop())
-            return master if int(self.info(master, "connected_slaves") or 0) == len(self.servers) - 1 else None
+            return master if int(self.info(master, "connected_slaves") or 0) >= wanted else None
 
         return wait_for(agreed, 90, "one master with all replicas")
 
