@@ -39,23 +39,33 @@ static void visit(struct conf_reading *reading, void (*look)(const struct place 
     }
 }
 
+/* What has no use for one server may have it for another. */
 static void check(const struct place *place)
 {
     const struct conf_section *section = place->part->section;
+    struct conf_part *part = place->part;
     char problem[CONF_PROBLEM_MAX];
     const char *expected = "";
     const char *name =
         section->check_beside != NULL ? section->check_beside(place->rule, place->all, problem, &expected) : NULL;
 
-    if (name != NULL && !place->part->is_at_fault) {
-        place->part->is_at_fault = true;
-        conf_fault_value(place->reading, place->part, name, problem, expected);
+    if (name == NULL) {
+        part->is_sound = true;
+    } else if (part->at_fault == NULL) {
+        part->at_fault = name;
+        part->problem = conf_copy(problem, strlen(problem));
+        part->expected = expected;
     }
 }
 
 void conf_check_beside(struct conf_reading *reading)
 {
     visit(reading, check);
+    for (struct conf_part *part = reading->parts; part != NULL; part = part->next) {
+        if (part->at_fault != NULL && !part->is_sound) {
+            conf_fault_value(reading, part, part->at_fault, part->problem, part->expected);
+        }
+    }
 }
 
 /* ---- what can hardly be meant ---- */

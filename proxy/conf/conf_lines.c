@@ -33,6 +33,7 @@ void conf_parts_free(struct conf_reading *reading)
         struct conf_part *part = reading->parts;
         reading->parts = part->next;
         free(part->title);
+        free(part->problem);
         free(part->warning);
         free(part);
     }

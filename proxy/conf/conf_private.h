@@ -45,12 +45,15 @@ struct conf_sighting {
 struct conf_part {
     struct conf_part *next;
     const struct conf_section *section;
-    void *values;     /* what its options fill */
-    char *title;      /* what stands between the brackets */
-    int line;         /* of its heading; 0: not in the file */
-    bool is_at_fault; /* beside other rules, which was said */
-    bool is_quiet;    /* for some server there is nothing to be warned of */
-    char *warning;    /* … but for others; else NULL */
+    void *values;         /* what its options fill */
+    char *title;          /* what stands between the brackets */
+    int line;             /* of its heading; 0: not in the file */
+    const char *at_fault; /* the option that contradicts other rules, for a server; else NULL */
+    char *problem;        /* … why, … */
+    const char *expected; /* … and what was expected */
+    bool is_sound;        /* for some server nothing contradicts */
+    bool is_quiet;        /* for some server there is nothing to be warned of */
+    char *warning;        /* … but for others; else NULL */
     struct conf_sighting sightings[];
 };
 

@@ -14,6 +14,7 @@ from harness.leases import COMPARE_AND_DELETE, LEASE, assert_kept, await_gone, r
 from harness.leases import rule as lease
 from harness.limits import refuses
 from harness.limits import rule as limit
+from harness.names import Names
 from harness.program import Program
 from harness.resp import OK, PONG, Client, Closed, Error, encode, wait_for
 from harness.servers import BINARY, Headgate, free_port, run_headgate
@@ -178,6 +179,22 @@ def _is_served(several, name, context):
             return client("PING") == PONG
     except (OSError, Closed):
         return False
+
+
+def test_a_name_that_leads_to_another_server_is_refused(make_headgate, redis, tmp_path):
+    """What no file shows: the loop would be found when the descriptors have gone."""
+    names = Names(tmp_path)
+    several = Several(make_headgate, {"cache": redis}, start=False)
+    names.set("elsewhere.test", "127.0.0.1")
+    several.redis["looped"], several.ports["looped"] = f"elsewhere.test:{several.ports['cache']}", free_port()
+    several.write("")
+    several.headgate.environment = names.environment()
+    several.headgate.start()
+    several.headgate.await_log("it leads to Headgate itself")
+    assert several.connect("cache")("PING") == PONG
+    assert several.stat("clients_accepted_total", "cache") <= 2, "who waited for the start, and this one"
+    reply = several.connect("looped")("PING")
+    assert isinstance(reply, Error) and b"leads to Headgate itself" in reply
 
 
 # ---- none harms another ----
@@ -681,6 +698,19 @@ def test_what_two_rules_are_to_each_other_goes_by_server(tmp_path):
     assert "[latency:y]" not in warnings("", "a", "b")
     assert "[latency:y]" not in warnings("", "a", "")
     assert "[latency:x]: does nothing" in warnings("b", "a", "b")
+
+
+def test_counters_go_by_what_is_measured_where_they_are(tmp_path):
+    """Those of all servers count where [latency] measures; where it measures for none of theirs, they are a fault."""
+    servers = "[server:a]\nlisten = 127.0.0.1:1\nupstream = h:1\n[server:b]\nlisten = 127.0.0.1:2\nupstream = h:2\n"
+
+    def check(counted):
+        path = tmp_path / "h.ini"
+        path.write_text(f"{servers}[latency]\nenabled = on\nservers = a\n[counters]\nenabled = on\nservers = {counted}\n")
+        return run_headgate("-t", "-c", path)
+
+    assert check("").returncode == check("a b").returncode == check("a").returncode == 0
+    assert check("b").returncode == 1 and "[counters] enabled = on: would write nothing" in check("b").stderr
 
 
 def test_what_is_printed_is_the_same_file(make_several, tmp_path):
