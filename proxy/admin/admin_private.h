@@ -7,6 +7,7 @@
  *   admin_verbs.c    what can be asked
  *   admin_nodes.c    … of the servers
  *   admin_policy.c   … of policies
+ *   admin_process.c  … of the process
  *   admin_servers.c  … of several servers: what they have in sum, and each by itself
  *   admin_manual.c   the manual page
  */
@@ -141,6 +142,16 @@ static inline bool admin_names_servers(const struct session_entry *session)
 {
     return session->scope.end - session->scope.first > 1;
 }
+
+/* ---- admin_process.c ---- */
+
+/* Verbs: each answers at once. */
+void admin_process_config(struct session_entry *session, size_t count, const struct slice *arguments);
+void admin_process_reload(struct session_entry *session, size_t count, const struct slice *arguments);
+void admin_process_version(struct session_entry *session, size_t count, const struct slice *arguments);
+void admin_process_shutdown(struct session_entry *session, size_t count, const struct slice *arguments);
+void admin_process_auth(struct session_entry *session, size_t count, const struct slice *arguments);
+void admin_process_quit(struct session_entry *session, size_t count, const struct slice *arguments);
 
 /* ---- admin_servers.c ---- */
 

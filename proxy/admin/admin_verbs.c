@@ -484,101 +484,6 @@ static void run_help(struct session_entry *session, size_t count, const struct s
     admin_text_close(&text);
 }
 
-static void run_config(struct session_entry *session, size_t count, const struct slice *arguments)
-{
-    const struct admin_host *host = &session->admin->host;
-    const char *text = host->conf(host->context)->shown;
-
-    (void)count;
-    (void)arguments;
-    admin_reply_text(session, text, strlen(text));
-}
-
-static void run_version(struct session_entry *session, size_t count, const struct slice *arguments)
-{
-    (void)count;
-    (void)arguments;
-    admin_reply_text(session, HEADGATE_VERSION, strlen(HEADGATE_VERSION));
-}
-
-/* An error reply is one line, so the faults of a file are joined. */
-static void reply_faults(struct session_entry *session, char *faults)
-{
-    static const char head[] = "-ERR nothing was changed: ";
-
-    for (char *c = faults; *c != '\0'; c++) {
-        if (*c == '\r' || *c == '\n') {
-            *c = c[1] != '\0' ? ';' : ' ';
-        }
-    }
-    admin_reply_bytes(session, head, sizeof head - 1);
-    admin_reply_bytes(session, faults, strlen(faults));
-    admin_reply_bytes(session, "\r\n", 2);
-}
-
-static void run_reload(struct session_entry *session, size_t count, const struct slice *arguments)
-{
-    const struct admin_host *host = &session->admin->host;
-    char *faults = host->reload(host->context);
-
-    (void)count;
-    (void)arguments;
-    if (faults == NULL) {
-        admin_reply_status(session, "OK");
-    } else {
-        reply_faults(session, faults);
-        free(faults);
-    }
-}
-
-static void run_shutdown(struct session_entry *session, size_t count, const struct slice *arguments)
-{
-    const struct admin_host *host = &session->admin->host;
-
-    if (count > 1 && !slice_is_word(arguments[1], "now")) {
-        admin_reply_error(session, "ERR usage: SHUTDOWN [NOW]");
-        return;
-    }
-    log_info("admin", "SHUTDOWN was asked for on the admin port by %s", session->address_text);
-    admin_reply_status(session, "OK");
-    host->shut_down(host->context, count > 1);
-}
-
-static bool same_password(struct slice given, const char *wanted)
-{
-    size_t length = strlen(wanted);
-    unsigned char difference = given.length == length ? 0 : 1;
-
-    /* Takes the same time wherever the first difference is. */
-    for (size_t i = 0; i < given.length; i++) {
-        difference |= (unsigned char)(given.data[i] ^ wanted[length > 0 ? i % length : 0]);
-    }
-    return difference == 0;
-}
-
-static void run_auth(struct session_entry *session, size_t count, const struct slice *arguments)
-{
-    const struct admin_host *host = &session->admin->host;
-    const char *password = host->conf(host->context)->admin_password;
-
-    if (password[0] == '\0') {
-        admin_reply_error(session, "ERR the admin port has no password: admin_password is not set");
-    } else if (!same_password(arguments[count - 1], password)) {
-        admin_reply_error(session, "WRONGPASS invalid password for the admin port");
-    } else {
-        session->authenticated = true;
-        admin_reply_status(session, "OK");
-    }
-}
-
-static void run_quit(struct session_entry *session, size_t count, const struct slice *arguments)
-{
-    (void)count;
-    (void)arguments;
-    admin_reply_status(session, "OK");
-    session->last = true;
-}
-
 /* redis-cli asks for it when it starts; an empty list is an answer to its liking. */
 static void run_command(struct session_entry *session, size_t count, const struct slice *arguments)
 {
@@ -602,14 +507,16 @@ static const struct verb verbs[VERB_COUNT + 1] = {
     {"SERVERS", 1, 1, run_servers, "SERVERS", "one line for each of several servers", POLICY_VERB_READS, false},
     {"SERVER", 3, ADMIN_WORDS_MAX, run_server, "SERVER name verb ...",
      "asks about one of several servers, as if it were alone", POLICY_VERB_READS, false},
-    {"CONFIG", 1, 1, run_config, "CONFIG", "the configuration in force, without passwords", POLICY_VERB_READS, false},
-    {"RELOAD", 1, 1, run_reload, "RELOAD", "reads the configuration file again, like SIGHUP", POLICY_VERB_CHANGES,
+    {"CONFIG", 1, 1, admin_process_config, "CONFIG", "the configuration in force, without passwords", POLICY_VERB_READS,
      false},
-    {"VERSION", 1, 1, run_version, "VERSION", "the version of Headgate", POLICY_VERB_READS, false},
-    {"SHUTDOWN", 1, 2, run_shutdown, "SHUTDOWN [NOW]", "ends Headgate: drained, or at once", POLICY_VERB_CHANGES,
+    {"RELOAD", 1, 1, admin_process_reload, "RELOAD", "reads the configuration file again, like SIGHUP",
+     POLICY_VERB_CHANGES, false},
+    {"VERSION", 1, 1, admin_process_version, "VERSION", "the version of Headgate", POLICY_VERB_READS, false},
+    {"SHUTDOWN", 1, 2, admin_process_shutdown, "SHUTDOWN [NOW]", "ends Headgate: drained, or at once",
+     POLICY_VERB_CHANGES, false},
+    {"AUTH", 2, 3, admin_process_auth, "AUTH password", "needed first if admin_password is set", POLICY_VERB_READS,
      false},
-    {"AUTH", 2, 3, run_auth, "AUTH password", "needed first if admin_password is set", POLICY_VERB_READS, false},
-    {"QUIT", 1, 1, run_quit, "QUIT", "closes this connection", POLICY_VERB_READS, false},
+    {"QUIT", 1, 1, admin_process_quit, "QUIT", "closes this connection", POLICY_VERB_READS, false},
     {"COMMAND", 1, ADMIN_ARGUMENTS_MAX, run_command, "COMMAND", "an empty list, for redis-cli", POLICY_VERB_READS,
      false},
     {NULL, 0, 0, NULL, NULL, NULL, POLICY_VERB_READS, false},
@@ -712,7 +619,7 @@ static void run_in_scope(struct session_entry *session, size_t count, const stru
 {
     const struct verb *verb = find_verb(arguments[0]);
 
-    if (!admin_session_is_trusted(session) && verb->run != run_auth && verb->run != run_quit) {
+    if (!admin_session_is_trusted(session) && verb->run != admin_process_auth && verb->run != admin_process_quit) {
         admin_reply_error(session, "NOAUTH Authentication required.");
     } else if (verb->name == NULL) {
         if (!run_verb_of_policy(session, count, arguments)) {
