@@ -204,3 +204,32 @@ Test(conf_server, what_is_printed_loads_again)
         conf_free(conf);
     }
 }
+
+/* A secret of [headgate] is that of its own address, or of the process: none goes to another server. The files of
+ * private keys are read here and shown to nobody. */
+Test(conf_server, no_secret_is_handed_down)
+{
+    for (size_t i = 0; i < conf_option_count; i++) {
+        const struct conf_option *option = &conf_options[i];
+        bool is_key = option->type == CONF_FILE && option->fills == NULL;
+        cr_assert(!option->secret || is_key || option->reach != CONF_REACH_SERVER, "%s", option->name);
+    }
+}
+
+/* What is there once in a process. An option that is added to [headgate] is each server's own unless it says so. */
+Test(conf_server, options_of_the_process)
+{
+    static const char *const expected[] = {
+        "admin", "admin_password", "admin_password_file", "admin_changes", "drain_timeout", "host_name",
+        "user",  "group",          "reload_on_change",    "log_level",     "log_file"};
+    size_t count = 0;
+
+    for (size_t i = 0; i < conf_option_count; i++) {
+        if (conf_options[i].reach == CONF_REACH_PROCESS) {
+            cr_assert_lt(count, sizeof expected / sizeof expected[0], "%s", conf_options[i].name);
+            cr_assert_str_eq(conf_options[i].name, expected[count]);
+            count++;
+        }
+    }
+    cr_assert_eq(count, sizeof expected / sizeof expected[0]);
+}
