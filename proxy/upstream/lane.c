@@ -504,7 +504,7 @@ struct lane *lane_new(struct reactor *reactor, struct run_pool *runs, const stru
     lane->id = id;
     lane->connection.fd = -1;
     lane->flush.run = lane_flush_task;
-    lane->take.run = lane_take_task;
+    lane->take.run = settings->wants_master ? lane_take_watched_task : lane_take_task;
     lane->used_us = reactor_now(reactor);
     lane->jitter = (uint64_t)clock_now_us() ^ (id << 32) ^ (uint64_t)(uintptr_t)lane;
     evtimer_assign(&lane->timer, reactor->base, lane_timer, lane);

@@ -100,5 +100,7 @@ bool lane_is_unwanted_push(const struct lane *lane, const char *data);
 size_t lane_drop_push(struct lane *lane, const char *data, size_t length);
 /* Reads the connection once and hands out what came. The task of the stage of replies: lane->take. */
 void lane_take_task(struct reactor_task *task);
+/* The same where READONLY is looked for: lane_settings.wants_master. */
+void lane_take_watched_task(struct reactor_task *task);
 
 #endif

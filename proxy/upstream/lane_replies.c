@@ -258,7 +258,8 @@ static void take_replies(struct lane *lane, const char *data, size_t length)
 
 /* ---- reading ---- */
 
-static void lane_read(struct lane *lane)
+/* watches: a constant where it is called. */
+static inline void lane_read(struct lane *lane, bool watches)
 {
     char *scratch = lane->reactor->scratch;
     ssize_t got = connection_read(&lane->connection, scratch, REACTOR_SCRATCH_SIZE);
@@ -272,7 +273,7 @@ static void lane_read(struct lane *lane)
     lane->read_us = reactor_read_time(lane->reactor);
     stats_add(lane->settings->stats, STATS_UPSTREAM_READS, 1);
     stats_add(lane->settings->stats, STATS_UPSTREAM_BYTES_IN, (uint64_t)got);
-    if (lane->settings->wants_master && memmem(scratch, (size_t)got, "-READONLY ", 10) != NULL) {
+    if (watches && memmem(scratch, (size_t)got, "-READONLY ", 10) != NULL) {
         lane->events->readonly(lane);
     }
     if (lane->state == LANE_HANDSHAKE) {
@@ -288,6 +289,14 @@ void lane_take_task(struct reactor_task *task)
 {
     struct lane *lane = (struct lane *)(void *)((char *)task - offsetof(struct lane, take));
 
-    lane_read(lane);
+    lane_read(lane, false);
+    reactor_settle_stage(lane->reactor, REACTOR_STAGE_CLIENTS);
+}
+
+void lane_take_watched_task(struct reactor_task *task)
+{
+    struct lane *lane = (struct lane *)(void *)((char *)task - offsetof(struct lane, take));
+
+    lane_read(lane, true);
     reactor_settle_stage(lane->reactor, REACTOR_STAGE_CLIENTS);
 }

@@ -18,6 +18,8 @@
 
 /* How long what was sent to a server that is left may be answered. One that was told to step down answers at once. */
 #define LEAVE_PATIENCE_US ((int64_t)50000)
+/* How often it is looked meanwhile who owes nothing any more: who asks without a pause does so for a moment only. */
+#define LEAVE_STEP_US ((int64_t)5000)
 /* READONLY errors come as often as clients write. */
 #define READONLY_PAUSE_US ((int64_t)50000)
 
@@ -195,10 +197,28 @@ static void leave_or_follow(struct upstream *upstream, struct lane *lane)
 
 static void end_leaving(struct upstream *upstream, struct lane *lane)
 {
-    (void)upstream;
-    if (lane->is_left && lane->state == LANE_READY) {
+    bool is_over = reactor_now(upstream->reactor) - lane->retired_us >= LEAVE_PATIENCE_US;
+
+    if (lane->is_left && lane->state == LANE_READY && (lane->first == NULL || is_over)) {
         leave_now(lane);
     }
+}
+
+static void look_again_soon(struct upstream *upstream)
+{
+    const struct timeval step = {.tv_sec = 0, .tv_usec = LEAVE_STEP_US};
+
+    event_add(&upstream->leave_timer, &step);
+}
+
+static bool is_leaving(const struct upstream *upstream)
+{
+    const struct lane *lane = LIST_FIRST(&upstream->lanes);
+
+    while (lane != NULL && !(lane->is_left && lane->state == LANE_READY)) {
+        lane = LIST_NEXT(lane, of_upstream);
+    }
+    return lane != NULL;
 }
 
 static void say_left(struct upstream *upstream)
@@ -222,7 +242,11 @@ static void on_leave_timer(evutil_socket_t fd, short what, void *context)
     (void)fd;
     (void)what;
     visit_all(upstream, end_leaving);
-    say_left(upstream);
+    if (is_leaving(upstream)) {
+        look_again_soon(upstream);
+    } else {
+        say_left(upstream);
+    }
 }
 
 void upstream_prepare_move(struct upstream *upstream)
@@ -244,15 +268,13 @@ static void take_host(struct upstream *upstream, const char *host)
 
 void upstream_move(struct upstream *upstream, const struct connection_targets *targets, const char *host)
 {
-    const struct timeval patience = {.tv_sec = 0, .tv_usec = LEAVE_PATIENCE_US};
-
     /* It goes to the server of before, by a name that is forgotten now. */
     upstream->look_wanted = upstream->look_wanted || upstream->look != NULL;
     upstream_end_look(upstream);
     upstream->targets = *targets;
     take_host(upstream, host);
     visit_all(upstream, leave_or_follow);
-    event_add(&upstream->leave_timer, &patience);
+    look_again_soon(upstream);
 }
 
 void upstream_note_readonly(struct upstream *upstream)

@@ -84,10 +84,10 @@ class Sentinel(Server):
 
 
 class Announcements:
-    """Hears of the sentinels themselves when they announce another master: the time of the first one."""
+    """Hears of the sentinels themselves when they announce another master, and where: (port, time)."""
 
     def __init__(self, sentinels):
-        self.times = []
+        self.heard = []
         self.clients = [sentinel.connect() for sentinel in sentinels]
         for client in self.clients:
             client("SUBSCRIBE", "+switch-master")
@@ -96,12 +96,17 @@ class Announcements:
     def _listen(self, client):
         with contextlib.suppress(Closed, OSError, TimeoutError):
             while True:
-                client.read()
-                self.times.append(time.monotonic())
+                message = client.read()
+                self.heard.append((int(message[2].split()[-1]), time.monotonic()))
 
-    def first(self):
-        wait_for(lambda: self.times, 60, "+switch-master")
-        return min(self.times)
+    def first(self, server):
+        """The time when that server was announced first. Whoever led the failover before may announce that one late."""
+
+        def times():
+            return [heard for port, heard in self.heard if port == server.sentinel_port]
+
+        wait_for(times, 60, "+switch-master")
+        return min(times())
 
     def close(self):
         for client in self.clients:
@@ -190,6 +195,13 @@ class Group:
 
     def server_at(self, address):
         return next(server for server in self.servers if (server.host, server.sentinel_port) == address)
+
+    def server_of(self, run_id):
+        def has_it(server):
+            with self.direct(server) as client:
+                return b"run_id:" + run_id in client("INFO", "server")
+
+        return next(server for server in self.servers if server.is_alive() and has_it(server))
 
     def master(self):
         return self.server_at(self.sentinels[0].master())
