@@ -277,6 +277,13 @@ static bool owner_leave(void *owner)
     return may_leave;
 }
 
+void session_leave_old_server(struct client *client)
+{
+    if (client->exclusive != NULL && client->exclusive->is_left) {
+        (void)owner_leave(client);
+    }
+}
+
 static void owner_writable(void *owner)
 {
     struct client *client = owner;

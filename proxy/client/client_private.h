@@ -544,6 +544,9 @@ void session_id_is_used(struct client *client);
 void session_review_id(struct client *client, int64_t now_us);
 /* Why the client has an exclusive lane, for CLIENTS. */
 const char *session_reason(const struct client *client);
+/* Gives the exclusive lane back if it leads to a server that is no master any more, and has nothing that another would
+ * lack: before a request is sent. */
+void session_leave_old_server(struct client *client);
 /* Gives the exclusive lane back or closes it. */
 void session_leave_lane(struct client *client);
 /* Whether the lane of the client's last request can become its exclusive one (for WAIT). */

@@ -38,6 +38,7 @@ bool client_choose_lane(struct client *client, const struct session_route *route
     if (!exclusive && client->exclusive != NULL && client->first == NULL && session_is_clean(client)) {
         session_leave_lane(client);
     }
+    session_leave_old_server(client);
     if (client_login_is_watched(client, route)) {
         return client_login_lane(client, route, lane);
     }
