@@ -7,6 +7,7 @@
  *   conf_faults.c   what is wrong with a file, in words
  *   conf_expand.c   variables of the environment in values
  *   conf_values.c   the text of an option to its value, and back
+ *   conf_units.c    … of numbers with units
  *   conf_address.c  the same for addresses
  *   conf_url.c      those of them that are URLs
  *   conf_topology.c those of them that name sentinels or a cluster
@@ -290,5 +291,13 @@ bool conf_wrong(char problem[CONF_PROBLEM_MAX], const char *format, ...) __attri
 /* Reads digits of the base (at most 10); a number too large for int64_t becomes the largest one. Returns the first
  * other character. */
 const char *conf_read_digits(const char *text, int base, int64_t *value);
+
+/* Whether numbers of the type have units. */
+bool conf_units_has(enum conf_type type);
+/* Multiplies value by the unit in rest, which is what stands behind its digits: a point and more of them, blanks, the
+ * unit. What is too large becomes INT64_MAX. False: problem says what is wrong. */
+bool conf_units_apply(enum conf_type type, const char *rest, int64_t *value, char *problem);
+/* With the largest unit that divides it; value is not 0. The caller frees it. */
+char *conf_units_text(enum conf_type type, int64_t value);
 
 #endif

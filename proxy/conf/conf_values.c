@@ -6,22 +6,6 @@
 #include <string.h>
 #include <strings.h>
 
-struct unit {
-    const char *suffix;
-    int64_t factor;
-};
-
-/* From the largest to the smallest, so that printing can take the first that divides. */
-static const struct unit size_units[] = {{"gb", 1 << 30}, {"mb", 1 << 20}, {"kb", 1 << 10}, {"", 1}, {NULL, 0}};
-static const struct unit time_units[] = {{"d", 86400000}, {"h", 3600000}, {"m", 60000},
-                                         {"s", 1000},     {"ms", 1},      {NULL, 0}};
-static const struct unit period_units[] = {{"d", INT64_C(86400000000)},
-                                           {"h", INT64_C(3600000000)},
-                                           {"m", 60000000},
-                                           {"s", 1000000},
-                                           {"ms", 1000},
-                                           {"us", 1},
-                                           {NULL, 0}};
 /* Of a rate's period. */
 #define PERIOD_MAX_US (INT64_C(365) * 86400000000)
 
@@ -61,59 +45,17 @@ static char *without_comment(const char *text)
 
 /* ---- Numbers ---- */
 
-static const struct unit *find_unit(const struct unit *units, const char *suffix, bool any_case)
-{
-    for (; units->suffix != NULL; units++) {
-        if ((any_case ? strcasecmp(units->suffix, suffix) : strcmp(units->suffix, suffix)) == 0) {
-            return units;
-        }
-    }
-    return NULL;
-}
-
-/* NULL: numbers of the type have none. */
-static const struct unit *units_of(enum conf_type type)
-{
-    switch (type) {
-    case CONF_SIZE:
-    case CONF_AMOUNT:
-        return size_units;
-    case CONF_TIME:
-        return time_units;
-    case CONF_PERIOD:
-        return period_units;
-    default:
-        return NULL;
-    }
-}
-
-static bool apply_unit(const struct unit *units, const char *suffix, int64_t *value, char *problem)
-{
-    bool is_size = units == size_units;
-    if (*suffix == '\0' && !is_size) {
-        return *value == 0 || conf_wrong(problem, "has no unit");
-    }
-    const struct unit *unit = find_unit(units, suffix, is_size);
-    if (unit == NULL) {
-        return conf_wrong(problem, "has no such unit as \"%.120s\"", suffix);
-    }
-    if (__builtin_mul_overflow(*value, unit->factor, value)) {
-        *value = INT64_MAX;
-    }
-    return true;
-}
-
 static bool parse_number(const struct conf_option *option, const char *text, int64_t *value, char *problem)
 {
     if (*text == '\0') {
         return conf_wrong(problem, "is empty");
     }
     const char *rest = conf_read_digits(text, option->type == CONF_MODE ? 8 : 10, value);
-    const struct unit *units = units_of(option->type);
-    if (rest == text || (units == NULL && *rest != '\0')) {
+    bool has_units = conf_units_has(option->type);
+    if (rest == text || (!has_units && *rest != '\0')) {
         return conf_wrong(problem, option->type == CONF_MODE ? "is not an octal number" : "is not a whole number");
     }
-    if (units != NULL && !apply_unit(units, rest, value, problem)) {
+    if (has_units && !conf_units_apply(option->type, rest, value, problem)) {
         return false;
     }
     if (*value == 0 && option->zero != NULL) {
@@ -130,14 +72,10 @@ static char *number_text(enum conf_type type, int64_t value)
     if (type == CONF_MODE) {
         return conf_format("%04llo", (unsigned long long)value);
     }
-    const struct unit *unit = units_of(type);
-    if (unit == NULL || type == CONF_AMOUNT || value == 0) {
+    if (!conf_units_has(type) || type == CONF_AMOUNT || value == 0) {
         return conf_format("%lld", (long long)value);
     }
-    while (value % unit->factor != 0) {
-        unit++;
-    }
-    return conf_format("%lld%s", (long long)(value / unit->factor), unit->suffix);
+    return conf_units_text(type, value);
 }
 
 /* ---- Rates ---- */
@@ -145,6 +83,7 @@ static char *number_text(enum conf_type type, int64_t value)
 /* The period: a time, or a unit alone for one of it. */
 static bool parse_period(const char *text, int64_t *period_us, char *problem)
 {
+    text += strspn(text, CONF_BLANKS);
     const char *suffix = conf_read_digits(text, 10, period_us);
     if (suffix == text) {
         *period_us = 1;
@@ -152,7 +91,7 @@ static bool parse_period(const char *text, int64_t *period_us, char *problem)
     if (*suffix == '\0') {
         return conf_wrong(problem, "has a period without a unit");
     }
-    if (!apply_unit(period_units, suffix, period_us, problem)) {
+    if (!conf_units_apply(CONF_PERIOD, suffix, period_us, problem)) {
         return false;
     }
     if (*period_us < 1 || *period_us > PERIOD_MAX_US) {
@@ -172,6 +111,9 @@ static bool parse_rate(const struct conf_option *option, char *text, struct conf
         return none || conf_wrong(problem, *text == '\0' ? "is empty" : "has no period");
     }
     *slash = '\0';
+    for (char *end = slash; end > text && strchr(CONF_BLANKS, end[-1]) != NULL; end--) {
+        end[-1] = '\0';
+    }
     return parse_number(&amount, text, &rate->amount, problem) && parse_period(slash + 1, &rate->period_us, problem);
 }
 
@@ -192,7 +134,7 @@ static char *rate_text(const struct conf_rate *rate)
 static bool parse_word(const struct conf_option *option, const char *text, int *value, char *problem)
 {
     for (int i = 0; option->words[i] != NULL; i++) {
-        if (strcmp(option->words[i], text) == 0) {
+        if (strcasecmp(option->words[i], text) == 0) {
             *value = i;
             return true;
         }

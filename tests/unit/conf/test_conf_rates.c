@@ -80,6 +80,10 @@ Test(conf_rates, periods)
     assert_number(period, "1h", INT64_C(3600000000), "1h");
     assert_number(period, "30d", INT64_C(2592000000000), "30d");
     assert_number(period, "007s ; seven", 7000000, "7s");
+    assert_number(period, "1.5 S", 1500000, "1500ms");
+    assert_number(period, "2.5ms", 2500, "2500us");
+    assert_number(period, "7 usec", 7, "7us");
+    assert_number(period, "2 microseconds", 2, "2us");
     assert_number(or_zero(period), "0", 0, "0");
     assert_number(or_zero(period), "0h", 0, "0");
 
@@ -92,9 +96,8 @@ Test(conf_rates, periods)
     assert_problem(period, "s", "is not a whole number");
     assert_problem(period, "-5s", "is not a whole number");
     assert_problem(period, "+5s", "is not a whole number");
-    assert_problem(period, "1.5s", "has no such unit as \".5s\"");
-    assert_problem(period, "5 s", "has no such unit as \" s\"");
-    assert_problem(period, "5S", "has no such unit as \"S\"");
+    assert_problem(period, "1.0000001s", "has more digits behind the point than count");
+    assert_problem(period, "5M", "has the unit \"M\", which is a month to some: m or min is a minute");
     assert_problem(period, "5ns", "has no such unit as \"ns\"");
     assert_problem(period, "5w", "has no such unit as \"w\"");
     assert_problem(period, "5s6", "has no such unit as \"s6\"");
@@ -112,6 +115,8 @@ Test(conf_rates, amounts)
     assert_number(amount, "1kb", 1024, "1024");
     assert_number(amount, "10MB", 10485760, "10485760");
     assert_number(amount, "1gb", 1073741824, "1073741824");
+    assert_number(amount, "5k", 5000, "5000");
+    assert_number(amount, "1.5 M", 1500000, "1500000");
     assert_number(or_zero(amount), "0", 0, "0");
 
     assert_problem(amount, "", "is empty");
@@ -120,8 +125,7 @@ Test(conf_rates, amounts)
     assert_problem(amount, "-1", "is not a whole number");
     assert_problem(amount, "kb", "is not a whole number");
     assert_problem(amount, "5s", "has no such unit as \"s\"");
-    assert_problem(amount, "5k", "has no such unit as \"k\"");
-    assert_problem(amount, "5.0", "has no such unit as \".0\"");
+    assert_problem(amount, "5.0", "is not a whole number");
     assert_problem(amount, "1099511627777", "is too large");
     assert_problem(amount, "9007199254740993kb", "is too large");
     assert_problem(amount, "18446744073709551617", "is too large");
@@ -143,6 +147,10 @@ Test(conf_rates, rates)
     assert_rate("10mb/m", 10485760, 60000000, "10485760/m");
     assert_rate("1/365d", 1, INT64_C(31536000000000), "1/365d");
     assert_rate("5/s # five", 5, 1000000, "5/s");
+    assert_rate("5 / s", 5, 1000000, "5/s");
+    assert_rate("5/S", 5, 1000000, "5/s");
+    assert_rate("10 MB / Min", 10485760, 60000000, "10485760/m");
+    assert_rate("1.5k/0.5 sec", 1500, 500000, "1500/500ms");
     assert_rate("0", 0, 0, "0");
 }
 
@@ -165,10 +173,11 @@ Test(conf_rates, rates_that_are_none)
     assert_problem(rate, "5/366d", "has a period that is too long");
     assert_problem(rate, "5/18446744073709551617s", "has a period that is too long");
     assert_problem(rate, "5/x", "has no such unit as \"x\"");
-    assert_problem(rate, "5/S", "has no such unit as \"S\"");
+    assert_problem(rate, "5/M", "has the unit \"M\", which is a month to some: m or min is a minute");
     assert_problem(rate, "5/s/s", "has no such unit as \"s/s\"");
     assert_problem(rate, "5//s", "has no such unit as \"/s\"");
-    assert_problem(rate, "5 / s", "has no such unit as \" \"");
+    assert_problem(rate, "5 / ", "has a period without a unit");
+    assert_problem(rate, " / s", "is empty");
     assert_problem(rate, "-5/s", "is not a whole number");
     assert_problem(rate, "5/-1s", "has no such unit as \"-1s\"");
     assert_problem(rate, "1099511627777/s", "is too large");

@@ -40,9 +40,8 @@ Test(conf, sizes)
     assert_refused("max_request", "1023", "is too small");
     assert_refused("max_request", "4294967297", "is too large");
     assert_refused("max_request", "9223372036854775807gb", "is too large");
-    assert_refused("max_request", "1.5mb", "has no such unit as \".5mb\"");
-    assert_refused("max_request", "64k", "has no such unit as \"k\"");
-    assert_refused("max_request", "64 kb", "has no such unit as \" kb\"");
+    assert_refused("max_request", "64 k b", "has no such unit as \"k b\"");
+    assert_refused("max_request", "64t", "has no such unit as \"t\"");
     assert_refused("max_request", "kb", "is not a whole number");
     assert_refused("client_output_limit", "63kb", "from 64kb to 1024gb, or 0 (no limit)");
 }
@@ -59,7 +58,6 @@ Test(conf, times)
     assert_refused("client_idle_timeout", "30", "has no unit; expected a time from 1ms to 365d, or 0 (never)");
     assert_refused("client_idle_timeout", "366d", "is too large");
     assert_refused("client_idle_timeout", "30us", "has no such unit as \"us\"");
-    assert_refused("client_idle_timeout", "30S", "has no such unit as \"S\"");
     assert_refused("client_idle_timeout", "1h30m", "has no such unit as \"h30m\"");
     assert_refused("connect_timeout", "0", "is too small");
     assert_refused("tcp_keepalive", "999ms", "is too small");
@@ -84,7 +82,60 @@ Test(conf, words)
     drop_file(&file);
     assert_refused("pool", "sessions", "is not one of the known words; expected shared or session");
     assert_refused("pool", "", "is empty");
-    assert_refused("log_level", "Info", "expected debug, info, warning or error");
+    assert_refused("log_level", "Informal", "expected debug, info, warning or error");
+    assert_loads(&file, "[headgate]\npool = SESSION\nlog_level = Error\n");
+    cr_assert_eq(file.conf->pool, CONF_POOL_SESSION);
+    cr_assert_eq(file.conf->log_level, LOG_LEVEL_ERROR);
+    drop_file(&file);
+}
+
+/* As people write them. */
+Test(conf, sizes_in_other_words)
+{
+    cr_assert_eq(load_number("max_request", "64 kb"), 65536);
+    cr_assert_eq(load_number("max_request", "64\tKiB"), 65536);
+    cr_assert_eq(load_number("max_request", "10 MB ; ten"), 10 << 20);
+    cr_assert_eq(load_number("max_request", "10MiB"), 10 << 20);
+    cr_assert_eq(load_number("max_request", "1 GIB"), 1 << 30);
+    cr_assert_eq(load_number("max_request", "1.5mb"), 3 << 19);
+    cr_assert_eq(load_number("max_request", "0.5 gb"), 1 << 29);
+    cr_assert_eq(load_number("max_request", "2048 b"), 2048);
+    /* As redis.conf has them. */
+    cr_assert_eq(load_number("max_request", "64k"), 64000);
+    cr_assert_eq(load_number("max_request", "64 M"), 64000000);
+    cr_assert_eq(load_number("max_request", "1.25g"), 1250000000);
+    assert_refused("max_request", "1.0001kb", "has more digits behind the point than count");
+    assert_refused("max_request", "2000.5", "is not a whole number");
+    assert_refused("max_request", "2000.0", "is not a whole number");
+    assert_refused("max_request", "2.kb", "is not a number");
+    assert_refused("max_request", "2.0000000001mb", "is not a number");
+    assert_refused("max_request", "2..5mb", "is not a number");
+    assert_refused("max_request", ".5mb", "is not a whole number");
+    assert_refused("max_request", "2,5mb", "has no such unit as \",5mb\"");
+    assert_refused("max_request", "9223372036854775807.5gb", "is too large");
+}
+
+Test(conf, times_in_other_words)
+{
+    static const char *const minutes[] = {
+        "1m",     "1 m",     "1 Min",      "1MINS",    "1 minute",  "1\tMinutes",        "60S",
+        "60 sec", "60 secs", "60 Seconds", "60000 MS", "60000msec", "60000 milliseconds"};
+    for (size_t i = 0; i < COUNT_OF(minutes); i++) {
+        cr_expect_eq(load_number("client_idle_timeout", minutes[i]), 60000, "%s", minutes[i]);
+    }
+    cr_assert_eq(load_number("client_idle_timeout", "1.5s"), 1500);
+    cr_assert_eq(load_number("client_idle_timeout", "0.25 h"), 900000);
+    cr_assert_eq(load_number("client_idle_timeout", "2 Hours"), 7200000);
+    cr_assert_eq(load_number("client_idle_timeout", "1 hr"), 3600000);
+    cr_assert_eq(load_number("client_idle_timeout", "1 D"), 86400000);
+    cr_assert_eq(load_number("client_idle_timeout", "7 days"), INT64_C(7) * 86400000);
+    assert_refused("client_idle_timeout", "1M", "has the unit \"M\", which is a month to some: m or min is a minute");
+    assert_refused("client_idle_timeout", "1 M", "has the unit \"M\"");
+    assert_refused("client_idle_timeout", "1.0005s", "has more digits behind the point than count");
+    assert_refused("client_idle_timeout", "1.5", "is not a whole number");
+    assert_refused("client_idle_timeout", "1 month", "has no such unit as \"month\"");
+    assert_refused("client_idle_timeout", "1 week", "has no such unit as \"week\"");
+    assert_refused("client_idle_timeout", "1 h 30 m", "has no such unit as \"h 30 m\"");
 }
 
 static char *load_string(const char *value)
