@@ -91,14 +91,14 @@ struct acknowledgement {
     struct process *process;
 };
 
-static char *reload(void *context);
+static char *reload(void *context, char **changes);
 
 /* Who sends a signal is told nothing, so a reload that cannot be done now is done afterwards. */
 static void reload_or_remember(struct process *process)
 {
     process->reload_wanted = process->conf_before != NULL;
     if (!process->reload_wanted) {
-        free(reload(process));
+        free(reload(process, NULL));
     }
 }
 
@@ -132,16 +132,25 @@ static void worker_took_conf(void *context)
     mailbox_post(&process->mailbox, &acknowledgement->message);
 }
 
+/* A line more of what a reload has changed. */
+static void add_change(char **changes, const char *what, const char *how)
+{
+    char *longer = conf_format("%s%s %s\n", *changes, what, how);
+
+    free(*changes);
+    *changes = longer;
+}
+
 static void report_restart_only(void *context, const char *option)
 {
-    (void)context;
     log_warning("main", "%s was changed in the file; that takes a restart, the old value stays", option);
+    add_change(context, option, "was changed in the file; that takes a restart, the old value stays");
 }
 
 static void report_change(void *context, const char *what)
 {
-    (void)context;
     log_info("main", "%s is another now", what);
+    add_change(context, what, "is another now");
 }
 
 static char *join_faults(const struct conf_faults *faults)
@@ -176,11 +185,33 @@ static void watch_files(struct process *process, struct conf_faults *faults)
     file_watch_set(process->watch, &faults->files, process->conf->reload_on_change != 0);
 }
 
-/* NULL if all is well. */
-static char *reload(void *context)
+/* Compares them and tells what is otherwise, one line each; the configuration that is to be in force. */
+static struct conf *merge(const struct conf *old, const struct conf *fresh, char **changes)
+{
+    *changes = conf_format("%s", "");
+    conf_restart_only_changes(old, fresh, report_restart_only, changes);
+    struct conf *merged = conf_merge_reloadable(old, fresh);
+    conf_changes(old, merged, report_change, changes);
+    if (**changes == '\0') {
+        add_change(changes, "nothing", "was changed in the file");
+    }
+    return merged;
+}
+
+/* For STATS: when there is another configuration. */
+static void count_reload(struct process *process)
+{
+    stats_add(&process->stats, STATS_RELOADS, 1);
+    stats_set(&process->stats, STATS_RELOAD_FAILED, 0);
+    stats_set(&process->stats, STATS_LAST_RELOAD, (uint64_t)(clock_wall_us() / 1000000));
+}
+
+/* NULL if all is well; then *changes, if somebody asks for it, has lines to be freed. */
+static char *reload(void *context, char **changes)
 {
     struct process *process = context;
     struct conf_faults faults;
+    char *told;
 
     if (process->conf_before != NULL) {
         return conf_format("the last reload is still under way; try again\n");
@@ -190,20 +221,26 @@ static char *reload(void *context)
     if (fresh == NULL) {
         char *text = join_faults(&faults);
         log_error("main", "the configuration was not reloaded: nothing was changed");
+        stats_add(&process->stats, STATS_RELOAD_FAILURES, 1);
+        stats_set(&process->stats, STATS_RELOAD_FAILED, 1);
         watch_files(process, &faults);
         conf_faults_free(&faults);
         supervisor_ready(&process->supervisor);
         return text;
     }
     log_warnings(&faults);
-    conf_restart_only_changes(process->conf, fresh, report_restart_only, NULL);
-    struct conf *merged = conf_merge_reloadable(process->conf, fresh);
+    struct conf *merged = merge(process->conf, fresh, &told);
     conf_free(fresh);
-    conf_changes(process->conf, merged, report_change, NULL);
     put_in_force(process, merged);
+    count_reload(process);
     watch_files(process, &faults);
     conf_faults_free(&faults);
     log_info("main", "the configuration was reloaded");
+    if (changes != NULL) {
+        *changes = told;
+    } else {
+        free(told);
+    }
     return NULL;
 }
 
@@ -215,7 +252,7 @@ static bool on_files_changed(void *context)
         return false;
     }
     log_info("main", "a file of the configuration has changed: reading it again");
-    free(reload(process));
+    free(reload(process, NULL));
     return true;
 }
 
@@ -406,6 +443,7 @@ static bool start(struct process *process, const struct policy *const *policies)
         log_error("main", "cannot start the event loop: %s", strerror(errno));
         return false;
     }
+    stats_set(&process->stats, STATS_LAST_RELOAD, (uint64_t)(clock_wall_us() / 1000000));
     watch_signals(process);
     process->watch = file_watch_new(&process->reactor, on_files_changed, process);
     if (process->watch == NULL) {

@@ -12,8 +12,9 @@ struct admin;
 
 /* What the admin port may ask of the process. */
 struct admin_host {
-    /* Reads the configuration again. NULL if all is well; else a text for the caller to free. */
-    char *(*reload)(void *context);
+    /* Reads the configuration again. NULL if all is well, and *changes has one line for each thing that is another now,
+     * or would be after a restart; else the faults. Both are for the caller to free. changes may be NULL. */
+    char *(*reload)(void *context, char **changes);
     /* Ends the process: drained, or at once. */
     void (*shut_down)(void *context, bool at_once);
     /* The configuration in force; valid until the next loop iteration. */

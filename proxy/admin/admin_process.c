@@ -40,16 +40,23 @@ static void reply_faults(struct session_entry *session, char *faults)
 void admin_process_reload(struct session_entry *session, size_t count, const struct slice *arguments)
 {
     const struct admin_host *host = &session->admin->host;
-    char *faults = host->reload(host->context);
+    char *changes = NULL;
 
-    (void)count;
-    (void)arguments;
-    if (faults == NULL) {
-        admin_reply_status(session, "OK");
-    } else {
-        reply_faults(session, faults);
-        free(faults);
+    if (count > 1 && !slice_is_word(arguments[1], "verbose")) {
+        admin_reply_error(session, "ERR usage: RELOAD [VERBOSE]");
+        return;
     }
+    log_info("admin", "RELOAD was asked for on the admin port by %s", session->address_text);
+    char *faults = host->reload(host->context, &changes);
+    if (faults != NULL) {
+        reply_faults(session, faults);
+    } else if (count > 1) {
+        admin_reply_text(session, changes, strlen(changes));
+    } else {
+        admin_reply_status(session, "OK");
+    }
+    free(faults);
+    free(changes);
 }
 
 void admin_process_shutdown(struct session_entry *session, size_t count, const struct slice *arguments)

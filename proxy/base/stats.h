@@ -87,6 +87,12 @@
       "lanes to these that broke when they were ready")                                                                \
     X(POLICY_CALLS, "Policies", "policy_calls_total", COUNTER, "commands sent to servers of policies' own")            \
     X(POLICY_CALL_ERRORS, "Policies", "policy_call_errors_total", COUNTER, "of these, failed or lost")                 \
+    X(RELOADS, "Reload", "reloads_total", COUNTER, "times the configuration was read again and taken")                 \
+    X(RELOAD_FAILURES, "Reload", "reload_failures_total", COUNTER, "times it was not sound, and nothing was changed")  \
+    X(RELOAD_FAILED, "Reload", "reload_failed", GAUGE,                                                                 \
+      "1 if the last attempt failed: the file is not what is in force")                                                \
+    X(LAST_RELOAD, "Reload", "last_reload_seconds", GAUGE,                                                             \
+      "when the configuration in force was read: seconds since 1970")                                                  \
     X(BUFFER_BYTES_USED, "Memory", "buffer_bytes_used", GAUGE, "buffer memory in use")                                 \
     X(BUFFER_BYTES_KEPT, "Memory", "buffer_bytes_kept", GAUGE, "buffer memory kept for reuse")                         \
     X(TURNS, "Loop", "loop_turns_total", COUNTER, "turns of the event loop")

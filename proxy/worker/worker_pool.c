@@ -229,6 +229,10 @@ static uint64_t stat_of_main(const struct worker_pool *worker_pool, enum stats_i
     case STATS_LOOKUPS_FAILED:
     case STATS_TLS_CERTIFICATE_DAYS:
     case STATS_UPSTREAM_CERTIFICATE_DAYS:
+    case STATS_RELOADS:
+    case STATS_RELOAD_FAILURES:
+    case STATS_RELOAD_FAILED:
+    case STATS_LAST_RELOAD:
         return stats_get(worker_pool->stats, id);
     default:
         return 0;

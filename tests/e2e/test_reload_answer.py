@@ -1,0 +1,74 @@
+"""What a reload says of itself: in its answer, the log and STATS."""
+
+import signal
+import time
+
+from harness.admin import text
+from harness.resp import OK, Error, wait_for
+
+
+def stats(headgate):
+    with headgate.admin() as admin:
+        lines = text(admin("STATS", "reload")).split("\r\n")
+    return {name: int(value) for name, value in (line.split(":") for line in lines if ":" in line)}
+
+
+def reload(headgate, *words):
+    with headgate.admin() as admin:
+        # The one before may be under way at a worker.
+        answer = None
+
+        def is_taken():
+            nonlocal answer
+            answer = admin("RELOAD", *words)
+            return not (isinstance(answer, Error) and b"under way" in bytes(answer))
+
+        wait_for(is_taken, what="the reload to be taken")
+        return answer
+
+
+def test_the_answer_says_what_is_another(redis, make_headgate):
+    headgate = make_headgate(redis, reload_on_change="off", max_clients=100, admin_password="")
+    headgate.write_config(max_clients=99, threads=3, upstream_password="secret", upstream_user="app")
+    headgate.write_rules("[deny:all]\ncommands = flushall\n[limit:each]\nlimit = 1\nwindow = 1s\n")
+    lines = text(reload(headgate, "verbose")).splitlines()
+    assert "threads was changed in the file; that takes a restart, the old value stays" in lines
+    for name in ("max_clients", "upstream_user", "upstream_password", "[deny:all]", "[limit:each]"):
+        assert f"{name} is another now" in lines
+    assert len(lines) == 6 and "secret" not in "".join(lines)
+    for line in lines:
+        assert f"main: {line}" in headgate.log()
+    headgate.write_rules("[deny:all]\ncommands = flushdb\n")
+    lines = text(reload(headgate, "VERBOSE")).splitlines()
+    assert "[deny:all] is another now" in lines and "[limit:each] is another now" in lines and len(lines) == 3
+
+
+def test_without_a_change_it_says_so(redis, make_headgate):
+    headgate = make_headgate(redis, reload_on_change="off")
+    assert text(reload(headgate, "VERBOSE")).splitlines() == ["nothing was changed in the file"]
+    assert reload(headgate) == OK
+    answer = reload(headgate, "loud")
+    assert isinstance(answer, Error) and b"usage: RELOAD [VERBOSE]" in bytes(answer)
+    assert headgate.log().count("RELOAD was asked for on the admin port by 127.0.0.1:") >= 2
+
+
+def test_stats_say_when_it_was(redis, make_headgate):
+    before = int(time.time())
+    headgate = make_headgate(redis, reload_on_change="off")
+    first = stats(headgate)
+    assert before <= first["last_reload_seconds"] <= int(time.time())
+    assert (first["reloads_total"], first["reload_failures_total"], first["reload_failed"]) == (0, 0, 0)
+
+    headgate.write_config(max_clients="many")
+    headgate.signal(signal.SIGHUP)
+    wait_for(lambda: stats(headgate)["reload_failures_total"] == 1, what="the failure", seconds=30)
+    failed = stats(headgate)
+    assert (failed["reloads_total"], failed["reload_failed"]) == (0, 1)
+    assert failed["last_reload_seconds"] == first["last_reload_seconds"]
+
+    wait_for(lambda: int(time.time()) > first["last_reload_seconds"], what="the next second")
+    headgate.write_config(max_clients=99)
+    assert reload(headgate) == OK
+    done = stats(headgate)
+    assert (done["reloads_total"], done["reload_failures_total"], done["reload_failed"]) == (1, 1, 0)
+    assert first["last_reload_seconds"] < done["last_reload_seconds"] <= int(time.time())
