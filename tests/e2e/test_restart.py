@@ -415,7 +415,9 @@ def test_who_has_just_come_is_answered(redis, make_headgate, pool):
 
 def launch_with(headgate, sockets):
     """As systemd does: they are 3 and what follows, and LISTEN_PID is the process itself."""
-    script = f'exec env LISTEN_PID=$$ LISTEN_FDS={len(sockets)} "$@"'
+    # What they are called (FileDescriptorName) is of no matter: they are known by their addresses.
+    names = ":".join(["headgate.socket", "clients", "clients"][: len(sockets)])
+    script = f'exec env LISTEN_PID=$$ LISTEN_FDS={len(sockets)} LISTEN_FDNAMES={names} "$@"'
     numbers = " ".join(f"{3 + place}<&{sock.fileno()}" for place, sock in enumerate(sockets))
     closing = " ".join(f"{sock.fileno()}<&-" for sock in sockets)
     command = ["bash", "-c", f"exec {numbers} {closing}; {script}", "bash", BINARY, "-c", str(headgate.config_path)]
