@@ -154,7 +154,7 @@ struct conf {
     char *tls_ciphers;
     char *tls_ciphersuites;
     int64_t tls_handshake_timeout;
-    int64_t tls_handshakes; /* steps of handshakes in one loop iteration */
+    int64_t tls_handshakes; /* steps of handshakes in one loop iteration of their thread */
     char *upstream_certificate;
     char *upstream_key;
     char *upstream_ca; /* "" for those of the system */

@@ -207,10 +207,10 @@ const struct conf_option conf_options[] = {
     {FIELD(tls_handshake_timeout), .type = CONF_TIME, .min = 100, .max = HOUR, .initial = "10s", .reloadable = true,
      .help = "A client that has not done its handshake by then is closed."},
     {FIELD(tls_handshakes), .type = CONF_INTEGER, .min = 1, .max = 10000, .zero = "as many as there are",
-     .initial = "2", .reloadable = true,
-     .help = "Steps of clients' handshakes in one loop iteration, each of which takes some hundred µs: others wait, so "
-             "that\n"
-             "established clients do not."},
+     .initial = "8", .reloadable = true,
+     .help =
+         "Steps of clients' handshakes in one loop iteration of the thread that does them, each of which takes some\n"
+         "hundred µs: others wait, so that handshakes with Redis, and time-outs, do not."},
     {FIELD(upstream_certificate), .type = CONF_FILE, .max = STRING_MAX, .initial = "", .reloadable = true,
      .help =
          "The certificate that Redis sees, if upstream is rediss://: a file in PEM form, with its chain behind it."},

@@ -1,6 +1,7 @@
 #include "event/reactor.h"
 
 #include "base/splice.h"
+#include "event/handshaker.h"
 
 #include <stdlib.h>
 
@@ -38,6 +39,7 @@ bool reactor_init(struct reactor *reactor, struct stats *stats)
 
 void reactor_free(struct reactor *reactor)
 {
+    handshaker_free(reactor->handshaker);
     if (reactor->base != NULL) {
         event_base_free(reactor->base);
     }

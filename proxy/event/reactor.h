@@ -36,16 +36,19 @@ struct reactor_task {
     bool queued;
 };
 
+struct handshaker;
+
 struct reactor {
     struct event_base *base;
     struct buffer_pool buffers;
     struct stats *stats;
-    struct splice splice;                              /* empty whenever no callback is at work with it */
-    char *scratch;                                     /* REACTOR_SCRATCH_SIZE bytes */
-    struct tls_wire *wire;                             /* NULL: no connection here has spoken TLS yet */
-    uint32_t handshakes;                               /* steps of handshakes with TLS in this loop iteration */
-    int64_t now_us;                                    /* monotonic; 0: not yet asked for in this loop iteration */
-    bool measures;                                     /* requests are measured: replies are told the time exactly */
+    struct splice splice;          /* empty whenever no callback is at work with it */
+    char *scratch;                 /* REACTOR_SCRATCH_SIZE bytes */
+    struct tls_wire *wire;         /* NULL: no connection here has spoken TLS yet */
+    struct handshaker *handshaker; /* the same; what does their handshakes */
+    uint32_t handshakes;           /* steps of handshakes in this loop iteration, of such a thread */
+    int64_t now_us;                /* monotonic; 0: not yet asked for in this loop iteration */
+    bool measures;                 /* requests are measured: replies are told the time exactly */
     STAILQ_HEAD(, reactor_task) tasks[REACTOR_STAGES]; /* in the order in which they were queued */
 };
 

@@ -35,8 +35,10 @@ void connection_close(struct connection *connection)
         connection_want_read(connection, false);
         connection_want_write(connection, false);
     }
-    close(connection->fd);
-    connection->fd = -1;
+    if (connection->fd >= 0) {
+        close(connection->fd);
+        connection->fd = -1;
+    }
 }
 
 void connection_move(struct connection *to, struct connection *from, connection_callback *readable,

@@ -90,15 +90,16 @@ ssize_t connection_pull(struct connection *from, struct connection *to, size_t m
 /* How a connection is to speak TLS. */
 struct connection_security {
     struct tls_context *context;
-    const char *host;   /* of the server in its address; NULL towards clients */
+    const char *host;   /* of the server in its address, needed within the call only; NULL towards clients */
     int64_t timeout_ms; /* of the handshake; 0: none */
-    uint32_t most;      /* steps of handshakes in one loop iteration of the reactor; 0: as many as there are */
+    uint32_t most;      /* steps of handshakes in one loop iteration of their thread; 0: as many as there are */
 };
 
 /*
  * Speaks TLS from now on: for an open one, on which nothing was read or written yet. Until the handshake is done
  * nothing can be read or written; then both callbacks are called, as far as they are wanted. If it fails, one of them
- * is called, and reading and writing are CONNECTION_BROKEN. False when memory is short.
+ * is called, and reading and writing are CONNECTION_BROKEN. False when memory is short, or if there is no name that the
+ * server's certificate could have. The handshake is done by a thread of its own (handshaker.h).
  */
 bool connection_secure(struct connection *connection, const struct connection_security *security);
 
@@ -110,7 +111,7 @@ enum connection_secrecy {
     CONNECTION_INSECURE /* TLS has failed: connection_tls() knows of what */
 };
 enum connection_secrecy connection_secrecy(const struct connection *connection);
-/* What else is known of it; NULL: it speaks no TLS. */
+/* What else is known of it; NULL: it speaks no TLS, or not yet. */
 const struct tls *connection_tls(const struct connection *connection);
 
 /* ---- the other side ---- */

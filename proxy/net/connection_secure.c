@@ -1,23 +1,25 @@
 /*
- * Connections with TLS. The socket's events come here first: until the handshake is done it is watched for that alone,
- * whatever is wanted; later as who is above wants. libevent does not know of plain bytes that wait inside, so whatever
+ * Connections with TLS. Until the handshake is done they are with the handshaker, and nothing is watched, whatever is
+ * wanted. Then the socket's events come here first. libevent does not know of plain bytes that wait inside, so whatever
  * is left of a read is announced as long as reading is wanted.
  */
 #include "net/connection_private.h"
+
+#include "event/handshaker.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct connection_secure {
+    struct connection *connection; /* whose it is */
     struct tls *tls;
+    struct handshake *handshake; /* NULL: it is over */
     connection_callback *readable;
     connection_callback *writable;
     void *context;
-    uint32_t most;
     bool watches_read;
     bool watches_write;
-    struct event timer; /* of the handshake */
 };
 
 /* ---- what is watched ---- */
@@ -27,7 +29,7 @@ static void watch(struct connection *connection)
     struct connection_secure *secure = connection->secure;
     enum tls_state state = tls_state(secure->tls);
     bool waits = state != TLS_FAILED && tls_wants_write(secure->tls);
-    bool reads = state == TLS_HANDSHAKE || (state == TLS_OPEN && connection->reading);
+    bool reads = state == TLS_OPEN && connection->reading;
     bool writes = waits || (state == TLS_OPEN && connection->writing);
 
     if (secure->watches_read != reads) {
@@ -44,7 +46,7 @@ static void announce_input(struct connection *connection)
     struct connection_secure *secure = connection->secure;
     enum tls_state state = tls_state(secure->tls);
 
-    if (connection->reading && state != TLS_HANDSHAKE && tls_has_input(secure->tls)) {
+    if (connection->reading && tls_has_input(secure->tls)) {
         event_active(&connection->read_event, EV_READ, 1);
     } else if (connection->writing && state == TLS_FAILED) {
         event_active(&connection->write_event, EV_WRITE, 1);
@@ -54,7 +56,6 @@ static void announce_input(struct connection *connection)
 /* Somebody has to find out. */
 static void announce_failure(struct connection *connection)
 {
-    event_del(&connection->secure->timer);
     if (connection->reading) {
         event_active(&connection->read_event, EV_READ, 1);
     } else {
@@ -64,8 +65,10 @@ static void announce_failure(struct connection *connection)
 
 void connection_secure_watch(struct connection *connection)
 {
-    watch(connection);
-    announce_input(connection);
+    if (connection->secure->handshake == NULL) {
+        watch(connection);
+        announce_input(connection);
+    }
 }
 
 /* ---- the handshake ---- */
@@ -78,55 +81,28 @@ static void announce_end(struct connection *connection)
     }
 }
 
-static void after_step(struct connection *connection)
+static void on_handshake(void *context)
 {
-    enum tls_state state = tls_state(connection->secure->tls);
+    struct connection_secure *secure = context;
+    struct connection *connection = secure->connection;
 
+    secure->handshake = NULL;
     watch(connection);
-    if (state == TLS_FAILED) {
+    if (tls_state(secure->tls) == TLS_FAILED) {
         announce_failure(connection);
-    } else if (state == TLS_OPEN) {
-        event_del(&connection->secure->timer);
+    } else {
         announce_end(connection);
     }
-}
-
-/* Others wait for the next loop iteration, in which the kernel tells of them again. */
-static void take_step(struct connection *connection)
-{
-    struct connection_secure *secure = connection->secure;
-    struct reactor *reactor = connection->reactor;
-
-    if (secure->most > 0 && reactor->handshakes >= secure->most) {
-        return;
-    }
-    reactor->handshakes++;
-    (void)tls_handshake(secure->tls);
-    after_step(connection);
-}
-
-static void on_timeout(evutil_socket_t fd, short what, void *context)
-{
-    struct connection *connection = context;
-
-    (void)fd;
-    (void)what;
-    tls_fail(connection->secure->tls, TLS_FAILURE_TIMEOUT, "the handshake was not done within tls_handshake_timeout");
-    after_step(connection);
 }
 
 /* ---- events ---- */
 
 static void on_readable(evutil_socket_t fd, short what, void *context)
 {
-    struct connection *connection = context;
-    struct connection_secure *secure = connection->secure;
+    const struct connection *connection = context;
+    const struct connection_secure *secure = connection->secure;
 
-    if (tls_state(secure->tls) == TLS_HANDSHAKE) {
-        take_step(connection);
-    } else {
-        secure->readable(fd, what, secure->context);
-    }
+    secure->readable(fd, what, secure->context);
 }
 
 static void on_writable(evutil_socket_t fd, short what, void *context)
@@ -137,11 +113,11 @@ static void on_writable(evutil_socket_t fd, short what, void *context)
 
     if (waits && !tls_flush(secure->tls)) {
         tls_fail(secure->tls, TLS_FAILURE_OTHER, strerror(errno));
-        after_step(connection);
+        watch(connection);
+        announce_failure(connection);
         return;
     }
-    if (tls_state(secure->tls) == TLS_HANDSHAKE || (waits && tls_wants_write(secure->tls)) ||
-        (tls_state(secure->tls) == TLS_OPEN && !connection->writing)) {
+    if ((waits && tls_wants_write(secure->tls)) || (tls_state(secure->tls) == TLS_OPEN && !connection->writing)) {
         watch(connection);
         return;
     }
@@ -154,7 +130,6 @@ static void assign(struct connection *connection)
 
     event_assign(&connection->read_event, base, connection->fd, EV_READ | EV_PERSIST, on_readable, connection);
     event_assign(&connection->write_event, base, connection->fd, EV_WRITE | EV_PERSIST, on_writable, connection);
-    evtimer_assign(&connection->secure->timer, base, on_timeout, connection);
 }
 
 /* ---- life ---- */
@@ -167,11 +142,19 @@ static bool has_wire(struct reactor *reactor)
     return reactor->wire != NULL;
 }
 
+static bool has_handshaker(struct reactor *reactor)
+{
+    if (has_wire(reactor) && reactor->handshaker == NULL) {
+        reactor->handshaker = handshaker_new(reactor);
+    }
+    return reactor->handshaker != NULL;
+}
+
 static struct connection_secure *make(struct connection *connection, const struct connection_security *security)
 {
     struct connection_secure *secure = calloc(1, sizeof *secure);
 
-    if (secure == NULL || !has_wire(connection->reactor)) {
+    if (secure == NULL || !has_handshaker(connection->reactor)) {
         free(secure);
         return NULL;
     }
@@ -180,20 +163,28 @@ static struct connection_secure *make(struct connection *connection, const struc
         free(secure);
         return NULL;
     }
+    secure->connection = connection;
     secure->readable = event_get_callback(&connection->read_event);
     secure->writable = event_get_callback(&connection->write_event);
     secure->context = event_get_callback_arg(&connection->read_event);
-    secure->most = security->most;
     return secure;
 }
 
-static void set_timer(struct connection *connection, int64_t timeout_ms)
+static bool begin_handshake(struct connection_secure *secure, const struct connection_security *security)
 {
-    const struct timeval delay = {.tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000};
+    const struct connection *connection = secure->connection;
+    const struct handshake_order order = {
+        .tls = secure->tls,
+        .fd = connection->fd,
+        .begins = security->host != NULL,
+        .timeout_ms = security->timeout_ms,
+        .most = security->most,
+        .ended = on_handshake,
+        .context = secure,
+    };
 
-    if (timeout_ms > 0 && event_add(&connection->secure->timer, &delay) != 0) {
-        tls_fail(connection->secure->tls, TLS_FAILURE_OTHER, "out of memory");
-    }
+    secure->handshake = handshaker_begin(connection->reactor->handshaker, &order);
+    return secure->handshake != NULL;
 }
 
 bool connection_secure(struct connection *connection, const struct connection_security *security)
@@ -203,16 +194,15 @@ bool connection_secure(struct connection *connection, const struct connection_se
     if (secure == NULL) {
         return false;
     }
+    if (!begin_handshake(secure, security)) {
+        tls_free(secure->tls);
+        free(secure);
+        return false;
+    }
     event_del(&connection->read_event);
     event_del(&connection->write_event);
     connection->secure = secure;
     assign(connection);
-    set_timer(connection, security->timeout_ms);
-    if (security->host != NULL) {
-        /* Who connects speaks first. */
-        (void)tls_handshake(secure->tls);
-    }
-    after_step(connection);
     return true;
 }
 
@@ -220,7 +210,6 @@ static void forget_events(struct connection *connection)
 {
     event_del(&connection->read_event);
     event_del(&connection->write_event);
-    event_del(&connection->secure->timer);
     connection->secure->watches_read = false;
     connection->secure->watches_write = false;
 }
@@ -230,7 +219,12 @@ void connection_secure_close(struct connection *connection)
     forget_events(connection);
     connection->reading = false;
     connection->writing = false;
-    tls_free(connection->secure->tls);
+    if (connection->secure->handshake != NULL) {
+        handshaker_drop(connection->secure->handshake);
+        connection->fd = -1;
+    } else {
+        tls_free(connection->secure->tls);
+    }
     free(connection->secure);
     connection->secure = NULL;
 }
@@ -240,24 +234,33 @@ void connection_secure_move(struct connection *to, struct connection *from, conn
 {
     forget_events(from);
     to->secure = from->secure;
+    to->secure->connection = to;
     from->secure = NULL;
     to->secure->readable = readable;
     to->secure->writable = writable;
     to->secure->context = context;
     assign(to);
-    watch(to);
+    connection_secure_watch(to);
 }
 
 enum connection_secrecy connection_secrecy(const struct connection *connection)
 {
-    static const enum connection_secrecy of_state[] = {CONNECTION_SECURING, CONNECTION_SECURE, CONNECTION_INSECURE};
+    const struct connection_secure *secure = connection->secure;
 
-    return connection->secure == NULL ? CONNECTION_PLAIN : of_state[tls_state(connection->secure->tls)];
+    if (secure == NULL) {
+        return CONNECTION_PLAIN;
+    }
+    if (secure->handshake != NULL) {
+        return CONNECTION_SECURING;
+    }
+    return tls_state(secure->tls) == TLS_OPEN ? CONNECTION_SECURE : CONNECTION_INSECURE;
 }
 
 const struct tls *connection_tls(const struct connection *connection)
 {
-    return connection->secure != NULL ? connection->secure->tls : NULL;
+    const struct connection_secure *secure = connection->secure;
+
+    return secure != NULL && secure->handshake == NULL ? secure->tls : NULL;
 }
 
 /* ---- reading and writing ---- */
@@ -274,6 +277,9 @@ static ssize_t result_of(struct connection *connection, ssize_t done)
 
 ssize_t connection_secure_read(struct connection *connection, char *data, size_t size)
 {
+    if (connection->secure->handshake != NULL) {
+        return CONNECTION_AGAIN;
+    }
     ssize_t got = tls_read(connection->secure->tls, data, size);
     ssize_t result = result_of(connection, got);
 
@@ -286,6 +292,9 @@ ssize_t connection_secure_read(struct connection *connection, char *data, size_t
 
 ssize_t connection_secure_write(struct connection *connection, const char *data, size_t size)
 {
+    if (connection->secure->handshake != NULL) {
+        return CONNECTION_AGAIN;
+    }
     ssize_t result = result_of(connection, tls_write(connection->secure->tls, data, size));
 
     if (result > 0 && tls_state(connection->secure->tls) == TLS_FAILED) {
@@ -296,6 +305,10 @@ ssize_t connection_secure_write(struct connection *connection, const char *data,
 
 void connection_secure_end(struct connection *connection)
 {
+    if (connection->secure->handshake != NULL) {
+        shutdown(connection->fd, SHUT_WR);
+        return;
+    }
     tls_end_output(connection->secure->tls);
     watch(connection);
 }

@@ -25,7 +25,7 @@
 #define RECORD_OF_HANDSHAKE 0x16
 
 struct tls {
-    SSL *ssl;
+    SSL *ssl; /* NULL before the first step */
     struct tls_context *context;
     struct tls_wire *wire;
     int fd;
@@ -40,8 +40,10 @@ struct tls {
     unsigned steps;    /* beside data, of this read */
     struct buffer in;  /* sealed: read from the socket, and not opened yet */
     struct buffer out; /* sealed: not taken by the socket */
+    char *carried;     /* what was in `in`, between two threads; NULL: nothing */
+    size_t carried_length;
     struct tls_names *names;
-    char *host; /* NULL: nobody looks at the name */
+    char *host; /* of a server; NULL: nobody looks at the name */
     char *why;
 };
 
@@ -66,19 +68,27 @@ static bool is_address(const char *host)
     return inet_pton(AF_INET, host, bytes) == 1 || inet_pton(AF_INET6, host, bytes) == 1;
 }
 
-/* Servers are told by which name they are called, and are to show a certificate of it. */
-static bool expect_host(struct tls *tls, const char *host)
+/* The name that a server is called by, and is to have a certificate of. False: there is none, and one is needed, or
+ * memory is short. */
+static bool note_host(struct tls *tls, const char *host)
 {
-    X509_VERIFY_PARAM *parameters = SSL_get0_param(tls->ssl);
     const char *name = *tls->context->server_name != '\0' ? tls->context->server_name : host;
-    bool verifies = tls->context->verifies;
 
     if (name == NULL) {
-        return !verifies;
+        return !tls->context->verifies;
     }
     tls->host = bare_host(name);
+    return tls->host != NULL;
+}
+
+/* Servers are told by which name they are called, and are to show a certificate of it. */
+static bool expect_host(struct tls *tls)
+{
+    X509_VERIFY_PARAM *parameters = SSL_get0_param(tls->ssl);
+    bool verifies = tls->context->verifies;
+
     if (tls->host == NULL) {
-        return false;
+        return true;
     }
     X509_VERIFY_PARAM_set_hostflags(parameters, X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
     if (is_address(tls->host)) {
@@ -88,7 +98,7 @@ static bool expect_host(struct tls *tls, const char *host)
            (!verifies || X509_VERIFY_PARAM_set1_host(parameters, tls->host, 0) == 1);
 }
 
-static bool set_up(struct tls *tls, const char *host)
+static bool set_up(struct tls *tls)
 {
     BIO *bio = tls_wire_bio(tls->wire);
 
@@ -101,14 +111,13 @@ static bool set_up(struct tls *tls, const char *host)
     if (SSL_set_app_data(tls->ssl, &tls->fd) != 1) {
         return false;
     }
-    tls->is_server = SSL_is_server(tls->ssl) == 1;
     if (tls->is_server) {
         SSL_set_accept_state(tls->ssl);
         return true;
     }
     SSL_set_connect_state(tls->ssl);
     tls_ticket_resume(tls->context, tls->ssl, tls->fd);
-    return expect_host(tls, host);
+    return expect_host(tls);
 }
 
 struct tls *tls_new(struct tls_context *context, struct tls_wire *wire, int fd, const char *host)
@@ -121,12 +130,47 @@ struct tls *tls_new(struct tls_context *context, struct tls_wire *wire, int fd, 
     tls->context = tls_context_hold(context);
     tls->wire = wire;
     tls->fd = fd;
-    if (!set_up(tls, host)) {
-        ERR_clear_error();
+    tls->is_server = context->is_server;
+    if (!tls->is_server && !note_host(tls, host)) {
         tls_free(tls);
         return NULL;
     }
     return tls;
+}
+
+/* ---- from thread to thread ---- */
+
+void tls_detach(struct tls *tls)
+{
+    size_t length = buffer_length(&tls->in);
+
+    assert(tls->state == TLS_FAILED || !tls_wants_write(tls));
+    if (length > 0) {
+        /* Its memory is the pool's, which stays. */
+        tls->carried = malloc(length);
+        tls->carried_length = length;
+        if (tls->carried != NULL) {
+            memcpy(tls->carried, buffer_head(&tls->in), length);
+        } else {
+            tls_fail(tls, TLS_FAILURE_OTHER, "out of memory");
+        }
+    }
+    buffer_clear(tls->wire->pool, &tls->in);
+    buffer_clear(tls->wire->pool, &tls->out);
+    tls->wire = NULL;
+}
+
+void tls_attach(struct tls *tls, struct tls_wire *wire)
+{
+    tls->wire = wire;
+    if (tls->ssl != NULL) {
+        BIO_set_data(SSL_get_rbio(tls->ssl), wire);
+    }
+    if (tls->carried != NULL && !buffer_append(wire->pool, &tls->in, tls->carried, tls->carried_length)) {
+        tls_fail(tls, TLS_FAILURE_OTHER, "out of memory");
+    }
+    free(tls->carried);
+    tls->carried = NULL;
 }
 
 static void say_end(struct tls *tls)
@@ -390,7 +434,10 @@ enum tls_state tls_handshake(struct tls *tls)
     if (tls->state != TLS_HANDSHAKE) {
         return tls->state;
     }
-    if (!bring_in(tls, READ_LEAST)) {
+    if (tls->ssl == NULL && !set_up(tls)) {
+        ERR_clear_error();
+        tls_fail(tls, TLS_FAILURE_OTHER, "out of memory, or the name is none that a certificate could have");
+    } else if (!bring_in(tls, READ_LEAST)) {
         fail_by_system(tls, errno);
     } else if (!was_heard && speaks_no_tls(tls)) {
         fail_by_plain_text(tls);

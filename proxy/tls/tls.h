@@ -1,6 +1,7 @@
 /*
  * One connection with TLS over a non-blocking socket: the handshake, then plain bytes in and out. Knows no event loop:
- * whoever does calls when the socket can be read or written, and asks what is wanted next.
+ * whoever does calls when the socket can be read or written, and asks what is wanted next. Used by one thread at a
+ * time.
  *
  *   tls_new() ─► tls_handshake() … ─► TLS_OPEN: tls_read(), tls_write() ─► tls_free()
  *                                └──► TLS_FAILED: tls_why()
@@ -33,11 +34,18 @@ enum tls_result {
     TLS_BROKEN = -2 /* tls_why() says why */
 };
 
-/* fd is the caller's; the context is held. host: of the server, NULL towards clients. NULL when memory is short, or if
- * the name of the server is none that a certificate could have. */
+/* fd is the caller's; the context is held. host: of the server, needed within the call only, NULL towards clients. NULL
+ * when memory is short, or if there is no name that the certificate of the server could have. What takes time comes
+ * with the first step of the handshake. */
 struct tls *tls_new(struct tls_context *context, struct tls_wire *wire, int fd, const char *host);
 /* Says that nothing more will be said, as far as the socket takes it. Does not close it. */
 void tls_free(struct tls *tls);
+
+/* Between two threads: the one before lets go of its wire, the next one brings its own. In between there is nothing but
+ * tls_attach(). When memory is short it has FAILED. Nothing may wait for the socket (tls_wants_write()), unless it has
+ * FAILED: that is dropped. */
+void tls_detach(struct tls *tls);
+void tls_attach(struct tls *tls, struct tls_wire *wire);
 
 /* Goes on with the handshake; to be called at first by who connects, and whenever there is something to be read. */
 enum tls_state tls_handshake(struct tls *tls);

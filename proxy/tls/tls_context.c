@@ -318,6 +318,7 @@ struct tls_context *tls_context_new(const struct tls_settings *settings, struct 
     atomic_init(&context->holders, 1);
     pthread_mutex_init(&context->tickets.mutex, NULL);
     pthread_mutex_init(&context->sessions.mutex, NULL);
+    context->is_server = settings->is_server;
     context->verifies = settings->verifies;
     context->server_name = strdup(settings->server_name);
     context->ssl = SSL_CTX_new(settings->is_server ? TLS_server_method() : TLS_client_method());

@@ -60,6 +60,7 @@ struct tls_context {
     struct tls_ticket_keys tickets; /* towards clients */
     struct tls_sessions sessions;   /* towards servers */
     char *server_name;              /* "" for that of the address */
+    bool is_server;
     bool verifies;
     int64_t begins;
     int64_t expires;
