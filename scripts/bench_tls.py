@@ -9,6 +9,7 @@ from dataclasses import replace
 from statistics import median
 
 import bench_memory
+import bench_storm
 import bench_tls_targets
 from bench_load import CELLS
 from bench_rounds import Benchmark, Sitting, number, progress, verdict
@@ -28,7 +29,7 @@ HANDSHAKES = 1500
 HANDSHAKE_ROUNDS = 5
 
 
-PARTS = ("load", "handshakes", "memory")
+PARTS = ("load", "handshakes", "storm", "memory")
 
 
 def cells_of(names):
@@ -213,6 +214,8 @@ def run(options):
             measure_throughput(options, certificate)
         if "handshakes" in options.tls:
             run_handshakes(options, certificate)
+        if "storm" in options.tls:
+            bench_storm.run(options, verdict)
         if "memory" in options.tls:
             measure_idle(options, certificate)
     finally:

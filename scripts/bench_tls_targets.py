@@ -12,17 +12,19 @@ import bench_targets
 from bench_targets import HOST, Child, Failure, Target, free_port
 
 WAYS = ("up", "down", "both")
+CURVE = {"ec": ["-pkeyopt", "ec_paramgen_curve:P-256"]}
 
 
 class Certificate:
-    """One on P-256 that signs itself, for all servers of the sitting; who is to trust it is given the same file."""
+    """One that signs itself, for all servers of the sitting; who is to trust it is given the same file. key: as openssl
+    req takes it."""
 
-    def __init__(self):
+    def __init__(self, key="ec"):
         self.directory = tempfile.mkdtemp(prefix="bench-certificate-")
         self.file, self.key, self.both = (os.path.join(self.directory, name) for name in ("crt.pem", "key.pem", "all.pem"))
-        command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days",
-                   "30", "-subj", f"/CN={HOST}", "-addext", f"subjectAltName=IP:{HOST},DNS:localhost", "-out",
-                   self.file, "-keyout", self.key]
+        command = ["openssl", "req", "-x509", "-newkey", key, *CURVE.get(key, []), "-nodes", "-days", "30",
+                   "-subj", f"/CN={HOST}", "-addext", f"subjectAltName=IP:{HOST},DNS:localhost", "-out", self.file,
+                   "-keyout", self.key]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode != 0:
             raise Failure(f"no certificate:\n{result.stderr[-1000:]}")

@@ -315,6 +315,7 @@ struct tls_context *tls_context_new(const struct tls_settings *settings, struct 
     if (context == NULL) {
         return NULL;
     }
+    tls_algorithms_make();
     atomic_init(&context->holders, 1);
     pthread_mutex_init(&context->tickets.mutex, NULL);
     pthread_mutex_init(&context->sessions.mutex, NULL);

@@ -1,12 +1,13 @@
 /*
  * What the files of TLS share:
  *
- *   tls_context.c  what connections have in common, from files
- *   tls_ticket.c   the keys of tickets, by which clients resume; sessions, by which Headgate does
- *   tls_names.c    what a certificate says of whom it was given to
- *   tls_reason.c   what OpenSSL has against something, in words
- *   tls_wire.c     between OpenSSL and the socket
- *   tls.c          one connection
+ *   tls_context.c     what connections have in common, from files
+ *   tls_algorithms.c  what OpenSSL would make later, when memory may be short
+ *   tls_ticket.c      the keys of tickets, by which clients resume; sessions, by which Headgate does
+ *   tls_names.c       what a certificate says of whom it was given to
+ *   tls_reason.c      what OpenSSL has against something, in words
+ *   tls_wire.c        between OpenSSL and the socket
+ *   tls.c             one connection
  */
 #ifndef HEADGATE_TLS_PRIVATE_H
 #define HEADGATE_TLS_PRIVATE_H
@@ -74,6 +75,11 @@ bool tls_ticket_keep_sessions(struct tls_context *context);
 void tls_ticket_free_sessions(struct tls_sessions *sessions);
 /* Has a connection, whose socket is that, resume what was kept of the server at its other end, if anything was. */
 void tls_ticket_resume(struct tls_context *context, SSL *ssl, int fd);
+
+/* ---- tls_algorithms.c ---- */
+
+/* So that none is missing later, if memory is short when it is needed first. To be called again does no harm. */
+void tls_algorithms_make(void);
 
 /* ---- tls_reason.c ---- */
 

@@ -9,6 +9,7 @@ import argparse
 import os
 import pathlib
 import random
+import ssl
 import struct
 import sys
 import threading
@@ -22,6 +23,7 @@ parser.add_argument("--seconds", type=float, default=1.5, help="of load at each 
 parser.add_argument("--seeds", default="1,2")
 parser.add_argument("--every", default="1000,300,100,50,20")
 parser.add_argument("--pools", default="shared,session")
+parser.add_argument("--transport", choices=("plain", "tls"), default="plain", help="of clients and Redis")
 options = parser.parse_args()
 
 os.environ["HEADGATE_BINARY"] = str(pathlib.Path(options.headgate).resolve())
@@ -29,7 +31,9 @@ FAILER = pathlib.Path(options.failer).resolve()
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+from harness import tls
 from harness.admin import stats
+from harness.certificates import certificates
 from harness.resp import NULL, OK, PONG, QUEUED, Client, Closed, Error, Push, encode, wait_for
 from harness.servers import BINARY, Headgate, Redis
 
@@ -125,6 +129,13 @@ class FailingHeadgate(Headgate):
         return struct.unpack("=QQQQ", self.orders_path.read_bytes())[2:]
 
 
+def connect(headgate):
+    """By TLS with a certificate, so that all there is to a handshake is done."""
+    if options.transport == "tls":
+        return tls.connect(headgate.address, tls.client_context(certificates().client))
+    return Client(headgate.address, timeout=PATIENCE)
+
+
 def expect(reply, *wanted):
     """Errors are allowed, as memory is short: they end what was begun."""
     if isinstance(reply, Error):
@@ -148,9 +159,9 @@ class Worker:
             self.lives += 1
             self.me = f"{self.number}.{self.lives}".encode()
             try:
-                with Client(self.headgate.address, timeout=PATIENCE) as client:
+                with connect(self.headgate) as client:
                     self.live(client, until)
-            except (Closed, ConnectionError, BrokenPipeError):
+            except (Closed, ConnectionError, BrokenPipeError, ssl.SSLError):
                 pass
 
     def live(self, client, until):
@@ -366,7 +377,7 @@ def serves_as_before(redis, headgate):
     for step in steps:
         worker.lives += 1
         worker.me = b"after.%d" % worker.lives
-        with Client(headgate.address, timeout=PATIENCE) as client:
+        with connect(headgate) as client:
             step(client)
     with headgate.admin() as admin:
         for verb in Operator.VERBS:
@@ -388,8 +399,11 @@ def answers(headgate):
 def check(pool):
     """How many of the rates did not go well."""
     failures = 0
-    redis = Redis()
-    headgate = FailingHeadgate(redis, pool=pool, threads=2, start=False)
+    by_tls = options.transport == "tls"
+    redis = Redis(tls=by_tls)
+    headgate = FailingHeadgate(redis, pool=pool, threads=2, start=False, tls=by_tls)
+    if by_tls:
+        headgate.write_config(tls_ca=certificates().ca, client_certificates="optional")
     headgate.write_rules(RULES)
     with redis.connect() as direct:
         direct("ACL", "SETUSER", USER, "on", f">{PASSWORD}", "~*", "&*", "+@all")
@@ -412,7 +426,7 @@ def check(pool):
                 good = not wrong and done > 0 and failed > 0
                 failures += not good
                 print(
-                    f"{'ok  ' if good else 'FAIL'} pool = {pool}, one in {every}, seed {seed}: {failed} of {calls} calls "
+                    f"{'ok  ' if good else 'FAIL'} pool = {pool}, {options.transport}, one in {every}, seed {seed}: {failed} of {calls} calls "
                     f"failed, {done} steps of {lives} clients"
                     + "".join(f"\n     {line[:500]}" for line in wrong),
                     flush=True,
