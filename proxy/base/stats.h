@@ -15,6 +15,8 @@
     X(CLIENTS_ACCEPTED, "Clients", "clients_accepted_total", COUNTER, "client connections accepted")                   \
     X(CLIENTS_REFUSED, "Clients", "clients_refused_total", COUNTER, "connections refused: max_clients or descriptors") \
     X(CLIENTS_PROXIED, "Clients", "clients_proxied_total", COUNTER, "client connections that a proxy has passed on")   \
+    X(PROXIES_UNEXPECTED, "Clients", "proxies_unexpected_total", COUNTER,                                              \
+      "clients that began with a PROXY header where none is taken")                                                    \
     X(PROXIES_REFUSED, "Clients", "proxies_refused_total", COUNTER,                                                    \
       "connections closed where the PROXY protocol is required: not believed, or no sound header in time")             \
     X(CLIENTS_DENIED, "Clients", "clients_denied_total", COUNTER, "connections not let in: allow and refuse")          \

@@ -200,8 +200,7 @@ static ssize_t read_afresh(struct client *client)
         return got;
     }
     size_t length = (size_t)got;
-    if (client_begins_tls(client, reactor->scratch, length)) {
-        client_refuse_tls(client);
+    if (client_may_be_stray(client, reactor->scratch) && client_refuse_stray(client, reactor->scratch, length)) {
         return got;
     }
     size_t done = take_all(client, reactor->scratch, length);

@@ -66,6 +66,7 @@ struct client_service {
     uint32_t spot_chance;                          /* … and what that was drawn from */
     struct log_limiter tls_failures[TLS_FAILURES]; /* by enum tls_failure */
     struct log_limiter tls_unexpected;
+    struct log_limiter proxies_unexpected;
     bool draining;
     int64_t draining_since_us;
     _Atomic bool server_unreached; /* a server of a policy was never reached */

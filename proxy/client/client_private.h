@@ -11,7 +11,8 @@
  *   client_stream.c    requests that are too long to be held
  *   client_answer.c    answers of Headgate's own
  *   client_gate.c      what a client waits for, and how long policies hold it
- *   client_tls.c       clients that speak TLS, should, or should not
+ *   client_tls.c       clients that speak TLS, or should
+ *   client_stray.c     clients that begin with TLS, or with a PROXY header, where there is none
  *   client_strangers.c what Redis reads of clients that have not authenticated
  *   client_lookup.c    which command a name stands for
  *   client_identity.c  who a client is to the configuration
@@ -241,18 +242,17 @@ bool client_now_secure(struct client *client);
 /* The client is being closed. */
 void client_end_tls(struct client *client);
 
-/* What every connection with TLS begins with. */
-#define CLIENT_TLS_FIRST_BYTE 0x16
+/* ---- client_stray.c ---- */
 
-/* Whether a client that should not speak TLS begins with it: what it has sent first is there. */
-static inline bool client_begins_tls(const struct client *client, const char *data, size_t length)
+/* Whether to look, with what a client has sent first, for what does not belong there: all that is ordinary does not
+ * begin so. */
+static inline bool client_may_be_stray(const struct client *client, const char *data)
 {
-    return data[0] == CLIENT_TLS_FIRST_BYTE && length > 1 && data[1] == 3 &&
-           client->active_us == client->connected_us && client->connection.secure == NULL && !client->streaming;
+    return data[0] != '*' && client->active_us == client->connected_us && !client->streaming;
 }
 
-/* Closes it. */
-void client_refuse_tls(struct client *client);
+/* True: it speaks TLS where there is none, or sends the header of a proxy where none is taken, and was closed. */
+bool client_refuse_stray(struct client *client, const char *data, size_t length);
 
 /* ---- client_drain.c ---- */
 

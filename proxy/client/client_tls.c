@@ -1,4 +1,4 @@
-/* Clients that speak TLS, should, or should not. */
+/* Clients that speak TLS, or should. */
 #include "client/client_private.h"
 
 #include "base/log.h"
@@ -79,21 +79,4 @@ void client_end_tls(struct client *client)
         stats_add(stats, STATS_TLS_TRUNCATED, tls_is_truncated(connection_tls(&client->connection)));
         client->is_secure = false;
     }
-}
-
-/* ---- TLS where there is none ---- */
-
-void client_refuse_tls(struct client *client)
-{
-    struct client_service *service = client->service;
-    uint64_t suppressed;
-
-    stats_add(service->reactor->stats, STATS_TLS_UNEXPECTED, 1);
-    if (log_limiter_take(&service->tls_unexpected, clock_now_us(), &suppressed)) {
-        log_warning("client",
-                    "closing client %s: it speaks TLS, and where it has connected there is none; rediss:// in listen "
-                    "would have it (%llu more since the last line)",
-                    client->address_text, (unsigned long long)suppressed);
-    }
-    client_close(client, "it speaks TLS");
 }

@@ -234,6 +234,22 @@ static const char *guess(const char *data)
     }
 }
 
+static bool begins_with(const char *data, size_t length, const char *start, size_t start_length)
+{
+    return length >= start_length && memcmp(data, start, start_length) == 0;
+}
+
+bool proxy_header_begins(const char *data, size_t length)
+{
+    static const char *const lines[] = {"PROXY TCP4 ", "PROXY TCP6 ", "PROXY UNKNOWN"};
+    bool begins = begins_with(data, length, signature, SIGNATURE_BYTES);
+
+    for (size_t i = 0; !begins && i < sizeof lines / sizeof lines[0]; i++) {
+        begins = begins_with(data, length, lines[i], strlen(lines[i]));
+    }
+    return begins;
+}
+
 enum proxy_header_result proxy_header_parse(const char *data, size_t length, struct proxy_header *header)
 {
     *header = (struct proxy_header){.length = 0};

@@ -29,6 +29,9 @@ struct proxy_header {
     const char *why;                 /* of a bad one: a constant text */
 };
 
+/* Whether that is how a header of either version begins, and nothing that Redis would understand. */
+bool proxy_header_begins(const char *data, size_t length);
+
 enum proxy_header_result proxy_header_parse(const char *data, size_t length, struct proxy_header *header);
 
 #endif

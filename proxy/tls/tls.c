@@ -398,13 +398,34 @@ static bool speaks_no_tls(const struct tls *tls)
     return wire->in_length > 0 && wire->in[0] != RECORD_OF_HANDSHAKE && wire->in[0] != SSL3_RT_ALERT;
 }
 
+static const char *what_begins_so(const char *data, size_t length)
+{
+    static const struct {
+        const char *start;
+        const char *hint;
+    } known[] = {
+        {"*", ", as of Redis without TLS"},
+        {"+", ", as of Redis without TLS"},
+        {"-", ", as of Redis without TLS"},
+        {"PROXY ", ", as of a PROXY header: proxy_protocol = required would have it"},
+        {"\r\n\r\n", ", as of a PROXY header: proxy_protocol = required would have it"},
+    };
+
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        size_t start_length = strlen(known[i].start);
+        if (length >= start_length && memcmp(data, known[i].start, start_length) == 0) {
+            return known[i].hint;
+        }
+    }
+    return "";
+}
+
 static void fail_by_plain_text(struct tls *tls)
 {
-    char why[120];
-    unsigned char first = (unsigned char)tls->wire->in[0];
+    char why[160];
 
-    snprintf(why, sizeof why, "it speaks no TLS: its first byte is 0x%02x%s", first,
-             first == '*' || first == '+' || first == '-' ? ", as of Redis without TLS" : "");
+    snprintf(why, sizeof why, "it speaks no TLS: its first byte is 0x%02x%s", (unsigned char)tls->wire->in[0],
+             what_begins_so(tls->wire->in, tls->wire->in_length));
     tls->wire->in_length = 0;
     tls_fail(tls, TLS_FAILURE_PLAIN, why);
 }

@@ -56,6 +56,55 @@ def is_closed(client):
     return True
 
 
+# ---- headers where none is taken ----
+
+
+@pytest.mark.parametrize("header", [line("10.1.2.3"), line("2001:db8::1"), b"PROXY UNKNOWN\r\n", binary("10.1.2.3"), binary()])
+def test_a_header_where_none_is_taken(front, header):
+    """It is closed, as its client would take the error for the reply to its first request; and a line says what to set."""
+    other = front.headgate.connect()
+    client = connect(front.headgate.address, header + b"PING\r\n")
+    address = "%s:%d" % client.socket.getsockname()
+    assert is_closed(client)
+    assert front.counter("proxies_unexpected_total") == 1
+    (said,) = [entry for entry in front.headgate.log().splitlines() if address in entry]
+    assert "PROXY header" in said and "proxy_protocol = required" in said and "proxy_from" in said
+    assert other("PING") == PONG
+
+
+def test_many_headers_where_none_is_taken(front):
+    """All are counted, and the log is bounded."""
+    for _ in range(50):
+        assert is_closed(connect(front.headgate.address, line("10.1.2.3")))
+    assert front.counter("proxies_unexpected_total") == 50
+    assert sum("PROXY header" in entry for entry in front.headgate.log().splitlines()) < 40
+
+
+def test_what_is_no_header(front):
+    """A command of that name is asked of Redis, as any other; and a header behind the first request is none."""
+    with front.headgate.connect() as client:
+        client.send(b"PROXY a\r\n")
+        assert "unknown command" in str(client.read())
+        client.send(b"PROXY TCP4 10.1.2.3 10.0.0.1 4711 6379\r\n")
+        assert "unknown command" in str(client.read())
+    assert front.counter("proxies_unexpected_total") == 0
+
+
+def test_a_header_where_tls_is_spoken(make_headgate, redis):
+    headgate = make_headgate(redis, start=False, tls=True)
+    headgate.write_config(upstream_ca=None, upstream=redis.url)
+    headgate.start()
+    for header in (line("10.1.2.3"), binary("10.1.2.3")):
+        with Client(headgate.address) as client:
+            address = "%s:%d" % client.socket.getsockname()
+            client.send(header)
+            with pytest.raises((Closed, ConnectionError)):
+                client.read()
+        # At most one line a second.
+        wait_for(lambda: int(stats(headgate)["tls_failed_plain_total"]) > 0, what="it to be counted")
+    assert re.search(r"0x50, as of a PROXY header: proxy_protocol = required", headgate.log())
+
+
 # ---- listeners ----
 
 
