@@ -83,6 +83,16 @@ static char *alternative_of(const GENERAL_NAME *name)
     }
 }
 
+/* What was taken for as many as there may be stays as long as the connection: the rest of it goes back. */
+static void shrink(struct tls_names *names)
+{
+    char **fewer = names->count > 0 ? realloc(names->alternatives, names->count * sizeof *fewer) : NULL;
+
+    if (fewer != NULL) {
+        names->alternatives = fewer;
+    }
+}
+
 /* False when memory is short. */
 static bool list_alternatives(struct tls_names *names, const X509 *certificate)
 {
@@ -99,6 +109,7 @@ static bool list_alternatives(struct tls_names *names, const X509 *certificate)
         }
     }
     GENERAL_NAMES_free(list);
+    shrink(names);
     return count == 0 || names->alternatives != NULL;
 }
 

@@ -1,0 +1,247 @@
+#include "event/handshaker.h"
+
+#include "tls_files.h"
+
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* The owner of a handshaker, and both contexts. */
+struct world {
+    struct tls_files files;
+    struct tls_context *server;
+    struct tls_context *client;
+    struct stats stats;
+    struct reactor reactor;
+    struct handshaker *handshaker;
+};
+
+/* One end of a connection. */
+struct side {
+    int fd;
+    struct tls *tls;
+    struct handshake *handshake;
+    unsigned ended;
+};
+
+static void prepare(struct world *world)
+{
+    memset(world, 0, sizeof *world);
+    tls_files_open(&world->files);
+    const struct tls_identity identity = tls_files_server(&world->files);
+    struct tls_settings server = tls_files_settings(true), client = tls_files_settings(false);
+    server.certificate = identity.path;
+    client.ca = world->files.ca;
+    world->server = tls_files_context(&server);
+    world->client = tls_files_context(&client);
+    cr_assert(reactor_init(&world->reactor, &world->stats));
+    world->reactor.wire = tls_wire_new(&world->reactor.buffers);
+    world->handshaker = handshaker_new(&world->reactor);
+    cr_assert(world->reactor.wire != NULL && world->handshaker != NULL);
+}
+
+static void drop(struct world *world)
+{
+    handshaker_free(world->handshaker);
+    reactor_free(&world->reactor);
+    tls_context_release(world->server);
+    tls_context_release(world->client);
+    tls_files_close(&world->files);
+}
+
+static void on_ended(void *context)
+{
+    struct side *side = context;
+
+    side->ended++;
+    side->handshake = NULL;
+}
+
+static void begin(struct world *world, struct side *side, int fd, bool is_server, struct handshake_order order)
+{
+    *side = (struct side){.fd = fd};
+    side->tls =
+        tls_new(is_server ? world->server : world->client, world->reactor.wire, fd, is_server ? NULL : "localhost");
+    cr_assert_not_null(side->tls);
+    order.tls = side->tls;
+    order.fd = fd;
+    order.begins = !is_server;
+    order.ended = on_ended;
+    order.context = side;
+    side->handshake = handshaker_begin(world->handshaker, &order);
+    cr_assert_not_null(side->handshake);
+}
+
+static void begin_both(struct world *world, struct side sides[2], struct handshake_order order)
+{
+    int fds[2];
+
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
+    begin(world, &sides[0], fds[0], true, order);
+    begin(world, &sides[1], fds[1], false, order);
+}
+
+static void await(struct world *world, const struct side *side)
+{
+    while (side->ended == 0) {
+        cr_assert(reactor_turn(&world->reactor));
+    }
+}
+
+static void end(struct side *side)
+{
+    cr_expect_eq(side->ended, 1);
+    tls_free(side->tls);
+    close(side->fd);
+}
+
+Test(handshaker, both_sides_are_open_and_the_owners_again, .timeout = 120)
+{
+    struct world world;
+    struct side sides[2];
+    char data[8];
+
+    prepare(&world);
+    begin_both(&world, sides, (struct handshake_order){.timeout_ms = 60000});
+    await(&world, &sides[0]);
+    await(&world, &sides[1]);
+    cr_assert_eq(tls_state(sides[0].tls), TLS_OPEN, "%s", tls_why(sides[0].tls));
+    cr_assert_eq(tls_state(sides[1].tls), TLS_OPEN, "%s", tls_why(sides[1].tls));
+    cr_expect_eq(tls_write(sides[1].tls, "PING", 4), 4);
+    cr_expect_eq(tls_read(sides[0].tls, data, sizeof data), 4);
+    cr_expect_eq(memcmp(data, "PING", 4), 0);
+    end(&sides[0]);
+    end(&sides[1]);
+    drop(&world);
+}
+
+Test(handshaker, so_many_at_once_that_each_has_to_wait_for_its_steps, .timeout = 120)
+{
+    enum { PAIRS = 40 };
+    struct world world;
+    struct side sides[PAIRS][2];
+
+    prepare(&world);
+    for (size_t i = 0; i < PAIRS; i++) {
+        begin_both(&world, sides[i], (struct handshake_order){.timeout_ms = 60000, .most = 1});
+    }
+    for (size_t i = 0; i < PAIRS; i++) {
+        await(&world, &sides[i][0]);
+        await(&world, &sides[i][1]);
+        cr_expect_eq(tls_state(sides[i][0].tls), TLS_OPEN);
+        end(&sides[i][0]);
+        end(&sides[i][1]);
+    }
+    drop(&world);
+}
+
+static void bring(int from, int to)
+{
+    struct pollfd waits = {.fd = from, .events = POLLIN};
+    char bytes[65536];
+
+    cr_assert_eq(poll(&waits, 1, 60000), 1);
+    ssize_t length = recv(from, bytes, sizeof bytes, 0);
+    cr_assert_gt(length, 0);
+    cr_assert_eq(send(to, bytes, (size_t)length, 0), length);
+}
+
+/* The client's last flight and its first request come in one go. */
+Test(handshaker, what_came_behind_the_handshake_comes_along, .timeout = 120)
+{
+    struct world world;
+    struct side server;
+    int far[2], near[2];
+    char data[8];
+
+    prepare(&world);
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, far), 0);
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, near), 0);
+    struct tls *client = tls_new(world.client, world.reactor.wire, near[0], "localhost");
+    begin(&world, &server, far[0], true, (struct handshake_order){.timeout_ms = 60000});
+    cr_assert_eq(tls_handshake(client), TLS_HANDSHAKE);
+    bring(near[1], far[1]);
+    bring(far[1], near[1]);
+    cr_assert_eq(tls_handshake(client), TLS_OPEN);
+    cr_assert_eq(tls_write(client, "PING", 4), 4);
+    bring(near[1], far[1]);
+    await(&world, &server);
+    cr_assert_eq(tls_state(server.tls), TLS_OPEN);
+    cr_expect_eq(recv(server.fd, data, sizeof data, 0), -1, "nothing is left in the socket");
+    cr_expect(tls_has_input(server.tls));
+    cr_expect_eq(tls_read(server.tls, data, sizeof data), 4);
+    cr_expect_eq(memcmp(data, "PING", 4), 0);
+    tls_free(client);
+    end(&server);
+    close(near[0]);
+    close(near[1]);
+    close(far[1]);
+    drop(&world);
+}
+
+Test(handshaker, silence_has_an_end, .timeout = 120)
+{
+    struct world world;
+    struct side server;
+    int fds[2];
+
+    prepare(&world);
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+    begin(&world, &server, fds[0], true, (struct handshake_order){.timeout_ms = 100});
+    await(&world, &server);
+    cr_expect_eq(tls_state(server.tls), TLS_FAILED);
+    cr_expect_eq(tls_failure(server.tls), TLS_FAILURE_TIMEOUT);
+    end(&server);
+    close(fds[1]);
+    drop(&world);
+}
+
+static size_t count_descriptors(void)
+{
+    size_t count = 0;
+
+    for (int fd = 0; fd < 4096; fd++) {
+        count += fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
+    }
+    return count;
+}
+
+/* At each moment: before the thread has heard of it, within it, and when its result is on its way. */
+Test(handshaker, what_is_dropped_is_closed_and_not_told_of, .timeout = 300)
+{
+    enum { ROUNDS = 150 };
+    struct world world;
+    struct side sides[ROUNDS][2];
+
+    prepare(&world);
+    handshaker_free(world.handshaker);
+    size_t before = count_descriptors();
+    world.handshaker = handshaker_new(&world.reactor);
+    cr_assert_not_null(world.handshaker);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        begin_both(&world, sides[i], (struct handshake_order){.timeout_ms = i % 5 == 0 ? 1 : 60000});
+        usleep(i * 37);
+        (void)event_base_loop(world.reactor.base, EVLOOP_NONBLOCK);
+        for (size_t side = 0; side < 2; side++) {
+            if (sides[i][side].handshake != NULL) {
+                handshaker_drop(sides[i][side].handshake);
+            }
+        }
+    }
+    handshaker_free(world.handshaker);
+    world.handshaker = NULL;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        for (size_t side = 0; side < 2; side++) {
+            bool is_ended = sides[i][side].handshake == NULL;
+            cr_expect_eq(sides[i][side].ended, is_ended ? 1 : 0);
+            if (is_ended) {
+                tls_free(sides[i][side].tls);
+                close(sides[i][side].fd);
+            }
+        }
+    }
+    cr_expect_eq(count_descriptors(), before);
+    drop(&world);
+}
