@@ -3,6 +3,7 @@
 import contextlib
 import concurrent.futures
 import datetime
+import pathlib
 import re
 import socket
 import ssl
@@ -612,6 +613,31 @@ def figures(headgate):
 
 
 # ---- many at once ----
+
+
+def niceness_by_thread(headgate):
+    """(name, niceness) of each thread, in order."""
+    tasks = pathlib.Path(f"/proc/{headgate.process.pid}/task")
+    # Behind the name, which is in brackets: state, ppid, …, niceness.
+    return sorted(
+        ((task / "comm").read_text().strip(), int((task / "stat").read_text().rpartition(")")[2].split()[16]))
+        for task in tasks.iterdir()
+    )  # fmt: skip
+
+
+def test_handshakes_have_threads_of_their_own_that_stand_back(redis, make_headgate, make_shared):
+    """One for each worker with TLS, of a lower priority; who speaks no TLS has none."""
+    headgate = make_shared(threads=2)
+    clients = [headgate.connect() for _ in range(4)]
+    assert [client("PING") for client in clients] == [PONG] * 4
+    threads = niceness_by_thread(headgate)
+    usual = dict(threads)["worker-0"]
+    assert threads.count(("handshakes", min(19, usual + 10))) == 2, threads
+    assert [name for name, _ in threads if name.startswith("worker")] == ["worker-0", "worker-1"]
+    plain = make_headgate(redis, threads=2, tls=False)
+    assert plain.connect()("PING") == PONG
+    assert "handshakes" not in dict(niceness_by_thread(plain))
+
 
 
 def test_a_thousand_handshakes_at_once(make_shared):
