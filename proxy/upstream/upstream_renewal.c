@@ -86,9 +86,9 @@ static void replace_password(struct profile *profile, const char *password)
 
 static void adopt_copied(struct upstream *upstream, const struct profile *before, const char *password)
 {
-    struct profile *profile = LIST_FIRST(&upstream->profiles);
-
+    /* Closes lanes, with which profiles go. */
     outdate_lanes(upstream, before);
+    struct profile *profile = LIST_FIRST(&upstream->profiles);
     while (profile != NULL) {
         struct profile *next = LIST_NEXT(profile, of_upstream);
         if (profile_same_credentials(profile, before)) {

@@ -172,6 +172,19 @@ def test_a_password_that_redis_does_not_take_yet(headgate, direct, secret):
     load.finish()
 
 
+def test_connections_that_nobody_has_any_more_while_a_password_is_tried(headgate, direct, secret):
+    """They, and what is known of their database, go with the old password."""
+    put(secret, "new")
+    await_lines(headgate, NOT_TAKEN, workers(headgate))
+    for database in range(1, 9):
+        with headgate.connect() as client:
+            assert client.pipeline([("SELECT", database), ("SET", "k", "v")]) == [OK, OK]
+    add_user(direct, ">new")
+    await_lines(headgate, TAKEN, workers(headgate))
+    add_user(direct, "<old")
+    Busy(headgate).finish(direct)
+
+
 def test_a_password_that_is_taken_back(headgate, direct, secret):
     load = Load(headgate, count=4)
     put(secret, "wrong")
