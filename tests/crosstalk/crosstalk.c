@@ -16,9 +16,9 @@
  * bounds of memory and of connections to Redis.
  *
  * Parts: crosstalk_run (phases of a run), _loop (threads), _client (connections), _workload, _units_data, _units_state
- * and _send (what is sent), _tls, _expect and _verify (what must come back), _text (identities), _chaos, _servers,
- * _fault_proxy, _figures, _attacker, _attacks, _attacks_raw and _watch (attackers, and what they bring about); of
- * tests/rig: _buffer, _reply, _process, _options.
+ * and _send (what is sent), _tls, _secrets, _rotation (TLS, and what is exchanged), _expect and _verify (what must come
+ * back), _text (identities), _chaos, _servers, _fault_proxy, _figures, _attacker, _attacks, _attacks_raw and _watch
+ * (attackers, and what they bring about); of tests/rig: _buffer, _reply, _process, _options.
  */
 #include "crosstalk_attacks.h"
 #include "crosstalk_fault_proxy.h"
@@ -58,6 +58,7 @@ static const char usage[] =
     "  --patience N     seconds in which each request is answered, among attackers (20)\n"
     "  --trace FILE     all that attackers send: time, attacker, port, bytes; Headgate logs all, too\n"
     "  --tls            clients and Headgate speak TLS to each other, Headgate and Redis, too; attackers do not\n"
+    "  --rotate         with --tls: certificates, keys, authorities and passwords are exchanged all the time\n"
     "  --limits         with rate limits that hold requests, but refuse none\n";
 
 enum option_code {
@@ -77,19 +78,29 @@ enum option_code {
     OPTION_PATIENCE,
     OPTION_TRACE,
     OPTION_TLS,
+    OPTION_ROTATE,
     OPTION_LIMITS
 };
 
-static const struct option long_options[] = {
-    {"headgate", required_argument, NULL, OPTION_HEADGATE}, {"direct", no_argument, NULL, OPTION_DIRECT},
-    {"self-test", no_argument, NULL, OPTION_SELF_TEST},     {"clients", required_argument, NULL, OPTION_CLIENTS},
-    {"requests", required_argument, NULL, OPTION_REQUESTS}, {"seconds", required_argument, NULL, OPTION_SECONDS},
-    {"threads", required_argument, NULL, OPTION_THREADS},   {"pool", required_argument, NULL, OPTION_POOL},
-    {"loops", required_argument, NULL, OPTION_LOOPS},       {"seed", required_argument, NULL, OPTION_SEED},
-    {"chaos", required_argument, NULL, OPTION_CHAOS},       {"attackers", required_argument, NULL, OPTION_ATTACKERS},
-    {"attacks", required_argument, NULL, OPTION_ATTACKS},   {"patience", required_argument, NULL, OPTION_PATIENCE},
-    {"trace", required_argument, NULL, OPTION_TRACE},       {"tls", no_argument, NULL, OPTION_TLS},
-    {"limits", no_argument, NULL, OPTION_LIMITS},           {0}};
+static const struct option long_options[] = {{"headgate", required_argument, NULL, OPTION_HEADGATE},
+                                             {"direct", no_argument, NULL, OPTION_DIRECT},
+                                             {"self-test", no_argument, NULL, OPTION_SELF_TEST},
+                                             {"clients", required_argument, NULL, OPTION_CLIENTS},
+                                             {"requests", required_argument, NULL, OPTION_REQUESTS},
+                                             {"seconds", required_argument, NULL, OPTION_SECONDS},
+                                             {"threads", required_argument, NULL, OPTION_THREADS},
+                                             {"pool", required_argument, NULL, OPTION_POOL},
+                                             {"loops", required_argument, NULL, OPTION_LOOPS},
+                                             {"seed", required_argument, NULL, OPTION_SEED},
+                                             {"chaos", required_argument, NULL, OPTION_CHAOS},
+                                             {"attackers", required_argument, NULL, OPTION_ATTACKERS},
+                                             {"attacks", required_argument, NULL, OPTION_ATTACKS},
+                                             {"patience", required_argument, NULL, OPTION_PATIENCE},
+                                             {"trace", required_argument, NULL, OPTION_TRACE},
+                                             {"tls", no_argument, NULL, OPTION_TLS},
+                                             {"rotate", no_argument, NULL, OPTION_ROTATE},
+                                             {"limits", no_argument, NULL, OPTION_LIMITS},
+                                             {0}};
 
 static uint64_t chosen_attacks(const char *list)
 {
@@ -151,6 +162,9 @@ static void take_option(struct options *options, int option, const char *value)
     case OPTION_TLS:
         options->tls = true;
         break;
+    case OPTION_ROTATE:
+        options->rotate = true;
+        break;
     case OPTION_LIMITS:
         options->limits = true;
         break;
@@ -179,6 +193,9 @@ static struct options parse_options(int count, char **arguments)
     if (options.chaos && options.seconds < CHAOS_SECONDS_MIN)
         options_fail(usage);
     if (options.tls && options.self_test)
+        options_fail(usage);
+    /* Redis would come back with the passwords of the beginning. */
+    if (options.rotate && (!options.tls || options.headgate == NULL || options.chaos))
         options_fail(usage);
     if (optind != count || (options.headgate != NULL) + direct + options.self_test != 1)
         options_fail(usage);

@@ -73,7 +73,27 @@ void client_new_generation(struct client *client)
     memset(client->mailbox_trackers, 0, sizeof client->mailbox_trackers);
 }
 
+/* Of which kind its certificate is. */
+static unsigned client_kind(const struct client *client)
+{
+    return client->index % SECRETS_CLIENT_KINDS;
+}
+
+unsigned client_home_user(const struct client *client)
+{
+    return client->run->options.rotate ? USERS_NAMED + client_kind(client) : 0;
+}
+
 /* ---- opening and closing ---- */
+
+/* What is shown and trusted may be exchanged meanwhile. */
+static void client_begin_tls(struct client *client)
+{
+    struct run *run = client->run;
+    pthread_mutex_lock(&run->tls_mutex);
+    client->tls = tls_start(run->tls[client_kind(client)], client->fd, client->session_before);
+    pthread_mutex_unlock(&run->tls_mutex);
+}
 
 static void client_end_tls(struct client *client)
 {
@@ -181,11 +201,11 @@ static void client_connected(struct client *client)
         client_connect_failed(client, error);
         return;
     }
-    if (client->run->tls != NULL)
-        client->tls = tls_start(client->run->tls, client->fd, client->session_before);
+    if (client->run->options.tls)
+        client_begin_tls(client);
     client->link = LINK_OPEN;
     client->figures->connections++;
-    client->session = (struct session){.resp = 2};
+    client->session = (struct session){.resp = 2, .user = client_home_user(client)};
     client->known_id = 0;
     client->id_changes = 0;
     client->listening = false;

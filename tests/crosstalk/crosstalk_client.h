@@ -20,14 +20,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define USERS 3 /* the default user is 0 */
+/* The default user is 0. Those behind the named ones nobody says: who comes by TLS is one of them where Headgate has
+ * their passwords, the first by upstream_user, the second by an identity. */
+#define USERS 5
+#define USERS_NAMED 3
 #define DATABASES 3
 #define SLOTS 4
 #define NEIGHBOURS 4 /* a client sends messages to so many others, and gets them from as many */
 
 /* As they stand in the configuration of Redis. The default user needs no password. */
 extern const char *const user_names[USERS];
-extern const char *const user_passwords[USERS];
+extern const char *const user_passwords[USERS_NAMED];
 
 /* What the server thinks of a connection; and what is stored under the keys of this generation (0: unknown). */
 struct session {
@@ -135,6 +138,9 @@ void client_tick(struct client *client, int64_t now);
 
 /* Keys, counters and messages start afresh. */
 void client_new_generation(struct client *client);
+
+/* Whom Headgate takes a client for that has not said who it is. */
+unsigned client_home_user(const struct client *client);
 
 /* A number below bound. */
 uint32_t client_random(struct client *client, uint32_t bound);

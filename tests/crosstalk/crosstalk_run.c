@@ -5,6 +5,7 @@
 #include "crosstalk_fault_proxy.h"
 #include "crosstalk_figures.h"
 #include "crosstalk_loop.h"
+#include "crosstalk_rotation.h"
 #include "crosstalk_servers.h"
 #include "crosstalk_verify.h"
 #include "crosstalk_watch.h"
@@ -20,11 +21,14 @@
 #define TURN_US 5000
 #define SECOND_US ((int64_t)1000000)
 #define FINAL_US (40 * SECOND_US)
+/* Fewer would not tell that what is old can go. */
+#define ROTATIONS_LEAST 3
 
 /* Everything of one run that only the main thread touches. */
 struct rig {
     struct servers servers;
     struct chaos chaos;
+    struct rotation rotation;
     struct fault_proxy *fault_proxy;
     struct watch watch;
     struct attackers attackers;
@@ -61,8 +65,7 @@ static bool rig_choose_client_port(const struct rig *rig, struct run *run)
         return true;
     run->client_port =
         run->options.headgate != NULL ? servers->headgate_tls_port.number : servers->redis_tls_port.number;
-    run->tls = tls_context_new(servers->certificate);
-    return run->tls != NULL;
+    return rotation_equip_clients(run, &servers->secrets);
 }
 
 static bool rig_start(struct rig *rig, struct run *run)
@@ -113,8 +116,13 @@ static void rig_load(struct rig *rig, struct run *run)
             break;
         if (run->options.chaos && !chaos_step(&rig->chaos))
             run_violation(run, "redis-server does not start again");
+        if (run->options.rotate && !rotation_step(&rig->rotation))
+            run_violation(run, "the secrets could not be exchanged");
     }
     rig->load_us = now_us() - rig->start_us;
+    if (run->options.rotate && run_phase(run) != PHASE_STOP && rig->rotation.done < ROTATIONS_LEAST)
+        run_violation(run, "the secrets were exchanged only %u times: more --requests or --seconds",
+                      rig->rotation.done);
 }
 
 /* A phase never follows PHASE_STOP, which a violation may have set meanwhile. */
@@ -181,6 +189,7 @@ static int rig_run(struct rig *rig, struct run *run)
     struct figures sum = {0};
     rig->start_us = now_us();
     chaos_init(&rig->chaos, run, &rig->servers);
+    rotation_init(&rig->rotation, run, &rig->servers);
     bool started = rig_start(rig, run);
     unsigned loops = rig->loops_started;
     if (started) {
@@ -194,6 +203,8 @@ static int rig_run(struct rig *rig, struct run *run)
         figures_add(&sum, &rig->loops[at].figures);
     if (started)
         figures_print(&sum, &rig->chaos, (double)rig->load_us / 1e6);
+    if (started && run->options.rotate)
+        printf("  %-34s %12u\n", "all secrets exchanged", rig->rotation.done);
     if (started && run->options.attackers > 0) {
         attackers_print(&rig->attackers);
         watch_print(&rig->watch);
@@ -209,6 +220,7 @@ int run_execute(const struct options *options)
     int result = 2;
     if (run != NULL && rig != NULL) {
         run->options = *options;
+        pthread_mutex_init(&run->tls_mutex, NULL);
         run->clients = calloc(options->clients, sizeof *run->clients);
         atomic_store(&run->requests_left, options->requests);
         if (run->clients != NULL && options->loops <= LOOPS_MAX) {
@@ -217,7 +229,9 @@ int run_execute(const struct options *options)
             result = rig_run(rig, run);
             servers_free(&rig->servers, result != 0 && !options->through_fault_proxy);
         }
-        SSL_CTX_free(run->tls);
+        for (unsigned kind = 0; kind < SECRETS_CLIENT_KINDS; kind++)
+            SSL_CTX_free(run->tls[kind]);
+        pthread_mutex_destroy(&run->tls_mutex);
         free(run->clients);
     }
     free(run);

@@ -5,9 +5,11 @@
 #ifndef CROSSTALK_RUN_H
 #define CROSSTALK_RUN_H
 
+#include "crosstalk_secrets.h"
 #include "rig_process.h"
 
 #include <openssl/types.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -43,6 +45,7 @@ struct options {
     const char *trace;  /* the file for all that attackers send; NULL: none */
     unsigned patience;  /* seconds in which each request has to be answered, among attackers */
     bool tls;           /* clients and Headgate, Headgate and Redis speak TLS; attackers and the run itself do not */
+    bool rotate;        /* all secrets of TLS and of users are exchanged all the time; with tls */
     bool limits;        /* Headgate has rules that hold requests and ask Redis about them, but refuse none */
     bool self_test;
     bool through_fault_proxy; /* clients speak to the fault proxy */
@@ -62,9 +65,10 @@ struct client;
 
 struct run {
     struct options options;
-    uint16_t port;        /* of 127.0.0.1, for attackers */
-    uint16_t client_port; /* the same for clients */
-    SSL_CTX *tls;         /* of clients; NULL: plain */
+    uint16_t port;                      /* of 127.0.0.1, for attackers */
+    uint16_t client_port;               /* the same for clients */
+    pthread_mutex_t tls_mutex;          /* of what follows */
+    SSL_CTX *tls[SECRETS_CLIENT_KINDS]; /* of clients; NULL: plain */
     struct client *clients;
     atomic_int phase;
     atomic_llong requests_left;

@@ -7,8 +7,8 @@
 
 #define WORDS_MAX 16
 
-const char *const user_names[USERS] = {"default", "crosstalk1", "crosstalk2"};
-const char *const user_passwords[USERS] = {"any", "secret1", "secret2"};
+const char *const user_names[USERS] = {"default", "crosstalk1", "crosstalk2", "by-upstream", "by-identity"};
+const char *const user_passwords[USERS_NAMED] = {"any", "secret1", "secret2"};
 
 const char *const slot_names[SLOTS] = {"a", "b", "c", "d"};
 

@@ -2,20 +2,12 @@
 
 #include "crosstalk_attacks.h"
 #include "crosstalk_client.h"
-#include "rig_certificate.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 static const char test[] = "crosstalk";
-
-static bool prepare_tls(struct servers *servers)
-{
-    directory_file(servers->directory, "certificate.pem", servers->certificate);
-    directory_file(servers->directory, "key.pem", servers->key);
-    return certificate_make(servers->certificate, servers->key);
-}
 
 bool servers_prepare(struct servers *servers, const struct options *options)
 {
@@ -25,7 +17,8 @@ bool servers_prepare(struct servers *servers, const struct options *options)
     taken = server_prepare(&servers->headgate, test, "headgate") && taken && port_take(&servers->admin_port);
     taken = taken && port_take(&servers->redis_tls_port) && port_take(&servers->headgate_tls_port);
     if (taken)
-        return directory_make(servers->directory, test) && (!options->tls || prepare_tls(servers));
+        return directory_make(servers->directory, test) &&
+               (!options->tls || secrets_make(&servers->secrets, servers->directory));
     fprintf(stderr, "crosstalk: no free port: %s\n", strerror(errno));
     return false;
 }
@@ -33,6 +26,11 @@ bool servers_prepare(struct servers *servers, const struct options *options)
 bool servers_ask_redis(const struct servers *servers, const char *command, const char *answer)
 {
     return process_ask(servers->redis.port.number, command, answer);
+}
+
+bool servers_ask_headgate(const struct servers *servers, const char *command, const char *answer)
+{
+    return process_ask(servers->admin_port.number, command, answer);
 }
 
 /* Whether SCRIPT DEBUG goes no further than Headgate, even if Redis and rules allow it. */
@@ -51,6 +49,32 @@ static void write_attacker_conf(FILE *file, const struct options *options)
     fputs("rename-command OBJECT KOBJECT\nrename-command SSUBSCRIBE KSSUBSCRIBE\n", file);
 }
 
+static void write_user(FILE *file, unsigned user, const char *password)
+{
+    fprintf(file, "user %s on >%s ~u%u:* ~mb:* ~life:* &* +@all\n", user_names[user], password, user);
+}
+
+static void write_users(FILE *file, const struct options *options)
+{
+    char password[SECRETS_PASSWORD_MAX];
+    for (unsigned user = 1; user < USERS_NAMED; user++)
+        write_user(file, user, user_passwords[user]);
+    for (unsigned user = USERS_NAMED; user < USERS && options->rotate; user++) {
+        secrets_password(password, user, 0);
+        write_user(file, user, password);
+    }
+}
+
+static void write_redis_tls(FILE *file, const struct servers *servers, const struct options *options)
+{
+    char certificate[FILE_PATH_MAX], key[FILE_PATH_MAX], ca[FILE_PATH_MAX];
+    secrets_redis_path(&servers->secrets, "certificate", certificate);
+    secrets_redis_path(&servers->secrets, "key", key);
+    secrets_redis_path(&servers->secrets, "ca", ca);
+    fprintf(file, "tls-port %u\ntls-cert-file %s\ntls-key-file %s\ntls-ca-cert-file %s\ntls-auth-clients %s\n",
+            (unsigned)servers->redis_tls_port.number, certificate, key, ca, options->rotate ? "yes" : "no");
+}
+
 /* What is written into configurations. */
 struct wanted {
     const struct servers *servers;
@@ -64,13 +88,11 @@ static void configure_redis(FILE *file, const void *context)
     fprintf(file, "bind 127.0.0.1\nport %u\nsave \"\"\nappendonly no\ndir %s\n", (unsigned)servers->redis.port.number,
             servers->directory);
     fprintf(file, "client-output-buffer-limit pubsub 0 0 0\n");
-    for (unsigned user = 1; user < USERS; user++)
-        fprintf(file, "user %s on >%s ~u%u:* ~mb:* ~life:* &* +@all\n", user_names[user], user_passwords[user], user);
+    write_users(file, options);
     if (options->attackers > 0)
         write_attacker_conf(file, options);
     if (options->tls)
-        fprintf(file, "tls-port %u\ntls-cert-file %s\ntls-key-file %s\ntls-ca-cert-file %s\ntls-auth-clients no\n",
-                (unsigned)servers->redis_tls_port.number, servers->certificate, servers->key, servers->certificate);
+        write_redis_tls(file, servers, options);
 }
 
 bool servers_start_redis(struct servers *servers, const struct options *options)
@@ -115,15 +137,28 @@ static const char limit_rules[] = "[limit:asked]\n"
                                   "keys = *1 *3\n"
                                   "action = observe\n";
 
+/* Whose secrets are exchanged: on both sides, of upstream_user, and of an identity, which half of the clients have. */
+static void write_rotation(FILE *file, const struct servers *servers)
+{
+    const char *directory = servers->directory;
+    fprintf(file,
+            "client_certificates = required\ntls_ca = %s/ca.pem\nupstream_certificate = %s/upstream.pem\n"
+            "upstream_key = %s/upstream.key\nupstream_user = %s\nupstream_password_file = %s/%s\n",
+            directory, directory, directory, user_names[USERS_NAMED], directory, user_names[USERS_NAMED]);
+    fprintf(file, "[identity:somebody]\ncertificate = cn:%s\nupstream_user = %s\nupstream_password_file = %s/%s\n",
+            secrets_client_names[1], user_names[USERS_NAMED + 1], directory, user_names[USERS_NAMED + 1]);
+}
+
 static void write_addresses(FILE *file, const struct servers *servers, bool tls)
 {
+    const char *directory = servers->directory;
     fprintf(file, "[headgate]\nadmin = 127.0.0.1:%u\n", (unsigned)servers->admin_port.number);
     if (tls)
         fprintf(file,
                 "listen = 127.0.0.1:%u, rediss://127.0.0.1:%u\nupstream = rediss://127.0.0.1:%u\n"
-                "tls_certificate = %s\ntls_key = %s\nupstream_ca = %s\n",
+                "tls_certificate = %s/server.pem\ntls_key = %s/server.key\nupstream_ca = %s/ca.pem\n",
                 (unsigned)servers->headgate.port.number, (unsigned)servers->headgate_tls_port.number,
-                (unsigned)servers->redis_tls_port.number, servers->certificate, servers->key, servers->certificate);
+                (unsigned)servers->redis_tls_port.number, directory, directory, directory);
     else
         fprintf(file, "listen = 127.0.0.1:%u\nupstream = 127.0.0.1:%u\n", (unsigned)servers->headgate.port.number,
                 (unsigned)servers->redis.port.number);
@@ -141,6 +176,8 @@ static void configure_headgate(FILE *file, const void *context)
         /* They open more connections than a busy machine makes in the usual time, and no error is excused here. */
         fprintf(file, "client_output_limit = 16mb\nupstream_wait = 60s\n" ATTACKER_RULE "%s",
                 refuses_debugger(options) ? "" : ATTACKER_RULE_OF_SESSIONS);
+    if (options->rotate)
+        write_rotation(file, servers);
     fputs(options->limits ? limit_rules : "", file);
 }
 
@@ -171,5 +208,6 @@ void servers_free(struct servers *servers, bool keep)
     port_release(&servers->admin_port);
     port_release(&servers->redis_tls_port);
     port_release(&servers->headgate_tls_port);
+    secrets_free(&servers->secrets);
     directory_leave(servers->directory, test, keep);
 }

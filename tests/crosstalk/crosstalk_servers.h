@@ -3,6 +3,7 @@
 #define CROSSTALK_SERVERS_H
 
 #include "crosstalk_run.h"
+#include "crosstalk_secrets.h"
 #include "rig_servers.h"
 
 #include <stdbool.h>
@@ -15,8 +16,7 @@ struct servers {
     /* For TLS, beside the plain ones. */
     struct port redis_tls_port;
     struct port headgate_tls_port;
-    char certificate[FILE_PATH_MAX];
-    char key[FILE_PATH_MAX];
+    struct secrets secrets;
 };
 
 /* Each tells on standard error why it returns false. */
@@ -38,5 +38,8 @@ void servers_free(struct servers *servers, bool keep);
 
 /* Sends an inline command to Redis; true if the answer starts with the text. */
 bool servers_ask_redis(const struct servers *servers, const char *command, const char *answer);
+
+/* The same to Headgate's admin port. */
+bool servers_ask_headgate(const struct servers *servers, const char *command, const char *answer);
 
 #endif

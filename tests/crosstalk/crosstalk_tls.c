@@ -4,10 +4,18 @@
 #include <limits.h>
 #include <openssl/err.h>
 
-SSL_CTX *tls_context_new(const char *certificate_path)
+static bool load_certificate(SSL_CTX *context, const char *certificate_path, const char *key_path)
+{
+    return certificate_path == NULL ||
+           (SSL_CTX_use_certificate_file(context, certificate_path, SSL_FILETYPE_PEM) == 1 &&
+            SSL_CTX_use_PrivateKey_file(context, key_path, SSL_FILETYPE_PEM) == 1);
+}
+
+SSL_CTX *tls_context_new(const char *ca_path, const char *certificate_path, const char *key_path)
 {
     SSL_CTX *context = SSL_CTX_new(TLS_client_method());
-    if (context == NULL || SSL_CTX_load_verify_file(context, certificate_path) != 1) {
+    if (context == NULL || SSL_CTX_load_verify_file(context, ca_path) != 1 ||
+        !load_certificate(context, certificate_path, key_path)) {
         SSL_CTX_free(context);
         return NULL;
     }

@@ -7,8 +7,9 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* For all clients; it trusts the certificate in that file alone. NULL: none could be made. */
-SSL_CTX *tls_context_new(const char *certificate_path);
+/* For all clients; it trusts the authorities in that file alone. certificate_path: what is shown; NULL: nothing. NULL:
+ * none could be made. */
+SSL_CTX *tls_context_new(const char *ca_path, const char *certificate_path, const char *key_path);
 
 /* A connection over the socket, whose handshake is done by the calls below as the socket can bear it. session: to be
  * resumed, or NULL. */

@@ -61,7 +61,7 @@ void unit_other_database(struct client *client)
 
 void unit_auth(struct client *client)
 {
-    unsigned user = client_random(client, USERS);
+    unsigned user = client_random(client, USERS_NAMED);
     send_words(client, "AUTH", user_names[user], user_passwords[user], NULL);
     client->session.user = user;
     expect_ok(client);
@@ -97,7 +97,7 @@ void unit_hello(struct client *client)
         three = true;
     session->resp = three ? 3 : 2;
     if (client_random(client, 2) == 0) {
-        unsigned user = client_random(client, USERS);
+        unsigned user = client_random(client, USERS_NAMED);
         session->name = next_identity(client, identity);
         send_words(client, "HELLO", three ? "3" : "2", "AUTH", user_names[user], user_passwords[user], "SETNAME",
                    identity, NULL);
@@ -113,7 +113,7 @@ void unit_reset(struct client *client)
     struct session *session = &client->session;
     send_words(client, "RESET", NULL);
     session->resp = 2;
-    session->user = 0;
+    session->user = client_home_user(client);
     session->database = 0;
     session->name = 0;
     session->subscribed = false;
