@@ -36,6 +36,7 @@ struct tls {
     bool has_ended;    /* the stream has … */
     bool has_closed;   /* … after the other side has said so */
     bool ends;         /* our stream is to be ended when what waits is written */
+    bool is_shut;      /* that is done */
     bool owes;         /* one byte of the plain ones counts as not written yet */
     unsigned steps;    /* beside data, of this read */
     struct buffer in;  /* sealed: read from the socket, and not opened yet */
@@ -315,6 +316,7 @@ static void end_if_written(struct tls *tls)
     if (tls->ends && buffer_length(&tls->out) == 0) {
         shutdown(tls->fd, SHUT_WR);
         tls->ends = false;
+        tls->is_shut = true;
     }
 }
 
@@ -326,6 +328,10 @@ bool tls_flush(struct tls *tls)
     size_t length = wire->out_length;
 
     wire->out_length = 0;
+    if (tls->is_shut) {
+        /* The answer to new keys, which nobody waits for: what comes is still read. */
+        return true;
+    }
     if (!is_direct && length > 0) {
         is_kept = buffer_append(wire->pool, &tls->out, wire->out, length);
     }

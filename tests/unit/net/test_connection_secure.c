@@ -365,6 +365,21 @@ Test(connection_secure, our_end_comes_behind_what_waits)
     free(bytes);
 }
 
+Test(connection_secure, new_keys_behind_our_end_do_not_end_what_comes)
+{
+    struct line line;
+
+    line_open_secure(&line);
+    connection_end_output(&line.connection);
+    cr_assert_eq(SSL_key_update(line.peer, SSL_KEY_UPDATE_REQUESTED), 1);
+    cr_assert_eq(SSL_do_handshake(line.peer), 1);
+    cr_assert_eq(SSL_write(line.peer, "still here", 10), 10);
+    line_deliver(&line);
+    cr_expect(line_await(&line, 10));
+    cr_expect_eq(connection_secrecy(&line.connection), CONNECTION_SECURE, "%s", line.why);
+    line_close(&line);
+}
+
 Test(connection_secure, a_peer_that_is_gone)
 {
     struct line line;
