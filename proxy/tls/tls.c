@@ -15,6 +15,8 @@
 
 /* A whole record, or a flight of a handshake, whatever room there is for what it says. Bytes. */
 #define READ_LEAST ((size_t)20 * 1024)
+/* What one record says at most. */
+#define RECORD_MOST ((size_t)16 * 1024)
 /* Steps that a connection which is open may take in one read beside its data: of new keys, each of which takes several,
  * and of alerts. Each costs the thread some µs, and who asks for them much less. */
 #define STEPS_MOST 128
@@ -274,8 +276,17 @@ static bool is_passing(int error)
     return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
 }
 
+/* What is read from the socket for so much room. What was opened of it, and of a record that had begun before, is to
+ * fit: what does not would be kept by a copy, and need another turn of the event loop. */
+static size_t wanted_for(size_t room)
+{
+    size_t wanted = room > READ_LEAST + RECORD_MOST ? room - RECORD_MOST : READ_LEAST;
+
+    return wanted < TLS_IN_SIZE ? wanted : TLS_IN_SIZE;
+}
+
 /* Has OpenSSL see what was left of the last read, else what the socket has. False: the socket is broken. */
-static bool bring_in(struct tls *tls, size_t most)
+static bool bring_in(struct tls *tls, size_t room)
 {
     struct tls_wire *wire = tls->wire;
 
@@ -286,7 +297,7 @@ static bool bring_in(struct tls *tls, size_t most)
     if (wire->in_length > 0 || tls->has_ended || tls->has_closed) {
         return true;
     }
-    ssize_t got = recv(tls->fd, wire->in_memory, most < TLS_IN_SIZE ? most : TLS_IN_SIZE, 0);
+    ssize_t got = recv(tls->fd, wire->in_memory, wanted_for(room), 0);
     if (got < 0) {
         return is_passing(errno);
     }
@@ -464,7 +475,7 @@ enum tls_state tls_handshake(struct tls *tls)
     if (tls->ssl == NULL && !set_up(tls)) {
         ERR_clear_error();
         tls_fail(tls, TLS_FAILURE_OTHER, "out of memory, or the name is none that a certificate could have");
-    } else if (!bring_in(tls, READ_LEAST)) {
+    } else if (!bring_in(tls, 0)) {
         fail_by_system(tls, errno);
     } else if (!was_heard && speaks_no_tls(tls)) {
         fail_by_plain_text(tls);
@@ -534,7 +545,7 @@ ssize_t tls_read(struct tls *tls, char *data, size_t size)
     if (tls->state != TLS_OPEN) {
         return tls->state == TLS_FAILED ? TLS_BROKEN : TLS_AGAIN;
     }
-    if (!bring_in(tls, size > READ_LEAST ? size : READ_LEAST)) {
+    if (!bring_in(tls, size)) {
         fail_by_system(tls, errno);
         return TLS_BROKEN;
     }
@@ -569,7 +580,7 @@ static void fail_by_write(struct tls *tls, int error)
 {
     char lost[256];
 
-    if (!tls->is_server && bring_in(tls, READ_LEAST)) {
+    if (!tls->is_server && bring_in(tls, 0)) {
         (void)open_records(tls, lost, sizeof lost);
         put_back(tls);
         tls->wire->out_length = 0;

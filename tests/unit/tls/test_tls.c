@@ -92,6 +92,27 @@ Test(tls, what_was_read_from_the_socket_and_finds_no_room_is_told_of)
     drop(&both);
 }
 
+/* Else it would have to be copied, and need another turn of the event loop. */
+Test(tls, of_what_a_large_read_brings_in_nothing_is_left)
+{
+    struct both both;
+    const size_t length = MEGABYTE, room = MEGABYTE / 16;
+    char *data = calloc(2, length);
+    size_t got = 0;
+
+    open_both(&both);
+    for (size_t written = 0; got < length;) {
+        ssize_t done = written < length ? tls_write(both.pair.client, data, length - written) : TLS_AGAIN;
+        written += done > 0 ? (size_t)done : 0;
+        done = tls_read(both.pair.server, data + length + got, room < length - got ? room : length - got);
+        cr_assert(done > 0 || done == TLS_AGAIN);
+        got += done > 0 ? (size_t)done : 0;
+        cr_expect(got == length || !tls_has_input(both.pair.server), "behind %zu bytes", got);
+    }
+    drop(&both);
+    free(data);
+}
+
 /* The reader reads so much at once. */
 static void transfer(struct tls *from, struct tls *to, size_t length, size_t step)
 {
