@@ -408,6 +408,7 @@ static void check_all(struct conf_reading *reading)
         warn_of_open_sockets(reading);
         conf_warn_of_listeners(reading);
         conf_warn_of_rules(reading);
+        conf_warn_of_users(reading);
     }
 }
 

@@ -11,6 +11,7 @@
  *   conf_address.c  the same for addresses
  *   conf_url.c      those of them that are URLs
  *   conf_topology.c those of them that name sentinels or a cluster
+ *   conf_users.c        users of Redis that stand in several places
  *   conf_credentials.c  what URLs say of user, password and database, to the options that are for it
  *   conf_tls.c      certificates and keys, from the files that options name
  *   conf_server.c   servers: who says what, which rules concern whom, and what each goes by
@@ -186,6 +187,11 @@ bool conf_topology_equal(const struct conf_address *a, const struct conf_address
 /* Moves user, password and database from the addresses of a section to its other options; what contradicts them is a
  * fault. */
 void conf_take_credentials(struct conf_reading *reading, struct conf_part *part);
+
+/* ---- conf_users.c ---- */
+
+/* Of users of Redis with several passwords. Only if there is no fault yet. */
+void conf_warn_of_users(struct conf_reading *reading);
 
 /* ---- conf_tls.c ---- */
 

@@ -1,5 +1,6 @@
 """The password of upstream_user is exchanged while clients are at work: none is closed, and no request fails."""
 
+import re
 import signal
 import threading
 import time
@@ -7,6 +8,7 @@ import time
 import pytest
 
 from harness.resp import OK, QUEUED, Error, wait_for
+from harness.servers import run_headgate
 
 PATIENCE = 40
 TAKEN = "takes the new password of user app"
@@ -358,3 +360,15 @@ def test_a_password_of_an_identity_that_is_gone_is_not_tried_on(redis, pool, dir
     before = refusals(direct)
     time.sleep(5)
     assert refusals(direct) == before
+
+
+@pytest.mark.parametrize("first, second, is_warned", [("old", "other", True), ("old", "old", False)])
+def test_two_passwords_of_one_user_are_warned_of(redis, make_headgate, first, second, is_warned):
+    """It is no fault, as Redis may know both: but which one is said later is not what the file says."""
+    headgate = make_headgate(redis, start=False, upstream_user="app", upstream_password=first)
+    headgate.write_rules(stranger(second))
+    result = run_headgate("-t", "-c", headgate.config_path)
+    assert result.returncode == 0, result.stderr
+    warned = re.search(r"headgate\.ini:\d+: \[identity:stranger\]: .*app has another password.* \[headgate\]", result.stderr)
+    assert bool(warned) == is_warned, result.stderr
+    assert "other" not in result.stderr.replace("another", ""), "no password is shown"
