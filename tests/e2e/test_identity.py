@@ -366,6 +366,30 @@ def test_clients_of_another_identity_after_a_reload(locked, make_headgate, pool)
         assert newcomer("ACL", "WHOAMI") == b"other"
 
 
+def test_who_has_a_connection_of_another_user_until_redis_ends_it(locked, make_headgate, pool):
+    """A reload closes nobody. Who is not to go on as the old user is ended where users are: in Redis."""
+    headgate = locked_headgate(make_headgate, locked, pool, with_credentials(password="app-secret"))
+    listener, blocked, buyer = (headgate.connect() for _ in range(3))
+    assert listener("SUBSCRIBE", "c")[0] == b"subscribe"
+    blocked.request("BLPOP", "queue", 0)
+    assert buyer.pipeline([("MULTI",), ("ACL", "WHOAMI")])[0] == OK
+    wait_for(lambda: b"blocked_clients:1" in locked.root("INFO", "clients"), what="BLPOP to wait")
+    with Client(headgate.address) as other:
+        reload(headgate, with_credentials(user="other", password="other-secret"), other)
+        wait_for(lambda: Client(headgate.address)("ACL", "WHOAMI") == b"other", what="the other user")
+    locked.root("PUBLISH", "c", "m")
+    assert listener.read() == [b"message", b"c", b"m"]
+    assert buyer("EXEC") == [b"app"]
+    locked.root("RPUSH", "queue", "x")
+    assert blocked.read() == [b"queue", b"x"]
+    locked.root("CLIENT", "KILL", "USER", "app")
+    with pytest.raises((Closed, OSError)):
+        listener.read()
+    with Client(headgate.address) as again:
+        assert again("ACL", "WHOAMI") == b"other"
+        assert again.pipeline([("MULTI",), ("ACL", "WHOAMI"), ("EXEC",)])[2] == [b"other"]
+
+
 def test_who_has_authenticated_does_not_move(locked, make_headgate, pool):
     headgate = locked_headgate(make_headgate, locked, pool, with_credentials(password="app-secret"))
     client = headgate.connect()
