@@ -14,12 +14,7 @@ struct latency_options {
     char *upstream_user;
     char *upstream_password;
     char *upstream_password_file;
-    char *upstream_certificate;
-    char *upstream_key;
-    char *upstream_ca;
-    char *upstream_crl;
-    int upstream_verify;
-    char *upstream_server_name;
+    struct conf_server_tls server_tls;
     int64_t flush;
     int64_t retention;
     int64_t keep;
@@ -49,9 +44,6 @@ struct latency_log_options {
 
 #define TEXT_MAX 2048
 #define CREDENTIAL_MAX 1024
-#define PATH_LENGTH_MAX 1024
-/* Of a name in the DNS. */
-#define SERVER_NAME_MAX 253
 #define SECOND_MS INT64_C(1000)
 #define MINUTE_MS (INT64_C(60) * SECOND_MS)
 #define HOUR_MS (INT64_C(60) * MINUTE_MS)
@@ -118,42 +110,9 @@ static const struct conf_option option_table[] = {
      .secret = true,
      .fills = "upstream_password",
      .help = "The file that holds it, alone on its line, in place of upstream_password."},
-    {.name = "upstream_certificate",
-     FIELD(upstream_certificate),
-     .type = CONF_FILE,
-     .max = PATH_LENGTH_MAX,
-     .initial = "",
-     .help = "The certificate that it sees, if it is rediss://: a file in PEM form, with its chain behind it."},
-    {.name = "upstream_key",
-     FIELD(upstream_key),
-     .type = CONF_FILE,
-     .secret = true,
-     .max = PATH_LENGTH_MAX,
-     .initial = "",
-     .help = "The file with its private key. Empty: it is in the same file."},
-    {.name = "upstream_ca",
-     FIELD(upstream_ca),
-     .type = CONF_FILE,
-     .max = PATH_LENGTH_MAX,
-     .initial = "",
-     .help = "The authorities that may vouch for it: a file in PEM form, or a directory. Empty: those of the system."},
-    {.name = "upstream_crl",
-     FIELD(upstream_crl),
-     .type = CONF_FILE,
-     .max = PATH_LENGTH_MAX,
-     .initial = "",
-     .help = "What these have revoked: a file in PEM form with a list of each of them. Empty: nobody asks."},
-    {.name = "upstream_verify",
-     FIELD(upstream_verify),
-     .type = CONF_TOGGLE,
-     .initial = "on",
-     .help = "Whether its certificate must be good, and of its name."},
-    {.name = "upstream_server_name",
-     FIELD(upstream_server_name),
-     .type = CONF_STRING,
-     .max = SERVER_NAME_MAX,
-     .initial = "",
-     .help = "The name that it is asked for, and that its certificate must have. Empty: that of the address."},
+#define SERVER_TLS offsetof(struct latency_options, server_tls)
+#include "conf/conf_server_tls.inc"
+#undef SERVER_TLS
     {.name = "flush",
      FIELD(flush),
      .type = CONF_TIME,

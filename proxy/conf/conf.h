@@ -99,6 +99,16 @@ struct conf_rule {
     struct tls_context *tls_clients; /* of a [server:NAME], towards its clients; NULL: that of [headgate] */
 };
 
+/* The options of TLS towards a server (conf_server_tls.inc). Texts are "" for none. */
+struct conf_server_tls {
+    char *certificate;
+    char *key;
+    char *ca; /* "" for those of the system */
+    char *crl;
+    int verify;
+    char *server_name; /* "" for that of the address */
+};
+
 /* Times are in milliseconds, sizes in bytes. 0 means "off" or "no limit" wherever the option table allows it. */
 struct conf {
     struct conf_address_list listen;
@@ -155,12 +165,7 @@ struct conf {
     char *tls_ciphersuites;
     int64_t tls_handshake_timeout;
     int64_t tls_handshakes; /* steps of handshakes in one loop iteration of their thread */
-    char *upstream_certificate;
-    char *upstream_key;
-    char *upstream_ca; /* "" for those of the system */
-    char *upstream_crl;
-    int upstream_verify;
-    char *upstream_server_name;       /* "" for that of the address */
+    struct conf_server_tls server_tls; /* of upstream_certificate and so on */
     struct tls_context *tls_clients;  /* made of these; NULL: nobody speaks TLS here */
     struct tls_context *tls_upstream; /* the same towards Redis */
     char *host_name;                  /* of this sidecar among others; "" for that of the machine */

@@ -20,8 +20,6 @@
 #define DAY (24 * HOUR)
 
 #define STRING_MAX 1024
-/* Of a name in the DNS. */
-#define SERVER_NAME_MAX 253
 /* Of users and groups of the machine. */
 #define NAME_MAX_BYTES 64
 
@@ -211,23 +209,9 @@ const struct conf_option conf_options[] = {
      .help =
          "Steps of clients' handshakes in one loop iteration of the thread that does them, each of which takes some\n"
          "hundred µs: others wait, so that handshakes with Redis, and time-outs, do not."},
-    {FIELD(upstream_certificate), .type = CONF_FILE, .max = STRING_MAX, .initial = "", .reloadable = true,
-     .help =
-         "The certificate that Redis sees, if upstream is rediss://: a file in PEM form, with its chain behind it."},
-    {FIELD(upstream_key), .type = CONF_FILE, .secret = true, .max = STRING_MAX, .initial = "", .reloadable = true,
-     .help = "The file with its private key. Empty: it is in the same file."},
-    {FIELD(upstream_ca), .type = CONF_FILE, .max = STRING_MAX, .initial = "", .reloadable = true,
-     .help =
-         "The authorities that may vouch for Redis: a file in PEM form, or a directory. Empty: those of the system."},
-    {FIELD(upstream_crl), .type = CONF_FILE, .max = STRING_MAX, .initial = "", .reloadable = true,
-     .help = "What these have revoked: a file in PEM form with a list of each of them. Empty: nobody asks."},
-    {FIELD(upstream_verify), .type = CONF_TOGGLE, .initial = "on", .reloadable = true,
-     .help =
-         "Whether the certificate of Redis must be good, and of its name. off: whoever is between could be Redis, and\n"
-         "would be told the passwords."},
-    {FIELD(upstream_server_name), .reach = CONF_REACH_ADDRESS, .type = CONF_STRING, .max = SERVER_NAME_MAX,
-     .initial = "", .reloadable = true,
-     .help = "The name that Redis is asked for, and that its certificate must have. Empty: that of the address."},
+#define SERVER_TLS offsetof(struct conf, server_tls)
+#include "conf/conf_server_tls.inc"
+#undef SERVER_TLS
     {FIELD(host_name), .reach = CONF_REACH_PROCESS, .type = CONF_STRING, .max = CONF_HOST_NAME_MAX, .initial = "",
      .help = "The name of this sidecar among others, by which limits per host or process tell them apart.\n"
              "Empty: the machine's host name."},
