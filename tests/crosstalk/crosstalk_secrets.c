@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define NAME_SIZE 64
 
@@ -65,6 +66,7 @@ static bool write_password(const struct secrets *secrets, unsigned user)
     secrets_password(password, user, secrets->generation);
     FILE *file = fopen(fresh, "w");
     bool written = file != NULL && fprintf(file, "%s\n", password) > 0;
+    written = file != NULL && fchmod(fileno(file), 0600) == 0 && written;
     written = file != NULL && fclose(file) == 0 && written && rename(fresh, path) == 0;
     if (!written)
         fprintf(stderr, "%s: %s\n", path, strerror(errno));
