@@ -3,19 +3,6 @@
 
 #include "base/log.h"
 
-bool client_begin_tls(struct client *client)
-{
-    const struct connection_security *security = &client->service->settings.tls;
-
-    if (security->context != NULL && connection_secure(&client->connection, security)) {
-        return true;
-    }
-    client_close(client, "out of memory");
-    return false;
-}
-
-/* ---- the end of the handshake ---- */
-
 static void count_failure(struct stats *stats, enum tls_failure failure)
 {
     stats_add(stats, STATS_TLS_FAILED, 1);
@@ -28,24 +15,43 @@ static void count_failure(struct stats *stats, enum tls_failure failure)
     }
 }
 
-static void handshake_failed(struct client *client)
+static void close_without_tls(struct client *client, enum tls_failure failure, const char *why)
 {
     struct client_service *service = client->service;
+    uint64_t suppressed;
+
+    count_failure(service->reactor->stats, failure);
+    if (log_limiter_take(&service->tls_failures[failure], clock_now_us(), &suppressed)) {
+        log_warning("client", "no TLS with client %s: %s (%llu more since the last line)", client->address_text, why,
+                    (unsigned long long)suppressed);
+    }
+    client_close(client, why);
+}
+
+/* ---- the handshake ---- */
+
+bool client_begin_tls(struct client *client)
+{
+    const struct connection_security *security = &client->service->settings.tls;
+
+    if (security->context != NULL && connection_secure(&client->connection, security)) {
+        return true;
+    }
+    close_without_tls(client, TLS_FAILURE_OTHER, "there is no memory, thread or descriptor for its handshake");
+    return false;
+}
+
+static void handshake_failed(struct client *client)
+{
     const struct tls *tls = connection_tls(&client->connection);
     enum tls_failure failure = tls_failure(tls);
-    uint64_t suppressed;
 
     if (failure == TLS_FAILURE_SILENT) {
         /* Health checks do so all the time. */
         client_close(client, tls_why(tls));
         return;
     }
-    count_failure(service->reactor->stats, failure);
-    if (log_limiter_take(&service->tls_failures[failure], clock_now_us(), &suppressed)) {
-        log_warning("client", "no TLS with client %s: %s (%llu more since the last line)", client->address_text,
-                    tls_why(tls), (unsigned long long)suppressed);
-    }
-    client_close(client, tls_why(tls));
+    close_without_tls(client, failure, tls_why(tls));
 }
 
 static void handshake_done(struct client *client)

@@ -12,11 +12,14 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 /* Added to what the owner has: of a core that both want, the thread gets a tenth. */
 #define NICENESS 10
+/* For the thread: more than an event loop and two mailboxes have. */
+#define DESCRIPTORS_NEEDED 12
 
 struct handshaker {
     struct reactor *owner;
@@ -256,6 +259,21 @@ void handshaker_drop(struct handshake *handshake)
 
 /* ---- life ---- */
 
+/* libevent ends the process if it gets none for a new event loop. */
+static bool has_descriptors(void)
+{
+    int taken[DESCRIPTORS_NEEDED];
+    size_t count = 0;
+
+    while (count < DESCRIPTORS_NEEDED && (taken[count] = eventfd(0, EFD_CLOEXEC)) >= 0) {
+        count++;
+    }
+    for (size_t i = 0; i < count; i++) {
+        close(taken[i]);
+    }
+    return count == DESCRIPTORS_NEEDED;
+}
+
 /* Signals are the main thread's. */
 static bool start(struct handshaker *handshaker)
 {
@@ -297,7 +315,7 @@ struct handshaker *handshaker_new(struct reactor *owner)
 {
     struct handshaker *handshaker = calloc(1, sizeof *handshaker);
 
-    if (handshaker == NULL || !open_reactor(handshaker)) {
+    if (handshaker == NULL || !has_descriptors() || !open_reactor(handshaker)) {
         free(handshaker);
         return NULL;
     }

@@ -30,7 +30,8 @@ struct handshake_order {
     void *context;
 };
 
-/* Starts the thread. The owner's reactor must have a wire, and outlive it. NULL when the system refuses. */
+/* Starts the thread. The owner's reactor must have a wire, and outlive it. NULL when the system refuses. Best called at
+ * the start, when descriptors are not short yet. */
 struct handshaker *handshaker_new(struct reactor *owner);
 /* None may be under way but those that were dropped. */
 void handshaker_free(struct handshaker *handshaker);

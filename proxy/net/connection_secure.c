@@ -142,7 +142,7 @@ static bool has_wire(struct reactor *reactor)
     return reactor->wire != NULL;
 }
 
-static bool has_handshaker(struct reactor *reactor)
+bool connection_prepare_security(struct reactor *reactor)
 {
     if (has_wire(reactor) && reactor->handshaker == NULL) {
         reactor->handshaker = handshaker_new(reactor);
@@ -154,7 +154,7 @@ static struct connection_secure *make(struct connection *connection, const struc
 {
     struct connection_secure *secure = calloc(1, sizeof *secure);
 
-    if (secure == NULL || !has_handshaker(connection->reactor)) {
+    if (secure == NULL || !connection_prepare_security(connection->reactor)) {
         free(secure);
         return NULL;
     }

@@ -343,7 +343,8 @@ static void begin_tls(struct lane *lane)
     const struct connection_security security = {.context = lane->settings->tls, .host = lane->settings->host};
 
     if (!connection_secure(&lane->connection, &security)) {
-        lane_break(lane, "there is no memory for TLS, or no name that its certificate could have");
+        lane_break(lane,
+                   "there is no memory, thread or descriptor for TLS, or no name that its certificate could have");
     }
 }
 

@@ -427,6 +427,24 @@ static bool build_parts(struct worker *worker, const struct conf *conf)
     return true;
 }
 
+static bool speaks_tls(const struct conf *conf)
+{
+    bool speaks = conf->tls_clients != NULL || conf->tls_upstream != NULL;
+
+    for (const struct conf_rule *rule = conf->rules; !speaks && rule != NULL; rule = rule->next) {
+        speaks = rule->tls != NULL;
+    }
+    return speaks;
+}
+
+static bool build(struct worker *worker, const struct conf *conf)
+{
+    struct reactor *reactor = &worker->reactor;
+
+    return reactor_init(reactor, &worker->stats) && (!speaks_tls(conf) || connection_prepare_security(reactor)) &&
+           build_parts(worker, conf);
+}
+
 struct worker *worker_start(size_t index, const struct conf *conf, const struct worker_parts *parts)
 {
     const struct timeval tick = {.tv_sec = 0, .tv_usec = TICK_US};
@@ -440,7 +458,7 @@ struct worker *worker_start(size_t index, const struct conf *conf, const struct 
     worker->parts = *parts;
     worker->is_of_several = conf_server_count(conf->process) > 1;
     snprintf(worker->server_name, sizeof worker->server_name, "%s", conf_server_name(conf));
-    if (!reactor_init(&worker->reactor, &worker->stats) || !build_parts(worker, conf)) {
+    if (!build(worker, conf)) {
         worker_free(worker);
         errno = ENOMEM;
         return NULL;

@@ -3,8 +3,10 @@
 import contextlib
 import concurrent.futures
 import datetime
+import os
 import pathlib
 import re
+import resource
 import socket
 import ssl
 import subprocess
@@ -637,6 +639,49 @@ def test_handshakes_have_threads_of_their_own_that_stand_back(redis, make_headga
     plain = make_headgate(redis, threads=2, tls=False)
     assert plain.connect()("PING") == PONG
     assert "handshakes" not in dict(niceness_by_thread(plain))
+
+
+@contextlib.contextmanager
+def descriptors_left(headgate, count):
+    """About so many, as some that are counted as used may be closed soon."""
+    pid = headgate.process.pid
+    used = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
+    free = [number for number in range(4096) if number not in used]
+    limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (free[count], limits[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+
+
+def test_clients_beyond_the_descriptors_are_refused_and_others_served(make_shared):
+    """What handshakes need is there from the start."""
+    headgate = make_shared(threads=1)
+    with headgate.connect() as first:
+        assert first("PING") == PONG
+    wait_for(lambda: stats(headgate)["clients_connected"] == "0", what="its end")
+    with descriptors_left(headgate, 1):
+        clients = []
+        while len(clients) < 10 and not fails(lambda: clients.append(headgate.connect()) or clients[-1]):
+            assert clients[-1]("PING") == PONG
+        assert 0 < len(clients) < 10
+        for client in clients:
+            client.close()
+        wait_for(lambda: not fails(headgate.connect), what="the next one to be served")
+
+
+def test_an_operator_for_whose_handshake_there_are_no_descriptors(redis, make_headgate):
+    """The main thread has a thread for handshakes from the first one on: that one is closed, and nothing ends."""
+    headgate = make_headgate(redis, start=False, **towards_clients())
+    headgate.write_config(admin=f"rediss://127.0.0.1:{headgate.admin_port}")
+    headgate.start()
+    wait_for(headgate.serves, what="clients to be served")
+    with descriptors_left(headgate, 4):
+        assert fails(lambda: tls.connect(headgate.admin_address))
+        assert headgate.is_alive()
+    wait_for(lambda: not fails(lambda: tls.connect(headgate.admin_address)), what="operators to be served")
+    assert headgate.serves()
 
 
 
