@@ -4,6 +4,7 @@
 #include "base/privileges.h"
 #include "conf/conf_table.h"
 #include "event/file_watch.h"
+#include "http/http.h"
 #include "policy/sections.h"
 #include "process/command_line.h"
 #include "process/pid_file.h"
@@ -20,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 /* How long policies may take after drain_timeout to do what they have to do before the end. */
@@ -44,6 +46,7 @@ struct process {
     struct mailbox mailbox;
     struct servers servers;
     struct admin *admin;
+    struct http *http;
     struct file_watch *watch; /* of the files of the configuration */
     struct event signals[4];
     struct event drain_timer;
@@ -198,12 +201,29 @@ static struct conf *merge(const struct conf *old, const struct conf *fresh, char
     return merged;
 }
 
-/* For STATS: when there is another configuration. */
+/* For STATS of each server: when there is another configuration, as there is at the start. */
+static void note_reload(struct process *process)
+{
+    for (size_t i = 0; i < process->servers.count; i++) {
+        stats_set(&process->servers.list[i].stats, STATS_RELOAD_FAILED, 0);
+        stats_set(&process->servers.list[i].stats, STATS_LAST_RELOAD, (uint64_t)(clock_wall_us() / 1000000));
+    }
+}
+
 static void count_reload(struct process *process)
 {
-    stats_add(&process->stats, STATS_RELOADS, 1);
-    stats_set(&process->stats, STATS_RELOAD_FAILED, 0);
-    stats_set(&process->stats, STATS_LAST_RELOAD, (uint64_t)(clock_wall_us() / 1000000));
+    for (size_t i = 0; i < process->servers.count; i++) {
+        stats_add(&process->servers.list[i].stats, STATS_RELOADS, 1);
+    }
+    note_reload(process);
+}
+
+static void count_failed_reload(struct process *process)
+{
+    for (size_t i = 0; i < process->servers.count; i++) {
+        stats_add(&process->servers.list[i].stats, STATS_RELOAD_FAILURES, 1);
+        stats_set(&process->servers.list[i].stats, STATS_RELOAD_FAILED, 1);
+    }
 }
 
 /* NULL if all is well; then *changes, if somebody asks for it, has lines to be freed. */
@@ -221,8 +241,7 @@ static char *reload(void *context, char **changes)
     if (fresh == NULL) {
         char *text = join_faults(&faults);
         log_error("main", "the configuration was not reloaded: nothing was changed");
-        stats_add(&process->stats, STATS_RELOAD_FAILURES, 1);
-        stats_set(&process->stats, STATS_RELOAD_FAILED, 1);
+        count_failed_reload(process);
         watch_files(process, &faults);
         conf_faults_free(&faults);
         supervisor_ready(&process->supervisor);
@@ -261,6 +280,16 @@ static const struct conf *current_conf(void *context)
     const struct process *process = context;
 
     return process->conf;
+}
+
+static struct http_process tell_of_process(void *context)
+{
+    const struct process *process = context;
+    const struct stats *stats = &process->servers.list[0].stats;
+
+    return (struct http_process){.is_draining = process->drain_until_us != 0,
+                                 .reloaded_s = (int64_t)stats_get(stats, STATS_LAST_RELOAD),
+                                 .reload_has_failed = stats_get(stats, STATS_RELOAD_FAILED) != 0};
 }
 
 /* ---- ending ---- */
@@ -309,6 +338,7 @@ static void begin_drain(struct process *process)
     supervisor_stopping(&process->supervisor, patience_us + UNREACHED_PATIENCE_US + SETTLE_PATIENCE_US);
     process->drain_until_us = clock_now_us() + patience_us;
     admin_stop_listening(process->admin);
+    http_drain(process->http);
     servers_drain(&process->servers);
     if (event_add(&process->drain_timer, &interval) != 0) {
         log_error("main", "out of memory: ending without a drain");
@@ -389,18 +419,23 @@ static void watch_signals(struct process *process)
 
 static void report_unused(const char *address)
 {
-    log_warning("main", "a socket that listens on %s was handed over, but is in neither listen nor admin", address);
+    log_warning("main", "a socket that listens on %s was handed over, but is in none of listen, admin and http",
+                address);
 }
 
 static bool open_ports(struct process *process, const struct admin_host *host)
 {
     struct port_source *source = &process->source;
+    const struct http_host http_host = {.conf = current_conf, .process = tell_of_process, .context = process};
 
     process->admin = admin_open(&process->reactor, &process->servers, process->conf, host, source);
-    bool opened = process->admin != NULL && servers_listen(&process->servers, &process->reactor, source);
+    if (process->admin != NULL) {
+        process->http = http_open(&process->reactor, &process->servers, process->conf, &http_host, source);
+    }
+    bool opened = process->http != NULL && servers_listen(&process->servers, &process->reactor, source);
     port_source_close_unused(source, report_unused);
     /* Only now, as whoever serves there goes on if one of them could not be opened. */
-    return opened && admin_serve(process->admin) && servers_serve(&process->servers);
+    return opened && admin_serve(process->admin) && http_serve(process->http) && servers_serve(&process->servers);
 }
 
 /* False with one logged line. */
@@ -443,7 +478,6 @@ static bool start(struct process *process, const struct policy *const *policies)
         log_error("main", "cannot start the event loop: %s", strerror(errno));
         return false;
     }
-    stats_set(&process->stats, STATS_LAST_RELOAD, (uint64_t)(clock_wall_us() / 1000000));
     watch_signals(process);
     process->watch = file_watch_new(&process->reactor, on_files_changed, process);
     if (process->watch == NULL) {
@@ -455,6 +489,7 @@ static bool start(struct process *process, const struct policy *const *policies)
         log_error("main", "out of memory");
         return false;
     }
+    note_reload(process);
     event_assign(&process->drain_timer, process->reactor.base, -1, EV_PERSIST, check_drain, process);
     if (!process->privileges.drops) {
         watch_files(process, &process->faults);
@@ -512,6 +547,9 @@ static void announce(const struct conf *conf)
     for (size_t i = 0; i < conf->admin.count; i++) {
         log_info("main", "admin port on %s", conf->admin.items[i].text);
     }
+    for (size_t i = 0; i < conf->http.count; i++) {
+        log_info("main", "HTTP on %s", conf->http.items[i].text);
+    }
 }
 
 /* Whoever waits for it finds everything in place. */
@@ -531,6 +569,9 @@ static void end(struct process *process)
     servers_stop(&process->servers);
     if (process->admin != NULL) {
         admin_close(process->admin);
+    }
+    if (process->http != NULL) {
+        http_close(process->http);
     }
     servers_free(&process->servers);
     if (process->watch != NULL) {

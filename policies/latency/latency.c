@@ -82,6 +82,12 @@ static const struct policy_verb verb_table[] = {
      .usage = "COMMON name severity",
      .help = "those of this hour, the most frequent first",
      .ask = latency_verb_common},
+    {.name = "EVENTS",
+     .least = 1,
+     .most = 1,
+     .usage = "EVENTS",
+     .help = "what happened last, by this process alone: each different event once, with how often it came",
+     .run = latency_verb_events},
 };
 
 /* ---- configuration ---- */
@@ -296,6 +302,7 @@ static const struct policy_observer latency_observer = {
     .on_sample = latency_sample,
     .on_written = latency_written,
     .on_spot = latency_spot,
+    .tell_durations = latency_tell_durations,
     .listens = latency_listens,
     .on_event = latency_policy_event,
 };

@@ -80,6 +80,7 @@ void latency_events_collect(struct latency *latency)
 {
     struct latency_share *share = latency->share;
     int64_t second = latency_now(latency) / LATENCY_US_PER_S;
+    int64_t unix_s = (latency_now(latency) + latency->wall_offset_us) / LATENCY_US_PER_S;
 
     if (!latency->has_logged) {
         return;
@@ -87,6 +88,7 @@ void latency_events_collect(struct latency *latency)
     latency->has_logged = false;
     pthread_mutex_lock(&share->lock);
     for (int i = 0; i < LATENCY_LOGS; i++) {
+        latency_recent_note(&share->recent, (enum latency_logged)i, &latency->logged[i], unix_s);
         latency_message_move(&share->logs[i].waiting, &latency->logged[i], second);
     }
     pthread_mutex_unlock(&share->lock);

@@ -11,6 +11,7 @@
  *   latency_counter.c  [counters] on their way to Redis, and COUNTER
  *   latency_event.c    what happened: to [counters], and to [events], which it takes to Redis; RECENT and COMMON
  *   latency_report.c   REPORT, which asks Redis
+ *   latency_tell.c     what this process tells at once: durations for metrics, EVENTS
  *   latency_verbs.c    LATENCY, SLOWLOG, BIGLOG, HOTKEYS, which ask this process
  *
  *   on_sample ─► the worker's open minutes ─► what is shared, under the lock ─► (worker 0) the outbox ─► Redis
@@ -93,6 +94,22 @@ struct latency_log {
     struct latency_message_list frozen;
 };
 
+/* Different events that EVENTS knows: the last ones. */
+#define LATENCY_RECENT_MAX 64
+
+struct latency_recent_event {
+    enum latency_logged log;
+    int64_t unix_s; /* the last time */
+    uint64_t times; /* since it is there */
+    char text[LATENCY_MESSAGE_MAX + 1];
+};
+
+/* The newest first. */
+struct latency_recent {
+    size_t count;
+    struct latency_recent_event events[LATENCY_RECENT_MAX];
+};
+
 /* What each worker has in the shared object. */
 struct latency_seat {
     uint64_t moved; /* the last call to move what it has that it has followed to the end */
@@ -119,6 +136,7 @@ struct latency_share {
     uint32_t slow_length, big_length;
     struct latency_tally tallies[LATENCY_TALLIES];
     struct latency_log logs[LATENCY_LOGS];
+    struct latency_recent recent;
     uint64_t wanted; /* calls to move what workers have */
     size_t threads;
     struct latency_seat seats[];
@@ -331,6 +349,15 @@ void latency_verb_common(void *instance, struct admin_query *admin_query, size_t
 /* ---- latency_report.c ---- */
 
 void latency_verb_report(void *instance, struct admin_query *admin_query, size_t count, const struct slice *arguments);
+
+/* ---- latency_tell.c ---- */
+
+/* As the hook of struct policy_observer. */
+bool latency_tell_durations(void *instance, uint32_t *at, policy_durations_told *told, void *context);
+/* Notes for EVENTS what is about to be handed to a log. The lock is held. */
+void latency_recent_note(struct latency_recent *recent, enum latency_logged log,
+                         const struct latency_message_list *messages, int64_t unix_s);
+enum policy_answer latency_verb_events(void *instance, size_t count, const struct slice *arguments, FILE *answer);
 
 /* ---- latency_verbs.c ---- */
 

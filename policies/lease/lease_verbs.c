@@ -64,14 +64,30 @@ static bool read_glob(struct slice argument, char glob[GLOB_MAX], FILE *answer)
     return true;
 }
 
+static bool read_most(struct slice word, size_t *most)
+{
+    *most = 0;
+    for (size_t i = 0; i < word.length && *most <= LINES_MAX; i++) {
+        if (word.data[i] < '0' || word.data[i] > '9') {
+            return false;
+        }
+        *most = *most * 10 + (size_t)(word.data[i] - '0');
+    }
+    return word.length > 0 && *most <= LINES_MAX;
+}
+
 enum policy_answer lease_verb_leases(void *instance, size_t count, const struct slice *arguments, FILE *answer)
 {
     struct lease_worker *worker = instance;
     char glob[GLOB_MAX] = "*";
     int64_t now = lease_now(worker);
-    size_t lines = 0, more = 0;
+    size_t lines = 0, more = 0, most = LINES_MAX;
 
-    if (count == 2 && !read_glob(arguments[1], glob, answer)) {
+    if (count >= 2 && !read_glob(arguments[1], glob, answer)) {
+        return POLICY_ANSWER_ERROR;
+    }
+    if (count == 3 && !read_most(arguments[2], &most)) {
+        fprintf(answer, "expected a number of leases up to %d behind the glob", LINES_MAX);
         return POLICY_ANSWER_ERROR;
     }
     lease_registry_lock(worker->registry);
@@ -81,7 +97,7 @@ enum policy_answer lease_verb_leases(void *instance, size_t count, const struct 
         if (!glob_match(glob, (struct slice){key->name, key->length})) {
             continue;
         }
-        if (lines < LINES_MAX) {
+        if (lines < most) {
             write_line(worker, lease, now, answer);
             lines++;
         } else {

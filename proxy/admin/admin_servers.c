@@ -10,10 +10,12 @@ static const struct server *server_at(const struct session_entry *session, size_
     return &session->admin->servers->list[index];
 }
 
-/* What holds for all only if it holds for each; and what runs out first. A sum says nothing of these. */
+/* What holds for all only if it holds for each; what runs out first; and reloads, which all servers have together. A
+ * sum says nothing of these. */
 static bool is_least(enum stats_id id)
 {
-    return id == STATS_UPSTREAM_UP || id == STATS_TLS_CERTIFICATE_DAYS || id == STATS_UPSTREAM_CERTIFICATE_DAYS;
+    return id == STATS_UPSTREAM_UP || id == STATS_TLS_CERTIFICATE_DAYS || id == STATS_UPSTREAM_CERTIFICATE_DAYS ||
+           id == STATS_RELOADS || id == STATS_RELOAD_FAILURES || id == STATS_RELOAD_FAILED || id == STATS_LAST_RELOAD;
 }
 
 static bool expires(const struct tls_context *context)

@@ -204,6 +204,12 @@ void client_service_update_gauges(struct client_service *service)
     client_servers_update_counters(service);
 }
 
+bool client_service_tell_durations(struct client_service *service, uint32_t *at, policy_durations_told *told,
+                                   void *context)
+{
+    return chain_tell_durations(service->chain, at, told, context);
+}
+
 uint64_t client_service_policy_counter(const struct client_service *service, size_t policy, size_t counter)
 {
     return chain_counter(service->chain, policy, counter);

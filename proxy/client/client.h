@@ -59,6 +59,9 @@ void client_service_reconfigure(struct client_service *service, const struct cli
                                 const struct conf_rule *rules, struct admission *admission);
 /* On the worker's thread: brings the policies' gauges, and the counters of their servers, up to date. */
 void client_service_update_gauges(struct client_service *service);
+/* How long requests took, as far as it is measured; see struct policy_observer. */
+bool client_service_tell_durations(struct client_service *service, uint32_t *at, policy_durations_told *told,
+                                   void *context);
 /* A counter of the policy at this place of the list. From any thread. */
 uint64_t client_service_policy_counter(const struct client_service *service, size_t policy, size_t counter);
 

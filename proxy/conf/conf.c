@@ -197,6 +197,31 @@ static void check_admin(struct conf_reading *reading)
     }
 }
 
+/* What HTTP shows is for who may ask on the admin port; and there is nothing between it and the network. */
+static void check_http(struct conf_reading *reading)
+{
+    const struct conf *conf = reading->conf;
+
+    for (size_t i = 0; i < conf->http.count; i++) {
+        const struct conf_address *address = &conf->http.items[i];
+        if (conf_address_is_beyond(address) && *conf->admin_password == '\0') {
+            char *what = conf_format("%s is open to other machines without a password", address->text);
+            fault_pair(reading, reading->parts, "http", "admin_password", what,
+                       "admin_password beside it, or an address of this machine such as 127.0.0.1");
+            free(what);
+        }
+        if (address->tls) {
+            char *what = conf_format("%s has TLS, which is not spoken there", address->text);
+            fault_pair(reading, reading->parts, "http", "http", what,
+                       "HOST:PORT, or unix:/PATH; a web server in front of it has TLS");
+            free(what);
+        }
+        check_address_use(reading, "listen", &conf->listen, "http", address, "an address for each");
+        check_address_use(reading, "admin", &conf->admin, "http", address, "an address for each");
+    }
+    check_address_use(reading, "http", &conf->http, "upstream", &conf->upstream, "the address of Redis upstream");
+}
+
 /* Words that other programs take for a destination would be names of files. */
 static void check_log_file(struct conf_reading *reading)
 {
@@ -282,6 +307,7 @@ static void check_together(struct conf_reading *reading)
     }
     conf_check_listeners(reading);
     check_admin(reading);
+    check_http(reading);
     check_log_file(reading);
     if (conf->serves) {
         check_address_use(reading, "listen", &conf->listen, "upstream", &conf->upstream,
@@ -353,7 +379,8 @@ static void check_addresses(struct conf_reading *reading, struct conf_part *part
         const struct conf_option *option = &part->section->options[i];
         const void *field = (const char *)part->values + option->offset;
         if (option->type == CONF_ADDRESS && part->sightings[i].line > 0 && !part->sightings[i].faulty &&
-            (is_listened_on(reading->conf, field) || list_has(&reading->conf->admin, field))) {
+            (is_listened_on(reading->conf, field) || list_has(&reading->conf->admin, field) ||
+             list_has(&reading->conf->http, field))) {
             conf_fault_option(reading, part, part->sightings[i].line, option->name,
                               ((const struct conf_address *)field)->text, "is an address of Headgate itself",
                               "the address of a Redis server");

@@ -117,6 +117,8 @@ struct conf {
     char *admin_password;                      /* "" for none */
     char *admin_password_file;                 /* where it was read; "": it stands in the ini file, and so below */
     enum conf_changes admin_changes;
+    struct conf_address_list http; /* may be empty: no HTTP */
+    char *http_names;              /* by which browsers may ask for it, between blanks or commas; "" for none */
     struct conf_address upstream;
     char *upstream_user;     /* "" for the default user */
     char *upstream_password; /* "" for none */
@@ -164,19 +166,19 @@ struct conf {
     char *tls_ciphers;
     char *tls_ciphersuites;
     int64_t tls_handshake_timeout;
-    int64_t tls_handshakes; /* steps of handshakes in one loop iteration of their thread */
+    int64_t tls_handshakes;            /* steps of handshakes in one loop iteration of their thread */
     struct conf_server_tls server_tls; /* of upstream_certificate and so on */
-    struct tls_context *tls_clients;  /* made of these; NULL: nobody speaks TLS here */
-    struct tls_context *tls_upstream; /* the same towards Redis */
-    char *host_name;                  /* of this sidecar among others; "" for that of the machine */
-    char *user;                       /* whom root becomes; "": it stays */
-    char *group;                      /* "": that of the user */
-    int reload_on_change;             /* 0 or 1 */
-    char *pid_file;                   /* "" for none */
-    int log_level;                    /* enum log_level */
-    int log_format;                   /* enum log_format */
-    char *log_file;                   /* "" is standard error, LOG_SYSLOG the system's log */
-    char *path;                       /* of the file this came from; "" for defaults */
+    struct tls_context *tls_clients;   /* made of these; NULL: nobody speaks TLS here */
+    struct tls_context *tls_upstream;  /* the same towards Redis */
+    char *host_name;                   /* of this sidecar among others; "" for that of the machine */
+    char *user;                        /* whom root becomes; "": it stays */
+    char *group;                       /* "": that of the user */
+    int reload_on_change;              /* 0 or 1 */
+    char *pid_file;                    /* "" for none */
+    int log_level;                     /* enum log_level */
+    int log_format;                    /* enum log_format */
+    char *log_file;                    /* "" is standard error, LOG_SYSLOG the system's log */
+    char *path;                        /* of the file this came from; "" for defaults */
     char *shown; /* as conf_print() writes it, without passwords: printing takes memory that may not be there later */
     struct conf_rule *rules;
     char *server_name;          /* of [server:NAME], if this is what one of several servers goes by; else "" */

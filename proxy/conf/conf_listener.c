@@ -210,6 +210,7 @@ static void check_address(struct conf_reading *reading, const struct conf_part *
         check_against(reading, part, address, &conf->listen, "listen in [" CONF_SECTION "]");
     }
     check_against(reading, part, address, &conf->admin, "admin");
+    check_against(reading, part, address, &conf->http, "http");
     if (conf->serves && meet(address, &conf->upstream)) {
         fault_listen(reading, part, address, &conf->upstream, "upstream", "the address of Redis upstream");
     }

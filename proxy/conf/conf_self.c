@@ -293,6 +293,7 @@ const char *conf_own_address(const struct conf *conf, const struct sockaddr *to)
         return NULL;
     }
     const char *own = own_of(&conf->admin, to);
+    own = own != NULL ? own : own_of(&conf->http, to);
     for (size_t i = 0; i < listeners && own == NULL; i++) {
         own = own_of(conf_process_listener_at(conf->process, i).listen, to);
     }

@@ -62,6 +62,14 @@ const struct conf_option conf_options[] = {
      .help = "Who may use verbs that change something over TCP while there is no admin_password.\n"
              "same-user: processes on this machine of the user that Headgate runs as, and of root. anyone: whoever\n"
              "reaches the admin port. A Unix socket is open to whom its mode lets in."},
+    {FIELD(http), .reach = CONF_REACH_PROCESS, .type = CONF_ADDRESSES, .min = 0, .max = CONF_ADDRESSES_MAX,
+     .zero = "no HTTP", .initial = "",
+     .help = "Where metrics, probes and a page for a browser are served by HTTP, to look at and nothing else:\n"
+             "127.0.0.1:6391, say. Asks for admin_password if there is one, and has to have one beyond this machine."},
+    {FIELD(http_names), .reach = CONF_REACH_PROCESS, .type = CONF_STRING, .max = STRING_MAX, .initial = "",
+     .reloadable = true,
+     .help = "The names of hosts by which it may be asked for, beside localhost, numbers and the name of this\n"
+             "machine: any other is refused, as it may be the trick of a page in somebody's browser."},
     {FIELD(upstream), .reach = CONF_REACH_ADDRESS, .type = CONF_ADDRESS, .initial = "127.0.0.1:6379",
      .takes_topology = true,
      .help =
@@ -77,14 +85,16 @@ const struct conf_option conf_options[] = {
     {FIELD(upstream_password_file), .reach = CONF_REACH_ADDRESS, .type = CONF_FILE, .max = STRING_MAX, .initial = "",
      .reloadable = true, .secret = true, .fills = "upstream_password",
      .help = "The file that holds it, alone on its line, in place of upstream_password."},
-    {FIELD(sentinel_user), .reach = CONF_REACH_ADDRESS, .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
+    {FIELD(sentinel_user), .reach = CONF_REACH_ADDRESS, .type = CONF_STRING, .max = STRING_MAX, .initial = "",
+     .reloadable = true,
      .help =
          "upstream = sentinel://…: the ACL user as which Headgate authenticates to the sentinels. Empty: the default\n"
          "user. Needs sentinel_password."},
-    {FIELD(sentinel_password), .reach = CONF_REACH_ADDRESS, .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
-     .secret = true, .help = "The password for it. Empty: Headgate does not authenticate to sentinels."},
-    {FIELD(sentinel_password_file), .reach = CONF_REACH_ADDRESS, .type = CONF_FILE, .max = STRING_MAX, .initial = "", .reloadable = true,
-     .secret = true, .fills = "sentinel_password",
+    {FIELD(sentinel_password), .reach = CONF_REACH_ADDRESS, .type = CONF_STRING, .max = STRING_MAX, .initial = "",
+     .reloadable = true, .secret = true,
+     .help = "The password for it. Empty: Headgate does not authenticate to sentinels."},
+    {FIELD(sentinel_password_file), .reach = CONF_REACH_ADDRESS, .type = CONF_FILE, .max = STRING_MAX, .initial = "",
+     .reloadable = true, .secret = true, .fills = "sentinel_password",
      .help = "The file that holds it, alone on its line, in place of sentinel_password."},
     {FIELD(sentinel_check), .type = CONF_TIME, .min = 100, .max = HOUR, .initial = "1s", .reloadable = true,
      .help =

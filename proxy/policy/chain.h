@@ -105,6 +105,8 @@ uint32_t chain_measure(struct chain *chain, struct policy_request *request);
 bool chain_sample(struct chain *chain, const struct policy_sample *sample);
 void chain_written(struct chain *chain, const struct policy_sample *sample);
 void chain_spot(struct chain *chain, struct policy_request *request);
+/* As in struct policy_observer; false where nobody measures. */
+bool chain_tell_durations(struct chain *chain, uint32_t *at, policy_durations_told *told, void *context);
 
 /* Whether any policy wants to be told what happens; changes with a reload only. */
 bool chain_listens(const struct chain *chain);

@@ -76,6 +76,14 @@ void chain_spot(struct chain *chain, struct policy_request *request)
     }
 }
 
+bool chain_tell_durations(struct chain *chain, uint32_t *at, policy_durations_told *told, void *context)
+{
+    const struct chain_observer *measurer = chain->measurer;
+
+    return measurer != NULL && measurer->hooks->tell_durations != NULL &&
+           measurer->hooks->tell_durations(measurer->instance, at, told, context);
+}
+
 /* ---- what happens ---- */
 
 static uint32_t find_listeners(const struct chain *chain)

@@ -165,6 +165,28 @@ struct policy_sample {
     struct slice head; /* its first bytes in multibulk form, up to POLICY_HEAD_MAX; empty unless they are wanted */
 };
 
+/* Buckets of a distribution: the first has what took 1 µs or less, and bucket i what took more than
+ * 2^((i - 1) / POLICY_DURATION_STEPS) and at most 2^(i / POLICY_DURATION_STEPS) µs. */
+#define POLICY_DURATION_STEPS 16
+#define POLICY_DURATION_BUCKETS 593
+
+/* How long the requests of one operation have taken since the start. Valid within the call. */
+struct policy_durations {
+    uint32_t number;       /* of the operation, from 0: the same until the end, and lower ones came to be before */
+    const char *operation; /* its name: printable ASCII without blanks, quotes and backslashes, and the same until the
+                            * end */
+    uint64_t count;
+    uint64_t errors; /* … of which were answered by an error, or not at all */
+    uint64_t sum_us;
+    uint64_t min_us;
+    uint64_t max_us;
+    uint64_t request_bytes;
+    uint64_t reply_bytes;
+    const uint64_t *buckets; /* POLICY_DURATION_BUCKETS */
+};
+
+typedef void policy_durations_told(void *context, const struct policy_durations *durations);
+
 /* Whether the server has a command; UNKNOWN until it was asked, or if it does not tell. */
 enum policy_server_has { POLICY_SERVER_UNKNOWN, POLICY_SERVER_HAS, POLICY_SERVER_LACKS };
 
@@ -402,6 +424,12 @@ struct policy_observer {
     bool (*on_sample)(void *instance, const struct policy_sample *sample);
     void (*on_written)(void *instance, const struct policy_sample *sample);
     void (*on_spot)(void *instance, const struct policy_request *request);
+    /*
+     * For who measures: tells of the operations from *at on (0 at first), some of them in each call; true: there are
+     * more, from *at on. To have what all workers measured each is asked in turn, and only the last one with told: what
+     * the others have goes where it finds it, and they are asked with NULL.
+     */
+    bool (*tell_durations)(void *instance, uint32_t *at, policy_durations_told *told, void *context);
     /*
      * What happened on this worker, as policies and Headgate tell it: in the midst of what they do, and perhaps under
      * locks of theirs, a million times a second if a client is refused so often. So it is to be quick, and to call

@@ -33,8 +33,7 @@ static const char *refuse_own(void *context, const struct sockaddr *address)
 }
 
 /* Who finds out where Redis is. False when memory is short. */
-static bool open_finder(struct worker_pool *worker_pool, const struct worker_pool_parts *given,
-                        const struct conf *conf)
+static bool open_finder(struct worker_pool *worker_pool, const struct worker_pool_parts *given, const struct conf *conf)
 {
     const struct lookup_settings of_lookup = {
         .address = &conf->upstream,

@@ -472,7 +472,7 @@ def test_what_is_handed_over_and_not_wanted_is_said(redis, make_headgate, handed
     headgate = make_headgate(redis, start=False)
     launch_with(headgate, handed)
     headgate.await_port(headgate.address)
-    said = "was handed over, but is in neither listen nor admin"
+    said = "was handed over, but is in none of listen, admin and http"
     wait_for(lambda: headgate.log().count(said) == 3, what="each of them to be told of")
     assert headgate.serves()
 

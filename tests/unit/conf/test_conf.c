@@ -176,6 +176,8 @@ static const char *const other_values[][2] = {
     {"admin_password", "\" quoted \\\"pass\\\\word\\\" ;#\""},
     {"admin_password_file", NULL},
     {"admin_changes", "anyone"},
+    {"http", "127.0.0.1:6391"},
+    {"http_names", "headgate.example"},
     {"upstream", "unix:/run/redis.sock"},
     {"upstream_user", "app;user"},
     {"upstream_password", "\"********\""},
@@ -332,7 +334,7 @@ Test(conf, table_is_sound)
             cr_assert_neq(option->offset, conf_options[j].offset, "%s", option->name);
         }
     }
-    cr_assert_eq(conf_option_count, 71, "a new field of struct conf needs its option, and a word here");
+    cr_assert_eq(conf_option_count, 73, "a new field of struct conf needs its option, and a word here");
 }
 
 Test(conf, sample_file_is_the_reference)

@@ -1,0 +1,342 @@
+#include "http/http_private.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* One more takes the place of that which has been without a request for longest. */
+#define CONNECTIONS_MAX 64
+/* How long a connection may take to bring a whole request, from its beginning or its last answer on, however busily it
+ * sends. µs. */
+#define REQUEST_PATIENCE_US ((int64_t)10000000)
+/* … and to take an answer. */
+#define ANSWER_PATIENCE_US ((int64_t)30000000)
+/* A second time limit, of evhttp, for what neither sends nor takes anything. s. */
+#define SILENCE_S 30
+#define HEADERS_MAX ((ev_ssize_t)16384)
+/* No request that is answered has a body. */
+#define BODY_MAX ((ev_ssize_t)4096)
+/* What is read ahead of a client that sends while it is answered; more than a request's headers. */
+#define INPUT_MAX ((size_t)65536)
+#define BACKLOG 64
+
+/* ---- connections ---- */
+
+struct http_connection *http_connection_of(struct http *http, struct evhttp_request *request)
+{
+    struct evhttp_connection *owner = evhttp_request_get_connection(request);
+    const struct bufferevent *stream = owner != NULL ? evhttp_connection_get_bufferevent(owner) : NULL;
+    struct http_connection *connection;
+
+    LIST_FOREACH(connection, &http->connections, of_http)
+    {
+        if (connection->stream == stream) {
+            return connection;
+        }
+    }
+    return NULL;
+}
+
+/* evhttp takes its callbacks off a stream when it lets go of it. */
+static bool is_abandoned(const struct http_connection *connection)
+{
+    bufferevent_data_cb on_read = NULL, on_write = NULL;
+    bufferevent_event_cb on_event = NULL;
+
+    bufferevent_getcb(connection->stream, &on_read, &on_write, &on_event, NULL);
+    return on_read == NULL && on_write == NULL && on_event == NULL;
+}
+
+static bool is_overdue(const struct http_connection *connection, int64_t now_us)
+{
+    int64_t patience_us = connection->is_answered ? ANSWER_PATIENCE_US : REQUEST_PATIENCE_US;
+
+    return connection->is_doomed || now_us - connection->since_us > patience_us;
+}
+
+static void forget(struct http *http, struct http_connection *connection)
+{
+    LIST_REMOVE(connection, of_http);
+    http->connection_count--;
+    bufferevent_decref(connection->stream);
+    free(connection);
+}
+
+static void rest(struct http *http, bool rests)
+{
+    http->is_resting = rests;
+    for (size_t i = 0; i < http->port_count; i++) {
+        if (http->bound[i] != NULL && rests) {
+            evconnlistener_disable(http->listeners[i]);
+        } else if (http->bound[i] != NULL) {
+            evconnlistener_enable(http->listeners[i]);
+        }
+    }
+}
+
+static void forget_abandoned(struct http *http)
+{
+    struct http_connection *connection = LIST_FIRST(&http->connections);
+
+    while (connection != NULL) {
+        struct http_connection *next = LIST_NEXT(connection, of_http);
+        if (is_abandoned(connection)) {
+            forget(http, connection);
+        }
+        connection = next;
+    }
+}
+
+/* Frees what evhttp has let go, and ends what is overdue: evhttp sees that nothing more comes, and lets go of it. */
+static void sweep(struct http *http)
+{
+    struct http_connection *connection;
+    int64_t now_us = clock_now_us();
+
+    forget_abandoned(http);
+    LIST_FOREACH(connection, &http->connections, of_http)
+    {
+        if (is_overdue(connection, now_us)) {
+            (void)shutdown(bufferevent_getfd(connection->stream), SHUT_RDWR);
+        }
+    }
+    if (http->is_resting && http->connection_count < CONNECTIONS_MAX) {
+        rest(http, false);
+    }
+    if (http->connection_count == 0 && !http->is_resting) {
+        /* Nobody asks, so far. */
+        http_snapshot_free(http->snapshot);
+        http->snapshot = NULL;
+        event_del(&http->sweep);
+    }
+}
+
+static void on_sweep(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    sweep(context);
+}
+
+/* Dooms what has been without a request for longest; if all are being answered, nobody more is accepted for now. */
+static void make_room(struct http *http)
+{
+    struct http_connection *connection, *oldest = NULL;
+
+    LIST_FOREACH(connection, &http->connections, of_http)
+    {
+        bool is_idle = !connection->is_answered && !connection->is_doomed;
+        if (is_idle && (oldest == NULL || connection->since_us < oldest->since_us)) {
+            oldest = connection;
+        }
+    }
+    if (oldest != NULL) {
+        oldest->is_doomed = true;
+        event_active(&http->sweep_soon, EV_TIMEOUT, 1);
+    } else {
+        rest(http, true);
+    }
+}
+
+static void sweep_every_second(struct http *http)
+{
+    const struct timeval interval = {.tv_sec = 1};
+
+    if (!event_pending(&http->sweep, EV_TIMEOUT, NULL)) {
+        (void)event_add(&http->sweep, &interval);
+    }
+}
+
+/* evhttp has accepted a connection, and asks for what it is to read and write by. */
+static struct bufferevent *on_accepted(struct event_base *base, void *context)
+{
+    struct http *http = context;
+    struct http_connection *connection = calloc(1, sizeof *connection);
+    /* The descriptor is closed with the stream, not before: libevent must not know it any more when it is given anew.
+     */
+    struct bufferevent *stream = connection != NULL ? bufferevent_socket_new(base, -1, BEV_OPT_CLOSE_ON_FREE) : NULL;
+
+    if (stream == NULL) {
+        free(connection);
+        return NULL;
+    }
+    bufferevent_setwatermark(stream, EV_READ, 0, INPUT_MAX);
+    bufferevent_incref(stream);
+    if (http->connection_count >= CONNECTIONS_MAX) {
+        forget_abandoned(http);
+    }
+    if (http->connection_count >= CONNECTIONS_MAX) {
+        make_room(http);
+    }
+    connection->stream = stream;
+    connection->since_us = clock_now_us();
+    LIST_INSERT_HEAD(&http->connections, connection, of_http);
+    http->connection_count++;
+    sweep_every_second(http);
+    return stream;
+}
+
+/* Descriptors have run out. Without a pause, the kernel would report the same connection again and again. */
+static void on_accept_error(struct evconnlistener *listener, void *context)
+{
+    struct http *http = context;
+
+    (void)listener;
+    sweep_every_second(http);
+    if (event_pending(&http->sweep, EV_TIMEOUT, NULL)) {
+        rest(http, true);
+    }
+}
+
+/* ---- listening ---- */
+
+static bool open_address(struct http *http, const struct conf_address *address, mode_t mode, struct port_source *source)
+{
+    size_t place = http->port_count;
+    struct port *port = &http->ports[place];
+    struct connection_targets targets;
+    bool resolved = connection_resolve(address, &targets);
+    bool opened = resolved && port_open(port, source, &targets.items[0], BACKLOG, mode);
+    const char *why = resolved ? strerror(errno) : targets.why;
+    struct evconnlistener *listener =
+        opened ? evconnlistener_new(http->reactor->base, NULL, NULL, LEV_OPT_CLOSE_ON_EXEC, 0, port->fd) : NULL;
+
+    if (listener != NULL) {
+        http->bound[place] = evhttp_bind_listener(http->server, listener);
+    }
+    if (listener == NULL || http->bound[place] == NULL) {
+        log_error("http", "cannot listen on %s: %s", address->text, why);
+        if (listener != NULL) {
+            evconnlistener_free(listener);
+        }
+        if (opened) {
+            port_close(port);
+        }
+        return false;
+    }
+    evconnlistener_set_error_cb(listener, on_accept_error);
+    http->listeners[place] = listener;
+    http->port_count++;
+    return true;
+}
+
+static bool make_server(struct http *http)
+{
+    http->server = evhttp_new(http->reactor->base);
+    if (http->server == NULL) {
+        return false;
+    }
+    evhttp_set_timeout(http->server, SILENCE_S);
+    evhttp_set_max_headers_size(http->server, HEADERS_MAX);
+    evhttp_set_max_body_size(http->server, BODY_MAX);
+    /* All of them, so that we are the ones who say which. */
+    evhttp_set_allowed_methods(http->server, UINT16_MAX);
+    evhttp_set_gencb(http->server, http_on_request, http);
+    evhttp_set_bevcb(http->server, on_accepted, http);
+    return true;
+}
+
+static struct http *make(struct reactor *reactor, const struct servers *servers, const struct http_host *host)
+{
+    struct http *http = calloc(1, sizeof *http);
+
+    if (http == NULL) {
+        return NULL;
+    }
+    http->reactor = reactor;
+    http->servers = servers;
+    http->worker_pool = &servers->list[0].worker_pool;
+    http->host = *host;
+    http->started_us = clock_now_us();
+    http->started_s = (int64_t)time(NULL);
+    STAILQ_INIT(&http->waiting);
+    event_assign(&http->sweep, reactor->base, -1, EV_PERSIST, on_sweep, http);
+    event_assign(&http->sweep_soon, reactor->base, -1, 0, on_sweep, http);
+    if (gethostname(http->machine, sizeof http->machine - 1) != 0) {
+        *http->machine = '\0';
+    }
+    if (!mailbox_open(&http->mailbox, reactor)) {
+        log_error("http", "cannot open the mailbox: %s", strerror(errno));
+        free(http);
+        return NULL;
+    }
+    if (!make_server(http) || !http_page_make(http)) {
+        log_error("http", "out of memory");
+        http_close(http);
+        return NULL;
+    }
+    return http;
+}
+
+struct http *http_open(struct reactor *reactor, const struct servers *servers, const struct conf *conf,
+                       const struct http_host *host, struct port_source *source)
+{
+    struct http *http = make(reactor, servers, host);
+    bool opened = http != NULL;
+
+    for (size_t i = 0; http != NULL && i < conf->http.count; i++) {
+        opened = open_address(http, &conf->http.items[i], S_IRWXU, source) && opened;
+    }
+    if (http != NULL && !opened) {
+        http_close(http);
+        return NULL;
+    }
+    return http;
+}
+
+bool http_serve(struct http *http)
+{
+    bool serves = true;
+
+    for (size_t i = 0; i < http->port_count; i++) {
+        serves = serves && port_serve(&http->ports[i]);
+    }
+    if (!serves) {
+        log_error("http", "cannot serve at an address of http: %s", strerror(errno));
+    }
+    return serves;
+}
+
+static void stop_listening(struct http *http, size_t place)
+{
+    if (http->bound[place] != NULL) {
+        evhttp_del_accept_socket(http->server, http->bound[place]);
+        http->bound[place] = NULL;
+        port_close(&http->ports[place]);
+    }
+}
+
+void http_drain(struct http *http)
+{
+    for (size_t i = 0; i < http->port_count; i++) {
+        if (http->ports[i].is_inherited) {
+            stop_listening(http, i);
+        }
+    }
+}
+
+void http_close(struct http *http)
+{
+    http->is_ending = true;
+    mailbox_run(&http->mailbox);
+    http_snapshot_end(http);
+    for (size_t i = 0; i < http->port_count; i++) {
+        stop_listening(http, i);
+    }
+    if (http->server != NULL) {
+        evhttp_free(http->server);
+    }
+    while (!LIST_EMPTY(&http->connections)) {
+        forget(http, LIST_FIRST(&http->connections));
+    }
+    event_del(&http->sweep);
+    event_del(&http->sweep_soon);
+    mailbox_close(&http->mailbox);
+    http_text_drop(http->page);
+    free(http->counts_before);
+    free(http);
+}

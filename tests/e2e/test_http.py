@@ -1,0 +1,321 @@
+"""What is served by HTTP: each path, and that it says what is so."""
+
+import re
+import signal
+import socket
+import time
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_prometheus
+
+from harness.admin import stats
+from harness.http import ask, samples, start_with_http, stats_json
+from harness.resp import PONG, wait_for
+from harness.servers import Headgate, free_port, run_headgate
+
+MEASURED = """
+[latency]
+enabled = on
+slowlog_threshold = 10ms
+biglog_reply = 10kb
+[events]
+enabled = on
+"""
+
+
+@pytest.fixture
+def started():
+    """start_with_http(), of which each is ended."""
+    headgates = []
+
+    def start(redis, rules="", **options):
+        headgates.append(start_with_http(redis, rules, **options))
+        return headgates[-1]
+
+    yield start
+    for headgate in headgates:
+        headgate.finish()
+
+
+def test_live_and_ready(started, redis):
+    headgate = started(redis)
+    assert ask(headgate, "/live").status == 200
+    wait_for(lambda: ask(headgate, "/ready").status == 200, what="Redis to be reached")
+
+
+def test_not_ready_without_redis_but_live(started, redis):
+    headgate = started(redis)
+    wait_for(lambda: ask(headgate, "/ready").status == 200, what="Redis to be reached")
+    redis.kill()
+    wait_for(lambda: ask(headgate, "/ready").status == 503, what="the loss of Redis to be noticed")
+    assert "Redis" in ask(headgate, "/ready").text
+    assert ask(headgate, "/live").status == 200
+    redis.start()
+    wait_for(lambda: ask(headgate, "/ready").status == 200, what="Redis to be reached again")
+
+
+def test_not_ready_while_draining(started, redis):
+    headgate = started(redis, drain_timeout="20s")
+    client = headgate.connect()
+    client.send(b"*3\r\n$5\r\nBLPOP\r\n$5\r\nnever\r\n$1\r\n0\r\n")
+    wait_for(lambda: stats(headgate)["clients_exclusive"] == "1", what="the client to block")
+    headgate.signal(signal.SIGTERM)
+    headgate.await_log("draining")
+    answer = ask(headgate, "/ready")
+    assert (answer.status, "draining" in answer.text) == (503, True)
+    assert ask(headgate, "/live").status == 200
+    client.close()
+    assert headgate.wait() == 0
+
+
+def test_metrics_has_every_counter(started, redis):
+    headgate = started(redis, MEASURED)
+    with headgate.connect() as client:
+        assert client("PING") == PONG
+    shown = samples(ask(headgate, "/metrics").text)
+    names = {series.split("{")[0] for series in shown}
+    for name in stats(headgate):
+        if name in ("headgate_version", "process_id", "uptime_in_seconds", "threads", "pool", "config_file", "upstream",
+                    "redis_version", "redis_clock_offset_us", "resident_bytes"):  # fmt: skip
+            continue
+        expected = "headgate_" + name.replace("_days", "_seconds").replace("_minutes", "_records")
+        assert expected in names, name
+    assert shown["headgate_clients_accepted_total"] == stats(headgate)["clients_accepted_total"]
+
+
+def test_metrics_explains_all_and_names_types(started, redis):
+    headgate = started(redis, MEASURED)
+    with headgate.connect() as client:
+        client("GET", "k")
+    for headers, of_counter in [({}, "_total"), ({"Accept": "application/openmetrics-text; version=1.0.0"}, "")]:
+        text = ask(headgate, "/metrics", headers=headers).text
+        assert f"# TYPE headgate_requests{of_counter} counter" in text
+        assert "# TYPE headgate_clients_connected gauge" in text
+        helps = set(re.findall(r"^# HELP (\S+) \S", text, re.M))
+        types = re.findall(r"^# TYPE (\S+)", text, re.M)
+        assert len(types) == len(set(types)) and helps == set(types)
+
+
+def test_metrics_in_the_format_that_was_asked_for(started, redis):
+    headgate = started(redis)
+    plain = ask(headgate, "/metrics")
+    assert plain.headers["content-type"].startswith("text/plain; version=0.0.4") and "# EOF" not in plain.text
+    accept = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+    modern = ask(headgate, "/metrics", headers={"Accept": accept})
+    assert modern.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
+    assert modern.text.endswith("# EOF\n")
+    assert "# TYPE headgate_build info" in modern.text and "headgate_build_info{" in modern.text
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_durations_by_operation(started, redis, threads):
+    headgate = started(redis, MEASURED, threads=threads)
+    for _ in range(8):
+        with headgate.connect() as client:
+            for _ in range(10):
+                client("GET", "k")
+            client("LPUSH", "k")
+    series = 'headgate_request_duration_seconds_{}{{operation="get"{}}}'
+
+    def counted():
+        shown = samples(ask(headgate, "/metrics").text)
+        return shown if shown.get(series.format("count", "")) == "80" else None
+
+    shown = wait_for(counted, what="80 requests to be counted")
+    within = [int(value) for name, value in shown.items() if name.startswith(series.format("bucket", "")[:-1])]
+    assert within == sorted(within) and within[-1] == 80 and len(within) > 15
+    assert shown[series.format("bucket", ',le="1e-05"')].isdigit()
+    assert float(shown[series.format("sum", "")]) > 0
+    assert shown['headgate_operation_errors_total{operation="lpush"}'] == "8"
+
+
+def test_operations_with_series_of_their_own_are_bounded(started, redis):
+    """Names that clients choose cannot make series without end; what is beyond is told together."""
+    headgate = started(redis, "[latency]\nenabled = on\nby = name\nmax_interfaces = 2000\n")
+    with headgate.connect() as client:
+        for i in range(900):
+            client("CLIENT", "SETNAME", f"n{i}")
+            client("GET", "k")
+
+    def all_are_counted():
+        shown = samples(ask(headgate, "/metrics").text)
+        counts = {k: int(v) for k, v in shown.items() if k.startswith("headgate_request_duration_seconds_count")}
+        return counts if sum(counts.values()) >= 1800 else None
+
+    counts = wait_for(all_are_counted, what="all requests to be counted")
+    assert len(counts) <= 257
+    assert counts['headgate_request_duration_seconds_count{operation="other"}'] > 100
+    assert len(stats_json(headgate)["operations"]) <= 2000
+
+
+def test_stats_json(started, redis):
+    headgate = started(
+        redis, MEASURED + "[limit:few]\nlimit = 2\nwindow = 5m\nkeys = counted\nper = name\n[lease:locks]\nkeys = lock:*\n"
+    )
+    with headgate.connect() as client:
+        client("CLIENT", "SETNAME", "greedy")
+        for _ in range(5):
+            client("INCR", "counted")
+        client("SET", "lock:a", "token", "NX", "PX", "30000")
+        client("SET", "big", "x" * 20000)
+        client("GET", "big")
+        client("EVAL", "local t = redis.call('TIME') for i = 1, 3e6 do end return 1", "0")
+        wait_for(lambda: stats_json(headgate)["leases"], what="the lease")
+        wait_for(lambda: stats_json(headgate)["events"], what="the refusal to be told")
+        shown = stats_json(headgate)
+        assert shown["ready"] is True and shown["redis_version"].startswith("7.")
+        assert shown["clients"]["count"] == 1 and shown["clients"]["rows"][0]["name"] == "greedy"
+        assert any(lane["use"] == "shared" for lane in shown["lanes"]["rows"])
+        rule, offender = shown["limits"][:2]
+        assert (rule["rule"], rule["admitted"], rule["refused"]) == ("few", 2, 3)
+        assert offender["offender"] == "name:greedy" and 0 < offender["next_admission_ms"] <= 300000
+        assert shown["leases"][0]["key"] == "lock:a" and shown["leases"][0]["left"] > 0
+        assert any('"GET" "big"' == entry["command"] for entry in shown["big"])
+        assert any(event["kind"] == "refusals" and event["count"] == 3 for event in shown["events"])
+        assert shown["counters"]["limit_refused_total"] == 3
+        counts = {operation["name"]: operation for operation in shown["operations"]}
+        assert counts["incr"]["count"] == 5 and counts["incr"]["errors"] == 3
+        assert sum(counts["incr"]["buckets"][1::2]) == 5
+
+
+def test_stats_json_is_bounded(started, redis):
+    headgate = started(redis, threads=2)
+    clients = [headgate.connect() for _ in range(150)]
+    for client in clients:
+        assert client("PING") == PONG
+    shown = wait_for(
+        lambda: (lambda seen: seen if seen["clients"]["count"] == 150 else None)(stats_json(headgate)),
+        what="all clients to be told of",
+    )
+    assert len(shown["clients"]["rows"]) == 50
+    assert len({row["id"] for row in shown["clients"]["rows"]}) == 50
+
+
+def test_what_clients_choose_is_escaped(started, redis):
+    headgate = started(redis, MEASURED)
+    nasty = b"</script><img src=x onerror=alert(1)>\"\\\x00\x1b\xff\n"
+    with headgate.connect() as client:
+        client("SET", nasty, b"v" * 20000)
+        client("GET", nasty)
+        client("CLIENT", "SETNAME", "<b>&name")
+        wait_for(lambda: stats_json(headgate)["big"], what="the large request")
+        answer = ask(headgate, "/stats.json")
+        assert b"<" not in answer.body and b"\x1b" not in answer.body and answer.body.isascii()
+        shown = answer.json()
+        assert any(row["name"] == "<b>&name" for row in shown["clients"]["rows"])
+        assert any("onerror" in entry["command"] for entry in shown["big"])
+
+
+def test_counters_are_explained(started, redis):
+    headgate = started(redis)
+    explained = ask(headgate, "/counters.json").json()
+    assert explained["clients_connected"] == {
+        "section": "Clients",
+        "kind": "gauge",
+        "help": "client connections open now",
+    }
+    assert set(stats_json(headgate)["counters"]) == set(explained)
+
+
+def test_page_is_one_document_without_outside_resources(started, redis):
+    headgate = started(redis)
+    page = ask(headgate, "/")
+    assert page.headers["content-type"].startswith("text/html") and page.text.lower().startswith("<!doctype html>")
+    assert page.text.count("<script") == page.text.count("</script>") == 1
+    assert not re.search(r"(src|href)\s*=\s*[\"']?(https?:)?//", page.text)
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy
+
+
+def test_all_answers_say_how_they_may_be_used(started, redis):
+    headgate = started(redis)
+    for path in ("/", "/metrics", "/stats.json", "/counters.json", "/live", "/ready", "/nothing"):
+        answer = ask(headgate, path)
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["cache-control"] == "no-store"
+        assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+        assert "access-control-allow-origin" not in answer.headers
+
+
+def test_head_says_the_same_without_a_body(started, redis):
+    headgate = started(redis)
+    for path in ("/", "/live"):
+        head, get = ask(headgate, path, method="HEAD"), ask(headgate, path)
+        assert (head.status, head.body) == (200, b"")
+        assert head.headers["content-length"] == str(len(get.body))
+
+
+def test_unix_socket(started, redis, tmp_path):
+    path = tmp_path / "http.sock"
+    headgate = Headgate(redis, http=f"unix:{path}")
+    try:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+            client.sendall(b"GET /live HTTP/1.0\r\nHost: localhost\r\n\r\n")
+            assert client.makefile("rb").read().endswith(b"\r\n\r\nlive\n")
+    finally:
+        headgate.finish()
+    assert not path.exists()
+
+
+def test_off_by_default(make_headgate, redis):
+    assert "HTTP on" not in make_headgate(redis).log()
+
+
+@pytest.mark.parametrize(
+    "options, fault",
+    [
+        (["http = 0.0.0.0:{}"], "is open to other machines without a password"),
+        (["http = rediss://127.0.0.1:{}"], "has TLS"),
+        (["http = 127.0.0.1:{}", "admin = 127.0.0.1:{}"], "is an address of admin and of http"),
+        (["http = 127.0.0.1:{}", "listen = localhost:{}"], "are the same address"),
+        (["http = 127.0.0.1:{}", "upstream = 127.0.0.1:{}"], "is an address of http and of upstream"),
+    ],
+)
+def test_faults(tmp_path, options, fault):
+    path, port = tmp_path / "h.ini", free_port()
+    path.write_text("[headgate]\n" + "\n".join(line.format(port) for line in options) + "\n")
+    checked = run_headgate("-t", "-c", path)
+    assert checked.returncode == 1 and fault in checked.stderr, checked.stderr
+
+
+def test_reload_is_told(started, redis):
+    headgate = started(redis)
+    with headgate.admin() as admin:
+        headgate.write_config(log_level="nonsense")
+        admin("RELOAD")
+        shown = samples(ask(headgate, "/metrics").text)
+        assert shown["headgate_config_last_reload_successful"] == "0"
+        headgate.write_config(log_level="info", http_names="headgate.example")
+        admin("RELOAD")
+    headgate.await_log("the configuration was reloaded")
+    # A snapshot may be half a second old, but a text is of one moment.
+    wait_for(
+        lambda: samples(ask(headgate, "/metrics").text)["headgate_config_last_reload_successful"] == "1",
+        what="the reload to be told",
+    )
+    assert ask(headgate, "/live", headers={"Host": "headgate.example:6391"}).status == 200
+
+
+def test_cost_of_asking_does_not_grow_with_who_asks(started, redis):
+    """Who asks again within half a second is told the same: the workers are asked once."""
+    headgate = started(redis)
+    begun = time.monotonic()
+    times = [stats_json(headgate)["time"] for _ in range(200)]
+    most = (time.monotonic() - begun) / 0.5 + 2
+    assert len(set(times)) <= most
+
+
+@pytest.mark.parametrize("openmetrics", [False, True])
+def test_a_strict_parser_takes_it(started, redis, openmetrics):
+    headgate = started(redis, MEASURED)
+    with headgate.connect() as client:
+        client("GET", "k")
+    wait_for(lambda: "request_duration" in ask(headgate, "/metrics").text, what="the request to be counted")
+    parse = parse_openmetrics if openmetrics else parse_prometheus
+    accept = {"Accept": "application/openmetrics-text"} if openmetrics else {}
+    families = {family.name: family for family in parse(ask(headgate, "/metrics", headers=accept).text)}
+    assert families["headgate_request_duration_seconds"].type == "histogram"
+    assert families["headgate_requests"].type == "counter"
+    assert all(family.documentation for family in families.values())

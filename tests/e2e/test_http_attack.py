@@ -1,0 +1,323 @@
+"""HTTP against who means harm: other sites, wrong names and passwords, garbage, slow and many connections."""
+
+import http.client
+import os
+import socket
+import time
+
+import pytest
+
+from harness.admin import stats
+from harness.http import TIMEOUT, ask, basic, start_with_http, stats_json
+from harness.resp import PONG, wait_for
+from harness.servers import Redis
+
+PATHS = ("/", "/metrics", "/stats.json", "/counters.json")
+
+
+@pytest.fixture
+def started():
+    headgates = []
+
+    def start(redis, rules="", **options):
+        headgates.append(start_with_http(redis, rules, **options))
+        return headgates[-1]
+
+    yield start
+    for headgate in headgates:
+        headgate.finish()
+
+
+def raw(headgate):
+    client = socket.create_connection(("127.0.0.1", headgate.http_port), timeout=TIMEOUT)
+    return client
+
+
+def rest_of(client):
+    """All that comes until the other end closes; a reset is an end, too."""
+    told = b""
+    try:
+        while more := client.recv(65536):
+            told += more
+    except ConnectionResetError:
+        pass
+    return told
+
+
+def say(headgate, data):
+    with raw(headgate) as client:
+        try:
+            client.sendall(data)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        return rest_of(client)
+
+
+def request(path="/stats.json", version="1.1", **headers):
+    lines = [f"GET {path} HTTP/{version}", "Host: 127.0.0.1", "Connection: close"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return "\r\n".join(lines + ["", ""]).encode()
+
+
+def is_well(headgate):
+    """It answers, and serves clients."""
+    with headgate.connect() as client:
+        assert client("PING") == PONG
+    assert ask(headgate, "/live").status == 200
+    return True
+
+
+# ---- browsers ----
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1"},  # another port is another site
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "script"},
+        {"Host": "evil.example"},
+        {"Host": "evil.example:6391"},
+        {"Host": "localhost.evil.example"},
+        {"Host": "127.0.0.1.evil.example"},
+        {"Host": ""},
+    ],
+)
+def test_other_sites_are_refused(http_of_file, path, headers):
+    assert ask(http_of_file, path, headers=headers).status == 403
+
+
+@pytest.fixture(scope="module")
+def http_of_file(shared_redis):
+    headgate = start_with_http(shared_redis)
+    yield headgate
+    headgate.finish()
+
+
+@pytest.fixture(scope="module")
+def shared_redis():
+    redis = Redis()
+    yield redis
+    redis.discard()
+
+
+def test_a_link_leads_to_the_page_and_nowhere_else(http_of_file):
+    link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    assert ask(http_of_file, "/", headers=link).status == 200
+    assert ask(http_of_file, "/stats.json", headers=link).status == 403
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1:6391", "[::1]:80", "10.0.0.1", "192.0.2.7:1"])
+def test_own_names_and_numbers_are_served(http_of_file, host):
+    assert ask(http_of_file, "/stats.json", headers={"Host": host}).status == 200
+    headers = {"Host": host, "Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
+    assert ask(http_of_file, "/stats.json", headers=headers).status == 200
+
+
+def test_two_hosts_are_none(http_of_file):
+    told = say(http_of_file, b"GET /stats.json HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: localhost\r\n\r\n")
+    assert told.startswith(b"HTTP/1.1 403")
+
+
+def test_an_address_in_the_request_is_looked_at_too(http_of_file):
+    told = say(http_of_file, b"GET http://evil.example/stats.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    assert told.startswith(b"HTTP/1.1 403")
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"])
+def test_nothing_can_be_changed(http_of_file, method):
+    answer = ask(http_of_file, "/stats.json", method=method, body=b"x" if method in ("POST", "PUT") else None)
+    assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")
+
+
+# ---- the password ----
+
+
+def test_password(started, redis):
+    headgate = started(redis, admin_password="hush:hush")
+    for path in PATHS:
+        refused = ask(headgate, path)
+        assert (refused.status, refused.headers["www-authenticate"][:5]) == (401, "Basic")
+        assert ask(headgate, path, headers=basic("hush:hush")).status == 200
+    for path in ("/live", "/ready"):
+        assert ask(headgate, path).status in (200, 503)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["Basic", "Basic ", "Basic x", "Basic ====", "Basic aHVzaA==", "Bearer hush", "Basic " + "A" * 4096, "Basic OmhusA=="],
+)
+def test_wrong_password(started, redis, value):
+    headgate = started(redis, admin_password="hush")
+    assert ask(headgate, "/stats.json", headers={"Authorization": value}).status == 401
+    for wrong in ("", "hus", "hushh", "HUSH", "hush\0x"):
+        assert ask(headgate, "/stats.json", headers=basic(wrong)).status == 401
+    assert is_well(headgate)
+    assert "hush" not in headgate.log()
+
+
+def test_password_that_changes(started, redis):
+    headgate = started(redis, admin_password="old")
+    kept = http.client.HTTPConnection("127.0.0.1", headgate.http_port, timeout=TIMEOUT)
+    assert ask(headgate, "/counters.json", headers=basic("old"), connection=kept).status == 200
+    headgate.write_config(admin_password="new")
+    headgate.signal(1)
+    headgate.await_log("the configuration was reloaded")
+    assert ask(headgate, "/counters.json", headers=basic("old"), connection=kept).status == 401
+    assert ask(headgate, "/counters.json", headers=basic("new")).status == 200
+
+
+# ---- garbage ----
+
+
+GARBAGE = {
+    "blank-lines": b"\r\n\r\n",
+    "a-word": b"GET\r\n\r\n",
+    "no-version": b"GET /\r\n\r\n",
+    "resp": b"*1\r\n$4\r\nPING\r\n\r\n\r\n",
+    "tls": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200) + b"\r\n\r\n",
+    "version": b"GET / HTTP/9.9\r\n\r\n",
+    "no-colon": b"GET / HTTP/1.1\r\nno header\r\n\r\n",
+    "half-a-url": b"GET http://[ HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "connect": b"CONNECT 127.0.0.1:1 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "negative-length": b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+    "huge-length": b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999\r\n\r\n",
+    "bad-chunk": b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    "long-path": b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "many-headers": b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 20_000 + b"\r\n",
+    "http2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("data", GARBAGE.values(), ids=GARBAGE.keys())
+def test_garbage(http_of_file, data):
+    told = say(http_of_file, data)
+    assert not told.startswith((b"HTTP/1.1 2", b"HTTP/1.0 2")), told[:200]
+    assert is_well(http_of_file)
+
+
+def test_long_bodies_are_not_taken(http_of_file):
+    head = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000\r\n\r\n"
+    before = http_of_file.rss()
+    assert b" 413 " in say(http_of_file, head + b"x" * 1_000_000)[:40]
+    assert http_of_file.rss() < before + (8 << 20)
+
+
+@pytest.mark.parametrize("path", ["/..", "/x//", "/%2e", "/stats.json/", "/metrics%00", "/live?x=1", "/?a", "/LIVE", "/."])
+def test_paths_are_what_they_are(http_of_file, path):
+    assert ask(http_of_file, path).status == (200 if path in ("/live?x=1", "/?a") else 404)
+
+
+def test_many_requests_at_once_are_answered_in_order(http_of_file):
+    one = b"GET %b HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    told = say(http_of_file, one % b"/live" * 50 + one % b"/stats.json" + one % b"/nothing" + one % b"/live")
+    assert told.count(b"HTTP/1.1 200 OK") == 51 and told.count(b"HTTP/1.1 404") == 1
+
+
+# ---- slow, and many ----
+
+
+def test_a_thousand_idle_connections_keep_nobody_out(started, redis):
+    headgate = started(redis)
+    files_before = count_files(headgate)
+    idle = []
+    for _ in range(1000):
+        idle.append(raw(headgate))
+        if len(idle) % 100 == 0:
+            assert is_well(headgate)
+    assert is_well(headgate)
+    wait_for(lambda: count_files(headgate) <= files_before + 80, what="the idle ones to be closed")
+    for client in idle:
+        client.close()
+    wait_for(lambda: count_files(headgate) <= files_before + 2, what="all to be closed")
+
+
+def count_files(headgate):
+    return len(os.listdir(f"/proc/{headgate.process.pid}/fd"))
+
+
+def test_who_sends_a_byte_now_and_then_is_ended(started, redis):
+    headgate = started(redis)
+    with raw(headgate) as slow:
+        begun = time.monotonic()
+        slow.sendall(b"GET /live HTTP/1.1\r\nX: ")
+        slow.settimeout(0.5)
+        ended = False
+        while not ended and time.monotonic() - begun < 60:
+            try:
+                slow.sendall(b"y")
+                ended = slow.recv(1) == b""
+            except TimeoutError:
+                pass
+            except OSError:
+                ended = True
+        assert ended and is_well(headgate)
+
+
+def test_who_does_not_read_costs_little(started, redis):
+    """Answers that are made of one text share it, and what is sent meanwhile is not read without end."""
+    headgate = started(redis, "[latency]\nenabled = on\nby = name\nmax_interfaces = 2000\n")
+    with headgate.connect() as client:
+        for i in range(500):
+            client("CLIENT", "SETNAME", f"n{i}")
+            client("GET", "k")
+    wait_for(lambda: len(ask(headgate, "/metrics").body) > 500_000, what="a long text")
+    before = headgate.rss()
+    lazy = []
+    for _ in range(40):
+        client = raw(headgate)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        client.setblocking(False)
+        lazy.append(client)
+    wait_for(lambda: stats_json(headgate)["operation_count"] > 400, what="the answers to be made")
+    for client in lazy:
+        try:
+            while client.send(b"z" * 65536):
+                pass
+        except OSError:
+            pass
+    assert is_well(headgate)
+    assert headgate.rss() < before + (48 << 20)
+    for client in lazy:
+        client.close()
+    assert is_well(headgate)
+
+
+def test_requests_that_are_given_up_harm_nobody(started, redis):
+    headgate = started(redis, threads=2)
+    for _ in range(100):
+        with raw(headgate) as client:
+            client.sendall(request())
+    assert is_well(headgate)
+
+
+def test_end_with_requests_under_way(started, redis):
+    headgate = started(redis, threads=2)
+    clients = [raw(headgate) for _ in range(30)]
+    for client in clients:
+        client.sendall(request() + request("/metrics"))
+    assert headgate.terminate() == 0
+    for client in clients:
+        client.close()
+
+
+def test_a_hung_redis_holds_nothing_up(started, redis):
+    headgate = started(redis)
+    with headgate.connect() as client:
+        assert client("PING") == PONG
+        redis.signal(19)
+        client.send(b"GET k\r\n")
+        begun = time.monotonic()
+        shown = stats_json(headgate)
+        assert shown["clients"]["count"] == 1
+        assert ask(headgate, "/metrics").status == 200
+        assert time.monotonic() - begun < 20
+        redis.signal(18)
+        assert client.read() is None
+    assert int(stats(headgate)["requests_lost_total"]) == 0
