@@ -27,10 +27,10 @@ def can_be_bound(port):
 
 
 def tour_port():
-    """A port for --port: it, the one before (Redis) and the tenth behind it (operators) are free."""
+    """A port for --port: it, the one before (Redis), the tenth behind it (operators) and the next (the page) are free."""
     while True:
         port = free_port()
-        if can_be_bound(port - 1) and can_be_bound(port + 10):
+        if all(can_be_bound(port + offset) for offset in (-1, 10, 11)):
             return port
 
 

@@ -122,7 +122,7 @@ def test_two_at_once(run, port):
     assert re.search(r"already|Address already in use|did not start", lost.printed())
 
 
-@pytest.mark.parametrize("offset", [0, 10], ids=["clients' port", "operators' port"])
+@pytest.mark.parametrize("offset", [0, 10, 11], ids=["clients' port", "operators' port", "the page's port"])
 def test_another_program_has_a_port(run, port, stranger, offset):
     stranger(port + offset)
     said = run("--port", port).refused()

@@ -36,7 +36,7 @@
     if (value < 86400) return Math.floor(value / 3600) + " h " + Math.floor((value % 3600) / 60) + " min";
     return Math.floor(value / 86400) + " d " + Math.floor((value % 86400) / 3600) + " h";
   };
-  const clock = (unix) => new Date(Number(unix) * 1000).toLocaleTimeString();
+  const clock = (unix) => new Date(Number(unix) * 1000).toLocaleTimeString("en-GB");
 
   /* ---- elements ---- */
 
@@ -52,6 +52,12 @@
     outer.setAttribute("aria-hidden", "true");
     outer.append(inner);
     return outer;
+  };
+  /* A request, of which the first lines are shown. */
+  const command = (text) => {
+    const made = element("span", text, "key command");
+    made.title = text;
+    return made;
   };
   const tag = (text, kind) => element("span", text, "tag " + (kind || ""));
 
@@ -165,13 +171,17 @@
         const oldBuckets = before.distributions.get(operation.name);
         if (operation.buckets && (oldBuckets || !old)) {
           const more = difference(distributions.get(operation.name), oldBuckets);
-          for (const [bucket, count] of more) all.set(bucket, (all.get(bucket) || 0) + count);
+          /* Those wait for other clients, and would be all that is seen. */
+          if (!operation.name.includes("|blocking")) {
+            for (const [bucket, count] of more) all.set(bucket, (all.get(bucket) || 0) + count);
+          }
           if (more.size > 0) made.parts = percentiles(more, stats.bucket_steps);
         }
       }
       fresh.set(operation.name, made);
     }
-    const rate = (name) => (before && passed > 0 ? (stats.counters[name] - before.counters[name]) / passed : null);
+    const old = before && before.counters;
+    const rate = (name) => (old && passed > 0 ? (stats.counters[name] - old[name]) / passed : null);
     const measured = { passed, operations: fresh, rate, errors, parts: all.size > 0 ? percentiles(all, stats.bucket_steps) : null };
     if (before && passed > 0) {
       keep(history.times, stats.time / 1000);
@@ -198,8 +208,8 @@
       width: Math.max(240, box.clientWidth), height: window.innerWidth <= 640 ? 190 : 250,
       cursor: { y: false, drag: { x: false, y: false } },
       scales: { x: { time: true }, y: log ? { distr: 3, log: 10 } : { range: (u, low, high) => [0, Math.max(1, high * 1.1)] } },
-      axes: [{ ...line, space: 70 }, { ...line, size: 62, values: (u, all) => all.map((v) => (v === null ? "" : axis(v))) }],
-      series: [{ label: "time", value: (u, v) => (v === null ? "–" : new Date(v * 1000).toLocaleTimeString()) }].concat(
+      axes: [{ ...line, space: 80, values: (u, all) => all.map(clock) }, { ...line, size: 62, values: (u, all) => all.map((v) => (v === null ? "" : axis(v))) }],
+      series: [{ label: "time", value: (u, v) => (v === null ? "–" : clock(v)) }].concat(
         series.map(([label, name, dash]) => ({ label, stroke: color(name), width: 2, dash, spanGaps: false, points: { show: false }, value: (u, v) => axis(v) }))),
     }, [[], ...series.map(() => [])], box);
   };
@@ -322,11 +332,11 @@
 
   const showRequests = (stats) => {
     const client = (line) => (line.name ? line.name + " " : "") + line.address;
-    fill("slow-table", "Slow requests", [["Request"], ["at"], ["queued", "number"], ["Redis", "number"], ["writing", "number wide"], ["client", "wide"]],
-      listOf(stats.slow).map((line) => ({ cells: [element("span", line.command, "key"), clock(line.time), ms(line.queued_us / 1000), ms(line.redis_us / 1000), line.writing_us < 0 ? "–" : ms(line.writing_us / 1000), client(line)] })),
+    fill("slow-table", "Slow requests", [["Request"], ["at", "number"], ["queued", "number"], ["Redis", "number"], ["writing", "number wide"], ["client", "wide"]],
+      listOf(stats.slow).map((line) => ({ cells: [command(String(line.command)), clock(line.time), ms(line.queued_us / 1000), ms(line.redis_us / 1000), line.writing_us < 0 ? "–" : ms(line.writing_us / 1000), client(line)] })),
       emptyText(stats.slow, "None so far."));
-    fill("big-table", "Large requests", [["Request"], ["at"], ["request", "number"], ["reply", "number"], ["client", "wide"]],
-      listOf(stats.big).map((line) => ({ cells: [element("span", line.command, "key"), clock(line.time), bytes(line.bytes_in), bytes(line.bytes_out), client(line)] })),
+    fill("big-table", "Large requests", [["Request"], ["at", "number"], ["request", "number"], ["reply", "number"], ["client", "wide"]],
+      listOf(stats.big).map((line) => ({ cells: [command(String(line.command)), clock(line.time), bytes(line.bytes_in), bytes(line.bytes_out), client(line)] })),
       emptyText(stats.big, "None so far."));
     const keys = listOf(stats.hot_keys).filter((line) => line.key !== undefined), most = keys.length > 0 ? keys[0].count : 1;
     fill("hot-table", "Hot keys", [["Key"], ["about", "number"], ["beside the first"]],

@@ -417,9 +417,9 @@ static void note(void *context, const char *option)
 
 Test(conf, restart_only_changes)
 {
-    static const char *const expected[] = {"listen",  "proxy_protocol", "admin",   "upstream",         "pool",
-                                           "threads", "lanes",          "backlog", "unix_socket_mode", "host_name",
-                                           "user",    "group",          "pid_file"};
+    static const char *const expected[] = {"listen",    "proxy_protocol", "admin", "http",    "upstream",
+                                           "pool",      "threads",        "lanes", "backlog", "unix_socket_mode",
+                                           "host_name", "user",           "group", "pid_file"};
     struct conf *old = default_conf();
     struct conf_file file;
     char *text = file_of_other_values();
