@@ -1,5 +1,6 @@
 """What is served by HTTP: each path, and that it says what is so."""
 
+import json
 import re
 import signal
 import socket
@@ -12,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_pro
 from harness.admin import stats
 from harness.http import ask, samples, start_with_http, stats_json
 from harness.resp import PONG, wait_for
-from harness.servers import Headgate, free_port, run_headgate
+from harness.servers import REPOSITORY, Headgate, free_port, run_headgate
 
 MEASURED = """
 [latency]
@@ -320,3 +321,19 @@ def test_a_strict_parser_takes_it(started, redis, openmetrics):
     assert families["headgate_request_duration_seconds"].type == "histogram"
     assert families["headgate_requests"].type == "counter"
     assert all(family.documentation for family in families.values())
+
+
+def test_examples_for_prometheus_name_what_there_is(started, redis):
+    """Each name of the alerts and the dashboard is one of /metrics, and each expression is sound as far as JSON goes."""
+    headgate = started(redis, MEASURED + "[limit:l]\nlimit = 1\nwindow = 1m\n[lease:l]\nkeys = lock:*\n")
+    with headgate.connect() as client:
+        client("GET", "k")
+    wait_for(lambda: "request_duration" in ask(headgate, "/metrics").text, what="the request to be counted")
+    names = {series.split("{")[0] for series in samples(ask(headgate, "/metrics").text)}
+    examples = REPOSITORY / "conf" / "examples" / "prometheus"
+    dashboard = json.loads((examples / "grafana-dashboard.json").read_text())
+    expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    assert len(expressions) > 30
+    alerts = (examples / "headgate-alerts.yml").read_text()
+    used = set(re.findall(r"\bheadgate_\w+", "\n".join(expressions) + alerts))
+    assert len(used) > 40 and used <= names, used - names
