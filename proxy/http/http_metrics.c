@@ -72,14 +72,11 @@ static void write_seconds(FILE *out, uint64_t us)
     fprintf(out, "%" PRIu64 ".%06u\n", us / 1000000, (unsigned)(us % 1000000));
 }
 
-/* Of a label. */
 static void write_label(FILE *out, const char *name, const char *value)
 {
     fprintf(out, "%s=\"", name);
     for (; *value != '\0'; value++) {
-        if (*value == '\n') {
-            fputs("\\n", out);
-        } else if (*value == '"' || *value == '\\') {
+        if (*value == '"' || *value == '\\') {
             fprintf(out, "\\%c", *value);
         } else if ((unsigned char)*value < ' ' || (unsigned char)*value >= 0x7f) {
             fprintf(out, "\\\\x%02x", (unsigned char)*value);
@@ -186,7 +183,7 @@ struct series {
     uint64_t within[BOUNDS + 1]; /* not added up; the last: longer than all */
 };
 
-/* The first bound that all of the bucket is within, or at least its middle is. */
+/* The first bound that all of the bucket is within, or at least its middle. */
 static size_t bound_of(uint32_t bucket)
 {
     double middle = exp2(((double)bucket - 0.5) / POLICY_DURATION_STEPS);
@@ -239,26 +236,19 @@ static struct series *series_of(const struct http_snapshot *snapshot, size_t *co
     return all;
 }
 
-static void write_series_name(FILE *out, const struct series *series, const char *name)
-{
-    fprintf(out, "headgate_%s{", name);
-    write_label(out, "operation", series->operation);
-}
-
+/* Names of operations need no escapes (policy_durations). */
 static void write_histogram(FILE *out, const struct series *series)
 {
     uint64_t sum = 0;
 
     for (size_t i = 0; i <= BOUNDS; i++) {
         sum += series->within[i];
-        write_series_name(out, series, "request_duration_seconds_bucket");
-        fprintf(out, ",le=\"%s\"} %" PRIu64 "\n", i < BOUNDS ? bounds[i].text : "+Inf", sum);
+        fprintf(out, "headgate_request_duration_seconds_bucket{operation=\"%s\",le=\"%s\"} %" PRIu64 "\n",
+                series->operation, i < BOUNDS ? bounds[i].text : "+Inf", sum);
     }
-    write_series_name(out, series, "request_duration_seconds_sum");
-    fputs("} ", out);
+    fprintf(out, "headgate_request_duration_seconds_sum{operation=\"%s\"} ", series->operation);
     write_seconds(out, series->sum_us);
-    write_series_name(out, series, "request_duration_seconds_count");
-    fprintf(out, "} %" PRIu64 "\n", sum);
+    fprintf(out, "headgate_request_duration_seconds_count{operation=\"%s\"} %" PRIu64 "\n", series->operation, sum);
 }
 
 static void write_operations(const struct http_snapshot *snapshot, const struct metrics *metrics)
@@ -288,8 +278,8 @@ static void write_operations(const struct http_snapshot *snapshot, const struct 
         for (size_t i = 0; i < count; i++) {
             uint64_t value;
             memcpy(&value, (const char *)&all[i] + counters[n].offset, sizeof value);
-            write_series_name(metrics->out, &all[i], counters[n].name);
-            fprintf(metrics->out, "} %" PRIu64 "\n", value);
+            fprintf(metrics->out, "headgate_%s{operation=\"%s\"} %" PRIu64 "\n", counters[n].name, all[i].operation,
+                    value);
         }
     }
     free(all);

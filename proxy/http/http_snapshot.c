@@ -12,7 +12,7 @@
 /* How long a snapshot serves those who ask. µs. */
 #define SNAPSHOT_US ((int64_t)500000)
 /* Clients that a worker looks at in one loop iteration, and in all for one snapshot. */
-#define CLIENTS_PER_TURN 512
+#define CLIENTS_PER_TURN 2048
 #define CLIENTS_PER_WORKER ((size_t)20000)
 
 const struct http_verb http_verbs[HTTP_VERBS] = {
