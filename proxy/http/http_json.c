@@ -113,7 +113,7 @@ static void write_part(FILE *out, const struct part *part, bool is_alone)
     const char *value = part->value;
     size_t length = part->value_length;
 
-    if (is_alone && part->is_quoted && length >= 2) {
+    if (is_alone && part->is_quoted && length >= 2 && value[length - 1] == '"') {
         value++;
         length -= 2;
     }

@@ -1,6 +1,8 @@
 """What is served by HTTP: each path, and that it says what is so."""
 
+import http.client
 import json
+import os
 import re
 import signal
 import socket
@@ -13,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_pro
 from harness.admin import stats
 from harness.http import ask, samples, start_with_http, stats_json
 from harness.resp import PONG, wait_for
-from harness.servers import REPOSITORY, Headgate, free_port, run_headgate
+from harness.servers import BINARY, REPOSITORY, Headgate, free_port, run_headgate
 
 MEASURED = """
 [latency]
@@ -68,6 +70,45 @@ def test_not_ready_while_draining(started, redis):
     assert ask(headgate, "/live").status == 200
     client.close()
     assert headgate.wait() == 0
+
+
+def test_a_take_over_is_not_ready_and_ready(started, redis):
+    """Who connects is answered by the new one at once, while the old one drains and says so to who stays with it."""
+    old = started(redis, drain_timeout="20s")
+    blocked = old.connect()
+    blocked.send(b"*3\r\n$5\r\nBLPOP\r\n$5\r\nnever\r\n$1\r\n0\r\n")
+    kept = http.client.HTTPConnection("127.0.0.1", old.http_port, timeout=30)
+    assert ask(old, "/live", connection=kept).status == 200
+    new = Headgate(redis, start=False, **{name: old.options[name] for name in ("listen", "admin", "http")})
+    try:
+        new.launch([BINARY, "-c", str(new.config_path), "--take-over"])
+        new.await_log("HTTP on")
+        old.signal(signal.SIGTERM)
+        old.await_log("draining")
+        assert ask(old, "/ready", connection=kept).status == 503
+        wait_for(lambda: ask(old, "/ready").status == 200, what="the new one to be ready")
+        for _ in range(20):
+            assert ask(old, "/ready").status == 200
+        kept.close()
+        blocked.close()
+        assert old.wait() == 0
+        assert ask(old, "/ready").status == 200
+    finally:
+        new.finish()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_as_another_user(redis, threads):
+    port = free_port()
+    headgate = Headgate(redis, start=False, user="nobody", threads=threads, http=f"127.0.0.1:{port}")
+    headgate.http_port = port
+    os.chmod(headgate.directory, 0o755)
+    headgate.start()
+    try:
+        wait_for(lambda: ask(headgate, "/ready").status == 200, what="Redis to be reached")
+        assert stats_json(headgate)["threads"] == threads
+    finally:
+        headgate.finish()
 
 
 def test_metrics_has_every_counter(started, redis):
