@@ -240,7 +240,9 @@ static bool make_server(struct http *http)
     return true;
 }
 
-static struct http *make(struct reactor *reactor, const struct servers *servers, const struct http_host *host)
+/* is_used: there are addresses; else it is only there. */
+static struct http *make(struct reactor *reactor, const struct servers *servers, const struct http_host *host,
+                         bool is_used)
 {
     struct http *http = calloc(1, sizeof *http);
 
@@ -264,7 +266,7 @@ static struct http *make(struct reactor *reactor, const struct servers *servers,
         free(http);
         return NULL;
     }
-    if (!make_server(http) || !http_page_make(http)) {
+    if (is_used && (!make_server(http) || !http_page_make(http))) {
         log_error("http", "out of memory");
         http_close(http);
         return NULL;
@@ -275,7 +277,7 @@ static struct http *make(struct reactor *reactor, const struct servers *servers,
 struct http *http_open(struct reactor *reactor, const struct servers *servers, const struct conf *conf,
                        const struct http_host *host, struct port_source *source)
 {
-    struct http *http = make(reactor, servers, host);
+    struct http *http = make(reactor, servers, host, conf->http.count > 0);
     bool opened = http != NULL;
 
     for (size_t i = 0; http != NULL && i < conf->http.count; i++) {
