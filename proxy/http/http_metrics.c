@@ -154,19 +154,52 @@ static void write_counter(const struct metrics *metrics, const char *name, enum 
     write_number(metrics, name, value);
 }
 
+static bool is_counter_of(const char *other, const char *name)
+{
+    size_t length = strlen(name);
+
+    return strncmp(other, name, length) == 0 && strcmp(other + length, "_total") == 0;
+}
+
+/* Whether there is a counter of that name, too, with "_total" behind it: to OpenMetrics both would be one. */
+static bool has_counter(const struct worker_pool *worker_pool, const char *name)
+{
+    bool has = false;
+
+    for (enum stats_id id = 0; id < STATS_COUNT && !has; id++) {
+        has = is_counter_of(stats_describe(id)->name, name);
+    }
+    for (size_t i = 0; i < worker_pool->policies.count && !has; i++) {
+        const struct policy *policy = worker_pool->policies.list[i];
+        for (size_t n = 0; n < policy->counter_count && !has; n++) {
+            has = is_counter_of(policy->counters[n].name, name);
+        }
+    }
+    return has;
+}
+
+static void write_named(const struct worker_pool *worker_pool, const struct metrics *metrics, const char *name,
+                        enum stats_kind kind, const char *help, uint64_t value)
+{
+    char full[128];
+
+    snprintf(full, sizeof full, "%s%s", name, kind == STATS_GAUGE && has_counter(worker_pool, name) ? "_now" : "");
+    write_counter(metrics, full, kind, help, value);
+}
+
 static void write_counters(const struct worker_pool *worker_pool, const struct metrics *metrics)
 {
     for (enum stats_id id = 0; id < STATS_COUNT; id++) {
         const struct stats_description *description = stats_describe(id);
-        write_counter(metrics, description->name, description->kind, description->help,
-                      worker_pool_stat(worker_pool, id));
+        write_named(worker_pool, metrics, description->name, description->kind, description->help,
+                    worker_pool_stat(worker_pool, id));
     }
     for (size_t i = 0; i < worker_pool->policies.count; i++) {
         const struct policy *policy = worker_pool->policies.list[i];
         for (size_t n = 0; n < policy->counter_count; n++) {
             const struct policy_counter *counter = &policy->counters[n];
-            write_counter(metrics, counter->name, counter->kind, counter->help,
-                          worker_pool_policy_counter(worker_pool, i, n));
+            write_named(worker_pool, metrics, counter->name, counter->kind, counter->help,
+                        worker_pool_policy_counter(worker_pool, i, n));
         }
     }
 }
