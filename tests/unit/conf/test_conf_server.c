@@ -219,9 +219,21 @@ Test(conf_server, no_secret_is_handed_down)
 /* What is there once in a process. An option that is added to [headgate] is each server's own unless it says so. */
 Test(conf_server, options_of_the_process)
 {
-    static const char *const expected[] = {
-        "admin", "admin_password", "admin_password_file", "admin_changes", "drain_timeout", "host_name",
-        "user",  "group",          "reload_on_change",    "log_level",     "log_file"};
+    static const char *const expected[] = {"admin",
+                                           "admin_password",
+                                           "admin_password_file",
+                                           "admin_changes",
+                                           "http",
+                                           "http_names",
+                                           "drain_timeout",
+                                           "host_name",
+                                           "user",
+                                           "group",
+                                           "reload_on_change",
+                                           "pid_file",
+                                           "log_level",
+                                           "log_format",
+                                           "log_file"};
     size_t count = 0;
 
     for (size_t i = 0; i < conf_option_count; i++) {
