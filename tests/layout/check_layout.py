@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 # A folder may include those above it here, and itself.
-FOLDERS = ["base", "tls", "conf", "event", "net", "resp", "command", "upstream", "policy", "client", "worker", "admin"]
+FOLDERS = ["base", "tls", "conf", "event", "net", "resp", "command", "upstream", "topology", "policy", "client", "worker", "admin"]
 RANKS = {folder: rank for rank, folder in enumerate(FOLDERS)}
 
 # What a module exports beside what begins with its own name.
