@@ -63,7 +63,10 @@ bool cluster_map_equal(const struct cluster_map *a, const struct cluster_map *b)
 /* Whether any node is in both, by its id, or by its address where one has none: else they are different clusters. */
 bool cluster_map_related(const struct cluster_map *a, const struct cluster_map *b);
 
-/* The same slots by an address text "host:port", an IPv6 host in brackets; size: CLUSTER_HOST_MAX + 8 is enough. */
-void cluster_node_text(const struct cluster_node *node, char *text, size_t size);
+/* Of an address as text with its NUL, in bytes. */
+#define CLUSTER_TEXT_MAX (CLUSTER_HOST_MAX + 8)
+
+/* Writes "host:port", or "[host]:port" if the host is an IPv6 address. */
+void cluster_map_address_text(const char *host, uint16_t port, char text[CLUSTER_TEXT_MAX]);
 
 #endif

@@ -35,8 +35,7 @@ static bool take_number(struct slice text, int64_t least, int64_t most, uint16_t
     return true;
 }
 
-/* Letters, digits and what else stands in names and addresses; no more, as it goes to logs and to the resolver. */
-static bool is_host(struct slice host)
+bool cluster_redirect_is_host(struct slice host)
 {
     for (size_t i = 0; i < host.length; i++) {
         unsigned char byte = (unsigned char)host.data[i];
@@ -57,7 +56,7 @@ static bool take_endpoint(struct slice endpoint, struct cluster_redirect *redire
     }
     struct slice host = {endpoint.data, (size_t)(colon - endpoint.data)};
     struct slice port = {colon + 1, endpoint.length - host.length - 1};
-    if (!is_host(host) || !take_number(port, 1, UINT16_MAX, &redirect->port)) {
+    if (!cluster_redirect_is_host(host) || !take_number(port, 1, UINT16_MAX, &redirect->port)) {
         return false;
     }
     redirect->is_unknown = slice_is(host, "?");

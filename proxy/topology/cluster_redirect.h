@@ -19,4 +19,8 @@ struct cluster_redirect {
  * makes no sense; then *redirect is not changed. */
 bool cluster_redirect_parse(struct slice error_line, struct cluster_redirect *redirect);
 
+/* Whether it is shorter than CLUSTER_HOST_MAX, and of what stands in names and addresses: it goes to logs, and to the
+ * resolver. "" is one. */
+bool cluster_redirect_is_host(struct slice host);
+
 #endif
