@@ -151,6 +151,31 @@ static void check_address_use(struct conf_reading *reading, const char *option, 
     }
 }
 
+/* … and those who are asked where Redis is. */
+static void check_seeds(struct conf_reading *reading)
+{
+    const struct conf_address *upstream = &reading->conf->upstream;
+
+    for (size_t i = 0; i < upstream->seed_count; i++) {
+        const struct conf_address *seed = &upstream->seeds[i];
+        check_address_use(reading, "listen", &reading->conf->listen, "upstream", seed, "the address of another server");
+        check_address_use(reading, "admin", &reading->conf->admin, "upstream", seed, "the address of another server");
+    }
+}
+
+/* What can be written already, and not be had yet. */
+static void check_topology(struct conf_reading *reading)
+{
+    if (reading->conf->upstream.topology == CONF_TOPOLOGY_SENTINEL) {
+        fault_pair(reading, "upstream", "upstream", "names sentinels, which is not supported yet",
+                   "the address of Redis");
+    }
+    if (reading->conf->upstream.topology == CONF_TOPOLOGY_CLUSTER) {
+        fault_pair(reading, "upstream", "upstream", "names a cluster, which is not supported yet",
+                   "the address of Redis");
+    }
+}
+
 /* The admin port tells of all clients, and ends the process: to others only with a password. */
 static void check_admin(struct conf_reading *reading)
 {
@@ -237,6 +262,8 @@ static void check_together(struct conf_reading *reading)
     check_log_file(reading);
     check_address_use(reading, "listen", &conf->listen, "upstream", &conf->upstream, "the address of Redis upstream");
     check_address_use(reading, "admin", &conf->admin, "upstream", &conf->upstream, "the address of Redis upstream");
+    check_seeds(reading);
+    check_topology(reading);
 }
 
 static bool has_faulty_option(const struct conf_part *part)

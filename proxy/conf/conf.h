@@ -21,7 +21,18 @@ enum conf_changes { CONF_CHANGES_SAME_USER, CONF_CHANGES_ANYONE };
 /* Whether who connects says first whom it has passed on. */
 enum conf_proxy_protocol { CONF_PROXY_PROTOCOL_OFF, CONF_PROXY_PROTOCOL_REQUIRED };
 
+/* How servers stand behind an address. */
+enum conf_topology {
+    CONF_TOPOLOGY_SINGLE,   /* one server, which is at the address */
+    CONF_TOPOLOGY_SENTINEL, /* a master with replicas: sentinels, which are the seeds, know which one it is */
+    CONF_TOPOLOGY_CLUSTER   /* a Redis Cluster, of which the seeds are nodes */
+};
+
 #define CONF_ADDRESSES_MAX 16
+/* Of an address, who is asked first. */
+#define CONF_SEEDS_MAX 16
+/* Of the name by which sentinels know a master, in bytes. */
+#define CONF_MASTER_MAX 128
 /* Of a list of networks, in bytes. */
 #define CONF_NETWORKS_MAX 2048
 /* Of a list of clients, in bytes. */
@@ -29,14 +40,18 @@ enum conf_proxy_protocol { CONF_PROXY_PROTOCOL_OFF, CONF_PROXY_PROTOCOL_REQUIRED
 /* Of the name of a sidecar, in bytes: that of a machine is no longer. */
 #define CONF_HOST_NAME_MAX 64
 
-/* A TCP address or the path of a Unix socket. */
+/* A TCP address, the path of a Unix socket, or a topology: those whom to ask where the servers are. */
 struct conf_address {
-    char *host; /* NULL for a Unix socket; an IPv4 or IPv6 address or a name */
+    char *host; /* NULL for a Unix socket and for a topology; else an IPv4 or IPv6 address or a name */
     uint16_t port;
-    bool tls;   /* by rediss:// */
+    bool tls;   /* by rediss://, sentinels:// (of sentinels and servers) and clusters:// */
     char *path; /* NULL for TCP */
-    char *text; /* for logs, as the operator wrote it: "127.0.0.1:6379", "rediss://redis.local", "unix:/run/redis.sock";
-                 * without user, password and database; "": there is none */
+    enum conf_topology topology;
+    struct conf_address *seeds; /* of a topology, in the order of the text: host, port and text of each; else NULL */
+    size_t seed_count;          /* 0: it is no topology */
+    char *master;               /* by which sentinels know it; NULL: they are not asked */
+    char *text; /* for logs, as the operator wrote it: "127.0.0.1:6379", "rediss://redis.local", "unix:/run/redis.sock",
+                 * "sentinel://a,b/mymaster"; without user, password and database; "": there is none */
     /* Of a URL, until conf_load() has moved them to the options that are for them (conf_credentials.c). */
     char *user;       /* NULL: not given */
     char *password;   /* NULL: not given */

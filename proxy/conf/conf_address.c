@@ -11,6 +11,11 @@
 
 void conf_address_free(struct conf_address *address)
 {
+    for (size_t i = 0; i < address->seed_count; i++) {
+        conf_address_free(&address->seeds[i]);
+    }
+    free(address->seeds);
+    free(address->master);
     free(address->host);
     free(address->path);
     free(address->text);
@@ -26,6 +31,9 @@ bool conf_address_equal(const struct conf_address *a, const struct conf_address 
 {
     if (a->path != NULL || b->path != NULL) {
         return a->path != NULL && b->path != NULL && strcmp(a->path, b->path) == 0;
+    }
+    if (a->topology != CONF_TOPOLOGY_SINGLE || b->topology != CONF_TOPOLOGY_SINGLE) {
+        return conf_topology_equal(a, b);
     }
     if (a->host == NULL || b->host == NULL) {
         return a->host == b->host;
@@ -155,7 +163,7 @@ static bool parse_plain(const char *text, struct conf_address *address, char *pr
 static bool parse_address(const char *text, struct conf_address *address, char *problem)
 {
     *address = (struct conf_address){.database = -1};
-    if (text[strcspn(text, CONF_BLANKS ",")] != '\0') {
+    if (text[strcspn(text, conf_is_topology(text) ? CONF_BLANKS : CONF_BLANKS ",")] != '\0') {
         return conf_wrong(problem, "holds a blank or a comma");
     }
     bool parsed = conf_is_url(text) ? conf_url_parse(text, address, problem) : parse_plain(text, address, problem);
@@ -175,6 +183,9 @@ char *conf_address_text(const struct conf_address *address)
 bool conf_address_parse(const struct conf_option *option, const char *text, struct conf_address *address,
                         char problem[CONF_PROBLEM_MAX])
 {
+    if (*text != '\0' && conf_is_topology(text) && !option->takes_topology) {
+        return conf_wrong(problem, "names sentinels or a cluster, as only upstream of [" CONF_SECTION "] may");
+    }
     if (*text != '\0') {
         return parse_address(text, address, problem);
     }
@@ -196,6 +207,9 @@ void conf_addresses_free(struct conf_address_list *list)
 /* Of addresses that Headgate listens on: nobody is logged in there. */
 static bool is_bare(const struct conf_address *address, char *problem)
 {
+    if (address->topology != CONF_TOPOLOGY_SINGLE) {
+        return conf_wrong(problem, "names sentinels or a cluster, as only upstream of [" CONF_SECTION "] may");
+    }
     if (address->user != NULL || address->password != NULL) {
         return conf_wrong(problem, "has a user or a password, which are for servers that Headgate connects to");
     }

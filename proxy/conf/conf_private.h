@@ -9,6 +9,7 @@
  *   conf_values.c   the text of an option to its value, and back
  *   conf_address.c  the same for addresses
  *   conf_url.c      those of them that are URLs
+ *   conf_topology.c those of them that name sentinels or a cluster
  *   conf_credentials.c  what URLs say of user, password and database, to the options that are for it
  *   conf_tls.c      certificates and keys, from the files that options name
  *   conf_listener.c listeners: their section, and their addresses against all others
@@ -147,6 +148,22 @@ bool conf_url_parse(const char *text, struct conf_address *address, char problem
 char *conf_url_text(const struct conf_address *address);
 /* An address or a list of them, sound or not, with whatever may be a secret hidden. The caller frees it. */
 char *conf_hidden_url(const char *text);
+
+/* Whether the URL is of that scheme. */
+bool conf_is_scheme(const char *text, const char *scheme);
+/* user:password of a URL, or a user alone, into an address. */
+bool conf_userinfo_parse(const char *text, size_t length, struct conf_address *address, char problem[CONF_PROBLEM_MAX]);
+/* The text with %XX as the bytes that they stand for; NULL: it is not in order. The caller frees it. */
+char *conf_url_decode(const char *text, size_t length);
+
+/* ---- conf_topology.c ---- */
+
+/* Whether the text is a URL of sentinels or of a cluster. */
+bool conf_is_topology(const char *text);
+/* As conf_url_parse(), of such a one. */
+bool conf_topology_parse(const char *text, struct conf_address *address, char problem[CONF_PROBLEM_MAX]);
+/* Whether both are the same topology with the same seeds. */
+bool conf_topology_equal(const struct conf_address *a, const struct conf_address *b);
 
 /* ---- conf_credentials.c ---- */
 

@@ -59,7 +59,7 @@ const struct conf_option conf_options[] = {
      .help = "Who may use verbs that change something over TCP while there is no admin_password.\n"
              "same-user: processes on this machine of the user that Headgate runs as, and of root. anyone: whoever\n"
              "reaches the admin port. A Unix socket is open to whom its mode lets in."},
-    {FIELD(upstream), .type = CONF_ADDRESS, .initial = "127.0.0.1:6379",
+    {FIELD(upstream), .type = CONF_ADDRESS, .initial = "127.0.0.1:6379", .takes_topology = true,
      .help = "The Redis server that all requests go to."},
     {FIELD(upstream_user), .type = CONF_STRING, .max = STRING_MAX, .initial = "", .reloadable = true,
      .help = "The ACL user as which Headgate authenticates on behalf of clients that do not do so themselves.\n"

@@ -45,9 +45,10 @@ struct conf_option {
     const char *initial;      /* the default, as it would stand in the file */
     const char *help;         /* one to three lines */
     bool reloadable;
-    bool secret;        /* the value appears in no fault and no log; of CONF_FILE: what the file holds is a secret */
-    const char *fills;  /* of CONF_FILE: the option of the section whose value is what the file holds; else NULL */
-    bool names_clients; /* the text is sound if the section with check_clients() says so */
+    bool secret;         /* the value appears in no fault and no log; of CONF_FILE: what the file holds is a secret */
+    const char *fills;   /* of CONF_FILE: the option of the section whose value is what the file holds; else NULL */
+    bool takes_topology; /* of CONF_ADDRESS: it may name sentinels or a cluster */
+    bool names_clients;  /* the text is sound if the section with check_clients() says so */
 };
 
 /* So much in so long. */

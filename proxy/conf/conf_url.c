@@ -28,7 +28,7 @@ bool conf_is_url(const char *text)
     return strncmp(text, SCHEME_END, sizeof SCHEME_END - 1) == 0 || scheme_length(text) > 0;
 }
 
-static bool is_scheme(const char *text, const char *scheme)
+bool conf_is_scheme(const char *text, const char *scheme)
 {
     size_t length = strlen(scheme);
 
@@ -46,7 +46,7 @@ static int hex_digit(char digit)
 }
 
 /* %XX stands for a byte, anything else for itself. NULL: it is not in order. */
-static char *decode(const char *text, size_t length)
+char *conf_url_decode(const char *text, size_t length)
 {
     char *result = conf_alloc(NULL, length + 1), *to = result;
 
@@ -80,7 +80,7 @@ static char *encode(const char *text)
 /* NULL in *result for an empty text. */
 static bool take_decoded(const char *text, size_t length, char **result, char *problem)
 {
-    *result = length > 0 ? decode(text, length) : NULL;
+    *result = length > 0 ? conf_url_decode(text, length) : NULL;
     if (length > 0 && *result == NULL) {
         return conf_wrong(problem, "has a %% in its user or password that no two hexadecimal digits follow, or %%00; "
                                    "a %% itself is written %%25");
@@ -92,7 +92,7 @@ static bool take_decoded(const char *text, size_t length, char **result, char *p
 }
 
 /* user:password, or a user alone. */
-static bool take_userinfo(const char *text, size_t length, struct conf_address *address, char *problem)
+bool conf_userinfo_parse(const char *text, size_t length, struct conf_address *address, char problem[CONF_PROBLEM_MAX])
 {
     const char *colon = memchr(text, ':', length);
     size_t user_length = colon != NULL ? (size_t)(colon - text) : length;
@@ -161,7 +161,7 @@ static bool parse_redis(const char *text, struct conf_address *address, char *pr
     if (strchr(authority + length, '@') != NULL) {
         return conf_wrong(problem, "has a path before its @; within a password / is written %%2F, ? %%3F and # %%23");
     }
-    if (at != NULL && !take_userinfo(authority, (size_t)(at - authority), address, problem)) {
+    if (at != NULL && !conf_userinfo_parse(authority, (size_t)(at - authority), address, problem)) {
         return false;
     }
     if (!take_server(server, server_length, address, problem) || !take_database(authority + length, address, problem)) {
@@ -191,13 +191,18 @@ static bool parse_unix_url(const char *text, struct conf_address *address, char 
 
 bool conf_url_parse(const char *text, struct conf_address *address, char problem[CONF_PROBLEM_MAX])
 {
-    if (is_scheme(text, "unix")) {
+    if (conf_is_scheme(text, "unix")) {
         return parse_unix_url(text, address, problem);
     }
-    address->tls = is_scheme(text, "rediss");
-    if (!address->tls && !is_scheme(text, "redis")) {
-        return conf_wrong(problem, "\"%.*s\" is not one of the schemes redis, rediss and unix",
-                          (int)scheme_length(text), text);
+    if (conf_is_topology(text)) {
+        return conf_topology_parse(text, address, problem);
+    }
+    address->tls = conf_is_scheme(text, "rediss");
+    if (!address->tls && !conf_is_scheme(text, "redis")) {
+        return conf_wrong(
+            problem,
+            "\"%.*s\" is not one of the schemes redis, rediss, unix, sentinel, sentinels, cluster and clusters",
+            (int)scheme_length(text), text);
     }
     return parse_redis(text, address, problem);
 }
@@ -211,7 +216,7 @@ char *conf_url_text(const struct conf_address *address)
     char *database = address->database >= 0 ? conf_format("/%lld", (long long)address->database) : conf_copy("", 0);
     const char *server = strstr(address->text, SCHEME_END) + sizeof SCHEME_END - 1;
     bool has_userinfo = *user != '\0' || *password != '\0';
-    char *text = conf_format("%s%s%s%s%s%s%s", address->tls ? "rediss://" : "redis://", user,
+    char *text = conf_format("%.*s%s%s%s%s%s%s", (int)(server - address->text), address->text, user,
                              *password != '\0' ? ":" : "", password, has_userinfo ? "@" : "", server, database);
 
     explicit_bzero(password, strlen(password));

@@ -147,7 +147,7 @@ Test(conf, urls_with_a_word_alone)
 Test(conf, refused_urls)
 {
     const char *const pairs[][2] = {
-        {"http://h:1", "\"http\" is not one of the schemes redis, rediss and unix"},
+        {"http://h:1", "\"http\" is not one of the schemes redis, rediss, unix, sentinel"},
         {"rediss+tls://h", "\"rediss+tls\" is not one of the schemes"},
         {"://h", "\"\" is not one of the schemes"},
         {"redis://", "has no host"},
