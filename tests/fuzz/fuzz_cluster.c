@@ -2,9 +2,13 @@
  * Fuzzes what nodes of a Redis Cluster say of it. What must hold for all bytes:
  * - a map that is made of them does not contradict itself;
  * - it equals itself, and nothing of it lies beyond its nodes;
- * - a redirect that is read names a slot and a port that can be.
+ * - a redirect that is read names a slot and a port that can be;
+ * - what is made of such replies to one command is a whole reply, in the least memory that the sanitizer lets pass.
  */
+#include "base/text.h"
 #include "topology/cluster_map.h"
+#include "topology/cluster_merge.h"
+#include "topology/cluster_scan.h"
 
 #include "fuzz_cut.h"
 
@@ -48,6 +52,59 @@ static void check_slots(const struct cluster_map *map)
     require(owned == given && owned + map->uncovered == CLUSTER_SLOTS);
 }
 
+static void check_whole(const struct text_stream *out)
+{
+    struct resp_reply reply = {.size = 0};
+    size_t taken = 0;
+
+    require(out->length > 0);
+    require(resp_reply_feed(&reply, out->bytes, out->length, &taken) == RESP_DONE && taken == out->length);
+}
+
+/* Two nodes answer: the one so, the other the same or a plain integer. */
+static void check_merging(struct slice reply, struct slice other)
+{
+    const struct slice replies[] = {reply, other, reply};
+
+    for (enum cluster_merge how = CLUSTER_MERGE_NONE; how <= CLUSTER_MERGE_CHOICE; how++) {
+        struct text_stream out;
+        require(text_open(&out));
+        cluster_merge(how, replies, 3, reply.length, out.out);
+        require(text_close(&out));
+        check_whole(&out);
+        text_free(&out);
+    }
+}
+
+static void check_scanning(const struct cluster_map *map, struct slice reply)
+{
+    const struct cluster_cursor cursor = {.slot = 5};
+    struct text_stream out;
+
+    require(text_open(&out));
+    cluster_scan_write_reply(map, &cursor, reply, out.out);
+    require(text_close(&out));
+    check_whole(&out);
+    text_free(&out);
+}
+
+static void check_replies(const char *data, size_t size)
+{
+    struct resp_reply reply = {.size = 0};
+    struct cluster_map *map = calloc(1, sizeof *map);
+    size_t taken = 0;
+
+    require(map != NULL);
+    if (size > 0 && resp_reply_feed(&reply, data, size, &taken) == RESP_DONE) {
+        struct slice whole = {data, taken};
+        check_merging(whole, whole);
+        check_merging(whole, slice_of(":1\r\n"));
+        check_merging(slice_of("*1\r\n:1\r\n"), whole);
+        check_scanning(map, whole);
+    }
+    free(map);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char why[CLUSTER_WHY_MAX];
@@ -60,6 +117,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (cluster_redirect_parse((struct slice){piece, size}, &redirect)) {
         require(redirect.slot < CLUSTER_SLOTS && redirect.port > 0 && strlen(redirect.host) < CLUSTER_HOST_MAX);
     }
+    check_replies(piece, size);
     free(piece);
     if (map == NULL) {
         require(why[0] != '\0');
