@@ -138,6 +138,8 @@ struct client_service *client_service_new(const struct client_parts *parts, cons
     service->reactor = parts->reactor;
     service->runs = parts->runs;
     service->upstream = parts->upstream;
+    service->cluster = parts->cluster;
+    service->receiver = parts->cluster != NULL ? &client_cluster_receiver : &client_run_receiver;
     service->control = parts->control;
     service->server_info = parts->server_info;
     service->settings = *settings;

@@ -6,6 +6,7 @@
 
 #include "net/admission.h"
 #include "policy/chain.h"
+#include "topology/cluster_way.h"
 #include "upstream/server_info.h"
 
 struct client;
@@ -35,6 +36,7 @@ struct client_parts {
     struct reactor *reactor;
     struct run_pool *runs;
     struct upstream *upstream;
+    struct cluster_ways *cluster; /* to the nodes; NULL: there is one Redis, at the upstream */
     struct control *control;
     struct server_info *server_info;
     const struct chain_roster *policies;
@@ -92,6 +94,9 @@ bool client_accept(struct client_service *service, int fd, const struct client_o
 /* A connection to Redis was lost, and so many requests with it; or none can be made: the policies are told. why is one
  * line for a person. */
 void client_service_upstream_lost(struct client_service *service, const char *why, uint64_t requests);
+
+/* Where the nodes of the cluster are is known now, or is not waited for any more. */
+void client_service_map_came(struct client_service *service);
 
 /* A shared lane cannot be made any more, as Redis refuses its credentials: who uses it is closed. */
 void client_service_refused(struct client_service *service, const struct lane *lane);

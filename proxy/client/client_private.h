@@ -8,6 +8,8 @@
  *   client_request.c   a request's way: looked up, admitted by the policies, then …
  *   client_route.c     … where it goes, and …
  *   client_send.c      … sent there, with its neighbours
+ *   client_cluster.c   … to which node of a cluster
+ *   client_redirect.c  … and what nodes send elsewhere
  *   client_stream.c    requests that are too long to be held
  *   client_answer.c    answers of Headgate's own
  *   client_gate.c      what a client waits for, and how long policies hold it
@@ -374,6 +376,7 @@ struct session_route {
     bool logs_in;       /* AUTH, and HELLO with it: see client_login.c */
     bool begins_transaction;
     bool ends_transaction;
+    const struct cluster_way *way; /* in a cluster: where it goes; NULL: home */
     struct expected_reply *expected;
     char text[256];
 };
@@ -454,6 +457,48 @@ struct lane *client_plain_lane(struct client *client);
 bool client_choose_lane(struct client *client, const struct session_route *route, struct lane **lane);
 /* A whole request that the policies have admitted: has it sent, or answered. */
 enum client_outcome client_route(struct client *client, const struct request *request);
+
+/* ---- client_cluster.c: all of it but client_profile_at() only where there is a cluster ---- */
+
+/* What stands for the client at a node (NULL: home). NULL when memory is short. */
+static inline struct profile *client_profile_at(const struct client *client, const struct cluster_way *way)
+{
+    return way != NULL ? cluster_way_profile(way, client->profile) : client->profile;
+}
+
+/* Says in the route where the request goes, by the slot of its keys, or that it goes nowhere. */
+void client_cluster_route(struct client *client, const struct command *command, const struct request *request,
+                          struct session_route *route);
+/* The shared lane for the route in *lane. False: the client has to wait, or is closed. */
+bool client_cluster_lane(struct client *client, const struct session_route *route, struct lane **lane);
+/* Where the last request of the client went; NULL: home. */
+const struct cluster_way *client_last_way(const struct client *client);
+/* The exclusive lane was just taken: it is told of a MULTI that was answered before. False when memory is short. */
+bool client_cluster_begin(struct client *client);
+
+struct client_keys {
+    bool has_key;
+    bool is_split; /* they are of several slots */
+    uint16_t slot; /* of the first */
+};
+
+/* Which command it is, and where its keys are. Whole, in multibulk form. command may be NULL: then it has none. */
+struct client_keys client_keys_of(const struct command *command, struct slice frame);
+/* The command of a frame that was sent; NULL: it is not known. */
+const struct command *client_command_of(const struct client_service *service, struct slice frame);
+
+/* ---- client_redirect.c: the same ---- */
+
+/* Of struct run_receiver. */
+bool client_redirected(struct run *run, struct slice error, struct slice request);
+void client_passed(struct run *run, struct slice request);
+void client_returned(struct run *run, struct slice requests);
+/* The run has left its lane for good. */
+void client_redirect_ended(struct client *client, const struct run *run);
+/* Something of the client's was answered, or lost: those that were redirected may be sent. */
+void client_redirect_check(struct client *client);
+/* Forgets them: the client lets go of its runs. */
+void client_redirect_forget(struct client *client);
 
 /* ---- client_send.c ---- */
 
@@ -546,6 +591,8 @@ void session_review_id(struct client *client, int64_t now_us);
 const char *session_reason(const struct client *client);
 /* Gives the exclusive lane back or closes it. */
 void session_leave_lane(struct client *client);
+/* The same, as another one is taken at another node: with what is known of requests that were not sent there. */
+void session_leave_node(struct client *client);
 /* Whether the lane of the client's last request can become its exclusive one (for WAIT). */
 bool session_may_take_home_lane(const struct client *client);
 /* Takes one, giving it the client's name. With requests under way: only if it may take the home lane, which it takes
@@ -585,6 +632,19 @@ int64_t client_arrival_of(struct client *client, const char *end);
 /* ---- client_reply.c ---- */
 
 extern const struct run_receiver client_run_receiver;
+/* The same where redirects are followed. */
+extern const struct run_receiver client_cluster_receiver;
+
+/*
+ * Takes the next request of a run, which is on a lane, out of it, as a run of its own between the replies before it and
+ * those behind; it counts as sent. The run's expected reply and record go with it. NULL when memory is short: the
+ * client was closed.
+ */
+struct run *client_take_out(struct client *client, struct run *run);
+/* Answers such a run, which is on no lane, with an error of Redis or of Headgate's own: a line with CR LF. */
+void client_answer_taken(struct client *client, struct run *run, struct slice error);
+/* The run is on no lane any more, and has no request left. */
+void client_end_taken(struct client *client);
 
 /* Bytes for the client right now, behind everything given before. Borrowed bytes must stay valid until the client was
  * written in this stage of the loop iteration. */

@@ -385,6 +385,7 @@ void client_drop_runs(struct client *client)
         client_measure_lost(client, UINT32_MAX);
     }
     client_measure_end(client);
+    client_redirect_forget(client);
     client->first = NULL;
     client->last = NULL;
     client->in_flight = 0;
@@ -555,6 +556,124 @@ static void on_lost(struct run *run, enum run_loss loss, const char *why)
     forget_unsent_state(client);
     client_want_flush(client);
 }
+
+/* ---- redirects ---- */
+
+static void insert_before(struct client *client, struct run *run, const struct run *place)
+{
+    struct run **link = &client->first;
+
+    while (*link != place) {
+        link = &(*link)->client_next;
+    }
+    run->client_next = *link;
+    *link = run;
+    run->kept = (uint16_t)sizeof *run;
+    client->kept += run->kept;
+}
+
+/* A part of a run, for which nothing was counted yet but the run as a whole. */
+static struct run *new_part(struct client *client, const struct run *run, uint32_t requests)
+{
+    struct run *part = run_take(client->service->runs);
+
+    if (part != NULL) {
+        part->receiver = run->receiver;
+        part->owner = client;
+        part->measured = run->measured;
+        part->requests = requests;
+        insert_before(client, part, run);
+    }
+    return part;
+}
+
+struct run *client_take_out(struct client *client, struct run *run)
+{
+    struct run *before = run->answered > 0 ? new_part(client, run, run->answered) : NULL;
+    struct run *taken = run->answered == 0 || before != NULL ? new_part(client, run, 1) : NULL;
+
+    if (taken == NULL) {
+        client_out_of_memory(client);
+        return NULL;
+    }
+    if (before != NULL) {
+        before->answered = before->requests;
+        before->text = run->text;
+        run->text = (struct buffer){0};
+    }
+    taken->expected = run->expected;
+    taken->policy_record = run->policy_record;
+    uint16_t kept = taken->kept;
+    taken->kept = run->kept;
+    run->kept = kept;
+    run->expected = NULL;
+    run->policy_record = NULL;
+    client->sent_runs++;
+    client_push_ended(client);
+    return client->state != CLIENT_CLOSED ? taken : NULL;
+}
+
+void client_end_taken(struct client *client)
+{
+    left_lane(client);
+    client_push_ended(client);
+    client_want_flush(client);
+}
+
+void client_answer_taken(struct client *client, struct run *run, struct slice error)
+{
+    struct resp_reply reply = {.keep_head = true};
+    size_t taken;
+
+    (void)resp_reply_feed(&reply, error.data, error.length, &taken);
+    if (run->expected != NULL) {
+        (void)session_reply(client, run->expected, &reply);
+    }
+    if (client->state == CLIENT_CLOSED) {
+        return;
+    }
+    if (run->measured) {
+        client_measure_lost(client, 1);
+    }
+    run->reply_bytes = error.length;
+    end_policies(client, run, POLICY_OUTCOME_REPLY, &reply);
+    run->answered = 1;
+    if (!add_text(client, run, error.data, error.length)) {
+        client_close(client, "out of memory");
+        return;
+    }
+    client_end_taken(client);
+}
+
+static void on_cluster_answered(struct run *run)
+{
+    struct client *client = run->owner;
+
+    client_redirect_ended(client, run);
+    on_answered(run);
+    client_redirect_check(client);
+}
+
+static void on_cluster_lost(struct run *run, enum run_loss loss, const char *why)
+{
+    struct client *client = run->owner;
+
+    client_redirect_ended(client, run);
+    on_lost(run, loss, why);
+    client_redirect_check(client);
+}
+
+const struct run_receiver client_cluster_receiver = {
+    .bytes = on_bytes,
+    .reply = on_reply,
+    .tally = on_tally,
+    .measured = on_measured,
+    .answered = on_cluster_answered,
+    .lost = on_cluster_lost,
+    .redirected = client_redirected,
+    .passed = client_passed,
+    .returned = client_returned,
+};
 
 const struct run_receiver client_run_receiver = {
     .bytes = on_bytes,

@@ -13,7 +13,8 @@ struct lane *client_plain_lane(struct client *client)
     const struct session *session = &client->session;
     struct lane *lane = client->exclusive;
 
-    if (session->passthrough || session->silent || session->silent_next || session->unproven || session->unsure) {
+    if (session->passthrough || session->silent || session->silent_next || session->unproven || session->unsure ||
+        client->service->cluster != NULL) {
         return NULL;
     }
     if (lane != NULL) {
@@ -50,6 +51,9 @@ bool client_choose_lane(struct client *client, const struct session_route *route
             return client_wait_for(client, CLIENT_WAIT_LANE);
         }
         return true;
+    }
+    if (client->service->cluster != NULL) {
+        return client_cluster_lane(client, route, lane);
     }
     *lane = upstream_shared_lane(client->profile, client->place);
     if (*lane == NULL) {
@@ -160,6 +164,9 @@ static enum client_outcome route_as_it_is(struct client *client, const struct re
         return CLIENT_TAKEN;
     }
     route.exclusive = route.exclusive || client->gathering;
+    if (client->service->cluster != NULL) {
+        client_cluster_route(client, command, request, &route);
+    }
     return carry_out(client, &route, request);
 }
 

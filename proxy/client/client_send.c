@@ -12,7 +12,7 @@ static bool may_extend(const struct client *client, const struct lane *lane)
 
     return run != NULL && run == lane->last && run->expected == NULL && run->policy_record == NULL &&
            run->measured == client->service->reactor->measures && run->first_byte + run->length == lane->appended &&
-           run->requests < UINT32_MAX / 2;
+           run->requests < lane->longest_run;
 }
 
 static void sent_to(struct client *client, struct lane *lane, uint32_t requests)
@@ -30,7 +30,7 @@ static bool send_run(struct client *client, struct lane *lane, const char *data,
     if (run == NULL) {
         return client_out_of_memory(client);
     }
-    run->receiver = &client_run_receiver;
+    run->receiver = client->service->receiver;
     run->owner = client;
     run->requests = requests;
     run->expected = expected;

@@ -152,7 +152,12 @@ bool session_change_profile(struct client *client, struct profile *profile)
     profile_join(profile);
     client_tell_identity(client);
     if (client->exclusive != NULL) {
-        upstream_lane_speaks_for(client->exclusive, profile);
+        struct profile *there = client_profile_at(client, client->exclusive_way);
+        if (there == NULL) {
+            profile_part(before);
+            return client_out_of_memory(client);
+        }
+        upstream_lane_speaks_for(client->exclusive, there);
     }
     /* There are too many to share lanes: the one that it has will do. */
     client->session.pinned = client->session.pinned || !profile->may_share;

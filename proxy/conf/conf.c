@@ -170,10 +170,6 @@ static void check_topology(struct conf_reading *reading)
         fault_pair(reading, "upstream", "upstream", "names sentinels, which is not supported yet",
                    "the address of Redis");
     }
-    if (reading->conf->upstream.topology == CONF_TOPOLOGY_CLUSTER) {
-        fault_pair(reading, "upstream", "upstream", "names a cluster, which is not supported yet",
-                   "the address of Redis");
-    }
 }
 
 /* The admin port tells of all clients, and ends the process: to others only with a password. */

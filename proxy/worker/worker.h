@@ -26,6 +26,9 @@ struct worker_parts {
     const struct chain_roster *policies;
     struct workgroup *group;     /* the other workers; each is one of them until it stops */
     struct admission *admission; /* whom the configuration knows, until worker_reconfigure(); needed at start only */
+    /* From a worker's thread: the map of the cluster may be old. NULL: there is no cluster. */
+    void (*want_map)(void *pool);
+    void *pool;
 };
 
 /* Builds a worker and starts its thread. conf must outlive it (but see worker_reconfigure). NULL with errno set when
@@ -43,6 +46,9 @@ void worker_reconfigure(struct worker *worker, const struct conf *conf, struct a
 
 /* Redis is somewhere else. */
 void worker_set_targets(struct worker *worker, const struct connection_targets *targets);
+
+/* The cluster is like that now; a reference is taken. */
+void worker_set_map(struct worker *worker, struct cluster_map *map);
 
 /* Closes each client as soon as nothing of it is under way. */
 void worker_drain(struct worker *worker);

@@ -5,6 +5,7 @@
 #define HEADGATE_WORKER_POOL_H
 
 #include "net/lookup.h"
+#include "topology/cluster_watch.h"
 #include "worker/worker.h"
 
 struct worker_pool {
@@ -13,6 +14,7 @@ struct worker_pool {
     struct workgroup group;       /* the workers, as they reach each other */
     struct chain_roster policies; /* those that each worker has an instance of */
     struct lookup *lookup;        /* where Redis is, for all workers */
+    struct cluster_watch *watch;  /* which node has which slots, for all workers; NULL: there is no cluster */
     struct mailbox mailbox;       /* what workers want of it */
     const struct conf *conf;      /* that is in force */
     struct admission *admission;  /* … and whom it knows and lets in */

@@ -1,0 +1,199 @@
+/*
+ * Which node of a cluster a request goes to: the owner of the slot of its keys; the home upstream, which is at some
+ * node, if there are none, or if nobody is known to have the slot, as that node then says where it is.
+ *
+ * A client may have requests under way at several nodes. Those of one slot never are on two lanes: whenever anything
+ * has changed that could make it so (cluster_ways.changes), a client's next request waits until all are answered.
+ */
+#include "client/client_private.h"
+
+#include <stdio.h>
+
+static const char cross_slot[] = "-CROSSSLOT Keys in request don't hash to the same slot\r\n";
+
+/* ---- keys ---- */
+
+static bool note_key(void *context, struct slice key, uint32_t index)
+{
+    struct client_keys *keys = context;
+    uint16_t slot = cluster_slot_of(key);
+
+    (void)index;
+    if (keys->has_key && slot != keys->slot) {
+        keys->is_split = true;
+        return false;
+    }
+    keys->has_key = true;
+    keys->slot = slot;
+    return true;
+}
+
+struct client_keys client_keys_of(const struct command *command, struct slice frame)
+{
+    struct client_keys keys = {.has_key = false};
+
+    if (command != NULL) {
+        command_visit_slotted(command, frame, note_key, &keys);
+    }
+    return keys;
+}
+
+const struct command *client_command_of(const struct client_service *service, struct slice frame)
+{
+    struct resp_walk walk = resp_walk_start(frame);
+    struct slice name;
+
+    if (!resp_walk_next(&walk, &name)) {
+        return NULL;
+    }
+    const struct command *command = command_find(name);
+    return command != NULL ? command : server_info_find(service->server_info, name);
+}
+
+/* ---- where to ---- */
+
+const struct cluster_way *client_last_way(const struct client *client)
+{
+    const struct cluster_ways *ways = client->service->cluster;
+
+    return client->last_way > 0 && client->last_way <= ways->count ? ways->ways[client->last_way - 1] : NULL;
+}
+
+/* It spoils a transaction as it does in Redis. */
+static void refuse(struct client *client, struct session_route *route, const char *text)
+{
+    session_drop_route(client, route);
+    route->answer = client->session.sent_transaction ? SESSION_REFUSE : SESSION_ANSWER_HERE;
+    snprintf(route->text, sizeof route->text, "%s", text);
+}
+
+/* Or for the first map: all are looked at again then. */
+static void wait_for_quiet(struct client *client, struct session_route *route)
+{
+    session_drop_route(client, route);
+    route->answer = SESSION_LATER;
+}
+
+/* The client's exclusive lane is at another node than the keys. */
+static void change_node(struct client *client, struct session_route *route)
+{
+    if (client->sent_runs > 0) {
+        wait_for_quiet(client, route);
+    } else if ((client->session.sent_transaction && !client->session.deferred) || !session_is_portable(client)) {
+        refuse(client, route, cross_slot);
+    } else {
+        session_leave_node(client);
+    }
+}
+
+/* Nobody knows yet where its keys are: it is answered here, and said where they are. */
+static void defer_transaction(struct client *client, struct session_route *route)
+{
+    session_drop_route(client, route);
+    route->answer = SESSION_ANSWER_HERE;
+    snprintf(route->text, sizeof route->text, "+OK\r\n");
+    client->session.sent_transaction = true;
+    client->session.known_transaction = true;
+    client->session.deferred = true;
+    client->session.spoiled = false;
+}
+
+static bool begins_transaction(const struct client *client, const struct command *command,
+                               const struct session_route *route)
+{
+    return command != NULL && command->kind == COMMAND_MULTI && route->begins_transaction &&
+           !client->session.sent_transaction && (client->exclusive == NULL || session_is_portable(client));
+}
+
+void client_cluster_route(struct client *client, const struct command *command, const struct request *request,
+                          struct session_route *route)
+{
+    const struct cluster_ways *ways = client->service->cluster;
+
+    route->way = client->exclusive != NULL ? client->exclusive_way : NULL;
+    if (route->answer != SESSION_FORWARD || client->session.passthrough) {
+        return;
+    }
+    if (begins_transaction(client, command, route)) {
+        defer_transaction(client, route);
+        return;
+    }
+    route->exclusive = route->exclusive || client->session.deferred;
+    if (route->own_writes && client->exclusive == NULL) {
+        route->way = client_last_way(client);
+        return;
+    }
+    struct client_keys keys = client_keys_of(command, request->sent);
+    if (keys.is_split) {
+        refuse(client, route, cross_slot);
+        return;
+    }
+    if (!keys.has_key) {
+        return;
+    }
+    if (cluster_ways_wait(ways)) {
+        wait_for_quiet(client, route);
+        return;
+    }
+    const struct cluster_way *way = cluster_way_of(ways, keys.slot);
+    if (client->exclusive != NULL && way != client->exclusive_way) {
+        change_node(client, route);
+    }
+    route->way = way;
+}
+
+/* What is under way stands in the way of a request for that lane. */
+static bool has_to_wait(const struct client *client, const struct lane *lane)
+{
+    const struct client_service *service = client->service;
+    /* What is measured is told of in the order of the requests. */
+    bool is_in_order = !service->reactor->measures || client->lane_in_use == lane;
+
+    return client->redirects != NULL ||
+           (client->sent_runs > 0 && (client->routed_changes != *service->cluster->changes || !is_in_order));
+}
+
+bool client_cluster_lane(struct client *client, const struct session_route *route, struct lane **lane)
+{
+    struct profile *profile = client_profile_at(client, route->way);
+
+    *lane = profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
+    if (*lane == NULL) {
+        return client_out_of_memory(client);
+    }
+    if (has_to_wait(client, *lane)) {
+        return client_wait_for(client, CLIENT_WAIT_QUIET);
+    }
+    if (lane_is_congested(*lane)) {
+        lane_await(*lane, &client->lane_waiter);
+        return client_wait_for(client, CLIENT_WAIT_LANE);
+    }
+    client->routed_changes = *client->service->cluster->changes;
+    client->last_way = route->way != NULL ? route->way->number + 1 : 0;
+    return true;
+}
+
+void client_service_map_came(struct client_service *service)
+{
+    struct client *client;
+
+    LIST_FOREACH(client, &service->clients, of_service)
+    {
+        client_want_flush(client);
+    }
+}
+
+/* ---- transactions ---- */
+
+bool client_cluster_begin(struct client *client)
+{
+    static const char multi[] = "*1\r\n$5\r\nMULTI\r\n";
+    static const char bad_arity[] = "*1\r\n$3\r\nGET\r\n";
+    struct session *session = &client->session;
+
+    session->deferred = false;
+    session->sent_transaction = true;
+    session->known_transaction = true;
+    return upstream_send_hidden(client->exclusive, multi, sizeof multi - 1, true) &&
+           (!session->spoiled || upstream_send_hidden(client->exclusive, bad_arity, sizeof bad_arity - 1, false));
+}
