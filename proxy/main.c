@@ -4,6 +4,7 @@
 #include "base/privileges.h"
 #include "event/file_watch.h"
 #include "policy/sections.h"
+#include "topology/cluster_command.h"
 #include "version.h"
 #include "worker/expiry.h"
 #include "worker/listener.h"
@@ -64,8 +65,8 @@ static void print_help(FILE *out)
           "  --take-over  listen beside a Headgate that is to be ended; who connects from then on is served here\n"
           "  -v           print the version and exit\n"
           "  --help       print this and exit\n"
-          "  --reference ini|markdown\n"
-          "               print the reference of all options and exit\n"
+          "  --reference ini|markdown|cluster\n"
+          "               print the reference of all options, or what commands do before a cluster, and exit\n"
           "\n"
           "Signals: TERM and INT drain and exit (a second one exits at once); HUP reads the configuration again.\n",
           out);
@@ -108,8 +109,10 @@ static int print_reference(const char *form)
         conf_print_reference_ini(stdout, sections);
     } else if (strcmp(form, "markdown") == 0) {
         conf_print_reference_markdown(stdout, sections);
+    } else if (strcmp(form, "cluster") == 0) {
+        cluster_command_print_markdown(stdout);
     } else {
-        fprintf(stderr, "headgate: --reference %s: expected ini or markdown\n", form);
+        fprintf(stderr, "headgate: --reference %s: expected ini, markdown or cluster\n", form);
         return 1;
     }
     return 0;

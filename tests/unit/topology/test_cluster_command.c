@@ -1,4 +1,5 @@
 /* What each command does before a cluster: the table is sound, and says of every command what was decided. */
+#include "base/text.h"
 #include "topology/cluster_command.h"
 
 #include "../command/command_fixture.h"
@@ -169,4 +170,37 @@ Test(cluster_command, refusals_are_lines)
     cluster_command_refusal(plan_of("SHUTDOWN"), text, sizeof(text));
     cr_assert_str_eq(text, "-ERR SHUTDOWN is refused here, before a Redis Cluster: it ends one node; say it to that "
                            "node\r\n");
+}
+
+/* ---- the page ---- */
+
+static char *whole_file(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    char *text = NULL;
+    size_t size = 0;
+
+    cr_assert_not_null(file, "%s", path);
+    cr_assert_gt(getdelim(&text, &size, '\0', file), 0);
+    fclose(file);
+    return text;
+}
+
+Test(cluster_command, documentation_holds_the_table)
+{
+    static const char start[] = "<!-- commands: printed from the table of plans -->\n";
+    char *page = whole_file(HEADGATE_SOURCE_DIR "/docs/topology.md");
+    struct text_stream out;
+
+    cr_assert(text_open(&out));
+    cluster_command_print_markdown(out.out);
+    cr_assert(text_close(&out));
+    char *from = strstr(page, start);
+    cr_assert_not_null(from);
+    from += strlen(start);
+    char *to = strstr(from, "<!-- commands: end -->\n");
+    cr_assert_not_null(to);
+    cr_assert(slice_equal((struct slice){from, (size_t)(to - from)}, (struct slice){out.bytes, out.length}));
+    text_free(&out);
+    free(page);
 }
