@@ -14,6 +14,7 @@ struct client;
 /* What all clients of a worker have in common. Times in ms, sizes in bytes. */
 struct client_settings {
     bool session_pool; /* pool = session: each client has an exclusive lane for life */
+    bool splits;       /* cross_slot = split: requests with keys in several slots of a cluster are taken apart */
     int64_t idle_timeout;
     int64_t upstream_wait;
     uint64_t output_limit; /* 0: none */

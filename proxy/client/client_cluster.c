@@ -7,9 +7,9 @@
  */
 #include "client/client_private.h"
 
-#include <stdio.h>
+#include "topology/cluster_split.h"
 
-static const char cross_slot[] = "-CROSSSLOT Keys in request don't hash to the same slot\r\n";
+#include <stdio.h>
 
 /* ---- keys ---- */
 
@@ -80,7 +80,7 @@ static void change_node(struct client *client, struct session_route *route)
     if (client->sent_runs > 0) {
         wait_for_quiet(client, route);
     } else if ((client->session.sent_transaction && !client->session.deferred) || !session_is_portable(client)) {
-        refuse(client, route, cross_slot);
+        refuse(client, route, CLUSTER_CROSSSLOT);
     } else {
         session_leave_node(client);
     }
@@ -105,13 +105,61 @@ static bool begins_transaction(const struct client *client, const struct command
            !client->session.sent_transaction && (client->exclusive == NULL || session_is_portable(client));
 }
 
-void client_cluster_route(struct client *client, const struct command *command, const struct request *request,
-                          struct session_route *route)
+/* It goes to the node of that slot. */
+static void go_to_slot(struct client *client, struct session_route *route, uint16_t slot)
 {
     const struct cluster_ways *ways = client->service->cluster;
 
+    if (cluster_ways_wait(ways)) {
+        wait_for_quiet(client, route);
+        return;
+    }
+    const struct cluster_way *way = cluster_way_of(ways, slot);
+    if (client->exclusive != NULL && way != client->exclusive_way) {
+        change_node(client, route);
+    }
+    route->way = way;
+}
+
+/* To the node of its keys. */
+static void go_by_keys(struct client *client, const struct command *command, const struct request *request,
+                       struct session_route *route)
+{
+    struct client_keys keys = client_keys_of(command, request->sent);
+    bool may_split = client->service->settings.splits && !client->session.sent_transaction;
+
+    if (keys.is_split && may_split && cluster_split_can(command)) {
+        route->splits = true;
+    } else if (keys.is_split) {
+        refuse(client, route, CLUSTER_CROSSSLOT);
+    } else if (keys.has_key) {
+        go_to_slot(client, route, keys.slot);
+    }
+}
+
+/* What is for several nodes, or answered by none, cannot be queued by one. */
+static void go_by_plan(struct client *client, const struct cluster_plan *plan, struct session_route *route)
+{
+    if (client->session.sent_transaction) {
+        refuse(client, route, "-ERR headgate: before a cluster this cannot be part of a transaction\r\n");
+    } else {
+        route->plan = plan;
+    }
+}
+
+void client_cluster_route(struct client *client, const struct command *command, const struct request *request,
+                          struct session_route *route)
+{
+    static const struct cluster_plan by_keys = {.where = CLUSTER_KEYS};
+    uint16_t slot;
+
     route->way = client->exclusive != NULL ? client->exclusive_way : NULL;
     if (route->answer != SESSION_FORWARD || client->session.passthrough) {
+        return;
+    }
+    if (client->exclusive != NULL && client->sent_runs > 0 && client->lane_in_use != client->exclusive) {
+        /* What went to several nodes took other lanes. */
+        wait_for_quiet(client, route);
         return;
     }
     if (begins_transaction(client, command, route)) {
@@ -123,31 +171,44 @@ void client_cluster_route(struct client *client, const struct command *command, 
         route->way = client_last_way(client);
         return;
     }
-    struct client_keys keys = client_keys_of(command, request->sent);
-    if (keys.is_split) {
-        refuse(client, route, cross_slot);
+    const struct cluster_plan *plan = command != NULL ? cluster_command_plan(command, request->sent) : &by_keys;
+    switch (plan->where) {
+    case CLUSTER_HOME:
+    case CLUSTER_SESSION:
+        return;
+    case CLUSTER_KEYS:
+        go_by_keys(client, command, request, route);
+        return;
+    case CLUSTER_SLOT:
+    case CLUSTER_KEY:
+        if (cluster_command_argument_slot(plan, request->sent, &slot)) {
+            go_to_slot(client, route, slot);
+        }
+        return;
+    case CLUSTER_REFUSED:
+        (void)cluster_command_refusal(plan, route->text, sizeof route->text);
+        session_drop_route(client, route);
+        route->answer = client->session.sent_transaction ? SESSION_REFUSE : SESSION_ANSWER_HERE;
+        return;
+    case CLUSTER_ALL:
+        if (route->own_writes) {
+            return;
+        }
+        go_by_plan(client, plan, route);
+        return;
+    case CLUSTER_CURSOR:
+    case CLUSTER_HERE:
+        go_by_plan(client, plan, route);
         return;
     }
-    if (!keys.has_key) {
-        return;
-    }
-    if (cluster_ways_wait(ways)) {
-        wait_for_quiet(client, route);
-        return;
-    }
-    const struct cluster_way *way = cluster_way_of(ways, keys.slot);
-    if (client->exclusive != NULL && way != client->exclusive_way) {
-        change_node(client, route);
-    }
-    route->way = way;
 }
 
 /* What is under way stands in the way of a request for that lane. */
-static bool has_to_wait(const struct client *client, const struct lane *lane)
+bool client_cluster_has_to_wait(const struct client *client, const struct lane *lane)
 {
     const struct client_service *service = client->service;
     /* What is measured is told of in the order of the requests. */
-    bool is_in_order = !service->reactor->measures || client->lane_in_use == lane;
+    bool is_in_order = !service->reactor->measures || lane == NULL || client->lane_in_use == lane;
 
     return client->redirects != NULL ||
            (client->sent_runs > 0 && (client->routed_changes != *service->cluster->changes || !is_in_order));
@@ -161,7 +222,7 @@ bool client_cluster_lane(struct client *client, const struct session_route *rout
     if (*lane == NULL) {
         return client_out_of_memory(client);
     }
-    if (has_to_wait(client, *lane)) {
+    if (client_cluster_has_to_wait(client, *lane)) {
         return client_wait_for(client, CLIENT_WAIT_QUIET);
     }
     if (lane_is_congested(*lane)) {

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "client/client_state.h"
+#include "topology/cluster_command.h"
 
 enum client_state {
     CLIENT_OPEN,

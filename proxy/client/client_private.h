@@ -9,7 +9,8 @@
  *   client_route.c     … where it goes, and …
  *   client_send.c      … sent there, with its neighbours
  *   client_cluster.c   … to which node of a cluster
- *   client_redirect.c  … and what nodes send elsewhere
+ *   client_redirect.c  … what nodes send elsewhere
+ *   client_spread.c    … and what several nodes have to be asked
  *   client_stream.c    requests that are too long to be held
  *   client_answer.c    answers of Headgate's own
  *   client_gate.c      what a client waits for, and how long policies hold it
@@ -377,6 +378,9 @@ struct session_route {
     bool begins_transaction;
     bool ends_transaction;
     const struct cluster_way *way; /* in a cluster: where it goes; NULL: home */
+    /* … and what is done otherwise; NULL: nothing is */
+    const struct cluster_plan *plan;
+    bool splits; /* it has keys in several slots, and is taken apart */
     struct expected_reply *expected;
     char text[256];
 };
@@ -486,6 +490,29 @@ struct client_keys {
 struct client_keys client_keys_of(const struct command *command, struct slice frame);
 /* The command of a frame that was sent; NULL: it is not known. */
 const struct command *client_command_of(const struct client_service *service, struct slice frame);
+
+/* Whether the client's next request has to wait for those under way, were it to go over that lane (NULL: any). */
+bool client_cluster_has_to_wait(const struct client *client, const struct lane *lane);
+
+/* ---- client_spread.c: the same ---- */
+
+/* Sends a request that is for several nodes, or that is said otherwise to the one that it is for, as the plan in the
+ * route says. */
+enum client_outcome client_spread(struct client *client, const struct request *request, struct session_route *route);
+/* The run is the client's first: its part of the reply is taken, or, if it is the last, the whole reply goes out.
+ * False: it is not there yet, or the client was closed. */
+bool client_spread_advance(struct client *client, struct run *run);
+/* The part is answered: a lane of its own is given back. */
+void client_spread_release(struct run *run);
+/* The run has no part in it any more. Harmless if it had none. */
+void client_spread_free(void *spread, uint32_t part);
+static inline void client_spread_leave(struct run *run)
+{
+    if (run->spread != NULL) {
+        client_spread_free(run->spread, run->part);
+        run->spread = NULL;
+    }
+}
 
 /* ---- client_redirect.c: the same ---- */
 
@@ -634,6 +661,8 @@ int64_t client_arrival_of(struct client *client, const char *end);
 extern const struct run_receiver client_run_receiver;
 /* The same where redirects are followed. */
 extern const struct run_receiver client_cluster_receiver;
+/* The same for a part of a request for several nodes. */
+extern const struct run_receiver client_spread_receiver;
 
 /*
  * Takes the next request of a run, which is on a lane, out of it, as a run of its own between the replies before it and

@@ -62,7 +62,10 @@ static bool is_believed(const struct client *client, const struct run *run)
     const struct expected_reply *expected = run->expected;
     const struct session *session = &client->session;
 
-    if (session->passthrough || session->unsure || session->split) {
+    /* What has a lane of its own there may be anybody's words, too. */
+    bool has_own_lane = run->spread != NULL && run->lane->use == LANE_EXCLUSIVE;
+
+    if (session->passthrough || session->unsure || session->split || has_own_lane) {
         return false;
     }
     return expected == NULL ||
@@ -220,7 +223,7 @@ static struct held *held_new(struct client *client, struct slice request)
 static void watch_followers(const struct client *client, struct run *run)
 {
     for (; run != NULL && !run->watched; run = run->lane_next) {
-        run->watched = run->owner == client && run->receiver == client->service->receiver;
+        run->watched = run->owner == client && run->receiver != NULL && run->receiver->passed != NULL;
     }
 }
 

@@ -344,6 +344,7 @@ static void free_run(struct client *client, struct run *run)
     }
     clear_text(client, run);
     client->kept -= run->kept;
+    client_spread_leave(run);
     run_give(service->runs, run);
 }
 
@@ -353,6 +354,9 @@ static void advance(struct client *client)
     struct run *run = client->first;
 
     while (run != NULL) {
+        if (run->spread != NULL && !client_spread_advance(client, run)) {
+            return;
+        }
         client_output(client, buffer_head(&run->text), buffer_length(&run->text), false);
         if (client->state == CLIENT_CLOSED) {
             return;
@@ -408,6 +412,7 @@ void client_drop_runs(struct client *client)
             }
             run->receiver = NULL;
             run->owner = NULL;
+            client_spread_leave(run);
         } else {
             free_run(client, run);
         }
@@ -601,6 +606,9 @@ struct run *client_take_out(struct client *client, struct run *run)
         before->text = run->text;
         run->text = (struct buffer){0};
     }
+    taken->spread = run->spread;
+    taken->part = run->part;
+    run->spread = NULL;
     taken->expected = run->expected;
     taken->policy_record = run->policy_record;
     uint16_t kept = taken->kept;
@@ -669,6 +677,34 @@ const struct run_receiver client_cluster_receiver = {
     .tally = on_tally,
     .measured = on_measured,
     .answered = on_cluster_answered,
+    .lost = on_cluster_lost,
+    .redirected = client_redirected,
+    .passed = client_passed,
+    .returned = client_returned,
+};
+
+/* What nodes say to a part waits until all have answered. */
+static void on_spread_bytes(struct run *run, const char *data, size_t length)
+{
+    struct client *client = run->owner;
+
+    if (!add_text(client, run, data, length)) {
+        client_close(client, "out of memory");
+    }
+}
+
+static void on_spread_answered(struct run *run)
+{
+    client_spread_release(run);
+    on_cluster_answered(run);
+}
+
+const struct run_receiver client_spread_receiver = {
+    .bytes = on_spread_bytes,
+    .reply = on_reply,
+    .tally = on_tally,
+    .measured = on_measured,
+    .answered = on_spread_answered,
     .lost = on_cluster_lost,
     .redirected = client_redirected,
     .passed = client_passed,

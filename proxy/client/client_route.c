@@ -167,6 +167,9 @@ static enum client_outcome route_as_it_is(struct client *client, const struct re
     if (client->service->cluster != NULL) {
         client_cluster_route(client, command, request, &route);
     }
+    if (route.answer == SESSION_FORWARD && (route.plan != NULL || route.splits)) {
+        return client_spread(client, request, &route);
+    }
     return carry_out(client, &route, request);
 }
 

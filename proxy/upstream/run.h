@@ -64,6 +64,7 @@ struct run {
     const struct run_receiver *receiver; /* NULL: ownerless, replies are swallowed */
     void *owner;                         /* the receiver's */
     void *expected;                      /* the receiver's; not NULL: replies are reported one by one */
+    void *spread;                        /* the receiver's; not NULL: a part of a request for several nodes */
     void *policy_record;                 /* the policy chain's; NULL when no policy asked for this request */
     uint64_t first_byte;                 /* position in the lane's stream */
     uint64_t length;                     /* bytes sent or to be sent */
@@ -74,6 +75,7 @@ struct run {
     bool measured;
     bool watched;       /* each request that is answered is told of: see passed */
     uint16_t kept;      /* the receiver's: bytes that it counts for the run, without the text */
+    uint32_t part;      /* the receiver's: which of the spread it is */
     struct buffer text; /* replies that wait for their turn; those of local runs */
 };
 

@@ -98,6 +98,7 @@ static struct client_settings client_settings(const struct conf *conf)
 {
     return (struct client_settings){
         .session_pool = conf->pool == CONF_POOL_SESSION,
+        .splits = conf->cross_slot == CONF_CROSS_SLOT_SPLIT,
         .idle_timeout = conf->client_idle_timeout,
         .upstream_wait = conf->upstream_wait,
         .output_limit = (uint64_t)conf->client_output_limit,

@@ -201,6 +201,71 @@ def test_shard_channels_are_at_their_slot(cluster, client, headgate):
         assert client("SUNSUBSCRIBE", keys[0]) == [b"sunsubscribe", keys[0].encode(), 0]
 
 
+def test_what_is_for_all_nodes_is_asked_of_all(cluster, client):
+    keys = [f"k{number}" for number in range(60)]
+    assert pipeline(client, [("SET", key, key) for key in keys]) == [OK] * 60
+    assert client("DBSIZE") == 60
+    assert sorted(client("KEYS", "*")) == sorted(key.encode() for key in keys)
+    assert client("RANDOMKEY").decode() in keys
+    assert pipeline(client, [("SET", "k1", "x"), ("FLUSHALL",), ("DBSIZE",), ("SET", "k1", "y"), ("GET", "k1")]) == [
+        OK, OK, 0, OK, b"y"]
+    assert [node.ask("DBSIZE") for node in cluster.current_masters()].count(0) == 2
+    assert text(client("CLUSTER", "MEET", "127.0.0.1", 1)).startswith("ERR CLUSTER is refused here")
+
+
+def test_a_scan_sees_every_key_once(client):
+    keys = {f"k{number}".encode() for number in range(500)}
+    assert pipeline(client, [("SET", key, 1) for key in keys]) == [OK] * 500
+    seen, cursor = [], b"0"
+    while True:
+        cursor, some = client("SCAN", cursor, "COUNT", 50)
+        seen += some
+        if cursor == b"0":
+            break
+    assert sorted(seen) == sorted(keys)
+
+
+def test_scripts_and_functions_are_loaded_at_all_nodes(cluster, client):
+    digest = client("SCRIPT", "LOAD", "return ARGV[1]")
+    assert all(node.ask("SCRIPT", "EXISTS", digest) == [1] for node in cluster.current_masters())
+    for keys in cluster.keys_at(1, "loaded").values():
+        assert client("EVALSHA", digest, 1, keys[0], "x") == b"x"
+    assert client("SCRIPT", "EXISTS", digest) == [1]
+    assert client("FUNCTION", "LOAD", "REPLACE", "#!lua name=l\nredis.register_function('f', function() return 7 end)") == b"l"
+    for keys in cluster.keys_at(1, "called").values():
+        assert client("FCALL", "f", 1, keys[0]) == 7
+    assert isinstance(client("SCRIPT", "LOAD", "return ("), Error)
+    assert client("SCRIPT", "FLUSH") == OK and client("SCRIPT", "EXISTS", digest) == [0]
+
+
+def test_a_script_that_answers_in_two_lines_reaches_nobody_else(cluster, client, headgate):
+    other = headgate.connect()
+    for _ in range(20):
+        client.request("SCRIPT", "LOAD", "#!lua \"x\r\n+somebody else's\r\n\"")
+        assert pipeline(other, [("SET", f"k{number}", number) for number in range(20)]) == [OK] * 20
+        assert pipeline(other, [("GET", f"k{number}") for number in range(20)]) == [str(n).encode() for n in range(20)]
+        assert isinstance(client.read(), Error)
+
+
+def test_the_cluster_that_clients_are_shown(client, headgate):
+    ranges = client("CLUSTER", "SLOTS")
+    assert [(first, last, node[0].decode(), node[1]) for first, last, node, *_ in ranges] == [
+        (0, SLOTS - 1, *headgate.address)]
+    assert client("CLUSTER", "KEYSLOT", "foo") == slot_of("foo")
+    assert b"cluster_state:ok" in client("CLUSTER", "INFO")
+    assert client("READONLY") == OK
+
+
+def test_requests_over_several_slots_are_taken_apart_if_wanted(cluster, make_headgate, pool):
+    client = make_headgate(cluster.url(), pool=pool, cross_slot="split").connect()
+    keys = [f"k{number}" for number in range(300)]
+    pairs = [word for key in keys for word in (key, f"value of {key}")]
+    commands = [("MSET", *pairs), ("MGET", *keys, "none"), ("EXISTS", *keys, *keys), ("DEL", *keys[:100]), ("TOUCH", *keys)]
+    assert pipeline(client, commands) == [OK, [f"value of {key}".encode() for key in keys] + [None], 600, 100, 200]
+    assert text(client("SINTER", "a", "b")) == CROSS_SLOT
+    assert client("UNLINK", *keys) == 200 and client("DBSIZE") == 0
+
+
 class Counting:
     """Clients whose every request is checked: each key's counter is seen to grow by one with every INCR of its only
     client. A client that is closed goes on with a new connection, from what the key says then: one more at most."""

@@ -181,6 +181,7 @@ static const char *const other_values[][2] = {
     {"upstream_password", "\"********\""},
     {"upstream_password_file", NULL},
     {"access_check", "250ms"},
+    {"cross_slot", "split"},
     {"pool", "session"},
     {"threads", "3"},
     {"lanes", "5"},
