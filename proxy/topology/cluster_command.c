@@ -36,13 +36,14 @@ bool cluster_command_is_plain(const struct command *command)
     return first_row(command->name) == PLANS;
 }
 
+/* NULL: there are not so many. */
 static struct slice argument_at(struct slice frame, uint64_t place)
 {
     struct resp_walk walk = resp_walk_start(frame);
     struct slice argument;
 
     if (!resp_walk_skip(&walk, place) || !resp_walk_next(&walk, &argument)) {
-        return (struct slice){"", 0};
+        return (struct slice){NULL, 0};
     }
     return argument;
 }
@@ -59,7 +60,8 @@ const struct cluster_plan *cluster_command_plan(const struct command *command, s
     for (; row < PLANS && strcmp(plans[row].command, command->name) == 0; row++) {
         const struct cluster_plan *plan = &plans[row];
         if (plan->subcommand[0] == '\0') {
-            found = plan;
+            /* Without a cursor there is nothing to go on from: any node says what is missing. */
+            found = plan->where == CLUSTER_CURSOR && subcommand.data == NULL ? &by_keys : plan;
         } else if (slice_is_word(subcommand, plan->subcommand)) {
             return plan;
         }

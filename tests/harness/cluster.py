@@ -7,9 +7,10 @@ end_migration(). What the tests call a node is its Redis; nodes know their clust
 import itertools
 import signal
 import threading
+import time
 
 from harness.resp import OK, Closed, wait_for
-from harness.servers import Redis, free_port
+from harness.servers import Redis, free_port, speaks_tls
 
 SLOTS = 16384
 # Long enough that a node that merely waits for a turn of a busy machine is not failed over.
@@ -57,23 +58,37 @@ def tag_of(slot, cache={}):
 
 
 class Node(Redis):
-    """A Redis with cluster-enabled; a connection for the test's own questions is kept."""
+    """A Redis with cluster-enabled; a connection for the test's own questions is kept. password: that of all nodes. With
+    tls=True nodes speak TLS to each other, too: else they do not know each other's ports for it."""
 
-    def __init__(self, *options, node_timeout=NODE_TIMEOUT_MS, **keywords):
+    def __init__(self, *options, node_timeout=NODE_TIMEOUT_MS, password=None, **keywords):
         self.bus_port = free_port()
         self.asking = None
+        self.password = password
         node = ["--cluster-enabled", "yes", "--cluster-port", str(self.bus_port)]
         node += ["--cluster-node-timeout", str(node_timeout), "--cluster-allow-replica-migration", "no"]
+        node += ["--requirepass", password, "--masterauth", password] if password else []
+        node += ["--tls-cluster", "yes", "--tls-replication", "yes"] if speaks_tls(keywords.get("tls")) else []
         super().__init__(*node, *options, **keywords)
         self.id = self.ask("CLUSTER", "MYID").decode()
 
+    @property
+    def cluster_address(self):
+        """By which the others know it."""
+        return (self.host, self.tls_port or self.port)
+
+    def _connect_anew(self):
+        self.asking = self.connect()
+        if self.password:
+            assert self.asking("AUTH", self.password) == OK
+
     def ask(self, *command):
         if self.asking is None:
-            self.asking = self.connect()
+            self._connect_anew()
         try:
             return self.asking(*command)
         except (Closed, OSError):
-            self.asking = self.connect()
+            self._connect_anew()
             return self.asking(*command)
 
     def tell(self, *command):
@@ -101,10 +116,10 @@ class Node(Redis):
         return self.ask("ROLE")[0] == b"master"
 
     def slots(self):
-        """{slot: (host, port)} of the masters, as it sees them."""
+        """{slot: id of its master}, as it sees them."""
         owners = {}
         for first, last, master, *_ in self.ask("CLUSTER", "SLOTS"):
-            owners.update(dict.fromkeys(range(first, last + 1), (master[0].decode(), master[1])))
+            owners.update(dict.fromkeys(range(first, last + 1), master[2].decode()))
         return owners
 
     def pause(self):
@@ -171,7 +186,7 @@ class Cluster:
     def _meet(self):
         """Everybody everybody: gossip alone would take seconds."""
         for one, other in itertools.combinations(self.nodes, 2):
-            one.tell("CLUSTER", "MEET", other.host, other.port, other.bus_port)
+            one.tell("CLUSTER", "MEET", *other.cluster_address, other.bus_port)
         wait_for(lambda: all(self._knows_all(node) for node in self.nodes), SETTLE_SECONDS, "nodes that know each other")
 
     def _knows_all(self, node):
@@ -194,16 +209,16 @@ class Cluster:
         seeds = ",".join(f"{node.host}:{node.tls_port if scheme == 'clusters' else node.port}" for node in self.nodes)
         return f"{scheme}://{password and f':{password}@'}{seeds}"
 
-    def node_at(self, address):
-        return next(node for node in self.nodes if address in ((node.host, node.port), (node.host, node.tls_port)))
+    def node_with(self, node_id):
+        return next(node for node in self.nodes if node.id == node_id)
 
     def owner(self, slot, asked=None):
         """The master that has the slot."""
         asked = asked or self.alive()[0]
-        return self.node_at(asked.slots()[slot])
+        return self.node_with(asked.slots()[slot])
 
     def slots_of(self, node):
-        return {slot for slot, address in node.slots().items() if self.node_at(address) is node}
+        return {slot for slot, owner in node.slots().items() if owner == node.id}
 
     def keys_at(self, count, prefix="key"):
         """{master: [so many keys of it]}"""
@@ -243,7 +258,8 @@ class Cluster:
         """Moves so many at most; how many were moved."""
         keys = source.ask("CLUSTER", "GETKEYSINSLOT", slot, count)
         if keys:
-            reply = source.ask("MIGRATE", to.host, to.port, "", 0, 10000, "KEYS", *keys)
+            login = ["AUTH", to.password] if to.password else []
+            reply = source.ask("MIGRATE", *to.cluster_address, "", 0, 10000, *login, "KEYS", *keys)
             assert reply in (OK, b"NOKEY"), reply
         return len(keys)
 
@@ -278,9 +294,18 @@ class Cluster:
 
     def fail_over(self, replica, *how):
         """CLUSTER FAILOVER: by agreement with its master; how: FORCE or TAKEOVER. It is a master when this returns."""
-        # It is refused as long as replica and master have not found each other.
-        wait_for(lambda: replica.ask("CLUSTER", "FAILOVER", *how) == OK, SETTLE_SECONDS, "a failover that is accepted")
-        wait_for(replica.is_master, SETTLE_SECONDS, "a failover")
+
+        def is_done():
+            # It is refused as long as replica and master have not found each other, and comes to nothing when other
+            # masters have voted on this one just now.
+            if replica.ask("CLUSTER", "FAILOVER", *how) != OK:
+                return replica.is_master()
+            deadline = time.monotonic() + 2
+            while not replica.is_master() and time.monotonic() < deadline:
+                time.sleep(0.01)
+            return replica.is_master()
+
+        wait_for(is_done, SETTLE_SECONDS, "a failover")
 
     def await_failover(self, lost):
         """The replica that has become the master in place of one that is gone or hangs; to be called at once."""
@@ -298,7 +323,7 @@ class Cluster:
         """A new node, without slots; the replica of that master if one is given."""
         node = self._make()
         for other in self.alive():
-            node.tell("CLUSTER", "MEET", other.host, other.port, other.bus_port)
+            node.tell("CLUSTER", "MEET", *other.cluster_address, other.bus_port)
         self.nodes.append(node)
         wait_for(lambda: all(self._knows_all(each) for each in self.alive()), SETTLE_SECONDS, "a node that is known")
         if master:
