@@ -5,11 +5,12 @@
  * A client may have requests under way at several nodes. Those of one slot never are on two lanes: whenever anything
  * has changed that could make it so (cluster_ways.changes), a client's next request waits until all are answered.
  */
-#include "client/client_private.h"
+#include "client/client_cluster_private.h"
 
 #include "topology/cluster_split.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 /* ---- keys ---- */
 
@@ -242,6 +243,54 @@ void client_service_map_came(struct client_service *service)
     {
         client_want_flush(client);
     }
+}
+
+/* ---- the short way ---- */
+
+bool *client_cluster_short_ways(void)
+{
+    bool *ways = calloc(command_count(), sizeof *ways);
+
+    for (size_t i = 0; ways != NULL && i < command_count(); i++) {
+        const struct command *command = command_at(i);
+        ways[i] = command->keys == COMMAND_KEYS_RANGE && command->first_key == 1 && command->last_key == 1 &&
+                  command->kind == COMMAND_ORDINARY && cluster_command_is_plain(command);
+    }
+    return ways;
+}
+
+/* Whether nothing has to be known of the client or the request but the key. */
+static bool is_short(const struct client *client, const struct request *request)
+{
+    const struct client_service *service = client->service;
+    const struct session *session = &client->session;
+
+    return service->short_ways != NULL && service->short_ways[command_index(request->command)] &&
+           request->framed->argument_count > 1 && request->interest->wanted == 0 && client->exclusive == NULL &&
+           !service->reactor->measures && !session->sent_transaction && !client_needs_exclusive(client) &&
+           service->cluster->map != NULL;
+}
+
+bool client_cluster_take(struct client *client, const struct request *request)
+{
+    const struct cluster_ways *ways = client->service->cluster;
+
+    if (!is_short(client, request)) {
+        return false;
+    }
+    uint16_t slot = cluster_slot_of(session_kept_argument(request->framed, request->frame.data, 1));
+    const struct cluster_way *way = cluster_way_of(ways, slot);
+    struct profile *profile = client_profile_at(client, way);
+    struct lane *lane = profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
+    if (lane == NULL || client_cluster_has_to_wait(client, lane) || lane_is_congested(lane) ||
+        !upstream_may_wait(client->service->upstream, lane)) {
+        return false;
+    }
+    client->routed_changes = *ways->changes;
+    client->last_way = way != NULL ? way->number + 1 : 0;
+    client_note_end(client);
+    (void)client_send_plain(client, lane, request->frame, 1);
+    return true;
 }
 
 /* ---- transactions ---- */

@@ -1,5 +1,5 @@
 /* The exclusive lane of a client: when it is taken, what it is told of the client, when it may be left. */
-#include "client/client_private.h"
+#include "client/client_cluster_private.h"
 
 #include <stdio.h>
 #include <string.h>

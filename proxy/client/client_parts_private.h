@@ -39,6 +39,7 @@ struct client_service {
     struct upstream *upstream;
     struct cluster_ways *cluster;        /* to the nodes; NULL: there is one Redis, at the upstream */
     const struct run_receiver *receiver; /* of the clients' runs */
+    bool *short_ways;                    /* see client_cluster_short_ways(); NULL: there is no cluster */
     struct control *control;
     struct server_info *server_info;
     struct client_settings settings;

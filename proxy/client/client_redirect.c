@@ -12,7 +12,7 @@
  * (the slot came back in between), it was so before the other, which then must not be sent any more, and is answered by
  * Redis' error.
  */
-#include "client/client_private.h"
+#include "client/client_cluster_private.h"
 
 #include "resp/word.h"
 

@@ -6,7 +6,7 @@
  * the client from there ("borrowed") before the scratch memory is used again. Only what the socket does not take, or
  * what does not follow the borrowed bytes directly, is copied to the output buffer.
  */
-#include "client/client_private.h"
+#include "client/client_cluster_private.h"
 
 #include "base/log.h"
 
@@ -212,8 +212,7 @@ static void count_kept(struct client *client, size_t bytes)
     }
 }
 
-/* Adds to what waits in the run for its turn. False when memory is short. */
-static bool add_text(struct client *client, struct run *run, const char *text, size_t length)
+bool client_add_text(struct client *client, struct run *run, const char *text, size_t length)
 {
     size_t before = run->text.capacity;
     bool kept = buffer_append(&client->service->reactor->buffers, &run->text, text, length);
@@ -275,7 +274,7 @@ static bool queue_answer(struct client *client, const char *text, size_t length,
         run->requests++;
         run->answered++;
         client->in_flight++;
-        return add_text(client, run, text, length);
+        return client_add_text(client, run, text, length);
     }
     run = run_take(client->service->runs);
     if (run == NULL) {
@@ -289,7 +288,7 @@ static bool queue_answer(struct client *client, const char *text, size_t length,
     run->answered = 1;
     run->policy_record = record;
     client_queue_run(client, run);
-    return add_text(client, run, text, length);
+    return client_add_text(client, run, text, length);
 }
 
 bool client_answer(struct client *client, const char *text, size_t length, struct chain_record *record)
@@ -308,7 +307,7 @@ bool client_answer(struct client *client, const char *text, size_t length, struc
     return queue_answer(client, text, length, record);
 }
 
-static void end_policies(struct client *client, struct run *run, enum policy_outcome outcome,
+void client_end_policies(struct client *client, struct run *run, enum policy_outcome outcome,
                          const struct resp_reply *reply)
 {
     struct slice head = {0};
@@ -325,8 +324,7 @@ static void end_policies(struct client *client, struct run *run, enum policy_out
     run->policy_record = NULL;
 }
 
-/* The run has left its lane, one way or another. */
-static void left_lane(struct client *client)
+void client_left_lane(struct client *client)
 {
     client->sent_runs--;
     if (client->sent_runs == 0) {
@@ -344,7 +342,6 @@ static void free_run(struct client *client, struct run *run)
     }
     clear_text(client, run);
     client->kept -= run->kept;
-    client_spread_leave(run);
     run_give(service->runs, run);
 }
 
@@ -367,7 +364,10 @@ static void advance(struct client *client)
         }
         client->first = run->client_next;
         client->in_flight -= run->requests;
-        end_policies(client, run, POLICY_OUTCOME_LOCAL, NULL);
+        client_end_policies(client, run, POLICY_OUTCOME_LOCAL, NULL);
+        if (run->spread != NULL) {
+            client_spread_leave(run);
+        }
         free_run(client, run);
         run = client->first;
     }
@@ -398,7 +398,7 @@ void client_drop_runs(struct client *client)
     while (run != NULL) {
         struct run *next = run->client_next;
         bool lost = run->answered < run->requests && (run->lane == NULL || client->lost);
-        end_policies(client, run, lost ? POLICY_OUTCOME_LOST : POLICY_OUTCOME_OWNERLESS, NULL);
+        client_end_policies(client, run, lost ? POLICY_OUTCOME_LOST : POLICY_OUTCOME_OWNERLESS, NULL);
         if (run->lane != NULL) {
             if (run->expected != NULL) {
                 expected_reply_give(client->service, run->expected);
@@ -414,6 +414,7 @@ void client_drop_runs(struct client *client)
             run->owner = NULL;
             client_spread_leave(run);
         } else {
+            client_spread_leave(run);
             free_run(client, run);
         }
         run = next;
@@ -438,7 +439,7 @@ static void on_bytes(struct run *run, const char *data, size_t length)
 
     if (client->first == run || is_rest_of_push(client)) {
         client_output(client, data, length, true);
-    } else if (!add_text(client, run, data, length)) {
+    } else if (!client_add_text(client, run, data, length)) {
         client_close(client, "out of memory");
     }
 }
@@ -453,7 +454,7 @@ static bool on_reply(struct run *run, const struct resp_reply *reply)
     }
     /* A client that was closed just now has let go of its runs, and this one may have gone with its lane. */
     if (client->state != CLIENT_CLOSED && run->receiver != NULL) {
-        end_policies(client, run, POLICY_OUTCOME_REPLY, reply);
+        client_end_policies(client, run, POLICY_OUTCOME_REPLY, reply);
     }
     return true;
 }
@@ -481,7 +482,7 @@ static void on_answered(struct run *run)
     struct client *client = run->owner;
 
     note_weight(client);
-    left_lane(client);
+    client_left_lane(client);
     if (client->first == run) {
         advance(client);
     }
@@ -505,7 +506,7 @@ static void answer_unsent(struct client *client, struct run *run, const char *wh
         client_measure_lost(client, run->requests - run->answered);
     }
     for (; run->answered < run->requests; run->answered++) {
-        if (!add_text(client, run, text, (size_t)length)) {
+        if (!client_add_text(client, run, text, (size_t)length)) {
             client_close(client, "out of memory");
             return;
         }
@@ -538,7 +539,7 @@ static void on_lost(struct run *run, enum run_loss loss, const char *why)
 {
     struct client *client = run->owner;
 
-    left_lane(client);
+    client_left_lane(client);
     session_request_unsent(client, run->expected);
     if (loss == RUN_LOST || client->streaming || client->session.passthrough || ended_within_frame(client)) {
         stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_LOST, 1);
@@ -554,162 +555,13 @@ static void on_lost(struct run *run, enum run_loss loss, const char *why)
     if (client->state == CLIENT_CLOSED) {
         return;
     }
-    end_policies(client, run, POLICY_OUTCOME_LOST, NULL);
+    client_end_policies(client, run, POLICY_OUTCOME_LOST, NULL);
     if (client->first == run) {
         advance(client);
     }
     forget_unsent_state(client);
     client_want_flush(client);
 }
-
-/* ---- redirects ---- */
-
-static void insert_before(struct client *client, struct run *run, const struct run *place)
-{
-    struct run **link = &client->first;
-
-    while (*link != place) {
-        link = &(*link)->client_next;
-    }
-    run->client_next = *link;
-    *link = run;
-    run->kept = (uint16_t)sizeof *run;
-    client->kept += run->kept;
-}
-
-/* A part of a run, for which nothing was counted yet but the run as a whole. */
-static struct run *new_part(struct client *client, const struct run *run, uint32_t requests)
-{
-    struct run *part = run_take(client->service->runs);
-
-    if (part != NULL) {
-        part->receiver = run->receiver;
-        part->owner = client;
-        part->measured = run->measured;
-        part->requests = requests;
-        insert_before(client, part, run);
-    }
-    return part;
-}
-
-struct run *client_take_out(struct client *client, struct run *run)
-{
-    struct run *before = run->answered > 0 ? new_part(client, run, run->answered) : NULL;
-    struct run *taken = run->answered == 0 || before != NULL ? new_part(client, run, 1) : NULL;
-
-    if (taken == NULL) {
-        client_out_of_memory(client);
-        return NULL;
-    }
-    if (before != NULL) {
-        before->answered = before->requests;
-        before->text = run->text;
-        run->text = (struct buffer){0};
-    }
-    taken->spread = run->spread;
-    taken->part = run->part;
-    run->spread = NULL;
-    taken->expected = run->expected;
-    taken->policy_record = run->policy_record;
-    uint16_t kept = taken->kept;
-    taken->kept = run->kept;
-    run->kept = kept;
-    run->expected = NULL;
-    run->policy_record = NULL;
-    client->sent_runs++;
-    client_push_ended(client);
-    return client->state != CLIENT_CLOSED ? taken : NULL;
-}
-
-void client_end_taken(struct client *client)
-{
-    left_lane(client);
-    client_push_ended(client);
-    client_want_flush(client);
-}
-
-void client_answer_taken(struct client *client, struct run *run, struct slice error)
-{
-    struct resp_reply reply = {.keep_head = true};
-    size_t taken;
-
-    (void)resp_reply_feed(&reply, error.data, error.length, &taken);
-    if (run->expected != NULL) {
-        (void)session_reply(client, run->expected, &reply);
-    }
-    if (client->state == CLIENT_CLOSED) {
-        return;
-    }
-    if (run->measured) {
-        client_measure_lost(client, 1);
-    }
-    run->reply_bytes = error.length;
-    end_policies(client, run, POLICY_OUTCOME_REPLY, &reply);
-    run->answered = 1;
-    if (!add_text(client, run, error.data, error.length)) {
-        client_close(client, "out of memory");
-        return;
-    }
-    client_end_taken(client);
-}
-
-static void on_cluster_answered(struct run *run)
-{
-    struct client *client = run->owner;
-
-    client_redirect_ended(client, run);
-    on_answered(run);
-    client_redirect_check(client);
-}
-
-static void on_cluster_lost(struct run *run, enum run_loss loss, const char *why)
-{
-    struct client *client = run->owner;
-
-    client_redirect_ended(client, run);
-    on_lost(run, loss, why);
-    client_redirect_check(client);
-}
-
-const struct run_receiver client_cluster_receiver = {
-    .bytes = on_bytes,
-    .reply = on_reply,
-    .tally = on_tally,
-    .measured = on_measured,
-    .answered = on_cluster_answered,
-    .lost = on_cluster_lost,
-    .redirected = client_redirected,
-    .passed = client_passed,
-    .returned = client_returned,
-};
-
-/* What nodes say to a part waits until all have answered. */
-static void on_spread_bytes(struct run *run, const char *data, size_t length)
-{
-    struct client *client = run->owner;
-
-    if (!add_text(client, run, data, length)) {
-        client_close(client, "out of memory");
-    }
-}
-
-static void on_spread_answered(struct run *run)
-{
-    client_spread_release(run);
-    on_cluster_answered(run);
-}
-
-const struct run_receiver client_spread_receiver = {
-    .bytes = on_spread_bytes,
-    .reply = on_reply,
-    .tally = on_tally,
-    .measured = on_measured,
-    .answered = on_spread_answered,
-    .lost = on_cluster_lost,
-    .redirected = client_redirected,
-    .passed = client_passed,
-    .returned = client_returned,
-};
 
 const struct run_receiver client_run_receiver = {
     .bytes = on_bytes,

@@ -2,7 +2,7 @@
  * Where an admitted request goes: what it needs (client_commands.c), which lane that is, or who answers it instead.
  * Where a function gives false, the client has to wait (`wait` says for what) or was closed.
  */
-#include "client/client_private.h"
+#include "client/client_cluster_private.h"
 
 #include <stdio.h>
 

@@ -108,6 +108,11 @@ static bool send_silently(struct client *client, struct lane *lane, struct slice
     return true;
 }
 
+bool client_send_plain(struct client *client, struct lane *lane, struct slice requests, uint32_t count)
+{
+    return send_plain(client, lane, requests.data, requests.length, count);
+}
+
 bool client_forward(struct client *client, struct lane *lane, const struct request *request,
                     struct session_route *route)
 {

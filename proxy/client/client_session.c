@@ -1,5 +1,5 @@
 /* The state of a client's connection to Redis: what requests and their replies make of it. */
-#include "client/client_private.h"
+#include "client/client_cluster_private.h"
 
 #include "base/log.h"
 

@@ -8,7 +8,7 @@
  * they keep their order among the client's requests of each slot; but what must not share a lane (scripts) has one of
  * its own at each node, which goes back to the pool behind a fence.
  */
-#include "client/client_private.h"
+#include "client/client_cluster_private.h"
 
 #include "topology/cluster_merge.h"
 #include "topology/cluster_scan.h"

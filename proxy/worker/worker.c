@@ -1,4 +1,5 @@
 #include "worker/worker.h"
+#include "worker/worker_cluster.h"
 
 #include "base/log.h"
 
@@ -29,8 +30,7 @@ struct worker {
     struct mailbox mailbox;
     struct run_pool runs;
     struct upstream *upstream;
-    struct cluster_ways *cluster; /* NULL: there is one Redis */
-    uint64_t cluster_changes;     /* counted by both */
+    struct worker_cluster cluster;
     struct control *control;
     struct server_info *server_info;
     struct client_service *clients;
@@ -69,20 +69,16 @@ static struct upstream_settings common_settings(const struct conf *conf)
     };
 }
 
-static bool is_cluster(const struct conf *conf)
-{
-    return conf->upstream.topology == CONF_TOPOLOGY_CLUSTER;
-}
-
 static struct upstream_settings upstream_settings(struct worker *worker, const struct conf *conf)
 {
     struct upstream_settings settings = common_settings(conf);
+    bool is_cluster = worker_cluster_is_wanted(conf);
 
     settings.lane.target_text = conf->upstream.text;
     settings.lane.tls = conf->upstream.tls ? conf->tls_upstream : NULL;
-    settings.lane.host = is_cluster(conf) ? conf->upstream.seeds[0].host : conf->upstream.host;
-    settings.lane.follows = is_cluster(conf);
-    settings.changes = is_cluster(conf) ? &worker->cluster_changes : NULL;
+    settings.lane.host = is_cluster ? conf->upstream.seeds[0].host : conf->upstream.host;
+    settings.lane.follows = is_cluster;
+    settings.changes = is_cluster ? &worker->cluster.changes : NULL;
     settings.lane.stats = &worker->stats;
     settings.shared_lanes = (size_t)conf->lanes;
     settings.user = conf->upstream_user;
@@ -198,8 +194,8 @@ static void on_tick(evutil_socket_t fd, short what, void *context)
     (void)fd;
     (void)what;
     upstream_tick(worker->upstream);
-    if (worker->cluster != NULL) {
-        cluster_ways_tick(worker->cluster);
+    if (worker->cluster.ways != NULL) {
+        cluster_ways_tick(worker->cluster.ways);
     }
     client_service_tick(worker->clients);
     watch_for_password(worker);
@@ -356,9 +352,7 @@ static void worker_free(struct worker *worker)
         client_service_end_scripts(worker->clients);
         client_service_leave_admission(worker->clients);
     }
-    if (worker->cluster != NULL) {
-        cluster_ways_free(worker->cluster);
-    }
+    worker_cluster_close(&worker->cluster);
     if (worker->upstream != NULL) {
         upstream_free(worker->upstream);
     }
@@ -377,57 +371,6 @@ static void worker_free(struct worker *worker)
     free(worker);
 }
 
-static void on_map_wanted(void *context)
-{
-    const struct worker *worker = context;
-
-    if (worker->parts.want_map != NULL) {
-        worker->parts.want_map(worker->parts.pool);
-    }
-}
-
-static void on_map_came(void *context)
-{
-    const struct worker *worker = context;
-
-    client_service_map_came(worker->clients);
-}
-
-/* Where any node may be, until the first map. */
-static void find_seeds(struct worker *worker, const struct conf *conf)
-{
-    struct connection_targets targets = {.count = 0};
-
-    for (size_t i = 0; i < conf->upstream.seed_count && targets.count < CONNECTION_TARGETS_MAX; i++) {
-        struct connection_targets one;
-        if (connection_resolve_numeric(&conf->upstream.seeds[i], &one)) {
-            targets.items[targets.count++] = one.items[0];
-        }
-    }
-    if (targets.count > 0) {
-        upstream_set_targets(worker->upstream, &targets);
-    }
-}
-
-/* NULL when memory is short. */
-static struct cluster_ways *make_ways(struct worker *worker, const struct conf *conf)
-{
-    const struct upstream_settings settings = upstream_settings(worker, conf);
-    const struct cluster_ways_parts parts = {
-        .reactor = &worker->reactor,
-        .runs = &worker->runs,
-        .home = worker->upstream,
-        .changes = &worker->cluster_changes,
-        .want_map = on_map_wanted,
-        .map_came = on_map_came,
-        .lost = on_upstream_lost,
-        .context = worker,
-    };
-
-    find_seeds(worker, conf);
-    return cluster_ways_new(&parts, &settings);
-}
-
 static bool build_parts(struct worker *worker, const struct conf *conf)
 {
     struct upstream_settings upstream = upstream_settings(worker, conf);
@@ -440,17 +383,23 @@ static bool build_parts(struct worker *worker, const struct conf *conf)
     if (worker->upstream != NULL) {
         upstream_set_targets(worker->upstream, lookup_targets(worker->parts.lookup));
     }
-    if (worker->upstream != NULL && is_cluster(conf)) {
-        worker->cluster = make_ways(worker, conf);
-        if (worker->cluster == NULL) {
-            return false;
-        }
+    const struct worker_cluster_parts cluster = {
+        .reactor = reactor,
+        .runs = &worker->runs,
+        .home = worker->upstream,
+        .control = worker->control,
+        .want_map = worker->parts.want_map,
+        .pool = worker->parts.pool,
+    };
+    if (worker->server_info != NULL && worker_cluster_is_wanted(conf) &&
+        !worker_cluster_open(&worker->cluster, &cluster, conf, &upstream)) {
+        return false;
     }
     const struct client_parts parts = {
         .reactor = reactor,
         .runs = &worker->runs,
         .upstream = worker->upstream,
-        .cluster = worker->cluster,
+        .cluster = worker->cluster.ways,
         .control = worker->control,
         .server_info = worker->server_info,
         .policies = worker->parts.policies,
@@ -462,6 +411,7 @@ static bool build_parts(struct worker *worker, const struct conf *conf)
     if (worker->clients == NULL) {
         return false;
     }
+    worker->cluster.clients = worker->clients;
     worker->scripted = conf_rules_with_scripts(conf->rules);
     server_info_tell_scripts(worker->server_info, on_scripts, worker);
     upstream_tell_losses(worker->upstream, on_upstream_lost, worker);
@@ -647,8 +597,8 @@ static void run_reconfigure(struct message *message)
     struct client_settings clients = client_settings(order->conf);
 
     upstream_reconfigure(order->worker->upstream, &upstream);
-    if (order->worker->cluster != NULL) {
-        cluster_ways_reconfigure(order->worker->cluster, &upstream);
+    if (order->worker->cluster.ways != NULL) {
+        cluster_ways_reconfigure(order->worker->cluster.ways, &upstream);
     }
     client_service_reconfigure(order->worker->clients, &clients, order->conf->rules, order->admission);
     admission_release(order->admission);
@@ -701,32 +651,9 @@ void worker_set_targets(struct worker *worker, const struct connection_targets *
     worker_post(worker, &order->message);
 }
 
-struct map_message {
-    struct message message;
-    struct worker *worker;
-    struct cluster_map *map; /* referenced */
-};
-
-static void run_map(struct message *message)
-{
-    struct map_message *order = (struct map_message *)(void *)message;
-
-    if (order->worker->cluster != NULL) {
-        cluster_ways_follow(order->worker->cluster, order->map);
-    }
-    cluster_map_release(order->map);
-    free(order);
-}
-
 void worker_set_map(struct worker *worker, struct cluster_map *map)
 {
-    struct map_message *order = malloc(sizeof *order);
-
-    if (order == NULL) {
-        abort();
-    }
-    *order = (struct map_message){.message.run = run_map, .worker = worker, .map = cluster_map_reference(map)};
-    worker_post(worker, &order->message);
+    worker_post(worker, worker_cluster_message(&worker->cluster, map));
 }
 
 /* ---- telling ---- */

@@ -171,7 +171,6 @@ Test(conf_topology, not_to_listen_on)
 Test(conf_topology, not_supported_yet)
 {
     assert_refused("upstream", "sentinel://a,b/m", "names sentinels, which is not supported yet");
-    assert_refused("upstream", "cluster://a,b", "names a cluster, which is not supported yet");
 }
 
 Test(conf_topology, own_addresses)
