@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 
+from harness.certificates import certificates
 from harness.resp import OK, Closed, wait_for
 from harness.servers import Redis, free_port, speaks_tls
 
@@ -57,6 +58,13 @@ def tag_of(slot, cache={}):
     return cache[slot]
 
 
+def tls_options():
+    """Nodes want a certificate of each other."""
+    certificate, key = certificates().client
+    return ["--tls-cluster", "yes", "--tls-replication", "yes", "--tls-client-cert-file", certificate,
+            "--tls-client-key-file", key]  # fmt: skip
+
+
 class Node(Redis):
     """A Redis with cluster-enabled; a connection for the test's own questions is kept. password: that of all nodes. With
     tls=True nodes speak TLS to each other, too: else they do not know each other's ports for it."""
@@ -68,7 +76,7 @@ class Node(Redis):
         node = ["--cluster-enabled", "yes", "--cluster-port", str(self.bus_port)]
         node += ["--cluster-node-timeout", str(node_timeout), "--cluster-allow-replica-migration", "no"]
         node += ["--requirepass", password, "--masterauth", password] if password else []
-        node += ["--tls-cluster", "yes", "--tls-replication", "yes"] if speaks_tls(keywords.get("tls")) else []
+        node += tls_options() if speaks_tls(keywords.get("tls")) else []
         super().__init__(*node, *options, **keywords)
         self.id = self.ask("CLUSTER", "MYID").decode()
 
@@ -162,6 +170,8 @@ class Cluster:
         self.options, self.keywords = options, keywords
         self.nodes = []
         count = masters * (1 + replicas)
+        if speaks_tls(keywords.get("tls")):
+            certificates()  # made once, and not by all threads at once
         try:
             self.nodes = in_parallel([self._make] * count)
             self.masters, self.replicas = self.nodes[:masters], self.nodes[masters:]
