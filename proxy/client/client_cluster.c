@@ -60,11 +60,17 @@ const struct cluster_way *client_last_way(const struct client *client)
     return client->last_way > 0 && client->last_way <= ways->count ? ways->ways[client->last_way - 1] : NULL;
 }
 
+/* Whether Redis would miss the request that is answered here: it is sent another in its place. */
+static bool is_missed(const struct client *client)
+{
+    return client->session.sent_transaction || client->session.silent || client->session.silent_next;
+}
+
 /* It spoils a transaction as it does in Redis. */
 static void refuse(struct client *client, struct session_route *route, const char *text)
 {
     session_drop_route(client, route);
-    route->answer = client->session.sent_transaction ? SESSION_REFUSE : SESSION_ANSWER_HERE;
+    route->answer = is_missed(client) ? SESSION_REFUSE : SESSION_ANSWER_HERE;
     snprintf(route->text, sizeof route->text, "%s", text);
 }
 
@@ -80,6 +86,11 @@ static void change_node(struct client *client, struct session_route *route)
 {
     if (client->sent_runs > 0) {
         wait_for_quiet(client, route);
+    } else if (client->session.silent || client->session.silent_next) {
+        /* Whether that is answered is a state of the lane that it has, and nobody would hear of a refusal. */
+        session_drop_route(client, route);
+        route->answer = SESSION_CLOSE;
+        snprintf(route->text, sizeof route->text, "it said CLIENT REPLY, and what follows is for another node");
     } else if ((client->session.sent_transaction && !client->session.deferred) || !session_is_portable(client)) {
         refuse(client, route, CLUSTER_CROSSSLOT);
     } else {
@@ -102,8 +113,8 @@ static void defer_transaction(struct client *client, struct session_route *route
 static bool begins_transaction(const struct client *client, const struct command *command,
                                const struct session_route *route)
 {
-    return command != NULL && command->kind == COMMAND_MULTI && route->begins_transaction &&
-           !client->session.sent_transaction && (client->exclusive == NULL || session_is_portable(client));
+    return command != NULL && command->kind == COMMAND_MULTI && route->begins_transaction && !is_missed(client) &&
+           (client->exclusive == NULL || session_is_portable(client));
 }
 
 /* It goes to the node of that slot. */
@@ -189,7 +200,7 @@ void client_cluster_route(struct client *client, const struct command *command, 
     case CLUSTER_REFUSED:
         (void)cluster_command_refusal(plan, route->text, sizeof route->text);
         session_drop_route(client, route);
-        route->answer = client->session.sent_transaction ? SESSION_REFUSE : SESSION_ANSWER_HERE;
+        route->answer = is_missed(client) ? SESSION_REFUSE : SESSION_ANSWER_HERE;
         return;
     case CLUSTER_ALL:
         if (route->own_writes) {

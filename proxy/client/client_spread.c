@@ -279,14 +279,16 @@ static void find_own_address(const struct client *client, char host[INET6_ADDRST
 
 static enum client_outcome answer(struct client *client, struct slice text)
 {
+    const struct policy_decision nothing = {.length = 0};
     struct chain_record *record = client->held;
 
-    client->held = NULL;
     if (client->session.silent || client->session.silent_next) {
-        client->held = record;
-        client->session.silent_next = false;
-        client_end_record(client, POLICY_OUTCOME_LOCAL);
-    } else if (!client_answer(client, text.data, text.length, record)) {
+        /* Redis hears of it all the same, as that may be over then. */
+        client_refuse(client, &nothing);
+        return CLIENT_TAKEN;
+    }
+    client->held = NULL;
+    if (!client_answer(client, text.data, text.length, record)) {
         client_out_of_memory(client);
     }
     return CLIENT_TAKEN;
