@@ -6,7 +6,8 @@
  *
  * Two things must never be: that a request is executed twice, and that two requests for one key are executed in another
  * order than the client's. For the first, only errors count that Redis itself gives before it executes anything; those
- * of scripts could be anybody's words, and go to the client as they are. For the second, what is held is sent only when
+ * of scripts could be anybody's words: the node is asked about the first key by a question of Headgate's own, and only
+ * what it says to that is believed. For the second, what is held is sent only when
  * nothing else of the client is under way; until then, and until it is answered, the client sends nothing new. And what
  * was sent behind it to the same node is watched: if one of these with a key of a held request was executed after all
  * (the slot came back in between), it was so before the other, which then must not be sent any more, and is answered by
@@ -14,8 +15,7 @@
  */
 #include "client/client_cluster_private.h"
 
-#include "resp/word.h"
-
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +25,8 @@
 #define REDIRECTS_AT_ONCE 3
 /* The pause before a node is asked again that could not serve a request for now. */
 #define PAUSE_US ((int64_t)25000)
+
+static const char asking[] = "*1\r\n$6\r\nASKING\r\n";
 
 /* One request. */
 struct held {
@@ -36,6 +38,11 @@ struct held {
     bool is_overtaken; /* another one with one of its keys was executed before it */
     bool asks;         /* with ASKING, at `there` */
     bool pauses;       /* before it is sent */
+    bool is_doubtful;  /* the error may be a script's: `asked` is to be asked … */
+    bool is_refuted;   /* … and has not said so */
+    bool was_asked;    /* with ASKING, as the request was */
+    const struct cluster_way *asked;
+    struct run *question; /* under way; NULL: none is */
     uint32_t redirects;
     int64_t since_us; /* when it was redirected first */
     struct cluster_redirect there;
@@ -70,6 +77,16 @@ static bool is_believed(const struct client *client, const struct run *run)
     }
     return expected == NULL ||
            (expected->kind != EXPECT_SCRIPT && expected->kind != EXPECT_UNKNOWN && expected->kind != EXPECT_EXEC);
+}
+
+/* Whether it can be found out: of a script of its own, that has keys. */
+static bool is_provable(const struct client *client, const struct run *run, enum redirect kind)
+{
+    const struct expected_reply *expected = run->expected;
+    const struct session *session = &client->session;
+
+    return kind != REDIRECT_LATER && expected != NULL && expected->kind == EXPECT_SCRIPT && run->spread == NULL &&
+           !session->passthrough && !session->unsure && !session->split && client->exclusive == run->lane;
 }
 
 /* What is part of a transaction cannot be sent elsewhere without the rest of it. */
@@ -126,6 +143,11 @@ static struct client_redirects *list_of(struct client *client)
 
 static void held_free(struct held *held)
 {
+    if (held->question != NULL) {
+        /* Its answer is for nobody. */
+        held->question->receiver = NULL;
+        held->question->owner = NULL;
+    }
     free(held->error);
     free(held);
 }
@@ -283,25 +305,32 @@ bool client_redirected(struct run *run, struct slice error, struct slice request
         return false;
     }
     cluster_ways_want_map(ways);
-    if (!is_believed(client, run)) {
+    bool is_doubtful = !is_believed(client, run);
+    if (is_doubtful && !is_provable(client, run, kind)) {
         return false;
     }
+    const struct cluster_way *from = cluster_way_by_upstream(ways, lane_profile(run->lane)->upstream);
     bool is_unknown = false;
-    if (kind != REDIRECT_LATER) {
-        const struct cluster_way *from = cluster_way_by_upstream(ways, lane_profile(run->lane)->upstream);
+    if (kind != REDIRECT_LATER && !is_doubtful) {
         is_unknown = cluster_way_redirect(ways, from, &there) == NULL;
     }
     if (!is_free(client, run) || is_over(client, before)) {
         return false;
     }
     watch_followers(client, run);
+    /* An error of a script may go on in further lines. */
+    run->lane->needs_fence = run->lane->needs_fence || is_doubtful;
     if (!hold(client, run, error, request, &held)) {
         return true;
     }
     held->redirects += kind != REDIRECT_LATER && !is_unknown;
+    held->was_asked = held->asks;
     held->asks = kind == REDIRECT_ASK && !is_unknown;
     held->pauses = kind == REDIRECT_LATER || is_unknown || held->redirects >= REDIRECTS_AT_ONCE;
     held->there = there;
+    held->is_doubtful = is_doubtful;
+    held->is_refuted = false;
+    held->asked = from;
     client_redirect_check(client);
     return true;
 }
@@ -390,6 +419,106 @@ void client_passed(struct run *run, struct slice request)
     }
 }
 
+/* ---- questions about what scripts have said ---- */
+
+static void on_question_bytes(struct run *run, const char *data, size_t length)
+{
+    (void)run;
+    (void)data;
+    (void)length;
+}
+
+/* What EXISTS is answered by, no script has said. */
+static bool on_question_redirected(struct run *run, struct slice error, struct slice request)
+{
+    struct held *held = run->owner;
+    struct client *client = held->run->owner;
+    struct cluster_redirect there;
+
+    (void)request;
+    if (cluster_redirect_parse(error, &there) &&
+        cluster_way_redirect(client->service->cluster, held->asked, &there) != NULL) {
+        held->there = there;
+        held->asks = there.ask;
+        held->is_refuted = false;
+    }
+    return false;
+}
+
+static void end_question(struct run *run)
+{
+    struct held *held = run->owner;
+    struct client *client = held->run->owner;
+
+    held->question = NULL;
+    run_give(client->service->runs, run);
+    client_redirect_check(client);
+}
+
+static void on_question_lost(struct run *run, enum run_loss loss, const char *why)
+{
+    (void)loss;
+    (void)why;
+    end_question(run);
+}
+
+static const struct run_receiver question_receiver = {
+    .bytes = on_question_bytes,
+    .answered = end_question,
+    .lost = on_question_lost,
+    .redirected = on_question_redirected,
+};
+
+static bool take_first(void *context, struct slice key, uint32_t index)
+{
+    struct slice *first = context;
+
+    (void)index;
+    *first = key;
+    return false;
+}
+
+static struct slice exists(struct slice key, char *text, size_t size)
+{
+    int length = snprintf(text, size, "*2\r\n$6\r\nEXISTS\r\n$%zu\r\n", key.length);
+
+    memcpy(text + length, key.data, key.length);
+    memcpy(text + (size_t)length + key.length, "\r\n", 2);
+    return (struct slice){text, (size_t)length + key.length + 2};
+}
+
+/* Asks the node that has answered whether the first key is there. Until it has said otherwise, the error is the
+ * script's. False: it has no key, or memory is short. */
+static bool ask(struct client *client, struct held *held)
+{
+    const struct command *command = client_command_of(client->service, held->request);
+    struct slice key = {0};
+
+    held->is_refuted = true;
+    if (command != NULL) {
+        command_visit_keys(command, held->request, take_first, &key);
+    }
+    size_t size = key.length + 64;
+    char *text = key.data != NULL ? malloc(size) : NULL;
+    struct profile *profile = text != NULL ? client_profile_at(client, held->asked) : NULL;
+    struct lane *lane = profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
+    struct run *run = lane != NULL ? run_take(client->service->runs) : NULL;
+    if (run != NULL) {
+        run->receiver = &question_receiver;
+        run->owner = held;
+        run->requests = 1;
+        struct slice question = exists(key, text, size);
+        if ((!held->was_asked || upstream_send_hidden(lane, asking, sizeof asking - 1, false)) &&
+            lane_send(lane, run, question.data, question.length)) {
+            held->question = run;
+        } else {
+            run_give(client->service->runs, run);
+        }
+    }
+    free(text);
+    return held->question != NULL;
+}
+
 /* ---- sending them ---- */
 
 /* Where it belongs now; NULL: home. */
@@ -450,9 +579,7 @@ static void give_up(struct client *client, struct held *held)
 
 static void send_again(struct client *client, struct held *held)
 {
-    static const char asking[] = "*1\r\n$6\r\nASKING\r\n";
-
-    if (held->is_overtaken) {
+    if (held->is_overtaken || held->is_refuted) {
         give_up(client, held);
         return;
     }
@@ -491,13 +618,30 @@ static bool pauses(struct client_redirects *redirects)
     return redirects->paused;
 }
 
+/* Asks where it is doubtful. True: that is under way. */
+static bool asks(struct client_redirects *redirects)
+{
+    bool is_asking = false;
+    struct held *held;
+
+    STAILQ_FOREACH(held, &redirects->requests, of_client)
+    {
+        if (held->is_held && held->is_doubtful) {
+            held->is_doubtful = false;
+            (void)ask(redirects->client, held);
+        }
+        is_asking = is_asking || held->question != NULL;
+    }
+    return is_asking;
+}
+
 static void resolve_task(struct reactor_task *task)
 {
     struct client_redirects *redirects =
         (struct client_redirects *)(void *)((char *)task - offsetof(struct client_redirects, task));
     struct client *client = redirects->client;
 
-    if (client->sent_runs > redirects->held || pauses(redirects)) {
+    if (client->sent_runs > redirects->held || pauses(redirects) || asks(redirects)) {
         return;
     }
     /* The list goes with the last of them that is answered here. */

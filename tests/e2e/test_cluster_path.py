@@ -179,9 +179,30 @@ def test_scripts_run_at_the_node_of_their_keys(cluster, client):
 def test_what_a_script_says_is_no_redirect(cluster, client):
     """Anybody could send everybody's requests anywhere."""
     (key, *_), *_ = cluster.keys_at(1, "liar").values()
-    script = f"return redis.error_reply('MOVED {slot_of(key)} 192.0.2.1:7777')"
+    script = f"redis.call('INCR', KEYS[1]) return redis.error_reply('MOVED {slot_of(key)} 192.0.2.1:7777')"
     assert text(client("EVAL", script, 1, key)) == f"MOVED {slot_of(key)} 192.0.2.1:7777"
-    assert client("SET", key, 1) == OK
+    assert client("GET", key) == b"1", "it was executed once"
+
+
+def test_scripts_follow_their_slot(cluster, client):
+    """ASK while it is on its way, MOVED when it has gone."""
+    slot = 700
+    key, other = f"{{{tag_of(slot)}}}n", f"{{{tag_of(slot)}}}stays"
+    count = "return redis.call('INCR', KEYS[1])"
+    assert client("EVAL", count, 1, key) == 1
+    source = cluster.owner(slot)
+    target = next(node for node in cluster.current_masters() if node is not source)
+    cluster.begin_migration(slot, target)
+    try:
+        assert cluster.move_keys(slot, source, target) == 1
+        assert pipeline(client, [("EVAL", count, 1, key), ("INCR", key), ("EVAL", count, 1, key)]) == [2, 3, 4]
+        lie = "redis.call('INCR', KEYS[1]) return redis.error_reply('ASK 700 192.0.2.1:7777')"
+        assert text(client("EVAL", lie, 1, key)) == "ASK 700 192.0.2.1:7777"
+        assert client("DECR", key) == 4, "it was executed once"
+    finally:
+        cluster.end_migration(slot, target)
+    assert pipeline(client, [("EVAL", count, 1, key), ("EVAL", count, 1, key), ("EVAL", count, 1, other)]) == [5, 6, 1]
+    assert target.ask("GET", key) == b"6"
 
 
 def test_resp3(cluster, client):
