@@ -24,8 +24,9 @@ struct cluster_node {
     char host[CLUSTER_HOST_MAX]; /* where clients are to connect, as the cluster says: an address or a name */
     uint16_t port;
     bool is_master;
-    int16_t master;                    /* the place of its master in nodes; its own if it is one */
-    uint16_t slot_count;               /* that a master has; 0 for replicas */
+    int16_t master;      /* the place of its master in nodes; its own if it is one */
+    uint16_t slot_count; /* that a master has; 0 for replicas */
+    int64_t since_us;    /* when it was first heard to be what it is, of clock_now_us(); 0: that was not noted */
     struct connection_targets targets; /* of the host; none, and why, if it is a name that could not be looked up */
 };
 

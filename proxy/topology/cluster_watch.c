@@ -229,6 +229,18 @@ static void keep_known_targets(struct cluster_watch *watch, struct cluster_map *
     }
 }
 
+/* Since when each node is what it is: as long as it was before, or from now on. */
+static void note_roles(const struct cluster_watch *watch, struct cluster_map *map)
+{
+    for (size_t i = 0; i < map->node_count; i++) {
+        struct cluster_node *node = &map->nodes[i];
+        int16_t place = watch->map != NULL ? cluster_map_find(watch->map, node->host, node->port) : CLUSTER_NOBODY;
+        const struct cluster_node *before = place != CLUSTER_NOBODY ? &watch->map->nodes[place] : NULL;
+        bool goes_on = before != NULL && before->is_master == node->is_master;
+        node->since_us = goes_on ? before->since_us : clock_now_us();
+    }
+}
+
 /* The names of what was chosen are known, as far as they can be. */
 static void put_in_force(struct cluster_watch *watch)
 {
@@ -237,6 +249,7 @@ static void put_in_force(struct cluster_watch *watch)
 
     watch->chosen = NULL;
     keep_known_targets(watch, map);
+    note_roles(watch, map);
     bool is_news = before == NULL || !cluster_map_equal(map, before);
     if (is_news) {
         cluster_news_tell(upstream_text(watch), before, map);
@@ -589,4 +602,28 @@ struct cluster_map *cluster_watch_map(const struct cluster_watch *watch)
 const struct cluster_watch_facts *cluster_watch_tell(const struct cluster_watch *watch)
 {
     return &watch->facts;
+}
+
+void cluster_watch_visit_nodes(const struct cluster_watch *watch, node_visit *visit, void *context)
+{
+    const struct cluster_map *map = watch->map;
+    char address[CLUSTER_TEXT_MAX], master[CLUSTER_TEXT_MAX];
+
+    for (size_t i = 0; map != NULL && i < map->node_count; i++) {
+        const struct cluster_node *of = &map->nodes[map->nodes[i].master];
+        const struct cluster_node *node = &map->nodes[i];
+        cluster_map_address_text(node->host, node->port, address);
+        cluster_map_address_text(of->host, of->port, master);
+        const struct node told = {
+            .role = node->is_master ? "master" : "replica",
+            .address = address,
+            .state = "listed",
+            .says = node->is_master ? "" : master,
+            .lanes = -1,
+            .since_us = clock_now_us() - node->since_us,
+            .offset = -1,
+            .slots = node->is_master ? node->slot_count : -1,
+        };
+        visit(context, &told);
+    }
 }

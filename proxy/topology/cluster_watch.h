@@ -12,6 +12,7 @@
 #define HEADGATE_CLUSTER_WATCH_H
 
 #include "topology/cluster_map.h"
+#include "topology/node.h"
 
 struct cluster_watch;
 
@@ -49,5 +50,8 @@ void cluster_watch_soon(struct cluster_watch *watch);
 /* What is known now; NULL: nothing yet. Valid until something else is found. */
 struct cluster_map *cluster_watch_map(const struct cluster_watch *watch);
 const struct cluster_watch_facts *cluster_watch_tell(const struct cluster_watch *watch);
+/* Each node of that map, for the admin port: "listed" is what the cluster says of it; who reaches it the workers know.
+ * A replica says who its master is. */
+void cluster_watch_visit_nodes(const struct cluster_watch *watch, node_visit *visit, void *context);
 
 #endif

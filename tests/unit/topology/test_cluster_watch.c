@@ -423,3 +423,37 @@ Test(cluster_watch, addresses_that_will_not_do_are_not_asked)
     cr_assert_eq(world.nodes[0].asked, 0);
     cr_assert_not_null(strstr(cluster_watch_tell(world.watch)->why, "Headgate itself"));
 }
+
+struct counts {
+    size_t masters;
+    size_t replicas;
+    int64_t slots;
+};
+
+static void count_node(void *context, const struct node *node)
+{
+    struct counts *counts = context;
+
+    cr_assert_str_eq(node->state, "listed");
+    cr_assert_geq(node->since_us, 0);
+    cr_assert_lt(node->since_us, PATIENCE_US);
+    counts->masters += strcmp(node->role, "master") == 0;
+    counts->replicas += strcmp(node->role, "replica") == 0 && strcmp(node->says, "127.0.0.1:7") == 0;
+    counts->slots += node->slots;
+}
+
+Test(cluster_watch, nodes_are_told_of)
+{
+    struct counts counts = {0};
+
+    snprintf(world.nodes[0].slots, TEXT_MAX,
+             "*1\r\n*4\r\n:0\r\n:99\r\n*2\r\n$9\r\n127.0.0.1\r\n:7\r\n*2\r\n$9\r\n127.0.0.1\r\n:8\r\n");
+    start(1);
+    cluster_watch_visit_nodes(world.watch, count_node, &counts);
+    cr_assert_eq(counts.masters, 0);
+    turn_until(has_changed, 1);
+    cluster_watch_visit_nodes(world.watch, count_node, &counts);
+    cr_assert_eq(counts.masters, 1);
+    cr_assert_eq(counts.replicas, 1);
+    cr_assert_eq(counts.slots, 100 - 1);
+}
