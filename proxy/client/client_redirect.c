@@ -315,9 +315,11 @@ bool client_redirected(struct run *run, struct slice error, struct slice request
         is_unknown = cluster_way_redirect(ways, from, &there) == NULL;
     }
     if (!is_free(client, run) || is_over(client, before)) {
+        stats_add(client->service->reactor->stats, STATS_REDIRECTS_ENDED, before != NULL);
         return false;
     }
     watch_followers(client, run);
+    stats_add(client->service->reactor->stats, STATS_REDIRECTS, 1);
     /* An error of a script may go on in further lines. */
     run->lane->needs_fence = run->lane->needs_fence || is_doubtful;
     if (!hold(client, run, error, request, &held)) {
@@ -572,6 +574,7 @@ static void give_up(struct client *client, struct held *held)
     char *error = held->error;
 
     held->error = NULL;
+    stats_add(client->service->reactor->stats, STATS_REDIRECTS_ENDED, 1);
     drop(client, held);
     client_answer_taken(client, run, slice_of(error));
     free(error);

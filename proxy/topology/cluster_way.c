@@ -144,7 +144,11 @@ static struct cluster_way *meet(struct cluster_ways *ways, const char *host, uin
     if (place != CLUSTER_NOBODY) {
         return way_new(ways, host, port, &ways->map->nodes[place].targets);
     }
-    return connection_resolve_numeric(&address, &targets) ? way_new(ways, host, port, &targets) : NULL;
+    bool is_address = connection_resolve_numeric(&address, &targets) && targets.count > 0;
+    if (!is_address || ways->is_own(ways->context, (const struct sockaddr *)(const void *)&targets.items[0].address)) {
+        return NULL;
+    }
+    return way_new(ways, host, port, &targets);
 }
 
 struct cluster_way *cluster_way_redirect(struct cluster_ways *ways, const struct cluster_way *from,
@@ -291,6 +295,7 @@ struct cluster_ways *cluster_ways_new(const struct cluster_ways_parts *parts, co
     ways->map_came = parts->map_came;
     ways->made_us = reactor_now(parts->reactor);
     ways->lost = parts->lost;
+    ways->is_own = parts->is_own;
     ways->context = parts->context;
     ways->settings = *settings;
     for (size_t slot = 0; slot < CLUSTER_SLOTS; slot++) {

@@ -43,6 +43,7 @@ struct cluster_ways {
     void (*want_map)(void *context);
     void (*map_came)(void *context);
     void (*lost)(void *context, const char *why, uint64_t requests);
+    bool (*is_own)(void *context, const struct sockaddr *address);
     void *context;
 };
 
@@ -57,6 +58,8 @@ struct cluster_ways_parts {
     /* Who waits because cluster_ways_wait() may go on. */
     void (*map_came)(void *context);
     upstream_lost_callback *lost; /* as upstream_tell_losses() */
+    /* Whether that is Headgate's own address. */
+    bool (*is_own)(void *context, const struct sockaddr *address);
     void *context;
 };
 

@@ -597,9 +597,7 @@ static void run_reconfigure(struct message *message)
     struct client_settings clients = client_settings(order->conf);
 
     upstream_reconfigure(order->worker->upstream, &upstream);
-    if (order->worker->cluster.ways != NULL) {
-        cluster_ways_reconfigure(order->worker->cluster.ways, &upstream);
-    }
+    worker_cluster_reconfigure(&order->worker->cluster, order->conf, &upstream);
     client_service_reconfigure(order->worker->clients, &clients, order->conf->rules, order->admission);
     admission_release(order->admission);
     change_scripted(order->worker, conf_rules_with_scripts(order->conf->rules));
@@ -678,9 +676,10 @@ struct client_service *worker_clients(struct worker *worker)
     return worker->clients;
 }
 
-struct upstream *worker_upstream(struct worker *worker)
+void worker_visit_lanes(struct worker *worker, void (*visit)(void *context, struct lane *lane), void *context)
 {
-    return worker->upstream;
+    upstream_visit_lanes(worker->upstream, visit, context);
+    worker_cluster_visit_lanes(&worker->cluster, visit, context);
 }
 
 struct worker_facts worker_tell(const struct worker *worker)

@@ -72,7 +72,8 @@ void worker_post(struct worker *worker, struct message *message);
 
 /* On the worker's thread only. */
 struct client_service *worker_clients(struct worker *worker);
-struct upstream *worker_upstream(struct worker *worker);
+/* Those to all nodes. */
+void worker_visit_lanes(struct worker *worker, void (*visit)(void *context, struct lane *lane), void *context);
 struct worker_facts worker_tell(const struct worker *worker);
 
 #endif

@@ -62,6 +62,14 @@ static void find_seeds(struct upstream *home, const struct conf *conf)
     }
 }
 
+/* A node that announces Headgate's address would have requests go round in a circle. */
+static bool is_own(void *context, const struct sockaddr *address)
+{
+    const struct worker_cluster *cluster = context;
+
+    return conf_own_address(cluster->conf, address) != NULL;
+}
+
 static void on_lost(void *context, const char *why, uint64_t requests)
 {
     const struct worker_cluster *cluster = context;
@@ -81,15 +89,36 @@ bool worker_cluster_open(struct worker_cluster *cluster, const struct worker_clu
         .want_map = on_map_wanted,
         .map_came = on_map_came,
         .lost = on_lost,
+        .is_own = is_own,
         .context = cluster,
     };
 
+    cluster->conf = conf;
     cluster->want_map = parts->want_map;
     cluster->pool = parts->pool;
     find_seeds(parts->home, conf);
     control_set_router(parts->control, &router);
     cluster->ways = cluster_ways_new(&ways, settings);
     return cluster->ways != NULL;
+}
+
+void worker_cluster_reconfigure(struct worker_cluster *cluster, const struct conf *conf,
+                                const struct upstream_settings *settings)
+{
+    cluster->conf = conf;
+    if (cluster->ways != NULL) {
+        cluster_ways_reconfigure(cluster->ways, settings);
+    }
+}
+
+void worker_cluster_visit_lanes(struct worker_cluster *cluster, void (*visit)(void *context, struct lane *lane),
+                                void *context)
+{
+    for (size_t i = 0; cluster->ways != NULL && i < cluster->ways->count; i++) {
+        if (cluster->ways->ways[i] != NULL) {
+            upstream_visit_lanes(cluster->ways->ways[i]->upstream, visit, context);
+        }
+    }
 }
 
 void worker_cluster_close(struct worker_cluster *cluster)

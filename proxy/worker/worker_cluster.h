@@ -9,6 +9,7 @@
 struct worker_cluster {
     struct cluster_ways *ways; /* NULL: there is one Redis */
     uint64_t changes;          /* counted by the ways and by the home upstream */
+    const struct conf *conf;   /* in force */
     struct client_service *clients;
     /* From the worker's thread: the map may be old. */
     void (*want_map)(void *pool);
@@ -29,6 +30,12 @@ bool worker_cluster_is_wanted(const struct conf *conf);
 /* settings: of the home upstream. clients are set by the caller, before the loop runs. False when memory is short. */
 bool worker_cluster_open(struct worker_cluster *cluster, const struct worker_cluster_parts *parts,
                          const struct conf *conf, const struct upstream_settings *settings);
+/* Another configuration is in force. */
+void worker_cluster_reconfigure(struct worker_cluster *cluster, const struct conf *conf,
+                                const struct upstream_settings *settings);
+/* Calls visit for each lane to a node. */
+void worker_cluster_visit_lanes(struct worker_cluster *cluster, void (*visit)(void *context, struct lane *lane),
+                                void *context);
 /* Before the home upstream is freed. */
 void worker_cluster_close(struct worker_cluster *cluster);
 

@@ -84,6 +84,35 @@ def test_a_slot_that_has_moved_is_followed(cluster, client):
     assert client("GET", key) == b"3"
 
 
+def test_nodes_that_send_a_request_to_each_other(cluster, client, headgate):
+    """A slot that nobody wants, until the nodes agree again: an error in the end, and other slots are none the worse."""
+    slot = 900
+    first, second, *_ = cluster.current_masters()
+    assert first is cluster.owner(slot)
+    first.tell("CLUSTER", "SETSLOT", slot, "NODE", second.id)
+    key, other = f"{{{tag_of(slot)}}}n", f"{{{tag_of(9999)}}}n"
+    client.request("SET", key, 1)
+    assert pipeline(headgate.connect(), [("SET", other, 1), ("GET", other)]) == [OK, b"1"]
+    reply = client.read()
+    assert reply == OK or text(reply).startswith(("MOVED ", "CLUSTERDOWN "))
+    assert client("SET", other, 2) == OK
+    for node in cluster.current_masters():
+        node.tell("CLUSTER", "SETSLOT", slot, "NODE", first.id)
+    assert wait_for(lambda: client("SET", key, 2) == OK, 30, "a slot that is served again")
+    with headgate.admin() as admin:
+        lanes = admin("LANES").decode().splitlines()
+        assert len([line for line in lanes if "state=ready" in line]) >= 3, "those to all nodes are shown"
+
+
+def test_a_reload_changes_nothing_for_clients(cluster, client, headgate):
+    keys = [f"k{number}" for number in range(30)]
+    assert pipeline(client, [("SET", key, 1) for key in keys]) == [OK] * 30
+    headgate.write_config(reconnect_max="300ms")
+    with headgate.admin() as admin:
+        assert admin("RELOAD") == OK
+    assert pipeline(client, [("INCR", key) for key in keys]) == [2] * 30
+
+
 def test_a_pipeline_into_slots_that_have_moved_loses_no_order(cluster, client):
     slots = range(200, 230)
     keys = [f"{{{tag_of(slot)}}}n" for slot in slots]
