@@ -51,9 +51,14 @@ static void add_says(struct admin_text *text, const struct node *node)
     admin_text_add(text, "%s", node->says);
 }
 
+static void add_slots(struct admin_text *text, const struct node *node)
+{
+    add_number(text, node->slots);
+}
+
 static const struct field fields[] = {
     {"role", add_role},   {"address", add_address}, {"state", add_state}, {"lanes", add_lanes},
-    {"since", add_since}, {"offset", add_offset},   {"says", add_says},
+    {"since", add_since}, {"offset", add_offset},   {"says", add_says},   {"slots", add_slots},
 };
 
 struct lines {
@@ -86,6 +91,7 @@ static void add_single(struct lines *lines, const struct server *server, int64_t
         .lanes = lanes,
         .since_us = -1,
         .offset = -1,
+        .slots = -1,
     };
 
     add_node(lines, &node);
@@ -99,6 +105,8 @@ static void add_nodes(struct lines *lines, const struct server *server)
 
     if (worker_pool->sentinels != NULL) {
         sentinel_visit_nodes(worker_pool->sentinels, lanes, add_node, lines);
+    } else if (worker_pool->watch != NULL) {
+        cluster_watch_visit_nodes(worker_pool->watch, add_node, lines);
     } else {
         add_single(lines, server, lanes);
     }

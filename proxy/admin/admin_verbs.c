@@ -236,7 +236,7 @@ static void collect_lanes(struct gathering *gathering, struct worker *worker)
 {
     struct line_context line = begin_lines(gathering, worker);
 
-    upstream_visit_lanes(worker_upstream(worker), add_lane, &line);
+    worker_visit_lanes(worker, add_lane, &line);
 }
 
 static void run_lanes(struct session_entry *session, size_t count, const struct slice *arguments)

@@ -1,5 +1,5 @@
 /* All clients of a worker: accepting, time-outs, reports. */
-#include "client/client_private.h"
+#include "client/client_cluster_private.h"
 
 #include "base/log.h"
 #include "net/peer_process.h"
@@ -138,8 +138,11 @@ struct client_service *client_service_new(const struct client_parts *parts, cons
     service->reactor = parts->reactor;
     service->runs = parts->runs;
     service->upstream = parts->upstream;
+    service->cluster = parts->cluster;
+    service->receiver = parts->cluster != NULL ? &client_cluster_receiver : &client_run_receiver;
     service->control = parts->control;
     service->server_info = parts->server_info;
+    service->short_ways = parts->cluster != NULL ? client_cluster_short_ways() : NULL;
     service->settings = *settings;
     service->free_closed.run = free_closed;
     client_service_admit(service, parts->admission);
@@ -151,6 +154,7 @@ struct client_service *client_service_new(const struct client_parts *parts, cons
     if (service->chain == NULL) {
         client_servers_free(service);
         client_service_leave_admission(service);
+        free(service->short_ways);
         free(service);
         return NULL;
     }
@@ -176,6 +180,7 @@ void client_service_free(struct client_service *service)
     client_servers_free(service);
     client_admin_queries_end(service);
     peer_finder_free(service->peer_finder);
+    free(service->short_ways);
     free(service);
 }
 

@@ -6,6 +6,7 @@
 
 #include "net/admission.h"
 #include "policy/chain.h"
+#include "topology/cluster_way.h"
 #include "upstream/server_info.h"
 
 struct client;
@@ -13,6 +14,7 @@ struct client;
 /* What all clients of a worker have in common. Times in ms, sizes in bytes. */
 struct client_settings {
     bool session_pool; /* pool = session: each client has an exclusive lane for life */
+    bool splits;       /* cross_slot = split: requests with keys in several slots of a cluster are taken apart */
     int64_t idle_timeout;
     int64_t upstream_wait;
     uint64_t output_limit; /* 0: none */
@@ -35,6 +37,7 @@ struct client_parts {
     struct reactor *reactor;
     struct run_pool *runs;
     struct upstream *upstream;
+    struct cluster_ways *cluster; /* to the nodes; NULL: there is one Redis, at the upstream */
     struct control *control;
     struct server_info *server_info;
     const struct chain_roster *policies;
@@ -96,6 +99,9 @@ bool client_accept(struct client_service *service, int fd, const struct client_o
 /* A connection to Redis was lost, and so many requests with it; or none can be made: the policies are told. why is one
  * line for a person. */
 void client_service_upstream_lost(struct client_service *service, const char *why, uint64_t requests);
+
+/* Where the nodes of the cluster are is known now, or is not waited for any more. */
+void client_service_map_came(struct client_service *service);
 
 /* A shared lane cannot be made any more, as Redis refuses its credentials: who uses it is closed. */
 void client_service_refused(struct client_service *service, const struct lane *lane);

@@ -38,6 +38,7 @@ void client_refuse(struct client *client, const struct policy_decision *decision
     struct chain_record *record = client->held;
 
     client->held = NULL;
+    client->session.spoiled = client->session.spoiled || client->session.deferred;
     if (client->session.passthrough) {
         client->held = record;
         client_end(client, "a policy refused a request where no answer has a place");

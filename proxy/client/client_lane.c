@@ -1,5 +1,5 @@
 /* The exclusive lane of a client: when it is taken, what it is told of the client, when it may be left. */
-#include "client/client_private.h"
+#include "client/client_cluster_private.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,9 +16,9 @@ bool session_is_portable(const struct client *client)
 {
     const struct session *session = &client->session;
 
-    return !client->streaming && !session->known_transaction && !session->watching && !session->tracking &&
-           !session->pinned && session->told_id_us == 0 && !session->passthrough && !session->unsure &&
-           session->channels == 0 && session->patterns == 0 && session->shard_channels == 0;
+    return !client->streaming && (!session->known_transaction || session->deferred) && !session->watching &&
+           !session->tracking && !session->pinned && session->told_id_us == 0 && !session->passthrough &&
+           !session->unsure && session->channels == 0 && session->patterns == 0 && session->shard_channels == 0;
 }
 
 bool session_is_clean(const struct client *client)
@@ -92,7 +92,8 @@ static void taken(struct client *client)
 /* Others that wait on it would have to wait for this client, too, and would lose their replies with it. */
 bool session_may_take_home_lane(const struct client *client)
 {
-    const struct lane *lane = upstream_shared_lane(client->profile, client->place);
+    struct profile *profile = client_profile_at(client, client_last_way(client));
+    const struct lane *lane = profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
 
     return lane != NULL && lane->id == client->last_lane_id && lane->state == LANE_READY &&
            !lane_serves_others(lane, client);
@@ -100,10 +101,11 @@ bool session_may_take_home_lane(const struct client *client)
 
 static void take_home_lane(struct client *client)
 {
-    struct lane *lane = upstream_shared_lane(client->profile, client->place);
+    struct lane *lane = upstream_shared_lane(client_profile_at(client, client_last_way(client)), client->place);
 
     upstream_make_exclusive(lane, &session_lane_owner, client);
     client->exclusive = lane;
+    client->exclusive_way = client_last_way(client);
     client->owes_identity = true;
 }
 
@@ -132,7 +134,9 @@ bool session_take_lane(struct client *client, const struct session_route *route)
         taken(client);
         return true;
     }
-    client->exclusive = upstream_take_exclusive(client->profile, fresh, &session_lane_owner, client);
+    struct profile *profile = client_profile_at(client, route->way);
+    client->exclusive = profile != NULL ? upstream_take_exclusive(profile, fresh, &session_lane_owner, client) : NULL;
+    client->exclusive_way = route->way;
     if (client->exclusive == NULL) {
         return false;
     }
@@ -142,17 +146,28 @@ bool session_take_lane(struct client *client, const struct session_route *route)
     if (route->own_writes && !write_nothing(client)) {
         return false;
     }
-    return route->sync || session_give_identity(client, route->identity);
+    return (route->sync || session_give_identity(client, route->identity)) &&
+           (!client->session.deferred || client_cluster_begin(client));
 }
 
 bool session_take_bare_lane(struct client *client)
 {
     client->exclusive = upstream_take_bare(client->profile, &session_lane_owner, client);
+    client->exclusive_way = NULL;
     if (client->exclusive == NULL) {
         return false;
     }
     taken(client);
     return true;
+}
+
+/* What is left of it without the lane: a MULTI that was not said on it. */
+static struct session without_lane(const struct session *session)
+{
+    bool deferred = session->deferred;
+
+    return (struct session){
+        .deferred = deferred, .spoiled = session->spoiled, .sent_transaction = deferred, .known_transaction = deferred};
 }
 
 void session_leave_lane(struct client *client)
@@ -161,7 +176,21 @@ void session_leave_lane(struct client *client)
     bool clean = client->sent_runs == 0 && session_is_clean(client);
 
     client->exclusive = NULL;
-    client->session = (struct session){0};
+    client->session = without_lane(&client->session);
+    stats_subtract(client->service->reactor->stats, STATS_CLIENTS_EXCLUSIVE, 1);
+    upstream_release_exclusive(lane, clean);
+}
+
+void session_leave_node(struct client *client)
+{
+    struct lane *lane = client->exclusive;
+    const struct session before = client->session;
+    bool clean = session_is_portable(client);
+
+    client->exclusive = NULL;
+    client->session = without_lane(&before);
+    client->session.blocking = before.blocking;
+    client->session.scripts = before.scripts;
     stats_subtract(client->service->reactor->stats, STATS_CLIENTS_EXCLUSIVE, 1);
     upstream_release_exclusive(lane, clean);
 }
@@ -304,7 +333,7 @@ const struct lane_owner session_lane_owner = {
 bool client_enter_exclusive(struct client *client, const struct session_route *route)
 {
     if (client->exclusive != NULL) {
-        return true;
+        return !client->session.deferred || client_cluster_begin(client) || client_out_of_memory(client);
     }
     if (client->lane_in_use != NULL && !(route->own_writes && session_may_take_home_lane(client))) {
         return client_wait_for(client, CLIENT_WAIT_QUIET);

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "client/client_state.h"
+#include "topology/cluster_command.h"
 
 enum client_state {
     CLIENT_OPEN,
@@ -36,6 +37,9 @@ struct client_service {
     struct reactor *reactor;
     struct run_pool *runs;
     struct upstream *upstream;
+    struct cluster_ways *cluster;        /* to the nodes; NULL: there is one Redis, at the upstream */
+    const struct run_receiver *receiver; /* of the clients' runs */
+    bool *short_ways;                    /* see client_cluster_short_ways(); NULL: there is no cluster */
     struct control *control;
     struct server_info *server_info;
     struct client_settings settings;
@@ -118,8 +122,13 @@ struct client {
     uint64_t told_lane_id;          /* the lane whose id in Redis it was told last; 0: none */
     struct lane_waiter lane_waiter; /* while it waits for a shared lane */
     struct lane *exclusive;         /* NULL while the client uses shared lanes */
-    struct profile *profile;
-    size_t place; /* which of the profile's shared lanes is home */
+    struct profile *profile;        /* at the home upstream; see client_profile_at() */
+    /* In a cluster: */
+    const struct cluster_way *exclusive_way; /* where the exclusive lane is; NULL: home */
+    size_t last_way;                         /* where the last request went: the number of the way + 1; 0: home */
+    uint64_t routed_changes;                 /* of the ways, when those under way were routed */
+    struct client_redirects *redirects;      /* those that nodes have sent elsewhere; NULL: none */
+    size_t place;                            /* which of the profile's shared lanes is home */
     struct resp_command command;
     enum client_lookup lookup;
     bool command_whole;   /* `command` is a whole one at the head of the input, which has to wait */

@@ -8,6 +8,9 @@
  *   client_request.c   a request's way: looked up, admitted by the policies, then …
  *   client_route.c     … where it goes, and …
  *   client_send.c      … sent there, with its neighbours
+ *   client_cluster.c   … to which node of a cluster
+ *   client_redirect.c  … what nodes send elsewhere
+ *   client_spread.c    … and what several nodes have to be asked
  *   client_stream.c    requests that are too long to be held
  *   client_answer.c    answers of Headgate's own
  *   client_gate.c      what a client waits for, and how long policies hold it
@@ -374,6 +377,10 @@ struct session_route {
     bool logs_in;       /* AUTH, and HELLO with it: see client_login.c */
     bool begins_transaction;
     bool ends_transaction;
+    const struct cluster_way *way; /* in a cluster: where it goes; NULL: home */
+    /* … and what is done otherwise; NULL: nothing is */
+    const struct cluster_plan *plan;
+    bool splits; /* it has keys in several slots, and is taken apart */
     struct expected_reply *expected;
     char text[256];
 };
@@ -457,6 +464,8 @@ enum client_outcome client_route(struct client *client, const struct request *re
 
 /* ---- client_send.c ---- */
 
+/* Sends requests of whose replies nothing is to be known. False when memory is short. */
+bool client_send_plain(struct client *client, struct lane *lane, struct slice requests, uint32_t count);
 /* Sends the request at hand, or its beginning. False when memory is short. */
 bool client_forward(struct client *client, struct lane *lane, const struct request *request,
                     struct session_route *route);
@@ -549,6 +558,8 @@ const char *session_reason(const struct client *client);
 void session_leave_old_server(struct client *client);
 /* Gives the exclusive lane back or closes it. */
 void session_leave_lane(struct client *client);
+/* The same, as another one is taken at another node: with what is known of requests that were not sent there. */
+void session_leave_node(struct client *client);
 /* Whether the lane of the client's last request can become its exclusive one (for WAIT). */
 bool session_may_take_home_lane(const struct client *client);
 /* Takes one, giving it the client's name. With requests under way: only if it may take the home lane, which it takes
@@ -588,6 +599,14 @@ int64_t client_arrival_of(struct client *client, const char *end);
 /* ---- client_reply.c ---- */
 
 extern const struct run_receiver client_run_receiver;
+
+/* For what answers runs in another way: adds to what waits in the run for its turn; false when memory is short. */
+bool client_add_text(struct client *client, struct run *run, const char *text, size_t length);
+/* The run has left its lane, one way or another. */
+void client_left_lane(struct client *client);
+/* Tells the policies that wanted to see the reply; reply may be NULL. */
+void client_end_policies(struct client *client, struct run *run, enum policy_outcome outcome,
+                         const struct resp_reply *reply);
 
 /* Bytes for the client right now, behind everything given before. Borrowed bytes must stay valid until the client was
  * written in this stage of the loop iteration. */

@@ -6,7 +6,7 @@
  * the client from there ("borrowed") before the scratch memory is used again. Only what the socket does not take, or
  * what does not follow the borrowed bytes directly, is copied to the output buffer.
  */
-#include "client/client_private.h"
+#include "client/client_cluster_private.h"
 
 #include "base/log.h"
 
@@ -212,8 +212,7 @@ static void count_kept(struct client *client, size_t bytes)
     }
 }
 
-/* Adds to what waits in the run for its turn. False when memory is short. */
-static bool add_text(struct client *client, struct run *run, const char *text, size_t length)
+bool client_add_text(struct client *client, struct run *run, const char *text, size_t length)
 {
     size_t before = run->text.capacity;
     bool kept = buffer_append(&client->service->reactor->buffers, &run->text, text, length);
@@ -275,7 +274,7 @@ static bool queue_answer(struct client *client, const char *text, size_t length,
         run->requests++;
         run->answered++;
         client->in_flight++;
-        return add_text(client, run, text, length);
+        return client_add_text(client, run, text, length);
     }
     run = run_take(client->service->runs);
     if (run == NULL) {
@@ -289,7 +288,7 @@ static bool queue_answer(struct client *client, const char *text, size_t length,
     run->answered = 1;
     run->policy_record = record;
     client_queue_run(client, run);
-    return add_text(client, run, text, length);
+    return client_add_text(client, run, text, length);
 }
 
 bool client_answer(struct client *client, const char *text, size_t length, struct chain_record *record)
@@ -308,7 +307,7 @@ bool client_answer(struct client *client, const char *text, size_t length, struc
     return queue_answer(client, text, length, record);
 }
 
-static void end_policies(struct client *client, struct run *run, enum policy_outcome outcome,
+void client_end_policies(struct client *client, struct run *run, enum policy_outcome outcome,
                          const struct resp_reply *reply)
 {
     struct slice head = {0};
@@ -325,8 +324,7 @@ static void end_policies(struct client *client, struct run *run, enum policy_out
     run->policy_record = NULL;
 }
 
-/* The run has left its lane, one way or another. */
-static void left_lane(struct client *client)
+void client_left_lane(struct client *client)
 {
     client->sent_runs--;
     if (client->sent_runs == 0) {
@@ -353,6 +351,9 @@ static void advance(struct client *client)
     struct run *run = client->first;
 
     while (run != NULL) {
+        if (run->spread != NULL && !client_spread_advance(client, run)) {
+            return;
+        }
         client_output(client, buffer_head(&run->text), buffer_length(&run->text), false);
         if (client->state == CLIENT_CLOSED) {
             return;
@@ -363,7 +364,10 @@ static void advance(struct client *client)
         }
         client->first = run->client_next;
         client->in_flight -= run->requests;
-        end_policies(client, run, POLICY_OUTCOME_LOCAL, NULL);
+        client_end_policies(client, run, POLICY_OUTCOME_LOCAL, NULL);
+        if (run->spread != NULL) {
+            client_spread_leave(run);
+        }
         free_run(client, run);
         run = client->first;
     }
@@ -385,6 +389,7 @@ void client_drop_runs(struct client *client)
         client_measure_lost(client, UINT32_MAX);
     }
     client_measure_end(client);
+    client_redirect_forget(client);
     client->first = NULL;
     client->last = NULL;
     client->in_flight = 0;
@@ -393,7 +398,7 @@ void client_drop_runs(struct client *client)
     while (run != NULL) {
         struct run *next = run->client_next;
         bool lost = run->answered < run->requests && (run->lane == NULL || client->lost);
-        end_policies(client, run, lost ? POLICY_OUTCOME_LOST : POLICY_OUTCOME_OWNERLESS, NULL);
+        client_end_policies(client, run, lost ? POLICY_OUTCOME_LOST : POLICY_OUTCOME_OWNERLESS, NULL);
         if (run->lane != NULL) {
             if (run->expected != NULL) {
                 expected_reply_give(client->service, run->expected);
@@ -407,7 +412,9 @@ void client_drop_runs(struct client *client)
             }
             run->receiver = NULL;
             run->owner = NULL;
+            client_spread_leave(run);
         } else {
+            client_spread_leave(run);
             free_run(client, run);
         }
         run = next;
@@ -432,7 +439,7 @@ static void on_bytes(struct run *run, const char *data, size_t length)
 
     if (client->first == run || is_rest_of_push(client)) {
         client_output(client, data, length, true);
-    } else if (!add_text(client, run, data, length)) {
+    } else if (!client_add_text(client, run, data, length)) {
         client_close(client, "out of memory");
     }
 }
@@ -447,7 +454,7 @@ static bool on_reply(struct run *run, const struct resp_reply *reply)
     }
     /* A client that was closed just now has let go of its runs, and this one may have gone with its lane. */
     if (client->state != CLIENT_CLOSED && run->receiver != NULL) {
-        end_policies(client, run, POLICY_OUTCOME_REPLY, reply);
+        client_end_policies(client, run, POLICY_OUTCOME_REPLY, reply);
     }
     return true;
 }
@@ -475,7 +482,7 @@ static void on_answered(struct run *run)
     struct client *client = run->owner;
 
     note_weight(client);
-    left_lane(client);
+    client_left_lane(client);
     if (client->first == run) {
         advance(client);
     }
@@ -499,7 +506,7 @@ static void answer_unsent(struct client *client, struct run *run, const char *wh
         client_measure_lost(client, run->requests - run->answered);
     }
     for (; run->answered < run->requests; run->answered++) {
-        if (!add_text(client, run, text, (size_t)length)) {
+        if (!client_add_text(client, run, text, (size_t)length)) {
             client_close(client, "out of memory");
             return;
         }
@@ -532,7 +539,7 @@ static void on_lost(struct run *run, enum run_loss loss, const char *why)
 {
     struct client *client = run->owner;
 
-    left_lane(client);
+    client_left_lane(client);
     session_request_unsent(client, run->expected);
     if (loss == RUN_LOST || client->streaming || client->session.passthrough || ended_within_frame(client)) {
         stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_LOST, 1);
@@ -548,7 +555,7 @@ static void on_lost(struct run *run, enum run_loss loss, const char *why)
     if (client->state == CLIENT_CLOSED) {
         return;
     }
-    end_policies(client, run, POLICY_OUTCOME_LOST, NULL);
+    client_end_policies(client, run, POLICY_OUTCOME_LOST, NULL);
     if (client->first == run) {
         advance(client);
     }

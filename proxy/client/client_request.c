@@ -6,7 +6,7 @@
  * batch, which client_send.c sends as one range of bytes. Those that differ in nothing that a policy looks at are put
  * to it together, as the group behind the batch, when something else follows.
  */
-#include "client/client_private.h"
+#include "client/client_cluster_private.h"
 
 #include "base/log.h"
 
@@ -379,6 +379,14 @@ static bool has_lane(struct client *client, struct client_batch *batch, const ch
     return batch->lane != NULL;
 }
 
+/* One that there is no lane for without a closer look: in a cluster most are for the node of their only key. */
+static enum client_outcome take_otherwise(struct client *client, struct request *request)
+{
+    bool is_taken = request->is_plain && client->service->cluster != NULL && client_cluster_take(client, request);
+
+    return is_taken ? CLIENT_TAKEN : take_alone(client, request);
+}
+
 enum client_outcome client_take_whole(struct client *client, struct client_batch *batch, const char *data)
 {
     struct slice frame = {data, (size_t)client->command.size};
@@ -396,5 +404,5 @@ enum client_outcome client_take_whole(struct client *client, struct client_batch
         }
     }
     bool is_plain = request.is_plain && has_lane(client, batch, data);
-    return end_whole(client, &request, is_plain ? take(client, &request) : take_alone(client, &request));
+    return end_whole(client, &request, is_plain ? take(client, &request) : take_otherwise(client, &request));
 }

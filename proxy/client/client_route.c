@@ -2,7 +2,7 @@
  * Where an admitted request goes: what it needs (client_commands.c), which lane that is, or who answers it instead.
  * Where a function gives false, the client has to wait (`wait` says for what) or was closed.
  */
-#include "client/client_private.h"
+#include "client/client_cluster_private.h"
 
 #include <stdio.h>
 
@@ -13,7 +13,8 @@ struct lane *client_plain_lane(struct client *client)
     const struct session *session = &client->session;
     struct lane *lane = client->exclusive;
 
-    if (session->passthrough || session->silent || session->silent_next || session->unproven || session->unsure) {
+    if (session->passthrough || session->silent || session->silent_next || session->unproven || session->unsure ||
+        client->service->cluster != NULL) {
         return NULL;
     }
     if (lane != NULL) {
@@ -51,6 +52,9 @@ bool client_choose_lane(struct client *client, const struct session_route *route
             return client_wait_for(client, CLIENT_WAIT_LANE);
         }
         return true;
+    }
+    if (client->service->cluster != NULL) {
+        return client_cluster_lane(client, route, lane);
     }
     *lane = upstream_shared_lane(client->profile, client->place);
     if (*lane == NULL) {
@@ -161,6 +165,12 @@ static enum client_outcome route_as_it_is(struct client *client, const struct re
         return CLIENT_TAKEN;
     }
     route.exclusive = route.exclusive || client->gathering;
+    if (client->service->cluster != NULL) {
+        client_cluster_route(client, command, request, &route);
+    }
+    if (route.answer == SESSION_FORWARD && (route.plan != NULL || route.splits)) {
+        return client_spread(client, request, &route);
+    }
     return carry_out(client, &route, request);
 }
 

@@ -12,7 +12,7 @@ static bool may_extend(const struct client *client, const struct lane *lane)
 
     return run != NULL && run == lane->last && run->expected == NULL && run->policy_record == NULL &&
            run->measured == client->service->reactor->measures && run->first_byte + run->length == lane->appended &&
-           run->requests < UINT32_MAX / 2;
+           run->requests < lane->longest_run;
 }
 
 static void sent_to(struct client *client, struct lane *lane, uint32_t requests)
@@ -30,7 +30,7 @@ static bool send_run(struct client *client, struct lane *lane, const char *data,
     if (run == NULL) {
         return client_out_of_memory(client);
     }
-    run->receiver = &client_run_receiver;
+    run->receiver = client->service->receiver;
     run->owner = client;
     run->requests = requests;
     run->expected = expected;
@@ -106,6 +106,11 @@ static bool send_silently(struct client *client, struct lane *lane, struct slice
     lane_note_silence(lane);
     sent_to(client, lane, 1);
     return true;
+}
+
+bool client_send_plain(struct client *client, struct lane *lane, struct slice requests, uint32_t count)
+{
+    return send_plain(client, lane, requests.data, requests.length, count);
 }
 
 bool client_forward(struct client *client, struct lane *lane, const struct request *request,

@@ -1,5 +1,5 @@
 /* The state of a client's connection to Redis: what requests and their replies make of it. */
-#include "client/client_private.h"
+#include "client/client_cluster_private.h"
 
 #include "base/log.h"
 
@@ -152,7 +152,12 @@ bool session_change_profile(struct client *client, struct profile *profile)
     profile_join(profile);
     client_tell_identity(client);
     if (client->exclusive != NULL) {
-        upstream_lane_speaks_for(client->exclusive, profile);
+        struct profile *there = client_profile_at(client, client->exclusive_way);
+        if (there == NULL) {
+            profile_part(before);
+            return client_out_of_memory(client);
+        }
+        upstream_lane_speaks_for(client->exclusive, there);
     }
     /* There are too many to share lanes: the one that it has will do. */
     client->session.pinned = client->session.pinned || !profile->may_share;

@@ -20,9 +20,11 @@ struct session {
     bool was_silent;    /* either was asked for: if Redis has refused it, each reply is that of an earlier request */
     bool pinned;        /* state that nothing clears: exclusive for life */
     int64_t told_id_us; /* when the client was told the lane's id, which it may use for a while; 0: it was not */
-    bool passthrough;   /* replies cannot be told from pushes: bytes only, exclusive for life */
-    bool split;         /* an error of a script has come, and Redis may have said it in several lines */
-    bool unproven;      /* a request is under way that may be anything: nothing may follow before its answer */
+    bool deferred; /* in a cluster: MULTI was answered here, and is to be said ahead of the first request in it … */
+    bool spoiled;  /* … of which one was refused since, so that EXEC is to fail */
+    bool passthrough; /* replies cannot be told from pushes: bytes only, exclusive for life */
+    bool split;       /* an error of a script has come, and Redis may have said it in several lines */
+    bool unproven;    /* a request is under way that may be anything: nothing may follow before its answer */
     bool unsure; /* replies may be those of other requests, or the client somebody else: see session_is_doubtful() */
     uint32_t blocking;    /* requests under way that may wait in Redis for ever */
     bool blocking_unseen; /* … or were sent so that nothing tells when they are answered */

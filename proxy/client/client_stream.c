@@ -111,7 +111,8 @@ bool client_begin_stream(struct client *client, struct client_batch *batch, cons
     const struct command *command = request.command;
     request.interest = client_interest(client->service, command);
     bool has_name = client_name_is_there(&client->command, bytes);
-    bool wants_whole = command != NULL && has_to_be_whole(client, command);
+    /* In a cluster its keys say where it goes, and it may have to be sent again. */
+    bool wants_whole = (command != NULL && has_to_be_whole(client, command)) || client->service->cluster != NULL;
     if (may_keep && (wants_whole || !has_name || is_nothing_new(client))) {
         return keep(client);
     }

@@ -448,14 +448,11 @@ bool command_blocks(const struct command *command, struct slice frame)
     return false;
 }
 
-void command_visit_keys(const struct command *command, struct slice frame, command_key_visitor *visit, void *context)
+void command_visit_slotted(const struct command *command, struct slice frame, command_key_visitor *visit, void *context)
 {
     struct key_walk keys = {.walk = resp_walk_start(frame), .visit = visit, .context = context};
     struct slice name;
     if (!resp_walk_next(&keys.walk, &name))
-        return;
-    /* COMMAND gives shard channels the place of keys, as they have a slot; they are none (COMMAND GETKEYS agrees). */
-    if (command->categories & CATEGORY_PUBSUB)
         return;
     switch (command->keys) {
     case COMMAND_KEYS_RANGE:
@@ -477,4 +474,11 @@ void command_visit_keys(const struct command *command, struct slice frame, comma
         visit_migrate(&keys);
         break;
     }
+}
+
+/* COMMAND gives shard channels the place of keys, as they have a slot; they are none (COMMAND GETKEYS agrees). */
+void command_visit_keys(const struct command *command, struct slice frame, command_key_visitor *visit, void *context)
+{
+    if ((command->categories & CATEGORY_PUBSUB) == 0)
+        command_visit_slotted(command, frame, visit, context);
 }

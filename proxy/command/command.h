@@ -129,6 +129,9 @@ bool command_blocks(const struct command *command, struct slice frame);
  */
 typedef bool command_key_visitor(void *context, struct slice key, uint32_t argument_index);
 void command_visit_keys(const struct command *command, struct slice frame, command_key_visitor *visit, void *context);
+/* The same, and channels of shards, which have a slot as keys have. */
+void command_visit_slotted(const struct command *command, struct slice frame, command_key_visitor *visit,
+                           void *context);
 
 /* Keys that a command makes up of what it finds: any text between these two. */
 struct command_key_pattern {

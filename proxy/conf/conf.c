@@ -171,17 +171,6 @@ static void check_seeds(struct conf_reading *reading, struct conf_part *part)
     }
 }
 
-/* What can be written already, and not be had yet. */
-static void check_topology(struct conf_reading *reading, struct conf_part *part)
-{
-    const struct conf *conf = part->values;
-
-    if (conf->upstream.topology == CONF_TOPOLOGY_CLUSTER) {
-        fault_pair(reading, part, "upstream", "upstream", "names a cluster, which is not supported yet",
-                   "the address of Redis");
-    }
-}
-
 /* The admin port tells of all clients, and ends the process: to others only with a password. */
 static void check_admin(struct conf_reading *reading)
 {
@@ -280,7 +269,6 @@ static void check_server(struct conf_reading *reading, struct conf_part *part)
                    "sentinel_password beside it");
     }
     check_seeds(reading, part);
-    check_topology(reading, part);
     const char *name = conf_listener_check(&conf->listener_terms, problem, &expected);
     if (name != NULL) {
         fault_pair(reading, part, name, name, problem, expected);

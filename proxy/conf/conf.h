@@ -15,6 +15,8 @@
 #include <sys/socket.h>
 
 enum conf_pool { CONF_POOL_SHARED, CONF_POOL_SESSION };
+/* What becomes of a request with keys in several slots of a cluster. */
+enum conf_cross_slot { CONF_CROSS_SLOT_REFUSE, CONF_CROSS_SLOT_SPLIT };
 /* Who may change something on the admin port over TCP, without a password. */
 enum conf_changes { CONF_CHANGES_SAME_USER, CONF_CHANGES_ANYONE };
 
@@ -129,6 +131,7 @@ struct conf {
     int64_t sentinel_check;   /* how often sentinels are asked where the master is, and the master whether it is one */
     int64_t sentinel_timeout; /* how long they may take to answer */
     int64_t access_check;     /* how often to look whether Redis wants a password of those who come */
+    enum conf_cross_slot cross_slot;
     enum conf_pool pool;
     int64_t threads;
     int64_t lanes; /* shared lanes of each profile on each worker */

@@ -26,12 +26,15 @@
 #define FIELD(field) .name = #field, .offset = offsetof(struct conf, field)
 
 static const char *const pool_words[] = {"shared", "session", NULL};
+static const char *const cross_slot_words[] = {"refuse", "split", NULL};
 static const char *const changes_words[] = {"same-user", "anyone", NULL};
 static const char *const certificate_words[] = {"none", "optional", "required", NULL};
 static const char *const log_format_words[] = {"text", "json", NULL};
 static const char *const log_level_words[] = {"debug", "info", "warning", "error", NULL};
 
 static_assert(CONF_POOL_SHARED == 0 && CONF_POOL_SESSION == 1, "pool_words are in the order of enum conf_pool");
+static_assert(CONF_CROSS_SLOT_REFUSE == 0 && CONF_CROSS_SLOT_SPLIT == 1,
+              "cross_slot_words are in the order of enum conf_cross_slot");
 static_assert(CONF_CHANGES_SAME_USER == 0 && CONF_CHANGES_ANYONE == 1,
               "changes_words are in the order of enum conf_changes");
 static_assert(TLS_CLIENT_CERTIFICATES_NONE == 0 && TLS_CLIENT_CERTIFICATES_OPTIONAL == 1 &&
@@ -109,6 +112,10 @@ const struct conf_option conf_options[] = {
          "may be changed behind Headgate's back. Only with no upstream_password. And how long what Redis has shown of "
          "a\n"
          "user's rights holds: to CLIENT SETNAME, GETNAME and SETINFO, which Headgate then answers."},
+    {FIELD(cross_slot), .type = CONF_WORD, .words = cross_slot_words, .initial = "refuse", .reloadable = true,
+     .help = "Before a cluster: what becomes of a request with keys in several slots.\n"
+             "refuse: Redis' CROSSSLOT. split: MGET, MSET, DEL, UNLINK, EXISTS and TOUCH are taken apart, one request\n"
+             "for each slot, and answered as by one server; they are not atomic then."},
     {FIELD(pool), .type = CONF_WORD, .words = pool_words, .initial = "shared",
      .help = "shared: clients share a few connections to Redis, and have one of their own while their state needs it.\n"
              "session: every client has a connection to Redis of its own for as long as it stays."},

@@ -305,7 +305,7 @@ static bool collect_facts(struct http_gathering *gathering, struct worker *worke
 
 static bool collect_lanes(struct http_gathering *gathering, struct worker *worker)
 {
-    upstream_visit_lanes(worker_upstream(worker), add_lane, gathering);
+    worker_visit_lanes(worker, add_lane, gathering);
     return false;
 }
 

@@ -7,6 +7,7 @@
 #include "admin/admin.h"
 #include "base/roff.h"
 #include "policy/sections.h"
+#include "topology/cluster_command.h"
 #include "version.h"
 
 #include <getopt.h>
@@ -30,8 +31,8 @@ static const struct option_row rows[] = {
     {"-v", NULL, "print the version and exit (also --version)"},
     {"--help", NULL, "print this and exit (also -h)"},
     {"--reference", "FORM",
-     "print the reference of all options and exit, as ini or markdown; or a manual page:\n"
-     "headgate.8, headgate.ini.5 or headgate-admin.8"},
+     "print the reference of all options and exit, as ini or markdown; or what commands do before a Redis Cluster:\n"
+     "cluster; or a manual page: headgate.8, headgate.ini.5 or headgate-admin.8"},
 };
 
 struct signal_row {
@@ -149,6 +150,8 @@ static int print_reference(const char *form, const struct policy *const *policie
         conf_print_reference_ini(stdout, sections);
     } else if (strcmp(form, "markdown") == 0) {
         conf_print_reference_markdown(stdout, sections);
+    } else if (strcmp(form, "cluster") == 0) {
+        cluster_command_print_markdown(stdout);
     } else if (strcmp(form, "headgate.8") == 0) {
         begin_manual("HEADGATE", 8);
         print_program_manual(stdout);
@@ -163,7 +166,8 @@ static int print_reference(const char *form, const struct policy *const *policie
         roff_see_also(stdout, "headgate(8), headgate.ini(5), redis-cli(1)");
     } else {
         fprintf(stderr,
-                "headgate: --reference %s: expected ini, markdown, headgate.8, headgate.ini.5 or headgate-admin.8\n",
+                "headgate: --reference %s: expected ini, markdown, cluster, headgate.8, headgate.ini.5 or "
+                "headgate-admin.8\n",
                 form);
         return 1;
     }

@@ -8,11 +8,13 @@
 struct node {
     const char *role;    /* "master", "replica" or "sentinel"; "server" where there is no topology */
     const char *address; /* as who knows it says it */
-    const char *state;   /* "up", "down", or what else is the matter, in one word */
-    const char *says;    /* of a sentinel: the address of the master by its word */
-    int64_t lanes;       /* ready ones; -1: none go there */
-    int64_t since_us;    /* how long it has been the master; -1: not known, or it is none */
-    int64_t offset;      /* of replication; -1: not known */
+    const char *state;   /* "up", "down", "listed" (by a cluster), or what else is the matter, in one word */
+    const char
+        *says;     /* of a sentinel: the address of the master by its word; of a replica in a cluster: its master's */
+    int64_t lanes; /* ready ones; -1: none go there */
+    int64_t since_us; /* how long it has been the master; -1: not known, or it is none */
+    int64_t offset;   /* of replication; -1: not known */
+    int64_t slots;    /* that a master of a cluster has; -1: it has none by its nature */
 };
 
 typedef void node_visit(void *context, const struct node *node);

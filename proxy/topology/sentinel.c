@@ -283,6 +283,7 @@ static void visit_master(const struct sentinel_watch *watch, int64_t lanes, node
         .lanes = lanes,
         .since_us = is_known(watch) ? clock_now_us() - watch->since_us : -1,
         .offset = -1,
+        .slots = -1,
     };
 
     if (is_known(watch)) {
@@ -304,7 +305,8 @@ static void visit_replicas(const struct sentinel_watch *watch, node_visit *visit
                                   .says = "",
                                   .lanes = -1,
                                   .since_us = -1,
-                                  .offset = replica->offset};
+                                  .offset = replica->offset,
+                                  .slots = -1};
         visit(context, &node);
     }
 }
@@ -322,6 +324,7 @@ static void visit_source(const struct source *source, node_visit *visit, void *c
         .lanes = -1,
         .since_us = -1,
         .offset = -1,
+        .slots = -1,
     };
 
     if (source->opinion == OPINION_PLACE) {

@@ -7,11 +7,14 @@
 
 /* Far more than Redis has to say to any command of ours. */
 #define REPLY_MAX ((size_t)64 << 20)
+/* So often a call is sent on by nodes of a cluster at most. */
+#define REDIRECTS_MAX 5
 
 struct control {
     struct reactor *reactor;
     struct run_pool *runs;
     struct upstream *upstream;
+    struct control_router router; /* its functions are NULL where there is no cluster */
     size_t under_way;
 };
 
@@ -24,6 +27,7 @@ struct call {
     struct buffer reply;
     bool reply_is_cut;           /* memory was short, or it is too large: a part of it is missing */
     const struct script *script; /* NULL: no script, or the retry */
+    uint32_t redirects;
     int key_count;
     int argument_count; /* of the script, kept for the retry */
     char **arguments;
@@ -61,6 +65,7 @@ static void on_bytes(struct run *run, const char *data, size_t length)
 }
 
 static void send_whole_script(struct call *call);
+static bool on_redirected(struct run *run, struct slice error, struct slice request);
 
 static bool is_noscript(const redisReply *reply)
 {
@@ -93,6 +98,11 @@ static void take_reply(struct call *call, redisReader *reader)
 static void on_answered(struct run *run)
 {
     struct call *call = run->owner;
+    if (run->requests == 0) {
+        /* It was sent elsewhere, in a run of its own. */
+        run_give(call->control->runs, run);
+        return;
+    }
     redisReader *reader = call->reply_is_cut ? NULL : redisReaderCreate();
 
     run_give(call->control->runs, run);
@@ -117,6 +127,7 @@ static const struct run_receiver control_receiver = {
     .bytes = on_bytes,
     .answered = on_answered,
     .lost = on_lost,
+    .redirected = on_redirected,
 };
 
 /* The profile whose lane carries the call: that of the user whom it concerns, or the default one; in the call's
@@ -133,17 +144,71 @@ static struct profile *control_profile(const struct call *call)
     return profile;
 }
 
+/* The same where the call's first key is. Not referenced. */
+static struct profile *profile_by_key(const struct call *call, struct profile *profile)
+{
+    const struct control_router *router = &call->control->router;
+
+    if (profile == NULL || router->node_of == NULL || call->key_count == 0) {
+        return profile;
+    }
+    return router->node_of(router->context, profile, (struct slice){call->arguments[0], call->lengths[0]});
+}
+
 static struct lane *control_lane(const struct call *call)
 {
     struct profile *profile = control_profile(call);
-    bool has_none = profile == NULL || profile->needs_password || !upstream_may_share(profile, 0);
-    struct lane *lane = has_none ? NULL : upstream_shared_lane(profile, 0);
+    struct profile *there = profile_by_key(call, profile);
+    bool has_none = there == NULL || profile->needs_password || !upstream_may_share(there, 0);
+    struct lane *lane = has_none ? NULL : upstream_shared_lane(there, 0);
 
     if (profile != NULL) {
         profile_release(profile);
     }
     /* What was lost with the lane may be followed by another call before the lane is forgotten. */
     return lane != NULL && lane->state == LANE_CLOSED ? NULL : lane;
+}
+
+/* False when memory is short: then nothing of it was sent. */
+static bool send_on(struct call *call, struct lane *lane, struct slice request, bool asks)
+{
+    static const char asking[] = "*1\r\n$6\r\nASKING\r\n";
+    struct run *run = run_take(call->control->runs);
+
+    if (run == NULL) {
+        return false;
+    }
+    run->receiver = &control_receiver;
+    run->owner = call;
+    run->requests = 1;
+    if ((asks && !upstream_send_hidden(lane, asking, sizeof asking - 1, false)) ||
+        !lane_send(lane, run, request.data, request.length)) {
+        run_give(call->control->runs, run);
+        return false;
+    }
+    return true;
+}
+
+/* Headgate's own scripts answer by nothing that looks like it. */
+static bool on_redirected(struct run *run, struct slice error, struct slice request)
+{
+    struct call *call = run->owner;
+    const struct control_router *router = &call->control->router;
+    bool may_go_on = call->key_count > 0 && call->redirects < REDIRECTS_MAX && router->redirected != NULL;
+    struct profile *profile = may_go_on ? control_profile(call) : NULL;
+    bool asks = false;
+
+    if (profile == NULL) {
+        return false;
+    }
+    struct profile *there = router->redirected(router->context, profile, run->lane, error, &asks);
+    struct lane *lane = there != NULL ? upstream_shared_lane(there, 0) : NULL;
+    profile_release(profile);
+    if (lane == NULL || lane->state == LANE_CLOSED) {
+        return false;
+    }
+    call->redirects++;
+    return send_on(call, lane, request, asks);
 }
 
 static void call_send(struct call *call, const char *command, size_t length)
@@ -295,6 +360,11 @@ struct control *control_new(struct reactor *reactor, struct run_pool *runs, stru
         *control = (struct control){.reactor = reactor, .runs = runs, .upstream = upstream};
     }
     return control;
+}
+
+void control_set_router(struct control *control, const struct control_router *router)
+{
+    control->router = *router;
 }
 
 bool control_is_idle(const struct control *control)

@@ -16,7 +16,20 @@ struct control;
  * after the call. */
 typedef void control_callback(void *context, const redisReply *reply, const char *why);
 
+/* In a cluster: where calls go that have a key. */
+struct control_router {
+    /* The counterpart of the profile at the node that has the key; NULL when memory is short. */
+    struct profile *(*node_of)(void *context, struct profile *profile, struct slice key);
+    /* The same at the node to which that lane's node has sent a call by that error; *asks: with ASKING. NULL: it was no
+     * such error, or there is no such node. */
+    struct profile *(*redirected)(void *context, struct profile *profile, const struct lane *lane, struct slice error,
+                                  bool *asks);
+    void *context;
+};
+
 struct control *control_new(struct reactor *reactor, struct run_pool *runs, struct upstream *upstream);
+/* From now on scripts go to the node of their first key. router is copied. */
+void control_set_router(struct control *control, const struct control_router *router);
 /* All calls must have ended: free the upstream first. */
 void control_free(struct control *control);
 /* Whether all calls have ended. */

@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of one that follows, which may have to find a request in it; requests. */
+#define LANE_FOLLOWED_RUN 64
+
 static void lane_connect(struct lane *lane);
 static void connect_next(struct lane *lane, const char *why);
 
@@ -126,9 +129,25 @@ static bool keep_unsent_runs(struct lane *lane)
     return whole;
 }
 
+void lane_give_back(struct lane *lane, const char *why)
+{
+    assert(lane->state != LANE_READY);
+    while (lane->first != NULL) {
+        struct run *run = lane_queue_pop(lane);
+        struct slice bytes = {buffer_head(&lane->output) + (run->first_byte - lane->written), (size_t)run->length};
+        if (run->receiver != NULL && run->receiver->returned != NULL) {
+            run->receiver->returned(run, bytes);
+        } else {
+            run_was_lost(lane, run, RUN_UNSENT, why);
+        }
+    }
+    fail_unsent_runs(lane, why);
+}
+
 static void stop_connection(struct lane *lane)
 {
     connection_close(&lane->connection);
+    lane_forget_sent(lane);
     event_del(&lane->timer);
     reactor_cancel(lane->reactor, REACTOR_STAGE_REQUESTS, &lane->flush);
     reactor_cancel(lane->reactor, REACTOR_STAGE_REPLIES, &lane->take);
@@ -501,6 +520,8 @@ struct lane *lane_new(struct reactor *reactor, struct run_pool *runs, const stru
     lane->settings = settings;
     lane->events = events;
     lane->use = use;
+    lane->follows = settings->follows;
+    lane->longest_run = settings->follows ? LANE_FOLLOWED_RUN : UINT32_MAX / 2;
     lane->context = context;
     lane->id = id;
     lane->connection.fd = -1;

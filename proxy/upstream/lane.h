@@ -37,6 +37,7 @@ struct lane_settings {
     int64_t reconnect_min;
     int64_t reconnect_max;
     int64_t reply_timeout; /* 0: none */
+    bool follows;          /* errors may be redirects: what was sent is kept until it is answered */
     struct stats *stats;   /* where lanes are counted */
 };
 
@@ -120,7 +121,12 @@ struct lane {
     uint64_t written;         /* bytes of them that the kernel took */
     struct run *first, *last; /* runs without all their replies; those with first_byte >= written are unsent */
     uint64_t requests_waiting;
-    int64_t silent_us; /* since when bytes of the owner wait that will have no answer; 0: none do, or it is READY */
+    bool follows;         /* as its settings say, when it was made */
+    uint32_t longest_run; /* so many requests of one client at most are made one run */
+    struct buffer sent;   /* of one that follows: what was written, as far as it was not answered … */
+    uint64_t sent_from;   /* … from that position of the stream on */
+    struct buffer unread; /* … and the beginning of an error, which is read again with the rest of it */
+    int64_t silent_us;    /* since when bytes of the owner wait that will have no answer; 0: none do, or it is READY */
     struct resp_reply reply; /* the frame that is coming in; after the end of the connection: how far it came */
     bool resp3;              /* it speaks RESP3: pushes may come that nobody here has asked for */
     bool swallows;           /* the frame that is coming in is such a push, which nobody gets */
@@ -178,6 +184,8 @@ bool lane_extend(struct lane *lane, const char *data, size_t length, uint32_t re
 /* Sends bytes that belong to no run: more of a long request, or what will have no answer (CLIENT REPLY OFF). Exclusive
  * lanes only. */
 bool lane_send_silent(struct lane *lane, const char *data, size_t length);
+/* Gives all back of which nothing was sent, on a lane that is not READY: what a receiver does not take is lost. */
+void lane_give_back(struct lane *lane, const char *why);
 /* To be told of bytes that have no answer, not even an error if they cannot be sent: the lane then breaks. */
 void lane_note_silence(struct lane *lane);
 /* The same with bytes that come from a connection, moved inside the kernel. The bytes taken, an enum connection_result,

@@ -120,7 +120,7 @@ ssize_t lane_pull_silent(struct lane *lane, struct connection *from, size_t most
     struct reactor *reactor = lane->reactor;
     size_t left;
 
-    if (lane->state != LANE_READY || buffer_length(&lane->output) > 0) {
+    if (lane->state != LANE_READY || buffer_length(&lane->output) > 0 || lane->follows) {
         return 0;
     }
     ssize_t taken = connection_pull(from, &lane->connection, most, &left);
@@ -167,6 +167,10 @@ void lane_flush(struct lane *lane)
     stats_add(lane->settings->stats, STATS_UPSTREAM_WRITES, 1);
     if (done == CONNECTION_BROKEN) {
         lane_break(lane, connection_why(&lane->connection));
+        return;
+    }
+    if (done > 0 && lane->follows && !lane_keep_sent(lane, (size_t)done)) {
+        lane_break(lane, "out of memory");
         return;
     }
     if (done > 0) {

@@ -5,6 +5,7 @@
  *   lane_greeting.c  what a new connection is told, and what Redis says to that
  *   lane_output.c    sending, writing, and who waits while there is too much to write
  *   lane_replies.c   reading, taking replies apart, measuring
+ *   lane_follow.c    what was sent, as long as it may have to be sent elsewhere
  *
  * After a call of what may break the lane, or tells others, its state may be another one.
  */
@@ -57,6 +58,28 @@ void lane_break(struct lane *lane, const char *reason);
 void lane_refused(struct lane *lane, const char *why);
 /* Breaks the lane as Redis sent what cannot be anybody's reply: nothing that follows can be trusted. */
 void lane_desync(struct lane *lane, const char *why);
+
+/* ---- lane_follow.c: lanes that follow redirects ---- */
+
+/* Keeps what was just written, the first bytes of the output. False when memory is short. */
+bool lane_keep_sent(struct lane *lane, size_t length);
+/* Forgets what was answered. */
+void lane_forget_answered(struct lane *lane);
+/* Forgets all, as its connection ends. */
+void lane_forget_sent(struct lane *lane);
+/* The bytes of the run's next request to be answered; none, if they were not written whole. */
+struct slice lane_request_at_hand(const struct lane *lane, const struct run *run);
+/* Puts the beginning of an error that was read before in front of what will be read: the bytes that it has. */
+size_t lane_recall(struct lane *lane, char *scratch);
+/* Whether an error begins here, in place of a reply to the first run. */
+static inline bool lane_begins_error(const struct lane *lane, const char *data)
+{
+    return *data == '-' && lane->first != NULL && resp_reply_idle(&lane->reply);
+}
+/* Where that error ends, by its first line: its length; 0: that has not come yet. */
+size_t lane_error_length(const char *data, size_t length);
+/* Whether its receiver has taken the request over that is answered so: then the run goes on behind it. */
+bool lane_is_redirected(struct lane *lane, struct slice error);
 
 /* ---- lane_greeting.c ---- */
 

@@ -86,11 +86,30 @@ static inline void count_reply(const struct lane *lane, struct run *run, struct 
 
 /* ---- taking replies apart ---- */
 
+/* Whether the replies that are taken together end before this one: it is a push, or has to be looked at. */
+static inline bool ends_plain(const struct lane *lane, const char *data, size_t position, bool follows)
+{
+    return is_push(lane, data + position) || (follows && position > 0 && lane_begins_error(lane, data + position));
+}
+
+/* The reply at hand has ended. */
+static inline void count_answer(struct lane *lane, struct run *run, bool follows)
+{
+    if (follows && run->watched && run->receiver != NULL) {
+        run->receiver->passed(run, lane_request_at_hand(lane, run));
+    }
+    run->answered++;
+    lane->requests_waiting--;
+    resp_reply_reset(&lane->reply);
+}
+
 /*
- * The fast path: replies of a plain run, up to its last or up to a push, without a look at any of them. Returns the
- * bytes that it dealt with.
+ * The fast path: replies of a plain run, up to its last or up to a push, without a look at any of them; on a lane that
+ * follows redirects, up to an error. Returns the bytes that it dealt with. Twice in the program, so that lanes of a
+ * lone Redis do not look at what only others need.
  */
-static size_t take_plain(struct lane *lane, const char *data, size_t length)
+__attribute__((always_inline)) static inline size_t take_run(struct lane *lane, const char *data, size_t length,
+                                                             const bool follows)
 {
     struct run *run = lane->first;
     bool measures = run->measured && run->receiver != NULL;
@@ -101,7 +120,7 @@ static size_t take_plain(struct lane *lane, const char *data, size_t length)
     if (measures) {
         tally = begin_tally(lane, run);
     }
-    while (position < length && run->answered < run->requests && !is_push(lane, data + position)) {
+    while (position < length && run->answered < run->requests && !ends_plain(lane, data, position, follows)) {
         size_t taken;
         enum resp_status status = resp_reply_feed(&lane->reply, data + position, length - position, &taken);
         if (status == RESP_FAULT || lane->reply.type == '>') {
@@ -114,9 +133,7 @@ static size_t take_plain(struct lane *lane, const char *data, size_t length)
             if (measures) {
                 count_reply(lane, run, &tally);
             }
-            run->answered++;
-            lane->requests_waiting--;
-            resp_reply_reset(&lane->reply);
+            count_answer(lane, run, follows);
         }
     }
     if (measures) {
@@ -134,6 +151,16 @@ static size_t take_plain(struct lane *lane, const char *data, size_t length)
         run_was_answered(lane, lane_queue_pop(lane));
     }
     return position;
+}
+
+static size_t take_plain(struct lane *lane, const char *data, size_t length)
+{
+    return take_run(lane, data, length, false);
+}
+
+static size_t take_plain_followed(struct lane *lane, const char *data, size_t length)
+{
+    return take_run(lane, data, length, true);
 }
 
 /*
@@ -187,6 +214,9 @@ static void frame_ended(struct lane *lane)
         count_reply(lane, run, &tally);
         tell_tally(lane, run, &tally);
     }
+    if (lane->follows && run->watched && run->receiver != NULL) {
+        run->receiver->passed(run, lane_request_at_hand(lane, run));
+    }
     run->answered++;
     lane->requests_waiting--;
     if (run->answered == run->requests) {
@@ -239,30 +269,85 @@ static size_t take_frame(struct lane *lane, const char *data, size_t length)
     return taken;
 }
 
-static void take_replies(struct lane *lane, const char *data, size_t length)
+static size_t take_some(struct lane *lane, const char *data, size_t length)
+{
+    return lane_is_unwanted_push(lane, data) ? lane_drop_push(lane, data, length)
+           : is_plain(lane, data)            ? take_plain(lane, data, length)
+                                             : take_frame(lane, data, length);
+}
+
+/* Redirected: what is left of the run may be nothing. */
+static void end_empty_run(struct lane *lane)
+{
+    if (lane->state == LANE_READY && lane->first != NULL && lane->first->requests == 0) {
+        run_was_answered(lane, lane_queue_pop(lane));
+    }
+}
+
+/* The same as take_some() on a lane that follows redirects; 0: the rest of an error has to come first. */
+static size_t take_followed(struct lane *lane, const char *data, size_t length)
+{
+    if (lane_is_unwanted_push(lane, data)) {
+        return lane_drop_push(lane, data, length);
+    }
+    if (lane_begins_error(lane, data)) {
+        size_t error = lane_error_length(data, length);
+        if (error > 0 && lane_is_redirected(lane, (struct slice){data, error})) {
+            end_empty_run(lane);
+            return error;
+        }
+        length = error;
+    }
+    if (length == 0) {
+        return 0;
+    }
+    return is_plain(lane, data) ? take_plain_followed(lane, data, length) : take_frame(lane, data, length);
+}
+
+/* Returns the bytes that are to be read again with what follows. */
+static size_t take_replies(struct lane *lane, const char *data, size_t length)
 {
     lane->progress_us = reactor_now(lane->reactor);
     while (length > 0 && lane->state == LANE_READY) {
         if (lane->raw && lane->first == NULL && lane->owner != NULL) {
             lane->owner_events->bytes(lane->owner, data, length);
-            return;
+            return 0;
         }
         lane->reply.keep_head = false;
-        size_t taken = lane_is_unwanted_push(lane, data) ? lane_drop_push(lane, data, length)
-                       : is_plain(lane, data)            ? take_plain(lane, data, length)
-                                                         : take_frame(lane, data, length);
+        size_t taken = lane->follows ? take_followed(lane, data, length) : take_some(lane, data, length);
+        if (taken == 0 && lane->follows) {
+            return length;
+        }
         data += taken;
         length -= taken;
     }
+    return 0;
 }
 
 /* ---- reading ---- */
+
+/* What was kept of an error is in front of what was read; what is left of it now is kept again. */
+static void take_read(struct lane *lane, const char *data, size_t length)
+{
+    size_t left = take_replies(lane, data, length);
+
+    if (!lane->follows) {
+        return;
+    }
+    buffer_clear(&lane->reactor->buffers, &lane->unread);
+    if (lane->state == LANE_READY && left > 0 &&
+        !buffer_append(&lane->reactor->buffers, &lane->unread, data + length - left, left)) {
+        lane_break(lane, "out of memory");
+    }
+    lane_forget_answered(lane);
+}
 
 /* watches: a constant where it is called. */
 static inline void lane_read(struct lane *lane, bool watches)
 {
     char *scratch = lane->reactor->scratch;
-    ssize_t got = connection_read(&lane->connection, scratch, REACTOR_SCRATCH_SIZE);
+    size_t kept = lane->follows ? lane_recall(lane, scratch) : 0;
+    ssize_t got = connection_read(&lane->connection, scratch + kept, REACTOR_SCRATCH_SIZE - kept);
     if (got == CONNECTION_AGAIN) {
         return;
     }
@@ -279,7 +364,7 @@ static inline void lane_read(struct lane *lane, bool watches)
     if (lane->state == LANE_HANDSHAKE) {
         lane_take_greeting(lane, scratch, (size_t)got);
     } else {
-        take_replies(lane, scratch, (size_t)got);
+        take_read(lane, scratch, kept + (size_t)got);
     }
 }
 

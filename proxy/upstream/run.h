@@ -45,6 +45,16 @@ struct run_receiver {
     void (*answered)(struct run *run);
     /* No reply will come; the run has left its lane. why: one line for a person. */
     void (*lost)(struct run *run, enum run_loss loss, const char *why);
+    /* The three that follow: on lanes that follow redirects only (lane_settings), and NULL for who does not.
+     * Redis has answered the next request of the run, which has these bytes, with that error; neither outlives the
+     * call. True: the request is the receiver's now, nobody gets the error, and the run goes on behind the request. The
+     * receiver has let go of the replies before it. */
+    bool (*redirected)(struct run *run, struct slice error, struct slice request);
+    /* That request of a watched run was answered otherwise. */
+    void (*passed)(struct run *run, struct slice request);
+    /* Nothing of the run was sent, and its lane is not to be waited for any more; the run has left it. These are its
+     * requests, within the call. */
+    void (*returned)(struct run *run, struct slice requests);
 };
 
 struct run {
@@ -54,6 +64,7 @@ struct run {
     const struct run_receiver *receiver; /* NULL: ownerless, replies are swallowed */
     void *owner;                         /* the receiver's */
     void *expected;                      /* the receiver's; not NULL: replies are reported one by one */
+    void *spread;                        /* the receiver's; not NULL: a part of a request for several nodes */
     void *policy_record;                 /* the policy chain's; NULL when no policy asked for this request */
     uint64_t first_byte;                 /* position in the lane's stream */
     uint64_t length;                     /* bytes sent or to be sent */
@@ -62,7 +73,9 @@ struct run {
     uint32_t requests;
     uint32_t answered;
     bool measured;
+    bool watched;       /* each request that is answered is told of: see passed */
     uint16_t kept;      /* the receiver's: bytes that it counts for the run, without the text */
+    uint32_t part;      /* the receiver's: which of the spread it is */
     struct buffer text; /* replies that wait for their turn; those of local runs */
 };
 

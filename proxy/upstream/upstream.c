@@ -51,6 +51,9 @@ void upstream_forget_place(struct lane *lane)
             profile->shared[i] = NULL;
         }
     }
+    if (profile->upstream->settings.changes != NULL) {
+        ++*profile->upstream->settings.changes;
+    }
 }
 
 static void free_closed(struct reactor_task *task)
@@ -360,6 +363,7 @@ struct upstream *upstream_new(struct reactor *reactor, struct run_pool *runs, co
     upstream->runs = runs;
     upstream->settings = *settings;
     upstream->settings.lane.targets = &upstream->targets;
+    upstream->last_lane_id = settings->first_lane_id;
     upstream->ready = ready;
     upstream->context = context;
     TAILQ_INIT(&upstream->lingering);
@@ -424,6 +428,25 @@ void upstream_tell_losses(struct upstream *upstream, upstream_lost_callback *los
 {
     upstream->lost = lost;
     upstream->lost_context = context;
+}
+
+bool upstream_has_no_lanes(const struct upstream *upstream)
+{
+    return LIST_EMPTY(&upstream->lanes);
+}
+
+void upstream_give_back(struct upstream *upstream, const char *why)
+{
+    struct lane *lane = LIST_FIRST(&upstream->lanes);
+
+    while (lane != NULL) {
+        /* Lanes that are closed meanwhile keep their place in this walk. */
+        struct lane *next = LIST_NEXT(lane, of_upstream);
+        if (lane->use == LANE_SHARED && lane->state != LANE_READY && lane->state != LANE_CLOSED) {
+            lane_give_back(lane, why);
+        }
+        lane = next;
+    }
 }
 
 void upstream_free(struct upstream *upstream)

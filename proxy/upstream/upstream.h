@@ -41,6 +41,8 @@ struct profile {
     struct lane **shared;     /* settings.shared_lanes places; NULL where none is open */
     LIST_HEAD(, lane) pooled; /* clean exclusive lanes, the last used first */
     size_t pooled_count;
+    struct profile **elsewhere; /* its counterparts at other nodes, by their numbers; see profile_at() … */
+    size_t elsewhere_count;     /* … places for them */
     char *greeting;
     size_t greeting_length;
     size_t greeting_tail_length; /* of what only shared lanes say, at its end: a name, and PING */
@@ -64,6 +66,10 @@ struct upstream_settings {
     /* False: it is Headgate's alone. Then no connection is kept ready, and NOAUTH is a failure, as there is no client
      * who could authenticate. */
     bool serves_clients;
+    /* Of a node of a cluster: counts up when requests to come may find another lane than those under way. NULL: nobody
+     * wants to know. */
+    uint64_t *changes;
+    uint64_t first_lane_id; /* those of its lanes are above; so that no two lanes of a worker have the same */
 };
 
 /* Told once whenever a shared lane of the default profile becomes ready, so that facts about Redis can be learned. */
@@ -80,6 +86,10 @@ struct upstream *upstream_new(struct reactor *reactor, struct run_pool *runs, co
 bool upstream_is_locked(const struct upstream *upstream);
 /* From now on lost is called; nobody is told before. */
 void upstream_tell_losses(struct upstream *upstream, upstream_lost_callback *lost, void *context);
+/* Whether it has no lane. */
+bool upstream_has_no_lanes(const struct upstream *upstream);
+/* What was not sent yet, on lanes that are not ready, is given back to who has sent it. */
+void upstream_give_back(struct upstream *upstream, const char *why);
 /* Closes all lanes. */
 void upstream_free(struct upstream *upstream);
 void upstream_reconfigure(struct upstream *upstream, const struct upstream_settings *settings);
@@ -139,6 +149,23 @@ struct profile *profile_with_credentials(struct profile *profile, struct slice u
 bool profile_same_credentials(const struct profile *a, const struct profile *b);
 /* The user that Redis knows for this profile, for policies and the admin port. */
 const char *profile_user(const struct profile *profile);
+
+/* ---- the same profile at the nodes of a cluster ---- */
+
+/*
+ * What says the same as the profile at another upstream, which has that number among the nodes (from 0, and low). It is
+ * found or made, and counts as one client there, until profile_leave(), or until nobody holds the profile. NULL when
+ * memory is short. Not referenced for the caller.
+ */
+struct profile *profile_make_at(struct profile *profile, struct upstream *upstream, size_t number);
+static inline struct profile *profile_at(struct profile *profile, struct upstream *upstream, size_t number)
+{
+    bool is_known = number < profile->elsewhere_count && profile->elsewhere[number] != NULL;
+
+    return is_known ? profile->elsewhere[number] : profile_make_at(profile, upstream, number);
+}
+/* No profile of the upstream has a counterpart at the node of that number any more. */
+void upstream_leave_node(struct upstream *upstream, size_t number);
 
 /* Redis has answered what takes this right: that shows it, or that the user has it not. Of other errors it is not said
  * when Redis finds them, and nothing changes. */

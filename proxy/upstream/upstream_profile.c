@@ -96,6 +96,8 @@ void profile_forget_text(char *text)
     free(text);
 }
 
+static void leave_nodes(struct profile *profile);
+
 bool profile_set_password(struct profile *profile, const char *password)
 {
     const struct profile before = *profile;
@@ -118,11 +120,60 @@ bool profile_set_password(struct profile *profile, const char *password)
     }
     profile_forget_text(before.password);
     profile_forget_text(before.greeting);
+    leave_nodes(profile);
     return true;
+}
+
+/* ---- the same at the nodes of a cluster ---- */
+
+struct profile *profile_make_at(struct profile *profile, struct upstream *upstream, size_t number)
+{
+    if (number >= profile->elsewhere_count) {
+        size_t count = number + 8;
+        struct profile **longer = realloc(profile->elsewhere, count * sizeof(struct profile *));
+        if (longer == NULL) {
+            return NULL;
+        }
+        memset(longer + profile->elsewhere_count, 0, (count - profile->elsewhere_count) * sizeof(struct profile *));
+        profile->elsewhere = longer;
+        profile->elsewhere_count = count;
+    }
+    profile->elsewhere[number] = profile_get(upstream, profile);
+    if (profile->elsewhere[number] != NULL) {
+        profile_join(profile->elsewhere[number]);
+    }
+    return profile->elsewhere[number];
+}
+
+static void leave_node(struct profile *profile, size_t number)
+{
+    struct profile *there = number < profile->elsewhere_count ? profile->elsewhere[number] : NULL;
+
+    if (there != NULL) {
+        profile->elsewhere[number] = NULL;
+        profile_part(there);
+    }
+}
+
+static void leave_nodes(struct profile *profile)
+{
+    for (size_t i = 0; i < profile->elsewhere_count; i++) {
+        leave_node(profile, i);
+    }
+}
+
+void upstream_leave_node(struct upstream *upstream, size_t number)
+{
+    for (struct profile *profile = LIST_FIRST(&upstream->profiles); profile != NULL;
+         profile = LIST_NEXT(profile, of_upstream)) {
+        leave_node(profile, number);
+    }
 }
 
 static void profile_free(struct profile *profile)
 {
+    leave_nodes(profile);
+    free(profile->elsewhere);
     free(profile->identity);
     free(profile->user);
     profile_forget_text(profile->password);
@@ -237,6 +288,7 @@ static bool is_in_use(const struct profile *profile)
 static void close_lanes(struct profile *profile)
 {
     profile_reference(profile);
+    leave_nodes(profile);
     for (size_t i = 0; i < profile->upstream->settings.shared_lanes; i++) {
         if (profile->shared[i] != NULL) {
             lane_close(profile->shared[i], "its last client has left");

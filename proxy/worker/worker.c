@@ -1,4 +1,5 @@
 #include "worker/worker.h"
+#include "worker/worker_cluster.h"
 
 #include "base/log.h"
 #include "conf/conf_table.h"
@@ -30,6 +31,7 @@ struct worker {
     struct mailbox mailbox;
     struct run_pool runs;
     struct upstream *upstream;
+    struct worker_cluster cluster;
     struct control *control;
     struct server_info *server_info;
     struct client_service *clients;
@@ -73,11 +75,14 @@ static struct upstream_settings common_settings(const struct conf *conf)
 static struct upstream_settings upstream_settings(struct worker *worker, const struct conf *conf)
 {
     struct upstream_settings settings = common_settings(conf);
+    bool is_cluster = worker_cluster_is_wanted(conf);
 
     settings.lane.target_text = conf->upstream.text;
     settings.lane.tls = conf->upstream.tls ? conf->tls_upstream : NULL;
-    settings.lane.host = conf->upstream.host;
+    settings.lane.host = is_cluster ? conf->upstream.seeds[0].host : conf->upstream.host;
     settings.lane.wants_master = conf->upstream.topology == CONF_TOPOLOGY_SENTINEL;
+    settings.lane.follows = is_cluster;
+    settings.changes = is_cluster ? &worker->cluster.changes : NULL;
     settings.lane.stats = &worker->stats;
     settings.shared_lanes = (size_t)conf->lanes;
     settings.user = conf->upstream_user;
@@ -93,6 +98,7 @@ static struct client_settings client_settings(const struct conf *conf)
 {
     return (struct client_settings){
         .session_pool = conf->pool == CONF_POOL_SESSION,
+        .splits = conf->cross_slot == CONF_CROSS_SLOT_SPLIT,
         .idle_timeout = conf->client_idle_timeout,
         .upstream_wait = conf->upstream_wait,
         .output_limit = (uint64_t)conf->client_output_limit,
@@ -192,6 +198,9 @@ static void on_tick(evutil_socket_t fd, short what, void *context)
     (void)fd;
     (void)what;
     upstream_tick(worker->upstream);
+    if (worker->cluster.ways != NULL) {
+        cluster_ways_tick(worker->cluster.ways);
+    }
     client_service_tick(worker->clients);
     watch_for_password(worker);
     if (++worker->ticks % TRIM_TICKS == 0) {
@@ -357,6 +366,7 @@ static void worker_free(struct worker *worker)
         client_service_end_scripts(worker->clients);
         client_service_leave_admission(worker->clients);
     }
+    worker_cluster_close(&worker->cluster);
     if (worker->upstream != NULL) {
         upstream_free(worker->upstream);
     }
@@ -400,10 +410,23 @@ static bool build_parts(struct worker *worker, const struct conf *conf)
     if (worker->upstream != NULL) {
         place_upstream(worker);
     }
+    const struct worker_cluster_parts cluster = {
+        .reactor = reactor,
+        .runs = &worker->runs,
+        .home = worker->upstream,
+        .control = worker->control,
+        .want_map = worker->parts.want_map,
+        .pool = worker->parts.pool,
+    };
+    if (worker->server_info != NULL && worker_cluster_is_wanted(conf) &&
+        !worker_cluster_open(&worker->cluster, &cluster, conf, &upstream)) {
+        return false;
+    }
     const struct client_parts parts = {
         .reactor = reactor,
         .runs = &worker->runs,
         .upstream = worker->upstream,
+        .cluster = worker->cluster.ways,
         .control = worker->control,
         .server_info = worker->server_info,
         .policies = worker->parts.policies,
@@ -416,6 +439,7 @@ static bool build_parts(struct worker *worker, const struct conf *conf)
     if (worker->clients == NULL) {
         return false;
     }
+    worker->cluster.clients = worker->clients;
     worker->scripted = conf_rules_with_scripts(conf->rules);
     server_info_tell_scripts(worker->server_info, on_scripts, worker);
     upstream_tell_losses(worker->upstream, on_upstream_lost, worker);
@@ -621,6 +645,7 @@ static void run_reconfigure(struct message *message)
     struct client_settings clients = client_settings(order->conf);
 
     upstream_reconfigure(order->worker->upstream, &upstream);
+    worker_cluster_reconfigure(&order->worker->cluster, order->conf, &upstream);
     client_service_reconfigure(order->worker->clients, &clients, order->conf->rules, order->admission);
     admission_release(order->admission);
     change_scripted(order->worker, conf_rules_with_scripts(order->conf->rules));
@@ -691,6 +716,11 @@ void worker_move(struct worker *worker, const struct connection_targets *targets
     post_targets(worker, targets, true, host);
 }
 
+void worker_set_map(struct worker *worker, struct cluster_map *map)
+{
+    worker_post(worker, worker_cluster_message(&worker->cluster, map));
+}
+
 /* ---- telling ---- */
 
 const struct stats *worker_stats(const struct worker *worker)
@@ -713,9 +743,10 @@ struct client_service *worker_clients(struct worker *worker)
     return worker->clients;
 }
 
-struct upstream *worker_upstream(struct worker *worker)
+void worker_visit_lanes(struct worker *worker, void (*visit)(void *context, struct lane *lane), void *context)
 {
-    return worker->upstream;
+    upstream_visit_lanes(worker->upstream, visit, context);
+    worker_cluster_visit_lanes(&worker->cluster, visit, context);
 }
 
 struct worker_facts worker_tell(const struct worker *worker)

@@ -28,6 +28,9 @@ struct worker_parts {
     const struct chain_roster *policies;
     struct workgroup *group;     /* the other workers; each is one of them until it stops */
     struct admission *admission; /* whom the configuration knows, until worker_reconfigure(); needed at start only */
+    /* From a worker's thread: the map of the cluster may be old. NULL: there is no cluster. */
+    void (*want_map)(void *pool);
+    void *pool;
 };
 
 /* Builds a worker and starts its thread. conf must outlive it (but see worker_reconfigure). NULL with errno set when
@@ -48,6 +51,9 @@ void worker_set_targets(struct worker *worker, const struct connection_targets *
 
 /* The master is somewhere else, by that name, or nowhere: upstream_move(). */
 void worker_move(struct worker *worker, const struct connection_targets *targets, const char *host);
+
+/* The cluster is like that now; a reference is taken. */
+void worker_set_map(struct worker *worker, struct cluster_map *map);
 
 /* Closes each client as soon as nothing of it is under way. */
 void worker_drain(struct worker *worker);
@@ -71,7 +77,8 @@ void worker_post(struct worker *worker, struct message *message);
 
 /* On the worker's thread only. */
 struct client_service *worker_clients(struct worker *worker);
-struct upstream *worker_upstream(struct worker *worker);
+/* Those to all nodes. */
+void worker_visit_lanes(struct worker *worker, void (*visit)(void *context, struct lane *lane), void *context);
 struct worker_facts worker_tell(const struct worker *worker);
 
 #endif

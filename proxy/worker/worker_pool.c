@@ -32,11 +32,66 @@ static const char *refuse_own(void *context, const struct sockaddr *address)
     return conf_own_address(worker_pool->conf, address) != NULL ? "it leads to Headgate itself" : NULL;
 }
 
+static void on_map(void *context, struct cluster_map *map)
+{
+    struct worker_pool *worker_pool = context;
+
+    for (size_t i = 0; i < worker_pool->count; i++) {
+        worker_set_map(worker_pool->workers[i], map);
+    }
+}
+
+struct map_request {
+    struct message message;
+    struct worker_pool *worker_pool;
+};
+
+/* On the main thread. */
+static void run_map_request(struct message *message)
+{
+    struct map_request *request = (struct map_request *)(void *)message;
+
+    if (request->worker_pool->watch != NULL) {
+        cluster_watch_soon(request->worker_pool->watch);
+    }
+    free(request);
+}
+
+/* On a worker's. If there is no memory to ask, the map is looked at at the next interval. */
+static void want_map(void *context)
+{
+    struct worker_pool *worker_pool = context;
+    struct map_request *request = malloc(sizeof *request);
+
+    if (request != NULL) {
+        *request = (struct map_request){.message.run = run_map_request, .worker_pool = worker_pool};
+        mailbox_post(&worker_pool->mailbox, &request->message);
+    }
+}
+
+/* False when memory is short. */
+static bool watch_cluster(struct worker_pool *worker_pool, const struct worker_pool_parts *given,
+                          const struct conf *conf)
+{
+    const struct cluster_watch_settings settings = {
+        .conf = conf,
+        .changed = on_map,
+        .refuses = refuse_own,
+        .context = worker_pool,
+    };
+
+    if (conf->upstream.topology != CONF_TOPOLOGY_CLUSTER) {
+        return true;
+    }
+    worker_pool->watch = cluster_watch_new(given->reactor, &settings);
+    return worker_pool->watch != NULL;
+}
+
 /* Who finds out where Redis is. False when memory is short. */
 static bool open_finder(struct worker_pool *worker_pool, const struct worker_pool_parts *given, const struct conf *conf)
 {
     const struct lookup_settings of_lookup = {
-        .address = &conf->upstream,
+        .address = conf->upstream.topology == CONF_TOPOLOGY_CLUSTER ? &conf->upstream.seeds[0] : &conf->upstream,
         .interval = conf->resolve_every,
         .changed = on_targets,
         .refuses = refuse_own,
@@ -111,6 +166,8 @@ bool worker_pool_start(struct worker_pool *worker_pool, const struct worker_pool
         .policies = &worker_pool->policies,
         .group = &worker_pool->group,
         .admission = worker_pool->admission,
+        .want_map = want_map,
+        .pool = worker_pool,
     };
     for (; worker_pool->count < count; worker_pool->count++) {
         worker_pool->workers[worker_pool->count] = worker_start(worker_pool->count, conf, &parts);
@@ -121,6 +178,11 @@ bool worker_pool_start(struct worker_pool *worker_pool, const struct worker_pool
             return false;
         }
     }
+    if (!watch_cluster(worker_pool, given, conf)) {
+        worker_pool_stop(worker_pool);
+        errno = ENOMEM;
+        return false;
+    }
     return true;
 }
 
@@ -128,6 +190,10 @@ void worker_pool_stop(struct worker_pool *worker_pool)
 {
     if (worker_pool->workers == NULL) {
         return;
+    }
+    if (worker_pool->watch != NULL) {
+        cluster_watch_free(worker_pool->watch);
+        worker_pool->watch = NULL;
     }
     while (worker_pool->count > 0) {
         worker_stop(worker_pool->workers[--worker_pool->count]);
@@ -161,6 +227,9 @@ void worker_pool_reconfigure(struct worker_pool *worker_pool, const struct conf 
     }
     lookup_set_interval(worker_pool->lookup, conf->resolve_every);
     lookup_soon(worker_pool->lookup);
+    if (worker_pool->watch != NULL) {
+        cluster_watch_reconfigure(worker_pool->watch, conf);
+    }
 }
 
 void worker_pool_drain(struct worker_pool *worker_pool)

@@ -5,6 +5,7 @@
 #define HEADGATE_WORKER_POOL_H
 
 #include "net/lookup.h"
+#include "topology/cluster_watch.h"
 #include "topology/sentinel.h"
 #include "worker/worker.h"
 
@@ -23,6 +24,7 @@ struct worker_pool {
     struct chain_roster policies;     /* those that each worker has an instance of */
     struct lookup *lookup;            /* where Redis is, for all workers; NULL: … */
     struct sentinel_watch *sentinels; /* … these know; NULL: there are none */
+    struct cluster_watch *watch;      /* which node has which slots, for all workers; NULL: there is no cluster */
     struct mailbox mailbox;           /* what workers want of it */
     const struct conf *conf;          /* that is in force */
     struct admission *admission;      /* … and whom it knows and lets in */

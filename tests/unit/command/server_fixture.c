@@ -2,10 +2,13 @@
 
 #include <criterion/criterion.h>
 #include <ftw.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,22 +42,58 @@ static redisContext *connect_patiently(const char *path)
     return NULL;
 }
 
-void server_start(void)
+/* arguments: of the command line behind those that all have, up to a NULL. */
+static void start_with(const char *const *further)
 {
     char path[96];
     snprintf(server.directory, sizeof(server.directory), "/tmp/headgate-unit-XXXXXX");
     cr_assert_not_null(mkdtemp(server.directory));
     snprintf(path, sizeof(path), "%s/socket", server.directory);
+    const char *arguments[24] = {"redis-server",   "--port", "0", "--unixsocket", path, "--dir",
+                                 server.directory, "--save", "",  "--logfile",    "log"};
+    size_t count = 11;
+    for (; *further != NULL; further++) {
+        cr_assert_lt(count, 23);
+        arguments[count++] = *further;
+    }
     server.pid = fork();
     cr_assert_geq(server.pid, 0);
     if (server.pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL); /* also when the test crashes */
-        execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", path, "--dir", server.directory, "--save",
-               "", "--logfile", "log", (char *)NULL);
+        execvp("redis-server", (char *const *)(uintptr_t)arguments);
         _exit(127);
     }
     server.connection = connect_patiently(path);
     cr_assert_not_null(server.connection, "redis-server does not answer");
+}
+
+void server_start(void)
+{
+    static const char *const none[] = {NULL};
+
+    start_with(none);
+}
+
+/* One that nobody has just now. */
+static void free_port(char *text, size_t size)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof(address);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    cr_assert_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    cr_assert_eq(getsockname(fd, (struct sockaddr *)&address, &length), 0);
+    close(fd);
+    snprintf(text, size, "%d", ntohs(address.sin_port));
+}
+
+void server_start_node(void)
+{
+    char bus[8];
+    const char *const node[] = {"--cluster-enabled", "yes", "--cluster-port", bus, "--bind", "127.0.0.1", NULL};
+
+    free_port(bus, sizeof(bus));
+    start_with(node);
 }
 
 static int remove_entry(const char *path, const struct stat *status, int type, struct FTW *place)

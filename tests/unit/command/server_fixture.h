@@ -5,6 +5,8 @@
 #include <hiredis/hiredis.h>
 
 void server_start(void);
+/* The same as a node of a Redis Cluster, which has no slots yet. */
+void server_start_node(void);
 void server_stop(void);
 
 /* What it answers; the caller frees the reply. */

@@ -188,6 +188,7 @@ static const char *const other_values[][2] = {
     {"sentinel_check", "5s"},
     {"sentinel_timeout", "20ms"},
     {"access_check", "250ms"},
+    {"cross_slot", "split"},
     {"pool", "session"},
     {"threads", "3"},
     {"lanes", "5"},
@@ -334,7 +335,7 @@ Test(conf, table_is_sound)
             cr_assert_neq(option->offset, conf_options[j].offset, "%s", option->name);
         }
     }
-    cr_assert_eq(conf_option_count, 73, "a new field of struct conf needs its option, and a word here");
+    cr_assert_eq(conf_option_count, 74, "a new field of struct conf needs its option, and a word here");
 }
 
 Test(conf, sample_file_is_the_reference)

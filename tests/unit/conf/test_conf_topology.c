@@ -168,11 +168,6 @@ Test(conf_topology, not_to_listen_on)
     assert_refused("admin", "sentinel://a/m", "names sentinels or a cluster, as only upstream of [headgate] may");
 }
 
-Test(conf_topology, not_supported_yet)
-{
-    assert_refused("upstream", "cluster://a,b", "names a cluster, which is not supported yet");
-}
-
 Test(conf_topology, own_addresses)
 {
     struct conf_file file;

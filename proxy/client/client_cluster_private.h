@@ -1,0 +1,102 @@
+/*
+ * What clients do where there is a Redis Cluster:
+ *
+ *   client_cluster.c   to which node a request goes
+ *   client_redirect.c  what nodes send elsewhere
+ *   client_spread.c    what several nodes have to be asked
+ *   client_taken.c     runs that are taken out of others, and who hears of the replies to all these
+ */
+#ifndef HEADGATE_CLIENT_CLUSTER_PRIVATE_H
+#define HEADGATE_CLIENT_CLUSTER_PRIVATE_H
+
+#include "client/client_private.h"
+
+/* ---- client_cluster.c: all of it but client_profile_at() only where there is a cluster ---- */
+
+/* What stands for the client at a node (NULL: home). NULL when memory is short. */
+static inline struct profile *client_profile_at(const struct client *client, const struct cluster_way *way)
+{
+    return way != NULL ? cluster_way_profile(way, client->profile) : client->profile;
+}
+
+/* The short way of most requests: to the node of its only key, with its neighbours for the same node. False: there is
+ * more to be looked at. */
+bool client_cluster_take(struct client *client, const struct request *request);
+/* Which commands may take it, by their places in the table. NULL when memory is short. */
+bool *client_cluster_short_ways(void);
+/* Says in the route where the request goes, by the slot of its keys, or that it goes nowhere. */
+void client_cluster_route(struct client *client, const struct command *command, const struct request *request,
+                          struct session_route *route);
+/* The shared lane for the route in *lane. False: the client has to wait, or is closed. */
+bool client_cluster_lane(struct client *client, const struct session_route *route, struct lane **lane);
+/* Where the last request of the client went; NULL: home. */
+const struct cluster_way *client_last_way(const struct client *client);
+/* The exclusive lane was just taken: it is told of a MULTI that was answered before. False when memory is short. */
+bool client_cluster_begin(struct client *client);
+
+struct client_keys {
+    bool has_key;
+    bool is_split; /* they are of several slots */
+    uint16_t slot; /* of the first */
+};
+
+/* Which command it is, and where its keys are. Whole, in multibulk form. command may be NULL: then it has none. */
+struct client_keys client_keys_of(const struct command *command, struct slice frame);
+/* The command of a frame that was sent; NULL: it is not known. */
+const struct command *client_command_of(const struct client_service *service, struct slice frame);
+
+/* Whether the client's next request has to wait for those under way, were it to go over that lane (NULL: any). */
+bool client_cluster_has_to_wait(const struct client *client, const struct lane *lane);
+
+/* ---- client_spread.c: the same ---- */
+
+/* Sends a request that is for several nodes, or that is said otherwise to the one that it is for, as the plan in the
+ * route says. */
+enum client_outcome client_spread(struct client *client, const struct request *request, struct session_route *route);
+/* The run is the client's first: its part of the reply is taken, or, if it is the last, the whole reply goes out.
+ * False: it is not there yet, or the client was closed. */
+bool client_spread_advance(struct client *client, struct run *run);
+/* The part is answered: a lane of its own is given back. */
+void client_spread_release(struct run *run);
+/* The run has no part in it any more. Harmless if it had none. */
+void client_spread_free(void *spread, uint32_t part);
+static inline void client_spread_leave(struct run *run)
+{
+    if (run->spread != NULL) {
+        client_spread_free(run->spread, run->part);
+        run->spread = NULL;
+    }
+}
+
+/* ---- client_redirect.c: the same ---- */
+
+/* Of struct run_receiver. */
+bool client_redirected(struct run *run, struct slice error, struct slice request);
+void client_passed(struct run *run, struct slice request);
+void client_returned(struct run *run, struct slice requests);
+/* The run has left its lane for good. */
+void client_redirect_ended(struct client *client, const struct run *run);
+/* Something of the client's was answered, or lost: those that were redirected may be sent. */
+void client_redirect_check(struct client *client);
+/* Forgets them: the client lets go of its runs. */
+void client_redirect_forget(struct client *client);
+
+/* ---- client_taken.c ---- */
+
+/* As client_run_receiver, where redirects are followed. */
+extern const struct run_receiver client_cluster_receiver;
+/* The same for a part of a request for several nodes. */
+extern const struct run_receiver client_spread_receiver;
+
+/*
+ * Takes the next request of a run, which is on a lane, out of it, as a run of its own between the replies before it and
+ * those behind; it counts as sent. The run's expected reply and record go with it. NULL when memory is short: the
+ * client was closed.
+ */
+struct run *client_take_out(struct client *client, struct run *run);
+/* Answers such a run, which is on no lane, with an error of Redis or of Headgate's own: a line with CR LF. */
+void client_answer_taken(struct client *client, struct run *run, struct slice error);
+/* The run is on no lane any more, and has no request left. */
+void client_end_taken(struct client *client);
+
+#endif

@@ -1,0 +1,516 @@
+/*
+ * Requests that several nodes of a cluster have to be asked, or one in other words: one run for each part, which lie
+ * one behind the other among the client's, and one behind them, which has the reply that is made of theirs.
+ *
+ *   KEYS *  ─►  part at A, part at B, part at C, the whole  ─►  the whole is first: the replies are merged, and go out
+ *
+ * A part is a request as any other: it waits, is redirected, is lost as these are. Parts go over shared lanes, so that
+ * they keep their order among the client's requests of each slot; but what must not share a lane (scripts) has one of
+ * its own at each node, which goes back to the pool behind a fence.
+ */
+#include "client/client_cluster_private.h"
+
+#include "topology/cluster_merge.h"
+#include "topology/cluster_scan.h"
+#include "topology/cluster_shown.h"
+#include "topology/cluster_split.h"
+
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One part. */
+struct part {
+    struct lane *lane; /* of its own; NULL: it has none, or no more */
+    char *reply;       /* whole; NULL: it was not taken yet */
+    size_t length;
+};
+
+struct spread {
+    struct client_service *service;
+    uint32_t references; /* runs */
+    const struct cluster_plan *plan;
+    struct cluster_split *split;     /* NULL: it is not taken apart */
+    struct cluster_map *map;         /* of SCAN … */
+    struct cluster_cursor cursor;    /* … and where it goes on */
+    struct expected_reply *expected; /* what the reply as a whole will mean; NULL: nothing */
+    uint32_t count;
+    uint32_t most;      /* that there is room for */
+    struct part *parts; /* they do not move: lanes know them */
+};
+
+/* ---- life ---- */
+
+/* NULL when memory is short. */
+static struct spread *spread_new(struct client *client, const struct cluster_plan *plan)
+{
+    struct spread *spread = calloc(1, sizeof *spread);
+
+    if (spread != NULL) {
+        spread->service = client->service;
+        spread->plan = plan;
+    }
+    return spread;
+}
+
+static void give_lane_back(struct part *part, bool clean)
+{
+    struct lane *lane = part->lane;
+
+    part->lane = NULL;
+    if (lane != NULL) {
+        lane->needs_fence = true;
+        upstream_release_exclusive(lane, clean);
+    }
+}
+
+static void end(struct spread *spread)
+{
+    for (uint32_t i = 0; i < spread->count; i++) {
+        give_lane_back(&spread->parts[i], false);
+        free(spread->parts[i].reply);
+    }
+    if (spread->split != NULL) {
+        cluster_split_free(spread->split);
+    }
+    if (spread->expected != NULL) {
+        expected_reply_give(spread->service, spread->expected);
+    }
+    cluster_map_release(spread->map);
+    free(spread->parts);
+    free(spread);
+}
+
+void client_spread_free(void *of, uint32_t place)
+{
+    struct spread *spread = of;
+
+    (void)place;
+    if (--spread->references == 0) {
+        end(spread);
+    }
+}
+
+/* ---- lanes of parts ---- */
+
+/* Pushes are for nobody: nothing was asked for on it that has any. */
+static void lane_bytes(void *owner, const char *data, size_t length)
+{
+    (void)owner;
+    (void)data;
+    (void)length;
+}
+
+/* What is neither a push nor an answer is the rest of an error in several lines. */
+static bool lane_frame(void *owner, const struct resp_reply *reply)
+{
+    const struct part *part = owner;
+
+    if (reply->type != '>') {
+        part->lane->dirty = true;
+    }
+    return reply->type == '>';
+}
+
+/* Its run has told the client. */
+static void lane_broken(void *owner, const char *why)
+{
+    struct part *part = owner;
+
+    (void)why;
+    part->lane = NULL;
+}
+
+static void lane_writable(void *owner)
+{
+    (void)owner;
+}
+
+static const struct lane_owner part_owner = {
+    .bytes = lane_bytes,
+    .frame = lane_frame,
+    .broken = lane_broken,
+    .writable = lane_writable,
+};
+
+void client_spread_release(struct run *run)
+{
+    struct spread *spread = run->spread;
+
+    if (spread != NULL) {
+        give_lane_back(&spread->parts[run->part], true);
+    }
+}
+
+/* The lane for a part. NULL when memory is short. */
+static struct lane *part_lane(struct client *client, struct part *part, const struct cluster_way *way, bool own)
+{
+    struct profile *profile = client_profile_at(client, way);
+
+    if (profile == NULL || !own) {
+        return profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
+    }
+    part->lane = upstream_take_exclusive(profile, false, &part_owner, part);
+    return part->lane;
+}
+
+/* ---- sending ---- */
+
+/* A run of the spread, at the end of the client's. NULL when memory is short. */
+static struct run *add_run(struct client *client, struct spread *spread)
+{
+    struct run *run = run_take(client->service->runs);
+
+    if (run != NULL) {
+        run->receiver = &client_spread_receiver;
+        run->owner = client;
+        run->requests = 1;
+        run->spread = spread;
+        run->part = spread->count;
+        spread->references++;
+    }
+    return run;
+}
+
+/* False when memory is short. */
+static bool send_part(struct client *client, struct spread *spread, const struct cluster_way *way, struct slice frame,
+                      bool own)
+{
+    struct run *run = spread->count < spread->most ? add_run(client, spread) : NULL;
+
+    if (run == NULL) {
+        return false;
+    }
+    struct lane *lane = part_lane(client, &spread->parts[spread->count], way, own);
+    spread->count++;
+    if (lane == NULL || !lane_send(lane, run, frame.data, frame.length)) {
+        run->spread = NULL;
+        spread->references--;
+        run_give(client->service->runs, run);
+        return false;
+    }
+    client->sent_runs++;
+    client->lane_in_use = lane;
+    client->last_lane_id = lane->id;
+    client->last_way = way != NULL ? way->number + 1 : 0;
+    stats_add(client->service->reactor->stats, STATS_REQUESTS_FORWARDED, 1);
+    client_queue_run(client, run);
+    return true;
+}
+
+/* The run that has the reply of the whole. False when memory is short. */
+static bool add_whole(struct client *client, struct spread *spread, struct chain_record *record)
+{
+    struct run *run = add_run(client, spread);
+
+    if (run == NULL) {
+        return false;
+    }
+    run->answered = 1;
+    run->policy_record = record;
+    client_queue_run(client, run);
+    return true;
+}
+
+/* To all masters; without a map to the home node. */
+static bool send_to_all(struct client *client, struct spread *spread, struct slice frame, bool own)
+{
+    const struct cluster_ways *ways = client->service->cluster;
+    bool sent = true;
+
+    for (size_t i = 0; i < ways->count && sent; i++) {
+        if (ways->ways[i] != NULL && ways->ways[i]->is_known) {
+            sent = send_part(client, spread, ways->ways[i], frame, own);
+        }
+    }
+    return sent && (spread->count > 0 || send_part(client, spread, NULL, frame, own));
+}
+
+static bool send_split(struct client *client, struct spread *spread)
+{
+    bool sent = true;
+
+    for (size_t i = 0; i < cluster_split_count(spread->split) && sent; i++) {
+        struct cluster_split_part part = cluster_split_part(spread->split, i);
+        sent = send_part(client, spread, cluster_way_of(client->service->cluster, part.slot), part.frame, false);
+    }
+    return sent;
+}
+
+static bool send_scan(struct client *client, struct spread *spread, struct slice frame)
+{
+    struct text_stream text;
+
+    if (!text_open(&text)) {
+        return false;
+    }
+    cluster_scan_write_request(&spread->cursor, frame, text.out);
+    const struct cluster_way *way = cluster_way_of(client->service->cluster, spread->cursor.slot);
+    bool sent = text_close(&text) && send_part(client, spread, way, (struct slice){text.bytes, text.length}, false);
+    text_free(&text);
+    return sent;
+}
+
+/* ---- what Headgate answers ---- */
+
+/* Where the client has come to. */
+static void find_own_address(const struct client *client, char host[INET6_ADDRSTRLEN], uint16_t *port)
+{
+    struct sockaddr_storage address = {0};
+    socklen_t length = sizeof address;
+    const struct sockaddr_in *ip4 = (const struct sockaddr_in *)(const void *)&address;
+    const struct sockaddr_in6 *ip6 = (const struct sockaddr_in6 *)(const void *)&address;
+
+    host[0] = '\0';
+    *port = 0;
+    if (getsockname(client->connection.fd, (struct sockaddr *)(void *)&address, &length) != 0) {
+        return;
+    }
+    if (address.ss_family == AF_INET) {
+        (void)inet_ntop(AF_INET, &ip4->sin_addr, host, INET6_ADDRSTRLEN);
+        *port = ntohs(ip4->sin_port);
+    } else if (address.ss_family == AF_INET6) {
+        bool is_mapped = IN6_IS_ADDR_V4MAPPED(&ip6->sin6_addr);
+        (void)inet_ntop(is_mapped ? AF_INET : AF_INET6, &ip6->sin6_addr.s6_addr[is_mapped ? 12 : 0], host,
+                        INET6_ADDRSTRLEN);
+        *port = ntohs(ip6->sin6_port);
+    }
+}
+
+static enum client_outcome answer(struct client *client, struct slice text)
+{
+    const struct policy_decision nothing = {.length = 0};
+    struct chain_record *record = client->held;
+
+    if (client->session.silent || client->session.silent_next) {
+        /* Redis hears of it all the same, as that may be over then. */
+        client_refuse(client, &nothing);
+        return CLIENT_TAKEN;
+    }
+    client->held = NULL;
+    if (!client_answer(client, text.data, text.length, record)) {
+        client_out_of_memory(client);
+    }
+    return CLIENT_TAKEN;
+}
+
+static enum client_outcome answer_here(struct client *client, const struct request *request)
+{
+    const struct cluster_identity identity = cluster_shown_identity(client->service->settings.upstream_text);
+    struct cluster_shown shown = {.identity = &identity, .tls = client->is_secure};
+    char host[INET6_ADDRSTRLEN];
+    struct text_stream text;
+
+    find_own_address(client, host, &shown.port);
+    shown.host = host;
+    shown.resp = client->profile->resp;
+    shown.map = client->service->cluster->map;
+    if (!text_open(&text)) {
+        client_out_of_memory(client);
+        return CLIENT_TAKEN;
+    }
+    cluster_shown_write(&shown, client_command_of(client->service, request->sent), request->sent, text.out);
+    if (text_close(&text)) {
+        (void)answer(client, (struct slice){text.bytes, text.length});
+    } else {
+        client_out_of_memory(client);
+    }
+    text_free(&text);
+    return CLIENT_TAKEN;
+}
+
+/* ---- the way of such a request ---- */
+
+static struct slice second_argument(struct slice frame)
+{
+    struct resp_walk walk = resp_walk_start(frame);
+    struct slice argument = {0};
+
+    (void)(resp_walk_skip(&walk, 1) && resp_walk_next(&walk, &argument));
+    return argument;
+}
+
+/* True: it is not sent, but answered, as *text says. */
+static bool prepare(struct client *client, const struct request *request, const struct session_route *route,
+                    struct spread *spread, const char **text)
+{
+    struct cluster_map *map = client->service->cluster->map;
+
+    if (route->splits) {
+        spread->split = cluster_split_new(client_command_of(client->service, request->sent), request->sent);
+        *text = CLUSTER_CROSSSLOT;
+        return spread->split == NULL;
+    }
+    if (route->plan->where != CLUSTER_CURSOR) {
+        return false;
+    }
+    *text = map == NULL || map->master_count == 0 ? "-CLUSTERDOWN Hash slot not served\r\n" : CLUSTER_SCAN_INVALID;
+    if (map == NULL || map->master_count == 0 ||
+        !cluster_scan_read(map, second_argument(request->sent), &spread->cursor)) {
+        return true;
+    }
+    spread->map = cluster_map_reference(map);
+    return false;
+}
+
+static bool send_parts(struct client *client, const struct request *request, const struct session_route *route,
+                       struct spread *spread)
+{
+    size_t most = spread->split != NULL ? cluster_split_count(spread->split) : client->service->cluster->count + 1;
+
+    spread->parts = calloc(most, sizeof *spread->parts);
+    if (spread->parts == NULL) {
+        return false;
+    }
+    spread->most = (uint32_t)most;
+    if (spread->split != NULL) {
+        return send_split(client, spread);
+    }
+    return spread->map != NULL ? send_scan(client, spread, request->sent)
+                               : send_to_all(client, spread, request->sent, route->exclusive);
+}
+
+/* Only what concerns all of Headgate is of interest: parts are on no lane of the client. */
+static void keep_expected(struct client *client, struct session_route *route, struct spread *spread)
+{
+    struct expected_reply *expected = route->expected;
+
+    if (expected != NULL && (expected->kind == EXPECT_ACCESS || expected->kind == EXPECT_PAUSE)) {
+        spread->expected = expected;
+        route->expected = NULL;
+    }
+    session_drop_route(client, route);
+}
+
+static enum client_outcome waits(struct client *client, struct session_route *route)
+{
+    session_drop_route(client, route);
+    (void)client_wait_for(client, CLIENT_WAIT_QUIET);
+    return CLIENT_WAITS;
+}
+
+enum client_outcome client_spread(struct client *client, const struct request *request, struct session_route *route)
+{
+    const struct cluster_ways *ways = client->service->cluster;
+    const char *text;
+
+    if (cluster_ways_wait(ways)) {
+        return waits(client, route);
+    }
+    if (route->plan != NULL && route->plan->where == CLUSTER_HERE) {
+        session_drop_route(client, route);
+        return answer_here(client, request);
+    }
+    if (client_cluster_has_to_wait(client, NULL) || (client->exclusive != NULL && client->sent_runs > 0)) {
+        return waits(client, route);
+    }
+    if (client->session.silent || client->session.silent_next) {
+        session_drop_route(client, route);
+        return answer(client, slice_of("-ERR headgate: before a cluster this cannot be said under CLIENT REPLY\r\n"));
+    }
+    struct spread *spread = spread_new(client, route->plan);
+    if (spread == NULL) {
+        session_drop_route(client, route);
+        client_out_of_memory(client);
+        return CLIENT_TAKEN;
+    }
+    if (prepare(client, request, route, spread, &text)) {
+        session_drop_route(client, route);
+        end(spread);
+        return answer(client, slice_of(text));
+    }
+    keep_expected(client, route, spread);
+    client->routed_changes = *ways->changes;
+    spread->references++;
+    bool sent = send_parts(client, request, route, spread);
+    struct chain_record *record = client->held;
+    client->held = NULL;
+    sent = sent && add_whole(client, spread, record);
+    if (!sent) {
+        client->held = record;
+    }
+    client_note_end(client);
+    client_spread_free(spread, 0);
+    if (!sent) {
+        client_out_of_memory(client);
+    }
+    return CLIENT_TAKEN;
+}
+
+/* ---- replies ---- */
+
+/* False when memory is short. */
+static bool take_part(struct spread *spread, struct run *run)
+{
+    struct part *part = &spread->parts[run->part];
+
+    part->length = buffer_length(&run->text);
+    part->reply = malloc(part->length + 1);
+    if (part->reply == NULL) {
+        return false;
+    }
+    memcpy(part->reply, buffer_head(&run->text), part->length);
+    buffer_truncate(&run->text, 0);
+    return true;
+}
+
+static struct slice reply_of(const struct spread *spread, uint32_t place)
+{
+    return (struct slice){spread->parts[place].reply, spread->parts[place].length};
+}
+
+static void write_whole(struct spread *spread, FILE *out)
+{
+    struct slice replies[CLUSTER_NODES_MAX + 1];
+
+    if (spread->split != NULL) {
+        for (uint32_t i = 0; i < spread->count; i++) {
+            cluster_split_take(spread->split, i, reply_of(spread, i));
+        }
+        cluster_split_write(spread->split, out);
+    } else if (spread->map != NULL) {
+        cluster_scan_write_reply(spread->map, &spread->cursor, reply_of(spread, 0), out);
+    } else {
+        for (uint32_t i = 0; i < spread->count; i++) {
+            replies[i] = reply_of(spread, i);
+        }
+        cluster_merge(spread->plan->merge, replies, spread->count, (uint64_t)clock_now_us(), out);
+    }
+}
+
+/* What the reply as a whole means to Headgate. */
+static void note_whole(struct client *client, struct spread *spread, struct slice text)
+{
+    struct resp_reply reply = {.keep_head = true};
+    size_t taken;
+
+    if (spread->expected != NULL && resp_reply_feed(&reply, text.data, text.length, &taken) == RESP_DONE) {
+        (void)session_reply(client, spread->expected, &reply);
+    }
+}
+
+bool client_spread_advance(struct client *client, struct run *run)
+{
+    struct spread *spread = run->spread;
+    bool is_whole = run->part == spread->count;
+    struct text_stream text;
+
+    if (!is_whole) {
+        if (run->lane != NULL || run->answered < run->requests) {
+            return false;
+        }
+        return take_part(spread, run) || client_out_of_memory(client);
+    }
+    if (!text_open(&text)) {
+        return client_out_of_memory(client);
+    }
+    write_whole(spread, text.out);
+    if (!text_close(&text)) {
+        text_free(&text);
+        return client_out_of_memory(client);
+    }
+    note_whole(client, spread, (struct slice){text.bytes, text.length});
+    client_output(client, text.bytes, text.length, false);
+    text_free(&text);
+    return client->state != CLIENT_CLOSED;
+}

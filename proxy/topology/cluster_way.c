@@ -1,0 +1,380 @@
+#include "topology/cluster_way.h"
+
+#include "base/log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* A node that is in no map and has no slots is left when nobody has been sent there for so long. */
+#define LEAVE_PATIENCE_US ((int64_t)10 * 1000000)
+/* A newer map is not asked for more often than that. */
+#define WANT_PAUSE_US ((int64_t)50000)
+
+static const char why_gone[] = "the node is no master of the cluster any more";
+
+/* ---- ways ---- */
+
+static void now_ready(void *context)
+{
+    (void)context;
+}
+
+static struct upstream_settings settings_of(struct cluster_ways *ways, const struct cluster_way *way)
+{
+    struct upstream_settings settings = ways->settings;
+
+    settings.lane.target_text = way->text;
+    settings.lane.host = way->host;
+    settings.lane.follows = true;
+    settings.access_check = 0;
+    settings.changes = ways->changes;
+    settings.first_lane_id = (uint64_t)++ways->made << 32;
+    return settings;
+}
+
+static void on_connecting(void *context)
+{
+    cluster_ways_want_map(context);
+}
+
+static void on_lost(void *context, const char *why, uint64_t requests)
+{
+    struct cluster_ways *ways = context;
+
+    cluster_ways_want_map(ways);
+    ways->lost(ways->context, why, requests);
+}
+
+/* A place for one more; SIZE_MAX when memory is short, or when there are too many. */
+static size_t free_number(struct cluster_ways *ways)
+{
+    for (size_t i = 0; i < ways->count; i++) {
+        if (ways->ways[i] == NULL) {
+            return i;
+        }
+    }
+    struct cluster_way **longer =
+        ways->count < CLUSTER_NODES_MAX ? realloc(ways->ways, (ways->count + 1) * sizeof(struct cluster_way *)) : NULL;
+    if (longer == NULL) {
+        return SIZE_MAX;
+    }
+    ways->ways = longer;
+    ways->ways[ways->count] = NULL;
+    return ways->count++;
+}
+
+static struct cluster_way *way_new(struct cluster_ways *ways, const char *host, uint16_t port,
+                                   const struct connection_targets *targets)
+{
+    size_t number = free_number(ways);
+    struct cluster_way *way = number != SIZE_MAX ? calloc(1, sizeof *way) : NULL;
+
+    if (way == NULL) {
+        return NULL;
+    }
+    way->number = number;
+    way->port = port;
+    way->targets = *targets;
+    way->used_us = reactor_now(ways->reactor);
+    snprintf(way->host, sizeof way->host, "%s", host);
+    snprintf(way->text, sizeof way->text, strchr(host, ':') != NULL ? "[%s]:%u" : "%s:%u", way->host, port);
+    struct upstream_settings settings = settings_of(ways, way);
+    way->upstream = upstream_new(ways->reactor, ways->runs, &settings, now_ready, ways);
+    if (way->upstream == NULL) {
+        free(way);
+        return NULL;
+    }
+    upstream_set_targets(way->upstream, targets);
+    upstream_tell_losses(way->upstream, on_lost, ways);
+    upstream_tell_connecting(way->upstream, on_connecting, ways);
+    ways->ways[number] = way;
+    return way;
+}
+
+static void way_free(struct cluster_ways *ways, struct cluster_way *way)
+{
+    ways->ways[way->number] = NULL;
+    upstream_leave_node(ways->home, way->number);
+    upstream_free(way->upstream);
+    free(way);
+}
+
+static struct cluster_way *find(const struct cluster_ways *ways, const char *host, uint16_t port)
+{
+    for (size_t i = 0; i < ways->count; i++) {
+        struct cluster_way *way = ways->ways[i];
+        if (way != NULL && way->port == port && strcasecmp(way->host, host) == 0) {
+            return way;
+        }
+    }
+    return NULL;
+}
+
+struct cluster_way *cluster_way_by_upstream(const struct cluster_ways *ways, const struct upstream *upstream)
+{
+    for (size_t i = 0; i < ways->count; i++) {
+        if (ways->ways[i] != NULL && ways->ways[i]->upstream == upstream) {
+            return ways->ways[i];
+        }
+    }
+    return NULL;
+}
+
+/* Somebody is sent there again. */
+static void use(const struct cluster_ways *ways, struct cluster_way *way)
+{
+    way->used_us = reactor_now(ways->reactor);
+    if (way->is_left) {
+        way->is_left = false;
+        upstream_set_targets(way->upstream, &way->targets);
+    }
+}
+
+/* ---- redirects ---- */
+
+/* A node that the map does not have: only an address can be believed without asking anybody. */
+static struct cluster_way *meet(struct cluster_ways *ways, const char *host, uint16_t port)
+{
+    struct conf_address address = {.host = (char *)(uintptr_t)host, .port = port};
+    int16_t place = ways->map != NULL ? cluster_map_find(ways->map, host, port) : CLUSTER_NOBODY;
+    struct connection_targets targets = {.count = 0};
+
+    if (place != CLUSTER_NOBODY) {
+        return way_new(ways, host, port, &ways->map->nodes[place].targets);
+    }
+    bool is_address = connection_resolve_numeric(&address, &targets) && targets.count > 0;
+    if (!is_address || ways->is_own(ways->context, (const struct sockaddr *)(const void *)&targets.items[0].address)) {
+        return NULL;
+    }
+    return way_new(ways, host, port, &targets);
+}
+
+struct cluster_way *cluster_way_redirect(struct cluster_ways *ways, const struct cluster_way *from,
+                                         const struct cluster_redirect *redirect)
+{
+    const char *host = redirect->host[0] != '\0' || from == NULL ? redirect->host : from->host;
+
+    if (!redirect->ask) {
+        cluster_ways_want_map(ways);
+    }
+    if (redirect->is_unknown || *host == '\0') {
+        return NULL;
+    }
+    struct cluster_way *way = find(ways, host, redirect->port);
+    if (way == NULL) {
+        way = meet(ways, host, redirect->port);
+    } else {
+        use(ways, way);
+    }
+    if (way != NULL && !redirect->ask && ways->owner[redirect->slot] != (int16_t)way->number) {
+        ways->owner[redirect->slot] = (int16_t)way->number;
+        ++*ways->changes;
+    }
+    return way;
+}
+
+/* ---- maps ---- */
+
+void cluster_ways_want_map(struct cluster_ways *ways)
+{
+    int64_t now = reactor_now(ways->reactor);
+
+    if (now - ways->wanted_us >= WANT_PAUSE_US) {
+        ways->wanted_us = now;
+        ways->want_map(ways->context);
+    }
+}
+
+/* The way to a node of the map; NULL when memory is short. */
+static struct cluster_way *follow_node(struct cluster_ways *ways, const struct cluster_node *node)
+{
+    struct cluster_way *way = find(ways, node->host, node->port);
+
+    if (way == NULL) {
+        way = way_new(ways, node->host, node->port, &node->targets);
+    } else if (node->targets.count > 0) {
+        way->targets = node->targets;
+        way->is_left = false;
+        upstream_set_targets(way->upstream, &node->targets);
+    }
+    if (way != NULL) {
+        way->is_known = true;
+        way->used_us = reactor_now(ways->reactor);
+    }
+    return way;
+}
+
+/* Requests that wait for a node with fewer slots than before may have to go elsewhere. */
+static void give_back(struct cluster_ways *ways, const bool *has_lost)
+{
+    for (size_t i = 0; i < ways->count; i++) {
+        if (ways->ways[i] != NULL && has_lost[i]) {
+            upstream_give_back(ways->ways[i]->upstream, why_gone);
+        }
+    }
+}
+
+static void follow_slots(struct cluster_ways *ways, const struct cluster_map *map, const int16_t *numbers)
+{
+    bool has_lost[CLUSTER_NODES_MAX] = {false};
+    bool is_other = false;
+
+    for (size_t slot = 0; slot < CLUSTER_SLOTS; slot++) {
+        int16_t before = ways->owner[slot];
+        int16_t owner = map->owner[slot] != CLUSTER_NOBODY ? numbers[map->owner[slot]] : CLUSTER_NOBODY;
+        if (owner != before) {
+            ways->owner[slot] = owner;
+            is_other = true;
+            if (before != CLUSTER_NOBODY) {
+                has_lost[before] = true;
+            }
+        }
+    }
+    if (is_other) {
+        ++*ways->changes;
+        give_back(ways, has_lost);
+    }
+}
+
+/* So that what needs no certain node is asked of one that is there. */
+static void follow_home(struct cluster_ways *ways, const struct cluster_map *map)
+{
+    struct connection_targets targets = {.count = 0};
+
+    for (size_t i = 0; i < map->node_count && targets.count < CONNECTION_TARGETS_MAX; i++) {
+        const struct cluster_node *node = &map->nodes[i];
+        if (node->is_master && node->slot_count > 0 && node->targets.count > 0) {
+            targets.items[targets.count++] = node->targets.items[0];
+        }
+    }
+    if (targets.count > 0) {
+        upstream_set_targets(ways->home, &targets);
+    }
+}
+
+void cluster_ways_follow(struct cluster_ways *ways, struct cluster_map *map)
+{
+    struct cluster_map *before = ways->map;
+    int16_t numbers[CLUSTER_NODES_MAX];
+
+    ways->map = cluster_map_reference(map);
+    cluster_map_release(before);
+    for (size_t i = 0; i < ways->count; i++) {
+        if (ways->ways[i] != NULL) {
+            ways->ways[i]->is_known = false;
+        }
+    }
+    for (size_t i = 0; i < map->node_count; i++) {
+        const struct cluster_node *node = &map->nodes[i];
+        struct cluster_way *way = node->is_master && node->slot_count > 0 ? follow_node(ways, node) : NULL;
+        numbers[i] = way != NULL ? (int16_t)way->number : CLUSTER_NOBODY;
+    }
+    follow_slots(ways, map, numbers);
+    follow_home(ways, map);
+    if (before == NULL) {
+        ways->map_came(ways->context);
+    }
+}
+
+/* ---- life ---- */
+
+struct cluster_ways *cluster_ways_new(const struct cluster_ways_parts *parts, const struct upstream_settings *settings)
+{
+    struct cluster_ways *ways = calloc(1, sizeof *ways);
+
+    if (ways == NULL) {
+        return NULL;
+    }
+    ways->reactor = parts->reactor;
+    ways->runs = parts->runs;
+    ways->home = parts->home;
+    ways->changes = parts->changes;
+    ways->want_map = parts->want_map;
+    ways->map_came = parts->map_came;
+    ways->made_us = reactor_now(parts->reactor);
+    ways->lost = parts->lost;
+    ways->is_own = parts->is_own;
+    ways->context = parts->context;
+    ways->settings = *settings;
+    for (size_t slot = 0; slot < CLUSTER_SLOTS; slot++) {
+        ways->owner[slot] = CLUSTER_NOBODY;
+    }
+    return ways;
+}
+
+void cluster_ways_free(struct cluster_ways *ways)
+{
+    for (size_t i = 0; i < ways->count; i++) {
+        if (ways->ways[i] != NULL) {
+            way_free(ways, ways->ways[i]);
+        }
+    }
+    cluster_map_release(ways->map);
+    free(ways->ways);
+    free(ways);
+}
+
+void cluster_ways_reconfigure(struct cluster_ways *ways, const struct upstream_settings *settings)
+{
+    ways->settings = *settings;
+    for (size_t i = 0; i < ways->count; i++) {
+        if (ways->ways[i] != NULL) {
+            struct upstream_settings own = settings_of(ways, ways->ways[i]);
+            upstream_reconfigure(ways->ways[i]->upstream, &own);
+        }
+    }
+}
+
+static bool has_slots(const struct cluster_ways *ways, size_t number)
+{
+    for (size_t slot = 0; slot < CLUSTER_SLOTS; slot++) {
+        if (ways->owner[slot] == (int16_t)number) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A node that no map has, and that nobody is sent to: its lanes go as those do to an address that Redis has left. */
+static void tend_unknown(struct cluster_ways *ways, struct cluster_way *way)
+{
+    struct connection_targets nowhere = {.count = 0, .why = why_gone};
+
+    bool is_used = reactor_now(ways->reactor) - way->used_us < LEAVE_PATIENCE_US;
+
+    if (is_used || has_slots(ways, way->number)) {
+        return;
+    }
+    if (upstream_has_no_lanes(way->upstream)) {
+        way_free(ways, way);
+    } else if (!way->is_left) {
+        way->is_left = true;
+        upstream_give_back(way->upstream, why_gone);
+        upstream_set_targets(way->upstream, &nowhere);
+    }
+}
+
+/* Nobody has told of the cluster for too long. */
+static void give_up(struct cluster_ways *ways)
+{
+    if (cluster_ways_wait(ways) && reactor_now(ways->reactor) - ways->made_us >= clock_ms_to_us(ways->settings.wait)) {
+        ways->gave_up = true;
+        ways->map_came(ways->context);
+    }
+}
+
+void cluster_ways_tick(struct cluster_ways *ways)
+{
+    give_up(ways);
+    for (size_t i = 0; i < ways->count; i++) {
+        struct cluster_way *way = ways->ways[i];
+        if (way != NULL) {
+            upstream_tick(way->upstream);
+            if (!way->is_known) {
+                tend_unknown(ways, way);
+            }
+        }
+    }
+}

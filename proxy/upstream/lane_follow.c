@@ -1,0 +1,116 @@
+/*
+ * Lanes to the nodes of a cluster. What was sent may be answered by a redirect, and has to be sent elsewhere then: so
+ * its bytes are kept until it was answered, in the order of the stream. An ordinary request costs nothing by that: what
+ * a write took is copied as a whole, what a read has answered is dropped as a whole, and a request is found only when
+ * it is needed, by framing its run again.
+ */
+#include "upstream/lane_private.h"
+
+#include <assert.h>
+#include <string.h>
+
+bool lane_keep_sent(struct lane *lane, size_t length)
+{
+    if (buffer_length(&lane->sent) == 0) {
+        lane->sent_from = lane->written;
+    }
+    assert(lane->sent_from + buffer_length(&lane->sent) == lane->written);
+    return buffer_append(&lane->reactor->buffers, &lane->sent, buffer_head(&lane->output), length);
+}
+
+void lane_forget_answered(struct lane *lane)
+{
+    bool is_unsent = lane->first == NULL || lane->first->first_byte > lane->written;
+    uint64_t needed = is_unsent ? lane->written : lane->first->first_byte;
+
+    if (buffer_length(&lane->sent) > 0 && needed > lane->sent_from) {
+        buffer_consume(&lane->reactor->buffers, &lane->sent, (size_t)(needed - lane->sent_from));
+        lane->sent_from = needed;
+    }
+}
+
+void lane_forget_sent(struct lane *lane)
+{
+    buffer_clear(&lane->reactor->buffers, &lane->sent);
+    buffer_clear(&lane->reactor->buffers, &lane->unread);
+}
+
+/* Takes the first request off. It is empty if that is not there whole: Redis may answer before it has read all. */
+static struct slice take_request(struct slice *bytes)
+{
+    struct resp_command command = {0};
+    size_t taken;
+    bool is_whole =
+        bytes->length > 0 && resp_command_feed(&command, bytes->data, bytes->length, UINT64_MAX, &taken) == RESP_DONE;
+    struct slice request = {bytes->data, is_whole ? taken : 0};
+
+    bytes->data += request.length;
+    bytes->length -= request.length;
+    return request;
+}
+
+/* The run's bytes, as far as they were written. */
+static struct slice bytes_of(const struct lane *lane, const struct run *run)
+{
+    if (run->first_byte < lane->sent_from || run->first_byte >= lane->written) {
+        return (struct slice){0};
+    }
+    size_t start = (size_t)(run->first_byte - lane->sent_from);
+    size_t there = buffer_length(&lane->sent) - start;
+
+    return (struct slice){buffer_head(&lane->sent) + start, run->length < there ? (size_t)run->length : there};
+}
+
+struct slice lane_request_at_hand(const struct lane *lane, const struct run *run)
+{
+    struct slice bytes = bytes_of(lane, run);
+    struct slice request = {0};
+
+    for (uint32_t i = 0; i <= run->answered; i++) {
+        request = take_request(&bytes);
+    }
+    return request;
+}
+
+size_t lane_recall(struct lane *lane, char *scratch)
+{
+    size_t length = buffer_length(&lane->unread);
+
+    if (length > 0) {
+        memcpy(scratch, buffer_head(&lane->unread), length);
+    }
+    return length;
+}
+
+size_t lane_error_length(const char *data, size_t length)
+{
+    const char *end = memchr(data, '\n', length);
+
+    /* A line that long is none of those that matter. */
+    return end != NULL ? (size_t)(end - data) + 1 : length > RESP_LINE_MAX ? length : 0;
+}
+
+bool lane_is_redirected(struct lane *lane, struct slice error)
+{
+    struct run *run = lane->first;
+
+    if (run->receiver == NULL || run->receiver->redirected == NULL || run->requests == 0) {
+        return false;
+    }
+    struct slice request = lane_request_at_hand(lane, run);
+    if (request.length == 0) {
+        return false;
+    }
+    size_t behind = (size_t)(request.data + request.length - bytes_of(lane, run).data);
+    if (!run->receiver->redirected(run, error, request)) {
+        return false;
+    }
+    if (lane->first == run) {
+        run->first_byte += behind;
+        run->length -= behind;
+        run->requests -= run->answered + 1;
+        run->answered = 0;
+        lane->requests_waiting--;
+    }
+    return true;
+}

@@ -1,0 +1,45 @@
+/* What a worker does for a Redis Cluster: its ways to the nodes, and who hears of what. */
+#ifndef HEADGATE_WORKER_CLUSTER_H
+#define HEADGATE_WORKER_CLUSTER_H
+
+#include "client/client.h"
+#include "event/mailbox.h"
+#include "upstream/control.h"
+
+struct worker_cluster {
+    struct cluster_ways *ways; /* NULL: there is one Redis */
+    uint64_t changes;          /* counted by the ways and by the home upstream */
+    const struct conf *conf;   /* in force */
+    struct client_service *clients;
+    /* From the worker's thread: the map may be old. */
+    void (*want_map)(void *pool);
+    void *pool;
+};
+
+/* What its worker lends to it. */
+struct worker_cluster_parts {
+    struct reactor *reactor;
+    struct run_pool *runs;
+    struct upstream *home;
+    struct control *control;
+    void (*want_map)(void *pool);
+    void *pool;
+};
+
+bool worker_cluster_is_wanted(const struct conf *conf);
+/* settings: of the home upstream. clients are set by the caller, before the loop runs. False when memory is short. */
+bool worker_cluster_open(struct worker_cluster *cluster, const struct worker_cluster_parts *parts,
+                         const struct conf *conf, const struct upstream_settings *settings);
+/* Another configuration is in force. */
+void worker_cluster_reconfigure(struct worker_cluster *cluster, const struct conf *conf,
+                                const struct upstream_settings *settings);
+/* Calls visit for each lane to a node. */
+void worker_cluster_visit_lanes(struct worker_cluster *cluster, void (*visit)(void *context, struct lane *lane),
+                                void *context);
+/* Before the home upstream is freed. */
+void worker_cluster_close(struct worker_cluster *cluster);
+
+/* For its worker: the cluster is like that now. A reference is taken; the message frees itself. */
+struct message *worker_cluster_message(struct worker_cluster *cluster, struct cluster_map *map);
+
+#endif

@@ -1,0 +1,369 @@
+"""What each command does before a real Redis Cluster: one node, to whoever asks, with all keys of all masters."""
+
+import re
+
+import pytest
+
+from harness.cluster import SLOTS, Cluster, key_in, slot_of
+from harness.resp import OK, PONG, QUEUED, Error, Map, Verbatim, wait_for
+
+CROSSSLOT = Error(b"CROSSSLOT Keys in request don't hash to the same slot")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster(replicas=0) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def empty(cluster):
+    for node in cluster.masters:
+        node.tell("FLUSHALL")
+        node.tell("SCRIPT", "FLUSH")
+        node.tell("FUNCTION", "FLUSH")
+    return cluster
+
+
+@pytest.fixture
+def client(empty, make_headgate, pool):
+    return connect(empty, make_headgate, pool=pool)
+
+
+def connect(cluster, make_headgate, **options):
+    headgate = make_headgate(cluster.url("cluster"), **options)
+    client = headgate.connect()
+    wait_for(lambda: client("CLUSTER", "SLOTS") != [], what="a map of slots")
+    return client
+
+
+def fill(client, count=300):
+    keys = [f"key:{number}".encode() for number in range(count)]
+    assert client.pipeline([("SET", key, key) for key in keys]) == [OK] * count
+    return keys
+
+
+def masters_say(cluster, *command):
+    return [node.ask(*command) for node in cluster.masters]
+
+
+# ---- all masters ----
+
+
+def test_what_concerns_all_keys_is_told_to_all_masters(client, empty):
+    keys = fill(client)
+    assert all(masters_say(empty, "DBSIZE")), "each master has some of them"
+    assert client("DBSIZE") == len(keys)
+    assert sorted(client("KEYS", "*")) == sorted(keys)
+    assert client("KEYS", "key:17") == [b"key:17"]
+    assert client("RANDOMKEY") in keys
+    assert client("FLUSHALL") == OK
+    assert masters_say(empty, "DBSIZE") == [0, 0, 0]
+    assert client("DBSIZE") == 0
+    assert client("RANDOMKEY") is None
+    assert client("FLUSHDB", "ASYNC") == OK
+
+
+def test_random_keys_are_of_all_masters(client, empty):
+    fill(client)
+    owners = set()
+
+    def all_seen():
+        owners.add(empty.owner(slot_of(client("RANDOMKEY"))))
+        return len(owners) == 3
+
+    wait_for(all_seen, what="keys of all masters")
+
+
+def test_scripts_and_functions_are_everywhere(client, empty):
+    sha = client("SCRIPT", "LOAD", "return redis.call('INCR', KEYS[1])")
+    assert masters_say(empty, "SCRIPT", "EXISTS", sha) == [[1], [1], [1]]
+    for number in range(20):
+        assert client("EVALSHA", sha, 1, f"counter:{number}") == 1
+    empty.masters[1].tell("SCRIPT", "FLUSH")
+    assert client("SCRIPT", "EXISTS", sha, "0" * 40) == [0, 0], "one of them lacks it"
+    assert client("SCRIPT", "FLUSH") == OK
+    library = "#!lua name=lib\nredis.register_function('double', function(keys) return redis.call('INCRBY', keys[1], 2) end)"
+    assert client("FUNCTION", "LOAD", library) == b"lib"
+    assert [client("FCALL", "double", 1, f"counter:{number}") for number in range(20)] == [3] * 20
+    assert client("FUNCTION", "DELETE", "lib") == OK
+    assert masters_say(empty, "FUNCTION", "LIST") == [[], [], []]
+    assert client("FUNCTION", "DELETE", "lib") == Error(b"ERR Library not found")
+    assert client("SCRIPT", "KILL") == Error(b"NOTBUSY No scripts in execution right now.")
+
+
+def test_settings_are_those_of_all_masters(client, empty):
+    assert client("CONFIG", "SET", "slowlog-log-slower-than", "0") == OK
+    assert masters_say(empty, "CONFIG", "GET", "slowlog-log-slower-than") == [[b"slowlog-log-slower-than", b"0"]] * 3
+    try:
+        fill(client, 30)
+        assert client("SLOWLOG", "LEN") >= 30
+        assert len(client("SLOWLOG", "GET", "4")) == 12, "four of each"
+    finally:
+        assert client("CONFIG", "SET", "slowlog-log-slower-than", "10000") == OK
+    assert client("SLOWLOG", "RESET") == OK
+    assert client("SLOWLOG", "LEN") == 0
+    error = client("CONFIG", "SET", "maxmemory", "much")
+    assert isinstance(error, Error) and b"maxmemory" in error
+    assert client("CONFIG", "GET", "cluster-enabled") == [b"cluster-enabled", b"yes"]
+
+
+def test_numbers_that_are_added_up(client, empty):
+    subscribers = [node.connect() for node in empty.masters[:2]]
+    for number, subscriber in enumerate(subscribers):
+        subscriber.command("SUBSCRIBE", "both")
+        subscriber.command("SUBSCRIBE", f"own:{number}")
+        subscriber.command("PSUBSCRIBE", f"p{number}*")
+    assert sorted(client("PUBSUB", "CHANNELS")) == [b"both", b"own:0", b"own:1"]
+    assert client("PUBSUB", "NUMSUB", "both", "own:1", "none") == [b"both", 2, b"own:1", 1, b"none", 0]
+    assert client("PUBSUB", "NUMPAT") == 2
+    assert client("LATENCY", "RESET") == 0
+    for subscriber in subscribers:
+        subscriber.close()
+
+
+# ---- SCAN ----
+
+
+def scan_all(client, *options):
+    found, cursor = [], b"0"
+    while True:
+        cursor, keys = client("SCAN", cursor, *options)
+        found += keys
+        if cursor == b"0":
+            return found
+
+
+def test_scan_finds_every_key_of_every_master(client):
+    keys = fill(client)
+    assert sorted(scan_all(client)) == sorted(keys)
+    assert sorted(scan_all(client, "COUNT", "1000")) == sorted(keys)
+    assert scan_all(client, "MATCH", "key:17", "COUNT", "7") == [b"key:17"]
+    assert scan_all(client, "TYPE", "list") == []
+
+
+def test_a_cursor_means_the_same_to_all(empty, make_headgate):
+    """Each step by another client, at another worker, of another Headgate."""
+    clients = [connect(empty, make_headgate, threads=2) for _ in range(2)]
+    keys = fill(clients[0])
+    found, cursor, steps = [], b"0", 0
+    while True:
+        cursor, some = clients[steps % 2]("SCAN", cursor, "COUNT", "20")
+        found += some
+        steps += 1
+        if cursor == b"0":
+            break
+    assert sorted(found) == sorted(keys)
+    assert steps > 3
+
+
+def test_scan_while_slots_move(client, empty):
+    """What does not move is found."""
+    keys = fill(client)
+    found, cursor = [], b"0"
+    moved = [slot for slot in sorted(empty.slots_of(empty.masters[0]))[:20]]
+    try:
+        while True:
+            cursor, some = client("SCAN", cursor, "COUNT", "5")
+            found += some
+            if moved:
+                empty.move_slot(moved.pop(), empty.masters[2])
+            if cursor == b"0":
+                break
+    finally:
+        empty.reshard(sorted(set(range(SLOTS // 3)) - empty.slots_of(empty.masters[0])), empty.masters[0])
+        empty.await_agreement()
+    stayed = {key for key in keys if empty.owner(slot_of(key)) is not empty.masters[0]}
+    assert stayed <= set(found)
+
+
+@pytest.mark.parametrize("cursor", ["x", "-1", "99999999999999999999"])
+def test_what_is_no_cursor(client, cursor):
+    assert client("SCAN", cursor) == Error(b"ERR invalid cursor")
+
+
+def test_scan_says_what_redis_says(client):
+    assert client("SCAN", "0", "COUNT", "0") == Error(b"ERR syntax error")
+    assert client("SCAN") == Error(b"ERR wrong number of arguments for 'scan' command")
+
+
+# ---- one node ----
+
+
+def test_what_any_node_can_say(client):
+    assert client("PING") == PONG
+    assert client("ECHO", "x") == b"x"
+    assert len(client("TIME")) == 2
+    assert b"cluster_enabled:1" in client("INFO", "cluster")
+    assert client("SELECT", "0") == OK
+    assert client("SELECT", "1") == Error(b"ERR SELECT is not allowed in cluster mode")
+    assert client("SWAPDB", "0", "1") == Error(b"ERR SWAPDB is not allowed in cluster mode")
+    assert client("COMMAND", "COUNT") > 100
+    assert client("PUBLISH", "nobody", "x") == 0
+
+
+def test_slots_and_keys_that_are_arguments(client, empty):
+    for node in empty.masters:
+        slot = sorted(empty.slots_of(node))[5]
+        key = key_in(slot)
+        assert client("SET", key, "v") == OK
+        assert client("CLUSTER", "COUNTKEYSINSLOT", slot) == 1
+        assert client("CLUSTER", "GETKEYSINSLOT", slot, "10") == [key.encode()]
+        assert client("MEMORY", "USAGE", key) > 0
+        assert client("OBJECT", "ENCODING", key) == b"embstr"
+        assert client("DEBUG", "OBJECT", key).startswith(b"Value at:")
+    assert isinstance(client("CLUSTER", "COUNTKEYSINSLOT", SLOTS), Error)
+
+
+# ---- refused ----
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["SHUTDOWN NOSAVE", "MONITOR", "SYNC", "PSYNC ? -1", "REPLCONF ACK 1", "CLUSTER RESET HARD", "CLUSTER MEET 1.2.3.4 5",
+     "CLUSTER FORGET x", "CLUSTER FAILOVER", "CLUSTER ADDSLOTS 1", "CLUSTER SETSLOT 1 STABLE", "FAILOVER",
+     "MIGRATE 127.0.0.1 6379 key 0 100", "DEBUG SEGFAULT", "DEBUG RELOAD", "CLIENT KILL ID 1", "CLIENT UNBLOCK 1",
+     "CLIENT TRACKING on", "RESTORE-ASKING key 0 x"],
+)  # fmt: skip
+def test_what_is_for_one_node_only_is_refused_with_a_reason(client, empty, command):
+    words = command.split()
+    reply = client(*words)
+    name = " ".join(words[:2]) if words[0] == "CLIENT" else words[0]
+    assert isinstance(reply, Error), reply
+    assert reply.startswith(f"ERR {name} is refused here, before a Redis Cluster: ".encode()), reply
+    assert client("PING") == PONG, "and that is all"
+    assert all(node.is_alive() for node in empty.masters)
+
+
+def test_redis_itself_refuses_what_it_refuses_in_a_cluster(client):
+    assert client("REPLICAOF", "127.0.0.1", "1") == Error(b"ERR REPLICAOF not allowed in cluster mode.")
+    assert client("MOVE", "key", "1") == Error(b"ERR MOVE is not allowed in cluster mode")
+
+
+# ---- within a transaction ----
+
+
+@pytest.mark.parametrize("command", [("KEYS", "*"), ("DBSIZE",), ("SCAN", "0"), ("FLUSHALL",), ("MONITOR",)])
+def test_what_is_for_several_nodes_spoils_a_transaction(client, command):
+    assert client("MULTI") == OK
+    assert client("SET", "key", "v") == QUEUED
+    assert isinstance(client(*command), Error)
+    assert client("EXEC") == Error(b"EXECABORT Transaction discarded because of previous errors.")
+    assert client("GET", "key") is None
+
+
+# ---- several slots ----
+
+ACROSS = {
+    "MGET": ("a", "b", "c"),
+    "MSET": ("a", 1, "b", 2),
+    "DEL": ("a", "b"),
+    "UNLINK": ("a", "b"),
+    "EXISTS": ("a", "b"),
+    "TOUCH": ("a", "b"),
+}
+
+
+@pytest.mark.parametrize("name", [*ACROSS, "MSETNX", "SUNION", "RENAME", "PFCOUNT", "BITOP"])
+def test_keys_in_several_slots_are_refused_as_redis_does(client, name):
+    arguments = {"MSETNX": ("a", 1, "b", 2), "BITOP": ("AND", "a", "b"), **ACROSS}.get(name, ("a", "b"))
+    assert client(name, *arguments) == CROSSSLOT
+    assert client("PING") == PONG
+
+
+def test_requests_over_several_slots_are_taken_apart(empty, make_headgate, pool):
+    client = connect(empty, make_headgate, pool=pool, cross_slot="split")
+    keys = [f"key:{number}" for number in range(200)]
+    pairs = [word for key in keys for word in (key, f"value of {key}")]
+    assert client("MSET", *pairs) == OK
+    assert sum(masters_say(empty, "DBSIZE")) == 200
+    values = [f"value of {key}".encode() for key in keys]
+    assert client("MGET", *keys) == values
+    assert client("MGET", *reversed(keys)) == values[::-1]
+    assert client("MGET", "key:1", "none", "key:2", "key:1") == [values[1], None, values[2], values[1]]
+    assert client("EXISTS", *keys, "none", "key:1") == 201
+    assert client("TOUCH", *keys, "none") == 200
+    assert client("DEL", *keys[:50], "none") == 50
+    assert client("UNLINK", *keys[:100]) == 50
+    assert client("DBSIZE") == 100
+    assert client("MSET", "a", 1, "b") == CROSSSLOT, "as Redis, which looks at slots first"
+    assert client("MSET", "a", 1, "a") == Error(b"ERR wrong number of arguments for 'mset' command")
+    assert client("MSETNX", "a", 1, "b", 2) == CROSSSLOT
+    assert client("SET", "list", "x") == OK
+    assert client("DEL", "list") == 1
+    assert client("RPUSH", "list", "x") == 1
+    assert client("MGET", "list", "key:150") == [None, values[150]]
+
+
+def test_a_client_sees_its_own_effects_in_order(empty, make_headgate, pool):
+    """Pipelined: what goes to several nodes is neither overtaken nor overtakes."""
+    client = connect(empty, make_headgate, pool=pool, cross_slot="split")
+    commands, expected = [], []
+    for number in range(100):
+        commands += [("SET", "a", number), ("MSET", "a", number + 1, "b", number), ("GET", "a")]
+        commands += [("MGET", "b", "a"), ("DEL", "a", "b"), ("EXISTS", "a"), ("DBSIZE",)]
+        expected += [OK, OK, b"%d" % (number + 1), [b"%d" % number, b"%d" % (number + 1)], 2, 0, 0]
+    assert client.pipeline(commands) == expected
+
+
+def test_parts_follow_slots_that_move(empty, make_headgate):
+    client = connect(empty, make_headgate, cross_slot="split")
+    keys = [f"key:{number}" for number in range(60)]
+    assert client("MSET", *[word for key in keys for word in (key, key)]) == OK
+    values = [key.encode() for key in keys]
+    source = empty.masters[0]
+    slots = sorted({slot_of(key) for key in keys} & empty.slots_of(source))
+    try:
+        for slot in slots:
+            empty.begin_migration(slot, empty.masters[1])
+            assert client("MGET", *keys) == values, "the slot is being moved"
+            empty.move_keys(slot, source, empty.masters[1])
+            assert client("MGET", *keys) == values, "its keys have gone ahead"
+            empty.end_migration(slot, empty.masters[1])
+            assert client("MGET", *keys) == values, "it has moved"
+        assert client("DEL", *keys) == len(keys)
+    finally:
+        empty.reshard(slots, source)
+        empty.await_agreement()
+
+
+def test_in_resp3(empty, make_headgate):
+    client = connect(empty, make_headgate, cross_slot="split")
+    client("HELLO", "3")
+    fill(client, 30)
+    assert len(client("KEYS", "*")) == 30
+    assert client("MGET", "key:1", "none", "key:2")[::2] == [b"key:1", b"key:2"]
+    assert isinstance(client("CLUSTER", "SHARDS")[0], Map)
+    assert isinstance(client("CLUSTER", "INFO"), Verbatim)
+
+
+# ---- what a client is shown ----
+
+
+def test_headgate_is_the_one_node(empty, make_headgate):
+    headgate = make_headgate(empty.url("cluster"), threads=2)
+    client = headgate.connect()
+    wait_for(lambda: client("CLUSTER", "SLOTS") != [], what="a map of slots")
+    [[first, last, [host, port, own_id, metadata]]] = client("CLUSTER", "SLOTS")
+    assert (first, last, host, port, metadata) == (0, SLOTS - 1, b"127.0.0.1", headgate.port, [])
+    assert re.fullmatch(rb"[0-9a-f]{40}", own_id)
+    assert client("CLUSTER", "MYID") == own_id
+    line = client("CLUSTER", "NODES")
+    assert line == b"%s 127.0.0.1:%d@0 myself,master - 0 0 %d connected 0-16383\n" % (
+        own_id, headgate.port, int(re.search(rb"cluster_current_epoch:(\d+)", client("CLUSTER", "INFO")).group(1)),
+    )  # fmt: skip
+    assert client("CLUSTER", "KEYSLOT", "foo") == 12182
+    info = client("CLUSTER", "INFO")
+    assert b"cluster_state:ok\r\n" in info and b"cluster_slots_assigned:16384\r\n" in info
+    [shard] = client("CLUSTER", "SHARDS")
+    assert shard[1] == [0, SLOTS - 1]
+    assert [client(name) for name in ("READONLY", "READWRITE", "ASKING")] == [OK] * 3
+    other = headgate.connect()
+    assert other("CLUSTER", "MYID") == own_id, "whichever worker it is"
+
+
+def test_an_empty_reply_for_who_wants_none(client):
+    """CLIENT REPLY SKIP swallows the answer to CLUSTER SLOTS, and no more than that."""
+    client.request("CLIENT", "REPLY", "SKIP")
+    client.request("CLUSTER", "SLOTS")
+    assert client("ECHO", "here") == b"here"

@@ -1,0 +1,63 @@
+"""Redis Cluster behind one address, when masters go: by agreement, killed, and hanging."""
+
+import pytest
+
+from e2e.test_cluster_path import Counting
+from harness.cluster import Cluster, tag_of
+from harness.resp import OK, Error, wait_for
+
+
+@pytest.fixture
+def cluster():
+    with Cluster(replicas=1) as made:
+        yield made
+
+
+def keys_of(number):
+    """Of all nodes."""
+    return [f"{{{tag_of(slot)}}}:{number}" for slot in range(500, 16384, 1500)]
+
+
+@pytest.mark.parametrize("threads", (1, 4))
+def test_a_failover_by_agreement_loses_nothing(cluster, make_headgate, threads):
+    """Clients may be closed, as masters close connections of clients that wait; nothing is counted twice or lost."""
+    headgate = make_headgate(cluster.url(), threads=threads, upstream_wait="30s")
+    with Counting(headgate.connect, 4, keys_of, may_close=True) as counting:
+        counting.await_rounds(2)
+        for master in list(cluster.masters):
+            cluster.fail_over(cluster.replica_of(master))
+            counting.await_rounds(2)
+
+
+def test_a_master_that_is_killed_is_replaced(cluster, make_headgate):
+    headgate = make_headgate(cluster.url(), upstream_wait="60s")
+    client = headgate.connect()
+    lost = cluster.masters[0]
+    with Counting(headgate.connect, 4, keys_of, may_close=True) as counting:
+        counting.await_rounds(2)
+        # What it has answered is to be at its replica: Redis replicates behind the answer.
+        lost.pause()
+        lost.kill()
+        cluster.await_failover(lost)
+        counting.await_rounds(2)
+    key = f"{{{tag_of(500)}}}after"
+    assert client("SET", key, 1) == OK
+
+
+def test_a_node_that_is_down_harms_its_own_slots_only(cluster, make_headgate):
+    headgate = make_headgate(cluster.url(), upstream_wait="1s")
+    for replica in cluster.replicas:
+        replica.tell("CONFIG", "SET", "cluster-replica-no-failover", "yes")
+    for node in cluster.alive():
+        node.tell("CONFIG", "SET", "cluster-require-full-coverage", "no")
+    lost = cluster.masters[0]
+    here, there = (f"{{{tag_of(slot)}}}" for slot in (500, 9000))
+    client, other = headgate.connect(), headgate.connect()
+    assert client("SET", here, 1) == OK and other("SET", there, 1) == OK
+    lost.kill()
+    client.request("GET", here)
+    for _ in range(100):
+        assert other("GET", there) == b"1"
+    # The client whose request was under way is closed; who comes later is told so.
+    wait_for(lambda: isinstance(headgate.connect()("GET", here), Error), 60, "an error for what is gone")
+    assert other("GET", there) == b"1"

@@ -1,0 +1,401 @@
+"""Redis Cluster behind one address: where requests go, in which order replies leave, and what a client sees of slots that
+move. Each test asks the nodes themselves what has become of its keys."""
+
+import threading
+
+import pytest
+
+from harness.cluster import SLOTS, Cluster, key_in, slot_of, tag_of
+from harness.resp import NIL_ARRAY, OK, Closed, Error, encode, wait_for
+
+CROSS_SLOT = "CROSSSLOT Keys in request don't hash to the same slot"
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster(replicas=0) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def emptied(cluster):
+    for node in cluster.current_masters():
+        node.ask("FLUSHALL")
+
+
+@pytest.fixture
+def headgate(cluster, make_headgate, pool):
+    return make_headgate(cluster.url(), pool=pool)
+
+
+@pytest.fixture
+def client(headgate):
+    return headgate.connect()
+
+
+def text(error):
+    assert isinstance(error, Error), error
+    return error.decode()
+
+
+def pipeline(client, commands):
+    client.send(b"".join(encode(*command) for command in commands))
+    return [client.read() for _ in commands]
+
+
+def test_each_key_is_at_the_owner_of_its_slot(cluster, client):
+    for node, keys in cluster.keys_at(5).items():
+        for key in keys:
+            assert client("SET", key, f"value of {key}") == OK
+            assert node.ask("GET", key) == f"value of {key}".encode()
+            assert client("GET", key) == f"value of {key}".encode()
+
+
+def test_a_pipeline_over_all_nodes_is_answered_in_order(cluster, client):
+    keys = [f"key:{number}" for number in range(3000)]
+    assert pipeline(client, [("SET", key, key) for key in keys]) == [OK] * len(keys)
+    assert pipeline(client, [("GET", key) for key in keys]) == [key.encode() for key in keys]
+    assert sum(node.ask("DBSIZE") for node in cluster.current_masters()) == len(keys)
+
+
+def test_answers_of_headgate_and_of_all_nodes_keep_their_order(client):
+    commands = [command for number in range(200)
+                for command in (("SET", f"k{number}", number), ("MGET", f"k{number}", "other"), ("INCR", f"k{number}"))]
+    replies = pipeline(client, commands)
+    for number in range(200):
+        assert replies[3 * number] == OK
+        assert text(replies[3 * number + 1]) == CROSS_SLOT
+        assert replies[3 * number + 2] == number + 1
+
+
+def test_keys_of_several_slots_are_refused_as_by_redis(client):
+    assert text(client("MSET", "a", 1, "b", 2)) == CROSS_SLOT
+    assert client("MSET", "{t}a", 1, "{t}b", 2) == OK
+    assert client("MGET", "{t}a", "{t}b") == [b"1", b"2"]
+
+
+def test_a_slot_that_has_moved_is_followed(cluster, client):
+    key = key_in(range(100), "moved")
+    assert client("SET", key, 1) == OK
+    others = [node for node in cluster.current_masters() if node is not cluster.owner(slot_of(key))]
+    for target in others:
+        cluster.move_slot(slot_of(key), target)
+        assert client("INCR", key) == int(target.ask("GET", key))
+    assert client("GET", key) == b"3"
+
+
+def test_nodes_that_send_a_request_to_each_other(cluster, client, headgate):
+    """A slot that nobody wants, until the nodes agree again: an error in the end, and other slots are none the worse."""
+    slot = 900
+    first, second, *_ = cluster.current_masters()
+    assert first is cluster.owner(slot)
+    first.tell("CLUSTER", "SETSLOT", slot, "NODE", second.id)
+    key, other = f"{{{tag_of(slot)}}}n", f"{{{tag_of(9999)}}}n"
+    client.request("SET", key, 1)
+    assert pipeline(headgate.connect(), [("SET", other, 1), ("GET", other)]) == [OK, b"1"]
+    reply = client.read()
+    assert reply == OK or text(reply).startswith(("MOVED ", "CLUSTERDOWN "))
+    assert client("SET", other, 2) == OK
+    for node in cluster.current_masters():
+        node.tell("CLUSTER", "SETSLOT", slot, "NODE", first.id)
+    assert wait_for(lambda: client("SET", key, 2) == OK, 30, "a slot that is served again")
+    with headgate.admin() as admin:
+        lanes = admin("LANES").decode().splitlines()
+        assert len([line for line in lanes if "state=ready" in line]) >= 3, "those to all nodes are shown"
+
+
+def test_a_reload_changes_nothing_for_clients(cluster, client, headgate):
+    keys = [f"k{number}" for number in range(30)]
+    assert pipeline(client, [("SET", key, 1) for key in keys]) == [OK] * 30
+    headgate.write_config(reconnect_max="300ms")
+    with headgate.admin() as admin:
+        assert admin("RELOAD") == OK
+    assert pipeline(client, [("INCR", key) for key in keys]) == [2] * 30
+
+
+def test_a_pipeline_into_slots_that_have_moved_loses_no_order(cluster, client):
+    slots = range(200, 230)
+    keys = [f"{{{tag_of(slot)}}}n" for slot in slots]
+    assert pipeline(client, [("SET", key, 0) for key in keys]) == [OK] * len(keys)
+    target = next(node for node in cluster.current_masters() if node is not cluster.owner(slots[0]))
+    cluster.reshard(slots, target)
+    commands = [("INCR", key) for _ in range(20) for key in keys]
+    assert pipeline(client, commands) == [count for count in range(1, 21) for _ in keys]
+    assert {target.ask("GET", key) for key in keys} == {b"20"}
+
+
+def test_keys_of_a_slot_on_its_way_are_found_on_both_sides(cluster, client):
+    slot = 400
+    tag = tag_of(slot)
+    keys = [f"{{{tag}}}{number}" for number in range(10)]
+    assert pipeline(client, [("SET", key, key) for key in keys]) == [OK] * len(keys)
+    target = next(node for node in cluster.current_masters() if node is not cluster.owner(slot))
+    source = cluster.begin_migration(slot, target)
+    assert cluster.move_keys(slot, source, target, 5) == 5
+    try:
+        assert pipeline(client, [("GET", key) for key in keys]) == [key.encode() for key in keys]
+        assert pipeline(client, [("APPEND", key, "+") for key in keys]) == [len(key) + 1 for key in keys]
+        assert client("SET", f"{{{tag}}}new", 1) == OK
+        while cluster.move_keys(slot, source, target):
+            pass
+    finally:
+        cluster.end_migration(slot, target)
+    assert pipeline(client, [("GET", key) for key in keys]) == [f"{key}+".encode() for key in keys]
+    assert target.ask("GET", f"{{{tag}}}new") == b"1"
+
+
+def test_a_transaction_is_at_the_node_of_its_first_key(cluster, client):
+    for keys in cluster.keys_at(1, "tx").values():
+        key = keys[0]
+        assert pipeline(client, [("MULTI",), ("SET", key, 1), ("INCR", key), ("EXEC",)]) == [
+            OK, b"QUEUED", b"QUEUED", [OK, 2]]
+        assert client("MULTI") == OK
+        assert client("GET", key) == b"QUEUED"
+        assert client("EXEC") == [b"2"]
+
+
+def test_a_transaction_over_two_nodes_is_refused_and_spoiled(cluster, client):
+    (here,), (there,), *_ = cluster.keys_at(1, "two").values()
+    replies = pipeline(client, [("MULTI",), ("SET", here, 1), ("SET", there, 1), ("EXEC",), ("GET", here)])
+    assert replies[:2] == [OK, b"QUEUED"]
+    assert text(replies[2]) == CROSS_SLOT
+    assert text(replies[3]).startswith("EXECABORT")
+    assert replies[4] is None
+
+
+def test_an_empty_transaction_and_one_that_is_given_up(client):
+    assert pipeline(client, [("MULTI",), ("EXEC",)]) == [OK, []]
+    assert pipeline(client, [("MULTI",), ("DISCARD",), ("GET", "k")]) == [OK, OK, None]
+    assert text(client("EXEC")) == "ERR EXEC without MULTI"
+
+
+def test_a_watched_key_is_watched_at_its_node(cluster, client, headgate):
+    other = headgate.connect()
+    for keys in cluster.keys_at(1, "watched").values():
+        key = keys[0]
+        assert client("WATCH", key) == OK
+        assert other("SET", key, 5) == OK
+        assert pipeline(client, [("MULTI",), ("SET", key, 6), ("EXEC",)]) == [OK, b"QUEUED", NIL_ARRAY]
+        assert client("GET", key) == b"5"
+
+
+def test_blocking_requests_wait_at_their_node(cluster, client, headgate):
+    other = headgate.connect()
+    for keys in cluster.keys_at(1, "list").values():
+        client.request("BLPOP", keys[0], 0)
+        assert other("RPUSH", keys[0], "x") in (0, 1)
+        assert client.read() == [keys[0].encode(), b"x"]
+
+
+def test_a_blocked_request_goes_along_with_its_slot(cluster, client, headgate):
+    key = key_in(range(600, 700), "blocked")
+    source = cluster.owner(slot_of(key))
+    target = next(node for node in cluster.current_masters() if node is not source)
+    client.request("BLPOP", key, 0)
+    wait_for(lambda: source.info("clients")["blocked_clients"] == "1", 20, "a client that is blocked")
+    cluster.move_slot(slot_of(key), target)
+    wait_for(lambda: target.info("clients")["blocked_clients"] == "1", 20, "the same at the other node")
+    assert headgate.connect()("RPUSH", key, "x") in (0, 1)
+    assert client.read() == [key.encode(), b"x"]
+
+
+def test_scripts_run_at_the_node_of_their_keys(cluster, client):
+    for node, keys in cluster.keys_at(2, "script").items():
+        assert client("EVAL", "return redis.call('SET', KEYS[1], ARGV[1])", 1, keys[0], "v") == OK
+        assert node.ask("GET", keys[0]) == b"v"
+
+
+def test_what_a_script_says_is_no_redirect(cluster, client):
+    """Anybody could send everybody's requests anywhere."""
+    (key, *_), *_ = cluster.keys_at(1, "liar").values()
+    script = f"redis.call('INCR', KEYS[1]) return redis.error_reply('MOVED {slot_of(key)} 192.0.2.1:7777')"
+    assert text(client("EVAL", script, 1, key)) == f"MOVED {slot_of(key)} 192.0.2.1:7777"
+    assert client("GET", key) == b"1", "it was executed once"
+
+
+def test_scripts_follow_their_slot(cluster, client):
+    """ASK while it is on its way, MOVED when it has gone."""
+    slot = 700
+    key, other = f"{{{tag_of(slot)}}}n", f"{{{tag_of(slot)}}}stays"
+    count = "return redis.call('INCR', KEYS[1])"
+    assert client("EVAL", count, 1, key) == 1
+    source = cluster.owner(slot)
+    target = next(node for node in cluster.current_masters() if node is not source)
+    cluster.begin_migration(slot, target)
+    try:
+        assert cluster.move_keys(slot, source, target) == 1
+        assert pipeline(client, [("EVAL", count, 1, key), ("INCR", key), ("EVAL", count, 1, key)]) == [2, 3, 4]
+        lie = "redis.call('INCR', KEYS[1]) return redis.error_reply('ASK 700 192.0.2.1:7777')"
+        assert text(client("EVAL", lie, 1, key)) == "ASK 700 192.0.2.1:7777"
+        assert client("DECR", key) == 4, "it was executed once"
+    finally:
+        cluster.end_migration(slot, target)
+    assert pipeline(client, [("EVAL", count, 1, key), ("EVAL", count, 1, key), ("EVAL", count, 1, other)]) == [5, 6, 1]
+    assert target.ask("GET", key) == b"6"
+
+
+def test_resp3(cluster, client):
+    assert client("HELLO", 3).dict()[b"proto"] == 3
+    for keys in cluster.keys_at(3, "three").values():
+        for key in keys:
+            assert client("HSET", key, "f", "v") == 1
+            assert client("HGETALL", key).dict() == {b"f": b"v"}
+
+
+def test_shard_channels_are_at_their_slot(cluster, client, headgate):
+    other = headgate.connect()
+    for keys in cluster.keys_at(1, "channel").values():
+        assert client("SSUBSCRIBE", keys[0]) == [b"ssubscribe", keys[0].encode(), 1]
+        assert other("SPUBLISH", keys[0], "hello") == 1
+        assert client.read() == [b"smessage", keys[0].encode(), b"hello"]
+        assert client("SUNSUBSCRIBE", keys[0]) == [b"sunsubscribe", keys[0].encode(), 0]
+
+
+def test_what_is_for_all_nodes_is_asked_of_all(cluster, client):
+    keys = [f"k{number}" for number in range(60)]
+    assert pipeline(client, [("SET", key, key) for key in keys]) == [OK] * 60
+    assert client("DBSIZE") == 60
+    assert sorted(client("KEYS", "*")) == sorted(key.encode() for key in keys)
+    assert client("RANDOMKEY").decode() in keys
+    assert pipeline(client, [("SET", "k1", "x"), ("FLUSHALL",), ("DBSIZE",), ("SET", "k1", "y"), ("GET", "k1")]) == [
+        OK, OK, 0, OK, b"y"]
+    assert [node.ask("DBSIZE") for node in cluster.current_masters()].count(0) == 2
+    assert text(client("CLUSTER", "MEET", "127.0.0.1", 1)).startswith("ERR CLUSTER is refused here")
+
+
+def test_a_scan_sees_every_key_once(client):
+    keys = {f"k{number}".encode() for number in range(500)}
+    assert pipeline(client, [("SET", key, 1) for key in keys]) == [OK] * 500
+    seen, cursor = [], b"0"
+    while True:
+        cursor, some = client("SCAN", cursor, "COUNT", 50)
+        seen += some
+        if cursor == b"0":
+            break
+    assert sorted(seen) == sorted(keys)
+
+
+def test_scripts_and_functions_are_loaded_at_all_nodes(cluster, client):
+    digest = client("SCRIPT", "LOAD", "return ARGV[1]")
+    assert all(node.ask("SCRIPT", "EXISTS", digest) == [1] for node in cluster.current_masters())
+    for keys in cluster.keys_at(1, "loaded").values():
+        assert client("EVALSHA", digest, 1, keys[0], "x") == b"x"
+    assert client("SCRIPT", "EXISTS", digest) == [1]
+    assert client("FUNCTION", "LOAD", "REPLACE", "#!lua name=l\nredis.register_function('f', function() return 7 end)") == b"l"
+    for keys in cluster.keys_at(1, "called").values():
+        assert client("FCALL", "f", 1, keys[0]) == 7
+    assert isinstance(client("SCRIPT", "LOAD", "return ("), Error)
+    assert client("SCRIPT", "FLUSH") == OK and client("SCRIPT", "EXISTS", digest) == [0]
+
+
+def test_a_script_that_answers_in_two_lines_reaches_nobody_else(cluster, client, headgate):
+    other = headgate.connect()
+    for _ in range(20):
+        client.request("SCRIPT", "LOAD", "#!lua \"x\r\n+somebody else's\r\n\"")
+        assert pipeline(other, [("SET", f"k{number}", number) for number in range(20)]) == [OK] * 20
+        assert pipeline(other, [("GET", f"k{number}") for number in range(20)]) == [str(n).encode() for n in range(20)]
+        assert isinstance(client.read(), Error)
+
+
+def test_the_cluster_that_clients_are_shown(client, headgate):
+    ranges = client("CLUSTER", "SLOTS")
+    assert [(first, last, node[0].decode(), node[1]) for first, last, node, *_ in ranges] == [
+        (0, SLOTS - 1, *headgate.address)]
+    assert client("CLUSTER", "KEYSLOT", "foo") == slot_of("foo")
+    assert b"cluster_state:ok" in client("CLUSTER", "INFO")
+    assert client("READONLY") == OK
+
+
+def test_requests_over_several_slots_are_taken_apart_if_wanted(cluster, make_headgate, pool):
+    client = make_headgate(cluster.url(), pool=pool, cross_slot="split").connect()
+    keys = [f"k{number}" for number in range(300)]
+    pairs = [word for key in keys for word in (key, f"value of {key}")]
+    commands = [("MSET", *pairs), ("MGET", *keys, "none"), ("EXISTS", *keys, *keys), ("DEL", *keys[:100]), ("TOUCH", *keys)]
+    assert pipeline(client, commands) == [OK, [f"value of {key}".encode() for key in keys] + [None], 600, 100, 200]
+    assert text(client("SINTER", "a", "b")) == CROSS_SLOT
+    assert client("UNLINK", *keys) == 200 and client("DBSIZE") == 0
+
+
+class Counting:
+    """Clients whose every request is checked: each key's counter is seen to grow by one with every INCR of its only
+    client. A client that is closed goes on with a new connection, from what the key says then: one more at most."""
+
+    def __init__(self, connect, clients, keys_of, may_close=False):
+        self.connect, self.may_close = connect, may_close
+        self.ends = threading.Event()
+        self.failures, self.rounds, self.reconnects = [], [0] * clients, 0
+        self.threads = [
+            threading.Thread(target=self._run, args=(number, keys_of(number)), daemon=True) for number in range(clients)
+        ]
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ends.set()
+        for thread in self.threads:
+            thread.join()
+        assert not self.failures, self.failures[0]
+
+    def await_rounds(self, more):
+        """So many more of each client."""
+        wanted = [count + more for count in self.rounds]
+        wait_for(
+            lambda: self.failures or all(count >= least for count, least in zip(self.rounds, wanted)), 60, "further rounds"
+        )
+        assert not self.failures, self.failures[0]
+
+    def _run(self, number, keys):
+        try:
+            seen = dict.fromkeys(keys, 0)
+            client = self.connect()
+            while not self.ends.is_set():
+                try:
+                    self._count(client, keys, seen)
+                    self.rounds[number] += 1
+                except (Closed, OSError):
+                    assert self.may_close, "a client was closed"
+                    self.reconnects += 1
+                    client = self._come_again(keys, seen)
+        except BaseException as error:  # pylint: disable=broad-except
+            self.failures.append(error)
+
+    def _come_again(self, keys, seen):
+        client = self.connect()
+        for key in keys:
+            wait_for(lambda: not isinstance(client("GET", key), Error), 60, "an answer")
+            now = int(client("GET", key) or 0)
+            assert seen[key] <= now <= seen[key] + 1, (key, seen[key], now)
+            seen[key] = now
+        return client
+
+    def _count(self, client, keys, seen):
+        client.send(b"".join(encode("INCR", key) + encode("GET", key) for key in keys))
+        for key in keys:
+            count, value = client.read(), client.read()
+            if isinstance(count, Error):
+                assert self.may_close, (key, seen[key], count)
+                continue
+            assert count == seen[key] + 1, (key, seen[key], count, value)
+            seen[key] = count
+            assert isinstance(value, Error) or value == str(count).encode(), (key, count, value)
+
+
+@pytest.mark.parametrize("count", (1, 4))
+def test_no_count_is_lost_or_doubled_while_slots_move(cluster, make_headgate, pool, count):
+    headgate = make_headgate(cluster.url(), pool=pool, threads=count)
+    slots = range(3000, 3012)
+
+    def keys_of(number):
+        return [f"{{{tag_of(slot)}}}{pool}{count}:{number}" for slot in slots]
+
+    with Counting(headgate.connect, 6, keys_of) as counting:
+        for moves in range(30):
+            slot = slots[moves % len(slots)]
+            nodes = cluster.current_masters()
+            cluster.move_slot(slot, nodes[(nodes.index(cluster.owner(slot)) + 1) % len(nodes)])
+        counting.await_rounds(2)
+    for node in cluster.current_masters():
+        assert node.cluster_info()["cluster_slots_assigned"] == str(SLOTS)

@@ -1,0 +1,52 @@
+"""Policies before a cluster: their scripts run at the node of their key, and follow its slot."""
+
+import pytest
+
+from harness.cluster import Cluster, slot_of
+from harness.global_limits import connect_to, rush, shared, total
+from harness.leases import rule as lease_rule
+from harness.resp import OK, wait_for
+from harness.rules import launch
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster(replicas=0) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def emptied(cluster):
+    for node in cluster.current_masters():
+        node.ask("FLUSHALL")
+
+
+def test_two_sidecars_share_a_limit(cluster, make_headgate):
+    headgates = [launch(make_headgate, cluster.url(), "shared", shared(limit=100), threads=count) for count in (1, 4)]
+    assert rush(connect_to(headgates, 6), 25) == 100
+    assert total(headgates, "admitted_total") == 100
+    assert total(headgates, "undecided_total") == 0
+    keys = {key for node in cluster.current_masters() for key in node.ask("KEYS", "headgate:*")}
+    assert keys == {b"headgate:hist:log:a:all"}
+
+
+def test_leases_are_renewed_where_their_keys_are(cluster, make_headgate):
+    headgate = launch(make_headgate, cluster.url(), "shared", lease_rule("jobs", owner="client"))
+    client = headgate.connect()
+    nodes = cluster.keys_at(2, "lock:")
+    for keys in nodes.values():
+        for key in keys:
+            assert client("SET", key, "token", "NX", "PX", 1500) == OK
+    moved = next(iter(nodes.values()))[0]
+    source = cluster.owner(slot_of(moved))
+    cluster.move_slot(slot_of(moved), next(node for node in nodes if node is not source))
+
+    def renewals():
+        with headgate.admin() as admin:
+            lines = admin("LEASES").decode().splitlines()
+        return [int(line.split("renewals=")[1].split()[0]) for line in lines if "renewals=" in line]
+
+    wait_for(lambda: len(renewals()) == 6 and min(renewals()) >= 3, 60, "renewals of all leases")
+    for keys in nodes.values():
+        for key in keys:
+            assert cluster.owner(slot_of(key)).ask("GET", key) == b"token"

@@ -1,0 +1,73 @@
+"""Redirects as a node writes them that the test plays: in pieces, behind other replies, and to where nobody is."""
+
+import time
+
+import pytest
+
+from harness.cluster import slot_of
+from harness.resp import OK, Error, encode
+
+
+@pytest.fixture
+def headgate(fake, make_headgate):
+    """Before a cluster of which nothing is known but one node."""
+    return make_headgate(f"cluster://{fake.url}", upstream_wait="500ms")
+
+
+def next_of(fake, name):
+    """The next request of that name; what Headgate asks of the cluster itself is refused."""
+    while True:
+        command = fake.next()
+        if command.arguments[0].upper() == name:
+            return command
+        command.reply(b"-ERR unknown command 'CLUSTER'\r\n")
+
+
+def in_pieces(command, data):
+    for byte in data[:-1]:
+        command.reply_part(bytes([byte]))
+        time.sleep(0.001)
+    command.reply(data[-1:])
+
+
+def test_a_redirect_in_pieces(fake, headgate, redis):
+    client = headgate.connect()
+    client.send(encode("SET", "a", 1) + encode("SET", "b", 2) + encode("SET", "c", 3))
+    in_pieces(next_of(fake, b"SET"), b"+OK\r\n")
+    moved = f"-MOVED {slot_of('b')} {redis.host}:{redis.port}\r\n".encode()
+    in_pieces(next_of(fake, b"SET"), moved)
+    in_pieces(next_of(fake, b"SET"), b"-ERR of another kind, which nobody follows\r\n")
+    assert client.read() == OK
+    assert client.read() == OK
+    assert client.read() == Error(b"ERR of another kind, which nobody follows")
+    assert redis.connect()("GET", "b") == b"2"
+
+
+def test_a_request_is_not_sent_behind_one_that_was_executed(fake, headgate, redis):
+    """The second SET was executed though the first was redirected: then the first must not be executed any more."""
+    client = headgate.connect()
+    client.send(encode("SET", "a", "first") + encode("SET", "a", "second") + encode("SET", "b", "other"))
+    moved = f"MOVED {slot_of('a')} {redis.host}:{redis.port}".encode()
+    next_of(fake, b"SET").reply(b"-" + moved + b"\r\n")
+    next_of(fake, b"SET").reply(b"+OK\r\n")
+    next_of(fake, b"SET").reply(b"+OK\r\n")
+    assert [client.read() for _ in range(3)] == [Error(moved), OK, OK]
+    assert redis.connect()("GET", "a") is None
+
+
+def test_a_redirect_to_headgate_itself_is_no_circle(fake, headgate):
+    client = headgate.connect()
+    client.request("SET", "a", 1)
+    moved = f"MOVED {slot_of('a')} {headgate.address[0]}:{headgate.address[1]}".encode()
+    reply = None
+    next_of(fake, b"SET").reply(b"-" + moved + b"\r\n")
+    client.socket.settimeout(0.05)
+    while reply is None:
+        command = fake.next()
+        is_set = command.arguments[0].upper() == b"SET"
+        command.reply(b"-" + moved + b"\r\n" if is_set else b"-ERR unknown command 'CLUSTER'\r\n")
+        try:
+            reply = client.read()
+        except TimeoutError:
+            pass
+    assert reply == Error(moved)

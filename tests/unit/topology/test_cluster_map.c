@@ -1,0 +1,229 @@
+/* Maps of slots out of replies to CLUSTER SLOTS: of every version, of every kind of endpoint, and of liars. */
+#include "topology/cluster_map.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+/* Parts of replies. The ids are those of Redis: 40 letters. */
+#define ID(letter)                                                                                                     \
+    "$40\r\n" letter letter letter letter letter letter letter letter letter letter letter letter letter letter letter \
+        letter letter letter letter letter letter letter letter letter letter letter letter letter letter letter       \
+            letter letter letter letter letter letter letter letter letter letter "\r\n"
+#define NODE(host, port, letter) "*4\r\n" host port ID(letter) "*0\r\n"
+#define LOCAL "$9\r\n127.0.0.1\r\n"
+#define RANGE(count, first, last) "*" #count "\r\n:" #first "\r\n:" #last "\r\n"
+
+static const char three_masters[] = "*3\r\n"                                          /**/
+    RANGE(4, 0, 5460) NODE(LOCAL, ":7000\r\n", "a") NODE(LOCAL, ":7003\r\n", "d")     /**/
+    RANGE(4, 5461, 10922) NODE(LOCAL, ":7001\r\n", "b") NODE(LOCAL, ":7004\r\n", "e") /**/
+    RANGE(3, 10923, 16383) NODE(LOCAL, ":7002\r\n", "c");
+
+static struct cluster_map *parse(const char *reply)
+{
+    char why[CLUSTER_WHY_MAX];
+    struct cluster_map *map = cluster_map_parse(slice_of(reply), "asked.example", why);
+
+    cr_assert_not_null(map, "%s: %s", why, reply);
+    return map;
+}
+
+static const struct cluster_node *owner(const struct cluster_map *map, int slot)
+{
+    return map->owner[slot] == CLUSTER_NOBODY ? NULL : &map->nodes[map->owner[slot]];
+}
+
+Test(cluster_map, masters_replicas_and_slots)
+{
+    struct cluster_map *map = parse(three_masters);
+
+    cr_assert_eq(map->node_count, 5);
+    cr_assert_eq(map->master_count, 3);
+    cr_assert_eq(map->uncovered, 0);
+    cr_assert_eq(owner(map, 0)->port, 7000);
+    cr_assert_eq(owner(map, 5460)->port, 7000);
+    cr_assert_eq(owner(map, 5461)->port, 7001);
+    cr_assert_eq(owner(map, 16383)->port, 7002);
+    cr_assert_eq(owner(map, 0)->slot_count, 5461);
+    cr_assert_eq(owner(map, 0)->id[0], 'a');
+    cr_assert_eq(strlen(owner(map, 0)->id), 40);
+    const struct cluster_node *replica = &map->nodes[cluster_map_find(map, "127.0.0.1", 7004)];
+    cr_assert_not(replica->is_master);
+    cr_assert_eq(map->nodes[replica->master].port, 7001);
+    cr_assert_eq(replica->slot_count, 0);
+    cr_assert_eq(replica->targets.count, 1);
+    cr_assert_eq(cluster_map_find(map, "127.0.0.1", 7005), CLUSTER_NOBODY);
+    cluster_map_release(map);
+}
+
+Test(cluster_map, a_node_may_have_many_ranges)
+{
+    struct cluster_map *map = parse("*3\r\n" RANGE(3, 0, 99) NODE(LOCAL, ":7000\r\n", "a") RANGE(3, 100, 100) NODE(
+        LOCAL, ":7001\r\n", "b") RANGE(3, 200, 16383) NODE(LOCAL, ":7000\r\n", "a"));
+
+    cr_assert_eq(map->node_count, 2);
+    cr_assert_eq(map->uncovered, 99);
+    cr_assert_eq(owner(map, 300), owner(map, 5));
+    cr_assert_null(owner(map, 101));
+    cr_assert_eq(owner(map, 5)->slot_count, 100 + 16184);
+    cluster_map_release(map);
+}
+
+static void expect_host(const char *node, const char *host)
+{
+    char reply[512];
+
+    snprintf(reply, sizeof(reply), "*1\r\n" RANGE(3, 0, 16383) "%s", node);
+    struct cluster_map *map = parse(reply);
+    cr_expect_str_eq(owner(map, 0)->host, host, "%s", node);
+    cluster_map_release(map);
+}
+
+Test(cluster_map, endpoints_of_every_kind)
+{
+    expect_host("*2\r\n" LOCAL ":7000\r\n", "127.0.0.1");
+    expect_host("*3\r\n" LOCAL ":7000\r\n" ID("a"), "127.0.0.1");
+    expect_host("*4\r\n$3\r\n::1\r\n:7000\r\n" ID("a") "*0\r\n", "::1");
+    expect_host("*4\r\n$8\r\nredis-1a\r\n:7000\r\n" ID("a") "*2\r\n$2\r\nip\r\n" LOCAL, "redis-1a");
+    expect_host("*4\r\n$8\r\nredis-1a\r\n:7000\r\n" ID("a") "%1\r\n$2\r\nip\r\n" LOCAL, "redis-1a");
+    /* The node does not know itself yet, or may not tell. */
+    expect_host("*4\r\n$0\r\n\r\n:7000\r\n" ID("a") "*0\r\n", "asked.example");
+    expect_host("*4\r\n$-1\r\n:7000\r\n" ID("a") "*2\r\n$2\r\nip\r\n" LOCAL, "asked.example");
+    expect_host("*4\r\n_\r\n:7000\r\n" ID("a") "%1\r\n$2\r\nip\r\n" LOCAL, "asked.example");
+    /* Names are preferred, and it has none. */
+    expect_host("*4\r\n$1\r\n?\r\n:7000\r\n" ID("a") "*2\r\n$2\r\nip\r\n" LOCAL, "127.0.0.1");
+}
+
+Test(cluster_map, names_have_no_targets_yet)
+{
+    struct cluster_map *map = parse("*1\r\n" RANGE(3, 0, 16383) "*2\r\n$5\r\nredis\r\n:7000\r\n");
+
+    cr_assert_eq(map->nodes[0].targets.count, 0);
+    cr_assert_not_null(map->nodes[0].targets.why);
+    cluster_map_release(map);
+}
+
+Test(cluster_map, what_cannot_be_is_refused_with_a_reason)
+{
+    static const char *const replies[] = {
+        "",
+        "*0\r\n",
+        "*-1\r\n",
+        "+OK\r\n",
+        ":1\r\n",
+        "$-1\r\n",
+        "*1\r\n",
+        "x",
+        "-ERR This instance has cluster support disabled\r\n",
+        "*1\r\n*0\r\n",
+        "*1\r\n" RANGE(2, 0, 1),
+        "*1\r\n:1\r\n",
+        "*1\r\n" RANGE(3, 0, 16384) NODE(LOCAL, ":7000\r\n", "a"),
+        "*1\r\n" RANGE(3, -1, 5) NODE(LOCAL, ":7000\r\n", "a"),
+        "*1\r\n" RANGE(3, 5, 4) NODE(LOCAL, ":7000\r\n", "a"),
+        "*1\r\n*3\r\n+0\r\n+1\r\n" NODE(LOCAL, ":7000\r\n", "a"),
+        "*1\r\n" RANGE(3, 0, 1) "*1\r\n" LOCAL,
+        "*1\r\n" RANGE(3, 0, 1) "+node\r\n",
+        "*1\r\n" RANGE(3, 0, 1) NODE(LOCAL, ":0\r\n", "a"),
+        "*1\r\n" RANGE(3, 0, 1) NODE(LOCAL, ":65536\r\n", "a"),
+        "*1\r\n" RANGE(3, 0, 1) NODE(LOCAL, "$4\r\n7000\r\n", "a"),
+        "*1\r\n" RANGE(3, 0, 1) NODE("$1\r\n?\r\n", ":7000\r\n", "a"),
+        "*1\r\n" RANGE(3, 0, 1) NODE("$3\r\na b\r\n", ":7000\r\n", "a"),
+        "*1\r\n" RANGE(3, 0, 1) NODE("*1\r\n" LOCAL, ":7000\r\n", "a"),
+        "*1\r\n" RANGE(3, 0, 1) "*3\r\n" LOCAL ":7000\r\n$41\r\n01234567890123456789012345678901234567890\r\n",
+        "*1\r\n" RANGE(3, 0, 1) "*4\r\n" LOCAL ":7000\r\n" ID("a") ":1\r\n",
+        /* One slot of two nodes. */
+        "*2\r\n" RANGE(3, 0, 5) NODE(LOCAL, ":7000\r\n", "a") RANGE(3, 5, 9) NODE(LOCAL, ":7001\r\n", "b"),
+        "*2\r\n" RANGE(3, 0, 5) NODE(LOCAL, ":7000\r\n", "a") RANGE(3, 0, 5) NODE(LOCAL, ":7000\r\n", "a"),
+        /* One address of two nodes, one node at two addresses. */
+        "*2\r\n" RANGE(3, 0, 5) NODE(LOCAL, ":7000\r\n", "a") RANGE(3, 6, 9) NODE(LOCAL, ":7000\r\n", "b"),
+        "*2\r\n" RANGE(3, 0, 5) NODE(LOCAL, ":7000\r\n", "a") RANGE(3, 6, 9) NODE(LOCAL, ":7001\r\n", "a"),
+        /* A master that is a replica, its own or another's; a replica of two. */
+        "*1\r\n" RANGE(4, 0, 5) NODE(LOCAL, ":7000\r\n", "a") NODE(LOCAL, ":7000\r\n", "a"),
+        "*2\r\n" RANGE(4, 0, 5) NODE(LOCAL, ":7000\r\n", "a") NODE(LOCAL, ":7001\r\n", "b") RANGE(3, 6, 9)
+            NODE(LOCAL, ":7001\r\n", "b"),
+        "*2\r\n" RANGE(4, 0, 5) NODE(LOCAL, ":7000\r\n", "a") NODE(LOCAL, ":7002\r\n", "c") RANGE(4, 6, 9)
+            NODE(LOCAL, ":7001\r\n", "b") NODE(LOCAL, ":7002\r\n", "c"),
+    };
+
+    for (size_t i = 0; i < COUNT_OF(replies); i++) {
+        char why[CLUSTER_WHY_MAX] = "";
+        struct cluster_map *map = cluster_map_parse(slice_of(replies[i]), "asked.example", why);
+        cr_expect_null(map, "%s", replies[i]);
+        cr_expect_neq(why[0], '\0', "%s", replies[i]);
+        cluster_map_release(map);
+    }
+}
+
+Test(cluster_map, any_piece_of_a_reply_is_refused)
+{
+    char why[CLUSTER_WHY_MAX];
+
+    for (size_t length = 0; length < sizeof(three_masters) - 1; length++) {
+        char *piece = malloc(length + 1);
+        memcpy(piece, three_masters, length);
+        cr_assert_null(cluster_map_parse((struct slice){piece, length}, "asked.example", why), "%zu", length);
+        free(piece);
+    }
+}
+
+Test(cluster_map, has_a_bound)
+{
+    size_t room = (CLUSTER_NODES_MAX + 2) * 128;
+    char *reply = malloc(room), why[CLUSTER_WHY_MAX];
+
+    for (int nodes = CLUSTER_NODES_MAX; nodes <= CLUSTER_NODES_MAX + 1; nodes++) {
+        size_t length = (size_t)snprintf(reply, room, "*%d\r\n", nodes);
+        for (int i = 0; i < nodes; i++)
+            length += (size_t)snprintf(reply + length, room - length,
+                                       "*3\r\n:%d\r\n:%d\r\n*3\r\n" LOCAL ":%d\r\n$4\r\n%04d\r\n", i, i, i + 1, i);
+        struct cluster_map *map = cluster_map_parse((struct slice){reply, length}, "", why);
+        cr_assert_eq(map != NULL, nodes <= CLUSTER_NODES_MAX);
+        cluster_map_release(map);
+    }
+    free(reply);
+}
+
+static void expect_equal(const char *a, const char *b, bool equal, bool related)
+{
+    struct cluster_map *first = parse(a), *second = parse(b);
+
+    cr_expect_eq(cluster_map_equal(first, second), equal, "%s%s", a, b);
+    cr_expect_eq(cluster_map_equal(second, first), equal, "%s%s", b, a);
+    cr_expect_eq(cluster_map_related(first, second), related, "%s%s", a, b);
+    cr_expect_eq(cluster_map_related(second, first), related, "%s%s", b, a);
+    cluster_map_release(first);
+    cluster_map_release(second);
+}
+
+#define ALL(host, port, letter) "*1\r\n" RANGE(3, 0, 16383) NODE(host, port, letter)
+
+Test(cluster_map, two_of_them)
+{
+    static const char other_order[] = "*3\r\n" /**/
+        RANGE(3, 10923, 16383) NODE(LOCAL, ":7002\r\n", "c") RANGE(4, 5461, 10922) NODE(LOCAL, ":7001\r\n", "b")
+            NODE(LOCAL, ":7004\r\n", "e") RANGE(4, 0, 5460) NODE(LOCAL, ":7000\r\n", "a") NODE(LOCAL, ":7003\r\n", "d");
+
+    expect_equal(three_masters, three_masters, true, true);
+    expect_equal(three_masters, other_order, true, true);
+    expect_equal(three_masters, ALL(LOCAL, ":7000\r\n", "a"), false, true);
+    expect_equal(ALL(LOCAL, ":7000\r\n", "a"), ALL(LOCAL, ":7001\r\n", "a"), false, true);
+    expect_equal(ALL(LOCAL, ":7000\r\n", "a"), ALL(LOCAL, ":7000\r\n", "b"), false, false);
+    expect_equal("*1\r\n" RANGE(3, 0, 5) NODE(LOCAL, ":7000\r\n", "a"),
+                 "*1\r\n" RANGE(3, 0, 6) NODE(LOCAL, ":7000\r\n", "a"), false, true);
+    /* A failover. */
+    expect_equal("*1\r\n" RANGE(4, 0, 5) NODE(LOCAL, ":1\r\n", "a") NODE(LOCAL, ":2\r\n", "b"),
+                 "*1\r\n" RANGE(4, 0, 5) NODE(LOCAL, ":2\r\n", "b") NODE(LOCAL, ":1\r\n", "a"), false, true);
+}
+
+Test(cluster_map, addresses_as_text)
+{
+    char text[CLUSTER_TEXT_MAX];
+
+    cluster_map_address_text("redis-1", 7000, text);
+    cr_assert_str_eq(text, "redis-1:7000");
+    cluster_map_address_text("::1", 65535, text);
+    cr_assert_str_eq(text, "[::1]:65535");
+}

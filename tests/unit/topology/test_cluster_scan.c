@@ -1,0 +1,162 @@
+/* SCAN over several masters: each is scanned to its end, in the order of their lowest slots. */
+#include "base/text.h"
+#include "topology/cluster_scan.h"
+
+#include "../command/command_fixture.h"
+
+#include <criterion/criterion.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Three masters; the second one in the reply has the lowest slots. */
+static struct cluster_map *three_masters(void)
+{
+    char why[CLUSTER_WHY_MAX];
+    struct cluster_map *map = cluster_map_parse(
+        slice_of("*3\r\n*3\r\n:10000\r\n:16383\r\n*2\r\n$1\r\nc\r\n:3\r\n"
+                 "*3\r\n:5\r\n:99\r\n*2\r\n$1\r\na\r\n:1\r\n*3\r\n:100\r\n:9999\r\n*2\r\n$1\r\nb\r\n:2\r\n"),
+        "", why);
+
+    cr_assert_not_null(map, "%s", why);
+    return map;
+}
+
+static char *text_of(void (*write)(FILE *out, const void *context), const void *context)
+{
+    struct text_stream out;
+
+    cr_assert(text_open(&out));
+    write(out.out, context);
+    cr_assert(text_close(&out));
+    char *text = strndup(out.bytes, out.length);
+    text_free(&out);
+    return text;
+}
+
+struct answer {
+    const struct cluster_map *map;
+    const struct cluster_cursor *cursor;
+    const char *reply;
+};
+
+static void write_answer(FILE *out, const void *context)
+{
+    const struct answer *answer = context;
+
+    cluster_scan_write_reply(answer->map, answer->cursor, slice_of(answer->reply), out);
+}
+
+/* The cursor that the client is given when the node answers that one. */
+static uint64_t answered(const struct cluster_map *map, const struct cluster_cursor *cursor, uint64_t node)
+{
+    char reply[128], digits[24];
+
+    snprintf(digits, sizeof(digits), "%" PRIu64, node);
+    snprintf(reply, sizeof(reply), "*2\r\n$%zu\r\n%s\r\n*1\r\n$1\r\nk\r\n", strlen(digits), digits);
+    const struct answer answer = {map, cursor, reply};
+    char *text = text_of(write_answer, &answer);
+    cr_assert_eq(memcmp(text, "*2\r\n$", 5), 0, "%s", text);
+    uint64_t given = strtoull(strstr(text + 4, "\r\n") + 2, NULL, 10);
+    cr_assert_not_null(strstr(text, "\r\n*1\r\n$1\r\nk\r\n"));
+    free(text);
+    return given;
+}
+
+static struct cluster_cursor read(const struct cluster_map *map, uint64_t number)
+{
+    struct cluster_cursor cursor;
+    char digits[24];
+
+    snprintf(digits, sizeof(digits), "%" PRIu64, number);
+    cr_assert(cluster_scan_read(map, slice_of(digits), &cursor));
+    return cursor;
+}
+
+Test(cluster_scan, goes_over_all_masters_to_the_end_of_each)
+{
+    struct cluster_map *map = three_masters();
+    static const uint16_t ports[] = {1, 1, 1, 2, 2, 2, 3, 3, 3};
+    static const uint64_t nodes[] = {0, 7, 9, 0, 7, 9, 0, 7, 9};
+    static const uint64_t answers[] = {7, 9, 0, 7, 9, 0, 7, 9, 0};
+    uint64_t number = 0;
+
+    for (size_t i = 0; i < COUNT_OF(ports); i++) {
+        struct cluster_cursor cursor = read(map, number);
+        cr_assert_eq(map->nodes[map->owner[cursor.slot]].port, ports[i], "%zu", i);
+        cr_assert_eq(cursor.node, nodes[i], "%zu", i);
+        number = answered(map, &cursor, answers[i]);
+        cr_assert_eq(number == 0, i + 1 == COUNT_OF(ports), "%zu", i);
+    }
+    cluster_map_release(map);
+}
+
+Test(cluster_scan, a_slot_that_nobody_has_any_more_leads_on)
+{
+    struct cluster_map *map = three_masters();
+
+    map->owner[10000] = CLUSTER_NOBODY;
+    struct cluster_cursor cursor = read(map, 7 * CLUSTER_SLOTS + 10000);
+    cr_assert_eq(cursor.slot, 10001);
+    cr_assert_eq(cursor.node, 0);
+    for (size_t slot = 10001; slot < CLUSTER_SLOTS; slot++)
+        map->owner[slot] = CLUSTER_NOBODY;
+    cursor = read(map, 10000);
+    cr_assert_eq(cursor.slot, 5);
+    cluster_map_release(map);
+}
+
+Test(cluster_scan, what_is_no_cursor)
+{
+    static const char *const texts[] = {"", "x", "-1", "1x", " 1", "99999999999999999999", "0x10"};
+    struct cluster_map *map = three_masters();
+    struct cluster_cursor cursor;
+
+    for (size_t i = 0; i < COUNT_OF(texts); i++)
+        cr_expect_not(cluster_scan_read(map, slice_of(texts[i]), &cursor), "%s", texts[i]);
+    cluster_map_release(map);
+}
+
+struct question {
+    struct cluster_cursor cursor;
+    struct line line;
+};
+
+static void write_question(FILE *out, const void *context)
+{
+    const struct question *question = context;
+
+    cluster_scan_write_request(&question->cursor, (struct slice){question->line.frame, question->line.frame_length},
+                               out);
+}
+
+Test(cluster_scan, options_go_along)
+{
+    struct question question = {.cursor = {.slot = 5, .node = 123}};
+    struct line expected;
+
+    split(&question.line, "scan 2015237 MATCH a* COUNT 10");
+    split(&expected, "scan 123 MATCH a* COUNT 10");
+    char *text = text_of(write_question, &question);
+    cr_assert_str_eq(text, expected.frame);
+    free(text);
+}
+
+Test(cluster_scan, errors_go_through)
+{
+    struct cluster_map *map = three_masters();
+    struct cluster_cursor cursor = {.slot = 5};
+    static const char *const replies[] = {"-NOPERM no\r\n", "*0\r\n", "*2\r\n$1\r\nx\r\n*0\r\n", "+OK\r\n"};
+
+    for (size_t i = 0; i < COUNT_OF(replies); i++) {
+        const struct answer answer = {map, &cursor, replies[i]};
+        char *text = text_of(write_answer, &answer);
+        cr_expect_str_eq(text, replies[i]);
+        free(text);
+    }
+    const struct answer large = {map, &cursor, "*2\r\n$18\r\n999999999999999999\r\n*0\r\n"};
+    char *text = text_of(write_answer, &large);
+    cr_expect_eq(text[0], '-');
+    free(text);
+    cluster_map_release(map);
+}
