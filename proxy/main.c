@@ -7,6 +7,7 @@
 #include "http/http.h"
 #include "policy/sections.h"
 #include "process/command_line.h"
+#include "process/descriptors.h"
 #include "process/pid_file.h"
 #include "process/ping.h"
 #include "process/supervisor.h"
@@ -20,7 +21,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -387,26 +387,6 @@ static void on_signal(evutil_socket_t number, short what, void *context)
 
 /* ---- start ---- */
 
-/* Each client and each lane is a descriptor; the limit is raised as far as the system lets us. */
-static void raise_descriptor_limit(const struct conf *conf)
-{
-    struct rlimit limit;
-    rlim_t clients = 0;
-
-    for (size_t i = 0; i < conf_server_count(conf); i++) {
-        clients += (rlim_t)conf_server_at(conf, i)->max_clients;
-    }
-    rlim_t wanted = clients * 2 + 128;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) {
-        return;
-    }
-    limit.rlim_cur = limit.rlim_max == RLIM_INFINITY || limit.rlim_max >= wanted ? wanted : limit.rlim_max;
-    if (setrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < clients + 128) {
-        log_warning("main", "ulimit -n is %llu: fewer than max_clients = %llu clients can be served",
-                    (unsigned long long)limit.rlim_cur, (unsigned long long)clients);
-    }
-}
-
 static void watch_signals(struct process *process)
 {
     static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
@@ -659,7 +639,7 @@ static int serve(struct process *process)
         return 1;
     }
     log_warnings(&process->faults);
-    raise_descriptor_limit(process->conf);
+    descriptors_raise(process->conf);
     started = start(process, policies);
     if (started) {
         announce(process->conf);
