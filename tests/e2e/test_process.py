@@ -308,7 +308,7 @@ def test_a_stale_unix_socket_is_replaced(redis, make_headgate, tmp_path):
     with socket.socket(socket.AF_UNIX) as stale:
         stale.bind(str(path))
     port = free_port()
-    headgate = make_headgate(redis, start=False, listen=f"unix:{path}, 127.0.0.1:{port}")
+    headgate = make_headgate(redis, start=False, listen=f"127.0.0.1:{port}, unix:{path}")
     headgate.port = port
     headgate.start()
     with Client(path) as client:
