@@ -25,6 +25,7 @@ def test_a_unix_socket_is_asked(redis, make_headgate, tmp_path):
     headgate = make_headgate(redis, start=False)
     headgate.write_config(listen=f"unix:{tmp_path}/clients.sock, 127.0.0.1:{headgate.port}")
     headgate.start()
+    headgate.await_log("serving clients on")
     assert ping(headgate).stdout == "+PONG\n"
 
 

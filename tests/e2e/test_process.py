@@ -288,7 +288,7 @@ def test_unix_sockets_on_both_sides(redis, make_headgate, tmp_path, pool):
     path = tmp_path / "headgate.sock"
     port = free_port()
     headgate = make_headgate(
-        f"unix:{redis.socket_path}", pool=pool, start=False, listen=f"unix:{path}, 127.0.0.1:{port}",
+        f"unix:{redis.socket_path}", pool=pool, start=False, listen=f"127.0.0.1:{port}, unix:{path}",
         unix_socket_mode="0600",
     )
     headgate.port = port

@@ -100,7 +100,7 @@ def test_nobody_is_refused(redis, make_headgate, pool):
 def test_nobody_is_refused_on_a_unix_socket(redis, make_headgate, tmp_path):
     path = tmp_path / "headgate.sock"
     headgate = make_headgate(redis, start=False, unix_socket_mode="0600")
-    headgate.write_config(listen=f"unix:{path}, 127.0.0.1:{headgate.port}", admin=f"unix:{tmp_path}/admin.sock")
+    headgate.write_config(listen=f"127.0.0.1:{headgate.port}, unix:{path}", admin=f"unix:{tmp_path}/admin.sock")
     headgate.start()
     visitors = Visitors(path)
     for _ in range(3):
@@ -175,7 +175,7 @@ def test_a_second_one_by_mistake_behind_a_take_over_is_told_so(redis, make_headg
 def test_a_unix_socket_is_not_taken_by_mistake(redis, make_headgate, tmp_path):
     path = tmp_path / "headgate.sock"
     headgate = make_headgate(redis, start=False)
-    headgate.write_config(listen=f"unix:{path}, 127.0.0.1:{headgate.port}")
+    headgate.write_config(listen=f"127.0.0.1:{headgate.port}, unix:{path}")
     headgate.start()
     other = tmp_path / "other.ini"
     other.write_text(f"[headgate]\nlisten = unix:{path}\nadmin =\nupstream = {redis.url}\n")
@@ -187,7 +187,7 @@ def test_a_unix_socket_is_not_taken_by_mistake(redis, make_headgate, tmp_path):
 def test_a_file_that_is_somebody_elses_by_now_stays(redis, make_headgate, tmp_path):
     path = tmp_path / "headgate.sock"
     headgate = make_headgate(redis, start=False)
-    headgate.write_config(listen=f"unix:{path}, 127.0.0.1:{headgate.port}")
+    headgate.write_config(listen=f"127.0.0.1:{headgate.port}, unix:{path}")
     headgate.start()
     path.unlink()
     with socket.socket(socket.AF_UNIX) as other:
@@ -198,7 +198,7 @@ def test_a_file_that_is_somebody_elses_by_now_stays(redis, make_headgate, tmp_pa
 
 def test_taking_over_from_nobody(redis, make_headgate, tmp_path):
     headgate = make_headgate(redis, start=False)
-    headgate.write_config(listen=f"unix:{tmp_path}/headgate.sock, 127.0.0.1:{headgate.port}")
+    headgate.write_config(listen=f"127.0.0.1:{headgate.port}, unix:{tmp_path}/headgate.sock")
     headgate.launch([BINARY, "-c", str(headgate.config_path), "--take-over"])
     headgate.await_port(headgate.address)
     assert headgate.serves()
@@ -212,8 +212,8 @@ def serving(redis, make_headgate, tmp_path):
     """A Headgate on Unix sockets and TCP ports, for clients and for operators."""
     headgate = make_headgate(redis, start=False)
     headgate.write_config(
-        listen=f"unix:{tmp_path}/h.sock, 127.0.0.1:{headgate.port}",
-        admin=f"unix:{tmp_path}/admin.sock, 127.0.0.1:{headgate.admin_port}",
+        listen=f"127.0.0.1:{headgate.port}, unix:{tmp_path}/h.sock",
+        admin=f"127.0.0.1:{headgate.admin_port}, unix:{tmp_path}/admin.sock",
     )
     headgate.start()
     return headgate
@@ -322,7 +322,7 @@ def test_what_is_left_of_those_who_have_died_is_no_obstacle(redis, make_headgate
     """A socket at the place, and one beside it by which somebody of the same number was about to take over."""
     path = tmp_path / "h.sock"
     headgate = make_headgate(redis, start=False)
-    headgate.write_config(listen=f"unix:{path}, 127.0.0.1:{headgate.port}")
+    headgate.write_config(listen=f"127.0.0.1:{headgate.port}, unix:{path}")
     leave = f"{sys.executable} -c '{LEAVE_DEAD}'"
     script = f"{leave} {path}; {leave} {path}.$$; exec {BINARY} -c {headgate.config_path} --take-over"
     headgate.launch(["bash", "-c", script])
@@ -340,7 +340,7 @@ def test_another_may_start_while_one_drains(redis, make_headgate, tmp_path):
     """Without any ado: neither the clients' addresses nor the operators' are held."""
     headgate = make_headgate(redis, start=False, drain_timeout="30s")
     headgate.write_config(
-        listen=f"unix:{tmp_path}/a.sock, 127.0.0.1:{headgate.port}",
+        listen=f"127.0.0.1:{headgate.port}, unix:{tmp_path}/a.sock",
         admin=f"127.0.0.1:{headgate.admin_port}, unix:{tmp_path}/b.sock",
     )
     headgate.start()
@@ -447,7 +447,7 @@ def test_a_restart_behind_a_socket_unit(redis, make_headgate, handed, tmp_path):
     path = tmp_path / "headgate.sock"
     headgate = make_headgate(redis, start=False, drain_timeout="20s")
     headgate.port, headgate.admin_port = (sock.getsockname()[1] for sock in handed[:2])
-    headgate.write_config(listen=f"unix:{path}, 127.0.0.1:{headgate.port}", admin=f"127.0.0.1:{headgate.admin_port}")
+    headgate.write_config(listen=f"127.0.0.1:{headgate.port}, unix:{path}", admin=f"127.0.0.1:{headgate.admin_port}")
     launch_with(headgate, handed)
     visitors, others = Visitors(headgate.address, 8), Visitors(path, 4)
     for _ in range(3):

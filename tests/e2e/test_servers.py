@@ -137,6 +137,7 @@ def three_ways(make_several):
     several.headgate.port = several.ports["queue"]
     several.write("")
     several.headgate.start()
+    several.headgate.await_log("serving clients")
     return several
 
 
