@@ -1,8 +1,6 @@
 /* What is asked of several servers: what they have in sum, and each by itself. */
 #include "admin/admin_private.h"
 
-#include "tls/tls_context.h"
-
 #include <inttypes.h>
 
 static const struct server *server_at(const struct session_entry *session, size_t index)
@@ -10,58 +8,14 @@ static const struct server *server_at(const struct session_entry *session, size_
     return &session->admin->servers->list[index];
 }
 
-/* What holds for all only if it holds for each; what runs out first; and reloads, which all servers have together. A
- * sum says nothing of these. */
-static bool is_least(enum stats_id id)
-{
-    return id == STATS_UPSTREAM_UP || id == STATS_TLS_CERTIFICATE_DAYS || id == STATS_UPSTREAM_CERTIFICATE_DAYS ||
-           id == STATS_RELOADS || id == STATS_RELOAD_FAILURES || id == STATS_RELOAD_FAILED || id == STATS_LAST_RELOAD;
-}
-
-static bool expires(const struct tls_context *context)
-{
-    return context != NULL && tls_context_expires(context) != 0;
-}
-
-/* Certificates that a server does not have count no days. */
-static bool has_value(const struct server *server, enum stats_id id)
-{
-    return (id != STATS_TLS_CERTIFICATE_DAYS || expires(server->conf->tls_clients)) &&
-           (id != STATS_UPSTREAM_CERTIFICATE_DAYS || expires(server->conf->tls_upstream));
-}
-
-static uint64_t least_stat(const struct session_entry *session, enum stats_id id)
-{
-    uint64_t least = UINT64_MAX;
-
-    for (size_t i = session->scope.first; i < session->scope.end; i++) {
-        uint64_t one = worker_pool_stat(&server_at(session, i)->worker_pool, id);
-        least = has_value(server_at(session, i), id) && one < least ? one : least;
-    }
-    return least == UINT64_MAX ? 0 : least;
-}
-
 uint64_t admin_stat(const struct session_entry *session, enum stats_id id)
 {
-    uint64_t sum = 0;
-
-    if (is_least(id)) {
-        return least_stat(session, id);
-    }
-    for (size_t i = session->scope.first; i < session->scope.end; i++) {
-        sum += worker_pool_stat(&server_at(session, i)->worker_pool, id);
-    }
-    return sum;
+    return servers_stat(session->admin->servers, session->scope.first, session->scope.end, id);
 }
 
 uint64_t admin_policy_counter(const struct session_entry *session, size_t policy, size_t counter)
 {
-    uint64_t sum = 0;
-
-    for (size_t i = session->scope.first; i < session->scope.end; i++) {
-        sum += worker_pool_policy_counter(&server_at(session, i)->worker_pool, policy, counter);
-    }
-    return sum;
+    return servers_policy_counter(session->admin->servers, session->scope.first, session->scope.end, policy, counter);
 }
 
 static void add_facts(struct admin_text *text, const struct server *server, char separator)

@@ -251,7 +251,6 @@ static struct http *make(struct reactor *reactor, const struct servers *servers,
     }
     http->reactor = reactor;
     http->servers = servers;
-    http->worker_pool = &servers->list[0].worker_pool;
     http->host = *host;
     http->started_us = clock_now_us();
     http->started_s = (int64_t)time(NULL);
@@ -266,7 +265,8 @@ static struct http *make(struct reactor *reactor, const struct servers *servers,
         free(http);
         return NULL;
     }
-    if (is_used && (!make_server(http) || !http_page_make(http))) {
+    http->counts_before = calloc(servers->count, sizeof http->counts_before[0]);
+    if (http->counts_before == NULL || (is_used && (!make_server(http) || !http_page_make(http)))) {
         log_error("http", "out of memory");
         http_close(http);
         return NULL;
@@ -339,6 +339,9 @@ void http_close(struct http *http)
     event_del(&http->sweep_soon);
     mailbox_close(&http->mailbox);
     http_text_drop(http->page);
+    for (size_t i = 0; http->counts_before != NULL && i < http->servers->count; i++) {
+        free(http->counts_before[i].list);
+    }
     free(http->counts_before);
     free(http);
 }

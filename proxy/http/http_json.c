@@ -127,12 +127,11 @@ static bool goes_on(const char *at, const char *end)
     return next_part(&at, end, &next) && next.name_length == 0;
 }
 
-static void write_line(FILE *out, const char *at, const char *end)
+/* The fields of an object that has some already, or none. */
+static void write_line(FILE *out, const char *comma, const char *at, const char *end)
 {
     struct part part;
-    const char *comma = "";
 
-    fputc('{', out);
     while (next_part(&at, end, &part)) {
         bool is_alone = !goes_on(at, end);
         fprintf(out, "%s\"%.*s\":", comma, part.name_length > 0 ? (int)part.name_length : 4,
@@ -150,28 +149,30 @@ static void write_line(FILE *out, const char *at, const char *end)
         }
         fputc('"', out);
     }
-    fputc('}', out);
 }
 
-void http_json_lines(FILE *out, const char *text, size_t length)
+static void write_note(FILE *out, const char *comma, const char *at, const char *end)
+{
+    at += at + 1 < end && at[1] == ' ' ? 2 : 1;
+    fprintf(out, "%s\"note\":", comma);
+    http_json_string(out, at, (size_t)(end - at));
+}
+
+void http_json_lines(FILE *out, const char *server, const char *text, size_t length)
 {
     const char *at = text, *end = text + length, *comma = "";
 
-    fputc('[', out);
     while (at < end) {
         const char *line_end = memchr(at, '\n', (size_t)(end - at));
         line_end = line_end != NULL ? line_end : end;
-        fputs(comma, out);
+        fprintf(out, "%s{", comma);
         comma = ",\n";
-        if (*at == '#') {
-            fputs("{\"note\":", out);
-            at += at + 1 < line_end && at[1] == ' ' ? 2 : 1;
-            http_json_string(out, at, (size_t)(line_end - at));
-            fputc('}', out);
-        } else {
-            write_line(out, at, line_end);
+        if (server != NULL) {
+            fputs("\"server\":", out);
+            http_json_string(out, server, strlen(server));
         }
+        (*at == '#' ? write_note : write_line)(out, server != NULL ? "," : "", at, line_end);
+        fputc('}', out);
         at = line_end + 1;
     }
-    fputc(']', out);
 }

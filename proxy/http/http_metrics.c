@@ -12,8 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The first ones have series of their own for as long as the process lives. */
+/* The first ones have series of their own for as long as the process lives. Several servers share their number, but
+ * each has as many as OPERATIONS_LEAST. */
 #define OPERATIONS_MAX 256
+#define OPERATIONS_LEAST 32
 #define OTHER "other"
 #define SECONDS_OF_DAY UINT64_C(86400)
 
@@ -33,6 +35,14 @@ static const struct bound {
 struct metrics {
     FILE *out;
     bool openmetrics;
+    const struct http *http;
+};
+
+/* Of a series; NULL: it has no label of that name. */
+struct labels {
+    const char *server;
+    const char *operation;
+    const char *bound;
 };
 
 enum kind { KIND_GAUGE, KIND_COUNTER, KIND_HISTOGRAM, KIND_INFO };
@@ -61,11 +71,6 @@ static void begin(const struct metrics *metrics, const char *name, enum kind kin
     fprintf(metrics->out, "\n# TYPE headgate_%.*s %s\n", (int)length, name, types[metrics->openmetrics][kind]);
 }
 
-static void write_number(const struct metrics *metrics, const char *name, uint64_t value)
-{
-    fprintf(metrics->out, "headgate_%s %" PRIu64 "\n", name, value);
-}
-
 /* µs, as seconds. */
 static void write_seconds(FILE *out, uint64_t us)
 {
@@ -87,41 +92,108 @@ static void write_label(FILE *out, const char *name, const char *value)
     fputc('"', out);
 }
 
+/* The server of that place, for a label; NULL if there is one only. */
+static const char *server_label(const struct http *http, size_t server)
+{
+    return http_names_servers(http) ? http->servers->list[server].name : NULL;
+}
+
+/* A series up to its value. suffix: of the name. */
+static void write_series(FILE *out, const char *name, const char *suffix, const struct labels *labels)
+{
+    const struct {
+        const char *name, *value;
+    } pairs[] = {{"server", labels->server}, {"operation", labels->operation}, {"le", labels->bound}};
+    char before = '{';
+
+    fprintf(out, "headgate_%s%s", name, suffix);
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        if (pairs[i].value != NULL) {
+            fputc(before, out);
+            write_label(out, pairs[i].name, pairs[i].value);
+            before = ',';
+        }
+    }
+    fputs(before == ',' ? "} " : " ", out);
+}
+
+static void write_number(const struct metrics *metrics, const char *name, const char *server, uint64_t value)
+{
+    write_series(metrics->out, name, "", &(struct labels){.server = server});
+    fprintf(metrics->out, "%" PRIu64 "\n", value);
+}
+
 /* ---- the process ---- */
 
-static void write_process(const struct http *http, const struct http_snapshot *snapshot, const struct metrics *metrics)
+static void write_process(const struct http *http, const struct metrics *metrics)
 {
-    const struct conf *conf = http->host.conf(http->host.context);
     struct http_process process = http->host.process(http->host.context);
-    const struct worker_facts *facts = &snapshot->facts;
 
-    begin(metrics, "build_info", KIND_INFO, "1; the version of Headgate");
-    fprintf(metrics->out, "headgate_build_info{version=\"%s\"} 1\n", HEADGATE_VERSION);
-    begin(metrics, "upstream_info", KIND_INFO, "1; the Redis that requests go to, and its version once it has told");
+    begin(metrics, "start_time_seconds", KIND_GAUGE, "when the process started, Unix time");
+    write_number(metrics, "start_time_seconds", NULL, (uint64_t)http->started_s);
+    begin(metrics, "worker_threads", KIND_GAUGE, "worker threads");
+    for (size_t i = 0; i < http->servers->count; i++) {
+        write_number(metrics, "worker_threads", server_label(http, i), http->servers->list[i].worker_pool.count);
+    }
+    begin(metrics, "draining", KIND_GAUGE, "1 while the process drains, and takes no new clients");
+    write_number(metrics, "draining", NULL, process.is_draining);
+    begin(metrics, "config_last_reload_successful", KIND_GAUGE,
+          "0 if the configuration that was read last has a fault");
+    write_number(metrics, "config_last_reload_successful", NULL, !process.reload_has_failed);
+    begin(metrics, "config_last_reload_success_timestamp_seconds", KIND_GAUGE,
+          "when a configuration was taken over last, Unix time");
+    write_number(metrics, "config_last_reload_success_timestamp_seconds", NULL, (uint64_t)process.reloaded_s);
+    begin(metrics, "resident_memory_bytes", KIND_GAUGE, "memory of the process that is in RAM");
+    write_number(metrics, "resident_memory_bytes", NULL, http_resident_bytes());
+}
+
+/* ---- Redis ---- */
+
+static void write_upstream(const struct metrics *metrics, const struct http_snapshot *snapshot, size_t server)
+{
+    const struct worker_facts *facts = &snapshot->parts[server].facts;
+    const char *label = server_label(metrics->http, server);
+
     fputs("headgate_upstream_info{", metrics->out);
-    write_label(metrics->out, "address", conf->upstream.text);
+    if (label != NULL) {
+        write_label(metrics->out, "server", label);
+        fputc(',', metrics->out);
+    }
+    write_label(metrics->out, "address", metrics->http->servers->list[server].conf->upstream.text);
     if (facts->redis_version != 0) {
         fprintf(metrics->out, ",version=\"%u.%u.%u\"", facts->redis_version >> 16, facts->redis_version >> 8 & 0xff,
                 facts->redis_version & 0xff);
     }
     fputs("} 1\n", metrics->out);
-    begin(metrics, "start_time_seconds", KIND_GAUGE, "when the process started, Unix time");
-    write_number(metrics, "start_time_seconds", (uint64_t)http->started_s);
-    begin(metrics, "worker_threads", KIND_GAUGE, "worker threads");
-    write_number(metrics, "worker_threads", http->worker_pool->count);
-    begin(metrics, "draining", KIND_GAUGE, "1 while the process drains, and takes no new clients");
-    write_number(metrics, "draining", process.is_draining);
-    begin(metrics, "config_last_reload_successful", KIND_GAUGE,
-          "0 if the configuration that was read last has a fault");
-    write_number(metrics, "config_last_reload_successful", !process.reload_has_failed);
-    begin(metrics, "config_last_reload_success_timestamp_seconds", KIND_GAUGE,
-          "when a configuration was taken over last, Unix time");
-    write_number(metrics, "config_last_reload_success_timestamp_seconds", (uint64_t)process.reloaded_s);
-    begin(metrics, "resident_memory_bytes", KIND_GAUGE, "memory of the process that is in RAM");
-    write_number(metrics, "resident_memory_bytes", http_resident_bytes());
-    if (facts->redis_version != 0 && facts->clock_offset_us != INT64_MIN) {
-        begin(metrics, "redis_clock_offset_seconds", KIND_GAUGE, "the clock of Redis minus that of this machine");
-        fprintf(metrics->out, "headgate_redis_clock_offset_seconds %s", facts->clock_offset_us < 0 ? "-" : "");
+}
+
+static void write_infos(const struct metrics *metrics, const struct http_snapshot *snapshot)
+{
+    begin(metrics, "build_info", KIND_INFO, "1; the version of Headgate");
+    fprintf(metrics->out, "headgate_build_info{version=\"%s\"} 1\n", HEADGATE_VERSION);
+    begin(metrics, "upstream_info", KIND_INFO, "1; the Redis that requests go to, and its version once it has told");
+    for (size_t i = 0; i < snapshot->part_count; i++) {
+        write_upstream(metrics, snapshot, i);
+    }
+}
+
+/* Of those whose clock is known. */
+static void write_clocks(const struct metrics *metrics, const struct http_snapshot *snapshot)
+{
+    bool has_begun = false;
+
+    for (size_t i = 0; i < snapshot->part_count; i++) {
+        const struct worker_facts *facts = &snapshot->parts[i].facts;
+        if (facts->redis_version == 0 || facts->clock_offset_us == INT64_MIN) {
+            continue;
+        }
+        if (!has_begun) {
+            begin(metrics, "redis_clock_offset_seconds", KIND_GAUGE, "the clock of Redis minus that of this machine");
+            has_begun = true;
+        }
+        write_series(metrics->out, "redis_clock_offset_seconds", "",
+                     &(struct labels){.server = server_label(metrics->http, i)});
+        fputs(facts->clock_offset_us < 0 ? "-" : "", metrics->out);
         write_seconds(metrics->out, (uint64_t)llabs(facts->clock_offset_us));
     }
 }
@@ -135,24 +207,11 @@ static const struct {
     uint64_t factor;
 } units[] = {{"_days", "_seconds", SECONDS_OF_DAY}, {"_minutes", "_records", 1}};
 
-static void write_counter(const struct metrics *metrics, const char *name, enum stats_kind kind, const char *help,
-                          uint64_t value)
-{
-    char renamed[128];
-
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
-        const char *part = strstr(name, units[i].part);
-        if (part != NULL) {
-            snprintf(renamed, sizeof renamed, "%.*s%s%s", (int)(part - name), name, units[i].instead,
-                     part + strlen(units[i].part));
-            name = renamed;
-            value *= units[i].factor;
-            break;
-        }
-    }
-    begin(metrics, name, kind == STATS_COUNTER ? KIND_COUNTER : KIND_GAUGE, help);
-    write_number(metrics, name, value);
-}
+/* A family of counters or gauges, as Prometheus knows it. */
+struct family {
+    char name[128];
+    uint64_t factor; /* of its values */
+};
 
 static bool is_counter_of(const char *other, const char *name)
 {
@@ -162,15 +221,15 @@ static bool is_counter_of(const char *other, const char *name)
 }
 
 /* Whether there is a counter of that name, too, with "_total" behind it: to OpenMetrics both would be one. */
-static bool has_counter(const struct worker_pool *worker_pool, const char *name)
+static bool has_counter(const struct chain_roster *policies, const char *name)
 {
     bool has = false;
 
     for (enum stats_id id = 0; id < STATS_COUNT && !has; id++) {
         has = is_counter_of(stats_describe(id)->name, name);
     }
-    for (size_t i = 0; i < worker_pool->policies.count && !has; i++) {
-        const struct policy *policy = worker_pool->policies.list[i];
+    for (size_t i = 0; i < policies->count && !has; i++) {
+        const struct policy *policy = policies->list[i];
         for (size_t n = 0; n < policy->counter_count && !has; n++) {
             has = is_counter_of(policy->counters[n].name, name);
         }
@@ -178,28 +237,62 @@ static bool has_counter(const struct worker_pool *worker_pool, const char *name)
     return has;
 }
 
-static void write_named(const struct worker_pool *worker_pool, const struct metrics *metrics, const char *name,
-                        enum stats_kind kind, const char *help, uint64_t value)
+static struct family begin_family(const struct metrics *metrics, const char *name, enum stats_kind kind,
+                                  const char *help)
 {
-    char full[128];
+    struct family family = {.factor = 1};
+    bool is_now = kind == STATS_GAUGE && has_counter(http_policies(metrics->http), name);
+    const char *now = is_now ? "_now" : "";
 
-    snprintf(full, sizeof full, "%s%s", name, kind == STATS_GAUGE && has_counter(worker_pool, name) ? "_now" : "");
-    write_counter(metrics, full, kind, help, value);
+    snprintf(family.name, sizeof family.name, "%s%s", name, now);
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        const char *part = strstr(name, units[i].part);
+        if (part != NULL) {
+            snprintf(family.name, sizeof family.name, "%.*s%s%s%s", (int)(part - name), name, units[i].instead,
+                     part + strlen(units[i].part), now);
+            family.factor = units[i].factor;
+            break;
+        }
+    }
+    begin(metrics, family.name, kind == STATS_COUNTER ? KIND_COUNTER : KIND_GAUGE, help);
+    return family;
 }
 
-static void write_counters(const struct worker_pool *worker_pool, const struct metrics *metrics)
+static void write_stat(const struct metrics *metrics, enum stats_id id)
 {
-    for (enum stats_id id = 0; id < STATS_COUNT; id++) {
-        const struct stats_description *description = stats_describe(id);
-        write_named(worker_pool, metrics, description->name, description->kind, description->help,
-                    worker_pool_stat(worker_pool, id));
+    const struct stats_description *description = stats_describe(id);
+    const struct servers *servers = metrics->http->servers;
+    struct family family = begin_family(metrics, description->name, description->kind, description->help);
+    bool is_shared = servers_share_stat(id);
+
+    for (size_t i = 0; i < (is_shared ? 1 : servers->count); i++) {
+        write_number(metrics, family.name, is_shared ? NULL : server_label(metrics->http, i),
+                     worker_pool_stat(&servers->list[i].worker_pool, id) * family.factor);
     }
-    for (size_t i = 0; i < worker_pool->policies.count; i++) {
-        const struct policy *policy = worker_pool->policies.list[i];
-        for (size_t n = 0; n < policy->counter_count; n++) {
-            const struct policy_counter *counter = &policy->counters[n];
-            write_named(worker_pool, metrics, counter->name, counter->kind, counter->help,
-                        worker_pool_policy_counter(worker_pool, i, n));
+}
+
+static void write_policy_counter(const struct metrics *metrics, size_t policy, size_t place)
+{
+    const struct policy_counter *counter = &http_policies(metrics->http)->list[policy]->counters[place];
+    const struct servers *servers = metrics->http->servers;
+    struct family family = begin_family(metrics, counter->name, counter->kind, counter->help);
+
+    for (size_t i = 0; i < servers->count; i++) {
+        write_number(metrics, family.name, server_label(metrics->http, i),
+                     worker_pool_policy_counter(&servers->list[i].worker_pool, policy, place) * family.factor);
+    }
+}
+
+static void write_counters(const struct metrics *metrics)
+{
+    const struct chain_roster *policies = http_policies(metrics->http);
+
+    for (enum stats_id id = 0; id < STATS_COUNT; id++) {
+        write_stat(metrics, id);
+    }
+    for (size_t i = 0; i < policies->count; i++) {
+        for (size_t n = 0; n < policies->list[i]->counter_count; n++) {
+            write_policy_counter(metrics, i, n);
         }
     }
 }
@@ -207,7 +300,7 @@ static void write_counters(const struct worker_pool *worker_pool, const struct m
 /* ---- operations ---- */
 
 struct series {
-    const char *operation;
+    struct labels labels;
     uint64_t count;
     uint64_t errors;
     uint64_t sum_us;
@@ -242,46 +335,67 @@ static void add_operation(struct series *series, const struct http_operation *op
 }
 
 /* The policy's own name for what has no room is the same. */
-static bool is_other(const struct http_operation *operation)
+static bool is_other(const struct http_operation *operation, size_t servers)
 {
-    return operation->number >= OPERATIONS_MAX || strcmp(operation->name, OTHER) == 0;
+    size_t share = OPERATIONS_MAX / servers > OPERATIONS_LEAST ? OPERATIONS_MAX / servers : OPERATIONS_LEAST;
+
+    return operation->number >= share || strcmp(operation->name, OTHER) == 0;
 }
 
-/* One for each operation, and the last for all others. NULL when memory is short. */
-static struct series *series_of(const struct http_snapshot *snapshot, size_t *count)
+/* Writes one for each operation of a server, and the last for all others, to where there is room for them. Returns
+ * their count. */
+static size_t add_part(struct series *series, const struct http_snapshot *snapshot, size_t server, const char *label)
 {
-    struct series *all = calloc(snapshot->operation_count + 1, sizeof *all);
-    struct series others = {.operation = OTHER};
+    const struct http_part *part = &snapshot->parts[server];
+    struct series others = {.labels = {.server = label, .operation = OTHER}};
+    size_t count = 0;
 
-    *count = 0;
-    for (size_t i = 0; all != NULL && i < snapshot->operation_count; i++) {
-        const struct http_operation *operation = &snapshot->operations[i];
-        if (is_other(operation)) {
+    for (size_t i = 0; i < part->operation_count; i++) {
+        const struct http_operation *operation = &part->operations[i];
+        if (is_other(operation, snapshot->part_count)) {
             add_operation(&others, operation);
         } else {
-            all[*count].operation = operation->name;
-            add_operation(&all[(*count)++], operation);
+            series[count].labels = (struct labels){.server = label, .operation = operation->name};
+            add_operation(&series[count++], operation);
         }
     }
-    if (all != NULL && others.count > 0) {
-        all[(*count)++] = others;
+    if (others.count > 0) {
+        series[count++] = others;
+    }
+    return count;
+}
+
+/* Those of all servers. NULL when memory is short. */
+static struct series *series_of(const struct http *http, const struct http_snapshot *snapshot, size_t *count)
+{
+    size_t room = 0;
+
+    for (size_t i = 0; i < snapshot->part_count; i++) {
+        room += snapshot->parts[i].operation_count + 1;
+    }
+    struct series *all = calloc(room, sizeof *all);
+    *count = 0;
+    for (size_t i = 0; all != NULL && i < snapshot->part_count; i++) {
+        *count += add_part(all + *count, snapshot, i, server_label(http, i));
     }
     return all;
 }
 
-/* Names of operations need no escapes (policy_durations). */
 static void write_histogram(FILE *out, const struct series *series)
 {
     uint64_t sum = 0;
 
     for (size_t i = 0; i <= BOUNDS; i++) {
+        struct labels labels = series->labels;
+        labels.bound = i < BOUNDS ? bounds[i].text : "+Inf";
         sum += series->within[i];
-        fprintf(out, "headgate_request_duration_seconds_bucket{operation=\"%s\",le=\"%s\"} %" PRIu64 "\n",
-                series->operation, i < BOUNDS ? bounds[i].text : "+Inf", sum);
+        write_series(out, "request_duration_seconds", "_bucket", &labels);
+        fprintf(out, "%" PRIu64 "\n", sum);
     }
-    fprintf(out, "headgate_request_duration_seconds_sum{operation=\"%s\"} ", series->operation);
+    write_series(out, "request_duration_seconds", "_sum", &series->labels);
     write_seconds(out, series->sum_us);
-    fprintf(out, "headgate_request_duration_seconds_count{operation=\"%s\"} %" PRIu64 "\n", series->operation, sum);
+    write_series(out, "request_duration_seconds", "_count", &series->labels);
+    fprintf(out, "%" PRIu64 "\n", sum);
 }
 
 static void write_operations(const struct http_snapshot *snapshot, const struct metrics *metrics)
@@ -295,7 +409,7 @@ static void write_operations(const struct http_snapshot *snapshot, const struct 
         {"operation_reply_bytes_total", "bytes of replies", offsetof(struct series, reply_bytes)},
     };
     size_t count;
-    struct series *all = series_of(snapshot, &count);
+    struct series *all = series_of(metrics->http, snapshot, &count);
 
     if (all == NULL || count == 0) {
         free(all);
@@ -311,8 +425,8 @@ static void write_operations(const struct http_snapshot *snapshot, const struct 
         for (size_t i = 0; i < count; i++) {
             uint64_t value;
             memcpy(&value, (const char *)&all[i] + counters[n].offset, sizeof value);
-            fprintf(metrics->out, "headgate_%s{operation=\"%s\"} %" PRIu64 "\n", counters[n].name, all[i].operation,
-                    value);
+            write_series(metrics->out, counters[n].name, "", &all[i].labels);
+            fprintf(metrics->out, "%" PRIu64 "\n", value);
         }
     }
     free(all);
@@ -320,10 +434,12 @@ static void write_operations(const struct http_snapshot *snapshot, const struct 
 
 void http_metrics_write(const struct http *http, const struct http_snapshot *snapshot, bool openmetrics, FILE *out)
 {
-    const struct metrics metrics = {.out = out, .openmetrics = openmetrics};
+    const struct metrics metrics = {.out = out, .openmetrics = openmetrics, .http = http};
 
-    write_process(http, snapshot, &metrics);
-    write_counters(http->worker_pool, &metrics);
+    write_infos(&metrics, snapshot);
+    write_process(http, &metrics);
+    write_clocks(&metrics, snapshot);
+    write_counters(&metrics);
     write_operations(snapshot, &metrics);
     if (openmetrics) {
         fputs("# EOF\n", out);

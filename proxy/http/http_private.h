@@ -55,6 +55,7 @@ enum http_form { HTTP_FORM_JSON, HTTP_FORM_PROMETHEUS, HTTP_FORM_OPENMETRICS, HT
 
 struct http_client_row {
     uint64_t id;
+    size_t server; /* its place in the list */
     size_t worker;
     char address[HTTP_NAME_SIZE];
     char name[HTTP_NAME_SIZE];
@@ -72,6 +73,7 @@ struct http_client_row {
 
 struct http_lane_row {
     uint64_t id;
+    size_t server;
     size_t worker;
     char use[HTTP_NAME_SIZE];
     char state[HTTP_NAME_SIZE];
@@ -114,25 +116,31 @@ struct http_verb {
 
 extern const struct http_verb http_verbs[HTTP_VERBS];
 
+/* What the workers of one server have told. */
+struct http_part {
+    struct worker_facts facts;
+    struct http_operation *operations;
+    size_t operation_count;
+    size_t operation_room;
+    struct text_stream answers[HTTP_VERBS]; /* bytes NULL: there is none, or memory was short */
+    bool is_refused[HTTP_VERBS];            /* the answer is an error */
+};
+
 /* What all workers have told. It belongs to the worker whose turn it is while it is gathered, and to the main thread
  * then. */
 struct http_snapshot {
     bool is_whole; /* with what only JSON has: clients, lanes, verbs */
     bool is_lost;  /* memory was short: something is missing */
     int64_t at_us;
-    struct worker_facts facts;
     size_t client_count;
     size_t clients_shown;
     struct http_client_row clients[HTTP_ROWS_MAX];
     size_t lane_count;
     size_t lanes_shown;
     struct http_lane_row lanes[HTTP_ROWS_MAX];
-    struct http_operation *operations;
-    size_t operation_count;
-    size_t operation_room;
-    struct text_stream answers[HTTP_VERBS]; /* bytes NULL: there is none, or memory was short */
-    bool is_refused[HTTP_VERBS];            /* the answer is an error */
-    struct http_text *texts[HTTP_FORMS];    /* made when they are first asked for */
+    struct http_text *texts[HTTP_FORMS]; /* made when they are first asked for */
+    size_t part_count;
+    struct http_part parts[]; /* one for each server, in their order */
 };
 
 struct http_gathering;
@@ -144,10 +152,15 @@ struct http_waiting {
     enum http_form form;
 };
 
+/* How often each operation had been asked for, by its number, in the last JSON that was written. */
+struct http_counts {
+    uint64_t *list;
+    size_t room;
+};
+
 struct http {
     struct reactor *reactor;
     const struct servers *servers;
-    struct worker_pool *worker_pool; /* of the first */
     struct http_host host;
     struct evhttp *server;
     struct port ports[CONF_ADDRESSES_MAX];
@@ -170,9 +183,20 @@ struct http {
     char page_policy[512]; /* Content-Security-Policy */
     char machine[256];     /* the name of this machine */
     struct log_limiter refusals;
-    uint64_t *counts_before; /* of operations, by their numbers, in the last JSON that was written */
-    size_t counts_room;
+    struct http_counts *counts_before; /* one for each server */
 };
+
+/* Whether what is told says which server it is about. */
+static inline bool http_names_servers(const struct http *http)
+{
+    return http->servers->count > 1;
+}
+
+/* The roster of policies, which all servers have in common. */
+static inline const struct chain_roster *http_policies(const struct http *http)
+{
+    return &http->servers->list[0].worker_pool.policies;
+}
 
 /* ---- http.c ---- */
 
@@ -214,16 +238,17 @@ void http_stats_write(struct http *http, const struct http_snapshot *snapshot, F
 /* All counters with what they mean, as JSON. */
 void http_stats_explain(const struct http *http, FILE *out);
 uint64_t http_resident_bytes(void);
-/* Whether Redis can be reached and clients are served; why not is a constant text. */
-bool http_is_ready(const struct http *http, const char **why);
+/* Whether Redis can be reached, of all servers, and clients are served; why not, or "ready", is written to why. */
+#define HTTP_WHY_SIZE 512
+bool http_is_ready(const struct http *http, char why[HTTP_WHY_SIZE]);
 
 /* ---- http_json.c ---- */
 
 /* A string with its quotes; bytes that are no printable ASCII become escapes that a person can read. */
 void http_json_string(FILE *out, const char *text, size_t length);
-/* The lines of a verb's answer, "name=value name=\"value\" …", as an array of objects. Lines that begin with # are left
- * out, or are given as { "note": … }. */
-void http_json_lines(FILE *out, const char *text, size_t length);
+/* The lines of a verb's answer, "name=value name=\"value\" …", as objects with commas between them; lines that begin
+ * with # as { "note": … }. server: what they are about, the first field of each; NULL: none. */
+void http_json_lines(FILE *out, const char *server, const char *text, size_t length);
 
 /* ---- http_page.c ---- */
 

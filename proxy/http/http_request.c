@@ -198,8 +198,8 @@ static void answer_live(struct http *http, struct evhttp_request *request)
 
 static void answer_ready(struct http *http, struct evhttp_request *request)
 {
-    const char *why = "ready";
-    bool is_ready = http_is_ready(http, &why);
+    char why[HTTP_WHY_SIZE];
+    bool is_ready = http_is_ready(http, why);
 
     http_reply_line(http, request, is_ready ? 200 : 503, why);
 }

@@ -27,7 +27,8 @@ struct http_gathering {
     struct message message;
     struct http *http;
     struct http_snapshot *snapshot;
-    size_t worker;
+    size_t server;
+    size_t worker; /* of that server */
     enum step step;
     bool more; /* the step goes on */
     uint32_t operation_at;
@@ -36,20 +37,42 @@ struct http_gathering {
     size_t verb;
 };
 
+static const struct worker_pool *worker_pool_of(const struct http_gathering *gathering)
+{
+    return &gathering->http->servers->list[gathering->server].worker_pool;
+}
+
+static struct http_part *part_of(const struct http_gathering *gathering)
+{
+    return &gathering->snapshot->parts[gathering->server];
+}
+
+static bool is_last_worker(const struct http_gathering *gathering)
+{
+    return gathering->worker + 1 == worker_pool_of(gathering)->count;
+}
+
 /* ---- memory ---- */
+
+static void free_part(struct http_part *part)
+{
+    for (size_t i = 0; i < part->operation_count; i++) {
+        free(part->operations[i].name);
+        free(part->operations[i].buckets);
+    }
+    free(part->operations);
+    for (size_t i = 0; i < HTTP_VERBS; i++) {
+        text_free(&part->answers[i]);
+    }
+}
 
 void http_snapshot_free(struct http_snapshot *snapshot)
 {
     if (snapshot == NULL) {
         return;
     }
-    for (size_t i = 0; i < snapshot->operation_count; i++) {
-        free(snapshot->operations[i].name);
-        free(snapshot->operations[i].buckets);
-    }
-    free(snapshot->operations);
-    for (size_t i = 0; i < HTTP_VERBS; i++) {
-        text_free(&snapshot->answers[i]);
+    for (size_t i = 0; i < snapshot->part_count; i++) {
+        free_part(&snapshot->parts[i]);
     }
     for (size_t i = 0; i < HTTP_FORMS; i++) {
         http_text_drop(snapshot->texts[i]);
@@ -75,10 +98,12 @@ static bool is_busier(const struct client_report *report, const struct http_clie
     return report->in_flight != row->in_flight ? report->in_flight > row->in_flight : report->idle_us < row->idle_us;
 }
 
-static void fill_client(struct http_client_row *row, const struct client_report *report, size_t worker)
+static void fill_client(struct http_client_row *row, const struct client_report *report,
+                        const struct http_gathering *gathering)
 {
     row->id = report->id;
-    row->worker = worker;
+    row->server = gathering->server;
+    row->worker = gathering->worker;
     copy_name(row->address, report->address);
     copy_name(row->name, report->name);
     copy_name(row->user, report->user);
@@ -109,7 +134,7 @@ static void add_client(void *context, const struct client_report *report)
     snapshot->clients_shown += snapshot->clients_shown < HTTP_ROWS_MAX;
     memmove(&snapshot->clients[place + 1], &snapshot->clients[place],
             (snapshot->clients_shown - place - 1) * sizeof snapshot->clients[0]);
-    fill_client(&snapshot->clients[place], report, gathering->worker);
+    fill_client(&snapshot->clients[place], report, gathering);
 }
 
 static bool collect_clients(struct http_gathering *gathering, struct worker *worker)
@@ -126,12 +151,13 @@ static bool collect_clients(struct http_gathering *gathering, struct worker *wor
 
 /* ---- lanes ---- */
 
-static void fill_lane(struct http_lane_row *row, struct lane *lane, size_t worker)
+static void fill_lane(struct http_lane_row *row, struct lane *lane, const struct http_gathering *gathering)
 {
     const struct profile *profile = lane_profile(lane);
 
     row->id = lane->id;
-    row->worker = worker;
+    row->server = gathering->server;
+    row->worker = gathering->worker;
     copy_name(row->use, lane_use_name(lane->use));
     copy_name(row->state, lane_state_name(lane->state));
     copy_name(row->user, profile_user(profile));
@@ -159,7 +185,7 @@ static void add_lane(void *context, struct lane *lane)
     snapshot->lanes_shown += snapshot->lanes_shown < HTTP_ROWS_MAX;
     memmove(&snapshot->lanes[place + 1], &snapshot->lanes[place],
             (snapshot->lanes_shown - place - 1) * sizeof snapshot->lanes[0]);
-    fill_lane(&snapshot->lanes[place], lane, gathering->worker);
+    fill_lane(&snapshot->lanes[place], lane, gathering);
 }
 
 /* ---- durations ---- */
@@ -183,32 +209,32 @@ static bool add_buckets(struct http_operation *operation, const uint64_t *bucket
     return true;
 }
 
-static bool make_room(struct http_snapshot *snapshot)
+static bool make_room(struct http_part *part)
 {
-    size_t room = snapshot->operation_room > 0 ? 2 * snapshot->operation_room : 64;
+    size_t room = part->operation_room > 0 ? 2 * part->operation_room : 64;
 
-    if (snapshot->operation_count < snapshot->operation_room) {
+    if (part->operation_count < part->operation_room) {
         return true;
     }
-    struct http_operation *operations = realloc(snapshot->operations, room * sizeof operations[0]);
+    struct http_operation *operations = realloc(part->operations, room * sizeof operations[0]);
     if (operations == NULL) {
         return false;
     }
-    snapshot->operations = operations;
-    snapshot->operation_room = room;
+    part->operations = operations;
+    part->operation_room = room;
     return true;
 }
 
 static void add_durations(void *context, const struct policy_durations *durations)
 {
     struct http_gathering *gathering = context;
-    struct http_snapshot *snapshot = gathering->snapshot;
+    struct http_part *part = part_of(gathering);
 
-    if (!make_room(snapshot)) {
-        snapshot->is_lost = true;
+    if (!make_room(part)) {
+        gathering->snapshot->is_lost = true;
         return;
     }
-    struct http_operation *operation = &snapshot->operations[snapshot->operation_count++];
+    struct http_operation *operation = &part->operations[part->operation_count++];
     *operation = (struct http_operation){
         .number = durations->number,
         .name = strdup(durations->operation),
@@ -221,17 +247,15 @@ static void add_durations(void *context, const struct policy_durations *duration
         .reply_bytes = durations->reply_bytes,
     };
     if (operation->name == NULL || !add_buckets(operation, durations->buckets)) {
-        snapshot->is_lost = true;
+        gathering->snapshot->is_lost = true;
     }
 }
 
-/* Only the last worker tells; the others have what they know come together. */
+/* Only the last worker of a server tells; the others have what they know come together. */
 static bool collect_durations(struct http_gathering *gathering, struct worker *worker)
 {
-    bool is_last = gathering->worker + 1 == gathering->http->worker_pool->count;
-
     return client_service_tell_durations(worker_clients(worker), &gathering->operation_at,
-                                         is_last ? add_durations : NULL, gathering);
+                                         is_last_worker(gathering) ? add_durations : NULL, gathering);
 }
 
 /* ---- verbs ---- */
@@ -239,9 +263,10 @@ static bool collect_durations(struct http_gathering *gathering, struct worker *w
 static void on_answered(void *context, enum policy_answer kind, struct slice text)
 {
     struct http_gathering *gathering = context;
-    struct text_stream *answer = &gathering->snapshot->answers[gathering->verb];
+    struct http_part *part = part_of(gathering);
+    struct text_stream *answer = &part->answers[gathering->verb];
 
-    gathering->snapshot->is_refused[gathering->verb] = kind == POLICY_ANSWER_ERROR;
+    part->is_refused[gathering->verb] = kind == POLICY_ANSWER_ERROR;
     if (text_open(answer)) {
         fwrite(text.data, 1, text.length, answer->out);
         if (!text_close(answer)) {
@@ -277,7 +302,7 @@ static void ask_policy(struct http_gathering *gathering, struct worker *worker, 
 /* One in each loop iteration, where a policy has it. */
 static bool collect_verb(struct http_gathering *gathering, struct worker *worker)
 {
-    const struct chain_roster *policies = &gathering->http->worker_pool->policies;
+    const struct chain_roster *policies = http_policies(gathering->http);
     const char *name = http_verbs[gathering->verb].words[0];
 
     for (size_t i = 0; i < policies->count; i++) {
@@ -295,10 +320,11 @@ static bool collect_verb(struct http_gathering *gathering, struct worker *worker
 static bool collect_facts(struct http_gathering *gathering, struct worker *worker)
 {
     struct worker_facts facts = worker_tell(worker);
+    struct http_part *part = part_of(gathering);
 
     client_service_update_gauges(worker_clients(worker));
-    if (facts.redis_version > gathering->snapshot->facts.redis_version) {
-        gathering->snapshot->facts = facts;
+    if (facts.redis_version > part->facts.redis_version) {
+        part->facts = facts;
     }
     return false;
 }
@@ -332,7 +358,7 @@ static void on_worker(struct message *message)
     struct http_gathering *gathering = (struct http_gathering *)(void *)message;
     struct http *http = gathering->http;
 
-    gathering->more = collect(gathering, http->worker_pool->workers[gathering->worker]);
+    gathering->more = collect(gathering, worker_pool_of(gathering)->workers[gathering->worker]);
     message->run = on_main;
     mailbox_post(&http->mailbox, message);
 }
@@ -340,18 +366,16 @@ static void on_worker(struct message *message)
 static void go_on(struct http_gathering *gathering)
 {
     gathering->message.run = on_worker;
-    worker_post(gathering->http->worker_pool->workers[gathering->worker], &gathering->message);
+    worker_post(worker_pool_of(gathering)->workers[gathering->worker], &gathering->message);
 }
 
-/* The step behind this one; what all share is asked of the last worker. */
+/* The step behind this one; what all workers of a server share is asked of the last. */
 static enum step next_step(const struct http_gathering *gathering)
 {
-    bool is_last = gathering->worker + 1 == gathering->http->worker_pool->count;
-
     if (gathering->step == STEP_DURATIONS && !gathering->snapshot->is_whole) {
         return STEPS;
     }
-    return gathering->step == STEP_LANES && !is_last ? STEPS : gathering->step + 1;
+    return gathering->step == STEP_LANES && !is_last_worker(gathering) ? STEPS : gathering->step + 1;
 }
 
 /* False: there is nothing more to gather. */
@@ -366,7 +390,12 @@ static bool advance(struct http_gathering *gathering)
         gathering->operation_at = 0;
         gathering->worker++;
     }
-    return gathering->worker < gathering->http->worker_pool->count;
+    if (gathering->worker == worker_pool_of(gathering)->count) {
+        gathering->verb = 0;
+        gathering->worker = 0;
+        gathering->server++;
+    }
+    return gathering->server < gathering->http->servers->count;
 }
 
 /* ---- who waits ---- */
@@ -397,7 +426,8 @@ static void start(struct http *http)
 {
     const struct http_waiting *waiting;
     struct http_gathering *gathering = calloc(1, sizeof *gathering);
-    struct http_snapshot *snapshot = calloc(1, sizeof *snapshot);
+    size_t count = http->servers->count;
+    struct http_snapshot *snapshot = calloc(1, sizeof *snapshot + count * sizeof snapshot->parts[0]);
 
     if (gathering == NULL || snapshot == NULL) {
         free(gathering);
@@ -409,6 +439,7 @@ static void start(struct http *http)
     {
         snapshot->is_whole = snapshot->is_whole || waiting->form == HTTP_FORM_JSON;
     }
+    snapshot->part_count = count;
     gathering->http = http;
     gathering->snapshot = snapshot;
     http->gathering = gathering;

@@ -11,7 +11,7 @@
 
 /* Operations that have been busiest since the last snapshot are told with their distributions. */
 #define DISTRIBUTIONS_MAX 64
-/* Operations that are told at all: those with the lowest numbers. */
+/* Operations that are told at all: those with the lowest numbers. Of both several servers have a share each. */
 #define OPERATIONS_MAX 2000
 
 /* ---- the process ---- */
@@ -30,18 +30,53 @@ uint64_t http_resident_bytes(void)
     return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-bool http_is_ready(const struct http *http, const char **why)
+static bool is_up(const struct server *server)
+{
+    return worker_pool_stat(&server->worker_pool, STATS_UPSTREAM_UP) != 0;
+}
+
+/* As far as there is room. */
+static void add_why(char why[HTTP_WHY_SIZE], const char *text)
+{
+    size_t length = strlen(why);
+
+    snprintf(why + length, HTTP_WHY_SIZE - length, "%s", text);
+}
+
+/* Of several servers, also which. False: all can be reached. */
+static bool tell_unreached(const struct servers *servers, char why[HTTP_WHY_SIZE])
+{
+    bool is_told = false;
+
+    *why = '\0';
+    for (size_t i = 0; i < servers->count; i++) {
+        if (is_up(&servers->list[i])) {
+            continue;
+        }
+        if (!is_told) {
+            add_why(why, "Redis cannot be reached");
+        }
+        if (servers->count > 1) {
+            add_why(why, is_told ? ", " : ": ");
+            add_why(why, servers->list[i].name);
+        }
+        is_told = true;
+    }
+    return is_told;
+}
+
+bool http_is_ready(const struct http *http, char why[HTTP_WHY_SIZE])
 {
     struct http_process process = http->host.process(http->host.context);
 
     if (process.is_draining) {
-        *why = "draining: no new clients are taken";
+        snprintf(why, HTTP_WHY_SIZE, "draining: no new clients are taken");
         return false;
     }
-    if (worker_pool_stat(http->worker_pool, STATS_UPSTREAM_UP) == 0) {
-        *why = "Redis cannot be reached";
+    if (tell_unreached(http->servers, why)) {
         return false;
     }
+    snprintf(why, HTTP_WHY_SIZE, "ready");
     return true;
 }
 
@@ -60,32 +95,78 @@ static int64_t unix_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static void write_process(const struct http *http, const struct http_snapshot *snapshot, FILE *out)
+/* The field of what is about one of several servers. */
+static void write_server(const struct http *http, size_t server, FILE *out)
 {
-    const struct conf *conf = http->host.conf(http->host.context);
-    struct http_process process = http->host.process(http->host.context);
-    const struct worker_facts *facts = &snapshot->facts;
-    const char *why = "ready";
+    if (http_names_servers(http)) {
+        write_text(out, "server", http->servers->list[server].name);
+    }
+}
+
+static void write_redis(const struct http *http, const struct http_snapshot *snapshot, size_t server, FILE *out)
+{
+    const struct worker_facts *facts = &snapshot->parts[server].facts;
     char version[32] = "";
 
     if (facts->redis_version != 0) {
         snprintf(version, sizeof version, "%u.%u.%u", facts->redis_version >> 16, facts->redis_version >> 8 & 0xff,
                  facts->redis_version & 0xff);
     }
-    bool is_ready = http_is_ready(http, &why);
+    write_text(out, "upstream", http->servers->list[server].conf->upstream.text);
+    write_text(out, "redis_version", version);
+}
+
+static void write_pool(const struct server *server, FILE *out)
+{
+    write_text(out, "pool", server->conf->pool == CONF_POOL_SESSION ? "session" : "shared");
+}
+
+/* Several: what one has in place of the process. */
+static void write_servers(const struct http *http, const struct http_snapshot *snapshot, FILE *out)
+{
+    fputs("\"servers\":[", out);
+    for (size_t i = 0; i < http->servers->count; i++) {
+        const struct server *server = &http->servers->list[i];
+        const struct worker_pool *worker_pool = &server->worker_pool;
+        fprintf(out, "%s{", i > 0 ? ",\n" : "");
+        write_server(http, i, out);
+        write_redis(http, snapshot, i, out);
+        write_pool(server, out);
+        fprintf(
+            out, "\"up\":%s,\"threads\":%zu,\"clients\":%" PRIu64 ",\"lanes\":%" PRIu64 ",\"requests\":%" PRIu64 "}",
+            is_up(server) ? "true" : "false", worker_pool->count,
+            worker_pool_stat(worker_pool, STATS_CLIENTS_CONNECTED),
+            worker_pool_stat(worker_pool, STATS_LANES_SHARED) + worker_pool_stat(worker_pool, STATS_LANES_EXCLUSIVE),
+            worker_pool_stat(worker_pool, STATS_REQUESTS));
+    }
+    fputs("],\n", out);
+}
+
+static void write_process(const struct http *http, const struct http_snapshot *snapshot, FILE *out)
+{
+    struct http_process process = http->host.process(http->host.context);
+    char why[HTTP_WHY_SIZE];
+    bool is_ready = http_is_ready(http, why);
+
     write_text(out, "version", HEADGATE_VERSION);
     write_text(out, "machine", http->machine);
-    write_text(out, "upstream", conf->upstream.text);
-    write_text(out, "redis_version", version);
-    write_text(out, "config_file", conf->path);
-    write_text(out, "pool", conf->pool == CONF_POOL_SESSION ? "session" : "shared");
+    if (http_names_servers(http)) {
+        write_servers(http, snapshot, out);
+    } else {
+        write_redis(http, snapshot, 0, out);
+    }
+    write_text(out, "config_file", http->host.conf(http->host.context)->path);
+    if (!http_names_servers(http)) {
+        write_pool(&http->servers->list[0], out);
+    }
     write_text(out, "state", why);
-    fprintf(
-        out,
-        "\"ready\":%s,\"reload_ok\":%s,\"reloaded\":%" PRId64 ",\"process_id\":%ld,\"threads\":%zu,\"time\":%" PRId64
-        ",\"uptime\":%" PRId64 ",\"resident_bytes\":%" PRIu64 ",\n",
-        is_ready ? "true" : "false", process.reload_has_failed ? "false" : "true", process.reloaded_s, (long)getpid(),
-        http->worker_pool->count, unix_ms(), (clock_now_us() - http->started_us) / 1000000, http_resident_bytes());
+    fprintf(out,
+            "\"ready\":%s,\"reload_ok\":%s,\"reloaded\":%" PRId64
+            ",\"process_id\":%ld,\"threads\":%zu,\"time\":%" PRId64 ",\"uptime\":%" PRId64
+            ",\"resident_bytes\":%" PRIu64 ",\n",
+            is_ready ? "true" : "false", process.reload_has_failed ? "false" : "true", process.reloaded_s,
+            (long)getpid(), servers_workers(http->servers), unix_ms(), (clock_now_us() - http->started_us) / 1000000,
+            http_resident_bytes());
 }
 
 /* ---- counters ---- */
@@ -112,8 +193,10 @@ static void tell_meaning(FILE *out, const char *section, const char *name, enum 
     fputc('}', out);
 }
 
-static void write_counters(const struct worker_pool *worker_pool, counter_told *tell, FILE *out)
+/* What all servers have together. */
+static void write_counters(const struct servers *servers, counter_told *tell, FILE *out)
 {
+    const struct chain_roster *policies = &servers->list[0].worker_pool.policies;
     const char *comma = "";
 
     fputc('{', out);
@@ -121,15 +204,15 @@ static void write_counters(const struct worker_pool *worker_pool, counter_told *
         const struct stats_description *description = stats_describe(id);
         fputs(comma, out);
         tell(out, description->section, description->name, description->kind, description->help,
-             worker_pool_stat(worker_pool, id));
+             servers_stat(servers, 0, servers->count, id));
     }
-    for (size_t i = 0; i < worker_pool->policies.count; i++) {
-        const struct policy *policy = worker_pool->policies.list[i];
+    for (size_t i = 0; i < policies->count; i++) {
+        const struct policy *policy = policies->list[i];
         for (size_t n = 0; n < policy->counter_count; n++) {
             const struct policy_counter *counter = &policy->counters[n];
             fputs(comma, out);
             tell(out, policy->counter_section, counter->name, counter->kind, counter->help,
-                 worker_pool_policy_counter(worker_pool, i, n));
+                 servers_policy_counter(servers, 0, servers->count, i, n));
         }
     }
     fputc('}', out);
@@ -137,18 +220,19 @@ static void write_counters(const struct worker_pool *worker_pool, counter_told *
 
 void http_stats_explain(const struct http *http, FILE *out)
 {
-    write_counters(http->worker_pool, tell_meaning, out);
+    write_counters(http->servers, tell_meaning, out);
     fputc('\n', out);
 }
 
 /* ---- clients and lanes ---- */
 
-static void write_clients(const struct http_snapshot *snapshot, FILE *out)
+static void write_clients(const struct http *http, const struct http_snapshot *snapshot, FILE *out)
 {
     fprintf(out, "\"clients\":{\"count\":%zu,\"rows\":[", snapshot->client_count);
     for (size_t i = 0; i < snapshot->clients_shown; i++) {
         const struct http_client_row *row = &snapshot->clients[i];
         fprintf(out, "%s{", i > 0 ? ",\n" : "");
+        write_server(http, row->server, out);
         write_text(out, "address", row->address);
         write_text(out, "name", row->name);
         write_text(out, "user", row->user);
@@ -163,12 +247,13 @@ static void write_clients(const struct http_snapshot *snapshot, FILE *out)
     fputs("]},\n", out);
 }
 
-static void write_lanes(const struct http_snapshot *snapshot, FILE *out)
+static void write_lanes(const struct http *http, const struct http_snapshot *snapshot, FILE *out)
 {
     fprintf(out, "\"lanes\":{\"count\":%zu,\"rows\":[", snapshot->lane_count);
     for (size_t i = 0; i < snapshot->lanes_shown; i++) {
         const struct http_lane_row *row = &snapshot->lanes[i];
         fprintf(out, "%s{", i > 0 ? ",\n" : "");
+        write_server(http, row->server, out);
         write_text(out, "use", row->use);
         write_text(out, "state", row->state);
         write_text(out, "user", row->user);
@@ -196,42 +281,42 @@ static int compare_ranks(const void *a, const void *b)
                                        : (left->place > right->place) - (left->place < right->place);
 }
 
-static uint64_t count_before(const struct http *http, const struct http_operation *operation)
+static uint64_t count_before(const struct http_counts *before, const struct http_operation *operation)
 {
-    return operation->number < http->counts_room ? http->counts_before[operation->number] : 0;
+    return operation->number < before->room ? before->list[operation->number] : 0;
 }
 
 /* Without memory it is as if there had been nothing before. */
-static void keep_counts(struct http *http, const struct http_snapshot *snapshot)
+static void keep_counts(struct http_counts *before, const struct http_part *part)
 {
-    size_t count = snapshot->operation_count;
-    size_t room = count > 0 ? (size_t)snapshot->operations[count - 1].number + 1 : 0;
+    size_t count = part->operation_count;
+    size_t room = count > 0 ? (size_t)part->operations[count - 1].number + 1 : 0;
 
-    if (room > http->counts_room) {
-        uint64_t *counts = realloc(http->counts_before, room * sizeof counts[0]);
-        if (counts == NULL) {
+    if (room > before->room) {
+        uint64_t *list = realloc(before->list, room * sizeof list[0]);
+        if (list == NULL) {
             return;
         }
-        memset(counts + http->counts_room, 0, (room - http->counts_room) * sizeof counts[0]);
-        http->counts_before = counts;
-        http->counts_room = room;
+        memset(list + before->room, 0, (room - before->room) * sizeof list[0]);
+        before->list = list;
+        before->room = room;
     }
     for (size_t i = 0; i < count; i++) {
-        http->counts_before[snapshot->operations[i].number] = snapshot->operations[i].count;
+        before->list[part->operations[i].number] = part->operations[i].count;
     }
 }
 
 /* The place of each operation in the order of the busiest; NULL when memory is short. */
-static size_t *rank_operations(const struct http *http, const struct http_snapshot *snapshot)
+static size_t *rank_operations(const struct http_counts *before, const struct http_part *part)
 {
-    size_t count = snapshot->operation_count;
+    size_t count = part->operation_count;
     struct rank *ranks = malloc((count + 1) * sizeof ranks[0]);
     size_t *places = malloc((count + 1) * sizeof places[0]);
 
     if (ranks != NULL && places != NULL) {
         for (size_t i = 0; i < count; i++) {
-            const struct http_operation *operation = &snapshot->operations[i];
-            ranks[i] = (struct rank){i, operation->count - count_before(http, operation)};
+            const struct http_operation *operation = &part->operations[i];
+            ranks[i] = (struct rank){i, operation->count - count_before(before, operation)};
         }
         qsort(ranks, count, sizeof ranks[0], compare_ranks);
         for (size_t i = 0; i < count; i++) {
@@ -245,9 +330,9 @@ static size_t *rank_operations(const struct http *http, const struct http_snapsh
     return places;
 }
 
+/* Without the brace at its beginning. */
 static void write_operation(const struct http_operation *operation, bool with_buckets, FILE *out)
 {
-    fputc('{', out);
     write_text(out, "name", operation->name);
     fprintf(out,
             "\"count\":%" PRIu64 ",\"errors\":%" PRIu64 ",\"sum_us\":%" PRIu64 ",\"min_us\":%" PRIu64
@@ -264,37 +349,94 @@ static void write_operation(const struct http_operation *operation, bool with_bu
     fputc('}', out);
 }
 
+/* What one of several may have of what there is for all. */
+static size_t share_of(size_t all, size_t servers)
+{
+    return (all + servers - 1) / servers;
+}
+
+/* Those of one server. comma: what stands before the first. Returns what stands before the next. */
+static const char *write_part(struct http *http, const struct http_snapshot *snapshot, size_t server, const char *comma,
+                              FILE *out)
+{
+    const struct http_part *part = &snapshot->parts[server];
+    size_t *places = rank_operations(&http->counts_before[server], part);
+    size_t most = share_of(OPERATIONS_MAX, snapshot->part_count);
+    size_t distributions = share_of(DISTRIBUTIONS_MAX, snapshot->part_count);
+
+    for (size_t i = 0; i < part->operation_count && i < most; i++) {
+        fprintf(out, "%s{", comma);
+        comma = ",\n";
+        write_server(http, server, out);
+        write_operation(&part->operations[i], places != NULL && places[i] < distributions, out);
+    }
+    free(places);
+    keep_counts(&http->counts_before[server], part);
+    return comma;
+}
+
 static void write_operations(struct http *http, const struct http_snapshot *snapshot, FILE *out)
 {
-    size_t *places = rank_operations(http, snapshot);
+    const char *comma = "";
+    size_t count = 0;
 
-    fprintf(out, "\"bucket_steps\":%d,\"operation_count\":%zu,\"operations\":[", POLICY_DURATION_STEPS,
-            snapshot->operation_count);
-    for (size_t i = 0; i < snapshot->operation_count && i < OPERATIONS_MAX; i++) {
-        fputs(i > 0 ? ",\n" : "", out);
-        write_operation(&snapshot->operations[i], places != NULL && places[i] < DISTRIBUTIONS_MAX, out);
+    for (size_t i = 0; i < snapshot->part_count; i++) {
+        count += snapshot->parts[i].operation_count;
+    }
+    fprintf(out, "\"bucket_steps\":%d,\"operation_count\":%zu,\"operations\":[", POLICY_DURATION_STEPS, count);
+    for (size_t i = 0; i < snapshot->part_count; i++) {
+        comma = write_part(http, snapshot, i, comma, out);
     }
     fputs("],\n", out);
-    free(places);
-    keep_counts(http, snapshot);
 }
 
 /* ---- verbs ---- */
 
-/* An answer that is an error is given as { "error": "…" }. */
-static void write_answer(const struct http_snapshot *snapshot, size_t verb, FILE *out)
+/* The lines of all servers. */
+static void write_lines(const struct http *http, const struct http_snapshot *snapshot, size_t verb, FILE *out)
 {
-    const struct text_stream *answer = &snapshot->answers[verb];
+    const char *comma = "";
+
+    for (size_t i = 0; i < snapshot->part_count; i++) {
+        const struct text_stream *answer = &snapshot->parts[i].answers[verb];
+        if (answer->length > 0 && answer->bytes != NULL && !snapshot->parts[i].is_refused[verb]) {
+            fputs(comma, out);
+            comma = ",\n";
+            http_json_lines(out, http_names_servers(http) ? http->servers->list[i].name : NULL, answer->bytes,
+                            answer->length);
+        }
+    }
+}
+
+/* The answer is an error if it is that of all servers: what one of them does not know, another may. NULL: it is not. */
+static const struct text_stream *find_refusal(const struct http_snapshot *snapshot, size_t verb)
+{
+    const struct text_stream *refusal = NULL;
+
+    for (size_t i = 0; i < snapshot->part_count; i++) {
+        const struct http_part *part = &snapshot->parts[i];
+        if (!part->is_refused[verb] || part->answers[verb].bytes == NULL) {
+            return NULL;
+        }
+        refusal = &part->answers[verb];
+    }
+    return refusal;
+}
+
+/* An error is given as { "error": "…" }. */
+static void write_answer(const struct http *http, const struct http_snapshot *snapshot, size_t verb, FILE *out)
+{
+    const struct text_stream *refusal = find_refusal(snapshot, verb);
 
     fprintf(out, "\"%s\":", http_verbs[verb].field);
-    if (answer->bytes == NULL) {
-        fputs("[]", out);
-    } else if (snapshot->is_refused[verb]) {
+    if (refusal != NULL) {
         fputs("{\"error\":", out);
-        http_json_string(out, answer->bytes, answer->length);
+        http_json_string(out, refusal->bytes, refusal->length);
         fputc('}', out);
     } else {
-        http_json_lines(out, answer->bytes, answer->length);
+        fputc('[', out);
+        write_lines(http, snapshot, verb, out);
+        fputc(']', out);
     }
     fputs(",\n", out);
 }
@@ -303,13 +445,13 @@ void http_stats_write(struct http *http, const struct http_snapshot *snapshot, F
 {
     fputc('{', out);
     write_process(http, snapshot, out);
-    write_clients(snapshot, out);
-    write_lanes(snapshot, out);
+    write_clients(http, snapshot, out);
+    write_lanes(http, snapshot, out);
     write_operations(http, snapshot, out);
     for (size_t i = 0; i < HTTP_VERBS; i++) {
-        write_answer(snapshot, i, out);
+        write_answer(http, snapshot, i, out);
     }
     fputs("\"counters\":", out);
-    write_counters(http->worker_pool, tell_value, out);
+    write_counters(http->servers, tell_value, out);
     fputs("}\n", out);
 }

@@ -1,6 +1,7 @@
 #include "worker/servers.h"
 
 #include "base/log.h"
+#include "tls/tls_context.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -182,6 +183,66 @@ void servers_close_clients(struct servers *servers)
     for (size_t i = 0; i < servers->count; i++) {
         worker_pool_close_clients(&servers->list[i].worker_pool);
     }
+}
+
+/* ---- figures ---- */
+
+bool servers_share_stat(enum stats_id id)
+{
+    return id == STATS_RELOADS || id == STATS_RELOAD_FAILURES || id == STATS_RELOAD_FAILED || id == STATS_LAST_RELOAD;
+}
+
+/* Of these a sum says nothing. */
+static bool is_least(enum stats_id id)
+{
+    return id == STATS_UPSTREAM_UP || id == STATS_TLS_CERTIFICATE_DAYS || id == STATS_UPSTREAM_CERTIFICATE_DAYS ||
+           servers_share_stat(id);
+}
+
+static bool expires(const struct tls_context *context)
+{
+    return context != NULL && tls_context_expires(context) != 0;
+}
+
+/* Certificates that a server does not have count no days. */
+static bool has_value(const struct server *server, enum stats_id id)
+{
+    return (id != STATS_TLS_CERTIFICATE_DAYS || expires(server->conf->tls_clients)) &&
+           (id != STATS_UPSTREAM_CERTIFICATE_DAYS || expires(server->conf->tls_upstream));
+}
+
+static uint64_t least_stat(const struct servers *servers, size_t first, size_t end, enum stats_id id)
+{
+    uint64_t least = UINT64_MAX;
+
+    for (size_t i = first; i < end; i++) {
+        uint64_t one = worker_pool_stat(&servers->list[i].worker_pool, id);
+        least = has_value(&servers->list[i], id) && one < least ? one : least;
+    }
+    return least == UINT64_MAX ? 0 : least;
+}
+
+uint64_t servers_stat(const struct servers *servers, size_t first, size_t end, enum stats_id id)
+{
+    uint64_t sum = 0;
+
+    if (is_least(id)) {
+        return least_stat(servers, first, end, id);
+    }
+    for (size_t i = first; i < end; i++) {
+        sum += worker_pool_stat(&servers->list[i].worker_pool, id);
+    }
+    return sum;
+}
+
+uint64_t servers_policy_counter(const struct servers *servers, size_t first, size_t end, size_t policy, size_t counter)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = first; i < end; i++) {
+        sum += worker_pool_policy_counter(&servers->list[i].worker_pool, policy, counter);
+    }
+    return sum;
 }
 
 /* ---- names ---- */

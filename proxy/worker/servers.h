@@ -54,6 +54,13 @@ bool servers_are_settled(const struct servers *servers);
 bool servers_wait_in_vain(const struct servers *servers);
 void servers_close_clients(struct servers *servers);
 
+/* Whether all have it together: reloads. */
+bool servers_share_stat(enum stats_id id);
+/* What those from the first up to the end have together: the sum, or the least of what holds for all only if it holds
+ * for each, of what runs out, and of what they share. */
+uint64_t servers_stat(const struct servers *servers, size_t first, size_t end, enum stats_id id);
+uint64_t servers_policy_counter(const struct servers *servers, size_t first, size_t end, size_t policy, size_t counter);
+
 /* The one of that name; NULL: there is none. */
 const struct server *servers_find(const struct servers *servers, struct slice name);
 

@@ -16,6 +16,7 @@ from harness.admin import stats
 from harness.http import ask, samples, start_with_http, stats_json
 from harness.resp import PONG, wait_for
 from harness.servers import BINARY, REPOSITORY, Headgate, free_port, run_headgate
+from harness.several import Several
 
 MEASURED = """
 [latency]
@@ -379,3 +380,140 @@ def test_examples_for_prometheus_name_what_there_is(started, redis):
     alerts = (examples / "headgate-alerts.yml").read_text()
     used = set(re.findall(r"\bheadgate_\w+", "\n".join(expressions) + alerts))
     assert len(used) > 40 and used <= names, used - names
+
+
+# ---- several servers ----
+
+
+@pytest.fixture
+def make_several(make_headgate, make_redis):
+    """A cache and a queue behind one Headgate with HTTP."""
+
+    def make(rules=MEASURED, **options):
+        port = free_port()
+        servers = {"cache": make_redis(), "queue": make_redis()}
+        several = Several(make_headgate, servers, rules, http=f"127.0.0.1:{port}", **options)
+        several.headgate.http_port = port
+        wait_for(lambda: ask(several.headgate, "/ready").status == 200, what="both to be reached")
+        return several
+
+    return make
+
+
+def server_of(series):
+    found = re.search(r'[{,]server="(\w+)"', series)
+    return found.group(1) if found else None
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("openmetrics", [False, True])
+def test_metrics_of_several_servers(make_several, openmetrics, threads):
+    several = make_several(threads=threads)
+    with several.connect("cache") as cache, several.connect("queue") as queue:
+        for _ in range(30):
+            cache("GET", "k")
+        for _ in range(4):
+            queue("LPUSH", "k", "v")
+            queue("GET", "k")
+        accept = {"Accept": "application/openmetrics-text"} if openmetrics else {}
+        count = 'headgate_request_duration_seconds_count{{server="{}",operation="{}"}}'
+
+        def counted():
+            text = ask(several.headgate, "/metrics", headers=accept).text
+            shown = samples(text)
+            whole = shown.get(count.format("cache", "get")) == "30" and shown.get(count.format("queue", "lpush")) == "4"
+            return (text, shown) if whole else None
+
+        text, shown = wait_for(counted, what="the requests to be counted")
+        assert shown[count.format("queue", "get")] == "4" and count.format("cache", "lpush") not in shown
+        assert shown['headgate_operation_errors_total{server="queue",operation="get"}'] == "4"
+        assert shown['headgate_clients_connected{server="cache"}'] == "1"
+        assert int(shown['headgate_requests_total{server="cache"}']) >= 30 > int(shown['headgate_requests_total{server="queue"}'])
+        assert shown['headgate_worker_threads{server="queue"}'] == str(threads)
+    # A strict parser takes families that come once only, with all of their series together.
+    parse = parse_openmetrics if openmetrics else parse_prometheus
+    families = [family.name for family in parse(text)]
+    assert len(families) == len(set(families))
+    of_all = {series.split("{")[0] for series in shown if server_of(series) is None}
+    for name in ("build_info", "start_time_seconds", "draining", "resident_memory_bytes", "reloads_total",
+                 "config_last_reload_successful"):  # fmt: skip
+        assert f"headgate_{name}" in of_all
+    of_each = {name: {series.split("{")[0] for series in shown if server_of(series) == name} for name in ("cache", "queue")}
+    assert not of_all & of_each["cache"] and of_each["cache"] == of_each["queue"]
+    assert len(of_each["cache"]) > 4 * len(of_all)
+    for name in ("cache", "queue"):
+        port = several.redis[name].port
+        assert any(s.startswith("headgate_upstream_info{") and server_of(s) == name and f":{port}" in s for s in shown)
+
+
+def test_one_server_with_a_section_has_no_label(make_headgate, redis):
+    port = free_port()
+    several = Several(make_headgate, {"cache": redis}, MEASURED, http=f"127.0.0.1:{port}")
+    several.headgate.http_port = port
+    with several.connect("cache") as client:
+        client("GET", "k")
+    wait_for(lambda: "request_duration" in ask(several.headgate, "/metrics").text, what="the request to be counted")
+    shown = samples(ask(several.headgate, "/metrics").text)
+    assert not any(server_of(series) for series in shown)
+    assert shown["headgate_clients_accepted_total"] == str(several.stat("clients_accepted_total"))
+    told = stats_json(several.headgate)
+    assert f":{redis.port}" in told["upstream"] and "servers" not in told
+    assert not any("server" in operation for operation in told["operations"])
+
+
+def test_not_ready_if_one_server_is_without_redis(make_several):
+    several = make_several()
+    several.redis["queue"].kill()
+    wait_for(lambda: ask(several.headgate, "/ready").status == 503, what="the loss of one to be noticed")
+    assert ask(several.headgate, "/ready").text == "Redis cannot be reached: queue\n"
+    with several.connect("cache") as client:
+        assert client("PING") == PONG
+    assert samples(ask(several.headgate, "/metrics").text)['headgate_upstream_up{server="cache"}'] == "1"
+    several.redis["cache"].kill()
+    wait_for(lambda: "cache" in ask(several.headgate, "/ready").text, what="the loss of the other to be noticed")
+    assert ask(several.headgate, "/ready").text == "Redis cannot be reached: cache, queue\n"
+    several.redis["queue"].start()
+    wait_for(lambda: "queue" not in ask(several.headgate, "/ready").text, what="the one to be back")
+    several.redis["cache"].start()
+    wait_for(lambda: ask(several.headgate, "/ready").status == 200, what="both to be back")
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_stats_json_of_several_servers(make_several, threads):
+    rules = MEASURED + "[limit:few]\nlimit = 2\nwindow = 5m\nkeys = counted\nper = name\n[lease:locks]\nkeys = lock:*\n"
+    several = make_several(rules, threads=threads)
+    with several.connect("cache") as cache, several.connect("queue") as queue, several.connect("queue") as idle:
+        for name, client in (("c", cache), ("q", queue)):
+            client("CLIENT", "SETNAME", name)
+            client("SET", "lock:" + name, "token", "NX", "PX", "30000")
+            client("SET", "big" + name, "x" * 20000)
+            client("GET", "big" + name)
+        assert idle("PING") == PONG
+        for _ in range(5):
+            cache("INCR", "counted")
+        queue("LPUSH", "k", "v")
+
+        def whole():
+            told = stats_json(several.headgate)
+            names = {(o["server"], o["name"]) for o in told["operations"]}
+            seen = len(told["leases"]) == 2 and len(told["big"]) == 2 and {("cache", "incr"), ("queue", "lpush")} <= names
+            return told if seen else None
+
+        told = wait_for(whole, what="all to be told of")
+        assert [(line["server"], line["up"], line["clients"], line["threads"]) for line in told["servers"]] == [
+            ("cache", True, 1, threads),
+            ("queue", True, 2, threads),
+        ]
+        for line in told["servers"]:
+            assert f":{several.redis[line['server']].port}" in line["upstream"] and line["redis_version"].startswith("7.")
+        assert told["threads"] == 2 * threads and told["ready"] is True
+        assert told["clients"]["count"] == 3
+        assert {(row["server"], row["name"]) for row in told["clients"]["rows"]} == {("cache", "c"), ("queue", "q"), ("queue", "")}
+        assert {row["server"] for row in told["lanes"]["rows"]} == {"cache", "queue"}
+        assert {(line["server"], line["key"]) for line in told["leases"]} == {("cache", "lock:c"), ("queue", "lock:q")}
+        assert {(line["server"], line["command"].split('"')[3]) for line in told["big"]} == {("cache", "bigc"), ("queue", "bigq")}
+        refused = {line["server"]: line["refused"] for line in told["limits"] if line.get("rule") == "few"}
+        assert refused == {"cache": 3, "queue": 0}
+        assert ("queue", "incr") not in {(o["server"], o["name"]) for o in told["operations"]}
+        assert told["counters"]["clients_connected"] == 3 and told["counters"]["limit_refused_total"] == 3
+        assert told["counters"]["upstream_up"] == 1

@@ -61,10 +61,15 @@
   };
   const tag = (text, kind) => element("span", text, "tag " + (kind || ""));
 
-  /* A table: columns are [title, class]; rows are { cells, className }, a cell a text or an element. The first cell
-     names its row. */
+  /* A table: columns are [title, class]; rows are { cells, className, server }, a cell a text or an element. The first
+     cell names its row. With several servers rows say which one they are about. */
   const fill = (id, caption, columns, rows, empty) => {
     const table = byId(id);
+    if (rows.some((row) => row.server !== undefined)) {
+      columns = [...columns, ["server"]];
+      rows = rows.map((row) => ({ ...row, cells: [...row.cells, row.server || ""] }));
+    }
+    if (table.tHead && table.tHead.rows[0].cells.length !== columns.length) table.replaceChildren();
     if (!table.tHead) {
       table.append(element("caption", caption, "hidden"));
       const row = table.createTHead().insertRow();
@@ -312,8 +317,8 @@
 
   const showLimits = (stats) => {
     const rows = listOf(stats.limits).map((line) => line.offender !== undefined
-      ? { className: "offender", cells: [element("span", line.offender, "key"), "", number(line.refused), "", line.next_admission_ms > 0 ? tag(ms(line.next_admission_ms), "bad") : tag("now", "good")] }
-      : { className: "rule", cells: [line.rule, number(line.admitted), number(line.refused + line.delayed + line.observed), element("span", line.admits + " per " + line.per + (line.action === "reject" ? "" : ", " + line.action)), number(line.tracked) + " tracked"] });
+      ? { className: "offender", server: line.server, cells: [element("span", line.offender, "key"), "", number(line.refused), "", line.next_admission_ms > 0 ? tag(ms(line.next_admission_ms), "bad") : tag("now", "good")] }
+      : { className: "rule", server: line.server, cells: [line.rule, number(line.admitted), number(line.refused + line.delayed + line.observed), element("span", line.admits + " per " + line.per + (line.action === "reject" ? "" : ", " + line.action)), number(line.tracked) + " tracked"] });
     fill("limits-table", "Limits and who was refused most",
       [["Rule, or who"], ["admitted", "number"], ["refused", "number"], ["allows", "wide"], ["next", "number"]], rows, "There are no limits: see [limit:NAME] in the configuration.");
   };
@@ -323,9 +328,9 @@
       const left = element("span", ms(Math.max(0, line.left)));
       left.append(bar(line.left / line.lease, line.left < line.lease / 4));
       const kind = { held: "good", self: "good", ownerless: "bad", "max-hold": "bad", checking: "warn", unhealed: "warn" }[line.state];
-      return { cells: [element("span", line.key, "key"), left, seconds(line.held), tag(line.state, kind), element("span", line.owner, "key"), number(line.renewals), line.rule] };
+      return { server: line.server, cells: [element("span", line.key, "key"), left, seconds(line.held), tag(line.state, kind), element("span", line.owner, "key"), number(line.renewals), line.rule] };
     });
-    const notes = listOf(stats.leases).filter((line) => line.note).map((line) => ({ cells: [line.note, "", "", "", "", "", ""] }));
+    const notes = listOf(stats.leases).filter((line) => line.note).map((line) => ({ server: line.server, cells: [line.note, "", "", "", "", "", ""] }));
     fill("leases-table", "Leases", [["Key"], ["left", "number"], ["held for", "number"], ["state"], ["owner", "wide"], ["renewed", "number"], ["rule", "wide"]],
       rows.concat(notes), "No lock or permit is watched now. [lease:NAME] says which keys are.");
   };
@@ -333,16 +338,16 @@
   const showRequests = (stats) => {
     const client = (line) => (line.name ? line.name + " " : "") + line.address;
     fill("slow-table", "Slow requests", [["Request"], ["at", "number"], ["queued", "number"], ["Redis", "number"], ["writing", "number wide"], ["client", "wide"]],
-      listOf(stats.slow).map((line) => ({ cells: [command(String(line.command)), clock(line.time), ms(line.queued_us / 1000), ms(line.redis_us / 1000), line.writing_us < 0 ? "–" : ms(line.writing_us / 1000), client(line)] })),
+      listOf(stats.slow).map((line) => ({ server: line.server, cells: [command(String(line.command)), clock(line.time), ms(line.queued_us / 1000), ms(line.redis_us / 1000), line.writing_us < 0 ? "–" : ms(line.writing_us / 1000), client(line)] })),
       emptyText(stats.slow, "None so far."));
     fill("big-table", "Large requests", [["Request"], ["at", "number"], ["request", "number"], ["reply", "number"], ["client", "wide"]],
-      listOf(stats.big).map((line) => ({ cells: [command(String(line.command)), clock(line.time), bytes(line.bytes_in), bytes(line.bytes_out), client(line)] })),
+      listOf(stats.big).map((line) => ({ server: line.server, cells: [command(String(line.command)), clock(line.time), bytes(line.bytes_in), bytes(line.bytes_out), client(line)] })),
       emptyText(stats.big, "None so far."));
     const keys = listOf(stats.hot_keys).filter((line) => line.key !== undefined), most = keys.length > 0 ? keys[0].count : 1;
     fill("hot-table", "Hot keys", [["Key"], ["about", "number"], ["beside the first"]],
-      keys.map((line) => ({ cells: [element("span", line.key, "key"), number(line.count), bar(line.count / most, false)] })), emptyText(stats.hot_keys, "None so far."));
+      keys.map((line) => ({ server: line.server, cells: [element("span", line.key, "key"), number(line.count), bar(line.count / most, false)] })), emptyText(stats.hot_keys, "None so far."));
     fill("events-table", "Events", [["What"], ["last", "number"], ["times", "number"], ["kind"]],
-      listOf(stats.events).map((line) => ({ cells: [element("span", line.event, "key"), clock(line.time), number(line.count), tag(String(line.kind).replaceAll("_", " "), { error: "bad", warning: "warn" }[line.severity])] })),
+      listOf(stats.events).map((line) => ({ server: line.server, cells: [element("span", line.event, "key"), clock(line.time), number(line.count), tag(String(line.kind).replaceAll("_", " "), { error: "bad", warning: "warn" }[line.severity])] })),
       emptyText(stats.events, "Nothing happened so far."));
   };
 
@@ -351,14 +356,14 @@
     byId("clients-note").textContent = number(count) + " are connected" + (count > rows.length ? "; these " + rows.length + " have most kept for them, then most under way" : "") +
       ". Shared: it uses lanes together with others. Anything else is why it has a lane of its own. Pending: requests without a reply.";
     fill("clients-table", "Clients", [["Address"], ["name"], ["user", "wide"], ["identity", "wide"], ["lane"], ["pending", "number"], ["kept in", "number wide"], ["kept out", "number"], ["idle", "number"], ["age", "number wide"]],
-      rows.map((row) => ({ cells: [element("span", row.address, "key"), row.name, row.user, row.identity, tag(row.lane), number(row.pending), bytes(row.qbuf), bytes(row.obuf), ms(row.idle_ms), seconds(row.age)] })), "Nobody is connected.");
+      rows.map((row) => ({ server: row.server, cells: [element("span", row.address, "key"), row.name, row.user, row.identity, tag(row.lane), number(row.pending), bytes(row.qbuf), bytes(row.obuf), ms(row.idle_ms), seconds(row.age)] })), "Nobody is connected.");
   };
   const showLanes = (stats) => {
     const { count, rows } = stats.lanes;
     byId("lanes-note").textContent = number(count) + " connections to Redis" + (count > rows.length ? "; these " + rows.length + " wait for most replies" : "") +
       ". Shared: for many clients. Exclusive: of one client. Pooled: clean, waiting for one. Pending: requests that Redis has not answered yet.";
     fill("lanes-table", "Lanes", [["Lane"], ["use"], ["state"], ["user", "wide"], ["db", "number wide"], ["pending", "number"], ["unsent", "number"], ["idle", "number"], ["failures", "number wide"]],
-      rows.map((row) => ({ cells: [row.worker + "." + row.id, tag(row.use), tag(row.state, row.state === "ready" ? "good" : "warn"), row.user, number(row.db), number(row.pending), bytes(row.obuf), ms(row.idle_ms), number(row.failures)] })), "There are no connections to Redis.");
+      rows.map((row) => ({ server: row.server, cells: [row.worker + "." + row.id, tag(row.use), tag(row.state, row.state === "ready" ? "good" : "warn"), row.user, number(row.db), number(row.pending), bytes(row.obuf), ms(row.idle_ms), number(row.failures)] })), "There are no connections to Redis.");
   };
 
   let meanings = null;
@@ -378,12 +383,21 @@
     if (pill.textContent !== text) pill.textContent = text;
     pill.className = "pill " + kind;
   };
+  /* Whether there are several servers. */
+  let several = false;
+  const showServers = (stats) => {
+    byId("servers").hidden = !several;
+    if (!several) return;
+    fill("servers-table", "Servers", [["Redis"], ["version"], ["state"], ["requests", "number"], ["clients", "number"], ["lanes", "number"], ["workers", "number wide"], ["pool", "wide"]],
+      stats.servers.map((line) => ({ server: line.server, cells: [element("span", line.upstream, "key"), line.redis_version, tag(line.up ? "up" : "away", line.up ? "good" : "bad"), number(line.requests), number(line.clients), number(line.lanes), number(line.threads), line.pool] })), "");
+  };
   const showProcess = (stats) => {
-    const where = stats.machine + " → " + stats.upstream + (stats.redis_version ? " (Redis " + stats.redis_version + ")" : "");
+    const target = several ? stats.servers.map((line) => line.server).join(", ") : stats.upstream;
+    const where = stats.machine + " → " + target + (stats.redis_version ? " (Redis " + stats.redis_version + ")" : "");
     if (byId("where").textContent !== where) byId("where").textContent = where;
-    document.title = (stats.ready ? "" : "! ") + "Headgate " + stats.upstream;
+    document.title = (stats.ready ? "" : "! ") + "Headgate " + target;
     showState(stats.ready ? (stats.reload_ok ? "ready" : "ready, but the last reload failed") : stats.state, stats.ready ? (stats.reload_ok ? "good" : "") : "bad");
-    byId("foot").textContent = "Headgate " + stats.version + ", process " + stats.process_id + ", " + stats.threads + (stats.threads === 1 ? " worker" : " workers") + ", pool = " + stats.pool +
+    byId("foot").textContent = "Headgate " + stats.version + ", process " + stats.process_id + ", " + stats.threads + (stats.threads === 1 ? " worker" : " workers") + (several ? "" : ", pool = " + stats.pool) +
       ", up " + seconds(stats.uptime) + ", configuration of " + clock(stats.reloaded) + (stats.config_file ? " from " + stats.config_file : "");
   };
 
@@ -392,6 +406,7 @@
     if (!last) return;
     const { stats, measured } = last;
     showProcess(stats);
+    showServers(stats);
     showTiles(stats, measured);
     showChoice(stats);
     showOperations(stats, measured);
@@ -415,6 +430,9 @@
     try {
       const stats = await getJson("/stats.json");
       answered = Date.now();
+      several = stats.servers !== undefined;
+      /* Each server has its own of that name. */
+      if (several) for (const operation of stats.operations) operation.name = operation.server + " " + operation.name;
       /* Another process begins at 0. */
       if (before && before.process !== stats.process_id) before = null;
       last = { stats, measured: measure(stats) };

@@ -5,16 +5,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void assert_lines(const char *lines, const char *expected)
+static void assert_lines_of(const char *server, const char *lines, const char *expected)
 {
     struct text_stream text;
 
     cr_assert(text_open(&text));
-    http_json_lines(text.out, lines, strlen(lines));
+    fputc('[', text.out);
+    http_json_lines(text.out, server, lines, strlen(lines));
+    fputc(']', text.out);
     cr_assert(text_close(&text));
     cr_expect_eq(text.length, strlen(expected), "%.*s", (int)text.length, text.bytes);
     cr_expect_eq(memcmp(text.bytes, expected, text.length), 0, "%.*s", (int)text.length, text.bytes);
     text_free(&text);
+}
+
+static void assert_lines(const char *lines, const char *expected)
+{
+    assert_lines_of(NULL, lines, expected);
+}
+
+Test(http_json, lines_say_which_server_they_are_about)
+{
+    assert_lines_of("cache", "", "[]");
+    assert_lines_of("cache", "a=1\nb=2\n", "[{\"server\":\"cache\",\"a\":1},\n{\"server\":\"cache\",\"b\":2}]");
+    assert_lines_of("7", "# more\n\n", "[{\"server\":\"7\",\"note\":\"more\"},\n{\"server\":\"7\"}]");
 }
 
 Test(http_json, lines_are_objects)
@@ -68,7 +82,7 @@ Test(http_json, no_byte_breaks_it)
     }
     struct text_stream text;
     cr_assert(text_open(&text));
-    http_json_lines(text.out, line, strlen(line));
+    http_json_lines(text.out, NULL, line, strlen(line));
     cr_assert(text_close(&text));
     for (size_t i = 0; i < text.length; i++) {
         unsigned char byte = (unsigned char)text.bytes[i];
