@@ -12,6 +12,7 @@ from selenium.webdriver.common.keys import Keys
 from harness.http import start_with_http
 from harness.resp import wait_for
 from harness.servers import Redis, free_port
+from harness.several import Several
 
 RULES = """
 [latency]
@@ -239,6 +240,55 @@ def test_says_when_nobody_answers(browser):
     finally:
         headgate.finish()
         redis.discard()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_several_servers(browser, make_headgate, make_redis, size):
+    """Each row says whose it is, and operations of one name stay apart."""
+    servers, port = {"cache": make_redis(), "queue": make_redis()}, free_port()
+    several = Several(make_headgate, servers, RULES, http=f"127.0.0.1:{port}")
+    several.headgate.http_port = port
+    stopping = threading.Event()
+
+    def ask_all():
+        with several.connect("cache") as cache, several.connect("queue") as queue:
+            cache("SET", "lock:c", "token", "NX", "PX", "60000")
+            queue("SET", "lock:q", "token", "NX", "PX", "60000")
+            while not stopping.wait(0.05):
+                cache("GET", "k")
+                queue("GET", "k")
+
+    player = threading.Thread(target=ask_all)
+    player.start()
+    try:
+        show(browser, size)
+        open_page(browser, several.headgate)
+        assert text(browser, "#state") == "ready" and "cache, queue" in text(browser, "#where")
+        rows = "return [...document.querySelectorAll(arguments[0] + ' tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
+        for name, line in zip(("cache", "queue"), browser.execute_script(rows, "#servers-table"), strict=True):
+            assert str(servers[name].port) in line[0] and line[2] == "up" and line[-1] == name
+        wait_for(lambda: len(browser.execute_script(rows, "#leases-table")) == 2, what="the leases")
+        for table, shown in (("#clients-table", None), ("#lanes-table", None), ("#leases-table", ("lock:c", "lock:q"))):
+            lines = browser.execute_script(rows, table)
+            assert {line[-1] for line in lines} == {"cache", "queue"}
+            if shown:
+                assert sorted((line[0], line[-1]) for line in lines) == list(zip(shown, ("cache", "queue"), strict=True))
+        for name in ("cache get", "queue get"):
+            assert browser.find_elements(By.CSS_SELECTOR, f"[data-operation='{name}']")
+        assert "server" not in text(browser, "#operations-table thead")
+        assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
+        assert complaints(browser) == []
+        servers["queue"].kill()
+        wait_for(lambda: text(browser, "#state") == "Redis cannot be reached: queue", what="the outage to be shown")
+        assert [line[2] for line in browser.execute_script(rows, "#servers-table")] == ["up", "away"]
+    finally:
+        stopping.set()
+        player.join()
+
+
+def test_one_server_has_no_table_of_servers(page):
+    assert not page.find_element(By.ID, "servers").is_displayed()
+    assert "server" not in text(page, "#clients-table thead")
 
 
 @contextlib.contextmanager

@@ -387,9 +387,8 @@
   let several = false;
   const showServers = (stats) => {
     byId("servers").hidden = !several;
-    if (!several) return;
     fill("servers-table", "Servers", [["Redis"], ["version"], ["state"], ["requests", "number"], ["clients", "number"], ["lanes", "number"], ["workers", "number wide"], ["pool", "wide"]],
-      stats.servers.map((line) => ({ server: line.server, cells: [element("span", line.upstream, "key"), line.redis_version, tag(line.up ? "up" : "away", line.up ? "good" : "bad"), number(line.requests), number(line.clients), number(line.lanes), number(line.threads), line.pool] })), "");
+      listOf(stats.servers).map((line) => ({ server: line.server, cells: [element("span", line.upstream, "key"), line.redis_version, tag(line.up ? "up" : "away", line.up ? "good" : "bad"), number(line.requests), number(line.clients), number(line.lanes), number(line.threads), line.pool] })), "");
   };
   const showProcess = (stats) => {
     const target = several ? stats.servers.map((line) => line.server).join(", ") : stats.upstream;
