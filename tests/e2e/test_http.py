@@ -517,3 +517,18 @@ def test_stats_json_of_several_servers(make_several, threads):
         assert ("queue", "incr") not in {(o["server"], o["name"]) for o in told["operations"]}
         assert told["counters"]["clients_connected"] == 3 and told["counters"]["limit_refused_total"] == 3
         assert told["counters"]["upstream_up"] == 1
+
+
+def test_alerts_join_what_servers_have_with_what_the_process_has(make_several):
+    """Without a word of it series with the label and series without it have nothing to do with each other."""
+    several = make_several()
+    shown = samples(ask(several.headgate, "/metrics").text)
+    of_all = {series.split("{")[0] for series in shown if server_of(series) is None}
+    alerts = (REPOSITORY / "conf" / "examples" / "prometheus" / "headgate-alerts.yml").read_text().split("- alert:")[1:]
+    mixed = 0
+    for alert in alerts:
+        used = set(re.findall(r"\bheadgate_\w+", re.split(r"\n *(?:for|labels):", alert.partition("expr:")[2])[0]))
+        if used & of_all and used - of_all:
+            mixed += 1
+            assert "ignoring (server)" in alert, alert
+    assert mixed > 0
