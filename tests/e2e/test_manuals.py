@@ -88,4 +88,4 @@ def test_every_option_of_the_command_line_is_there():
 
 def test_a_form_that_is_not_known_is_told():
     result = run_headgate("--reference", "headgate.9")
-    assert result.returncode == 1 and "expected ini, markdown, headgate.8" in result.stderr
+    assert result.returncode == 1 and "expected ini, markdown, cluster, headgate.8" in result.stderr

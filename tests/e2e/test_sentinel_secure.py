@@ -36,7 +36,7 @@ def test_passwords_and_tls(make_headgate, transport):
             port = str(after.port).encode()
             wait_for(lambda: client("CONFIG", "GET", "port")[1] == port, 30, "the new master")
         with headgate.admin() as admin:
-            assert text(admin("NODES")).count(" state=up ") == 6
+            wait_for(lambda: text(admin("NODES")).count(" state=up ") == 6, 60, "all servers and sentinels to be up")
     finally:
         group.discard()
 
