@@ -74,11 +74,7 @@ Test(http_json, no_byte_breaks_it)
     char line[600] = "a=";
 
     for (int byte = 1; byte < 256; byte++) {
-        char one = (char)byte;
-        strncat(line, &one, 1);
-        if (one == '\n' || one == ' ') {
-            line[strlen(line) - 1] = '_';
-        }
+        line[1 + byte] = byte == '\n' || byte == ' ' ? '_' : (char)byte;
     }
     struct text_stream text;
     cr_assert(text_open(&text));

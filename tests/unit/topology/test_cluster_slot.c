@@ -47,7 +47,7 @@ static void expect_as_told(const char *key, size_t length)
 Test(cluster_slot_server, agrees_on_every_arrangement_of_braces)
 {
     static const char letters[] = {'{', '}', 'a', '\0'};
-    char key[5];
+    char key[5] = "";
 
     for (size_t length = 0; length <= sizeof(key); length++) {
         for (unsigned int which = 0; which < 1U << 2 * length; which++) {
