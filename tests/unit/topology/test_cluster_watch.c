@@ -35,6 +35,7 @@ static struct {
     struct conf conf;
     struct cluster_watch *watch;
     size_t changes;
+    size_t connections;      /* that nodes have accepted, and are open */
     struct cluster_map *map; /* handed out last */
 } world;
 
@@ -66,6 +67,7 @@ static void on_end(struct bufferevent *connection, short what, void *context)
     (void)what;
     (void)context;
     bufferevent_free(connection);
+    world.connections--;
 }
 
 static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *peer, int length,
@@ -81,6 +83,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
         return;
     }
     struct bufferevent *connection = bufferevent_socket_new(world.reactor.base, fd, BEV_OPT_CLOSE_ON_FREE);
+    world.connections++;
     bufferevent_setcb(connection, on_request, NULL, on_end, node);
     bufferevent_enable(connection, EV_READ | EV_WRITE);
 }
@@ -149,10 +152,21 @@ static void start(size_t seeds)
     cr_assert_not_null(world.watch);
 }
 
+/* Nodes see that those who asked have gone; libevent frees what it has of them in the turn after that. */
+static void end_connections(void)
+{
+    for (int turns = 0; turns < 1000 && world.connections > 0; turns++) {
+        event_base_loop(world.reactor.base, EVLOOP_NONBLOCK);
+    }
+    cr_assert_eq(world.connections, 0);
+    event_base_loop(world.reactor.base, EVLOOP_NONBLOCK);
+}
+
 static void teardown(void)
 {
     if (world.watch != NULL)
         cluster_watch_free(world.watch);
+    end_connections();
     cluster_map_release(world.map);
     for (size_t i = 0; i < NODES; i++) {
         if (world.nodes[i].listener != NULL)
