@@ -185,11 +185,15 @@ static void lease_tick(void *instance, int64_t now_us)
     lease_watch(instance);
 }
 
-/* Clients that are closed now come back elsewhere: their locks are renewed once more, when the last one has gone. */
+/* Clients that are closed now come back elsewhere: their locks are renewed once more, when the last one has gone. Once
+ * is enough: those of a short lease are due again with every tick. */
 static bool lease_drain(void *instance, size_t clients)
 {
     struct lease_worker *worker = instance;
 
+    if (worker->last_round && lease_watch_is_done(worker)) {
+        return true;
+    }
     lease_registry_lock(worker->registry);
     lease_registry_drain(worker->registry);
     if (clients == 0 && !worker->last_round) {
