@@ -149,7 +149,7 @@ def test_a_file_of_ones_own_is_looked_at_in_the_same_way(run, redis, make_headga
     headgate = make_headgate(redis)
     said = run("-c", headgate.config_path).refused()
     assert f"a Headgate has 127.0.0.1:{headgate.admin_port} already: process {headgate.process.pid} of " in said
-    assert "listen and admin in its file" in said and "--port" not in said
+    assert "listen, admin and http in its file" in said and "--port" not in said
     file = tmp_path / "unix.ini"
     file.write_text(f"[headgate]\nlisten = unix:{redis.socket_path}\nadmin =\nupstream = {redis.url}\n")
     assert f"another program listens on unix:{redis.socket_path} already (it speaks" in run("-c", file).refused()
