@@ -166,6 +166,8 @@ static void on_drop(struct message *message)
     struct handshake *handshake = HANDSHAKE_OF(message, drop);
 
     if (!handshake->is_over) {
+        /* What waits for the socket is for nobody. */
+        tls_fail(handshake->order.tls, TLS_FAILURE_OTHER, "nobody wants it any more");
         let_go(handshake);
     }
     mailbox_post(&handshake->handshaker->results, &handshake->dropped);

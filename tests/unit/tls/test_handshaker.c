@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -243,5 +244,39 @@ Test(handshaker, what_is_dropped_is_closed_and_not_told_of, .timeout = 300)
         }
     }
     cr_expect_eq(count_descriptors(), before);
+    drop(&world);
+}
+
+/* Its flight does not fit into the socket, as nobody reads there. */
+Test(handshaker, what_is_dropped_while_it_waits_for_the_socket, .timeout = 120)
+{
+    struct world world;
+    struct side server;
+    int far[2], near[2], left = 1;
+    char bytes[4096] = {0};
+
+    prepare(&world);
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, far), 0);
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, near), 0);
+    while (send(far[0], bytes, sizeof bytes, MSG_NOSIGNAL) > 0) {
+    }
+    struct tls *client = tls_new(world.client, world.reactor.wire, near[0], "localhost");
+    begin(&world, &server, far[0], true, (struct handshake_order){.timeout_ms = 60000});
+    cr_assert_eq(tls_handshake(client), TLS_HANDSHAKE);
+    bring(near[1], far[1]);
+    while (left > 0) {
+        /* Until the thread has taken what the client says. */
+        cr_assert_eq(ioctl(far[0], FIONREAD, &left), 0);
+        usleep(1000);
+    }
+    handshaker_drop(server.handshake);
+    handshaker_free(world.handshaker);
+    world.handshaker = NULL;
+    cr_expect_eq(server.ended, 0);
+    cr_expect_eq(fcntl(far[0], F_GETFD), -1, "it is closed");
+    tls_free(client);
+    close(near[0]);
+    close(near[1]);
+    close(far[1]);
     drop(&world);
 }
