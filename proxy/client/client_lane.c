@@ -291,12 +291,14 @@ static void owner_broken(void *owner, const char *why)
     client_end(client, why);
 }
 
-/* Whatever is under way, or is of this connection, would be lost with it. */
+/* Whatever is under way, or is of this connection, would be lost with it. What policies hold was not sent, and finds
+ * its way anew. */
 static bool owner_leave(void *owner)
 {
     struct client *client = owner;
     const struct session *session = &client->session;
-    bool is_waiting = client->state == CLIENT_OPEN && client->first == NULL && client->wait == CLIENT_WAIT_NOTHING;
+    bool is_unsent = client->wait == CLIENT_WAIT_NOTHING || client->wait == CLIENT_WAIT_POLICY;
+    bool is_waiting = client->state == CLIENT_OPEN && client->first == NULL && is_unsent;
     bool may_leave = is_waiting && client->told_lane_id != client->exclusive->id && session_is_portable(client) &&
                      !session->silent && session->blocking == 0 && session->login_us == 0;
 

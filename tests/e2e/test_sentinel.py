@@ -88,6 +88,28 @@ def test_finds_the_master_and_follows_it(group, make_headgate, pool, threads):
     assert changes(headgate) >= 1
 
 
+def test_who_is_held_meanwhile_does_not_notice(group, make_headgate, pool):
+    """PAUSE is for this: what was not sent yet goes to the new master."""
+    headgate = make_headgate(group.url, pool=pool, threads=2)
+    before = group.master()
+    await_server(headgate, before)
+    clients = [headgate.connect() for _ in range(6)]
+    assert all(client("SET", f"k{number}", number) == OK for number, client in enumerate(clients))
+    with headgate.admin() as admin:
+        assert admin("PAUSE") == OK
+    for client in clients:
+        client.send(encode("CONFIG", "GET", "port"))
+    wait_for(lambda: stats(headgate, "pause")["pause_held"] == "6", what="all to be held")
+    seen = changes(headgate)
+    group.failover()
+    after = group.await_agreement(replicas=1)
+    assert after is not before
+    wait_for(lambda: changes(headgate) > seen, 60, "Headgate to know the new master")
+    with headgate.admin() as admin:
+        assert admin("RESUME") == OK
+    assert [client.read() for client in clients] == [[b"port", str(after.port).encode()]] * 6
+
+
 @pytest.mark.parametrize("threads", (1, 4))
 def test_many_failovers_under_load(group, make_headgate, count, pool, threads):
     """However often: nothing is done twice, and nobody is answered by a server that was left."""
