@@ -25,17 +25,27 @@ static const struct conf_address *find_plain(const struct conf_address_list *lis
     return NULL;
 }
 
+/* The first of a server; NULL: none of it can be asked. */
+static const struct conf_address *choose_of(const struct conf *server)
+{
+    const struct conf_address *address = NULL;
+
+    for (size_t i = 0; address == NULL && i < conf_listener_count(server); i++) {
+        struct conf_listener listener = conf_listener_at(server, i);
+        bool is_proxied = listener.terms->proxy_protocol == CONF_PROXY_PROTOCOL_REQUIRED;
+        address = is_proxied ? NULL : find_plain(listener.listen);
+    }
+    return address;
+}
+
 static const struct conf_address *choose(const struct conf *conf, bool asks_admin)
 {
-    for (size_t i = 0; !asks_admin && i < conf_listener_count(conf); i++) {
-        struct conf_listener listener = conf_listener_at(conf, i);
-        bool is_proxied = listener.terms->proxy_protocol == CONF_PROXY_PROTOCOL_REQUIRED;
-        const struct conf_address *address = is_proxied ? NULL : find_plain(listener.listen);
-        if (address != NULL) {
-            return address;
-        }
+    const struct conf_address *address = NULL;
+
+    for (size_t i = 0; !asks_admin && address == NULL && i < conf_server_count(conf); i++) {
+        address = choose_of(conf_server_at(conf, i));
     }
-    return find_plain(&conf->admin);
+    return address != NULL ? address : find_plain(&conf->admin);
 }
 
 static int open_socket(int family)

@@ -100,6 +100,15 @@ def test_without_an_address_of_its_own_it_is_none(make_several):
     assert re.search(r"^lanes = 3\n", shown.partition("[server:cache]")[2], flags=re.MULTILINE)
 
 
+def test_ping_asks_a_server_that_there_is(make_several):
+    """Not at the address that [headgate] would have, where another Headgate may be."""
+    several = make_several(("cache", "queue"), upstream_wait="100ms")
+    result = run_headgate("--ping", "-c", several.headgate.config_path)
+    assert (result.returncode, result.stdout) == (0, "+PONG\n"), result.stderr
+    several.redis["cache"].kill()
+    assert run_headgate("--ping", "-c", several.headgate.config_path).returncode == 1
+
+
 def test_a_listener_of_a_server(make_several, open_directory):
     path = f"{open_directory}/queue.sock"
     several = make_several(("cache", "queue"), f"[listener:local]\nlisten = unix:{path}\nserver = queue\n")
