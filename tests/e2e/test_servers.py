@@ -549,6 +549,29 @@ def test_a_server_that_comes_or_goes_takes_a_restart(make_several, make_redis):
 
 
 @pytest.mark.threads
+@pytest.mark.threads
+def test_one_server_is_paused(make_several, threads):
+    """PAUSE says of which; a reload changes nothing of it."""
+    several = make_several(("cache", "queue"), threads=threads)
+    refused = several.reply("PAUSE")
+    assert isinstance(refused, Error) and b"several servers" in refused
+    assert several.reply("SERVER", "cache", "PAUSE") == OK
+    held, other = several.connect("cache"), several.connect("queue")
+    held.send(encode("PING"))
+    wait_for(lambda: several.stat("pause_held", "cache") == 1, what="the client to be held")
+    assert other("PING") == PONG
+    assert [several.stat("pause_active", name) for name in ("cache", "queue")] == [1, 0]
+    several.own["cache"] = {"client_idle_timeout": "1h"}
+    several.write("")
+    assert several.ask("RELOAD") == "OK"
+    assert several.stat("pause_held", "cache") == 1 and several.stat("pause_active") == 1
+    assert isinstance(several.reply("RESUME"), Error)
+    assert several.reply("SERVER", "queue", "RESUME") == OK
+    assert several.stat("pause_held", "cache") == 1
+    assert several.reply("SERVER", "cache", "RESUME") == OK
+    assert held.read() == PONG
+
+
 def test_all_are_drained(make_several):
     """Each finishes what is under way; who comes later finds nobody."""
     several = make_several(threads=2, drain_timeout="20s")
