@@ -360,18 +360,33 @@ static bool is_listened_on(const struct conf *conf, const struct conf_address *a
     return is;
 }
 
+static bool is_own(const struct conf *conf, const struct conf_address *address)
+{
+    return is_listened_on(conf, address) || list_has(&conf->admin, address) || list_has(&conf->http, address);
+}
+
+/* The address itself, or one of those who are asked where Redis is; NULL: none of them is Headgate's. */
+static const struct conf_address *find_own(const struct conf *conf, const struct conf_address *address)
+{
+    for (size_t i = 0; i < address->seed_count; i++) {
+        if (is_own(conf, &address->seeds[i])) {
+            return &address->seeds[i];
+        }
+    }
+    return address->seed_count == 0 && is_own(conf, address) ? address : NULL;
+}
+
 /* A Redis that a section names is not Headgate itself. */
 static void check_addresses(struct conf_reading *reading, struct conf_part *part)
 {
     for (size_t i = 0; i < part->section->option_count; i++) {
         const struct conf_option *option = &part->section->options[i];
         const void *field = (const char *)part->values + option->offset;
-        if (option->type == CONF_ADDRESS && part->sightings[i].line > 0 && !part->sightings[i].faulty &&
-            (is_listened_on(reading->conf, field) || list_has(&reading->conf->admin, field) ||
-             list_has(&reading->conf->http, field))) {
-            conf_fault_option(reading, part, part->sightings[i].line, option->name,
-                              ((const struct conf_address *)field)->text, "is an address of Headgate itself",
-                              "the address of a Redis server");
+        bool is_said = option->type == CONF_ADDRESS && part->sightings[i].line > 0 && !part->sightings[i].faulty;
+        const struct conf_address *own = is_said ? find_own(reading->conf, field) : NULL;
+        if (own != NULL) {
+            conf_fault_option(reading, part, part->sightings[i].line, option->name, own->text,
+                              "is an address of Headgate itself", "the address of a Redis server");
         }
     }
 }

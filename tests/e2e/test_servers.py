@@ -676,6 +676,15 @@ def test_an_address_that_is_taken_ends_the_start(make_several, make_redis):
             "[server:a] upstream = localhost:2: is an address of Headgate itself",
         ),
         (
+            "[server:a]\nlisten = 127.0.0.1:1\nupstream = h:3\n"
+            "[server:b]\nlisten = 127.0.0.1:2\nupstream = sentinel://h,127.0.0.1:1/m\n",
+            "[server:b] upstream = 127.0.0.1:1: is an address of Headgate itself",
+        ),
+        (
+            "[server:a]\nlisten = 127.0.0.1:1\nupstream = h:3\n[server:b]\nlisten = 127.0.0.1:2\nupstream = cluster://localhost:1\n",
+            "[server:b] upstream = localhost:1: is an address of Headgate itself",
+        ),
+        (
             "[headgate]\nlisten = 127.0.0.1:5\nupstream = 127.0.0.1:2\n[server:b]\nlisten = 127.0.0.1:2\nupstream = h:3\n",
             "127.0.0.1:2 of upstream are the same address",
         ),
