@@ -112,13 +112,11 @@ static bool lane_frame(void *owner, const struct resp_reply *reply)
     return reply->type == '>';
 }
 
-/* Its run has told the client. */
+/* Its run has told the client, and the part may be gone since: see client_spread_lost(). */
 static void lane_broken(void *owner, const char *why)
 {
-    struct part *part = owner;
-
+    (void)owner;
     (void)why;
-    part->lane = NULL;
 }
 
 static void lane_writable(void *owner)
@@ -139,6 +137,15 @@ void client_spread_release(struct run *run)
 
     if (spread != NULL) {
         give_lane_back(&spread->parts[run->part], true);
+    }
+}
+
+void client_spread_lost(struct run *run)
+{
+    struct spread *spread = run->spread;
+
+    if (spread != NULL) {
+        spread->parts[run->part].lane = NULL;
     }
 }
 

@@ -161,13 +161,19 @@ static void on_spread_answered(struct run *run)
     on_cluster_answered(run);
 }
 
+static void on_spread_lost(struct run *run, enum run_loss loss, const char *why)
+{
+    client_spread_lost(run);
+    on_cluster_lost(run, loss, why);
+}
+
 const struct run_receiver client_spread_receiver = {
     .bytes = on_spread_bytes,
     .reply = on_reply,
     .tally = on_tally,
     .measured = on_measured,
     .answered = on_spread_answered,
-    .lost = on_cluster_lost,
+    .lost = on_spread_lost,
     .redirected = client_redirected,
     .passed = client_passed,
     .returned = client_returned,

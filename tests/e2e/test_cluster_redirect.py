@@ -71,3 +71,11 @@ def test_a_redirect_to_headgate_itself_is_no_circle(fake, headgate):
         except TimeoutError:
             pass
     assert reply == Error(moved)
+
+
+def test_a_node_that_goes_while_a_part_has_its_own_lane(fake, headgate):
+    client = headgate.connect()
+    client.request("FUNCTION", "LOAD", "#!lua name=one\n")
+    next_of(fake, b"FUNCTION").lane.close()
+    client.assert_closed()
+    assert headgate.connect()("PING") == b"PONG"
