@@ -169,8 +169,9 @@ void client_cluster_route(struct client *client, const struct command *command, 
     if (route->answer != SESSION_FORWARD || client->session.passthrough) {
         return;
     }
-    if (client->exclusive != NULL && client->sent_runs > 0 && client->lane_in_use != client->exclusive) {
-        /* What went to several nodes took other lanes. */
+    if (client->redirects != NULL ||
+        (client->exclusive != NULL && client->sent_runs > 0 && client->lane_in_use != client->exclusive)) {
+        /* What is held has to be sent first; and what went to several nodes took other lanes. */
         wait_for_quiet(client, route);
         return;
     }

@@ -4,8 +4,9 @@ import time
 
 import pytest
 
+from harness.admin import stats
 from harness.cluster import slot_of
-from harness.resp import OK, Error, encode
+from harness.resp import OK, Error, encode, wait_for
 
 
 @pytest.fixture
@@ -79,3 +80,20 @@ def test_a_node_that_goes_while_a_part_has_its_own_lane(fake, headgate):
     next_of(fake, b"FUNCTION").lane.close()
     client.assert_closed()
     assert headgate.connect()("PING") == b"PONG"
+
+
+def test_nothing_overtakes_what_is_held_on_a_lane_of_its_own(fake, make_headgate):
+    """What the client sends while a request waits to be sent again waits behind it."""
+    headgate = make_headgate(f"cluster://{fake.url}", upstream_wait="500ms", pool="session")
+    client = headgate.connect()
+    for number in range(20):
+        held = int(stats(headgate)["redirects_total"])
+        client.request("SET", "a", f"first {number}")
+        next_of(fake, b"SET").reply(b"-TRYAGAIN Multiple keys request during rehashing of slot\r\n")
+        wait_for(lambda: int(stats(headgate)["redirects_total"]) > held, what="a request that is held")
+        client.request("SET", "a", f"second {number}")
+        again = next_of(fake, b"SET")
+        assert again.arguments[2] == f"first {number}".encode()
+        again.reply(b"+OK\r\n")
+        next_of(fake, b"SET").reply(b"+OK\r\n")
+        assert client.read_many(2) == [OK, OK]
