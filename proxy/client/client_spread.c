@@ -485,14 +485,31 @@ static void write_whole(struct spread *spread, FILE *out)
     }
 }
 
-/* What the reply as a whole means to Headgate. */
-static void note_whole(struct client *client, struct spread *spread, struct slice text)
+/* Whether some nodes have done what others have not. */
+static bool is_in_parts(const struct spread *spread)
 {
+    uint32_t errors = 0;
+
+    for (uint32_t i = 0; i < spread->count; i++) {
+        errors += spread->parts[i].reply[0] == '-';
+    }
+    return errors > 0 && errors < spread->count;
+}
+
+/* What the reply as a whole means to Headgate, and to the policies. */
+static void note_whole(struct client *client, struct run *run, struct slice text)
+{
+    struct spread *spread = run->spread;
     struct resp_reply reply = {.keep_head = true};
     size_t taken;
 
-    if (spread->expected != NULL && resp_reply_feed(&reply, text.data, text.length, &taken) == RESP_DONE) {
+    bool is_read = resp_reply_feed(&reply, text.data, text.length, &taken) == RESP_DONE;
+    if (spread->expected != NULL && is_read) {
         (void)session_reply(client, spread->expected, &reply);
+    }
+    if (client->state != CLIENT_CLOSED) {
+        run->reply_bytes = text.length;
+        client_end_policies(client, run, is_in_parts(spread) ? POLICY_OUTCOME_LOST : POLICY_OUTCOME_REPLY, &reply);
     }
 }
 
@@ -516,7 +533,7 @@ bool client_spread_advance(struct client *client, struct run *run)
         text_free(&text);
         return client_out_of_memory(client);
     }
-    note_whole(client, spread, (struct slice){text.bytes, text.length});
+    note_whole(client, run, (struct slice){text.bytes, text.length});
     client_output(client, text.bytes, text.length, false);
     text_free(&text);
     return client->state != CLIENT_CLOSED;

@@ -4,6 +4,7 @@ import pytest
 
 from harness.cluster import Cluster, slot_of
 from harness.global_limits import connect_to, rush, shared, total
+from harness.leases import await_keys, leases
 from harness.leases import rule as lease_rule
 from harness.resp import OK, wait_for
 from harness.rules import launch
@@ -50,3 +51,17 @@ def test_leases_are_renewed_where_their_keys_are(cluster, make_headgate):
     for keys in nodes.values():
         for key in keys:
             assert cluster.owner(slot_of(key)).ask("GET", key) == b"token"
+
+
+def test_what_several_nodes_have_deleted_is_held_no_more(cluster, make_headgate):
+    """A DEL that is taken apart, and FLUSHALL: what all nodes say together is what Redis has said."""
+    headgate = launch(make_headgate, cluster.url(), "shared", lease_rule("a", owner="client"), cross_slot="split")
+    client = headgate.connect()
+    keys = [key for of_node in cluster.keys_at(2, "lock:").values() for key in of_node]
+    for command, reply in ((("DEL", *keys), len(keys)), (("FLUSHALL",), OK)):
+        for key in keys:
+            assert client("SET", key, "token", "NX", "PX", 60000) == OK
+        assert {lease["state"] for lease in leases(headgate)} == {"held"}
+        assert client(*command) == reply
+        assert "held" not in {lease["state"] for lease in leases(headgate)}
+        await_keys(headgate, [])
