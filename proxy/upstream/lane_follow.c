@@ -11,6 +11,11 @@
 
 bool lane_keep_sent(struct lane *lane, size_t length)
 {
+    if (lane->first == NULL) {
+        /* Requests without replies: they cannot be redirected, and nothing would have them forgotten. */
+        buffer_clear(&lane->reactor->buffers, &lane->sent);
+        return true;
+    }
     if (buffer_length(&lane->sent) == 0) {
         lane->sent_from = lane->written;
     }
