@@ -162,6 +162,8 @@ struct lane {
 
 /* Output above this makes a lane congested; its owner, or the clients of a shared one, should wait. Bytes. */
 #define LANE_OUTPUT_MARK ((size_t)256 * 1024)
+/* The same of what was sent and is kept until it is answered: Redis takes far more behind what it does not answer. */
+#define LANE_SENT_MARK ((size_t)16 * 1024 * 1024)
 #define LANE_SHARED_OUTPUT_MARK ((size_t)4 * 1024 * 1024)
 
 /* Begins to connect. The lane is freed by lane_free() after events->closed. NULL when memory is short. */
@@ -196,7 +198,8 @@ void lane_end_output(struct lane *lane);
 
 static inline bool lane_is_congested(const struct lane *lane)
 {
-    return buffer_length(&lane->output) > (lane->use == LANE_SHARED ? LANE_SHARED_OUTPUT_MARK : LANE_OUTPUT_MARK);
+    return buffer_length(&lane->output) > (lane->use == LANE_SHARED ? LANE_SHARED_OUTPUT_MARK : LANE_OUTPUT_MARK) ||
+           buffer_length(&lane->sent) > LANE_SENT_MARK;
 }
 
 /* Wakes the waiter, once, when the lane is not congested any more, or is not to be used any more. */

@@ -20,7 +20,9 @@ bool lane_keep_sent(struct lane *lane, size_t length)
         lane->sent_from = lane->written;
     }
     assert(lane->sent_from + buffer_length(&lane->sent) == lane->written);
-    return buffer_append(&lane->reactor->buffers, &lane->sent, buffer_head(&lane->output), length);
+    bool is_kept = buffer_append(&lane->reactor->buffers, &lane->sent, buffer_head(&lane->output), length);
+    lane->was_congested = lane->was_congested || buffer_length(&lane->sent) > LANE_SENT_MARK;
+    return is_kept;
 }
 
 void lane_forget_answered(struct lane *lane)
@@ -32,6 +34,7 @@ void lane_forget_answered(struct lane *lane)
         buffer_consume(&lane->reactor->buffers, &lane->sent, (size_t)(needed - lane->sent_from));
         lane->sent_from = needed;
     }
+    lane_note_relief(lane);
 }
 
 void lane_forget_sent(struct lane *lane)

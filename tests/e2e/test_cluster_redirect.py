@@ -113,3 +113,18 @@ def test_requests_without_replies_are_not_kept(redis, make_headgate):
     client.request("CLIENT", "REPLY", "ON")
     assert client.read() == OK
     assert headgate.peak_rss() - before < sanitizer_overhead() + (50 << 20)
+
+
+def test_a_pipeline_behind_what_is_not_answered_waits_at_the_client(redis, make_headgate):
+    """What was sent is kept until it is answered: so it must not be everything."""
+    headgate = make_headgate(f"cluster://{redis.url}", upstream_wait="500ms")
+    with headgate.connect() as client:
+        replies = client.pipeline([("BLPOP", "list", 1), *[("SET", "a", bytes(1 << 20))] * 40])
+        assert len(replies) == 41 and replies[1:] == [OK] * 40
+    with headgate.connect() as client:
+        client.request("BLPOP", "list", 0)
+        client.socket.settimeout(2)
+        with pytest.raises(TimeoutError):
+            for _ in range(200):
+                client.request("SET", "a", bytes(1 << 20))
+    assert headgate.connect()("SET", "a", 1) == OK
