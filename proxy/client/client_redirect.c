@@ -39,7 +39,7 @@ struct held {
     bool asks;         /* with ASKING, at `there` */
     bool pauses;       /* before it is sent */
     bool is_doubtful;  /* the error may be a script's: `asked` is to be asked … */
-    bool is_refuted;   /* … and has not said so */
+    bool is_refuted;   /* … and has not said so; or no other node can do it: the error is the reply */
     bool was_asked;    /* with ASKING, as the request was */
     const struct cluster_way *asked;
     struct run *question; /* under way; NULL: none is */
@@ -97,6 +97,12 @@ static bool is_free(const struct client *client, const struct run *run)
 
     return !session->sent_transaction && !session->known_transaction && !session->silent && !session->silent_next &&
            !client->streaming && (expected == NULL || !expected->in_transaction);
+}
+
+/* Whether it is for one node and no other, as each has its own part of the whole. */
+static bool is_for_node(const struct client *client, const struct run *run, struct slice request)
+{
+    return run->spread != NULL && !client_keys_of(client_command_of(client->service, request), request).has_key;
 }
 
 static enum redirect kind_of(struct slice error, struct cluster_redirect *there)
@@ -306,7 +312,7 @@ bool client_redirected(struct run *run, struct slice error, struct slice request
     }
     cluster_ways_want_map(ways);
     bool is_doubtful = !is_believed(client, run);
-    if (is_doubtful && !is_provable(client, run, kind)) {
+    if ((is_doubtful && !is_provable(client, run, kind)) || is_for_node(client, run, request)) {
         return false;
     }
     const struct cluster_way *from = cluster_way_by_upstream(ways, lane_profile(run->lane)->upstream);
@@ -364,6 +370,7 @@ void client_returned(struct run *run, struct slice requests)
         }
         run->requests--;
         held->asks = false;
+        held->is_refuted = is_for_node(client, held->run, held->request);
     }
     client_end_taken(client);
     if (client->state != CLIENT_CLOSED) {

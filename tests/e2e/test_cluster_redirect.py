@@ -5,7 +5,8 @@ import time
 import pytest
 
 from harness.admin import stats
-from harness.cluster import slot_of
+from harness.cluster import SLOTS, slot_of
+from harness.fake_redis import FakeRedis
 from harness.resp import OK, Error, encode, wait_for
 from harness.servers import sanitizer_overhead
 
@@ -128,3 +129,27 @@ def test_a_pipeline_behind_what_is_not_answered_waits_at_the_client(redis, make_
             for _ in range(200):
                 client.request("SET", "a", bytes(1 << 20))
     assert headgate.connect()("SET", "a", 1) == OK
+
+
+def slots_of(*fakes):
+    """CLUSTER SLOTS of a cluster of these, which have the same number of slots each."""
+    bounds = [SLOTS * number // len(fakes) for number in range(len(fakes) + 1)]
+    entries = [
+        f"*3\r\n:{first}\r\n:{end - 1}\r\n*3\r\n$9\r\n127.0.0.1\r\n:{fake.port}\r\n$40\r\n{number:040d}\r\n"
+        for number, (fake, first, end) in enumerate(zip(fakes, bounds, bounds[1:]))
+    ]
+    return f"*{len(fakes)}\r\n{''.join(entries)}".encode()
+
+
+def test_a_part_without_keys_is_for_no_other_node(fake, make_headgate):
+    """What a node has not done, because it loads its data, no other node does in its place."""
+    other = FakeRedis()
+    slots = slots_of(fake, other)
+    for each in (fake, other):
+        each.answers["CLUSTER"] = lambda _lane, arguments: slots if arguments[1] == b"SLOTS" else b"$0\r\n\r\n"
+    client = make_headgate(f"cluster://{fake.url}").connect()
+    client.request("FLUSHALL")
+    next_of(fake, b"FLUSHALL").reply(b"+OK\r\n")
+    next_of(other, b"FLUSHALL").reply(b"-LOADING Redis is loading the dataset in memory\r\n")
+    assert client.read() == Error(b"LOADING Redis is loading the dataset in memory")
+    other.close()
