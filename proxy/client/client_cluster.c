@@ -133,11 +133,13 @@ static void go_to_slot(struct client *client, struct session_route *route, uint1
     route->way = way;
 }
 
-/* To the node of its keys. */
+/* To the node of its keys. What a policy says in its place is another command, with its keys elsewhere. */
 static void go_by_keys(struct client *client, const struct command *command, const struct request *request,
                        struct session_route *route)
 {
-    struct client_keys keys = client_keys_of(command, request->sent);
+    bool is_translated = request->interest->translator != 0;
+    const struct command *said = is_translated ? client_command_of(client->service, request->sent) : command;
+    struct client_keys keys = client_keys_of(said, request->sent);
     bool may_split = client->service->settings.splits && !client->session.sent_transaction;
 
     if (keys.is_split && may_split && cluster_split_can(command)) {

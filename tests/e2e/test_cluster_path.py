@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from harness.admin import stats
 from harness.cluster import SLOTS, Cluster, key_in, slot_of, tag_of
 from harness.resp import NIL_ARRAY, OK, Closed, Error, encode, wait_for
 
@@ -66,6 +67,16 @@ def test_answers_of_headgate_and_of_all_nodes_keep_their_order(client):
         assert replies[3 * number] == OK
         assert text(replies[3 * number + 1]) == CROSS_SLOT
         assert replies[3 * number + 2] == number + 1
+
+
+def test_commands_that_headgate_adds_go_to_their_keys(cluster, client, headgate):
+    """What is sent in their place is a script, which has its key elsewhere."""
+    for keys in cluster.keys_at(3).values():
+        for key in keys:
+            commands = [("SET", key, "v"), ("DELIFEQ", key, "v"), ("SET", key, "w", "NX"), ("GET", key)]
+            assert pipeline(client, commands) == [OK, 1, OK, b"w"]
+            assert pipeline(client, [("MULTI",), ("DELIFEQ", key, "w"), ("EXEC",)]) == [OK, b"QUEUED", [1]]
+    assert stats(headgate)["redirects_total"] == "0"
 
 
 def test_keys_of_several_slots_are_refused_as_by_redis(client):
