@@ -602,6 +602,8 @@ extern const struct run_receiver client_run_receiver;
 
 /* For what answers runs in another way: adds to what waits in the run for its turn; false when memory is short. */
 bool client_add_text(struct client *client, struct run *run, const char *text, size_t length);
+/* Whether a part of a push has gone out: nothing may come between it and the rest. */
+bool client_is_within_push(const struct client *client);
 /* The run has left its lane, one way or another. */
 void client_left_lane(struct client *client);
 /* Tells the policies that wanted to see the reply; reply may be NULL. */

@@ -250,8 +250,7 @@ static bool is_complete(const struct run *run)
     return run->lane == NULL && run->answered == run->requests;
 }
 
-/* Whether a part of a push has gone out: nothing may come between it and the rest. */
-static bool is_within_push(const struct client *client)
+bool client_is_within_push(const struct client *client)
 {
     const struct lane *lane = client->exclusive;
 
@@ -297,7 +296,7 @@ bool client_answer(struct client *client, const char *text, size_t length, struc
 
     stats_add(service->reactor->stats, STATS_REQUESTS_LOCAL, 1);
     client_measure_local(client, length > 0 && *text == '-', length);
-    if (client->first == NULL && !is_within_push(client)) {
+    if (client->first == NULL && !client_is_within_push(client)) {
         struct policy_client view = client_policy_view(client);
         chain_end(service->chain, record, &view, POLICY_OUTCOME_LOCAL, (struct slice){0}, length,
                   reactor_now(service->reactor));

@@ -64,7 +64,9 @@ struct run *client_take_out(struct client *client, struct run *run)
 void client_end_taken(struct client *client)
 {
     client_left_lane(client);
-    client_push_ended(client);
+    if (!client_is_within_push(client)) {
+        client_push_ended(client);
+    }
     client_want_flush(client);
 }
 
@@ -155,10 +157,19 @@ static void on_spread_bytes(struct run *run, const char *data, size_t length)
     }
 }
 
+/* The end of a push on the client's own lane is waited for. */
 static void on_spread_answered(struct run *run)
 {
+    struct client *client = run->owner;
+
     client_spread_release(run);
-    on_cluster_answered(run);
+    if (!client_is_within_push(client)) {
+        on_cluster_answered(run);
+        return;
+    }
+    client_redirect_ended(client, run);
+    client_end_taken(client);
+    client_redirect_check(client);
 }
 
 static void on_spread_lost(struct run *run, enum run_loss loss, const char *why)

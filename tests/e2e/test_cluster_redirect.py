@@ -153,3 +153,30 @@ def test_a_part_without_keys_is_for_no_other_node(fake, make_headgate):
     next_of(other, b"FLUSHALL").reply(b"-LOADING Redis is loading the dataset in memory\r\n")
     assert client.read() == Error(b"LOADING Redis is loading the dataset in memory")
     other.close()
+
+
+def test_what_several_nodes_say_does_not_come_within_a_message(fake, make_headgate):
+    """It comes by other lanes than the subscriber's own."""
+    headgate = make_headgate(f"cluster://{fake.url}", upstream_wait="500ms", lanes=1)
+    client = headgate.connect()
+    client.request("HELLO", 3)
+    client.read()
+    client.request("SUBSCRIBE", "news")
+    subscribe = next_of(fake, b"SUBSCRIBE")
+    subscribe.reply(b">3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n")
+    assert client.read() == [b"subscribe", b"news", 1]
+    message = b">3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$5\r\nhello\r\n"
+    subscribe.lane.send(message[:-7])
+    assert client.read_exactly(len(message) - 7) == message[:-7]
+    client.request("DBSIZE")
+    dbsize = next_of(fake, b"DBSIZE")
+    dbsize.reply(b":7\r\n")
+    with headgate.connect() as other:
+        other("HELLO", 3)
+        other.request("GET", "a")
+        get = next_of(fake, b"GET")
+        assert get.lane is dbsize.lane
+        get.reply(b"+seen\r\n")
+        assert other.read() == b"seen"
+    subscribe.lane.send(message[-7:])
+    assert client.read_exactly(11) == message[-7:] + b":7\r\n"
