@@ -105,8 +105,18 @@ static bool is_for_node(const struct client *client, const struct run *run, stru
     return run->spread != NULL && !client_keys_of(client_command_of(client->service, request), request).has_key;
 }
 
+/* Whether it can be kept as a text. No Redis says such a thing otherwise. */
+static bool is_text(struct slice error)
+{
+    return error.length > 2 && memcmp(error.data + error.length - 2, "\r\n", 2) == 0 &&
+           memchr(error.data, '\0', error.length) == NULL;
+}
+
 static enum redirect kind_of(struct slice error, struct cluster_redirect *there)
 {
+    if (!is_text(error)) {
+        return REDIRECT_NONE;
+    }
     if (cluster_redirect_parse(error, there)) {
         return there->ask ? REDIRECT_ASK : REDIRECT_MOVED;
     }

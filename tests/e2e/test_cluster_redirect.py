@@ -180,3 +180,11 @@ def test_what_several_nodes_say_does_not_come_within_a_message(fake, make_headga
         assert other.read() == b"seen"
     subscribe.lane.send(message[-7:])
     assert client.read_exactly(11) == message[-7:] + b":7\r\n"
+
+
+def test_an_error_that_is_no_text_is_followed_nowhere(fake, headgate):
+    client = headgate.connect()
+    client.send(encode("SET", "a", 1) + encode("SET", "b", 2))
+    next_of(fake, b"SET").reply(b"-TRYAGAIN \0 later\r\n")
+    next_of(fake, b"SET").reply(b"+OK\r\n")
+    assert client.read_many(2) == [Error(b"TRYAGAIN \0 later"), OK]
