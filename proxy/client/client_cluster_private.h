@@ -58,7 +58,7 @@ enum client_outcome client_spread(struct client *client, const struct request *r
 bool client_spread_advance(struct client *client, struct run *run);
 /* The part is answered: a lane of its own is given back. */
 void client_spread_release(struct run *run);
-/* The part is lost: its own lane, if it had one, is gone. Before the client hears of it. */
+/* The part is lost: a lane of its own is let go of. Before the client hears of it. */
 void client_spread_lost(struct run *run);
 /* The run has no part in it any more. Harmless if it had none. */
 void client_spread_free(void *spread, uint32_t part);

@@ -143,9 +143,16 @@ void client_spread_release(struct run *run)
 void client_spread_lost(struct run *run)
 {
     struct spread *spread = run->spread;
+    struct part *part = spread != NULL ? &spread->parts[run->part] : NULL;
 
-    if (spread != NULL) {
-        spread->parts[run->part].lane = NULL;
+    if (part == NULL || part->lane == NULL) {
+        return;
+    }
+    if (part->lane->state == LANE_CLOSED) {
+        part->lane = NULL;
+    } else {
+        /* It never came to be, and would go on trying. */
+        give_lane_back(part, false);
     }
 }
 

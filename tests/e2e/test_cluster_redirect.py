@@ -188,3 +188,22 @@ def test_an_error_that_is_no_text_is_followed_nowhere(fake, headgate):
     next_of(fake, b"SET").reply(b"-TRYAGAIN \0 later\r\n")
     next_of(fake, b"SET").reply(b"+OK\r\n")
     assert client.read_many(2) == [Error(b"TRYAGAIN \0 later"), OK]
+
+
+def test_lanes_of_parts_that_were_not_sent_are_closed(fake, make_headgate):
+    other = FakeRedis()
+    slots = slots_of(fake, other)
+    fake.answers["CLUSTER"] = lambda _lane, arguments: slots if arguments[1] == b"SLOTS" else b"$0\r\n\r\n"
+    other.close()
+    headgate = make_headgate(f"cluster://{fake.url}", upstream_wait="500ms")
+
+    def lanes():
+        with headgate.admin() as admin:
+            return admin("LANES").decode().count("use=exclusive state=backoff")
+
+    client = headgate.connect()
+    for _ in range(4):
+        client.request("FUNCTION", "LOAD", "#!lua name=one\n")
+        next_of(fake, b"FUNCTION").reply(b"$3\r\none\r\n")
+        assert client.read().startswith(b"ERR headgate: no connection to Redis")
+    wait_for(lambda: lanes() == 0, what="lanes that are closed")
