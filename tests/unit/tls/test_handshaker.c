@@ -248,7 +248,7 @@ Test(handshaker, what_is_dropped_is_closed_and_not_told_of, .timeout = 300)
 }
 
 /* Its flight does not fit into the socket, as nobody reads there. */
-Test(handshaker, what_is_dropped_while_it_waits_for_the_socket, .timeout = 120)
+Test(handshaker, what_is_dropped_while_it_waits_for_the_socket)
 {
     struct world world;
     struct side server;
