@@ -85,6 +85,17 @@ static struct slice reply_at(const struct cluster_question *question, size_t pla
     return (struct slice){buffer_head(&question->replies) + start, question->ends[place] - start};
 }
 
+/* The digits at the beginning of what does not end in a NUL. */
+static uint64_t read_digits(const char *data, size_t length)
+{
+    uint64_t value = 0;
+
+    for (size_t i = 0; i < length && data[i] >= '0' && data[i] <= '9'; i++) {
+        value = value * 10 + (uint64_t)(data[i] - '0');
+    }
+    return value;
+}
+
 /* The value of a field of CLUSTER INFO; 0: it has none. */
 static uint64_t read_field(struct slice info, const char *name)
 {
@@ -94,7 +105,7 @@ static uint64_t read_field(struct slice info, const char *name)
         const char *end = memchr(info.data, '\n', info.length);
         size_t line = end != NULL ? (size_t)(end - info.data) : info.length;
         if (line > length && slice_begins(info, name) && info.data[length] == ':') {
-            return strtoull(info.data + length + 1, NULL, 10);
+            return read_digits(info.data + length + 1, line - length - 1);
         }
         line += end != NULL;
         info = (struct slice){info.data + line, info.length - line};

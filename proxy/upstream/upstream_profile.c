@@ -155,8 +155,12 @@ static void leave_node(struct profile *profile, size_t number)
     }
 }
 
+/* Requests that are routed from now on may go to other lanes of the same slots. */
 static void leave_nodes(struct profile *profile)
 {
+    if (profile->elsewhere_count > 0 && profile->upstream->settings.changes != NULL) {
+        ++*profile->upstream->settings.changes;
+    }
     for (size_t i = 0; i < profile->elsewhere_count; i++) {
         leave_node(profile, i);
     }
