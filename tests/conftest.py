@@ -24,7 +24,8 @@ def pytest_configure(config):
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """With several processes (-n 8 --dist loadgroup) each test goes to the next that is free; but those that share a
-    server go to one, so that it is started once."""
+    server go to one, so that it is started once. The ones that wait for sentinels begin: they take longest."""
+    items.sort(key=lambda item: not item.path.stem.startswith("test_sentinel"))
     for item in items:
         group = group_of(item)
         if group:
