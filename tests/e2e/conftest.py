@@ -5,6 +5,7 @@ import functools
 import pytest
 
 from harness.global_limits import ALL_KINDS, EXACT, LEASED
+from harness.http import start_with_http
 from harness.leases import Monitor
 from harness.program import Program, start_with_pid
 from harness.rules import launch
@@ -102,6 +103,23 @@ def make_without_rights(redis):
     yield make
     for server in servers:
         server.finish()
+
+
+# ---- HTTP ----
+
+
+@pytest.fixture
+def started():
+    """start_with_http(), of which each is ended."""
+    headgates = []
+
+    def start(redis, rules="", **options):
+        headgates.append(start_with_http(redis, rules, **options))
+        return headgates[-1]
+
+    yield start
+    for headgate in headgates:
+        headgate.finish()
 
 
 # ---- the kinds of state of limits with scope = global ----

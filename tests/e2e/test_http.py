@@ -13,7 +13,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_prometheus
 
 from harness.admin import stats
-from harness.http import ask, samples, start_with_http, stats_json
+from harness.http import ask, samples, stats_json
 from harness.resp import PONG, wait_for
 from harness.servers import BINARY, REPOSITORY, Headgate, free_port, run_headgate
 from harness.several import Several
@@ -26,20 +26,6 @@ biglog_reply = 10kb
 [events]
 enabled = on
 """
-
-
-@pytest.fixture
-def started():
-    """start_with_http(), of which each is ended."""
-    headgates = []
-
-    def start(redis, rules="", **options):
-        headgates.append(start_with_http(redis, rules, **options))
-        return headgates[-1]
-
-    yield start
-    for headgate in headgates:
-        headgate.finish()
 
 
 def test_live_and_ready(started, redis):

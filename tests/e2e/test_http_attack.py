@@ -15,19 +15,6 @@ from harness.servers import Redis
 PATHS = ("/", "/metrics", "/stats.json", "/counters.json")
 
 
-@pytest.fixture
-def started():
-    headgates = []
-
-    def start(redis, rules="", **options):
-        headgates.append(start_with_http(redis, rules, **options))
-        return headgates[-1]
-
-    yield start
-    for headgate in headgates:
-        headgate.finish()
-
-
 def raw(headgate):
     client = socket.create_connection(("127.0.0.1", headgate.http_port), timeout=TIMEOUT)
     return client
