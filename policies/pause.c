@@ -135,6 +135,7 @@ static enum policy_verdict hold(struct pause *pause, const struct policy_request
         policy_count(&pause->counters[PAUSE_HELD_TOTAL], 1);
     }
     decision->hold_until_us = request->now_us + HOLD_US < pause->until_us ? request->now_us + HOLD_US : pause->until_us;
+    decision->drops_who_leaves = true;
     return POLICY_HOLD;
 }
 

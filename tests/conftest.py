@@ -19,6 +19,8 @@ TEST_TIMEOUT = 300
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "threads: run under the thread sanitizer, too")
+    # What a thread of a test asserts counts, too.
+    config.addinivalue_line("filterwarnings", "error::pytest.PytestUnhandledThreadExceptionWarning")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -40,6 +40,10 @@ void client_hung_up(struct client *client)
 {
     struct lane *lane = client->exclusive;
 
+    if (client->wait == CLIENT_WAIT_POLICY && client->dropped_if_gone) {
+        client_end(client, "it has gone while its request was held");
+        return;
+    }
     if (lane == NULL || !(session_may_block(client) || client_login_is_slow(client))) {
         return;
     }

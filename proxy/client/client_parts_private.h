@@ -154,6 +154,7 @@ struct client {
     uint32_t ask_each;         /* so many of the next requests are put to the policies one by one */
     struct event hold_timer;   /* set while a policy holds a request */
     bool hold_timer_set;
+    bool dropped_if_gone;            /* what a policy holds is not done when it has gone (drops_who_leaves) */
     bool is_proxied;                 /* somebody has passed it on, whose socket ours is connected to */
     bool gave_user;                  /* it has authenticated by itself, and not said RESET since */
     uint32_t listener;               /* where it came: conf_listener_at() */

@@ -69,6 +69,7 @@ static enum client_outcome obey(struct client *client, enum policy_verdict verdi
         return CLIENT_TAKEN;
     }
     if (verdict == POLICY_HOLD || verdict == POLICY_WHOLE) {
+        client->dropped_if_gone = verdict == POLICY_HOLD && decision->drops_who_leaves;
         return CLIENT_WAITS;
     }
     if (verdict == POLICY_REPLY) {

@@ -184,6 +184,7 @@ uint32_t chain_admit(struct chain *chain, struct policy_request *request, uint32
 
     decision->length = 0;
     decision->rule = NULL;
+    decision->drops_who_leaves = false;
     attach(gate, request);
     uint32_t admitted = gate->hooks->on_batch(gate->instance, request, count, decision);
     assert(admitted <= count);
@@ -262,6 +263,7 @@ enum policy_verdict chain_ask(struct chain *chain, struct policy_request *reques
         (*record)->received_us = request->received_us;
     }
     decision->rule = NULL;
+    decision->drops_who_leaves = false;
     request->holds = (*record)->holds;
     request->received_us = (*record)->received_us;
     enum policy_verdict verdict = ask_all(chain, request, decision, *record);

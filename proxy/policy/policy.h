@@ -106,6 +106,9 @@ struct policy_decision {
     char text[POLICY_TEXT_MAX]; /* REPLY: a whole RESP reply that is valid in RESP2 and RESP3; CLOSE: the reason */
     size_t length;
     int64_t hold_until_us; /* HOLD: when to ask again at the latest */
+    /* HOLD: a client that ends its stream meanwhile is closed, and what it waits for is not done. false, as it is
+     * given: that is done for nobody, as is what Redis has received. */
+    bool drops_who_leaves;
     /* The rule that refuses, of the policy's own memory. NULL, as it is given: a REPLY is an answer and no refusal, and
      * a CLOSE no rule's doing. */
     const char *rule;

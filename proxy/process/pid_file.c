@@ -50,14 +50,16 @@ bool pid_file_write(struct pid_file *pid_file, const char *path)
     int fd = open_beside(path, &name);
     bool is_written = fd >= 0 && write_number(fd, pid_file) && rename(name, path) == 0;
     int error = errno;
-    if (fd >= 0) {
-        close(fd);
-    }
     if (fd >= 0 && !is_written) {
         unlink(name);
     }
     free(name);
     pid_file->path = is_written ? strdup(path) : NULL;
+    if (pid_file->path != NULL) {
+        pid_file->fd = fd;
+    } else if (fd >= 0) {
+        close(fd);
+    }
     errno = error;
     return is_written;
 }
@@ -66,10 +68,13 @@ void pid_file_remove(struct pid_file *pid_file)
 {
     struct stat status;
 
-    if (pid_file->path != NULL && lstat(pid_file->path, &status) == 0 && status.st_dev == pid_file->device &&
-        status.st_ino == pid_file->inode) {
+    if (pid_file->path == NULL) {
+        return;
+    }
+    if (lstat(pid_file->path, &status) == 0 && status.st_dev == pid_file->device && status.st_ino == pid_file->inode) {
         unlink(pid_file->path);
     }
+    close(pid_file->fd);
     free(pid_file->path);
     pid_file->path = NULL;
 }

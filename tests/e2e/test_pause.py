@@ -1,12 +1,13 @@
 """PAUSE and RESUME on the admin port: clients are held, and none of them hears an error."""
 
+import socket
 import threading
 import time
 
 import pytest
 
 from harness.admin import stats
-from harness.resp import NIL_ARRAY, OK, PONG, QUEUED, Error, encode, wait_for
+from harness.resp import NIL_ARRAY, OK, PONG, QUEUED, Closed, Error, encode, wait_for
 from harness.rules import reload
 from harness.servers import elapsed
 
@@ -146,15 +147,32 @@ def test_who_is_reset_while_held_is_forgotten(make):
     await_held(headgate, 0)
 
 
-def test_what_was_sent_before_the_end_is_carried_out(make):
-    """As Redis does with what it has received."""
+def test_what_is_held_of_a_client_that_has_gone_is_dropped(make, redis):
+    """As Redis drops what CLIENT PAUSE holds: who has gone will have asked again, and it would be done twice."""
     headgate = make("")
-    for client in hold_many(headgate):
-        client.close()
+    clients = hold_many(headgate)
+    for number, client in enumerate(clients[1:]):
+        if number % 2:
+            client.close()
+        else:
+            client.socket.shutdown(socket.SHUT_WR)
+    await_held(headgate, 1)
     assert ask(headgate, "RESUME") == OK
-    await_held(headgate, 0)
-    with headgate.connect() as client:
-        wait_for(lambda: client("GET", "n") == b"%d" % MANY, what="all of it")
+    assert clients[0].read() == 1
+    with redis.connect() as direct:
+        assert direct("GET", "n") == b"1"
+    assert headgate.serves()
+
+
+def test_redis_does_so(redis):
+    """Otherwise what is expected above would be wrong."""
+    with redis.connect() as direct, redis.connect() as gone:
+        assert direct("CLIENT", "PAUSE", 400) == OK
+        gone.request("INCR", "n")
+        gone.socket.shutdown(socket.SHUT_WR)
+        with pytest.raises((Closed, ConnectionError)):
+            gone.read()
+        assert direct("GET", "n") is None
 
 
 def test_a_reload_changes_nothing(make):
@@ -180,33 +198,56 @@ def test_the_end_of_the_process_lets_them_go(make):
     assert client.read() == PONG
 
 
-def test_redis_is_restarted_in_peace(make, redis):
+def test_redis_is_restarted_in_peace(make_shared, redis):
     """What PAUSE is for: no client hears of it."""
-    headgate = make("", upstream_wait="30s", exclusive_idle="0")
+    headgate = make_shared("", upstream_wait="30s", exclusive_idle="0")
     clients = [headgate.connect() for _ in range(8)]
     failures = []
     stop = threading.Event()
 
     def work(client):
-        while not stop.is_set():
-            answer = client("SET", "k", "v")
-            if answer != OK:
-                failures.append(answer)
+        try:
+            while not stop.is_set():
+                assert client("SET", "k", "v") == OK
+        except (Closed, AssertionError, OSError) as error:
+            failures.append(error)
 
     workers = [threading.Thread(target=work, args=(client,)) for client in clients]
     for worker in workers:
         worker.start()
-    time.sleep(0.1)
+    with redis.connect() as direct:
+        wait_for(lambda: direct("GET", "k") == b"v", what="work")
     assert ask(headgate, "PAUSE") == OK
     await_held(headgate, len(clients))
     redis.restart()
     assert ask(headgate, "RESUME") == OK
-    time.sleep(0.1)
+    await_held(headgate, 0)
     stop.set()
     for worker in workers:
         worker.join(30)
         assert not worker.is_alive()
     assert not failures
+
+
+def test_who_has_a_connection_of_its_own_is_closed_with_it(make, redis, pool):
+    """By a restart of Redis; who has not goes on."""
+    headgate = make("", upstream_wait="30s")
+    with headgate.connect() as plain, headgate.connect() as subscriber:
+        assert plain("PING") == PONG
+        assert subscriber("SUBSCRIBE", "news")[0] == b"subscribe"
+        assert ask(headgate, "PAUSE") == OK
+        plain.request("PING")
+        await_held(headgate, 1)
+        redis.restart()
+        with pytest.raises((Closed, ConnectionError)):
+            subscriber.read()
+        assert ask(headgate, "RESUME") == OK
+        if pool == "shared":
+            assert plain.read() == PONG
+        else:
+            with pytest.raises((Closed, ConnectionError)):
+                plain.read()
+    assert headgate.serves()
 
 
 @pytest.mark.parametrize("words", (("0",), ("-1",), ("x",), ("WRITE", "WRITE"), ("100", "100"), ("86400001",)))
