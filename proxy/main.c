@@ -10,6 +10,7 @@
 #include "process/descriptors.h"
 #include "process/pid_file.h"
 #include "process/ping.h"
+#include "process/reload_report.h"
 #include "process/supervisor.h"
 #include "version.h"
 #include "worker/expiry.h"
@@ -38,10 +39,12 @@ struct process {
     struct privileges privileges;
     struct conf_faults faults; /* of the first configuration: its warnings */
     struct conf *conf;
-    struct conf *conf_before; /* the last one, as long as a worker may still use it */
-    size_t conf_acknowledged; /* workers that have taken over the new one */
-    bool reload_wanted;       /* by SIGHUP, while the last one was still under way */
-    struct stats stats;       /* of the main thread's reactor */
+    struct conf *conf_before;          /* the last one, as long as a worker may still use it */
+    size_t conf_acknowledged;          /* workers that have taken over the new one */
+    void (*conf_taken)(void *context); /* to be called when all have; NULL: nobody waits */
+    void *conf_taken_context;
+    bool reload_wanted; /* by SIGHUP, while the last one was still under way */
+    struct stats stats; /* of the main thread's reactor */
     struct reactor reactor;
     struct mailbox mailbox;
     struct servers servers;
@@ -80,13 +83,6 @@ static struct conf *load_conf(const char *path, struct conf_faults *faults)
     return conf;
 }
 
-static void log_warnings(const struct conf_faults *faults)
-{
-    for (size_t i = 0; i < faults->warning_count; i++) {
-        log_warning("main", "%s", faults->warnings[i]);
-    }
-}
-
 /* ---- reload ---- */
 
 struct acknowledgement {
@@ -95,6 +91,16 @@ struct acknowledgement {
 };
 
 static char *reload(void *context, char **changes);
+
+static void tell_taken(struct process *process)
+{
+    void (*taken)(void *context) = process->conf_taken;
+
+    process->conf_taken = NULL;
+    if (taken != NULL) {
+        taken(process->conf_taken_context);
+    }
+}
 
 /* Who sends a signal is told nothing, so a reload that cannot be done now is done afterwards. */
 static void reload_or_remember(struct process *process)
@@ -115,6 +121,7 @@ static void run_acknowledgement(struct message *message)
         conf_free(process->conf_before);
         process->conf_before = NULL;
         supervisor_ready(&process->supervisor);
+        tell_taken(process);
         if (process->reload_wanted) {
             reload_or_remember(process);
         }
@@ -135,40 +142,6 @@ static void worker_took_conf(void *context)
     mailbox_post(&process->mailbox, &acknowledgement->message);
 }
 
-/* A line more of what a reload has changed. */
-static void add_change(char **changes, const char *what, const char *how)
-{
-    char *longer = conf_format("%s%s %s\n", *changes, what, how);
-
-    free(*changes);
-    *changes = longer;
-}
-
-static void report_restart_only(void *context, const char *option)
-{
-    log_warning("main", "%s was changed in the file; that takes a restart, the old value stays", option);
-    add_change(context, option, "was changed in the file; that takes a restart, the old value stays");
-}
-
-static void report_change(void *context, const char *what)
-{
-    log_info("main", "%s is another now", what);
-    add_change(context, what, "is another now");
-}
-
-static char *join_faults(const struct conf_faults *faults)
-{
-    char *text = conf_format("%s", "");
-
-    for (size_t i = 0; i < faults->count; i++) {
-        log_error("main", "%s", faults->lines[i]);
-        char *longer = conf_format("%s%s\n", text, faults->lines[i]);
-        free(text);
-        text = longer;
-    }
-    return text;
-}
-
 static void put_in_force(struct process *process, struct conf *conf)
 {
     process->conf_before = process->conf;
@@ -186,19 +159,6 @@ static void put_in_force(struct process *process, struct conf *conf)
 static void watch_files(struct process *process, struct conf_faults *faults)
 {
     file_watch_set(process->watch, &faults->files, process->conf->reload_on_change != 0);
-}
-
-/* Compares them and tells what is otherwise, one line each; the configuration that is to be in force. */
-static struct conf *merge(const struct conf *old, const struct conf *fresh, char **changes)
-{
-    *changes = conf_format("%s", "");
-    conf_restart_only_changes(old, fresh, report_restart_only, changes);
-    struct conf *merged = conf_merge_reloadable(old, fresh);
-    conf_changes(old, merged, report_change, changes);
-    if (**changes == '\0') {
-        add_change(changes, "nothing", "was changed in the file");
-    }
-    return merged;
 }
 
 /* For STATS of each server: when there is another configuration, as there is at the start. */
@@ -239,7 +199,7 @@ static char *reload(void *context, char **changes)
     supervisor_reloading(&process->supervisor);
     struct conf *fresh = read_conf(process->conf_path, &faults);
     if (fresh == NULL) {
-        char *text = join_faults(&faults);
+        char *text = reload_report_log_faults(&faults);
         log_error("main", "the configuration was not reloaded: nothing was changed");
         count_failed_reload(process);
         watch_files(process, &faults);
@@ -247,8 +207,8 @@ static char *reload(void *context, char **changes)
         supervisor_ready(&process->supervisor);
         return text;
     }
-    log_warnings(&faults);
-    struct conf *merged = merge(process->conf, fresh, &told);
+    reload_report_log_warnings(&faults);
+    struct conf *merged = reload_report_merge(process->conf, fresh, &told);
     conf_free(fresh);
     put_in_force(process, merged);
     count_reload(process);
@@ -261,6 +221,34 @@ static char *reload(void *context, char **changes)
         free(told);
     }
     return NULL;
+}
+
+/* NULL if all is well; then taken is called when all workers have it. */
+static char *change(void *context, const struct conf_setting *settings, size_t count, void (*taken)(void *context),
+                    void *taken_context)
+{
+    const struct conf_section *sections[SECTIONS_MAX + 1];
+    struct process *process = context;
+    struct conf_faults faults;
+    char *text = NULL;
+
+    if (process->conf_before != NULL) {
+        return conf_format("the last change is still under way; try again\n");
+    }
+    sections_list(policies, sections);
+    struct conf *fresh = conf_change(process->conf, sections, settings, count, &faults);
+    if (fresh != NULL) {
+        reload_report_log_warnings(&faults);
+        reload_report_changes(process->conf, fresh);
+        process->conf_taken = taken;
+        process->conf_taken_context = taken_context;
+        put_in_force(process, fresh);
+        file_watch_turn(process->watch, fresh->reload_on_change != 0);
+    } else {
+        text = reload_report_faults(&faults);
+    }
+    conf_faults_free(&faults);
+    return text;
 }
 
 static bool on_files_changed(void *context)
@@ -452,7 +440,8 @@ static void warn_of_files(const struct process *process)
 
 static bool start(struct process *process, const struct policy *const *policies)
 {
-    const struct admin_host host = {.reload = reload, .shut_down = shut_down, .conf = current_conf, .context = process};
+    const struct admin_host host = {
+        .reload = reload, .change = change, .shut_down = shut_down, .conf = current_conf, .context = process};
 
     if (!reactor_init(&process->reactor, &process->stats) || !mailbox_open(&process->mailbox, &process->reactor)) {
         log_error("main", "cannot start the event loop: %s", strerror(errno));
@@ -547,6 +536,7 @@ static void end(struct process *process)
 {
     pid_file_remove(&process->pid_file);
     servers_stop(&process->servers);
+    tell_taken(process);
     if (process->admin != NULL) {
         admin_close(process->admin);
     }
@@ -638,7 +628,7 @@ static int serve(struct process *process)
         conf_free(process->conf);
         return 1;
     }
-    log_warnings(&process->faults);
+    reload_report_log_warnings(&process->faults);
     descriptors_raise(process->conf);
     started = start(process, policies);
     if (started) {

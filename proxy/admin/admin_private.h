@@ -8,6 +8,8 @@
  *   admin_nodes.c    … of the servers
  *   admin_policy.c   … of policies
  *   admin_process.c  … of the process
+ *   admin_config.c   … of its configuration
+ *   admin_hello.c    what programs ask when they connect
  *   admin_servers.c  … of several servers: what they have in sum, and each by itself
  *   admin_manual.c   the manual page
  */
@@ -25,7 +27,7 @@
 #include <strings.h>
 
 /* Arguments of a request, with the verb. */
-#define ADMIN_ARGUMENTS_MAX 8
+#define ADMIN_ARGUMENTS_MAX 16
 /* … and with a server named ahead of it. */
 #define ADMIN_WORDS_MAX (ADMIN_ARGUMENTS_MAX + 2)
 
@@ -106,6 +108,10 @@ void admin_reply_gathered(struct session_entry *session, struct admin_text *text
 void admin_reply_status(struct session_entry *session, const char *text);
 /* text: one line, with its first word in capitals. */
 void admin_reply_error(struct session_entry *session, const char *text);
+/* What is wrong with a configuration, one line each, as one error. */
+void admin_reply_faults(struct session_entry *session, char *faults);
+/* Names and values in turn, written as bulk strings. */
+void admin_reply_pairs(struct session_entry *session, size_t pairs, struct admin_text *text);
 /* As it is. */
 void admin_reply_bytes(struct session_entry *session, const char *bytes, size_t length);
 /* Nothing more is taken from the session until admin_session_resume(), which it outlives even if it is closed. */
@@ -146,12 +152,27 @@ static inline bool admin_names_servers(const struct session_entry *session)
 /* ---- admin_process.c ---- */
 
 /* Verbs: each answers at once. */
-void admin_process_config(struct session_entry *session, size_t count, const struct slice *arguments);
 void admin_process_reload(struct session_entry *session, size_t count, const struct slice *arguments);
 void admin_process_version(struct session_entry *session, size_t count, const struct slice *arguments);
 void admin_process_shutdown(struct session_entry *session, size_t count, const struct slice *arguments);
 void admin_process_auth(struct session_entry *session, size_t count, const struct slice *arguments);
 void admin_process_quit(struct session_entry *session, size_t count, const struct slice *arguments);
+
+/* ---- admin_hello.c ---- */
+
+/* Verbs. */
+void admin_hello_ping(struct session_entry *session, size_t count, const struct slice *arguments);
+void admin_hello_command(struct session_entry *session, size_t count, const struct slice *arguments);
+
+/* ---- admin_config.c ---- */
+
+/* Verbs. CONFIG SET and LOGLEVEL with a level answer once all workers go by it. */
+void admin_config(struct session_entry *session, size_t count, const struct slice *arguments);
+void admin_config_get(struct session_entry *session, size_t count, const struct slice *arguments);
+void admin_config_show(struct session_entry *session, size_t count, const struct slice *arguments);
+void admin_config_set(struct session_entry *session, size_t count, const struct slice *arguments);
+void admin_config_rewrite(struct session_entry *session, size_t count, const struct slice *arguments);
+void admin_loglevel(struct session_entry *session, size_t count, const struct slice *arguments);
 
 /* ---- admin_servers.c ---- */
 

@@ -1,40 +1,15 @@
-/* What the admin port is asked of the process: its configuration, its version, its end; and who asks. */
+/* What the admin port is asked of the process: a reload, its version, its end; and who asks. */
 #include "admin/admin_private.h"
 
 #include "version.h"
 
 #include <stdlib.h>
 
-void admin_process_config(struct session_entry *session, size_t count, const struct slice *arguments)
-{
-    const struct admin_host *host = &session->admin->host;
-    const char *text = host->conf(host->context)->shown;
-
-    (void)count;
-    (void)arguments;
-    admin_reply_text(session, text, strlen(text));
-}
-
 void admin_process_version(struct session_entry *session, size_t count, const struct slice *arguments)
 {
     (void)count;
     (void)arguments;
     admin_reply_text(session, HEADGATE_VERSION, strlen(HEADGATE_VERSION));
-}
-
-/* An error reply is one line, so the faults of a file are joined. */
-static void reply_faults(struct session_entry *session, char *faults)
-{
-    static const char head[] = "-ERR nothing was changed: ";
-
-    for (char *c = faults; *c != '\0'; c++) {
-        if (*c == '\r' || *c == '\n') {
-            *c = c[1] != '\0' ? ';' : ' ';
-        }
-    }
-    admin_reply_bytes(session, head, sizeof head - 1);
-    admin_reply_bytes(session, faults, strlen(faults));
-    admin_reply_bytes(session, "\r\n", 2);
 }
 
 void admin_process_reload(struct session_entry *session, size_t count, const struct slice *arguments)
@@ -49,7 +24,7 @@ void admin_process_reload(struct session_entry *session, size_t count, const str
     log_info("admin", "RELOAD was asked for on the admin port by %s", session->address_text);
     char *faults = host->reload(host->context, &changes);
     if (faults != NULL) {
-        reply_faults(session, faults);
+        admin_reply_faults(session, faults);
     } else if (count > 1) {
         admin_reply_text(session, changes, strlen(changes));
     } else {

@@ -86,6 +86,29 @@ void admin_reply_error(struct session_entry *session, const char *text)
     reply(session, "-%s\r\n", text);
 }
 
+void admin_reply_faults(struct session_entry *session, char *faults)
+{
+    size_t length = strlen(faults);
+
+    while (length > 0 && (faults[length - 1] == '\n' || faults[length - 1] == '\r')) {
+        faults[--length] = '\0';
+    }
+    for (char *c = faults; *c != '\0'; c++) {
+        *c = *c == '\r' || *c == '\n' ? ';' : *c;
+    }
+    reply(session, "-ERR nothing was changed: %s\r\n", faults);
+}
+
+void admin_reply_pairs(struct session_entry *session, size_t pairs, struct admin_text *text)
+{
+    if (text->is_lost) {
+        admin_reply_error(session, "ERR out of memory");
+        return;
+    }
+    reply(session, "*%zu\r\n", 2 * pairs);
+    session->failed = evbuffer_add_buffer(session->output, text->bytes) != 0 || session->failed;
+}
+
 /* ---- the end of a session ---- */
 
 static void session_free(struct session_entry *session)

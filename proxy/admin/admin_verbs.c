@@ -10,7 +10,7 @@
 
 /* Clients a worker reports on in one loop iteration. */
 #define CLIENTS_PER_TURN 256
-#define VERB_COUNT 16
+#define VERB_COUNT 22
 /* Of a section, with its end. A longer name is none that there is, and neither is what is left of it. */
 #define SECTION_NAME_SIZE 32
 
@@ -405,15 +405,6 @@ static void run_info(struct session_entry *session, size_t count, const struct s
 
 /* ---- the other verbs ---- */
 
-static void run_ping(struct session_entry *session, size_t count, const struct slice *arguments)
-{
-    if (count > 1) {
-        admin_reply_text(session, arguments[1].data, arguments[1].length);
-    } else {
-        admin_reply_status(session, "PONG");
-    }
-}
-
 static void add_counter_help(struct admin_text *text, const struct slice *wanted, const char *name,
                              enum stats_kind kind, const char *help)
 {
@@ -436,6 +427,14 @@ static void add_counters_help(struct admin_text *text, const struct chain_roster
     }
 }
 
+/* Whether the verb's name, or the first word of it, is that. */
+static bool is_named(struct slice wanted, const char *name)
+{
+    size_t length = strcspn(name, " ");
+
+    return slice_is_word(wanted, name) || (wanted.length == length && strncasecmp(wanted.data, name, length) == 0);
+}
+
 static void add_verb_help(struct admin_text *text, const struct slice *wanted, const char *name, const char *usage,
                           const char *help, enum policy_verb_effect effect)
 {
@@ -445,7 +444,7 @@ static void add_verb_help(struct admin_text *text, const struct slice *wanted, c
         [POLICY_VERB_CHANGES_ON_RESET] = " (RESET changes something)",
     };
 
-    if (wanted == NULL || slice_is_word(*wanted, name)) {
+    if (wanted == NULL || is_named(*wanted, name)) {
         admin_text_add(text, "%-27s  %s%s\n", usage, help, notes[effect]);
     }
 }
@@ -484,16 +483,8 @@ static void run_help(struct session_entry *session, size_t count, const struct s
     admin_text_close(&text);
 }
 
-/* redis-cli asks for it when it starts; an empty list is an answer to its liking. */
-static void run_command(struct session_entry *session, size_t count, const struct slice *arguments)
-{
-    (void)count;
-    (void)arguments;
-    admin_reply_bytes(session, "*0\r\n", 4);
-}
-
 static const struct verb verbs[VERB_COUNT + 1] = {
-    {"PING", 1, 2, run_ping, "PING [text]", "answers PONG, or the text", POLICY_VERB_READS, false},
+    {"PING", 1, 2, admin_hello_ping, "PING [text]", "answers PONG, or the text", POLICY_VERB_READS, false},
     {"HELP", 1, 2, run_help, "HELP [name]", "the verbs; HELP COUNTERS explains all counters, HELP name one of them",
      POLICY_VERB_READS, false},
     {"STATS", 1, ADMIN_ARGUMENTS_MAX, run_stats, "STATS [section ...]",
@@ -507,8 +498,19 @@ static const struct verb verbs[VERB_COUNT + 1] = {
     {"SERVERS", 1, 1, run_servers, "SERVERS", "one line for each of several servers", POLICY_VERB_READS, false},
     {"SERVER", 3, ADMIN_WORDS_MAX, run_server, "SERVER name verb ...",
      "asks about one of several servers, as if it were alone", POLICY_VERB_READS, false},
-    {"CONFIG", 1, 1, admin_process_config, "CONFIG", "the configuration in force, without passwords", POLICY_VERB_READS,
-     false},
+    {"CONFIG", 1, ADMIN_ARGUMENTS_MAX, admin_config, "CONFIG", "the configuration in force, without passwords",
+     POLICY_VERB_READS, false},
+    {"CONFIG GET", 3, ADMIN_ARGUMENTS_MAX, admin_config_get, "CONFIG GET pattern ...",
+     "the options whose names match, each with its value", POLICY_VERB_READS, false},
+    {"CONFIG SHOW", 2, ADMIN_ARGUMENTS_MAX, admin_config_show, "CONFIG SHOW [pattern ...]",
+     "one line for each of them: value, default, what changes it, and who says so", POLICY_VERB_READS, false},
+    {"CONFIG SET", 4, ADMIN_ARGUMENTS_MAX, admin_config_set, "CONFIG SET name value ...",
+     "sets options that a reload would take, all or none, until the file is read again", POLICY_VERB_CHANGES, false},
+    {"CONFIG REWRITE", 2, 2, admin_config_rewrite, "CONFIG REWRITE", "refused: the file is the operator's",
+     POLICY_VERB_READS, false},
+    {"LOGLEVEL", 1, 1, admin_loglevel, "LOGLEVEL", "the level from which lines are logged", POLICY_VERB_READS, false},
+    {"LOGLEVEL", 2, 2, admin_loglevel, "LOGLEVEL level",
+     "sets it (debug, info, warning or error), until the file is read again", POLICY_VERB_CHANGES, false},
     {"RELOAD", 1, 2, admin_process_reload, "RELOAD [VERBOSE]",
      "reads the configuration file again, like SIGHUP; VERBOSE tells what was changed", POLICY_VERB_CHANGES, false},
     {"VERSION", 1, 1, admin_process_version, "VERSION", "the version of Headgate", POLICY_VERB_READS, false},
@@ -517,8 +519,8 @@ static const struct verb verbs[VERB_COUNT + 1] = {
     {"AUTH", 2, 3, admin_process_auth, "AUTH password", "needed first if admin_password is set", POLICY_VERB_READS,
      false},
     {"QUIT", 1, 1, admin_process_quit, "QUIT", "closes this connection", POLICY_VERB_READS, false},
-    {"COMMAND", 1, ADMIN_ARGUMENTS_MAX, run_command, "COMMAND", "an empty list, for redis-cli", POLICY_VERB_READS,
-     false},
+    {"COMMAND", 1, ADMIN_ARGUMENTS_MAX, admin_hello_command, "COMMAND", "an empty list, for redis-cli",
+     POLICY_VERB_READS, false},
     {NULL, 0, 0, NULL, NULL, NULL, POLICY_VERB_READS, false},
 };
 
@@ -605,19 +607,42 @@ static bool run_verb_of_policy(struct session_entry *session, size_t count, cons
     return false;
 }
 
-static const struct verb *find_verb(struct slice name)
+/* How many words of the request are the verb's name; 0: it is another one. */
+static size_t words_of_name(const struct verb *verb, size_t count, const struct slice *arguments)
 {
-    const struct verb *verb = verbs;
+    const char *blank = strchr(verb->name, ' ');
+    size_t length = blank != NULL ? (size_t)(blank - verb->name) : strlen(verb->name);
 
-    while (verb->name != NULL && !slice_is_word(name, verb->name)) {
-        verb++;
+    if (arguments[0].length != length || strncasecmp(arguments[0].data, verb->name, length) != 0) {
+        return 0;
     }
-    return verb;
+    if (blank == NULL) {
+        return 1;
+    }
+    return count > 1 && slice_is_word(arguments[1], blank + 1) ? 2 : 0;
+}
+
+/* Of several with the name that with more words, and then the one that takes so many. */
+static const struct verb *find_verb(size_t count, const struct slice *arguments)
+{
+    const struct verb *found = NULL, *verb = verbs;
+    size_t most = 0;
+
+    for (; verb->name != NULL; verb++) {
+        size_t words = words_of_name(verb, count, arguments);
+        bool fits_better = words > 0 && words == most && count >= verb->least && count <= verb->most &&
+                           !(count >= found->least && count <= found->most);
+        if (words > most || fits_better) {
+            found = verb;
+            most = words;
+        }
+    }
+    return found != NULL ? found : verb;
 }
 
 static void run_in_scope(struct session_entry *session, size_t count, const struct slice *arguments)
 {
-    const struct verb *verb = find_verb(arguments[0]);
+    const struct verb *verb = find_verb(count, arguments);
 
     if (!admin_session_is_trusted(session) && verb->run != admin_process_auth && verb->run != admin_process_quit) {
         admin_reply_error(session, "NOAUTH Authentication required.");

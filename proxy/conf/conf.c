@@ -418,7 +418,7 @@ static void warn_of_open_sockets(struct conf_reading *reading)
     }
 }
 
-static void check_all(struct conf_reading *reading)
+void conf_check_all(struct conf_reading *reading)
 {
     for (struct conf_part *part = reading->parts; part != NULL; part = part->next) {
         conf_take_credentials(reading, part);
@@ -430,8 +430,10 @@ static void check_all(struct conf_reading *reading)
     if (reading->faults->count == 0) {
         conf_check_beside(reading);
     }
-    if (reading->faults->count == 0) {
+    if (reading->faults->count == 0 && !reading->has_tls) {
         conf_make_tls(reading);
+    }
+    if (reading->faults->count == 0) {
         conf_check_clients(reading);
     }
     if (reading->faults->count == 0) {
@@ -444,11 +446,12 @@ static void check_all(struct conf_reading *reading)
 
 /* ---- Files ---- */
 
-static struct conf *make_defaults(const char *path)
+struct conf *conf_new(const char *path)
 {
     struct conf *conf = conf_alloc(NULL, sizeof *conf);
     *conf = (struct conf){.path = conf_format("%s", path), .server_name = conf_copy("", 0), .serves = true};
     conf_values_default(&conf_section_headgate, conf);
+    conf->origins = conf_origins_new(&conf_section_headgate);
     return conf;
 }
 
@@ -467,8 +470,7 @@ static void keep_shown(struct conf *conf)
     text_free(&text);
 }
 
-/* All is there. */
-static void finish(struct conf *conf)
+void conf_finish(struct conf *conf)
 {
     keep_shown(conf);
     conf_servers_make(conf);
@@ -498,6 +500,7 @@ void conf_free(struct conf *conf)
     }
     free(conf->servers);
     conf_values_free(&conf_section_headgate, conf);
+    conf_origins_free(&conf_section_headgate, conf->origins);
     conf_rules_free(conf->rules);
     tls_context_release(conf->tls_clients);
     tls_context_release(conf->tls_upstream);
@@ -561,7 +564,7 @@ static void parse(struct conf_reading *reading)
         conf_fault_line(reading, "a line is not understood; expected option = value");
     }
     conf_look_at_files(reading);
-    check_all(reading);
+    conf_check_all(reading);
 }
 
 static void load_file(struct conf_reading *reading)
@@ -587,9 +590,9 @@ struct conf *conf_load(const char *path, const struct conf_section *const *secti
     static const struct conf_section *const none[] = {NULL};
 
     *faults = (struct conf_faults){0};
-    struct conf *conf = make_defaults(path != NULL ? path : "");
+    struct conf *conf = conf_new(path != NULL ? path : "");
     if (path == NULL) {
-        finish(conf);
+        conf_finish(conf);
         return conf;
     }
     struct conf_reading reading = {
@@ -600,13 +603,14 @@ struct conf *conf_load(const char *path, const struct conf_section *const *secti
         .parts = conf_part_new(&conf_section_headgate, CONF_SECTION, conf, 0),
     };
     load_file(&reading);
+    conf_origins_keep(&reading);
     conf_sources_free(&reading);
     conf_parts_free(&reading);
     if (faults->count > 0) {
         conf_free(conf);
         return NULL;
     }
-    finish(conf);
+    conf_finish(conf);
     return conf;
 }
 
@@ -661,17 +665,18 @@ void conf_restart_only_changes(const struct conf *old, const struct conf *new_co
 
 struct conf *conf_merge_reloadable(const struct conf *old, const struct conf *new_conf)
 {
-    struct conf *merged = make_defaults(new_conf->path);
+    struct conf *merged = conf_new(new_conf->path);
     for (size_t i = 0; i < conf_option_count; i++) {
         const struct conf_option *option = &conf_options[i];
         conf_value_copy(option, merged, option->reloadable ? new_conf : old);
     }
+    conf_origins_merge(merged, old, new_conf);
     merged->rules = conf_listener_merge(old->rules, conf_rules_copy(new_conf->rules));
     /* Addresses stay, and so does what those with TLS need. */
     merged->tls_clients = tls_context_hold(new_conf->tls_clients != NULL ? new_conf->tls_clients : old->tls_clients);
     merged->tls_upstream =
         tls_context_hold(new_conf->tls_upstream != NULL ? new_conf->tls_upstream : old->tls_upstream);
     merged->serves = old->serves;
-    finish(merged);
+    conf_finish(merged);
     return merged;
 }

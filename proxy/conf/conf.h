@@ -6,6 +6,7 @@
 #ifndef HEADGATE_CONF_H
 #define HEADGATE_CONF_H
 
+#include "base/slice.h"
 #include "conf/conf_files.h"
 
 #include <stdbool.h>
@@ -88,7 +89,15 @@ struct conf_listener {
 };
 
 struct conf_section; /* conf_table.h */
+struct conf_option;  /* the same */
 struct tls_context;  /* tls_context.h */
+
+/* Where the value of an option is from. */
+struct conf_origin {
+    char *file; /* that says it; NULL: none does */
+    int line;
+    bool is_set; /* by conf_change(), whatever the file says */
+};
 
 /* A section besides [headgate], as it stands in the file. */
 struct conf_rule {
@@ -97,6 +106,7 @@ struct conf_rule {
     char *name; /* of [section:NAME]; "" where the section has no rules with names */
     int line;
     void *values;                    /* what the section's options fill */
+    struct conf_origin *origins;     /* of each of its options, in their order */
     struct tls_context *tls;         /* towards the server that it names; NULL: without TLS */
     struct tls_context *tls_clients; /* of a [server:NAME], towards its clients; NULL: that of [headgate] */
 };
@@ -183,6 +193,7 @@ struct conf {
     char *log_file;                    /* "" is standard error, LOG_SYSLOG the system's log */
     char *path;                        /* of the file this came from; "" for defaults */
     char *shown; /* as conf_print() writes it, without passwords: printing takes memory that may not be there later */
+    struct conf_origin *origins; /* of each of conf_options; of a server: NULL */
     struct conf_rule *rules;
     char *server_name;          /* of [server:NAME], if this is what one of several servers goes by; else "" */
     bool serves;                /* of a file: [headgate] is a server itself, not only what others have in common */
@@ -247,6 +258,39 @@ void conf_restart_only_changes(const struct conf *old, const struct conf *new_co
 /* What is otherwise in new_conf, one call each: an option of [headgate], or the heading of a section. */
 void conf_changes(const struct conf *old, const struct conf *new_conf, void (*report)(void *context, const char *what),
                   void *context);
+
+/* One option, as it is told to who asks. */
+struct conf_fact {
+    const char *name; /* "lanes", of another section than [headgate] "limit:search.limit" */
+    const struct conf_option *option;
+    const struct conf_section *section;
+    const void *values;               /* of the section */
+    const struct conf_origin *origin; /* of a server's own, or of [headgate], which it has it from */
+};
+
+/* One call for each option of all sections; a fact is good within the call. */
+void conf_visit(const struct conf *process, void (*visit)(void *context, const struct conf_fact *fact), void *context);
+/* The value as conf_change() would take it, and ******** for a secret that is set. The caller frees it. */
+char *conf_fact_value(const struct conf_fact *fact);
+/* What says the value: "default", "FILE:LINE", the file of a secret, or "CONFIG SET". The caller frees it. */
+char *conf_fact_source(const struct conf_fact *fact);
+
+/* A value that an option is to have from now on. */
+struct conf_setting {
+    struct slice name;  /* as in struct conf_fact, with the option in any case of letters */
+    struct slice value; /* as it is: nothing in it is quoted, or stands for a variable */
+};
+
+/*
+ * A copy of the configuration of a file with these values, if it is sound with all of them: then the caller's. Else
+ * NULL with the faults, which go to conf_faults_free() either way. Takes what a reload would take, but for the names of
+ * files, and what says who may use the admin port. sections as for conf_load().
+ */
+struct conf *conf_change(const struct conf *process, const struct conf_section *const *sections,
+                         const struct conf_setting *settings, size_t count, struct conf_faults *faults);
+
+/* Those that conf_change() has set, one call each. */
+void conf_settings(const struct conf *process, void (*report)(void *context, const char *name), void *context);
 
 /* A copy of new_conf with the values of old where a reload may not change them: what a reload makes effective. Rules
  * are always those of new_conf. */

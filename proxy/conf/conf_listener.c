@@ -346,6 +346,7 @@ static void take_reloadable(struct conf_rule *to, const struct conf_rule *from)
             conf_value_copy(&to->section->options[i], to->values, from->values);
         }
     }
+    conf_origins_take_same(to, from);
     take_tls(&to->tls, from->tls);
     take_tls(&to->tls_clients, from->tls_clients);
 }

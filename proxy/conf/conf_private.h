@@ -23,6 +23,9 @@
  *   conf_files.c    files beside the ini file: found, read, and whether they have changed
  *   conf_modes.c    who else may read files with secrets
  *   conf_manual.c   the manual page
+ *   conf_origin.c   where values are from
+ *   conf_change.c   values that are set at run time
+ *   conf_shown.c    options one by one, as they are told to who asks
  *   conf_text.c     memory and text
  */
 #ifndef HEADGATE_CONF_PRIVATE_H
@@ -68,6 +71,7 @@ struct conf_reading {
     const struct conf_section *const *sections; /* ends with NULL */
     struct conf_part *parts;                    /* [headgate] first, then in the order of the file */
     struct conf_part *part;                     /* where the line stands; NULL: in none, or in one that is unknown */
+    bool has_tls;                               /* what connections with TLS need is made already */
     bool in_unknown;
     struct conf *conf;
     struct conf_faults *faults;
@@ -108,7 +112,27 @@ char *conf_next_line(char *buffer, int capacity, void *reading);
 struct conf_part *conf_part_new(const struct conf_section *section, const char *title, void *values, int line);
 void conf_parts_free(struct conf_reading *reading);
 
+/* ---- conf_origin.c ---- */
+
+/* One for each option: none is said by anybody. */
+struct conf_origin *conf_origins_new(const struct conf_section *section);
+void conf_origins_free(const struct conf_section *section, struct conf_origin *origins);
+void conf_origins_copy(const struct conf_section *section, struct conf_origin *to, const struct conf_origin *from);
+/* Takes over those of values that are the same. */
+void conf_origins_take_same(const struct conf_rule *to, const struct conf_rule *from);
+/* Of a configuration that was merged of these two. */
+void conf_origins_merge(struct conf *merged, const struct conf *old, const struct conf *fresh);
+/* Keeps where options were seen in what was read. */
+void conf_origins_keep(struct conf_reading *reading);
+
 /* ---- conf.c ---- */
+
+/* All at its default. */
+struct conf *conf_new(const char *path);
+/* Checks what is there as a whole, and makes what is made of it. */
+void conf_check_all(struct conf_reading *reading);
+/* All is there. */
+void conf_finish(struct conf *conf);
 
 /* Of the option of the name, as it stands in the file or by default. */
 void conf_fault_value(struct conf_reading *reading, struct conf_part *part, const char *name, const char *problem,

@@ -1,6 +1,6 @@
 /* The values that a section's options fill, as a whole, and the rules that hold them. */
-#include "conf/conf.h"
-#include "conf/conf_table.h"
+#include "conf/conf_private.h"
+
 #include "tls/tls_context.h"
 
 #include <assert.h>
@@ -25,6 +25,7 @@ struct conf_rule *conf_rule_new(const struct conf_section *section, const char *
     rule->values = conf_alloc(NULL, section->values_size);
     memset(rule->values, 0, section->values_size);
     conf_values_default(section, rule->values);
+    rule->origins = conf_origins_new(section);
     return rule;
 }
 
@@ -42,6 +43,7 @@ void conf_rules_free(struct conf_rule *rule)
         conf_values_free(rule->section, rule->values);
         tls_context_release(rule->tls);
         tls_context_release(rule->tls_clients);
+        conf_origins_free(rule->section, rule->origins);
         free(rule->values);
         free(rule->name);
         free(rule);
@@ -78,6 +80,7 @@ struct conf_rule *conf_rule_copy(const struct conf_rule *from)
     for (size_t i = 0; i < from->section->option_count; i++) {
         conf_value_copy(&from->section->options[i], copy->values, from->values);
     }
+    conf_origins_copy(from->section, copy->origins, from->origins);
     copy->tls = tls_context_hold(from->tls);
     copy->tls_clients = tls_context_hold(from->tls_clients);
     return copy;

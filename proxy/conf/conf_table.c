@@ -55,13 +55,13 @@ const struct conf_option conf_options[] = {
      .help = "Where operators connect, with any Redis client: redis-cli -p 6390 STATS.\n"
              "Set admin_password before opening it beyond this machine."},
     {FIELD(admin_password), .reach = CONF_REACH_PROCESS, .type = CONF_STRING, .max = STRING_MAX, .initial = "",
-     .reloadable = true, .secret = true,
+     .reloadable = true, .is_guarded = true, .secret = true,
      .help = "What AUTH on the admin port must give. Empty: no password is asked for."},
     {FIELD(admin_password_file), .reach = CONF_REACH_PROCESS, .type = CONF_FILE, .max = STRING_MAX, .initial = "",
      .reloadable = true, .secret = true, .fills = "admin_password",
      .help = "The file that holds it, alone on its line, in place of admin_password."},
     {FIELD(admin_changes), .reach = CONF_REACH_PROCESS, .type = CONF_WORD, .words = changes_words,
-     .initial = "same-user", .reloadable = true,
+     .initial = "same-user", .reloadable = true, .is_guarded = true,
      .help = "Who may use verbs that change something over TCP while there is no admin_password.\n"
              "same-user: processes on this machine of the user that Headgate runs as, and of root. anyone: whoever\n"
              "reaches the admin port. A Unix socket is open to whom its mode lets in."},
@@ -70,7 +70,7 @@ const struct conf_option conf_options[] = {
      .help = "Where metrics, probes and a page for a browser are served by HTTP, to look at and nothing else:\n"
              "127.0.0.1:6391, say. Asks for admin_password if there is one, and has to have one beyond this machine."},
     {FIELD(http_names), .reach = CONF_REACH_PROCESS, .type = CONF_STRING, .max = STRING_MAX, .initial = "",
-     .reloadable = true,
+     .reloadable = true, .is_guarded = true,
      .help = "The names of hosts by which it may be asked for, beside localhost, numbers and the name of this\n"
              "machine: any other is refused, as it may be the trick of a page in somebody's browser."},
     {FIELD(upstream), .reach = CONF_REACH_ADDRESS, .type = CONF_ADDRESS, .initial = "127.0.0.1:6379",
@@ -248,7 +248,7 @@ const struct conf_option conf_options[] = {
      .reloadable = true,
      .help = "What lines look like: text for people, or each line a JSON object with time, level, module and message."},
     {FIELD(log_file), .reach = CONF_REACH_PROCESS, .type = CONF_STRING, .max = STRING_MAX, .initial = "",
-     .reloadable = true,
+     .reloadable = true, .is_guarded = true,
      .help = "The file that log lines are appended to; SIGHUP and SIGUSR1 open it anew. syslog: the system's log.\n"
              "Empty: standard error."},
 };

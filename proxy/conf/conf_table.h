@@ -57,6 +57,7 @@ struct conf_option {
     bool takes_topology;   /* of CONF_ADDRESS: it may name sentinels or a cluster */
     bool names_clients;    /* the text is sound if the section with check_clients() says so */
     bool names_servers;    /* the text is a list of names of servers; empty: all of them */
+    bool is_guarded;       /* it says who may do what, or where is written: it is set in the file only */
     enum conf_reach reach; /* of options of [headgate] */
 };
 
@@ -135,6 +136,13 @@ char *conf_value_text(const struct conf_option *option, const void *base);
 char *conf_value_shown(const struct conf_option *option, const void *base);
 /* Whether the value may be shown to nobody. */
 bool conf_option_hides(const struct conf_option *option);
+
+/* Whether the value may be set at run time, by who may change things on the admin port. */
+bool conf_option_is_settable(const struct conf_option *option);
+
+/* The option by whose file the value of this one is given; NULL: it is from the ini file. */
+const struct conf_option *conf_value_file(const struct conf_section *section, const struct conf_option *option,
+                                          const void *values);
 
 /* Whether the option's value is what the file of another option of the section holds, and not from the ini file. */
 bool conf_value_is_of_file(const struct conf_section *section, const struct conf_option *option, const void *values);

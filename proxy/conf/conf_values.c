@@ -378,17 +378,28 @@ bool conf_option_hides(const struct conf_option *option)
     return option->secret && option->type != CONF_FILE;
 }
 
+bool conf_option_is_settable(const struct conf_option *option)
+{
+    return option->reloadable && option->type != CONF_FILE && !option->is_guarded;
+}
+
 bool conf_value_is_of_file(const struct conf_section *section, const struct conf_option *option, const void *values)
+{
+    return conf_value_file(section, option, values) != NULL;
+}
+
+const struct conf_option *conf_value_file(const struct conf_section *section, const struct conf_option *option,
+                                          const void *values)
 {
     for (size_t i = 0; i < section->option_count; i++) {
         const struct conf_option *other = &section->options[i];
         const char *path;
         if (other->fills != NULL && strcmp(other->fills, option->name) == 0) {
             memcpy(&path, const_field(other, values), sizeof path);
-            return *path != '\0';
+            return *path != '\0' ? other : NULL;
         }
     }
-    return false;
+    return NULL;
 }
 
 void conf_value_free(const struct conf_option *option, void *base)

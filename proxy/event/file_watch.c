@@ -275,12 +275,28 @@ struct file_watch *file_watch_new(struct reactor *reactor, file_watch_callback *
     return watch;
 }
 
-static void stop(struct file_watch *watch)
+static void watch_none(struct file_watch *watch)
 {
     end_inotify(watch);
     event_del(&watch->look);
     event_del(&watch->settle);
+}
+
+static void stop(struct file_watch *watch)
+{
+    watch_none(watch);
     conf_files_free(&watch->files);
+}
+
+void file_watch_turn(struct file_watch *watch, bool is_on)
+{
+    bool was_on = event_pending(&watch->look, EV_TIMEOUT, NULL) || event_pending(&watch->settle, EV_TIMEOUT, NULL);
+
+    if (is_on && !was_on) {
+        watch_on(watch);
+    } else if (!is_on) {
+        watch_none(watch);
+    }
 }
 
 void file_watch_set(struct file_watch *watch, struct conf_files *files, bool is_on)

@@ -25,5 +25,7 @@ void file_watch_free(struct file_watch *watch);
 /* Watches these files from now on, which were found as the list says, in place of those before. The list is emptied:
  * what is in it is the watch's now. is_on false: watches none. */
 void file_watch_set(struct file_watch *watch, struct conf_files *files, bool is_on);
+/* Watches those that were given last, or none. */
+void file_watch_turn(struct file_watch *watch, bool is_on);
 
 #endif

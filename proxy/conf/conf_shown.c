@@ -1,0 +1,97 @@
+/* Options one by one, as they are told to who asks: what they are, and who says so. */
+#include "conf/conf_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* "server:", the name, a dot and an option, with room to spare. */
+#define NAME_SIZE 160
+
+/* A server has what it does not say from [headgate], and so who says it. */
+static const struct conf_origin *origin_of(const struct conf *process, const struct conf_rule *rule, size_t index)
+{
+    const struct conf_origin *own = &rule->origins[index];
+    bool inherits = rule->section == &conf_section_server && rule->section->options[index].reach == CONF_REACH_SERVER;
+
+    return inherits && own->file == NULL && !own->is_set ? &process->origins[index] : own;
+}
+
+static void visit_rule(const struct conf *process, const struct conf_rule *rule,
+                       void (*visit)(void *context, const struct conf_fact *fact), void *context)
+{
+    char name[NAME_SIZE];
+
+    for (size_t i = 0; i < rule->section->option_count; i++) {
+        const struct conf_option *option = &rule->section->options[i];
+        if (rule->section == &conf_section_server && option->reach == CONF_REACH_PROCESS) {
+            continue;
+        }
+        snprintf(name, sizeof name, "%s%s%s.%s", rule->section->name, *rule->name != '\0' ? ":" : "", rule->name,
+                 option->name);
+        visit(context, &(struct conf_fact){name, option, rule->section, rule->values, origin_of(process, rule, i)});
+    }
+}
+
+void conf_visit(const struct conf *process, void (*visit)(void *context, const struct conf_fact *fact), void *context)
+{
+    for (size_t i = 0; i < conf_option_count; i++) {
+        const struct conf_option *option = &conf_options[i];
+        if (process->serves || option->reach != CONF_REACH_ADDRESS) {
+            visit(context,
+                  &(struct conf_fact){option->name, option, &conf_section_headgate, process, &process->origins[i]});
+        }
+    }
+    for (const struct conf_rule *rule = process->rules; rule != NULL; rule = rule->next) {
+        visit_rule(process, rule, visit, context);
+    }
+}
+
+static const char *text_of(const struct conf_option *option, const void *values)
+{
+    return *(char *const *)(const void *)((const char *)values + option->offset);
+}
+
+char *conf_fact_value(const struct conf_fact *fact)
+{
+    const struct conf_option *option = fact->option;
+    bool is_text = option->type == CONF_STRING || option->type == CONF_FILE;
+
+    return is_text && !conf_option_hides(option) ? conf_format("%s", text_of(option, fact->values))
+                                                 : conf_value_shown(option, fact->values);
+}
+
+char *conf_fact_source(const struct conf_fact *fact)
+{
+    const struct conf_option *file = conf_value_file(fact->section, fact->option, fact->values);
+
+    if (file != NULL) {
+        return conf_format("%s", text_of(file, fact->values));
+    }
+    if (fact->origin->is_set) {
+        return conf_format("CONFIG SET");
+    }
+    return fact->origin->file != NULL ? conf_format("%s:%d", fact->origin->file, fact->origin->line)
+                                      : conf_format("default");
+}
+
+struct reporting {
+    void (*report)(void *context, const char *name);
+    void *context;
+};
+
+/* What a server has from [headgate] is reported there. */
+static void report_setting(void *context, const struct conf_fact *fact)
+{
+    const struct reporting *reporting = context;
+
+    if (fact->origin->is_set) {
+        reporting->report(reporting->context, fact->name);
+    }
+}
+
+void conf_settings(const struct conf *process, void (*report)(void *context, const char *name), void *context)
+{
+    struct reporting reporting = {report, context};
+
+    conf_visit(process, report_setting, &reporting);
+}

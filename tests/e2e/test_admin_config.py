@@ -1,0 +1,277 @@
+"""CONFIG on the admin port: the options one by one, and values that are set at run time."""
+
+import subprocess
+
+import pytest
+
+from harness.admin import stats, text
+from harness.resp import OK, PONG, Error, encode, wait_for
+from harness.several import Several
+
+RULES = "[limit:search]\ncommands = echo get\nper = connection\nlimit = 3\nwindow = 1m\n"
+
+
+@pytest.fixture
+def headgate(redis, make_headgate):
+    headgate = make_headgate(redis, pool="shared", reload_on_change="off", max_clients=100, upstream_password="")
+    headgate.write_rules(RULES)
+    with headgate.admin() as admin:
+        assert admin("RELOAD") == OK
+    return headgate
+
+
+@pytest.fixture
+def admin(headgate):
+    with headgate.admin() as admin:
+        yield admin
+
+
+def get(admin, *patterns):
+    reply = [item.decode() for item in admin("CONFIG", "GET", *patterns)]
+    return dict(zip(reply[::2], reply[1::2], strict=True))
+
+
+def show(admin, name):
+    """The fields of the option's line."""
+    lines = text(admin("CONFIG", "SHOW", name)).splitlines()
+    assert len(lines) == 1, lines
+    return dict(part.split("=", 1) for part in lines[0].split(" "))
+
+
+def change(admin, *pairs):
+    """CONFIG SET, once the change before, of others, is through."""
+    answer = None
+
+    def is_taken():
+        nonlocal answer
+        answer = admin("CONFIG", "SET", *pairs)
+        return not (isinstance(answer, Error) and b"under way" in bytes(answer))
+
+    wait_for(is_taken, what="the change to be taken")
+    return answer
+
+
+def test_get_gives_names_and_values(admin, redis):
+    assert get(admin, "max_clients") == {"max_clients": "100"}
+    assert get(admin, "MAX_CL*", "upstream", "max_clients") == {"max_clients": "100", "upstream": redis.url}
+    assert get(admin, "nonsense") == {}
+    everything = get(admin, "*")
+    assert len(everything) > 70 and everything["lanes"] == "1" and "" in everything.values()
+    assert get(admin, "limit:search.*")["limit:search.limit"] == "3"
+    assert get(admin, "*.commands") == {"limit:search.commands": "echo get"}
+
+
+def test_get_is_answered_to_redis_cli(headgate):
+    for words in (("CONFIG", "GET", "lanes"), ("-3", "CONFIG", "GET", "lanes")):
+        result = subprocess.run(
+            ["redis-cli", "-p", str(headgate.admin_port), *words], capture_output=True, text=True, timeout=60
+        )
+        assert "lanes" in result.stdout and "1" in result.stdout, result
+
+
+@pytest.mark.parametrize("pattern", ["", "[", "x" * 200, b"a\0b", "a\\"])
+def test_patterns_that_are_none(admin, pattern):
+    assert isinstance(admin("CONFIG", "GET", pattern), Error)
+    assert isinstance(admin("CONFIG", "SHOW", "*", pattern), Error)
+    assert admin("PING") == PONG
+
+
+def test_show_says_who_says_so(headgate, admin):
+    line = show(admin, "max_clients")
+    place = headgate.config_path.read_text().splitlines().index("max_clients = 100") + 1
+    assert line["value"] == "100" and line["default"] == "10000" and line["reload"] == "yes" and line["set"] == "yes"
+    assert line["source"] == f"{headgate.config_path}:{place}"
+    assert show(admin, "lanes")["source"] == "default" and show(admin, "lanes")["reload"] == "restart"
+    assert show(admin, "limit:search.limit")["source"].startswith(str(headgate.config_path))
+    assert change(admin, "max_clients", 50) == OK
+    line = text(admin("CONFIG", "SHOW", "max_clients")).strip()
+    assert 'value=50 default=10000 reload=yes set=yes source="CONFIG SET"' in line
+    assert isinstance(admin("CONFIG", "SHOW", "nonsense"), Error)
+    assert len(text(admin("CONFIG", "SHOW")).splitlines()) == len(get(admin, "*"))
+
+
+def test_secrets_are_not_told(redis, make_headgate, tmp_path):
+    (tmp_path / "password").write_text("from a file\n")
+    headgate = make_headgate(
+        redis, admin_password_file=tmp_path / "password", upstream_password="open sesame", sentinel_password=""
+    )
+    with headgate.admin() as admin:
+        assert admin("AUTH", "from a file") == OK
+        values = get(admin, "*")
+        assert values["admin_password"] == values["upstream_password"] == "********"
+        assert values["sentinel_password"] == ""
+        assert show(admin, "admin_password")["source"] == str(tmp_path / "password")
+        shown = text(admin("CONFIG", "SHOW")) + str(values) + text(admin("CONFIG"))
+        assert "sesame" not in shown and "from a file" not in shown
+        answer = change(admin, "upstream_password", "another secret", "max_clients", "none")
+        assert isinstance(answer, Error) and b"another secret" not in bytes(answer)
+        assert isinstance(change(admin, "upstream_password", "********"), Error)
+        assert change(admin, "upstream_password", "another secret") == OK
+    assert "sesame" not in headgate.log() and "another secret" not in headgate.log()
+
+
+def test_set_is_as_a_reload(headgate, admin):
+    first = headgate.connect()
+    assert first("PING") == PONG
+    assert change(admin, "max_clients", 1) == OK
+    with headgate.connect() as second:
+        assert isinstance(second("PING"), Error)
+    assert change(admin, "max_clients", 5, "CLIENT_pipeline_limit", 7) == OK
+    assert get(admin, "client_pipeline_limit", "max_clients") == {"client_pipeline_limit": "7", "max_clients": "5"}
+    with headgate.connect() as second:
+        assert second("PING") == PONG
+    assert "max_clients = 5" in text(admin("CONFIG"))
+    assert "main: max_clients is another now" in headgate.log()
+
+
+def test_set_changes_rules(headgate, admin):
+    with headgate.connect() as client:
+        replies = [client("ECHO", "x") for _ in range(4)]
+        assert [isinstance(reply, Error) for reply in replies] == [False, False, False, True]
+        assert change(admin, "limit:search.limit", 1000) == OK
+        assert client("ECHO", "x") == b"x"
+    assert change(admin, "max_clients", 3) == OK
+    assert get(admin, "limit:search.limit") == {"limit:search.limit": "1000"}
+
+
+@pytest.mark.parametrize(
+    ("pairs", "problem"),
+    [
+        (("max_clients", "many"), b"[headgate] max_clients = many: is not a whole number; expected a number from 1"),
+        (("max_clients", "0"), b"is too small"),
+        (("max_clients", ""), b"is empty"),
+        (("max_clientz", "5"), b'expected a known option, perhaps "max_clients"'),
+        (("lanes", "2"), b"takes a restart"),
+        (("listen", "127.0.0.1:1"), b"takes a restart"),
+        (("log_file", "/tmp/x"), b"for the file alone"),
+        (("admin_password", "x"), b"for the file alone"),
+        (("admin_password", ""), b"for the file alone"),
+        (("admin_changes", "anyone"), b"for the file alone"),
+        (("tls_certificate", "/etc/passwd"), b"for the file alone"),
+        (("upstream_password_file", "/etc/passwd"), b"for the file alone"),
+        (("limit:search.limit", "x"), b"[limit:search] limit = x: is not a"),
+        (("limit:nobody.limit", "1"), b"there is no such section"),
+        (("nonsense.limit", "1"), b"there is no such section"),
+        (("limit:search.", "1"), b"unknown option"),
+        (("limit:search.window", "0"), b"[limit:search] window"),
+        (("reconnect_min", "1h"), b"reconnect_min (1h) is longer than reconnect_max ("),
+        (("upstream_user", "app"), b"has no password"),
+        (("max_clients", "5", "MAX_CLIENTS", "6"), b"is given twice"),
+        (("max_clients", "5\r\n+OK"), b"control character"),
+        (("max_clients", b"5\0"), b"control character"),
+        (("max\nclients", "5"), b"control character"),
+        (("", "5"), b"unknown option"),
+        (("allow", "x" * 5000), b"too long"),
+        (("allow", "10.0.0.0/8 nonsense"), b"allow"),
+    ],
+)
+def test_what_is_not_sound_changes_nothing(headgate, admin, pairs, problem):
+    before = get(admin, "*")
+    answer = change(admin, "drain_timeout", "7s", *pairs)
+    assert isinstance(answer, Error) and bytes(answer).startswith(b"ERR nothing was changed: "), answer
+    assert problem in bytes(answer)
+    assert b"CONFIG SET:" not in bytes(answer)
+    assert get(admin, "*") == before
+
+
+def test_what_stands_in_a_value_stays_there(admin):
+    """No variable is put in, and no quotes are taken away."""
+    odd = '${HOME} "x" ; # y'
+    assert change(admin, "sentinel_user", odd, "sentinel_password", "x") == OK
+    assert change(admin, "max_clients", 3) == OK
+    assert get(admin, "sentinel_user") == {"sentinel_user": odd}
+
+
+def test_a_reload_says_what_is_gone(headgate, admin):
+    assert change(admin, "max_clients", 50, "limit:search.limit", 9) == OK
+    lines = text(admin("RELOAD", "VERBOSE")).splitlines()
+    for name in ("max_clients", "limit:search.limit"):
+        assert f"{name} was set at run time; from now on it is as the file says" in lines
+        assert f"{name} was set at run time" in headgate.log()
+    assert "max_clients is another now" in lines and "[limit:search] is another now" in lines
+    assert get(admin, "max_clients", "limit:search.limit") == {"max_clients": "100", "limit:search.limit": "3"}
+    assert show(admin, "max_clients")["source"].startswith(str(headgate.config_path))
+    wait_for(lambda: admin("RELOAD", "VERBOSE") == b"nothing was changed in the file\n", what="the next one")
+
+
+def test_a_pipeline_of_changes_is_taken_in_order(headgate, admin):
+    for number in range(1, 30):
+        admin.send(encode("CONFIG", "SET", "max_clients", number) + encode("CONFIG", "GET", "max_clients"))
+    replies = admin.read_many(58)
+    assert replies[::2] == [OK] * 29
+    assert [int(reply[1]) for reply in replies[1::2]] == list(range(1, 30))
+
+
+def test_who_asks_may_be_gone_before_the_answer(headgate):
+    for number in range(20):
+        with headgate.admin() as admin:
+            admin.request("CONFIG", "SET", "max_clients", 60 + number)
+    with headgate.admin() as admin:
+        assert change(admin, "max_clients", 90) == OK
+
+
+def test_loglevel(headgate, admin):
+    assert admin("LOGLEVEL") == b"info"
+    assert admin("LOGLEVEL", "Warning") == OK
+    assert admin("LOGLEVEL") == b"warning"
+    answer = admin("LOGLEVEL", "loud")
+    assert b"log_level = loud: is not one of the known words; expected debug, info, warning or error" in bytes(answer)
+    assert isinstance(admin("LOGLEVEL", "info", "x"), Error)
+    wait_for(lambda: admin("RELOAD") == OK, what="the reload")
+    assert admin("LOGLEVEL") == b"info"
+
+
+def test_wrong_words(admin):
+    for words in (("GET",), ("SET",), ("SET", "lanes"), ("SET", "max_clients", "1", "x"), ("NONSENSE",), ("REWRITE", "x")):
+        assert isinstance(admin("CONFIG", *words), Error), words
+    assert b"the file is the operator's" in bytes(admin("CONFIG", "REWRITE"))
+    assert b"HELP CONFIG" in bytes(admin("CONFIG", "NONSENSE"))
+    assert admin("PING") == PONG
+
+
+def test_the_file_is_watched_or_not(headgate, admin):
+    assert change(admin, "reload_on_change", "on") == OK
+    headgate.write_config(reload_on_change="on", max_clients=77, upstream_password="")
+    wait_for(lambda: get(admin, "max_clients") == {"max_clients": "77"}, what="the file to be read", seconds=60)
+
+
+def test_several_servers(make_redis, make_headgate):
+    several = Several(
+        make_headgate, {"a": make_redis(), "b": make_redis()}, own={"b": {"max_clients": 7}}, max_clients=50
+    )
+    with several.headgate.admin() as admin:
+        assert get(admin, "*max_clients") == {
+            "max_clients": "50",
+            "server:a.max_clients": "50",
+            "server:b.max_clients": "7",
+        }
+        assert show(admin, "server:a.max_clients")["source"] == show(admin, "max_clients")["source"]
+        assert get(admin, "upstream", "listen", "server:*.drain_timeout") == {}
+        assert change(admin, "max_clients", 321) == OK
+        assert change(admin, "server:a.cut_through", "128kb") == OK
+        assert change(admin, "max_clients", 322) == OK
+        assert get(admin, "*max_clients", "*cut_through") == {
+            "max_clients": "322",
+            "cut_through": "64kb",
+            "server:a.max_clients": "322",
+            "server:a.cut_through": "128kb",
+            "server:b.max_clients": "7",
+            "server:b.cut_through": "64kb",
+        }
+        assert b"is of the whole process" in bytes(change(admin, "server:a.drain_timeout", "1s"))
+        assert b"takes a restart" in bytes(change(admin, "server:a.lanes", "3"))
+        assert isinstance(change(admin, "upstream_user", "x"), Error)
+        assert isinstance(admin("SERVER", "a", "CONFIG", "GET", "lanes"), Error)
+    for name in ("a", "b"):
+        assert several.connect(name)("PING") == PONG
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_changes_beside_load(redis, make_headgate, threads):
+    headgate = make_headgate(redis, threads=threads, reload_on_change="off")
+    with headgate.admin() as admin, headgate.connect() as client:
+        for number in range(60):
+            client.send(encode("ECHO", number) * 20)
+            assert change(admin, "client_pipeline_limit", 10 + number, "exclusive_idle", number + 1) == OK
+            assert client.read_many(20) == [b"%d" % number] * 20
+    assert int(stats(headgate)["clients_closed_lost_total"]) == 0
