@@ -1,0 +1,241 @@
+/* Values that are set at run time: judged as those of a file are, and told apart from them. */
+#include "conf_fixture.h"
+
+#include "policy/sections.h"
+
+#include <criterion/criterion.h>
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern const struct policy *const policies[];
+
+static const char several[] = "[headgate]\nadmin = 127.0.0.1:1\nmax_clients = 9\n"
+                              "[server:a]\nlisten = 127.0.0.1:2\nupstream = redis://u:p@127.0.0.1:3\n"
+                              "[server:b]\nlisten = 127.0.0.1:4\nupstream = 127.0.0.1:5\nmax_clients = 7\n"
+                              "[listener:l]\nlisten = 127.0.0.1:6\nserver = b\n"
+                              "[limit:l]\nlimit = 3\nwindow = 1s\nservers = a\n";
+
+/* NULL: fault has what is wrong, to be freed. */
+static struct conf *change(const struct conf *conf, const char *name, const char *value, char **fault)
+{
+    const struct conf_section *sections[SECTIONS_MAX + 1];
+    const struct conf_setting setting = {slice_of(name), slice_of(value)};
+    struct conf_faults faults;
+
+    sections_list(policies, sections);
+    struct conf *changed = conf_change(conf, sections, &setting, 1, &faults);
+    *fault = faults.count > 0 ? conf_format("%s", faults.lines[0]) : NULL;
+    conf_faults_free(&faults);
+    return changed;
+}
+
+static struct conf *change_soundly(const struct conf *conf, const char *name, const char *value)
+{
+    char *fault;
+    struct conf *changed = change(conf, name, value, &fault);
+
+    cr_assert_not_null(changed, "%s = %s: %s", name, value, fault);
+    return changed;
+}
+
+static struct conf *loaded(const char *text)
+{
+    const struct conf_section *sections[SECTIONS_MAX + 1];
+    struct conf_faults faults;
+
+    sections_list(policies, sections);
+    struct conf *conf = load_conf(text, sections, &faults);
+    cr_assert_not_null(conf, "%s: %s", text, faults.count > 0 ? faults.lines[0] : "");
+    conf_faults_free(&faults);
+    return conf;
+}
+
+/* The configuration with everything in it, as it would be written. */
+static char *whole(const struct conf *conf)
+{
+    return print_conf(conf, true);
+}
+
+static void assert_nothing_else_changes(const struct conf *conf, const char *path)
+{
+    struct conf *there = change_soundly(conf, "drain_timeout", "77s");
+    char *initial = conf_value_text(conf_section_option(&conf_section_headgate, "drain_timeout"), conf);
+    struct conf *back = change_soundly(there, "drain_timeout", initial);
+    char *before = whole(conf), *after = whole(back);
+
+    cr_assert_eq(there->drain_timeout, 77000, "%s", path);
+    cr_assert_str_eq(before, after, "%s", path);
+    cr_assert_eq(conf_server_count(conf), conf_server_count(back), "%s", path);
+    free(before);
+    free(after);
+    free(initial);
+    conf_free(there);
+    conf_free(back);
+}
+
+Test(conf_change, what_is_sound_stays_so)
+{
+    static const char *const texts[] = {
+        "[headgate]\n",
+        "[headgate]\nupstream = redis://user:word@localhost:6379\n",
+        "[headgate]\nhttp_names = \" a ; b \"\nhost_name = $${x}\n",
+        "[headgate]\nlisten = unix:/tmp/a.sock, 127.0.0.1:7\nupstream_user = u\nupstream_password = \"p # q\"\n",
+        "[headgate]\nupstream = sentinel://a:1,b:2/m\nsentinel_user = s\nsentinel_password = p\n",
+        several,
+    };
+
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        struct conf *conf = loaded(texts[i]);
+        assert_nothing_else_changes(conf, texts[i]);
+        conf_free(conf);
+    }
+}
+
+Test(conf_change, examples_stay_as_they_are)
+{
+    const struct conf_section *sections[SECTIONS_MAX + 1];
+    struct conf_faults faults;
+    glob_t found;
+
+    sections_list(policies, sections);
+    cr_assert_eq(glob(HEADGATE_SOURCE_DIR "/conf/examples/*.ini", 0, NULL, &found), 0);
+    cr_assert_gt(found.gl_pathc, 5);
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        struct conf *conf = conf_load(found.gl_pathv[i], sections, &faults);
+        cr_assert_not_null(conf, "%s", found.gl_pathv[i]);
+        assert_nothing_else_changes(conf, found.gl_pathv[i]);
+        conf_free(conf);
+        conf_faults_free(&faults);
+    }
+    globfree(&found);
+}
+
+/* ---- who says what ---- */
+
+struct looking {
+    const char *name;
+    char *value;
+    char *source;
+};
+
+static void look(void *context, const struct conf_fact *fact)
+{
+    struct looking *looking = context;
+
+    if (strcmp(fact->name, looking->name) == 0) {
+        cr_assert_null(looking->value, "%s is there twice", looking->name);
+        looking->value = conf_fact_value(fact);
+        looking->source = conf_fact_source(fact);
+    }
+}
+
+/* source: the end of it. NULL: there is no such option. */
+static void assert_fact(const struct conf *conf, const char *name, const char *value, const char *source)
+{
+    struct looking looking = {.name = name};
+
+    conf_visit(conf, look, &looking);
+    if (value == NULL) {
+        cr_assert_null(looking.value, "%s", name);
+        return;
+    }
+    cr_assert_not_null(looking.value, "%s", name);
+    cr_assert_str_eq(looking.value, value, "%s: %s", name, looking.value);
+    size_t length = strlen(looking.source), tail = strlen(source);
+    cr_assert(length >= tail && strcmp(looking.source + length - tail, source) == 0, "%s: %s", name, looking.source);
+    free(looking.value);
+    free(looking.source);
+}
+
+Test(conf_change, it_is_known_who_says_a_value)
+{
+    struct conf *conf = loaded(several);
+
+    assert_fact(conf, "max_clients", "9", "h.ini:3");
+    assert_fact(conf, "server:a.max_clients", "9", "h.ini:3");
+    assert_fact(conf, "server:b.max_clients", "7", "h.ini:10");
+    assert_fact(conf, "lanes", "1", "default");
+    assert_fact(conf, "upstream", NULL, NULL);
+    assert_fact(conf, "server:a.upstream_password", "********", "default");
+    assert_fact(conf, "server:b.upstream_password", "", "default");
+    assert_fact(conf, "server:a.drain_timeout", NULL, NULL);
+    assert_fact(conf, "limit:l.window", "1s", "h.ini:16");
+    struct conf *changed = change_soundly(conf, "max_clients", "11");
+    assert_fact(changed, "server:a.max_clients", "11", "CONFIG SET");
+    assert_fact(changed, "server:b.max_clients", "7", "h.ini:10");
+    struct conf *again = change_soundly(changed, "server:b.MAX_clients", "12");
+    cr_assert_eq(conf_server_at(again, 0)->max_clients, 11);
+    cr_assert_eq(conf_server_at(again, 1)->max_clients, 12);
+    conf_free(again);
+    conf_free(changed);
+    conf_free(conf);
+}
+
+/* ---- a reload behind it ---- */
+
+static void count_name(void *context, const char *name)
+{
+    cr_assert_str_eq(name, "max_clients");
+    (*(size_t *)context)++;
+}
+
+Test(conf_change, a_reload_ends_it)
+{
+    struct conf *conf = loaded("[headgate]\nmax_clients = 5\nthreads = 2\n");
+    struct conf *changed = change_soundly(conf, "max_clients", "6");
+    struct conf *fresh = loaded("[headgate]\n# a line more\nmax_clients = 5\nthreads = 3\n");
+    struct conf *merged = conf_merge_reloadable(changed, fresh);
+    size_t count = 0;
+
+    conf_settings(changed, count_name, &count);
+    cr_assert_eq(count, 1);
+    conf_settings(merged, count_name, &count);
+    cr_assert_eq(count, 1);
+    assert_fact(merged, "max_clients", "5", "h.ini:3");
+    assert_fact(merged, "threads", "2", "h.ini:3");
+    struct conf *again = change_soundly(merged, "max_clients", "8");
+    cr_assert_eq(again->max_clients, 8);
+    conf_free(again);
+    conf_free(merged);
+    conf_free(fresh);
+    conf_free(changed);
+    conf_free(conf);
+}
+
+/* A reload keeps the servers of the start, whatever the file says by now. */
+Test(conf_change, servers_that_the_file_has_lost_are_no_hindrance)
+{
+    struct conf *conf = loaded(several);
+    struct conf *fresh = loaded("[headgate]\nlisten = 127.0.0.1:9\n[server:c]\nlisten = 127.0.0.1:8\n"
+                                "upstream = 127.0.0.1:10\n");
+    struct conf *merged = conf_merge_reloadable(conf, fresh);
+    char *fault;
+    struct conf *changed = change(merged, "max_clients", "8", &fault);
+
+    if (changed != NULL) {
+        cr_assert_eq(conf_server_count(changed), conf_server_count(conf));
+    } else {
+        cr_assert_not_null(strstr(fault, "takes a restart"), "%s", fault);
+    }
+    conf_free(changed);
+    free(fault);
+    conf_free(merged);
+    conf_free(fresh);
+    conf_free(conf);
+}
+
+Test(conf_change, a_fault_names_no_file)
+{
+    struct conf *conf = loaded(several);
+    char *fault;
+
+    cr_assert_null(change(conf, "limit:l.limit", "x", &fault));
+    const char *start = "[limit:l] limit = x: is not a whole number; expected a number from 1 to ";
+    cr_assert_eq(strncmp(fault, start, strlen(start)), 0, "%s", fault);
+    free(fault);
+    cr_assert_null(change(conf, "upstream_password", "hush", &fault));
+    cr_assert_null(strstr(fault, "hush"), "%s", fault);
+    free(fault);
+    conf_free(conf);
+}
