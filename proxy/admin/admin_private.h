@@ -5,6 +5,8 @@
  *   admin_session.c  one connection: requests in, answers out
  *   admin_guard.c    what is not obeyed: other protocols, other users
  *   admin_verbs.c    what can be asked
+ *   admin_lists.c    … of clients and connections, and the end of clients
+ *   admin_gathering.c  … of workers, one after the other
  *   admin_nodes.c    … of the servers
  *   admin_policy.c   … of policies
  *   admin_process.c  … of the process
@@ -183,6 +185,12 @@ void admin_add_servers(struct admin_text *text, const struct session_entry *sess
 /* The sum over the servers of the request. */
 uint64_t admin_stat(const struct session_entry *session, enum stats_id id);
 uint64_t admin_policy_counter(const struct session_entry *session, size_t policy, size_t counter);
+
+/* ---- admin_lists.c: verbs ---- */
+
+void admin_run_clients(struct session_entry *session, size_t count, const struct slice *arguments);
+void admin_run_lanes(struct session_entry *session, size_t count, const struct slice *arguments);
+void admin_run_kill(struct session_entry *session, size_t count, const struct slice *arguments);
 
 /* ---- admin_nodes.c ---- */
 

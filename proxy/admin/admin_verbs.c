@@ -1,5 +1,5 @@
 /* What can be asked on the admin port. */
-#include "admin/admin_private.h"
+#include "admin/admin_gathering.h"
 
 #include "version.h"
 
@@ -8,9 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Clients a worker reports on in one loop iteration. */
-#define CLIENTS_PER_TURN 256
-#define VERB_COUNT 22
+#define VERB_COUNT 23
 /* Of a section, with its end. A longer name is none that there is, and neither is what is left of it. */
 #define SECTION_NAME_SIZE 32
 
@@ -29,226 +27,9 @@ static const struct verb verbs[VERB_COUNT + 1];
 static void run_servers(struct session_entry *session, size_t count, const struct slice *arguments);
 static void run_server(struct session_entry *session, size_t count, const struct slice *arguments);
 
-/* ---- gathering from workers ---- */
-
-/*
- * Goes from worker to worker and collects lines. On a worker's thread it only reads that worker; between two parts it
- * lets the worker's clients have a turn.
- */
-struct gathering {
-    struct message message;
-    struct session_entry *session;
-    struct admin_text text;
-    size_t server;
-    size_t worker;
-    uint64_t after;
-    bool more;
-    void (*collect)(struct gathering *gathering, struct worker *worker);
-    void (*finish)(struct gathering *gathering);
-    struct worker_facts facts;
-    /* STATS: the sections wanted; none: all of them. */
-    size_t section_count;
-    char sections[ADMIN_ARGUMENTS_MAX][SECTION_NAME_SIZE];
-    bool may_be_empty; /* as INFO answers, where none is known */
-};
-
-static void gathering_on_main(struct message *message);
-
-static const struct server *server_of(const struct gathering *gathering)
-{
-    return &gathering->session->admin->servers->list[gathering->server];
-}
-
-static struct worker *worker_of(const struct gathering *gathering)
-{
-    return server_of(gathering)->worker_pool.workers[gathering->worker];
-}
-
-static void gathering_on_worker(struct message *message)
-{
-    struct gathering *gathering = (struct gathering *)(void *)message;
-    struct admin *admin = gathering->session->admin;
-
-    gathering->more = false;
-    gathering->collect(gathering, worker_of(gathering));
-    message->run = gathering_on_main;
-    mailbox_post(&admin->mailbox, message);
-}
-
-static void gathering_go_on(struct gathering *gathering)
-{
-    gathering->message.run = gathering_on_worker;
-    worker_post(worker_of(gathering), &gathering->message);
-}
-
-static void gathering_end(struct gathering *gathering)
-{
-    struct session_entry *session = gathering->session;
-
-    if (!session->closed) {
-        gathering->finish(gathering);
-    }
-    admin_text_close(&gathering->text);
-    free(gathering);
-    admin_session_resume(session);
-}
-
-static void finish_ending(struct gathering *gathering)
-{
-    admin_reply_error(gathering->session, "ERR the process is ending");
-}
-
-static void gathering_on_main(struct message *message)
-{
-    struct gathering *gathering = (struct gathering *)(void *)message;
-    const struct admin *admin = gathering->session->admin;
-
-    if (admin->ending) {
-        /* The workers are gone. */
-        gathering->finish = finish_ending;
-        gathering_end(gathering);
-        return;
-    }
-    if (!gathering->more) {
-        gathering->worker++;
-        gathering->after = 0;
-    }
-    if (gathering->worker == server_of(gathering)->worker_pool.count) {
-        gathering->worker = 0;
-        gathering->server++;
-    }
-    if (gathering->server < gathering->session->scope.end && !gathering->session->closed) {
-        gathering_go_on(gathering);
-    } else {
-        gathering_end(gathering);
-    }
-}
-
-static void finish_with_text(struct gathering *gathering)
-{
-    admin_reply_gathered(gathering->session, &gathering->text);
-}
-
-/* NULL when memory is short, which the session is told. */
-static struct gathering *gathering_new(struct session_entry *session,
-                                       void (*collect)(struct gathering *, struct worker *),
-                                       void (*finish)(struct gathering *))
-{
-    struct gathering *gathering = calloc(1, sizeof *gathering);
-
-    if (gathering == NULL || !admin_text_open(&gathering->text)) {
-        admin_reply_error(session, "ERR out of memory");
-        free(gathering);
-        return NULL;
-    }
-    gathering->session = session;
-    gathering->server = session->scope.first;
-    gathering->collect = collect;
-    gathering->finish = finish;
-    return gathering;
-}
-
-static void gathering_start(struct gathering *gathering)
-{
-    admin_session_pause(gathering->session);
-    gathering_go_on(gathering);
-}
-
-static void gather(struct session_entry *session, void (*collect)(struct gathering *, struct worker *),
-                   void (*finish)(struct gathering *))
-{
-    struct gathering *gathering = gathering_new(session, collect, finish);
-
-    if (gathering != NULL) {
-        gathering_start(gathering);
-    }
-}
-
-/* ---- CLIENTS and LANES ---- */
-
-struct line_context {
-    struct admin_text *text;
-    const char *server; /* NULL: there is one only */
-    size_t worker;
-    int64_t now_us;
-};
-
-static struct line_context begin_lines(struct gathering *gathering, const struct worker *worker)
-{
-    return (struct line_context){
-        .text = &gathering->text,
-        .server = admin_names_servers(gathering->session) ? server_of(gathering)->name : NULL,
-        .worker = worker_index(worker),
-        .now_us = clock_now_us(),
-    };
-}
-
-static void begin_line(const struct line_context *line)
-{
-    if (line->server != NULL) {
-        admin_text_add(line->text, "server=%s ", line->server);
-    }
-}
-
-static void add_client(void *context, const struct client_report *report)
-{
-    const struct line_context *line = context;
-
-    begin_line(line);
-    admin_text_add(line->text,
-                   "id=%" PRIu64 " addr=%s worker=%zu name=%s user=%s identity=%s db=%" PRId64 " resp=%d age=%" PRId64
-                   " idle=%" PRId64 " lane=%s pending=%u qbuf=%zu obuf=%zu\n",
-                   report->id, report->address, line->worker, report->name, report->user, report->identity,
-                   report->database, report->resp, report->age_us / 1000000, report->idle_us / 1000000, report->lane,
-                   report->in_flight, report->input_bytes, report->output_bytes);
-}
-
-static void collect_clients(struct gathering *gathering, struct worker *worker)
-{
-    struct line_context line = begin_lines(gathering, worker);
-
-    gathering->after = client_visit(worker_clients(worker), gathering->after, CLIENTS_PER_TURN, add_client, &line);
-    gathering->more = gathering->after != 0;
-}
-
-static void run_clients(struct session_entry *session, size_t count, const struct slice *arguments)
-{
-    (void)count;
-    (void)arguments;
-    gather(session, collect_clients, finish_with_text);
-}
-
-static void add_lane(void *context, struct lane *lane)
-{
-    const struct line_context *line = context;
-    const struct profile *profile = lane_profile(lane);
-
-    begin_line(line);
-    admin_text_add(line->text,
-                   "id=%" PRIu64 " worker=%zu use=%s state=%s user=%s db=%" PRId64 " resp=%d pending=%" PRIu64
-                   " obuf=%zu idle=%" PRId64 " failures=%u\n",
-                   lane->id, line->worker, lane_use_name(lane->use), lane_state_name(lane->state),
-                   profile_user(profile), profile->database, profile->resp, lane->requests_waiting,
-                   buffer_length(&lane->output), (line->now_us - lane->used_us) / 1000000, lane->failures);
-}
-
-static void collect_lanes(struct gathering *gathering, struct worker *worker)
-{
-    struct line_context line = begin_lines(gathering, worker);
-
-    worker_visit_lanes(worker, add_lane, &line);
-}
-
-static void run_lanes(struct session_entry *session, size_t count, const struct slice *arguments)
-{
-    (void)count;
-    (void)arguments;
-    gather(session, collect_lanes, finish_with_text);
-}
-
 /* ---- STATS ---- */
 
-static void collect_facts(struct gathering *gathering, struct worker *worker)
+static void collect_facts(struct admin_gathering *gathering, struct worker *worker)
 {
     struct worker_facts facts = worker_tell(worker);
 
@@ -273,7 +54,7 @@ static uint64_t resident_bytes(void)
     return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-static bool section_wanted(const struct gathering *gathering, const char *section)
+static bool section_wanted(const struct admin_gathering *gathering, const char *section)
 {
     bool wanted = gathering->section_count == 0;
 
@@ -288,7 +69,7 @@ static void begin_section(struct admin_text *text, const char *section)
     admin_text_add(text, "%s# %s\r\n", evbuffer_get_length(text->bytes) > 0 ? "\r\n" : "", section);
 }
 
-static void add_server_section(struct gathering *gathering)
+static void add_server_section(struct admin_gathering *gathering)
 {
     const struct admin *admin = gathering->session->admin;
     const struct server *server = &admin->servers->list[gathering->session->scope.first];
@@ -317,7 +98,7 @@ static void add_server_section(struct gathering *gathering)
     }
 }
 
-static void add_counters(struct gathering *gathering)
+static void add_counters(struct admin_gathering *gathering)
 {
     const char *section = "";
 
@@ -337,7 +118,7 @@ static void add_counters(struct gathering *gathering)
     }
 }
 
-static void add_policy_counters(struct gathering *gathering)
+static void add_policy_counters(struct admin_gathering *gathering)
 {
     const struct chain_roster *policies = admin_policies(gathering->session->admin);
 
@@ -354,7 +135,7 @@ static void add_policy_counters(struct gathering *gathering)
     }
 }
 
-static void finish_stats(struct gathering *gathering)
+static void finish_stats(struct admin_gathering *gathering)
 {
     if (section_wanted(gathering, "Server")) {
         add_server_section(gathering);
@@ -369,7 +150,7 @@ static void finish_stats(struct gathering *gathering)
 }
 
 /* Names of sections, several or none, or one of those by which INFO of Redis means all. */
-static void want_sections(struct gathering *gathering, size_t count, const struct slice *names)
+static void want_sections(struct admin_gathering *gathering, size_t count, const struct slice *names)
 {
     for (size_t i = 0; i < count; i++) {
         if (slice_is_word(names[i], "all") || slice_is_word(names[i], "default") ||
@@ -377,19 +158,19 @@ static void want_sections(struct gathering *gathering, size_t count, const struc
             gathering->section_count = 0;
             return;
         }
-        snprintf(gathering->sections[gathering->section_count++], SECTION_NAME_SIZE, "%.*s", (int)names[i].length,
+        snprintf(gathering->sections[gathering->section_count++], ADMIN_SECTION_NAME_SIZE, "%.*s", (int)names[i].length,
                  names[i].data);
     }
 }
 
 static void start_stats(struct session_entry *session, size_t count, const struct slice *arguments, bool may_be_empty)
 {
-    struct gathering *gathering = gathering_new(session, collect_facts, finish_stats);
+    struct admin_gathering *gathering = admin_gathering_new(session, collect_facts, finish_stats);
 
     if (gathering != NULL) {
         gathering->may_be_empty = may_be_empty;
         want_sections(gathering, count - 1, arguments + 1);
-        gathering_start(gathering);
+        admin_gathering_start(gathering);
     }
 }
 
@@ -491,8 +272,12 @@ static const struct verb verbs[VERB_COUNT + 1] = {
      "counters and gauges, as key:value under # Section", POLICY_VERB_READS, true},
     {"INFO", 1, ADMIN_ARGUMENTS_MAX, run_info, "INFO [section ...]",
      "the same as STATS; redis-cli prints the answer to this name as text", POLICY_VERB_READS, true},
-    {"CLIENTS", 1, 1, run_clients, "CLIENTS", "one line for each client", POLICY_VERB_READS, true},
-    {"LANES", 1, 1, run_lanes, "LANES", "one line for each connection to Redis", POLICY_VERB_READS, true},
+    {"CLIENTS", 1, ADMIN_ARGUMENTS_MAX, admin_run_clients, "CLIENTS [field=value ...] [COUNT n]",
+     "one line for each client, of those that the fields choose", POLICY_VERB_READS, true},
+    {"LANES", 1, ADMIN_ARGUMENTS_MAX, admin_run_lanes, "LANES [field=value ...] [COUNT n]",
+     "one line for each connection to Redis, of those that the fields choose", POLICY_VERB_READS, true},
+    {"KILL", 2, ADMIN_ARGUMENTS_MAX, admin_run_kill, "KILL field=value ... [COUNT n] or ALL",
+     "closes the clients that the fields choose, and says how many", POLICY_VERB_CHANGES, true},
     {"NODES", 1, 1, admin_run_nodes, "NODES", "one line for each node of Redis: the master, its replicas, sentinels",
      POLICY_VERB_READS, true},
     {"SERVERS", 1, 1, run_servers, "SERVERS", "one line for each of several servers", POLICY_VERB_READS, false},

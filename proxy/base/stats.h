@@ -25,6 +25,7 @@
     X(CLIENTS_CLOSED_OUTPUT, "Clients", "clients_closed_output_total", COUNTER, "closed past client_output_limit")     \
     X(CLIENTS_CLOSED_IDLE, "Clients", "clients_closed_idle_total", COUNTER, "closed by client_idle_timeout")           \
     X(CLIENTS_CLOSED_LOST, "Clients", "clients_closed_lost_total", COUNTER, "closed: their lane to Redis was lost")    \
+    X(CLIENTS_KILLED, "Clients", "clients_killed_total", COUNTER, "closed by KILL on the admin port")                  \
     X(TLS_CLIENTS, "TLS", "tls_clients", GAUGE, "clients with TLS whose handshake is done")                            \
     X(TLS_HANDSHAKES, "TLS", "tls_handshakes_total", COUNTER, "handshakes with clients")                               \
     X(TLS_RESUMED, "TLS", "tls_resumed_total", COUNTER, "of these, short ones: a session went on")                     \

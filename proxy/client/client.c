@@ -332,6 +332,7 @@ static struct client_report report_on(const struct client *client, int64_t now)
     return (struct client_report){
         .id = client->id,
         .address = client->address_text,
+        .peer_address = &client->address,
         .name = client->name != NULL ? client->name : "",
         .user = profile_user(client->profile),
         .identity = client_identity_name(client),
@@ -347,20 +348,46 @@ static struct client_report report_on(const struct client *client, int64_t now)
 }
 
 /* New clients are put in front and ids grow, so the list is in falling order of ids: "after" counts downwards. */
-uint64_t client_visit(struct client_service *service, uint64_t after, size_t count,
-                      void (*visit)(void *context, const struct client_report *report), void *context)
+static struct client *first_below(struct client_service *service, uint64_t after)
 {
-    int64_t now = reactor_now(service->reactor);
-    const struct client *client = LIST_FIRST(&service->clients);
-    uint64_t last = 0;
+    struct client *client = LIST_FIRST(&service->clients);
 
     while (client != NULL && after != 0 && client->id >= after) {
         client = LIST_NEXT(client, of_service);
     }
+    return client;
+}
+
+uint64_t client_visit(struct client_service *service, uint64_t after, size_t count,
+                      void (*visit)(void *context, const struct client_report *report), void *context)
+{
+    int64_t now = reactor_now(service->reactor);
+    const struct client *client = first_below(service, after);
+    uint64_t last = 0;
+
     for (; client != NULL && count > 0; client = LIST_NEXT(client, of_service), count--) {
         struct client_report report = report_on(client, now);
         visit(context, &report);
         last = client->id;
+    }
+    return client != NULL ? last : 0;
+}
+
+uint64_t client_kill(struct client_service *service, uint64_t after, size_t count,
+                     bool (*chooses)(void *context, const struct client_report *report), void *context)
+{
+    int64_t now = reactor_now(service->reactor);
+    struct client *client = first_below(service, after), *next;
+    uint64_t last = 0;
+
+    for (; client != NULL && count > 0; client = next, count--) {
+        struct client_report report = report_on(client, now);
+        next = LIST_NEXT(client, of_service);
+        last = client->id;
+        if (chooses(context, &report)) {
+            stats_add(service->reactor->stats, STATS_CLIENTS_KILLED, 1);
+            client_close(client, "killed by an operator");
+        }
     }
     return client != NULL ? last : 0;
 }

@@ -123,6 +123,7 @@ void client_service_close_all(struct client_service *service, const char *why);
 struct client_report {
     uint64_t id;
     const char *address;
+    const struct sockaddr_storage *peer_address;
     const char *name;
     const char *user;
     const char *identity; /* "" for none */
@@ -135,6 +136,11 @@ struct client_report {
     size_t input_bytes;
     size_t output_bytes;
 };
+
+/* The same as client_visit(), but that each client of which chooses() says so is closed at once, as by CLIENT KILL:
+ * what it has sent is carried out or not, and nobody is answered. */
+uint64_t client_kill(struct client_service *service, uint64_t after, size_t count,
+                     bool (*chooses)(void *context, const struct client_report *report), void *context);
 
 /* Visits at most count clients, the newest first, beginning with the first whose id is below after (0: the newest).
  * Returns the last id visited, to go on from, or 0 when there are no more. */

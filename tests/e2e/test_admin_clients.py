@@ -1,0 +1,248 @@
+"""CLIENTS and LANES with filters, and KILL, on the admin port."""
+
+import pytest
+
+from harness import leases
+from harness.admin import stats, text
+from harness.latency import words_of
+from harness.resp import OK, PONG, Closed, Error, encode, wait_for
+from harness.several import Several
+
+MANY = 1000
+
+
+def ask(headgate, *words):
+    with headgate.admin() as admin:
+        return admin(*words)
+
+
+def lines_of(headgate, *words):
+    return [words_of(line) for line in text(ask(headgate, *words)).splitlines()]
+
+
+def names_of(headgate, *words):
+    return sorted(line["name"] for line in lines_of(headgate, *words))
+
+
+def named(headgate, *names):
+    clients = {name: headgate.connect() for name in names}
+    for name, client in clients.items():
+        assert client("CLIENT", "SETNAME", name) == OK
+    return clients
+
+
+def address_of(client):
+    return "%s:%d" % client.socket.getsockname()[:2]
+
+
+def is_closed(client):
+    try:
+        client("PING")
+    except Closed:
+        return True
+    return False
+
+
+# ---- filters ----
+
+
+@pytest.mark.threads
+def test_clients_by_what_their_lines_have(make, redis, threads):
+    with redis.connect() as direct:
+        assert direct("ACL", "SETUSER", "alice", "on", ">secret", "~*", "+@all") == OK
+    headgate = make("", threads=threads)
+    clients = named(headgate, "worker-1", "worker-2", "web")
+    assert clients["web"]("AUTH", "alice", "secret") == OK
+    assert clients["worker-2"]("SELECT", 3) == OK
+    assert names_of(headgate, "CLIENTS", "name=worker-*") == ["worker-1", "worker-2"]
+    assert names_of(headgate, "CLIENTS", "name!=worker-*") == ["web"]
+    assert names_of(headgate, "clients", "NAME=worker-1") == ["worker-1"]
+    assert names_of(headgate, "CLIENTS", "user=alice") == ["web"]
+    assert names_of(headgate, "CLIENTS", "db=3", "name=worker*") == ["worker-2"]
+    assert names_of(headgate, "CLIENTS", "db=3", "name=web") == []
+    assert names_of(headgate, "CLIENTS", f"addr={address_of(clients['web'])}") == ["web"]
+    assert len(lines_of(headgate, "CLIENTS", "addr=127.0.0.0/8")) == 3
+    assert lines_of(headgate, "CLIENTS", "addr=10.0.0.0/8") == []
+    assert len(lines_of(headgate, "CLIENTS", "age<86400", "pending=0", "idle>-1")) == 3
+    (line,) = lines_of(headgate, "CLIENTS", "name=web")
+    assert names_of(headgate, "CLIENTS", f"id={line['id']}") == ["web"]
+    assert names_of(headgate, "CLIENTS", f"id>{int(line['id']) - 1}", f"id<{int(line['id']) + 1}") == ["web"]
+    assert clients["web"]("MULTI") == OK
+    assert "web" in names_of(headgate, "CLIENTS", f"lane={'session' if 'session' in line['lane'] else 'transaction'}")
+
+
+def test_every_field_of_a_line_is_a_filter(make):
+    headgate = make("")
+    client = headgate.connect()
+    assert client("CLIENT", "SETNAME", "one") == OK
+    assert client("SET", "k", "v") == OK
+    for verb, chosen in (("CLIENTS", "name=one"), ("LANES", "state=ready")):
+        line = lines_of(headgate, verb, chosen)[0]
+        for name, value in line.items():
+            if name not in ("age", "idle", "qbuf", "obuf"):
+                assert line["id"] in [other["id"] for other in lines_of(headgate, verb, f"{name}={value}")], name
+            assert lines_of(headgate, verb, f"{name}=-77") == []
+
+
+def test_lanes(make):
+    headgate = make("")
+    client = headgate.connect()
+    assert client("MULTI") == OK
+    assert {line["use"] for line in lines_of(headgate, "LANES", "use=exclusive")} == {"exclusive"}
+    assert lines_of(headgate, "LANES", "use=exclusive", "use=shared") == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("nme=x",), ("x",), ("name",), ("name=",) * 13, ("COUNT",), ("COUNT", "0"), ("COUNT", "-1"), ("COUNT", "x"), ("age=x",), ("name>x",)]
+    + [("name=[",), ("ALL",), ("a\0=b",), ("name=" + 300 * "x",), ("\r\n+OK\r\n=x",), ("COUNT", "1", "COUNT")],
+)
+@pytest.mark.parametrize("verb", ["CLIENTS", "LANES", "KILL"])
+def test_what_is_no_filter(make_shared, verb, words):
+    headgate = make_shared("")
+    client = headgate.connect()
+    assert client("PING") == PONG
+    with headgate.admin() as admin:
+        if (verb, words) != ("KILL", ("ALL",)) and not (verb == "LANES" and words[0].startswith(("name", "age"))):
+            assert isinstance(admin(verb, *words), Error)
+        assert admin("PING") == PONG, "one answer, and no more"
+        assert isinstance(admin("KILL"), Error) and isinstance(admin("KILL", "COUNT", "1"), Error)
+        assert isinstance(admin("KILL", "ALL", "name=x"), Error)
+    assert client("PING") == PONG, "nobody was closed"
+
+
+def test_an_unknown_filter_tells_those_that_there_are(make_shared):
+    answer = str(ask(make_shared(""), "CLIENTS", "port=1"))
+    assert "server id addr worker name user identity db resp age idle lane pending qbuf obuf" in answer
+
+
+@pytest.mark.threads
+def test_many_clients(make, threads):
+    headgate = make("", threads=threads)
+    clients = [headgate.connect() for _ in range(MANY)]
+    for client in clients[: MANY // 100]:
+        client.send(encode("CLIENT", "SETNAME", "few") + encode("PING"))
+    for client in clients[MANY // 100 :]:
+        client.send(encode("PING"))
+    for client in clients[: MANY // 100]:
+        assert client.read_many(2) == [OK, PONG]
+    for client in clients[MANY // 100 :]:
+        assert client.read() == PONG
+    assert len(lines_of(headgate, "CLIENTS")) == MANY
+    assert names_of(headgate, "CLIENTS", "name=few") == ["few"] * (MANY // 100)
+    assert len(lines_of(headgate, "CLIENTS", "COUNT", "600")) == 600
+    assert len(lines_of(headgate, "CLIENTS", "name=few", "COUNT", "3")) == 3
+    assert ask(headgate, "KILL", "name=", "COUNT", "100") == 100
+    assert len(lines_of(headgate, "CLIENTS", "name=")) == MANY - MANY // 100 - 100
+    assert ask(headgate, "KILL", "name=") == MANY - MANY // 100 - 100
+    assert names_of(headgate, "CLIENTS") == ["few"] * (MANY // 100)
+    assert stats(headgate)["clients_killed_total"] == str(MANY - MANY // 100)
+    assert [client("PING") for client in clients[: MANY // 100]] == [PONG] * (MANY // 100)
+
+
+# ---- KILL ----
+
+
+@pytest.mark.threads
+def test_those_who_are_meant_are_closed(make, threads):
+    headgate = make("", threads=threads)
+    clients = named(headgate, "a", "b", "c", "d")
+    (line,) = lines_of(headgate, "CLIENTS", "name=a")
+    assert ask(headgate, "KILL", f"id={line['id']}") == 1
+    assert ask(headgate, "KILL", f"id={line['id']}") == 0
+    assert ask(headgate, "KILL", f"addr={address_of(clients['b'])}") == 1
+    assert ask(headgate, "KILL", "name=[cx]", "user=default") == 1
+    assert [is_closed(clients[name]) for name in "abcd"] == [True, True, True, False]
+    assert ask(headgate, "KILL", "ALL") == 1
+    assert is_closed(clients["d"])
+    assert headgate.connect()("PING") == PONG, "others may come"
+
+
+def test_with_requests_under_way(make, redis):
+    """Blocked, in a transaction, subscribed, within a long request: Redis is left as if they had gone."""
+    headgate = make("")
+    clients = named(headgate, "blocked", "transaction", "subscriber", "long")
+    clients["blocked"].send(encode("BLPOP", "q", 0))
+    clients["transaction"].send(encode("MULTI") + encode("SET", "k", "v"))
+    clients["transaction"].read_many(2)
+    clients["subscriber"]("SUBSCRIBE", "channel")
+    clients["long"].send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$10000000\r\nxxx")
+    with redis.connect() as direct:
+        wait_for(lambda: b"blocked_clients:1" in direct("INFO", "clients"), what="the wait")
+        assert ask(headgate, "KILL", "ALL") == 4
+        assert all(is_closed(client) for client in clients.values())
+        wait_for(lambda: b"blocked_clients:0" in direct("INFO", "clients"), what="the end of the wait")
+        wait_for(lambda: direct("PUBSUB", "NUMSUB", "channel") == [b"channel", 0], what="the end of the subscription")
+        assert direct("RPUSH", "q", "kept") == 1 and direct("LPOP", "q") == b"kept"
+        assert direct("EXISTS", "k") == 0
+
+
+def test_who_is_held(make):
+    headgate = make("")
+    client = headgate.connect()
+    assert client("PING") == PONG
+    assert ask(headgate, "PAUSE") == OK
+    client.send(encode("SET", "k", "v"))
+    wait_for(lambda: stats(headgate)["pause_held"] == "1", what="the hold")
+    assert ask(headgate, "KILL", "ALL") == 1
+    with pytest.raises(Closed):
+        client.read()
+    assert ask(headgate, "RESUME") == OK
+    assert headgate.connect()("EXISTS", "k") == 0
+
+
+def test_leases_are_those_of_who_has_gone(make, redis):
+    headgate = make(leases.rule(grace="1h"))
+    owner = headgate.connect()
+    leases.take(owner, "lock:a")
+    leases.await_lease(headgate, "lock:a")
+    assert ask(headgate, "KILL", "ALL") == 1
+    leases.await_lease(headgate, "lock:a", "ownerless")
+
+
+def test_while_all_work(make):
+    """Clients that are closed in the midst of pipelines; those who stay get all their replies, and their own."""
+    headgate = make("", threads=2)
+    stays = headgate.connect()
+    for turn in range(20):
+        victims = [headgate.connect() for _ in range(20)]
+        for victim in victims:
+            assert victim("CLIENT", "SETNAME", "victim") == OK
+            victim.send(encode("ECHO", "victim's") * 200)
+        stays.send(encode("ECHO", f"mine{turn}") * 200)
+        assert ask(headgate, "KILL", "name=victim") == 20
+        assert stays.read_many(200) == [b"mine%d" % turn] * 200
+
+
+def test_killing_is_a_change(make_shared):
+    headgate = make_shared("", admin_password="secret")
+    client = headgate.connect()
+    assert client("PING") == PONG
+    with headgate.admin() as admin:
+        assert b"NOAUTH" in admin("KILL", "ALL")
+        assert admin("AUTH", "secret") == OK
+        assert admin("KILL", "ALL") == 1
+    assert is_closed(client)
+
+
+# ---- several servers ----
+
+
+def test_several_servers(make_headgate, make_redis):
+    several = Several(make_headgate, {"cache": make_redis(), "queue": make_redis()}, threads=2)
+    clients = {name: [several.connect(name) for _ in range(4)] for name in ("cache", "queue")}
+    assert all(client("PING") == PONG for those in clients.values() for client in those)
+    assert {words_of(line)["server"] for line in several.ask("CLIENTS").splitlines()} == {"cache", "queue"}
+    lines = [words_of(line) for line in several.ask("CLIENTS", "server=cache").splitlines()]
+    assert [line["server"] for line in lines] == ["cache"] * 4
+    assert len(several.ask("SERVER", "queue", "CLIENTS", "COUNT", "3").splitlines()) == 3
+    assert {words_of(line)["server"] for line in several.ask("LANES", "server=queue").splitlines()} == {"queue"}
+    assert isinstance(several.reply("KILL", "ALL"), Error)
+    assert several.reply("KILL", f"id={lines[0]['id']}") == 1
+    assert several.reply("KILL", "server=cache") == 3
+    assert several.reply("SERVER", "queue", "KILL", "name=") == 4
+    last = several.connect("queue")
+    assert last("PING") == PONG
+    assert several.reply("SERVER", "cache", "KILL", "ALL") == 0
+    assert several.reply("SERVER", "queue", "KILL", "ALL") == 1
+    assert is_closed(last)

@@ -1,0 +1,165 @@
+/* Filters: which words are sound, and which subjects pass. */
+#include "conf/filter.h"
+
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <stdio.h>
+
+enum { NAME, AGE, ADDRESS };
+
+static const struct filter_field fields[] = {
+    {"name", FILTER_TEXT},
+    {"age", FILTER_NUMBER},
+    {"addr", FILTER_ADDRESS},
+};
+
+struct subject {
+    const char *name;
+    int64_t age;
+    const char *host;
+    struct sockaddr_storage address;
+    char address_text[64];
+};
+
+static struct subject subject_of(const char *name, int64_t age, const char *host)
+{
+    struct subject subject = {.name = name, .age = age, .address = {.ss_family = AF_UNIX}};
+    struct sockaddr_in *ipv4 = (struct sockaddr_in *)(void *)&subject.address;
+    struct sockaddr_in6 *ipv6 = (struct sockaddr_in6 *)(void *)&subject.address;
+
+    snprintf(subject.address_text, sizeof subject.address_text, "unix");
+    if (inet_pton(AF_INET, host, &ipv4->sin_addr) == 1) {
+        subject.address.ss_family = AF_INET;
+        snprintf(subject.address_text, sizeof subject.address_text, "%s:5000", host);
+    } else if (inet_pton(AF_INET6, host, &ipv6->sin6_addr) == 1) {
+        subject.address.ss_family = AF_INET6;
+        snprintf(subject.address_text, sizeof subject.address_text, "[%s]:5000", host);
+    }
+    return subject;
+}
+
+static struct filter_value value(const void *context, size_t field)
+{
+    const struct subject *subject = context;
+
+    switch (field) {
+    case NAME:
+        return (struct filter_value){.text = subject->name};
+    case AGE:
+        return (struct filter_value){.number = subject->age};
+    default:
+        return (struct filter_value){.text = subject->address_text, .address = &subject->address};
+    }
+}
+
+static bool add(struct filter *filter, struct slice word, char problem[FILTER_PROBLEM_MAX])
+{
+    return filter_add(filter, fields, sizeof fields / sizeof fields[0], word, problem);
+}
+
+static bool passes(const char *word, const char *name, int64_t age, const char *host)
+{
+    struct subject subject = subject_of(name, age, host);
+    struct filter filter = {0};
+    char problem[FILTER_PROBLEM_MAX] = "";
+
+    cr_assert(filter_is_word(slice_of(word)), "%s", word);
+    cr_assert(add(&filter, slice_of(word), problem), "%s: %s", word, problem);
+    return filter_passes(&filter, fields, value, &subject);
+}
+
+Test(filter, texts)
+{
+    cr_assert(passes("name=alice", "alice", 0, "unix"));
+    cr_assert_not(passes("name=alice", "alice2", 0, "unix"));
+    cr_assert_not(passes("name=Alice", "alice", 0, "unix"), "case counts");
+    cr_assert(passes("NAME=alice", "alice", 0, "unix"), "but not that of the field");
+    cr_assert(passes("name=a*e", "alice", 0, "unix"));
+    cr_assert(passes("name!=b*", "alice", 0, "unix"));
+    cr_assert_not(passes("name!=a*", "alice", 0, "unix"));
+    cr_assert(passes("name=", "", 0, "unix"));
+    cr_assert_not(passes("name=", "alice", 0, "unix"));
+    cr_assert(passes("name!=", "alice", 0, "unix"));
+    cr_assert(passes("name=a=b", "a=b", 0, "unix"), "the first sign counts");
+    cr_assert(passes("name=[x]", "[x]", 0, "unix"), "a text stands for itself");
+}
+
+Test(filter, numbers)
+{
+    cr_assert(passes("age=7", "", 7, "unix"));
+    cr_assert_not(passes("age=7", "", 8, "unix"));
+    cr_assert(passes("age!=7", "", 8, "unix"));
+    cr_assert(passes("age>7", "", 8, "unix"));
+    cr_assert_not(passes("age>7", "", 7, "unix"));
+    cr_assert(passes("age<7", "", 6, "unix"));
+    cr_assert(passes("age<7", "", -6, "unix"));
+    cr_assert(passes("age=-6", "", -6, "unix"));
+}
+
+Test(filter, addresses)
+{
+    cr_assert(passes("addr=10.0.0.0/8", "", 0, "10.1.2.3"));
+    cr_assert_not(passes("addr=10.0.0.0/8", "", 0, "11.1.2.3"));
+    cr_assert(passes("addr!=10.0.0.0/8", "", 0, "unix"));
+    cr_assert(passes("addr=10.1.2.3", "", 0, "10.1.2.3"));
+    cr_assert(passes("addr=10.1.2.3:5000", "", 0, "10.1.2.3"));
+    cr_assert_not(passes("addr=10.1.2.3:5001", "", 0, "10.1.2.3"));
+    cr_assert(passes("addr=10.1.2.3:*", "", 0, "10.1.2.3"));
+    cr_assert(passes("addr=::1", "", 0, "::1"));
+    cr_assert(passes("addr=[::1]:5000", "", 0, "::1"));
+    cr_assert(passes("addr=unix", "", 0, "unix"));
+    cr_assert_not(passes("addr=unix", "", 0, "10.1.2.3"));
+}
+
+Test(filter, all_words_hold)
+{
+    struct subject subject = subject_of("alice", 7, "10.1.2.3");
+    struct filter filter = {0};
+    char problem[FILTER_PROBLEM_MAX];
+
+    cr_assert(filter_passes(&filter, fields, value, &subject), "without words everything passes");
+    cr_assert(add(&filter, slice_of("age>5"), problem));
+    cr_assert(add(&filter, slice_of("age<10"), problem));
+    cr_assert(filter_passes(&filter, fields, value, &subject));
+    cr_assert(add(&filter, slice_of("name=bob"), problem));
+    cr_assert_not(filter_passes(&filter, fields, value, &subject));
+}
+
+Test(filter, what_is_faulty)
+{
+    static const char *const words[] = {
+        "nme=alice", "=alice",  "name<x",     "name>x",        "age=x",
+        "age=",      "age>",    "age=1x",     "age=0x1",       "age=99999999999999999999",
+        "age!1",     "age!",    "name!alice", "name=[x",       "addr=[x",
+        "age= 1",    "addr>10", "name=a\n",   "name=a\x01[\n", "age",
+        ""};
+    char problem[FILTER_PROBLEM_MAX];
+
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        struct filter filter = {0};
+        problem[0] = '\0';
+        cr_assert_not(add(&filter, slice_of(words[i]), problem), "%s", words[i]);
+        cr_assert_neq(problem[0], '\0', "%s", words[i]);
+        for (const char *c = problem; *c != '\0'; c++) {
+            cr_assert(*c >= ' ' && *c < 0x7f, "%s", words[i]);
+        }
+        cr_assert_eq(filter.count, 0);
+    }
+    struct filter filter = {0};
+    cr_assert_not(add(&filter, slice_of("port=1"), problem));
+    cr_assert(strstr(problem, "name age addr") != NULL, "those that there are: %s", problem);
+    cr_assert_not(add(&filter, (struct slice){"name=a\0b", 8}, problem), "a NUL");
+}
+
+Test(filter, is_bounded)
+{
+    char word[1024] = "name=", problem[FILTER_PROBLEM_MAX];
+    struct filter filter = {0};
+
+    memset(word + 5, 'x', sizeof word - 5);
+    cr_assert_not(add(&filter, (struct slice){word, 5 + FILTER_TEXT_MAX + 1}, problem));
+    for (size_t i = 0; i < FILTER_WORDS_MAX; i++) {
+        cr_assert(add(&filter, (struct slice){word, 5 + FILTER_TEXT_MAX}, problem));
+    }
+    cr_assert_not(add(&filter, slice_of("name=x"), problem));
+}
