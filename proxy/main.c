@@ -275,7 +275,7 @@ static struct http_process tell_of_process(void *context)
     const struct process *process = context;
     const struct stats *stats = &process->servers.list[0].stats;
 
-    return (struct http_process){.is_draining = process->drain_until_us != 0,
+    return (struct http_process){.is_draining = process->servers.is_draining,
                                  .reloaded_s = (int64_t)stats_get(stats, STATS_LAST_RELOAD),
                                  .reload_has_failed = stats_get(stats, STATS_RELOAD_FAILED) != 0};
 }

@@ -12,6 +12,7 @@
  *   admin_process.c  … of the process
  *   admin_config.c   … of its configuration
  *   admin_hello.c    what programs ask when they connect
+ *   admin_drain.c    … its drain
  *   admin_servers.c  … of several servers: what they have in sum, and each by itself
  *   admin_manual.c   the manual page
  */
@@ -175,6 +176,11 @@ void admin_config_show(struct session_entry *session, size_t count, const struct
 void admin_config_set(struct session_entry *session, size_t count, const struct slice *arguments);
 void admin_config_rewrite(struct session_entry *session, size_t count, const struct slice *arguments);
 void admin_loglevel(struct session_entry *session, size_t count, const struct slice *arguments);
+
+/* ---- admin_drain.c ---- */
+
+/* The verb DRAIN. */
+void admin_run_drain(struct session_entry *session, size_t count, const struct slice *arguments);
 
 /* ---- admin_servers.c ---- */
 

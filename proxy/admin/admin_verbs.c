@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define VERB_COUNT 23
+#define VERB_COUNT 24
 /* Of a section, with its end. A longer name is none that there is, and neither is what is left of it. */
 #define SECTION_NAME_SIZE 32
 
@@ -299,6 +299,9 @@ static const struct verb verbs[VERB_COUNT + 1] = {
     {"RELOAD", 1, 2, admin_process_reload, "RELOAD [VERBOSE]",
      "reads the configuration file again, like SIGHUP; VERBOSE tells what was changed", POLICY_VERB_CHANGES, false},
     {"VERSION", 1, 1, admin_process_version, "VERSION", "the version of Headgate", POLICY_VERB_READS, false},
+    {"DRAIN", 1, 1, admin_run_drain, "DRAIN",
+     "takes no new clients, lets the others go, and says how many are left; the process stays", POLICY_VERB_CHANGES,
+     false},
     {"SHUTDOWN", 1, 2, admin_process_shutdown, "SHUTDOWN [NOW]", "ends Headgate: drained, or at once",
      POLICY_VERB_CHANGES, false},
     {"AUTH", 2, 3, admin_process_auth, "AUTH password", "needed first if admin_password is set", POLICY_VERB_READS,

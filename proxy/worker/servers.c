@@ -139,6 +139,10 @@ size_t servers_workers(const struct servers *servers)
 
 void servers_drain(struct servers *servers)
 {
+    if (servers->is_draining) {
+        return;
+    }
+    servers->is_draining = true;
     for (size_t i = 0; i < servers->count; i++) {
         listener_stop(servers->list[i].listener);
     }

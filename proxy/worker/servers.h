@@ -22,6 +22,7 @@ struct server {
 struct servers {
     struct server *list;
     size_t count;
+    bool is_draining;
     uint64_t clients_given; /* of all, since the start: no two have clients of one number */
 };
 
@@ -45,7 +46,7 @@ void servers_reconfigure(struct servers *servers, const struct conf *process, vo
                          void *context);
 size_t servers_workers(const struct servers *servers);
 
-/* Ends listening, and has each client closed when nothing of it is under way. */
+/* Ends listening, and has each client closed when nothing of it is under way. Harmless if that was done before. */
 void servers_drain(struct servers *servers);
 /* Clients that are open, or on their way. */
 size_t servers_clients(const struct servers *servers);

@@ -1,0 +1,162 @@
+"""DRAIN and SHUTDOWN on the admin port."""
+
+import pytest
+
+from harness import leases
+from harness.admin import stats
+from harness.http import ask as get
+from harness.resp import OK, PONG, Closed, Error, encode, wait_for
+from harness.several import Several
+
+
+def ask(headgate, *words):
+    with headgate.admin() as admin:
+        return admin(*words)
+
+
+def is_closed(client):
+    try:
+        client("PING")
+    except Closed:
+        return True
+    return False
+
+
+def takes_nobody(headgate):
+    try:
+        with headgate.connect() as client:
+            client("PING")
+    except OSError:
+        return True
+    return False
+
+
+def await_age(headgate):
+    """Who has just come is given half a second to ask."""
+    wait_for(lambda: b"age=0" not in ask(headgate, "CLIENTS"), what="clients that have not just come")
+
+
+@pytest.mark.threads
+def test_the_process_stays(make, redis, threads):
+    """Who works is waited for, without a bound; the others go at once."""
+    headgate = make("", threads=threads, drain_timeout="10ms")
+    idle = [headgate.connect() for _ in range(20)]
+    assert all(client("PING") == PONG for client in idle)
+    busy = headgate.connect()
+    assert busy("MULTI") == OK
+    busy.send(encode("SET", "k", "v")[:-4])
+    await_age(headgate)
+    assert ask(headgate, "DRAIN") == 1
+    assert all(is_closed(client) for client in idle)
+    assert takes_nobody(headgate)
+    assert ask(headgate, "DRAIN") == 1, "it can be asked again"
+    before = int(stats(headgate)["uptime_in_seconds"])
+    wait_for(lambda: int(stats(headgate)["uptime_in_seconds"]) > before + 1, what="more than drain_timeout")
+    busy.send(encode("SET", "k", "v")[-4:])
+    assert busy.read() == b"QUEUED"
+    wait_for(lambda: ask(headgate, "DRAIN") == 0, what="the last client to go")
+    assert headgate.process.poll() is None
+    assert ask(headgate, "PING") == PONG, "new admin connections are taken"
+    assert ask(headgate, "SHUTDOWN") == OK
+    assert headgate.wait() == 0
+
+
+def test_shutdown_after_drain_has_its_bound(make):
+    headgate = make("", drain_timeout="200ms")
+    busy = headgate.connect()
+    busy.send(encode("SET", "k", "v")[:-4])
+    wait_for(lambda: b"qbuf=0" not in ask(headgate, "CLIENTS", "pending=0"), what="the beginning of a request")
+    assert ask(headgate, "DRAIN") == 1
+    assert ask(headgate, "SHUTDOWN") == OK
+    assert headgate.wait() == 0
+    assert is_closed(busy)
+
+
+@pytest.mark.parametrize("drains", [False, True])
+def test_now_is_at_once(make, drains):
+    headgate = make("", drain_timeout="1h")
+    busy = headgate.connect()
+    busy.send(encode("SET", "k", "v")[:-4])
+    wait_for(lambda: b"qbuf=0" not in ask(headgate, "CLIENTS"), what="the beginning of a request")
+    if drains:
+        assert ask(headgate, "DRAIN") == 1
+    assert ask(headgate, "SHUTDOWN", "NOW") == OK
+    assert headgate.wait() == 0
+
+
+def test_what_is_under_way_is_answered(make):
+    headgate = make("", threads=2)
+    clients = [headgate.connect() for _ in range(10)]
+    assert all(client("PING") == PONG for client in clients)
+    await_age(headgate)
+    for number, client in enumerate(clients):
+        client.send(encode("ECHO", f"mine{number}") * 1000)
+        assert client.read() == b"mine%d" % number
+    ask(headgate, "DRAIN")
+    for number, client in enumerate(clients):
+        assert client.read_many(999) == [b"mine%d" % number] * 999
+        with pytest.raises(Closed):
+            client.read()
+
+
+def test_leases_wait_for_their_owners(make, redis):
+    """As at the end of the process: the lock is there for its owner, who comes back to another Headgate."""
+    headgate = make(leases.rule())
+    owner = headgate.connect()
+    leases.take(owner, "lock:a")
+    leases.await_lease(headgate, "lock:a")
+    await_age(headgate)
+    wait_for(lambda: ask(headgate, "DRAIN") == 0, what="the drain")
+    assert is_closed(owner)
+    with redis.connect() as direct:
+        assert direct("GET", "lock:a") == b"t"
+
+
+def test_a_drain_with_a_pause(make):
+    headgate = make("")
+    client = headgate.connect()
+    assert client("PING") == PONG
+    assert ask(headgate, "PAUSE") == OK
+    client.send(encode("SET", "k", "v"))
+    wait_for(lambda: stats(headgate)["pause_held"] == "1", what="the hold")
+    ask(headgate, "DRAIN")
+    assert client.read() == OK
+    wait_for(lambda: ask(headgate, "DRAIN") == 0, what="the client to go")
+
+
+def test_a_reload_while_it_drains(make):
+    headgate = make("")
+    busy = headgate.connect()
+    busy.send(encode("SET", "k", "v")[:-4])
+    wait_for(lambda: b"qbuf=0" not in ask(headgate, "CLIENTS"), what="the beginning of a request")
+    assert ask(headgate, "DRAIN") == 1
+    assert ask(headgate, "RELOAD") == OK
+    assert takes_nobody(headgate) and ask(headgate, "DRAIN") == 1
+
+
+def test_it_is_not_ready(started, redis):
+    headgate = started(redis)
+    wait_for(lambda: get(headgate, "/ready").status == 200, what="readiness")
+    assert ask(headgate, "DRAIN") == 0
+    answer = get(headgate, "/ready")
+    assert (answer.status, "draining" in answer.text) == (503, True)
+    assert get(headgate, "/live").status == 200
+    assert "headgate_draining 1" in get(headgate, "/metrics").text
+
+
+def test_several_servers(make_headgate, make_redis):
+    several = Several(make_headgate, {"cache": make_redis(), "queue": make_redis()})
+    clients = [several.connect(name) for name in ("cache", "queue")]
+    assert all(client("PING") == PONG for client in clients)
+    assert isinstance(several.reply("SERVER", "cache", "DRAIN"), Error), "it is about the process"
+    assert all(client("PING") == PONG for client in clients)
+    wait_for(lambda: several.reply("DRAIN") == 0, what="the drain")
+    assert all(is_closed(client) for client in clients)
+
+
+def test_who_may_not(make_shared):
+    headgate = make_shared("", admin_password="secret")
+    client = headgate.connect()
+    with headgate.admin() as admin:
+        assert isinstance(admin("DRAIN"), Error)
+    assert client("PING") == PONG and headgate.connect()("PING") == PONG
