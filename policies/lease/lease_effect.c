@@ -135,7 +135,7 @@ static void set_terms(struct effect *effect, struct lease *lease)
     lease->expires_us = request->sent_us + request->lease_us;
     lease->score = request->score;
     lease->scored_us = request->sent_us;
-    lease->abandoned = false;
+    lease->abandoned = request->is_given_up;
     lease->companion = request->shape.script != NULL ? request->shape.script->companion : NULL;
     struct lease_owner *owner = lease_client_owner(effect->worker, request->client, &request->terms);
     if (owner != NULL) {

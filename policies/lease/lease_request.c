@@ -7,6 +7,7 @@
 #include "base/fnv.h"
 #include "lease/lease_private.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -418,10 +419,33 @@ static enum policy_verdict begin_transaction(struct lease_worker *worker, struct
     return POLICY_PASS;
 }
 
-static enum policy_verdict begin_one(struct reading *reading)
+/* Whether replicas are to have what it takes before its owner hears of it. */
+static bool wants_confirmation(const struct reading *reading)
+{
+    return reading->shape.action == LEASE_ACQUIRE && reading->rule != NULL && reading->rule->terms.confirm > 0;
+}
+
+/* Its owner could not be told otherwise than Redis does it. */
+static enum policy_verdict refuse_unconfirmed(const struct reading *reading, struct policy_decision *decision)
+{
+    const char *rule = reading->rule->terms.rule;
+
+    decision->length = (size_t)snprintf(
+        decision->text, sizeof decision->text,
+        "-ERR headgate: [lease:%s] has its locks confirmed, which one that is taken so cannot be\r\n", rule);
+    decision->rule = rule;
+    return POLICY_REPLY;
+}
+
+static enum policy_verdict begin_one(struct reading *reading, struct policy_decision *decision)
 {
     const struct policy_request *request = reading->request;
     bool queues = request->in_transaction;
+
+    bool confirms = wants_confirmation(reading);
+    if (confirms && (queues || !lease_confirm_is_possible(&reading->shape))) {
+        return refuse_unconfirmed(reading, decision);
+    }
 
     lease_registry_lock(reading->worker->registry);
     struct lease_request *kept = keep_request(reading);
@@ -430,11 +454,14 @@ static enum policy_verdict begin_one(struct reading *reading)
     }
     lease_registry_unlock(reading->worker->registry);
     if (kept == NULL) {
-        return POLICY_ADMIT;
+        return confirms ? refuse_unconfirmed(reading, decision) : POLICY_ADMIT;
     }
     if (queues) {
         queue(reading->client, kept);
         return POLICY_ADMIT;
+    }
+    if (confirms) {
+        decision->withholds = true;
     }
     *request->ticket = (uint64_t)(uintptr_t)kept;
     return POLICY_PASS;
@@ -519,7 +546,7 @@ static bool is_one_of(const struct command *command, const char *const *names)
  * have done so to any. For the rest it is as with a release that comes by another way: the script for renewals finds
  * out.
  */
-static enum policy_verdict begin_partial(struct reading *reading)
+static enum policy_verdict begin_partial(struct reading *reading, struct policy_decision *decision)
 {
     static const char *const removals[] = {"del", "unlink", "zrem", NULL};
     static const char *const scripts[] = {"eval", "evalsha", "fcall", NULL};
@@ -531,7 +558,7 @@ static enum policy_verdict begin_partial(struct reading *reading)
     }
     if (is_one_of(command, scripts)) {
         *shape = (struct lease_shape){.action = LEASE_UNSEEN, .undeclared = true};
-        return begin_one(reading);
+        return begin_one(reading, decision);
     }
     if (command->first_key != 1 || command->last_key != 1 ||
         !lease_shape_begin(&shape->keys, reading->request->frame) || shape->keys.left == 0) {
@@ -541,7 +568,7 @@ static enum policy_verdict begin_partial(struct reading *reading)
     shape->key_step = 1;
     shape->key_count = 1;
     shape->action = LEASE_FORCE_RELEASE;
-    return begin_one(reading);
+    return begin_one(reading, decision);
 }
 
 static int64_t lease_of(const struct lease_worker *worker, const struct lease_shape *shape)
@@ -590,7 +617,7 @@ enum policy_verdict lease_request_begin(struct lease_worker *worker, const struc
     }
     struct reading reading = {.worker = worker, .client = client, .request = request};
     if (request->partial) {
-        return begin_partial(&reading);
+        return begin_partial(&reading, decision);
     }
     learn(worker, request);
     lease_shape_read(&reading.shape, request->command, request->frame, look_up_script, worker);
@@ -603,5 +630,5 @@ enum policy_verdict lease_request_begin(struct lease_worker *worker, const struc
         return POLICY_ADMIT;
     }
     overflow(&reading);
-    return client->queued_count > QUEUED_MAX ? POLICY_ADMIT : begin_one(&reading);
+    return client->queued_count > QUEUED_MAX ? POLICY_ADMIT : begin_one(&reading, decision);
 }

@@ -83,6 +83,13 @@ void client_redirect_check(struct client *client);
 /* Forgets them: the client lets go of its runs. */
 void client_redirect_forget(struct client *client);
 
+/* ---- client_withheld.c ---- */
+
+/* The run has taken over what another one expected: if its reply is withheld, it is that of this run now. */
+void client_withheld_follow(struct run *run);
+/* It is answered by an error, before a policy has heard of it: that is not withheld. */
+void client_withheld_let_go(struct run *run);
+
 /* ---- client_taken.c ---- */
 
 /* As client_run_receiver, where redirects are followed. */

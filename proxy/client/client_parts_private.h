@@ -151,6 +151,7 @@ struct client {
     struct session session;
     struct chain_record *held; /* the policies' record of the request at hand, while it waits */
     bool admitted;             /* the policies have passed it: they are not asked again */
+    bool withholds;            /* … and one of them wants to give the reply itself */
     uint32_t ask_each;         /* so many of the next requests are put to the policies one by one */
     struct event hold_timer;   /* set while a policy holds a request */
     bool hold_timer_set;

@@ -68,6 +68,7 @@ static void answer(void *context, struct admin_query *admin_query, enum policy_a
 struct policy_host client_policy_host(struct client_service *service, size_t worker)
 {
     return (struct policy_host){.resume = resume,
+                                .give_reply = client_give_reply,
                                 .run_script = run_script,
                                 .change_server = change_server,
                                 .answer = answer,

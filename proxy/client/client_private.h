@@ -33,6 +33,7 @@
  *   client_lane.c      … and of an exclusive lane: when it is taken, and left
  *   client_measure.c   how long requests take
  *   client_reply.c     bytes out: replies in request order, writing, back pressure
+ *   client_withheld.c  … and those that a policy gives
  */
 #ifndef HEADGATE_CLIENT_PRIVATE_H
 #define HEADGATE_CLIENT_PRIVATE_H
@@ -595,6 +596,16 @@ void client_input_passed(struct client *client, size_t length);
 /* When the byte before that place in the input came, if there are arrivals: within a ms, or 3 % of the time since the
  * first of them. */
 int64_t client_arrival_of(struct client *client, const char *end);
+
+/* ---- client_withheld.c ---- */
+
+/* The reply to the run, which was sent just now and has one request and a record, waits for a policy. False when memory
+ * is short: the client was closed. */
+bool client_withhold(struct client *client, struct run *run);
+/* As in struct policy_host. */
+void client_give_reply(void *context, void *withheld, struct slice text);
+/* Nobody waits for the reply any more, or it is in its place. */
+void client_withheld_drop(struct client_withheld *withheld);
 
 /* ---- client_reply.c ---- */
 

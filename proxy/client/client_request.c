@@ -95,6 +95,7 @@ static enum policy_verdict ask_policies(struct client *client, const struct requ
     client->admitted = false;
     enum policy_verdict verdict = chain_ask(client->service->chain, &request, decision, &client->held);
     client->admitted = verdict == POLICY_PASS;
+    client->withholds = client->admitted && decision->withholds;
     client->foreseen = 0;
     if (verdict == POLICY_WHOLE) {
         client->gathering = true;
@@ -362,6 +363,7 @@ static enum client_outcome end_whole(struct client *client, const struct request
             stats_add(client->service->reactor->stats, STATS_REQUESTS, client->command.argument_count > 0);
         }
         client->admitted = false;
+        client->withholds = false;
         client->gathering = false;
         client->lookup = CLIENT_LOOKUP_NONE;
         client_note_end(client);

@@ -135,10 +135,12 @@ bool client_forward(struct client *client, struct lane *lane, const struct reque
         if (route->expected == NULL) {
             route->expected = expected_reply_take(client->service, EXPECT_NOTHING);
         }
+        bool withholds = client->withholds && client->held != NULL;
         sent = route->expected != NULL && fence_off_scripts(client, lane, route)
                    ? send_run(client, lane, bytes.data, bytes.length, 1, route->expected, client->held)
                    : client_out_of_memory(client);
         client->held = NULL;
+        sent = sent && (!withholds || client_withhold(client, client->last));
     }
     if (sent) {
         session_request_sent(client, route);

@@ -80,6 +80,10 @@ const struct chain_interest *chain_glance(const struct chain *chain, const struc
 enum policy_verdict chain_ask(struct chain *chain, struct policy_request *request, struct policy_decision *decision,
                               struct chain_record **record);
 
+/* The reply to a request for which decision->withholds was set, and that was sent, is withheld: the policy gets that to
+ * give it by. */
+void chain_withhold(struct chain_record *record, void *withheld);
+
 /* Ends a request: each policy that passed it gets its on_reply; the record is void afterwards. record may be NULL. */
 void chain_end(struct chain *chain, struct chain_record *record, const struct policy_client *client,
                enum policy_outcome outcome, struct slice head, uint64_t length, int64_t now_us);

@@ -109,6 +109,9 @@ struct policy_decision {
     /* HOLD: a client that ends its stream meanwhile is closed, and what it waits for is not done. false, as it is
      * given: that is done for nobody, as is what Redis has received. */
     bool drops_who_leaves;
+    /* PASS: the reply is not to reach the client before the policy has looked at it, and given it: see give_reply() of
+     * struct policy_host. false, as it is given. */
+    bool withholds;
     /* The rule that refuses, of the policy's own memory. NULL, as it is given: a REPLY is an answer and no refusal, and
      * a CLOSE no rule's doing. */
     const char *rule;
@@ -130,6 +133,9 @@ struct policy_reply {
     int64_t received_us; /* of the request */
     int64_t now_us;
     uint64_t ticket;
+    /* Redis answered, and the reply was withheld for this policy: for give_reply(), which it owes from now on. NULL:
+     * it was not; also where it could not be. */
+    void *withheld;
 };
 
 /* Tags of requests that are not measured, and of commands whose requests measure() tells apart. */
@@ -232,7 +238,12 @@ struct policy_script {
     const struct slice *arguments; /* the keys, then the rest; needed within the call only */
     size_t argument_count;         /* up to POLICY_SCRIPT_ARGUMENTS_MAX */
     size_t key_count;
-    int64_t database;             /* in which it runs */
+    int64_t database; /* in which it runs */
+    /* Not 0: it is run on a connection of its own, and replies 1 or more if it has written something. Then so many
+     * replicas are waited for (WAIT) that have it, for that time at most. What done is told is how many have; 0 if the
+     * script has replied otherwise. Not with a server of the policy's own. */
+    uint32_t replicas;
+    int64_t replicas_ms;
     struct policy_server *server; /* on which; NULL: on the Redis of the clients */
     policy_script_done *done;
     void *context; /* of done */
@@ -274,6 +285,10 @@ struct policy_host {
     /* Asks again about a request that is on hold, at the end of this loop iteration. holder: as in struct
      * policy_request. */
     void (*resume)(void *context, void *holder);
+    /* Gives the client a reply that was withheld, in its place among the others: Redis' own (text.data is NULL), nil
+     * as the client's protocol says it (empty), or a text, valid in RESP2 and RESP3. Once for each; harmless if the
+     * client has gone since. */
+    void (*give_reply)(void *context, void *withheld, struct slice text);
     /* Runs a script in Redis; done is called once, possibly before this returns, but never after stop(). */
     void (*run_script)(void *context, const struct policy_script *script);
     /*

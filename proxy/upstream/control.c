@@ -1,4 +1,4 @@
-#include "upstream/control.h"
+#include "upstream/control_private.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -9,14 +9,6 @@
 #define REPLY_MAX ((size_t)64 << 20)
 /* So often a call is sent on by nodes of a cluster at most. */
 #define REDIRECTS_MAX 5
-
-struct control {
-    struct reactor *reactor;
-    struct run_pool *runs;
-    struct upstream *upstream;
-    struct control_router router; /* its functions are NULL where there is no cluster */
-    size_t under_way;
-};
 
 struct call {
     struct control *control;

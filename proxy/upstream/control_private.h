@@ -1,0 +1,15 @@
+/* What the files of the control share: control.c, and control_replicated.c, for what replicas are to have. */
+#ifndef HEADGATE_CONTROL_PRIVATE_H
+#define HEADGATE_CONTROL_PRIVATE_H
+
+#include "upstream/control.h"
+
+struct control {
+    struct reactor *reactor;
+    struct run_pool *runs;
+    struct upstream *upstream;
+    struct control_router router; /* its functions are NULL where there is no cluster */
+    size_t under_way;
+};
+
+#endif
