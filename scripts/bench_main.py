@@ -15,6 +15,7 @@ import sys
 import time
 from dataclasses import dataclass
 
+import bench_cluster
 import bench_latency
 import bench_leases
 import bench_memory
@@ -58,6 +59,9 @@ def parse_arguments():
     parser.add_argument("--tls", nargs="?", const=",".join(bench_tls.PARTS), metavar="PARTS",
                         help="instead: TLS towards Redis, towards clients and on both sides, beside direct TLS; any of "
                              "%(const)s; --targets are then some of " + ",".join(bench_tls_targets.STARTERS))
+    parser.add_argument("--cluster", action="store_true",
+                        help="instead: before a Redis Cluster of three masters, beside redis-benchmark --cluster; --peer "
+                             "may be predixy=BINARY, too, which is started")
     parser.add_argument("--ways", default=",".join(bench_tls_targets.WAYS), help="with --tls: any of %(default)s")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=HOST:PORT",
                         help="a proxy that runs already, best in front of the Redis of the bench (--redis-port); with "
@@ -79,6 +83,11 @@ def parse_arguments():
         options.idle = min(options.idle, 1000)
     if options.tls:
         choose_tls(options)
+        return options
+    if options.cluster:
+        options.cells = bench_cluster.cells_of(chosen(options.cells, bench_cluster.CELL_NAMES, "--cells"))
+        options.operations = chosen(options.operations, OPERATIONS, "--operations")
+        options.targets, options.idle = chosen(options.targets or "headgate", ("headgate",), "--targets"), 0
         return options
     options.cells = [CELLS[cell_names.index(name)] for name in chosen(options.cells, cell_names, "--cells")]
     options.operations = chosen(options.operations, OPERATIONS, "--operations")
@@ -253,6 +262,9 @@ def run(options):
     prepare(options)
     if options.tls:
         bench_tls.run(options)
+        return
+    if options.cluster:
+        bench_cluster.run(options)
         return
     if options.leases:
         bench_leases.run(options)

@@ -78,6 +78,11 @@ class Target:
         self.port = port
         self.pid = pid
 
+    @property
+    def upstream(self):
+        """As Headgate's option of that name has it."""
+        return f"{self.host}:{self.port}"
+
     def cpu(self):
         return cpu_seconds(self.pid) if self.pid else None
 
@@ -141,7 +146,7 @@ class Headgate(Child):
 
     def __init__(self, redis, settings, name="headgate", rules=""):
         port, self.admin_port = free_port(), free_port()
-        text = (f"[headgate]\nlisten = {HOST}:{port}\nupstream = {HOST}:{redis.port}\n"
+        text = (f"[headgate]\nlisten = {HOST}:{port}\nupstream = {redis.upstream}\n"
                 f"admin = {HOST}:{self.admin_port}\nthreads = {settings.threads}\npool = {settings.pool}\n"
                 f"max_clients = {settings.connections}\n{rules}")
         super().__init__(name, port, [settings.headgate, "-c", "headgate.ini"], [("headgate.ini", text)])
