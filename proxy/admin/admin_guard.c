@@ -89,6 +89,35 @@ bool admin_guard_is_foreign_line(struct slice line)
            is_version(last);
 }
 
+/* ---- passwords ---- */
+
+static bool same_password(struct slice given, const char *wanted)
+{
+    size_t length = strlen(wanted);
+    unsigned char difference = given.length == length && length > 0 ? 0 : 1;
+
+    /* Takes the same time wherever the first difference is. */
+    for (size_t i = 0; i < given.length; i++) {
+        difference |= (unsigned char)(given.data[i] ^ wanted[length > 0 ? i % length : 0]);
+    }
+    return difference == 0;
+}
+
+bool admin_guard_login(struct session_entry *session, struct slice password)
+{
+    const struct admin_host *host = &session->admin->host;
+    const struct conf *conf = host->conf(host->context);
+    bool may_read = same_password(password, conf->admin_read_password);
+    bool may_all = same_password(password, conf->admin_password);
+
+    if (!may_read && !may_all) {
+        admin_audit_wrong_password(session);
+        return false;
+    }
+    session->rights = may_all ? ADMIN_RIGHTS_ALL : ADMIN_RIGHTS_READ;
+    return true;
+}
+
 /* ---- other users ---- */
 
 static void refuse(struct session_entry *session, const char *why)
@@ -112,7 +141,12 @@ bool admin_guard_may_change(struct session_entry *session)
     char text[80];
 
     if (conf->admin_password[0] != '\0') {
-        return session->authenticated;
+        if (session->rights != ADMIN_RIGHTS_ALL) {
+            admin_reply_error(session,
+                              "NOPERM this changes something, and admin_read_password is for looking: AUTH with "
+                              "admin_password does");
+        }
+        return session->rights == ADMIN_RIGHTS_ALL;
     }
     if (session->is_unix || conf->admin_changes == CONF_CHANGES_ANYONE) {
         return true;

@@ -4,6 +4,7 @@
  *   admin.c          listening; connections that come
  *   admin_session.c  one connection: requests in, answers out
  *   admin_guard.c    what is not obeyed: other protocols, other users
+ *   admin_audit.c    who has changed what
  *   admin_verbs.c    what can be asked
  *   admin_lists.c    … of clients and connections, and the end of clients
  *   admin_gathering.c  … of workers, one after the other
@@ -50,7 +51,12 @@ struct admin {
     bool ending;            /* the workers are gone: nothing more is taken */
     struct log_limiter refusals;
     struct log_limiter strangers;
+    struct log_limiter denials;
+    struct log_limiter wrong_passwords;
 };
+
+/* What who has given a password may do. */
+enum admin_rights { ADMIN_RIGHTS_NONE, ADMIN_RIGHTS_READ, ADMIN_RIGHTS_ALL };
 
 /* The servers that are asked about: from the first, up to the end. */
 struct admin_scope {
@@ -71,7 +77,9 @@ struct session_entry {
     int64_t moved_us;         /* when bytes came or went last, or an answer was there */
     struct admin_scope scope; /* of the request */
     bool is_unix;
-    bool authenticated;
+    enum admin_rights rights; /* by a password */
+    char audit[400];          /* the change that is asked for; "": none */
+    char audit_who[120];
     bool gathering;   /* an answer is being gathered, or a policy thinks: nothing else is taken meanwhile */
     bool closed;      /* the connection is gone, but who brings the answer still refers to this */
     bool last;        /* no request is taken any more; closed once the output is written */
@@ -131,6 +139,18 @@ bool admin_guard_is_foreign_line(struct slice line);
 bool admin_guard_is_foreign_name(struct slice name);
 /* Whether who asks may change something. False: it is told why not. */
 bool admin_guard_may_change(struct session_entry *session);
+/* Takes the password, as the rights that it gives from now on. False: it is none of ours, and nothing changes. There
+ * has to be one. */
+bool admin_guard_login(struct session_entry *session, struct slice password);
+
+/* ---- admin_audit.c ---- */
+
+/* A change begins, or ends. Without a beginning the end is nothing. */
+void admin_audit_begin(struct session_entry *session, size_t count, const struct slice *arguments);
+void admin_audit_end(struct session_entry *session, const char *how);
+/* A change that who asks may not make. */
+void admin_audit_refused(struct session_entry *session, size_t count, const struct slice *arguments);
+void admin_audit_wrong_password(struct session_entry *session);
 
 /* ---- admin_verbs.c ---- */
 

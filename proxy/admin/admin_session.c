@@ -60,6 +60,7 @@ __attribute__((format(printf, 2, 3))) static void reply(struct session_entry *se
 
 void admin_reply_text(struct session_entry *session, const char *text, size_t length)
 {
+    admin_audit_end(session, "done");
     reply(session, "$%zu\r\n", length);
     admin_reply_bytes(session, text, length);
     admin_reply_bytes(session, "\r\n", 2);
@@ -71,6 +72,7 @@ void admin_reply_gathered(struct session_entry *session, struct admin_text *text
         admin_reply_error(session, "ERR out of memory");
         return;
     }
+    admin_audit_end(session, "done");
     reply(session, "$%zu\r\n", evbuffer_get_length(text->bytes));
     session->failed = evbuffer_add_buffer(session->output, text->bytes) != 0 || session->failed;
     admin_reply_bytes(session, "\r\n", 2);
@@ -78,11 +80,13 @@ void admin_reply_gathered(struct session_entry *session, struct admin_text *text
 
 void admin_reply_status(struct session_entry *session, const char *text)
 {
+    admin_audit_end(session, "done");
     reply(session, "+%s\r\n", text);
 }
 
 void admin_reply_error(struct session_entry *session, const char *text)
 {
+    admin_audit_end(session, text);
     reply(session, "-%s\r\n", text);
 }
 
@@ -96,6 +100,7 @@ void admin_reply_faults(struct session_entry *session, char *faults)
     for (char *c = faults; *c != '\0'; c++) {
         *c = *c == '\r' || *c == '\n' ? ';' : *c;
     }
+    admin_audit_end(session, faults);
     reply(session, "-ERR nothing was changed: %s\r\n", faults);
 }
 
@@ -113,6 +118,7 @@ void admin_reply_pairs(struct session_entry *session, size_t pairs, struct admin
 
 static void session_free(struct session_entry *session)
 {
+    admin_audit_end(session, "who asked was gone before the answer");
     LIST_REMOVE(session, of_admin);
     session->admin->session_count--;
     free(session);
@@ -139,7 +145,7 @@ bool admin_session_is_trusted(const struct session_entry *session)
 {
     const struct admin_host *host = &session->admin->host;
 
-    return session->authenticated || host->conf(host->context)->admin_password[0] == '\0';
+    return session->rights != ADMIN_RIGHTS_NONE || host->conf(host->context)->admin_password[0] == '\0';
 }
 
 static size_t request_max(const struct session_entry *session)

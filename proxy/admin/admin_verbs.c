@@ -354,11 +354,19 @@ static bool changes(enum policy_verb_effect effect, size_t count, const struct s
            (effect == POLICY_VERB_CHANGES_ON_RESET && count > 1 && slice_is_word(arguments[1], "reset"));
 }
 
-/* Whether the request is to be obeyed; who asks is told if not. */
+/* Whether the request is to be obeyed; who asks is told if not. What changes something is written down. */
 static bool is_allowed(struct session_entry *session, enum policy_verb_effect effect, size_t count,
                        const struct slice *arguments)
 {
-    return !changes(effect, count, arguments) || admin_guard_may_change(session);
+    if (!changes(effect, count, arguments)) {
+        return true;
+    }
+    if (!admin_guard_may_change(session)) {
+        admin_audit_refused(session, count, arguments);
+        return false;
+    }
+    admin_audit_begin(session, count, arguments);
+    return true;
 }
 
 /* What it changes may be there for each server; nobody is to change more than he thinks of. */

@@ -295,6 +295,7 @@ static void check_together(struct conf_reading *reading)
     }
     conf_check_listeners(reading);
     check_admin(reading);
+    conf_check_admin_passwords(reading);
     check_http(reading);
     check_log_file(reading);
     if (conf->serves) {

@@ -128,6 +128,8 @@ struct conf {
     struct conf_address_list admin;            /* may be empty: no admin port */
     char *admin_password;                      /* "" for none */
     char *admin_password_file;                 /* where it was read; "": it stands in the ini file, and so below */
+    char *admin_read_password;                 /* of who may look, and change nothing; "" for none */
+    char *admin_read_password_file;
     enum conf_changes admin_changes;
     struct conf_address_list http; /* may be empty: no HTTP */
     char *http_names;              /* by which browsers may ask for it, between blanks or commas; "" for none */
@@ -259,6 +261,8 @@ void conf_restart_only_changes(const struct conf *old, const struct conf *new_co
 void conf_changes(const struct conf *old, const struct conf *new_conf, void (*report)(void *context, const char *what),
                   void *context);
 
+struct conf_setting;
+
 /* One option, as it is told to who asks. */
 struct conf_fact {
     const char *name; /* "lanes", of another section than [headgate] "limit:search.limit" */
@@ -272,6 +276,8 @@ struct conf_fact {
 void conf_visit(const struct conf *process, void (*visit)(void *context, const struct conf_fact *fact), void *context);
 /* The value as conf_change() would take it, and ******** for a secret that is set. The caller frees it. */
 char *conf_fact_value(const struct conf_fact *fact);
+/* A value that somebody wants to set, as it may be shown to others. The caller frees it. */
+char *conf_setting_shown(const struct conf *process, const struct conf_setting *setting);
 /* What says the value: "default", "FILE:LINE", the file of a secret, or "CONFIG SET". The caller frees it. */
 char *conf_fact_source(const struct conf_fact *fact);
 

@@ -11,6 +11,7 @@
  *   conf_address.c  the same for addresses
  *   conf_url.c      those of them that are URLs
  *   conf_topology.c those of them that name sentinels or a cluster
+ *   conf_admin.c    the passwords of the admin port
  *   conf_users.c        users of Redis that stand in several places
  *   conf_credentials.c  what URLs say of user, password and database, to the options that are for it
  *   conf_tls.c      certificates and keys, from the files that options name
@@ -216,6 +217,11 @@ void conf_take_credentials(struct conf_reading *reading, struct conf_part *part)
 
 /* Of users of Redis with several passwords. Only if there is no fault yet. */
 void conf_warn_of_users(struct conf_reading *reading);
+
+/* ---- conf_admin.c ---- */
+
+/* Whether the two passwords of the admin port make sense together. */
+void conf_check_admin_passwords(struct conf_reading *reading);
 
 /* ---- conf_tls.c ---- */
 

@@ -74,6 +74,39 @@ char *conf_fact_source(const struct conf_fact *fact)
                                       : conf_format("default");
 }
 
+/* ---- values that are to be set ---- */
+
+struct seeking {
+    const struct conf_setting *setting;
+    const struct conf_option *option; /* NULL: not found */
+};
+
+static void seek(void *context, const struct conf_fact *fact)
+{
+    struct seeking *seeking = context;
+
+    if (slice_is_word(seeking->setting->name, fact->name)) {
+        seeking->option = fact->option;
+    }
+}
+
+/* What nobody knows may be a secret by a name misspelt. */
+char *conf_setting_shown(const struct conf *process, const struct conf_setting *setting)
+{
+    struct seeking seeking = {.setting = setting};
+
+    conf_visit(process, seek, &seeking);
+    if (seeking.option == NULL || conf_option_hides(seeking.option)) {
+        return conf_format(CONF_SECRET_SHOWN);
+    }
+    char *value = conf_copy(setting->value.data, setting->value.length);
+    char *shown = strstr(value, "://") != NULL ? conf_hidden_url(value) : conf_format("%s", value);
+    free(value);
+    return shown;
+}
+
+/* ---- which values were set ---- */
+
 struct reporting {
     void (*report)(void *context, const char *name);
     void *context;

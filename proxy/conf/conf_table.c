@@ -60,6 +60,14 @@ const struct conf_option conf_options[] = {
     {FIELD(admin_password_file), .reach = CONF_REACH_PROCESS, .type = CONF_FILE, .max = STRING_MAX, .initial = "",
      .reloadable = true, .secret = true, .fills = "admin_password",
      .help = "The file that holds it, alone on its line, in place of admin_password."},
+    {FIELD(admin_read_password), .reach = CONF_REACH_PROCESS, .type = CONF_STRING, .max = STRING_MAX, .initial = "",
+     .reloadable = true, .is_guarded = true, .secret = true,
+     .help =
+         "What who may only look gives in its place: to AUTH on the admin port, and by HTTP. Empty: there is none.\n"
+         "Needs admin_password."},
+    {FIELD(admin_read_password_file), .reach = CONF_REACH_PROCESS, .type = CONF_FILE, .max = STRING_MAX, .initial = "",
+     .reloadable = true, .secret = true, .fills = "admin_read_password",
+     .help = "The file that holds it, alone on its line, in place of admin_read_password."},
     {FIELD(admin_changes), .reach = CONF_REACH_PROCESS, .type = CONF_WORD, .words = changes_words,
      .initial = "same-user", .reloadable = true, .is_guarded = true,
      .help = "Who may use verbs that change something over TCP while there is no admin_password.\n"

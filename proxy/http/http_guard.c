@@ -156,8 +156,17 @@ static bool is_same(const char *given, size_t length, const char *wanted)
     return CRYPTO_memcmp(digests[0], digests[1], sizeof digests[0]) == 0;
 }
 
-/* "Basic dXNlcjpwYXNzd29yZA==": whoever it is, with that password. */
-static bool has_password(struct evhttp_request *request, const char *password)
+/* Who may only look may do so here, too. */
+static bool is_one_of_ours(const struct conf *conf, const char *given, size_t length)
+{
+    bool may_all = is_same(given, length, conf->admin_password);
+    bool may_read = *conf->admin_read_password != '\0' && is_same(given, length, conf->admin_read_password);
+
+    return may_all || may_read;
+}
+
+/* "Basic dXNlcjpwYXNzd29yZA==": whoever it is, with one of the passwords. */
+static bool has_password(struct evhttp_request *request, const struct conf *conf)
 {
     unsigned char plain[CREDENTIALS_MAX];
     const char *header;
@@ -177,7 +186,7 @@ static bool has_password(struct evhttp_request *request, const char *password)
     /* What the padding stands for is counted as NULs. */
     size_t count = (size_t)decoded - (header[length - 1] == '=') - (header[length - 2] == '=');
     const unsigned char *colon = memchr(plain, ':', count);
-    bool is_right = colon != NULL && is_same((const char *)colon + 1, count - (size_t)(colon + 1 - plain), password);
+    bool is_right = colon != NULL && is_one_of_ours(conf, (const char *)colon + 1, count - (size_t)(colon + 1 - plain));
     OPENSSL_cleanse(plain, sizeof plain);
     return is_right;
 }
@@ -186,7 +195,8 @@ static void ask_for_password(struct http *http, struct evhttp_request *request)
 {
     evhttp_add_header(evhttp_request_get_output_headers(request), "WWW-Authenticate",
                       "Basic realm=\"Headgate\", charset=\"UTF-8\"");
-    http_reply_line(http, request, 401, "Any user, with the password of the admin port (admin_password)");
+    http_reply_line(http, request, 401,
+                    "Any user, with a password of the admin port (admin_password, or admin_read_password)");
 }
 
 /* ---- all of it ---- */
@@ -213,7 +223,7 @@ bool http_guard_admits(struct http *http, struct evhttp_request *request, bool i
         refuse(http, request, "it comes from a page of another site");
         return false;
     }
-    if (!is_probe && *conf->admin_password != '\0' && !has_password(request, conf->admin_password)) {
+    if (!is_probe && *conf->admin_password != '\0' && !has_password(request, conf)) {
         const char *given;
         uint64_t suppressed;
         if (find_headers(request, "Authorization", &given) > 0 &&

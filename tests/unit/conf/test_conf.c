@@ -175,6 +175,8 @@ static const char *const other_values[][2] = {
     {"admin", ""},
     {"admin_password", "\" quoted \\\"pass\\\\word\\\" ;#\""},
     {"admin_password_file", NULL},
+    {"admin_read_password", "\"to look # at\""},
+    {"admin_read_password_file", NULL},
     {"admin_changes", "anyone"},
     {"http", "127.0.0.1:6391"},
     {"http_names", "headgate.example"},
@@ -335,7 +337,7 @@ Test(conf, table_is_sound)
             cr_assert_neq(option->offset, conf_options[j].offset, "%s", option->name);
         }
     }
-    cr_assert_eq(conf_option_count, 74, "a new field of struct conf needs its option, and a word here");
+    cr_assert_eq(conf_option_count, 76, "a new field of struct conf needs its option, and a word here");
 }
 
 Test(conf, sample_file_is_the_reference)

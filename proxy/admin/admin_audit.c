@@ -1,0 +1,105 @@
+/*
+ * One line of the log for each change that is asked for on the admin port: what, by whom, and how it ended. Whoever may
+ * ask nothing of the kind is told so, and leaves a line too, at most one a second.
+ */
+#include "admin/admin_private.h"
+
+#include "net/peer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Of one argument that is shown. Bytes. */
+#define WORD_MAX 80
+
+static void add(struct session_entry *session, const char *separator, const char *text, size_t length)
+{
+    size_t used = strlen(session->audit);
+    bool is_cut = length > WORD_MAX;
+
+    snprintf(session->audit + used, sizeof session->audit - used, "%s%.*s%s", separator,
+             (int)(is_cut ? WORD_MAX : length), text, is_cut ? "..." : "");
+}
+
+/* The values of CONFIG SET may be secrets. */
+static void add_settings(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    const struct admin_host *host = &session->admin->host;
+
+    for (size_t i = 0; i + 1 < count; i += 2) {
+        char *value =
+            conf_setting_shown(host->conf(host->context), &(struct conf_setting){arguments[i], arguments[i + 1]});
+        add(session, " ", arguments[i].data, arguments[i].length);
+        add(session, " ", value, strlen(value));
+        free(value);
+    }
+}
+
+static void note(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    bool sets = count > 2 && slice_is_word(arguments[0], "config") && slice_is_word(arguments[1], "set");
+    size_t shown = sets ? 2 : count;
+
+    session->audit[0] = '\0';
+    if (session->scope.is_named) {
+        const char *server = session->admin->servers->list[session->scope.first].name;
+        add(session, "SERVER ", server, strlen(server));
+    }
+    for (size_t i = 0; i < shown; i++) {
+        add(session, session->audit[0] != '\0' ? " " : "", arguments[i].data, arguments[i].length);
+    }
+    if (sets) {
+        add_settings(session, count - 2, arguments + 2);
+    }
+}
+
+/* The address, and what the kernel knows of who has it. */
+static void tell_who(const struct session_entry *session, char *text, size_t size)
+{
+    struct peer peer;
+    const char *why;
+
+    if (!peer_find(session->connection.fd, &peer, &why)) {
+        snprintf(text, size, "%s", session->address_text);
+    } else if (peer.pid != 0) {
+        snprintf(text, size, "%s (uid %lu, process %ld)", session->address_text, (unsigned long)peer.uid,
+                 (long)peer.pid);
+    } else {
+        snprintf(text, size, "%s (uid %lu)", session->address_text, (unsigned long)peer.uid);
+    }
+}
+
+void admin_audit_begin(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    note(session, count, arguments);
+    tell_who(session, session->audit_who, sizeof session->audit_who);
+}
+
+void admin_audit_end(struct session_entry *session, const char *how)
+{
+    if (session->audit[0] != '\0') {
+        log_info("audit", "%s, by %s: %s", session->audit, session->audit_who, how);
+        session->audit[0] = '\0';
+    }
+}
+
+void admin_audit_refused(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    uint64_t suppressed;
+
+    if (log_limiter_take(&session->admin->denials, clock_now_us(), &suppressed)) {
+        admin_audit_begin(session, count, arguments);
+        log_warning("audit", "%s, by %s: refused, as who asks may change nothing", session->audit, session->audit_who);
+        session->audit[0] = '\0';
+    }
+}
+
+void admin_audit_wrong_password(struct session_entry *session)
+{
+    uint64_t suppressed;
+
+    if (log_limiter_take(&session->admin->wrong_passwords, clock_now_us(), &suppressed)) {
+        tell_who(session, session->audit_who, sizeof session->audit_who);
+        log_warning("audit", "a wrong password was given by %s", session->audit_who);
+    }
+}

@@ -1,0 +1,182 @@
+"""The two passwords of the admin port, and the lines that changes leave in the log."""
+
+import os
+import re
+
+import pytest
+
+from harness.admin import text
+from harness.http import ask, basic
+from harness.resp import OK, PONG, Client, Error, wait_for
+from harness.servers import run_headgate
+
+READ = {"admin_password": "all of it", "admin_read_password": "only looking"}
+
+
+@pytest.fixture
+def headgate(redis, make_headgate):
+    return make_headgate(redis, reload_on_change="off", upstream_password="", **READ)
+
+
+def audits(headgate, start=""):
+    """The lines about changes, without their time and level."""
+    return [line for line in re.findall(r" audit: (.*)", headgate.log()) if line.startswith(start)]
+
+
+def test_who_only_looks_changes_nothing(headgate):
+    with headgate.admin() as admin:
+        assert admin("STATS") == Error(b"NOAUTH Authentication required.")
+        assert admin("AUTH", "only looking") == OK
+        for verb in (("STATS",), ("CLIENTS",), ("CONFIG", "GET", "*"), ("HELP",), ("SLOWLOG",)):
+            assert not str(admin(*verb)).startswith("NO"), verb
+        for verb in (
+            ("RELOAD",),
+            ("SHUTDOWN", "NOW"),
+            ("CONFIG", "SET", "max_clients", "5"),
+            ("LOGLEVEL", "debug"),
+            ("PAUSE",),
+            ("LIMIT", "RESET", "x"),
+            ("SLOWLOG", "RESET"),
+        ):
+            answer = admin(*verb)
+            assert isinstance(answer, Error) and bytes(answer).startswith(b"NOPERM"), verb
+        assert isinstance(admin("AUTH", "wrong"), Error)
+        assert isinstance(admin("LOGLEVEL", "debug"), Error)
+        assert admin("LOGLEVEL") == b"info"
+        assert admin("AUTH", "default", "all of it") == OK
+        assert admin("LOGLEVEL", "debug") == OK
+        assert admin("AUTH", "only looking") == OK
+        assert isinstance(admin("LOGLEVEL", "info"), Error)
+    log = headgate.log()
+    assert "all of it" not in log and "only looking" not in log
+    assert audits(headgate, "a wrong password was given by 127.0.0.1:")
+    assert len(audits(headgate, "RELOAD, by 127.0.0.1:")) == 1
+    assert "refused, as who asks may change nothing" in audits(headgate, "RELOAD")[0]
+
+
+@pytest.mark.parametrize("given", ["", "all of i", "all of it ", "only looking\0", "x" * 2000])
+def test_passwords_that_are_none(headgate, given):
+    with headgate.admin() as admin:
+        assert isinstance(admin("AUTH", given), Error)
+        assert isinstance(admin("STATS"), Error)
+
+
+def test_both_rotate_by_a_reload(headgate):
+    with headgate.admin() as there:
+        assert there("AUTH", "only looking") == OK
+        with headgate.admin() as admin:
+            assert admin("AUTH", "all of it") == OK
+            headgate.write_config(admin_read_password="another one")
+            assert admin("RELOAD") == OK
+        with headgate.admin() as admin:
+            assert isinstance(admin("AUTH", "only looking"), Error)
+            assert admin("AUTH", "another one") == OK
+            assert isinstance(admin("RELOAD"), Error)
+        assert there("PING") == PONG
+
+
+def test_the_password_may_be_in_a_file(redis, make_headgate, tmp_path):
+    (tmp_path / "read").write_text("only looking\n")
+    headgate = make_headgate(
+        redis, admin_password="all of it", admin_read_password_file=tmp_path / "read", reload_on_change="off"
+    )
+    with headgate.admin() as admin:
+        assert admin("AUTH", "only looking") == OK
+        assert isinstance(admin("LOGLEVEL", "debug"), Error)
+        shown = dict(part.split("=", 1) for part in text(admin("CONFIG", "SHOW", "admin_read_password")).split())
+        assert shown["value"] == "********" and shown["source"] == str(tmp_path / "read")
+
+
+def test_one_alone_and_both_the_same(tmp_path):
+    path = tmp_path / "headgate.ini"
+    path.write_text("[headgate]\nadmin_read_password = x\n")
+    path.chmod(0o600)
+    result = run_headgate("-t", "-c", path)
+    assert result.returncode == 1
+    assert "headgate.ini:2: [headgate] admin_read_password = ********: stands alone" in result.stderr
+    path.write_text("[headgate]\nadmin_password = x\nadmin_read_password = x\n")
+    result = run_headgate("-t", "-c", path)
+    assert result.returncode == 0
+    assert "headgate.ini:3: [headgate]: admin_read_password gives the same password as admin_password" in result.stderr
+    path.write_text("[headgate]\nadmin_password = x\nadmin_read_password = y\n")
+    assert run_headgate("-t", "-c", path).stderr == ""
+
+
+def test_http_may_be_looked_at_with_either(redis, started):
+    headgate = started(redis, **READ)
+    for password, status in (("all of it", 200), ("only looking", 200), ("", 401), ("only", 401)):
+        assert ask(headgate, "/stats.json", headers=basic(password)).status == status, password
+
+
+def test_without_a_read_password_nothing_empty_is_one(redis, started):
+    headgate = started(redis, admin_password="all of it")
+    assert ask(headgate, "/stats.json", headers=basic("")).status == 401
+    with headgate.admin() as admin:
+        assert isinstance(admin("AUTH", ""), Error)
+
+
+# ---- what was changed, and by whom
+
+
+def test_a_change_leaves_one_line(redis, make_headgate):
+    headgate = make_headgate(redis, reload_on_change="off", upstream_password="")
+    with headgate.admin() as admin:
+        port = admin.socket.getsockname()[1]
+        who = rf"by 127\.0\.0\.1:{port} \(uid \d+\)"
+        assert admin("CONFIG", "SET", "max_clients", "70", "upstream_password", "open sesame") == OK
+        assert isinstance(admin("CONFIG", "SET", "max_clients", "many"), Error)
+        assert isinstance(admin("CONFIG", "SET", "upstream_pasword", "open sesame"), Error)
+        assert admin("PAUSE", "WRITE", "60000") == OK
+        assert admin("RESUME") == OK
+        assert isinstance(admin("LIMIT", "RESET", "nobody"), Error)
+        assert admin("STATS").startswith(b"#") and admin("PING") == PONG
+        assert isinstance(admin("LIMIT", "RESET"), Error)
+        expected = [
+            rf"CONFIG SET max_clients 70 upstream_password \*{{8}}, {who}: done",
+            rf"CONFIG SET max_clients many, {who}: \[headgate\] max_clients = many: is not a whole number; .*",
+            rf"CONFIG SET upstream_pasword \*{{8}}, {who}: .*unknown option; .*",
+            rf"PAUSE WRITE 60000, {who}: done",
+            rf"RESUME, {who}: done",
+            rf"LIMIT RESET nobody, {who}: ERR .*",
+        ]
+        found = audits(headgate)
+        assert len(found) == len(expected), found
+        for line, pattern in zip(found, expected, strict=True):
+            assert re.fullmatch(pattern, line), (line, pattern)
+    assert "sesame" not in headgate.log()
+
+
+def test_who_comes_by_a_socket_is_known(redis, make_headgate, tmp_path):
+    headgate = make_headgate(redis, admin=f"unix:{tmp_path}/admin.sock", reload_on_change="off")
+    with Client(str(tmp_path / "admin.sock")) as admin:
+        assert admin("LOGLEVEL", "debug") == OK
+    assert audits(headgate, "LOGLEVEL debug, by ")[0].endswith(f"(uid {os.getuid()}, process {os.getpid()}): done")
+
+
+def test_a_line_cannot_be_forged_nor_grow(redis, make_headgate):
+    headgate = make_headgate(redis, reload_on_change="off")
+    with headgate.admin() as admin:
+        admin("LIMIT", "RESET", "x\r\n2026-01-01 audit: SHUTDOWN, by nobody: done\x1b[2J")
+        admin("LIMIT", "RESET", "y" * 5000)
+        lines = [line for line in headgate.log().splitlines() if "LIMIT RESET" in line]
+    assert len(lines) == 2
+    assert "\\x0d\\x0a2026" in lines[0] or "\\r\\n2026" in lines[0]
+    assert "\x1b" not in lines[0] and len(lines[1]) < 700
+
+
+def test_shutdown_leaves_its_line(redis, make_headgate):
+    headgate = make_headgate(redis)
+    with headgate.admin() as admin:
+        assert admin("SHUTDOWN") == OK
+    assert headgate.wait() == 0
+    assert len(audits(headgate, "SHUTDOWN, by 127.0.0.1:")) == 1
+
+
+def test_many_changes_do_not_fill_the_log(redis, make_headgate):
+    headgate = make_headgate(redis, reload_on_change="off")
+    with headgate.admin() as admin:
+        for _ in range(30):
+            admin.send(b"*3\r\n$5\r\nLIMIT\r\n$5\r\nRESET\r\n$1\r\nx\r\n" * 100)
+            admin.read_many(100)
+    wait_for(lambda: len(audits(headgate)) >= 1000, what="the first thousand")
+    assert len(audits(headgate)) < 1500
