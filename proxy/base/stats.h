@@ -26,6 +26,8 @@
     X(CLIENTS_CLOSED_IDLE, "Clients", "clients_closed_idle_total", COUNTER, "closed by client_idle_timeout")           \
     X(CLIENTS_CLOSED_LOST, "Clients", "clients_closed_lost_total", COUNTER, "closed: their lane to Redis was lost")    \
     X(CLIENTS_KILLED, "Clients", "clients_killed_total", COUNTER, "closed by KILL on the admin port")                  \
+    X(CLIENTS_TOLD_TO_MOVE, "Clients", "clients_told_to_move_total", COUNTER,                                          \
+      "told to go to the process that has taken over: maintenance_notifications")                                      \
     X(TLS_CLIENTS, "TLS", "tls_clients", GAUGE, "clients with TLS whose handshake is done")                            \
     X(TLS_HANDSHAKES, "TLS", "tls_handshakes_total", COUNTER, "handshakes with clients")                               \
     X(TLS_RESUMED, "TLS", "tls_resumed_total", COUNTER, "of these, short ones: a session went on")                     \

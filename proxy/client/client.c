@@ -300,9 +300,10 @@ void client_service_tick(struct client_service *service)
     client_find_hangups(&unread);
 }
 
-void client_service_drain(struct client_service *service)
+void client_service_drain(struct client_service *service, uint64_t move)
 {
     service->draining = true;
+    service->move = move;
     service->draining_since_us = reactor_now(service->reactor);
     client_service_tick(service);
 }

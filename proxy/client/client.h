@@ -14,7 +14,9 @@ struct client;
 /* What all clients of a worker have in common. Times in ms, sizes in bytes. */
 struct client_settings {
     bool session_pool; /* pool = session: each client has an exclusive lane for life */
-    bool splits;       /* cross_slot = split: requests with keys in several slots of a cluster are taken apart */
+    enum conf_maintenance_notifications maintenance_notifications;
+    int64_t drain_timeout;
+    bool splits; /* cross_slot = split: requests with keys in several slots of a cluster are taken apart */
     int64_t idle_timeout;
     int64_t upstream_wait;
     uint64_t output_limit; /* 0: none */
@@ -110,8 +112,10 @@ size_t client_count(const struct client_service *service);
 /* Ten times a second: idle time-outs, policies' ticks. */
 void client_service_tick(struct client_service *service);
 
-/* From now on each client is closed as soon as it has no request under way. */
-void client_service_drain(struct client_service *service);
+/* From now on each client is closed as soon as it has no request under way. move: the number by which those who asked
+ * for it are told first that another process is where they came, and are given time to go there (client_moving.c); 0:
+ * nobody is. */
+void client_service_drain(struct client_service *service, uint64_t move);
 /* Whether that has come to its end, and the policies have done what they had to do first. From any thread. */
 bool client_service_is_settled(const struct client_service *service);
 /* Whether that waits for a policy whose server was never reached. From any thread. */

@@ -43,6 +43,9 @@ static bool waits_in_redis(const struct client *client, int64_t now_us)
 
 void client_drain(struct client *client, int64_t now_us)
 {
+    if (client_may_move(client, now_us)) {
+        return;
+    }
     if (nothing_under_way(client)) {
         if (!has_just_come(client, now_us) && !has_more_to_read(client, now_us)) {
             client_finish(client);

@@ -33,6 +33,13 @@ enum client_lookup {
     CLIENT_LOOKUP_UNSAID
 };
 
+/* Whether a client wants to be told when it is to go elsewhere. */
+enum client_moving {
+    CLIENT_MOVING_UNASKED,
+    CLIENT_MOVING_BACK,   /* it asked, and goes back to where it came from */
+    CLIENT_MOVING_ADDRESS /* … and goes where it is told to */
+};
+
 struct client_service {
     struct reactor *reactor;
     struct run_pool *runs;
@@ -73,6 +80,7 @@ struct client_service {
     struct log_limiter proxies_unexpected;
     bool draining;
     int64_t draining_since_us;
+    uint64_t move;                 /* see client_service_drain() */
     _Atomic bool server_unreached; /* a server of a policy was never reached */
     _Atomic bool settled;          /* drained: no clients, and the policies have done what they had to */
 };
@@ -182,6 +190,8 @@ struct client {
     int64_t accepted_us;                       /* it was connected by then, exactly */
     int64_t deaf_us;                           /* since when it is deaf */
     int64_t wait_since_us;
+    enum client_moving moving;       /* see client_moving.c … */
+    int64_t told_us;                 /* … when it was told; 0: it was not */
     const struct identity *who;      /* of the admission; NULL: none */
     struct identity_peer *unix_peer; /* NULL: not asked for, or there is none */
 };

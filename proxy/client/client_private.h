@@ -27,6 +27,7 @@
  *   client_admin_query.c  what the admin port asks of policies
  *   client_commands.c      what each command needs of the connection to Redis
  *   client_subcommands.c   … and each subcommand of CLIENT
+ *   client_moving.c    clients that want to be told when they are to go elsewhere
  *   client_login.c     the lane of AUTH, or HELLO with it
  *   client_channels.c   subscriptions, and what comes of them
  *   client_session.c   the state of that connection: what requests and replies make of it (client_state.h)
@@ -262,6 +263,13 @@ bool client_refuse_stray(struct client *client, const char *data, size_t length)
 
 /* While the process drains: closes the client if it is time to. Now and then, as long as it is OPEN. */
 void client_drain(struct client *client, int64_t now_us);
+
+/* ---- client_moving.c ---- */
+
+/* CLIENT MAINT_NOTIFICATIONS, between two replies, outside MULTI. False: it is not to be had here. */
+bool client_take_maintenance(struct client *client, const struct resp_command *framed, const char *frame);
+/* While the process drains: whether the client has time to go elsewhere by itself; it is told so at the first call. */
+bool client_may_move(struct client *client, int64_t now_us);
 
 /* ---- client_policy.c ---- */
 
@@ -624,6 +632,8 @@ void client_end_policies(struct client *client, struct run *run, enum policy_out
 /* Bytes for the client right now, behind everything given before. Borrowed bytes must stay valid until the client was
  * written in this stage of the loop iteration. */
 void client_output(struct client *client, const char *data, size_t length, bool borrowed);
+/* A push of Headgate's own, in its place behind the requests under way. False when memory is short. */
+bool client_push(struct client *client, const char *text, size_t length);
 /* An answer of Headgate's own, in its place behind the requests under way. False when memory is short. */
 bool client_answer(struct client *client, const char *text, size_t length, struct chain_record *record);
 /* Appends a run to the requests under way. */

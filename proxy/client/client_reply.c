@@ -306,6 +306,15 @@ bool client_answer(struct client *client, const char *text, size_t length, struc
     return queue_answer(client, text, length, record);
 }
 
+bool client_push(struct client *client, const char *text, size_t length)
+{
+    if (client->first == NULL && !client_is_within_push(client)) {
+        client_output(client, text, length, false);
+        return true;
+    }
+    return queue_answer(client, text, length, NULL);
+}
+
 void client_end_policies(struct client *client, struct run *run, enum policy_outcome outcome,
                          const struct resp_reply *reply)
 {

@@ -3,7 +3,7 @@
  * connect must cost no lane, or sharing would be of use to nobody:
  *
  *   SETNAME, GETNAME, SETINFO   answered here, once Redis has shown that the user may use them
- *   MAINT_NOTIFICATIONS         answered here, as by a server that does not know it
+ *   MAINT_NOTIFICATIONS         answered here; mostly as by a server that does not know it
  *   what leaves nothing behind  the home lane
  *   what asks about all, or acts upon others   a lane of its own for the command
  *   what tells the id           a lane of its own, for a while if Redis has accepted it (session_id_was_told())
@@ -197,13 +197,27 @@ static bool route_setinfo(struct client *client, const struct resp_command *fram
 
 /*
  * Libraries ask for it on each connection of RESP3. It tells them by pushes where to go when a server is about to
- * leave, past Headgate; so it is unknown here, and libraries go on without. Redis finds no such subcommand before it
- * looks at rights. An old server, which has other words for that, is left to say so.
+ * leave. The server's would send them past Headgate; so it is never asked, and tells of Headgate's own end or is
+ * unknown here, and libraries go on without. Redis finds no such subcommand before it looks at rights. An old server,
+ * which has other words for that, is left to say so.
  */
-static bool route_maintenance(struct client *client, struct slice subcommand, struct session_route *route)
+static bool route_maintenance(struct client *client, const struct resp_command *framed, const char *frame,
+                              struct session_route *route)
 {
+    struct slice subcommand = session_kept_argument(framed, frame, 1);
     uint32_t version = server_info_redis_version(client->service->server_info);
 
+    if (client->service->settings.maintenance_notifications != CONF_MAINTENANCE_NO) {
+        if (client->sent_runs > 0) {
+            /* What they do to the connection is known by then. */
+            route->answer = SESSION_LATER;
+            return true;
+        }
+        if (client_take_maintenance(client, framed, frame)) {
+            answer(route, "+OK\r\n");
+            return true;
+        }
+    }
     if (version != 0 && version < VERSION_WITH_SUBCOMMANDS) {
         return session_expect(client, route, EXPECT_STATE);
     }
@@ -359,7 +373,7 @@ bool session_route_client(struct client *client, const struct resp_command *fram
     }
     /* Under another name (rename-command) the text would have that. */
     if (word_is(subcommand, "maint_notifications") && !route->pinned) {
-        return route_maintenance(client, subcommand, route);
+        return route_maintenance(client, framed, frame, route);
     }
     if (client->session.sent_transaction) {
         route->exclusive = true;

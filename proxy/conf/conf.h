@@ -18,6 +18,9 @@
 enum conf_pool { CONF_POOL_SHARED, CONF_POOL_SESSION };
 /* What becomes of a request with keys in several slots of a cluster. */
 enum conf_cross_slot { CONF_CROSS_SLOT_REFUSE, CONF_CROSS_SLOT_SPLIT };
+/* Which clients are told, when they are to go elsewhere: those that go back to where they came from, or all that ask.
+ */
+enum conf_maintenance_notifications { CONF_MAINTENANCE_NO, CONF_MAINTENANCE_RECONNECT, CONF_MAINTENANCE_ADDRESS };
 /* Who may change something on the admin port over TCP, without a password. */
 enum conf_changes { CONF_CHANGES_SAME_USER, CONF_CHANGES_ANYONE };
 
@@ -172,6 +175,7 @@ struct conf {
     int64_t resolve_every;  /* how often the names of servers are looked up; 0: when lanes are opened, or fail */
     int64_t retire_timeout; /* exclusive lanes to an address that the name has left are closed after this */
     int64_t drain_timeout;
+    enum conf_maintenance_notifications maintenance_notifications;
     char *tls_certificate; /* towards clients; paths are "" for none */
     char *tls_key;
     char *tls_ca;

@@ -27,6 +27,7 @@
 
 static const char *const pool_words[] = {"shared", "session", NULL};
 static const char *const cross_slot_words[] = {"refuse", "split", NULL};
+static const char *const maintenance_words[] = {"no", "reconnect", "address", NULL};
 static const char *const changes_words[] = {"same-user", "anyone", NULL};
 static const char *const certificate_words[] = {"none", "optional", "required", NULL};
 static const char *const log_format_words[] = {"text", "json", NULL};
@@ -35,6 +36,8 @@ static const char *const log_level_words[] = {"debug", "info", "warning", "error
 static_assert(CONF_POOL_SHARED == 0 && CONF_POOL_SESSION == 1, "pool_words are in the order of enum conf_pool");
 static_assert(CONF_CROSS_SLOT_REFUSE == 0 && CONF_CROSS_SLOT_SPLIT == 1,
               "cross_slot_words are in the order of enum conf_cross_slot");
+static_assert(CONF_MAINTENANCE_NO == 0 && CONF_MAINTENANCE_RECONNECT == 1 && CONF_MAINTENANCE_ADDRESS == 2,
+              "maintenance_words are in the order of enum conf_maintenance_notifications");
 static_assert(CONF_CHANGES_SAME_USER == 0 && CONF_CHANGES_ANYONE == 1,
               "changes_words are in the order of enum conf_changes");
 static_assert(TLS_CLIENT_CERTIFICATES_NONE == 0 && TLS_CLIENT_CERTIFICATES_OPTIONAL == 1 &&
@@ -205,6 +208,17 @@ const struct conf_option conf_options[] = {
              "address that the name has left. Then they are closed, as if that Redis had gone."},
     {FIELD(drain_timeout), .reach = CONF_REACH_PROCESS, .type = CONF_TIME, .min = 1, .max = DAY, .zero = "ends at once",
      .initial = "10s", .reloadable = true, .help = "How long SIGTERM waits for what is under way to finish."},
+    {FIELD(maintenance_notifications), .type = CONF_WORD, .words = maintenance_words, .initial = "reconnect",
+     .reloadable = true,
+     .help =
+         "Whether clients of RESP3 that ask for it (CLIENT MAINT_NOTIFICATIONS) are told to go to the process that "
+         "has\n"
+         "taken over, so that they leave without an error before they are closed.\n"
+         "reconnect: those that go back to where they came from (moving-endpoint-type none). address: the others, "
+         "too,\n"
+         "which are told the address at which they came in, or the name by which they did with TLS: only where "
+         "clients\n"
+         "reach Headgate by that, with nothing in between that has an address of its own. no: the feature is unknown."},
     {FIELD(tls_certificate), .type = CONF_FILE, .max = STRING_MAX, .initial = "", .reloadable = true,
      .help =
          "The certificate that clients see at addresses with rediss://, in listen and admin: a file in PEM form, with\n"

@@ -48,6 +48,8 @@ bool port_open(struct port *port, struct port_source *source, const struct conne
                mode_t unix_mode);
 /* Listens at the address from now on, and takes it over. False with errno set. */
 bool port_serve(struct port *port);
+/* Whether another process serves there, too: so it has taken the address over. To be called before port_hide(). */
+bool port_has_successor(const struct port *port);
 /* To be called before the last look at who has connected: nobody can come by the file any more. */
 void port_hide(struct port *port);
 /* Hides and closes it. */

@@ -495,6 +495,11 @@ bool tls_is_resumed(const struct tls *tls)
     return SSL_session_reused(tls->ssl) == 1;
 }
 
+const char *tls_server_name(const struct tls *tls)
+{
+    return SSL_get_servername(tls->ssl, TLSEXT_NAMETYPE_host_name);
+}
+
 const struct tls_names *tls_names(const struct tls *tls)
 {
     return tls->names;

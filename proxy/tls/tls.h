@@ -57,6 +57,8 @@ const char *tls_why(const struct tls *tls);
 enum tls_failure tls_failure(const struct tls *tls);
 /* Whether its handshake was short, as an earlier session went on. */
 bool tls_is_resumed(const struct tls *tls);
+/* The name by which a client has asked for us, in any case of letters; NULL: it gave none. Valid as long as tls. */
+const char *tls_server_name(const struct tls *tls);
 /* What the good certificate of the other side says; NULL: it gave none, or nobody has looked at it. */
 const struct tls_names *tls_names(const struct tls *tls);
 

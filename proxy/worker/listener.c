@@ -363,6 +363,16 @@ void listener_stop(struct listener *listener)
     }
 }
 
+bool listener_has_successor(const struct listener *listener)
+{
+    bool has = listener->count > 0;
+
+    for (size_t i = 0; i < listener->count && has; i++) {
+        has = port_has_successor(&listener->places[i].port);
+    }
+    return has;
+}
+
 size_t listener_waiting(const struct listener *listener)
 {
     return listener->reception != NULL ? reception_count(listener->reception) : 0;

@@ -21,6 +21,8 @@ void listener_reconfigure(struct listener *listener, const struct conf *conf);
  * were handed over are left to who keeps them, with those who wait there. Those whose PROXY header is to come have half
  * a second for it. */
 void listener_stop(struct listener *listener);
+/* Whether another process has taken all of its addresses over; to be called before listener_stop(). */
+bool listener_has_successor(const struct listener *listener);
 /* How many there are whose header is to come. */
 size_t listener_waiting(const struct listener *listener);
 /* Stops, closes those who wait, and frees the listener. */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 bool servers_new(struct servers *servers, const struct conf *process)
 {
@@ -137,8 +138,22 @@ size_t servers_workers(const struct servers *servers)
 
 /* ---- drain ---- */
 
+/* The number of what clients are told of when they are to go elsewhere, another one each time; 0: nobody is there for
+ * them. */
+static uint64_t number_move(const struct servers *servers)
+{
+    bool has_successor = true;
+
+    for (size_t i = 0; i < servers->count && !servers->has_successor; i++) {
+        has_successor = has_successor && listener_has_successor(servers->list[i].listener);
+    }
+    return has_successor ? (uint64_t)time(NULL) : 0;
+}
+
 void servers_drain(struct servers *servers)
 {
+    uint64_t move = number_move(servers);
+
     if (servers->is_draining) {
         return;
     }
@@ -147,7 +162,7 @@ void servers_drain(struct servers *servers)
         listener_stop(servers->list[i].listener);
     }
     for (size_t i = 0; i < servers->count; i++) {
-        worker_pool_drain(&servers->list[i].worker_pool);
+        worker_pool_drain(&servers->list[i].worker_pool, move);
     }
 }
 

@@ -24,6 +24,7 @@ struct servers {
     size_t count;
     bool is_draining;
     uint64_t clients_given; /* of all, since the start: no two have clients of one number */
+    bool has_successor;     /* another process was given all the sockets, which nothing else would tell */
 };
 
 /* Makes those of the configuration. False when memory is short. */

@@ -456,9 +456,10 @@ void worker_post(struct worker *worker, struct message *message)
 struct plain_message {
     struct message message;
     struct worker *worker;
+    uint64_t move; /* of a drain */
 };
 
-static void post_plain(struct worker *worker, void (*run)(struct message *message))
+static void post_plain(struct worker *worker, void (*run)(struct message *message), uint64_t move)
 {
     struct plain_message *message = malloc(sizeof *message);
 
@@ -466,8 +467,7 @@ static void post_plain(struct worker *worker, void (*run)(struct message *messag
         /* Draining and stopping cannot be done without; there is nothing left to lose. */
         abort();
     }
-    message->message.run = run;
-    message->worker = worker;
+    *message = (struct plain_message){.message.run = run, .worker = worker, .move = move};
     worker_post(worker, &message->message);
 }
 
@@ -475,13 +475,13 @@ static void run_drain(struct message *message)
 {
     struct plain_message *plain = (struct plain_message *)(void *)message;
 
-    client_service_drain(plain->worker->clients);
+    client_service_drain(plain->worker->clients, plain->move);
     free(plain);
 }
 
-void worker_drain(struct worker *worker)
+void worker_drain(struct worker *worker, uint64_t move)
 {
-    post_plain(worker, run_drain);
+    post_plain(worker, run_drain, move);
 }
 
 bool worker_is_settled(const struct worker *worker)
@@ -504,7 +504,7 @@ static void run_close_clients(struct message *message)
 
 void worker_close_clients(struct worker *worker)
 {
-    post_plain(worker, run_close_clients);
+    post_plain(worker, run_close_clients, 0);
 }
 
 static void run_stop(struct message *message)
@@ -518,7 +518,7 @@ static void run_stop(struct message *message)
 void worker_stop(struct worker *worker)
 {
     workgroup_leave(worker->parts.group, worker);
-    post_plain(worker, run_stop);
+    post_plain(worker, run_stop, 0);
     pthread_join(worker->thread, NULL);
     event_del(&worker->tick);
     mailbox_close(&worker->mailbox);

@@ -56,7 +56,7 @@ void worker_move(struct worker *worker, const struct connection_targets *targets
 void worker_set_map(struct worker *worker, struct cluster_map *map);
 
 /* Closes each client as soon as nothing of it is under way. */
-void worker_drain(struct worker *worker);
+void worker_drain(struct worker *worker, uint64_t move);
 /* Whether that is done, and the policies have done what they had to do first. */
 bool worker_is_settled(const struct worker *worker);
 /* Whether it is not, for a policy whose server was never reached. */

@@ -232,10 +232,10 @@ void worker_pool_reconfigure(struct worker_pool *worker_pool, const struct conf 
     }
 }
 
-void worker_pool_drain(struct worker_pool *worker_pool)
+void worker_pool_drain(struct worker_pool *worker_pool, uint64_t move)
 {
     for (size_t i = 0; i < worker_pool->count; i++) {
-        worker_drain(worker_pool->workers[i]);
+        worker_drain(worker_pool->workers[i], move);
     }
 }
 

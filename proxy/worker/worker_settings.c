@@ -50,6 +50,8 @@ struct client_settings worker_client_settings(const struct conf *conf)
 {
     return (struct client_settings){
         .session_pool = conf->pool == CONF_POOL_SESSION,
+        .maintenance_notifications = conf->maintenance_notifications,
+        .drain_timeout = conf->process->drain_timeout,
         .splits = conf->cross_slot == CONF_CROSS_SLOT_SPLIT,
         .idle_timeout = conf->client_idle_timeout,
         .upstream_wait = conf->upstream_wait,

@@ -18,6 +18,7 @@ import pytest
 from harness.admin import text
 from harness.resp import OK, PONG, Client, Closed, encode, wait_for
 from harness.servers import BINARY, elapsed, free_port, run_headgate
+from harness.taking_over import successor, take_over
 
 
 class Visitors:
@@ -57,22 +58,6 @@ class Visitors:
         for thread in self.threads:
             thread.join(30)
             assert not thread.is_alive()
-
-
-def successor(make_headgate, headgate):
-    """A second one with the options of the first, not started."""
-    options = {name: value for name, value in headgate.options.items() if name != "upstream"}
-    second = make_headgate(headgate.options["upstream"], start=False, **options)
-    second.port, second.admin_port = headgate.port, headgate.admin_port
-    return second
-
-
-def take_over(make_headgate, headgate):
-    second = successor(make_headgate, headgate)
-    second.launch([BINARY, "-c", str(second.config_path), "--take-over"])
-    wait_for(lambda: "serving clients on" in second.log() or not second.is_alive(), 30, "the second one")
-    assert second.is_alive(), second.log()
-    return second
 
 
 # ---- who is there, and who comes ----

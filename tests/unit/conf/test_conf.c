@@ -219,6 +219,7 @@ static const char *const other_values[][2] = {
     {"resolve_every", "0"},
     {"retire_timeout", "1h"},
     {"drain_timeout", "999ms"},
+    {"maintenance_notifications", "address"},
     {"tls_certificate", CERTIFICATE},
     {"tls_key", CERTIFICATE},
     {"tls_ca", CERTIFICATE},
@@ -337,7 +338,7 @@ Test(conf, table_is_sound)
             cr_assert_neq(option->offset, conf_options[j].offset, "%s", option->name);
         }
     }
-    cr_assert_eq(conf_option_count, 76, "a new field of struct conf needs its option, and a word here");
+    cr_assert_eq(conf_option_count, 77, "a new field of struct conf needs its option, and a word here");
 }
 
 Test(conf, sample_file_is_the_reference)
