@@ -56,9 +56,20 @@ static void add_slots(struct admin_text *text, const struct node *node)
     add_number(text, node->slots);
 }
 
+/* In ms. */
+static void add_lag(struct admin_text *text, const struct node *node)
+{
+    add_number(text, node->lag_us >= 0 ? node->lag_us / 1000 : -1);
+}
+
+static void add_reads(struct admin_text *text, const struct node *node)
+{
+    add_number(text, node->reads);
+}
+
 static const struct field fields[] = {
-    {"role", add_role},   {"address", add_address}, {"state", add_state}, {"lanes", add_lanes},
-    {"since", add_since}, {"offset", add_offset},   {"says", add_says},   {"slots", add_slots},
+    {"role", add_role},     {"address", add_address}, {"state", add_state}, {"lanes", add_lanes}, {"since", add_since},
+    {"offset", add_offset}, {"says", add_says},       {"slots", add_slots}, {"lag", add_lag},     {"reads", add_reads},
 };
 
 struct lines {
@@ -92,6 +103,8 @@ static void add_single(struct lines *lines, const struct server *server, int64_t
         .since_us = -1,
         .offset = -1,
         .slots = -1,
+        .lag_us = -1,
+        .reads = -1,
     };
 
     add_node(lines, &node);

@@ -139,11 +139,16 @@ struct client_service *client_service_new(const struct client_parts *parts, cons
     service->runs = parts->runs;
     service->upstream = parts->upstream;
     service->cluster = parts->cluster;
-    service->receiver = parts->cluster != NULL ? &client_cluster_receiver : &client_run_receiver;
+    service->replicas = parts->replicas;
+    service->readings = parts->replicas != NULL ? client_readings() : NULL;
+    service->receiver = parts->cluster != NULL    ? &client_cluster_receiver
+                        : parts->replicas != NULL ? &client_reads_receiver
+                                                  : &client_run_receiver;
     service->control = parts->control;
     service->server_info = parts->server_info;
     service->short_ways = parts->cluster != NULL ? client_cluster_short_ways() : NULL;
     service->settings = *settings;
+    client_reads_reconfigure(service);
     service->free_closed.run = free_closed;
     client_service_admit(service, parts->admission);
     service->host = client_policy_host(service, parts->worker);
@@ -155,6 +160,7 @@ struct client_service *client_service_new(const struct client_parts *parts, cons
         client_servers_free(service);
         client_service_leave_admission(service);
         free(service->short_ways);
+        free(service->readings);
         free(service);
         return NULL;
     }
@@ -181,6 +187,7 @@ void client_service_free(struct client_service *service)
     client_admin_queries_end(service);
     peer_finder_free(service->peer_finder);
     free(service->short_ways);
+    free(service->readings);
     free(service);
 }
 
@@ -191,6 +198,7 @@ void client_service_reconfigure(struct client_service *service, const struct cli
 
     service->settings = *settings;
     service->settings.session_pool = session_pool;
+    client_reads_reconfigure(service);
     client_servers_reconfigure(service);
     if (!chain_reload(service->chain, rules)) {
         log_error("client", "out of memory: some rules stay as they were before the reload");

@@ -7,6 +7,7 @@
 #include "net/admission.h"
 #include "policy/chain.h"
 #include "topology/cluster_way.h"
+#include "topology/replica_ways.h"
 #include "upstream/server_info.h"
 
 struct client;
@@ -16,7 +17,9 @@ struct client_settings {
     bool session_pool; /* pool = session: each client has an exclusive lane for life */
     enum conf_maintenance_notifications maintenance_notifications;
     int64_t drain_timeout;
-    bool splits; /* cross_slot = split: requests with keys in several slots of a cluster are taken apart */
+    bool splits;             /* cross_slot = split: requests with keys in several slots of a cluster are taken apart */
+    enum conf_reads reads;   /* who answers what only reads … */
+    int64_t read_own_writes; /* … but for the master for so long after a write of its client */
     int64_t idle_timeout;
     int64_t upstream_wait;
     uint64_t output_limit; /* 0: none */
@@ -39,7 +42,8 @@ struct client_parts {
     struct reactor *reactor;
     struct run_pool *runs;
     struct upstream *upstream;
-    struct cluster_ways *cluster; /* to the nodes; NULL: there is one Redis, at the upstream */
+    struct cluster_ways *cluster;  /* to the nodes; NULL: there is one Redis, at the upstream */
+    struct replica_ways *replicas; /* of the master at the upstream; NULL: none can be known */
     struct control *control;
     struct server_info *server_info;
     const struct chain_roster *policies;

@@ -45,6 +45,9 @@ struct client_service {
     struct run_pool *runs;
     struct upstream *upstream;
     struct cluster_ways *cluster;        /* to the nodes; NULL: there is one Redis, at the upstream */
+    struct replica_ways *replicas;       /* of the master at the upstream; NULL: none can be known */
+    uint8_t *readings;                   /* of each command: enum client_reading; NULL: there are no replicas */
+    bool looks_further;                  /* requests of one client may be for different nodes */
     const struct run_receiver *receiver; /* of the clients' runs */
     bool *short_ways;                    /* see client_cluster_short_ways(); NULL: there is no cluster */
     struct control *control;
@@ -136,7 +139,11 @@ struct client {
     size_t last_way;                         /* where the last request went: the number of the way + 1; 0: home */
     uint64_t routed_changes;                 /* of the ways, when those under way were routed */
     struct client_redirects *redirects;      /* those that nodes have sent elsewhere; NULL: none */
-    size_t place;                            /* which of the profile's shared lanes is home */
+    /* Where replicas may be read from: */
+    size_t reads_at;  /* the number of the way that it reads from; 0: none yet */
+    bool wrote;       /* what may write is under way, or was lately … */
+    int64_t wrote_us; /* … and was answered then; 0: never */
+    size_t place;     /* which of the profile's shared lanes is home */
     struct resp_command command;
     enum client_lookup lookup;
     bool command_whole;   /* `command` is a whole one at the head of the input, which has to wait */

@@ -9,7 +9,8 @@
  *   client_route.c     … where it goes, and …
  *   client_send.c      … sent there, with its neighbours
  *   client_cluster.c   … to which node of a cluster
- *   client_redirect.c  … what nodes send elsewhere
+ *   client_reads.c     … or to a replica
+ *   client_redirect.c nodes send elsewhere
  *   client_spread.c    … and what several nodes have to be asked
  *   client_stream.c    requests that are too long to be held
  *   client_answer.c    answers of Headgate's own
@@ -370,6 +371,8 @@ enum session_answer {
 struct session_route {
     enum session_answer answer;
     bool exclusive;     /* needs an exclusive lane */
+    bool reads;         /* it only reads, and may be answered by a replica … */
+    bool harmless;      /* … or not, and writes nothing */
     bool own_writes;    /* WAIT: the lane of the client's last request, or a lane that saw a command after it */
     bool last;          /* the client is closed after the answer (QUIT) */
     bool silent;        /* Redis will not answer this request */
@@ -541,6 +544,34 @@ void session_request_unsent(struct client *client, const struct expected_reply *
 void session_request_sent(struct client *client, const struct session_route *route);
 /* A reply to an observed request, or a push, has ended: true if it answers the request. */
 bool session_reply(struct client *client, struct expected_reply *expected, const struct resp_reply *reply);
+
+/* ---- client_reads.c: all of it only where there may be replicas ---- */
+
+/* By whom a command may be answered. */
+enum client_reading {
+    CLIENT_READING_NONE,     /* it may write: by the master */
+    CLIENT_READING_HARMLESS, /* by the master; it writes nothing */
+    CLIENT_READING_ANYWHERE  /* by a replica, too */
+};
+
+/* Of each command of the table, by its place. NULL when memory is short. */
+uint8_t *client_readings(void);
+/* What the configuration says of reading may be another now. */
+void client_reads_reconfigure(struct client_service *service);
+/* The short way of most requests, to the master or a replica. False: there is more to be looked at. */
+bool client_reads_take(struct client *client, const struct request *request);
+/* Says in the route whether a replica may answer. */
+void client_reads_route(struct client *client, const struct command *command, const struct request *request,
+                        struct session_route *route);
+/* The shared lane for the route in *lane. False: the client has to wait, or is closed. */
+bool client_reads_lane(struct client *client, const struct session_route *route, struct lane **lane);
+/* A request goes to the master, by any lane: it may write, unless the route says otherwise. */
+static inline void client_reads_note(struct client *client, const struct session_route *route)
+{
+    client->wrote = client->wrote || !(route->reads || route->harmless);
+}
+/* As client_run_receiver, where there may be replicas. */
+extern const struct run_receiver client_reads_receiver;
 
 /* ---- client_lane.c ---- */
 

@@ -382,10 +382,14 @@ static bool has_lane(struct client *client, struct client_batch *batch, const ch
     return batch->lane != NULL;
 }
 
-/* One that there is no lane for without a closer look: in a cluster most are for the node of their only key. */
+/* One that there is no lane for without a closer look: in a cluster most are for the node of their only key, and behind
+ * sentinels for the master or one replica. */
 static enum client_outcome take_otherwise(struct client *client, struct request *request)
 {
-    bool is_taken = request->is_plain && client->service->cluster != NULL && client_cluster_take(client, request);
+    const struct client_service *service = client->service;
+    bool is_taken =
+        request->is_plain && service->looks_further &&
+        (service->cluster != NULL ? client_cluster_take(client, request) : client_reads_take(client, request));
 
     return is_taken ? CLIENT_TAKEN : take_alone(client, request);
 }

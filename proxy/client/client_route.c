@@ -14,7 +14,7 @@ struct lane *client_plain_lane(struct client *client)
     struct lane *lane = client->exclusive;
 
     if (session->passthrough || session->silent || session->silent_next || session->unproven || session->unsure ||
-        client->service->cluster != NULL) {
+        client->service->looks_further) {
         return NULL;
     }
     if (lane != NULL) {
@@ -40,6 +40,9 @@ bool client_choose_lane(struct client *client, const struct session_route *route
         session_leave_lane(client);
     }
     session_leave_old_server(client);
+    if (client->service->looks_further) {
+        client_reads_note(client, route);
+    }
     if (client_login_is_watched(client, route)) {
         return client_login_lane(client, route, lane);
     }
@@ -53,8 +56,9 @@ bool client_choose_lane(struct client *client, const struct session_route *route
         }
         return true;
     }
-    if (client->service->cluster != NULL) {
-        return client_cluster_lane(client, route, lane);
+    if (client->service->looks_further) {
+        return client->service->cluster != NULL ? client_cluster_lane(client, route, lane)
+                                                : client_reads_lane(client, route, lane);
     }
     *lane = upstream_shared_lane(client->profile, client->place);
     if (*lane == NULL) {
@@ -167,6 +171,8 @@ static enum client_outcome route_as_it_is(struct client *client, const struct re
     route.exclusive = route.exclusive || client->gathering;
     if (client->service->cluster != NULL) {
         client_cluster_route(client, command, request, &route);
+    } else if (client->service->looks_further) {
+        client_reads_route(client, request->command, request, &route);
     }
     if (route.answer == SESSION_FORWARD && (route.plan != NULL || route.splits)) {
         return client_spread(client, request, &route);

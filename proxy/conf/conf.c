@@ -269,6 +269,7 @@ static void check_server(struct conf_reading *reading, struct conf_part *part)
                    "sentinel_password beside it");
     }
     check_seeds(reading, part);
+    conf_check_reads(reading, part);
     const char *name = conf_listener_check(&conf->listener_terms, problem, &expected);
     if (name != NULL) {
         fault_pair(reading, part, name, name, problem, expected);
@@ -439,6 +440,7 @@ void conf_check_all(struct conf_reading *reading)
     }
     if (reading->faults->count == 0) {
         warn_of_open_sockets(reading);
+        conf_warn_of_reads(reading);
         conf_warn_of_listeners(reading);
         conf_warn_of_rules(reading);
         conf_warn_of_users(reading);

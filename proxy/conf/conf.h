@@ -21,6 +21,7 @@ enum conf_cross_slot { CONF_CROSS_SLOT_REFUSE, CONF_CROSS_SLOT_SPLIT };
 /* Which clients are told, when they are to go elsewhere: those that go back to where they came from, or all that ask.
  */
 enum conf_maintenance_notifications { CONF_MAINTENANCE_NO, CONF_MAINTENANCE_RECONNECT, CONF_MAINTENANCE_ADDRESS };
+enum conf_reads { CONF_READS_MASTER, CONF_READS_PREFER_REPLICA, CONF_READS_REPLICA };
 /* Who may change something on the admin port over TCP, without a password. */
 enum conf_changes { CONF_CHANGES_SAME_USER, CONF_CHANGES_ANYONE };
 
@@ -147,6 +148,9 @@ struct conf {
     int64_t sentinel_timeout; /* how long they may take to answer */
     int64_t access_check;     /* how often to look whether Redis wants a password of those who come */
     enum conf_cross_slot cross_slot;
+    enum conf_reads reads;   /* who answers what only reads */
+    int64_t max_lag;         /* a replica that is further behind is not read from */
+    int64_t read_own_writes; /* so long after a write its client reads from the master */
     enum conf_pool pool;
     int64_t threads;
     int64_t lanes; /* shared lanes of each profile on each worker */

@@ -16,6 +16,7 @@
  *   conf_credentials.c  what URLs say of user, password and database, to the options that are for it
  *   conf_tls.c      certificates and keys, from the files that options name
  *   conf_server.c   servers: who says what, which rules concern whom, and what each goes by
+ *   conf_reads.c    reading from replicas
  *   conf_beside.c   rules beside others: what contradicts, and what can hardly be meant
  *   conf_listener.c listeners: their section, and their addresses against all others
  *   networks.c      lists of networks
@@ -138,6 +139,13 @@ void conf_finish(struct conf *conf);
 /* Of the option of the name, as it stands in the file or by default. */
 void conf_fault_value(struct conf_reading *reading, struct conf_part *part, const char *name, const char *problem,
                       const char *expected);
+
+/* ---- conf_reads.c ---- */
+
+/* What [headgate], or a server, says of reading from replicas: what cannot be … */
+void conf_check_reads(struct conf_reading *reading, struct conf_part *part);
+/* … and, of all of them, what does nothing. */
+void conf_warn_of_reads(struct conf_reading *reading);
 
 /* ---- conf_faults.c ---- */
 

@@ -28,6 +28,7 @@
 static const char *const pool_words[] = {"shared", "session", NULL};
 static const char *const cross_slot_words[] = {"refuse", "split", NULL};
 static const char *const maintenance_words[] = {"no", "reconnect", "address", NULL};
+static const char *const reads_words[] = {"master", "prefer-replica", "replica", NULL};
 static const char *const changes_words[] = {"same-user", "anyone", NULL};
 static const char *const certificate_words[] = {"none", "optional", "required", NULL};
 static const char *const log_format_words[] = {"text", "json", NULL};
@@ -38,6 +39,8 @@ static_assert(CONF_CROSS_SLOT_REFUSE == 0 && CONF_CROSS_SLOT_SPLIT == 1,
               "cross_slot_words are in the order of enum conf_cross_slot");
 static_assert(CONF_MAINTENANCE_NO == 0 && CONF_MAINTENANCE_RECONNECT == 1 && CONF_MAINTENANCE_ADDRESS == 2,
               "maintenance_words are in the order of enum conf_maintenance_notifications");
+static_assert(CONF_READS_MASTER == 0 && CONF_READS_PREFER_REPLICA == 1 && CONF_READS_REPLICA == 2,
+              "reads_words are in the order of enum conf_reads");
 static_assert(CONF_CHANGES_SAME_USER == 0 && CONF_CHANGES_ANYONE == 1,
               "changes_words are in the order of enum conf_changes");
 static_assert(TLS_CLIENT_CERTIFICATES_NONE == 0 && TLS_CLIENT_CERTIFICATES_OPTIONAL == 1 &&
@@ -127,6 +130,17 @@ const struct conf_option conf_options[] = {
      .help = "Before a cluster: what becomes of a request with keys in several slots.\n"
              "refuse: Redis' CROSSSLOT. split: MGET, MSET, DEL, UNLINK, EXISTS and TOUCH are taken apart, one request\n"
              "for each slot, and answered as by one server; they are not atomic then."},
+    {FIELD(reads), .type = CONF_WORD, .words = reads_words, .initial = "master", .reloadable = true,
+     .help = "Behind sentinels: who answers commands that only read. prefer-replica: a replica, or the master while "
+             "none is\n"
+             "fit. replica: a replica, and requests wait while none is. A replica may be behind by max_lag: what was "
+             "written\n"
+             "may not be there yet. Needs pool = shared. docs/topology.md says which commands."},
+    {FIELD(max_lag), .type = CONF_TIME, .min = 500, .max = HOUR, .initial = "10s", .reloadable = true,
+     .help = "A replica that is further behind its master than this is not read from, nor is one that has lost it."},
+    {FIELD(read_own_writes), .type = CONF_TIME, .min = 1, .max = HOUR, .zero = "as soon as the write is answered",
+     .initial = "1s", .reloadable = true,
+     .help = "For so long after a write its client reads from the master, so that it finds there what it wrote."},
     {FIELD(pool), .type = CONF_WORD, .words = pool_words, .initial = "shared",
      .help = "shared: clients share a few connections to Redis, and have one of their own while their state needs it.\n"
              "session: every client has a connection to Redis of its own for as long as it stays."},

@@ -622,6 +622,8 @@ void cluster_watch_visit_nodes(const struct cluster_watch *watch, node_visit *vi
             .lanes = -1,
             .since_us = clock_now_us() - node->since_us,
             .offset = -1,
+            .lag_us = -1,
+            .reads = -1,
             .slots = node->is_master ? node->slot_count : -1,
         };
         visit(context, &told);

@@ -14,6 +14,8 @@ struct node {
     int64_t lanes; /* ready ones; -1: none go there */
     int64_t since_us; /* how long it has been the master; -1: not known, or it is none */
     int64_t offset;   /* of replication; -1: not known */
+    int64_t lag_us;   /* so far a replica is behind at most; -1: not known, or it is none */
+    int64_t reads;    /* requests that were read from a replica; -1: none are */
     int64_t slots;    /* that a master of a cluster has; -1: it has none by its nature */
 };
 

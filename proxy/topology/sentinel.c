@@ -9,42 +9,6 @@
 /* By which addresses are copied and freed. */
 static const struct conf_option address_option = {.name = "upstream", .type = CONF_ADDRESS, .takes_topology = true};
 
-/* ---- places ---- */
-
-bool sentinel_same_place(const struct place *a, const struct place *b)
-{
-    return a->port == b->port && strcasecmp(a->host, b->host) == 0;
-}
-
-void sentinel_place_text(const struct place *place, char text[PLACE_TEXT_MAX])
-{
-    bool is_ipv6 = strchr(place->host, ':') != NULL;
-
-    snprintf(text, PLACE_TEXT_MAX, is_ipv6 ? "[%s]:%u" : "%s:%u", place->host, place->port);
-}
-
-/* Only what can be part of a name or a number, as it is logged and looked up. */
-static bool is_host(const redisReply *host)
-{
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:%";
-
-    return host->len > 0 && host->len < PLACE_HOST_MAX && strspn(host->str, letters) == host->len;
-}
-
-bool sentinel_take_place(const redisReply *host, const redisReply *port, struct place *place)
-{
-    bool are_texts = host->type == REDIS_REPLY_STRING && port->type == REDIS_REPLY_STRING;
-
-    if (!are_texts || !is_host(host) || port->len == 0 || port->len > 5 ||
-        strspn(port->str, "0123456789") != port->len) {
-        return false;
-    }
-    unsigned long number = strtoul(port->str, NULL, 10);
-    *place = (struct place){.port = (uint16_t)number};
-    memcpy(place->host, host->str, host->len);
-    return number > 0 && number <= UINT16_MAX;
-}
-
 static bool is_known(const struct sentinel_watch *watch)
 {
     return *watch->place.host != '\0';
@@ -69,7 +33,7 @@ static size_t count_votes(const struct sentinel_watch *watch, const struct place
 
     for (size_t i = 0; i < watch->source_count; i++) {
         const struct source *source = &watch->sources[i];
-        count += source->opinion == OPINION_PLACE && sentinel_same_place(&source->place, place);
+        count += source->opinion == OPINION_PLACE && place_equal(&source->place, place);
     }
     return count;
 }
@@ -109,8 +73,7 @@ static const struct place *find_wanted(const struct sentinel_watch *watch)
 static bool is_overruled(const struct sentinel_watch *watch, const struct place *place)
 {
     const struct check *check = &watch->check;
-    bool is_well =
-        is_known(watch) && check->finding == CHECK_MASTER && sentinel_same_place(&check->place, &watch->place);
+    bool is_well = is_known(watch) && check->finding == CHECK_MASTER && place_equal(&check->place, &watch->place);
 
     return is_well && count_votes(watch, place) * 2 <= watch->source_count;
 }
@@ -168,7 +131,7 @@ void sentinel_decide(struct sentinel_watch *watch)
 {
     const struct place *wanted = find_wanted(watch);
 
-    if (wanted != NULL && !sentinel_same_place(wanted, &watch->check.place) && !is_overruled(watch, wanted)) {
+    if (wanted != NULL && !place_equal(wanted, &watch->check.place) && !is_overruled(watch, wanted)) {
         const struct place copy = *wanted;
         sentinel_check_begin(watch, &copy);
     }
@@ -183,8 +146,8 @@ static void say_found(const struct sentinel_watch *watch, const struct place *be
 {
     char now[PLACE_TEXT_MAX], then[PLACE_TEXT_MAX];
 
-    sentinel_place_text(&watch->place, now);
-    sentinel_place_text(before, then);
+    place_text(&watch->place, now);
+    place_text(before, then);
     if (*before->host == '\0') {
         log_info("sentinel", "the master %s is at %s", watch->upstream.master, now);
     } else {
@@ -198,7 +161,7 @@ void sentinel_found(struct sentinel_watch *watch, const struct connection_target
 {
     const struct place before = watch->place;
     struct connection_targets *targets = &watch->master.targets;
-    bool is_there = targets->count == 1 && is_known(watch) && sentinel_same_place(&before, &watch->check.place) &&
+    bool is_there = targets->count == 1 && is_known(watch) && place_equal(&before, &watch->check.place) &&
                     connection_targets_find(targets, target) == 0;
 
     if (is_there) {
@@ -213,6 +176,7 @@ void sentinel_found(struct sentinel_watch *watch, const struct connection_target
         stats_add(watch->settings.stats, STATS_TOPOLOGY_CHANGES, 1);
     }
     watch->ever_found = true;
+    replica_watch_forget(watch->replicas);
     say_found(watch, &before);
     tell_moved(watch);
 }
@@ -223,6 +187,7 @@ static void forget_place(struct sentinel_watch *watch, const char *why)
     watch->place = (struct place){.port = 0};
     watch->master.targets = (struct connection_targets){.why = why};
     watch->master.host = "";
+    replica_watch_forget(watch->replicas);
     tell_moved(watch);
 }
 
@@ -230,7 +195,7 @@ void sentinel_lost(struct sentinel_watch *watch)
 {
     char text[PLACE_TEXT_MAX];
 
-    sentinel_place_text(&watch->place, text);
+    place_text(&watch->place, text);
     log_warning("sentinel", "%s is no master any more by its own word: all connections to it are given up", text);
     forget_place(watch, "the server that the sentinels name is no master");
     sentinel_suspect(watch);
@@ -244,7 +209,7 @@ void sentinel_unnamed(struct sentinel_watch *watch)
     if (!is_known(watch)) {
         return;
     }
-    sentinel_place_text(&watch->place, text);
+    place_text(&watch->place, text);
     log_warning("sentinel", "%s is no master any more by the word of the sentinels: all connections to it are given up",
                 text);
     forget_place(watch, watch->check.finding == CHECK_NO_MASTER ? "the server that the sentinels name is no master"
@@ -271,7 +236,7 @@ static void visit_master(const struct sentinel_watch *watch, int64_t lanes, node
     static const char *const states[] = {
         [CHECK_NOTHING] = "down", [CHECK_MASTER] = "up", [CHECK_NO_MASTER] = "no-master", [CHECK_UNSAID] = "unsaid"};
     const struct check *check = &watch->check;
-    bool is_checked = is_known(watch) && sentinel_same_place(&check->place, &watch->place);
+    bool is_checked = is_known(watch) && place_equal(&check->place, &watch->place);
     char text[PLACE_TEXT_MAX];
     struct node node = {
         .role = "master",
@@ -284,31 +249,15 @@ static void visit_master(const struct sentinel_watch *watch, int64_t lanes, node
         .since_us = is_known(watch) ? clock_now_us() - watch->since_us : -1,
         .offset = -1,
         .slots = -1,
+        .lag_us = -1,
+        .reads = -1,
     };
 
     if (is_known(watch)) {
-        sentinel_place_text(&watch->place, text);
+        place_text(&watch->place, text);
         node.address = text;
     }
     visit(context, &node);
-}
-
-static void visit_replicas(const struct sentinel_watch *watch, node_visit *visit, void *context)
-{
-    for (size_t i = 0; i < watch->check.replica_count; i++) {
-        const struct replica *replica = &watch->check.replicas[i];
-        char text[PLACE_TEXT_MAX];
-        sentinel_place_text(&replica->place, text);
-        const struct node node = {.role = "replica",
-                                  .address = text,
-                                  .state = "up",
-                                  .says = "",
-                                  .lanes = -1,
-                                  .since_us = -1,
-                                  .offset = replica->offset,
-                                  .slots = -1};
-        visit(context, &node);
-    }
 }
 
 static void visit_source(const struct source *source, node_visit *visit, void *context)
@@ -325,10 +274,12 @@ static void visit_source(const struct source *source, node_visit *visit, void *c
         .since_us = -1,
         .offset = -1,
         .slots = -1,
+        .lag_us = -1,
+        .reads = -1,
     };
 
     if (source->opinion == OPINION_PLACE) {
-        sentinel_place_text(&source->place, text);
+        place_text(&source->place, text);
     }
     visit(context, &node);
 }
@@ -336,7 +287,7 @@ static void visit_source(const struct source *source, node_visit *visit, void *c
 void sentinel_visit_nodes(const struct sentinel_watch *watch, int64_t lanes, node_visit *visit, void *context)
 {
     visit_master(watch, lanes, visit, context);
-    visit_replicas(watch, visit, context);
+    replica_watch_visit(watch->replicas, visit, context);
     for (size_t i = 0; i < watch->source_count; i++) {
         visit_source(&watch->sources[i], visit, context);
     }
@@ -355,6 +306,7 @@ static void on_tick(evutil_socket_t fd, short what, void *context)
         sentinel_source_tick(&watch->sources[i], now_us);
     }
     sentinel_check_tick(watch, now_us);
+    replica_watch_tick(watch->replicas);
 }
 
 struct sentinel_watch *sentinel_new(struct reactor *reactor, const struct sentinel_settings *settings)
@@ -363,6 +315,17 @@ struct sentinel_watch *sentinel_new(struct reactor *reactor, const struct sentin
     struct sentinel_watch *watch = calloc(1, sizeof *watch);
 
     if (watch == NULL) {
+        return NULL;
+    }
+    const struct replica_watch_settings of_replicas = {
+        .conf = settings->conf,
+        .changed = settings->replicas,
+        .refuses = settings->refuses,
+        .context = settings->context,
+    };
+    watch->replicas = replica_watch_new(reactor, &of_replicas);
+    if (watch->replicas == NULL) {
+        free(watch);
         return NULL;
     }
     watch->reactor = reactor;
@@ -386,6 +349,7 @@ void sentinel_free(struct sentinel_watch *watch)
 {
     event_del(&watch->timer);
     sentinel_check_end(watch);
+    replica_watch_free(watch->replicas);
     for (size_t i = 0; i < watch->source_count; i++) {
         sentinel_source_close(&watch->sources[i]);
     }
@@ -397,6 +361,7 @@ void sentinel_free(struct sentinel_watch *watch)
 void sentinel_reconfigure(struct sentinel_watch *watch, const struct conf *conf)
 {
     watch->settings.conf = conf;
+    replica_watch_reconfigure(watch->replicas, conf);
     for (size_t i = 0; i < watch->source_count; i++) {
         lookup_set_interval(watch->sources[i].lookup, conf->resolve_every);
     }

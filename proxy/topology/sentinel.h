@@ -13,7 +13,7 @@
 #define HEADGATE_SENTINEL_H
 
 #include "net/lookup.h"
-#include "topology/node.h"
+#include "topology/replica_watch.h"
 
 /* The sentinels of one master. */
 struct sentinel_watch;
@@ -30,7 +30,8 @@ typedef void sentinel_moved(void *context, const struct sentinel_master *master)
 struct sentinel_settings {
     const struct conf *conf; /* in force until sentinel_reconfigure(); its upstream names sentinels */
     sentinel_moved *moved;
-    lookup_refusal *refuses; /* which addresses the master cannot have */
+    replica_changed *replicas; /* its replicas, and which of them are fit to be read from */
+    lookup_refusal *refuses;   /* which addresses the master cannot have */
     void *context;
     struct stats *stats;
 };

@@ -18,7 +18,7 @@ static void ask(struct sentinel_watch *watch);
 
 static bool is_current(const struct sentinel_watch *watch)
 {
-    return sentinel_same_place(&watch->check.place, &watch->place);
+    return place_equal(&watch->check.place, &watch->place);
 }
 
 static void say_once(struct sentinel_watch *watch, const char *why)
@@ -26,7 +26,7 @@ static void say_once(struct sentinel_watch *watch, const char *why)
     char text[PLACE_TEXT_MAX];
 
     if (!watch->check.told) {
-        sentinel_place_text(&watch->check.place, text);
+        place_text(&watch->check.place, text);
         log_warning("sentinel", "the sentinels say that %s is the master %s, and it is not to be had: %s; asking again",
                     text, watch->upstream.master, why);
     }
@@ -70,7 +70,7 @@ static void is_master(struct sentinel_watch *watch, enum check_finding finding)
 
     check->finding = finding;
     check->told = false;
-    check->next_us = reactor_now(watch->reactor) + clock_ms_to_us(watch->settings.conf->sentinel_check);
+    check->next_us = reactor_now(watch->reactor) + clock_ms_to_us(replica_watch_interval(watch->settings.conf));
     sentinel_found(watch, contact_target(check->contact));
 }
 
@@ -90,21 +90,6 @@ static void is_no_master(struct sentinel_watch *watch, const char *role)
     say_once(watch, why);
 }
 
-/* [master, offset, [[address, port, offset], ...]] */
-static void take_replicas(struct check *check, const redisReply *list)
-{
-    check->replica_count = 0;
-    for (size_t i = 0; i < list->elements && check->replica_count < REPLICAS_SHOWN; i++) {
-        const redisReply *one = list->element[i];
-        struct replica *replica = &check->replicas[check->replica_count];
-        if (one->type == REDIS_REPLY_ARRAY && one->elements >= 3 && one->element[2]->type == REDIS_REPLY_STRING &&
-            sentinel_take_place(one->element[0], one->element[1], &replica->place)) {
-            replica->offset = strtoll(one->element[2]->str, NULL, 10);
-            check->replica_count++;
-        }
-    }
-}
-
 static bool is_text(const redisReply *reply, const char *text)
 {
     return reply->type == REDIS_REPLY_STRING && strcmp(reply->str, text) == 0;
@@ -115,10 +100,8 @@ static void take_role(struct sentinel_watch *watch, const redisReply *reply)
     const redisReply *role = reply->element[0];
 
     if (is_text(role, "master")) {
-        if (reply->elements >= 3 && reply->element[2]->type == REDIS_REPLY_ARRAY) {
-            take_replicas(&watch->check, reply->element[2]);
-        }
         is_master(watch, CHECK_MASTER);
+        replica_watch_hear(watch->replicas, watch->check.asked_us, reply);
     } else {
         is_no_master(watch, role->type == REDIS_REPLY_STRING ? role->str : "none");
     }
@@ -186,6 +169,7 @@ static void ask(struct sentinel_watch *watch)
     static const char *const role[] = {"ROLE"}, *const hello[] = {"HELLO", "2"};
     struct check *check = &watch->check;
 
+    check->asked_us = reactor_now(watch->reactor);
     if (check->asks_hello) {
         contact_ask(check->contact, 2, hello);
     } else {

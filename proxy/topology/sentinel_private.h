@@ -5,18 +5,9 @@
 #include "base/log.h"
 #include "conf/conf_table.h"
 #include "topology/contact.h"
+#include "topology/place.h"
+#include "topology/replica_watch.h"
 #include "topology/sentinel.h"
-
-#define PLACE_HOST_MAX 254
-#define PLACE_TEXT_MAX (PLACE_HOST_MAX + 10)
-/* Of a master, that are shown. */
-#define REPLICAS_SHOWN 16
-
-/* An address as sentinels and servers give it. */
-struct place {
-    char host[PLACE_HOST_MAX]; /* a number or a name; "": there is none */
-    uint16_t port;
-};
 
 /* What a sentinel says. */
 enum opinion {
@@ -53,11 +44,6 @@ enum check_finding {
     CHECK_UNSAID /* Headgate may not ask */
 };
 
-struct replica {
-    struct place place;
-    int64_t offset;
-};
-
 struct check {
     struct place place; /* of the server; none: there is nobody to ask */
     struct resolver *resolver;
@@ -67,8 +53,7 @@ struct check {
     int64_t next_us; /* when to connect or ask again */
     enum check_finding finding;
     bool told; /* that it is no master, or does not answer */
-    struct replica replicas[REPLICAS_SHOWN];
-    size_t replica_count;
+    int64_t asked_us;
 };
 
 struct sentinel_watch {
@@ -78,6 +63,7 @@ struct sentinel_watch {
     struct source *sources;
     size_t source_count;
     struct check check;
+    struct replica_watch *replicas;
     struct place place; /* where the master is; none: it is not known */
     struct sentinel_master master;
     int64_t since_us; /* when it was found there */
@@ -89,11 +75,6 @@ struct sentinel_watch {
 
 /* ---- sentinel.c ---- */
 
-bool sentinel_same_place(const struct place *a, const struct place *b);
-/* "host:port", with brackets around an IPv6 address. */
-void sentinel_place_text(const struct place *place, char text[PLACE_TEXT_MAX]);
-/* False: it is none that could be. */
-bool sentinel_take_place(const redisReply *host, const redisReply *port, struct place *place);
 /* A sentinel has said something else, or is not to be had any more. */
 void sentinel_decide(struct sentinel_watch *watch);
 /* The server that was checked is a master (or is taken for one), at that address; or it says that it is none. */

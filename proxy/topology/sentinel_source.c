@@ -87,12 +87,12 @@ static void on_asked_ready(void *context)
 
 static void take_place(struct source *source, const struct place *place)
 {
-    bool is_new = source->opinion != OPINION_PLACE || !sentinel_same_place(&source->place, place);
+    bool is_new = source->opinion != OPINION_PLACE || !place_equal(&source->place, place);
     char text[PLACE_TEXT_MAX];
     uint64_t suppressed;
 
     if (is_new && log_limiter_take(&source->said, reactor_now(source->watch->reactor), &suppressed)) {
-        sentinel_place_text(place, text);
+        place_text(place, text);
         log_info("sentinel", "sentinel %s says that the master %s is at %s", source->address.text,
                  source->watch->upstream.master, text);
     }
@@ -143,7 +143,7 @@ static void on_answer(void *context, const redisReply *reply)
         take_error(source, reply->str);
         return;
     } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
-               sentinel_take_place(reply->element[0], reply->element[1], &place)) {
+               place_take(reply->element[0], reply->element[1], &place)) {
         take_place(source, &place);
     } else {
         take_error(source, "what is no address");
@@ -179,7 +179,7 @@ static bool read_switch(const struct source *source, const char *text, struct pl
     }
     const redisReply host_reply = {.type = REDIS_REPLY_STRING, .str = host, .len = strlen(host)};
     const redisReply port_reply = {.type = REDIS_REPLY_STRING, .str = port, .len = strlen(port)};
-    return sentinel_take_place(&host_reply, &port_reply, place);
+    return place_take(&host_reply, &port_reply, place);
 }
 
 static void on_message(struct source *source, const char *channel, const char *text)

@@ -49,7 +49,7 @@ void lane_move(struct lane *lane, enum lane_state state)
 
 /* ---- what happens when a lane breaks ---- */
 
-static void run_was_lost(struct lane *lane, struct run *run, enum run_loss loss, const char *why)
+void lane_run_was_lost(struct lane *lane, struct run *run, enum run_loss loss, const char *why)
 {
     if (run->receiver != NULL) {
         if (loss == RUN_LOST) {
@@ -69,7 +69,7 @@ static bool run_is_unsent(const struct lane *lane, const struct run *run)
 static void lose_sent_runs(struct lane *lane, const char *why)
 {
     while (lane->first != NULL && !run_is_unsent(lane, lane->first)) {
-        run_was_lost(lane, lane_queue_pop(lane), RUN_LOST, why);
+        lane_run_was_lost(lane, lane_queue_pop(lane), RUN_LOST, why);
     }
 }
 
@@ -87,7 +87,7 @@ static uint64_t count_sent_requests(const struct lane *lane)
 static void fail_unsent_runs(struct lane *lane, const char *why)
 {
     while (lane->first != NULL) {
-        run_was_lost(lane, lane_queue_pop(lane), RUN_UNSENT, why);
+        lane_run_was_lost(lane, lane_queue_pop(lane), RUN_UNSENT, why);
     }
     buffer_clear(&lane->reactor->buffers, &lane->output);
     lane->written = lane->appended;
@@ -138,7 +138,7 @@ void lane_give_back(struct lane *lane, const char *why)
         if (run->receiver != NULL && run->receiver->returned != NULL) {
             run->receiver->returned(run, bytes);
         } else {
-            run_was_lost(lane, run, RUN_UNSENT, why);
+            lane_run_was_lost(lane, run, RUN_UNSENT, why);
         }
     }
     fail_unsent_runs(lane, why);
@@ -162,6 +162,7 @@ void lane_close(struct lane *lane, const char *why)
     if (lane->state == LANE_CLOSED) {
         return;
     }
+    lane_give_back_all(lane, why);
     stop_connection(lane);
     lane_move(lane, LANE_CLOSED);
     lane->owner = NULL;
@@ -242,6 +243,7 @@ void lane_break(struct lane *lane, const char *reason)
     stats_add(lane->settings->stats, STATS_LANES_LOST, 1);
     lane->events->broken(lane, why, count_sent_requests(lane));
     if (lane->use == LANE_SHARED) {
+        lane_give_back_all(lane, why);
         back_off(lane, why);
         lose_sent_runs(lane, why);
         if (lane->state != LANE_CLOSED && !keep_unsent_runs(lane)) {
@@ -587,7 +589,7 @@ static void expire_first_run(struct lane *lane)
     buffer_consume(&lane->reactor->buffers, &lane->output, (size_t)(end - lane->written));
     lane->written = end;
     lane_note_relief(lane);
-    run_was_lost(lane, run, RUN_UNSENT, lane->why[0] != '\0' ? lane->why : "not connected yet");
+    lane_run_was_lost(lane, run, RUN_UNSENT, lane->why[0] != '\0' ? lane->why : "not connected yet");
 }
 
 /* On an exclusive lane they are one client's, and later ones rely on earlier ones, as within MULTI: they go together.

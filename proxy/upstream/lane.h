@@ -38,6 +38,7 @@ struct lane_settings {
     int64_t reconnect_max;
     int64_t reply_timeout; /* 0: none */
     bool follows;          /* errors may be redirects: what was sent is kept until it is answered */
+    bool gives_back;       /* of those that follow: what is not answered when the lane ends goes back to who sent it */
     struct stats *stats;   /* where lanes are counted */
 };
 
@@ -122,6 +123,7 @@ struct lane {
     struct run *first, *last; /* runs without all their replies; those with first_byte >= written are unsent */
     uint64_t requests_waiting;
     bool follows;         /* as its settings say, when it was made */
+    bool giving_back;     /* what was not answered is just being given back: nothing may be sent on it */
     uint32_t longest_run; /* so many requests of one client at most are made one run */
     struct buffer sent;   /* of one that follows: what was written, as far as it was not answered … */
     uint64_t sent_from;   /* … from that position of the stream on */

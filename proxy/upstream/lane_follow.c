@@ -7,6 +7,7 @@
 #include "upstream/lane_private.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 bool lane_keep_sent(struct lane *lane, size_t length)
@@ -121,4 +122,72 @@ bool lane_is_redirected(struct lane *lane, struct slice error)
         lane->requests_waiting--;
     }
     return true;
+}
+
+/* ---- the end of a lane that gives back ---- */
+
+/* The bytes of the lane's first run, which may have been written in part: then they are put together, in *copy. False
+ * when memory is short. */
+static bool gather(const struct lane *lane, const struct run *run, char **copy, struct slice *bytes)
+{
+    struct slice written = bytes_of(lane, run);
+    size_t left = (size_t)run->length - written.length;
+    uint64_t behind = run->first_byte > lane->written ? run->first_byte - lane->written : 0;
+
+    *copy = NULL;
+    if (left == 0) {
+        *bytes = written;
+        return true;
+    }
+    const char *rest = buffer_head(&lane->output) + behind;
+    if (written.length == 0) {
+        *bytes = (struct slice){rest, left};
+        return true;
+    }
+    *copy = malloc((size_t)run->length);
+    if (*copy == NULL) {
+        return false;
+    }
+    memcpy(*copy, written.data, written.length);
+    memcpy(*copy + written.length, rest, left);
+    *bytes = (struct slice){*copy, (size_t)run->length};
+    return true;
+}
+
+static void give_back_first(struct lane *lane, bool is_within, const char *why)
+{
+    struct run *run = lane->first;
+    bool may_return = run->receiver != NULL && run->receiver->returned != NULL && !is_within;
+    char *copy = NULL;
+    struct slice bytes;
+
+    may_return = may_return && gather(lane, run, &copy, &bytes);
+    for (uint32_t i = 0; may_return && i < run->answered; i++) {
+        (void)take_request(&bytes);
+    }
+    (void)lane_queue_pop(lane);
+    if (may_return) {
+        run->receiver->returned(run, bytes);
+    } else {
+        lane_run_was_lost(lane, run, run->first_byte >= lane->written ? RUN_UNSENT : RUN_LOST, why);
+    }
+    free(copy);
+}
+
+void lane_give_back_all(struct lane *lane, const char *why)
+{
+    /* The first has a part of its reply, which may have gone out. */
+    bool is_within = !resp_reply_idle(&lane->reply) && !lane->swallows;
+
+    if (!lane->settings->gives_back || lane->giving_back) {
+        return;
+    }
+    lane->giving_back = true;
+    while (lane->first != NULL) {
+        give_back_first(lane, is_within, why);
+        is_within = false;
+    }
+    buffer_clear(&lane->reactor->buffers, &lane->output);
+    lane->written = lane->appended;
+    lane->giving_back = false;
 }

@@ -69,6 +69,10 @@ void lane_forget_answered(struct lane *lane);
 void lane_forget_sent(struct lane *lane);
 /* The bytes of the run's next request to be answered; none, if they were not written whole. */
 struct slice lane_request_at_hand(const struct lane *lane, const struct run *run);
+/* The lane ends, and gives back what was not answered, if it is one that does so: but for what was answered in part. */
+void lane_give_back_all(struct lane *lane, const char *why);
+/* The run has left the lane and is lost. */
+void lane_run_was_lost(struct lane *lane, struct run *run, enum run_loss loss, const char *why);
 /* Puts the beginning of an error that was read before in front of what will be read: the bytes that it has. */
 size_t lane_recall(struct lane *lane, char *scratch);
 /* Whether an error begins here, in place of a reply to the first run. */

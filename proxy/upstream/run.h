@@ -52,8 +52,9 @@ struct run_receiver {
     bool (*redirected)(struct run *run, struct slice error, struct slice request);
     /* That request of a watched run was answered otherwise. */
     void (*passed)(struct run *run, struct slice request);
-    /* Nothing of the run was sent, and its lane is not to be waited for any more; the run has left it. These are its
-     * requests, within the call. */
+    /* Nothing of the run was sent, and its lane is not to be waited for any more; or it was, on a lane that gives back
+     * what was not answered (lane_settings). The run has left it. These are its requests that were not answered, within
+     * the call. */
     void (*returned)(struct run *run, struct slice requests);
 };
 

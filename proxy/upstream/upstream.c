@@ -94,13 +94,15 @@ bool upstream_is_locked(const struct upstream *upstream)
 
 void upstream_is_up(struct upstream *upstream)
 {
-    stats_set(upstream->settings.lane.stats, STATS_UPSTREAM_UP, 1);
+    if (!upstream->settings.is_aside) {
+        stats_set(upstream->settings.lane.stats, STATS_UPSTREAM_UP, 1);
+    }
 }
 
 /* That one more could not be made, or one of a client's own credentials, says nothing while requests are carried. */
 void upstream_is_down(struct upstream *upstream)
 {
-    if (!has_ready_lane(upstream)) {
+    if (!upstream->settings.is_aside && !has_ready_lane(upstream)) {
         stats_set(upstream->settings.lane.stats, STATS_UPSTREAM_UP, 0);
     }
 }
@@ -449,13 +451,18 @@ void upstream_give_back(struct upstream *upstream, const char *why)
     }
 }
 
+void upstream_close_lanes(struct upstream *upstream, const char *why)
+{
+    while (!LIST_EMPTY(&upstream->lanes)) {
+        lane_close(LIST_FIRST(&upstream->lanes), why);
+    }
+}
+
 void upstream_free(struct upstream *upstream)
 {
     upstream_end_look(upstream);
     upstream_end_renewals(upstream);
-    while (!LIST_EMPTY(&upstream->lanes)) {
-        lane_close(LIST_FIRST(&upstream->lanes), "shutting down");
-    }
+    upstream_close_lanes(upstream, "shutting down");
     reactor_cancel(upstream->reactor, REACTOR_STAGE_FREE, &upstream->help);
     reactor_cancel(upstream->reactor, REACTOR_STAGE_FREE, &upstream->free_closed);
     free_closed(&upstream->free_closed);

@@ -66,6 +66,7 @@ struct upstream_settings {
     /* False: it is Headgate's alone. Then no connection is kept ready, and NOAUTH is a failure, as there is no client
      * who could authenticate. */
     bool serves_clients;
+    bool is_aside; /* it is one of several ways: whether Redis can be reached is not told by this one */
     /* Of a node of a cluster: counts up when requests to come may find another lane than those under way. NULL: nobody
      * wants to know. */
     uint64_t *changes;
@@ -90,7 +91,9 @@ void upstream_tell_losses(struct upstream *upstream, upstream_lost_callback *los
 bool upstream_has_no_lanes(const struct upstream *upstream);
 /* What was not sent yet, on lanes that are not ready, is given back to who has sent it. */
 void upstream_give_back(struct upstream *upstream, const char *why);
-/* Closes all lanes. */
+/* Closes all lanes; others are opened when they are needed. */
+void upstream_close_lanes(struct upstream *upstream, const char *why);
+/* The same for good. */
 void upstream_free(struct upstream *upstream);
 void upstream_reconfigure(struct upstream *upstream, const struct upstream_settings *settings);
 /* The configuration has another password for a user (NULL: the default one). Once Redis takes it, it is that of all who

@@ -152,12 +152,11 @@ static uint64_t number_move(const struct servers *servers)
 
 void servers_drain(struct servers *servers)
 {
-    uint64_t move = number_move(servers);
-
     if (servers->is_draining) {
         return;
     }
     servers->is_draining = true;
+    uint64_t move = number_move(servers);
     for (size_t i = 0; i < servers->count; i++) {
         listener_stop(servers->list[i].listener);
     }

@@ -139,9 +139,7 @@ static void on_tick(evutil_socket_t fd, short what, void *context)
     (void)fd;
     (void)what;
     upstream_tick(worker->upstream);
-    if (worker->cluster.ways != NULL) {
-        cluster_ways_tick(worker->cluster.ways);
-    }
+    worker_cluster_tick(&worker->cluster);
     client_service_tick(worker->clients);
     watch_for_password(worker);
     if (++worker->ticks % TRIM_TICKS == 0) {
@@ -359,8 +357,7 @@ static bool build_parts(struct worker *worker, const struct conf *conf)
         .want_map = worker->parts.want_map,
         .pool = worker->parts.pool,
     };
-    if (worker->server_info != NULL && worker_cluster_is_wanted(conf) &&
-        !worker_cluster_open(&worker->cluster, &cluster, conf, &upstream)) {
+    if (worker->server_info != NULL && !worker_cluster_open(&worker->cluster, &cluster, conf, &upstream)) {
         return false;
     }
     const struct client_parts parts = {
@@ -368,6 +365,7 @@ static bool build_parts(struct worker *worker, const struct conf *conf)
         .runs = &worker->runs,
         .upstream = worker->upstream,
         .cluster = worker->cluster.ways,
+        .replicas = worker->cluster.replicas,
         .control = worker->control,
         .server_info = worker->server_info,
         .policies = worker->parts.policies,
@@ -657,9 +655,9 @@ void worker_move(struct worker *worker, const struct connection_targets *targets
     post_targets(worker, targets, true, host);
 }
 
-void worker_set_map(struct worker *worker, struct cluster_map *map)
+struct worker_cluster *worker_nodes(struct worker *worker)
 {
-    worker_post(worker, worker_cluster_message(&worker->cluster, map));
+    return &worker->cluster;
 }
 
 /* ---- telling ---- */

@@ -13,6 +13,7 @@
 #include "worker/workgroup.h"
 
 struct worker;
+struct worker_cluster;
 
 /* What a worker tells about itself to the admin port. */
 struct worker_facts {
@@ -52,8 +53,8 @@ void worker_set_targets(struct worker *worker, const struct connection_targets *
 /* The master is somewhere else, by that name, or nowhere: upstream_move(). */
 void worker_move(struct worker *worker, const struct connection_targets *targets, const char *host);
 
-/* The cluster is like that now; a reference is taken. */
-void worker_set_map(struct worker *worker, struct cluster_map *map);
+/* Its ways to other servers than the one, for the messages that are for these (worker_cluster.h). */
+struct worker_cluster *worker_nodes(struct worker *worker);
 
 /* Closes each client as soon as nothing of it is under way. */
 void worker_drain(struct worker *worker, uint64_t move);

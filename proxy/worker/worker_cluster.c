@@ -93,6 +93,13 @@ bool worker_cluster_open(struct worker_cluster *cluster, const struct worker_clu
         .context = cluster,
     };
 
+    if (conf->upstream.topology == CONF_TOPOLOGY_SENTINEL) {
+        cluster->replicas = replica_ways_new(parts->reactor, parts->runs, parts->home, settings);
+        return cluster->replicas != NULL;
+    }
+    if (!worker_cluster_is_wanted(conf)) {
+        return true;
+    }
     cluster->conf = conf;
     cluster->want_map = parts->want_map;
     cluster->pool = parts->pool;
@@ -109,6 +116,9 @@ void worker_cluster_reconfigure(struct worker_cluster *cluster, const struct con
     if (cluster->ways != NULL) {
         cluster_ways_reconfigure(cluster->ways, settings);
     }
+    if (cluster->replicas != NULL) {
+        replica_ways_reconfigure(cluster->replicas, settings);
+    }
 }
 
 void worker_cluster_visit_lanes(struct worker_cluster *cluster, void (*visit)(void *context, struct lane *lane),
@@ -119,6 +129,21 @@ void worker_cluster_visit_lanes(struct worker_cluster *cluster, void (*visit)(vo
             upstream_visit_lanes(cluster->ways->ways[i]->upstream, visit, context);
         }
     }
+    for (size_t i = 0; cluster->replicas != NULL && i <= REPLICAS_MAX; i++) {
+        if (cluster->replicas->ways[i] != NULL) {
+            upstream_visit_lanes(cluster->replicas->ways[i]->upstream, visit, context);
+        }
+    }
+}
+
+void worker_cluster_tick(struct worker_cluster *cluster)
+{
+    if (cluster->ways != NULL) {
+        cluster_ways_tick(cluster->ways);
+    }
+    if (cluster->replicas != NULL) {
+        replica_ways_tick(cluster->replicas);
+    }
 }
 
 void worker_cluster_close(struct worker_cluster *cluster)
@@ -126,6 +151,10 @@ void worker_cluster_close(struct worker_cluster *cluster)
     if (cluster->ways != NULL) {
         cluster_ways_free(cluster->ways);
         cluster->ways = NULL;
+    }
+    if (cluster->replicas != NULL) {
+        replica_ways_free(cluster->replicas);
+        cluster->replicas = NULL;
     }
 }
 
@@ -154,5 +183,33 @@ struct message *worker_cluster_message(struct worker_cluster *cluster, struct cl
         abort();
     }
     *order = (struct map_message){.message.run = run_map, .cluster = cluster, .map = cluster_map_reference(map)};
+    return &order->message;
+}
+
+struct list_message {
+    struct message message;
+    struct worker_cluster *cluster;
+    struct replica_list *list; /* referenced */
+};
+
+static void run_list(struct message *message)
+{
+    struct list_message *order = (struct list_message *)(void *)message;
+
+    if (order->cluster->replicas != NULL) {
+        replica_ways_follow(order->cluster->replicas, order->list);
+    }
+    replica_list_release(order->list);
+    free(order);
+}
+
+struct message *worker_replicas_message(struct worker_cluster *cluster, struct replica_list *list)
+{
+    struct list_message *order = malloc(sizeof *order);
+
+    if (order == NULL) {
+        abort();
+    }
+    *order = (struct list_message){.message.run = run_list, .cluster = cluster, .list = replica_list_reference(list)};
     return &order->message;
 }

@@ -1,4 +1,5 @@
-/* What a worker does for a Redis Cluster: its ways to the nodes, and who hears of what. */
+/* What a worker does where there are several servers: its ways to the nodes of a Redis Cluster, or to the replicas of a
+ * master that sentinels know, and who hears of what. */
 #ifndef HEADGATE_WORKER_CLUSTER_H
 #define HEADGATE_WORKER_CLUSTER_H
 
@@ -7,9 +8,10 @@
 #include "upstream/control.h"
 
 struct worker_cluster {
-    struct cluster_ways *ways; /* NULL: there is one Redis */
-    uint64_t changes;          /* counted by the ways and by the home upstream */
-    const struct conf *conf;   /* in force */
+    struct cluster_ways *ways;     /* NULL: there is no cluster */
+    struct replica_ways *replicas; /* behind sentinels; NULL: there are none */
+    uint64_t changes;              /* counted by the ways and by the home upstream */
+    const struct conf *conf;       /* in force */
     struct client_service *clients;
     /* From the worker's thread: the map may be old. */
     void (*want_map)(void *pool);
@@ -27,7 +29,10 @@ struct worker_cluster_parts {
 };
 
 bool worker_cluster_is_wanted(const struct conf *conf);
-/* settings: of the home upstream. clients are set by the caller, before the loop runs. False when memory is short. */
+/* Several times a second. */
+void worker_cluster_tick(struct worker_cluster *cluster);
+/* settings: of the home upstream. Where there is one server it is nothing. clients are set by the caller, before the
+ * loop runs. False when memory is short. */
 bool worker_cluster_open(struct worker_cluster *cluster, const struct worker_cluster_parts *parts,
                          const struct conf *conf, const struct upstream_settings *settings);
 /* Another configuration is in force. */
@@ -41,5 +46,7 @@ void worker_cluster_close(struct worker_cluster *cluster);
 
 /* For its worker: the cluster is like that now. A reference is taken; the message frees itself. */
 struct message *worker_cluster_message(struct worker_cluster *cluster, struct cluster_map *map);
+/* The same of the replicas. */
+struct message *worker_replicas_message(struct worker_cluster *cluster, struct replica_list *list);
 
 #endif

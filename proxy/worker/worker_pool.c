@@ -1,4 +1,5 @@
 #include "worker/worker_pool.h"
+#include "worker/worker_cluster.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -11,6 +12,17 @@ static void on_targets(void *context, const struct connection_targets *targets)
 
     for (size_t i = 0; i < worker_pool->count; i++) {
         worker_set_targets(worker_pool->workers[i], targets);
+    }
+}
+
+/* They are others, or others are fit to be read from. */
+static void on_replicas(void *context, struct replica_list *list)
+{
+    struct worker_pool *worker_pool = context;
+
+    for (size_t i = 0; i < worker_pool->count; i++) {
+        struct worker *worker = worker_pool->workers[i];
+        worker_post(worker, worker_replicas_message(worker_nodes(worker), list));
     }
 }
 
@@ -37,7 +49,8 @@ static void on_map(void *context, struct cluster_map *map)
     struct worker_pool *worker_pool = context;
 
     for (size_t i = 0; i < worker_pool->count; i++) {
-        worker_set_map(worker_pool->workers[i], map);
+        struct worker *worker = worker_pool->workers[i];
+        worker_post(worker, worker_cluster_message(worker_nodes(worker), map));
     }
 }
 
@@ -101,6 +114,7 @@ static bool open_finder(struct worker_pool *worker_pool, const struct worker_poo
     const struct sentinel_settings of_sentinels = {
         .conf = conf,
         .moved = on_master,
+        .replicas = on_replicas,
         .refuses = refuse_own,
         .context = worker_pool,
         .stats = given->stats,

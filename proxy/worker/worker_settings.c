@@ -53,6 +53,8 @@ struct client_settings worker_client_settings(const struct conf *conf)
         .maintenance_notifications = conf->maintenance_notifications,
         .drain_timeout = conf->process->drain_timeout,
         .splits = conf->cross_slot == CONF_CROSS_SLOT_SPLIT,
+        .reads = conf->reads,
+        .read_own_writes = conf->read_own_writes,
         .idle_timeout = conf->client_idle_timeout,
         .upstream_wait = conf->upstream_wait,
         .output_limit = (uint64_t)conf->client_output_limit,

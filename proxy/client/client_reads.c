@@ -1,0 +1,285 @@
+/*
+ * Requests that only read, and may be answered by a replica: reads = prefer-replica, or replica.
+ *
+ * A client's requests under way are on one lane, as anywhere else: to the master, or to the one replica that the client
+ * reads from for as long as it is fit. Before it goes to the other one it waits until all are answered. So nothing
+ * overtakes, and no read sees what its client wrote after it. For some time after a write (read_own_writes) the client
+ * reads from the master.
+ *
+ * What only reads may be sent twice: requests on a replica's lane that breaks, or whose replica says that it cannot
+ * serve, go to another one, or to the master.
+ */
+#include "client/client_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- commands ---- */
+
+/* Their cursors are of one node, and what they do is meant for the master's memory. */
+static bool is_of_one_node(const struct command *command)
+{
+    static const char *const names[] = {"hscan", "sscan", "zscan", "touch"};
+    bool is = false;
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        is = is || strcmp(command->name, names[i]) == 0;
+    }
+    return is;
+}
+
+static bool has_keys(const struct command *command)
+{
+    return command->keys != COMMAND_KEYS_RANGE || command->first_key > 0;
+}
+
+static bool may_write(const struct command *command)
+{
+    switch (command->kind) {
+    case COMMAND_EXEC:
+    case COMMAND_REPLICATION:
+    case COMMAND_ALONE:
+    case COMMAND_EVAL:
+    case COMMAND_SCRIPT:
+        return true;
+    default:
+        return (command->categories & (CATEGORY_WRITE | CATEGORY_SCRIPTING | CATEGORY_ADMIN)) != 0;
+    }
+}
+
+static enum client_reading reading_of(const struct command *command)
+{
+    if (may_write(command)) {
+        return CLIENT_READING_NONE;
+    }
+    bool is_anywhere = command->kind == COMMAND_ORDINARY && (command->categories & CATEGORY_READ) != 0 &&
+                       (command->categories & CATEGORY_BLOCKING) == 0 && has_keys(command) && !is_of_one_node(command);
+    return is_anywhere ? CLIENT_READING_ANYWHERE : CLIENT_READING_HARMLESS;
+}
+
+uint8_t *client_readings(void)
+{
+    uint8_t *readings = calloc(command_count(), sizeof *readings);
+
+    for (size_t i = 0; readings != NULL && i < command_count(); i++) {
+        readings[i] = (uint8_t)reading_of(command_at(i));
+    }
+    return readings;
+}
+
+static enum client_reading find_reading(const struct client *client, const struct command *command)
+{
+    return command != NULL ? (enum client_reading)client->service->readings[command_index(command)]
+                           : CLIENT_READING_NONE;
+}
+
+void client_reads_reconfigure(struct client_service *service)
+{
+    bool reads = service->readings != NULL && service->settings.reads != CONF_READS_MASTER;
+
+    service->looks_further = service->cluster != NULL || reads;
+}
+
+/* ---- where to ---- */
+
+/* What it has written may not have come to the replicas. */
+static bool wants_own_writes(const struct client *client)
+{
+    int64_t window_us = clock_ms_to_us(client->service->settings.read_own_writes);
+
+    return client->wrote ||
+           (client->wrote_us != 0 && reactor_now(client->service->reactor) - client->wrote_us < window_us);
+}
+
+/* The profile at whose lanes a read is answered: that of a replica, the client's own, or that of nowhere. NULL when
+ * memory is short. */
+static struct profile *profile_for_reading(struct client *client)
+{
+    const struct client_service *service = client->service;
+    struct replica_ways *ways = service->replicas;
+    struct replica_way *way = replica_way_choose(ways, client->reads_at, client->profile, client->place, client->id);
+
+    if (way == NULL && service->settings.reads != CONF_READS_REPLICA) {
+        return client->profile;
+    }
+    client->reads_at = way != NULL ? way->number : client->reads_at;
+    return replica_way_profile(way != NULL ? way : ways->ways[0], client->profile);
+}
+
+/* The lane for a request of that kind. NULL when memory is short. */
+static struct lane *find_lane(struct client *client, bool reads)
+{
+    bool is_master = !reads || wants_own_writes(client);
+    struct profile *profile = is_master ? client->profile : profile_for_reading(client);
+
+    return profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
+}
+
+static void count(const struct client *client, const struct lane *lane)
+{
+    struct replica_way *way = client->service->replicas->ways[client->reads_at];
+
+    if (way != NULL && way->number > 0 && lane_profile(lane)->upstream == way->upstream) {
+        way->reads++;
+        stats_add(client->service->reactor->stats, STATS_READS_REPLICA, 1);
+    }
+}
+
+bool client_reads_lane(struct client *client, const struct session_route *route, struct lane **lane)
+{
+    *lane = find_lane(client, route->reads);
+    if (*lane == NULL) {
+        return client_out_of_memory(client);
+    }
+    if (client->lane_in_use != NULL && client->lane_in_use != *lane) {
+        return client_wait_for(client, CLIENT_WAIT_QUIET);
+    }
+    if (lane_is_congested(*lane)) {
+        lane_await(*lane, &client->lane_waiter);
+        return client_wait_for(client, CLIENT_WAIT_LANE);
+    }
+    count(client, *lane);
+    return true;
+}
+
+void client_reads_route(struct client *client, const struct command *command, const struct request *request,
+                        struct session_route *route)
+{
+    enum client_reading reading = find_reading(client, command);
+    bool is_translated = request->interest->translator != 0;
+
+    route->reads = reading == CLIENT_READING_ANYWHERE && !is_translated && route->answer == SESSION_FORWARD;
+    route->harmless = reading != CLIENT_READING_NONE && !is_translated;
+}
+
+/* ---- the short way ---- */
+
+bool client_reads_take(struct client *client, const struct request *request)
+{
+    enum client_reading reading = find_reading(client, request->command);
+    const struct session *session = &client->session;
+    bool is_short = request->interest->wanted == 0 && client->exclusive == NULL &&
+                    !client->service->reactor->measures && !session->sent_transaction && !session->silent &&
+                    !session->silent_next && !session->passthrough && !session->unproven && !session->unsure &&
+                    !client_needs_exclusive(client);
+    struct lane *lane = is_short ? find_lane(client, reading == CLIENT_READING_ANYWHERE) : NULL;
+
+    if (lane == NULL || (client->lane_in_use != NULL && client->lane_in_use != lane) || lane_is_congested(lane) ||
+        !upstream_may_wait(client->service->upstream, lane)) {
+        return false;
+    }
+    client->wrote = client->wrote || reading == CLIENT_READING_NONE;
+    count(client, lane);
+    client_note_end(client);
+    (void)client_send_plain(client, lane, request->frame, 1);
+    return true;
+}
+
+/* ---- what comes of them ---- */
+
+static void on_answered(struct run *run)
+{
+    struct client *client = run->owner;
+
+    if (client->wrote) {
+        client->wrote_us = reactor_now(client->service->reactor);
+        client->wrote = client->sent_runs > 1;
+    }
+    client_run_receiver.answered(run);
+}
+
+static void on_lost(struct run *run, enum run_loss loss, const char *why)
+{
+    struct client *client = run->owner;
+
+    client->wrote = client->wrote && client->sent_runs > 1;
+    client_run_receiver.lost(run, loss, why);
+}
+
+/* Redis says so itself, before it looks at the request: nothing of what it serves can be made up of that. */
+static bool on_redirected(struct run *run, struct slice error, struct slice request)
+{
+    bool cannot_serve = slice_begins(error, "-LOADING ") || slice_begins(error, "-MASTERDOWN ");
+
+    (void)request;
+    if (cannot_serve) {
+        lane_fail(run->lane, "the replica says that it cannot serve");
+    }
+    return cannot_serve;
+}
+
+/* It is moved for as long as a request waits for Redis, from the first time on; run->part says how often it was. */
+static bool is_too_late(const struct client *client, const struct run *run)
+{
+    int64_t patience_us = clock_ms_to_us(client->service->settings.upstream_wait);
+
+    return run->part > 0 && reactor_now(client->service->reactor) - run->queued_us >= patience_us;
+}
+
+/* False when memory is short. */
+static bool send_again(struct client *client, struct run *run, struct slice requests)
+{
+    struct profile *profile = profile_for_reading(client);
+    struct lane *lane = profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
+    int64_t queued_us = run->queued_us;
+
+    if (lane == NULL || !lane_send(lane, run, requests.data, requests.length)) {
+        return false;
+    }
+    if (run->part++ > 0) {
+        run->queued_us = queued_us;
+    }
+    client->lane_in_use = lane;
+    client->last_lane_id = lane->id;
+    count(client, lane);
+    return true;
+}
+
+/* The replica is gone, or there is one at last: the requests go where new ones would go. */
+static void on_returned(struct run *run, struct slice requests)
+{
+    struct client *client = run->owner;
+
+    if (is_too_late(client, run)) {
+        on_lost(run, RUN_UNSENT, "no replica has answered in time");
+        return;
+    }
+    client->in_flight -= run->answered;
+    run->requests -= run->answered;
+    run->answered = 0;
+    stats_add(client->service->reactor->stats, STATS_READS_MOVED, run->requests);
+    if (!send_again(client, run, requests)) {
+        client_out_of_memory(client);
+    }
+}
+
+static void on_bytes(struct run *run, const char *data, size_t length)
+{
+    client_run_receiver.bytes(run, data, length);
+}
+
+static bool on_reply(struct run *run, const struct resp_reply *reply)
+{
+    return client_run_receiver.reply(run, reply);
+}
+
+static struct run_tally on_tally(const struct run *run, int64_t read_us)
+{
+    return client_run_receiver.tally(run, read_us);
+}
+
+static void on_measured(struct run *run, const struct run_tally *tally, int64_t read_us)
+{
+    client_run_receiver.measured(run, tally, read_us);
+}
+
+const struct run_receiver client_reads_receiver = {
+    .bytes = on_bytes,
+    .reply = on_reply,
+    .tally = on_tally,
+    .measured = on_measured,
+    .answered = on_answered,
+    .lost = on_lost,
+    .redirected = on_redirected,
+    .returned = on_returned,
+};

@@ -1,0 +1,310 @@
+"""Reading from replicas that die, hang, lose their master or are behind; and while masters change."""
+
+import signal
+import threading
+import time
+
+import pytest
+
+from harness.admin import stats
+from harness.counting import Counting
+from harness.fake_redis import FakeRedis
+from harness.fake_sentinel import FakeSentinel, url_of
+from harness.reads import Calls, await_fit, fit, nodes
+from harness.resp import OK, Closed, Error, bulk, encode, wait_for
+from harness.sentinel import Group
+from harness.servers import free_port
+
+FAST = {"sentinel_check": "100ms", "sentinel_timeout": "1s", "read_own_writes": "0", "upstream_wait": "60s"}
+
+
+@pytest.fixture
+def group():
+    made = Group(down_after=60_000)
+    yield made
+    made.discard()
+
+
+def replicas(group):
+    return [server for server in group.servers if server is not group.servers[0]]
+
+
+def start(group, make_headgate, reads, **options):
+    headgate = make_headgate(group.url, reads=reads, **{**FAST, **options})
+    await_fit(headgate, replicas(group))
+    return headgate
+
+
+def written(headgate, group, key, value):
+    """At all servers."""
+    with headgate.connect() as client:
+        assert client("SET", key, value) == OK
+        assert client("WAIT", 2, 30_000) == 2
+
+
+def moved(headgate):
+    return int(stats(headgate, "topology")["reads_moved_total"])
+
+
+class Readers:
+    """Clients that read without a pause. None of them is closed, or answered by anything but the value."""
+
+    def __init__(self, headgate, key, value, count=4, pipeline=5):
+        self.wanted = [value] * pipeline
+        self.request = encode("GET", key) * pipeline
+        self.ends = threading.Event()
+        self.faults = []
+        self.rounds = [0] * count
+        self.threads = [
+            threading.Thread(target=self._run, args=(headgate.connect(), place), daemon=True) for place in range(count)
+        ]
+        for thread in self.threads:
+            thread.start()
+
+    def _run(self, client, place):
+        client.socket.settimeout(60)
+        try:
+            while not self.ends.is_set():
+                client.send(self.request)
+                replies = client.read_many(len(self.wanted))
+                if replies != self.wanted:
+                    self.faults.append(replies)
+                    return
+                self.rounds[place] += 1
+        except (Closed, OSError, TimeoutError) as error:
+            self.faults.append(repr(error))
+
+    def await_rounds(self, number=20):
+        before = list(self.rounds)
+
+        def all_went_on():
+            return self.faults or all(now >= then + number for now, then in zip(self.rounds, before))
+
+        wait_for(all_went_on, 90, "all readers to go on")
+        assert self.faults == []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.ends.set()
+        for thread in self.threads:
+            thread.join(90)
+        assert self.faults == []
+
+
+# ---- replicas that go ----
+
+
+@pytest.mark.parametrize("threads", (1, 4))
+def test_nobody_notices_that_a_replica_dies(group, make_headgate, threads):
+    headgate = start(group, make_headgate, "prefer-replica", threads=threads)
+    written(headgate, group, "k", "v")
+    first, second = replicas(group)
+    with Readers(headgate, "k", b"v", count=8) as readers:
+        readers.await_rounds()
+        first.kill()
+        wait_for(lambda: fit(headgate) == {second.port}, 60, "one to be left")
+        readers.await_rounds()
+        second.kill()
+        wait_for(lambda: fit(headgate) == set(), 60, "none to be left")
+        reading = Calls(group, "get")
+        readers.await_rounds()
+        assert reading.of(group.servers[0]) > 0, "then the master is read from"
+        first.start()
+        with group.direct(first) as direct:
+            direct("REPLICAOF", group.servers[0].host, group.servers[0].port)
+        await_fit(headgate, [first])
+        reading = Calls(group, "get")
+        readers.await_rounds()
+        wait_for(lambda: reading.of(first) > 0, 30, "the replica to be read from again")
+
+
+def test_what_a_replica_that_hangs_has_not_answered_is_answered_by_another(group, make_headgate):
+    headgate = start(group, make_headgate, "replica")
+    written(headgate, group, "k", "v")
+    clients = [headgate.connect() for _ in range(6)]
+    for client in clients:
+        assert client("GET", "k") == b"v"
+    hanging, other = replicas(group)
+    hanging.signal(signal.SIGSTOP)
+    for client in clients:
+        client.socket.settimeout(60)
+        client.send(encode("GET", "k") * 3)
+    for client in clients:
+        assert client.read_many(3) == [b"v"] * 3
+    assert moved(headgate) > 0
+    assert fit(headgate) == {other.port}
+    hanging.signal(signal.SIGCONT)
+    await_fit(headgate, replicas(group))
+
+
+def test_the_rest_of_a_reply_that_has_begun_is_not_made_up(group, make_headgate):
+    """A client that has a part of a reply is closed when the replica goes."""
+    headgate = start(group, make_headgate, "replica")
+    written(headgate, group, "large", "x" * (64 << 20))
+    client = headgate.connect()
+    client.request("GET", "large")
+    wait_for(lambda: client.socket.recv(1, 2) == b"$", 30, "the reply to begin")
+    for server in replicas(group):
+        server.kill()
+    with pytest.raises((Closed, OSError)):
+        client.read()
+
+
+def test_replica_means_no_master(group, make_headgate):
+    headgate = start(group, make_headgate, "replica", upstream_wait="1s")
+    written(headgate, group, "k", "v")
+    for server in replicas(group):
+        server.kill()
+    wait_for(lambda: fit(headgate) == set(), 60, "none to be left")
+    client = headgate.connect()
+    reading = Calls(group, "get")
+    reply = client("GET", "k")
+    assert isinstance(reply, Error) and b"no replica is fit to be read from" in reply, reply
+    assert reading.of(group.servers[0]) == 0
+    assert client("SET", "k", "w") == OK, "what is the master's goes on"
+
+
+def test_who_waits_for_a_replica_is_answered_when_there_is_one(group, make_headgate):
+    headgate = start(group, make_headgate, "replica")
+    written(headgate, group, "k", "v")
+    first = replicas(group)[0]
+    for server in replicas(group):
+        server.kill()
+    wait_for(lambda: fit(headgate) == set(), 60, "none to be left")
+    clients = [headgate.connect() for _ in range(4)]
+    for client in clients:
+        client.socket.settimeout(60)
+        client.send(encode("GET", "k") * 2)
+    wait_for(lambda: stats(headgate)["requests_total"] != "0", what="them to be taken")
+    first.start()
+    with group.direct(first) as direct:
+        direct("REPLICAOF", group.servers[0].host, group.servers[0].port)
+    for client in clients:
+        assert client.read_many(2) == [b"v", b"v"]
+
+
+# ---- replicas that are not fit ----
+
+
+def test_one_without_its_master_is_not_read_from(group, make_headgate):
+    """Redis says MASTERDOWN meanwhile, which nobody gets to see."""
+    headgate = start(group, make_headgate, "prefer-replica")
+    written(headgate, group, "k", "v")
+    with Readers(headgate, "k", b"v", count=4) as readers:
+        readers.await_rounds()
+        for server in replicas(group):
+            with group.direct(server) as direct:
+                direct("CONFIG", "SET", "replica-serve-stale-data", "no")
+                direct("REPLICAOF", "127.0.0.1", free_port())
+        wait_for(lambda: fit(headgate) == set(), 60, "none to be left")
+        readers.await_rounds()
+        for server in replicas(group):
+            with group.direct(server) as direct:
+                direct("REPLICAOF", group.servers[0].host, group.servers[0].port)
+        await_fit(headgate, replicas(group))
+        readers.await_rounds()
+
+
+def fakes(offset):
+    """A master and a replica as they may be: what they say of offsets is in the dictionary that is returned."""
+    offsets = {"master": offset, "replica": offset, "state": "connected"}
+    master, replica = FakeRedis(), FakeRedis()
+    master.host, master.tls_port = "127.0.0.1", master.port
+
+    def number(name):
+        return str(offsets[name]).encode()
+
+    def of_master(lane, arguments):
+        listed = b"*3\r\n" + bulk("127.0.0.1") + bulk(str(replica.port)) + bulk(number("replica"))
+        return b"*3\r\n" + bulk("master") + b":" + number("master") + b"\r\n*1\r\n" + listed
+
+    def of_replica(lane, arguments):
+        place = bulk("127.0.0.1") + b":%d\r\n" % master.port
+        return b"*5\r\n" + bulk("slave") + place + bulk(offsets["state"]) + b":" + number("replica") + b"\r\n"
+
+    master.answers["ROLE"] = of_master
+    replica.answers["ROLE"] = of_replica
+    return master, replica, offsets
+
+
+def test_one_that_is_too_far_behind_is_not_read_from(make_headgate):
+    master, replica, offsets = fakes(1000)
+    sentinel = FakeSentinel(master)
+    headgate = make_headgate(url_of([sentinel]), reads="prefer-replica", **{**FAST, "max_lag": "2s"})
+    wait_for(lambda: fit(headgate) == {replica.port}, 30, "it to be fit")
+    for state in ("connect", "connecting", "sync"):
+        offsets["state"] = state
+        wait_for(lambda: nodes(headgate, "replica")[0]["state"] == "unlinked", 30, "it to have no master")
+    offsets["state"] = "connected"
+    wait_for(lambda: fit(headgate) == {replica.port}, 30, "it to be fit")
+    # The master writes, and the replica does not come along.
+    offsets["master"] += 1
+    wait_for(lambda: nodes(headgate, "replica")[0]["state"] == "behind", 30, "it to be behind")
+    assert int(nodes(headgate, "replica")[0]["lag"]) > 2000
+    offsets["replica"] += 1
+    wait_for(lambda: fit(headgate) == {replica.port}, 30, "it to have caught up")
+    assert int(nodes(headgate, "replica")[0]["lag"]) <= 2000
+    for fake in (master, replica, sentinel):
+        fake.close()
+
+
+# ---- masters that change ----
+
+
+@pytest.mark.parametrize("threads", (1, 4))
+def test_failovers_under_load(make_headgate, threads):
+    """Those who count are not disturbed by those who read, whose values never run back while they have written."""
+    made = Group()
+    try:
+        headgate = start(made, make_headgate, "prefer-replica", threads=threads, read_own_writes="1h")
+        clients = [Counting(headgate, f"count:{place}") for place in range(2)]
+        own = [OwnReader(headgate, f"own:{place}") for place in range(2)]
+        for number in range(3):
+            made.failover()
+            wait_for(lambda: all(len(client.servers) > number + 1 for client in clients), 60, "another server")
+            made.await_agreement(replicas=1)
+        for client in own + clients:
+            client.end()
+        assert [client.faults for client in clients + own] == [[]] * 4
+        assert all(client.rounds > 0 for client in own)
+    finally:
+        made.discard()
+
+
+class OwnReader:
+    """Writes an increasing number and reads it: on one connection it never is another, but for what a failover lost."""
+
+    def __init__(self, headgate, key):
+        self.headgate = headgate
+        self.key = key
+        self.ends = threading.Event()
+        self.faults = []
+        self.rounds = 0
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self):
+        number = 0
+        while not self.ends.is_set():
+            try:
+                with self.headgate.connect() as client:
+                    client.socket.settimeout(60)
+                    while not self.ends.is_set():
+                        number += 1
+                        self._round(client, number)
+            except (Closed, OSError):
+                time.sleep(0.01)
+
+    def _round(self, client, number):
+        replies = client.pipeline([("SET", self.key, number), ("GET", self.key)])
+        if isinstance(replies[0], Error) or isinstance(replies[1], Error):
+            return
+        if replies[1] != str(number).encode():
+            self.faults.append((number, replies))
+        self.rounds += 1
+
+    def end(self):
+        self.ends.set()
+        self.thread.join(90)
