@@ -1,4 +1,4 @@
-"""The newest client libraries: where each comes from, and the program that is written with it.
+"""The client libraries: where each comes from, and the program that is written with it.
 
 A library is a row of LIBRARIES and a program in tests/newest. What is fetched goes to build-newest/LIBRARY, and never
 anywhere else.
@@ -11,7 +11,8 @@ import shutil
 import signal
 import subprocess
 import time
-from dataclasses import dataclass
+
+import clients_runtimes
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "tests" / "newest"
@@ -23,34 +24,22 @@ SPARSE = {"CARGO_REGISTRIES_CRATES_IO_PROTOCOL": "sparse"}
 TRIES = 3
 FETCH_SECONDS = 600
 
+# Of what clients_runtimes has fetched; before all others on PATH.
+RUNTIME_FOLDERS = []
+
 
 class Missing(Exception):
     """A library that cannot be had here, and why."""
 
 
-@dataclass(frozen=True)
-class Library:
-    name: str
-    language: str
-    packages: tuple  # as its registry names them
-    program: str  # in the folder of the language
-    tracks: bool = False  # on each connection from the start, for client-side caching: each has a lane of its own
-
-    @property
-    def folder(self):
-        return BUILT / self.name
+def split(package):
+    """NAME@VERSION; names of npm may begin with @."""
+    name, _, version = package.rpartition("@")
+    return name, version
 
 
-LIBRARIES = [
-    Library("redis-py", "python", ("redis",), "redis_py.py"),
-    Library("node-redis", "node", ("redis",), "node_redis.js"),
-    Library("ioredis", "node", ("ioredis",), "ioredis.js"),
-    Library("go-redis", "go", ("github.com/redis/go-redis/v9",), "go_redis.go"),
-    Library("rueidis", "go", ("github.com/redis/rueidis",), "rueidis.go", tracks=True),
-    Library("jedis", "java", ("redis.clients:jedis",), "Jedis.java"),
-    Library("lettuce", "java", ("io.lettuce:lettuce-core",), "Lettuce.java"),
-    Library("redis-rs", "rust", ("redis",), "redis_rs.rs"),
-]
+def folder_of(library):
+    return BUILT / library.name
 
 
 # ---- running the tools of the languages ----
@@ -68,7 +57,7 @@ def end_group(process):
 def run(command, folder, **environment):
     """What it prints; Missing with its last words if it fails."""
     started = subprocess.Popen(
-        [str(word) for word in command], cwd=folder, env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
+        [str(word) for word in command], cwd=folder, env=with_runtimes(environment), stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
     )
     try:
@@ -81,6 +70,10 @@ def run(command, folder, **environment):
     if started.returncode != 0:
         raise Missing(last_words(command, output))
     return output
+
+
+def with_runtimes(environment):
+    return {**os.environ, **environment, "PATH": os.pathsep.join([*RUNTIME_FOLDERS, os.environ["PATH"]])}
 
 
 def last_words(command, output):
@@ -104,98 +97,128 @@ def fetch(command, folder, **environment):
 
 def need(*commands):
     for command in commands:
-        if not shutil.which(command):
+        if not shutil.which(command, path=with_runtimes({})["PATH"]):
             raise Missing(f"no {command} on this machine")
 
 
-# ---- one function a language: fetches the newest packages ----
+# ---- one function a language: fetches the packages, in the versions of the table or the newest ----
 
 
-def python(library, sources):
-    interpreter = library.folder / "bin" / "python"
+def python(library, folder, newest):
+    interpreter = folder / "bin" / "python"
     if not interpreter.exists():
-        run(["/usr/bin/python3", "-m", "venv", library.folder], BUILT)
+        run(["/usr/bin/python3", "-m", "venv", folder], BUILT)
+    pip = [interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    wanted = [split(package)[0] if newest else "==".join(split(package)) for package in library.packages]
     # By force, as an older version that is there would otherwise do where the registry cannot be reached.
-    pip = [interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--force-reinstall"]
-    fetch([*pip, *library.packages], library.folder)
+    fetch([*pip, *(["--force-reinstall"] if newest else []), *wanted], folder)
 
 
-def node(library, sources):
+def node(library, folder, newest):
     need("node", "npm")
-    (library.folder / "package.json").write_text('{ "name": "headgate-newest", "private": true }\n')
-    newest = [f"{package}@latest" for package in library.packages]
+    (folder / "package.json").write_text('{ "name": "headgate-newest", "private": true }\n')
+    wanted = [f"{split(package)[0]}@latest" if newest else package for package in library.packages]
     quiet = ["--ignore-scripts", "--engine-strict", "--no-fund", "--no-audit", "--loglevel=error"]
-    fetch(["npm", "install", *quiet, *newest], library.folder)
+    fetch(["npm", "install", *quiet, *wanted], folder)
 
 
-def go(library, sources):
+def go(library, folder, newest):
     need("go")
-    copy(library, sources)
-    if not (library.folder / "go.mod").exists():
-        run(["go", "mod", "init", "headgate/newest"], library.folder)
-    fetch(["go", "get", *[f"{package}@latest" for package in library.packages]], library.folder)
+    copy(library, folder)
+    if not (folder / "go.mod").exists():
+        run(["go", "mod", "init", "headgate/newest"], folder)
+    wanted = [f"{split(package)[0]}@latest" if newest else package for package in library.packages]
+    fetch(["go", "get", *wanted], folder, GOTOOLCHAIN="local")
 
 
-def java(library, sources):
+def java(library, folder, newest):
     need("mvn", "javac")
-    jars = library.folder / "jars"
-    shutil.rmtree(jars, ignore_errors=True)
-    group, artifact = library.packages[0].split(":")
-    maven = ["mvn", "--quiet", "--batch-mode", "-Dstyle.color=never", "--strict-checksums", "--update-snapshots"]
-    maven += ["--file", sources / "pom.xml", f"-Dgroup={group}", f"-Dartifact={artifact}"]
-    fetch([*maven, COPY_DEPENDENCIES, f"-DoutputDirectory={jars}"], library.folder)
+    shutil.rmtree(folder / "jars", ignore_errors=True)
+    (folder / "pom.xml").write_text(pom([dependency(package, newest) for package in library.packages]))
+    maven = ["mvn", "--quiet", "--batch-mode", "-Dstyle.color=never", "--strict-checksums"]
+    update = ["--update-snapshots"] if newest else []
+    fetch([*maven, *update, "--file", "pom.xml", COPY_DEPENDENCIES, f"-DoutputDirectory={folder / 'jars'}"], folder)
 
 
-def rust(library, sources):
+def dependency(package, newest):
+    name, version = split(package)
+    group, artifact = name.split(":")
+    return (
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+        f"<version>{'RELEASE' if newest else version}</version></dependency>"
+    )
+
+
+def pom(dependencies):
+    own = "<groupId>headgate</groupId><artifactId>newest</artifactId><version>0</version><packaging>pom</packaging>"
+    listed = "".join(dependencies)
+    return f"<project><modelVersion>4.0.0</modelVersion>{own}<dependencies>{listed}</dependencies></project>\n"
+
+
+def rust(library, folder, newest):
     need("cargo")
-    copy_crate(library, sources)
-    fetch(["cargo", "update", "--quiet"], library.folder, **SPARSE)
+    (folder / "src").mkdir(exist_ok=True)
+    crates = [crate(package, newest) for package in library.packages]
+    head = f'[package]\nname = "{library.name}"\nversion = "0.0.0"\nedition = "2021"\npublish = false\n'
+    (folder / "Cargo.toml").write_text(f"{head}\n[dependencies]\n" + "".join(crates))
+    copy(library, folder)
+    fetch(["cargo", "update", "--quiet"] if newest else ["cargo", "fetch", "--quiet"], folder, **SPARSE)
+
+
+def crate(package, newest):
+    name, version = split(package)
+    name, *features = name.split("+")
+    listed = ", ".join(f'"{feature}"' for feature in features)
+    return f'{name} = {{ version = "{"*" if newest else "=" + version}", features = [{listed}] }}\n'
 
 
 # ---- and one that builds the program with what was fetched, and gives the command that runs it ----
 
 
-def copy(library, sources):
+def copy(library, folder):
     """The program, and what all of its language have in common."""
+    sources = SOURCES / library.language
     for source in [library.program, *(path.name for path in sources.glob("[pP]rotocol.*"))]:
-        shutil.copy(sources / source, library.folder)
+        text = (sources / source).read_text()
+        for old, new in zip(library.replaced[::2], library.replaced[1::2]):
+            text = text.replace(old, new)
+        if library.language == "rust":
+            source = "src/" + ("main.rs" if source == library.program else source)
+        (folder / source).write_text(text)
 
 
-def python_program(library, sources):
-    return [library.folder / "bin" / "python", "-B", sources / library.program]
+def python_program(library, folder):
+    copy(library, folder)
+    return [folder / "bin" / "python", "-B", folder / library.program]
 
 
-def node_program(library, sources):
-    copy(library, sources)
-    return ["node", library.folder / library.program]
+def node_program(library, folder):
+    copy(library, folder)
+    return ["node", folder / library.program]
 
 
-def go_program(library, sources):
-    copy(library, sources)
-    fetch(["go", "build", "-mod=mod", "-o", "program", "."], library.folder)
-    return [library.folder / "program"]
+def go_program(library, folder):
+    copy(library, folder)
+    fetch(["go", "mod", "tidy"], folder, GOTOOLCHAIN="local")
+    fetch(["go", "build", "-mod=mod", "-o", "program", "."], folder, GOTOOLCHAIN="local")
+    return [folder / "program"]
 
 
-def java_program(library, sources):
+def java_program(library, folder):
     need("javac", "java")
-    copy(library, sources)
-    run(["javac", "-cp", "jars/*", "-d", "classes", "Protocol.java", library.program], library.folder)
-    places = f"{library.folder}/classes:{library.folder}/jars/*"
+    copy(library, folder)
+    run(["javac", "-nowarn", "-cp", "jars/*", "-d", "classes", "Protocol.java", library.program], folder)
+    places = f"{folder}/classes:{folder}/jars/*"
     main = library.program.removesuffix(".java")
     return ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m", "-cp", places, main]
 
 
-def copy_crate(library, sources):
-    (library.folder / "src").mkdir(exist_ok=True)
-    shutil.copy(sources / "Cargo.toml", library.folder)
-    shutil.copy(sources / library.program, library.folder / "src" / "main.rs")
-
-
-def rust_program(library, sources):
-    copy_crate(library, sources)
-    target = library.folder / "target"
-    fetch(["cargo", "build", "--quiet"], library.folder, CARGO_TARGET_DIR=str(target), **SPARSE)
-    return [target / "debug" / "program"]
+def rust_program(library, folder):
+    copy(library, folder)
+    # Of all crates: they have much in common.
+    target = BUILT / "target"
+    fetch(["cargo", "build", "--quiet"], folder, CARGO_TARGET_DIR=str(target), **SPARSE)
+    return [target / "debug" / library.name]
 
 
 LANGUAGES = {
@@ -207,15 +230,25 @@ LANGUAGES = {
 }
 
 
-def prepare(library, fetched=False):
-    """The command that runs the library's program, with its newest version; or Missing. fetched: with what is there."""
-    library.folder.mkdir(parents=True, exist_ok=True)
+def find_runtime(library):
+    folder = clients_runtimes.folder(library.language, BUILT, fetch)
+    if folder and folder not in RUNTIME_FOLDERS:
+        RUNTIME_FOLDERS.append(folder)
+
+
+def prepare(library, fetched=False, newest=False):
+    """The command that runs the library's program, with its version of the table, or the newest; or Missing.
+    fetched: with what is there."""
+    folder = folder_of(library)
+    folder.mkdir(parents=True, exist_ok=True)
     fetch_packages, build_program = LANGUAGES[library.language]
-    sources = SOURCES / library.language
     if not fetched:
         try:
             run([ROOT / "scripts" / "install-packages", f"newest:{library.language}"], ROOT)
         except Missing as missing:
             print(f"{library.name}: {missing}", flush=True)  # what is there may do all the same
-        fetch_packages(library, sources)
-    return [str(word) for word in build_program(library, sources)]
+    find_runtime(library)
+    if not fetched:
+        fetch_packages(library, folder, newest)
+    first, *others = [str(word) for word in build_program(library, folder)]
+    return [shutil.which(first, path=with_runtimes({})["PATH"]) or first, *others]

@@ -1,60 +1,89 @@
 #!/usr/bin/env python3
-"""The newest client libraries, directly and through Headgate in both pools, with their default settings.
+"""Client libraries, directly and through Headgate in both pools, with their default settings.
 
-Fetches the newest version of each library from its language's own registry into build-newest/, builds Headgate, and
-runs the same program (tests/newest) three times: each of its clients does ordinary work, blocks, subscribes and, where
-the library can, caches. Wanted is that all replies and all data are equal, that nothing fails, and that in the shared
-pool at most one exclusive lane in twenty clients is in use when they have done. The exit status is 1 if any of that is
-not so, or a library that was asked for could not be run.
+Fetches each library from its language's own registry into build-newest/, builds Headgate, and runs the same program
+(tests/newest) three times: each of its clients does ordinary work, blocks, subscribes, and so on. A cell of the table is
+one feature of one library. It is = if all replies and all data are equal, nothing fails, and in the shared pool at most
+one exclusive lane in twenty clients is in use behind it. The versions are those of scripts/clients_table.py unless
+--newest is given. What comes out is compared with the tables in docs/clients.md: the exit status is 1 if a cell is worse
+than there.
 """
 
 import argparse
 import collections
+import concurrent.futures
+import dataclasses
+import datetime
 import os
+import queue
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import clients_libraries
+import clients_record
+from clients_record import LACKS, SAME, WRONG
 
 ROOT = clients_libraries.ROOT
 sys.path.insert(0, str(ROOT / "tests"))
 
-from clients_libraries import LIBRARIES, Missing
-from clients_trial import FEATURES, WAYS, Trial, differences
+import clients_servers
+from clients_libraries import Missing
+from clients_table import FEATURES, LIBRARIES, TLS
+from clients_trial import NOT_TRIED, WAYS, Trial, faults_of
 from harness import servers
+from harness.certificates import certificates
 
-HEAD = ["library", "version", "RESP", "replies", "data", "errors", "connections: direct, session, shared", "lanes"]
+PAGE = ROOT / "docs" / "clients.md"
+# Of the trial by TLS, which is about the connection: few clients, and not all features.
+TLS_CLIENTS = 5
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(
         prog="scripts/test-clients", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", nargs="+", metavar="LIBRARY", help="instead of all that --list shows")
+    parser.add_argument("library", nargs="*", metavar="LIBRARY", help="instead of all that --list shows")
     parser.add_argument("--features", nargs="+", metavar="FEATURE", help="instead of all that --list shows")
+    parser.add_argument("--newest", action="store_true", help="what the registries have today, of the newest versions")
     parser.add_argument("--clients", type=int, default=20, metavar="N", help="of each program (20)")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="Headgate's workers (1)")
     parser.add_argument(
-        "--server", action="append", type=program, metavar="PATH",
-        help="a redis-server or valkey-server; may be given several times",
+        "--server", action="append", metavar="PATH",
+        help="a redis-server or valkey-server, or one that a registry has: "
+        f"{', '.join(clients_servers.SERVERS)}; may be given several times",
     )
     parser.add_argument("--headgate", type=program, metavar="BINARY", help="instead of building the release")
     parser.add_argument(
         "--tls", nargs="?", const="plainly", choices=("plainly", "certificates"),
-        help="by TLS, of Headgate on both sides; with certificates of clients, which some libraries need more settings for",
+        help="all by TLS, of Headgate on both sides; with certificates of clients, which some libraries need more settings for",
     )
     parser.add_argument("--fetched", action="store_true", help="take what an earlier run has fetched as it is")
+    parser.add_argument("--record", action="store_true", help="write the tables into docs/clients.md")
+    parser.add_argument("--times", action="store_true", help="show which features took more than a second")
     parser.add_argument("--list", action="store_true", help="show libraries and features")
     options = parser.parse_args()
     if options.clients < 1:
         parser.error("--clients: expected a number from 1")
-    options.libraries = chosen(parser, LIBRARIES, options.only)
+    options.libraries = chosen_libraries(parser, options)
     options.features = chosen(parser, FEATURES, options.features)
-    options.server = options.server or [program("redis-server")]
+    options.server = options.server or ["redis-server"]
+    if options.record and (options.features != FEATURES or len(options.server) > 1):
+        parser.error("--record: expected all features and one server")
     return options
+
+
+def chosen_libraries(parser, options):
+    """A library that is named brings the major version before with it."""
+    known = [library for library in LIBRARIES if not (options.newest and library.of)]
+    names = {name for library in known for name in (library.name, library.of)}
+    for name in options.library:
+        if name not in names:
+            parser.error(f"{name}: expected any of {', '.join(library.name for library in known)}")
+    return [library for library in known if not options.library or {library.name, library.of} & set(options.library)]
 
 
 def chosen(parser, rows, names):
@@ -82,17 +111,23 @@ def build(options):
         sys.exit(f"test-clients: the build failed:\n{(done.stdout + done.stderr)[-3000:]}")
 
 
-def prepare(options):
-    """(library, command or None, why not), for each library."""
-    for library in options.libraries:
-        start = time.monotonic()
-        try:
-            command = clients_libraries.prepare(library, fetched=options.fetched)
-            print(f"{library.name}: ready after {time.monotonic() - start:.0f} s", flush=True)
-            yield library, command, None
-        except Missing as missing:
-            print(f"{library.name}: {missing}", flush=True)
-            yield library, None, str(missing)
+def prepare(libraries, options):
+    """(library, command or None, why not) for each library, one after the other, while those before are tried."""
+    prepared = queue.Queue()
+
+    def work():
+        for library in libraries:
+            try:
+                command, why_not = clients_libraries.prepare(library, options.fetched, options.newest), None
+            except Missing as missing:
+                command, why_not = None, str(missing)
+            except Exception as fault:
+                command, why_not = None, repr(fault)
+            prepared.put((library, command, why_not))
+
+    threading.Thread(target=work, daemon=True).start()
+    for _ in libraries:
+        yield prepared.get()
 
 
 def name_of(server):
@@ -109,60 +144,131 @@ def name_of(server):
     return f"Redis {facts['redis_version']}"
 
 
-def judge(outcomes):
-    """The cells of a library's row behind its name, and what is wrong."""
+@dataclasses.dataclass
+class Row:
+    """What came out for one library: a cell for each feature, what it costs, and all that is wrong."""
+
+    library: object
+    version: str = "?"
+    resp: str = "?"
+    cells: dict = dataclasses.field(default_factory=dict)
+    costs: dict = dataclasses.field(default_factory=dict)
+    wrong: list = dataclasses.field(default_factory=list)
+    lacking: list = dataclasses.field(default_factory=list)
+
+
+def in_all_ways(library, command, server, options):
+    """At once, since programs wait most of the time."""
+    if options.tls:
+        certificates()  # made once, before threads ask for them
+    with concurrent.futures.ThreadPoolExecutor(len(WAYS)) as executor:
+        trials = {way: executor.submit(Trial(library, command, way, server, options).run) for way in WAYS}
+        return {way: trial.result() for way, trial in trials.items()}
+
+
+def judge(row, outcomes, features):
+    """Adds a cell for each feature."""
+    for feature in features:
+        if feature is TLS:
+            continue
+        faults = faults_of(outcomes, feature)
+        lacks = outcomes["direct"].lacks(feature)
+        row.cells[feature.name] = WRONG if faults else LACKS if lacks else SAME
+        row.wrong += [f"{row.library.name}: {feature.name}: {fault}" for fault in faults]
+        if lacks and lacks != "unsupported":
+            row.lacking.append(f"{feature.name}: {lacks.removeprefix('unsupported ')}")
+
+
+def try_library(library, command, server, options):
+    outcomes = in_all_ways(library, command, server, options)
+    if options.times:
+        say_times(library, outcomes)
     direct = outcomes["direct"]
-    faults = [fault for outcome in outcomes.values() for fault in outcome.faults]
-    told = [line for way in WAYS[1:] for line in differences(direct, outcomes[way], way)]
-    errors = [f"{way}: {line}" for way, outcome in outcomes.items() for line in outcome.errors()]
-    data = all(outcome.digest == direct.digest != b"" for outcome in outcomes.values())
-    shown = ", ".join(f"{outcomes[way].connections} for {outcomes[way].clients}" for way in WAYS)
-    cells = [
-        direct.version,
-        direct.resp,
-        "differ" if told else "equal",
-        "equal" if data else "differ",
-        str(len(errors) + len(faults)),
-        shown,
-        str(outcomes["shared"].lanes),
+    row = Row(library, direct.version or "?", direct.resp or "?")
+    judge(row, outcomes, options.features)
+    lost = " ".join(str(outcomes[way].lost) for way in WAYS)
+    row.costs = {**{way: outcomes[way].connections for way in WAYS}, "lanes": outcomes["shared"].lanes, "lost": lost}
+    if library.tls and not options.tls and TLS in options.features:
+        judge_tls(row, command, server, options)
+    return row
+
+
+def say_times(library, outcomes):
+    for way, outcome in outcomes.items():
+        long = [f"{name} {seconds:.1f}" for name, seconds in outcome.seconds.items() if seconds > 1]
+        print(f"  {library.name} {way}: {', '.join(long)}", flush=True)
+
+
+def judge_tls(row, command, server, options):
+    """One cell for what is tried by TLS."""
+    features = [feature for feature in FEATURES if feature.by_tls]
+    fewer = argparse.Namespace(**{**vars(options), "tls": "plainly", "clients": TLS_CLIENTS, "features": features})
+    outcomes = in_all_ways(row.library, command, server, fewer)
+    faults = [f"{feature.name}: {fault}" for feature in features for fault in faults_of(outcomes, feature)]
+    row.cells[TLS.name] = WRONG if faults else SAME
+    row.wrong += [f"{row.library.name}: {TLS.name}: {fault}" for fault in faults]
+
+
+def feature_table(rows, features):
+    lines = [[row.library.name, row.version, *(row.cells[feature.name] for feature in features)] for row in rows]
+    return clients_record.table(["library", "version", *(feature.name for feature in features)], lines)
+
+
+def cost_table(rows):
+    lines = [
+        [row.library.name, row.version, row.resp, *(str(cost) for cost in row.costs.values())] for row in rows if row.costs
     ]
-    return cells, faults + told + errors + ([] if data else ["data differ"])
+    return clients_record.table(clients_record.COSTS, lines)
 
 
-def print_table(rows):
-    sound = [row for row in rows if len(row) == len(HEAD)]
-    widths = [max(len(row[column]) for row in sound) for column in range(len(HEAD))]
-    for number, row in enumerate(rows):
-        if len(row) == 2:
-            print(f"| {row[0].ljust(widths[0])} | {row[1]} |")
-            continue
-        print("| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |")
-        if number == 0:
-            print("|" + "|".join("-" * (width + 2) for width in widths) + "|")
+def worse_cells(row, known):
+    """Those that are not as good as recorded; known: (features, costs) as recorded."""
+    features, costs = (part.get(row.library.name, {}) for part in known)
+    worse = [name for name, cell in row.cells.items() if clients_record.is_worse(cell, features.get(name))]
+    if row.costs and clients_record.costs_more(row.costs, costs):
+        worse.append(f"connections in shared, {costs['shared']} before")
+    return worse
 
 
-def sit(server, prepared, options):
-    """A table of all libraries before one server. Whether all is well."""
-    rows, wrong = [HEAD], []
-    for library, command, why_not in prepared:
-        if not command:
-            rows.append([library.name, f"not run: {why_not}"])
-            wrong.append(f"{library.name}: not run")
-            continue
-        outcomes = {way: Trial(library, command, way, server, options).run() for way in WAYS}
-        cells, faults = judge(outcomes)
-        rows.append([library.name, *cells])
-        times = collections.Counter(faults)
-        wrong += [f"{library.name}: {fault}{f' ({count} times)' if count > 1 else ''}" for fault, count in times.items()]
-        lacking = outcomes["direct"].lacking()
-        print(f"{library.name}: done" + (f", without {'; '.join(lacking)}" if lacking else ""), flush=True)
-    print(f"\n{name_of(server)}, {options.clients} clients, {options.threads} worker(s) of Headgate"
-          + (", by TLS" if options.tls else "") + "\n")  # fmt: skip
-    print_table(rows)
-    for line in wrong:
-        print(f"! {line}")
-    print(flush=True)
-    return not wrong
+def sit(server, options):
+    """Tries all libraries before one server, prints the tables, and gives (passed, failed) cells."""
+    known = clients_record.recorded(PAGE)
+    rows, passed, failed = [], 0, 0
+    for library, command, why_not in prepare(options.libraries, options):
+        start = time.monotonic()
+        if command:
+            row = try_library(library, command, server, options)
+        else:
+            row = Row(library, cells={feature.name: WRONG for feature in options.features})
+            row.wrong.append(f"{library.name}: not run: {why_not}")
+        rows.append(row)
+        worse = worse_cells(row, known)
+        failed += len(worse)
+        passed += len(row.cells) + 1 - len(worse)
+        say_row(row, worse, time.monotonic() - start)
+    title = title_of(server, options)
+    lines = [title, "", *feature_table(rows, options.features), "", *cost_table(rows)]
+    print("\n" + "\n".join(lines) + "\n", flush=True)
+    if options.record:
+        clients_record.write(PAGE, lines)
+    return passed, failed
+
+
+def say_row(row, worse, seconds):
+    wrong = sum(cell == WRONG for cell in row.cells.values())
+    words = [f"{len(row.cells)} cells", f"{wrong} wrong" if wrong else "", f"worse: {', '.join(worse)}" if worse else ""]
+    print(f"{row.library.name} {row.version}: {', '.join(filter(None, words))}  ({seconds:.0f} s)")
+    for line, count in collections.Counter(line for line in row.wrong if not line.endswith(NOT_TRIED)).items():
+        print(f"  ! {line}{f' ({count} times)' if count > 1 else ''}")
+    for line in row.lacking:
+        print(f"  without {line}")
+    sys.stdout.flush()
+
+
+def title_of(server, options):
+    today = datetime.datetime.now(datetime.timezone.utc).date()
+    text = f"{today}, {name_of(server)}, {options.clients} clients, workers of Headgate: {options.threads}"
+    return text + (", by TLS" if options.tls else "")
 
 
 def main():
@@ -175,9 +281,13 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     signal.signal(signal.SIGHUP, lambda *_: sys.exit(129))
     build(options)
-    prepared = list(prepare(options))
-    sound = [sit(server, prepared, options) for server in options.server]
-    sys.exit(0 if all(sound) else 1)
+    passed, failed = 0, 0
+    for server in [clients_servers.find(name) for name in options.server]:
+        counts = sit(server, options)
+        passed, failed = passed + counts[0], failed + counts[1]
+        options.fetched = True
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(1 if failed else 0)
 
 
 if __name__ == "__main__":

@@ -1,50 +1,28 @@
-"""One library's program, run once: directly or through Headgate, with a Redis of its own.
+"""One library's program, run once: directly or through Headgate, with a Redis of its own."""
 
-A feature is a row of FEATURES, and a function of that name in each program of tests/newest that knows it.
-"""
-
+import collections
 import contextlib
 import re
+import threading
 import time
 from dataclasses import dataclass, field
 
 import clients_tls
 from clients_program import Broken, Program
+from clients_table import TLS
 from harness import tls
 from harness.admin import stats
 from harness.certificates import certificates
 from harness.servers import Headgate, Redis
 
 WAYS = ("direct", "session", "shared")
+# Of what came behind a feature with which the program ended.
+NOT_TRIED = "not tried"
 # How long lanes are waited for that are too many, and how long the last ones.
 SETTLE_SECONDS = 10.0
 REST_SECONDS = 1.0
-
-
-@dataclass(frozen=True)
-class Feature:
-    name: str
-    together: bool = False  # with all clients at once, as it takes its time
-    holds: bool = False  # a connection of Redis' own for each client for as long as it lasts
-
-
-FEATURES = [
-    Feature("strings"),
-    Feature("refused"),
-    Feature("hashes"),
-    Feature("lists"),
-    Feature("sorted_sets"),
-    Feature("pipeline"),
-    Feature("transaction"),
-    Feature("watch"),
-    Feature("script"),
-    Feature("scan"),
-    Feature("big"),
-    Feature("blocking", together=True),
-    Feature("subscribe", together=True, holds=True),
-    Feature("unsubscribe", together=True),
-    Feature("caching", together=True),
-]
+# What programs say of requests that were lost.
+LOST = re.compile(r"\blost=(\d+)")
 
 
 @dataclass
@@ -52,21 +30,21 @@ class Outcome:
     version: str = ""
     resp: str = ""
     replies: dict = field(default_factory=dict)  # lines of each feature
-    digest: bytes = b""  # of all data at the end
+    digests: dict = field(default_factory=dict)  # of all data behind each feature
+    seconds: dict = field(default_factory=dict)  # that each feature took
+    lost: int = 0  # requests that failed as Redis was killed
     lanes: int = 0  # exclusive ones in use, the most that there were behind a feature that keeps none
     clients: int = 0  # connections of the program, and what they were to Redis, when it had done its ordinary work
     connections: int = 0
-    faults: list = field(default_factory=list)
+    faults: dict = field(default_factory=dict)  # by feature: what went wrong
 
-    def errors(self):
-        return [
-            f"{name}: {line}" for name, lines in self.replies.items() for line in lines if line.startswith("error")
-        ]
+    def lacks(self, feature):
+        """What the library says of a feature that it has not."""
+        lines = self.replies.get(feature.name) or ["none"]
+        return lines[0] if lines[0].startswith("unsupported") else None
 
-    def lacking(self):
-        """Features that the library has not, each with what it says of that."""
-        found = {name: lines[0] for name, lines in self.replies.items() if lines and lines[0].startswith("unsupported")}
-        return [f"{name}{line.removeprefix('unsupported').replace(' ', ': ', 1)}" for name, line in found.items()]
+    def errors(self, feature):
+        return [line for line in self.replies.get(feature.name, []) if line.startswith("error")]
 
 
 def connections(look):
@@ -74,6 +52,14 @@ def connections(look):
     own = str(look("CLIENT", "ID"))
     lines = [dict(re.findall(r"(\S+?)=(\S*)", line)) for line in look("CLIENT", "LIST").decode().splitlines()]
     return [line for line in lines if line["id"] != own]
+
+
+def shape(look):
+    """Of data whose names and values differ each time: how many keys there are of each kind."""
+    kinds = collections.Counter()
+    for key in look("KEYS", "*"):
+        kinds[re.sub(rb"[0-9a-fA-F-]{4,}|\d+", b"#", key) + b" " + look("TYPE", key)] += 1
+    return sorted(kinds.items())
 
 
 class Trial:
@@ -89,25 +75,29 @@ class Trial:
         self.server = server
         self.patience = SETTLE_SECONDS
         self.outcome = Outcome()
+        self.feature = options.features[0]  # the one that is tried
 
     def run(self):
-        with self.stack:
-            try:
+        try:
+            with self.stack:
                 self._run()
-            except (Broken, AssertionError, OSError) as fault:
-                self.outcome.faults.append(f"{self.way}: {' '.join(str(fault).split())[:300]}")
+        except (Broken, AssertionError, OSError) as fault:
+            self._blame(" ".join(str(fault).split())[:300])
         return self.outcome
 
+    def _blame(self, fault):
+        self.outcome.faults.setdefault(self.feature.name, []).append(f"{self.way}: {fault}")
+
     def _run(self):
-        redis = Redis(*self._redis_options(), server=self.server, tls=bool(self.options.tls))
+        redis = self.redis = Redis(*self._redis_options(), server=self.server, tls=bool(self.options.tls))
         self.stack.callback(redis.discard)
         self.look = redis.connect()
+        self.look("ACL", "SETUSER", "tested", "on", ">secret", "~*", "&*", "+@all")
         self.headgate = None
         if self.way != "direct":
-            self.headgate = Headgate(redis, pool=self.way, threads=self.options.threads, start=False,
+            self.headgate = Headgate(redis, pool=self.way, threads=self.options.threads,
                                      tls=bool(self.options.tls), **self._headgate_options())  # fmt: skip
             self.stack.callback(self.headgate.finish)
-            self.headgate.start()
         address = (self.headgate or redis).address
         environment = None
         if self.options.tls:
@@ -117,9 +107,11 @@ class Trial:
         with program:
             self.outcome.version = program.await_ready()
             for feature in self.options.features:
-                self._feature(program, feature)
+                if feature is TLS:
+                    continue
+                self.feature = feature
+                self._try(program)
             program.end()
-        self.outcome.digest = self.look("DEBUG", "DIGEST")
 
     def _with_certificates(self):
         return self.options.tls == "certificates"
@@ -133,12 +125,52 @@ class Trial:
         shown = tls.towards_redis(certificates().client)
         return {"client_certificates": "required", "tls_ca": certificates().ca, **shown}
 
-    def _feature(self, program, feature):
-        self.outcome.replies[feature.name] = program.run(feature.name, feature.together)
+    def _try(self, program):
+        feature = self.feature
+        start = time.monotonic()
+        if feature.kills:
+            lines = self._run_and_kill(program)
+        else:
+            lines = program.run(feature.name, feature.together)
+        self.outcome.seconds[feature.name] = time.monotonic() - start
+        self.outcome.replies[feature.name] = self._without_losses(lines)
+        self.outcome.digests[feature.name] = shape(self.look) if feature.random else self.look("DEBUG", "DIGEST")
         if self.way == "shared":
             self._look_at_lanes(feature)
-        if not feature.together:
+        if not feature.together and not feature.own:
             self._look_at_connections()
+
+    def _run_and_kill(self, program):
+        """Kills Redis when each client has set a key, and starts it again."""
+        over, killed = threading.Event(), threading.Event()
+
+        def kill():
+            keys = [f"newest:{self.feature.name}:{number}" for number in range(self.options.clients)]
+            while self.look("EXISTS", *keys) < len(keys):
+                if over.wait(0.02):
+                    return
+            self.redis.restart()
+            killed.set()
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        try:
+            lines = program.run(self.feature.name, self.feature.together)
+        finally:
+            over.set()
+            killer.join()
+        if killed.is_set():
+            self.look = self.redis.connect()
+        elif not lines[0].startswith("unsupported"):
+            self._blame("it has ended before Redis was killed")
+        return lines
+
+    def _without_losses(self, lines):
+        """How many there are differs from one time to the next."""
+        for line in lines:
+            if lost := LOST.search(line):
+                self.outcome.lost += int(lost.group(1))
+        return [LOST.sub("lost", line) for line in lines]
 
     def _look_at_lanes(self, feature):
         """Lanes come back a moment after the last reply."""
@@ -150,7 +182,7 @@ class Trial:
                 break
             time.sleep(0.02)
         if lanes > allowed:
-            self.outcome.faults.append(f"{self.way}: {lanes} lanes in use after {feature.name} ({self._reasons()})")
+            self._blame(f"{lanes} lanes in use after it ({self._reasons()})")
             self.patience = REST_SECONDS  # some may be kept for life
         if not feature.holds:
             self.outcome.lanes = max(self.outcome.lanes, lanes)
@@ -182,12 +214,24 @@ class Trial:
         self.outcome.resp = ",".join(sorted({line.get("resp", "?") for line in lines}))
 
 
-def differences(direct, other, way):
-    """Between what the program was told, and left behind, directly and in another way."""
-    found = []
-    for name, lines in direct.replies.items():
-        if other.replies.get(name) != lines:
-            pairs = zip(lines, other.replies.get(name, []))
-            told = next((f"{mine} directly, but {theirs}" for mine, theirs in pairs if mine != theirs), "more or less")
-            found.append(f"{way}: {name}: {told[:300]}")
-    return found
+def faults_of(outcomes, feature):
+    """What is wrong with a feature; outcomes: one for each of WAYS."""
+    direct = outcomes["direct"]
+    wrong = [fault for outcome in outcomes.values() for fault in outcome.faults.get(feature.name, [])]
+    for way, outcome in outcomes.items():
+        wrong += [f"{way}: {line[:300]}" for line in outcome.errors(feature)]
+        if feature.name not in outcome.replies:
+            wrong.append(f"{way}: {NOT_TRIED}")
+        elif outcome.replies[feature.name] != direct.replies.get(feature.name):
+            wrong.append(f"{way}: {difference(direct, outcome, feature)}")
+        elif outcome.digests[feature.name] != direct.digests.get(feature.name):
+            wrong.append(f"{way}: the data differ")
+    return wrong
+
+
+def difference(direct, other, feature):
+    lines = other.replies[feature.name]
+    for mine, theirs in zip(direct.replies.get(feature.name, []), lines):
+        if mine != theirs:
+            return f"{mine[:300]} directly, but {theirs[:300]}"
+    return f"{len(lines)} replies"

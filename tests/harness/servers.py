@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 
 from harness import tls
@@ -62,6 +63,7 @@ class Ports:
         self.claims = []
         self.ports = []
         self.next = 0
+        self.taking = threading.Lock()
 
     def _claim(self):
         with open("/proc/sys/net/ipv4/ip_local_port_range") as limits:
@@ -80,6 +82,10 @@ class Ports:
             return
 
     def take(self):
+        with self.taking:
+            return self._take()
+
+    def _take(self):
         while True:
             if self.next == len(self.ports) and len(self.claims) < PORT_BLOCKS_MOST:
                 self._claim()

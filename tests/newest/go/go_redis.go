@@ -3,7 +3,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
+	"reflect"
 	"sort"
 	"strings"
 	"sync"
@@ -19,7 +22,12 @@ var add = redis.NewScript("local sum = redis.call('INCRBY', KEYS[1], ARGV[1]) re
 var subscribers sync.Map
 
 func connect() *redis.Client {
-	return redis.NewClient(&redis.Options{Addr: address, TLSConfig: tlsConfig()})
+	return connectWith(redis.Options{})
+}
+
+func connectWith(options redis.Options) *redis.Client {
+	options.Addr, options.TLSConfig = address, tlsConfig()
+	return redis.NewClient(&options)
 }
 
 func stringsFeature(client *redis.Client, key string, tell func(any, error)) error {
@@ -146,6 +154,112 @@ func big(client *redis.Client, key string, tell func(any, error)) error {
 	return nil
 }
 
+func functions(client *redis.Client, key string, tell func(any, error)) error {
+	tell(client.Do(ctx, "function", "load", "replace", functionsCode).Result())
+	for number := 7; number <= 8; number++ {
+		tell(client.Do(ctx, "fcall", "tested_add", 1, key, number).Result())
+	}
+	return nil
+}
+
+func streams(client *redis.Client, key string, tell func(any, error)) error {
+	for number := 1; number <= 5; number++ {
+		values := map[string]any{"number": number}
+		tell(client.XAdd(ctx, &redis.XAddArgs{Stream: key, ID: fmt.Sprintf("1-%d", number), Values: values}).Result())
+	}
+	tell(client.XGroupCreate(ctx, key, "group", "0").Result())
+	read := func(consumer string, count int64) {
+		arguments := redis.XReadGroupArgs{Group: "group", Consumer: consumer, Streams: []string{key, ">"}, Count: count,
+			Block: 20 * time.Millisecond}
+		tell(client.XReadGroup(ctx, &arguments).Result())
+	}
+	read("one", 3)
+	tell(client.XAck(ctx, key, "group", "1-1", "1-2").Result())
+	tell(client.XPending(ctx, key, "group").Result())
+	read("two", 10)
+	read("two", 10)
+	tell(client.XRange(ctx, key, "-", "+").Result())
+	return nil
+}
+
+// greeting tries every way to begin a connection: RESP, names, users, databases, wrong passwords.
+func greeting(client *redis.Client, key string, tell func(any, error)) error {
+	ways := []redis.Options{{DB: 3}, {Username: "tested", Password: "secret"}, {Username: "tested", Password: "wrong"}, {}}
+	for _, protocol := range []int64{2, 3} {
+		options := redis.Options{}
+		// Older versions have no such field.
+		if field := reflect.ValueOf(&options).Elem().FieldByName("Protocol"); field.IsValid() {
+			field.SetInt(protocol)
+		}
+		ways = append(ways, options)
+	}
+	for _, options := range ways {
+		own := connectWith(options)
+		tell(own.Set(ctx, key, "user "+options.Username, 0).Result())
+		tell(own.Get(ctx, key).Result())
+		tell(client.Get(ctx, key).Result())
+		tell(own.Do(ctx, "acl", "whoami").Result())
+		own.Close()
+	}
+	return nil
+}
+
+// concurrent uses one client from many goroutines: a pool of connections.
+func concurrent(_ *redis.Client, key string, tell func(any, error)) error {
+	own := connectWith(redis.Options{PoolSize: 10})
+	defer own.Close()
+	var all sync.WaitGroup
+	texts := make([]string, 100)
+	for number := range texts {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			name := fmt.Sprintf("%s:%d", key, number)
+			texts[number] = own.Set(ctx, name, number, 0).String() + own.Get(ctx, name).String()
+		}()
+	}
+	all.Wait()
+	tell(texts, nil)
+	return nil
+}
+
+func blocked(client *redis.Client) func() (string, error) {
+	return func() (string, error) {
+		info, err := client.Info(ctx, "clients").Result()
+		return blockedIn(info), err
+	}
+}
+
+// abandoned: a client that goes away while it blocks takes nothing with it.
+func abandoned(client *redis.Client, key string, tell func(any, error)) error {
+	own := connectWith(redis.Options{MaxRetries: -1})
+	ended := make(chan bool)
+	go func() {
+		own.BLPop(ctx, 0, key)
+		close(ended)
+	}()
+	tell(until(blocked(client), "1"))
+	own.Close()
+	<-ended
+	tell(until(blocked(client), "0"))
+	tell(client.RPush(ctx, key, "kept").Result())
+	tell(client.LRange(ctx, key, 0, -1).Result())
+	return nil
+}
+
+// timeouts: what comes after a reply that nobody waits for any more is the right one.
+func timeouts(_ *redis.Client, key string, tell func(any, error)) error {
+	own := connectWith(redis.Options{MaxRetries: -1, ReadTimeout: 300 * time.Millisecond, PoolSize: 1})
+	defer own.Close()
+	var late net.Error
+	err := own.Do(ctx, "blpop", key, 2).Err()
+	tell(errors.As(err, &late) && late.Timeout(), nil)
+	tell(own.Set(ctx, key+":after", "mine", 0).Result())
+	tell(own.Get(ctx, key+":after").Result())
+	tell(own.Echo(ctx, key).Result())
+	return nil
+}
+
 func blocking(client *redis.Client, key string, tell func(any, error)) error {
 	tell(client.BLPop(ctx, time.Second, key).Result())
 	if err := client.RPush(ctx, key, "there").Err(); err != nil {
@@ -170,6 +284,47 @@ func subscribe(client *redis.Client, key string, tell func(any, error)) error {
 	return nil
 }
 
+func patterns(client *redis.Client, key string, tell func(any, error)) error {
+	subscriber := client.PSubscribe(ctx, key+":*")
+	defer subscriber.Close()
+	came, err := subscriber.ReceiveTimeout(ctx, patience)
+	tell(fmt.Sprint(came), err)
+	tell(client.Publish(ctx, key+":one", "hello").Result())
+	came, err = subscriber.ReceiveTimeout(ctx, patience)
+	tell(fmt.Sprint(came), err)
+	return nil
+}
+
+func shards(client *redis.Client, key string, tell func(any, error)) error {
+	// Older versions have no such method.
+	sharded, has := any(client).(interface {
+		SSubscribe(ctx context.Context, channels ...string) *redis.PubSub
+	})
+	if !has {
+		return errUnsupported
+	}
+	subscriber := sharded.SSubscribe(ctx, key)
+	defer subscriber.Close()
+	came, err := subscriber.ReceiveTimeout(ctx, patience)
+	tell(fmt.Sprint(came), err)
+	tell(client.Do(ctx, "spublish", key, "hello").Result())
+	came, err = subscriber.ReceiveTimeout(ctx, patience)
+	tell(fmt.Sprint(came), err)
+	return nil
+}
+
+// killed: until the server has been killed and is there again, without its data.
+func killed(client *redis.Client, key string, tell func(any, error)) error {
+	err := client.Set(ctx, key, "before", 0).Err()
+	tell(untilLost(func() (bool, error) {
+		got, err := client.Get(ctx, key).Result()
+		return got == "" && err == redis.Nil, err
+	}), err)
+	tell(client.Set(ctx, key+":after", "there", 0).Result())
+	tell(client.Get(ctx, key+":after").Result())
+	return nil
+}
+
 func unsubscribe(_ *redis.Client, key string, tell func(any, error)) error {
 	subscriber, _ := subscribers.Load(strings.Replace(key, "unsubscribe", "subscribe", 1))
 	tell("asked", subscriber.(*redis.PubSub).Unsubscribe(ctx))
@@ -191,6 +346,15 @@ func main() {
 		"script":      script,
 		"scan":        scan,
 		"big":         big,
+		"functions":   functions,
+		"streams":     streams,
+		"greeting":    greeting,
+		"concurrent":  concurrent,
+		"abandoned":   abandoned,
+		"timeouts":    timeouts,
+		"patterns":    patterns,
+		"shards":      shards,
+		"killed":      killed,
 		"blocking":    blocking,
 		"subscribe":   subscribe,
 		"unsubscribe": unsubscribe,

@@ -5,8 +5,10 @@ import (
 	"bufio"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -18,6 +20,12 @@ var address = os.Args[1] + ":" + os.Args[2]
 
 // patience is how long something is waited for that should happen at once.
 const patience = 20 * time.Second
+
+// errUnsupported is what a feature gives that the library has not.
+var errUnsupported = errors.New("unsupported")
+
+const functionsCode = "#!lua name=tested\nredis.register_function('tested_add', function(keys, arguments) " +
+	"return redis.call('INCRBY', keys[1], arguments[1]) end)"
 
 // feature tells its replies, one after the other, by calling tell.
 type feature[Client any] func(client Client, key string, tell func(reply any, err error)) error
@@ -65,7 +73,9 @@ func outcome[Client any](run feature[Client], client Client, key string) []strin
 		}
 		lines = append(lines, "reply "+string(text))
 	}
-	if err := run(client, key, tell); err != nil {
+	if err := run(client, key, tell); err == errUnsupported {
+		return []string{"unsupported"}
+	} else if err != nil {
 		lines = append(lines, "error "+oneLine(err))
 	}
 	return lines
@@ -118,4 +128,23 @@ func until(ask func() (string, error), wanted string) (string, error) {
 			return got, err
 		}
 	}
+}
+
+// untilLost asks until the answer is yes, and says how often it has failed meanwhile.
+func untilLost(ask func() (bool, error)) string {
+	lost := 0
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		done, err := ask()
+		if done {
+			break
+		} else if err != nil {
+			lost++
+		}
+	}
+	return fmt.Sprintf("lost=%d", lost)
+}
+
+// blockedIn tells how many clients are blocked, as INFO has it.
+func blockedIn(info string) string {
+	return regexp.MustCompile("blocked_clients:(\\d+)").FindString(info)[len("blocked_clients:"):]
 }

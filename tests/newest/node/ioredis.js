@@ -2,23 +2,28 @@
 const { readFileSync } = require('fs');
 const { dirname, join } = require('path');
 const Redis = require('ioredis');
-const { serve, pause, message, host, port, tlsOptions } = require('./protocol');
+const { serve, pause, until, message, blockedIn, FUNCTIONS, host, port, tlsOptions } = require('./protocol');
 
 const { version } = JSON.parse(readFileSync(join(dirname(require.resolve('ioredis')), '..', 'package.json')));
 
-async function connect() {
+async function connect(options) {
   const tls = tlsOptions();
-  const client = new Redis(tls ? { host, port, tls } : { host, port });
+  const client = new Redis({ host, port, ...(tls ? { tls } : {}), ...options });
   client.on('error', (error) => process.stderr.write(`${error.stack}\n`));
   client.defineCommand('add', {
     numberOfKeys: 1,
     lua: "local sum = redis.call('INCRBY', KEYS[1], ARGV[1]) return {sum, ARGV[1]}",
   });
-  await new Promise((resolve) => client.once('ready', resolve));
+  await new Promise((resolve, reject) => {
+    client.once('ready', resolve);
+    if (options) client.once('error', reject);
+  });
   return client;
 }
 
 const subscribers = new Map();
+
+const blocked = async (client) => blockedIn(await client.info('clients'));
 
 const features = {
   async *strings(client, key) {
@@ -74,6 +79,11 @@ const features = {
     for (const number of [7, 8]) yield client.add(key, number);
   },
 
+  async *functions(client, key) {
+    yield client.function('LOAD', 'REPLACE', FUNCTIONS);
+    for (const number of [7, 8]) yield client.fcall('tested_add', 1, key, number);
+  },
+
   async *scan(client, key) {
     for (let number = 0; number < 30; number++) await client.set(`${key}:${number}`, number);
     const found = new Set();
@@ -85,6 +95,64 @@ const features = {
     const value = 'headgate'.repeat(131072);
     yield client.set(key, value);
     yield (await client.get(key)) === value;
+  },
+
+  async *streams(client, key) {
+    for (let number = 1; number <= 5; number++) yield client.xadd(key, `1-${number}`, 'number', number);
+    yield client.xgroup('CREATE', key, 'group', '0');
+    yield client.xreadgroup('GROUP', 'group', 'one', 'COUNT', 3, 'STREAMS', key, '>');
+    yield client.xack(key, 'group', '1-1', '1-2');
+    yield client.xpending(key, 'group');
+    for (let turn = 0; turn < 2; turn++) {
+      yield client.xreadgroup('GROUP', 'group', 'two', 'BLOCK', 20, 'STREAMS', key, '>');
+    }
+    yield client.xread('BLOCK', 20, 'STREAMS', key, '1-4');
+    yield client.xrange(key, '-', '+');
+  },
+
+  // Every way to begin a connection: names, users, databases, wrong passwords.
+  async *greeting(client, key) {
+    const ways = [{ connectionName: 'tested' }, { db: 3 }, { username: 'tested', password: 'secret' }];
+    for (const options of [...ways, { protocol: 2 }, { username: 'tested', password: 'wrong', retryStrategy: null }]) {
+      const own = await connect(options).catch((error) => error.message);
+      if (typeof own === 'string') {
+        yield own;
+        continue;
+      }
+      await own.set(key, options.username || 'nobody');
+      yield [await own.get(key), await client.get(key), await own.client('GETNAME'), await own.acl('WHOAMI')];
+      await own.quit();
+    }
+  },
+
+  async *concurrent(_client, key) {
+    const own = await connect({ enableAutoPipelining: true });
+    const work = async (number) => {
+      await own.set(`${key}:${number}`, number);
+      return [await own.get(`${key}:${number}`), (await own.incr(key)) > 0];
+    };
+    yield Promise.all(Array.from({ length: 100 }, (_, number) => work(number)));
+    await own.quit();
+  },
+
+  // A client that goes away while it blocks takes nothing with it.
+  async *abandoned(client, key) {
+    const own = await connect();
+    const waiting = own.blpop(key, 0).catch((error) => error.message);
+    yield until(() => blocked(client), '1');
+    own.disconnect();
+    yield waiting;
+    yield until(() => blocked(client), '0');
+    yield [await client.rpush(key, 'kept'), await client.lrange(key, 0, -1)];
+  },
+
+  // What comes after a reply that nobody waits for any more is the right one.
+  async *timeouts(_client, key) {
+    const own = await connect({ commandTimeout: 500 });
+    yield own.blpop(key, 1).catch((error) => error.message);
+    await pause(1500);
+    yield [await own.set(`${key}:after`, 'mine'), await own.get(`${key}:after`), await own.echo(key)];
+    await own.quit();
   },
 
   async *blocking(client, key) {
@@ -107,6 +175,41 @@ const features = {
     yield subscriber.subscribe(key);
     yield client.publish(key, 'hello');
     yield came;
+  },
+
+  async *patterns(client, key) {
+    const subscriber = client.duplicate();
+    const { arrive, came } = message();
+    subscriber.on('pmessage', (pattern, channel, text) => arrive([pattern, channel, text]));
+    yield subscriber.psubscribe(`${key}:*`);
+    yield client.publish(`${key}:one`, 'hello');
+    yield came;
+    yield subscriber.punsubscribe();
+    await subscriber.quit();
+  },
+
+  async *shards(client, key) {
+    const subscriber = client.duplicate();
+    const { arrive, came } = message();
+    subscriber.on('smessage', (channel, text) => arrive([channel, text]));
+    yield subscriber.ssubscribe(key);
+    yield client.spublish(key, 'hello');
+    yield came;
+    await subscriber.quit();
+  },
+
+  async *killed(client, key) {
+    await client.set(key, 'before');
+    let lost = 0;
+    for (const end = Date.now() + 20000; Date.now() < end; await pause(10)) {
+      try {
+        if ((await client.get(key)) === null) break;
+      } catch {
+        lost++;
+      }
+    }
+    yield `lost=${lost}`;
+    yield [await client.set(`${key}:after`, 'there'), await client.get(`${key}:after`), await client.get(key)];
   },
 
   async *unsubscribe(_client, key) {

@@ -1,7 +1,7 @@
 // node-redis with its default settings.
-const { createClient, defineScript } = require('redis');
+const { createClient, createClientPool, defineScript } = require('redis');
 const { version } = require('@redis/client/package.json');
-const { serve, pause, until, message, host, port, tlsOptions } = require('./protocol');
+const { serve, pause, until, message, blockedIn, FUNCTIONS, host, port, tlsOptions } = require('./protocol');
 
 const add = defineScript({
   NUMBER_OF_KEYS: 1,
@@ -13,14 +13,17 @@ const add = defineScript({
   transformReply: undefined,
 });
 
-async function connect(options) {
+async function connect({ socket, ...options } = {}) {
   const tls = tlsOptions();
-  const client = createClient({ socket: tls ? { host, port, tls: true, ...tls } : { host, port }, scripts: { add }, ...options });
+  const place = tls ? { host, port, tls: true, ...tls, ...socket } : { host, port, ...socket };
+  const client = createClient({ socket: place, scripts: { add }, ...options });
   client.on('error', (error) => process.stderr.write(`${error.stack}\n`));
   return client.connect();
 }
 
 const subscribers = new Map();
+
+const blocked = async (client) => blockedIn(await client.info('clients'));
 
 const features = {
   async *strings(client, key) {
@@ -78,6 +81,11 @@ const features = {
     for (const number of [7, 8]) yield client.add(key, number);
   },
 
+  async *functions(client, key) {
+    yield client.functionLoad(FUNCTIONS, { REPLACE: true });
+    for (const number of ['7', '8']) yield client.fCall('tested_add', { keys: [key], arguments: [number] });
+  },
+
   async *scan(client, key) {
     for (let number = 0; number < 30; number++) await client.set(`${key}:${number}`, number);
     const found = new Set();
@@ -89,6 +97,66 @@ const features = {
     const value = 'headgate'.repeat(131072);
     yield client.set(key, value);
     yield (await client.get(key)) === value;
+  },
+
+  async *streams(client, key) {
+    for (let number = 1; number <= 5; number++) yield client.xAdd(key, `1-${number}`, { number: String(number) });
+    yield client.xGroupCreate(key, 'group', '0');
+    yield client.xReadGroup('group', 'one', { key, id: '>' }, { COUNT: 3 });
+    yield client.xAck(key, 'group', ['1-1', '1-2']);
+    yield client.xPending(key, 'group');
+    for (let turn = 0; turn < 2; turn++) yield client.xReadGroup('group', 'two', { key, id: '>' }, { BLOCK: 20 });
+    yield client.xRead({ key, id: '1-4' }, { BLOCK: 20 });
+    yield client.xRange(key, '-', '+');
+  },
+
+  // Every way to begin a connection: RESP, names, users, databases, wrong passwords.
+  async *greeting(client, key) {
+    const user = { username: 'tested', password: 'secret' };
+    const ways = [{ RESP: 2 }, { RESP: 3 }, { name: 'tested' }, { database: 3 }, { RESP: 3, database: 3 }, user];
+    for (const options of [...ways, { ...user, password: 'wrong', socket: { reconnectStrategy: false } }]) {
+      const own = await connect(options).catch((error) => error.message);
+      if (typeof own === 'string') {
+        yield own;
+        continue;
+      }
+      await own.set(key, options.username || 'nobody');
+      yield [await own.get(key), await client.get(key), await own.clientGetName(), await own.aclWhoAmI()];
+      await own.close();
+    }
+  },
+
+  // One pool, and automatic pipelining within it.
+  async *concurrent(_client, key) {
+    const tls = tlsOptions();
+    const pool = createClientPool({ socket: tls ? { host, port, tls: true, ...tls } : { host, port } }, { maximum: 10 });
+    pool.on('error', (error) => process.stderr.write(`${error.stack}\n`));
+    await pool.connect();
+    const work = async (number) => {
+      await pool.set(`${key}:${number}`, String(number));
+      return [await pool.get(`${key}:${number}`), (await pool.incr(key)) > 0];
+    };
+    yield Promise.all(Array.from({ length: 100 }, (_, number) => work(number)));
+    await pool.close();
+  },
+
+  // A client that goes away while it blocks takes nothing with it.
+  async *abandoned(client, key) {
+    const own = await connect();
+    const waiting = own.blPop(key, 0).catch((error) => error.message);
+    yield until(() => blocked(client), '1');
+    own.destroy();
+    yield waiting;
+    yield until(() => blocked(client), '0');
+    yield [await client.rPush(key, 'kept'), await client.lRange(key, 0, -1)];
+  },
+
+  // What comes after a reply that nobody waits for any more is the right one.
+  async *timeouts(_client, key) {
+    const own = await connect({ socket: { socketTimeout: 1000, reconnectStrategy: () => 50 } });
+    yield own.blPop(key, 4).catch((error) => error.message);
+    yield [await own.set(`${key}:after`, 'mine'), await own.get(`${key}:after`), await own.echo(key)];
+    own.destroy();
   },
 
   async *blocking(client, key) {
@@ -117,6 +185,38 @@ const features = {
     yield subscriber.unsubscribe();
     yield subscriber.ping();
     await subscriber.close();
+  },
+
+  async *patterns(client, key) {
+    const subscriber = await client.duplicate().connect();
+    const { arrive, came } = message();
+    await subscriber.pSubscribe(`${key}:*`, (text, channel) => arrive([channel, text]));
+    yield client.publish(`${key}:one`, 'hello');
+    yield came;
+    await subscriber.close();
+  },
+
+  async *shards(client, key) {
+    const subscriber = await client.duplicate().connect();
+    const { arrive, came } = message();
+    await subscriber.sSubscribe(key, (text, channel) => arrive([channel, text]));
+    yield client.sPublish(key, 'hello');
+    yield came;
+    await subscriber.close();
+  },
+
+  async *killed(client, key) {
+    await client.set(key, 'before');
+    let lost = 0;
+    for (const end = Date.now() + 20000; Date.now() < end; await pause(10)) {
+      try {
+        if ((await client.get(key)) === null) break;
+      } catch {
+        lost++;
+      }
+    }
+    yield `lost=${lost}`;
+    yield [await client.set(`${key}:after`, 'there'), await client.get(`${key}:after`), await client.get(key)];
   },
 
   async *caching(client, key) {

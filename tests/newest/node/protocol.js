@@ -68,4 +68,10 @@ function message() {
   return { arrive, came: Promise.race([came, pause(20000).then(() => 'nothing came')]) };
 }
 
-module.exports = { serve, pause, until, message, host, port: Number(port), tlsOptions };
+// How many clients are blocked, as INFO has it.
+const blockedIn = (info) => info.match(/blocked_clients:(\d+)/)[1];
+
+const FUNCTIONS = `#!lua name=tested
+redis.register_function('tested_add', function(keys, arguments) return redis.call('INCRBY', keys[1], arguments[1]) end)`;
+
+module.exports = { serve, pause, until, message, blockedIn, FUNCTIONS, host, port: Number(port), tlsOptions };

@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import protocol
 import redis
@@ -87,6 +88,16 @@ def script(client, key):
     yield [add(keys=[key], args=[number]) for number in (7, 8)]
 
 
+FUNCTIONS = "#!lua name=tested\nredis.register_function('tested_add', function(keys, arguments)\n" + (
+    "return redis.call('INCRBY', keys[1], arguments[1]) end)"
+)
+
+
+def functions(client, key):
+    yield client.function_load(FUNCTIONS, replace=True)
+    yield [client.fcall("tested_add", 1, key, number) for number in (7, 8)]
+
+
 def scan(client, key):
     for number in range(30):
         client.set(f"{key}:{number}", number)
@@ -97,6 +108,75 @@ def big(client, key):
     value = bytes(range(256)) * 4096
     yield client.set(key, value)
     yield client.get(key) == value
+
+
+def streams(client, key):
+    yield [client.xadd(key, {"number": number}, id=f"1-{number}") for number in range(1, 6)]
+    yield client.xgroup_create(key, "group", id="0")
+    yield client.xreadgroup("group", "one", {key: ">"}, count=3)
+    yield client.xack(key, "group", "1-1", "1-2")
+    yield client.xpending(key, "group")
+    yield client.xreadgroup("group", "two", {key: ">"}, block=20)
+    yield client.xreadgroup("group", "two", {key: ">"}, block=20)
+    yield client.xread({key: "1-4"}, block=20)
+    yield client.xrange(key)
+
+
+def greeting(client, key):
+    """Every way to begin a connection: RESP, names, users, databases, wrong passwords."""
+    for options in ({"protocol": 2}, {"protocol": 3}, {"client_name": "tested"}, {"db": 3}, {"protocol": 3, "db": 3},
+                    {"username": "tested", "password": "secret"},
+                    {"username": "tested", "password": "wrong", "retry": None}):  # fmt: skip
+        with connect(**options) as own:
+            try:
+                own.set(key, options.get("username", "nobody"))
+                yield [own.get(key), client.get(key), own.client_getname(), own.acl_whoami()]
+            except redis.RedisError as error:
+                yield str(error)
+
+
+def concurrent(_client, key):
+    """One client in many threads: a pool of connections."""
+
+    def work(number):
+        client.set(f"{key}:{number}", number)
+        return client.get(f"{key}:{number}"), client.incr(key) > 0
+
+    with connect() as client, ThreadPoolExecutor(10) as threads:
+        yield list(threads.map(work, range(100)))
+
+
+def blocked(client):
+    return client.info("clients")["blocked_clients"]
+
+
+def wait_until(holds):
+    end = time.monotonic() + PATIENCE
+    while not holds() and time.monotonic() < end:
+        time.sleep(0.005)
+
+
+def abandoned(client, key):
+    """A client that goes away while it blocks takes nothing with it."""
+    own = connect()
+    waiting = own.connection_pool.get_connection()
+    waiting.send_command("BLPOP", key, 0)
+    wait_until(lambda: blocked(client) == 1)
+    yield blocked(client)
+    waiting.disconnect()
+    own.close()
+    wait_until(lambda: blocked(client) == 0)
+    yield [client.rpush(key, "kept"), client.lrange(key, 0, -1)]
+
+
+def timeouts(_client, key):
+    """What comes after a reply that nobody waits for any more is the right one."""
+    with connect(socket_timeout=0.3, retry=None) as own:
+        try:
+            yield own.blpop(key, timeout=2)
+        except redis.TimeoutError:
+            yield "timed out"
+        yield [own.set(key + ":after", "mine"), own.get(key + ":after"), own.echo(key)]
 
 
 def blocking(client, key):
@@ -138,6 +218,24 @@ def unsubscribe(_client, key):
     subscriber.close()
 
 
+def patterns(client, key):
+    with client.pubsub() as subscriber:
+        subscriber.psubscribe(key + ":*")
+        yield message(subscriber)
+        yield client.publish(key + ":one", "hello")
+        yield message(subscriber)
+        subscriber.punsubscribe()
+        yield message(subscriber)
+
+
+def shards(client, key):
+    with client.pubsub() as subscriber:
+        subscriber.ssubscribe(key)
+        yield message(subscriber)
+        yield client.spublish(key, "hello")
+        yield message(subscriber)
+
+
 def caching(client, key):
     client.set(key, "old")
     with connect(protocol=3, cache_config=CacheConfig()) as cached:
@@ -155,10 +253,36 @@ def caching(client, key):
         yield [cached.get(key), cached.get_cache().size]
 
 
+def locks(client, key):
+    lock = client.lock(key, timeout=10)
+    yield lock.acquire()
+    yield client.lock(key, timeout=10).acquire(blocking=False)
+    yield [lock.owned(), lock.extend(5), lock.reacquire()]
+    yield lock.release()
+    with client.lock(key, timeout=10, blocking_timeout=5) as again:
+        yield again.locked()
+    yield client.exists(key)
+
+
+def killed(client, key):
+    """Until the server has been killed and is there again, without its data."""
+    client.set(key, "before")
+    lost, end = 0, time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        try:
+            if client.get(key) is None:
+                break
+        except redis.RedisError:
+            lost += 1
+        time.sleep(0.01)
+    yield f"lost={lost}"
+    yield [client.set(key + ":after", "there"), client.get(key + ":after"), client.get(key)]
+
+
 protocol.serve(
     redis.__version__,
     connect,
-    [strings, refused, hashes, lists, sorted_sets, pipeline, transaction, watch, script, scan, big]
-    + [blocking, subscribe, unsubscribe, caching],
+    [strings, refused, hashes, lists, sorted_sets, pipeline, transaction, watch, script, functions, scan, big, streams]
+    + [greeting, concurrent, abandoned, timeouts, blocking, subscribe, unsubscribe, patterns, shards, caching, locks, killed],
     redis.Redis.close,
 )

@@ -1,0 +1,101 @@
+"""The client libraries and what is tried with each: a row for each version of a library, and one for each feature.
+
+A feature is a function of that name in each program of tests/newest that knows it.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Library:
+    name: str
+    language: str
+    packages: tuple  # NAME@VERSION, as its registry names them; of crates NAME+FEATURE@VERSION; of Debian NAME alone
+    program: str  # in the folder of the language
+    of: str = ""  # the library that this is the major version before of
+    tracks: bool = False  # on each connection from the start, for client-side caching: each has a lane of its own
+    holds: int = 0  # lanes that each client keeps to itself, as it subscribes or blocks from the start
+    tls: bool = True  # its program can speak TLS
+    replaced: tuple = ()  # (text, text) in its program, where the older version has other names
+
+
+def before(library, name, *packages, **changes):
+    return dataclasses.replace(library, name=name, packages=packages, of=library.name, **changes)
+
+
+REDIS_PY = Library("redis-py", "python", ("redis@8.1.0",), "redis_py.py")
+REDIS_PY_ASYNCIO = Library("redis-py-asyncio", "python", ("redis@8.1.0",), "redis_py_asyncio.py")
+NODE_REDIS = Library("node-redis", "node", ("redis@6.3.1",), "node_redis.js")
+IOREDIS = Library("ioredis", "node", ("ioredis@6.0.0",), "ioredis.js")
+GO_REDIS = Library("go-redis", "go", ("github.com/redis/go-redis/v9@v9.23.0",), "go_redis.go")
+JEDIS = Library("jedis", "java", ("redis.clients:jedis@8.0.2",), "Jedis.java")
+LETTUCE = Library("lettuce", "java", ("io.lettuce:lettuce-core@7.7.0.RELEASE",), "Lettuce.java")
+REDIS_RS = Library("redis-rs", "rust", ("redis@1.8.1",), "redis_rs.rs", tls=False)
+
+LIBRARIES = [
+    REDIS_PY,
+    before(REDIS_PY, "redis-py-7", "redis@7.4.1"),
+    REDIS_PY_ASYNCIO,
+    NODE_REDIS,
+    before(NODE_REDIS, "node-redis-5", "redis@5.12.1"),
+    IOREDIS,
+    before(IOREDIS, "ioredis-5", "ioredis@5.11.1"),
+    GO_REDIS,
+    before(
+        GO_REDIS, "go-redis-8", "github.com/go-redis/redis/v8@v8.11.5",
+        replaced=("github.com/redis/go-redis/v9", "github.com/go-redis/redis/v8", "redis.Z{", "&redis.Z{"),
+    ),
+    Library("rueidis", "go", ("github.com/redis/rueidis@v1.0.79",), "rueidis.go", tracks=True),
+    JEDIS,
+    before(JEDIS, "jedis-7", "redis.clients:jedis@7.5.3"),
+    LETTUCE,
+    before(LETTUCE, "lettuce-6", "io.lettuce:lettuce-core@6.8.1.RELEASE"),
+    REDIS_RS,
+]
+
+
+@dataclass(frozen=True)
+class Feature:
+    name: str
+    together: bool = False  # with all clients at once, as it takes its time
+    holds: bool = False  # a connection of Redis' own for each client for as long as it lasts
+    own: bool = False  # opens connections of its own
+    kills: bool = False  # Redis is killed and started again meanwhile
+    random: bool = False  # names and values of its data differ each time
+    by_tls: bool = False  # is tried by TLS, too
+
+
+FEATURES = [
+    Feature("strings", by_tls=True),
+    Feature("refused"),
+    Feature("hashes"),
+    Feature("lists"),
+    Feature("sorted_sets"),
+    Feature("pipeline", by_tls=True),
+    Feature("transaction"),
+    Feature("watch"),
+    Feature("script"),
+    Feature("functions"),
+    Feature("scan"),
+    Feature("big"),
+    Feature("streams", own=True, together=True),
+    Feature("greeting", own=True, together=True),
+    Feature("concurrent", own=True),
+    Feature("abandoned", own=True),
+    Feature("timeouts", own=True, together=True),
+    Feature("blocking", together=True, by_tls=True),
+    Feature("subscribe", together=True, holds=True, by_tls=True),
+    Feature("unsubscribe", together=True, by_tls=True),
+    Feature("patterns", together=True),
+    Feature("shards", together=True),
+    Feature("caching", together=True),
+    Feature("locks", own=True),
+    Feature("limits", own=True),
+    Feature("jobs", together=True, random=True),
+    Feature("killed", together=True, kills=True),
+]
+
+# No function of any program: some of the others, by TLS.
+TLS = Feature("tls", together=True)
+FEATURES.append(TLS)
