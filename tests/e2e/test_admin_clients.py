@@ -194,7 +194,7 @@ def test_who_is_held(make):
 def test_leases_are_those_of_who_has_gone(make, redis):
     headgate = make(leases.rule(grace="1h"))
     owner = headgate.connect()
-    leases.take(owner, "lock:a")
+    leases.take(owner, "lock:a", ms=60_000)
     leases.await_lease(headgate, "lock:a")
     assert ask(headgate, "KILL", "ALL") == 1
     leases.await_lease(headgate, "lock:a", "ownerless")

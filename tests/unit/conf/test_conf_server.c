@@ -222,6 +222,8 @@ Test(conf_server, options_of_the_process)
     static const char *const expected[] = {"admin",
                                            "admin_password",
                                            "admin_password_file",
+                                           "admin_read_password",
+                                           "admin_read_password_file",
                                            "admin_changes",
                                            "http",
                                            "http_names",
