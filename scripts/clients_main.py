@@ -210,15 +210,17 @@ def judge_tls(row, command, server, options):
 
 
 def feature_table(rows, features):
-    lines = [[row.library.name, row.version, *(row.cells[feature.name] for feature in features)] for row in rows]
-    return clients_record.table(["library", "version", *(feature.name for feature in features)], lines)
+    """The head and the rows."""
+    yield ["library", "version", *(feature.name for feature in features)]
+    for row in rows:
+        yield [row.library.name, row.version, *(row.cells.get(feature.name, LACKS) for feature in features)]
 
 
 def cost_table(rows):
-    lines = [
-        [row.library.name, row.version, row.resp, *(str(cost) for cost in row.costs.values())] for row in rows if row.costs
-    ]
-    return clients_record.table(clients_record.COSTS, lines)
+    yield clients_record.COSTS
+    for row in rows:
+        if row.costs:
+            yield [row.library.name, row.version, row.resp, *(str(cost) for cost in row.costs.values())]
 
 
 def worse_cells(row, known):
@@ -244,19 +246,20 @@ def sit(server, options):
         rows.append(row)
         worse = worse_cells(row, known)
         failed += len(worse)
-        passed += len(row.cells) + 1 - len(worse)
+        passed += sum(cell != LACKS and name not in worse for name, cell in row.cells.items())
         say_row(row, worse, time.monotonic() - start)
     title = title_of(server, options)
-    lines = [title, "", *feature_table(rows, options.features), "", *cost_table(rows)]
+    features, costs = list(feature_table(rows, options.features)), list(cost_table(rows))
+    lines = [title, "", *clients_record.table(*features), "", *clients_record.table(*costs)]
     print("\n" + "\n".join(lines) + "\n", flush=True)
     if options.record:
-        clients_record.write(PAGE, lines)
+        clients_record.write(PAGE, title, features, costs, [library.name for library in LIBRARIES])
     return passed, failed
 
 
 def say_row(row, worse, seconds):
     wrong = sum(cell == WRONG for cell in row.cells.values())
-    words = [f"{len(row.cells)} cells", f"{wrong} wrong" if wrong else "", f"worse: {', '.join(worse)}" if worse else ""]
+    words = [f"{sum(cell == SAME for cell in row.cells.values())} as directly", f"{wrong} wrong" if wrong else "", f"worse: {', '.join(worse)}" if worse else ""]
     print(f"{row.library.name} {row.version}: {', '.join(filter(None, words))}  ({seconds:.0f} s)")
     for line, count in collections.Counter(line for line in row.wrong if not line.endswith(NOT_TRIED)).items():
         print(f"  ! {line}{f' ({count} times)' if count > 1 else ''}")

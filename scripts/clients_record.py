@@ -11,7 +11,8 @@ COSTS = ["library", "version", "RESP", "direct", "session", "shared", "exclusive
 BEGIN, END = "<!-- written by scripts/test-clients --record -->", "<!-- end -->"
 
 
-def table(head, rows):
+def table(head, *rows):
+    """The lines of a table; rows: of cells."""
     widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
     lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |" for row in [head, *rows]]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
@@ -43,11 +44,23 @@ def recorded(path):
     return features, costs
 
 
-def write(path, lines):
-    """Puts the tables in the place of those that the page has."""
+def write(path, title, rows, costs, order):
+    """Puts the rows of both tables into the page; those of libraries that were not tried stay. order: of all libraries;
+    those that are not in it are left out."""
+    known = recorded(path)
+    tables = [merged(old, new, order) for old, new in zip(known, (rows, costs))]
     text = path.read_text()
     before, after = text.split(BEGIN)[0], text.split(END)[1]
-    path.write_text(before + BEGIN + "\n" + "\n".join(lines) + "\n" + END + after)
+    body = "\n".join([title, "", *tables[0], "", *tables[1]])
+    path.write_text(f"{before}{BEGIN}\n{body}\n{END}{after}")
+
+
+def merged(known, new, order):
+    """new: the head, and rows of cells; known: as recorded."""
+    head, *rows = new
+    found = {name: [name, *(cells.get(column, LACKS) for column in head[1:])] for name, cells in known.items()}
+    found.update({row[0]: row for row in rows})
+    return table(head, *[found[name] for name in order if name in found])
 
 
 def is_worse(cell, known):

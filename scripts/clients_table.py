@@ -15,7 +15,7 @@ class Library:
     program: str  # in the folder of the language
     of: str = ""  # the library that this is the major version before of
     tracks: bool = False  # on each connection from the start, for client-side caching: each has a lane of its own
-    holds: int = 0  # lanes that each client keeps to itself, as it subscribes or blocks from the start
+    holds: int = 0  # lanes that its program keeps, as workers of a queue block and subscribe all the time
     tls: bool = True  # its program can speak TLS
     replaced: tuple = ()  # (text, text) in its program, where the older version has other names
 
@@ -32,6 +32,7 @@ GO_REDIS = Library("go-redis", "go", ("github.com/redis/go-redis/v9@v9.23.0",), 
 JEDIS = Library("jedis", "java", ("redis.clients:jedis@8.0.2",), "Jedis.java")
 LETTUCE = Library("lettuce", "java", ("io.lettuce:lettuce-core@7.7.0.RELEASE",), "Lettuce.java")
 REDIS_RS = Library("redis-rs", "rust", ("redis@1.8.1",), "redis_rs.rs", tls=False)
+BULLMQ = Library("bullmq", "node", ("bullmq@6.7.0", "ioredis@5.11.1"), "bullmq.js", tls=False)
 
 LIBRARIES = [
     REDIS_PY,
@@ -47,11 +48,24 @@ LIBRARIES = [
         replaced=("github.com/redis/go-redis/v9", "github.com/go-redis/redis/v8", "redis.Z{", "&redis.Z{"),
     ),
     Library("rueidis", "go", ("github.com/redis/rueidis@v1.0.79",), "rueidis.go", tracks=True),
+    Library("redigo", "go", ("github.com/gomodule/redigo@v1.9.3",), "redigo.go"),
+    Library("redsync", "go", ("github.com/go-redsync/redsync/v4@v4.18.1", "github.com/redis/go-redis/v9@v9.23.0"), "redsync.go", tls=False),
+    Library("redislock", "go", ("github.com/bsm/redislock@v0.9.4", "github.com/redis/go-redis/v9@v9.23.0"), "redislock.go", tls=False),
     JEDIS,
     before(JEDIS, "jedis-7", "redis.clients:jedis@7.5.3"),
     LETTUCE,
     before(LETTUCE, "lettuce-6", "io.lettuce:lettuce-core@6.8.1.RELEASE"),
     REDIS_RS,
+    BULLMQ,
+    before(BULLMQ, "bullmq-5", "bullmq@5.81.5", "ioredis@5.11.1"),
+    Library("celery", "python", ("celery@5.7.0", "redis@8.1.0", "packaging@25.0"), "celery_jobs.py", holds=6, tls=False),
+    Library("rq", "python", ("rq@3.0.0", "redis@8.1.0"), "rq_jobs.py", holds=2, tls=False),
+    Library("node-redlock", "node", ("redlock@4.2.0", "ioredis@5.11.1"), "node_redlock.js", tls=False),
+    Library("redis-semaphore", "node", ("redis-semaphore@5.8.0", "ioredis@5.11.1"), "redis_semaphore.js", tls=False),
+    Library(
+        "rate-limiter-flexible", "node", ("rate-limiter-flexible@11.4.0", "ioredis@6.0.0"), "rate_limiter_flexible.js",
+        tls=False,
+    ),
 ]
 
 
@@ -61,6 +75,7 @@ class Feature:
     together: bool = False  # with all clients at once, as it takes its time
     holds: bool = False  # a connection of Redis' own for each client for as long as it lasts
     own: bool = False  # opens connections of its own
+    costs: bool = False  # connections are counted behind it, although it is done by all together
     kills: bool = False  # Redis is killed and started again meanwhile
     random: bool = False  # names and values of its data differ each time
     by_tls: bool = False  # is tried by TLS, too
@@ -90,9 +105,9 @@ FEATURES = [
     Feature("patterns", together=True),
     Feature("shards", together=True),
     Feature("caching", together=True),
-    Feature("locks", own=True),
-    Feature("limits", own=True),
-    Feature("jobs", together=True, random=True),
+    Feature("locks", together=True, costs=True),
+    Feature("limits", together=True, costs=True),
+    Feature("jobs", together=True, costs=True, random=True),
     Feature("killed", together=True, kills=True),
 ]
 

@@ -25,11 +25,16 @@ type subscription struct {
 var subscriptions sync.Map
 
 func connect() rueidis.Client {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address}, TLSConfig: tlsConfig()})
+	client, err := connectWith(rueidis.ClientOption{})
 	if err != nil {
 		panic(err)
 	}
 	return client
+}
+
+func connectWith(options rueidis.ClientOption) (rueidis.Client, error) {
+	options.InitAddress, options.TLSConfig = []string{address}, tlsConfig()
+	return rueidis.NewClient(options)
 }
 
 func command(client rueidis.Client, name, key string, arguments ...string) rueidis.Completed {
@@ -162,6 +167,155 @@ func big(client rueidis.Client, key string, tell func(any, error)) error {
 	return nil
 }
 
+func functions(client rueidis.Client, key string, tell func(any, error)) error {
+	tell(client.Do(ctx, client.B().FunctionLoad().Replace().FunctionCode(functionsCode).Build()).ToAny())
+	for number := 7; number <= 8; number++ {
+		call := client.B().Fcall().Function("tested_add").Numkeys(1).Key(key).Arg(fmt.Sprint(number)).Build()
+		tell(client.Do(ctx, call).ToAny())
+	}
+	return nil
+}
+
+func streams(client rueidis.Client, key string, tell func(any, error)) error {
+	for number := 1; number <= 5; number++ {
+		tell(one(client, "XADD", key, fmt.Sprintf("1-%d", number), "number", fmt.Sprint(number)))
+	}
+	tell(client.Do(ctx, client.B().XgroupCreate().Key(key).Group("group").Id("0").Build()).ToAny())
+	for _, consumer := range []string{"one", "two", "two"} {
+		read := client.B().Xreadgroup().Group("group", consumer).Count(3).Block(20).Streams().Key(key).Id(">").Build()
+		entries, err := client.Do(ctx, read).AsXRead()
+		tell(entries, err)
+	}
+	tell(one(client, "XACK", key, "group", "1-1", "1-2"))
+	tell(one(client, "XRANGE", key, "-", "+"))
+	return nil
+}
+
+// greeting tries ways to begin a connection: RESP2, names, users, databases, wrong passwords.
+func greeting(client rueidis.Client, key string, tell func(any, error)) error {
+	ways := []rueidis.ClientOption{{DisableCache: true, AlwaysRESP2: true}, {DisableCache: true}, {SelectDB: 3},
+		{ClientName: "tested"}, {Username: "tested", Password: "secret"}, {Username: "tested", Password: "wrong"}}
+	for _, options := range ways {
+		own, err := connectWith(options)
+		if err != nil {
+			tell(nil, err)
+			continue
+		}
+		tell(one(own, "SET", key, "user "+options.Username))
+		tell(one(own, "GET", key))
+		tell(one(client, "GET", key))
+		tell(own.Do(ctx, own.B().AclWhoami().Build()).ToAny())
+		own.Close()
+	}
+	return nil
+}
+
+// concurrent uses one client from many goroutines: what they ask goes out in one pipeline.
+func concurrent(client rueidis.Client, key string, tell func(any, error)) error {
+	var all sync.WaitGroup
+	texts := make([]string, 100)
+	for number := range texts {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			name := fmt.Sprintf("%s:%d", key, number)
+			set, err := one(client, "SET", name, fmt.Sprint(number))
+			got, other := one(client, "GET", name)
+			texts[number] = fmt.Sprint(set, err, got, other)
+		}()
+	}
+	all.Wait()
+	tell(texts, nil)
+	return nil
+}
+
+func blocked(client rueidis.Client) func() (string, error) {
+	return func() (string, error) {
+		info, err := client.Do(ctx, client.B().Info().Section("clients").Build()).ToString()
+		return blockedIn(info), err
+	}
+}
+
+// abandoned: a client that goes away while it blocks takes nothing with it.
+func abandoned(client rueidis.Client, key string, tell func(any, error)) error {
+	own, err := connectWith(rueidis.ClientOption{DisableCache: true, DisableRetry: true})
+	if err != nil {
+		return err
+	}
+	limited, cancel := context.WithCancel(ctx)
+	ended := make(chan bool)
+	go func() {
+		dedicated, release := own.Dedicate()
+		dedicated.Do(limited, dedicated.B().Blpop().Key(key).Timeout(0).Build())
+		release()
+		close(ended)
+	}()
+	tell(until(blocked(client), "1"))
+	cancel()
+	own.Close()
+	<-ended
+	tell(until(blocked(client), "0"))
+	tell(one(client, "RPUSH", key, "kept"))
+	tell(one(client, "LRANGE", key, "0", "-1"))
+	return nil
+}
+
+func patterns(client rueidis.Client, key string, tell func(any, error)) error {
+	return receive(client, client.B().Psubscribe().Pattern(key+":*").Build(), func() {
+		tell(one(client, "PUBLISH", key+":one", "hello"))
+	}, tell)
+}
+
+func shards(client rueidis.Client, key string, tell func(any, error)) error {
+	return receive(client, client.B().Ssubscribe().Channel(key).Build(), func() {
+		tell(one(client, "SPUBLISH", key, "hello"))
+	}, tell)
+}
+
+// receive tells one message of a subscription, which publish brings about.
+func receive(client rueidis.Client, subscription rueidis.Completed, publish func(), tell func(any, error)) error {
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	messages, ended := make(chan rueidis.PubSubMessage, 1), make(chan error, 1)
+	there := make(chan bool, 1)
+	hooked := rueidis.WithOnSubscriptionHook(limited, func(rueidis.PubSubSubscription) {
+		select {
+		case there <- true:
+		default:
+		}
+	})
+	go func() {
+		ended <- client.Receive(hooked, subscription, func(message rueidis.PubSubMessage) { messages <- message })
+	}()
+	select {
+	case <-there:
+	case <-limited.Done():
+		return fmt.Errorf("no subscription")
+	}
+	publish()
+	select {
+	case message := <-messages:
+		tell(message, nil)
+	case <-limited.Done():
+		return fmt.Errorf("no message")
+	}
+	cancel()
+	<-ended
+	return nil
+}
+
+// killed: until the server has been killed and is there again, without its data.
+func killed(client rueidis.Client, key string, tell func(any, error)) error {
+	_, err := one(client, "SET", key, "before")
+	tell(untilLost(func() (bool, error) {
+		got, err := client.Do(ctx, client.B().Get().Key(key).Build()).ToString()
+		return got == "" && rueidis.IsRedisNil(err), err
+	}), err)
+	tell(one(client, "SET", key+":after", "there"))
+	tell(one(client, "GET", key+":after"))
+	return nil
+}
+
 func blocking(client rueidis.Client, key string, tell func(any, error)) error {
 	pop := func(seconds float64) (any, error) {
 		return client.Do(ctx, client.B().Blpop().Key(key).Timeout(seconds).Build()).ToAny()
@@ -258,5 +412,13 @@ func main() {
 		"subscribe":   subscribe,
 		"unsubscribe": unsubscribe,
 		"caching":     caching,
+		"functions":   functions,
+		"streams":     streams,
+		"greeting":    greeting,
+		"concurrent":  concurrent,
+		"abandoned":   abandoned,
+		"patterns":    patterns,
+		"shards":      shards,
+		"killed":      killed,
 	}, func(client rueidis.Client) { client.Close() })
 }

@@ -1,4 +1,5 @@
 // Jedis with its default settings.
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -7,20 +8,28 @@ import java.util.TreeSet;
 import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import redis.clients.jedis.AbstractTransaction;
+import redis.clients.jedis.Connection;
 import redis.clients.jedis.DefaultJedisClientConfig;
+import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.JedisPubSub;
 import redis.clients.jedis.Pipeline;
 import redis.clients.jedis.RedisClient;
 import redis.clients.jedis.RedisProtocol;
+import redis.clients.jedis.StreamEntryID;
 import redis.clients.jedis.csc.CacheConfig;
 import redis.clients.jedis.exceptions.JedisDataException;
 import redis.clients.jedis.exceptions.JedisException;
 import redis.clients.jedis.exceptions.JedisNoScriptException;
 import redis.clients.jedis.params.ScanParams;
 import redis.clients.jedis.params.SetParams;
+import redis.clients.jedis.params.XAddParams;
+import redis.clients.jedis.params.XReadGroupParams;
 import redis.clients.jedis.resps.ScanResult;
 
 public final class Jedis {
@@ -43,6 +52,16 @@ public final class Jedis {
         }
 
         @Override
+        public void onPSubscribe(String pattern, int count) {
+            events.add("subscribed " + pattern + " " + count);
+        }
+
+        @Override
+        public void onPMessage(String pattern, String channel, String message) {
+            events.add("message " + pattern + " " + channel + " " + message);
+        }
+
+        @Override
         public void onUnsubscribe(String channel, int count) {
             events.add("unsubscribed " + channel + " " + count);
         }
@@ -52,8 +71,24 @@ public final class Jedis {
         }
     }
 
+    /** Asks and does not wait for the answer. */
+    private static final class Waiting extends Connection {
+        Waiting() {
+            super(new HostAndPort(host, port), settings().build());
+        }
+
+        void pop(String key) {
+            sendCommand(redis.clients.jedis.Protocol.Command.BLPOP, key, "0");
+            flush();
+        }
+    }
+
     private static RedisClient connect() {
-        return RedisClient.builder().hostAndPort(host, port).clientConfig(settings().build()).build();
+        return with(settings());
+    }
+
+    private static RedisClient with(DefaultJedisClientConfig.Builder settings) {
+        return RedisClient.builder().hostAndPort(host, port).clientConfig(settings.build()).build();
     }
 
     private static DefaultJedisClientConfig.Builder settings() {
@@ -138,6 +173,103 @@ public final class Jedis {
                 tell.accept(client.eval(ADD, 1, key, number));
             }
         }
+    }
+
+    private static void functions(RedisClient client, String key, Consumer<Object> tell) {
+        tell.accept(client.functionLoadReplace(Protocol.FUNCTIONS));
+        for (String number : List.of("7", "8")) {
+            tell.accept(client.fcall("tested_add", List.of(key), List.of(number)));
+        }
+    }
+
+    private static void streams(RedisClient client, String key, Consumer<Object> tell) {
+        for (int number = 1; number <= 5; number++) {
+            tell.accept(client.xadd(key, Map.of("number", "" + number), XAddParams.xAddParams().id("1-" + number)));
+        }
+        tell.accept(client.xgroupCreate(key, "group", new StreamEntryID("0-0"), false));
+        XReadGroupParams reading = XReadGroupParams.xReadGroupParams().count(3).block(20);
+        for (String consumer : List.of("one", "two", "two")) {
+            tell.accept(client.xreadGroup("group", consumer, reading, Map.of(key, StreamEntryID.XREADGROUP_UNDELIVERED_ENTRY)));
+        }
+        tell.accept(client.xack(key, "group", new StreamEntryID("1-1"), new StreamEntryID("1-2")));
+        tell.accept(client.xpending(key, "group").getTotal());
+        tell.accept(client.xrange(key, "-", "+"));
+    }
+
+    /** Every way to begin a connection: RESP, names, users, databases, wrong passwords. */
+    private static void greeting(RedisClient client, String key, Consumer<Object> tell) {
+        List<DefaultJedisClientConfig.Builder> ways = List.of(
+            settings().protocol(RedisProtocol.RESP2),
+            settings().protocol(RedisProtocol.RESP3),
+            settings().clientName("tested"),
+            settings().database(3),
+            settings().user("tested").password("secret"),
+            settings().user("tested").password("wrong"));
+        for (DefaultJedisClientConfig.Builder way : ways) {
+            try (RedisClient own = with(way)) {
+                tell.accept(own.set(key, "mine"));
+                tell.accept(own.get(key) + " " + client.get(key));
+                tell.accept(new String((byte[]) own.sendCommand(redis.clients.jedis.Protocol.Command.ACL, "WHOAMI")));
+            } catch (JedisException error) {
+                tell.accept(error.getMessage());
+            }
+        }
+    }
+
+    /** One client in many threads: a pool of connections. */
+    private static void concurrent(RedisClient client, String key, Consumer<Object> tell) throws Exception {
+        try (RedisClient own = connect()) {
+            ExecutorService threads = Executors.newFixedThreadPool(8);
+            List<Future<String>> replies = new ArrayList<>();
+            for (int number = 0; number < 100; number++) {
+                String name = key + ":" + number;
+                replies.add(threads.submit(() -> own.set(name, name) + own.get(name)));
+            }
+            for (Future<String> reply : replies) {
+                tell.accept(reply.get());
+            }
+            threads.shutdown();
+        }
+    }
+
+    /** A client that goes away while it blocks takes nothing with it. */
+    private static void abandoned(RedisClient client, String key, Consumer<Object> tell) throws Exception {
+        Waiting own = new Waiting();
+        own.pop(key);
+        tell.accept(Protocol.until(() -> Protocol.blockedIn(client.info("clients")), "1"));
+        own.close();
+        tell.accept(Protocol.until(() -> Protocol.blockedIn(client.info("clients")), "0"));
+        tell.accept(client.rpush(key, "kept") + " " + client.lrange(key, 0, -1));
+    }
+
+    /** What comes after a reply that nobody waits for any more is the right one. */
+    private static void timeouts(RedisClient client, String key, Consumer<Object> tell) {
+        try (RedisClient own = with(settings().socketTimeoutMillis(300).blockingSocketTimeoutMillis(300))) {
+            try {
+                tell.accept(own.blpop(2.0, key));
+            } catch (JedisException late) {
+                tell.accept("timed out");
+            }
+            tell.accept(own.set(key + ":after", "mine") + own.get(key + ":after"));
+        }
+    }
+
+    private static void patterns(RedisClient client, String key, Consumer<Object> tell) throws Exception {
+        Subscription subscription = new Subscription();
+        Thread listener = new Thread(() -> client.psubscribe(subscription, key + ":*"));
+        listener.start();
+        tell.accept(subscription.next());
+        tell.accept(client.publish(key + ":one", "hello"));
+        tell.accept(subscription.next());
+        subscription.punsubscribe();
+        listener.join();
+    }
+
+    /** Until the server has been killed and is there again, without its data. */
+    private static void killed(RedisClient client, String key, Consumer<Object> tell) throws Exception {
+        client.set(key, "before");
+        tell.accept(Protocol.untilLost(() -> client.get(key) == null));
+        tell.accept(client.set(key + ":after", "there") + client.get(key + ":after") + client.get(key));
     }
 
     private static void scan(RedisClient client, String key, Consumer<Object> tell) {
@@ -234,6 +366,14 @@ public final class Jedis {
         features.put("subscribe", Jedis::subscribe);
         features.put("unsubscribe", Jedis::unsubscribe);
         features.put("caching", Jedis::caching);
+        features.put("functions", Jedis::functions);
+        features.put("streams", Jedis::streams);
+        features.put("greeting", Jedis::greeting);
+        features.put("concurrent", Jedis::concurrent);
+        features.put("abandoned", Jedis::abandoned);
+        features.put("timeouts", Jedis::timeouts);
+        features.put("patterns", Jedis::patterns);
+        features.put("killed", Jedis::killed);
         Protocol.serve(Protocol.versionOf(RedisClient.class), Integer.parseInt(arguments[2]), Jedis::connect, features,
                 RedisClient::close);
     }

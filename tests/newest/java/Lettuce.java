@@ -1,9 +1,14 @@
 // Lettuce with its default settings.
+import io.lettuce.core.ClientOptions;
 import io.lettuce.core.KeyScanCursor;
 import io.lettuce.core.KeyValue;
+import io.lettuce.core.Range;
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisCommandExecutionException;
+import io.lettuce.core.RedisCommandTimeoutException;
+import io.lettuce.core.RedisException;
 import io.lettuce.core.RedisFuture;
+import io.lettuce.core.RedisURI;
 import io.lettuce.core.ScanArgs;
 import io.lettuce.core.ScanCursor;
 import io.lettuce.core.ScoredValue;
@@ -11,13 +16,18 @@ import io.lettuce.core.ScriptOutputType;
 import io.lettuce.core.SetArgs;
 import io.lettuce.core.TrackingArgs;
 import io.lettuce.core.TransactionResult;
+import io.lettuce.core.XAddArgs;
+import io.lettuce.core.XReadArgs.StreamOffset;
+import io.lettuce.core.XReadArgs;
 import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.api.sync.RedisCommands;
+import io.lettuce.core.protocol.ProtocolVersion;
 import io.lettuce.core.pubsub.RedisPubSubAdapter;
 import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 import io.lettuce.core.support.caching.CacheAccessor;
 import io.lettuce.core.support.caching.CacheFrontend;
 import io.lettuce.core.support.caching.ClientSideCaching;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -34,6 +44,7 @@ public final class Lettuce {
     private static final String ADD = "local sum = redis.call('INCRBY', KEYS[1], ARGV[1]) return {sum, ARGV[1]}";
     private static final Map<String, Subscription> SUBSCRIPTIONS = new ConcurrentHashMap<>();
     private static RedisClient library;
+    private static RedisURI uri;
 
     private static final class Subscription extends RedisPubSubAdapter<String, String> {
         final BlockingQueue<String> events = new ArrayBlockingQueue<>(10);
@@ -51,6 +62,16 @@ public final class Lettuce {
         @Override
         public void message(String channel, String message) {
             events.add("message " + channel + " " + message);
+        }
+
+        @Override
+        public void psubscribed(String pattern, long count) {
+            events.add("subscribed " + pattern + " " + count);
+        }
+
+        @Override
+        public void message(String pattern, String channel, String message) {
+            events.add("message " + pattern + " " + channel + " " + message);
         }
 
         @Override
@@ -152,6 +173,111 @@ public final class Lettuce {
         }
     }
 
+    private static void functions(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) {
+        RedisCommands<String, String> client = connection.sync();
+        tell.accept(client.functionLoad(Protocol.FUNCTIONS, true));
+        for (String number : List.of("7", "8")) {
+            String[] keys = {key};
+            tell.accept(client.<Long>fcall("tested_add", ScriptOutputType.INTEGER, keys, number));
+        }
+    }
+
+    private static void streams(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) {
+        RedisCommands<String, String> client = connection.sync();
+        for (int number = 1; number <= 5; number++) {
+            tell.accept(client.xadd(key, new XAddArgs().id("1-" + number), Map.of("number", "" + number)));
+        }
+        tell.accept(client.xgroupCreate(StreamOffset.from(key, "0-0"), "group"));
+        for (String consumer : List.of("one", "two", "two")) {
+            tell.accept(client.xreadgroup(io.lettuce.core.Consumer.from("group", consumer), XReadArgs.Builder.count(3).block(20),
+                StreamOffset.lastConsumed(key)));
+        }
+        tell.accept(client.xack(key, "group", "1-1", "1-2"));
+        tell.accept(client.xpending(key, "group").getCount());
+        tell.accept(client.xrange(key, Range.unbounded()));
+    }
+
+    /** Every way to begin a connection: RESP, names, users, databases, wrong passwords. */
+    private static void greeting(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) {
+        List<RedisURI> ways = List.of(uri, RedisURI.builder(uri).withDatabase(3).build(),
+            RedisURI.builder(uri).withClientName("tested").build(),
+            RedisURI.builder(uri).withAuthentication("tested", "secret").build(),
+            RedisURI.builder(uri).withAuthentication("tested", "wrong").build());
+        for (ProtocolVersion version : List.of(ProtocolVersion.RESP2, ProtocolVersion.RESP3)) {
+            RedisClient other = RedisClient.create();
+            other.setOptions(ClientOptions.builder().protocolVersion(version).build());
+            for (RedisURI way : ways) {
+                try (StatefulRedisConnection<String, String> own = other.connect(way)) {
+                    RedisCommands<String, String> client = own.sync();
+                    tell.accept(client.set(key, "mine " + version));
+                    tell.accept(client.get(key) + connection.sync().get(key) + client.clientGetname() + client.aclWhoami());
+                } catch (RedisException error) {
+                    tell.accept(error.getCause().getMessage());
+                }
+            }
+            other.shutdown(0, 2, TimeUnit.SECONDS);
+        }
+    }
+
+    /** One connection in many threads: what they ask goes out in one pipeline. */
+    private static void concurrent(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) throws Exception {
+        try (StatefulRedisConnection<String, String> own = library.connect()) {
+            List<RedisFuture<String>> replies = new ArrayList<>();
+            for (int number = 0; number < 100; number++) {
+                replies.add(own.async().set(key + ":" + number, "number " + number));
+                replies.add(own.async().get(key + ":" + number));
+            }
+            for (RedisFuture<String> reply : replies) {
+                tell.accept(reply.get(Protocol.PATIENCE_SECONDS, TimeUnit.SECONDS));
+            }
+        }
+    }
+
+    private static String blocked(StatefulRedisConnection<String, String> connection) {
+        return Protocol.blockedIn(connection.sync().info("clients"));
+    }
+
+    /** A client that goes away while it blocks takes nothing with it. */
+    private static void abandoned(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) throws Exception {
+        StatefulRedisConnection<String, String> own = library.connect();
+        own.async().blpop(0, key);
+        tell.accept(Protocol.until(() -> blocked(connection), "1"));
+        own.close();
+        tell.accept(Protocol.until(() -> blocked(connection), "0"));
+        tell.accept(connection.sync().rpush(key, "kept") + " " + connection.sync().lrange(key, 0, -1));
+    }
+
+    /** What comes after a reply that nobody waits for any more is the right one. */
+    private static void timeouts(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) throws Exception {
+        try (StatefulRedisConnection<String, String> own = library.connect()) {
+            own.setTimeout(Duration.ofMillis(500));
+            try {
+                tell.accept(own.sync().blpop(1, key));
+            } catch (RedisCommandTimeoutException late) {
+                tell.accept("timed out");
+            }
+            own.setTimeout(Duration.ofSeconds(Protocol.PATIENCE_SECONDS));
+            tell.accept(own.sync().set(key + ":after", "mine") + own.sync().get(key + ":after"));
+        }
+    }
+
+    private static void patterns(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) throws Exception {
+        Subscription subscription = new Subscription();
+        subscription.connection.sync().psubscribe(key + ":*");
+        tell.accept(subscription.next());
+        tell.accept(connection.sync().publish(key + ":one", "hello"));
+        tell.accept(subscription.next());
+        subscription.connection.close();
+    }
+
+    /** Until the server has been killed and is there again, without its data. */
+    private static void killed(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) throws Exception {
+        RedisCommands<String, String> client = connection.sync();
+        client.set(key, "before");
+        tell.accept(Protocol.untilLost(() -> client.get(key) == null));
+        tell.accept(client.set(key + ":after", "there") + client.get(key + ":after") + client.get(key));
+    }
+
     private static void scan(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) {
         RedisCommands<String, String> client = connection.sync();
         for (int number = 0; number < 30; number++) {
@@ -225,7 +351,8 @@ public final class Lettuce {
 
     public static void main(String[] arguments) throws Exception {
         String scheme = System.getenv("TESTED_BY_TLS") != null ? "rediss://" : "redis://";
-        library = RedisClient.create(scheme + arguments[0] + ":" + arguments[1]);
+        uri = RedisURI.create(scheme + arguments[0] + ":" + arguments[1]);
+        library = RedisClient.create(uri);
         Map<String, Protocol.Feature<StatefulRedisConnection<String, String>>> features = new HashMap<>();
         features.put("strings", Lettuce::strings);
         features.put("refused", Lettuce::refused);
@@ -242,6 +369,14 @@ public final class Lettuce {
         features.put("subscribe", Lettuce::subscribe);
         features.put("unsubscribe", Lettuce::unsubscribe);
         features.put("caching", Lettuce::caching);
+        features.put("functions", Lettuce::functions);
+        features.put("streams", Lettuce::streams);
+        features.put("greeting", Lettuce::greeting);
+        features.put("concurrent", Lettuce::concurrent);
+        features.put("abandoned", Lettuce::abandoned);
+        features.put("timeouts", Lettuce::timeouts);
+        features.put("patterns", Lettuce::patterns);
+        features.put("killed", Lettuce::killed);
         Protocol.serve(Protocol.versionOf(RedisClient.class), Integer.parseInt(arguments[2]), library::connect,
             features, StatefulRedisConnection::close);
     }

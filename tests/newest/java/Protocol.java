@@ -25,6 +25,9 @@ final class Protocol {
         }
     }
 
+    static final String FUNCTIONS = "#!lua name=tested\nredis.register_function('tested_add', "
+        + "function(keys, arguments) return redis.call('INCRBY', keys[1], arguments[1]) end)";
+
     /** How long something is waited for that should happen at once. */
     static final int PATIENCE_SECONDS = 20;
 
@@ -90,5 +93,24 @@ final class Protocol {
             got = ask.get();
         }
         return got;
+    }
+
+    /** How many clients are blocked, as INFO has it. */
+    static String blockedIn(String info) {
+        return info.replaceAll("(?s).*blocked_clients:(\\d+).*", "$1");
+    }
+
+    /** Asks until the answer is yes, and says how often it has failed meanwhile. */
+    static String untilLost(Supplier<Boolean> ask) throws InterruptedException {
+        long end = System.nanoTime() + PATIENCE_SECONDS * 1_000_000_000L;
+        int lost = 0;
+        for (boolean done = false; !done && System.nanoTime() < end; Thread.sleep(10)) {
+            try {
+                done = ask.get();
+            } catch (RuntimeException error) {
+                lost++;
+            }
+        }
+        return "lost=" + lost;
     }
 }
