@@ -31,6 +31,7 @@ IOREDIS = Library("ioredis", "node", ("ioredis@6.0.0",), "ioredis.js")
 GO_REDIS = Library("go-redis", "go", ("github.com/redis/go-redis/v9@v9.23.0",), "go_redis.go")
 JEDIS = Library("jedis", "java", ("redis.clients:jedis@8.0.2",), "Jedis.java")
 LETTUCE = Library("lettuce", "java", ("io.lettuce:lettuce-core@7.7.0.RELEASE",), "Lettuce.java")
+REDISSON = Library("redisson", "java", ("org.redisson:redisson@4.7.0",), "RedissonObjects.java", tls=False)
 REDIS_RS = Library("redis-rs", "rust", ("redis@1.8.1",), "redis_rs.rs", tls=False)
 BULLMQ = Library("bullmq", "node", ("bullmq@6.7.0", "ioredis@5.11.1"), "bullmq.js", tls=False)
 
@@ -55,7 +56,19 @@ LIBRARIES = [
     before(JEDIS, "jedis-7", "redis.clients:jedis@7.5.3"),
     LETTUCE,
     before(LETTUCE, "lettuce-6", "io.lettuce:lettuce-core@6.8.1.RELEASE"),
+    REDISSON,
+    before(
+        REDISSON, "redisson-3", "org.redisson:redisson@3.45.1", replaced=("ReturnType.LIST", "ReturnType.MULTI"),
+    ),
     REDIS_RS,
+    Library(
+        "redis-rs-async", "rust", ("redis+tokio-comp@1.8.1", "tokio+full@1.54.1", "futures-util@0.3.31"),
+        "redis_rs_async.rs", tls=False,
+    ),
+    Library("fred", "rust", ("fred@10.1.0", "tokio+full@1.54.1", "futures-util@0.3.31"), "fred.rs", tls=False),
+    Library("phpredis", "php", ("php-redis",), "phpredis.php"),
+    Library("predis", "php", ("php-predis",), "predis.php", tls=False),
+    Library("redis-rb", "ruby", ("ruby-redis",), "redis_rb.rb"),
     BULLMQ,
     before(BULLMQ, "bullmq-5", "bullmq@5.81.5", "ioredis@5.11.1"),
     Library("celery", "python", ("celery@5.7.0", "redis@8.1.0", "packaging@25.0"), "celery_jobs.py", holds=6, tls=False),
@@ -105,8 +118,8 @@ FEATURES = [
     Feature("patterns", together=True),
     Feature("shards", together=True),
     Feature("caching", together=True),
-    Feature("locks", together=True, costs=True),
-    Feature("limits", together=True, costs=True),
+    Feature("locks", together=True, costs=True, random=True),
+    Feature("limits", together=True, costs=True, random=True),
     Feature("jobs", together=True, costs=True, random=True),
     Feature("killed", together=True, kills=True),
 ]

@@ -34,6 +34,7 @@ func connect() rueidis.Client {
 
 func connectWith(options rueidis.ClientOption) (rueidis.Client, error) {
 	options.InitAddress, options.TLSConfig = []string{address}, tlsConfig()
+	options.Dialer.Timeout, options.ConnWriteTimeout = patience, patience // also on a busy machine
 	return rueidis.NewClient(options)
 }
 

@@ -1,0 +1,198 @@
+# redis-rb with its default settings. scripts/clients_program.py tells what a program is asked and answers.
+require 'redis'
+
+HOST = ARGV[0]
+PORT = ARGV[1].to_i
+ADD = "local sum = redis.call('INCRBY', KEYS[1], ARGV[1]) return {sum, ARGV[1]}".freeze
+PATIENCE = 20
+
+def connect(**options)
+  options = { ssl: true, **options } if ENV['TESTED_BY_TLS']
+  Redis.new(host: HOST, port: PORT, **options)
+end
+
+def blocked(client)
+  client.info('clients')['blocked_clients']
+end
+
+def wait_until
+  last = Process.clock_gettime(Process::CLOCK_MONOTONIC) + PATIENCE
+  sleep 0.005 until yield || Process.clock_gettime(Process::CLOCK_MONOTONIC) > last
+end
+
+FEATURES = {
+  'strings' => lambda do |client, key|
+    [client.set(key, 'first'), client.get(key), client.get("#{key}:none"), client.incr("#{key}:count"),
+     client.set("#{key}:timed", 'second', ex: 1000), client.mget(key, "#{key}:timed", "#{key}:none")]
+  end,
+  'refused' => lambda do |client, key|
+    client.set(key, 'no number')
+    begin
+      client.incr(key)
+    rescue Redis::CommandError => error
+      [error.message]
+    end
+  end,
+  'hashes' => lambda do |client, key|
+    [client.hset(key, { one: 1, two: 2 }), client.hgetall(key).sort, client.hincrby(key, 'two', 40)]
+  end,
+  'lists' => ->(client, key) { [client.rpush(key, %w[a b c]), client.lrange(key, 0, -1), client.lpop(key)] },
+  'sorted_sets' => lambda do |client, key|
+    [client.zadd(key, [[1.5, 'a'], [2, 'b']]), client.zrange(key, 0, -1, with_scores: true), client.zscore(key, 'a')]
+  end,
+  'pipeline' => lambda do |client, key|
+    client.pipelined do |batch|
+      50.times { |number| batch.rpush(key, number) }
+      batch.lrange(key, 0, -1)
+    end
+  end,
+  'transaction' => lambda do |client, key|
+    client.multi do |batch|
+      batch.set(key, 1)
+      batch.incr(key)
+      batch.get(key)
+    end
+  end,
+  'watch' => lambda do |client, key|
+    client.set(key, 5)
+    own = connect
+    mine = own.watch(key) do
+      value = own.get(key).to_i
+      own.multi { |batch| batch.set(key, value * 2) }
+    end
+    lost = own.watch(key) do
+      client.set(key, 1)
+      own.multi { |batch| batch.set(key, 2) }
+    end
+    own.close
+    [mine, lost, client.get(key)]
+  end,
+  'script' => lambda do |client, key|
+    digest = client.script(:load, ADD)
+    [7, 8].map { |number| client.evalsha(digest, [key], [number]) }
+  end,
+  'scan' => lambda do |client, key|
+    30.times { |number| client.set("#{key}:#{number}", number) }
+    client.scan_each(match: "#{key}:*").to_a.uniq.sort
+  end,
+  'big' => lambda do |client, key|
+    value = 'headgate' * 131_072
+    [client.set(key, value), client.get(key) == value]
+  end,
+  'streams' => lambda do |client, key|
+    ids = (1..5).map { |number| client.xadd(key, { number: number }, id: "1-#{number}") }
+    [ids, client.xgroup(:create, key, 'group', '0'), client.xreadgroup('group', 'one', key, '>', count: 3),
+     client.xack(key, 'group', '1-1', '1-2'), client.xpending(key, 'group'),
+     client.xreadgroup('group', 'two', key, '>', block: 20), client.xreadgroup('group', 'two', key, '>', block: 20)]
+  end,
+  'greeting' => lambda do |client, key|
+    ways = [{ id: 'tested' }, { db: 3 }, { username: 'tested', password: 'secret' }, { username: 'tested', password: 'wrong' }]
+    ways.map do |options|
+      own = connect(**options)
+      begin
+        own.set(key, 'mine')
+        [own.get(key), client.get(key), own.call('client', 'getname'), own.call('acl', 'whoami')]
+      rescue Redis::BaseError => error
+        error.message
+      ensure
+        own.close
+      end
+    end
+  end,
+  'concurrent' => lambda do |_client, key|
+    own = connect
+    threads = Array.new(20) do |number|
+      Thread.new { [own.set("#{key}:#{number}", number), own.get("#{key}:#{number}")] }
+    end
+    replies = threads.map(&:value)
+    own.close
+    replies
+  end,
+  'abandoned' => lambda do |client, key|
+    own = connect(reconnect_attempts: 0)
+    waiting = Thread.new { own.blpop(key, timeout: 0) }
+    wait_until { blocked(client) == '1' }
+    seen = blocked(client)
+    waiting.kill.join
+    own.disconnect!
+    wait_until { blocked(client) == '0' }
+    [seen, client.rpush(key, 'kept'), client.lrange(key, 0, -1)]
+  end,
+  'timeouts' => lambda do |_client, key|
+    own = connect(read_timeout: 0.3, reconnect_attempts: 0)
+    begin
+      late = own.call('blpop', key, 2)
+    rescue Redis::TimeoutError
+      late = 'timed out'
+    end
+    replies = [late, own.set("#{key}:after", 'mine'), own.get("#{key}:after")]
+    own.close
+    replies
+  end,
+  'blocking' => lambda do |client, key|
+    none = client.blpop(key, timeout: 1)
+    client.rpush(key, 'there')
+    there = client.blpop(key, timeout: 20)
+    other = connect
+    pushing = Thread.new do
+      sleep 0.1
+      other.rpush(key, 'pushed')
+    end
+    pushed = client.blpop(key, timeout: 20)
+    pushing.join
+    other.close
+    [none, there, pushed]
+  end,
+  'patterns' => lambda do |client, key|
+    came = []
+    own = connect
+    own.psubscribe("#{key}:*") do |on|
+      on.psubscribe do |pattern, count|
+        came << [pattern, count]
+        client.publish("#{key}:one", 'hello')
+      end
+      on.pmessage do |pattern, channel, message|
+        came << [pattern, channel, message]
+        own.punsubscribe
+      end
+    end
+    own.close
+    came
+  end,
+  'killed' => lambda do |client, key|
+    client.set(key, 'before')
+    lost = 0
+    wait_until do
+      client.get(key).nil?
+    rescue Redis::BaseError
+      lost += 1
+      false
+    end
+    ["lost=#{lost}", client.set("#{key}:after", 'there'), client.get("#{key}:after")]
+  end
+}.freeze
+
+def outcome(name, client, key)
+  return ['unsupported'] unless FEATURES.key?(name)
+
+  FEATURES[name].call(client, key).map { |reply| "reply #{reply.inspect}" }
+rescue StandardError => error
+  ["error #{error.class}: #{error.message}".tr("\n", ' ')]
+end
+
+$stdout.sync = true
+clients = Array.new(ARGV[2].to_i) { connect }
+clients.each(&:ping)
+puts "version #{Redis::VERSION}", 'ready'
+$stdin.each_line do |line|
+  _, name, at_once = line.split
+  runs = clients.each_with_index.map { |client, number| [client, "newest:#{name}:#{number}"] }
+  outcomes =
+    if at_once == 'together'
+      runs.map { |client, key| Thread.new { outcome(name, client, key) } }.map(&:value)
+    else
+      runs.map { |client, key| outcome(name, client, key) }
+    end
+  puts outcomes.flatten, 'done'
+end
+clients.each(&:close)
