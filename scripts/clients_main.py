@@ -30,6 +30,7 @@ from clients_record import LACKS, SAME, WRONG
 ROOT = clients_libraries.ROOT
 sys.path.insert(0, str(ROOT / "tests"))
 
+import clients_commands
 import clients_servers
 from clients_libraries import Missing
 from clients_table import FEATURES, LIBRARIES, TLS
@@ -64,6 +65,7 @@ def parse_arguments():
     parser.add_argument("--fetched", action="store_true", help="take what an earlier run has fetched as it is")
     parser.add_argument("--record", action="store_true", help="write the tables into docs/clients.md")
     parser.add_argument("--times", action="store_true", help="show which features took more than a second")
+    parser.add_argument("--commands", action="store_true", help="only show which of the server's commands Headgate guesses")
     parser.add_argument("--list", action="store_true", help="show libraries and features")
     options = parser.parse_args()
     if options.clients < 1:
@@ -259,7 +261,8 @@ def sit(server, options):
 
 def say_row(row, worse, seconds):
     wrong = sum(cell == WRONG for cell in row.cells.values())
-    words = [f"{sum(cell == SAME for cell in row.cells.values())} as directly", f"{wrong} wrong" if wrong else "", f"worse: {', '.join(worse)}" if worse else ""]
+    same = sum(cell == SAME for cell in row.cells.values())
+    words = [f"{same} as directly", f"{wrong} wrong" if wrong else "", f"worse: {', '.join(worse)}" if worse else ""]
     print(f"{row.library.name} {row.version}: {', '.join(filter(None, words))}  ({seconds:.0f} s)")
     for line, count in collections.Counter(line for line in row.wrong if not line.endswith(NOT_TRIED)).items():
         print(f"  ! {line}{f' ({count} times)' if count > 1 else ''}")
@@ -274,11 +277,27 @@ def title_of(server, options):
     return text + (", by TLS" if options.tls else "")
 
 
+def show_guesses(server):
+    redis = servers.Redis(server=server)
+    try:
+        with redis.connect() as look:
+            lines = clients_commands.guessed(look, ROOT)
+    finally:
+        redis.discard()
+    print(f"{name_of(server)}: {len(lines)} commands whose kind is guessed")
+    for line in lines:
+        print(f"  {line}")
+
+
 def main():
     options = parse_arguments()
     if options.list:
         for title, table in (("libraries", LIBRARIES), ("features", FEATURES)):
             print(f"{title}: {' '.join(row.name for row in table)}")
+        return
+    if options.commands:
+        for server in options.server:
+            show_guesses(clients_servers.find(server))
         return
     # So that what was started is ended.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

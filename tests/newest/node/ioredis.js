@@ -148,7 +148,8 @@ const features = {
 
   // What comes after a reply that nobody waits for any more is the right one.
   async *timeouts(_client, key) {
-    const own = await connect({ commandTimeout: 500 });
+    const own = await connect();
+    own.options.commandTimeout = 500; // of what is asked from here on
     yield own.blpop(key, 1).catch((error) => error.message);
     own.options.commandTimeout = undefined; // those behind it wait for as long as it takes
     yield [await own.set(`${key}:after`, 'mine'), await own.get(`${key}:after`), await own.echo(key)];
