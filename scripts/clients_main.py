@@ -225,6 +225,10 @@ def cost_table(rows):
             yield [row.library.name, row.version, row.resp, *(str(cost) for cost in row.costs.values())]
 
 
+def tables_of(rows, options):
+    return list(feature_table(rows, options.features)), list(cost_table(rows))
+
+
 def worse_cells(row, known):
     """Those that are not as good as recorded; known: (features, costs) as recorded."""
     features, costs = (part.get(row.library.name, {}) for part in known)
@@ -237,7 +241,7 @@ def worse_cells(row, known):
 def sit(server, options):
     """Tries all libraries before one server, prints the tables, and gives (passed, failed) cells."""
     known = clients_record.recorded(PAGE)
-    rows, passed, failed = [], 0, 0
+    title, rows, passed, failed = title_of(server, options), [], 0, 0
     for library, command, why_not in prepare(options.libraries, options):
         start = time.monotonic()
         if command:
@@ -250,12 +254,11 @@ def sit(server, options):
         failed += len(worse)
         passed += sum(cell != LACKS and name not in worse for name, cell in row.cells.items())
         say_row(row, worse, time.monotonic() - start)
-    title = title_of(server, options)
-    features, costs = list(feature_table(rows, options.features)), list(cost_table(rows))
-    lines = [title, "", *clients_record.table(*features), "", *clients_record.table(*costs)]
-    print("\n" + "\n".join(lines) + "\n", flush=True)
-    if options.record:
-        clients_record.write(PAGE, title, features, costs, [library.name for library in LIBRARIES])
+        if options.record:
+            names = [library.name for library in LIBRARIES]
+            clients_record.write(PAGE, title, *tables_of(rows, options), names)
+    features, costs = tables_of(rows, options)
+    print("\n" + "\n".join([title, "", *clients_record.table(*features), "", *clients_record.table(*costs)]) + "\n", flush=True)
     return passed, failed
 
 

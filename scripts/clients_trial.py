@@ -211,9 +211,11 @@ class Trial:
         return ", ".join(f"{found.count(reason)} {reason}" for reason in sorted(set(found)))
 
     def _look_at_connections(self):
+        """But for those of Headgate that are ready for whoever comes next: how many depends on what was done at once."""
         lines = connections(self.look)
         self.outcome.connections = len(lines)
         if self.headgate:
+            self.outcome.connections -= int(stats(self.headgate, "upstream")["lanes_pooled"])
             self.outcome.clients = self._clients()
             return
         self.outcome.clients = len(lines)

@@ -150,7 +150,7 @@ const features = {
   async *timeouts(_client, key) {
     const own = await connect();
     own.options.commandTimeout = 500; // of what is asked from here on
-    yield own.blpop(key, 1).catch((error) => error.message);
+    yield own.blpop(key, 3).catch((error) => error.message);
     own.options.commandTimeout = undefined; // those behind it wait for as long as it takes
     yield [await own.set(`${key}:after`, 'mine'), await own.get(`${key}:after`), await own.echo(key)];
     await own.quit();

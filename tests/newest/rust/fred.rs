@@ -1,6 +1,6 @@
 // fred with its default settings.
 use fred::prelude::*;
-use fred::types::{CustomCommand, Expiration};
+use fred::types::{CustomCommand, Expiration, RespVersion};
 use std::collections::BTreeMap;
 use std::io::BufRead;
 
