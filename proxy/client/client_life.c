@@ -147,7 +147,7 @@ void client_close(struct client *client, const char *why)
     chain_client_closed(service->chain, &view);
     client_end_tls(client);
     connection_close(&client->connection);
-    reactor_cancel(reactor, REACTOR_STAGE_CLIENTS, &client->flush);
+    reactor_cancel(reactor, client->late_us != 0 ? REACTOR_STAGE_LATE : REACTOR_STAGE_CLIENTS, &client->flush);
     buffer_clear(&reactor->buffers, &client->output);
     client->borrowed_length = 0;
     profile_part(client->profile);

@@ -143,6 +143,7 @@ struct client {
     size_t reads_at;  /* the number of the way that it reads from; 0: none yet */
     bool wrote;       /* what may write is under way, or was lately … */
     int64_t wrote_us; /* … and was answered then; 0: never */
+    int64_t late_us;  /* since when what there is for it is late: see client_late.c; 0: it is not */
     size_t place;     /* which of the profile's shared lanes is home */
     struct resp_command command;
     enum client_lookup lookup;

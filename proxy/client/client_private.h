@@ -36,6 +36,7 @@
  *   client_measure.c   how long requests take
  *   client_reply.c     bytes out: replies in request order, writing, back pressure
  *   client_withheld.c  … and those that a policy gives
+ *   client_late.c      … of several nodes, written together
  */
 #ifndef HEADGATE_CLIENT_PRIVATE_H
 #define HEADGATE_CLIENT_PRIVATE_H
@@ -673,7 +674,14 @@ void client_queue_run(struct client *client, struct run *run);
 void client_push_ended(struct client *client);
 /* Takes all runs off the client: those on a lane stay there ownerless. */
 void client_drop_runs(struct client *client);
+/* Copies what is borrowed behind the output. False when memory is short: the client was closed. */
+bool client_keep_borrowed(struct client *client);
 /* Writes what there is for the client. False: it was closed. */
 bool client_write(struct client *client);
+
+/* ---- client_late.c ---- */
+
+/* As client_flush_task(), where several nodes answer a client: it may be put off for a moment. */
+void client_late_task(struct reactor_task *task);
 
 #endif

@@ -33,6 +33,15 @@ static bool keep_borrowed(struct client *client)
     return kept;
 }
 
+bool client_keep_borrowed(struct client *client)
+{
+    if (!keep_borrowed(client)) {
+        client_close(client, "out of memory");
+        return false;
+    }
+    return true;
+}
+
 void client_output(struct client *client, const char *data, size_t length, bool borrowed)
 {
     if (client->state == CLIENT_CLOSED || client->deaf || length == 0) {
@@ -43,7 +52,7 @@ void client_output(struct client *client, const char *data, size_t length, bool 
         return;
     }
     bool kept = client->borrowed_length == 0 || keep_borrowed(client);
-    if (borrowed) {
+    if (borrowed && client->late_us == 0) {
         client->borrowed = data;
         client->borrowed_length = length;
     } else {

@@ -24,7 +24,7 @@ static struct event_base *base_new(void)
 bool reactor_init(struct reactor *reactor, struct stats *stats)
 {
     *reactor = (struct reactor){.stats = stats};
-    for (size_t stage = 0; stage < REACTOR_STAGES; stage++) {
+    for (size_t stage = 0; stage < REACTOR_QUEUES; stage++) {
         STAILQ_INIT(&reactor->tasks[stage]);
     }
     reactor->base = base_new();
@@ -58,15 +58,21 @@ void reactor_cancel(struct reactor *reactor, enum reactor_stage stage, struct re
     }
 }
 
+static void run_first(struct reactor *reactor, enum reactor_stage stage)
+{
+    struct reactor_task *task = STAILQ_FIRST(&reactor->tasks[stage]);
+
+    STAILQ_REMOVE_HEAD(&reactor->tasks[stage], next);
+    task->queued = false;
+    task->run(task);
+}
+
 bool reactor_settle_stage(struct reactor *reactor, enum reactor_stage stage)
 {
     bool worked = false;
 
     while (!STAILQ_EMPTY(&reactor->tasks[stage])) {
-        struct reactor_task *task = STAILQ_FIRST(&reactor->tasks[stage]);
-        STAILQ_REMOVE_HEAD(&reactor->tasks[stage], next);
-        task->queued = false;
-        task->run(task);
+        run_first(reactor, stage);
         worked = true;
     }
     return worked;
@@ -81,14 +87,47 @@ void reactor_settle(struct reactor *reactor)
     }
 }
 
+/* Whether callbacks have queued nothing. */
+static bool has_no_tasks(const struct reactor *reactor)
+{
+    for (size_t stage = 0; stage < REACTOR_STAGES; stage++) {
+        if (!STAILQ_EMPTY(&reactor->tasks[stage])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Each that is there now; they may queue themselves again. */
+static void run_late(struct reactor *reactor)
+{
+    const struct reactor_task *late;
+    size_t count = 0;
+
+    STAILQ_FOREACH(late, &reactor->tasks[REACTOR_STAGE_LATE], next)
+    {
+        count++;
+    }
+    for (; count > 0 && !STAILQ_EMPTY(&reactor->tasks[REACTOR_STAGE_LATE]); count--) {
+        run_first(reactor, REACTOR_STAGE_LATE);
+    }
+}
+
 bool reactor_turn(struct reactor *reactor)
 {
+    bool waits = STAILQ_EMPTY(&reactor->tasks[REACTOR_STAGE_LATE]);
+
     reactor->now_us = 0;
     reactor->handshakes = 0;
-    if (event_base_loop(reactor->base, EVLOOP_ONCE) < 0) {
+    if (event_base_loop(reactor->base, waits ? EVLOOP_ONCE : EVLOOP_ONCE | EVLOOP_NONBLOCK) < 0) {
         return false;
     }
+    reactor->is_idle = !waits && has_no_tasks(reactor);
     reactor_settle(reactor);
+    if (!STAILQ_EMPTY(&reactor->tasks[REACTOR_STAGE_LATE])) {
+        run_late(reactor);
+        reactor_settle(reactor);
+    }
     stats_add(reactor->stats, STATS_TURNS, 1);
     return true;
 }

@@ -26,7 +26,11 @@ enum reactor_stage {
     REACTOR_STAGE_REPLIES,  /* read from lanes, and write what was read to clients */
     REACTOR_STAGE_CLIENTS,  /* write what else there is for clients */
     REACTOR_STAGE_FREE,     /* free what was closed */
-    REACTOR_STAGES
+    REACTOR_STAGES,
+    /* What can be put off. It is not settled with the others, but run once behind them; what queues itself again then
+     * is run in the next turn, which does not wait for events. */
+    REACTOR_STAGE_LATE = REACTOR_STAGES,
+    REACTOR_QUEUES
 };
 
 /* Something to do at the end of the loop iteration; embedded in what it is about. */
@@ -49,7 +53,8 @@ struct reactor {
     uint32_t handshakes;           /* steps of handshakes in this loop iteration, of such a thread */
     int64_t now_us;                /* monotonic; 0: not yet asked for in this loop iteration */
     bool measures;                 /* requests are measured: replies are told the time exactly */
-    STAILQ_HEAD(, reactor_task) tasks[REACTOR_STAGES]; /* in the order in which they were queued */
+    STAILQ_HEAD(, reactor_task) tasks[REACTOR_QUEUES]; /* in the order in which they were queued */
+    bool is_idle; /* a turn that did not wait has found nothing to do but what is late */
 };
 
 /* Monotonic time in µs, read once a loop iteration. */

@@ -59,6 +59,21 @@ def test_a_pipeline_over_all_nodes_is_answered_in_order(cluster, client):
     assert sum(node.ask("DBSIZE") for node in cluster.current_masters()) == len(keys)
 
 
+def test_a_node_that_hangs_holds_back_no_replies_of_others(cluster, client):
+    """What answers requests ahead of its own is put off for a moment only."""
+    (first, [one]), (hung, [two]), (_, [three]) = cluster.keys_at(1).items()
+    for key in (one, two, three):
+        assert client("SET", key, key) == OK
+    hung.pause()
+    try:
+        client.send(encode("GET", one) + encode("STRLEN", one) + encode("GET", two) + encode("GET", three))
+        assert [client.read(), client.read()] == [one.encode(), len(one)]
+    finally:
+        hung.resume()
+    assert [client.read(), client.read()] == [two.encode(), three.encode()]
+    assert first.ask("EXISTS", one) == 1
+
+
 def test_answers_of_headgate_and_of_all_nodes_keep_their_order(client):
     commands = [command for number in range(200)
                 for command in (("SET", f"k{number}", number), ("MGET", f"k{number}", "other"), ("INCR", f"k{number}"))]
