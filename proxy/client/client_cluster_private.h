@@ -100,9 +100,9 @@ extern const struct run_receiver client_spread_receiver;
 /*
  * Takes the next request of a run, which is on a lane, out of it, as a run of its own between the replies before it and
  * those behind; it counts as sent. The run's expected reply and record go with it. NULL when memory is short: the
- * client was closed.
+ * client was closed. near: one that is in the client's queue, most likely not far ahead of it; NULL: none is known.
  */
-struct run *client_take_out(struct client *client, struct run *run);
+struct run *client_take_out(struct client *client, struct run *run, struct run *near);
 /* Answers such a run, which is on no lane, with an error of Redis or of Headgate's own: a line with CR LF. */
 void client_answer_taken(struct client *client, struct run *run, struct slice error);
 /* The run is on no lane any more, and has no request left. */

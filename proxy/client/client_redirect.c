@@ -30,9 +30,10 @@ static const char asking[] = "*1\r\n$6\r\nASKING\r\n";
 
 /* One request. */
 struct held {
-    STAILQ_ENTRY(held) of_client;
+    TAILQ_ENTRY(held) of_client;
     struct run *run; /* of this request alone; it is in the client's queue */
     struct slice request;
+    struct client_keys keys;
     char *error;       /* that it was answered by last, with CR LF */
     bool is_held;      /* it is on no lane */
     bool is_overtaken; /* another one with one of its keys was executed before it */
@@ -52,9 +53,10 @@ struct held {
 /* Those of a client, in the order of the requests. */
 struct client_redirects {
     struct client *client;
-    STAILQ_HEAD(, held) requests;
-    uint32_t held; /* of them are held */
-    bool paused;   /* the timer is set */
+    TAILQ_HEAD(held_list, held) requests;
+    struct held *recent; /* the last that was redirected: the next one most often is close behind it; NULL: none */
+    uint32_t held;       /* of them are held */
+    bool paused;         /* the timer is set */
     struct reactor_task task;
     struct event timer;
 };
@@ -150,7 +152,7 @@ static struct client_redirects *list_of(struct client *client)
         }
         redirects->client = client;
         redirects->task.run = resolve_task;
-        STAILQ_INIT(&redirects->requests);
+        TAILQ_INIT(&redirects->requests);
         evtimer_assign(&redirects->timer, client->service->reactor->base, on_timer, redirects);
         client->redirects = redirects;
     }
@@ -175,9 +177,9 @@ void client_redirect_forget(struct client *client)
     if (redirects == NULL) {
         return;
     }
-    while (!STAILQ_EMPTY(&redirects->requests)) {
-        struct held *held = STAILQ_FIRST(&redirects->requests);
-        STAILQ_REMOVE_HEAD(&redirects->requests, of_client);
+    while (!TAILQ_EMPTY(&redirects->requests)) {
+        struct held *held = TAILQ_FIRST(&redirects->requests);
+        TAILQ_REMOVE(&redirects->requests, held, of_client);
         held_free(held);
     }
     event_del(&redirects->timer);
@@ -186,24 +188,40 @@ void client_redirect_forget(struct client *client)
     free(redirects);
 }
 
+/* From that one on. */
+static struct held *find_from(struct held *held, const struct run *run)
+{
+    while (held != NULL && held->run != run) {
+        held = TAILQ_NEXT(held, of_client);
+    }
+    return held;
+}
+
+/* NULL: it was not redirected. Nodes answer in the order in which they were asked: one is close behind the other. */
 static struct held *find(const struct client *client, const struct run *run)
 {
-    struct held *held = client->redirects != NULL ? STAILQ_FIRST(&client->redirects->requests) : NULL;
+    struct client_redirects *redirects = client->redirects;
 
-    while (held != NULL && held->run != run) {
-        held = STAILQ_NEXT(held, of_client);
+    if (redirects == NULL || !run->redirected) {
+        return NULL;
     }
+    struct held *held = find_from(redirects->recent, run);
+    held = held != NULL ? held : find_from(TAILQ_FIRST(&redirects->requests), run);
+    redirects->recent = held;
     return held;
 }
 
 static void drop(struct client *client, struct held *held)
 {
     struct client_redirects *redirects = client->redirects;
+    struct held *next = TAILQ_NEXT(held, of_client);
 
-    STAILQ_REMOVE(&redirects->requests, held, held, of_client);
+    TAILQ_REMOVE(&redirects->requests, held, of_client);
+    redirects->recent = redirects->recent != held ? redirects->recent : next;
+    held->run->redirected = false;
     redirects->held -= held->is_held;
     held_free(held);
-    if (STAILQ_EMPTY(&redirects->requests)) {
+    if (TAILQ_EMPTY(&redirects->requests)) {
         client_redirect_forget(client);
     }
 }
@@ -217,26 +235,34 @@ void client_redirect_ended(struct client *client, const struct run *run)
     }
 }
 
-/* Keeps the list in the order of the client's requests: behind the others that come before it in the client's queue.
- * Those that are redirected for the first time come in this order but for several nodes. */
+/* Whether it comes behind that one in the client's queue; *last is the last of the list that comes before it then. */
+static bool is_behind(struct held *before, const struct held *held, struct held **last)
+{
+    struct held *next = TAILQ_NEXT(before, of_client);
+    const struct run *run = before->run;
+
+    for (*last = before; run != NULL && run != held->run; run = run->client_next) {
+        if (next != NULL && run == next->run) {
+            *last = next;
+            next = TAILQ_NEXT(next, of_client);
+        }
+    }
+    return run != NULL;
+}
+
+/* Keeps the list in the order of the client's requests. Those that are redirected for the first time come in this order
+ * but for several nodes. */
 static void insert(struct client *client, struct held *held)
 {
     struct client_redirects *redirects = client->redirects;
-    struct held *before = NULL;
-    struct held *next = STAILQ_FIRST(&redirects->requests);
-    const struct run *run = client->first;
+    struct held *first = TAILQ_FIRST(&redirects->requests);
+    struct held *before;
 
-    while (next != NULL && run != held->run) {
-        if (run == next->run) {
-            before = next;
-            next = STAILQ_NEXT(next, of_client);
-        }
-        run = run->client_next;
-    }
-    if (before == NULL) {
-        STAILQ_INSERT_HEAD(&redirects->requests, held, of_client);
+    if ((redirects->recent != NULL && is_behind(redirects->recent, held, &before)) ||
+        (first != NULL && is_behind(first, held, &before))) {
+        TAILQ_INSERT_AFTER(&redirects->requests, before, held, of_client);
     } else {
-        STAILQ_INSERT_AFTER(&redirects->requests, before, held, of_client);
+        TAILQ_INSERT_HEAD(&redirects->requests, held, of_client);
     }
 }
 
@@ -252,6 +278,7 @@ static struct held *held_new(struct client *client, struct slice request)
     *held = (struct held){.since_us = reactor_now(client->service->reactor)};
     memcpy(held->bytes, request.data, request.length);
     held->request = (struct slice){held->bytes, request.length};
+    held->keys = client_keys_of(client_command_of(client->service, held->request), held->request);
     return held;
 }
 
@@ -283,7 +310,8 @@ static bool hold(struct client *client, struct run *run, struct slice error, str
     }
     free(held->error);
     held->error = copy;
-    struct run *taken = client_take_out(client, run);
+    const struct held *before = is_new ? client->redirects->recent : TAILQ_PREV(held, held_list, of_client);
+    struct run *taken = client_take_out(client, run, before != NULL ? before->run : NULL);
     if (taken == NULL) {
         if (is_new) {
             held_free(held);
@@ -291,11 +319,14 @@ static bool hold(struct client *client, struct run *run, struct slice error, str
         return false;
     }
     held->run = taken;
+    run->redirected = false;
+    taken->redirected = true;
     held->is_held = true;
     client->redirects->held++;
     if (is_new) {
         insert(client, held);
     }
+    client->redirects->recent = held;
     *into = held;
     return true;
 }
@@ -404,22 +435,25 @@ static bool is_that_key(void *context, struct slice key, uint32_t index)
     return !search->found;
 }
 
-struct passing {
-    const struct client *client;
-    uint16_t slot;
-};
+/* Whether it may have that key at all: most are of other slots. */
+static bool may_have(const struct held *held, uint16_t slot)
+{
+    return held->is_held && !held->is_overtaken &&
+           (!held->keys.has_key || held->keys.is_split || held->keys.slot == slot);
+}
 
 static bool overtake(void *context, struct slice key, uint32_t index)
 {
-    const struct passing *passing = context;
+    const struct client *client = context;
+    uint16_t slot = cluster_slot_of(key);
     struct held *held;
 
     (void)index;
-    STAILQ_FOREACH(held, &passing->client->redirects->requests, of_client)
+    TAILQ_FOREACH(held, &client->redirects->requests, of_client)
     {
         struct key_search search = {.key = key};
-        if (held->is_held && !held->is_overtaken) {
-            const struct command *command = client_command_of(passing->client->service, held->request);
+        if (may_have(held, slot)) {
+            const struct command *command = client_command_of(client->service, held->request);
             command_visit_keys(command, held->request, is_that_key, &search);
             held->is_overtaken = search.found;
         }
@@ -431,10 +465,9 @@ void client_passed(struct run *run, struct slice request)
 {
     struct client *client = run->owner;
     const struct command *command = client_command_of(client->service, request);
-    struct passing passing = {.client = client};
 
     if (client->redirects != NULL && client->redirects->held > 0 && command != NULL) {
-        command_visit_keys(command, request, overtake, &passing);
+        command_visit_keys(command, request, overtake, client);
     }
 }
 
@@ -544,12 +577,11 @@ static bool ask(struct client *client, struct held *held)
 static const struct cluster_way *destination_of(struct client *client, const struct held *held)
 {
     struct cluster_ways *ways = client->service->cluster;
-    struct client_keys keys = client_keys_of(client_command_of(client->service, held->request), held->request);
 
     if (held->asks) {
         return cluster_way_redirect(ways, NULL, &held->there);
     }
-    return keys.has_key ? cluster_way_of(ways, keys.slot) : NULL;
+    return held->keys.has_key ? cluster_way_of(ways, held->keys.slot) : NULL;
 }
 
 /* The exclusive lane at that node: the one that the client has, or another. NULL: it cannot leave the one that it has,
@@ -629,7 +661,7 @@ static bool pauses(struct client_redirects *redirects)
     bool is_due = false;
     struct held *held;
 
-    STAILQ_FOREACH(held, &redirects->requests, of_client)
+    TAILQ_FOREACH(held, &redirects->requests, of_client)
     {
         is_due = is_due || (held->is_held && held->pauses);
         held->pauses = false;
@@ -644,7 +676,7 @@ static bool asks(struct client_redirects *redirects)
     bool is_asking = false;
     struct held *held;
 
-    STAILQ_FOREACH(held, &redirects->requests, of_client)
+    TAILQ_FOREACH(held, &redirects->requests, of_client)
     {
         if (held->is_held && held->is_doubtful) {
             held->is_doubtful = false;
@@ -665,9 +697,9 @@ static void resolve_task(struct reactor_task *task)
         return;
     }
     /* The list goes with the last of them that is answered here. */
-    struct held *held = STAILQ_FIRST(&redirects->requests);
+    struct held *held = TAILQ_FIRST(&redirects->requests);
     while (held != NULL && client->state != CLIENT_CLOSED) {
-        struct held *next = STAILQ_NEXT(held, of_client);
+        struct held *next = TAILQ_NEXT(held, of_client);
         if (held->is_held) {
             send_again(client, held);
         }

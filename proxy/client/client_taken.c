@@ -4,12 +4,22 @@
  */
 #include "client/client_cluster_private.h"
 
-static void insert_before(struct client *client, struct run *run, const struct run *place)
+/* Where that run is linked to, from there on; NULL in it: it is not there. */
+static struct run **link_to(struct run **from, const struct run *run)
 {
-    struct run **link = &client->first;
+    while (*from != NULL && *from != run) {
+        from = &(*from)->client_next;
+    }
+    return from;
+}
 
-    while (*link != place) {
-        link = &(*link)->client_next;
+/* near: where to look first; NULL: from the beginning. */
+static void insert_before(struct client *client, struct run *run, const struct run *place, struct run *near)
+{
+    struct run **link = link_to(near != NULL ? &near->client_next : &client->first, place);
+
+    if (*link == NULL) {
+        link = link_to(&client->first, place);
     }
     run->client_next = *link;
     *link = run;
@@ -18,7 +28,7 @@ static void insert_before(struct client *client, struct run *run, const struct r
 }
 
 /* A part of a run, for which nothing was counted yet but the run as a whole. */
-static struct run *new_part(struct client *client, const struct run *run, uint32_t requests)
+static struct run *new_part(struct client *client, const struct run *run, uint32_t requests, struct run *near)
 {
     struct run *part = run_take(client->service->runs);
 
@@ -27,15 +37,16 @@ static struct run *new_part(struct client *client, const struct run *run, uint32
         part->owner = client;
         part->measured = run->measured;
         part->requests = requests;
-        insert_before(client, part, run);
+        insert_before(client, part, run, near);
     }
     return part;
 }
 
-struct run *client_take_out(struct client *client, struct run *run)
+struct run *client_take_out(struct client *client, struct run *run, struct run *near)
 {
-    struct run *before = run->answered > 0 ? new_part(client, run, run->answered) : NULL;
-    struct run *taken = run->answered == 0 || before != NULL ? new_part(client, run, 1) : NULL;
+    struct run *before = run->answered > 0 ? new_part(client, run, run->answered, near) : NULL;
+    struct run *taken =
+        run->answered == 0 || before != NULL ? new_part(client, run, 1, before != NULL ? before : near) : NULL;
 
     if (taken == NULL) {
         client_out_of_memory(client);

@@ -170,6 +170,27 @@ def test_keys_of_a_slot_on_its_way_are_found_on_both_sides(cluster, client):
     assert target.ask("GET", f"{{{tag}}}new") == b"1"
 
 
+def test_thousands_of_requests_that_wait_for_the_cluster_keep_their_order(make_headgate):
+    """All nodes refuse all keys for a while, as one slot has nobody. What waits is a part of one request, or many."""
+    keys = [f"key:{number}" for number in range(3000)]
+    with Cluster(masters=2, replicas=0) as cluster:
+        headgate = make_headgate(cluster.url(), cross_slot="split", upstream_wait="60s")
+        client, other = headgate.connect(), headgate.connect()
+        assert client("MSET", *[word for key in keys for word in (key, key)]) == OK
+        owner, neighbour = cluster.owner(0), cluster.owner(SLOTS - 1)
+        for node in (owner, neighbour):
+            node.tell("CLUSTER", "DELSLOTS", 0)
+        for node in (owner, neighbour):
+            wait_for(lambda node=node: node.cluster_info()["cluster_state"] == "fail", what="a cluster that is down")
+        client.send(encode("MGET", *keys))
+        other.send(b"".join(encode("GET", key) for key in keys))
+        # Each of them is sent again and again.
+        wait_for(lambda: int(stats(headgate)["redirects_total"]) >= 3 * len(keys), what="requests that wait")
+        owner.tell("CLUSTER", "ADDSLOTS", 0)
+        assert client.read() == [key.encode() for key in keys]
+        assert [other.read() for _ in keys] == [key.encode() for key in keys]
+
+
 def test_a_transaction_is_at_the_node_of_its_first_key(cluster, client):
     for keys in cluster.keys_at(1, "tx").values():
         key = keys[0]
