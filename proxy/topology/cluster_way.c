@@ -9,6 +9,9 @@
 
 /* A node that is in no map and has no slots is left when nobody has been sent there for so long. */
 #define LEAVE_PATIENCE_US ((int64_t)10 * 1000000)
+/* How long a node may take to answer that has no slots any more: one that was told to step down answers at once, and
+ * one that hangs never would. */
+#define SILENT_US ((int64_t)2000000)
 /* A newer map is not asked for more often than that. */
 #define WANT_PAUSE_US ((int64_t)50000)
 
@@ -344,7 +347,11 @@ static void tend_unknown(struct cluster_ways *ways, struct cluster_way *way)
 
     bool is_used = reactor_now(ways->reactor) - way->used_us < LEAVE_PATIENCE_US;
 
-    if (is_used || has_slots(ways, way->number)) {
+    if (has_slots(ways, way->number)) {
+        return;
+    }
+    upstream_give_up_silent(way->upstream, false, SILENT_US);
+    if (is_used) {
         return;
     }
     if (upstream_has_no_lanes(way->upstream)) {
@@ -368,6 +375,7 @@ static void give_up(struct cluster_ways *ways)
 void cluster_ways_tick(struct cluster_ways *ways)
 {
     give_up(ways);
+    upstream_give_up_silent(ways->home, true, SILENT_US);
     for (size_t i = 0; i < ways->count; i++) {
         struct cluster_way *way = ways->ways[i];
         if (way != NULL) {

@@ -193,6 +193,10 @@ bool upstream_may_share(const struct profile *profile, size_t place);
 /* The shared lane of that place; NULL: none is open. */
 struct lane *upstream_place(const struct profile *profile, size_t place);
 
+/* Another server has taken over: lanes (retired_only: those that are retired) that owe an answer, and of which nothing
+ * was heard for so long, break. */
+void upstream_give_up_silent(struct upstream *upstream, bool retired_only, int64_t silent_us);
+
 /* ---- lanes ---- */
 
 /* The shared lane of that place (taken modulo their number), opened if need be; NULL when memory is short. It may not

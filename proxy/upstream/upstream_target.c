@@ -27,6 +27,7 @@
 #define ASK_PAUSE_US ((int64_t)500000)
 
 static const char why_retired[] = "the name of Redis has other addresses now";
+static const char why_silent[] = "another server has taken over, and this one does not answer";
 static const char why_left[] = "another server is the master now";
 
 /* ---- which of the addresses ---- */
@@ -113,6 +114,21 @@ void upstream_set_targets(struct upstream *upstream, const struct connection_tar
         struct lane *next = LIST_NEXT(lane, of_upstream);
         if (lane->state != LANE_CLOSED) {
             follow(upstream, lane);
+        }
+        lane = next;
+    }
+}
+
+void upstream_give_up_silent(struct upstream *upstream, bool retired_only, int64_t silent_us)
+{
+    struct lane *lane = LIST_FIRST(&upstream->lanes);
+    int64_t now = reactor_now(upstream->reactor);
+
+    while (lane != NULL) {
+        struct lane *next = LIST_NEXT(lane, of_upstream);
+        bool is_meant = !retired_only || lane->retired_us != 0;
+        if (lane->state == LANE_READY && lane->first != NULL && is_meant && now - lane->progress_us >= silent_us) {
+            lane_fail(lane, why_silent);
         }
         lane = next;
     }

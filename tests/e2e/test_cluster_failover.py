@@ -44,6 +44,26 @@ def test_a_master_that_is_killed_is_replaced(cluster, make_headgate):
     assert client("SET", key, 1) == OK
 
 
+@pytest.mark.parametrize("threads", (1, 4))
+def test_requests_at_a_master_that_hangs_are_given_up(cluster, make_headgate, pool, threads):
+    """When another has taken over, not when it has answered: nobody knows what became of them."""
+    headgate = make_headgate(cluster.url(), pool=pool, threads=threads, upstream_wait="60s", upstream_reply_timeout=0)
+    lost = cluster.masters[0]
+    keys = [f"{{{tag_of(slot)}}}:n" for slot in (1, 2, 3, 4)]
+    clients = [headgate.connect() for _ in keys]
+    for client, key in zip(clients, keys):
+        assert client("INCR", key) == 1
+    wait_for(lambda: cluster.replica_of(lost).ask("DBSIZE") == lost.ask("DBSIZE"), 30, "the replica to have all")
+    lost.pause()
+    for client, key in zip(clients, keys):
+        client.request("INCR", key)
+    cluster.await_failover(lost)
+    for client, key in zip(clients, keys):
+        client.assert_closed()
+        assert headgate.connect()("INCR", key) == 2, "it was not executed, as its node hung"
+    lost.resume()
+
+
 def test_a_node_that_is_down_harms_its_own_slots_only(cluster, make_headgate):
     headgate = make_headgate(cluster.url(), upstream_wait="1s")
     for replica in cluster.replicas:
