@@ -1,8 +1,8 @@
 """No malloc per request once warm: check_malloc.py HEADGATE MALLOC_COUNTER
 
 redis-benchmark keeps 50 clients busy with GET and SET; while it runs, after some time to get warm, calls to the
-allocator and requests that reach Redis are counted over the same time. Less than one call in 1,000 requests is "none":
-the rest is what happens in the background ten times a second.
+allocator and requests that reach Redis are counted over the same time. Less than one call in 1,000 requests is "none"
+(before a cluster, in 100): the rest is what happens in the background ten times a second.
 """
 
 import os
@@ -17,12 +17,17 @@ COUNTER = pathlib.Path(sys.argv[2]).resolve()
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+from harness.cluster import Cluster
 from harness.servers import BINARY, Headgate, Redis
 from harness.target import info
 
 CLIENTS = 50
 WARM_UP_SECONDS = 1.5
 MOST_PER_REQUEST = 1 / 1000
+# Replies wait for their turn in blocks, of which those that nobody needs are given back ten times a second.
+MOST_PER_REQUEST_OF_CLUSTER = 1 / 100
+# Of all nodes of a cluster.
+KEYS = 1000
 KEY = "key:__rand_int__"  # the one that redis-benchmark uses
 # Requests to count, pipeline, bytes of a value.
 WORKLOADS = [(60_000, 1, 64), (100_000, 16, 64), (30_000, 1, 16384), (30_000, 16, 16384)]
@@ -43,44 +48,48 @@ class CountedHeadgate(Headgate):
         return allocated, freed
 
 
-def start_load(headgate, command, pipeline, size):
-    """Half of the clients, for as long as they are let."""
+def start_load(headgate, command, pipeline, size, keys):
+    """Half of the clients, for as long as they are let. keys: so many; 0: one."""
     return subprocess.Popen(
         ["redis-benchmark", "-p", str(headgate.port), "-q", "-t", command, "-n", "1000000000"]
-        + ["-c", str(CLIENTS // 2), "-P", str(pipeline), "-d", str(size)],
+        + ["-c", str(CLIENTS // 2), "-P", str(pipeline), "-d", str(size)]
+        + (["-r", str(keys)] if keys else []),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
 
 
-def commands_served(client):
-    return int(info(client, "stats")["total_commands_processed"])
+def commands_served(servers):
+    return sum(int(info(client, "stats")["total_commands_processed"]) for client in servers)
 
 
-def await_requests(client, since, least):
+def await_requests(servers, since, least):
     """How many there were since then, once there were so many."""
     deadline = time.monotonic() + 60
-    while (requests := commands_served(client) - since) < least:
+    while (requests := commands_served(servers) - since) < least:
         assert time.monotonic() < deadline, f"only {requests} requests within 60 s"
         time.sleep(0.1)
     return requests
 
 
-def measure(redis, headgate, least, pipeline, size):
+def measure(servers, headgate, least, pipeline, size, keys):
     """(allocations, frees, requests) while the load goes on."""
-    loads = [start_load(headgate, command, pipeline, size) for command in ("get", "set")]
+    loads = [start_load(headgate, command, pipeline, size, keys) for command in ("get", "set")]
+    clients = [server.connect() for server in servers]
     try:
-        with redis.connect() as client:
+        with headgate.connect() as client:
             client("SET", KEY, "x" * size)
-            time.sleep(WARM_UP_SECONDS)
-            # On a slow machine that is not enough.
-            await_requests(client, commands_served(client), least // 4)
-            served, counts = commands_served(client), headgate.allocations()
-            requests = await_requests(client, served, least)
-            allocated, freed = (after - before for before, after in zip(counts, headgate.allocations()))
-            assert all(load.poll() is None for load in loads), "redis-benchmark ended early"
-            return allocated, freed, requests
+        time.sleep(WARM_UP_SECONDS)
+        # On a slow machine that is not enough.
+        await_requests(clients, commands_served(clients), least // 4)
+        served, counts = commands_served(clients), headgate.allocations()
+        requests = await_requests(clients, served, least)
+        allocated, freed = (after - before for before, after in zip(counts, headgate.allocations()))
+        assert all(load.poll() is None for load in loads), "redis-benchmark ended early"
+        return allocated, freed, requests
     finally:
+        for client in clients:
+            client.close()
         for load in loads:
             load.kill()
             load.wait()
@@ -108,16 +117,28 @@ LATENCY = (
 
 def check(pool, rules="", what=""):
     """The number of workloads that allocated."""
-    failures = 0
     redis = Redis()
-    headgate = CountedHeadgate(redis, pool=pool, start=False)
+    try:
+        return check_before(redis, [redis], pool, rules, what, 0)
+    finally:
+        redis.discard()
+
+
+def check_cluster(pool):
+    with Cluster(replicas=0) as cluster:
+        return check_before(cluster.url(), cluster.nodes, pool, "", ", cluster", KEYS)
+
+
+def check_before(upstream, servers, pool, rules, what, keys):
+    failures = 0
+    headgate = CountedHeadgate(upstream, pool=pool, start=False)
     headgate.write_rules(rules)
     headgate.start()
     try:
         assert headgate.allocations()[0] > 100, "the counter counts nothing"
         for least, pipeline, size in WORKLOADS:
-            allocated, freed, requests = measure(redis, headgate, least, pipeline, size)
-            good = max(allocated, freed) < requests * MOST_PER_REQUEST
+            allocated, freed, requests = measure(servers, headgate, least, pipeline, size, keys)
+            good = max(allocated, freed) < requests * (MOST_PER_REQUEST_OF_CLUSTER if keys else MOST_PER_REQUEST)
             failures += not good
             print(
                 f"{'ok  ' if good else 'FAIL'} pool = {pool}{what}, pipeline {pipeline}, {size} bytes: "
@@ -127,10 +148,10 @@ def check(pool, rules="", what=""):
         headgate.finish()
     finally:
         headgate.discard()
-        redis.discard()
     return failures
 
 
 failures = check("shared") + check("session") + check("shared", RULES, ", limits")
 failures += check("shared", LATENCY, ", latency")
+failures += check_cluster("shared") + check_cluster("session")
 sys.exit(1 if failures else 0)
