@@ -232,11 +232,12 @@ static bool write_line(const struct log_line *line)
     return write_bytes(mended, line->length + 1);
 }
 
-static struct log_shape shape(void)
+static struct log_shape shape_about(const struct log_subject *about)
 {
     return (struct log_shape){.format = (enum log_format)atomic_load(&destination.format),
                               .is_syslog = atomic_load(&destination.is_syslog),
-                              .server = thread_server};
+                              .server = thread_server,
+                              .about = about};
 }
 
 __attribute__((format(printf, 2, 3))) static bool write_notice(enum log_level level, const char *format, ...)
@@ -244,7 +245,7 @@ __attribute__((format(printf, 2, 3))) static bool write_notice(enum log_level le
     struct log_line line;
     va_list arguments;
     va_start(arguments, format);
-    log_line_compose(&line, shape(), level, "log", 0, format, arguments);
+    log_line_compose(&line, shape_about(NULL), level, "log", 0, format, arguments);
     va_end(arguments);
     return write_line(&line);
 }
@@ -262,7 +263,11 @@ static void put(const struct log_line *line)
     }
 }
 
-void log_write(enum log_level level, const char *module, const char *format, ...)
+static void write_wanted(enum log_level level, const struct log_subject *about, const char *module, const char *format,
+                         va_list arguments) __attribute__((format(printf, 4, 0)));
+
+static void write_wanted(enum log_level level, const struct log_subject *about, const char *module, const char *format,
+                         va_list arguments)
 {
     uint64_t suppressed = 0;
     bool is_wanted =
@@ -273,12 +278,27 @@ void log_write(enum log_level level, const char *module, const char *format, ...
     }
     int error = errno; /* callers may log between a call and looking at its error */
     struct log_line line;
-    va_list arguments;
-    va_start(arguments, format);
-    log_line_compose(&line, shape(), level, module, suppressed, format, arguments);
-    va_end(arguments);
+    log_line_compose(&line, shape_about(about), level, module, suppressed, format, arguments);
     put(&line);
     errno = error;
+}
+
+void log_write(enum log_level level, const char *module, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    write_wanted(level, NULL, module, format, arguments);
+    va_end(arguments);
+}
+
+void log_write_about(enum log_level level, const struct log_subject *about, const char *module, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    write_wanted(level, about, module, format, arguments);
+    va_end(arguments);
 }
 
 bool log_limiter_take(struct log_limiter *limiter, int64_t now_us, uint64_t *suppressed)

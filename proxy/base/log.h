@@ -15,7 +15,8 @@
 enum log_level { LOG_LEVEL_DEBUG, LOG_LEVEL_INFO, LOG_LEVEL_WARNING, LOG_LEVEL_ERROR };
 
 /* As text, or each line a JSON object: {"time":…,"level":…,"module":…,"message":…}, with "server" in front of the
- * message where there are several, and with "suppressed" where lines were not written. All is ASCII in both. */
+ * message where there are several, behind it what the line is about (struct log_subject), and with "suppressed" where
+ * lines were not written. All is ASCII in both. */
 enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
 
 /* In place of a path: the system's log, by its socket /dev/log. */
@@ -42,6 +43,24 @@ bool log_enabled(enum log_level level);
 /* format as printf; the line needs no newline. Control characters in it are escaped, so that no client can forge a
  * line. A line over 2 KiB is cut. */
 void log_write(enum log_level level, const char *module, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/*
+ * Whom or what a line is about, as fields of their own in JSON; in text the message names them. Texts are needed within
+ * the call only, and may hold anything: they are escaped, and of each 64 bytes are shown. NULL, "" and 0: not told.
+ */
+struct log_subject {
+    const char *client; /* its address, and what else it is known by */
+    uint64_t client_id;
+    const char *name;
+    const char *user;
+    const char *identity;
+    const char *rule;
+    uint64_t lane;
+};
+
+/* As log_write(), about those. */
+void log_write_about(enum log_level level, const struct log_subject *about, const char *module, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 #define log_debug(module, ...)                                                                                         \
     (log_enabled(LOG_LEVEL_DEBUG) ? log_write(LOG_LEVEL_DEBUG, module, __VA_ARGS__) : (void)0)

@@ -11,6 +11,8 @@
 /* What may end a line: the mark, how many were suppressed, what closes it. */
 #define TEXT_RESERVE sizeof CUT_MARK
 #define COUNT_RESERVE 64
+/* Bytes of a text about whom a line is, so that there is room for the message. */
+#define SUBJECT_SHOWN 64
 
 static const char *const level_names[] = {"debug", "info", "warning", "error"};
 /* Those of syslog(3). */
@@ -95,12 +97,12 @@ static void append_unicode(struct log_line *line, uint32_t character)
     append_text(line, escape);
 }
 
-/* Within quotes. All of it is ASCII, for terminals; what is no UTF-8 becomes U+FFFD, byte by byte. */
-static void append_json(struct log_line *line, const char *text)
+/* Within quotes, so much of it. All of it is ASCII, for terminals; what is no UTF-8 becomes U+FFFD, byte by byte. */
+static void append_json_up_to(struct log_line *line, const char *text, size_t most)
 {
-    const unsigned char *at = (const unsigned char *)text;
+    const unsigned char *at = (const unsigned char *)text, *end = at + strnlen(text, most);
 
-    while (*at != '\0') {
+    while (at < end) {
         if (*at == '"' || *at == '\\') {
             const char escape[] = {'\\', (char)*at};
             append(line, escape, sizeof escape);
@@ -120,6 +122,47 @@ static void append_json(struct log_line *line, const char *text)
             at += length > 0 ? length : 1;
         }
     }
+}
+
+static void append_json(struct log_line *line, const char *text)
+{
+    append_json_up_to(line, text, SIZE_MAX);
+}
+
+/* Each piece leaves the line within quotes, as it may be cut behind any of them. */
+static void append_field(struct log_line *line, const char *name, const char *text)
+{
+    char head[32];
+
+    if (text != NULL && *text != '\0') {
+        snprintf(head, sizeof head, "\",\"%s\":\"", name);
+        append_text(line, head);
+        append_json_up_to(line, text, SUBJECT_SHOWN);
+    }
+}
+
+static void append_subject(struct log_line *line, const struct log_subject *about)
+{
+    append_field(line, "client", about->client);
+    append_field(line, "name", about->name);
+    append_field(line, "user", about->user);
+    append_field(line, "identity", about->identity);
+    append_field(line, "rule", about->rule);
+}
+
+/* Numbers, and what comes behind them. */
+static void begin_message(struct log_line *line, const struct log_subject *about)
+{
+    char client[48] = "", lane[48] = "", head[128];
+
+    if (about->client_id != 0) {
+        snprintf(client, sizeof client, ",\"client_id\":%" PRIu64, about->client_id);
+    }
+    if (about->lane != 0) {
+        snprintf(lane, sizeof lane, ",\"lane\":%" PRIu64, about->lane);
+    }
+    snprintf(head, sizeof head, "\"%s%s,\"message\":\"", client, lane);
+    append_text(line, head);
 }
 
 /* ---- lines ---- */
@@ -173,6 +216,8 @@ static void compose_text(struct log_line *line, struct log_shape shape, enum log
 static void compose_json(struct log_line *line, struct log_shape shape, enum log_level level, const char *module,
                          const char *message, const struct timespec *now)
 {
+    static const struct log_subject nobody = {0};
+
     append_text(line, "{\"time\":\"");
     append_time(line, now);
     append_text(line, "\",\"level\":\"");
@@ -183,7 +228,8 @@ static void compose_json(struct log_line *line, struct log_shape shape, enum log
         append_text(line, "\",\"server\":\"");
         append_json(line, shape.server);
     }
-    append_text(line, "\",\"message\":\"");
+    append_subject(line, shape.about != NULL ? shape.about : &nobody);
+    begin_message(line, shape.about != NULL ? shape.about : &nobody);
     append_json(line, message);
 }
 

@@ -25,8 +25,9 @@ struct log_line {
 
 struct log_shape {
     enum log_format format;
-    bool is_syslog;     /* a datagram for the system's log: with its head, and without a newline */
-    const char *server; /* that the line is of; NULL: none in particular */
+    bool is_syslog;                  /* a datagram for the system's log: with its head, and without a newline */
+    const char *server;              /* that the line is of; NULL: none in particular */
+    const struct log_subject *about; /* NULL: nobody in particular */
 };
 
 /* suppressed: how many lines of this kind were not written since the last. */

@@ -270,7 +270,7 @@ static void check_times(struct client *client, int64_t now)
     } else if (client->state == CLIENT_OPEN && waits_for_connection && now - client->wait_since_us >= patience) {
         client_end(client, "no connection to Redis for a long request");
     } else if (client->state == CLIENT_OPEN && is_idle(client, now)) {
-        log_info("client", "closing client %s: idle for client_idle_timeout", client->address_text);
+        client_log(client, LOG_LEVEL_INFO, "closing client %s: idle for client_idle_timeout", client->address_text);
         stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_IDLE, 1);
         client_close(client, "idle");
     }

@@ -97,7 +97,7 @@ void client_protocol_error(struct client *client)
     char text[160];
     size_t length = resp_command_fault_text(&client->command, text, sizeof text);
 
-    log_info("client", "closing client %s: %.*s", client->address_text, (int)length - 2, text);
+    client_log(client, LOG_LEVEL_INFO, "closing client %s: %.*s", client->address_text, (int)length - 2, text);
     stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_PROTOCOL, 1);
     if (!client->session.silent && !client->session.silent_next && !client_answer(client, text, length, NULL)) {
         client_out_of_memory(client);

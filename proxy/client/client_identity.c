@@ -96,10 +96,10 @@ static void turn_away(struct client *client)
 
     stats_add(service->reactor->stats, STATS_CLIENTS_DENIED, 1);
     if (log_limiter_take(&service->denials, clock_now_us(), &suppressed)) {
-        log_warning("client",
-                    "refused client %s, identity %s: allow and refuse do not let it in (%llu more since the last line)",
-                    client->address_text, client->who != NULL ? client->who->name : "none",
-                    (unsigned long long)suppressed);
+        client_log(client, LOG_LEVEL_WARNING,
+                   "refused client %s, identity %s: allow and refuse do not let it in (%llu more since the last line)",
+                   client->address_text, client->who != NULL ? client->who->name : "none",
+                   (unsigned long long)suppressed);
     }
     client_output(client, ADMISSION_REFUSAL, sizeof ADMISSION_REFUSAL - 1, false);
     client_finish(client);

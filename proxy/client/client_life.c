@@ -105,12 +105,24 @@ void client_finish(struct client *client)
     }
 }
 
+struct log_subject client_log_subject(const struct client *client)
+{
+    return (struct log_subject){
+        .client = client->address_text,
+        .client_id = client->id,
+        .name = client->name,
+        .user = profile_user(client->profile),
+        .identity = client_identity_name(client),
+        .lane = client->exclusive != NULL ? client->exclusive->id : 0,
+    };
+}
+
 void client_end(struct client *client, const char *why)
 {
     if (client->state == CLIENT_CLOSED) {
         return;
     }
-    log_debug("client", "ending client %s: %s", client->address_text, why);
+    client_log(client, LOG_LEVEL_DEBUG, "ending client %s: %s", client->address_text, why);
     abandon_requests(client);
     client_finish(client);
     client_want_flush(client);
@@ -118,8 +130,8 @@ void client_end(struct client *client, const char *why)
 
 void client_close_refused(struct client *client)
 {
-    log_info("client", "closing client %s: Redis does not take the password of user %s any more", client->address_text,
-             profile_user(client->profile));
+    client_log(client, LOG_LEVEL_INFO, "closing client %s: Redis does not take the password of user %s any more",
+               client->address_text, profile_user(client->profile));
     stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_LOST, 1);
     client_end(client, "its password is refused");
 }
@@ -139,7 +151,7 @@ void client_close(struct client *client, const char *why)
     if (client->state == CLIENT_CLOSED) {
         return;
     }
-    log_debug("client", "closed client %s: %s", client->address_text, why);
+    client_log(client, LOG_LEVEL_DEBUG, "closed client %s: %s", client->address_text, why);
     abandon_requests(client);
     client->state = CLIENT_CLOSED;
     client_measure_written(client, false);

@@ -145,8 +145,9 @@ void client_login_tick(struct client *client, int64_t now)
         return;
     }
     if (is_overdue(client, now)) {
-        log_warning("client", "closing client %s: Redis has not answered its AUTH for %lld ms (auth_timeout)",
-                    client->address_text, (long long)client->service->settings.auth_timeout);
+        client_log(client, LOG_LEVEL_WARNING,
+                   "closing client %s: Redis has not answered its AUTH for %lld ms (auth_timeout)",
+                   client->address_text, (long long)client->service->settings.auth_timeout);
         client_close(client, "no answer to AUTH");
     } else if (client->state == CLIENT_OPEN && waits_in_vain(client, now)) {
         client->gave_up = true;

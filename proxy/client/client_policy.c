@@ -26,13 +26,13 @@ static void reconsider(void *context)
 static void warn(void *context, const char *rule, const char *text)
 {
     (void)context;
-    log_warning("policy", "rule %s: %s", rule, text);
+    log_write_about(LOG_LEVEL_WARNING, &(const struct log_subject){.rule = rule}, "policy", "rule %s: %s", rule, text);
 }
 
 static void inform(void *context, const char *rule, const char *text)
 {
     (void)context;
-    log_info("policy", "rule %s: %s", rule, text);
+    log_write_about(LOG_LEVEL_INFO, &(const struct log_subject){.rule = rule}, "policy", "rule %s: %s", rule, text);
 }
 
 static int64_t wall_us(void *context)

@@ -57,6 +57,13 @@ static inline void client_want_flush(struct client *client)
 void client_finish(struct client *client);
 /* Stops taking requests; forgets what is under way; closes when the output is written. why is logged at debug level. */
 void client_end(struct client *client, const char *why);
+/* What lines of the log say of the client; the texts are its own. */
+struct log_subject client_log_subject(const struct client *client);
+/* A line about it; then as printf. */
+#define client_log(client, level, ...)                                                                                 \
+    (log_enabled(level)                                                                                                \
+         ? log_write_about(level, (const struct log_subject[]){client_log_subject(client)}, "client", __VA_ARGS__)     \
+         : (void)0)
 /* Ends a client that Redis would not have any more: its credentials are refused, and no connection is left to it. */
 void client_close_refused(struct client *client);
 /*

@@ -87,9 +87,9 @@ static bool over_output_limit(struct client *client)
     if (limit == 0 || held <= limit) {
         return false;
     }
-    log_warning("client",
-                "closing client %s: %llu bytes wait for it to read its replies, more than client_output_limit",
-                client->address_text, (unsigned long long)held);
+    client_log(client, LOG_LEVEL_WARNING,
+               "closing client %s: %llu bytes wait for it to read its replies, more than client_output_limit",
+               client->address_text, (unsigned long long)held);
     stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_OUTPUT, 1);
     client_close(client, "past client_output_limit");
     return true;

@@ -75,8 +75,8 @@ static enum client_outcome obey(struct client *client, enum policy_verdict verdi
     if (verdict == POLICY_REPLY) {
         client_refuse(client, decision);
     } else {
-        log_info("client", "a policy closes client %s: %.*s", client->address_text, (int)decision->length,
-                 decision->text);
+        client_log(client, LOG_LEVEL_INFO, "a policy closes client %s: %.*s", client->address_text,
+                   (int)decision->length, decision->text);
         client_end(client, "closed by a policy");
     }
     return CLIENT_TAKEN;

@@ -16,8 +16,8 @@ static void refuse(struct client *client, struct log_limiter *limiter, const cha
     uint64_t suppressed;
 
     if (log_limiter_take(limiter, clock_now_us(), &suppressed)) {
-        log_warning("client", "closing client %s: %s (%llu more since the last line)", client->address_text, why,
-                    (unsigned long long)suppressed);
+        client_log(client, LOG_LEVEL_WARNING, "closing client %s: %s (%llu more since the last line)",
+                   client->address_text, why, (unsigned long long)suppressed);
     }
     client_close(client, why);
 }

@@ -22,8 +22,8 @@ static void close_without_tls(struct client *client, enum tls_failure failure, c
 
     count_failure(service->reactor->stats, failure);
     if (log_limiter_take(&service->tls_failures[failure], clock_now_us(), &suppressed)) {
-        log_warning("client", "no TLS with client %s: %s (%llu more since the last line)", client->address_text, why,
-                    (unsigned long long)suppressed);
+        client_log(client, LOG_LEVEL_WARNING, "no TLS with client %s: %s (%llu more since the last line)",
+                   client->address_text, why, (unsigned long long)suppressed);
     }
     client_close(client, why);
 }

@@ -274,8 +274,9 @@ void lane_desync(struct lane *lane, const char *why)
     /* An attempt to connect that failed so is repeated, and logged by who is told of it. */
     if (lane->state == LANE_READY) {
         lane->desynced = true;
-        log_error("lane", "lane %llu to %s: %s; closing it", (unsigned long long)lane->id, lane->settings->target_text,
-                  why);
+        log_write_about(LOG_LEVEL_ERROR, &(const struct log_subject){.lane = lane->id}, "lane",
+                        "lane %llu to %s: %s; closing it", (unsigned long long)lane->id, lane->settings->target_text,
+                        why);
     }
     lane_break(lane, why);
 }
@@ -661,8 +662,10 @@ void lane_tick(struct lane *lane, int64_t wait_ms)
         return;
     }
     if (timeout > 0 && lane->use == LANE_SHARED && now - lane->progress_us >= timeout) {
-        log_error("lane", "lane %llu: %s has not answered for %lld ms (upstream_reply_timeout); closing it",
-                  (unsigned long long)lane->id, lane->settings->target_text, (long long)lane->settings->reply_timeout);
+        log_write_about(LOG_LEVEL_ERROR, &(const struct log_subject){.lane = lane->id}, "lane",
+                        "lane %llu: %s has not answered for %lld ms (upstream_reply_timeout); closing it",
+                        (unsigned long long)lane->id, lane->settings->target_text,
+                        (long long)lane->settings->reply_timeout);
         lane_break(lane, "no answer within upstream_reply_timeout");
     }
 }

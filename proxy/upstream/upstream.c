@@ -213,7 +213,8 @@ static void on_closed(struct lane *lane, const char *why)
     struct profile *profile = lane_profile(lane);
     struct upstream *upstream = profile->upstream;
 
-    log_debug("upstream", "lane %llu (%s) closed: %s", (unsigned long long)lane->id, lane_use_name(lane->use), why);
+    log_write_about(LOG_LEVEL_DEBUG, &(const struct log_subject){.lane = lane->id}, "upstream",
+                    "lane %llu (%s) closed: %s", (unsigned long long)lane->id, lane_use_name(lane->use), why);
     if (lane->use == LANE_SHARED) {
         upstream_forget_place(lane);
     } else if (lane->use == LANE_POOLED) {

@@ -61,8 +61,9 @@ static void refuse(struct listener *listener, int fd, bool tls, const char *why)
         char who[64];
         getpeername(fd, (struct sockaddr *)&address, &length);
         connection_peer_text(&address, who, sizeof who);
-        log_warning("listener", "refused client %s: %s (%llu more since the last line)", who, why,
-                    (unsigned long long)suppressed);
+        log_write_about(LOG_LEVEL_WARNING, &(const struct log_subject){.client = who}, "listener",
+                        "refused client %s: %s (%llu more since the last line)", who, why,
+                        (unsigned long long)suppressed);
     }
     close(fd);
 }
@@ -122,9 +123,10 @@ static bool is_let_in(struct listener *listener, int fd, const struct client_ori
     listener->worker_pool->clients_denied++;
     if (log_limiter_take(&listener->denials, clock_now_us(), &suppressed)) {
         connection_peer_text(&origin->address, text, sizeof text);
-        log_warning("listener",
-                    "refused client %s, identity %s: allow and refuse do not let it in (%llu more since the last line)",
-                    text, identity, (unsigned long long)suppressed);
+        log_write_about(
+            LOG_LEVEL_WARNING, &(const struct log_subject){.client = text}, "listener",
+            "refused client %s, identity %s: allow and refuse do not let it in (%llu more since the last line)", text,
+            identity, (unsigned long long)suppressed);
     }
     return false;
 }
@@ -139,8 +141,9 @@ static void refuse_proxy(struct listener *listener, const struct client_origin *
     listener->worker_pool->proxies_refused++;
     connection_peer_text(&peer->address, text, sizeof text);
     if (log_limiter_take(&listener->proxy_refusals, clock_now_us(), &suppressed)) {
-        log_warning("listener", "closed %s where the PROXY protocol is required: %s (%llu more since the last line)",
-                    text, why, (unsigned long long)suppressed);
+        log_write_about(LOG_LEVEL_WARNING, &(const struct log_subject){.client = text}, "listener",
+                        "closed client %s where the PROXY protocol is required: %s (%llu more since the last line)",
+                        text, why, (unsigned long long)suppressed);
     }
 }
 

@@ -215,7 +215,7 @@ def test_what_is_no_header_is_closed_at_once(front, bytes_sent, why):
     with front.connect(bytes_sent) as client, pytest.raises((Closed, ConnectionError)):
         client.read()
     assert front.counter("proxies_refused_total") == 1
-    front.headgate.await_log("closed 127.0.0.1:")
+    front.headgate.await_log("closed client 127.0.0.1:")
     front.headgate.await_log(why)
     assert front.headgate.serves()
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from harness.resp import PONG, wait_for
+from harness.resp import OK, PONG, wait_for
 from harness.servers import BINARY
 
 
@@ -24,10 +24,30 @@ def test_every_line_is_json(redis, make_headgate):
     headgate.terminate()
     lines = [json.loads(line) for line in headgate.log().splitlines()]
     assert len(lines) > 8
+    about = ["client", "name", "user", "identity", "rule", "client_id", "lane"]
     for line in lines:
-        assert list(line) == ["time", "level", "module", "message"]
+        assert list(line)[:3] == ["time", "level", "module"] and list(line)[-1] == "message"
+        assert [name for name in about if name in line] == list(line)[3:-1]
     closing = [line for line in lines if "closing client 127.0.0.1:" in line["message"]]
     assert closing and closing[0]["level"] == "info" and closing[0]["module"] == "client"
+    host, port = client.socket.getsockname()
+    assert closing[0]["client"] == f"{host}:{port}" and closing[0]["user"] == "default"
+    assert isinstance(closing[0]["client_id"], int)
+    lanes = [line for line in lines if line["message"].startswith("lane ")]
+    assert lanes and all(line["message"].split()[1] == str(line["lane"]) for line in lanes)
+
+
+def test_json_says_of_whom_a_line_is(redis, make_headgate):
+    """The name that the client gave itself, the lane that it had, and the rule that closed it."""
+    headgate = make_headgate(redis, pool="session", log_format="json", tls=False)
+    client = headgate.connect()
+    assert client("CLIENT", "SETNAME", 'worker-7","level":"error') == OK
+    client.send(b"*1\r\nX\r\n")
+    client.read_to_end()
+    headgate.await_log("closing client")
+    (line,) = [line for line in map(json.loads, headgate.log().splitlines()) if "closing" in line["message"]]
+    assert line["name"] == 'worker-7","level":"error' and line["level"] == "info"
+    assert line["lane"] > 0 and line["client_id"] > 0
 
 
 def test_a_reload_changes_the_format(redis, make_headgate):

@@ -61,6 +61,40 @@ Test(log_line, json_cannot_be_left)
     assert_ends(composed(json, "a\"b", 0, "x"), "\"module\":\"a\\\"b\",\"message\":\"x\"}\n");
 }
 
+Test(log_line, json_says_whom_it_is_about)
+{
+    const struct log_subject client = {.client = "127.0.0.1:50184", .client_id = 12, .user = "default", .lane = 9};
+    const struct log_subject rule = {.rule = "limit:a", .identity = "", .name = NULL};
+    struct log_shape shape = json;
+
+    shape.about = &client;
+    assert_ends(composed(shape, "m", 0, "x"), "\"module\":\"m\",\"client\":\"127.0.0.1:50184\",\"user\":\"default\","
+                                              "\"client_id\":12,\"lane\":9,\"message\":\"x\"}\n");
+    shape.about = &rule;
+    assert_ends(composed(shape, "m", 0, "x"), "\"module\":\"m\",\"rule\":\"limit:a\",\"message\":\"x\"}\n");
+    shape.format = LOG_FORMAT_TEXT;
+    assert_ends(composed(shape, "m", 0, "x"), "warning m: x\n");
+}
+
+/* Whatever clients call themselves: the line stays an object, and has its message. */
+Test(log_line, nobody_forges_a_field)
+{
+    char hostile[512];
+    struct log_subject about = {
+        .client = "\"}\r\n{", .name = "a\",\"level\":\"error", .user = "\xff\xc3\x1b[m", .lane = 1};
+    struct log_shape shape = json;
+
+    shape.about = &about;
+    assert_ends(composed(shape, "m", 0, "x"),
+                "\"client\":\"\\\"}\\u000d\\u000a{\",\"name\":\"a\\\",\\\"level\\\":\\\"error\","
+                "\"user\":\"\\ufffd\\ufffd\\u001b[m\",\"lane\":1,\"message\":\"x\"}\n");
+    memset(hostile, 0xff, sizeof hostile - 1);
+    hostile[sizeof hostile - 1] = '\0';
+    about = (struct log_subject){.client = "c", .name = hostile, .user = hostile, .identity = "i", .rule = "r"};
+    assert_ends(composed(shape, "m", 0, "the message"),
+                "\\ufffd\",\"identity\":\"i\",\"rule\":\"r\",\"message\":\"the message\"}\n");
+}
+
 Test(log_line, json_has_characters_of_utf8)
 {
     assert_ends(composed(json, "m", 0, "%s", "\x01\x7f\x1b[m é € 𝄞"),
