@@ -70,7 +70,7 @@ static void free_rules(struct lease_rule *rules, size_t count)
     free(rules);
 }
 
-static struct lease_rule *make_rules(const struct conf_rule *list, size_t *count)
+static struct lease_rule *make_rules(struct lease_registry *registry, const struct conf_rule *list, size_t *count)
 {
     *count = conf_rules_count(list, &lease_section);
     struct lease_rule *rules = conf_alloc(NULL, *count * sizeof *rules);
@@ -78,6 +78,7 @@ static struct lease_rule *make_rules(const struct conf_rule *list, size_t *count
     for (size_t i = 0; i < *count; i++) {
         list = conf_rules_first(list, &lease_section);
         lease_rule_make(&rules[i], list);
+        rules[i].terms.tally = lease_tallies_find(lease_registry_tallies(registry), rules[i].terms.rule);
         list = list->next;
     }
     return rules;
@@ -106,7 +107,7 @@ static void apply_rules(struct lease_worker *worker)
         if (rule == NULL) {
             lease_end(worker, lease, LEASE_REASON_DROPPED);
         } else {
-            lease->terms = rule->terms;
+            lease_go_over(lease, &rule->terms);
             lease_schedule(worker, lease);
         }
         lease = next;
@@ -118,7 +119,7 @@ static bool lease_reload(void *instance, const struct conf_rule *list)
 {
     struct lease_worker *worker = instance;
     size_t count;
-    struct lease_rule *rules = make_rules(list, &count);
+    struct lease_rule *rules = make_rules(worker->registry, list, &count);
 
     free_rules(worker->rules, worker->rule_count);
     worker->rules = rules;
@@ -243,7 +244,7 @@ static void *lease_start(const struct policy_start *start)
         worker->counters = start->counters;
         LIST_INIT(&worker->clients);
         TAILQ_INIT(&worker->confirmations);
-        worker->rules = make_rules(start->rules, &worker->rule_count);
+        worker->rules = make_rules(worker->registry, start->rules, &worker->rule_count);
     }
     return worker;
 }
@@ -251,6 +252,11 @@ static void *lease_start(const struct policy_start *start)
 static void *share(size_t threads)
 {
     return lease_registry_new(threads);
+}
+
+static void tell_rules(void *shared, policy_rule_told *told, void *context)
+{
+    lease_tallies_tell(lease_registry_tallies(shared), told, context);
 }
 
 static void unshare(void *shared)
@@ -274,6 +280,9 @@ const struct policy lease_policy = {
     .counter_section = "Lease",
     .counters = counter_table,
     .counter_count = sizeof counter_table / sizeof counter_table[0],
+    .rule_counters = lease_tally_table,
+    .rule_counter_count = LEASE_TALLIES,
+    .tell_rules = tell_rules,
     .verbs = verb_table,
     .verb_count = sizeof verb_table / sizeof verb_table[0],
     .share = share,

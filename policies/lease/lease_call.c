@@ -364,6 +364,7 @@ static void renewed(const struct lease_call *call, int64_t life_ms)
     lease->renewals++;
     lease->reason = LEASE_REASON_RENEWED;
     lease_count(call->worker, LEASE_COUNTER_RENEWALS);
+    lease_tally_add(lease->terms.tally, LEASE_TALLY_RENEWALS, 1);
 }
 
 /* While the call was on its way, the time to live went on: what is left is no less than it has to be by now. */

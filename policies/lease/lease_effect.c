@@ -124,7 +124,7 @@ static void set_terms(struct effect *effect, struct lease *lease)
 {
     const struct lease_request *request = effect->request;
 
-    lease->terms = request->terms;
+    lease_go_over(lease, &request->terms);
     lease->kind = request->shape.kind;
     lease->worker = effect->worker->host->worker;
     lease->client = request->client->id;

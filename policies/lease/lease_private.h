@@ -20,6 +20,7 @@
 #define HEADGATE_LEASE_PRIVATE_H
 
 #include "lease/lease_registry.h"
+#include "lease/lease_tally.h"
 
 enum lease_counter {
     LEASE_COUNTER_ACQUIRED,
@@ -254,6 +255,8 @@ void lease_permit_end(struct lease_worker *worker, struct lease *lease, enum lea
 void lease_schedule(struct lease_worker *worker, struct lease *lease);
 /* Redis has said that the lock was taken: it counts from now on. */
 void lease_confirm(struct lease_worker *worker, struct lease *lease);
+/* It is kept by those terms from now on, of its rule as it is now or of another one. */
+void lease_go_over(struct lease *lease, const struct lease_terms *terms);
 /* So many permits of the kind of that one were taken and released, as is known now. */
 void lease_count_briefs(struct lease_worker *worker, const struct lease *lease, uint32_t count);
 /* A script that nobody knows may have ended the lock: Redis is asked soon, and what it says of a script's answer that

@@ -1,6 +1,7 @@
 #include "lease/lease_registry.h"
 
 #include "base/siphash.h"
+#include "lease/lease_tally.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -42,6 +43,7 @@ struct lease_registry {
     bool asked[LEASE_OWNER_KINDS];
     bool asked_rank;
     bool draining;
+    struct lease_tallies *tallies;
     struct lease_semaphore semaphores[SEMAPHORES];
     struct lease_wheel wheels[]; /* one for each worker */
 };
@@ -70,7 +72,8 @@ struct lease_registry *lease_registry_new(size_t threads)
     opened = table_open(&registry->members, TABLE_ROOM) && opened;
     opened = table_open(&registry->owners, TABLE_ROOM) && opened;
     opened = table_open(&registry->scripts, TABLE_ROOM) && opened;
-    if (!opened) {
+    registry->tallies = lease_tallies_new();
+    if (!opened || registry->tallies == NULL) {
         lease_registry_free(registry);
         return NULL;
     }
@@ -98,8 +101,14 @@ void lease_registry_free(struct lease_registry *registry)
     table_close(&registry->members);
     table_close(&registry->owners);
     table_close(&registry->scripts);
+    lease_tallies_free(registry->tallies);
     pthread_mutex_destroy(&registry->mutex);
     free(registry);
+}
+
+struct lease_tallies *lease_registry_tallies(struct lease_registry *registry)
+{
+    return registry->tallies;
 }
 
 void lease_registry_lock(struct lease_registry *registry)

@@ -159,6 +159,8 @@ struct lease_registry;
 
 /* threads: how many workers there are. NULL when memory is short. */
 struct lease_registry *lease_registry_new(size_t threads);
+/* What rules have counted: for any thread, without the registry's lock. */
+struct lease_tallies *lease_registry_tallies(struct lease_registry *registry);
 /* Nothing of it may be in use any more. */
 void lease_registry_free(struct lease_registry *registry);
 void lease_registry_lock(struct lease_registry *registry);

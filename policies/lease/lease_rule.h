@@ -26,8 +26,11 @@ enum lease_care {
     LEASE_CARE_NEVER /* its end is part of what the library means by it */
 };
 
+struct lease_tally;
+
 /* How the leases of a rule are kept. */
 struct lease_terms {
+    struct lease_tally *tally; /* what the rule counts; NULL: nothing */
     char rule[CONF_RULE_NAME_MAX + 1];
     int64_t ttl_us;   /* the lease of what was taken without one */
     int64_t renew;    /* renewed after so many … */

@@ -59,6 +59,8 @@ void lease_confirm(struct lease_worker *worker, struct lease *lease)
     if (!lease->confirmed) {
         lease->confirmed = true;
         lease_count(worker, LEASE_COUNTER_ACQUIRED);
+        lease_tally_add(lease->terms.tally, LEASE_TALLY_ACQUIRED, 1);
+        lease_tally_add(lease->terms.tally, LEASE_TALLY_HELD, 1);
         tell(worker, lease, POLICY_LEASE_TAKEN, 1, lease_kind_name(lease->kind));
     }
 }
@@ -68,8 +70,18 @@ void lease_count_briefs(struct lease_worker *worker, const struct lease *lease, 
     if (count > 0) {
         policy_count(&worker->counters[LEASE_COUNTER_ACQUIRED], count);
         policy_count(&worker->counters[LEASE_COUNTER_RELEASED], count);
+        lease_tally_add(lease->terms.tally, LEASE_TALLY_ACQUIRED, count);
         tell(worker, lease, POLICY_LEASE_TAKEN, count, lease_kind_name(lease->kind));
     }
+}
+
+void lease_go_over(struct lease *lease, const struct lease_terms *terms)
+{
+    if (lease->confirmed && lease->terms.tally != terms->tally) {
+        lease_tally_add(lease->terms.tally, LEASE_TALLY_HELD, UINT64_MAX);
+        lease_tally_add(terms->tally, LEASE_TALLY_HELD, 1);
+    }
+    lease->terms = *terms;
 }
 
 void lease_suspect(struct lease_worker *worker, struct lease *lease)
@@ -102,7 +114,9 @@ void lease_end(struct lease_worker *worker, struct lease *lease, enum lease_reas
     bool counts = lease->confirmed && outcomes[reason].counter != LEASE_COUNTERS;
     if (counts && !(lease->state == LEASE_EXHAUSTED && outcomes[reason].is_loss)) {
         lease_count(worker, outcomes[reason].counter);
+        lease_tally_add(lease->terms.tally, LEASE_TALLY_LOST, outcomes[reason].is_loss);
     }
+    lease_tally_add(lease->terms.tally, LEASE_TALLY_HELD, lease->confirmed ? UINT64_MAX : 0);
     lease_registry_remove(worker->registry, lease, reason);
 }
 
@@ -111,6 +125,7 @@ static void exhaust(struct lease_worker *worker, struct lease *lease)
     lease_move(lease, LEASE_EXHAUSTED);
     lease->reason = LEASE_REASON_MAX_HOLD;
     lease_count(worker, LEASE_COUNTER_MAX_HOLD);
+    lease_tally_add(lease->terms.tally, LEASE_TALLY_MAX_HOLD, 1);
     lease_warn_of_loss(worker, lease, "max_hold reached, not renewed any more");
 }
 

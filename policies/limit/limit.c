@@ -27,6 +27,15 @@ static const struct policy_counter counter_table[] = {
     [LIMIT_COUNTER_TRACKED] = {"limit_tracked", STATS_GAUGE, "clients, users, keys … that rules keep apart now"},
 };
 
+static const struct policy_counter rule_counter_table[LIMIT_RULE_COUNTERS] = {
+    [LIMIT_ADMITTED] = {"limit_rule_admitted_total", STATS_COUNTER, "requests that the rule has admitted"},
+    [LIMIT_REFUSED] = {"limit_rule_refused_total", STATS_COUNTER, "requests that it has refused"},
+    [LIMIT_DELAYED] = {"limit_rule_delayed_total", STATS_COUNTER, "requests that it has held"},
+    [LIMIT_OBSERVED] = {"limit_rule_observed_total", STATS_COUNTER,
+                        "requests that it would have refused, with action = observe"},
+    [LIMIT_COUNTS] = {"limit_rule_tracked", STATS_GAUGE, "clients, users, keys … that it keeps apart now"},
+};
+
 static const struct policy_verb verb_table[] = {
     {.name = "LIMITS",
      .least = 1,
@@ -438,6 +447,11 @@ static void *share(size_t threads)
     return limit_share_new(threads);
 }
 
+static void tell_rules(void *shared, policy_rule_told *told, void *context)
+{
+    limit_share_tell(shared, told, context);
+}
+
 static void unshare(void *shared)
 {
     limit_share_free(shared);
@@ -460,6 +474,9 @@ const struct policy limit_policy = {
     .counter_section = "Limit",
     .counters = counter_table,
     .counter_count = sizeof counter_table / sizeof counter_table[0],
+    .rule_counters = rule_counter_table,
+    .rule_counter_count = LIMIT_RULE_COUNTERS,
+    .tell_rules = tell_rules,
     .verbs = verb_table,
     .verb_count = sizeof verb_table / sizeof verb_table[0],
     .share = share,

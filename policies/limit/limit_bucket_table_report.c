@@ -124,6 +124,23 @@ void limit_share_print(struct limit_share *share, FILE *out, int64_t now_us)
     pthread_mutex_unlock(&share->registry);
 }
 
+void limit_share_tell(struct limit_share *share, policy_rule_told *told, void *context)
+{
+    const struct limit_bucket_table *bucket_table;
+    uint64_t values[LIMIT_RULE_COUNTERS];
+
+    pthread_mutex_lock(&share->registry);
+    LIST_FOREACH(bucket_table, &share->bucket_tables, of_share)
+    {
+        for (enum limit_count i = 0; i < LIMIT_COUNTS; i++) {
+            values[i] = count_of(bucket_table, i);
+        }
+        values[LIMIT_COUNTS] = atomic_load_explicit(&bucket_table->bucket_count, memory_order_relaxed);
+        told(context, bucket_table->rule, values);
+    }
+    pthread_mutex_unlock(&share->registry);
+}
+
 static int hexadecimal(char digit)
 {
     const char *digits = "0123456789abcdef";

@@ -41,6 +41,7 @@ struct metrics {
 /* Of a series; NULL: it has no label of that name. */
 struct labels {
     const char *server;
+    const char *rule;
     const char *operation;
     const char *bound;
 };
@@ -103,7 +104,8 @@ static void write_series(FILE *out, const char *name, const char *suffix, const 
 {
     const struct {
         const char *name, *value;
-    } pairs[] = {{"server", labels->server}, {"operation", labels->operation}, {"le", labels->bound}};
+    } pairs[] = {
+        {"server", labels->server}, {"rule", labels->rule}, {"operation", labels->operation}, {"le", labels->bound}};
     char before = '{';
 
     fprintf(out, "headgate_%s%s", name, suffix);
@@ -297,6 +299,52 @@ static void write_counters(const struct metrics *metrics)
     }
 }
 
+/* ---- rules ---- */
+
+static void write_rule_counter(const struct metrics *metrics, const struct policy_counter *counter, size_t place,
+                               const struct http_rules rules[])
+{
+    begin(metrics, counter->name, counter->kind == STATS_COUNTER ? KIND_COUNTER : KIND_GAUGE, counter->help);
+    for (size_t i = 0; i < metrics->http->servers->count; i++) {
+        for (size_t n = 0; n < rules[i].count; n++) {
+            write_series(metrics->out, counter->name, "",
+                         &(struct labels){.server = server_label(metrics->http, i), .rule = rules[i].list[n].name});
+            fprintf(metrics->out, "%" PRIu64 "\n", rules[i].list[n].values[place]);
+        }
+    }
+}
+
+/* Those of one policy, before all servers; nothing where it has no rule. */
+static void write_rules_of(const struct metrics *metrics, size_t place)
+{
+    const struct policy *policy = http_policies(metrics->http)->list[place];
+    size_t servers = metrics->http->servers->count, count = 0;
+    struct http_rules *rules = calloc(servers, sizeof *rules);
+
+    for (size_t i = 0; rules != NULL && i < servers; i++) {
+        rules[i] = http_rules_of(metrics->http, i, place);
+        count += rules[i].count;
+    }
+    for (size_t n = 0; count > 0 && n < policy->rule_counter_count; n++) {
+        write_rule_counter(metrics, &policy->rule_counters[n], n, rules);
+    }
+    for (size_t i = 0; rules != NULL && i < servers; i++) {
+        free(rules[i].list);
+    }
+    free(rules);
+}
+
+static void write_rules(const struct metrics *metrics)
+{
+    const struct chain_roster *policies = http_policies(metrics->http);
+
+    for (size_t i = 0; i < policies->count; i++) {
+        if (policies->list[i]->tell_rules != NULL) {
+            write_rules_of(metrics, i);
+        }
+    }
+}
+
 /* ---- operations ---- */
 
 struct series {
@@ -440,6 +488,7 @@ void http_metrics_write(const struct http *http, const struct http_snapshot *sna
     write_process(http, &metrics);
     write_clocks(&metrics, snapshot);
     write_counters(&metrics);
+    write_rules(&metrics);
     write_operations(snapshot, &metrics);
     if (openmetrics) {
         fputs("# EOF\n", out);

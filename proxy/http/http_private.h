@@ -231,6 +231,22 @@ void http_snapshot_free(struct http_snapshot *snapshot);
 /* Who waits is told that the process ends. The workers are gone, and their messages were run. */
 void http_snapshot_end(struct http *http);
 
+/* ---- http_rules.c ---- */
+
+struct http_rule {
+    char name[CONF_RULE_NAME_MAX + 1];
+    uint64_t values[POLICY_RULE_COUNTERS_MAX];
+};
+
+/* list is to be free()d. */
+struct http_rules {
+    struct http_rule *list;
+    size_t count;
+};
+
+/* What each rule of that policy has counted before that server; none if memory is short. */
+struct http_rules http_rules_of(const struct http *http, size_t server, size_t policy);
+
 /* ---- http_metrics.c, http_stats.c ---- */
 
 void http_metrics_write(const struct http *http, const struct http_snapshot *snapshot, bool openmetrics, FILE *out);

@@ -441,6 +441,52 @@ static void write_answer(const struct http *http, const struct http_snapshot *sn
     fputs(",\n", out);
 }
 
+/* ---- rules ---- */
+
+/* A counter's name within its rule: "refused" of "limit_rule_refused_total". */
+static struct slice short_name(const char *name)
+{
+    const char *begin = strstr(name, "_rule_");
+    begin = begin != NULL ? begin + strlen("_rule_") : name;
+    const char *end = strstr(begin, "_total");
+
+    return (struct slice){begin, end != NULL ? (size_t)(end - begin) : strlen(begin)};
+}
+
+static void write_rule(const struct http *http, size_t server, const struct policy *policy,
+                       const struct http_rule *rule, FILE *out)
+{
+    fputc('{', out);
+    write_server(http, server, out);
+    write_text(out, "policy", policy->name);
+    write_text(out, "rule", rule->name);
+    for (size_t i = 0; i < policy->rule_counter_count; i++) {
+        struct slice name = short_name(policy->rule_counters[i].name);
+        fprintf(out, "%s\"%.*s\":%" PRIu64, i > 0 ? "," : "", (int)name.length, name.data, rule->values[i]);
+    }
+    fputc('}', out);
+}
+
+static void write_rules(const struct http *http, FILE *out)
+{
+    const struct chain_roster *policies = http_policies(http);
+    const char *comma = "";
+
+    fputs("\"rules\":[", out);
+    for (size_t i = 0; i < http->servers->count; i++) {
+        for (size_t n = 0; n < policies->count; n++) {
+            struct http_rules rules = http_rules_of(http, i, n);
+            for (size_t rule = 0; rule < rules.count; rule++) {
+                fputs(comma, out);
+                write_rule(http, i, policies->list[n], &rules.list[rule], out);
+                comma = ",\n";
+            }
+            free(rules.list);
+        }
+    }
+    fputs("],\n", out);
+}
+
 void http_stats_write(struct http *http, const struct http_snapshot *snapshot, FILE *out)
 {
     fputc('{', out);
@@ -448,6 +494,7 @@ void http_stats_write(struct http *http, const struct http_snapshot *snapshot, F
     write_clients(http, snapshot, out);
     write_lanes(http, snapshot, out);
     write_operations(http, snapshot, out);
+    write_rules(http, out);
     for (size_t i = 0; i < HTTP_VERBS; i++) {
         write_answer(http, snapshot, i, out);
     }

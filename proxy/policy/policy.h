@@ -469,6 +469,11 @@ struct policy_translator {
                                          struct policy_decision *decision);
 };
 
+#define POLICY_RULE_COUNTERS_MAX 8
+
+/* What a rule has counted; values are as many as the policy has rule_counters. Needed within the call only. */
+typedef void policy_rule_told(void *context, const char *rule, const uint64_t *values);
+
 struct policy {
     const char *name;
     /* What it does with requests; NULL for what it does not. They live as long as the policy. */
@@ -481,6 +486,12 @@ struct policy {
     const char *counter_section;
     const struct policy_counter *counters;
     size_t counter_count;
+    /* What each of its rules counts, for metrics by rule, up to POLICY_RULE_COUNTERS_MAX; 0 for nothing. */
+    const struct policy_counter *rule_counters;
+    size_t rule_counter_count;
+    /* Tells of each rule what the instances of all workers have counted, by what they share; on the main thread. One of
+     * a name that comes twice is to be added up. Needed with rule_counters. */
+    void (*tell_rules)(void *shared, policy_rule_told *told, void *context);
     /* Its verbs, which HELP lists behind Headgate's own. */
     const struct policy_verb *verbs;
     size_t verb_count;
