@@ -132,16 +132,17 @@ static bool is_from_here(struct evhttp_request *request, bool is_page)
 {
     const char *site, *mode, *target, *origin, *host;
 
-    (void)find_headers(request, "Sec-Fetch-Site", &site);
+    size_t sites = find_headers(request, "Sec-Fetch-Site", &site);
     (void)find_headers(request, "Sec-Fetch-Mode", &mode);
     (void)find_headers(request, "Sec-Fetch-Dest", &target);
-    (void)find_headers(request, "Origin", &origin);
+    size_t origins = find_headers(request, "Origin", &origin);
     (void)find_headers(request, "Host", &host);
     /* Somebody follows a link: who has it on his page does not see where it leads. */
     bool is_link = is_page && mode != NULL && strcasecmp(mode, "navigate") == 0 && target != NULL &&
                    strcasecmp(target, "document") == 0;
     bool is_here = site == NULL || strcasecmp(site, "same-origin") == 0 || strcasecmp(site, "none") == 0 || is_link;
-    return is_here && (origin == NULL || is_same_origin(origin, host));
+    /* Browsers say each once. */
+    return sites <= 1 && origins <= 1 && is_here && (origin == NULL || is_same_origin(origin, host));
 }
 
 /* ---- the password ---- */

@@ -111,6 +111,13 @@ def test_two_hosts_are_none(http_of_file):
     assert told.startswith(b"HTTP/1.1 403")
 
 
+@pytest.mark.parametrize("line", [b"Origin: http://localhost", b"Sec-Fetch-Site: none"])
+def test_two_origins_are_none(http_of_file, line):
+    head = b"GET /live HTTP/1.0\r\nHost: localhost\r\n"
+    assert b" 200 " in say(http_of_file, head + line + b"\r\n\r\n")[:40]
+    assert b" 403 " in say(http_of_file, head + line + b"\r\n" + line + b"\r\n\r\n")[:40]
+
+
 def test_an_address_in_the_request_is_looked_at_too(http_of_file):
     told = say(http_of_file, b"GET http://evil.example/stats.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
     assert told.startswith(b"HTTP/1.1 403")

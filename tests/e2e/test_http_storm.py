@@ -1,0 +1,142 @@
+"""Thousands of bad requests of HTTP at once: memory stays bounded, and clients of Redis notice nothing."""
+
+import os
+import random
+import socket
+import struct
+import threading
+
+import pytest
+
+from harness.http import ask
+from harness.resp import Closed, wait_for
+
+STORMS = 4
+EACH = 500
+PATHS = [b"/live", b"/ready", b"/metrics", b"/stats.json", b"/counters.json", b"/", b"/nothing", b"//", b"/%00", b"*"]
+METHODS = [b"GET", b"HEAD", b"POST", b"PUT", b"OPTIONS", b"TRACE", b"CONNECT", b"BREW", b"\0", b""]
+HEADERS = [
+    b"Host: localhost", b"Host: evil.example", b"Host:", b"Origin: null", b"Sec-Fetch-Site: cross-site",
+    b"Authorization: Basic ====", b"Authorization: Basic " + b"A" * 5000, b"Content-Length: 5", b"Content-Length: -1",
+    b"Content-Length: 1e9", b"Transfer-Encoding: chunked", b"Expect: 100-continue", b"Connection: close",
+    b"Connection: upgrade", b"Range: bytes=0-", b": ", b" folded", b"X: " + b"y" * 20_000, b"\xff\xfe: \x00",
+]  # fmt: skip
+
+
+def bad_request(dice):
+    head = b" ".join([dice.choice(METHODS), dice.choice(PATHS), dice.choice([b"HTTP/1.1", b"HTTP/1.0", b"HTTP/0", b""])])
+    lines = [head, *dice.choices(HEADERS, k=dice.randrange(6))]
+    data = bytearray(dice.choice([b"\r\n", b"\r\n", b"\n"]).join(lines) + b"\r\n\r\n")
+    for _ in range(dice.randrange(3)):
+        data[dice.randrange(len(data))] = dice.randrange(256)
+    return bytes(data)
+
+
+def attack(dice, connect):
+    """One connection: a pipeline of bad requests, all of it, half of it, or reset behind it; perhaps it is read."""
+    data = b"".join(bad_request(dice) for _ in range(dice.choice([1, 1, 2, 50])))
+    if dice.random() < 0.3:
+        data = data[: dice.randrange(len(data))]
+    with connect() as client:
+        try:
+            client.sendall(data)
+            if dice.random() < 0.5:
+                client.recv(1 << 16)
+        except OSError:
+            pass
+        if dice.random() < 0.3:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+class Worker(threading.Thread):
+    """A client of Redis that checks each reply; what goes wrong is kept."""
+
+    def __init__(self, headgate, number):
+        super().__init__(daemon=True)
+        self.client = headgate.connect()
+        self.number, self.served, self.faults = number, 0, []
+        self.ended = threading.Event()
+        self.start()
+
+    def run(self):
+        try:
+            while not self.ended.is_set():
+                word = b"%d-%d" % (self.number, self.served)
+                assert self.client("ECHO", word) == word
+                self.served += 1
+        except (OSError, Closed, AssertionError) as fault:
+            self.faults.append(repr(fault))
+
+
+def count_files(headgate):
+    return len(os.listdir(f"/proc/{headgate.process.pid}/fd"))
+
+
+def test_a_storm_of_bad_requests_reaches_nobody_else(started, redis):
+    headgate = started(redis, "[latency]\nenabled = on\n", threads=2)
+    address = ("127.0.0.1", headgate.http_port)
+
+    def connect():
+        client = socket.create_connection(address, timeout=30)
+        # Of one whose request has no end nothing comes: who waits for that goes on.
+        client.settimeout(0.1)
+        return client
+
+    workers = [Worker(headgate, number) for number in range(4)]
+    # What the first requests have made is there for good, and so is what a storm leaves to the allocator.
+    dice = random.Random(1)
+    for _ in range(200):
+        attack(dice, connect)
+    before, files = headgate.rss(), count_files(headgate)
+    served = [worker.served for worker in workers]
+    half = [connect() for _ in range(40)]
+    for client in half:
+        client.sendall(b"GET /stats.json HTTP/1.1\r\nHost: local")
+    faults = []
+
+    def storm(number):
+        own = random.Random(number)
+        try:
+            for _ in range(EACH):
+                attack(own, connect)
+        except Exception as fault:
+            faults.append(repr(fault))
+
+    threads = [threading.Thread(target=storm, args=(number,), daemon=True) for number in range(STORMS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(300)
+        assert not thread.is_alive()
+    assert faults == []
+    assert ask(headgate, "/live").status == 200 and ask(headgate, "/metrics").status == 200
+    wait_for(lambda: all(worker.served > then for worker, then in zip(workers, served)), what="clients to be served")
+    for worker in workers:
+        worker.ended.set()
+        worker.join(60)
+        assert not worker.is_alive() and worker.faults == []
+    for client in half:
+        client.close()
+    wait_for(lambda: count_files(headgate) <= files + 8, what="the connections to be closed")
+    assert headgate.rss() < before + (64 << 20), (before, headgate.rss())
+
+
+@pytest.mark.parametrize("piece", [b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET / HTTP/1.1\r\nX: " + b"y" * 8000])
+def test_a_pipeline_without_end_keeps_little(started, redis, piece):
+    """Nobody reads the answers: what is sent is not read without end."""
+    headgate = started(redis)
+    assert ask(headgate, "/live").status == 200
+    before = headgate.rss()
+    clients = [socket.create_connection(("127.0.0.1", headgate.http_port)) for _ in range(8)]
+    for client in clients:
+        client.setblocking(False)
+        sent = 0
+        try:
+            while sent < 64 << 20:
+                sent += client.send(piece * 20)
+        except OSError:
+            pass
+        assert ask(headgate, "/live").status == 200
+    assert headgate.rss() < before + (48 << 20)
+    for client in clients:
+        client.close()
