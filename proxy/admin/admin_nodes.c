@@ -2,6 +2,7 @@
 #include "admin/admin_private.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 struct field {
     const char *name;
@@ -110,6 +111,41 @@ static void add_single(struct lines *lines, const struct server *server, int64_t
     add_node(lines, &node);
 }
 
+/* A replica of a cluster, and what is known of it by who reads from it. */
+struct replica_search {
+    struct lines *lines;
+    const struct cluster_replicas *replicas;
+    const struct node *listed;
+    bool is_found;
+};
+
+static void add_if_same(void *context, const struct node *known)
+{
+    struct replica_search *search = context;
+
+    if (!search->is_found && strcmp(known->address, search->listed->address) == 0) {
+        struct node node = *known;
+        node.says = search->listed->says;
+        node.since_us = search->listed->since_us;
+        search->is_found = true;
+        add_node(search->lines, &node);
+    }
+}
+
+static void add_listed(void *context, const struct node *node)
+{
+    struct replica_search *search = context;
+
+    search->listed = node;
+    search->is_found = false;
+    if (strcmp(node->role, "replica") == 0) {
+        cluster_replicas_visit(search->replicas, add_if_same, search);
+    }
+    if (!search->is_found) {
+        add_node(search->lines, node);
+    }
+}
+
 static void add_nodes(struct lines *lines, const struct server *server)
 {
     const struct worker_pool *worker_pool = &server->worker_pool;
@@ -119,7 +155,8 @@ static void add_nodes(struct lines *lines, const struct server *server)
     if (worker_pool->sentinels != NULL) {
         sentinel_visit_nodes(worker_pool->sentinels, lanes, add_node, lines);
     } else if (worker_pool->watch != NULL) {
-        cluster_watch_visit_nodes(worker_pool->watch, add_node, lines);
+        struct replica_search search = {.lines = lines, .replicas = worker_pool->replicas};
+        cluster_watch_visit_nodes(worker_pool->watch, add_listed, &search);
     } else {
         add_single(lines, server, lanes);
     }

@@ -140,7 +140,7 @@ struct client_service *client_service_new(const struct client_parts *parts, cons
     service->upstream = parts->upstream;
     service->cluster = parts->cluster;
     service->replicas = parts->replicas;
-    service->readings = parts->replicas != NULL ? client_readings() : NULL;
+    service->readings = parts->replicas != NULL || parts->cluster != NULL ? client_readings() : NULL;
     service->receiver = parts->cluster != NULL    ? &client_cluster_receiver
                         : parts->replicas != NULL ? &client_reads_receiver
                                                   : &client_run_receiver;

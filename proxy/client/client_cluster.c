@@ -225,15 +225,21 @@ bool client_cluster_has_to_wait(const struct client *client, const struct lane *
     /* What is measured is told of in the order of the requests. */
     bool is_in_order = !service->reactor->measures || lane == NULL || client->lane_in_use == lane;
 
+    /* What was sent to masters and what was sent to their replicas would not keep their order. */
+    bool is_other_kind = client->at_replicas != (lane != NULL && lane->settings->gives_back);
+
     return client->redirects != NULL ||
-           (client->sent_runs > 0 && (client->routed_changes != *service->cluster->changes || !is_in_order));
+           (client->sent_runs > 0 &&
+            (is_other_kind || client->routed_changes != *service->cluster->changes || !is_in_order));
 }
 
 bool client_cluster_lane(struct client *client, const struct session_route *route, struct lane **lane)
 {
-    struct profile *profile = client_profile_at(client, route->way);
-
-    *lane = profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
+    *lane = route->reads ? client_reads_lane_at(client, route->way) : NULL;
+    if (*lane == NULL) {
+        struct profile *profile = client_profile_at(client, route->way);
+        *lane = profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
+    }
     if (*lane == NULL) {
         return client_out_of_memory(client);
     }
@@ -245,6 +251,7 @@ bool client_cluster_lane(struct client *client, const struct session_route *rout
         return client_wait_for(client, CLIENT_WAIT_LANE);
     }
     client->routed_changes = *client->service->cluster->changes;
+    client->at_replicas = (*lane)->settings->gives_back;
     client->last_way = route->way != NULL ? route->way->number + 1 : 0;
     return true;
 }
@@ -285,6 +292,19 @@ static bool is_short(const struct client *client, const struct request *request)
            service->cluster->map != NULL;
 }
 
+/* Notes, too, that it may write, if it may. */
+static bool reads_replica(struct client *client, const struct request *request)
+{
+    const struct client_service *service = client->service;
+
+    if (!service->reads) {
+        return false;
+    }
+    uint8_t reading = service->readings[command_index(request->command)];
+    client->wrote = client->wrote || reading == CLIENT_READING_NONE;
+    return reading == CLIENT_READING_ANYWHERE;
+}
+
 bool client_cluster_take(struct client *client, const struct request *request)
 {
     const struct cluster_ways *ways = client->service->cluster;
@@ -294,13 +314,17 @@ bool client_cluster_take(struct client *client, const struct request *request)
     }
     uint16_t slot = cluster_slot_of(session_kept_argument(request->framed, request->frame.data, 1));
     const struct cluster_way *way = cluster_way_of(ways, slot);
-    struct profile *profile = client_profile_at(client, way);
-    struct lane *lane = profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
+    struct lane *lane = reads_replica(client, request) ? client_reads_lane_at(client, way) : NULL;
+    if (lane == NULL) {
+        struct profile *profile = client_profile_at(client, way);
+        lane = profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
+    }
     if (lane == NULL || client_cluster_has_to_wait(client, lane) || lane_is_congested(lane) ||
         !upstream_may_wait(client->service->upstream, lane)) {
         return false;
     }
     client->routed_changes = *ways->changes;
+    client->at_replicas = lane->settings->gives_back;
     client->last_way = way != NULL ? way->number + 1 : 0;
     client_note_end(client);
     (void)client_send_plain(client, lane, request->frame, 1);

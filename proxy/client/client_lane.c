@@ -141,6 +141,7 @@ bool session_take_lane(struct client *client, const struct session_route *route)
         return false;
     }
     taken(client);
+    client->at_replicas = false;
     /* WAIT is about all that happened before the last command of its connection, so this makes it speak of everything
      * until now: of the client's own writes, too. */
     if (route->own_writes && !write_nothing(client)) {

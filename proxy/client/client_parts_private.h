@@ -47,6 +47,7 @@ struct client_service {
     struct cluster_ways *cluster;        /* to the nodes; NULL: there is one Redis, at the upstream */
     struct replica_ways *replicas;       /* of the master at the upstream; NULL: none can be known */
     uint8_t *readings;                   /* of each command: enum client_reading; NULL: there are no replicas */
+    bool reads;                          /* replicas are read from */
     bool looks_further;                  /* requests of one client may be for different nodes */
     const struct run_receiver *receiver; /* of the clients' runs */
     bool *short_ways;                    /* see client_cluster_short_ways(); NULL: there is no cluster */
@@ -141,6 +142,7 @@ struct client {
     struct client_redirects *redirects;      /* those that nodes have sent elsewhere; NULL: none */
     /* Where replicas may be read from: */
     size_t reads_at;  /* the number of the way that it reads from; 0: none yet */
+    bool at_replicas; /* in a cluster: all that is under way is at replicas, else at masters */
     bool wrote;       /* what may write is under way, or was lately … */
     int64_t wrote_us; /* … and was answered then; 0: never */
     int64_t late_us;  /* since when what there is for it is late: see client_late.c; 0: it is not */

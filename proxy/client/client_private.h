@@ -576,8 +576,15 @@ bool client_reads_lane(struct client *client, const struct session_route *route,
 /* A request goes to the master, by any lane: it may write, unless the route says otherwise. */
 static inline void client_reads_note(struct client *client, const struct session_route *route)
 {
-    client->wrote = client->wrote || !(route->reads || route->harmless);
+    client->wrote = client->wrote || (client->service->reads && !(route->reads || route->harmless));
 }
+/* A run of the client is answered, and leaves its lane: it may have written. */
+void client_reads_answered(struct client *client);
+/* In a cluster: the lane to a replica of the master there, for what only reads, which is counted; NULL: it goes to the
+ * master. */
+struct lane *client_reads_lane_at(struct client *client, const struct cluster_way *way);
+/* The same for a request that a replica has not served: it is read from another one only if no master may be. */
+struct lane *client_reads_again_at(struct client *client, const struct cluster_way *way, struct slice request);
 /* As client_run_receiver, where there may be replicas. */
 extern const struct run_receiver client_reads_receiver;
 

@@ -9,7 +9,7 @@
  * What only reads may be sent twice: requests on a replica's lane that breaks, or whose replica says that it cannot
  * serve, go to another one, or to the master.
  */
-#include "client/client_private.h"
+#include "client/client_cluster_private.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -69,15 +69,15 @@ uint8_t *client_readings(void)
 
 static enum client_reading find_reading(const struct client *client, const struct command *command)
 {
-    return command != NULL ? (enum client_reading)client->service->readings[command_index(command)]
-                           : CLIENT_READING_NONE;
+    bool is_known = command != NULL && command_index(command) < command_count();
+
+    return is_known ? (enum client_reading)client->service->readings[command_index(command)] : CLIENT_READING_NONE;
 }
 
 void client_reads_reconfigure(struct client_service *service)
 {
-    bool reads = service->readings != NULL && service->settings.reads != CONF_READS_MASTER;
-
-    service->looks_further = service->cluster != NULL || reads;
+    service->reads = service->readings != NULL && service->settings.reads != CONF_READS_MASTER;
+    service->looks_further = service->cluster != NULL || service->reads;
 }
 
 /* ---- where to ---- */
@@ -150,6 +150,40 @@ void client_reads_route(struct client *client, const struct command *command, co
 
     route->reads = reading == CLIENT_READING_ANYWHERE && !is_translated && route->answer == SESSION_FORWARD;
     route->harmless = reading != CLIENT_READING_NONE && !is_translated;
+    client_reads_note(client, route);
+}
+
+/* ---- before a cluster ---- */
+
+struct lane *client_reads_lane_at(struct client *client, const struct cluster_way *way)
+{
+    const struct client_service *service = client->service;
+    struct replica_ways *replicas = way != NULL ? way->replicas : NULL;
+    struct profile *master = replicas != NULL && !wants_own_writes(client) ? client_profile_at(client, way) : NULL;
+
+    if (master == NULL) {
+        return NULL;
+    }
+    struct replica_way *at = replica_way_choose(replicas, 0, master, client->place, client->id);
+    if (at == NULL && service->settings.reads == CONF_READS_PREFER_REPLICA) {
+        return NULL;
+    }
+    struct profile *profile = replica_way_profile(at != NULL ? at : replicas->ways[0], master);
+    struct lane *lane = profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
+    if (lane != NULL && at != NULL) {
+        at->reads++;
+        stats_add(service->reactor->stats, STATS_READS_REPLICA, 1);
+    }
+    return lane;
+}
+
+struct lane *client_reads_again_at(struct client *client, const struct cluster_way *way, struct slice request)
+{
+    const struct client_service *service = client->service;
+    bool is_replicas = service->reads && service->settings.reads == CONF_READS_REPLICA &&
+                       find_reading(client, client_command_of(service, request)) == CLIENT_READING_ANYWHERE;
+
+    return is_replicas ? client_reads_lane_at(client, way) : NULL;
 }
 
 /* ---- the short way ---- */
@@ -177,14 +211,17 @@ bool client_reads_take(struct client *client, const struct request *request)
 
 /* ---- what comes of them ---- */
 
-static void on_answered(struct run *run)
+void client_reads_answered(struct client *client)
 {
-    struct client *client = run->owner;
-
     if (client->wrote) {
         client->wrote_us = reactor_now(client->service->reactor);
         client->wrote = client->sent_runs > 1;
     }
+}
+
+static void on_answered(struct run *run)
+{
+    client_reads_answered(run->owner);
     client_run_receiver.answered(run);
 }
 

@@ -409,7 +409,8 @@ void client_returned(struct run *run, struct slice requests)
         if (!hold(client, run, (struct slice){why, sizeof why - 1}, request, &held)) {
             return;
         }
-        run->requests--;
+        run->requests -= run->answered + 1;
+        run->answered = 0;
         held->asks = false;
         held->is_refuted = is_for_node(client, held->run, held->request);
     }
@@ -635,7 +636,12 @@ static void send_again(struct client *client, struct held *held)
         give_up(client, held);
         return;
     }
-    struct lane *lane = lane_to(client, destination_of(client, held));
+    const struct cluster_way *way = destination_of(client, held);
+    struct lane *lane = client->exclusive == NULL ? client_reads_again_at(client, way, held->request) : NULL;
+    client->at_replicas = lane != NULL;
+    if (lane == NULL) {
+        lane = lane_to(client, way);
+    }
     if (client->state == CLIENT_CLOSED) {
         return;
     }

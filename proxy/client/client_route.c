@@ -169,10 +169,13 @@ static enum client_outcome route_as_it_is(struct client *client, const struct re
         return CLIENT_TAKEN;
     }
     route.exclusive = route.exclusive || client->gathering;
-    if (client->service->cluster != NULL) {
-        client_cluster_route(client, command, request, &route);
-    } else if (client->service->looks_further) {
-        client_reads_route(client, request->command, request, &route);
+    if (client->service->looks_further) {
+        if (client->service->reads) {
+            client_reads_route(client, request->command, request, &route);
+        }
+        if (client->service->cluster != NULL) {
+            client_cluster_route(client, command, request, &route);
+        }
     }
     if (route.answer == SESSION_FORWARD && (route.plan != NULL || route.splits)) {
         return client_spread(client, request, &route);

@@ -204,6 +204,7 @@ static bool send_part(struct client *client, struct spread *spread, const struct
         return false;
     }
     client->sent_runs++;
+    client->at_replicas = false;
     client->lane_in_use = lane;
     client->last_lane_id = lane->id;
     client->last_way = way != NULL ? way->number + 1 : 0;

@@ -135,6 +135,7 @@ static void on_cluster_answered(struct run *run)
     struct client *client = run->owner;
 
     client_redirect_ended(client, run);
+    client_reads_answered(client);
     client_run_receiver.answered(run);
     client_redirect_check(client);
 }

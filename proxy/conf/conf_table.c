@@ -131,7 +131,8 @@ const struct conf_option conf_options[] = {
              "refuse: Redis' CROSSSLOT. split: MGET, MSET, DEL, UNLINK, EXISTS and TOUCH are taken apart, one request\n"
              "for each slot, and answered as by one server; they are not atomic then."},
     {FIELD(reads), .type = CONF_WORD, .words = reads_words, .initial = "master", .reloadable = true,
-     .help = "Behind sentinels: who answers commands that only read. prefer-replica: a replica, or the master while "
+     .help = "Behind sentinels, or before a cluster: who answers commands that only read. prefer-replica: a replica, "
+             "or the master while "
              "none is\n"
              "fit. replica: a replica, and requests wait while none is. A replica may be behind by max_lag: what was "
              "written\n"

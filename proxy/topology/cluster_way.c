@@ -98,6 +98,9 @@ static struct cluster_way *way_new(struct cluster_ways *ways, const char *host, 
 
 static void way_free(struct cluster_ways *ways, struct cluster_way *way)
 {
+    if (way->replicas != NULL) {
+        replica_ways_free(way->replicas);
+    }
     ways->ways[way->number] = NULL;
     upstream_leave_node(ways->home, way->number);
     upstream_free(way->upstream);
@@ -326,7 +329,26 @@ void cluster_ways_reconfigure(struct cluster_ways *ways, const struct upstream_s
         if (ways->ways[i] != NULL) {
             struct upstream_settings own = settings_of(ways, ways->ways[i]);
             upstream_reconfigure(ways->ways[i]->upstream, &own);
+            if (ways->ways[i]->replicas != NULL) {
+                own.says_readonly = true;
+                replica_ways_reconfigure(ways->ways[i]->replicas, &own);
+            }
         }
+    }
+}
+
+void cluster_ways_follow_replicas(struct cluster_ways *ways, const char *host, uint16_t port,
+                                  const struct replica_list *list)
+{
+    struct cluster_way *way = find(ways, host, port);
+
+    if (way != NULL && way->replicas == NULL) {
+        struct upstream_settings settings = settings_of(ways, way);
+        settings.says_readonly = true;
+        way->replicas = replica_ways_new(ways->reactor, ways->runs, way->upstream, &settings);
+    }
+    if (way != NULL && way->replicas != NULL) {
+        replica_ways_follow(way->replicas, list);
     }
 }
 
@@ -380,6 +402,9 @@ void cluster_ways_tick(struct cluster_ways *ways)
         struct cluster_way *way = ways->ways[i];
         if (way != NULL) {
             upstream_tick(way->upstream);
+            if (way->replicas != NULL) {
+                replica_ways_tick(way->replicas);
+            }
             if (!way->is_known) {
                 tend_unknown(ways, way);
             }

@@ -10,6 +10,7 @@
 #define HEADGATE_CLUSTER_WAY_H
 
 #include "topology/cluster_map.h"
+#include "topology/replica_ways.h"
 #include "upstream/upstream.h"
 
 /* A node, as one worker knows it. */
@@ -20,6 +21,7 @@ struct cluster_way {
     char text[CLUSTER_HOST_MAX + 8]; /* "host:port", for logs and errors */
     struct upstream *upstream;
     struct connection_targets targets; /* where it is, or was */
+    struct replica_ways *replicas;     /* of the master there; NULL: none were told of */
     bool is_known;                     /* the map has it as a master */
     bool is_left;                      /* its lanes are being closed */
     int64_t used_us;                   /* when it was known last, or a node has told of it */
@@ -70,6 +72,9 @@ void cluster_ways_free(struct cluster_ways *ways);
 void cluster_ways_reconfigure(struct cluster_ways *ways, const struct upstream_settings *settings);
 /* Goes by that map, of which it takes a reference. What waits for a node that has lost slots is given back. */
 void cluster_ways_follow(struct cluster_ways *ways, struct cluster_map *map);
+/* The master at that place has those replicas. */
+void cluster_ways_follow_replicas(struct cluster_ways *ways, const char *host, uint16_t port,
+                                  const struct replica_list *list);
 /* Several times a second. */
 void cluster_ways_tick(struct cluster_ways *ways);
 /* A newer map is asked for, but not again and again. */

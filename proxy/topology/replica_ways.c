@@ -33,7 +33,7 @@ static struct upstream_settings settings_of(struct replica_ways *ways, const str
     settings.spares = 0;
     settings.changes = NULL;
     settings.is_aside = true;
-    settings.first_lane_id = (uint64_t)++ways->made << 32;
+    settings.first_lane_id += (uint64_t)++ways->made << 48;
     return settings;
 }
 
@@ -118,21 +118,34 @@ bool replica_way_serves(const struct replica_ways *ways, const struct replica_wa
     return lane == NULL || (is_coming && !lane->giving_back);
 }
 
+/* Each client draws for each replica, so that those of one that goes are shared out, and nobody else changes. */
+static uint64_t draw(uint64_t id, size_t number)
+{
+    uint64_t value = (id + 1) * 0x9e3779b97f4a7c15U + number * 0xbf58476d1ce4e5b9U;
+
+    value ^= value >> 31;
+    value *= 0x94d049bb133111ebU;
+    return value ^ (value >> 29);
+}
+
 struct replica_way *replica_way_choose(const struct replica_ways *ways, size_t number, struct profile *profile,
                                        size_t place, uint64_t id)
 {
-    struct replica_way *fit[REPLICAS_MAX];
-    size_t count = 0;
+    struct replica_way *best = NULL;
+    uint64_t most = 0;
 
     if (number > 0 && ways->ways[number] != NULL && replica_way_serves(ways, ways->ways[number], profile, place)) {
         return ways->ways[number];
     }
     for (size_t i = 1; i <= REPLICAS_MAX; i++) {
-        if (ways->ways[i] != NULL && replica_way_serves(ways, ways->ways[i], profile, place)) {
-            fit[count++] = ways->ways[i];
+        uint64_t chance = draw(id, i);
+        if (ways->ways[i] != NULL && (best == NULL || chance > most) &&
+            replica_way_serves(ways, ways->ways[i], profile, place)) {
+            best = ways->ways[i];
+            most = chance;
         }
     }
-    return count > 0 ? fit[id % count] : NULL;
+    return best;
 }
 
 /* ---- lists ---- */

@@ -66,7 +66,8 @@ struct upstream_settings {
     /* False: it is Headgate's alone. Then no connection is kept ready, and NOAUTH is a failure, as there is no client
      * who could authenticate. */
     bool serves_clients;
-    bool is_aside; /* it is one of several ways: whether Redis can be reached is not told by this one */
+    bool says_readonly; /* its lanes go to a replica of a cluster, which answers reads only to who says that it may */
+    bool is_aside;      /* it is one of several ways: whether Redis can be reached is not told by this one */
     /* Of a node of a cluster: counts up when requests to come may find another lane than those under way. NULL: nobody
      * wants to know. */
     uint64_t *changes;

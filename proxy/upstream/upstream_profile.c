@@ -71,10 +71,13 @@ static bool greeting_add_credentials(struct profile *profile)
 static bool greeting_build(struct profile *profile)
 {
     char database[24];
-    const char *const select[] = {"SELECT", database};
+    const char *const select[] = {"SELECT", database}, *const readonly[] = {"READONLY"};
 
     snprintf(database, sizeof database, "%lld", (long long)profile->database);
     if (!greeting_add_credentials(profile) || (profile->database != 0 && !greeting_add(profile, 2, select))) {
+        return false;
+    }
+    if (profile->upstream->settings.says_readonly && !greeting_add(profile, 1, readonly)) {
         return false;
     }
     const char *tail = tails[profile->resp];

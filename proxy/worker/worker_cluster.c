@@ -1,5 +1,6 @@
 #include "worker/worker_cluster.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 bool worker_cluster_is_wanted(const struct conf *conf)
@@ -121,19 +122,26 @@ void worker_cluster_reconfigure(struct worker_cluster *cluster, const struct con
     }
 }
 
+static void visit_replicas(const struct replica_ways *replicas, void (*visit)(void *context, struct lane *lane),
+                           void *context)
+{
+    for (size_t i = 0; replicas != NULL && i <= REPLICAS_MAX; i++) {
+        if (replicas->ways[i] != NULL) {
+            upstream_visit_lanes(replicas->ways[i]->upstream, visit, context);
+        }
+    }
+}
+
 void worker_cluster_visit_lanes(struct worker_cluster *cluster, void (*visit)(void *context, struct lane *lane),
                                 void *context)
 {
     for (size_t i = 0; cluster->ways != NULL && i < cluster->ways->count; i++) {
         if (cluster->ways->ways[i] != NULL) {
             upstream_visit_lanes(cluster->ways->ways[i]->upstream, visit, context);
+            visit_replicas(cluster->ways->ways[i]->replicas, visit, context);
         }
     }
-    for (size_t i = 0; cluster->replicas != NULL && i <= REPLICAS_MAX; i++) {
-        if (cluster->replicas->ways[i] != NULL) {
-            upstream_visit_lanes(cluster->replicas->ways[i]->upstream, visit, context);
-        }
-    }
+    visit_replicas(cluster->replicas, visit, context);
 }
 
 void worker_cluster_tick(struct worker_cluster *cluster)
@@ -189,6 +197,8 @@ struct message *worker_cluster_message(struct worker_cluster *cluster, struct cl
 struct list_message {
     struct message message;
     struct worker_cluster *cluster;
+    char host[CLUSTER_HOST_MAX];
+    uint16_t port;
     struct replica_list *list; /* referenced */
 };
 
@@ -198,18 +208,23 @@ static void run_list(struct message *message)
 
     if (order->cluster->replicas != NULL) {
         replica_ways_follow(order->cluster->replicas, order->list);
+    } else if (order->cluster->ways != NULL) {
+        cluster_ways_follow_replicas(order->cluster->ways, order->host, order->port, order->list);
     }
     replica_list_release(order->list);
     free(order);
 }
 
-struct message *worker_replicas_message(struct worker_cluster *cluster, struct replica_list *list)
+struct message *worker_replicas_message(struct worker_cluster *cluster, const char *host, uint16_t port,
+                                        struct replica_list *list)
 {
     struct list_message *order = malloc(sizeof *order);
 
     if (order == NULL) {
         abort();
     }
-    *order = (struct list_message){.message.run = run_list, .cluster = cluster, .list = replica_list_reference(list)};
+    *order = (struct list_message){
+        .message.run = run_list, .cluster = cluster, .port = port, .list = replica_list_reference(list)};
+    snprintf(order->host, sizeof order->host, "%s", host);
     return &order->message;
 }

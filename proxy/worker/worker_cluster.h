@@ -46,7 +46,8 @@ void worker_cluster_close(struct worker_cluster *cluster);
 
 /* For its worker: the cluster is like that now. A reference is taken; the message frees itself. */
 struct message *worker_cluster_message(struct worker_cluster *cluster, struct cluster_map *map);
-/* The same of the replicas. */
-struct message *worker_replicas_message(struct worker_cluster *cluster, struct replica_list *list);
+/* The same of the replicas; host and port: of their master in a cluster, else "" and 0. */
+struct message *worker_replicas_message(struct worker_cluster *cluster, const char *host, uint16_t port,
+                                        struct replica_list *list);
 
 #endif

@@ -22,7 +22,7 @@ static void on_replicas(void *context, struct replica_list *list)
 
     for (size_t i = 0; i < worker_pool->count; i++) {
         struct worker *worker = worker_pool->workers[i];
-        worker_post(worker, worker_replicas_message(worker_nodes(worker), list));
+        worker_post(worker, worker_replicas_message(worker_nodes(worker), "", 0, list));
     }
 }
 
@@ -44,6 +44,17 @@ static const char *refuse_own(void *context, const struct sockaddr *address)
     return conf_own_address(worker_pool->conf, address) != NULL ? "it leads to Headgate itself" : NULL;
 }
 
+/* The same of a master of the cluster. */
+static void on_cluster_replicas(void *context, const char *host, uint16_t port, struct replica_list *list)
+{
+    struct worker_pool *worker_pool = context;
+
+    for (size_t i = 0; i < worker_pool->count; i++) {
+        struct worker *worker = worker_pool->workers[i];
+        worker_post(worker, worker_replicas_message(worker_nodes(worker), host, port, list));
+    }
+}
+
 static void on_map(void *context, struct cluster_map *map)
 {
     struct worker_pool *worker_pool = context;
@@ -52,6 +63,7 @@ static void on_map(void *context, struct cluster_map *map)
         struct worker *worker = worker_pool->workers[i];
         worker_post(worker, worker_cluster_message(worker_nodes(worker), map));
     }
+    cluster_replicas_follow(worker_pool->replicas, map);
 }
 
 struct map_request {
@@ -93,10 +105,18 @@ static bool watch_cluster(struct worker_pool *worker_pool, const struct worker_p
         .context = worker_pool,
     };
 
+    const struct cluster_replicas_settings of_replicas = {
+        .conf = conf,
+        .changed = on_cluster_replicas,
+        .refuses = refuse_own,
+        .context = worker_pool,
+    };
+
     if (conf->upstream.topology != CONF_TOPOLOGY_CLUSTER) {
         return true;
     }
-    worker_pool->watch = cluster_watch_new(given->reactor, &settings);
+    worker_pool->replicas = cluster_replicas_new(given->reactor, &of_replicas);
+    worker_pool->watch = worker_pool->replicas != NULL ? cluster_watch_new(given->reactor, &settings) : NULL;
     return worker_pool->watch != NULL;
 }
 
@@ -209,6 +229,8 @@ void worker_pool_stop(struct worker_pool *worker_pool)
         cluster_watch_free(worker_pool->watch);
         worker_pool->watch = NULL;
     }
+    cluster_replicas_free(worker_pool->replicas);
+    worker_pool->replicas = NULL;
     while (worker_pool->count > 0) {
         worker_stop(worker_pool->workers[--worker_pool->count]);
     }
@@ -243,6 +265,7 @@ void worker_pool_reconfigure(struct worker_pool *worker_pool, const struct conf 
     lookup_soon(worker_pool->lookup);
     if (worker_pool->watch != NULL) {
         cluster_watch_reconfigure(worker_pool->watch, conf);
+        cluster_replicas_reconfigure(worker_pool->replicas, conf);
     }
 }
 

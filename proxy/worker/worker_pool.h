@@ -5,6 +5,7 @@
 #define HEADGATE_WORKER_POOL_H
 
 #include "net/lookup.h"
+#include "topology/cluster_replicas.h"
 #include "topology/cluster_watch.h"
 #include "topology/sentinel.h"
 #include "worker/worker.h"
@@ -20,17 +21,18 @@ struct worker_pool_parts {
 struct worker_pool {
     struct worker **workers;
     size_t count;
-    struct workgroup group;           /* the workers, as they reach each other */
-    struct chain_roster policies;     /* those that each worker has an instance of */
-    struct lookup *lookup;            /* where Redis is, for all workers; NULL: … */
-    struct sentinel_watch *sentinels; /* … these know; NULL: there are none */
-    struct cluster_watch *watch;      /* which node has which slots, for all workers; NULL: there is no cluster */
-    struct mailbox mailbox;           /* what workers want of it */
-    const struct conf *conf;          /* that is in force */
-    struct admission *admission;      /* … and whom it knows and lets in */
-    const struct stats *stats;        /* where lookups are counted */
-    uint64_t *last_client;            /* the number of the process's last one */
-    uint64_t clients_given;           /* sockets handed over since the start */
+    struct workgroup group;            /* the workers, as they reach each other */
+    struct chain_roster policies;      /* those that each worker has an instance of */
+    struct lookup *lookup;             /* where Redis is, for all workers; NULL: … */
+    struct sentinel_watch *sentinels;  /* … these know; NULL: there are none */
+    struct cluster_watch *watch;       /* which node has which slots, for all workers; NULL: there is no cluster */
+    struct cluster_replicas *replicas; /* of the masters of that; NULL with it */
+    struct mailbox mailbox;            /* what workers want of it */
+    const struct conf *conf;           /* that is in force */
+    struct admission *admission;       /* … and whom it knows and lets in */
+    const struct stats *stats;         /* where lookups are counted */
+    uint64_t *last_client;             /* the number of the process's last one */
+    uint64_t clients_given;            /* sockets handed over since the start */
     uint64_t clients_refused;
     uint64_t clients_proxied; /* of the sockets: passed on by a proxy that said by whom they were opened */
     uint64_t proxies_refused; /* connections that should have said so, and did not */

@@ -1,0 +1,189 @@
+"""What only reads is read from the replicas of a cluster's masters, each slot from its own."""
+
+import pytest
+
+from e2e.test_cluster_path import Counting
+from e2e.test_reads_trouble import Readers
+from harness.admin import stats
+from harness.cluster import Cluster, key_in, tag_of
+from harness.reads import nodes
+from harness.resp import OK, Error, encode, wait_for
+
+FAST = {"sentinel_check": "100ms", "sentinel_timeout": "1s", "read_own_writes": "0", "upstream_wait": "60s"}
+
+
+@pytest.fixture(scope="module")
+def shared():
+    with Cluster(replicas=1) as made:
+        yield made
+
+
+@pytest.fixture
+def own():
+    with Cluster(replicas=1) as made:
+        yield made
+
+
+def fit(headgate):
+    return {int(node["address"].rsplit(":", 1)[1]) for node in nodes(headgate, "replica")
+            if node["state"] == "up" and node["lag"] != ""}  # fmt: skip
+
+
+def await_fit(headgate, replicas):
+    wait_for(lambda: fit(headgate) == {node.port for node in replicas}, 60, "these replicas to be fit")
+
+
+def start(cluster, make_headgate, reads="prefer-replica", **options):
+    headgate = make_headgate(cluster.url(), reads=reads, **{**FAST, **options})
+    await_fit(headgate, cluster.replicas)
+    return headgate
+
+
+def calls(node, command):
+    for line in node.ask("INFO", "commandstats").decode().splitlines():
+        if line.startswith(f"cmdstat_{command}:calls="):
+            return int(line.split("=")[1].split(",")[0])
+    return 0
+
+
+def reset(cluster):
+    for node in cluster.alive():
+        node.tell("CONFIG", "RESETSTAT")
+
+
+def keys_of_all(count=12):
+    return [f"{{{tag_of(slot)}}}" for slot in range(100, 16384, 16384 // count)]
+
+
+def written(headgate, keys, value="v"):
+    """At the masters and their replicas."""
+    for key in keys:
+        with headgate.connect() as client:
+            assert client("SET", key, value) == OK
+            assert client("WAIT", 1, 30_000) == 1
+
+
+@pytest.mark.parametrize("threads", (1, 4))
+def test_reads_reach_the_replicas_of_their_slots(shared, make_headgate, threads):
+    headgate = start(shared, make_headgate, threads=threads)
+    keys = keys_of_all()
+    written(headgate, keys)
+    clients = [headgate.connect() for _ in range(4)]
+    reset(shared)
+    for client in clients:
+        assert client.pipeline([("GET", key) for key in keys]) == [b"v"] * len(keys)
+        assert [client("GET", key) for key in keys] == [b"v"] * len(keys)
+    assert [calls(node, "get") for node in shared.masters] == [0] * 3
+    counts = [calls(node, "get") for node in shared.replicas]
+    assert sum(counts) == 2 * len(keys) * len(clients) and all(count > 0 for count in counts)
+    assert int(stats(headgate, "topology")["reads_replica_total"]) == sum(counts)
+    assert stats(headgate, "upstream")["redirects_total"] == "0"
+    wait_for(lambda: sum(int(node["reads"]) for node in nodes(headgate, "replica")) == sum(counts), 30, "NODES to tell")
+
+
+def test_writes_and_all_else_are_the_masters(shared, make_headgate):
+    headgate = start(shared, make_headgate)
+    client = headgate.connect()
+    keys = keys_of_all(3)
+    written(headgate, keys)
+    reset(shared)
+    for key in keys:
+        assert client("SET", key, "w") == OK
+        assert client("EVAL", "return redis.call('STRLEN', KEYS[1])", 1, key) == 1
+        assert client("MULTI") == OK
+        assert client("STRLEN", key) == b"QUEUED"
+        assert client("EXEC") == [1]
+        client("TOUCH", key)
+    client("SCAN", 0)
+    for command in ("eval", "strlen", "touch", "scan"):
+        assert [calls(node, command) for node in shared.replicas] == [0] * 3, command
+    assert sum(calls(node, "strlen") for node in shared.masters) == 6
+
+
+def test_who_wrote_reads_from_the_master_for_a_while(shared, make_headgate):
+    headgate = start(shared, make_headgate, read_own_writes="1h")
+    client, other = headgate.connect(), headgate.connect()
+    keys = keys_of_all()
+    for number, key in enumerate(keys):
+        assert client("SET", key, number) == OK
+        assert client("GET", key) == str(number).encode()
+    reset(shared)
+    other("GET", keys[0])
+    assert [calls(node, "get") for node in shared.masters] == [0] * 3
+
+
+@pytest.mark.parametrize("split", ("refuse", "split"))
+def test_pipelines_see_their_own_writes(shared, make_headgate, split):
+    headgate = start(shared, make_headgate, cross_slot=split)
+    client = headgate.connect()
+    keys = keys_of_all()
+    for number in range(30):
+        said = [request for key in keys for request in (("SET", key, number), ("GET", key), ("STRLEN", key))]
+        replies = client.pipeline(said)
+        assert replies[1::3] == [str(number).encode()] * len(keys)
+        if split == "split":
+            said = [("MSET", *(word for key in keys for word in (key, f"m{number}"))), ("MGET", *keys), ("GET", keys[3])]
+            assert client.pipeline(said) == [OK, [f"m{number}".encode()] * len(keys), f"m{number}".encode()]
+
+
+def test_counts_stay_whole_while_slots_move(own, make_headgate):
+    headgate = start(own, make_headgate, threads=2, read_own_writes="1h")
+    slots = range(3000, 3006)
+
+    def keys_of(number):
+        return [f"{{{tag_of(slot)}}}:{number}" for slot in slots]
+
+    with Counting(headgate.connect, 4, keys_of) as counting:
+        counting.await_rounds(2)
+        for target in (1, 0):
+            for slot in slots:
+                own.move_slot(slot, own.masters[target])
+                counting.await_rounds(1)
+
+
+def test_nobody_notices_that_a_replica_dies(own, make_headgate):
+    headgate = start(own, make_headgate, threads=2)
+    key = key_in(own.slots_of(own.masters[0]))
+    written(headgate, [key])
+    replica = own.replica_of(own.masters[0])
+    with Readers(headgate, key, b"v", count=6) as readers:
+        readers.await_rounds()
+        replica.kill()
+        wait_for(lambda: replica.port not in fit(headgate), 60, "it not to be fit")
+        reset(own)
+        readers.await_rounds()
+        assert calls(own.masters[0], "get") > 0
+
+
+def test_replica_means_no_master(own, make_headgate):
+    headgate = start(own, make_headgate, "replica", upstream_wait="1s")
+    key, other = key_in(own.slots_of(own.masters[0])), key_in(own.slots_of(own.masters[1]))
+    written(headgate, [key, other])
+    replica = own.replica_of(own.masters[0])
+    replica.kill()
+    wait_for(lambda: replica.port not in fit(headgate), 60, "it not to be fit")
+    client = headgate.connect()
+    reply = client("GET", key)
+    assert isinstance(reply, Error) and b"no replica is fit" in reply, reply
+    assert headgate.connect()("GET", other) == b"v"
+    waiting = headgate.connect()
+    waiting.socket.settimeout(60)
+    headgate.write_config(upstream_wait="60s")
+    with headgate.admin() as admin:
+        assert admin("RELOAD") == OK
+    waiting.send(encode("GET", key) * 2)
+    replica.start()
+    assert waiting.read_many(2) == [b"v", b"v"]
+
+
+def test_a_replica_that_takes_over(own, make_headgate):
+    headgate = start(own, make_headgate, read_own_writes="1h")
+    keys = keys_of_all(6)
+    written(headgate, keys)
+    with Readers(headgate, keys[0], b"v", count=4) as readers:
+        readers.await_rounds()
+        for master in list(own.masters):
+            own.fail_over(own.replica_of(master))
+            readers.await_rounds()
+    client = headgate.connect()
+    assert client.pipeline([("GET", key) for key in keys]) == [b"v"] * len(keys)
