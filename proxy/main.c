@@ -117,6 +117,9 @@ static void run_acknowledgement(struct message *message)
     struct process *process = acknowledgement->process;
 
     free(acknowledgement);
+    if (process->ended) {
+        return;
+    }
     if (++process->conf_acknowledged == servers_workers(&process->servers)) {
         conf_free(process->conf_before);
         process->conf_before = NULL;
@@ -536,7 +539,6 @@ static void end(struct process *process)
 {
     pid_file_remove(&process->pid_file);
     servers_stop(&process->servers);
-    tell_taken(process);
     if (process->admin != NULL) {
         admin_close(process->admin);
     }
@@ -549,6 +551,7 @@ static void end(struct process *process)
     }
     expiry_close(&process->expiry);
     if (process->mailbox.fd > 0) {
+        mailbox_run(&process->mailbox);
         mailbox_close(&process->mailbox);
     }
     supervisor_close(&process->supervisor);

@@ -116,6 +116,7 @@ struct admin *admin_open(struct reactor *reactor, struct servers *servers, const
     admin->servers = servers;
     admin->host = *host;
     admin->started_us = clock_now_us();
+    admin->started_s = clock_wall_us() / 1000000;
     evtimer_assign(&admin->rest, reactor->base, on_rested, admin);
     if (!mailbox_open(&admin->mailbox, reactor)) {
         log_error("admin", "cannot open the mailbox: %s", strerror(errno));
@@ -159,6 +160,7 @@ void admin_close(struct admin *admin)
     admin_stop_listening(admin);
     admin->ending = true;
     mailbox_run(&admin->mailbox);
+    admin_config_end(admin);
     while (!LIST_EMPTY(&admin->sessions)) {
         struct session_entry *session = LIST_FIRST(&admin->sessions);
         /* All answers have come: none is closed but still there. */
@@ -167,5 +169,6 @@ void admin_close(struct admin *admin)
         admin_session_close(session);
     }
     mailbox_close(&admin->mailbox);
+    admin_free_bases(admin);
     free(admin);
 }

@@ -15,8 +15,8 @@ struct admin_host {
     /* Reads the configuration again. NULL if all is well, and *changes has one line for each thing that is another now,
      * or would be after a restart; else the faults. Both are for the caller to free. changes may be NULL. */
     char *(*reload)(void *context, char **changes);
-    /* Sets values at run time, all or none. NULL if they are sound: then taken is called once all workers go by them,
-     * or have ended, and within the call if that is so already. Else the faults, for the caller to free. */
+    /* Sets values at run time, all or none. NULL if they are sound: then taken is called later, once all workers go by
+     * them, unless the process ends before. Else the faults, for the caller to free. */
     char *(*change)(void *context, const struct conf_setting *settings, size_t count, void (*taken)(void *context),
                     void *taken_context);
     /* Ends the process: drained, or at once. */

@@ -163,7 +163,7 @@ void admin_config_show(struct session_entry *session, size_t count, const struct
     if (listing.count == 0) {
         admin_reply_error(session, "ERR no option has such a name; CONFIG SHOW lists all");
     } else {
-        admin_reply_gathered(session, &listing.text);
+        admin_reply_lines(session, &listing.text);
     }
     admin_text_close(&listing.text);
 }
@@ -175,6 +175,7 @@ static void on_taken(void *context)
 {
     struct session_entry *session = context;
 
+    session->admin->changing = NULL;
     if (!session->closed) {
         admin_reply_status(session, "OK");
     }
@@ -187,10 +188,18 @@ static void set(struct session_entry *session, const struct conf_setting *settin
 
     admin_session_pause(session);
     char *faults = host->change(host->context, settings, count, on_taken, session);
+    session->admin->changing = faults == NULL ? session : session->admin->changing;
     if (faults != NULL) {
         session->gathering = false;
         admin_reply_faults(session, faults);
         free(faults);
+    }
+}
+
+void admin_config_end(struct admin *admin)
+{
+    if (admin->changing != NULL) {
+        on_taken(admin->changing);
     }
 }
 
@@ -230,7 +239,7 @@ void admin_config(struct session_entry *session, size_t count, const struct slic
         admin_reply_error(session, "ERR CONFIG knows GET, SHOW, SET and REWRITE; HELP CONFIG says more");
         return;
     }
-    admin_reply_text(session, text, strlen(text));
+    admin_reply_verbatim(session, text, strlen(text));
 }
 
 void admin_loglevel(struct session_entry *session, size_t count, const struct slice *arguments)

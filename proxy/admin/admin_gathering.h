@@ -28,6 +28,7 @@ struct admin_gathering {
     size_t section_count;
     char sections[ADMIN_ARGUMENTS_MAX][ADMIN_SECTION_NAME_SIZE];
     bool may_be_empty; /* as INFO answers, where none is known */
+    bool is_json;      /* STATS: how it is to be told */
 };
 
 /* NULL when memory is short, which the session is told. */

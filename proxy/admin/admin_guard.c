@@ -103,6 +103,13 @@ static bool same_password(struct slice given, const char *wanted)
     return difference == 0;
 }
 
+bool admin_guard_has_password(const struct session_entry *session)
+{
+    const struct admin_host *host = &session->admin->host;
+
+    return host->conf(host->context)->admin_password[0] != '\0';
+}
+
 bool admin_guard_login(struct session_entry *session, struct slice password)
 {
     const struct admin_host *host = &session->admin->host;

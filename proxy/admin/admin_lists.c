@@ -244,7 +244,7 @@ static void take_line(struct admin_gathering *gathering, const void *subject)
 
 static void finish_with_text(struct admin_gathering *gathering)
 {
-    admin_reply_gathered(gathering->session, &gathering->text);
+    admin_reply_lines(gathering->session, &gathering->text);
 }
 
 /* ---- CLIENTS and LANES ---- */

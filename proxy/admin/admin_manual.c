@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 /* The first word of the usage is the verb, the rest what it takes. */
-static void tell_verb(void *context, const char *usage, const char *help, enum policy_verb_effect effect)
+static void tell_verb(void *context, const struct admin_verb_told *verb)
 {
     static const char *const notes[] = {
         [POLICY_VERB_READS] = NULL,
@@ -14,14 +14,14 @@ static void tell_verb(void *context, const char *usage, const char *help, enum p
         [POLICY_VERB_CHANGES_ON_RESET] = "With RESET it changes something.",
     };
     FILE *out = context;
-    size_t length = strcspn(usage, " ");
+    size_t length = strcspn(verb->usage, " ");
     char name[64];
 
-    snprintf(name, sizeof name, "%.*s", (int)length, usage);
-    roff_entry(out, name, usage[length] != '\0' ? usage + length + 1 : NULL);
-    roff_text(out, help);
-    if (notes[effect] != NULL) {
-        roff_entry_paragraph(out, notes[effect]);
+    snprintf(name, sizeof name, "%.*s", (int)length, verb->usage);
+    roff_entry(out, name, verb->usage[length] != '\0' ? verb->usage + length + 1 : NULL);
+    roff_text(out, verb->help);
+    if (notes[verb->effect] != NULL) {
+        roff_entry_paragraph(out, notes[verb->effect]);
     }
 }
 
@@ -39,7 +39,8 @@ static void print_verbs(FILE *out, const struct policy *const *policies)
     admin_verbs_tell(tell_verb, out);
     for (; *policies != NULL; policies++) {
         for (size_t i = 0; i < (*policies)->verb_count; i++) {
-            tell_verb(out, (*policies)->verbs[i].usage, (*policies)->verbs[i].help, (*policies)->verbs[i].effect);
+            const struct policy_verb *verb = &(*policies)->verbs[i];
+            tell_verb(out, &(struct admin_verb_told){verb->name, verb->usage, verb->help, verb->effect, NULL});
         }
     }
 }
@@ -48,7 +49,7 @@ static void print_counters(FILE *out, const struct policy *const *policies)
 {
     roff_heading(out, "COUNTERS");
     roff_text(out, "What STATS answers, as \"name:value\" under the name of its section. Counters only grow, since the "
-                   "start.");
+                   "start, or since RESETSTAT was asked for last.");
     for (enum stats_id id = 0; id < STATS_COUNT; id++) {
         const struct stats_description *description = stats_describe(id);
         if (id == 0 || strcmp(description->section, stats_describe(id - 1)->section) != 0) {

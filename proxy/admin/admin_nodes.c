@@ -177,6 +177,6 @@ void admin_run_nodes(struct session_entry *session, size_t count, const struct s
         struct lines lines = {.text = &text, .server = admin_names_servers(session) ? server->name : NULL};
         add_nodes(&lines, server);
     }
-    admin_reply_gathered(session, &text);
+    admin_reply_lines(session, &text);
     admin_text_close(&text);
 }

@@ -45,7 +45,7 @@ static void reply_error(struct session_entry *session, struct evbuffer *text)
 static void reply_answer(struct asking *asking)
 {
     if (asking->kind == POLICY_ANSWER_TEXT || asking->answer.is_lost) {
-        admin_reply_gathered(asking->session, &asking->answer);
+        admin_reply_lines(asking->session, &asking->answer);
     } else if (asking->kind == POLICY_ANSWER_OK) {
         admin_reply_status(asking->session, "OK");
     } else {

@@ -5,7 +5,10 @@
  *   admin_session.c  one connection: requests in, answers out
  *   admin_guard.c    what is not obeyed: other protocols, other users
  *   admin_audit.c    who has changed what
+ *   admin_reply.c    answers with a shape, by the version of RESP
  *   admin_verbs.c    what can be asked
+ *   admin_help.c     … and what is told of it
+ *   admin_stats.c    what is counted
  *   admin_lists.c    … of clients and connections, and the end of clients
  *   admin_gathering.c  … of workers, one after the other
  *   admin_nodes.c    … of the servers
@@ -46,9 +49,13 @@ struct admin {
     struct event rest; /* until it fires, nothing is accepted */
     LIST_HEAD(, session_entry) sessions;
     size_t session_count;
+    uint64_t sessions_given; /* since the start */
     int64_t started_us;
-    struct mailbox mailbox; /* for what workers send back */
-    bool ending;            /* the workers are gone: nothing more is taken */
+    int64_t started_s;              /* Unix time */
+    struct admin_base **bases;      /* of each server, which may be NULL: see admin_servers.c; NULL: of none */
+    struct mailbox mailbox;         /* for what workers send back */
+    struct session_entry *changing; /* has set something that not all workers go by yet; NULL: nobody has */
+    bool ending;                    /* the workers are gone: nothing more is taken */
     struct log_limiter refusals;
     struct log_limiter strangers;
     struct log_limiter denials;
@@ -77,6 +84,9 @@ struct session_entry {
     int64_t moved_us;         /* when bytes came or went last, or an answer was there */
     struct admin_scope scope; /* of the request */
     bool is_unix;
+    uint64_t id;
+    int resp;                 /* 2 or 3 */
+    char name[64];            /* by CLIENT SETNAME */
     enum admin_rights rights; /* by a password */
     char audit[400];          /* the change that is asked for; "": none */
     char audit_who[120];
@@ -121,10 +131,21 @@ void admin_reply_status(struct session_entry *session, const char *text);
 void admin_reply_error(struct session_entry *session, const char *text);
 /* What is wrong with a configuration, one line each, as one error. */
 void admin_reply_faults(struct session_entry *session, char *faults);
-/* Names and values in turn, written as bulk strings. */
-void admin_reply_pairs(struct session_entry *session, size_t pairs, struct admin_text *text);
+/* A text of lines, to be shown. */
+void admin_reply_verbatim(struct session_entry *session, const char *text, size_t length);
 /* As it is. */
 void admin_reply_bytes(struct session_entry *session, const char *bytes, size_t length);
+/* ---- admin_reply.c: in RESP2 the same as admin_reply_gathered() ---- */
+
+/* Lines of fields, "name=value name=\"value\" …": in RESP3 an array of maps. */
+void admin_reply_lines(struct session_entry *session, struct admin_text *text);
+/* Lines "name:value" under "# Section": in RESP3 a map of maps. */
+void admin_reply_sections(struct session_entry *session, struct admin_text *text);
+/* So many names and values in turn, written as RESP: in RESP2 an array, in RESP3 a map. */
+void admin_reply_pairs(struct session_entry *session, size_t pairs, struct admin_text *text);
+
+/* ---- admin_session.c ---- */
+
 /* Nothing more is taken from the session until admin_session_resume(), which it outlives even if it is closed. */
 void admin_session_pause(struct session_entry *session);
 void admin_session_resume(struct session_entry *session);
@@ -139,6 +160,8 @@ bool admin_guard_is_foreign_line(struct slice line);
 bool admin_guard_is_foreign_name(struct slice name);
 /* Whether who asks may change something. False: it is told why not. */
 bool admin_guard_may_change(struct session_entry *session);
+/* Whether there is a password to give. */
+bool admin_guard_has_password(const struct session_entry *session);
 /* Takes the password, as the rights that it gives from now on. False: it is none of ours, and nothing changes. There
  * has to be one. */
 bool admin_guard_login(struct session_entry *session, struct slice password);
@@ -156,9 +179,17 @@ void admin_audit_wrong_password(struct session_entry *session);
 
 /* Answers a request, now or when the workers have told what it takes. */
 void admin_run(struct session_entry *session, size_t count, const struct slice *arguments);
+/* What is told of a verb. */
+struct admin_verb_told {
+    const char *name;
+    const char *usage;
+    const char *help;
+    enum policy_verb_effect effect;
+    const char *example; /* NULL: see admin_help.c */
+};
+
 /* Tells each of the admin port's own verbs. */
-void admin_verbs_tell(void (*tell)(void *context, const char *usage, const char *help, enum policy_verb_effect effect),
-                      void *context);
+void admin_verbs_tell(void (*tell)(void *context, const struct admin_verb_told *verb), void *context);
 
 /* The roster of policies, which all servers have in common. */
 static inline const struct chain_roster *admin_policies(const struct admin *admin)
@@ -186,9 +217,26 @@ void admin_process_quit(struct session_entry *session, size_t count, const struc
 /* Verbs. */
 void admin_hello_ping(struct session_entry *session, size_t count, const struct slice *arguments);
 void admin_hello_command(struct session_entry *session, size_t count, const struct slice *arguments);
+void admin_hello_select(struct session_entry *session, size_t count, const struct slice *arguments);
+void admin_hello_client(struct session_entry *session, size_t count, const struct slice *arguments);
+void admin_hello(struct session_entry *session, size_t count, const struct slice *arguments);
+
+/* ---- admin_help.c ---- */
+
+/* The verb HELP. */
+void admin_run_help(struct session_entry *session, size_t count, const struct slice *arguments);
+
+/* ---- admin_stats.c ---- */
+
+/* Verbs. */
+void admin_run_stats(struct session_entry *session, size_t count, const struct slice *arguments);
+void admin_run_info(struct session_entry *session, size_t count, const struct slice *arguments);
+void admin_run_resetstat(struct session_entry *session, size_t count, const struct slice *arguments);
 
 /* ---- admin_config.c ---- */
 
+/* The workers are gone: whoever waits for them is told. */
+void admin_config_end(struct admin *admin);
 /* Verbs. CONFIG SET and LOGLEVEL with a level answer once all workers go by it. */
 void admin_config(struct session_entry *session, size_t count, const struct slice *arguments);
 void admin_config_get(struct session_entry *session, size_t count, const struct slice *arguments);
@@ -208,7 +256,12 @@ void admin_run_drain(struct session_entry *session, size_t count, const struct s
 void admin_tell_servers(struct session_entry *session);
 /* For the section Server of STATS, about those of the request. */
 void admin_add_servers(struct admin_text *text, const struct session_entry *session);
-/* The sum over the servers of the request. */
+/* What RESETSTAT does, for the servers of the request. False: memory is short. */
+bool admin_reset_counters(struct session_entry *session);
+void admin_free_bases(struct admin *admin);
+/* Unix time: of the start, or of the last RESETSTAT. */
+int64_t admin_counting_since(const struct session_entry *session);
+/* The sum over the servers of the request, since then. */
 uint64_t admin_stat(const struct session_entry *session, enum stats_id id);
 uint64_t admin_policy_counter(const struct session_entry *session, size_t policy, size_t counter);
 

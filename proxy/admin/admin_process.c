@@ -25,7 +25,7 @@ void admin_process_reload(struct session_entry *session, size_t count, const str
     if (faults != NULL) {
         admin_reply_faults(session, faults);
     } else if (count > 1) {
-        admin_reply_text(session, changes, strlen(changes));
+        admin_reply_verbatim(session, changes, strlen(changes));
     } else {
         admin_reply_status(session, "OK");
     }

@@ -46,6 +46,7 @@ void admin_text_add(struct admin_text *text, const char *format, ...)
 
 void admin_reply_bytes(struct session_entry *session, const char *bytes, size_t length)
 {
+    admin_audit_end(session, "done");
     session->failed = evbuffer_add(session->output, bytes, length) != 0 || session->failed;
 }
 
@@ -66,6 +67,24 @@ void admin_reply_text(struct session_entry *session, const char *text, size_t le
     admin_reply_bytes(session, "\r\n", 2);
 }
 
+/* RESP3 knows texts that a program shows as they are. */
+static void reply_head(struct session_entry *session, size_t length)
+{
+    if (session->resp == 3) {
+        reply(session, "=%zu\r\ntxt:", length + strlen("txt:"));
+    } else {
+        reply(session, "$%zu\r\n", length);
+    }
+}
+
+void admin_reply_verbatim(struct session_entry *session, const char *text, size_t length)
+{
+    admin_audit_end(session, "done");
+    reply_head(session, length);
+    admin_reply_bytes(session, text, length);
+    admin_reply_bytes(session, "\r\n", 2);
+}
+
 void admin_reply_gathered(struct session_entry *session, struct admin_text *text)
 {
     if (text->is_lost) {
@@ -73,7 +92,7 @@ void admin_reply_gathered(struct session_entry *session, struct admin_text *text
         return;
     }
     admin_audit_end(session, "done");
-    reply(session, "$%zu\r\n", evbuffer_get_length(text->bytes));
+    reply_head(session, evbuffer_get_length(text->bytes));
     session->failed = evbuffer_add_buffer(session->output, text->bytes) != 0 || session->failed;
     admin_reply_bytes(session, "\r\n", 2);
 }
@@ -102,16 +121,6 @@ void admin_reply_faults(struct session_entry *session, char *faults)
     }
     admin_audit_end(session, faults);
     reply(session, "-ERR nothing was changed: %s\r\n", faults);
-}
-
-void admin_reply_pairs(struct session_entry *session, size_t pairs, struct admin_text *text)
-{
-    if (text->is_lost) {
-        admin_reply_error(session, "ERR out of memory");
-        return;
-    }
-    reply(session, "*%zu\r\n", 2 * pairs);
-    session->failed = evbuffer_add_buffer(session->output, text->bytes) != 0 || session->failed;
 }
 
 /* ---- the end of a session ---- */
@@ -409,6 +418,8 @@ struct session_entry *admin_session_open(struct admin *admin, int fd, const stru
     }
     session->output = evbuffer_new();
     session->admin = admin;
+    session->id = ++admin->sessions_given;
+    session->resp = 2;
     /* An answer is written in several pieces: none is to wait until the one before it was acknowledged. */
     connection_tune(fd, &(struct connection_tuning){0});
     connection_open(&session->connection, admin->reactor, fd, on_readable, on_writable, session);

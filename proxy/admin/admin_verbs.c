@@ -1,16 +1,9 @@
 /* What can be asked on the admin port. */
-#include "admin/admin_gathering.h"
+#include "admin/admin_private.h"
 
-#include "version.h"
-
-#include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 
-#define VERB_COUNT 24
-/* Of a section, with its end. A longer name is none that there is, and neither is what is left of it. */
-#define SECTION_NAME_SIZE 32
+#define VERB_COUNT 29
 
 struct verb {
     const char *name;
@@ -27,251 +20,16 @@ static const struct verb verbs[VERB_COUNT + 1];
 static void run_servers(struct session_entry *session, size_t count, const struct slice *arguments);
 static void run_server(struct session_entry *session, size_t count, const struct slice *arguments);
 
-/* ---- STATS ---- */
-
-static void collect_facts(struct admin_gathering *gathering, struct worker *worker)
-{
-    struct worker_facts facts = worker_tell(worker);
-
-    client_service_update_gauges(worker_clients(worker));
-
-    if (facts.redis_version > gathering->facts.redis_version) {
-        gathering->facts = facts;
-    }
-}
-
-static uint64_t resident_bytes(void)
-{
-    unsigned long long size = 0, resident = 0;
-    FILE *file = fopen("/proc/self/statm", "re");
-
-    if (file != NULL) {
-        if (fscanf(file, "%llu %llu", &size, &resident) != 2) {
-            resident = 0;
-        }
-        fclose(file);
-    }
-    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
-static bool section_wanted(const struct admin_gathering *gathering, const char *section)
-{
-    bool wanted = gathering->section_count == 0;
-
-    for (size_t i = 0; i < gathering->section_count && !wanted; i++) {
-        wanted = strcasecmp(gathering->sections[i], section) == 0;
-    }
-    return wanted;
-}
-
-static void begin_section(struct admin_text *text, const char *section)
-{
-    admin_text_add(text, "%s# %s\r\n", evbuffer_get_length(text->bytes) > 0 ? "\r\n" : "", section);
-}
-
-static void add_server_section(struct admin_gathering *gathering)
-{
-    const struct admin *admin = gathering->session->admin;
-    const struct server *server = &admin->servers->list[gathering->session->scope.first];
-    const struct worker_facts *facts = &gathering->facts;
-    struct admin_text *text = &gathering->text;
-
-    begin_section(text, "Server");
-    admin_text_add(text, "headgate_version:%s\r\n", HEADGATE_VERSION);
-    admin_text_add(text, "process_id:%ld\r\n", (long)getpid());
-    admin_text_add(text, "uptime_in_seconds:%" PRId64 "\r\n", (clock_now_us() - admin->started_us) / 1000000);
-    if (admin_names_servers(gathering->session)) {
-        admin_text_add(text, "config_file:%s\r\n", server->conf->path);
-        admin_add_servers(text, gathering->session);
-        return;
-    }
-    admin_text_add(text, "threads:%zu\r\n", server->worker_pool.count);
-    admin_text_add(text, "pool:%s\r\n", server->conf->pool == CONF_POOL_SESSION ? "session" : "shared");
-    admin_text_add(text, "config_file:%s\r\n", server->conf->path);
-    admin_text_add(text, "upstream:%s\r\n", server->conf->upstream.text);
-    if (facts->redis_version != 0) {
-        admin_text_add(text, "redis_version:%u.%u.%u\r\n", facts->redis_version >> 16, facts->redis_version >> 8 & 0xff,
-                       facts->redis_version & 0xff);
-    }
-    if (facts->clock_offset_us != INT64_MIN && facts->redis_version != 0) {
-        admin_text_add(text, "redis_clock_offset_us:%" PRId64 "\r\n", facts->clock_offset_us);
-    }
-}
-
-static void add_counters(struct admin_gathering *gathering)
-{
-    const char *section = "";
-
-    for (enum stats_id id = 0; id < STATS_COUNT; id++) {
-        const struct stats_description *description = stats_describe(id);
-        if (!section_wanted(gathering, description->section)) {
-            continue;
-        }
-        if (strcmp(section, description->section) != 0) {
-            section = description->section;
-            begin_section(&gathering->text, section);
-            if (strcmp(section, "Memory") == 0) {
-                admin_text_add(&gathering->text, "resident_bytes:%" PRIu64 "\r\n", resident_bytes());
-            }
-        }
-        admin_text_add(&gathering->text, "%s:%" PRIu64 "\r\n", description->name, admin_stat(gathering->session, id));
-    }
-}
-
-static void add_policy_counters(struct admin_gathering *gathering)
-{
-    const struct chain_roster *policies = admin_policies(gathering->session->admin);
-
-    for (size_t i = 0; i < policies->count; i++) {
-        const struct policy *policy = policies->list[i];
-        if (policy->counter_count == 0 || !section_wanted(gathering, policy->counter_section)) {
-            continue;
-        }
-        begin_section(&gathering->text, policy->counter_section);
-        for (size_t n = 0; n < policy->counter_count; n++) {
-            admin_text_add(&gathering->text, "%s:%" PRIu64 "\r\n", policy->counters[n].name,
-                           admin_policy_counter(gathering->session, i, n));
-        }
-    }
-}
-
-static void finish_stats(struct admin_gathering *gathering)
-{
-    if (section_wanted(gathering, "Server")) {
-        add_server_section(gathering);
-    }
-    add_counters(gathering);
-    add_policy_counters(gathering);
-    if (evbuffer_get_length(gathering->text.bytes) == 0 && !gathering->may_be_empty) {
-        admin_reply_error(gathering->session, "ERR no section of that name; see STATS");
-        return;
-    }
-    admin_reply_gathered(gathering->session, &gathering->text);
-}
-
-/* Names of sections, several or none, or one of those by which INFO of Redis means all. */
-static void want_sections(struct admin_gathering *gathering, size_t count, const struct slice *names)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (slice_is_word(names[i], "all") || slice_is_word(names[i], "default") ||
-            slice_is_word(names[i], "everything")) {
-            gathering->section_count = 0;
-            return;
-        }
-        snprintf(gathering->sections[gathering->section_count++], ADMIN_SECTION_NAME_SIZE, "%.*s", (int)names[i].length,
-                 names[i].data);
-    }
-}
-
-static void start_stats(struct session_entry *session, size_t count, const struct slice *arguments, bool may_be_empty)
-{
-    struct admin_gathering *gathering = admin_gathering_new(session, collect_facts, finish_stats);
-
-    if (gathering != NULL) {
-        gathering->may_be_empty = may_be_empty;
-        want_sections(gathering, count - 1, arguments + 1);
-        admin_gathering_start(gathering);
-    }
-}
-
-static void run_stats(struct session_entry *session, size_t count, const struct slice *arguments)
-{
-    start_stats(session, count, arguments, false);
-}
-
-static void run_info(struct session_entry *session, size_t count, const struct slice *arguments)
-{
-    start_stats(session, count, arguments, true);
-}
-
-/* ---- the other verbs ---- */
-
-static void add_counter_help(struct admin_text *text, const struct slice *wanted, const char *name,
-                             enum stats_kind kind, const char *help)
-{
-    if (slice_is_word(*wanted, "counters") || slice_is_word(*wanted, name)) {
-        admin_text_add(text, "%s (%s): %s\n", name, kind == STATS_GAUGE ? "gauge" : "counter", help);
-    }
-}
-
-static void add_counters_help(struct admin_text *text, const struct chain_roster *policies, const struct slice *wanted)
-{
-    for (enum stats_id id = 0; id < STATS_COUNT; id++) {
-        const struct stats_description *description = stats_describe(id);
-        add_counter_help(text, wanted, description->name, description->kind, description->help);
-    }
-    for (size_t i = 0; i < policies->count; i++) {
-        for (size_t n = 0; n < policies->list[i]->counter_count; n++) {
-            const struct policy_counter *counter = &policies->list[i]->counters[n];
-            add_counter_help(text, wanted, counter->name, counter->kind, counter->help);
-        }
-    }
-}
-
-/* Whether the verb's name, or the first word of it, is that. */
-static bool is_named(struct slice wanted, const char *name)
-{
-    size_t length = strcspn(name, " ");
-
-    return slice_is_word(wanted, name) || (wanted.length == length && strncasecmp(wanted.data, name, length) == 0);
-}
-
-static void add_verb_help(struct admin_text *text, const struct slice *wanted, const char *name, const char *usage,
-                          const char *help, enum policy_verb_effect effect)
-{
-    static const char *const notes[] = {
-        [POLICY_VERB_READS] = "",
-        [POLICY_VERB_CHANGES] = " (changes something)",
-        [POLICY_VERB_CHANGES_ON_RESET] = " (RESET changes something)",
-    };
-
-    if (wanted == NULL || is_named(*wanted, name)) {
-        admin_text_add(text, "%-27s  %s%s\n", usage, help, notes[effect]);
-    }
-}
-
-static void add_verbs_help(struct admin_text *text, const struct chain_roster *policies, const struct slice *wanted)
-{
-    for (const struct verb *verb = verbs; verb->name != NULL; verb++) {
-        add_verb_help(text, wanted, verb->name, verb->usage, verb->help, verb->effect);
-    }
-    for (size_t i = 0; i < policies->count; i++) {
-        for (size_t n = 0; n < policies->list[i]->verb_count; n++) {
-            const struct policy_verb *verb = &policies->list[i]->verbs[n];
-            add_verb_help(text, wanted, verb->name, verb->usage, verb->help, verb->effect);
-        }
-    }
-}
-
-static void run_help(struct session_entry *session, size_t count, const struct slice *arguments)
-{
-    const struct slice *wanted = count > 1 ? &arguments[1] : NULL;
-    struct admin_text text;
-
-    if (!admin_text_open(&text)) {
-        admin_reply_error(session, "ERR out of memory");
-        return;
-    }
-    add_verbs_help(&text, admin_policies(session->admin), wanted);
-    if (wanted != NULL) {
-        add_counters_help(&text, admin_policies(session->admin), wanted);
-    }
-    if (evbuffer_get_length(text.bytes) == 0 && !text.is_lost) {
-        admin_reply_error(session, "ERR no verb or counter of that name; see HELP and HELP COUNTERS");
-    } else {
-        admin_reply_gathered(session, &text);
-    }
-    admin_text_close(&text);
-}
-
 static const struct verb verbs[VERB_COUNT + 1] = {
     {"PING", 1, 2, admin_hello_ping, "PING [text]", "answers PONG, or the text", POLICY_VERB_READS, false},
-    {"HELP", 1, 2, run_help, "HELP [name]", "the verbs; HELP COUNTERS explains all counters, HELP name one of them",
-     POLICY_VERB_READS, false},
-    {"STATS", 1, ADMIN_ARGUMENTS_MAX, run_stats, "STATS [section ...]",
-     "counters and gauges, as key:value under # Section", POLICY_VERB_READS, true},
-    {"INFO", 1, ADMIN_ARGUMENTS_MAX, run_info, "INFO [section ...]",
+    {"HELP", 1, 3, admin_run_help, "HELP [name]",
+     "the verbs; HELP COUNTERS explains all counters, HELP name one of both", POLICY_VERB_READS, false},
+    {"STATS", 1, ADMIN_ARGUMENTS_MAX, admin_run_stats, "STATS [section ...] [JSON]",
+     "counters and gauges, as key:value under # Section, or as JSON", POLICY_VERB_READS, true},
+    {"INFO", 1, ADMIN_ARGUMENTS_MAX, admin_run_info, "INFO [section ...]",
      "the same as STATS; redis-cli prints the answer to this name as text", POLICY_VERB_READS, true},
+    {"RESETSTAT", 1, 1, admin_run_resetstat, "RESETSTAT",
+     "has counters of STATS begin at 0 anew; metrics and the page go on", POLICY_VERB_CHANGES, true},
     {"CLIENTS", 1, ADMIN_ARGUMENTS_MAX, admin_run_clients, "CLIENTS [field=value ...] [COUNT n]",
      "one line for each client, of those that the fields choose", POLICY_VERB_READS, true},
     {"LANES", 1, ADMIN_ARGUMENTS_MAX, admin_run_lanes, "LANES [field=value ...] [COUNT n]",
@@ -291,6 +49,8 @@ static const struct verb verbs[VERB_COUNT + 1] = {
      "one line for each of them: value, default, what changes it, and who says so", POLICY_VERB_READS, false},
     {"CONFIG SET", 4, ADMIN_ARGUMENTS_MAX, admin_config_set, "CONFIG SET name value ...",
      "sets options that a reload would take, all or none, until the file is read again", POLICY_VERB_CHANGES, false},
+    {"CONFIG RESETSTAT", 2, 2, admin_run_resetstat, "CONFIG RESETSTAT", "the same as RESETSTAT, as Redis has it",
+     POLICY_VERB_CHANGES, false},
     {"CONFIG REWRITE", 2, 2, admin_config_rewrite, "CONFIG REWRITE", "refused: the file is the operator's",
      POLICY_VERB_READS, false},
     {"LOGLEVEL", 1, 1, admin_loglevel, "LOGLEVEL", "the level from which lines are logged", POLICY_VERB_READS, false},
@@ -309,14 +69,18 @@ static const struct verb verbs[VERB_COUNT + 1] = {
     {"QUIT", 1, 1, admin_process_quit, "QUIT", "closes this connection", POLICY_VERB_READS, false},
     {"COMMAND", 1, ADMIN_ARGUMENTS_MAX, admin_hello_command, "COMMAND", "an empty list, for redis-cli",
      POLICY_VERB_READS, false},
+    {"HELLO", 1, ADMIN_ARGUMENTS_MAX, admin_hello, "HELLO [version [AUTH user password] [SETNAME name]]",
+     "which RESP is spoken, 2 or 3: in 3 answers with names and values are maps", POLICY_VERB_READS, false},
+    {"CLIENT", 2, ADMIN_ARGUMENTS_MAX, admin_hello_client, "CLIENT SETNAME name",
+     "takes what client libraries say of themselves: SETNAME, GETNAME, SETINFO, ID", POLICY_VERB_READS, false},
+    {"SELECT", 2, 2, admin_hello_select, "SELECT 0", "OK, for client libraries", POLICY_VERB_READS, false},
     {NULL, 0, 0, NULL, NULL, NULL, POLICY_VERB_READS, false},
 };
 
-void admin_verbs_tell(void (*tell)(void *context, const char *usage, const char *help, enum policy_verb_effect effect),
-                      void *context)
+void admin_verbs_tell(void (*tell)(void *context, const struct admin_verb_told *verb), void *context)
 {
     for (const struct verb *verb = verbs; verb->name != NULL; verb++) {
-        tell(context, verb->usage, verb->help, verb->effect);
+        tell(context, &(struct admin_verb_told){verb->name, verb->usage, verb->help, verb->effect, NULL});
     }
 }
 
@@ -440,7 +204,8 @@ static void run_in_scope(struct session_entry *session, size_t count, const stru
 {
     const struct verb *verb = find_verb(count, arguments);
 
-    if (!admin_session_is_trusted(session) && verb->run != admin_process_auth && verb->run != admin_process_quit) {
+    if (!admin_session_is_trusted(session) && verb->run != admin_process_auth && verb->run != admin_hello &&
+        verb->run != admin_process_quit) {
         admin_reply_error(session, "NOAUTH Authentication required.");
     } else if (verb->name == NULL) {
         if (!run_verb_of_policy(session, count, arguments)) {

@@ -7,7 +7,7 @@
  *   http_snapshot.c  what workers tell, gathered
  *   http_metrics.c   a snapshot as text for Prometheus
  *   http_stats.c     … as JSON
- *   http_json.c      JSON, and the lines of verbs as JSON
+ *   http_json.c      the lines of verbs as JSON
  *   http_page.c      the page
  *
  *   request ─► guard ─► snapshot (one at a time for all who ask) ─► text, made once, which all answers share
@@ -260,8 +260,6 @@ bool http_is_ready(const struct http *http, char why[HTTP_WHY_SIZE]);
 
 /* ---- http_json.c ---- */
 
-/* A string with its quotes; bytes that are no printable ASCII become escapes that a person can read. */
-void http_json_string(FILE *out, const char *text, size_t length);
 /* The lines of a verb's answer, "name=value name=\"value\" …", as objects with commas between them; lines that begin
  * with # as { "note": … }. server: what they are about, the first field of each; NULL: none. */
 void http_json_lines(FILE *out, const char *server, const char *text, size_t length);

@@ -1,6 +1,7 @@
 /* What the page shows, as JSON: bounded, whatever there is. */
 #include "http/http_private.h"
 
+#include "base/json.h"
 #include "version.h"
 
 #include <inttypes.h>
@@ -83,7 +84,7 @@ bool http_is_ready(const struct http *http, char why[HTTP_WHY_SIZE])
 static void write_text(FILE *out, const char *name, const char *text)
 {
     fprintf(out, "\"%s\":", name);
-    http_json_string(out, text, strlen(text));
+    json_string(out, text, strlen(text));
     fputc(',', out);
 }
 
@@ -189,7 +190,7 @@ static void tell_meaning(FILE *out, const char *section, const char *name, enum 
     (void)value;
     fprintf(out, "\"%s\":{\"section\":\"%s\",\"kind\":\"%s\",\"help\":", name, section,
             kind == STATS_COUNTER ? "counter" : "gauge");
-    http_json_string(out, help, strlen(help));
+    json_string(out, help, strlen(help));
     fputc('}', out);
 }
 
@@ -431,7 +432,7 @@ static void write_answer(const struct http *http, const struct http_snapshot *sn
     fprintf(out, "\"%s\":", http_verbs[verb].field);
     if (refusal != NULL) {
         fputs("{\"error\":", out);
-        http_json_string(out, refusal->bytes, refusal->length);
+        json_string(out, refusal->bytes, refusal->length);
         fputc('}', out);
     } else {
         fputc('[', out);

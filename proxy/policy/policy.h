@@ -361,6 +361,7 @@ struct policy_verb {
     size_t least, most; /* arguments, with the verb */
     const char *usage;
     const char *help;
+    const char *example; /* a request that is sound */
     enum policy_verb_effect effect;
     /* Called on the thread of one worker; the answer is written to answer. */
     enum policy_answer (*run)(void *instance, size_t count, const struct slice *arguments, FILE *answer);

@@ -1,6 +1,8 @@
 /* Lines of verbs as JSON: whatever is in them, what comes out is JSON, and shows it. */
 #include "http/http_private.h"
 
+#include "base/json.h"
+
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,7 +96,7 @@ Test(http_json, strings)
     static const char nasty[] = "\"\\<\0\xff";
 
     cr_assert(text_open(&text));
-    http_json_string(text.out, nasty, sizeof nasty - 1);
+    json_string(text.out, nasty, sizeof nasty - 1);
     fputc('\0', text.out);
     cr_assert(text_close(&text));
     cr_expect_str_eq(text.bytes, "\"\\\"\\\\\\u003c\\\\x00\\\\xff\"");

@@ -1,0 +1,206 @@
+/* Answers with a shape, which is another in RESP3: texts, lines of fields, sections, names with values. */
+#include "admin/admin_private.h"
+
+#include "base/fields.h"
+
+#include <stdio.h>
+
+/* Of these fields the values are texts, whatever they look like: clients and operators give them. */
+static const char *const text_fields[] = {"name",    "user",      "identity", "key",      "keys",   "value",
+                                          "default", "text",      "owner",    "offender", "member", "group",
+                                          "option",  "server",    "rule",     "admits",   "cost",   "addr",
+                                          "client",  "interface", "lane",     "reason",   "command"};
+
+/* ---- pieces ---- */
+
+static void add_bulk(struct admin_text *out, const char *bytes, size_t length)
+{
+    admin_text_add(out, "$%zu\r\n", length);
+    out->is_lost = evbuffer_add(out->bytes, bytes, length) != 0 || out->is_lost;
+    admin_text_add(out, "\r\n");
+}
+
+static bool is_text_field(const char *name, size_t length)
+{
+    for (size_t i = 0; i < sizeof text_fields / sizeof text_fields[0]; i++) {
+        if (strlen(text_fields[i]) == length && memcmp(text_fields[i], name, length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A number, yes or no, or text. */
+static void add_value(struct admin_text *out, const char *value, size_t length)
+{
+    struct slice word = {value, length};
+
+    if (fields_is_number(value, length)) {
+        admin_text_add(out, "%c%.*s\r\n", memchr(value, '.', length) != NULL ? ',' : ':', (int)length, value);
+    } else if (slice_is_word(word, "yes") || slice_is_word(word, "no")) {
+        admin_text_add(out, "#%c\r\n", length == 3 ? 't' : 'f');
+    } else {
+        add_bulk(out, value, length);
+    }
+}
+
+/* The next line of the text, without its end; false behind the last one. */
+static bool next_line(const char **at, const char *end, struct slice *line)
+{
+    if (*at == end) {
+        return false;
+    }
+    const char *newline = memchr(*at, '\n', (size_t)(end - *at));
+    const char *stop = newline != NULL ? newline : end;
+    size_t length = (size_t)(stop - *at);
+
+    *line = (struct slice){*at, length - (length > 0 && stop[-1] == '\r')};
+    *at = newline != NULL ? newline + 1 : end;
+    return true;
+}
+
+/* Sends what was written, behind its head. */
+static void send_behind(struct session_entry *session, const char *head, struct admin_text *out)
+{
+    if (out->is_lost) {
+        admin_reply_error(session, "ERR out of memory");
+        return;
+    }
+    admin_reply_bytes(session, head, strlen(head));
+    session->failed = evbuffer_add_buffer(session->output, out->bytes) != 0 || session->failed;
+}
+
+/* ---- lines ---- */
+
+/* A line that begins with # is a note. */
+static void add_note(struct admin_text *out, struct slice line)
+{
+    size_t skipped = line.length > 1 && line.data[1] == ' ' ? 2 : 1;
+
+    admin_text_add(out, "%%1\r\n");
+    add_bulk(out, "note", strlen("note"));
+    add_bulk(out, line.data + skipped, line.length - skipped);
+}
+
+static size_t count_fields(struct slice line)
+{
+    const char *at = line.data, *end = line.data + line.length;
+    struct fields_part part;
+    bool was_quoted;
+    size_t count = 0;
+
+    while (fields_next_whole(&at, end, &part, &was_quoted)) {
+        count++;
+    }
+    return count;
+}
+
+static void add_line(struct admin_text *out, struct slice line)
+{
+    const char *at = line.data, *end = line.data + line.length;
+    struct fields_part part;
+    bool was_quoted;
+
+    admin_text_add(out, "%%%zu\r\n", count_fields(line));
+    while (fields_next_whole(&at, end, &part, &was_quoted)) {
+        bool is_text = was_quoted || is_text_field(part.name, part.name_length);
+        add_bulk(out, part.name, part.name_length);
+        (is_text ? add_bulk : add_value)(out, part.value, part.value_length);
+    }
+}
+
+static void reply_maps(struct session_entry *session, const char *text, size_t length)
+{
+    const char *at = text, *end = text + length;
+    struct admin_text out;
+    struct slice line;
+    char head[32];
+    size_t count = 0;
+
+    if (!admin_text_open(&out)) {
+        admin_reply_error(session, "ERR out of memory");
+        return;
+    }
+    for (; next_line(&at, end, &line); count++) {
+        if (line.length > 0 && *line.data == '#') {
+            add_note(&out, line);
+        } else {
+            add_line(&out, line);
+        }
+    }
+    snprintf(head, sizeof head, "*%zu\r\n", count);
+    send_behind(session, head, &out);
+    admin_text_close(&out);
+}
+
+void admin_reply_lines(struct session_entry *session, struct admin_text *text)
+{
+    const char *bytes = session->resp == 3 ? (const char *)evbuffer_pullup(text->bytes, -1) : NULL;
+
+    if (session->resp != 3 || text->is_lost) {
+        admin_reply_gathered(session, text);
+    } else {
+        reply_maps(session, bytes != NULL ? bytes : "", evbuffer_get_length(text->bytes));
+    }
+}
+
+/* ---- sections ---- */
+
+/* The lines up to the next section, which at is left at. */
+static size_t count_pairs(const char *at, const char *end)
+{
+    struct slice line;
+    size_t count = 0;
+
+    while (next_line(&at, end, &line) && !(line.length > 0 && *line.data == '#')) {
+        count += line.length > 0;
+    }
+    return count;
+}
+
+static void add_pair(struct admin_text *out, struct slice line)
+{
+    const char *colon = memchr(line.data, ':', line.length);
+    size_t length = colon != NULL ? (size_t)(colon - line.data) : line.length;
+    size_t rest = colon != NULL ? length + 1 : length;
+
+    add_bulk(out, line.data, length);
+    add_value(out, line.data + rest, line.length - rest);
+}
+
+void admin_reply_sections(struct session_entry *session, struct admin_text *text)
+{
+    const char *at = session->resp == 3 ? (const char *)evbuffer_pullup(text->bytes, -1) : NULL;
+    struct admin_text out;
+    struct slice line;
+    char head[32];
+    size_t count = 0;
+
+    if (at == NULL || text->is_lost || !admin_text_open(&out)) {
+        admin_reply_gathered(session, text);
+        return;
+    }
+    const char *end = at + evbuffer_get_length(text->bytes);
+    while (next_line(&at, end, &line)) {
+        if (line.length > 2 && *line.data == '#') {
+            count++;
+            add_bulk(&out, line.data + 2, line.length - 2);
+            admin_text_add(&out, "%%%zu\r\n", count_pairs(at, end));
+        } else if (line.length > 0) {
+            add_pair(&out, line);
+        }
+    }
+    snprintf(head, sizeof head, "%%%zu\r\n", count);
+    send_behind(session, head, &out);
+    admin_text_close(&out);
+}
+
+/* ---- names with values ---- */
+
+void admin_reply_pairs(struct session_entry *session, size_t pairs, struct admin_text *text)
+{
+    char head[32];
+
+    snprintf(head, sizeof head, session->resp == 3 ? "%%%zu\r\n" : "*%zu\r\n", session->resp == 3 ? pairs : 2 * pairs);
+    send_behind(session, head, text);
+}

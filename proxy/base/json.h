@@ -1,0 +1,13 @@
+/* Strings of JSON. */
+#ifndef HEADGATE_JSON_H
+#define HEADGATE_JSON_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+/* A string with its quotes; bytes that are no printable ASCII become escapes that a person can read. */
+void json_string(FILE *out, const char *text, size_t length);
+/* What stands between the quotes. */
+void json_bytes(FILE *out, const char *text, size_t length);
+
+#endif

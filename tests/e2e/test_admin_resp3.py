@@ -1,0 +1,306 @@
+"""What programs say when they connect to the admin port, and answers in RESP3."""
+
+import json
+import subprocess
+
+import pytest
+
+from harness.admin import await_empty, stats, text
+from harness.http import ask, stats_json
+from harness.resp import OK, PONG, Error, Map, Verbatim, encode, wait_for
+from harness.several import Several
+
+RULES = "[limit:search]\ncommands = echo\nper = all\nlimit = 2\nwindow = 1m\n[latency]\nenabled = on\n"
+
+
+@pytest.fixture
+def headgate(redis, make_headgate):
+    headgate = make_headgate(redis, pool="shared", start=False, reload_on_change="off")
+    headgate.write_rules(RULES)
+    headgate.start()
+    return headgate
+
+
+@pytest.fixture
+def admin(headgate):
+    with headgate.admin() as admin:
+        yield admin
+
+
+def hello(admin, *words):
+    """The answer as a dictionary, in either version."""
+    reply = admin("HELLO", *words)
+    assert isinstance(reply, list), reply
+    return {name.decode(): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
+
+
+def plain(value):
+    """A reply in RESP3 with dictionaries and text."""
+    assert not isinstance(value, Error), value
+    if isinstance(value, Map):
+        return {plain(name): plain(item) for name, item in value.dict().items()}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    return value.decode() if isinstance(value, bytes) else value
+
+
+# ---- hello
+
+
+def test_hello_tells_what_is_there(admin):
+    first = hello(admin)
+    assert (first["server"], first["proto"], first["mode"], first["role"]) == (b"headgate", 2, b"standalone", b"master")
+    assert hello(admin, "3", "SETNAME", "monitoring")["proto"] == 3
+    assert admin("CLIENT", "GETNAME") == b"monitoring"
+    assert hello(admin, "2")["id"] == first["id"] == admin("CLIENT", "ID")
+    assert text(admin("VERSION")) == first["version"].decode()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("4",), ("1",), ("x",), ("",), ("3", "AUTH"), ("3", "AUTH", "x"), ("3", "SETNAME"), ("3", "SETNAME", "a b"), ("3", "x")],
+)
+def test_hello_that_is_none(admin, words):
+    assert isinstance(admin("HELLO", *words), Error)
+    assert hello(admin)["proto"] == 2
+
+
+def test_hello_takes_the_password(redis, make_headgate):
+    headgate = make_headgate(redis, admin_password="all of it", admin_read_password="only looking")
+    with headgate.admin() as admin:
+        assert bytes(admin("HELLO", "3")).startswith(b"NOAUTH")
+        assert bytes(admin("HELLO", "3", "AUTH", "default", "wrong")).startswith(b"WRONGPASS")
+        assert bytes(admin("CLIENT", "SETNAME", "x")).startswith(b"NOAUTH")
+        assert bytes(admin("STATS")).startswith(b"NOAUTH")
+        assert hello(admin, "3", "AUTH", "default", "only looking")["proto"] == 3
+        assert bytes(admin("LOGLEVEL", "debug")).startswith(b"NOPERM")
+        assert hello(admin, "2", "AUTH", "any", "all of it")["proto"] == 2
+        assert admin("LOGLEVEL", "debug") == OK
+
+
+def test_what_libraries_say(admin):
+    for words in (
+        ("CLIENT", "SETINFO", "LIB-NAME", "redis-py"),
+        ("CLIENT", "setinfo", "lib-ver", "8.0"),
+        ("CLIENT", "SETNAME", "x"),
+        ("CLIENT", "NO-EVICT", "on"),
+        ("SELECT", "0"),
+    ):
+        assert admin(*words) == OK, words
+    for words in (
+        ("CLIENT", "MAINT_NOTIFICATIONS", "ON"),
+        ("CLIENT", "SETNAME", "a\nb"),
+        ("CLIENT", "SETNAME", "x" * 64),
+        ("CLIENT", "SETNAME", "a\0b"),
+        ("CLIENT", "REPLY", "OFF"),
+        ("CLIENT",),
+        ("SELECT", "1"),
+        ("SELECT", "x"),
+    ):
+        assert isinstance(admin(*words), Error), words
+    assert admin("CLIENT", "GETNAME") == b"x"
+
+
+@pytest.mark.parametrize("version", [(), ("-3",)])
+def test_redis_cli_in_both_versions(headgate, version):
+    def run(*words, **more):
+        return subprocess.run(
+            ["redis-cli", *version, "-p", str(headgate.admin_port), *words],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            **more,
+        ).stdout
+
+    assert "clients_connected:" in run("INFO") and "# Traffic" in run("INFO", "traffic")
+    assert run("PING") == "PONG\n" and run("--no-raw", "CLIENTS") is not None
+    assert "requests_total" in run("STATS", "traffic")
+    assert "max_clients" in run("CONFIG", "GET", "max_clients")
+    assert "PONG" in run(input="PING\nINFO\nHELP\nQUIT\n")
+
+
+# ---- answers
+
+
+def test_stats_are_a_map_of_maps(headgate, admin):
+    with headgate.connect() as client:
+        client.send(encode("PING") * 7)
+        client.read_many(7)
+    wait_for(lambda: "redis_version" in stats(headgate), what="what Redis tells of itself")
+    hello(admin, "3")
+    told = plain(admin("STATS"))
+    assert told["Traffic"]["requests_total"] >= 7 and told["Clients"]["clients_connected"] >= 0
+    assert told["Server"]["pool"] == "shared" and told["Server"]["redis_version"].startswith("7.")
+    assert {name for section in told.values() for name in section} == set(stats(headgate))
+    assert list(plain(admin("STATS", "traffic", "server"))) == ["Server", "Traffic"]
+    assert isinstance(admin("STATS", "nonsense"), Error)
+    for words, start in ((("INFO", "traffic"), b"txt:# Traffic\r\n"), (("HELP",), b"txt:PING")):
+        assert isinstance(admin(*words), Verbatim) and admin(*words).startswith(start), words
+    assert admin("PING", "x") == b"x"
+
+
+def test_lines_are_maps(headgate, admin):
+    clients = [headgate.connect() for _ in range(3)]
+    for number, client in enumerate(clients):
+        client("CLIENT", "SETNAME", str(number))
+        client("ECHO", "x")
+    hello(admin, "3")
+    told = plain(admin("CLIENTS"))
+    assert sorted(line["name"] for line in told) == ["0", "1", "2"]
+    assert all(isinstance(line["id"], int) and isinstance(line["qbuf"], int) for line in told)
+    assert plain(admin("CLIENTS", "name=1"))[0]["user"] == "default"
+    assert {line["use"] for line in plain(admin("LANES"))} >= {"shared"}
+    assert "lanes" in plain(admin("NODES"))[0]
+    limits = plain(admin("LIMITS"))
+    assert limits[0]["rule"] == "search" and limits[0]["refused"] == 1
+    assert plain(admin("LATENCY"))[0]
+    option = plain(admin("CONFIG", "SHOW", "lanes"))[0]
+    assert (option["option"], option["value"], option["set"]) == ("lanes", "1", False)
+    assert plain(admin("CONFIG", "GET", "lanes", "threads")) == {"lanes": "1", "threads": "1"}
+    assert admin("CONFIG").startswith(b"txt:[headgate]\n")
+
+
+def test_no_client_gives_another_shape_to_an_answer(headgate, admin):
+    client = headgate.connect()
+    client("CLIENT", "SETNAME", "lane=exclusive\"id=7")
+    client("PING")
+    hello(admin, "3")
+    told = plain(admin("CLIENTS"))
+    assert len(told) == 1 and told[0]["lane"] == "shared" and "7" != told[0]["id"]
+
+
+def test_in_resp2_nothing_is_another(headgate):
+    """Whatever another connection speaks, and after it has spoken RESP3 itself."""
+    await_empty(headgate)
+    with headgate.admin() as first, headgate.admin() as second:
+        hello(second, "3")
+        for words in (("CLIENTS",), ("CONFIG", "GET", "lanes"), ("CONFIG", "SHOW", "lanes"), ("SERVERS",), ("NODES",)):
+            first.send(encode(*words))
+            before = first.read()
+            assert isinstance(before, (bytes, list)), words
+            hello(second, "3")
+            second(*words)
+            hello(second, "2")
+            assert second(*words) == before, words
+
+
+def test_several_servers(make_redis, make_headgate):
+    several = Several(make_headgate, {"a": make_redis(), "b": make_redis()})
+    several.connect("b")("PING")
+    with several.headgate.admin() as admin:
+        hello(admin, "3")
+        assert {line["server"] for line in plain(admin("SERVERS"))} == {"a", "b"}
+        assert [line["server"] for line in plain(admin("CLIENTS"))] == ["b"]
+        told = plain(admin("SERVER", "b", "STATS", "clients"))
+        assert told["Clients"]["clients_connected"] == 1
+        told = json.loads(admin("STATS", "JSON"))
+        assert [server["server"] for server in told["servers"]] == ["a", "b"]
+        assert json.loads(admin("SERVER", "b", "STATS", "clients", "json"))["counters"]["clients_connected"] == 1
+
+
+# ---- JSON
+
+
+def test_json_has_the_names_of_http(redis, started):
+    headgate = started(redis, "[latency]\nenabled = on\n")
+    by_http = stats_json(headgate)
+    with headgate.admin() as admin:
+        told = json.loads(admin("STATS", "json"))
+        assert set(told) - {"counting_since", "up"} <= set(by_http)
+        assert set(told["counters"]) == set(by_http["counters"])
+        assert told["version"] == by_http["version"] and told["process_id"] == by_http["process_id"]
+        few = json.loads(admin("STATS", "traffic", "JSON"))
+        assert set(few) == {"counters"} and "requests_total" in few["counters"] and "lanes_shared" not in few["counters"]
+        assert isinstance(admin("STATS", "nonsense", "JSON"), Error)
+        assert admin("INFO", "JSON") == b""
+
+
+# ---- RESETSTAT
+
+
+def test_counters_begin_anew_and_gauges_stay(redis, started):
+    headgate = started(redis, RULES)
+    clients = [headgate.connect() for _ in range(3)]
+    for client in clients:
+        client("ECHO", "x")
+        client("ECHO", "x")
+    before = stats(headgate)
+    assert int(before["requests_total"]) >= 6
+    with headgate.admin() as admin:
+        assert admin("CONFIG", "RESETSTAT") == OK
+        after = stats(headgate)
+        assert after["requests_total"] == after["clients_accepted_total"] == "0"
+        assert after["clients_connected"] == "3" and after["lanes_shared"] == before["lanes_shared"]
+        assert int(after["counting_since_seconds"]) >= int(before["counting_since_seconds"])
+        clients[0]("PING")
+        assert stats(headgate)["requests_total"] == "1"
+        assert json.loads(admin("STATS", "JSON"))["counters"]["requests_total"] == 1
+        assert admin("RESETSTAT") == OK
+        assert stats(headgate)["requests_total"] == "0"
+    # Metrics and the page go on: a rate is never below 0.
+    assert stats_json(headgate)["counters"]["requests_total"] >= 7
+    metrics = ask(headgate, "/metrics").text
+    assert int(metrics.split("\nheadgate_requests_total ")[1].split()[0]) >= 7
+
+
+def test_counters_of_one_server_begin_anew(make_redis, make_headgate):
+    several = Several(make_headgate, {"a": make_redis(), "b": make_redis()})
+    for name in ("a", "b"):
+        client = several.connect(name)
+        for _ in range(5):
+            client("PING")
+    with several.headgate.admin() as admin:
+        reloads = int(several.stat("reloads_total"))
+        assert admin("RELOAD") == OK
+        wait_for(lambda: int(several.stat("reloads_total")) == reloads + 1, what="the reload to be counted")
+        assert admin("SERVER", "a", "RESETSTAT") == OK
+    assert int(several.stat("requests_total", "a")) == 0
+    assert int(several.stat("requests_total", "b")) == int(several.stat("requests_total")) == 5
+    with several.headgate.admin() as admin:
+        assert admin("RESETSTAT") == OK
+    assert int(several.stat("requests_total")) == int(several.stat("reloads_total")) == 0
+
+
+# ---- HELP
+
+
+def verbs_of(admin):
+    """Each verb's usage, as HELP lists it."""
+    return [line.split("  ")[0].strip() for line in text(admin("HELP")).splitlines()]
+
+
+def test_help_explains_each_verb_with_an_example(admin):
+    for usage in verbs_of(admin):
+        words = [word for word in usage.split() if word.isupper() and word.isalpha()]
+        name = " ".join(words[:2]) if words[0] == "CONFIG" and len(words) > 1 else words[0]
+        answer = text(admin("HELP", *name.split()))
+        assert usage in answer
+        assert "    for example: " in answer or name == "CONFIG REWRITE", name
+    assert text(admin("HELP", "config")).count("\n") > 10
+    assert text(admin("HELP", "requests_total")) == "requests_total (counter): requests taken from clients\n"
+    for words in (("nonsense",), ("CONFIG", "nonsense"), ("x" * 500,), ("CONFIG", "GET", "x"), ("",), ("a\0b",)):
+        assert isinstance(admin("HELP", *words), Error), words
+
+
+def test_examples_are_sound(headgate):
+    """None of them is answered by how it is used."""
+    with headgate.admin() as admin:
+        lines = [line for usage in verbs_of(admin) for line in text(admin("HELP", usage.split()[0])).splitlines()]
+    examples = {line.split("example: ")[1] for line in lines if "example: " in line}
+    assert len(examples) > 30
+    for example in sorted(examples - {"SHUTDOWN NOW", "DRAIN", "QUIT"}):
+        with headgate.admin() as admin:
+            answer = admin(*example.split())
+        said = bytes(answer) if isinstance(answer, Error) else b""
+        assert b"usage" not in said and b"unknown" not in said and b"syntax" not in said.lower(), (example, answer)
+
+
+def test_the_end_while_somebody_waits(redis, make_headgate):
+    """Whoever waits for all workers to go by a change is told, and nothing behind it is taken."""
+    headgate = make_headgate(redis, threads=4, reload_on_change="off")
+    with headgate.admin() as admin, headgate.admin() as other:
+        admin.send(b"".join(encode("CONFIG", "SET", "max_clients", 10 + n) + encode("STATS") for n in range(20)))
+        assert other("PING") == PONG
+        other.send(encode("SHUTDOWN", "NOW"))
+        assert other.read() == OK
+    assert headgate.wait() == 0
