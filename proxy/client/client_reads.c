@@ -43,7 +43,7 @@ static bool may_write(const struct command *command)
     case COMMAND_SCRIPT:
         return true;
     default:
-        return (command->categories & (CATEGORY_WRITE | CATEGORY_SCRIPTING | CATEGORY_ADMIN)) != 0;
+        return (command->categories & (CATEGORY_WRITE | CATEGORY_SCRIPTING)) != 0;
     }
 }
 

@@ -155,6 +155,22 @@ def test_who_wrote_reads_from_the_master_for_a_while(group, make):
     assert reading.of(group.master()) == 20
 
 
+def test_what_libraries_say_when_they_connect_is_no_write(group, make):
+    headgate = make(read_own_writes="1h")
+    client = headgate.connect()
+    reading = Calls(group, "get")
+    assert not isinstance(client("HELLO", 3), Error)
+    client("CLIENT", "SETINFO", "LIB-NAME", "some")
+    assert client("CLIENT", "SETNAME", "me") == OK
+    assert client("SELECT", 1) == OK
+    client("PING")
+    client("INFO")
+    client("CONFIG", "GET", "port")
+    client("PUBLISH", "c", "m")
+    client("GET", "k")
+    assert reading.of(group.master()) == 0
+
+
 def test_after_that_from_a_replica(group, make):
     headgate = make(read_own_writes="1s")
     client = headgate.connect()

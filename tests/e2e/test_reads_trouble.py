@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from harness import tls
 from harness.admin import stats
 from harness.counting import Counting
 from harness.fake_redis import FakeRedis
@@ -205,6 +206,39 @@ def test_one_without_its_master_is_not_read_from(group, make_headgate):
                 direct("REPLICAOF", group.servers[0].host, group.servers[0].port)
         await_fit(headgate, replicas(group))
         readers.await_rounds()
+
+
+def test_a_user_whom_replicas_do_not_know_reads_from_the_master(group, make_headgate):
+    """Redis does not replicate users."""
+    headgate = start(group, make_headgate, "prefer-replica")
+    written(headgate, group, "k", "v")
+    with group.direct(group.servers[0]) as direct:
+        assert direct("ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all") == OK
+    client = headgate.connect()
+    assert client("AUTH", "app", "secret") == OK
+    reading = Calls(group, "get")
+    assert [client("GET", "k") for _ in range(5)] == [b"v"] * 5
+    assert reading.of(group.servers[0]) == 5
+    assert headgate.connect()("GET", "k") == b"v"
+    assert reading.of(group.servers[0]) == 5, "others go on with replicas"
+
+
+@pytest.mark.parametrize("threads", (1, 4))
+def test_with_tls_and_passwords(make_headgate, threads):
+    made = Group(speaks_tls=True, password="secret", down_after=60_000)
+    try:
+        options = {**tls.towards_redis(), "upstream_password": "secret", "tls": False}
+        headgate = start(made, make_headgate, "prefer-replica", threads=threads, **options)
+        with headgate.connect() as client:
+            assert client("SET", "k", "v") == OK
+            assert client("WAIT", 2, 30_000) == 2
+        reading = Calls(made, "get")
+        for _ in range(4):
+            assert headgate.connect().pipeline([("GET", "k")] * 5) == [b"v"] * 5
+        assert reading.of(made.servers[0]) == 0
+        assert sum(reading.of(server) for server in replicas(made)) == 20
+    finally:
+        made.discard()
 
 
 def fakes(offset):
