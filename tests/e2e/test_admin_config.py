@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from harness.admin import stats, text
-from harness.resp import OK, PONG, Error, encode, wait_for
+from harness.resp import OK, PONG, Closed, Error, encode, wait_for
 from harness.several import Several
 
 RULES = "[limit:search]\ncommands = echo get\nper = connection\nlimit = 3\nwindow = 1m\n"
@@ -51,9 +51,9 @@ def change(admin, *pairs):
     return answer
 
 
-def test_get_gives_names_and_values(admin, redis):
+def test_get_gives_names_and_values(admin):
     assert get(admin, "max_clients") == {"max_clients": "100"}
-    assert get(admin, "MAX_CL*", "upstream", "max_clients") == {"max_clients": "100", "upstream": redis.url}
+    assert get(admin, "MAX_CL*", "pool", "max_clients") == {"max_clients": "100", "pool": "shared"}
     assert get(admin, "nonsense") == {}
     everything = get(admin, "*")
     assert len(everything) > 70 and everything["lanes"] == "1" and "" in everything.values()
@@ -110,12 +110,20 @@ def test_secrets_are_not_told(redis, make_headgate, tmp_path):
     assert "sesame" not in headgate.log() and "another secret" not in headgate.log()
 
 
+def is_served(headgate):
+    """Whether one client more is. With TLS it is closed before it could be told why not."""
+    try:
+        with headgate.connect() as client:
+            return client("PING") == PONG
+    except (Closed, OSError):
+        return False
+
+
 def test_set_is_as_a_reload(headgate, admin):
     first = headgate.connect()
     assert first("PING") == PONG
     assert change(admin, "max_clients", 1) == OK
-    with headgate.connect() as second:
-        assert isinstance(second("PING"), Error)
+    assert not is_served(headgate)
     assert change(admin, "max_clients", 5, "CLIENT_pipeline_limit", 7) == OK
     assert get(admin, "client_pipeline_limit", "max_clients") == {"client_pipeline_limit": "7", "max_clients": "5"}
     with headgate.connect() as second:
@@ -212,7 +220,7 @@ def test_who_asks_may_be_gone_before_the_answer(headgate):
 
 def test_loglevel(headgate, admin):
     assert admin("LOGLEVEL") == b"info"
-    assert admin("LOGLEVEL", "Warning") == OK
+    wait_for(lambda: admin("LOGLEVEL", "Warning") == OK, what="the reload before to be through")
     assert admin("LOGLEVEL") == b"warning"
     answer = admin("LOGLEVEL", "loud")
     assert b"log_level = loud: is not one of the known words; expected debug, info, warning or error" in bytes(answer)
