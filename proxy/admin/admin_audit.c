@@ -35,7 +35,7 @@ static void add_settings(struct session_entry *session, size_t count, const stru
     }
 }
 
-static void note(struct session_entry *session, size_t count, const struct slice *arguments)
+static void note(struct session_entry *session, size_t count, const struct slice *arguments, bool with_values)
 {
     bool sets = count > 2 && slice_is_word(arguments[0], "config") && slice_is_word(arguments[1], "set");
     size_t shown = sets ? 2 : count;
@@ -48,7 +48,7 @@ static void note(struct session_entry *session, size_t count, const struct slice
     for (size_t i = 0; i < shown; i++) {
         add(session, session->audit[0] != '\0' ? " " : "", arguments[i].data, arguments[i].length);
     }
-    if (sets) {
+    if (sets && with_values) {
         add_settings(session, count - 2, arguments + 2);
     }
 }
@@ -71,7 +71,7 @@ static void tell_who(const struct session_entry *session, char *text, size_t siz
 
 void admin_audit_begin(struct session_entry *session, size_t count, const struct slice *arguments)
 {
-    note(session, count, arguments);
+    note(session, count, arguments, true);
     tell_who(session, session->audit_who, sizeof session->audit_who);
 }
 
@@ -88,7 +88,8 @@ void admin_audit_refused(struct session_entry *session, size_t count, const stru
     uint64_t suppressed;
 
     if (log_limiter_take(&session->admin->denials, clock_now_us(), &suppressed)) {
-        admin_audit_begin(session, count, arguments);
+        note(session, count, arguments, false);
+        tell_who(session, session->audit_who, sizeof session->audit_who);
         log_warning("audit", "%s, by %s: refused, as who asks may change nothing", session->audit, session->audit_who);
         session->audit[0] = '\0';
     }

@@ -63,14 +63,14 @@ static bool is_wanted(const struct patterns *patterns, const char *name)
 }
 
 struct listing {
-    const struct patterns *patterns;
     struct admin_text text;
     size_t count;
 };
 
 /* Has tell called for each option that is wanted. False: memory is short, which the session is told. */
 static bool list_options(struct session_entry *session, struct listing *listing, size_t count,
-                         const struct slice *arguments, void (*tell)(void *context, const struct conf_fact *fact))
+                         const struct slice *arguments,
+                         void (*tell)(struct listing *listing, const struct conf_listed *listed))
 {
     const struct admin_host *host = &session->admin->host;
     struct patterns patterns;
@@ -78,12 +78,18 @@ static bool list_options(struct session_entry *session, struct listing *listing,
     if (!take_patterns(session, &patterns, count, arguments)) {
         return false;
     }
-    *listing = (struct listing){.patterns = &patterns};
+    const struct conf *conf = host->conf(host->context);
+    *listing = (struct listing){0};
     if (!admin_text_open(&listing->text)) {
         admin_reply_error(session, "ERR out of memory");
         return false;
     }
-    conf_visit(host->conf(host->context), tell, listing);
+    for (size_t i = 0; i < conf->listed_count; i++) {
+        if (is_wanted(&patterns, conf->listed[i].name)) {
+            listing->count++;
+            tell(listing, &conf->listed[i]);
+        }
+    }
     return true;
 }
 
@@ -94,17 +100,10 @@ static void add_bulk(struct admin_text *text, const char *bytes)
     admin_text_add(text, "$%zu\r\n%s\r\n", strlen(bytes), bytes);
 }
 
-static void tell_pair(void *context, const struct conf_fact *fact)
+static void tell_pair(struct listing *listing, const struct conf_listed *listed)
 {
-    struct listing *listing = context;
-
-    if (is_wanted(listing->patterns, fact->name)) {
-        char *value = conf_fact_value(fact);
-        add_bulk(&listing->text, fact->name);
-        add_bulk(&listing->text, value);
-        listing->count++;
-        free(value);
-    }
+    add_bulk(&listing->text, listed->name);
+    add_bulk(&listing->text, listed->value);
 }
 
 void admin_config_get(struct session_entry *session, size_t count, const struct slice *arguments)
@@ -131,24 +130,15 @@ static void add_field(struct admin_text *text, const char *name, const char *val
     admin_text_add(text, is_bare ? "" : "\"");
 }
 
-static void tell_all(void *context, const struct conf_fact *fact)
+static void tell_all(struct listing *listing, const struct conf_listed *listed)
 {
-    struct listing *listing = context;
-
-    if (!is_wanted(listing->patterns, fact->name)) {
-        return;
-    }
-    char *value = conf_fact_value(fact), *source = conf_fact_source(fact);
-    admin_text_add(&listing->text, "option=%s", fact->name);
-    add_field(&listing->text, "value", value);
-    add_field(&listing->text, "default", fact->option->initial);
-    add_field(&listing->text, "reload", fact->option->reloadable ? "yes" : "restart");
-    add_field(&listing->text, "set", conf_option_is_settable(fact->option) ? "yes" : "no");
-    add_field(&listing->text, "source", source);
+    admin_text_add(&listing->text, "option=%s", listed->name);
+    add_field(&listing->text, "value", listed->value);
+    add_field(&listing->text, "default", listed->option->initial);
+    add_field(&listing->text, "reload", listed->option->reloadable ? "yes" : "restart");
+    add_field(&listing->text, "set", conf_option_is_settable(listed->option) ? "yes" : "no");
+    add_field(&listing->text, "source", listed->source);
     admin_text_add(&listing->text, "\n");
-    listing->count++;
-    free(source);
-    free(value);
 }
 
 void admin_config_show(struct session_entry *session, size_t count, const struct slice *arguments)
@@ -245,13 +235,15 @@ void admin_config(struct session_entry *session, size_t count, const struct slic
 void admin_loglevel(struct session_entry *session, size_t count, const struct slice *arguments)
 {
     const struct admin_host *host = &session->admin->host;
-    const struct conf_option *option = conf_section_option(&conf_section_headgate, "log_level");
+    const struct conf *conf = host->conf(host->context);
 
     if (count > 1) {
         set(session, &(struct conf_setting){{"log_level", strlen("log_level")}, arguments[1]}, 1);
         return;
     }
-    char *text = conf_value_text(option, host->conf(host->context));
-    admin_reply_text(session, text, strlen(text));
-    free(text);
+    for (size_t i = 0; i < conf->listed_count; i++) {
+        if (strcmp(conf->listed[i].name, "log_level") == 0) {
+            admin_reply_text(session, conf->listed[i].value, strlen(conf->listed[i].value));
+        }
+    }
 }

@@ -477,6 +477,7 @@ void conf_finish(struct conf *conf)
 {
     keep_shown(conf);
     conf_servers_make(conf);
+    conf_list_make(conf);
 }
 
 void conf_faults_free(struct conf_faults *faults)
@@ -510,6 +511,7 @@ void conf_free(struct conf *conf)
     free(conf->server_name);
     free(conf->path);
     free(conf->shown);
+    conf_list_free(conf);
     free(conf);
 }
 

@@ -103,6 +103,14 @@ struct conf_origin {
     bool is_set; /* by conf_change(), whatever the file says */
 };
 
+/* An option, as it is told to who asks. */
+struct conf_listed {
+    const struct conf_option *option;
+    char *name;   /* "lanes", of another section than [headgate] "limit:search.limit" */
+    char *value;  /* as conf_change() would take it, and ******** for a secret that is set */
+    char *source; /* what says the value: "default", "FILE:LINE", the file of a secret, or "CONFIG SET" */
+};
+
 /* A section besides [headgate], as it stands in the file. */
 struct conf_rule {
     struct conf_rule *next; /* in the order of the file */
@@ -204,6 +212,8 @@ struct conf {
     char *path;                        /* of the file this came from; "" for defaults */
     char *shown; /* as conf_print() writes it, without passwords: printing takes memory that may not be there later */
     struct conf_origin *origins; /* of each of conf_options; of a server: NULL */
+    struct conf_listed *listed;  /* of a file: what is told of each option, ready, as is shown … */
+    size_t listed_count;
     struct conf_rule *rules;
     char *server_name;          /* of [server:NAME], if this is what one of several servers goes by; else "" */
     bool serves;                /* of a file: [headgate] is a server itself, not only what others have in common */
@@ -282,13 +292,8 @@ struct conf_fact {
 
 /* One call for each option of all sections; a fact is good within the call. */
 void conf_visit(const struct conf *process, void (*visit)(void *context, const struct conf_fact *fact), void *context);
-/* The value as conf_change() would take it, and ******** for a secret that is set. The caller frees it. */
-char *conf_fact_value(const struct conf_fact *fact);
 /* A value that somebody wants to set, as it may be shown to others. The caller frees it. */
 char *conf_setting_shown(const struct conf *process, const struct conf_setting *setting);
-/* What says the value: "default", "FILE:LINE", the file of a secret, or "CONFIG SET". The caller frees it. */
-char *conf_fact_source(const struct conf_fact *fact);
-
 /* A value that an option is to have from now on. */
 struct conf_setting {
     struct slice name;  /* as in struct conf_fact, with the option in any case of letters */

@@ -226,6 +226,12 @@ void conf_take_credentials(struct conf_reading *reading, struct conf_part *part)
 /* Of users of Redis with several passwords. Only if there is no fault yet. */
 void conf_warn_of_users(struct conf_reading *reading);
 
+/* ---- conf_shown.c ---- */
+
+/* What is told of the options of a file, of all that is there otherwise. */
+void conf_list_make(struct conf *process);
+void conf_list_free(struct conf *process);
+
 /* ---- conf_admin.c ---- */
 
 /* Whether the two passwords of the admin port make sense together. */

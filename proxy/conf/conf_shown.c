@@ -51,7 +51,7 @@ static const char *text_of(const struct conf_option *option, const void *values)
     return *(char *const *)(const void *)((const char *)values + option->offset);
 }
 
-char *conf_fact_value(const struct conf_fact *fact)
+static char *value_of(const struct conf_fact *fact)
 {
     const struct conf_option *option = fact->option;
     bool is_text = option->type == CONF_STRING || option->type == CONF_FILE;
@@ -60,7 +60,7 @@ char *conf_fact_value(const struct conf_fact *fact)
                                                  : conf_value_shown(option, fact->values);
 }
 
-char *conf_fact_source(const struct conf_fact *fact)
+static char *source_of(const struct conf_fact *fact)
 {
     const struct conf_option *file = conf_value_file(fact->section, fact->option, fact->values);
 
@@ -72,6 +72,46 @@ char *conf_fact_source(const struct conf_fact *fact)
     }
     return fact->origin->file != NULL ? conf_format("%s:%d", fact->origin->file, fact->origin->line)
                                       : conf_format("default");
+}
+
+/* ---- ready to be told ---- */
+
+static void count_fact(void *context, const struct conf_fact *fact)
+{
+    struct conf *process = context;
+
+    (void)fact;
+    process->listed_count++;
+}
+
+static void list_fact(void *context, const struct conf_fact *fact)
+{
+    struct conf *process = context;
+
+    process->listed[process->listed_count++] = (struct conf_listed){
+        .option = fact->option,
+        .name = conf_format("%s", fact->name),
+        .value = value_of(fact),
+        .source = source_of(fact),
+    };
+}
+
+void conf_list_make(struct conf *process)
+{
+    conf_visit(process, count_fact, process);
+    process->listed = conf_alloc(NULL, process->listed_count * sizeof process->listed[0]);
+    process->listed_count = 0;
+    conf_visit(process, list_fact, process);
+}
+
+void conf_list_free(struct conf *process)
+{
+    for (size_t i = 0; i < process->listed_count; i++) {
+        free(process->listed[i].name);
+        free(process->listed[i].value);
+        free(process->listed[i].source);
+    }
+    free(process->listed);
 }
 
 /* ---- values that are to be set ---- */

@@ -302,7 +302,8 @@ class Worker:
 class Operator(Worker):
     """The same, on the admin port."""
 
-    VERBS = [("PING", "me"), ("STATS",), ("CLIENTS",), ("LANES",), ("CONFIG",), ("HELP",), ("HELP", "COUNTERS")]
+    VERBS = [("PING", "me"), ("STATS",), ("CLIENTS",), ("LANES",), ("CONFIG",), ("HELP",), ("HELP", "COUNTERS"),
+             ("CONFIG", "SHOW"), ("LOGLEVEL",), ("STATS", "JSON"), ("RESETSTAT",)]
     VERBS += [("LIMITS",), ("LEASES",), ("SLOWLOG",), ("HOTKEYS",), ("LATENCY",), ("REPORT", "*"), ("SLOWLOG", "RESET")]
     VERBS += [("RECENT", "refusals", "info"), ("COUNTER", "requests", "5"), ("LIMIT", "RESET", "window")]
     VERBS += [("LEASE", "DROP", "lock:x"), ("BIGLOG",), ("COMMON", "slow", "warning"), ("VERSION",)]

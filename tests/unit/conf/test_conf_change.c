@@ -113,39 +113,32 @@ Test(conf_change, examples_stay_as_they_are)
 
 /* ---- who says what ---- */
 
-struct looking {
-    const char *name;
-    char *value;
-    char *source;
-};
-
-static void look(void *context, const struct conf_fact *fact)
+static const struct conf_listed *find(const struct conf *conf, const char *name)
 {
-    struct looking *looking = context;
+    const struct conf_listed *found = NULL;
 
-    if (strcmp(fact->name, looking->name) == 0) {
-        cr_assert_null(looking->value, "%s is there twice", looking->name);
-        looking->value = conf_fact_value(fact);
-        looking->source = conf_fact_source(fact);
+    for (size_t i = 0; i < conf->listed_count; i++) {
+        if (strcmp(conf->listed[i].name, name) == 0) {
+            cr_assert_null(found, "%s is there twice", name);
+            found = &conf->listed[i];
+        }
     }
+    return found;
 }
 
 /* source: the end of it. NULL: there is no such option. */
 static void assert_fact(const struct conf *conf, const char *name, const char *value, const char *source)
 {
-    struct looking looking = {.name = name};
+    const struct conf_listed *found = find(conf, name);
 
-    conf_visit(conf, look, &looking);
     if (value == NULL) {
-        cr_assert_null(looking.value, "%s", name);
+        cr_assert_null(found, "%s", name);
         return;
     }
-    cr_assert_not_null(looking.value, "%s", name);
-    cr_assert_str_eq(looking.value, value, "%s: %s", name, looking.value);
-    size_t length = strlen(looking.source), tail = strlen(source);
-    cr_assert(length >= tail && strcmp(looking.source + length - tail, source) == 0, "%s: %s", name, looking.source);
-    free(looking.value);
-    free(looking.source);
+    cr_assert_not_null(found, "%s", name);
+    cr_assert_str_eq(found->value, value, "%s: %s", name, found->value);
+    size_t length = strlen(found->source), tail = strlen(source);
+    cr_assert(length >= tail && strcmp(found->source + length - tail, source) == 0, "%s: %s", name, found->source);
 }
 
 Test(conf_change, it_is_known_who_says_a_value)
