@@ -160,13 +160,13 @@ def test_the_unit_points_at_what_is_installed(tmp_path):
 
 def test_the_tour_asks_what_can_be_asked(redis, make_headgate):
     """Each command to the admin port in any page is answered without an error."""
-    headgate = launch(make_headgate, redis, "shared", "[latency]\nenabled = on\n[counters]\nenabled = on\n")
+    headgate = launch(make_headgate, redis, "shared", "[latency]\nenabled = on\n[counters]\nenabled = on\n[events]\nenabled = on\n")
     pattern = re.compile(r"redis-cli (?:--raw )?-p 6390 ([A-Z]+(?: [a-z0-9]+)*)\b")
     asked = {match for path in PAGES for match in pattern.findall(path.read_text())}
     assert {"LANES", "CLIENTS", "STATS", "STATS traffic", "STATS upstream"} <= asked
     with headgate.admin() as admin:
-        # What ends the process comes last.
-        for words in sorted(asked, key=lambda words: (words == "SHUTDOWN", words)):
+        # Those that end it come last.
+        for words in sorted(asked, key=lambda words: (words == "SHUTDOWN", words == "DRAIN", words)):
             assert not isinstance(admin(*words.split()), Error), words
 
 
