@@ -24,6 +24,8 @@
     X(CLIENTS_CLOSED_PROTOCOL, "Clients", "clients_closed_protocol_total", COUNTER, "closed for malformed requests")   \
     X(CLIENTS_CLOSED_OUTPUT, "Clients", "clients_closed_output_total", COUNTER, "closed past client_output_limit")     \
     X(CLIENTS_CLOSED_IDLE, "Clients", "clients_closed_idle_total", COUNTER, "closed by client_idle_timeout")           \
+    X(SUBSCRIBERS_MOVED, "Clients", "subscribers_moved_total", COUNTER,                                                \
+      "subscribers that went to another node of a cluster, as theirs had gone")                                        \
     X(CLIENTS_CLOSED_LOST, "Clients", "clients_closed_lost_total", COUNTER, "closed: their lane to Redis was lost")    \
     X(CLIENTS_KILLED, "Clients", "clients_killed_total", COUNTER, "closed by KILL on the admin port")                  \
     X(CLIENTS_TOLD_TO_MOVE, "Clients", "clients_told_to_move_total", COUNTER,                                          \

@@ -51,6 +51,7 @@ static void free_closed(struct reactor_task *task)
         struct client *client = LIST_FIRST(&service->closed);
         LIST_REMOVE(client, of_service);
         profile_release(client->profile);
+        client_forget_channels(client);
         free(client->name);
         free(client->library_name);
         free(client->library_version);

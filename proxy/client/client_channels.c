@@ -25,6 +25,11 @@ static bool is_confirmation(const struct resp_reply *reply, char channel_kind, b
     return kind_is(reply, kinds[opposite][channel_kind == 'c' ? 0 : channel_kind == 'p' ? 1 : 2]);
 }
 
+bool session_is_subscribed(const struct resp_reply *reply)
+{
+    return is_confirmation(reply, 'c', false) || is_confirmation(reply, 'p', false);
+}
+
 /* The count that ends a confirmation is that of channels and patterns together; shard channels are counted apart. */
 static int64_t *subscription_count(struct session *session, char channel_kind)
 {

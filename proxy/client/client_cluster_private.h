@@ -83,6 +83,16 @@ void client_redirect_check(struct client *client);
 /* Forgets them: the client lets go of its runs. */
 void client_redirect_forget(struct client *client);
 
+/* ---- client_resubscribe.c ---- */
+
+/* The client asks for subscriptions, or for their end, by that frame. */
+void client_note_channels(struct client *client, const struct expected_reply *expected, struct slice frame);
+/* The client is closed. */
+void client_forget_channels(struct client *client);
+/* The exclusive lane is closed: if it had nothing but subscriptions that any node has, the client is subscribed at
+ * another one. False: it has to be closed. */
+bool client_move_subscriptions(struct client *client);
+
 /* ---- client_withheld.c ---- */
 
 /* The run has taken over what another one expected: if its reply is withheld, it is that of this run now. */

@@ -281,7 +281,11 @@ static void owner_broken(void *owner, const char *why)
 {
     struct client *client = owner;
 
+    if (client->exclusive == NULL || client_move_subscriptions(client)) {
+        return;
+    }
     if (client->exclusive == NULL) {
+        client_end(client, why);
         return;
     }
     client->exclusive = NULL;

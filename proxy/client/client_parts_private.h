@@ -139,6 +139,7 @@ struct client {
     const struct cluster_way *exclusive_way; /* where the exclusive lane is; NULL: home */
     size_t last_way;                         /* where the last request went: the number of the way + 1; 0: home */
     uint64_t routed_changes;                 /* of the ways, when those under way were routed */
+    struct client_channels *channels;        /* the names that it has subscribed to; NULL: none */
     struct client_redirects *redirects;      /* those that nodes have sent elsewhere; NULL: none */
     /* Where replicas may be read from: */
     size_t reads_at;  /* the number of the way that it reads from; 0: none yet */

@@ -35,6 +35,7 @@
  *   client_lane.c      … and of an exclusive lane: when it is taken, and left
  *   client_measure.c   how long requests take
  *   client_reply.c     bytes out: replies in request order, writing, back pressure
+ *   client_resubscribe.c  subscriptions that go to another node
  *   client_withheld.c  … and those that a policy gives
  *   client_late.c      … of several nodes, written together
  */
@@ -633,6 +634,8 @@ extern const struct lane_owner session_lane_owner;
 
 /* ---- client_channels.c ---- */
 
+/* Whether it confirms a subscription to a channel or a pattern. */
+bool session_is_subscribed(const struct resp_reply *reply);
 /* Takes note of any confirmation of a subscription or of its end, whatever asked for it. True if it is one. */
 bool session_note_confirmation(struct client *client, const struct resp_reply *reply);
 /* Whether the frame answers no request: a push, a message, or a confirmation among them. */

@@ -2,7 +2,7 @@
  * Sending: a request by itself, or a batch of neighbours as one range of bytes. Where a function gives false, the
  * client was closed.
  */
-#include "client/client_private.h"
+#include "client/client_cluster_private.h"
 
 #include <stdio.h>
 
@@ -113,12 +113,20 @@ bool client_send_plain(struct client *client, struct lane *lane, struct slice re
     return send_plain(client, lane, requests.data, requests.length, count);
 }
 
+static bool is_subscription(const struct expected_reply *expected)
+{
+    return expected->kind == EXPECT_SUBSCRIBE || expected->kind == EXPECT_UNSUBSCRIBE;
+}
+
 bool client_forward(struct client *client, struct lane *lane, const struct request *request,
                     struct session_route *route)
 {
     struct slice bytes = request->sent;
     bool sent;
 
+    if (client->service->cluster != NULL && route->expected != NULL && is_subscription(route->expected)) {
+        client_note_channels(client, route->expected, bytes);
+    }
     if (client_has_no_answer(client, route)) {
         if (route->expected != NULL) {
             session_request_unseen(client, route->expected);
