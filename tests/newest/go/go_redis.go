@@ -249,10 +249,10 @@ func abandoned(client *redis.Client, key string, tell func(any, error)) error {
 
 // timeouts: what comes after a reply that nobody waits for any more is the right one.
 func timeouts(_ *redis.Client, key string, tell func(any, error)) error {
-	own := connectWith(redis.Options{MaxRetries: -1, ReadTimeout: 300 * time.Millisecond, PoolSize: 1})
+	own := connectWith(redis.Options{MaxRetries: -1, ReadTimeout: time.Second, PoolSize: 1})
 	defer own.Close()
 	var late net.Error
-	err := own.Do(ctx, "blpop", key, 2).Err()
+	err := own.Do(ctx, "blpop", key, 4).Err()
 	tell(errors.As(err, &late) && late.Timeout(), nil)
 	tell(own.Set(ctx, key+":after", "mine", 0).Result())
 	tell(own.Get(ctx, key+":after").Result())

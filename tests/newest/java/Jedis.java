@@ -244,7 +244,7 @@ public final class Jedis {
 
     /** What comes after a reply that nobody waits for any more is the right one. */
     private static void timeouts(RedisClient client, String key, Consumer<Object> tell) {
-        try (RedisClient own = with(settings().socketTimeoutMillis(300).blockingSocketTimeoutMillis(300))) {
+        try (RedisClient own = with(settings().blockingSocketTimeoutMillis(300))) {
             try {
                 tell.accept(own.blpop(2.0, key));
             } catch (JedisException late) {

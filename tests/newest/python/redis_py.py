@@ -171,9 +171,9 @@ def abandoned(client, key):
 
 def timeouts(_client, key):
     """What comes after a reply that nobody waits for any more is the right one."""
-    with connect(socket_timeout=0.3, retry=None) as own:
+    with connect(socket_timeout=1.0, retry=None) as own:
         try:
-            yield own.blpop(key, timeout=2)
+            yield own.blpop(key, timeout=4)
         except redis.TimeoutError:
             yield "timed out"
         yield [own.set(key + ":after", "mine"), own.get(key + ":after"), own.echo(key)]
@@ -253,6 +253,32 @@ def caching(client, key):
         yield [cached.get(key), cached.get_cache().size]
 
 
+# What servers have had since Redis 7.0, and commands of modules: each as words, % for the key. DELIFEQ, which Headgate
+# gives to all servers, is not among them.
+NEWER = (
+    "HSET % one 1 two 2|HEXPIRE % 1000 FIELDS 1 one|HPERSIST % FIELDS 1 one|HGETEX % EX 100 FIELDS 1 two"
+    "|HGETDEL % FIELDS 1 two|HSETEX % EX 100 FIELDS 1 three 3|HTTL % FIELDS 1 none|SET %:s old|SET %:s new IFEQ old"
+    "|SET %:s other IFEQ old|GET %:s|DELEX %:s IFEQ other|EXISTS %:s|DIGEST %:s"
+    "|MSETEX 1 %:m v EX 100|VADD %:v VALUES 2 1 2 a|VADD %:v VALUES 2 2 1 b|VCARD %:v|VSIM %:v VALUES 2 1 2 COUNT 1"
+    "|VDIM %:v|XADD %:x 1-1 f v|XDELEX %:x KEEPREF IDS 1 1-1|XACKDEL %:x g IDS 1 1-1|BITOP ONE %:b %:s %:s"
+    "|COMMANDLOG LEN slow|COMMANDLOG RESET slow"
+    "|CLUSTERSCAN 0|FUNCTION STATS|JSON.SET %:j $ 1|JSON.GET %:j|FT._LIST|BF.ADD %:f a|BF.EXISTS %:f a"
+    "|GRAPH.QUERY %:g CREATE(:N{v:1})|GRAPH.LIST|GRAPH.DELETE %:g"
+)
+
+
+def newer(client, key):
+    """Replies as they come, errors too: a server that has it not says so in the same words."""
+    for words in NEWER.split("|"):
+        command = words.replace("%", key).split()
+        try:
+            reply = client.execute_command(*command)
+        except redis.RedisError as error:
+            reply = error
+        # How long a query of a graph took is in its reply.
+        yield words if command[0] == "GRAPH.QUERY" and not isinstance(reply, Exception) else [words, reply]
+
+
 def locks(client, key):
     lock = client.lock(key, timeout=10)
     yield lock.acquire()
@@ -283,6 +309,7 @@ protocol.serve(
     redis.__version__,
     connect,
     [strings, refused, hashes, lists, sorted_sets, pipeline, transaction, watch, script, functions, scan, big, streams]
-    + [greeting, concurrent, abandoned, timeouts, blocking, subscribe, unsubscribe, patterns, shards, caching, locks, killed],
+    + [greeting, concurrent, abandoned, timeouts, blocking, subscribe, unsubscribe, patterns, shards, caching]
+    + [newer, locks, killed],
     redis.Redis.close,
 )

@@ -161,9 +161,9 @@ async def abandoned(client, key):
 
 
 async def timeouts(_client, key):
-    async with connect(socket_timeout=0.3, retry=None) as own:
+    async with connect(socket_timeout=1.0, retry=None) as own:
         try:
-            yield await own.blpop(key, timeout=2)
+            yield await own.blpop(key, timeout=4)
         except redis.TimeoutError:
             yield "timed out"
         yield [await own.set(key + ":after", "mine"), await own.get(key + ":after"), await own.echo(key)]

@@ -119,9 +119,9 @@ FEATURES = {
     [seen, client.rpush(key, 'kept'), client.lrange(key, 0, -1)]
   end,
   'timeouts' => lambda do |_client, key|
-    own = connect(read_timeout: 0.3, reconnect_attempts: 0)
+    own = connect(read_timeout: 1, reconnect_attempts: 0)
     begin
-      late = own.call('blpop', key, 2)
+      late = own.call('blpop', key, 4)
     rescue Redis::TimeoutError
       late = 'timed out'
     end
