@@ -229,11 +229,11 @@ def tables_of(rows, options):
     return list(feature_table(rows, options.features)), list(cost_table(rows))
 
 
-def worse_cells(row, known):
-    """Those that are not as good as recorded; known: (features, costs) as recorded."""
+def worse_cells(row, known, threads):
+    """Those that are not as good as recorded; known: (features, costs) as recorded; threads: workers of Headgate."""
     features, costs = (part.get(row.library.name, {}) for part in known)
     worse = [name for name, cell in row.cells.items() if clients_record.is_worse(cell, features.get(name))]
-    if row.costs and clients_record.costs_more(row.costs, costs):
+    if row.costs and clients_record.costs_more(row.costs, costs, threads):
         worse.append(f"connections in shared, {costs['shared']} before")
     return worse
 
@@ -250,7 +250,7 @@ def sit(server, options):
             row = Row(library, cells={feature.name: WRONG for feature in options.features})
             row.wrong.append(f"{library.name}: not run: {why_not}")
         rows.append(row)
-        worse = worse_cells(row, known)
+        worse = worse_cells(row, known, options.threads)
         failed += len(worse)
         passed += sum(cell != LACKS and name not in worse for name, cell in row.cells.items())
         say_row(row, worse, time.monotonic() - start)

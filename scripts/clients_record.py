@@ -70,8 +70,8 @@ def is_worse(cell, known):
     return cell != known if known == SAME else cell == WRONG and known is None
 
 
-def costs_more(costs, known):
-    """Of the second table's row: more connections than were recorded."""
+def costs_more(costs, known, threads=1):
+    """Of the second table's row: more connections than were recorded; threads: workers, each of which has lanes."""
     if not known:
         return False
-    return costs["shared"] > int(known["shared"]) + MORE_CONNECTIONS
+    return costs["shared"] > (int(known["shared"]) + MORE_CONNECTIONS) * threads

@@ -33,6 +33,7 @@ def test_more_connections_than_recorded_are_worse():
     assert not clients_record.costs_more({"shared": 20}, None)
     assert not clients_record.costs_more({"shared": 5}, {"shared": "4"})
     assert clients_record.costs_more({"shared": 20}, {"shared": "4"})
+    assert not clients_record.costs_more({"shared": 12}, {"shared": "4"}, threads=2)
 
 
 def outcomes(**changed):
