@@ -1,10 +1,12 @@
 /*
  * The policies of this build, in the order in which their gates are asked. A new one, struct policy NAME_policy, is a
- * line here. pause is first: nobody else has seen what it holds. lease is last: what it has seen is forwarded.
+ * line here. trace is first: it sees what becomes of all. pause is second: nobody else has seen what it holds. lease is
+ * last: what it has seen is forwarded.
  */
 #include "policy/policy.h"
 
 #define POLICIES                                                                                                       \
+    POLICY(trace)                                                                                                      \
     POLICY(pause)                                                                                                      \
     POLICY(deny)                                                                                                       \
     POLICY(limit)                                                                                                      \

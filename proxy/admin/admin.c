@@ -161,6 +161,7 @@ void admin_close(struct admin *admin)
     admin->ending = true;
     mailbox_run(&admin->mailbox);
     admin_config_end(admin);
+    admin_streams_end(admin);
     while (!LIST_EMPTY(&admin->sessions)) {
         struct session_entry *session = LIST_FIRST(&admin->sessions);
         /* All answers have come: none is closed but still there. */

@@ -19,9 +19,10 @@
 
 /* ---- other protocols ---- */
 
-/* The names of these are none of our verbs. GET is one of Redis, which somebody may try. */
+/* The names of these are none of our verbs. GET is one of Redis, which somebody may try; TRACE is ours, and no browser
+ * sends it. Requests of HTTP by these names are known by what follows. */
 static const char *const foreign_names[] = {"POST",  "PUT",     "DELETE", "HEAD", "OPTIONS",
-                                            "PATCH", "CONNECT", "TRACE",  "PRI",  "Host:"};
+                                            "PATCH", "CONNECT", "PRI",    "Host:"};
 
 bool admin_guard_is_foreign_name(struct slice name)
 {

@@ -13,6 +13,7 @@
  *   admin_gathering.c  … of workers, one after the other
  *   admin_nodes.c    … of the servers
  *   admin_policy.c   … of policies
+ *   admin_stream.c   … and go on answering for a while
  *   admin_process.c  … of the process
  *   admin_config.c   … of its configuration
  *   admin_hello.c    what programs ask when they connect
@@ -48,6 +49,7 @@ struct admin {
     size_t listener_count;
     struct event rest; /* until it fires, nothing is accepted */
     LIST_HEAD(, session_entry) sessions;
+    LIST_HEAD(, admin_stream) streams; /* answers that go on */
     size_t session_count;
     uint64_t sessions_given; /* since the start */
     int64_t started_us;
@@ -149,6 +151,8 @@ void admin_reply_pairs(struct session_entry *session, size_t pairs, struct admin
 /* Nothing more is taken from the session until admin_session_resume(), which it outlives even if it is closed. */
 void admin_session_pause(struct session_entry *session);
 void admin_session_resume(struct session_entry *session);
+/* Writes what there is, as far as the socket takes it; the session may be closed afterwards. It is paused. */
+void admin_session_flush(struct session_entry *session);
 
 /* ---- admin_guard.c ---- */
 
@@ -281,5 +285,13 @@ void admin_run_nodes(struct session_entry *session, size_t count, const struct s
 /* Puts an admin query to a policy, by its place in the list. The session is told the answer, and waits for it. */
 void admin_ask_policy(struct session_entry *session, size_t policy, const struct policy_verb *verb, size_t count,
                       const struct slice *arguments);
+
+/* ---- admin_stream.c ---- */
+
+/* The same for a verb whose answer goes on. */
+void admin_open_stream(struct session_entry *session, size_t policy, const struct policy_verb *verb, size_t count,
+                       const struct slice *arguments);
+/* The workers are gone: ends all that are under way. */
+void admin_streams_end(struct admin *admin);
 
 #endif

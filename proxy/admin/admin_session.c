@@ -341,6 +341,13 @@ void admin_session_resume(struct session_entry *session)
     }
 }
 
+void admin_session_flush(struct session_entry *session)
+{
+    if (!session->closed) {
+        go_on(session);
+    }
+}
+
 static void log_tls_failure(struct session_entry *session)
 {
     uint64_t suppressed;

@@ -159,7 +159,7 @@ static bool run_verb_of_policy(struct session_entry *session, size_t count, cons
             if (fits(session, count, verb->least, verb->most, verb->usage) &&
                 is_allowed(session, verb->effect, count, arguments) &&
                 is_meant(session, verb->effect, count, arguments)) {
-                admin_ask_policy(session, i, verb, count, arguments);
+                (verb->stream != NULL ? admin_open_stream : admin_ask_policy)(session, i, verb, count, arguments);
             }
             return true;
         }

@@ -229,6 +229,11 @@ uint64_t client_service_policy_counter(const struct client_service *service, siz
     return chain_counter(service->chain, policy, counter);
 }
 
+struct chain *client_service_chain(struct client_service *service)
+{
+    return service->chain;
+}
+
 size_t client_count(const struct client_service *service)
 {
     return service->count;

@@ -91,6 +91,9 @@ struct client_admin_query {
  * before this returns; or by client_service_free(). */
 void client_service_ask_policy(struct client_service *service, const struct client_admin_query *admin_query);
 
+/* The policies of its clients, on the worker's thread. */
+struct chain *client_service_chain(struct client_service *service);
+
 /* Where a client comes from. */
 struct client_origin {
     struct sockaddr_storage address; /* its own, whoever has passed it on */

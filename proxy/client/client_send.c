@@ -144,6 +144,9 @@ bool client_forward(struct client *client, struct lane *lane, const struct reque
             route->expected = expected_reply_take(client->service, EXPECT_NOTHING);
         }
         bool withholds = client->withholds && client->held != NULL;
+        if (client->held != NULL) {
+            chain_sent(client->service->chain, client->held, lane->id, reactor_now(client->service->reactor));
+        }
         sent = route->expected != NULL && fence_off_scripts(client, lane, route)
                    ? send_run(client, lane, bytes.data, bytes.length, 1, route->expected, client->held)
                    : client_out_of_memory(client);

@@ -53,6 +53,7 @@ static void add_pieces(struct chain *chain, const struct policy *policy, void *i
     size_t place = chain->count;
 
     if (policy->gate != NULL) {
+        chain->following |= policy->gate->on_step != NULL ? UINT32_C(1) << chain->gate_count : 0;
         chain->ignoring |= policy->gate->ignores_clients ? UINT32_C(1) << chain->gate_count : 0;
         chain->gates[chain->gate_count++] = (struct chain_gate){policy->gate, instance, place};
     }
@@ -215,4 +216,21 @@ void chain_ask_verb(struct chain *chain, size_t policy, const struct policy_verb
                     size_t count, const struct slice *arguments)
 {
     verb->ask(chain->instances[policy], admin_query, count, arguments);
+}
+
+void *chain_open_stream(struct chain *chain, size_t policy, const struct policy_stream *stream, size_t count,
+                        const struct slice *arguments, uint64_t *lines, FILE *why)
+{
+    return stream->open(chain->instances[policy], count, arguments, lines, why);
+}
+
+bool chain_read_stream(struct chain *chain, size_t policy, const struct policy_stream *stream, void *opened, FILE *text,
+                       uint64_t *lost)
+{
+    return stream->read(chain->instances[policy], opened, text, lost);
+}
+
+void chain_close_stream(struct chain *chain, size_t policy, const struct policy_stream *stream, void *opened)
+{
+    stream->close(chain->instances[policy], opened);
 }

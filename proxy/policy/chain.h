@@ -88,6 +88,9 @@ void chain_withhold(struct chain_record *record, void *withheld);
 void chain_end(struct chain *chain, struct chain_record *record, const struct policy_client *client,
                enum policy_outcome outcome, struct slice head, uint64_t length, int64_t now_us);
 
+/* The request was given to that connection to Redis: policies that follow it are told. */
+void chain_sent(struct chain *chain, const struct chain_record *record, uint64_t lane, int64_t now_us);
+
 /* The bytes that a record takes. */
 size_t chain_record_size(void);
 
@@ -99,6 +102,13 @@ enum policy_answer chain_run_verb(struct chain *chain, size_t policy, const stru
                                   const struct slice *arguments, FILE *answer);
 void chain_ask_verb(struct chain *chain, size_t policy, const struct policy_verb *verb, struct admin_query *admin_query,
                     size_t count, const struct slice *arguments);
+
+/* The same for a stream of the policy at this place; see struct policy_stream. */
+void *chain_open_stream(struct chain *chain, size_t policy, const struct policy_stream *stream, size_t count,
+                        const struct slice *arguments, uint64_t *lines, FILE *why);
+bool chain_read_stream(struct chain *chain, size_t policy, const struct policy_stream *stream, void *opened, FILE *text,
+                       uint64_t *lost);
+void chain_close_stream(struct chain *chain, size_t policy, const struct policy_stream *stream, void *opened);
 
 /* Whether a policy measures requests, and which of them it wants to hear of one by one: changes with a reload only, and
  * stays where it is. */

@@ -203,6 +203,44 @@ void chain_refused(struct chain *chain, const struct command *command, const str
     }
 }
 
+/* ---- steps ---- */
+
+static void tell_step(const struct chain *chain, const struct chain_record *record, struct policy_step *step)
+{
+    for (uint32_t left = record->passed & chain->following; left != 0; left &= left - 1) {
+        size_t n = (size_t)__builtin_ctz(left);
+        step->ticket = record->tickets[n];
+        chain->gates[n].hooks->on_step(chain->gates[n].instance, step);
+    }
+}
+
+/* What a gate decided, other than to let it through or to see more of it. */
+static void tell_verdict(const struct chain *chain, const struct chain_record *record, size_t place,
+                         enum policy_verdict verdict, const struct policy_decision *decision, int64_t now_us)
+{
+    struct policy_step step = {
+        .kind = verdict == POLICY_HOLD    ? POLICY_STEP_HELD
+                : verdict == POLICY_REPLY ? POLICY_STEP_ANSWERED
+                                          : POLICY_STEP_CLOSED,
+        .policy = chain->list[place]->name,
+        .rule = decision->rule,
+        .now_us = now_us,
+    };
+
+    if (verdict != POLICY_WHOLE) {
+        tell_step(chain, record, &step);
+    }
+}
+
+void chain_sent(struct chain *chain, const struct chain_record *record, uint64_t lane, int64_t now_us)
+{
+    struct policy_step step = {.kind = POLICY_STEP_SENT, .lane = lane, .now_us = now_us};
+
+    tell_step(chain, record, &step);
+}
+
+/* ---- each gate ---- */
+
 /* Asks a gate, and takes note of what it is owed. */
 static enum policy_verdict ask_gate(struct chain *chain, size_t n, struct policy_request *request,
                                     struct policy_decision *decision, struct chain_record *record)
@@ -247,8 +285,10 @@ static enum policy_verdict ask_all(struct chain *chain, struct policy_request *r
         record->holding = 0;
     }
     for (; left != 0; left &= left - 1) {
-        enum policy_verdict verdict = ask_gate(chain, (size_t)__builtin_ctz(left), request, decision, record);
+        size_t n = (size_t)__builtin_ctz(left);
+        enum policy_verdict verdict = ask_gate(chain, n, request, decision, record);
         if (verdict != POLICY_PASS && verdict != POLICY_ADMIT) {
+            tell_verdict(chain, record, chain->gates[n].place, verdict, decision, request->now_us);
             return verdict;
         }
     }

@@ -138,6 +138,24 @@ struct policy_reply {
     void *withheld;
 };
 
+/* What a gate is told of a request that it passed, before its reply. */
+enum policy_step_kind {
+    POLICY_STEP_HELD,     /* by another gate */
+    POLICY_STEP_ANSWERED, /* by another gate, as by REPLY */
+    POLICY_STEP_CLOSED,   /* with its client, by another gate */
+    POLICY_STEP_SENT      /* on a connection to Redis */
+};
+
+/* Valid within the call. */
+struct policy_step {
+    enum policy_step_kind kind;
+    uint64_t ticket;
+    const char *policy; /* whose gate; NULL when it was sent */
+    const char *rule;   /* … which refuses by that; NULL: none */
+    uint64_t lane;      /* the number of the connection, as LANES shows it; 0 until it was sent */
+    int64_t now_us;
+};
+
 /* Tags of requests that are not measured, and of commands whose requests measure() tells apart. */
 #define POLICY_TAG_NONE UINT32_C(0)
 #define POLICY_TAG_ASK UINT32_MAX
@@ -318,7 +336,7 @@ struct policy_host {
     /* LATER: of a connection that was made after the look began. The next look tells. */
     enum policy_peer_search (*peer_has)(void *context, void *connection, bool *has);
     /* Has this worker's policies asked anew which commands they want, as after a reload: for on_tick(), on_drain() and
-     * verbs only. */
+     * verbs only, streams included. */
     void (*reconsider)(void *context);
     /* Logs a trouble of a rule of this policy, in one line. */
     void (*warn)(void *context, const char *rule, const char *text);
@@ -355,6 +373,22 @@ enum policy_verb_effect {
     POLICY_VERB_CHANGES_ON_RESET /* if its second word is RESET */
 };
 
+/*
+ * An answer that goes on for a while: each worker's instance opens a stream of its own, is asked some times a second
+ * for what has come since, and closes it. Text is in lines. What nobody fetches is for the instance to bound.
+ */
+struct policy_stream {
+    bool gathers;   /* all lines are one answer, at the end; false: each is told as it comes */
+    uint64_t lines; /* that are told at most, unless open() says otherwise */
+    /* NULL: it cannot be opened, and why has one line. Sets *lines if who asks wants other ones. */
+    void *(*open)(void *instance, size_t count, const struct slice *arguments, uint64_t *lines, FILE *why);
+    /* Writes what has come, and adds to *lost how many lines had no room. text is NULL if nobody takes them: then they
+     * are lost, too. False: nothing more will come. */
+    bool (*read)(void *instance, void *stream, FILE *text, uint64_t *lost);
+    /* Not called if the instance is stopped first. */
+    void (*close)(void *instance, void *stream);
+};
+
 /* Something to ask or tell the policy on the admin port. */
 struct policy_verb {
     const char *name;   /* in capitals; not one of Headgate's own */
@@ -370,6 +404,8 @@ struct policy_verb {
      * answer in POLICY_ANSWER_PATIENCE_MS, or before the policy is stopped; an answer that comes too late is
      * dropped. */
     void (*ask)(void *instance, struct admin_query *admin_query, size_t count, const struct slice *arguments);
+    /* In place of both: asked of all workers. */
+    const struct policy_stream *stream;
 };
 
 /* What an instance is started with. */
@@ -422,6 +458,9 @@ struct policy_gate {
      * look at single requests have to have it for that to be so. It is to be quick.
      */
     bool (*concerns)(void *instance, const struct policy_glance *glance);
+    /* Told of the steps of each request that it passed, until on_reply. Of one that goes to several nodes of a cluster
+     * it is not told that it was sent. */
+    void (*on_step)(void *instance, const struct policy_step *step);
     /* It does not go by who a client is: nothing has to be known of that on its account. */
     bool ignores_clients;
 };

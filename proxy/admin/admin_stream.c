@@ -1,0 +1,367 @@
+/*
+ * Verbs of policies whose answer goes on for a while. Each worker is asked in turn to open a stream, some times a
+ * second for what has come since, and to close it; one message goes from one to the next:
+ *
+ *   open … open ─► read … read ─► (a pause) ─► read … ─► close … close ─► the end
+ *
+ * Lines that who asked does not take are lost, and counted: those that the workers have no room for until they are
+ * fetched, and those beyond what may wait for the socket. The session is busy until the end, and outlives its
+ * connection until then.
+ */
+#include "admin/admin_private.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* Between two rounds of reading. µs. */
+#define ROUND_US 100000
+/* What a slow reader may leave unread before lines are lost. Bytes. */
+#define UNREAD_MAX ((size_t)256 * 1024)
+/* The most that is gathered for one answer. Bytes. */
+#define GATHERED_MAX ((size_t)8 * 1024 * 1024)
+
+enum phase { PHASE_OPEN, PHASE_READ, PHASE_CLOSE };
+
+/* One worker, and its stream. */
+struct leg {
+    struct worker *worker;
+    const struct server *server;
+    void *opened; /* NULL: it is not open */
+};
+
+struct admin_stream {
+    struct message message;
+    LIST_ENTRY(admin_stream) of_admin;
+    struct session_entry *session;
+    size_t policy;
+    const struct policy_stream *stream;
+    struct event pause;
+    enum phase phase;
+    size_t at;     /* the leg that is asked */
+    bool has_room; /* for the lines of the leg that is asked */
+    bool goes_on;  /* one of them said so in this round */
+    bool has_failed;
+    uint64_t lines_left;
+    uint64_t told;
+    uint64_t lost;
+    struct text_stream text;  /* of one leg */
+    struct admin_text answer; /* gathered */
+    size_t count;
+    struct slice arguments[ADMIN_ARGUMENTS_MAX]; /* within memory */
+    char *memory;
+    size_t leg_count;
+    struct leg legs[];
+};
+
+static struct leg *leg_of(struct admin_stream *stream)
+{
+    return &stream->legs[stream->at];
+}
+
+static void stream_free(struct admin_stream *stream)
+{
+    LIST_REMOVE(stream, of_admin);
+    event_del(&stream->pause);
+    text_free(&stream->text);
+    admin_text_close(&stream->answer);
+    free(stream->memory);
+    free(stream);
+}
+
+/* ---- what is told ---- */
+
+static void tell_line(struct admin_stream *stream, const char *server, const char *line, size_t length)
+{
+    struct session_entry *session = stream->session;
+    const char *ahead = server != NULL ? "server=" : "", *blank = server != NULL ? " " : "";
+
+    if (stream->stream->gathers) {
+        admin_text_add(&stream->answer, "%s%s%s%.*s\n", ahead, server != NULL ? server : "", blank, (int)length, line);
+    } else {
+        admin_reply_bytes(session, "+", 1);
+        admin_reply_bytes(session, ahead, strlen(ahead));
+        admin_reply_bytes(session, server != NULL ? server : "", server != NULL ? strlen(server) : 0);
+        admin_reply_bytes(session, blank, strlen(blank));
+        admin_reply_bytes(session, line, length);
+        admin_reply_bytes(session, "\r\n", 2);
+    }
+}
+
+/* The lines of one leg, as many as may be told. */
+static void tell_lines(struct admin_stream *stream, const char *text, size_t length)
+{
+    const char *server = admin_names_servers(stream->session) ? leg_of(stream)->server->name : NULL;
+    while (length > 0 && stream->lines_left > 0) {
+        const char *line_end = memchr(text, '\n', length);
+        tell_line(stream, server, text, (size_t)(line_end - text));
+        stream->lines_left--;
+        stream->told++;
+        length -= (size_t)(line_end + 1 - text);
+        text = line_end + 1;
+    }
+}
+
+/* The last line: whether it is whole. */
+static void tell_end(struct admin_stream *stream)
+{
+    char line[80];
+    int length = snprintf(line, sizeof line, "end=1 lines=%" PRIu64 " lost=%" PRIu64, stream->told, stream->lost);
+
+    tell_line(stream, NULL, line, (size_t)length);
+}
+
+/* ---- the end ---- */
+
+static void reply_failure(struct admin_stream *stream)
+{
+    char line[400];
+    bool has_text = stream->text.length > 0;
+
+    snprintf(line, sizeof line, "ERR %.*s", has_text ? (int)stream->text.length : 13,
+             has_text ? stream->text.bytes : "out of memory");
+    admin_reply_error(stream->session, line);
+}
+
+static void end(struct admin_stream *stream)
+{
+    struct session_entry *session = stream->session;
+    bool gathers = stream->stream->gathers;
+
+    if (!session->closed && !stream->has_failed) {
+        tell_end(stream);
+        if (gathers) {
+            admin_reply_gathered(session, &stream->answer);
+        }
+        session->last = session->last || !gathers;
+    }
+    stream_free(stream);
+    admin_session_resume(session);
+}
+
+void admin_streams_end(struct admin *admin)
+{
+    while (!LIST_EMPTY(&admin->streams)) {
+        end(LIST_FIRST(&admin->streams));
+    }
+}
+
+/* ---- rounds ---- */
+
+static void on_worker(struct message *message);
+
+static bool has_room(const struct admin_stream *stream)
+{
+    const struct session_entry *session = stream->session;
+
+    return stream->stream->gathers || (!session->closed && evbuffer_get_length(session->output) < UNREAD_MAX);
+}
+
+static void ask_leg(struct admin_stream *stream)
+{
+    stream->has_room = has_room(stream);
+    stream->message.run = on_worker;
+    worker_post(leg_of(stream)->worker, &stream->message);
+}
+
+static void begin_round(struct admin_stream *stream, enum phase phase)
+{
+    stream->phase = phase;
+    stream->at = 0;
+    stream->goes_on = false;
+    ask_leg(stream);
+}
+
+static bool is_gone(struct session_entry *session)
+{
+    struct connection *connections[] = {&session->connection};
+    enum connection_end ends[1];
+
+    if (!session->closed) {
+        connection_find_ends(connections, 1, ends);
+    }
+    return session->closed || ends[0] != CONNECTION_GOES_ON;
+}
+
+static bool is_enough(const struct admin_stream *stream)
+{
+    return stream->lines_left == 0 ||
+           (stream->stream->gathers && evbuffer_get_length(stream->answer.bytes) > GATHERED_MAX);
+}
+
+static void wait(struct admin_stream *stream)
+{
+    const struct timeval interval = {.tv_usec = ROUND_US};
+
+    if (event_add(&stream->pause, &interval) != 0) {
+        begin_round(stream, PHASE_CLOSE);
+    }
+}
+
+static void on_pause_over(evutil_socket_t fd, short what, void *context)
+{
+    struct admin_stream *stream = context;
+
+    (void)fd;
+    (void)what;
+    begin_round(stream, is_gone(stream->session) ? PHASE_CLOSE : PHASE_READ);
+}
+
+static void end_round(struct admin_stream *stream)
+{
+    struct session_entry *session = stream->session;
+
+    if (stream->phase == PHASE_CLOSE) {
+        end(stream);
+        return;
+    }
+    if (stream->phase == PHASE_OPEN && !stream->stream->gathers && !session->closed) {
+        admin_reply_status(session, "OK");
+    }
+    bool goes_on = (stream->phase == PHASE_OPEN || stream->goes_on) && !is_enough(stream);
+    admin_session_flush(session);
+    if (goes_on && !session->closed) {
+        wait(stream);
+    } else {
+        begin_round(stream, PHASE_CLOSE);
+    }
+}
+
+/* What the leg has brought. */
+static void take_leg(struct admin_stream *stream)
+{
+    struct session_entry *session = stream->session;
+    bool is_whole = stream->text.out != NULL && text_close(&stream->text);
+
+    if (stream->phase == PHASE_READ && !session->closed && is_whole) {
+        tell_lines(stream, stream->text.bytes, stream->text.length);
+    } else if (stream->phase == PHASE_OPEN && leg_of(stream)->opened == NULL) {
+        stream->has_failed = true;
+        if (!session->closed) {
+            reply_failure(stream);
+        }
+    }
+    text_free(&stream->text);
+}
+
+static void on_main(struct message *message)
+{
+    struct admin_stream *stream = (struct admin_stream *)(void *)message;
+
+    take_leg(stream);
+    if (stream->session->admin->ending) {
+        /* The workers are gone, and their streams with them. */
+        end(stream);
+        return;
+    }
+    if (stream->has_failed && stream->phase == PHASE_OPEN) {
+        begin_round(stream, PHASE_CLOSE);
+    } else if (++stream->at < stream->leg_count) {
+        ask_leg(stream);
+    } else {
+        end_round(stream);
+    }
+}
+
+/* ---- on the workers' threads ---- */
+
+static void do_on_worker(struct admin_stream *stream, struct chain *chain)
+{
+    struct leg *leg = leg_of(stream);
+    FILE *out = stream->text.out;
+
+    if (out == NULL) {
+        return;
+    }
+    if (stream->phase == PHASE_OPEN) {
+        leg->opened = chain_open_stream(chain, stream->policy, stream->stream, stream->count, stream->arguments,
+                                        &stream->lines_left, out);
+    } else if (stream->phase == PHASE_READ) {
+        FILE *text = stream->has_room ? out : NULL;
+        bool goes_on = chain_read_stream(chain, stream->policy, stream->stream, leg->opened, text, &stream->lost);
+        stream->goes_on = goes_on || stream->goes_on;
+    }
+}
+
+static void on_worker(struct message *message)
+{
+    struct admin_stream *stream = (struct admin_stream *)(void *)message;
+    struct leg *leg = leg_of(stream);
+    struct chain *chain = client_service_chain(worker_clients(leg->worker));
+
+    (void)text_open(&stream->text);
+    do_on_worker(stream, chain);
+    if (stream->phase == PHASE_CLOSE && leg->opened != NULL) {
+        chain_close_stream(chain, stream->policy, stream->stream, leg->opened);
+        leg->opened = NULL;
+    }
+    message->run = on_main;
+    mailbox_post(&stream->session->admin->mailbox, message);
+}
+
+/* ---- opening ---- */
+
+static bool keep_arguments(struct admin_stream *stream, size_t count, const struct slice *arguments)
+{
+    size_t size = 1;
+
+    for (size_t i = 0; i < count; i++) {
+        size += arguments[i].length;
+    }
+    char *place = stream->memory = malloc(size);
+    for (size_t i = 0; i < count && place != NULL; i++) {
+        memcpy(place, arguments[i].data, arguments[i].length);
+        stream->arguments[i] = (struct slice){place, arguments[i].length};
+        place += arguments[i].length;
+    }
+    stream->count = count;
+    return place != NULL;
+}
+
+static void add_legs(struct admin_stream *stream, const struct server *server)
+{
+    for (size_t i = 0; i < server->worker_pool.count; i++) {
+        stream->legs[stream->leg_count++] = (struct leg){.worker = server->worker_pool.workers[i], .server = server};
+    }
+}
+
+/* NULL when memory is short. */
+static struct admin_stream *stream_new(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    const struct server *servers = session->admin->servers->list;
+    size_t legs = 0;
+
+    for (size_t i = session->scope.first; i < session->scope.end; i++) {
+        legs += servers[i].worker_pool.count;
+    }
+    struct admin_stream *stream = calloc(1, sizeof *stream + legs * sizeof stream->legs[0]);
+    if (stream == NULL) {
+        return NULL;
+    }
+    stream->session = session;
+    evtimer_assign(&stream->pause, session->admin->reactor->base, on_pause_over, stream);
+    LIST_INSERT_HEAD(&session->admin->streams, stream, of_admin);
+    for (size_t i = session->scope.first; i < session->scope.end; i++) {
+        add_legs(stream, &servers[i]);
+    }
+    if (!admin_text_open(&stream->answer) || !keep_arguments(stream, count, arguments)) {
+        stream_free(stream);
+        return NULL;
+    }
+    return stream;
+}
+
+void admin_open_stream(struct session_entry *session, size_t policy, const struct policy_verb *verb, size_t count,
+                       const struct slice *arguments)
+{
+    struct admin_stream *stream = stream_new(session, count, arguments);
+
+    if (stream == NULL) {
+        admin_reply_error(session, "ERR out of memory");
+        return;
+    }
+    stream->policy = policy;
+    stream->stream = verb->stream;
+    stream->lines_left = verb->stream->lines;
+    admin_session_pause(session);
+    begin_round(stream, PHASE_OPEN);
+}

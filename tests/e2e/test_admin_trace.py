@@ -1,0 +1,537 @@
+"""TRACE, MONITOR and TOP on the admin port."""
+
+import contextlib
+import signal
+import socket
+import threading
+
+import pytest
+
+from harness.admin import stats, text
+from harness.latency import words_of
+from harness.limits import rule as limit
+from harness.resp import OK, PONG, QUEUED, Closed, Error, encode, wait_for
+from harness.rules import reload
+from harness.several import Several
+
+SECRET = "Xs3cretX"
+FIELDS = "time worker id addr name user identity db op args bytes lane waited redis verdict rule reply rbytes".split()
+
+
+def ask(headgate, *words):
+    with headgate.admin() as admin:
+        return admin(*words)
+
+
+def traces(headgate):
+    return int(stats(headgate, "trace")["traces"])
+
+
+@contextlib.contextmanager
+def traced(headgate, *words, verb="TRACE", workers=1):
+    """Yields a list, which has the lines of the answer behind the block, but for the last one; and the whole answer."""
+    lines = []
+    before = traces(headgate)
+    with headgate.admin() as admin:
+        admin.request(verb, *words)
+        wait_for(lambda: traces(headgate) == before + workers, what="the trace to begin")
+        yield lines
+        answer = text(admin.read()).splitlines()
+        last = words_of(answer[-1])
+        assert last["end"] == "1" and int(last["lines"]) == len(answer) - 1, answer
+        lines += [dict(word.partition("=")[::2] for word in line.split(" ")) for line in answer[:-1]]
+    wait_for(lambda: traces(headgate) == before, what="the trace to end")
+
+
+def operations(lines, **wanted):
+    return [line["op"] for line in lines if all(line[name] == value for name, value in wanted.items())]
+
+
+# ---- TRACE ----
+
+
+@pytest.mark.threads
+def test_what_clients_do(make, threads):
+    headgate = make("", threads=threads)
+    client, other = headgate.connect(), headgate.connect()
+    assert client("CLIENT", "SETNAME", "web") == OK
+    with traced(headgate, "FOR", "2", workers=threads) as lines:
+        assert client("SET", "k", "value") == OK
+        assert client("GET", "k") == b"value"
+        assert client("GET", "none") == None
+        assert isinstance(client("LPUSH", "k", "x"), Error)
+        assert other("CONFIG", "GET", "maxmemory")
+        client.send(encode("INCR", "n") * 100)
+        assert client.read_many(100) == list(range(1, 101))
+    mine = [line for line in lines if line["name"] == "web"]
+    assert [line["op"] for line in mine] == ["set", "get", "get", "lpush"] + ["incr"] * 100
+    assert list(mine[0]) == FIELDS
+    assert [line["reply"] for line in mine[:4]] == ["status", "bulk", "null", "error:WRONGTYPE"]
+    assert (mine[0]["args"], mine[0]["bytes"]) == ("3", str(len(encode("SET", "k", "value"))))
+    assert mine[1]["rbytes"] == str(len(b"$5\r\nvalue\r\n"))
+    assert {line["addr"] for line in mine} == {"%s:%d" % client.socket.getsockname()[:2]}
+    assert {line["verdict"] for line in mine} == {"passed"} and int(mine[0]["lane"]) > 0
+    assert all(float(line["redis"]) >= 0 and float(line["waited"]) >= 0 for line in mine)
+    assert operations(lines, name="") == ["config|get"]
+    assert client("GET", "n") == b"100", "nobody is traced any more, and all goes on"
+
+
+def test_values_and_secrets_never_appear(make):
+    """Also in names of commands, subcommands and errors; keys only if they are asked for."""
+    headgate = make("")
+    client = headgate.connect()
+    requests = [
+        ("SET", "key1", SECRET),
+        ("AUTH", SECRET),
+        ("AUTH", "default", SECRET),
+        ("HELLO", "2", "AUTH", "nobody", SECRET),
+        (SECRET, "x"),
+        ("CONFIG", SECRET, "x"),
+        ("CONFIG", "SET", "requirepass\r\n" + SECRET, SECRET),
+        ("EVAL", f"return redis.error_reply('{SECRET} x')", "1", "key1"),
+        ("EVAL", f"return '{SECRET}'", "1", "key1"),
+        ("GET", "key1"),
+        ("MSET", "key1", SECRET, "key2", SECRET),
+        ("CLIENT", "SETINFO", "LIB-NAME", SECRET),
+        ("MIGRATE", "127.0.0.1", "1", "key1", "0", "10", "AUTH", SECRET),
+    ]
+    for words in ((), ("KEYS",)):
+        with traced(headgate, "FOR", "2", *words) as lines:
+            for request in requests:
+                client(*request)
+        shown = str(lines)
+        assert len(lines) == len(requests) and SECRET not in shown and SECRET.lower() not in shown
+        assert ("key1" in shown) == bool(words)
+    assert [line["keys"] for line in lines if line["op"] == "mset"] == ["key1,key2"]
+
+
+def test_keys_are_bounded_and_fit_for_a_line(make):
+    headgate = make("")
+    client = headgate.connect()
+    with traced(headgate, "FOR", "2", "KEYS") as lines:
+        client("MGET", *(f"k{number}" for number in range(1000)))
+        client("GET", b"a b\r\n,\"\\\xff\0")
+        client("GET", "x" * 100000)
+    assert lines[0]["keys"] == ",".join(f"k{number}" for number in range(8)) + ",+992"
+    assert lines[1]["keys"] == r"a\x20b\x0d\x0a\x2c\x22\x5c\xff\x00"
+    assert lines[2]["keys"] == "x" * 96 + "..."
+
+
+def test_what_policies_decide(make):
+    headgate = make(
+        limit("few", limit=1) + "[deny:never]\ncommands = flushall\n"
+    )
+    client = headgate.connect()
+    with traced(headgate, "FOR", "3") as lines:
+        assert client("INCR", "n") == 1
+        assert isinstance(client("INCR", "n"), Error)
+        assert isinstance(client("FLUSHALL"), Error)
+        client.send(encode("INCR", "n") * 50 + encode("PING"))
+        client.read_many(51)
+    assert [line["verdict"] for line in lines] == ["passed"] + ["refused"] * 52 + [lines[-1]["verdict"]]
+    assert [line["rule"] for line in lines[:3]] == ["", "limit:few", "deny:never"]
+    refused = lines[1]
+    assert (refused["redis"], refused["lane"]) == ("", "0"), "it was never sent"
+
+
+def test_who_was_held(make):
+    headgate = make("")
+    client = headgate.connect()
+    assert client("PING") == PONG
+    assert ask(headgate, "PAUSE") == OK
+    with traced(headgate, "FOR", "2") as lines:
+        client.request("SET", "k", "v")
+        wait_for(lambda: stats(headgate, "pause")["pause_held"] == "1", what="the hold")
+        assert ask(headgate, "RESUME") == OK
+        assert client.read() == OK
+    assert (lines[0]["op"], lines[0]["verdict"], lines[0]["rule"]) == ("set", "held", "pause")
+    assert float(lines[0]["waited"]) > 0
+
+
+def test_filters(make):
+    headgate = make("")
+    client, other = headgate.connect(), headgate.connect()
+    assert client("CLIENT", "SETNAME", "web") == OK
+
+    def work():
+        for one in (client, other):
+            assert one("SET", "k", "v" * 1000) == OK
+            assert one("GET", "none") == None
+            assert one("CONFIG", "GET", "maxmemory")
+
+    for words, expected in (
+        (("name=web",), ["set", "get", "config|get"]),
+        (("name=web", "op=set"), ["set"]),
+        (("op=config*",), ["config|get"] * 2),
+        (("op=*|get", "name!=web"), ["config|get"]),
+        (("addr=127.0.0.0/8", "bytes>1000"), ["set", "set"]),
+        (("addr=10.0.0.0/8",), []),
+        (("verdict=refused",), []),
+        (("verdict=passed", "rbytes=5", "user=default", "db=0", "name=web"), ["set", "get"]),
+        (("redis>-1", "redis<100000", "op=get"), ["get", "get"]),
+        (("redis>100000",), []),
+    ):
+        with traced(headgate, "FOR", "1", *words) as lines:
+            work()
+        assert [line["op"] for line in lines] == expected, words
+
+
+def test_samples(make):
+    headgate = make("")
+    client = headgate.connect()
+    for words, least, most in ((("SAMPLE", "1/20"), 30, 200), (("sample", "5%"), 30, 200), (("SAMPLE", "100%"), 2000, 2000)):
+        with traced(headgate, "FOR", "3", "COUNT", "100000", *words) as lines:
+            client.send(encode("PING") * 2000)
+            assert client.read_many(2000) == [PONG] * 2000
+        assert least <= len(lines) <= most, words
+
+
+def test_count_ends_it(make):
+    headgate = make("", threads=2)
+    client = headgate.connect()
+    with traced(headgate, "COUNT", "10", "FOR", "300", workers=2) as lines:
+        client.send(encode("PING") * 1000)
+        assert client.read_many(1000) == [PONG] * 1000
+    assert len(lines) == 10
+
+
+def test_all_kinds_of_requests(make):
+    """Each is told of once, whatever becomes of it."""
+    headgate = make("")
+    client, left = headgate.connect(), headgate.connect()
+    with traced(headgate, "FOR", "4") as lines:
+        assert client("MULTI") == OK and client("SET", "k", "v") == QUEUED and client("EXEC") == [OK]
+        client.send(encode("CLIENT", "REPLY", "SKIP") + encode("SET", "k", "w") + encode("GET", "k"))
+        assert client.read() == b"w"
+        assert client("SET", "long", "x" * 1000000) == OK
+        client.send(encode("SUBSCRIBE", "a", "b"))
+        client.read_many(2)
+        client.send(encode("UNSUBSCRIBE"))
+        client.read_many(2)
+        client.send(b"PING\r\n")
+        assert client.read() == PONG
+        left.request("BLPOP", "q", "0")
+        wait_for(lambda: b"blocked_clients:1" in client("INFO", "clients"), what="the wait")
+        left.close()
+        wait_for(lambda: b"blocked_clients:0" in client("INFO", "clients"), what="its end")
+        client.send(encode("QUIT"))
+        assert client.read() == OK
+    seen = [line["op"] for line in lines if line["op"] != "info"]
+    assert seen.count("set") == 3 and seen.count("blpop") == 1
+    assert {"multi", "exec", "client|reply", "get", "subscribe", "unsubscribe", "ping", "quit"} <= set(seen)
+    long = next(line for line in lines if int(line["bytes"]) > 1000)
+    assert long["op"] == "set"
+    assert next(line for line in lines if line["op"] == "blpop")["verdict"] in ("left", "lost")
+    assert "left" in [line["verdict"] for line in lines if line["op"] in ("set", "client|reply")], "nobody is answered"
+
+
+def test_redis_goes_away(make, redis):
+    headgate = make("")
+    client = headgate.connect()
+    assert client("PING") == PONG
+    with traced(headgate, "FOR", "3") as lines:
+        client.request("BLPOP", "q", "0")
+        wait_for(lambda: b"pending=1" in ask(headgate, "CLIENTS"), what="the request")
+        redis.kill()
+        with pytest.raises(Closed):
+            client.read()
+    assert lines[0]["op"] == "blpop" and lines[0]["verdict"] in ("lost", "left")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("x",), ("FOR",), ("FOR", "0"), ("FOR", "301"), ("COUNT", "0"), ("COUNT",), ("SAMPLE",), ("SAMPLE", "0/1"), ("SAMPLE", "1/0")]
+    + [("SAMPLE", "0%"), ("SAMPLE", "101%"), ("SAMPLE", "x%"), ("SAMPLE", "."), ("SAMPLE", "1.1.1%"), ("SAMPLE", "nan%"), ("SAMPLE", "%")]
+    + [("nme=x",), ("redis=x",), ("op>x",), ("\r\n+OK\r\n=1",), ("op=get",) * 13, ("KEYS", "KEY"), ("SAMPLE", "1/99999999999")],
+)
+@pytest.mark.parametrize("verb", ["TRACE", "MONITOR"])
+def test_what_is_no_trace(make_shared, verb, words):
+    headgate = make_shared("", threads=2)
+    with headgate.admin() as admin:
+        assert isinstance(admin(verb, *words), Error)
+        assert admin("PING") == PONG, "one answer, and no more"
+    assert traces(headgate) == 0
+
+
+def test_too_many(make_shared):
+    headgate = make_shared("")
+    admins = [headgate.admin() for _ in range(8)]
+    for admin in admins:
+        admin.request("TRACE", "FOR", "300")
+    wait_for(lambda: traces(headgate) == 8, what="eight of them")
+    assert b"too many" in ask(headgate, "TRACE")
+    client = headgate.connect()
+    assert client("PING") == PONG
+    for admin in admins:
+        admin.close()
+    wait_for(lambda: traces(headgate) == 0, what="their end, as nobody waits for them any more")
+    assert client("PING") == PONG
+
+
+# ---- MONITOR ----
+
+
+def monitor(headgate, *words):
+    admin = headgate.admin()
+    admin.request("MONITOR", *words)
+    assert admin.read() == OK
+    return admin
+
+
+@pytest.mark.threads
+def test_line_by_line(make, threads):
+    headgate = make("", threads=threads)
+    client = headgate.connect()
+    admin = monitor(headgate, "FOR", "300", "KEYS")
+    for number in range(5):
+        assert client("SET", f"k{number}", "v") == OK
+        line = words_of(admin.read().decode())
+        assert (line["op"], line["keys"]) == ("set", f"k{number}")
+    admin.close()
+    wait_for(lambda: traces(headgate) == 0, what="the end")
+
+
+def test_it_says_its_end(make):
+    headgate = make("")
+    client = headgate.connect()
+    admin = monitor(headgate, "COUNT", "2")
+    for _ in range(5):
+        assert client("PING") == PONG
+    assert [words_of(admin.read().decode())["op"] for _ in range(2)] == ["ping"] * 2
+    assert admin.read().startswith(b"end=1 lines=2 lost=")
+    with pytest.raises(Closed):
+        admin.read()
+
+
+def test_a_slow_reader_loses_lines(make):
+    """Clients do not notice, and memory is bounded."""
+    headgate = make("", threads=2)
+    slow = headgate.admin()
+    slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    slow.request("MONITOR", "FOR", "300", "COUNT", "1000000")
+    clients = [headgate.connect() for _ in range(4)]
+    wait_for(lambda: traces(headgate) == 2, what="the trace")
+    before = int(stats(headgate)["resident_bytes"])
+
+    def lost():
+        for client in clients:
+            client.send(encode("PING") * 2000)
+            assert client.read_many(2000) == [PONG] * 2000
+        return int(stats(headgate)["trace_lost_total"]) > 5000
+
+    wait_for(lost, 120, "losses")
+    assert int(stats(headgate)["resident_bytes"]) - before < 64 * 1024 * 1024
+    assert slow.read() == OK
+    assert words_of(slow.read().decode())["op"] == "ping", "what was kept is whole"
+    slow.close()
+    wait_for(lambda: traces(headgate) == 0, what="the end")
+
+
+@pytest.mark.parametrize("how", ["closed", "half-closed", "reset"])
+def test_who_goes_away(make, how):
+    headgate = make("", threads=2)
+    client = headgate.connect()
+    admin = monitor(headgate, "FOR", "300")
+    assert traces(headgate) == 2
+    if how == "half-closed":
+        admin.shutdown_write()
+    elif how == "reset":
+        admin.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        admin.close()
+    else:
+        admin.close()
+    wait_for(lambda: traces(headgate) == 0, what="the end, without a request")
+    assert client("PING") == PONG
+
+
+def test_what_is_said_meanwhile_is_not_taken(make):
+    """And is no reason to take memory."""
+    headgate = make("")
+    admin = monitor(headgate, "FOR", "2")
+    with contextlib.suppress(OSError):
+        admin.send(encode("SHUTDOWN", "NOW") * 100)
+    with contextlib.suppress(OSError):
+        while not admin.read().startswith(b"end=1"):
+            pass
+    assert headgate.connect()("PING") == PONG
+
+
+# ---- meanwhile ----
+
+
+def test_a_reload_meanwhile(make):
+    headgate = make(limit("few", limit=1))
+    client = headgate.connect()
+    with traced(headgate, "FOR", "3") as lines:
+        assert client("INCR", "n") == 1
+        assert isinstance(client("INCR", "n"), Error)
+        reload(headgate, limit("none", limit=1, commands="decr"))
+        assert client("DECR", "n") == 0
+        assert isinstance(client("DECR", "n"), Error)
+    assert [line["rule"] for line in lines] == ["", "limit:few", "", "limit:none"]
+
+
+@pytest.mark.parametrize("end", ["SIGTERM", "NOW"])
+def test_the_process_ends_meanwhile(make, end):
+    headgate = make("", threads=2)
+    client = headgate.connect()
+    assert client("PING") == PONG
+    admins = [headgate.admin() for _ in range(3)]
+    admins[0].request("TRACE", "FOR", "300")
+    admins[1].request("MONITOR", "FOR", "300")
+    admins[2].request("TOP", "8")
+    wait_for(lambda: traces(headgate) == 4, what="the traces")
+    client.send(encode("BLPOP", "q", "0"))
+    wait_for(lambda: b"pending=1" in ask(headgate, "CLIENTS"), what="the request")
+    if end == "NOW":
+        assert ask(headgate, "SHUTDOWN", "NOW") == OK
+    else:
+        headgate.signal(signal.SIGTERM)
+    assert headgate.wait() == 0
+
+
+@pytest.mark.threads
+def test_beginning_and_ending_under_load(make, threads):
+    """Replies are those of the requests, before, while and after."""
+    headgate = make(limit("few", limit=10), threads=threads)
+    stop = threading.Event()
+    faults = []
+
+    def work(number):
+        with headgate.connect() as client:
+            while not stop.is_set():
+                client.send(b"".join(encode("ECHO", f"{number}-{i}") + encode("INCR", "n") for i in range(50)))
+                replies = client.read_many(100)[::2]
+                if replies != [b"%d-%d" % (number, i) for i in range(50)]:
+                    faults.append(replies)
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for worker in workers:
+        worker.start()
+    for _ in range(6):
+        with traced(headgate, "COUNT", "500", "SAMPLE", "1/3", workers=threads) as lines:
+            pass
+        assert len(lines) == 500
+        with headgate.admin() as admin:
+            admin.request("MONITOR")
+            assert admin.read() == OK
+            assert words_of(admin.read().decode())["op"] in ("echo", "incr")
+        wait_for(lambda: traces(headgate) == 0, what="the end")
+    top = text(ask(headgate, "TOP", "1"))
+    stop.set()
+    for worker in workers:
+        worker.join(60)
+        assert not worker.is_alive()
+    assert faults == [] and "op=echo" in top
+
+
+def test_several_servers(make_headgate, make_redis):
+    several = Several(make_headgate, {"cache": make_redis(), "queue": make_redis()})
+    clients = {name: several.connect(name) for name in ("cache", "queue")}
+    with several.headgate.admin() as admin, several.headgate.admin() as one:
+        admin.request("TRACE", "FOR", "2")
+        one.request("SERVER", "cache", "TRACE", "FOR", "2")
+        wait_for(lambda: several.stat("traces") == 3, what="the traces")
+        for client in clients.values():
+            assert client("SET", "k", "v") == OK
+        lines = text(admin.read()).splitlines()
+        assert {words_of(line)["server"] for line in lines[:-1]} == {"cache", "queue"}
+        assert lines[-1] == "end=1 lines=2 lost=0"
+        alone = text(one.read()).splitlines()
+        assert len(alone) == 2 and "server=" not in alone[0]
+    assert {words_of(line)["server"] for line in several.ask("TOP", "1").splitlines()} == {"cache", "queue"}
+
+
+# ---- TOP ----
+
+
+def rows(answer, kind):
+    return [words_of(line) for line in answer.splitlines() if line.startswith(f"top={kind} ")]
+
+
+@contextlib.contextmanager
+def busy(headgate, *requests):
+    """Clients, each of which sends its request again and again."""
+    stop = threading.Event()
+
+    def work(number, request):
+        with headgate.connect() as client:
+            client("CLIENT", "SETNAME", f"busy{number}")
+            while not stop.is_set():
+                client(*request)
+
+    workers = [threading.Thread(target=work, args=pair) for pair in enumerate(requests)]
+    for worker in workers:
+        worker.start()
+    wait_for(lambda: len(text(ask(headgate, "CLIENTS", "name=busy*")).splitlines()) == len(requests), what="all")
+    yield
+    stop.set()
+    for worker in workers:
+        worker.join(60)
+        assert not worker.is_alive()
+
+
+@pytest.mark.threads
+def test_the_busiest(make, threads):
+    headgate = make("", threads=threads)
+    with busy(headgate, ("GET", "hot"), ("SET", "cold", "x" * 10000)):
+        answer = text(ask(headgate, "TOP", "2"))
+    everything = rows(answer, "all")[0]
+    assert float(everything["seconds"]) >= 2 and int(everything["requests"]) > 0
+    clients = rows(answer, "client")
+    assert {client["name"] for client in clients} == {"busy0", "busy1"}
+    assert sum(int(client["requests"]) for client in clients) == int(everything["requests"])
+    get, put = (next(row for row in rows(answer, "operation") if row["op"] == op) for op in ("get", "set"))
+    assert int(put["in"]) > 10000 * (int(put["requests"]) - 1) > int(get["in"])
+    assert float(get["redis"]) > 0 and float(get["per_second"]) > 0 and int(get["out"]) > 0
+    assert {row["key"] for row in rows(answer, "key")} == {"hot", "cold"}
+
+
+def test_what_comes_first(make):
+    headgate = make("")
+    with busy(headgate, ("GET", "k"), ("EVAL", "for i = 1, 200000 do end", "0"), ("SET", "large", "x" * 100000)):
+        by = {order: rows(text(ask(headgate, "TOP", "2", "BY", order)), "operation") for order in ("bytes", "time")}
+        assert len(rows(text(ask(headgate, "TOP", "1", "COUNT", "1")), "client")) == 1
+    assert by["bytes"][0]["op"] == "set"
+    times = [float(row["redis"]) for row in by["time"]]
+    assert times == sorted(times, reverse=True)
+
+
+def test_more_than_can_be_counted(make):
+    """What is asked for often is found among many others, in bounded memory."""
+    headgate = make("")
+    client = headgate.connect()
+    with headgate.admin() as admin:
+        admin.request("TOP", "3", "COUNT", "3")
+        answered = threading.Event()
+        answer = []
+
+        def read():
+            answer.append(text(admin.read()))
+            answered.set()
+
+        threading.Thread(target=read, daemon=True).start()
+        number = 0
+        while not answered.is_set():
+            client.send(b"".join(encode("GET", f"k{number + i}") + encode("GET", "hot") for i in range(100)))
+            client.read_many(200)
+            number += 100
+    keys = rows(answer[0], "key")
+    assert len(keys) == 3 and keys[0]["key"] == "hot"
+
+
+@pytest.mark.parametrize("words", [("0",), ("9",), ("x",), ("COUNT",), ("COUNT", "0"), ("COUNT", "513"), ("BY", "x"), ("BY",), ("2", "2")])
+def test_what_is_no_top(make_shared, words):
+    headgate = make_shared("")
+    with headgate.admin() as admin:
+        assert isinstance(admin("TOP", *words), Error)
+        assert admin("PING") == PONG
+
+
+def test_one_at_a_time(make_shared):
+    headgate = make_shared("", threads=2)
+    with headgate.admin() as admin:
+        admin.request("TOP", "3")
+        wait_for(lambda: b"another TOP" in (other if isinstance(other := ask(headgate, "TOP", "1"), Error) else b""), what="the first")
+        assert text(admin.read()).startswith("top=all seconds=3.")
+    assert text(ask(headgate, "TOP", "1")).startswith("top=all seconds=1."), "and again"
