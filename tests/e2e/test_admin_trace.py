@@ -231,7 +231,8 @@ def test_redis_goes_away(make, redis):
     assert client("PING") == PONG
     with traced(headgate, "FOR", "3") as lines:
         client.request("BLPOP", "q", "0")
-        wait_for(lambda: b"pending=1" in ask(headgate, "CLIENTS"), what="the request")
+        with redis.connect() as direct:
+            wait_for(lambda: b"blocked_clients:1" in direct("INFO", "clients"), what="the wait")
         redis.kill()
         with pytest.raises(Closed):
             client.read()
