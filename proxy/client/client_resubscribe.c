@@ -30,11 +30,11 @@ struct client_channels {
     size_t used;
     size_t room;
     char *entries; /* a struct entry and its bytes, one behind the other */
-    struct client_moving *moving;
+    struct resubscription *moving;
 };
 
 /* A move under way. */
-struct client_moving {
+struct resubscription {
     struct client *client;
     struct buffer frame; /* what has come of a frame, until it is known what it is */
     bool failed;
@@ -169,7 +169,7 @@ void client_forget_channels(struct client *client)
 
 /* ---- what the new node says ---- */
 
-static void moving_free(struct client_moving *moving)
+static void moving_free(struct resubscription *moving)
 {
     struct client *client = moving->client;
 
@@ -178,7 +178,7 @@ static void moving_free(struct client_moving *moving)
     free(moving);
 }
 
-static void gather(struct client_moving *moving, const char *data, size_t length)
+static void gather(struct resubscription *moving, const char *data, size_t length)
 {
     struct client *client = moving->client;
 
@@ -195,7 +195,7 @@ static void on_bytes(struct run *run, const char *data, size_t length)
 /* A message that comes between goes to the client. */
 static bool on_reply(struct run *run, const struct resp_reply *reply)
 {
-    struct client_moving *moving = run->owner;
+    struct resubscription *moving = run->owner;
     bool is_confirmed = session_is_subscribed(reply);
     bool is_error = reply->type == '-' || reply->type == '!';
 
@@ -209,7 +209,7 @@ static bool on_reply(struct run *run, const struct resp_reply *reply)
 
 static void on_answered(struct run *run)
 {
-    struct client_moving *moving = run->owner;
+    struct resubscription *moving = run->owner;
     struct client *client = moving->client;
     bool failed = moving->failed;
 
@@ -225,7 +225,7 @@ static void on_answered(struct run *run)
 
 static void on_lost(struct run *run, enum run_loss loss, const char *why)
 {
-    struct client_moving *moving = run->owner;
+    struct resubscription *moving = run->owner;
     struct client *client = moving->client;
     bool is_closed = client->exclusive == NULL || client->exclusive->state == LANE_CLOSED;
 
@@ -317,7 +317,7 @@ static bool write_requests(const struct client_channels *channels, FILE *out)
     return ferror(out) == 0;
 }
 
-static bool send_requests(struct client *client, struct client_moving *moving, struct slice requests)
+static bool send_requests(struct client *client, struct resubscription *moving, struct slice requests)
 {
     const struct client_channels *channels = client->channels;
     struct run *run = run_take(client->service->runs);
@@ -338,7 +338,7 @@ static bool send_requests(struct client *client, struct client_moving *moving, s
 
 static bool subscribe_again(struct client *client)
 {
-    struct client_moving *moving = calloc(1, sizeof *moving);
+    struct resubscription *moving = calloc(1, sizeof *moving);
     struct text_stream text;
 
     if (moving == NULL || !text_open(&text)) {
