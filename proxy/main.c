@@ -6,13 +6,17 @@
 #include "event/file_watch.h"
 #include "http/http.h"
 #include "policy/sections.h"
+#include "process/announce.h"
 #include "process/command_line.h"
 #include "process/descriptors.h"
+#include "process/files.h"
+#include "process/handover.h"
 #include "process/pid_file.h"
 #include "process/ping.h"
 #include "process/reload_report.h"
+#include "process/retirement.h"
 #include "process/supervisor.h"
-#include "version.h"
+#include "process/upgrade.h"
 #include "worker/expiry.h"
 #include "worker/servers.h"
 
@@ -33,9 +37,10 @@
 #define DRAIN_CHECK_US 50000
 
 struct process {
-    const char *conf_path; /* NULL: defaults */
-    bool takes_over;
+    const char *conf_path;     /* NULL: defaults */
     struct port_source source; /* of what it listens on */
+    struct port_list ports;    /* all that is listened on */
+    struct handover handover;  /* to the next process, and from the one before */
     struct privileges privileges;
     struct conf_faults faults; /* of the first configuration: its warnings */
     struct conf *conf;
@@ -51,9 +56,10 @@ struct process {
     struct admin *admin;
     struct http *http;
     struct file_watch *watch; /* of the files of the configuration */
-    struct event signals[4];
+    struct event signals[5];
     struct event drain_timer;
-    struct expiry expiry; /* of certificates that servers have in common */
+    struct retirement retirement; /* when another process serves */
+    struct expiry expiry;         /* of certificates that servers have in common */
     struct supervisor supervisor;
     struct pid_file pid_file;
     int64_t drain_until_us; /* 0: not draining */
@@ -218,6 +224,7 @@ static char *reload(void *context, char **changes)
     watch_files(process, &faults);
     conf_faults_free(&faults);
     log_info("main", "the configuration was reloaded");
+    handover_pass_on(&process->handover, HANDOVER_RELOAD);
     if (changes != NULL) {
         *changes = told;
     } else {
@@ -303,7 +310,7 @@ static void check_drain(evutil_socket_t fd, short what, void *context)
     (void)what;
     size_t clients = servers_clients(&process->servers);
     bool in_time = clock_now_us() < process->drain_until_us, is_vain = waits_in_vain(process, clients);
-    if (clients == 0 && servers_are_settled(&process->servers)) {
+    if (clients == 0 && servers_are_settled(&process->servers) && !handover_has_predecessor(&process->handover)) {
         log_info("main", "drained");
         process->ended = true;
     } else if (is_vain || (!in_time && process->drain_is_over)) {
@@ -328,6 +335,8 @@ static void begin_drain(struct process *process)
     log_info("main", "draining: no new clients; each one is closed when it has no request under way");
     supervisor_stopping(&process->supervisor, patience_us + UNREACHED_PATIENCE_US + SETTLE_PATIENCE_US);
     process->drain_until_us = clock_now_us() + patience_us;
+    handover_abandon(&process->handover, "the process is told to end");
+    handover_pass_on(&process->handover, HANDOVER_DRAIN);
     admin_stop_listening(process->admin);
     http_drain(process->http);
     servers_drain(&process->servers);
@@ -350,10 +359,88 @@ static void shut_down(void *context, bool at_once)
     }
 }
 
-/* After a rotation; the configuration stays as it is. */
-static void reopen_log(const struct process *process)
+/* ---- upgrade ---- */
+
+static void drain_once(void *context)
 {
+    struct process *process = context;
+
+    if (process->drain_until_us == 0) {
+        begin_drain(process);
+    }
+}
+
+/* The new process serves. */
+static void on_given(void *context)
+{
+    struct process *process = context;
+
+    admin_stop_listening(process->admin);
+    http_stop_listening(process->http);
+    servers_stop_listening(&process->servers);
+    process->servers.has_successor = true;
+    if (!retirement_begin(&process->retirement, &process->reactor, &process->servers, &process->handover,
+                          process->conf->upgrade_clients_timeout, drain_once, process)) {
+        begin_drain(process);
+    }
+}
+
+static char *upgrade(void *context, handover_done *done, void *done_context)
+{
+    struct process *process = context;
+
+    if (process->drain_until_us != 0) {
+        return conf_format("the process is ending");
+    }
+    return handover_start(&process->handover, done, done_context);
+}
+
+/* Who sends a signal finds in the log what became of it. */
+static void on_upgraded(void *context, const char *why)
+{
+    (void)context;
+    (void)why;
+}
+
+static void on_is_service(void *context)
+{
+    struct process *process = context;
+
+    supervisor_ready(&process->supervisor);
+}
+
+static void on_reload_order(void *context)
+{
+    reload_or_remember(context);
+}
+
+static void reopen_log(void *context);
+
+static bool open_handover(struct process *process)
+{
+    const struct handover_host host = {
+        .conf = current_conf,
+        .given = on_given,
+        .is_service = on_is_service,
+        .drain = drain_once,
+        .reload = on_reload_order,
+        .reopen_log = reopen_log,
+        .context = process,
+    };
+
+    return handover_open(&process->handover, &host, &process->reactor, &process->servers, &process->ports,
+                         &process->supervisor);
+}
+
+/* ---- signals ---- */
+
+/* After a rotation; the configuration stays as it is. */
+static void reopen_log(void *context)
+{
+    struct process *process = context;
     const struct conf *conf = process->conf;
+
+    handover_pass_on(&process->handover, HANDOVER_REOPEN);
 
     if (log_open(conf->log_file, (enum log_level)conf->log_level)) {
         log_info("main", "log_file was opened anew");
@@ -369,6 +456,8 @@ static void on_signal(evutil_socket_t number, short what, void *context)
     (void)what;
     if (number == SIGHUP) {
         reload_or_remember(process);
+    } else if (number == SIGUSR2) {
+        free(upgrade(process, on_upgraded, NULL));
     } else if (number == SIGUSR1) {
         reopen_log(process);
     } else {
@@ -380,7 +469,7 @@ static void on_signal(evutil_socket_t number, short what, void *context)
 
 static void watch_signals(struct process *process)
 {
-    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
 
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         evsignal_assign(&process->signals[i], process->reactor.base, numbers[i], on_signal, process);
@@ -425,26 +514,22 @@ static bool start_workers(struct process *process, const struct policy *const *p
     return true;
 }
 
-/* What root could read, and who we are now cannot, the next reload will miss. */
-static void warn_of_files(const struct process *process)
+/* Workers, and what another process knows: as late as can be. */
+static bool start_serving(struct process *process, const struct policy *const *policies)
 {
-    const struct conf_files *files = &process->faults.files;
-    const struct conf *conf = process->conf;
-
-    for (size_t i = 0; i < files->count; i++) {
-        if (!files->items[i].is_pattern && access(files->items[i].path, R_OK) != 0) {
-            log_warning("main", "user %s cannot read %s: no reload will succeed", conf->user, files->items[i].path);
-        }
-    }
-    if (log_is_file(conf->log_file) && access(conf->log_file, W_OK) != 0) {
-        log_warning("main", "user %s cannot write %s: it cannot be opened anew", conf->user, conf->log_file);
-    }
+    return start_workers(process, policies) && open_handover(process);
 }
 
 static bool start(struct process *process, const struct policy *const *policies)
 {
     const struct admin_host host = {
-        .reload = reload, .change = change, .shut_down = shut_down, .conf = current_conf, .context = process};
+        .reload = reload,
+        .change = change,
+        .shut_down = shut_down,
+        .upgrade = upgrade,
+        .conf = current_conf,
+        .context = process,
+    };
 
     if (!reactor_init(&process->reactor, &process->stats) || !mailbox_open(&process->mailbox, &process->reactor)) {
         log_error("main", "cannot start the event loop: %s", strerror(errno));
@@ -466,62 +551,16 @@ static bool start(struct process *process, const struct policy *const *policies)
     if (!process->privileges.drops) {
         watch_files(process, &process->faults);
         /* The clients' port comes last: whoever can connect to it finds everything else in place. */
-        return start_workers(process, policies) && open_ports(process, &host);
+        return start_serving(process, policies) && open_ports(process, &host) &&
+               handover_take(&process->handover, &process->source);
     }
     /* Nothing that others send is looked at by root, and no thread has ever been root. */
     if (!open_ports(process, &host) || !privileges_drop(&process->privileges)) {
         return false;
     }
-    warn_of_files(process);
+    files_warn(process->conf, &process->faults.files);
     watch_files(process, &process->faults);
-    return start_workers(process, policies);
-}
-
-static void announce_listener(const struct conf *conf, struct conf_listener listener, const char *whose)
-{
-    bool is_proxied = listener.terms->proxy_protocol == CONF_PROXY_PROTOCOL_REQUIRED;
-
-    for (size_t i = 0; i < listener.listen->count; i++) {
-        log_info("main", "serving clients%s on %s%s, Redis is at %s", whose, listener.listen->items[i].text,
-                 is_proxied ? " (by the PROXY protocol)" : "", conf->upstream.text);
-    }
-}
-
-static void announce_server(const struct conf *conf)
-{
-    bool is_of_several = conf_server_count(conf->process) > 1;
-    char whose[CONF_RULE_NAME_MAX + 8] = "";
-
-    if (is_of_several) {
-        log_info("main", "server %s: %lld worker(s), pool = %s", conf_server_name(conf), (long long)conf->threads,
-                 conf->pool == CONF_POOL_SESSION ? "session" : "shared");
-        snprintf(whose, sizeof whose, " of %s", conf_server_name(conf));
-    }
-    for (size_t i = 0; i < conf_listener_count(conf); i++) {
-        announce_listener(conf, conf_listener_at(conf, i), whose);
-    }
-}
-
-static void announce(const struct conf *conf)
-{
-    const struct conf *first = conf_server_at(conf, 0);
-
-    if (conf_server_count(conf) == 1) {
-        log_info("main", "headgate %s, process %ld, %lld worker(s), pool = %s", HEADGATE_VERSION, (long)getpid(),
-                 (long long)first->threads, first->pool == CONF_POOL_SESSION ? "session" : "shared");
-    } else {
-        log_info("main", "headgate %s, process %ld, %zu servers", HEADGATE_VERSION, (long)getpid(),
-                 conf_server_count(conf));
-    }
-    for (size_t i = 0; i < conf_server_count(conf); i++) {
-        announce_server(conf_server_at(conf, i));
-    }
-    for (size_t i = 0; i < conf->admin.count; i++) {
-        log_info("main", "admin port on %s", conf->admin.items[i].text);
-    }
-    for (size_t i = 0; i < conf->http.count; i++) {
-        log_info("main", "HTTP on %s", conf->http.items[i].text);
-    }
+    return start_serving(process, policies) && handover_take(&process->handover, &process->source);
 }
 
 /* Whoever waits for it finds everything in place. */
@@ -532,11 +571,12 @@ static void tell_readiness(struct process *process)
     if (!pid_file_write(&process->pid_file, path)) {
         log_error("main", "cannot write pid_file %s: %s; going on without", path, strerror(errno));
     }
-    supervisor_ready(&process->supervisor);
+    handover_serves(&process->handover);
 }
 
 static void end(struct process *process)
 {
+    handover_say_goodbye(&process->handover);
     pid_file_remove(&process->pid_file);
     servers_stop(&process->servers);
     if (process->admin != NULL) {
@@ -545,6 +585,7 @@ static void end(struct process *process)
     if (process->http != NULL) {
         http_close(process->http);
     }
+    handover_close(&process->handover);
     servers_free(&process->servers);
     if (process->watch != NULL) {
         file_watch_free(process->watch);
@@ -562,43 +603,6 @@ static void end(struct process *process)
     }
 }
 
-/* Sockets must never get the numbers of the standard streams, which code of others may write to. */
-static void hold_standard_streams(void)
-{
-    int fd;
-
-    do {
-        fd = open("/dev/null", O_RDWR);
-    } while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd > STDERR_FILENO) {
-        close(fd);
-    }
-}
-
-/* A file that is made here belongs to the user who will open it anew, if that user may make it. Otherwise root makes
- * it, unless the user has a say in which file that would be: it stays open, to be written to by the user from then on.
- */
-static bool open_log(const struct process *process)
-{
-    const struct conf *conf = process->conf;
-    const struct privileges *privileges = &process->privileges;
-    enum log_level level = (enum log_level)conf->log_level;
-
-    log_set_format((enum log_format)conf->log_format);
-    if (privileges->drops && log_is_file(conf->log_file)) {
-        bool opened = privileges_suspend(privileges) && log_open(conf->log_file, level);
-        int error = errno;
-        if (!privileges_resume(privileges)) {
-            return false;
-        }
-        if (opened || privileges_may_exchange(privileges, conf->log_file)) {
-            errno = error;
-            return opened;
-        }
-    }
-    return log_open(conf->log_file, level);
-}
-
 static bool prepare(struct process *process)
 {
     struct privileges *privileges = &process->privileges;
@@ -611,7 +615,7 @@ static bool prepare(struct process *process)
         process->source.owner = privileges->uid;
         process->source.owner_group = privileges->gid;
     }
-    if (!open_log(process)) {
+    if (!files_open_log(process->conf, privileges)) {
         fprintf(stderr, "headgate: cannot open log_file %s: %s\n", process->conf->log_file, strerror(errno));
         return false;
     }
@@ -622,8 +626,9 @@ static int serve(struct process *process)
 {
     bool started;
 
-    process->source = port_source_of_process(process->takes_over);
-    hold_standard_streams();
+    LIST_INIT(&process->ports);
+    process->source.ports = &process->ports;
+    files_hold_standard_streams();
     supervisor_open(&process->supervisor);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
@@ -646,41 +651,46 @@ static int serve(struct process *process)
     return started ? 0 : 1;
 }
 
-/* What -t and -T are for, of a configuration that is sound. */
-static void show(struct process *process, enum command_line_task task)
+/* To the process that has started this one, if one has. */
+static void report_faults(struct process *process)
 {
-    const char *path = process->conf_path != NULL ? process->conf_path : "the default configuration";
-
-    for (size_t i = 0; i < process->faults.warning_count; i++) {
-        fprintf(stderr, "headgate: warning: %s\n", process->faults.warnings[i]);
+    for (size_t i = 0; i < process->faults.count; i++) {
+        handover_fail(&process->handover, process->faults.lines[i]);
     }
-    if (task == COMMAND_LINE_SHOW) {
-        conf_print(process->conf, stdout, false);
-    } else {
-        printf("headgate: %s is sound\n", path);
-    }
-    conf_free(process->conf);
+    handover_close(&process->handover);
 }
 
 int main(int argc, char **argv)
 {
     const struct command_line line = command_line_read(argc, argv, policies);
-    struct process process = {.conf_path = line.conf_path, .takes_over = line.takes_over};
+    struct process process = {.conf_path = line.conf_path};
     int status = 0;
 
     if (line.task == COMMAND_LINE_EXIT) {
         return line.status;
     }
+    if (line.task == COMMAND_LINE_RUN) {
+        process.source = port_source_of_process(line.takes_over);
+        if (!handover_of_process(&process.handover, argv[0], line.conf_path, &process.source)) {
+            handover_close(&process.handover);
+            return 1;
+        }
+    }
     process.conf = load_conf(process.conf_path, &process.faults);
     if (process.conf == NULL) {
+        report_faults(&process);
         status = 1;
     } else if (line.task == COMMAND_LINE_RUN) {
         status = serve(&process);
+    } else if (line.task == COMMAND_LINE_UPGRADE) {
+        status = upgrade_run(process.conf);
+        conf_free(process.conf);
     } else if (line.task == COMMAND_LINE_PING) {
         status = ping_run(process.conf, line.pings_admin);
         conf_free(process.conf);
     } else {
-        show(&process, line.task);
+        announce_sound(process.conf, process.conf_path, &process.faults, line.task == COMMAND_LINE_SHOW);
+        conf_free(process.conf);
     }
     conf_faults_free(&process.faults);
     return status;

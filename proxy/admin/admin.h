@@ -21,6 +21,9 @@ struct admin_host {
                     void *taken_context);
     /* Ends the process: drained, or at once. */
     void (*shut_down)(void *context, bool at_once);
+    /* Starts a new process that is to take over. NULL: it is on its way, and done is called once, later: why is NULL if
+     * it has taken over, else text for a person. Or why there can be none now: a text for the caller to free. */
+    char *(*upgrade)(void *context, void (*done)(void *done_context, const char *why), void *done_context);
     /* The configuration in force; valid until the next loop iteration. */
     const struct conf *(*conf)(void *context);
     void *context;

@@ -209,10 +209,11 @@ static inline bool admin_names_servers(const struct session_entry *session)
 
 /* ---- admin_process.c ---- */
 
-/* Verbs: each answers at once. */
+/* Verbs: each answers at once, but for UPGRADE. */
 void admin_process_reload(struct session_entry *session, size_t count, const struct slice *arguments);
 void admin_process_version(struct session_entry *session, size_t count, const struct slice *arguments);
 void admin_process_shutdown(struct session_entry *session, size_t count, const struct slice *arguments);
+void admin_process_upgrade(struct session_entry *session, size_t count, const struct slice *arguments);
 void admin_process_auth(struct session_entry *session, size_t count, const struct slice *arguments);
 void admin_process_quit(struct session_entry *session, size_t count, const struct slice *arguments);
 

@@ -1,6 +1,7 @@
 /* What the admin port is asked of the process: a reload, its version, its end; and who asks. */
 #include "admin/admin_private.h"
 
+#include "conf/conf_table.h"
 #include "version.h"
 
 #include <stdlib.h>
@@ -43,6 +44,38 @@ void admin_process_shutdown(struct session_entry *session, size_t count, const s
     }
     admin_reply_status(session, "OK");
     host->shut_down(host->context, count > 1);
+}
+
+/* The session may have been closed meanwhile, but is still there. */
+static void end_upgrade(void *context, const char *why)
+{
+    struct session_entry *session = context;
+
+    if (session->closed) {
+        admin_audit_end(session, why == NULL ? "done" : "failed");
+    } else if (why == NULL) {
+        admin_reply_status(session, "OK");
+    } else {
+        char *text = conf_format("%s", why);
+        admin_reply_faults(session, text);
+        free(text);
+    }
+    admin_session_resume(session);
+}
+
+void admin_process_upgrade(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    const struct admin_host *host = &session->admin->host;
+
+    (void)count;
+    (void)arguments;
+    char *why = host->upgrade(host->context, end_upgrade, session);
+    if (why != NULL) {
+        admin_reply_faults(session, why);
+        free(why);
+    } else {
+        admin_session_pause(session);
+    }
 }
 
 void admin_process_auth(struct session_entry *session, size_t count, const struct slice *arguments)

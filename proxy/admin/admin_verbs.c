@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#define VERB_COUNT 29
+#define VERB_COUNT 30
 
 struct verb {
     const char *name;
@@ -64,6 +64,8 @@ static const struct verb verbs[VERB_COUNT + 1] = {
      false},
     {"SHUTDOWN", 1, 2, admin_process_shutdown, "SHUTDOWN [NOW]", "ends Headgate: drained, or at once",
      POLICY_VERB_CHANGES, false},
+    {"UPGRADE", 1, 1, admin_process_upgrade, "UPGRADE",
+     "starts the program anew, to take over from this process; answers when it serves", POLICY_VERB_CHANGES, false},
     {"AUTH", 2, 3, admin_process_auth, "AUTH password", "needed first if admin_password is set", POLICY_VERB_READS,
      false},
     {"QUIT", 1, 1, admin_process_quit, "QUIT", "closes this connection", POLICY_VERB_READS, false},

@@ -36,7 +36,10 @@ static struct {
     _Atomic int64_t syslog_tried_us;
     atomic_ullong lost; /* lines that could not be written since the last that could */
     atomic_bool torn;   /* the last write was cut short: the file does not end with a newline */
-} destination = {.opening = PTHREAD_MUTEX_INITIALIZER, .descriptor = STDERR_FILENO, .level = LOG_LEVEL_INFO};
+    atomic_int copies;  /* where errors go, too; -1: nowhere */
+    _Atomic(const char *) copy_prefix;
+} destination = {
+    .opening = PTHREAD_MUTEX_INITIALIZER, .descriptor = STDERR_FILENO, .level = LOG_LEVEL_INFO, .copies = -1};
 
 /* ---- Destination ---- */
 
@@ -151,6 +154,12 @@ void log_close(void)
     pthread_mutex_unlock(&destination.opening);
 }
 
+void log_copy_errors(int descriptor, const char *prefix)
+{
+    atomic_store(&destination.copy_prefix, prefix);
+    atomic_store(&destination.copies, descriptor);
+}
+
 bool log_enabled(enum log_level level)
 {
     return (int)level >= atomic_load_explicit(&destination.level, memory_order_relaxed);
@@ -263,6 +272,22 @@ static void put(const struct log_line *line)
     }
 }
 
+/* What cannot be sent at once is not sent: it is in the log. */
+__attribute__((format(printf, 1, 0))) static void copy_error(const char *format, va_list arguments)
+{
+    int descriptor = atomic_load(&destination.copies);
+    char text[512];
+
+    if (descriptor < 0) {
+        return;
+    }
+    int prefix = snprintf(text, sizeof text, "%s", atomic_load(&destination.copy_prefix));
+    int length = vsnprintf(text + prefix, sizeof text - (size_t)prefix, format, arguments);
+    size_t size = length > 0 ? (size_t)(prefix + length) : 0;
+    ssize_t sent = send(descriptor, text, size < sizeof text ? size : sizeof text - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)sent;
+}
+
 static void write_wanted(enum log_level level, const struct log_subject *about, const char *module, const char *format,
                          va_list arguments) __attribute__((format(printf, 4, 0)));
 
@@ -278,8 +303,14 @@ static void write_wanted(enum log_level level, const struct log_subject *about, 
     }
     int error = errno; /* callers may log between a call and looking at its error */
     struct log_line line;
+    va_list again;
+    va_copy(again, arguments);
     log_line_compose(&line, shape_about(about), level, module, suppressed, format, arguments);
     put(&line);
+    if (level == LOG_LEVEL_ERROR) {
+        copy_error(format, again);
+    }
+    va_end(again);
     errno = error;
 }
 

@@ -1,7 +1,8 @@
 /*
  * The log: one line an event, with time, level and module, to standard error, a file or the system's log. Thread-safe;
  * a line is written by one write(2). The only process-wide state is the destination, set at start and swapped on
- * reload, and how many lines of each kind there were; a thread has the name of the server that it works for.
+ * reload, where errors are told, too, and how many lines of each kind there were; a thread has the name of the server
+ * that it works for.
  *
  * However often something happens, of each kind of line (its format and module) at most a thousand are written at once
  * and one a second from then on; the next one says how many were not. Lines for debugging are not bounded.
@@ -37,6 +38,9 @@ void log_close(void);
 /* What this thread logs from now on says that it is of that one of several servers. name: "cache"; it must outlive the
  * thread. */
 void log_name_server(const char *name);
+
+/* Sends the text of each error to that descriptor, too, as a datagram behind the prefix, a constant; -1: no more. */
+void log_copy_errors(int descriptor, const char *prefix);
 
 bool log_enabled(enum log_level level);
 

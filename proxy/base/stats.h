@@ -105,6 +105,11 @@
       "1 if the last attempt failed: the file is not what is in force")                                                \
     X(LAST_RELOAD, "Reload", "last_reload_seconds", GAUGE,                                                             \
       "when the configuration in force was read: seconds since 1970")                                                  \
+    X(UPGRADES, "Upgrade", "upgrades_total", COUNTER, "times that a new process has taken over by an upgrade")         \
+    X(UPGRADE_FAILURES, "Upgrade", "upgrade_failures_total", COUNTER,                                                  \
+      "times that a new process did not come to serve, and the old one went on")                                       \
+    X(PREDECESSOR_CLIENTS, "Upgrade", "predecessor_clients", GAUGE,                                                    \
+      "clients that are with the process before an upgrade, or those before that, yet")                                \
     X(BUFFER_BYTES_USED, "Memory", "buffer_bytes_used", GAUGE, "buffer memory in use")                                 \
     X(BUFFER_BYTES_KEPT, "Memory", "buffer_bytes_kept", GAUGE, "buffer memory kept for reuse")                         \
     X(TURNS, "Loop", "loop_turns_total", COUNTER, "turns of the event loop")

@@ -188,6 +188,8 @@ struct conf {
     int64_t retire_timeout; /* exclusive lanes to an address that the name has left are closed after this */
     int64_t drain_timeout;
     enum conf_maintenance_notifications maintenance_notifications;
+    int64_t upgrade_start_timeout;
+    int64_t upgrade_clients_timeout;
     char *tls_certificate; /* towards clients; paths are "" for none */
     char *tls_key;
     char *tls_ca;

@@ -234,6 +234,15 @@ const struct conf_option conf_options[] = {
          "which are told the address at which they came in, or the name by which they did with TLS: only where "
          "clients\n"
          "reach Headgate by that, with nothing in between that has an address of its own. no: the feature is unknown."},
+    {FIELD(upgrade_start_timeout), .reach = CONF_REACH_PROCESS, .type = CONF_TIME, .min = 100, .max = HOUR,
+     .initial = "30s", .reloadable = true,
+     .help =
+         "How long the new process of an upgrade may take until it serves. Then it is ended, and the old one goes on."},
+    {FIELD(upgrade_clients_timeout), .reach = CONF_REACH_PROCESS, .type = CONF_TIME, .min = 1, .max = 365 * DAY,
+     .zero = "as long as they like", .initial = "1d", .reloadable = true,
+     .help =
+         "How long the old process of an upgrade goes on for the clients that it has. Those that are there yet are\n"
+         "closed then, as by SIGTERM: each when it has no request under way."},
     {FIELD(tls_certificate), .type = CONF_FILE, .max = STRING_MAX, .initial = "", .reloadable = true,
      .help =
          "The certificate that clients see at addresses with rediss://, in listen and admin: a file in PEM form, with\n"

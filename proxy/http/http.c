@@ -321,14 +321,19 @@ void http_drain(struct http *http)
     }
 }
 
+void http_stop_listening(struct http *http)
+{
+    for (size_t i = 0; i < http->port_count; i++) {
+        stop_listening(http, i);
+    }
+}
+
 void http_close(struct http *http)
 {
     http->is_ending = true;
     mailbox_run(&http->mailbox);
     http_snapshot_end(http);
-    for (size_t i = 0; i < http->port_count; i++) {
-        stop_listening(http, i);
-    }
+    http_stop_listening(http);
     if (http->server != NULL) {
         evhttp_free(http->server);
     }

@@ -269,7 +269,7 @@ static void write_stat(const struct metrics *metrics, enum stats_id id)
 
     for (size_t i = 0; i < (is_shared ? 1 : servers->count); i++) {
         write_number(metrics, family.name, is_shared ? NULL : server_label(metrics->http, i),
-                     worker_pool_stat(&servers->list[i].worker_pool, id) * family.factor);
+                     servers_stat(servers, i, i + 1, id) * family.factor);
     }
 }
 
@@ -281,7 +281,7 @@ static void write_policy_counter(const struct metrics *metrics, size_t policy, s
 
     for (size_t i = 0; i < servers->count; i++) {
         write_number(metrics, family.name, server_label(metrics->http, i),
-                     worker_pool_policy_counter(&servers->list[i].worker_pool, policy, place) * family.factor);
+                     servers_policy_counter(servers, i, i + 1, policy, place) * family.factor);
     }
 }
 

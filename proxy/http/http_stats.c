@@ -138,7 +138,7 @@ static void write_servers(const struct http *http, const struct http_snapshot *s
             is_up(server) ? "true" : "false", worker_pool->count,
             worker_pool_stat(worker_pool, STATS_CLIENTS_CONNECTED),
             worker_pool_stat(worker_pool, STATS_LANES_SHARED) + worker_pool_stat(worker_pool, STATS_LANES_EXCLUSIVE),
-            worker_pool_stat(worker_pool, STATS_REQUESTS));
+            servers_stat(http->servers, i, i + 1, STATS_REQUESTS));
     }
     fputs("],\n", out);
 }

@@ -33,18 +33,27 @@ static size_t number_in(const char *name)
 
 struct port_source port_source_of_process(bool takes_over)
 {
-    struct port_source source = {.takes_over = takes_over, .inherited_from = FIRST_INHERITED};
+    struct port_source source = {.takes_over = takes_over};
 
     size_t announced = number_in("LISTEN_PID") == (size_t)getpid() ? number_in("LISTEN_FDS") : 0;
-    size_t most = announced < PORT_INHERITED_MAX ? announced : PORT_INHERITED_MAX;
-    while (source.inherited_count < most &&
-           fcntl(source.inherited_from + (int)source.inherited_count, F_SETFD, FD_CLOEXEC) == 0) {
-        source.inherited_count++;
+    int fd = FIRST_INHERITED;
+    while (source.inherited_count < announced && fcntl(fd, F_SETFD, FD_CLOEXEC) == 0 &&
+           port_source_add(&source, &(struct port_inherited){.fd = fd, .is_kept = true})) {
+        fd++;
     }
     unsetenv("LISTEN_PID");
     unsetenv("LISTEN_FDS");
     unsetenv("LISTEN_FDNAMES");
     return source;
+}
+
+bool port_source_add(struct port_source *source, const struct port_inherited *inherited)
+{
+    if (source->inherited_count == PORT_INHERITED_MAX) {
+        return false;
+    }
+    source->inherited[source->inherited_count++] = *inherited;
+    return true;
 }
 
 static bool listens(int fd)
@@ -75,20 +84,31 @@ static bool is_same_address(const struct connection_target *a, const struct conn
     return a->length == b->length && memcmp(&a->address, &b->address, a->length) == 0;
 }
 
-/* The descriptor that listens there, now in use; -1: there is none. */
-static int take_inherited(struct port_source *source, const struct connection_target *target)
+/* A Unix socket may have been renamed since it got its address. */
+static bool find_address(const struct port_inherited *inherited, struct connection_target *own)
+{
+    bool found = own_address(inherited->fd, own);
+
+    if (found && own->address.ss_family == AF_UNIX && *inherited->file.path != '\0') {
+        memcpy(((struct sockaddr_un *)&own->address)->sun_path, inherited->file.path, sizeof inherited->file.path);
+    }
+    return found;
+}
+
+/* The one that listens there, now in use; NULL: there is none. */
+static const struct port_inherited *take_inherited(struct port_source *source, const struct connection_target *target)
 {
     for (size_t i = 0; i < source->inherited_count; i++) {
-        int fd = source->inherited_from + (int)i;
+        struct port_inherited *inherited = &source->inherited[i];
         struct connection_target own;
-        bool is_used = (source->inherited_used >> i & 1) != 0;
-        if (!is_used && listens(fd) && own_address(fd, &own) && is_same_address(&own, target)) {
-            source->inherited_used |= UINT64_C(1) << i;
-            (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-            return fd;
+        if (!inherited->is_used && listens(inherited->fd) && find_address(inherited, &own) &&
+            is_same_address(&own, target)) {
+            inherited->is_used = true;
+            (void)fcntl(inherited->fd, F_SETFL, fcntl(inherited->fd, F_GETFL) | O_NONBLOCK);
+            return inherited;
         }
     }
-    return -1;
+    return NULL;
 }
 
 static void write_address(const struct connection_target *own, char *text, size_t size)
@@ -103,18 +123,18 @@ static void write_address(const struct connection_target *own, char *text, size_
 void port_source_close_unused(struct port_source *source, void (*report)(const char *address))
 {
     for (size_t i = 0; i < source->inherited_count; i++) {
-        int fd = source->inherited_from + (int)i;
+        struct port_inherited *inherited = &source->inherited[i];
         struct connection_target own;
         char text[sizeof(struct sockaddr_un) + 8] = "?";
-        if ((source->inherited_used >> i & 1) == 0) {
-            if (own_address(fd, &own)) {
+        if (!inherited->is_used) {
+            if (find_address(inherited, &own)) {
                 write_address(&own, text, sizeof text);
             }
             report(text);
-            close(fd);
+            close(inherited->fd);
+            inherited->fd = -1;
         }
     }
-    source->inherited_count = 0;
 }
 
 /* ---- sockets that are opened here ---- */
@@ -238,13 +258,18 @@ static bool remember_file(struct port *port, const char *path)
 {
     struct stat status;
 
-    port->path = strdup(path);
-    if (port->path == NULL || lstat(path, &status) != 0) {
+    if (lstat(path, &status) != 0) {
         return false;
     }
-    port->device = status.st_dev;
-    port->inode = status.st_ino;
+    snprintf(port->file.path, sizeof port->file.path, "%s", path);
+    port->file.device = status.st_dev;
+    port->file.inode = status.st_ino;
     return true;
+}
+
+static bool is_that_file(const struct port_file *file, const struct stat *status)
+{
+    return status->st_dev == file->device && status->st_ino == file->inode;
 }
 
 static bool listen_at(struct port *port, const struct sockaddr_un *address, mode_t mode)
@@ -265,9 +290,9 @@ static bool listen_at(struct port *port, const struct sockaddr_un *address, mode
 static bool give_to_owner(const struct port *port, const struct port_source *source)
 {
     struct stat status;
-    int fd = open(port->path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-    bool is_it = fd >= 0 && fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode) && status.st_dev == port->device &&
-                 status.st_ino == port->inode && status.st_uid == geteuid();
+    int fd = open(port->file.path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    bool is_it = fd >= 0 && fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode) && is_that_file(&port->file, &status) &&
+                 status.st_uid == geteuid();
     bool given = is_it && fchownat(fd, "", source->owner, source->owner_group, AT_EMPTY_PATH) == 0;
 
     if (fd >= 0) {
@@ -335,11 +360,11 @@ static bool open_unix(struct port *port, const struct port_source *source, const
 /* The file takes the place of the one that is there in one step: who connects reaches the one or the other. */
 static bool take_place(struct port *port)
 {
-    if (rename(port->path, port->place) != 0) {
+    if (rename(port->file.path, port->place) != 0) {
         return false;
     }
-    free(port->path);
-    port->path = port->place;
+    snprintf(port->file.path, sizeof port->file.path, "%s", port->place);
+    free(port->place);
     port->place = NULL;
     return true;
 }
@@ -381,14 +406,10 @@ static bool open_tcp(const struct port *port, const struct port_source *source, 
            (source->takes_over || listen_tcp(port));
 }
 
-bool port_open(struct port *port, struct port_source *source, const struct connection_target *target, int backlog,
-               mode_t unix_mode)
+/* False with errno set, and nothing is open. */
+static bool open_here(struct port *port, const struct port_source *source, const struct connection_target *target,
+                      mode_t unix_mode)
 {
-    *port = (struct port){.fd = take_inherited(source, target), .backlog = backlog};
-    port->is_inherited = port->fd >= 0;
-    if (port->is_inherited) {
-        return true;
-    }
     port->fd = socket(target->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (port->fd >= 0 && source->has_owner) {
         /* Whoever takes over has to be of the same user. */
@@ -403,6 +424,57 @@ bool port_open(struct port *port, struct port_source *source, const struct conne
         errno = reason;
     }
     return opened;
+}
+
+static void list_port(struct port *port, const struct port_source *source)
+{
+    if (source->ports != NULL) {
+        LIST_INSERT_HEAD(source->ports, port, of_source);
+        port->is_listed = true;
+    }
+}
+
+bool port_open(struct port *port, struct port_source *source, const struct connection_target *target, int backlog,
+               mode_t unix_mode)
+{
+    const struct port_inherited *inherited = take_inherited(source, target);
+
+    *port = (struct port){.fd = -1, .backlog = backlog};
+    if (inherited != NULL) {
+        port->fd = inherited->fd;
+        port->is_inherited = true;
+        port->may_be_owned = !inherited->is_kept;
+        port->lent = inherited->file;
+    } else if (!open_here(port, source, target, unix_mode)) {
+        return false;
+    }
+    list_port(port, source);
+    return true;
+}
+
+struct port_inherited port_tell(const struct port *port)
+{
+    return (struct port_inherited){
+        .fd = port->fd,
+        .is_kept = port->is_inherited && !port->may_be_owned,
+        .file = port->may_be_owned ? port->lent : port->file,
+    };
+}
+
+void port_own(struct port *port)
+{
+    if (port->may_be_owned) {
+        port->file = port->lent;
+        port->may_be_owned = false;
+        port->is_inherited = false;
+    }
+}
+
+void port_leave(struct port *port)
+{
+    port->may_be_owned = false;
+    port->is_inherited = true;
+    *port->file.path = '\0';
 }
 
 bool port_serve(struct port *port)
@@ -425,19 +497,21 @@ void port_hide(struct port *port)
 {
     struct stat status;
 
-    if (port->path != NULL && lstat(port->path, &status) == 0 && status.st_dev == port->device &&
-        status.st_ino == port->inode) {
-        unlink(port->path);
+    if (*port->file.path != '\0' && lstat(port->file.path, &status) == 0 && is_that_file(&port->file, &status)) {
+        unlink(port->file.path);
     }
-    free(port->path);
+    *port->file.path = '\0';
     free(port->place);
-    port->path = NULL;
     port->place = NULL;
 }
 
 void port_close(struct port *port)
 {
     port_hide(port);
+    if (port->is_listed) {
+        LIST_REMOVE(port, of_source);
+        port->is_listed = false;
+    }
     if (port->fd >= 0) {
         close(port->fd);
     }

@@ -13,27 +13,50 @@
 
 #include "net/connection.h"
 
-#define PORT_INHERITED_MAX 64
+#include <sys/queue.h>
+#include <sys/un.h>
+
+/* Sockets that may be handed over to one process. */
+#define PORT_INHERITED_MAX 256
+
+/* The file of a Unix socket, by which it is known to be still the one that was made. */
+struct port_file {
+    char path[sizeof((struct sockaddr_un *)NULL)->sun_path]; /* "": there is none, or it is not ours to remove */
+    dev_t device;
+    ino_t inode;
+};
+
+/* A socket that is handed over. */
+struct port_inherited {
+    int fd;
+    bool is_kept; /* who handed it over keeps it, and with it those who wait there, when we close it */
+    bool is_used; /* an address was found for it */
+    struct port_file file;
+};
+
+LIST_HEAD(port_list, port);
 
 /* Where the sockets of a process come from. */
 struct port_source {
-    bool takes_over;        /* an address may be in use by a Headgate that will be ended */
-    int inherited_from;     /* descriptors from here … */
-    size_t inherited_count; /* … so many */
-    bool has_owner;         /* sockets are to be of another user, who we are about to become */
+    bool takes_over; /* an address may be in use by a Headgate that will be ended */
+    struct port_inherited inherited[PORT_INHERITED_MAX];
+    size_t inherited_count;
+    bool has_owner; /* sockets are to be of another user, who we are about to become */
     uid_t owner;
     gid_t owner_group;
-    uint64_t inherited_used; /* a bit for each that an address was found for */
+    struct port_list *ports; /* where those that are open are listed, which must outlive them; NULL: nowhere */
 };
 
 struct port {
-    int fd; /* -1: none */
-    bool is_inherited;
+    LIST_ENTRY(port) of_source; /* if is_listed */
+    bool is_listed;
+    int fd;            /* -1: none */
+    bool is_inherited; /* somebody else has it, too: its file and who waits there are left alone at the end */
+    bool may_be_owned; /* … until port_own() */
     int backlog;
-    char *place;  /* where the Unix socket is to be, which is beside it as yet; else NULL */
-    char *path;   /* of a Unix socket that was made here; else NULL */
-    dev_t device; /* … by which it is known to be still the one that was made here */
-    ino_t inode;
+    char *place;           /* where the Unix socket is to be, which is beside it as yet; else NULL */
+    struct port_file file; /* that is removed at the end */
+    struct port_file lent; /* … that is so from port_own() on */
 };
 
 /* Reads what the environment says of sockets that are handed over, and takes it out of the environment. To be called
@@ -54,5 +77,15 @@ bool port_has_successor(const struct port *port);
 void port_hide(struct port *port);
 /* Hides and closes it. */
 void port_close(struct port *port);
+
+/* Adds a socket that was handed over by other means. False: there are too many. */
+bool port_source_add(struct port_source *source, const struct port_inherited *inherited);
+/* What another process has to know of it to take it over. */
+struct port_inherited port_tell(const struct port *port);
+/* Whoever handed the socket over, and did not keep it, is about to close it: its file, and who waits there at the end,
+ * are this process's from now on. */
+void port_own(struct port *port);
+/* The other way round: another process has it. */
+void port_leave(struct port *port);
 
 #endif

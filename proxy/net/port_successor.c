@@ -72,8 +72,9 @@ bool port_has_successor(const struct port *port)
 {
     struct stat status;
 
-    if (port->path != NULL) {
-        return stat(port->path, &status) == 0 && (status.st_ino != port->inode || status.st_dev != port->device);
+    if (*port->file.path != '\0') {
+        return stat(port->file.path, &status) == 0 &&
+               (status.st_ino != port->file.inode || status.st_dev != port->file.device);
     }
     return port->fd >= 0 && is_shared(port->fd);
 }

@@ -514,6 +514,24 @@ struct policy_translator {
 /* What a rule has counted; values are as many as the policy has rule_counters. Needed within the call only. */
 typedef void policy_rule_told(void *context, const char *rule, const uint64_t *values);
 
+/* The longest text that a policy tells another process at once, or hears of it. Bytes. */
+#define POLICY_TWIN_TEXT_MAX ((size_t)64 * 1024)
+
+/*
+ * While an upgrade lasts two processes serve: a new one takes over from another, which keeps the clients that it has
+ * until they go. What the policy says to its like in the other process, in lines of its own that may be of another
+ * version: what it does not understand, it passes over. Both are run on one worker, and are no verbs of the admin port.
+ */
+struct policy_twin {
+    /* TELL ALL cursor: what the new process has to know when it begins. TELL NEWS cursor: what is new since the last
+     * time. cursor: a number, 0 at first. Writes a line with the number to go on with, 0 if that was all, then lines,
+     * up to POLICY_TWIN_TEXT_MAX in all. */
+    struct policy_verb tell;
+    /* HEAR text: lines without the first one. */
+    struct policy_verb hear;
+    bool is_for_successor; /* news is told by the old process to the new one only; else by both to each other */
+};
+
 struct policy {
     const char *name;
     /* What it does with requests; NULL for what it does not. They live as long as the policy. */
@@ -559,6 +577,7 @@ struct policy {
      * worker still has: true when nothing is left to do first. The wait for it is bounded. */
     bool (*on_drain)(void *instance, size_t clients);
     void (*on_stats)(void *instance); /* STATS was asked for: gauges are to be up to date */
+    const struct policy_twin *twin;
 };
 
 /* Whether a script succeeded and gave that many elements or more, none of which is a text. */

@@ -25,6 +25,9 @@ static const struct option_row rows[] = {
     {"-t", NULL, "check the configuration and exit: 0 if it is sound, else 1 with every fault"},
     {"-T", NULL, "print the configuration that would be in force, and exit"},
     {"--take-over", NULL, "listen beside a Headgate that is to be ended; who connects from then on is served here"},
+    {"--upgrade", NULL,
+     "have the Headgate that runs with this configuration start the program anew, which takes over without a refused\n"
+     "or closed connection, and exit: 0 when the new one serves, else 1 with the reason, and the old one goes on"},
     {"--ping[=admin]", NULL,
      "ask the Headgate that runs with this configuration whether Redis answers through it, or whether its admin\n"
      "port answers, and exit: 0 if so, else 1"},
@@ -44,6 +47,7 @@ static const struct signal_row signals[] = {
     {"TERM, INT", "drain and exit; a second one exits at once"},
     {"HUP", "reads the configuration again, and opens log_file anew"},
     {"USR1", "opens log_file anew"},
+    {"USR2", "starts the program anew, to take over, as --upgrade does"},
 };
 
 /* ---- usage ---- */
@@ -69,7 +73,7 @@ static void print_row(FILE *out, const char *name, const char *help)
 
 static void print_usage(FILE *out)
 {
-    fputs("Usage: headgate [-c FILE] [--take-over | -t | -T | --ping | -v | --help]\n"
+    fputs("Usage: headgate [-c FILE] [--take-over | --upgrade | -t | -T | --ping | -v | --help]\n"
           "A sidecar proxy that enforces policies in front of Redis.\n"
           "\n",
           out);
@@ -110,7 +114,7 @@ static void print_program_manual(FILE *out)
     roff_heading(out, "NAME");
     roff_text(out, "headgate - sidecar proxy that enforces policies in front of Redis");
     roff_heading(out, "SYNOPSIS");
-    roff_text(out, "headgate [-c FILE] [--take-over | -t | -T | --ping | -v | --help]");
+    roff_text(out, "headgate [-c FILE] [--take-over | --upgrade | -t | -T | --ping | -v | --help]");
     roff_heading(out, "DESCRIPTION");
     roff_text(out,
               "Applications connect to headgate in place of Redis. It forwards what they send byte for byte, over few "
@@ -190,6 +194,7 @@ struct command_line command_line_read(int argc, char **argv, const struct policy
         {"version", no_argument, NULL, 'v'},
         {"reference", required_argument, NULL, 'r'},
         {"take-over", no_argument, NULL, 'o'},
+        {"upgrade", no_argument, NULL, 'u'},
         {"ping", optional_argument, NULL, 'p'},
         {NULL, 0, NULL, 0},
     };
@@ -203,6 +208,9 @@ struct command_line command_line_read(int argc, char **argv, const struct policy
             break;
         case 'o':
             line.takes_over = true;
+            break;
+        case 'u':
+            line.task = COMMAND_LINE_UPGRADE;
             break;
         case 'p':
             if (optarg != NULL && strcmp(optarg, "admin") != 0) {

@@ -11,10 +11,11 @@
 
 enum command_line_task {
     COMMAND_LINE_RUN,
-    COMMAND_LINE_CHECK, /* whether the configuration is sound */
-    COMMAND_LINE_SHOW,  /* print it */
-    COMMAND_LINE_PING,  /* ask the Headgate of that configuration whether it serves */
-    COMMAND_LINE_EXIT,  /* nothing more: what was asked for was printed, or the command line is not sound */
+    COMMAND_LINE_CHECK,   /* whether the configuration is sound */
+    COMMAND_LINE_SHOW,    /* print it */
+    COMMAND_LINE_PING,    /* ask the Headgate of that configuration whether it serves */
+    COMMAND_LINE_UPGRADE, /* have it replaced by the program as it is now */
+    COMMAND_LINE_EXIT,    /* nothing more: what was asked for was printed, or the command line is not sound */
 };
 
 struct command_line {

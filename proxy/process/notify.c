@@ -2,6 +2,7 @@
 #include "process/notify.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -72,6 +73,22 @@ void notify_close(struct notify *notify)
     if (notify->fd >= 0) {
         close(notify->fd);
         notify->fd = -1;
+    }
+}
+
+void notify_write_environment(const struct notify *notify, char address[NOTIFY_LINE_MAX],
+                              char watchdog[NOTIFY_LINE_MAX])
+{
+    const char *path = notify->address.sun_path;
+
+    *address = *watchdog = '\0';
+    if (!notify_is_on(notify)) {
+        return;
+    }
+    (void)snprintf(address, NOTIFY_LINE_MAX, "NOTIFY_SOCKET=%s%s", *path == '\0' ? "@" : "",
+                   *path == '\0' ? path + 1 : path);
+    if (notify->watchdog_us > 0) {
+        (void)snprintf(watchdog, NOTIFY_LINE_MAX, "WATCHDOG_USEC=%" PRId64, notify->watchdog_us);
     }
 }
 

@@ -21,6 +21,12 @@ struct notify {
 struct notify notify_of_process(void);
 void notify_close(struct notify *notify);
 
+/* What the environment of a process has to say for it to take over from this one: two lines NAME=value, each empty if
+ * it is not needed. */
+#define NOTIFY_LINE_MAX 160
+void notify_write_environment(const struct notify *notify, char address[NOTIFY_LINE_MAX],
+                              char watchdog[NOTIFY_LINE_MAX]);
+
 bool notify_is_on(const struct notify *notify);
 
 /* Sends one message, never waiting for anybody. What cannot be sent is lost: the manager will say so. */

@@ -161,6 +161,15 @@ void supervisor_stopping(struct supervisor *supervisor, int64_t patience_us)
     notify_send(&supervisor->notify, "STOPPING=1\nSTATUS=draining\nEXTEND_TIMEOUT_USEC=%" PRId64, patience_us);
 }
 
+void supervisor_hand_over(struct supervisor *supervisor, pid_t process)
+{
+    notify_send(&supervisor->notify, "MAINPID=%ld", (long)process);
+    notify_close(&supervisor->notify);
+    if (supervisor->is_timed) {
+        event_del(&supervisor->timer);
+    }
+}
+
 void supervisor_close(struct supervisor *supervisor)
 {
     if (supervisor->is_timed) {

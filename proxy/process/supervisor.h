@@ -11,6 +11,7 @@
 #include "worker/worker_pool.h"
 
 #include <event2/event_struct.h>
+#include <sys/types.h>
 
 struct supervisor_group; /* the workers of one pool */
 
@@ -36,6 +37,8 @@ void supervisor_ready(struct supervisor *supervisor);
 void supervisor_reloading(const struct supervisor *supervisor);
 /* The end has begun, and may take that long, µs. */
 void supervisor_stopping(struct supervisor *supervisor, int64_t patience_us);
+/* Another process is the service's from now on; it is told nothing more of this one. */
+void supervisor_hand_over(struct supervisor *supervisor, pid_t process);
 /* The workers must have been stopped. */
 void supervisor_close(struct supervisor *supervisor);
 

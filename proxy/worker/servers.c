@@ -27,8 +27,22 @@ bool servers_new(struct servers *servers, const struct conf *process)
 
 void servers_free(struct servers *servers)
 {
+    for (size_t i = 0; i < servers->count; i++) {
+        free(servers->list[i].earlier_of_policies);
+    }
     free(servers->list);
     *servers = (struct servers){0};
+}
+
+/* Of a counter, in earlier_of_policies. */
+static size_t place_of(const struct chain_roster *policies, size_t policy, size_t counter)
+{
+    size_t place = counter;
+
+    for (size_t i = 0; i < policy; i++) {
+        place += policies->list[i]->counter_count;
+    }
+    return place;
 }
 
 /* ---- start and end ---- */
@@ -49,6 +63,12 @@ static bool start_one(struct server *server, struct servers *servers, struct rea
     }
     if (!worker_pool_start(&server->worker_pool, &parts, server->conf)) {
         log_error("main", "cannot start the workers: %s", strerror(errno));
+        return false;
+    }
+    const struct chain_roster *roster = &server->worker_pool.policies;
+    server->earlier_of_policies = calloc(place_of(roster, roster->count, 0) + 1, sizeof server->earlier_of_policies[0]);
+    if (server->earlier_of_policies == NULL) {
+        log_error("main", "out of memory");
         return false;
     }
     return true;
@@ -150,6 +170,13 @@ static uint64_t number_move(const struct servers *servers)
     return has_successor ? (uint64_t)time(NULL) : 0;
 }
 
+void servers_stop_listening(struct servers *servers)
+{
+    for (size_t i = 0; i < servers->count; i++) {
+        listener_stop(servers->list[i].listener);
+    }
+}
+
 void servers_drain(struct servers *servers)
 {
     if (servers->is_draining) {
@@ -157,9 +184,7 @@ void servers_drain(struct servers *servers)
     }
     servers->is_draining = true;
     uint64_t move = number_move(servers);
-    for (size_t i = 0; i < servers->count; i++) {
-        listener_stop(servers->list[i].listener);
-    }
+    servers_stop_listening(servers);
     for (size_t i = 0; i < servers->count; i++) {
         worker_pool_drain(&servers->list[i].worker_pool, move);
     }
@@ -207,7 +232,8 @@ void servers_close_clients(struct servers *servers)
 
 bool servers_share_stat(enum stats_id id)
 {
-    return id == STATS_RELOADS || id == STATS_RELOAD_FAILURES || id == STATS_RELOAD_FAILED || id == STATS_LAST_RELOAD;
+    return id == STATS_UPGRADES || id == STATS_UPGRADE_FAILURES || id == STATS_PREDECESSOR_CLIENTS ||
+           id == STATS_RELOADS || id == STATS_RELOAD_FAILURES || id == STATS_RELOAD_FAILED || id == STATS_LAST_RELOAD;
 }
 
 /* Of these a sum says nothing. */
@@ -234,7 +260,7 @@ static uint64_t least_stat(const struct servers *servers, size_t first, size_t e
     uint64_t least = UINT64_MAX;
 
     for (size_t i = first; i < end; i++) {
-        uint64_t one = worker_pool_stat(&servers->list[i].worker_pool, id);
+        uint64_t one = worker_pool_stat(&servers->list[i].worker_pool, id) + servers->list[i].earlier[id];
         least = has_value(&servers->list[i], id) && one < least ? one : least;
     }
     return least == UINT64_MAX ? 0 : least;
@@ -248,7 +274,7 @@ uint64_t servers_stat(const struct servers *servers, size_t first, size_t end, e
         return least_stat(servers, first, end, id);
     }
     for (size_t i = first; i < end; i++) {
-        sum += worker_pool_stat(&servers->list[i].worker_pool, id);
+        sum += worker_pool_stat(&servers->list[i].worker_pool, id) + servers->list[i].earlier[id];
     }
     return sum;
 }
@@ -258,9 +284,39 @@ uint64_t servers_policy_counter(const struct servers *servers, size_t first, siz
     uint64_t sum = 0;
 
     for (size_t i = first; i < end; i++) {
-        sum += worker_pool_policy_counter(&servers->list[i].worker_pool, policy, counter);
+        const struct server *server = &servers->list[i];
+        sum += worker_pool_policy_counter(&server->worker_pool, policy, counter) +
+               server->earlier_of_policies[place_of(&server->worker_pool.policies, policy, counter)];
     }
     return sum;
+}
+
+static bool add_earlier_of_policy(struct server *server, struct slice counter, uint64_t amount)
+{
+    const struct chain_roster *policies = &server->worker_pool.policies;
+
+    for (size_t i = 0; i < policies->count; i++) {
+        for (size_t n = 0; n < policies->list[i]->counter_count; n++) {
+            const struct policy_counter *known = &policies->list[i]->counters[n];
+            if (known->kind == STATS_COUNTER && slice_is(counter, known->name)) {
+                server->earlier_of_policies[place_of(policies, i, n)] += amount;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+bool servers_add_earlier(struct server *server, struct slice counter, uint64_t amount)
+{
+    for (enum stats_id id = 0; id < STATS_COUNT; id++) {
+        const struct stats_description *known = stats_describe(id);
+        if (known->kind == STATS_COUNTER && slice_is(counter, known->name)) {
+            server->earlier[id] += amount;
+            return true;
+        }
+    }
+    return add_earlier_of_policy(server, counter, amount);
 }
 
 /* ---- names ---- */

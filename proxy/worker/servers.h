@@ -17,6 +17,10 @@ struct server {
     struct worker_pool worker_pool;
     struct listener *listener; /* NULL: not open yet */
     struct expiry expiry;      /* of its certificates */
+    /* What processes before this one have counted, that it took over from: of Headgate, and, in the order of the
+     * policies' tables, of theirs. */
+    uint64_t earlier[STATS_COUNT];
+    uint64_t *earlier_of_policies;
 };
 
 struct servers {
@@ -47,6 +51,8 @@ void servers_reconfigure(struct servers *servers, const struct conf *process, vo
                          void *context);
 size_t servers_workers(const struct servers *servers);
 
+/* Ends listening; clients stay. */
+void servers_stop_listening(struct servers *servers);
 /* Ends listening, and has each client closed when nothing of it is under way. Harmless if that was done before. */
 void servers_drain(struct servers *servers);
 /* Clients that are open, or on their way. */
@@ -62,6 +68,8 @@ bool servers_share_stat(enum stats_id id);
  * for each, of what runs out, and of what they share. */
 uint64_t servers_stat(const struct servers *servers, size_t first, size_t end, enum stats_id id);
 uint64_t servers_policy_counter(const struct servers *servers, size_t first, size_t end, size_t policy, size_t counter);
+/* Adds to a counter of that name what an earlier process has counted. False: there is none. */
+bool servers_add_earlier(struct server *server, struct slice counter, uint64_t amount);
 
 /* The one of that name; NULL: there is none. */
 const struct server *servers_find(const struct servers *servers, struct slice name);

@@ -338,6 +338,9 @@ static uint64_t stat_of_main(const struct worker_pool *worker_pool, enum stats_i
     case STATS_RELOAD_FAILURES:
     case STATS_RELOAD_FAILED:
     case STATS_LAST_RELOAD:
+    case STATS_UPGRADES:
+    case STATS_UPGRADE_FAILURES:
+    case STATS_PREDECESSOR_CLIENTS:
         return stats_get(worker_pool->stats, id);
     default:
         return 0;

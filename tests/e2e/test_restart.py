@@ -19,45 +19,7 @@ from harness.admin import text
 from harness.resp import OK, PONG, Client, Closed, encode, wait_for
 from harness.servers import BINARY, elapsed, free_port, run_headgate
 from harness.taking_over import successor, take_over
-
-
-class Visitors:
-    """So many clients that connect, ask, and leave, over and over; what went wrong is kept."""
-
-    def __init__(self, address, count=8):
-        self.address = address
-        self.served = 0
-        self.faults = []
-        self.ended = threading.Event()
-        self.lock = threading.Lock()
-        self.threads = [threading.Thread(target=self.work, args=(number,), daemon=True) for number in range(count)]
-        for thread in self.threads:
-            thread.start()
-
-    def work(self, number):
-        turn = 0
-        while not self.ended.is_set():
-            turn += 1
-            word = b"%d-%d" % (number, turn)
-            try:
-                with Client(self.address) as client:
-                    fault = None if client("ECHO", word) == word else "another's reply"
-            except (OSError, Closed) as error:
-                fault = repr(error)
-            with self.lock:
-                self.served += fault is None
-                if fault:
-                    self.faults.append(fault)
-
-    def await_more(self, count=200):
-        wanted = self.served + count
-        wait_for(lambda: self.served >= wanted or self.faults, 60, "visitors to be served")
-
-    def end(self):
-        self.ended.set()
-        for thread in self.threads:
-            thread.join(30)
-            assert not thread.is_alive()
+from harness.visitors import Visitors
 
 
 # ---- who is there, and who comes ----

@@ -64,6 +64,8 @@ Test(conf, default_numbers)
         {conf->exclusive_idle, 64},
         {conf->lane_idle_timeout, 60000},
         {conf->drain_timeout, 10000},
+        {conf->upgrade_start_timeout, 30000},
+        {conf->upgrade_clients_timeout, 86400000},
     };
     for (size_t i = 0; i < COUNT_OF(pairs); i++) {
         cr_assert_eq(pairs[i][0], pairs[i][1], "number %zu is %lld", i, (long long)pairs[i][0]);
@@ -223,6 +225,8 @@ static const char *const other_values[][2] = {
     {"retire_timeout", "1h"},
     {"drain_timeout", "999ms"},
     {"maintenance_notifications", "address"},
+    {"upgrade_start_timeout", "29s"},
+    {"upgrade_clients_timeout", "0"},
     {"tls_certificate", CERTIFICATE},
     {"tls_key", CERTIFICATE},
     {"tls_ca", CERTIFICATE},
@@ -341,7 +345,7 @@ Test(conf, table_is_sound)
             cr_assert_neq(option->offset, conf_options[j].offset, "%s", option->name);
         }
     }
-    cr_assert_eq(conf_option_count, 80, "a new field of struct conf needs its option, and a word here");
+    cr_assert_eq(conf_option_count, 82, "a new field of struct conf needs its option, and a word here");
 }
 
 Test(conf, sample_file_is_the_reference)

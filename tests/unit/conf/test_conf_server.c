@@ -228,6 +228,8 @@ Test(conf_server, options_of_the_process)
                                            "http",
                                            "http_names",
                                            "drain_timeout",
+                                           "upgrade_start_timeout",
+                                           "upgrade_clients_timeout",
                                            "host_name",
                                            "user",
                                            "group",

@@ -1,0 +1,108 @@
+#include "process/ask.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+const struct conf_address *ask_find_plain(const struct conf_address_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        if (!list->items[i].tls) {
+            return &list->items[i];
+        }
+    }
+    return NULL;
+}
+
+static int open_socket(int family, int patience_s)
+{
+    const struct timeval patience = {.tv_sec = patience_s};
+    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd >= 0) {
+        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    }
+    return fd;
+}
+
+/* Takes fd. */
+static int connected(int fd, const struct sockaddr *address, socklen_t length)
+{
+    if (fd >= 0 && connect(fd, address, length) != 0) {
+        int error = errno == EINPROGRESS ? ETIMEDOUT : errno;
+        close(fd);
+        errno = error;
+        return -1;
+    }
+    return fd;
+}
+
+static int connect_path(const char *path, int patience_s)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+    return connected(open_socket(AF_UNIX, patience_s), (const struct sockaddr *)&address, sizeof address);
+}
+
+static int connect_host(const struct conf_address *address, int patience_s)
+{
+    const struct addrinfo wanted = {.ai_socktype = SOCK_STREAM};
+    struct addrinfo *found;
+    char port[8];
+    int fd = -1;
+
+    snprintf(port, sizeof port, "%u", (unsigned)address->port);
+    errno = EADDRNOTAVAIL;
+    if (getaddrinfo(address->host, port, &wanted, &found) != 0) {
+        return -1;
+    }
+    for (const struct addrinfo *one = found; one != NULL && fd < 0; one = one->ai_next) {
+        fd = connected(open_socket(one->ai_family, patience_s), one->ai_addr, one->ai_addrlen);
+    }
+    int error = errno;
+    freeaddrinfo(found);
+    errno = error;
+    return fd;
+}
+
+int ask_connect(const struct conf_address *address, int patience_s)
+{
+    return address->path != NULL ? connect_path(address->path, patience_s) : connect_host(address, patience_s);
+}
+
+/* Up to the end of its first line; false with errno set. */
+static bool read_answer(int fd, char answer[ASK_ANSWER_BYTES])
+{
+    size_t length = 0;
+
+    while (length < ASK_ANSWER_BYTES - 1 && memchr(answer, '\n', length) == NULL) {
+        ssize_t got = recv(fd, answer + length, ASK_ANSWER_BYTES - 1 - length, 0);
+        if (got <= 0) {
+            errno = got == 0 ? ECONNRESET : errno == EAGAIN ? ETIMEDOUT : errno;
+            return false;
+        }
+        length += (size_t)got;
+    }
+    answer[length] = '\0';
+    answer[strcspn(answer, "\r\n")] = '\0';
+    return true;
+}
+
+bool ask(int fd, const char *request, size_t length, char answer[ASK_ANSWER_BYTES])
+{
+    return send(fd, request, length, MSG_NOSIGNAL) == (ssize_t)length && read_answer(fd, answer);
+}
+
+void ask_print(FILE *out, const char *answer)
+{
+    for (; *answer != '\0'; answer++) {
+        fputc(*answer >= ' ' && *answer < 0x7f ? *answer : '?', out);
+    }
+    fputc('\n', out);
+}

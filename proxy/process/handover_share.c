@@ -1,0 +1,559 @@
+#include "process/handover_share.h"
+
+#include "base/log.h"
+#include "base/text.h"
+
+#include <inttypes.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How often the other process is told what is new. */
+#define ROUND_US 100000
+/* … and, in so many of these, what was counted. */
+#define COUNT_ROUNDS 10
+/* With a full line, a policy is asked again so much later. */
+#define REST_US 5000
+
+/* Something that a policy is asked, or told. It belongs to a worker until it is answered. */
+struct handover_errand {
+    struct message message;
+    struct handover_share *share;
+    size_t server;
+    size_t policy;
+    bool is_all;
+    struct client_admin_query query;
+    struct slice arguments[3];
+    enum policy_answer kind;
+    char cursor[24];
+    size_t length; /* of the text that was said, or is to be heard */
+    char *text;
+};
+
+/* ---- errands to workers ---- */
+
+static const struct policy_twin *twin_of(const struct handover_share *share, size_t policy)
+{
+    return share->servers->list[0].worker_pool.policies.list[policy]->twin;
+}
+
+static size_t roster_size(const struct handover_share *share)
+{
+    return share->servers->list[0].worker_pool.policies.count;
+}
+
+static struct worker *first_worker(const struct handover_share *share, size_t server)
+{
+    return share->servers->list[server].worker_pool.workers[0];
+}
+
+static void errand_free(struct handover_errand *errand)
+{
+    free(errand->text);
+    free(errand);
+}
+
+/* On the worker's thread. */
+static void run_errand(struct message *message)
+{
+    struct handover_errand *errand = (struct handover_errand *)(void *)message;
+
+    client_service_ask_policy(worker_clients(first_worker(errand->share, errand->server)), &errand->query);
+}
+
+static void send_errand(struct handover_errand *errand, const struct policy_verb *verb, client_answered *answered)
+{
+    errand->message.run = run_errand;
+    errand->query = (struct client_admin_query){.policy = errand->policy,
+                                                .verb = verb,
+                                                .count = verb->most,
+                                                .arguments = errand->arguments,
+                                                .answered = answered,
+                                                .context = errand};
+    worker_post(first_worker(errand->share, errand->server), &errand->message);
+}
+
+/* ---- telling ---- */
+
+static void go_on(struct handover_errand *errand);
+
+static void end_round(struct handover_errand *errand)
+{
+    struct handover_share *share = errand->share;
+    void (*told_all)(void *context) = errand->is_all ? share->told_all : NULL;
+
+    share->is_asking = false;
+    share->told_all = errand->is_all ? NULL : share->told_all;
+    errand_free(errand);
+    if (told_all != NULL) {
+        told_all(share->context);
+    }
+}
+
+static void send_policy(struct handover_share *share, struct handover_line *line, size_t server, size_t policy,
+                        struct slice text)
+{
+    struct text_stream body;
+
+    if (!text_open(&body)) {
+        return;
+    }
+    fprintf(body.out, "%s\n%s\n", share->servers->list[server].name,
+            share->servers->list[server].worker_pool.policies.list[policy]->name);
+    (void)fwrite(text.data, 1, text.length, body.out);
+    if (text_close(&body)) {
+        (void)handover_line_send(line, "POLICY", (struct slice){body.bytes, body.length}, -1);
+    }
+    text_free(&body);
+}
+
+/* Sends on what the policy has said, but for the first line, which is the number to go on with. */
+static void send_text(const struct handover_errand *errand, struct slice text)
+{
+    struct handover_share *share = errand->share;
+    bool is_for_successor = twin_of(share, errand->policy)->is_for_successor;
+
+    if (text.length == 0) {
+        return;
+    }
+    if (errand->is_all || share->has_successor) {
+        send_policy(share, share->successor, errand->server, errand->policy, text);
+    }
+    if (!errand->is_all && !is_for_successor) {
+        send_policy(share, share->predecessor, errand->server, errand->policy, text);
+    }
+}
+
+static void take_answer(struct message *message)
+{
+    struct handover_errand *errand = (struct handover_errand *)(void *)message;
+    const char *end = errand->kind == POLICY_ANSWER_TEXT ? memchr(errand->text, '\n', errand->length) : NULL;
+    size_t digits = end != NULL ? (size_t)(end - errand->text) : 0;
+    size_t room = sizeof errand->cursor;
+
+    if (end != NULL) {
+        send_text(errand, (struct slice){end + 1, errand->length - digits - 1});
+    }
+    (void)snprintf(errand->cursor, room, "%.*s", (int)(digits < room ? digits : room - 1), errand->text);
+    if (digits == 0 || strcmp(errand->cursor, "0") == 0) {
+        errand->policy++;
+        (void)snprintf(errand->cursor, room, "0");
+    }
+    go_on(errand);
+}
+
+/* On the worker's thread. */
+static void answered(void *context, enum policy_answer kind, struct slice text)
+{
+    struct handover_errand *errand = context;
+
+    free(errand->text);
+    errand->text = malloc(text.length + 1);
+    errand->kind = errand->text != NULL ? kind : POLICY_ANSWER_ERROR;
+    errand->length = errand->text != NULL ? text.length : 0;
+    if (errand->length > 0) {
+        memcpy(errand->text, text.data, text.length);
+    }
+    errand->message.run = take_answer;
+    mailbox_post(&errand->share->mailbox, &errand->message);
+}
+
+/* To the next policy that has something to say, from this one on. False: there is none. */
+static bool find_next(struct handover_errand *errand)
+{
+    const struct handover_share *share = errand->share;
+
+    for (; errand->server < share->servers->count; errand->server++, errand->policy = 0) {
+        for (; errand->policy < roster_size(share); errand->policy++) {
+            const struct policy_twin *twin = twin_of(share, errand->policy);
+            if (twin != NULL && (errand->is_all || !twin->is_for_successor || share->has_successor)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Whether the round is to end before all have been asked. */
+static bool is_over(const struct handover_errand *errand)
+{
+    const struct handover_share *share = errand->share;
+
+    return !share->is_open || (errand->is_all && share->told_all == NULL);
+}
+
+static void go_on_later(evutil_socket_t fd, short what, void *context)
+{
+    struct handover_share *share = context;
+    struct handover_errand *errand = share->resting;
+
+    (void)fd;
+    (void)what;
+    share->resting = NULL;
+    go_on(errand);
+}
+
+static void go_on(struct handover_errand *errand)
+{
+    const struct timeval rest = {.tv_usec = REST_US};
+    struct handover_share *share = errand->share;
+
+    if (is_over(errand) || !find_next(errand)) {
+        end_round(errand);
+        return;
+    }
+    if (handover_line_is_full(share->successor) || handover_line_is_full(share->predecessor)) {
+        share->resting = errand;
+        (void)event_add(&share->rest, &rest);
+        return;
+    }
+    errand->arguments[0] = slice_of("TELL");
+    errand->arguments[1] = slice_of(errand->is_all ? "ALL" : "NEWS");
+    errand->arguments[2] = slice_of(errand->cursor);
+    send_errand(errand, &twin_of(share, errand->policy)->tell, answered);
+}
+
+static bool begin_round(struct handover_share *share, bool is_all)
+{
+    struct handover_errand *errand = calloc(1, sizeof *errand);
+
+    if (errand == NULL) {
+        return false;
+    }
+    *errand = (struct handover_errand){.share = share, .is_all = is_all, .cursor = "0"};
+    share->is_asking = true;
+    go_on(errand);
+    return true;
+}
+
+bool handover_share_tell_all(struct handover_share *share, void (*told_all)(void *context), void *context)
+{
+    share->told_all = told_all;
+    share->context = context;
+    return begin_round(share, true);
+}
+
+/* ---- counters ---- */
+
+static size_t counter_count(const struct chain_roster *policies)
+{
+    size_t count = STATS_COUNT;
+
+    for (size_t i = 0; i < policies->count; i++) {
+        count += policies->list[i]->counter_count;
+    }
+    return count;
+}
+
+static void write_counter(FILE *out, const char *name, enum stats_kind kind, uint64_t value, uint64_t *told)
+{
+    if (kind == STATS_COUNTER && value > *told) {
+        fprintf(out, "%s %" PRIu64 "\n", name, value - *told);
+        *told = value;
+    }
+}
+
+static void write_counters(const struct handover_share *share, size_t server, FILE *out)
+{
+    const struct servers *servers = share->servers;
+    const struct chain_roster *policies = &servers->list[server].worker_pool.policies;
+    uint64_t *told = share->told[server];
+
+    fprintf(out, "%s\n", servers->list[server].name);
+    for (enum stats_id id = 0; id < STATS_COUNT; id++) {
+        write_counter(out, stats_describe(id)->name, stats_describe(id)->kind,
+                      servers_stat(servers, server, server + 1, id), told++);
+    }
+    for (size_t i = 0; i < policies->count; i++) {
+        for (size_t n = 0; n < policies->list[i]->counter_count; n++) {
+            const struct policy_counter *counter = &policies->list[i]->counters[n];
+            write_counter(out, counter->name, counter->kind, servers_policy_counter(servers, server, server + 1, i, n),
+                          told++);
+        }
+    }
+}
+
+static void tell_clients(const struct handover_share *share)
+{
+    char number[24];
+    size_t clients = servers_clients(share->servers) + share->before;
+
+    (void)snprintf(number, sizeof number, "%zu", clients);
+    (void)handover_line_send(share->successor, "CLIENTS", slice_of(number), -1);
+}
+
+void handover_share_count(struct handover_share *share)
+{
+    for (size_t i = 0; i < share->servers->count; i++) {
+        struct text_stream body;
+        if (!text_open(&body)) {
+            return;
+        }
+        write_counters(share, i, body.out);
+        if (text_close(&body)) {
+            (void)handover_line_send(share->successor, "COUNTED", (struct slice){body.bytes, body.length}, -1);
+        }
+        text_free(&body);
+    }
+    tell_clients(share);
+}
+
+bool handover_share_is_busy(const struct handover_share *share)
+{
+    return share->is_asking || share->successor->queued > 0;
+}
+
+void handover_share_forget(struct handover_share *share)
+{
+    share->told_all = NULL;
+    share->has_successor = false;
+    for (size_t i = 0; i < share->servers->count; i++) {
+        memset(share->told[i], 0, counter_count(&share->servers->list[i].worker_pool.policies) * sizeof(uint64_t));
+    }
+}
+
+/* ---- hearing ---- */
+
+/* The next line of the text, which is taken off it. False: there is none. */
+static bool take_line(struct slice *text, struct slice *line)
+{
+    const char *end = text->length > 0 ? memchr(text->data, '\n', text->length) : NULL;
+
+    if (end == NULL) {
+        return false;
+    }
+    *line = (struct slice){text->data, (size_t)(end - text->data)};
+    *text = (struct slice){end + 1, text->length - line->length - 1};
+    return true;
+}
+
+/* False: it is none. */
+static bool read_number(struct slice text, uint64_t *number)
+{
+    *number = 0;
+    for (size_t i = 0; i < text.length; i++) {
+        if (text.data[i] < '0' || text.data[i] > '9' || i == 18) {
+            return false;
+        }
+        *number = *number * 10 + (uint64_t)(text.data[i] - '0');
+    }
+    return text.length > 0;
+}
+
+/* The server that the text begins with; NULL: it is gone. */
+static struct server *take_server(const struct handover_share *share, struct slice *text)
+{
+    struct slice name;
+
+    return take_line(text, &name) ? (struct server *)(uintptr_t)servers_find(share->servers, name) : NULL;
+}
+
+/* Counters that this version does not have are passed over. */
+static void hear_counted(const struct handover_share *share, struct slice text)
+{
+    struct server *server = take_server(share, &text);
+    struct slice line;
+
+    while (server != NULL && take_line(&text, &line)) {
+        const char *blank = memchr(line.data, ' ', line.length);
+        size_t length = blank != NULL ? (size_t)(blank - line.data) : line.length;
+        uint64_t amount;
+        if (blank != NULL && read_number((struct slice){blank + 1, line.length - length - 1}, &amount)) {
+            (void)servers_add_earlier(server, (struct slice){line.data, length}, amount);
+        }
+    }
+}
+
+static void hear_clients(struct handover_share *share, struct slice text)
+{
+    if (read_number(text, &share->before)) {
+        for (size_t i = 0; i < share->servers->count; i++) {
+            stats_set(&share->servers->list[i].stats, STATS_PREDECESSOR_CLIENTS, share->before);
+        }
+    }
+}
+
+static void forget_errand(struct message *message)
+{
+    errand_free((struct handover_errand *)(void *)message);
+}
+
+/* On the worker's thread. */
+static void heard(void *context, enum policy_answer kind, struct slice text)
+{
+    struct handover_errand *errand = context;
+
+    (void)kind;
+    (void)text;
+    errand->message.run = forget_errand;
+    mailbox_post(&errand->share->mailbox, &errand->message);
+}
+
+/* What there is no memory for is lost: then the two know less of each other. */
+static void tell_policy(struct handover_share *share, size_t server, size_t policy, struct slice text)
+{
+    struct handover_errand *errand = calloc(1, sizeof *errand);
+    char *copy = malloc(text.length + 1);
+
+    if (errand == NULL || copy == NULL) {
+        free(errand);
+        free(copy);
+        return;
+    }
+    memcpy(copy, text.data, text.length);
+    *errand = (struct handover_errand){
+        .share = share, .server = server, .policy = policy, .text = copy, .length = text.length};
+    errand->arguments[0] = slice_of("HEAR");
+    errand->arguments[1] = (struct slice){copy, text.length};
+    send_errand(errand, &twin_of(share, policy)->hear, heard);
+}
+
+static bool hear_policy(struct handover_share *share, struct slice text)
+{
+    const struct server *server = take_server(share, &text);
+    struct slice name;
+
+    if (server == NULL || !take_line(&text, &name)) {
+        return false;
+    }
+    for (size_t i = 0; i < roster_size(share); i++) {
+        if (twin_of(share, i) != NULL && slice_is(name, server->worker_pool.policies.list[i]->name)) {
+            tell_policy(share, (size_t)(server - share->servers->list), i, text);
+            return !twin_of(share, i)->is_for_successor;
+        }
+    }
+    return false;
+}
+
+bool handover_share_hear(struct handover_share *share, const struct handover_message *message, bool is_predecessor)
+{
+    if (slice_is(message->word, "POLICY")) {
+        /* With one before it and one behind it, each of these hears of the other, too. */
+        bool is_for_all = hear_policy(share, message->body);
+        if (is_for_all && (!is_predecessor || share->has_successor)) {
+            (void)handover_line_send(is_predecessor ? share->successor : share->predecessor, "POLICY", message->body,
+                                     -1);
+        }
+    } else if (is_predecessor && slice_is(message->word, "COUNTED")) {
+        hear_counted(share, message->body);
+    } else if (is_predecessor && slice_is(message->word, "CLIENTS")) {
+        hear_clients(share, message->body);
+    } else if (!share->has_warned) {
+        share->has_warned = true;
+        log_warning("upgrade", "the other process is of another version, and says what is not understood here: that "
+                               "much of what it knows is lost");
+        return false;
+    }
+    return true;
+}
+
+/* ---- waiting ---- */
+
+struct waiting {
+    struct message message;
+    sem_t done;
+};
+
+static void run_waiting(struct message *message)
+{
+    (void)sem_post(&((struct waiting *)(void *)message)->done);
+}
+
+void handover_share_settle(struct handover_share *share)
+{
+    for (size_t i = 0; i < share->servers->count; i++) {
+        struct waiting waiting = {.message.run = run_waiting};
+        (void)sem_init(&waiting.done, 0, 0);
+        /* Behind what was posted before. */
+        worker_post(first_worker(share, i), &waiting.message);
+        while (sem_wait(&waiting.done) != 0) {
+        }
+        (void)sem_destroy(&waiting.done);
+    }
+    mailbox_run(&share->mailbox);
+}
+
+/* ---- life ---- */
+
+static bool has_other(const struct handover_share *share)
+{
+    return share->has_successor || handover_line_is_open(share->predecessor);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *context)
+{
+    struct handover_share *share = context;
+
+    (void)fd;
+    (void)what;
+    if (!has_other(share)) {
+        event_del(&share->timer);
+        hear_clients(share, slice_of("0"));
+        return;
+    }
+    if (!handover_line_is_open(share->predecessor)) {
+        hear_clients(share, slice_of("0"));
+    }
+    if (!share->is_asking) {
+        (void)begin_round(share, false);
+    }
+    if (share->has_successor && ++share->rounds % COUNT_ROUNDS == 0) {
+        handover_share_count(share);
+    }
+}
+
+void handover_share_begin(struct handover_share *share)
+{
+    const struct timeval interval = {.tv_usec = ROUND_US};
+
+    if (!event_pending(&share->timer, EV_TIMEOUT, NULL)) {
+        (void)event_add(&share->timer, &interval);
+    }
+}
+
+bool handover_share_open(struct handover_share *share, struct reactor *reactor, struct servers *servers,
+                         struct handover_line *predecessor, struct handover_line *successor)
+{
+    size_t counters = counter_count(&servers->list[0].worker_pool.policies);
+
+    *share = (struct handover_share){
+        .reactor = reactor, .servers = servers, .predecessor = predecessor, .successor = successor};
+    share->told = calloc(servers->count, sizeof share->told[0]);
+    bool has_memory = share->told != NULL;
+    for (size_t i = 0; has_memory && i < servers->count; i++) {
+        share->told[i] = calloc(counters, sizeof share->told[0][0]);
+        has_memory = share->told[i] != NULL;
+    }
+    event_assign(&share->rest, reactor->base, -1, 0, go_on_later, share);
+    event_assign(&share->timer, reactor->base, -1, EV_PERSIST, on_timer, share);
+    share->is_open = true;
+    if (!has_memory || !mailbox_open(&share->mailbox, reactor)) {
+        share->mailbox.fd = -1;
+        handover_share_close(share);
+        return false;
+    }
+    return true;
+}
+
+void handover_share_close(struct handover_share *share)
+{
+    if (!share->is_open) {
+        return;
+    }
+    share->is_open = false;
+    share->told_all = NULL;
+    event_del(&share->timer);
+    event_del(&share->rest);
+    if (share->resting != NULL) {
+        errand_free(share->resting);
+    }
+    if (share->mailbox.fd >= 0) {
+        mailbox_run(&share->mailbox);
+        mailbox_close(&share->mailbox);
+    }
+    for (size_t i = 0; share->told != NULL && i < share->servers->count; i++) {
+        free(share->told[i]);
+    }
+    free(share->told);
+}

@@ -1,0 +1,63 @@
+/*
+ * What two processes tell each other while one takes over from the other: what each has counted, and what policies have
+ * to say to their like. Policies are asked on the first worker of each server, one after the other, by messages. Main
+ * thread only.
+ *
+ *   COUNTED server, lines "name amount"     the old one: what was counted since it told last
+ *   POLICY server, policy, lines            both
+ *   CLIENTS number                          the old one: how many it has yet, with those of processes before it
+ */
+#ifndef HEADGATE_HANDOVER_SHARE_H
+#define HEADGATE_HANDOVER_SHARE_H
+
+#include "process/handover_line.h"
+#include "worker/servers.h"
+
+struct handover_errand;
+
+struct handover_share {
+    struct reactor *reactor;
+    struct servers *servers;
+    struct mailbox mailbox; /* for what workers send back */
+    bool is_open;
+    struct handover_line *predecessor; /* closed: there is none */
+    struct handover_line *successor;   /* the same; to be told of only if … */
+    bool has_successor;                /* … this is set: it serves */
+    bool is_asking;                    /* a policy */
+    void (*told_all)(void *context);   /* of handover_share_tell_all(), while that is under way; else NULL */
+    void *context;
+    struct event timer;
+    struct event rest;               /* of … */
+    struct handover_errand *resting; /* this; NULL: none */
+    uint32_t rounds;
+    uint64_t **told; /* of each server, for each counter: what the successor knows */
+    uint64_t before; /* clients of the predecessor */
+    bool has_warned; /* that it says what is not understood */
+};
+
+/* False when memory is short. The lines, and the servers, which must have been started, outlive it. */
+bool handover_share_open(struct handover_share *share, struct reactor *reactor, struct servers *servers,
+                         struct handover_line *predecessor, struct handover_line *successor);
+/* The workers must have been stopped. Harmless if it was not opened. */
+void handover_share_close(struct handover_share *share);
+
+/* Tells the successor all that policies say to one that begins; then calls told_all, unless handover_share_forget() was
+ * called before. False when memory is short. */
+bool handover_share_tell_all(struct handover_share *share, void (*told_all)(void *context), void *context);
+/* Tells the other process what is new from now on, again and again, as long as there is one. */
+void handover_share_begin(struct handover_share *share);
+
+/* Whether something is about to be told, or waits to be sent. */
+bool handover_share_is_busy(const struct handover_share *share);
+/* The successor is gone: the next one is to be told everything. */
+void handover_share_forget(struct handover_share *share);
+
+/* Tells the successor what was counted since the last time, and how many clients there are. */
+void handover_share_count(struct handover_share *share);
+
+/* Takes what another process says. False: it is none of what is said here. is_predecessor: that one says it. */
+bool handover_share_hear(struct handover_share *share, const struct handover_message *message, bool is_predecessor);
+/* Waits until policies have heard what was said to them. For who has nothing else to do. */
+void handover_share_settle(struct handover_share *share);
+
+#endif

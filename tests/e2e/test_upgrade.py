@@ -1,0 +1,410 @@
+"""A new process takes over from the one that serves: nobody is refused, nobody is closed, and one that fails changes
+nothing."""
+
+import os
+import signal
+import socket
+import subprocess
+
+import pytest
+
+from harness.admin import stats
+from harness.resp import OK, PONG, Client, wait_for
+from harness.servers import BINARY, child_environment, free_port, run_headgate
+from harness.upgrade import Line, is_alive, kill_line
+from harness.visitors import Stayers, Visitors
+
+
+@pytest.fixture
+def make_line(make_headgate, redis):
+    """Starts a Headgate that can be replaced: make_line(rules, option=…)."""
+    lines = []
+
+    def make(rules="", listen=None, admin=None, **options):
+        """listen, admin: further addresses."""
+        headgate = make_headgate(redis, start=False, reload_on_change="off", **options)
+        for name, address in (("listen", listen), ("admin", admin)):
+            headgate.options[name] = ", ".join(filter(None, [headgate.options[name], address]))
+        headgate.write_rules(rules)
+        lines.append(Line(headgate))
+        return lines[-1]
+
+    yield make
+    for line in lines:
+        try:
+            line.finish()
+        finally:
+            kill_line(line)
+
+
+# ---- who is there, and who comes ----
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_nobody_is_refused_or_closed(make_line, pool, threads):
+    """Two upgrades in a row under load: those who stay are served by the first of three processes to the end."""
+    line = make_line(pool=pool, threads=threads)
+    headgate = line.headgate
+    blocked = headgate.connect()
+    blocked.request("BLPOP", "upgrade:list", 0)
+    subscriber = headgate.connect()
+    assert subscriber("SUBSCRIBE", "upgrade:news")[0] == b"subscribe"
+    stayers, visitors = Stayers(headgate.connect), Visitors(headgate.address)
+    for _ in range(2):
+        visitors.await_more()
+        stayers.await_more()
+        line.upgrade()
+        visitors.await_more()
+        stayers.await_more()
+    assert all(is_alive(pid) for pid in line.pids)
+    stayers.end()
+    visitors.end()
+    assert stayers.faults == [] and visitors.faults == []
+    with headgate.connect() as fresh:
+        assert fresh("PUBLISH", "upgrade:news", "later") == 1
+        assert subscriber.read() == [b"message", b"upgrade:news", b"later"]
+        assert fresh("RPUSH", "upgrade:list", "item") == 1
+        assert blocked.read() == [b"upgrade:list", b"item"]
+    # The old ones end when the last of theirs has left, and not before.
+    stayers.leave()
+    subscriber.close()
+    assert blocked("PING") == PONG
+    assert is_alive(line.pids[0])
+    blocked.close()
+    line.await_end(line.pids[0])
+    line.await_end(line.pids[1])
+    assert headgate.process.wait(60) == 0
+    assert headgate.serves()
+
+
+def test_all_kinds_of_addresses_are_taken_over(make_line, tmp_path):
+    listener = f"[listener:proxied]\nlisten = unix:{tmp_path}/proxied.sock\nproxy_protocol = required\nproxy_from = unix\n"
+    http_port = free_port()
+    line = make_line(
+        listener, listen=f"unix:{tmp_path}/clients.sock", admin=f"unix:{tmp_path}/admin.sock",
+        http=f"127.0.0.1:{http_port}", unix_socket_mode="0600",
+    )  # fmt: skip
+    headgate = line.headgate
+    inodes = {path: path.stat().st_ino for path in tmp_path.iterdir()}
+    assert len(inodes) == 3
+    for _ in range(2):
+        line.upgrade()
+        line.await_end(line.pids[-2])
+        assert {path: path.stat().st_ino for path in tmp_path.iterdir()} == inodes
+        with Client(tmp_path / "clients.sock") as client:
+            assert client("PING") == PONG
+        with Client(tmp_path / "proxied.sock") as client:
+            client.send(b"PROXY TCP4 10.0.0.1 10.0.0.2 1 2\r\n")
+            assert client("PING") == PONG
+        with Client(tmp_path / "admin.sock") as client:
+            assert client("PING") == PONG
+        with socket.create_connection(("127.0.0.1", http_port), timeout=20) as web:
+            web.sendall(b"GET /live HTTP/1.0\r\n\r\n")
+            assert b" 200 " in web.recv(4096)
+        assert headgate.serves()
+    line.finish()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_unix_socket_that_was_renamed_into_place_is_known(make_line, tmp_path):
+    """One that took over by --take-over has bound it under another name."""
+    path = tmp_path / "clients.sock"
+    line = make_line(listen=f"unix:{path}")
+    other = run_take_over(line)
+    line.upgrade()
+    with Client(path) as client:
+        assert client("PING") == PONG
+    assert other.wait(60) == 0
+    assert path.exists()
+
+
+def run_take_over(line):
+    """Another one takes over in the older way; the processes from then on are the line's."""
+    with open(line.headgate.log_path, "ab") as log:
+        other = subprocess.Popen(
+            [str(line.program), "-c", str(line.headgate.config_path), "--take-over"],
+            stdout=log, stderr=log, env=child_environment(),
+        )  # fmt: skip
+    wait_for(lambda: line.pid() == other.pid, 30, "the other one")
+    line.headgate.terminate()
+    line.pids = [other.pid]
+    return other
+
+
+def test_addresses_that_come_and_go(make_line, tmp_path):
+    first, second = tmp_path / "first.sock", tmp_path / "second.sock"
+    line = make_line(listen=f"unix:{first}")
+    headgate = line.headgate
+    stayer = Client(first)
+    assert stayer("PING") == PONG
+    headgate.write_config(listen=f"127.0.0.1:{headgate.port}, unix:{second}")
+    line.upgrade()
+    assert not first.exists()
+    with Client(second) as client:
+        assert client("PING") == PONG
+    assert stayer("PING") == PONG
+    stayer.close()
+
+
+def test_servers_keep_their_addresses_and_counters(make_line, redis):
+    cache = free_port()
+    line = make_line(f"[server:cache]\nlisten = 127.0.0.1:{cache}\nupstream = {redis.url}\n")
+    headgate = line.headgate
+    with Client(("127.0.0.1", cache)) as client:
+        for _ in range(7):
+            assert client("PING") == PONG
+    line.upgrade()
+    with Client(("127.0.0.1", cache)) as client:
+        assert client("PING") == PONG
+    with headgate.admin() as admin:
+        figures = admin("SERVER", "cache", "STATS", "traffic").decode()
+    assert "\nrequests_total:8\n" in figures.replace("\r", "")
+
+
+# ---- what goes on ----
+
+
+def test_counters_go_on(make_line):
+    line = make_line("[deny:some]\ncommands = FLUSHALL\n")
+    headgate = line.headgate
+    stayer = headgate.connect()
+    for _ in range(50):
+        stayer("PING")
+    stayer("FLUSHALL")
+    before = stats(headgate)
+    line.upgrade()
+    after = stats(headgate)
+    counters = [name for name in before if name.endswith("_total")]
+    assert int(before["requests_total"]) >= 51 and int(before["policy_replies_total"]) >= 1
+    assert all(int(after[name]) >= int(before[name]) for name in counters), (before, after)
+    assert after["upgrades_total"] == "1"
+    # What the old one still counts is counted, too, by the one that is asked; and nothing is counted twice.
+    for _ in range(30):
+        stayer("PING")
+    requests = int(before["requests_total"]) + 30
+    wait_for(lambda: int(stats(headgate)["requests_total"]) == requests, 30, "the requests of the old one")
+    wait_for(lambda: stats(headgate)["predecessor_clients"] == "1", 30, "the clients of the old one")
+    line.upgrade()
+    for _ in range(20):
+        stayer("PING")
+    wait_for(lambda: int(stats(headgate)["requests_total"]) == requests + 20, 30, "those of the one before")
+    wait_for(lambda: stats(headgate)["predecessor_clients"] == "1", 30, "the clients of the one before")
+    stayer("PING")
+    stayer.close()
+    line.await_end(line.pids[0])
+    line.await_end(line.pids[1])
+    wait_for(lambda: int(stats(headgate)["requests_total"]) == requests + 21, 30, "the last request")
+    wait_for(lambda: stats(headgate)["predecessor_clients"] == "0", 30, "no clients of others")
+    assert stats(headgate)["upgrades_total"] == "2"
+
+
+# ---- upgrades that fail ----
+
+
+def assert_goes_on(line, stayer):
+    """The process that was there serves, and can be replaced by one that is sound."""
+    pid = line.pid()
+    assert pid == line.pids[-1]
+    wait_for(lambda: line.children() == [], 30, "no child")
+    assert stayer("PING") == PONG and line.headgate.serves()
+    line.install(BINARY)
+    line.upgrade()
+    assert stayer("PING") == PONG and line.headgate.serves()
+    assert int(stats(line.headgate)["upgrade_failures_total"]) == 1
+
+
+def test_a_program_that_ends(make_line):
+    line = make_line()
+    stayer = line.headgate.connect()
+    line.install_script("exit 3")
+    result = line.order()
+    assert result.returncode == 1
+    assert "ended with status 3 before it served" in result.stderr
+    line.headgate.await_log("ended with status 3 before it served")
+    assert_goes_on(line, stayer)
+
+
+def test_a_program_that_is_not_there(make_line):
+    line = make_line()
+    stayer = line.headgate.connect()
+    line.install("/nowhere/at/all")
+    result = line.order()
+    assert result.returncode == 1
+    assert "No such file" in result.stderr
+    assert_goes_on(line, stayer)
+
+
+def test_a_program_that_hangs(make_line):
+    line = make_line(upgrade_start_timeout="1s")
+    stayer = line.headgate.connect()
+    line.install_script("exec sleep 1000")
+    result = line.order()
+    assert result.returncode == 1
+    assert "did not come to serve within upgrade_start_timeout (1000ms)" in result.stderr
+    line.headgate.write_config(upgrade_start_timeout="60s")
+    line.headgate.signal(signal.SIGHUP)
+    line.headgate.await_log("the configuration was reloaded")
+    assert_goes_on(line, stayer)
+
+
+def test_a_program_that_is_killed_half_way(make_line):
+    line = make_line(upgrade_start_timeout="60s")
+    stayer = line.headgate.connect()
+    line.install_script("exec sleep 1000")
+    order = line.order_later()
+    children = wait_for(line.children, 30, "the new process")
+    os.kill(children[0], signal.SIGKILL)
+    _, errors = order.communicate(timeout=60)
+    assert order.returncode == 1
+    assert "ended by signal 9 before it served" in errors
+    assert_goes_on(line, stayer)
+
+
+def test_a_file_with_a_fault(make_line):
+    """headgate --upgrade reads it first; by a signal it is the new process that finds the fault."""
+    line = make_line()
+    stayer = line.headgate.connect()
+    line.headgate.write_config(max_clients="many")
+    result = line.order()
+    assert result.returncode == 1 and "max_clients" in result.stderr
+    line.headgate.signal(signal.SIGUSR2)
+    line.headgate.await_log("the upgrade failed, and nothing was changed")
+    assert "max_clients" in line.headgate.log().split("nothing was changed")[1]
+    line.headgate.write_config(max_clients="1000")
+    assert_goes_on(line, stayer)
+
+
+def test_an_address_that_is_taken(make_line):
+    line = make_line()
+    headgate = line.headgate
+    stayer = headgate.connect()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        before = headgate.options["listen"]
+        taken = f"127.0.0.1:{other.getsockname()[1]}"
+        headgate.write_config(listen=f"{before}, {taken}")
+        result = line.order()
+        assert result.returncode == 1
+        assert f"cannot listen on {taken}: Address already in use" in result.stderr
+        headgate.write_config(listen=before)
+    assert_goes_on(line, stayer)
+
+
+def test_one_at_a_time(make_line):
+    line = make_line(upgrade_start_timeout="60s")
+    line.install_script("exec sleep 1000")
+    order = line.order_later()
+    children = wait_for(line.children, 30, "the new process")
+    again = line.order()
+    assert again.returncode == 1 and "an upgrade is under way" in again.stderr
+    assert line.children() == children
+    os.kill(children[0], signal.SIGKILL)
+    order.communicate(timeout=60)
+    assert order.returncode == 1
+
+
+def test_the_old_one_is_ended_meanwhile(make_line):
+    line = make_line(upgrade_start_timeout="60s")
+    line.install_script("exec sleep 1000")
+    order = line.order_later()
+    children = wait_for(line.children, 30, "the new process")
+    assert line.headgate.terminate() == 0
+    _, errors = order.communicate(timeout=60)
+    assert order.returncode == 1 and "the process is told to end" in errors
+    assert not is_alive(children[0])
+
+
+def test_who_gave_way_cannot_be_asked_again(make_line):
+    line = make_line()
+    stayer = line.headgate.connect()
+    line.upgrade()
+    line.headgate.signal(signal.SIGUSR2)
+    line.headgate.await_log("another process has taken over already")
+    assert stayer("PING") == PONG
+
+
+def test_by_a_signal(make_line):
+    line = make_line()
+    stayer = line.headgate.connect()
+    os.kill(line.pid(), signal.SIGUSR2)
+    wait_for(lambda: line.pid() != line.pids[0], 30, "the new process")
+    line.pids.append(line.pid())
+    assert stayer("PING") == PONG and line.headgate.serves()
+
+
+def test_nobody_else_can_hand_over(make_line):
+    """The variable is Headgate's own: what does not name a hand-over is said, and harms nobody."""
+    for value in ("0", "77", "x", "1"):
+        result = subprocess.run(
+            [BINARY, "-c", "/nowhere"], capture_output=True, text=True, timeout=60,
+            env={**child_environment(), "HEADGATE_UPGRADE_FD": value},
+        )  # fmt: skip
+        assert result.returncode == 1 and "names no hand-over" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [[], [b"HELLO\n2", b"PORTS\n"], [b"PORTS\n"], [b""], [b"HELLO\n1", b"PORT\n0 0 0 /x"], [b"\xff" * 1000]],
+)
+def test_a_hand_over_that_is_not_understood(words):
+    """Nothing of another version brings it down: it says so, and ends."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        process = subprocess.Popen(
+            [BINARY], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, pass_fds=[theirs.fileno()],
+            env={**child_environment(), "HEADGATE_UPGRADE_FD": str(theirs.fileno())},
+        )  # fmt: skip
+        theirs.close()
+        for word in words:
+            ours.send(word)
+        ours.shutdown(socket.SHUT_WR)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1 and "headgate: no upgrade: " in errors
+
+
+# ---- the end ----
+
+
+def test_the_end_of_the_new_one_is_the_end_of_the_old_one(make_line):
+    line = make_line()
+    stayer = line.headgate.connect()
+    line.upgrade()
+    assert stayer("PING") == PONG
+    os.kill(line.pids[1], signal.SIGTERM)
+    stayer.assert_closed()
+    line.await_end(line.pids[0])
+    line.await_end(line.pids[1])
+
+
+def test_the_old_one_outlives_a_new_one_that_crashes(make_line):
+    line = make_line()
+    stayer = line.headgate.connect()
+    line.upgrade()
+    os.kill(line.pids[1], signal.SIGKILL)
+    line.headgate.await_log("the process that had taken over has ended")
+    assert stayer("PING") == PONG
+
+
+def test_clients_do_not_stay_for_ever(make_line):
+    line = make_line(upgrade_clients_timeout="1s")
+    stayer = line.headgate.connect()
+    assert stayer("PING") == PONG
+    line.upgrade()
+    stayer.assert_closed()
+    line.headgate.await_log("upgrade_clients_timeout is over")
+    line.await_end(line.pids[0])
+    assert line.headgate.serves()
+
+
+def test_what_the_new_one_is_told_the_old_one_hears(make_line, tmp_path):
+    """A log that was rotated, and rules that have changed, are those of both."""
+    log = tmp_path / "log"
+    line = make_line(log_file=log)
+    stayer = line.headgate.connect()
+    line.upgrade()
+    log.rename(tmp_path / "log.1")
+    os.kill(line.pids[1], signal.SIGUSR1)
+    wait_for(lambda: log.exists() and log.read_text().count("log_file was opened anew") == 2, 30, "both logs")
+    assert stayer("PING") == PONG
+    line.headgate.write_rules("[deny:some]\ncommands = PING\n")
+    os.kill(line.pids[1], signal.SIGHUP)
+    wait_for(lambda: "DENIED" in str(stayer("PING")), 30, "the old one to have the rule")
