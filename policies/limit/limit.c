@@ -183,7 +183,7 @@ static bool charge_common(const struct common *common, int64_t now_us, uint32_t 
         if (bucket == NULL) {
             continue;
         }
-        charged = limit_meter_charge(&rule->meter, &bucket->state, now_us, requests) && charged;
+        charged = limit_bucket_charge(bucket, &rule->meter, now_us, requests) && charged;
         limit_count(common->limit, rule, LIMIT_ADMITTED, LIMIT_COUNTER_ADMITTED, requests);
     }
     return charged;
@@ -461,6 +461,11 @@ static void unshare(void *shared)
 
 static const struct conf_section *const sections[] = {&limit_section, NULL};
 
+static const struct policy_twin limit_twin = {
+    .tell = {.name = "TELL", .least = 3, .most = 3, .run = limit_verb_tell},
+    .hear = {.name = "HEAR", .least = 2, .most = 2, .run = limit_verb_hear},
+};
+
 static const struct policy_gate limit_gate = {
     .wants = limit_wants,
     .group = limit_group,
@@ -489,4 +494,5 @@ const struct policy limit_policy = {
     .on_tick = limit_tick,
     .on_stats = limit_stats,
     .stop = limit_stop,
+    .twin = &limit_twin,
 };

@@ -46,6 +46,9 @@ struct limit_bucket {
     struct limit_bucket_table *bucket_table;
     union limit_meter_state state;
     uint64_t refused;
+    uint64_t charged;            /* what was admitted here, and … */
+    uint64_t told;               /* … of that, what another process knows (limit_twin.c), */
+    uint32_t told_number;        /* … which was told of the whole bucket the last time with this number */
     int64_t queued;              /* what requests on hold wait for */
     int64_t keep_until_us;       /* it is not idle before */
     struct limit_remote *remote; /* of global rules, made when it is needed first */
@@ -121,6 +124,24 @@ limit_locks limit_bucket_locks(const struct limit_bucket *bucket);
 /* Only what is locked may be looked at, but for bucket table and name. */
 void limit_share_lock(struct limit_share *share, limit_locks locks);
 void limit_share_unlock(struct limit_share *share, limit_locks locks);
+
+/* Admits it, as limit_meter_charge(). The bucket is locked. */
+static inline bool limit_bucket_charge(struct limit_bucket *bucket, const struct limit_meter *meter, int64_t now_us,
+                                       int64_t cost)
+{
+    bucket->charged += (uint64_t)cost;
+    return limit_meter_charge(meter, &bucket->state, now_us, cost);
+}
+
+/* ---- for another process ---- */
+
+/*
+ * Writes what another process is to know, up to most bytes and a bucket more: all, or what was admitted since it was
+ * told last. Returns the number to go on with, from 0 on; 0: that was all.
+ */
+uint64_t limit_share_tell(struct limit_share *share, FILE *out, bool all, uint64_t at, size_t most);
+/* Takes what it has written, and passes over what cannot be understood. */
+void limit_share_hear(struct limit_share *share, struct slice text, int64_t now_us);
 
 /* ---- for the admin port ---- */
 

@@ -34,6 +34,7 @@ struct limit_share {
     pthread_mutex_t registry; /* guards the list of bucket tables; taken before any stripe's */
     LIST_HEAD(, limit_bucket_table) bucket_tables;
     pthread_mutex_t stripes[LIMIT_STRIPES];
+    uint32_t told_number; /* of the last time that all was told; guarded by the registry's lock */
 };
 
 /* Calls visit for each bucket of the bucket table, the one of those without room among them, while it is locked; the
@@ -41,5 +42,7 @@ struct limit_share {
 typedef void limit_bucket_visitor(void *context, struct limit_bucket *bucket);
 void limit_bucket_table_visit(struct limit_share *share, struct limit_bucket_table *bucket_table,
                               limit_bucket_visitor *visit, void *context);
+/* What its members, those who have left, and processes before this one have counted. The registry is locked. */
+uint64_t limit_bucket_table_count(const struct limit_bucket_table *bucket_table, enum limit_count count);
 
 #endif

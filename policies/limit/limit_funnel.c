@@ -41,3 +41,13 @@ void limit_funnel_charge(const struct limit_funnel *funnel, limit_funnel_state *
     *state = (*state > now_ns ? *state : now_ns) + cost * funnel->drop_ns;
     assert(*state - now_ns <= funnel->full_ns);
 }
+
+void limit_funnel_note(const struct limit_funnel *funnel, limit_funnel_state *state, int64_t now_ns, int64_t cost)
+{
+    int64_t level_ns = *state > now_ns ? *state - now_ns : 0;
+    int64_t drops = cost < 2 * funnel->capacity ? cost : 2 * funnel->capacity;
+
+    level_ns = drops * funnel->drop_ns < 2 * funnel->full_ns - level_ns ? level_ns + drops * funnel->drop_ns
+                                                                        : 2 * funnel->full_ns;
+    *state = now_ns + level_ns;
+}

@@ -38,6 +38,9 @@ int64_t limit_funnel_left(const struct limit_funnel *funnel, limit_funnel_state 
 /* Adds the drops. They must fit now. */
 void limit_funnel_charge(const struct limit_funnel *funnel, limit_funnel_state *state, int64_t now_ns, int64_t cost);
 
+/* Adds drops that came elsewhere, even if they do not fit: up to as many again as do. */
+void limit_funnel_note(const struct limit_funnel *funnel, limit_funnel_state *state, int64_t now_ns, int64_t cost);
+
 /* Whether the state says nothing any more and can be dropped. */
 static inline bool limit_funnel_is_idle(limit_funnel_state state, int64_t now_ns)
 {

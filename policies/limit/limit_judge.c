@@ -68,7 +68,7 @@ static bool charge_one(struct limit *limit, struct limit_charge *charge, int64_t
         limit_global_charge(charge, now_us);
         return true;
     }
-    return limit_meter_charge(&charge->rule->meter, &charge->bucket->state, now_us, charge->cost);
+    return limit_bucket_charge(charge->bucket, &charge->rule->meter, now_us, charge->cost);
 }
 
 /* Counts them for the rule whose charges begin here: once each, also where they have several buckets of it. */

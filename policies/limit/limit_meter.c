@@ -49,6 +49,15 @@ bool limit_meter_charge(const struct limit_meter *meter, union limit_meter_state
     return true;
 }
 
+bool limit_meter_note(const struct limit_meter *meter, union limit_meter_state *state, int64_t at_us, int64_t cost)
+{
+    if (meter->algorithm == LIMIT_SLIDING_WINDOW) {
+        return limit_window_note(&meter->window, &state->window, at_us, cost);
+    }
+    limit_funnel_note(&meter->funnel, &state->funnel, at_us * NS_PER_US, cost);
+    return true;
+}
+
 bool limit_meter_is_idle(const struct limit_meter *meter, union limit_meter_state *state, int64_t now_us)
 {
     if (meter->algorithm == LIMIT_SLIDING_WINDOW) {

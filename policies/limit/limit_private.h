@@ -8,7 +8,7 @@
  *   limit_global.c   rules that are decided in Redis: judging by what it has said
  *   limit_call.c     calls to Redis: who waits for which, and what becomes of their answers
  *   limit_script.c   what is said to Redis
- *   limit_verbs.c    LIMITS and LIMIT on the admin port
+ *   limit_verbs.c    LIMITS and LIMIT on the admin port; what is told another process, which limit_twin.c knows
  */
 #ifndef HEADGATE_LIMIT_PRIVATE_H
 #define HEADGATE_LIMIT_PRIVATE_H
@@ -195,5 +195,8 @@ void limit_script_forget(struct limit *limit, const struct limit_rule *rule, str
 enum policy_answer limit_verb_limits(void *instance, size_t count, const struct slice *arguments, FILE *answer);
 /* LIMIT RESET rule [offender] */
 enum policy_answer limit_verb_limit(void *instance, size_t count, const struct slice *arguments, FILE *answer);
+/* TELL and HEAR of struct policy_twin */
+enum policy_answer limit_verb_tell(void *instance, size_t count, const struct slice *arguments, FILE *answer);
+enum policy_answer limit_verb_hear(void *instance, size_t count, const struct slice *arguments, FILE *answer);
 
 #endif

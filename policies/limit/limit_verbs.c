@@ -1,6 +1,8 @@
-/* LIMITS and LIMIT on the admin port. */
+/* LIMITS and LIMIT on the admin port, and what is told another process. */
+#include "base/percent.h"
 #include "limit/limit_private.h"
 
+#include <inttypes.h>
 #include <string.h>
 #include <strings.h>
 
@@ -73,5 +75,46 @@ enum policy_answer limit_verb_limit(void *instance, size_t count, const struct s
               answer);
         return POLICY_ANSWER_ERROR;
     }
+    return POLICY_ANSWER_OK;
+}
+
+/* The number of the argument; 0: it is none. */
+static uint64_t number_of(struct slice text)
+{
+    int64_t number;
+
+    return percent_take_number(&text, &number) ? (uint64_t)number : 0;
+}
+
+/* Half of what there is room for: the last bucket may take more than is left. */
+#define TOLD_AT_ONCE (POLICY_TWIN_TEXT_MAX / 2)
+
+enum policy_answer limit_verb_tell(void *instance, size_t count, const struct slice *arguments, FILE *answer)
+{
+    struct limit *limit = instance;
+    struct text_stream text;
+
+    (void)count;
+    if (!text_open(&text)) {
+        return POLICY_ANSWER_ERROR;
+    }
+    uint64_t next =
+        limit_share_tell(limit->share, text.out, slice_is(arguments[1], "ALL"), number_of(arguments[2]), TOLD_AT_ONCE);
+    bool is_whole = text_close(&text);
+    fprintf(answer, "%" PRIu64 "\n", is_whole ? next : 0);
+    if (is_whole) {
+        (void)fwrite(text.bytes, 1, text.length, answer);
+    }
+    text_free(&text);
+    return POLICY_ANSWER_TEXT;
+}
+
+enum policy_answer limit_verb_hear(void *instance, size_t count, const struct slice *arguments, FILE *answer)
+{
+    struct limit *limit = instance;
+
+    (void)count;
+    (void)answer;
+    limit_share_hear(limit->share, arguments[1], limit->host->now_us(limit->host->context));
     return POLICY_ANSWER_OK;
 }

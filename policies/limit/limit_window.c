@@ -83,11 +83,15 @@ static bool shares_slot(const struct limit_window *window, const struct limit_wi
            (now_us - state->newest_began < share_us || slot_at(state, state->used - 1)->last_us == now_us);
 }
 
-bool limit_window_charge(const struct limit_window *window, struct limit_window_state *state, int64_t now_us,
-                         int64_t cost)
+/* A small limit that was overstepped elsewhere has no slots of its own for the rest. */
+static bool is_crowded(const struct limit_window *window, const struct limit_window_state *state)
 {
-    assert(state->count + cost <= window->limit);
-    if (!shares_slot(window, state, now_us)) {
+    return window->limit <= LIMIT_WINDOW_SLOTS && state->used >= LIMIT_WINDOW_SLOTS;
+}
+
+static bool note(const struct limit_window *window, struct limit_window_state *state, int64_t now_us, int64_t count)
+{
+    if (!shares_slot(window, state, now_us) && !is_crowded(window, state)) {
         if (!make_room(state)) {
             return false;
         }
@@ -98,9 +102,36 @@ bool limit_window_charge(const struct limit_window *window, struct limit_window_
     struct limit_window_slot *newest = slot_at(state, state->used - 1);
     /* The loop iteration of another worker may have begun later than this one's. */
     newest->last_us = now_us > newest->last_us ? now_us : newest->last_us;
-    newest->count += cost;
-    state->count += cost;
+    newest->count += count;
+    state->count += count;
     return true;
+}
+
+bool limit_window_charge(const struct limit_window *window, struct limit_window_state *state, int64_t now_us,
+                         int64_t cost)
+{
+    assert(state->count + cost <= window->limit);
+    return note(window, state, now_us, cost);
+}
+
+/* More than twice the limit says no more than that. */
+bool limit_window_note(const struct limit_window *window, struct limit_window_state *state, int64_t at_us,
+                       int64_t count)
+{
+    int64_t room = 2 * window->limit - state->count;
+    int64_t noted = count < room ? count : room;
+
+    forget_old(window, state, at_us);
+    return noted <= 0 || note(window, state, at_us, noted);
+}
+
+void limit_window_tell(const struct limit_window_state *state,
+                       void (*told)(void *context, int64_t at_us, int64_t count), void *context)
+{
+    for (uint32_t i = 0; i < state->used; i++) {
+        const struct limit_window_slot *slot = slot_at(state, i);
+        told(context, slot->last_us, slot->count);
+    }
 }
 
 bool limit_window_is_idle(const struct limit_window *window, struct limit_window_state *state, int64_t now_us)

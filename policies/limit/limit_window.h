@@ -51,6 +51,15 @@ int64_t limit_window_left(const struct limit_window *window, struct limit_window
 bool limit_window_charge(const struct limit_window *window, struct limit_window_state *state, int64_t now_us,
                          int64_t cost);
 
+/* Notes what was admitted elsewhere, at a time that is not before any that was noted, nor after now: even if that is
+ * more than the limit in all. False when memory is short. */
+bool limit_window_note(const struct limit_window *window, struct limit_window_state *state, int64_t at_us,
+                       int64_t count);
+
+/* Calls told for what the window remembers, in the order of time. */
+void limit_window_tell(const struct limit_window_state *state,
+                       void (*told)(void *context, int64_t at_us, int64_t count), void *context);
+
 /* Whether the state says nothing any more. Forgets what has left the window. */
 bool limit_window_is_idle(const struct limit_window *window, struct limit_window_state *state, int64_t now_us);
 

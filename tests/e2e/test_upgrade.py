@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from harness.admin import stats
-from harness.resp import OK, PONG, Client, wait_for
+from harness.resp import PONG, Client, Error, wait_for
 from harness.servers import BINARY, child_environment, free_port, run_headgate
 from harness.upgrade import Line, is_alive, kill_line
 from harness.visitors import Stayers, Visitors
@@ -196,6 +196,82 @@ def test_counters_go_on(make_line):
     wait_for(lambda: int(stats(headgate)["requests_total"]) == requests + 21, 30, "the last request")
     wait_for(lambda: stats(headgate)["predecessor_clients"] == "0", 30, "no clients of others")
     assert stats(headgate)["upgrades_total"] == "2"
+
+
+# ---- limits ----
+
+
+def admitted(client, key, most=100):
+    """How many are admitted until one is refused."""
+    for count in range(most):
+        reply = client("INCR", key)
+        if isinstance(reply, Error):
+            assert "RATELIMITED" in str(reply)
+            return count
+    return most
+
+
+def await_tracked(headgate, count):
+    wait_for(lambda: int(stats(headgate)["limit_tracked"]) >= count, 30, f"{count} buckets to be known")
+
+
+@pytest.mark.parametrize("algorithm", ["sliding-window", "funnel"])
+@pytest.mark.parametrize("amount", [20, 200])
+def test_a_limit_is_one_of_both(make_line, algorithm, amount):
+    """What one process admits, the other knows; so does the third."""
+    rate = f"limit = {amount}\nwindow = 1h" if algorithm == "sliding-window" else f"capacity = {amount}\nleak = 1/1h"
+    line = make_line(f"[limit:all]\nkeys = up:*\nper = key\nalgorithm = {algorithm}\n{rate}\n")
+    headgate = line.headgate
+    stayer = headgate.connect()
+    part = amount // 5
+    assert admitted(stayer, "up:a", part) == part
+    line.upgrade()
+    with headgate.connect() as fresh:
+        assert admitted(fresh, "up:a", part) == part
+        # What the old one admits from now on, the new one hears of, with one word about all that came before it.
+        assert admitted(stayer, "up:a", part) == part
+        assert admitted(stayer, "up:mark:1", 1) == 1
+        await_tracked(headgate, 2)
+        line.upgrade()
+        assert admitted(stayer, "up:a", part) == part
+        assert admitted(stayer, "up:mark:2", 1) == 1
+        await_tracked(headgate, 3)
+        with headgate.connect() as third:
+            assert admitted(third, "up:a", amount) == amount - 4 * part
+            # … and the first one of the last one, by way of the one between them.
+            wait_for(lambda: isinstance(stayer("INCR", "up:a"), Error), 30, "the first one to hear of it")
+
+
+def test_limits_with_many_workers(make_line):
+    """Under load from both sides, no more is admitted than once the limit and what one word may come late."""
+    line = make_line("[limit:all]\nkeys = up:*\nper = user\nlimit = 400\nwindow = 1h\n", threads=4)
+    headgate = line.headgate
+    stayers = [headgate.connect() for _ in range(4)]
+    before = sum(admitted(stayer, "up:a", 50) for stayer in stayers)
+    assert before == 200
+    line.upgrade()
+    clients = stayers + [headgate.connect() for _ in range(4)]
+    total, refused = before, 0
+    for _ in range(2000):
+        if refused > 100:
+            break
+        for client in clients:
+            reply = client("INCR", "up:a")
+            total += not isinstance(reply, Error)
+            refused += isinstance(reply, Error)
+    assert refused > 100
+    assert 400 <= total < 600
+
+
+def test_connections_are_not_mixed_up(make_line):
+    """The numbers of connections are those of a process: another one's says nothing."""
+    line = make_line("[limit:all]\nkeys = up:*\nper = connection\nlimit = 10\nwindow = 1h\n")
+    stayer = line.headgate.connect()
+    assert admitted(stayer, "up:a") == 10
+    line.upgrade()
+    for _ in range(20):
+        with line.headgate.connect() as fresh:
+            assert admitted(fresh, "up:a") == 10
 
 
 # ---- upgrades that fail ----

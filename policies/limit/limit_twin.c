@@ -1,0 +1,272 @@
+/*
+ * What two processes tell each other of their buckets while one takes over from the other. The new one begins with the
+ * buckets as they are in the old one; from then on each tells what it has admitted since it told last, and the other
+ * notes that as if it had admitted it itself, just now. So what both admit is bounded by one limit, but for what they
+ * admit between two words. Both have the same clock.
+ *
+ *   table IDENTITY                        those that follow are of this rule
+ *   counts ADMITTED REFUSED DELAYED OBSERVED
+ *   window NAME REFUSED AT COUNT …        a bucket, with what was admitted when (µs)
+ *   funnel NAME REFUSED EMPTY             … with the time when it will be empty (ns)
+ *   charged NAME COST                     a bucket has admitted this since the last time
+ */
+#include "base/percent.h"
+#include "limit/limit_bucket_table_private.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The longest identity of a bucket table: more is none. */
+#define IDENTITY_MAX 4096
+
+static const char without_room[] = "others";
+
+/* ---- telling ---- */
+
+struct telling {
+    FILE *out;
+    bool all;
+    uint32_t number;
+    size_t written;
+    size_t most;
+    const struct limit_bucket_table *named; /* of which the last lines are */
+};
+
+/* The number of a connection says nothing in another process. A key, which is the last part, may hold any bytes. */
+static bool is_of_connection(struct slice name)
+{
+    static const char part[] = "connection:", key[] = "key:";
+
+    while (name.length > 0 && !slice_begins(name, key)) {
+        if (slice_begins(name, part)) {
+            return true;
+        }
+        const char *end = memchr(name.data, '\n', name.length);
+        size_t length = end != NULL ? (size_t)(end - name.data) + 1 : name.length;
+        name = (struct slice){name.data + length, name.length - length};
+    }
+    return false;
+}
+
+static void tell_slot(void *context, int64_t at_us, int64_t count)
+{
+    struct telling *telling = context;
+
+    telling->written += (size_t)fprintf(telling->out, " %" PRId64 " %" PRId64, at_us, count);
+}
+
+static void tell_whole(struct telling *telling, struct limit_bucket *bucket)
+{
+    bool is_window = bucket->bucket_table->meter.algorithm == LIMIT_SLIDING_WINDOW;
+
+    telling->written += (size_t)fprintf(telling->out, is_window ? "window " : "funnel ");
+    telling->written += percent_write(telling->out, (struct slice){bucket->name, bucket->length});
+    telling->written += (size_t)fprintf(telling->out, " %" PRIu64, bucket->refused);
+    if (is_window) {
+        limit_window_tell(&bucket->state.window, tell_slot, telling);
+    } else {
+        telling->written += (size_t)fprintf(telling->out, " %" PRId64, bucket->state.funnel);
+    }
+    telling->written += (size_t)fprintf(telling->out, "\n");
+    bucket->told_number = telling->number;
+}
+
+static void tell_charged(struct telling *telling, const struct limit_bucket *bucket)
+{
+    telling->written += (size_t)fprintf(telling->out, "charged ");
+    telling->written += percent_write(telling->out, (struct slice){bucket->name, bucket->length});
+    telling->written += (size_t)fprintf(telling->out, " %" PRIu64 "\n", bucket->charged - bucket->told);
+}
+
+static void name_table(struct telling *telling, const struct limit_bucket_table *bucket_table)
+{
+    if (telling->named != bucket_table) {
+        telling->named = bucket_table;
+        telling->written += (size_t)fprintf(telling->out, "table ");
+        telling->written += percent_write(telling->out, slice_of(bucket_table->identity));
+        telling->written += (size_t)fprintf(telling->out, "\n");
+    }
+}
+
+static void tell_bucket(void *context, struct limit_bucket *bucket)
+{
+    struct telling *telling = context;
+    bool is_due = telling->all ? bucket->told_number != telling->number : bucket->told != bucket->charged;
+
+    if (!is_due || telling->written >= telling->most ||
+        is_of_connection((struct slice){bucket->name, bucket->length})) {
+        return;
+    }
+    name_table(telling, bucket->bucket_table);
+    if (telling->all) {
+        tell_whole(telling, bucket);
+    } else {
+        tell_charged(telling, bucket);
+    }
+    bucket->told = bucket->charged;
+}
+
+static void tell_table(struct telling *telling, struct limit_share *share, struct limit_bucket_table *bucket_table,
+                       bool with_counts)
+{
+    if (with_counts) {
+        name_table(telling, bucket_table);
+        fprintf(telling->out, "counts");
+        for (enum limit_count i = 0; i < LIMIT_COUNTS; i++) {
+            fprintf(telling->out, " %" PRIu64, limit_bucket_table_count(bucket_table, i));
+        }
+        fprintf(telling->out, "\n");
+    }
+    limit_bucket_table_visit(share, bucket_table, tell_bucket, telling);
+}
+
+/* at: 1 + the place of the bucket table, in the order of the list; a table is told of again until it has no more. */
+uint64_t limit_share_tell(struct limit_share *share, FILE *out, bool all, uint64_t at, size_t most)
+{
+    struct telling telling = {.out = out, .all = all, .most = most};
+    bool is_begun = at > 0;
+    uint64_t place = 1;
+
+    pthread_mutex_lock(&share->registry);
+    share->told_number += all && !is_begun ? 1 : 0;
+    telling.number = share->told_number;
+    struct limit_bucket_table *bucket_table = LIST_FIRST(&share->bucket_tables);
+    for (; bucket_table != NULL && telling.written < most; place++) {
+        if (!bucket_table->is_cache && place >= at) {
+            tell_table(&telling, share, bucket_table, all && (place > at || !is_begun));
+        }
+        bucket_table = telling.written < most ? LIST_NEXT(bucket_table, of_share) : bucket_table;
+    }
+    bool is_over = telling.written < most;
+    pthread_mutex_unlock(&share->registry);
+    return is_over ? 0 : place - 1;
+}
+
+/* ---- hearing ---- */
+
+static struct limit_bucket_table *find_table(const struct limit_share *share, struct slice identity)
+{
+    struct limit_bucket_table *bucket_table;
+
+    LIST_FOREACH(bucket_table, &share->bucket_tables, of_share)
+    {
+        if (!bucket_table->is_cache && slice_is(identity, bucket_table->identity)) {
+            return bucket_table;
+        }
+    }
+    return NULL;
+}
+
+/* NULL: this process has no such rule. */
+static struct limit_bucket_table *hear_table(const struct limit_share *share, struct slice line)
+{
+    char identity[IDENTITY_MAX];
+    struct slice word;
+    size_t length;
+
+    return percent_take_word(&line, &word) && percent_read(word, identity, sizeof identity, &length)
+               ? find_table(share, (struct slice){identity, length})
+               : NULL;
+}
+
+static void hear_counts(struct limit_bucket_table *bucket_table, struct slice line)
+{
+    int64_t number;
+
+    for (enum limit_count i = 0; i < LIMIT_COUNTS && percent_take_number(&line, &number); i++) {
+        bucket_table->counts_of_those_who_left[i] += (uint64_t)number;
+    }
+}
+
+/* What was admitted later than now cannot have been told by who has this clock. */
+static void hear_window(struct limit_bucket *bucket, struct slice line, int64_t now_us)
+{
+    int64_t at_us, count, last_us = 0;
+
+    while (percent_take_number(&line, &at_us) && percent_take_number(&line, &count) && at_us <= now_us &&
+           at_us > last_us && count > 0) {
+        (void)limit_meter_note(&bucket->bucket_table->meter, &bucket->state, at_us, count);
+        last_us = at_us;
+    }
+}
+
+static void hear_funnel(struct limit_bucket *bucket, struct slice line, int64_t now_us)
+{
+    const struct limit_funnel *funnel = &bucket->bucket_table->meter.funnel;
+    int64_t empty_ns;
+
+    if (percent_take_number(&line, &empty_ns) && empty_ns > now_us * 1000 &&
+        empty_ns - now_us * 1000 <= 2 * funnel->full_ns) {
+        bucket->state.funnel = empty_ns;
+    }
+}
+
+static void hear_bucket(struct limit_bucket *bucket, struct slice kind, struct slice line, int64_t now_us)
+{
+    bool is_window = bucket->bucket_table->meter.algorithm == LIMIT_SLIDING_WINDOW;
+    int64_t number;
+
+    if (!percent_take_number(&line, &number)) {
+        return;
+    }
+    if (slice_is(kind, "charged") && number > 0) {
+        (void)limit_meter_note(&bucket->bucket_table->meter, &bucket->state, now_us, number);
+    } else if (slice_is(kind, is_window ? "window" : "funnel")) {
+        bucket->refused += (uint64_t)number;
+        (is_window ? hear_window : hear_funnel)(bucket, line, now_us);
+    }
+}
+
+static struct limit_bucket *pin(struct limit_share *share, struct limit_bucket_table *bucket_table, struct slice name,
+                                int64_t now_us)
+{
+    if (slice_is(name, without_room)) {
+        struct limit_bucket *bucket = bucket_table->overflow;
+        limit_share_lock(share, limit_bucket_locks(bucket));
+        bucket->pins++;
+        limit_share_unlock(share, limit_bucket_locks(bucket));
+        return bucket;
+    }
+    return limit_bucket_pin(share, bucket_table, name, now_us);
+}
+
+static void hear_of_bucket(struct limit_share *share, struct limit_bucket_table *bucket_table, struct slice kind,
+                           struct slice line, int64_t now_us)
+{
+    char name[LIMIT_BUCKET_MAX];
+    struct slice word;
+    size_t length;
+
+    if (!percent_take_word(&line, &word) || !percent_read(word, name, sizeof name, &length)) {
+        return;
+    }
+    struct limit_bucket *bucket = pin(share, bucket_table, (struct slice){name, length}, now_us);
+    if (bucket != NULL) {
+        limit_share_lock(share, limit_bucket_locks(bucket));
+        hear_bucket(bucket, kind, line, now_us);
+        limit_share_unlock(share, limit_bucket_locks(bucket));
+        limit_bucket_unpin(share, bucket);
+    }
+}
+
+void limit_share_hear(struct limit_share *share, struct slice text, int64_t now_us)
+{
+    struct limit_bucket_table *bucket_table = NULL;
+    struct slice line, kind;
+
+    pthread_mutex_lock(&share->registry);
+    while (percent_take_line(&text, &line)) {
+        if (!percent_take_word(&line, &kind)) {
+            continue;
+        }
+        if (slice_is(kind, "table")) {
+            bucket_table = hear_table(share, line);
+        } else if (bucket_table != NULL && slice_is(kind, "counts")) {
+            hear_counts(bucket_table, line);
+        } else if (bucket_table != NULL) {
+            hear_of_bucket(share, bucket_table, kind, line, now_us);
+        }
+    }
+    pthread_mutex_unlock(&share->registry);
+}
