@@ -268,6 +268,12 @@ static void unshare(void *shared)
 
 static const struct conf_section *const sections[] = {&lease_section, NULL};
 
+static const struct policy_twin lease_twin = {
+    .tell = {.name = "TELL", .least = 3, .most = 3, .run = lease_verb_tell},
+    .hear = {.name = "HEAR", .least = 2, .most = 2, .run = lease_verb_hear},
+    .is_for_successor = true,
+};
+
 static const struct policy_gate lease_gate = {
     .wants = lease_wants,
     .on_request = lease_request,
@@ -297,4 +303,5 @@ const struct policy lease_policy = {
     .on_drain = lease_drain,
     .on_stats = lease_stats,
     .stop = lease_stop,
+    .twin = &lease_twin,
 };

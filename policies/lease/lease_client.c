@@ -79,13 +79,22 @@ static void leave(struct lease_worker *worker, struct lease_owner *owner)
     }
 }
 
+void lease_client_part(struct lease_worker *worker, struct lease_owner *owner)
+{
+    leave(worker, owner);
+}
+
 static struct lease_owner *join_alone(struct lease_worker *worker, const struct lease_client *client)
 {
     char text[LEASE_OWNER_MAX + 32];
     struct slice name = name_of(client);
     int length = snprintf(text, sizeof text, "%.*s#%" PRIu64, (int)name.length, name.data, client->id);
 
-    return lease_registry_join(worker->registry, (struct slice){text, (size_t)length});
+    struct lease_owner *owner = lease_registry_join(worker->registry, (struct slice){text, (size_t)length});
+    if (owner != NULL) {
+        owner->is_alone = true;
+    }
+    return owner;
 }
 
 /* ---- whose a lease is ---- */

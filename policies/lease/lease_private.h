@@ -14,6 +14,7 @@
  *   lease_client.c     whose connections show that a holder lives
  *   lease_process.c    … which processes live, and which connections they have
  *   lease_text.c       what is said of leases: names, keys and owners as they are shown, warnings
+ *   lease_twin.c       what becomes of leases when another process takes over
  *   lease_verbs.c      LEASES and LEASE on the admin port
  */
 #ifndef HEADGATE_LEASE_PRIVATE_H
@@ -167,6 +168,8 @@ void lease_client_tick(struct lease_worker *worker);
 /* Whose lease it is, under such terms, that the client takes. The registry is locked. NULL when memory is short. */
 struct lease_owner *lease_client_owner(struct lease_worker *worker, struct lease_client *client,
                                        const struct lease_terms *terms);
+/* A connection of the owner that there never was has gone. The registry is locked. */
+void lease_client_part(struct lease_worker *worker, struct lease_owner *owner);
 /* The client is of that process, which it was counted with; NULL is harmless. The registry is locked. */
 void lease_client_adopt(struct lease_worker *worker, struct lease_client *client, struct lease_owner *process);
 /* The client's process has ended, and its connection is there: somebody else has that, and what was taken by it. Who it
@@ -265,7 +268,7 @@ void lease_suspect(struct lease_worker *worker, struct lease *lease);
 /* Whether such a script may have, or one that did not say which keys it touches. */
 bool lease_is_suspect(const struct lease_worker *worker, const struct lease *lease);
 /* Takes the lease off file, counts why, and logs it if somebody has lost a lock. */
-void lease_end(struct lease_worker *worker, struct lease *lease, enum lease_reason reason);
+void lease_end(struct lease_worker *worker, struct lease *lease, enum lease_reason why);
 /* What became of a lock that was gone when its owner was: that may have released it just before. */
 enum lease_reason lease_reason_without_owner(const struct lease_worker *worker, const struct lease *lease);
 /* Looks after the leases of this worker that are due. Nothing is locked. */
@@ -278,6 +281,14 @@ bool lease_may_be_endless(const struct lease *lease);
 bool lease_is_ownerless(const struct lease *lease);
 /* When it will have been held for so long as it may be. */
 int64_t lease_deadline_us(const struct lease *lease);
+
+/* ---- lease_twin.c ---- */
+
+/* Whether another process is about to be given the lease. The registry is locked. */
+bool lease_twin_takes(const struct lease_worker *worker, const struct lease *lease);
+/* TELL and HEAR of struct policy_twin. */
+enum policy_answer lease_verb_tell(void *instance, size_t count, const struct slice *arguments, FILE *answer);
+enum policy_answer lease_verb_hear(void *instance, size_t count, const struct slice *arguments, FILE *answer);
 
 /* ---- lease_text.c ---- */
 

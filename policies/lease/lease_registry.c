@@ -44,6 +44,8 @@ struct lease_registry {
     bool asked_rank;
     bool draining;
     struct lease_tallies *tallies;
+    bool gives_away;
+    int64_t beside_until_us;
     struct lease_semaphore semaphores[SEMAPHORES];
     struct lease_wheel wheels[]; /* one for each worker */
 };
@@ -153,6 +155,22 @@ bool lease_registry_is_draining(const struct lease_registry *registry)
 void lease_registry_drain(struct lease_registry *registry)
 {
     registry->draining = true;
+}
+
+void lease_registry_set_beside(struct lease_registry *registry, int64_t until_us, bool gives_away)
+{
+    registry->beside_until_us = until_us;
+    registry->gives_away = gives_away;
+}
+
+bool lease_registry_is_beside(const struct lease_registry *registry, int64_t now_us)
+{
+    return now_us < registry->beside_until_us;
+}
+
+bool lease_registry_gives_away(const struct lease_registry *registry, int64_t now_us)
+{
+    return registry->gives_away && lease_registry_is_beside(registry, now_us);
 }
 
 static uint64_t hash_text(const struct lease_registry *registry, struct slice text)

@@ -107,6 +107,7 @@ struct lease_owner {
     struct policy_peer process;
     LIST_ENTRY(lease_owner) of_processes;
     int64_t checked_us;   /* when it was last looked at whether it lives */
+    bool is_alone;        /* it is one connection, and so of this process only */
     bool ended;           /* it does not: those who have its connections now are to be found */
     uint64_t search;      /* the number of the search for further connections of it; 0: there is none */
     size_t searchers;     /* workers that have not looked through their clients yet */
@@ -176,6 +177,10 @@ struct lease_wheel *lease_registry_wheel(struct lease_registry *registry, size_t
 /* Whether the process is about to end: clients that leave now come back elsewhere. */
 bool lease_registry_is_draining(const struct lease_registry *registry);
 void lease_registry_drain(struct lease_registry *registry);
+/* Until then there is another process, which takes over from this one, if gives_away, or has had it take over. */
+void lease_registry_set_beside(struct lease_registry *registry, int64_t until_us, bool gives_away);
+bool lease_registry_is_beside(const struct lease_registry *registry, int64_t now_us);
+bool lease_registry_gives_away(const struct lease_registry *registry, int64_t now_us);
 
 /* What is known of the semaphore with that key: what was known of another may make way for it. */
 struct lease_semaphore *lease_registry_semaphore(struct lease_registry *registry, const struct lease_key *key);

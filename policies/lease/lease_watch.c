@@ -96,8 +96,19 @@ bool lease_is_suspect(const struct lease_worker *worker, const struct lease *lea
            lease_registry_unseen(worker->registry, lease->members[0].key->database) > lease->shown;
 }
 
-void lease_end(struct lease_worker *worker, struct lease *lease, enum lease_reason reason)
+/* With another process beside this one, its owner may have released it by way of that one. */
+static enum lease_reason reason_here(const struct lease_worker *worker, enum lease_reason reason)
 {
+    bool may_be_release = reason == LEASE_REASON_GONE || reason == LEASE_REASON_TAKEN;
+
+    return may_be_release && lease_registry_is_beside(worker->registry, lease_now(worker)) ? LEASE_REASON_UNSEEN
+                                                                                           : reason;
+}
+
+void lease_end(struct lease_worker *worker, struct lease *lease, enum lease_reason why)
+{
+    enum lease_reason reason = reason_here(worker, why);
+
     if (outcomes[reason].counter != LEASE_COUNTERS && reason != LEASE_REASON_DROPPED) {
         lease_permit_end(worker, lease, reason);
     }
@@ -285,6 +296,10 @@ enum lease_reason lease_reason_without_owner(const struct lease_worker *worker, 
 
 static struct lease_call *attend_orphan(struct lease_worker *worker, struct lease *lease)
 {
+    if (lease_twin_takes(worker, lease)) {
+        look_again_later(worker, lease, SECOND_US / 2);
+        return NULL;
+    }
     if (lease->terms.farewell == LEASE_FAREWELL_RELEASE) {
         return call(worker, lease, LEASE_OPERATION_RELEASE);
     }

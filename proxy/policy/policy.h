@@ -524,8 +524,9 @@ typedef void policy_rule_told(void *context, const char *rule, const uint64_t *v
  */
 struct policy_twin {
     /* TELL ALL cursor: what the new process has to know when it begins. TELL NEWS cursor: what is new since the last
-     * time. cursor: a number, 0 at first. Writes a line with the number to go on with, 0 if that was all, then lines,
-     * up to POLICY_TWIN_TEXT_MAX in all. */
+     * time; TELL BESIDE, to the new process in place of NEWS where is_for_successor: there is another one, and nothing
+     * is to be told. cursor: a number, 0 at first. Writes a line with the number to go on with, 0 if that was all, then
+     * lines, up to POLICY_TWIN_TEXT_MAX in all. */
     struct policy_verb tell;
     /* HEAR text: lines without the first one. */
     struct policy_verb hear;

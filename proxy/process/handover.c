@@ -46,9 +46,8 @@ void handover_pass_on(struct handover *handover, const char *order)
 void handover_say_goodbye(struct handover *handover)
 {
     handover_abandon(handover, "the process ends");
-    if (handover_is_given(handover)) {
-        handover_share_count(&handover->share);
-        handover_line_flush(&handover->successor, GOODBYE_PATIENCE_MS);
+    if (handover->is_open && handover_line_is_open(&handover->successor)) {
+        handover_share_say_all(&handover->share, GOODBYE_PATIENCE_MS);
     }
 }
 

@@ -4,6 +4,7 @@
 #include "base/text.h"
 
 #include <inttypes.h>
+#include <poll.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,8 @@
 #define COUNT_ROUNDS 10
 /* With a full line, a policy is asked again so much later. */
 #define REST_US 5000
+/* How often it is looked whether a worker has answered, by who has nothing else to do. */
+#define WAIT_MS 10
 
 /* Something that a policy is asked, or told. It belongs to a worker until it is answered. */
 struct handover_errand {
@@ -114,7 +117,7 @@ static void send_text(const struct handover_errand *errand, struct slice text)
     struct handover_share *share = errand->share;
     bool is_for_successor = twin_of(share, errand->policy)->is_for_successor;
 
-    if (text.length == 0) {
+    if (text.length == 0 || (!errand->is_all && is_for_successor && !share->has_successor)) {
         return;
     }
     if (errand->is_all || share->has_successor) {
@@ -166,8 +169,7 @@ static bool find_next(struct handover_errand *errand)
 
     for (; errand->server < share->servers->count; errand->server++, errand->policy = 0) {
         for (; errand->policy < roster_size(share); errand->policy++) {
-            const struct policy_twin *twin = twin_of(share, errand->policy);
-            if (twin != NULL && (errand->is_all || !twin->is_for_successor || share->has_successor)) {
+            if (twin_of(share, errand->policy) != NULL) {
                 return true;
             }
         }
@@ -181,6 +183,15 @@ static bool is_over(const struct handover_errand *errand)
     const struct handover_share *share = errand->share;
 
     return !share->is_open || (errand->is_all && share->told_all == NULL);
+}
+
+/* What the policy is asked for. */
+static const char *what_of(const struct handover_errand *errand)
+{
+    const struct handover_share *share = errand->share;
+    bool is_beside = twin_of(share, errand->policy)->is_for_successor && !share->has_successor;
+
+    return errand->is_all ? "ALL" : is_beside ? "BESIDE" : "NEWS";
 }
 
 static void go_on_later(evutil_socket_t fd, short what, void *context)
@@ -209,7 +220,7 @@ static void go_on(struct handover_errand *errand)
         return;
     }
     errand->arguments[0] = slice_of("TELL");
-    errand->arguments[1] = slice_of(errand->is_all ? "ALL" : "NEWS");
+    errand->arguments[1] = slice_of(what_of(errand));
     errand->arguments[2] = slice_of(errand->cursor);
     send_errand(errand, &twin_of(share, errand->policy)->tell, answered);
 }
@@ -302,6 +313,34 @@ void handover_share_count(struct handover_share *share)
 bool handover_share_is_busy(const struct handover_share *share)
 {
     return share->is_asking || share->successor->queued > 0;
+}
+
+/* Until the round is over, or time is. */
+static void await_round(struct handover_share *share, int64_t until_us)
+{
+    while (share->is_asking && clock_now_us() < until_us) {
+        struct pollfd waiting = {.fd = share->mailbox.fd, .events = POLLIN};
+        (void)poll(&waiting, 1, WAIT_MS);
+        mailbox_run(&share->mailbox);
+        if (share->resting != NULL) {
+            handover_line_flush(share->successor, WAIT_MS);
+            event_del(&share->rest);
+            go_on_later(-1, 0, share);
+        }
+    }
+}
+
+void handover_share_say_all(struct handover_share *share, int patience_ms)
+{
+    int64_t until_us = clock_now_us() + clock_ms_to_us(patience_ms);
+
+    event_del(&share->timer);
+    await_round(share, until_us);
+    if (!share->is_asking && begin_round(share, false)) {
+        await_round(share, until_us);
+    }
+    handover_share_count(share);
+    handover_line_flush(share->successor, patience_ms);
 }
 
 void handover_share_forget(struct handover_share *share)

@@ -55,6 +55,9 @@ void handover_share_forget(struct handover_share *share);
 /* Tells the successor what was counted since the last time, and how many clients there are. */
 void handover_share_count(struct handover_share *share);
 
+/* The same and what policies have to say, for the last time: waits until all is sent, twice so many ms at most. */
+void handover_share_say_all(struct handover_share *share, int patience_ms);
+
 /* Takes what another process says. False: it is none of what is said here. is_predecessor: that one says it. */
 bool handover_share_hear(struct handover_share *share, const struct handover_message *message, bool is_predecessor);
 /* Waits until policies have heard what was said to them. For who has nothing else to do. */
