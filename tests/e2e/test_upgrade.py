@@ -29,12 +29,13 @@ def make_line(make_headgate, redis):
     """Starts a Headgate that can be replaced: make_line(rules, option=…)."""
     lines = []
 
-    def make(rules="", listen=None, admin=None, **options):
+    def make(rules="", listen=None, admin=None, environment=(), **options):
         """listen, admin: further addresses."""
         headgate = make_headgate(redis, start=False, reload_on_change="off", **options)
         for name, address in (("listen", listen), ("admin", admin)):
             headgate.options[name] = ", ".join(filter(None, [headgate.options[name], address]))
         headgate.write_rules(rules)
+        headgate.environment.update(environment)
         lines.append(Line(headgate))
         return lines[-1]
 
@@ -397,6 +398,29 @@ def test_locks_of_clients_with_names(make_line, redis):
     old.close()
     await_keys(line.headgate, keys)
     await_renewals(redis, keys)
+
+
+# ---- the service manager ----
+
+
+def test_the_service_manager_follows(make_line, tmp_path):
+    """It hears from the old process which one the service is, and then from that one that it is ready."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(60)
+        line = make_line(environment={"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "2000000"})
+
+        def await_message(wanted):
+            while not (message := manager.recv(4096).decode()).startswith(wanted):
+                pass
+            return message
+
+        await_message("READY=1")
+        for _ in range(2):
+            line.upgrade()
+            assert await_message("MAINPID=") == f"MAINPID={line.pids[-1]}"
+            await_message("READY=1")
+            await_message("WATCHDOG=1")
 
 
 # ---- upgrades that fail ----
