@@ -451,7 +451,7 @@ static void *share(size_t threads)
 
 static void tell_rules(void *shared, policy_rule_told *told, void *context)
 {
-    limit_share_tell(shared, told, context);
+    limit_share_tell_rules(shared, told, context);
 }
 
 static void unshare(void *shared)

@@ -124,7 +124,7 @@ void limit_share_print(struct limit_share *share, FILE *out, int64_t now_us)
     pthread_mutex_unlock(&share->registry);
 }
 
-void limit_share_tell(struct limit_share *share, policy_rule_told *told, void *context)
+void limit_share_tell_rules(struct limit_share *share, policy_rule_told *told, void *context)
 {
     const struct limit_bucket_table *bucket_table;
     uint64_t values[LIMIT_RULE_COUNTERS];
@@ -133,7 +133,7 @@ void limit_share_tell(struct limit_share *share, policy_rule_told *told, void *c
     LIST_FOREACH(bucket_table, &share->bucket_tables, of_share)
     {
         for (enum limit_count i = 0; i < LIMIT_COUNTS; i++) {
-            values[i] = count_of(bucket_table, i);
+            values[i] = limit_bucket_table_count(bucket_table, i);
         }
         values[LIMIT_COUNTS] = atomic_load_explicit(&bucket_table->bucket_count, memory_order_relaxed);
         told(context, bucket_table->rule, values);
