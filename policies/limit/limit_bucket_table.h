@@ -46,9 +46,8 @@ struct limit_bucket {
     struct limit_bucket_table *bucket_table;
     union limit_meter_state state;
     uint64_t refused;
-    uint64_t charged;            /* what was admitted here, and … */
-    uint64_t told;               /* … of that, what another process knows (limit_twin.c), */
-    uint32_t told_number;        /* … which was told of the whole bucket the last time with this number */
+    uint32_t untold;             /* what was admitted here and no other process knows (limit_twin.c), up to the most */
+    uint32_t told_number;        /* one was told of the whole bucket the last time with this number */
     int64_t queued;              /* what requests on hold wait for */
     int64_t keep_until_us;       /* it is not idle before */
     struct limit_remote *remote; /* of global rules, made when it is needed first */
@@ -129,7 +128,7 @@ void limit_share_unlock(struct limit_share *share, limit_locks locks);
 static inline bool limit_bucket_charge(struct limit_bucket *bucket, const struct limit_meter *meter, int64_t now_us,
                                        int64_t cost)
 {
-    bucket->charged += (uint64_t)cost;
+    bucket->untold = cost < (int64_t)(UINT32_MAX - bucket->untold) ? bucket->untold + (uint32_t)cost : UINT32_MAX;
     return limit_meter_charge(meter, &bucket->state, now_us, cost);
 }
 

@@ -76,7 +76,7 @@ static void tell_charged(struct telling *telling, const struct limit_bucket *buc
 {
     telling->written += (size_t)fprintf(telling->out, "charged ");
     telling->written += percent_write(telling->out, (struct slice){bucket->name, bucket->length});
-    telling->written += (size_t)fprintf(telling->out, " %" PRIu64 "\n", bucket->charged - bucket->told);
+    telling->written += (size_t)fprintf(telling->out, " %" PRIu32 "\n", bucket->untold);
 }
 
 static void name_table(struct telling *telling, const struct limit_bucket_table *bucket_table)
@@ -92,7 +92,7 @@ static void name_table(struct telling *telling, const struct limit_bucket_table 
 static void tell_bucket(void *context, struct limit_bucket *bucket)
 {
     struct telling *telling = context;
-    bool is_due = telling->all ? bucket->told_number != telling->number : bucket->told != bucket->charged;
+    bool is_due = telling->all ? bucket->told_number != telling->number : bucket->untold > 0;
 
     if (!is_due || telling->written >= telling->most ||
         is_of_connection((struct slice){bucket->name, bucket->length})) {
@@ -104,7 +104,7 @@ static void tell_bucket(void *context, struct limit_bucket *bucket)
     } else {
         tell_charged(telling, bucket);
     }
-    bucket->told = bucket->charged;
+    bucket->untold = 0;
 }
 
 static void tell_table(struct telling *telling, struct limit_share *share, struct limit_bucket_table *bucket_table,
