@@ -33,6 +33,7 @@ static const struct {
     {"VERSION", "VERSION"},
     {"DRAIN", "DRAIN"},
     {"SHUTDOWN", "SHUTDOWN NOW"},
+    {"UPGRADE", "UPGRADE"},
     {"AUTH", "AUTH password"},
     {"QUIT", "QUIT"},
     {"COMMAND", "COMMAND"},
