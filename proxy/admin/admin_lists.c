@@ -116,6 +116,17 @@ struct list {
 static const struct list clients_list = {client_fields, sizeof client_fields / sizeof client_fields[0], client_value};
 static const struct list lanes_list = {lane_fields, sizeof lane_fields / sizeof lane_fields[0], lane_value};
 
+/* Clients choose names: a quote at the head of one would have the fields behind it read as its text. */
+static void add_text(struct admin_text *out, const char *value)
+{
+    size_t plain = strcspn(value, "\" \r\n");
+
+    for (; value[plain] != '\0'; value += plain + 1, plain = strcspn(value, "\" \r\n")) {
+        admin_text_add(out, "%.*s\\x%02x", (int)plain, value, (unsigned char)value[plain]);
+    }
+    admin_text_add(out, "%s", value);
+}
+
 /* The server, which comes first, is shown where there are several. */
 static void add_line(struct admin_text *out, const struct list *list, const void *subject, bool with_server)
 {
@@ -125,7 +136,9 @@ static void add_line(struct admin_text *out, const struct list *list, const void
         if (list->fields[i].kind == FILTER_NUMBER) {
             admin_text_add(out, "%s=%" PRId64 "%s", list->fields[i].name, value.number, separator);
         } else {
-            admin_text_add(out, "%s=%s%s", list->fields[i].name, value.text, separator);
+            admin_text_add(out, "%s=", list->fields[i].name);
+            add_text(out, value.text);
+            admin_text_add(out, "%s", separator);
         }
     }
 }

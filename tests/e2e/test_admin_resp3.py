@@ -139,6 +139,17 @@ def test_stats_are_a_map_of_maps(headgate, admin):
     assert admin("PING", "x") == b"x"
 
 
+@pytest.mark.parametrize("name", ['"', '"x', '""', '"a"', "#x", "a=b", "007", "yes", "\\"])
+def test_names_hide_no_fields(headgate, admin, name):
+    """A client may take any name: the fields behind it in its line are told all the same."""
+    client = headgate.connect()
+    assert client("CLIENT", "SETNAME", name) == OK
+    hello(admin, "3")
+    told = plain(admin("CLIENTS"))
+    assert len(told) == 1 and told[0]["user"] == "default" and told[0]["lane"] == "shared", told
+    assert told[0]["name"] == name.replace('"', "\\x22")
+
+
 def test_lines_are_maps(headgate, admin):
     clients = [headgate.connect() for _ in range(3)]
     for number, client in enumerate(clients):
