@@ -389,7 +389,8 @@ static char *upgrade(void *context, handover_done *done, void *done_context)
 {
     struct process *process = context;
 
-    if (process->drain_until_us != 0) {
+    /* At the end an upgrade under way is given up, and what stands behind it on the admin port may be the next one. */
+    if (process->drain_until_us != 0 || process->ended) {
         return conf_format("the process is ending");
     }
     return handover_start(&process->handover, done, done_context);

@@ -18,7 +18,7 @@ from harness.leases import (
     losses,
     rule,
 )
-from harness.resp import OK, PONG, Client, Error, wait_for
+from harness.resp import OK, PONG, Client, Error, encode, wait_for
 from harness.servers import BINARY, child_environment, free_port, run_headgate
 from harness.upgrade import Line, is_alive, kill_line
 from harness.visitors import Stayers, Visitors
@@ -536,6 +536,21 @@ def test_the_old_one_is_ended_meanwhile(make_line):
     _, errors = order.communicate(timeout=60)
     assert order.returncode == 1 and "the process is told to end" in errors
     assert not is_alive(children[0])
+
+
+def test_the_old_one_is_ended_with_another_order_behind(make_line):
+    """The order under way is given up at the end; what stands behind it on its connection starts nothing."""
+    line = make_line(upgrade_start_timeout="60s")
+    line.install_script("exec sleep 1000")
+    with line.headgate.admin() as admin, line.headgate.admin() as other:
+        assert other("PING") == PONG
+        admin.send(encode("UPGRADE") * 3)
+        children = wait_for(line.children, 30, "the new process")
+        assert other("SHUTDOWN", "NOW") == OK
+        answers = admin.read_to_end()
+    line.await_end(line.pids[-1])
+    assert answers.count(b"-ERR nothing was changed: the process") == 3, answers
+    assert not is_alive(children[0]) and line.headgate.log().count("was started as") == 1
 
 
 def test_who_gave_way_cannot_be_asked_again(make_line):
