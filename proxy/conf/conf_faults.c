@@ -137,9 +137,10 @@ void conf_fault_unknown_option(struct conf_reading *reading, const char *name, c
 {
     const struct conf_option *nearest = nearest_option(reading->part->section, name);
     bool hide = names_a_secret(name) || (nearest != NULL && conf_option_hides(nearest));
-    char *shown = hide                           ? conf_format(CONF_SECRET_SHOWN)
-                  : strstr(value, "://") != NULL ? conf_hidden_url(value)
-                                                 : conf_format("%s", value);
+    bool is_address = nearest != NULL && (nearest->type == CONF_ADDRESS || nearest->type == CONF_ADDRESSES);
+    char *shown = hide                                         ? conf_format(CONF_SECRET_SHOWN)
+                  : is_address || strstr(value, "://") != NULL ? conf_hidden_url(value)
+                                                               : conf_format("%s", value);
     char *expected = nearest != NULL ? conf_format("a known option, perhaps \"%s\"", nearest->name)
                                      : conf_format("one of the options in conf/headgate.ini");
     conf_fault_option(reading, reading->part, reading->line, name, shown, "unknown option", expected);

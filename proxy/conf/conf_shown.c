@@ -140,7 +140,8 @@ char *conf_setting_shown(const struct conf *process, const struct conf_setting *
         return conf_format(CONF_SECRET_SHOWN);
     }
     char *value = conf_copy(setting->value.data, setting->value.length);
-    char *shown = strstr(value, "://") != NULL ? conf_hidden_url(value) : conf_format("%s", value);
+    bool is_address = seeking.option->type == CONF_ADDRESS || seeking.option->type == CONF_ADDRESSES;
+    char *shown = is_address || strstr(value, "://") != NULL ? conf_hidden_url(value) : conf_format("%s", value);
     free(value);
     return shown;
 }

@@ -146,6 +146,17 @@ def test_a_change_leaves_one_line(redis, make_headgate):
     assert "sesame" not in headgate.log()
 
 
+@pytest.mark.parametrize("name", ["upstream", "upstraem", "listen"])
+@pytest.mark.parametrize("value", ["alice:sesame@db:6379", "redis://alice:sesame@db:6379", ":sesame@db,other:1"])
+def test_a_password_within_an_address_is_not_shown(headgate, name, value):
+    with headgate.admin() as admin:
+        assert admin("AUTH", "all of it") == OK
+        answer = admin("CONFIG", "SET", name, value)
+    assert isinstance(answer, Error) and b"sesame" not in bytes(answer), answer
+    assert len(audits(headgate, f"CONFIG SET {name} ")) == 1
+    assert "sesame" not in headgate.log()
+
+
 def test_who_comes_by_a_socket_is_known(redis, make_headgate, tmp_path):
     headgate = make_headgate(redis, admin=f"unix:{tmp_path}/admin.sock", reload_on_change="off")
     with Client(str(tmp_path / "admin.sock")) as admin:
