@@ -130,7 +130,7 @@ static void end(struct admin_stream *stream)
     if (!session->closed && !stream->has_failed) {
         tell_end(stream);
         if (gathers) {
-            admin_reply_gathered(session, &stream->answer);
+            admin_reply_lines(session, &stream->answer);
         }
         session->last = session->last || !gathers;
     }
