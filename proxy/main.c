@@ -65,6 +65,7 @@ struct process {
     int64_t drain_until_us; /* 0: not draining */
     int64_t drained_us;     /* when no client was left; 0: there are some */
     bool drain_is_over;     /* drain_timeout has passed: no clients any more, only what policies have to do */
+    bool is_told_to_end;    /* by a person or a manager, and not by another process or by the time */
     bool ended;
 };
 
@@ -329,7 +330,6 @@ static void check_drain(evutil_socket_t fd, short what, void *context)
 static void begin_drain(struct process *process)
 {
     const struct timeval interval = {.tv_sec = 0, .tv_usec = DRAIN_CHECK_US};
-
     int64_t patience_us = clock_ms_to_us(process->conf->drain_timeout);
 
     log_info("main", "draining: no new clients; each one is closed when it has no request under way");
@@ -346,17 +346,21 @@ static void begin_drain(struct process *process)
     }
 }
 
+/* Who ends a whole service tells the process before an upgrade, too, which may be draining by the new one's word. */
 static void shut_down(void *context, bool at_once)
 {
     struct process *process = context;
 
-    if (at_once || process->drain_until_us != 0) {
+    if (at_once || process->is_told_to_end) {
         log_info("main", "ending at once");
         supervisor_stopping(&process->supervisor, SETTLE_PATIENCE_US);
         process->ended = true;
+    } else if (process->drain_until_us != 0) {
+        log_info("main", "told to end, too: the drain goes on");
     } else {
         begin_drain(process);
     }
+    process->is_told_to_end = true;
 }
 
 /* ---- upgrade ---- */
@@ -442,7 +446,6 @@ static void reopen_log(void *context)
     const struct conf *conf = process->conf;
 
     handover_pass_on(&process->handover, HANDOVER_REOPEN);
-
     if (log_open(conf->log_file, (enum log_level)conf->log_level)) {
         log_info("main", "log_file was opened anew");
     } else {

@@ -615,6 +615,28 @@ def test_the_end_of_the_new_one_is_the_end_of_the_old_one(make_line):
     line.await_end(line.pids[1])
 
 
+def test_who_ends_all_processes_at_once_cuts_off_nobody(make_line, redis):
+    """A service manager and a terminal do. The signal may come to the old one behind the word of the new one: it is no
+    second order."""
+    line = make_line(drain_timeout="60s")
+    stayer = line.headgate.connect()
+    assert stayer("PING") == PONG
+    line.upgrade()
+    redis.signal(signal.SIGSTOP)
+    try:
+        stayer.request("PING")
+        os.kill(line.pids[1], signal.SIGTERM)
+        wait_for(lambda: line.headgate.log().count("draining: no new clients") == 2, 30, "both to drain")
+        os.kill(line.pids[0], signal.SIGTERM)
+        line.headgate.await_log("told to end, too")
+    finally:
+        redis.signal(signal.SIGCONT)
+    assert stayer.read() == PONG
+    stayer.assert_closed()
+    line.await_end(line.pids[0])
+    assert line.headgate.wait(60) == 0
+
+
 def test_the_old_one_outlives_a_new_one_that_crashes(make_line):
     line = make_line()
     stayer = line.headgate.connect()
