@@ -323,6 +323,7 @@ void http_drain(struct http *http)
 
 void http_stop_listening(struct http *http)
 {
+    http->is_left = true;
     for (size_t i = 0; i < http->port_count; i++) {
         stop_listening(http, i);
     }

@@ -35,7 +35,7 @@ bool http_serve(struct http *http);
 /* The process drains. Who asks is still answered, so that /ready can say so; but sockets that are handed over are left
  * to the next process at once. */
 void http_drain(struct http *http);
-/* Leaves all of its addresses to others at once; connections that there are stay. */
+/* Leaves all of its addresses to others at once; connections that there are stay until they are answered once more. */
 void http_stop_listening(struct http *http);
 /* Closes all connections. The workers must send nothing more: stop the worker pool first. */
 void http_close(struct http *http);

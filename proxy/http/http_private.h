@@ -167,6 +167,7 @@ struct http {
     struct evhttp_bound_socket *bound[CONF_ADDRESSES_MAX]; /* NULL: closed */
     struct evconnlistener *listeners[CONF_ADDRESSES_MAX];
     size_t port_count;
+    bool is_left;    /* another process has its addresses: who is answered is to come there from now on */
     bool is_resting; /* nothing is accepted until the next sweep */
     LIST_HEAD(, http_connection) connections;
     size_t connection_count;

@@ -105,6 +105,11 @@ static void reply(struct http *http, struct evhttp_request *request, int status,
 
     evhttp_request_set_on_complete_cb(request, on_complete, http);
     add_headers(request, type, text != NULL ? text->length : 0);
+    if (http->is_left || (status != 200 && status != 503)) {
+        /* Who is not understood, or not wanted, is not listened to any longer; nor who had better ask another process.
+         */
+        evhttp_add_header(evhttp_request_get_output_headers(request), "Connection", "close");
+    }
     if (body == NULL || text == NULL || is_head(request)) {
         http_text_drop(text);
     } else if (evbuffer_add_reference(body, text->bytes, text->length, on_text_written, text) != 0) {
@@ -132,10 +137,6 @@ void http_reply_line(struct http *http, struct evhttp_request *request, int stat
         memcpy(bytes, line, length);
         memcpy(bytes + length, "\n", 2);
         text = http_text_new(bytes, length + 1);
-    }
-    if (status != 200 && status != 503) {
-        /* Who is not understood, or not wanted, is not listened to any longer. */
-        evhttp_add_header(evhttp_request_get_output_headers(request), "Connection", "close");
     }
     reply(http, request, status, "text/plain; charset=utf-8", text);
 }

@@ -1,6 +1,7 @@
 """A new process takes over from the one that serves: nobody is refused, nobody is closed, and one that fails changes
 nothing."""
 
+import http.client
 import os
 import signal
 import socket
@@ -421,6 +422,27 @@ def test_the_service_manager_follows(make_line, tmp_path):
             assert await_message("MAINPID=") == f"MAINPID={line.pids[-1]}"
             await_message("READY=1")
             await_message("WATCHDOG=1")
+
+
+def test_who_keeps_a_connection_of_http_comes_to_the_new_one(make_line):
+    """As Prometheus does: it would be told of the old one alone for as long as that has clients."""
+    http_port = free_port()
+    line = make_line(http=f"127.0.0.1:{http_port}")
+    stayer = line.headgate.connect()
+    assert stayer("PING") == PONG
+    kept = http.client.HTTPConnection("127.0.0.1", http_port, timeout=30)
+
+    def upgrades():
+        kept.request("GET", "/metrics")
+        figures = kept.getresponse().read().decode()
+        return int(next(text for text in figures.splitlines() if text.startswith("headgate_upgrades_total")).split()[1])
+
+    assert upgrades() == 0
+    line.upgrade()
+    assert upgrades() == 0  # the answer to what was under way, as it were: it says that it is the last
+    assert upgrades() == 1
+    assert is_alive(line.pids[0]) and stayer("PING") == PONG
+    kept.close()
 
 
 # ---- upgrades that fail ----
