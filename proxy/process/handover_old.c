@@ -179,8 +179,9 @@ static void take_serving(struct handover *handover)
 static void keep_fault(struct handover *handover, struct slice fault)
 {
     size_t before = handover->faults != NULL ? strlen(handover->faults) : 0;
-    size_t length = before + fault.length < FAULTS_MAX ? fault.length : FAULTS_MAX - before;
-    char *longer = realloc(handover->faults, before + length + 2);
+    size_t room = before < FAULTS_MAX ? FAULTS_MAX - before : 0;
+    size_t length = fault.length < room ? fault.length : room;
+    char *longer = room > 0 ? realloc(handover->faults, before + length + 2) : NULL;
 
     if (longer == NULL) {
         return;

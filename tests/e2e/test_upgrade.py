@@ -521,6 +521,16 @@ def test_a_file_with_a_fault(make_line):
     assert_goes_on(line, stayer)
 
 
+def test_a_file_with_more_faults_than_are_told(make_line):
+    line = make_line()
+    stayer = line.headgate.connect()
+    line.headgate.write_rules("".join(f"[deny:rule-{i}]\nunknown_{'x' * 100} = {i}\n" for i in range(100)))
+    line.headgate.signal(signal.SIGUSR2)
+    line.headgate.await_log("the upgrade failed, and nothing was changed")
+    line.headgate.write_rules("")
+    assert_goes_on(line, stayer)
+
+
 def test_an_address_that_is_taken(make_line):
     line = make_line()
     headgate = line.headgate
