@@ -336,10 +336,10 @@ static void begin_drain(struct process *process)
     supervisor_stopping(&process->supervisor, patience_us + UNREACHED_PATIENCE_US + SETTLE_PATIENCE_US);
     process->drain_until_us = clock_now_us() + patience_us;
     handover_abandon(&process->handover, "the process is told to end");
-    handover_pass_on(&process->handover, HANDOVER_DRAIN);
     admin_stop_listening(process->admin);
     http_drain(process->http);
     servers_drain(&process->servers);
+    handover_pass_on(&process->handover, process->servers.has_successor ? HANDOVER_DRAIN : HANDOVER_END);
     if (event_add(&process->drain_timer, &interval) != 0) {
         log_error("main", "out of memory: ending without a drain");
         process->ended = true;

@@ -99,7 +99,8 @@ bool handover_is_told(const struct handover *handover);
 
 /* The process before this one is to do the same: nothing happens if there is none. */
 void handover_pass_on(struct handover *handover, const char *order);
-#define HANDOVER_DRAIN "DRAIN"
+#define HANDOVER_DRAIN "DRAIN" /* … while a third one serves */
+#define HANDOVER_END "END"     /* … and nobody serves from then on */
 #define HANDOVER_RELOAD "RELOAD"
 #define HANDOVER_REOPEN "REOPEN"
 

@@ -184,6 +184,7 @@ void servers_drain(struct servers *servers)
     }
     servers->is_draining = true;
     uint64_t move = number_move(servers);
+    servers->has_successor = move != 0;
     servers_stop_listening(servers);
     for (size_t i = 0; i < servers->count; i++) {
         worker_pool_drain(&servers->list[i].worker_pool, move);

@@ -689,6 +689,38 @@ def test_clients_do_not_stay_for_ever(make_line):
     assert line.headgate.serves()
 
 
+def ask_for_notifications(line):
+    """A client of the old process that wants to be told when it is to go to another one."""
+    client = line.headgate.connect()
+    client("HELLO", 3)
+    assert client("CLIENT", "MAINT_NOTIFICATIONS", "ON", "moving-endpoint-type", "none") == OK
+    line.upgrade()
+    assert client("PING") == PONG
+    return client
+
+
+def test_clients_are_told_to_go_to_the_new_one(make_line):
+    client = ask_for_notifications(make_line(upgrade_clients_timeout="1s", drain_timeout="20s"))
+    assert client.read()[0] == b"MOVING"
+
+
+def test_clients_are_not_told_to_go_where_nobody_is(make_line):
+    """The new process ends, and with it the old one."""
+    line = make_line(drain_timeout="20s")
+    client = ask_for_notifications(line)
+    os.kill(line.pids[1], signal.SIGTERM)
+    client.assert_closed()
+
+
+def test_clients_are_not_told_to_go_to_a_process_that_has_crashed(make_line):
+    line = make_line(drain_timeout="20s")
+    client = ask_for_notifications(line)
+    os.kill(line.pids[1], signal.SIGKILL)
+    line.headgate.await_log("the process that had taken over has ended")
+    os.kill(line.pids[0], signal.SIGTERM)
+    client.assert_closed()
+
+
 def test_what_the_new_one_is_told_the_old_one_hears(make_line, tmp_path):
     """A log that was rotated, and rules that have changed, are those of both."""
     log = tmp_path / "log"
