@@ -110,8 +110,10 @@ static void tell_taken(struct process *process)
 }
 
 /* Who sends a signal is told nothing, so a reload that cannot be done now is done afterwards. */
-static void reload_or_remember(struct process *process)
+static void reload_or_remember(void *context)
 {
+    struct process *process = context;
+
     process->reload_wanted = process->conf_before != NULL;
     if (!process->reload_wanted) {
         free(reload(process, NULL));
@@ -363,6 +365,15 @@ static void shut_down(void *context, bool at_once)
     process->is_told_to_end = true;
 }
 
+/* Out of service, but there. The sockets that a new process is to be given are gone then. */
+static void leave_service(void *context)
+{
+    struct process *process = context;
+
+    handover_abandon(&process->handover, "DRAIN has taken the process out of service meanwhile");
+    servers_drain(&process->servers);
+}
+
 /* ---- upgrade ---- */
 
 static void drain_once(void *context)
@@ -400,23 +411,11 @@ static char *upgrade(void *context, handover_done *done, void *done_context)
     return handover_start(&process->handover, done, done_context);
 }
 
-/* Who sends a signal finds in the log what became of it. */
-static void on_upgraded(void *context, const char *why)
-{
-    (void)context;
-    (void)why;
-}
-
 static void on_is_service(void *context)
 {
     struct process *process = context;
 
     supervisor_ready(&process->supervisor);
-}
-
-static void on_reload_order(void *context)
-{
-    reload_or_remember(context);
 }
 
 static void reopen_log(void *context);
@@ -428,7 +427,7 @@ static bool open_handover(struct process *process)
         .given = on_given,
         .is_service = on_is_service,
         .drain = drain_once,
-        .reload = on_reload_order,
+        .reload = reload_or_remember,
         .reopen_log = reopen_log,
         .context = process,
     };
@@ -461,7 +460,7 @@ static void on_signal(evutil_socket_t number, short what, void *context)
     if (number == SIGHUP) {
         reload_or_remember(process);
     } else if (number == SIGUSR2) {
-        free(upgrade(process, on_upgraded, NULL));
+        free(upgrade(process, NULL, NULL)); /* the log says what becomes of it */
     } else if (number == SIGUSR1) {
         reopen_log(process);
     } else {
@@ -529,6 +528,7 @@ static bool start(struct process *process, const struct policy *const *policies)
     const struct admin_host host = {
         .reload = reload,
         .change = change,
+        .drain = leave_service,
         .shut_down = shut_down,
         .upgrade = upgrade,
         .conf = current_conf,

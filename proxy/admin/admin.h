@@ -19,6 +19,8 @@ struct admin_host {
      * them, unless the process ends before. Else the faults, for the caller to free. */
     char *(*change)(void *context, const struct conf_setting *settings, size_t count, void (*taken)(void *context),
                     void *taken_context);
+    /* Has all servers drained (servers_drain()), and gives up an upgrade that is under way. */
+    void (*drain)(void *context);
     /* Ends the process: drained, or at once. */
     void (*shut_down)(void *context, bool at_once);
     /* Starts a new process that is to take over. NULL: it is on its way, and done is called once, later: why is NULL if

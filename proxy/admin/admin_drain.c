@@ -29,7 +29,8 @@ static void finish_drain(struct admin_gathering *gathering)
 
 void admin_run_drain(struct session_entry *session, size_t count, const struct slice *arguments)
 {
-    struct servers *servers = session->admin->servers;
+    const struct servers *servers = session->admin->servers;
+    const struct admin_host *host = &session->admin->host;
     struct admin_gathering *gathering = admin_gathering_new(session, pass_round, finish_drain);
 
     (void)count;
@@ -40,7 +41,7 @@ void admin_run_drain(struct session_entry *session, size_t count, const struct s
     if (!servers->is_draining) {
         log_info("admin", "DRAIN was asked for on the admin port by %s: no new clients, until the process has ended",
                  session->address_text);
-        servers_drain(servers);
+        host->drain(host->context);
     }
     admin_gathering_start(gathering);
 }

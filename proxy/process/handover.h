@@ -88,7 +88,8 @@ bool handover_take(struct handover *handover, const struct port_source *source);
 /* This one serves from now on. */
 void handover_serves(struct handover *handover);
 
-/* Starts a new process. NULL: done is called once, later. Or why there can be no upgrade now: for the caller to free.
+/* Starts a new process. NULL: done, unless it is NULL, is called once, later. Or why there can be no upgrade now: for
+ * the caller to free.
  */
 char *handover_start(struct handover *handover, handover_done *done, void *context);
 /* Ends what is under way, and with it the new process, unless that one serves. */

@@ -585,6 +585,23 @@ def test_the_old_one_is_ended_with_another_order_behind(make_line):
     assert not is_alive(children[0]) and line.headgate.log().count("was started as") == 1
 
 
+def test_a_drain_ends_the_upgrade_that_is_under_way(make_line):
+    """The sockets that the new process is to be given are closed by a drain, and the file of a Unix socket is removed."""
+    line = make_line(upgrade_start_timeout="60s", drain_timeout="20s")
+    line.install_script("exec sleep 1000")
+    order = line.order_later()
+    children = wait_for(line.children, 30, "the new process")
+    with line.headgate.admin() as admin:
+        assert admin("DRAIN") == 0
+        _, errors = order.communicate(timeout=60)
+        assert order.returncode == 1 and "DRAIN has taken the process out of service" in errors
+        assert not is_alive(children[0])
+    # It is ordered anew, then: the new process opens the addresses itself, and is in service.
+    line.install(BINARY)
+    line.upgrade()
+    assert line.headgate.serves()
+
+
 def test_who_gave_way_cannot_be_asked_again(make_line):
     line = make_line()
     stayer = line.headgate.connect()
