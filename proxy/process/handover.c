@@ -56,6 +56,8 @@ void handover_close(struct handover *handover)
     if (handover->is_open) {
         handover_share_close(&handover->share);
     }
+    /* Its number may soon be another descriptor's. */
+    log_copy_errors(-1, "");
     handover_line_close(&handover->predecessor);
     handover_line_close(&handover->successor);
     free(handover->taken);

@@ -134,6 +134,7 @@ static bool hear_all(struct handover *handover)
     }
     if (reading == HANDOVER_ENDED) {
         log_warning("upgrade", "the process to take over from has ended by itself");
+        log_copy_errors(-1, "");
         handover_line_close(&handover->predecessor);
     }
     handover_share_settle(&handover->share);

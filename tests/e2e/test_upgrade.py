@@ -650,6 +650,23 @@ def test_a_hand_over_that_is_not_understood(words):
     assert process.returncode == 1 and "headgate: no upgrade: " in errors
 
 
+def test_an_old_process_that_ends_half_way(make_headgate, redis):
+    """Nobody would serve: so the new one does, and what goes wrong from then on is told to nobody."""
+    headgate = make_headgate(redis, start=False, pid_file="/nowhere/pid")
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        headgate.environment["HEADGATE_UPGRADE_FD"] = str(theirs.fileno())
+        headgate.launch([BINARY, "-c", str(headgate.config_path)], pass_fds=[theirs.fileno()])
+        theirs.close()
+        ours.settimeout(60)
+        ours.send(b"HELLO\n1")
+        ours.send(b"PORTS\n")
+        assert ours.recv(4096).startswith(b"READY\n")
+    headgate.await_log("the process to take over from has ended by itself")
+    headgate.await_log("cannot write pid_file")
+    wait_for(headgate.serves, 30, "the new one to serve")
+
+
 # ---- the end ----
 
 
