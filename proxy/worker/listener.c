@@ -361,6 +361,10 @@ void listener_stop(struct listener *listener)
         event_del(&place->rest);
     }
     listener->count = 0;
+}
+
+void listener_hasten(struct listener *listener)
+{
     if (listener->reception != NULL) {
         reception_hasten(listener->reception);
     }

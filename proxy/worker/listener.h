@@ -18,9 +18,10 @@ struct listener *listener_open(struct reactor *reactor, struct worker_pool *work
 bool listener_serve(struct listener *listener);
 void listener_reconfigure(struct listener *listener, const struct conf *conf);
 /* Stops accepting, when all who have connected were accepted; removes Unix sockets from the file system. Sockets that
- * were handed over are left to who keeps them, with those who wait there. Those whose PROXY header is to come have half
- * a second for it. */
+ * were handed over are left to who keeps them, with those who wait there. */
 void listener_stop(struct listener *listener);
+/* Those whose PROXY header is to come have half a second for it. */
+void listener_hasten(struct listener *listener);
 /* Whether another process has taken all of its addresses over; to be called before listener_stop(). */
 bool listener_has_successor(const struct listener *listener);
 /* How many there are whose header is to come. */

@@ -187,6 +187,7 @@ void servers_drain(struct servers *servers)
     servers->has_successor = move != 0;
     servers_stop_listening(servers);
     for (size_t i = 0; i < servers->count; i++) {
+        listener_hasten(servers->list[i].listener);
         worker_pool_drain(&servers->list[i].worker_pool, move);
     }
 }

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 
 import pytest
 
@@ -443,6 +444,16 @@ def test_who_keeps_a_connection_of_http_comes_to_the_new_one(make_line):
     assert upgrades() == 1
     assert is_alive(line.pids[0]) and stayer("PING") == PONG
     kept.close()
+
+
+def test_a_proxy_whose_header_is_on_its_way_has_as_long_as_ever(make_line):
+    """It may have been lost, and come again: five seconds are for that, and not half of one, as at the end."""
+    line = make_line(proxy_protocol="required", proxy_from="127.0.0.1")
+    began = time.monotonic()
+    with socket.create_connection(line.headgate.address, timeout=60) as late:
+        line.upgrade()
+        assert late.recv(1) == b""
+    assert time.monotonic() - began > 4
 
 
 # ---- upgrades that fail ----
