@@ -260,6 +260,11 @@ static bool send_again(struct client *client, struct run *run, struct slice requ
     struct lane *lane = profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
     int64_t queued_us = run->queued_us;
 
+    if (lane != NULL && lane->giving_back) {
+        /* That one is about to be closed. */
+        on_lost(run, RUN_UNSENT, "no replica is fit to be read from");
+        return true;
+    }
     if (lane == NULL || !lane_send(lane, run, requests.data, requests.length)) {
         return false;
     }

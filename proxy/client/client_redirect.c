@@ -412,7 +412,7 @@ void client_returned(struct run *run, struct slice requests)
         run->requests -= run->answered + 1;
         run->answered = 0;
         held->asks = false;
-        held->is_refuted = is_for_node(client, held->run, held->request);
+        held->is_refuted = is_for_node(client, held->run, held->request) || is_over(client, held);
     }
     client_end_taken(client);
     if (client->state != CLIENT_CLOSED) {

@@ -129,19 +129,28 @@ static bool keep_unsent_runs(struct lane *lane)
     return whole;
 }
 
+/* What they are sent again on may be this lane, so what was there before is taken off it first. */
 void lane_give_back(struct lane *lane, const char *why)
 {
+    struct buffer output = lane->output;
+    uint64_t from = lane->written;
+    struct run *last = lane->last;
+    struct run *run = NULL;
+
     assert(lane->state != LANE_READY);
-    while (lane->first != NULL) {
-        struct run *run = lane_queue_pop(lane);
-        struct slice bytes = {buffer_head(&lane->output) + (run->first_byte - lane->written), (size_t)run->length};
+    lane->output = (struct buffer){0};
+    lane->written = lane->appended;
+    while (lane->first != NULL && run != last) {
+        run = lane_queue_pop(lane);
+        struct slice bytes = {buffer_head(&output) + (run->first_byte - from), (size_t)run->length};
         if (run->receiver != NULL && run->receiver->returned != NULL) {
             run->receiver->returned(run, bytes);
         } else {
             lane_run_was_lost(lane, run, RUN_UNSENT, why);
         }
     }
-    fail_unsent_runs(lane, why);
+    buffer_clear(&lane->reactor->buffers, &output);
+    lane_note_relief(lane);
 }
 
 static void stop_connection(struct lane *lane)

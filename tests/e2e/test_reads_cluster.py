@@ -176,6 +176,24 @@ def test_replica_means_no_master(own, make_headgate):
     assert waiting.read_many(2) == [b"v", b"v"]
 
 
+def test_a_user_whom_no_replica_knows_is_told_so_where_no_master_may_be_read(own, make_headgate):
+    """The replicas are fit for others meanwhile."""
+    headgate = start(own, make_headgate, "replica", upstream_wait="1s")
+    key = key_in(own.slots_of(own.masters[0]))
+    written(headgate, [key])
+    for master in own.masters:
+        assert master.ask("ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all") == OK
+    client = headgate.connect()
+    client.socket.settimeout(60)
+    assert client("AUTH", "app", "secret") == OK
+    for _ in range(2):
+        client.send(encode("GET", key) * 50)
+        assert headgate.connect()("GET", key) == b"v", "others go on"
+        replies = client.read_many(50)
+        assert all(isinstance(reply, Error) for reply in replies), replies
+    assert client("SET", key, "w") == OK
+
+
 def test_a_replica_that_takes_over(own, make_headgate):
     headgate = start(own, make_headgate, read_own_writes="1h")
     keys = keys_of_all(6)

@@ -223,6 +223,27 @@ def test_a_user_whom_replicas_do_not_know_reads_from_the_master(group, make_head
     assert reading.of(group.servers[0]) == 5, "others go on with replicas"
 
 
+def test_a_user_whom_no_replica_knows_is_told_so_where_no_master_may_be_read(group, make_headgate):
+    """The replicas are fit for others meanwhile: what waits is not sent round in a circle."""
+    headgate = start(group, make_headgate, "replica", upstream_wait="1s")
+    written(headgate, group, "k", "v")
+    with group.direct(group.servers[0]) as direct:
+        assert direct("ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all") == OK
+    clients = [headgate.connect() for _ in range(3)]
+    for client in clients:
+        client.socket.settimeout(60)
+        assert client("AUTH", "app", "secret") == OK
+    for _ in range(2):
+        for client in clients:
+            client.send(encode("GET", "k") * 50)
+        assert headgate.connect()("GET", "k") == b"v", "others go on"
+        for client in clients:
+            replies = client.read_many(50)
+            assert all(isinstance(reply, Error) and b"no replica" in reply for reply in replies), replies
+    with group.direct(group.servers[0]) as direct:
+        assert direct("GET", "k") == b"v"
+
+
 @pytest.mark.parametrize("threads", (1, 4))
 def test_with_tls_and_passwords(make_headgate, threads):
     made = Group(speaks_tls=True, password="secret", down_after=60_000)
