@@ -128,6 +128,7 @@ struct client {
     struct run *first, *last;       /* requests under way, in order */
     uint32_t in_flight;             /* requests in them */
     uint32_t sent_runs;             /* runs of them that are in a lane's queue */
+    uint32_t withheld;              /* requests in them whose replies wait, or will wait, for a policy */
     size_t kept;                    /* bytes that the runs and the answers in them take */
     struct lane *lane_in_use;       /* the lane of those; requests under way are never on two lanes */
     uint64_t last_lane_id;          /* where the last request went; WAIT wants to know */

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 struct client_withheld {
+    struct client *client; /* while there is a run */
     struct client_service *service;
     struct run *run;    /* NULL: it needs no reply any more */
     struct buffer text; /* what Redis has said */
@@ -144,8 +145,10 @@ bool client_withhold(struct client *client, struct run *run)
     if (withheld == NULL) {
         return client_out_of_memory(client);
     }
+    withheld->client = client;
     withheld->service = client->service;
     withheld->run = run;
+    client->withheld++;
     withheld->resp = client->profile->resp;
     expected->withheld = withheld;
     chain_withhold(run->policy_record, withheld);
@@ -165,6 +168,8 @@ void client_withheld_follow(struct run *run)
 
 void client_withheld_drop(struct client_withheld *withheld)
 {
+    withheld->client->withheld--;
+    withheld->client = NULL;
     withheld->run = NULL;
     clear_text(withheld);
     if (!withheld->is_told || withheld->is_given) {

@@ -19,8 +19,8 @@ from harness.leases import (
     losses,
     rule,
 )
-from harness.admin import await_empty
-from harness.resp import NULL, OK, PONG, QUEUED, Error, same, wait_for
+from harness.admin import await_empty, stats
+from harness.resp import NULL, OK, PONG, QUEUED, Closed, Error, encode, same, wait_for
 from harness.rules import check_file, launch
 
 LONG_MS = 60_000
@@ -139,6 +139,41 @@ def test_it_is_told_in_its_turn(servers, make_headgate, pool):
         )  # fmt: skip
     assert replies == [1, None, 2, b"2", b"x", 0, 3, PONG]
     assert client("EXISTS", "lock:a", "lock:b") == 0
+
+
+@pytest.mark.parametrize("resp", (2, 3))
+def test_messages_wait_for_it(servers, make_headgate, pool, resp):
+    """What Redis sends unasked does not come in the place of a reply that is withheld."""
+    headgate = launch(make_headgate, servers[0], pool, confirming(2, "3s"))
+    subscriber, monitor, other = headgate.connect(), headgate.connect(), headgate.connect()
+    for client in (subscriber, monitor):
+        client("HELLO", resp)
+        client.socket.settimeout(60)
+    with hanging(servers[2]):
+        subscriber.send(encode("SET", "lock:a", "t", "NX", "PX", LONG_MS) + encode("SUBSCRIBE", "news"))
+        monitor.send(encode("SET", "lock:b", "t", "NX", "PX", LONG_MS) + encode("MONITOR"))
+        wait_for(lambda: other("EXISTS", "lock:a", "lock:b") == 2, 30, "both to be taken")
+        for _ in range(10):
+            other("PUBLISH", "news", "early")
+        assert [client.read() in (None, NULL) for client in (subscriber, monitor)] == [True, True]
+    assert subscriber.read()[:2] == [b"subscribe", b"news"]
+    assert other("PUBLISH", "news", "late") == 1
+    assert list(subscriber.read()) == [b"message", b"news", b"late"]
+    assert monitor.read() == OK
+    assert other("PING") == PONG
+
+
+def test_what_is_kept_behind_it_is_bounded(servers, make_headgate, pool):
+    headgate = launch(make_headgate, servers[0], pool, confirming(2, WAIT), client_output_limit="2mb")
+    other, client = headgate.connect(), headgate.connect()
+    assert other("SET", "large", "x" * 100_000) == OK
+    client.socket.settimeout(60)
+    with hanging(servers[2]):
+        client.send(encode("SET", "lock:a", "t", "NX", "PX", LONG_MS) + encode("GET", "large") * 500)
+        with pytest.raises((Closed, OSError)):
+            client.read()
+    assert stats(headgate)["clients_closed_output_total"] == "1"
+    assert other("PING") == PONG
 
 
 def test_clients_that_do_not_lock_are_not_held_up(servers, make_headgate):
