@@ -376,6 +376,7 @@ bool client_move_subscriptions(struct client *client)
     /* It is not given to others as long as it has these. */
     client->session = before;
     if (!subscribe_again(client)) {
+        session_leave_lane(client);
         return false;
     }
     stats_add(client->service->reactor->stats, STATS_SUBSCRIBERS_MOVED, 1);

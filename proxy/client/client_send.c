@@ -151,7 +151,11 @@ bool client_forward(struct client *client, struct lane *lane, const struct reque
                    ? send_run(client, lane, bytes.data, bytes.length, 1, route->expected, client->held)
                    : client_out_of_memory(client);
         client->held = NULL;
-        sent = sent && (!withholds || client_withhold(client, client->last));
+        if (sent && withholds && !client_withhold(client, client->last)) {
+            /* It has gone with the run. */
+            route->expected = NULL;
+            sent = false;
+        }
     }
     if (sent) {
         session_request_sent(client, route);
