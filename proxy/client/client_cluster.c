@@ -110,11 +110,14 @@ static void defer_transaction(struct client *client, struct session_route *route
     client->session.spoiled = false;
 }
 
-static bool begins_transaction(const struct client *client, const struct command *command,
-                               const struct session_route *route)
+static bool is_beginning(const struct client *client, const struct command *command, const struct session_route *route)
 {
-    return command != NULL && command->kind == COMMAND_MULTI && route->begins_transaction && !is_missed(client) &&
-           (client->exclusive == NULL || session_is_portable(client));
+    return command != NULL && command->kind == COMMAND_MULTI && route->begins_transaction && !is_missed(client);
+}
+
+static bool may_defer(const struct client *client)
+{
+    return client->exclusive == NULL || session_is_portable(client);
 }
 
 /* It goes to the node of that slot. */
@@ -177,8 +180,14 @@ void client_cluster_route(struct client *client, const struct command *command, 
         wait_for_quiet(client, route);
         return;
     }
-    if (begins_transaction(client, command, route)) {
+    bool begins = is_beginning(client, command, route);
+    if (begins && may_defer(client)) {
         defer_transaction(client, route);
+        return;
+    }
+    if (begins && client->sent_runs > 0) {
+        /* The one before it is not answered: behind it, this one may be for another node. */
+        wait_for_quiet(client, route);
         return;
     }
     route->exclusive = route->exclusive || client->session.deferred;

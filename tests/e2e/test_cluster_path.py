@@ -210,6 +210,14 @@ def test_a_transaction_over_two_nodes_is_refused_and_spoiled(cluster, client):
     assert replies[4] is None
 
 
+def test_transactions_at_several_nodes_follow_each_other_in_a_pipeline(cluster, client):
+    keys = [keys[0] for keys in cluster.keys_at(1).values()] * 3
+    said = [command for key in keys for command in (("MULTI",), ("SET", key, key), ("GET", key), ("EXEC",))]
+    wanted = [reply for key in keys for reply in (OK, b"QUEUED", b"QUEUED", [OK, key.encode()])]
+    for _ in range(5):
+        assert pipeline(client, said) == wanted
+
+
 def test_an_empty_transaction_and_one_that_is_given_up(client):
     assert pipeline(client, [("MULTI",), ("EXEC",)]) == [OK, []]
     assert pipeline(client, [("MULTI",), ("DISCARD",), ("GET", "k")]) == [OK, OK, None]
