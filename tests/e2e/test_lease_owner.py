@@ -135,6 +135,7 @@ def test_who_comes_back_too_late_for_its_lease(make_shared, redis, monitor):
     headgate = make_shared(rule(grace="10s"))
     client = headgate.connect()
     take(client, "lock:a", ms=600)
+    await_processes(headgate, ["lock:a"])
     client.reset()
     await_gone(redis, "lock:a")
     headgate.connect()
