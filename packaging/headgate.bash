@@ -9,9 +9,9 @@ _headgate() {
         return
         ;;
     --reference)
-        mapfile -t COMPREPLY < <(compgen -W "ini markdown headgate.8 headgate.ini.5 headgate-admin.8" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "ini markdown cluster headgate.8 headgate.ini.5 headgate-admin.8" -- "$cur")
         return
         ;;
     esac
-    mapfile -t COMPREPLY < <(compgen -W "-c -t -T -v -h --take-over --ping --help --version --reference" -- "$cur")
+    mapfile -t COMPREPLY < <(compgen -W "-c -t -T -v -h --take-over --upgrade --ping --help --version --reference" -- "$cur")
 } && complete -F _headgate headgate

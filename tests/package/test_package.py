@@ -121,6 +121,8 @@ def test_it_is_installed_below_another_folder(package, tmp_path):
     "typed,expected",
     [
         ("headgate --t", ["--take-over"]),
+        ("headgate --u", ["--upgrade"]),
+        ("headgate --reference c", ["cluster"]),
         ("headgate --reference head", ["headgate-admin.8", "headgate.8", "headgate.ini.5"]),
         ("headgate -c ", ["a.ini", "sub"]),
     ],
