@@ -73,9 +73,9 @@ static bool read_sample(struct reading *reading, struct slice word)
         strspn(word.data, "0123456789.") >= word.length - 1) {
         snprintf(text, sizeof text, "%.*s", (int)word.length - 1, word.data);
         double percent = strtod(text, &end);
-        reading->stream->sample = (uint64_t)(percent / 100 * (double)(UINT64_C(1) << 32));
-        return (*end == '\0' && percent <= 100 && reading->stream->sample > 0) ||
-               fault(reading, "SAMPLE wants more than 0% and 100% at most");
+        bool is_share = *end == '\0' && percent <= 100;
+        reading->stream->sample = is_share ? (uint64_t)(percent / 100 * (double)(UINT64_C(1) << 32)) : 0;
+        return reading->stream->sample > 0 || fault(reading, "SAMPLE wants more than 0% and 100% at most");
     }
     return fault(reading, "SAMPLE wants one of so many, as in 1/100, or percent, as in 1%");
 }
