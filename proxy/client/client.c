@@ -316,9 +316,11 @@ void client_service_tick(struct client_service *service)
 
 void client_service_drain(struct client_service *service, uint64_t move)
 {
-    service->draining = true;
+    if (!service->draining) {
+        service->draining = true;
+        service->draining_since_us = reactor_now(service->reactor);
+    }
     service->move = move;
-    service->draining_since_us = reactor_now(service->reactor);
     client_service_tick(service);
 }
 

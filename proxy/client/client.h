@@ -121,7 +121,7 @@ void client_service_tick(struct client_service *service);
 
 /* From now on each client is closed as soon as it has no request under way. move: the number by which those who asked
  * for it are told first that another process is where they came, and are given time to go there (client_moving.c); 0:
- * nobody is. */
+ * nobody is, or is any more, if this is called again. */
 void client_service_drain(struct client_service *service, uint64_t move);
 /* Whether that has come to its end, and the policies have done what they had to do first. From any thread. */
 bool client_service_is_settled(const struct client_service *service);

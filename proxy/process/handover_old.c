@@ -209,7 +209,7 @@ static void on_said(void *context, const struct handover_message *message)
     } else if (slice_is(message->word, HANDOVER_DRAIN)) {
         host->drain(host->context);
     } else if (slice_is(message->word, HANDOVER_END)) {
-        handover->servers->has_successor = false;
+        servers_lose_successor(handover->servers);
         host->drain(host->context);
     } else if (slice_is(message->word, HANDOVER_RELOAD)) {
         host->reload(host->context);
@@ -228,7 +228,7 @@ static void on_ended(void *context)
     if (handover->phase == HANDOVER_GIVEN) {
         log_warning("upgrade", "the process that had taken over has ended; this one goes on with its clients");
         handover->share.has_successor = false;
-        handover->servers->has_successor = false;
+        servers_lose_successor(handover->servers);
         (void)waitpid(handover->child, NULL, WNOHANG);
         handover_line_close(&handover->successor);
     } else {

@@ -192,6 +192,14 @@ void servers_drain(struct servers *servers)
     }
 }
 
+void servers_lose_successor(struct servers *servers)
+{
+    servers->has_successor = false;
+    for (size_t i = 0; i < servers->count && servers->is_draining; i++) {
+        worker_pool_drain(&servers->list[i].worker_pool, 0);
+    }
+}
+
 size_t servers_clients(const struct servers *servers)
 {
     size_t count = 0;

@@ -55,6 +55,8 @@ size_t servers_workers(const struct servers *servers);
 void servers_stop_listening(struct servers *servers);
 /* Ends listening, and has each client closed when nothing of it is under way. Harmless if that was done before. */
 void servers_drain(struct servers *servers);
+/* The process that was given the sockets serves no more: clients that were told to go there are not waited for. */
+void servers_lose_successor(struct servers *servers);
 /* Clients that are open, or on their way. */
 size_t servers_clients(const struct servers *servers);
 /* As worker_pool.h says it of one. */

@@ -757,6 +757,18 @@ def test_clients_are_not_told_to_go_where_nobody_is(make_line):
     client.assert_closed()
 
 
+def test_clients_that_were_told_to_go_do_not_wait_for_who_has_gone(make_line):
+    """A service manager ends both processes, the old one first: it has told its clients already, and gives them 10 s."""
+    line = make_line(drain_timeout="20s")
+    client = ask_for_notifications(line)
+    os.kill(line.pids[0], signal.SIGTERM)
+    assert client.read()[0] == b"MOVING"
+    start = time.monotonic()
+    os.kill(line.pids[1], signal.SIGTERM)
+    client.assert_closed()
+    assert time.monotonic() - start < 8
+
+
 def test_clients_are_not_told_to_go_to_a_process_that_has_crashed(make_line):
     line = make_line(drain_timeout="20s")
     client = ask_for_notifications(line)
