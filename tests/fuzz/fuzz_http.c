@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #define PASSWORD "secret"
+#define READ_PASSWORD "looker"
 #define MACHINE "box"
 #define NAMED "headgate.example"
 /* Rounds of the event loop without an end of the connection: it is given up then. */
@@ -78,7 +79,8 @@ static int digit_of(char letter)
     return found != NULL ? (int)(found - digits) : -1;
 }
 
-/* Whether the first word is, in base64, something that ends with ":" and the password. */
+/* Whether the first word is, in base64, something that ends with ":" and one of the passwords, which are equally long.
+ */
 static bool has_password(const char *text)
 {
     char plain[4096];
@@ -100,7 +102,8 @@ static bool has_password(const char *text)
     }
     size_t wanted = strlen(":" PASSWORD);
     const char *colon = memchr(plain, ':', length);
-    return colon != NULL && length - (size_t)(colon - plain) == wanted && memcmp(colon, ":" PASSWORD, wanted) == 0;
+    return colon != NULL && length - (size_t)(colon - plain) == wanted &&
+           (memcmp(colon, ":" PASSWORD, wanted) == 0 || memcmp(colon, ":" READ_PASSWORD, wanted) == 0);
 }
 
 static const char *value_of(struct evhttp_request *request, const char *name, size_t *count)
@@ -162,7 +165,7 @@ static const struct conf *current_conf(void *context)
 static struct fixture *fixture(void)
 {
     static struct fixture only;
-    static char password[] = PASSWORD, names[] = "other, " NAMED;
+    static char password[] = PASSWORD, read_password[] = READ_PASSWORD, names[] = "other, " NAMED;
     struct fixture *made = &only;
 
     if (made->base != NULL) {
@@ -170,6 +173,7 @@ static struct fixture *fixture(void)
     }
     (void)log_open("/dev/null", LOG_LEVEL_ERROR);
     made->conf.admin_password = password;
+    made->conf.admin_read_password = read_password;
     made->conf.http_names = names;
     made->http.host = (struct http_host){.conf = current_conf, .context = &made->conf};
     strcpy(made->http.machine, MACHINE);
