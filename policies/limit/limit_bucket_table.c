@@ -370,18 +370,25 @@ bool limit_bucket_table_is_first_untold(struct limit_bucket_table *bucket_table,
            !atomic_exchange_explicit(said, true, memory_order_relaxed);
 }
 
+void limit_bucket_table_visit_stripe(struct limit_share *share, struct limit_bucket_table *bucket_table, size_t number,
+                                     limit_bucket_visitor *visit, void *context)
+{
+    const struct table *stripe = &bucket_table->stripes[number];
+
+    limit_share_lock(share, UINT64_C(1) << number);
+    for (struct table_node *node = table_walk(stripe, NULL); node != NULL; node = table_walk(stripe, node)) {
+        visit(context, bucket_at(node));
+    }
+    if (number == stripe_of(bucket_table->overflow->node.hash)) {
+        visit(context, bucket_table->overflow);
+    }
+    limit_share_unlock(share, UINT64_C(1) << number);
+}
+
 void limit_bucket_table_visit(struct limit_share *share, struct limit_bucket_table *bucket_table,
                               limit_bucket_visitor *visit, void *context)
 {
     for (size_t number = 0; number < LIMIT_STRIPES; number++) {
-        const struct table *stripe = &bucket_table->stripes[number];
-        limit_share_lock(share, UINT64_C(1) << number);
-        for (struct table_node *node = table_walk(stripe, NULL); node != NULL; node = table_walk(stripe, node)) {
-            visit(context, bucket_at(node));
-        }
-        if (number == stripe_of(bucket_table->overflow->node.hash)) {
-            visit(context, bucket_table->overflow);
-        }
-        limit_share_unlock(share, UINT64_C(1) << number);
+        limit_bucket_table_visit_stripe(share, bucket_table, number, visit, context);
     }
 }

@@ -42,6 +42,9 @@ struct limit_share {
 typedef void limit_bucket_visitor(void *context, struct limit_bucket *bucket);
 void limit_bucket_table_visit(struct limit_share *share, struct limit_bucket_table *bucket_table,
                               limit_bucket_visitor *visit, void *context);
+/* The same for those of one stripe, below LIMIT_STRIPES. */
+void limit_bucket_table_visit_stripe(struct limit_share *share, struct limit_bucket_table *bucket_table, size_t number,
+                                     limit_bucket_visitor *visit, void *context);
 /* What its members, those who have left, and processes before this one have counted. The registry is locked. */
 uint64_t limit_bucket_table_count(const struct limit_bucket_table *bucket_table, enum limit_count count);
 

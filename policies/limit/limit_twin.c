@@ -22,12 +22,19 @@
 
 static const char without_room[] = "others";
 
+/* A bucket table is told of in steps: what it has counted, then each of its stripes. Where the telling goes on is its
+ * place in the list by this, and the step. */
+#define STEPS ((uint64_t)LIMIT_STRIPES + 1)
+/* So many buckets are looked at, and those of a stripe more, before the worker has a moment for its clients. */
+#define LOOKED_AT_ONCE 2048
+
 /* ---- telling ---- */
 
 struct telling {
     FILE *out;
     bool all;
     uint32_t number;
+    size_t looked;
     size_t written;
     size_t most;
     const struct limit_bucket_table *named; /* of which the last lines are */
@@ -92,6 +99,7 @@ static void name_table(struct telling *telling, const struct limit_bucket_table 
 static void tell_bucket(void *context, struct limit_bucket *bucket)
 {
     struct telling *telling = context;
+    telling->looked++;
     bool is_due = telling->all ? bucket->told_number != telling->number : bucket->untold > 0;
 
     if (!is_due || telling->written >= telling->most ||
@@ -107,40 +115,57 @@ static void tell_bucket(void *context, struct limit_bucket *bucket)
     bucket->untold = 0;
 }
 
-static void tell_table(struct telling *telling, struct limit_share *share, struct limit_bucket_table *bucket_table,
-                       bool with_counts)
+static void tell_counts(struct telling *telling, const struct limit_bucket_table *bucket_table)
 {
-    if (with_counts) {
-        name_table(telling, bucket_table);
-        fprintf(telling->out, "counts");
-        for (enum limit_count i = 0; i < LIMIT_COUNTS; i++) {
-            fprintf(telling->out, " %" PRIu64, limit_bucket_table_count(bucket_table, i));
-        }
-        fprintf(telling->out, "\n");
+    name_table(telling, bucket_table);
+    fprintf(telling->out, "counts");
+    for (enum limit_count i = 0; i < LIMIT_COUNTS; i++) {
+        fprintf(telling->out, " %" PRIu64, limit_bucket_table_count(bucket_table, i));
     }
-    limit_bucket_table_visit(share, bucket_table, tell_bucket, telling);
+    fprintf(telling->out, "\n");
 }
 
-/* at: 1 + the place of the bucket table, in the order of the list; a table is told of again until it has no more. */
+/* Returns the step to go on with. A stripe of which there may be more is told of again: what was told is passed over.
+ */
+static uint64_t tell_step(struct telling *telling, struct limit_share *share, struct limit_bucket_table *bucket_table,
+                          uint64_t step)
+{
+    if (bucket_table->is_cache) {
+        return STEPS;
+    }
+    if (step > 0) {
+        limit_bucket_table_visit_stripe(share, bucket_table, step - 1, tell_bucket, telling);
+        return telling->written < telling->most ? step + 1 : step;
+    }
+    if (telling->all) {
+        tell_counts(telling, bucket_table);
+    }
+    return step + 1;
+}
+
 uint64_t limit_share_tell(struct limit_share *share, FILE *out, bool all, uint64_t at, size_t most)
 {
     struct telling telling = {.out = out, .all = all, .most = most};
-    bool is_begun = at > 0;
-    uint64_t place = 1;
+    uint64_t place = 0, step = at % STEPS;
 
     pthread_mutex_lock(&share->registry);
-    share->told_number += all && !is_begun ? 1 : 0;
+    share->told_number += all && at == 0 ? 1 : 0;
     telling.number = share->told_number;
     struct limit_bucket_table *bucket_table = LIST_FIRST(&share->bucket_tables);
-    for (; bucket_table != NULL && telling.written < most; place++) {
-        if (!bucket_table->is_cache && place >= at) {
-            tell_table(&telling, share, bucket_table, all && (place > at || !is_begun));
-        }
-        bucket_table = telling.written < most ? LIST_NEXT(bucket_table, of_share) : bucket_table;
+    for (; bucket_table != NULL && place < at / STEPS; place++) {
+        bucket_table = LIST_NEXT(bucket_table, of_share);
     }
-    bool is_over = telling.written < most;
+    while (bucket_table != NULL && telling.written < most && telling.looked < LOOKED_AT_ONCE) {
+        step = tell_step(&telling, share, bucket_table, step);
+        if (step == STEPS) {
+            bucket_table = LIST_NEXT(bucket_table, of_share);
+            place++;
+            step = 0;
+        }
+    }
+    bool is_over = bucket_table == NULL;
     pthread_mutex_unlock(&share->registry);
-    return is_over ? 0 : place - 1;
+    return is_over ? 0 : place * STEPS + step;
 }
 
 /* ---- hearing ---- */

@@ -1,5 +1,6 @@
 #include "process/handover_share.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
 
@@ -12,7 +13,10 @@
 
 /* How often the other process is told what is new. */
 #define ROUND_US 100000
-/* … and, in so many of these, what was counted. */
+/* … unless that takes long: then a round is followed by so many times its own time without one, up to this. */
+#define REST_TIMES 10
+#define REST_MOST_US 1000000
+/* In so many rounds it is told what was counted. */
 #define COUNT_ROUNDS 10
 /* With a full line, a policy is asked again so much later. */
 #define REST_US 5000
@@ -85,8 +89,10 @@ static void end_round(struct handover_errand *errand)
 {
     struct handover_share *share = errand->share;
     void (*told_all)(void *context) = errand->is_all ? share->told_all : NULL;
+    int64_t now_us = clock_now_us(), rest_us = (now_us - share->begun_us) * REST_TIMES;
 
     share->is_asking = false;
+    share->rested_us = now_us + (rest_us < REST_MOST_US ? rest_us : REST_MOST_US);
     share->told_all = errand->is_all ? NULL : share->told_all;
     errand_free(errand);
     if (told_all != NULL) {
@@ -234,6 +240,7 @@ static bool begin_round(struct handover_share *share, bool is_all)
     }
     *errand = (struct handover_errand){.share = share, .is_all = is_all, .cursor = "0"};
     share->is_asking = true;
+    share->begun_us = clock_now_us();
     go_on(errand);
     return true;
 }
@@ -534,7 +541,7 @@ static void on_timer(evutil_socket_t fd, short what, void *context)
     if (!handover_line_is_open(share->predecessor)) {
         hear_clients(share, slice_of("0"));
     }
-    if (!share->is_asking) {
+    if (!share->is_asking && clock_now_us() >= share->rested_us) {
         (void)begin_round(share, false);
     }
     if (share->has_successor && ++share->rounds % COUNT_ROUNDS == 0) {

@@ -24,6 +24,8 @@ struct handover_share {
     struct handover_line *successor;   /* the same; to be told of only if … */
     bool has_successor;                /* … this is set: it serves */
     bool is_asking;                    /* a policy */
+    int64_t begun_us;                  /* when the round began, … */
+    int64_t rested_us;                 /* … and when the next one may */
     void (*told_all)(void *context);   /* of handover_share_tell_all(), while that is under way; else NULL */
     void *context;
     struct event timer;
