@@ -77,6 +77,8 @@ static bool kill_headgate(struct chaos *chaos)
     if (chaos->stop != NULL && chaos->stopped == number)
         resume_headgate(chaos);
     struct trouble *trouble = shared_trouble(chaos->shared, TROUBLE_AWAY, number, now_us());
+    if (trouble != NULL)
+        trouble->forgets = true;
     servers_kill_headgate(chaos->servers, number);
     bool back = servers_start_headgate(chaos->servers, number);
     end_trouble(trouble);

@@ -41,7 +41,7 @@ static bool had_trouble(const struct shared *shared, const struct tenure *tenure
         const struct trouble *trouble = &shared->troubles[at];
         if (is_during(trouble, kind, tenure->note->asked_us, tenure->until_us) &&
             (kind == TROUBLE_RESTART || trouble->who == who) &&
-            atomic_load(&trouble->end_us) - trouble->begin_us >= least_us)
+            (trouble->forgets || atomic_load(&trouble->end_us) - trouble->begin_us >= least_us))
             return true;
     }
     return false;

@@ -77,6 +77,7 @@ struct trouble {
     unsigned who;
     int64_t begin_us;
     _Atomic int64_t end_us; /* FOR_EVER while it lasts */
+    bool forgets;           /* a Headgate that was killed knows none of its leases, however soon it is back */
 };
 
 enum note_kind {
