@@ -29,7 +29,8 @@ struct judge_case {
     unsigned who;
     int64_t begin_ms;
     int64_t end_ms;
-    bool del; /* a late DEL of slot 2 between begin and end */
+    int64_t pause_ms; /* from then to 890 ms its worker did not run; 0: it ran */
+    bool del;         /* a late DEL of slot 2 between begin and end */
     enum verdict verdict;
 };
 
@@ -58,6 +59,13 @@ static const struct judge_case judge_cases[] = {
     {"pause of the holder", OVERLAP, .left_ms = 900, TROUBLE(TROUBLE_LATE, 100, 890)},
     {"pause in which the connection was lost", OVERLAP, .left_ms = 900, .cut = true, TROUBLE(TROUBLE_LATE, 100, 890),
      .verdict = VERDICT_LATE},
+    {"killed Headgate", OVERLAP, .left_ms = 900, TROUBLE(TROUBLE_KILLED, 500, 500)},
+    {"killed Headgate of a holder that did not run", OVERLAP, .left_ms = 900, TROUBLE(TROUBLE_KILLED, 500, 500),
+     .pause_ms = 400, .verdict = VERDICT_LATE},
+    {"the same of another Headgate", OVERLAP, .left_ms = 900, TROUBLE(TROUBLE_KILLED, 500, 500), .who = 1,
+     .pause_ms = 400},
+    {"Headgate killed before the lock was asked for", OVERLAP, .left_ms = 900, TROUBLE(TROUBLE_KILLED, -1, -1),
+     .pause_ms = 400},
     {"lost connection without a pause", OVERLAP, .left_ms = 900, .cut = true},
     {"stall of what clocks leave of a permit's lease", PERMIT_LOSS, TROUBLE(TROUBLE_STALL, 500, 567),
      .verdict = VERDICT_STALL},
@@ -92,6 +100,11 @@ static void put_note(struct shared *shared, const struct judge_case *it, enum no
     shared_note(shared, &note);
 }
 
+static void put_trouble(struct shared *shared, enum trouble_kind kind, unsigned who, int64_t begin_ms, int64_t end_ms)
+{
+    atomic_store(&shared_trouble(shared, kind, who, begin_ms * MS)->end_us, end_ms * MS);
+}
+
 static bool judge_comes_out(const struct judge_case *it)
 {
     struct shared *shared = shared_create(&(struct options){.headgate = "", .sections = 1});
@@ -106,7 +119,9 @@ static bool judge_comes_out(const struct judge_case *it)
     if (it->del)
         put_note(shared, it, NOTE_LATE_DEL, 2, it->begin_ms, it->end_ms);
     if (it->troubled)
-        atomic_store(&shared_trouble(shared, it->trouble, it->who, it->begin_ms * MS)->end_us, it->end_ms * MS);
+        put_trouble(shared, it->trouble, it->who, it->begin_ms, it->end_ms);
+    if (it->pause_ms > 0)
+        put_trouble(shared, TROUBLE_LATE, 0, it->pause_ms, 890);
     const struct note *loser;
     bool right = judge_note(shared, &shared->notes[0], &loser) == it->verdict;
     shared_free(shared);

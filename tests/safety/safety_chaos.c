@@ -77,8 +77,7 @@ static bool kill_headgate(struct chaos *chaos)
     if (chaos->stop != NULL && chaos->stopped == number)
         resume_headgate(chaos);
     struct trouble *trouble = shared_trouble(chaos->shared, TROUBLE_AWAY, number, now_us());
-    if (trouble != NULL)
-        trouble->forgets = true;
+    end_trouble(shared_trouble(chaos->shared, TROUBLE_KILLED, number, now_us()));
     servers_kill_headgate(chaos->servers, number);
     bool back = servers_start_headgate(chaos->servers, number);
     end_trouble(trouble);

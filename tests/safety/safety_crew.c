@@ -23,6 +23,7 @@ void crew_pause(struct crew *crew, unsigned number, int64_t until_us)
 {
     if (crew->workers[number] <= 0 || crew->paused_until_us[number] != 0)
         return;
+    crew->paused_since_us[number] = now_us();
     kill(crew->workers[number], SIGSTOP);
     crew->paused_until_us[number] = until_us;
     shared_count(crew->shared, FIGURE_PAUSES);
@@ -73,10 +74,21 @@ static void record_death(struct shared *shared, struct hold *hold, int64_t died_
     hold->state = SLOT_IDLE;
 }
 
+/* A worker notes by itself for how long it did not run, but for one that dies before it runs again. */
+static void record_pause(struct crew *crew, unsigned number, int64_t died_us)
+{
+    if (crew->paused_until_us[number] == 0)
+        return;
+    struct trouble *trouble = shared_trouble(crew->shared, TROUBLE_LATE, number, crew->paused_since_us[number]);
+    if (trouble != NULL)
+        atomic_store(&trouble->end_us, died_us);
+    crew->paused_until_us[number] = 0;
+}
+
 bool crew_replace(struct crew *crew, unsigned number)
 {
     int64_t died_us = now_us();
-    crew->paused_until_us[number] = 0;
+    record_pause(crew, number, died_us);
     process_kill(&crew->workers[number]);
     shared_count(crew->shared, FIGURE_KILLS);
     for (unsigned at = 0; at < SLOTS_PER_WORKER; at++)

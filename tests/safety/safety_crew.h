@@ -8,6 +8,7 @@ struct crew {
     struct shared *shared;
     pid_t workers[WORKERS_MAX]; /* 0: ended */
     unsigned generations[WORKERS_MAX];
+    int64_t paused_since_us[WORKERS_MAX];
     int64_t paused_until_us[WORKERS_MAX]; /* 0: it runs */
 };
 

@@ -41,7 +41,7 @@ static bool had_trouble(const struct shared *shared, const struct tenure *tenure
         const struct trouble *trouble = &shared->troubles[at];
         if (is_during(trouble, kind, tenure->note->asked_us, tenure->until_us) &&
             (kind == TROUBLE_RESTART || trouble->who == who) &&
-            (trouble->forgets || atomic_load(&trouble->end_us) - trouble->begin_us >= least_us))
+            atomic_load(&trouble->end_us) - trouble->begin_us >= least_us)
             return true;
     }
     return false;
@@ -112,6 +112,13 @@ static bool was_sent_late(const struct shared *shared, const struct tenure *tenu
     return late && tenure->lock->limit > 1;
 }
 
+/* Whether its connection was closed, which a client that did not run could not notice. One that was killed before it
+ * ran again could not even say so; that its Headgate had been killed is known all the same. */
+static bool was_cut_off(const struct shared *shared, const struct tenure *tenure)
+{
+    return tenure->note->lost || had_trouble(shared, tenure, TROUBLE_KILLED, tenure->note->headgate, 0);
+}
+
 /* Why the holder may have lost its lock. */
 static enum verdict judge_tenure(const struct shared *shared, const struct tenure *tenure)
 {
@@ -133,7 +140,7 @@ static enum verdict judge_tenure(const struct shared *shared, const struct tenur
     int64_t skew_us = tenure->lock->limit > 1 ? 2 * tenure->lock->lease_us / SKEW_PART : 0;
     if (held_us >= (int64_t)rule->max_hold_ms * 1000 - skew_us)
         return VERDICT_MAX_HOLD;
-    if (note->lost && had_trouble(shared, tenure, TROUBLE_LATE, note->slot / SLOTS_PER_WORKER, 0))
+    if (was_cut_off(shared, tenure) && had_trouble(shared, tenure, TROUBLE_LATE, note->slot / SLOTS_PER_WORKER, 0))
         return VERDICT_LATE;
     if (was_sent_late(shared, tenure))
         return VERDICT_LATE;

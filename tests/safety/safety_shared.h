@@ -67,6 +67,7 @@ enum phase { PHASE_LOAD, PHASE_DRAIN, PHASE_STOP };
 enum trouble_kind {
     TROUBLE_RESTART, /* Redis was killed, and came back with nothing */
     TROUBLE_AWAY,    /* chaos stopped or killed a Headgate: who is its number */
+    TROUBLE_KILLED,  /* … killed it: at that moment it forgot its leases, and its connections were closed */
     TROUBLE_STALL,   /* a Headgate, or Redis behind it, left the prober waiting: who is its number */
     TROUBLE_LATE     /* a worker did not run: who is its number */
 };
@@ -77,7 +78,6 @@ struct trouble {
     unsigned who;
     int64_t begin_us;
     _Atomic int64_t end_us; /* FOR_EVER while it lasts */
-    bool forgets;           /* a Headgate that was killed knows none of its leases, however soon it is back */
 };
 
 enum note_kind {
