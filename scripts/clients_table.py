@@ -11,28 +11,36 @@ from dataclasses import dataclass
 class Library:
     name: str
     language: str
-    packages: tuple  # NAME@VERSION, as its registry names them; of crates NAME+FEATURE@VERSION; of Debian NAME alone
+    packages: tuple  # NAME@VERSION, as its registry names them; of crates NAME+FEATURE@VERSION; of Debian and of C NAME alone
     program: str  # in the folder of the language
     of: str = ""  # the library that this is the major version before of
     own_lanes: bool = False  # each connection has one from the start, for what it asks: client-side caching, its id
     holds: int = 0  # lanes that its program keeps, as workers of a queue block and subscribe all the time
     tls: bool = True  # its program can speak TLS
     replaced: tuple = ()  # (text, text) in its program, where the older version has other names
+    topologies: bool = False  # it is tried behind sentinels and before a cluster, too
+    settings: tuple = ()  # (option, value) of Headgate, where its defaults do not do
+    brought: bool = False  # no registry has it: it is tried where the machine has it
 
 
 def before(library, name, *packages, **changes):
+    changes = {"topologies": False, **changes}
     return dataclasses.replace(library, name=name, packages=packages, of=library.name, **changes)
 
 
-REDIS_PY = Library("redis-py", "python", ("redis@8.1.0",), "redis_py.py")
-REDIS_PY_ASYNCIO = Library("redis-py-asyncio", "python", ("redis@8.1.0",), "redis_py_asyncio.py")
-NODE_REDIS = Library("node-redis", "node", ("redis@6.3.1",), "node_redis.js")
-IOREDIS = Library("ioredis", "node", ("ioredis@6.0.0",), "ioredis.js")
-GO_REDIS = Library("go-redis", "go", ("github.com/redis/go-redis/v9@v9.23.0",), "go_redis.go")
-JEDIS = Library("jedis", "java", ("redis.clients:jedis@8.0.2",), "Jedis.java")
-LETTUCE = Library("lettuce", "java", ("io.lettuce:lettuce-core@7.7.0.RELEASE",), "Lettuce.java")
-REDISSON = Library("redisson", "java", ("org.redisson:redisson@4.7.0",), "RedissonObjects.java", tls=False)
+REDIS_PY = Library("redis-py", "python", ("redis@8.1.0",), "redis_py.py", topologies=True)
+REDIS_PY_ASYNCIO = Library("redis-py-asyncio", "python", ("redis@8.1.0",), "redis_py_asyncio.py", topologies=True)
+NODE_REDIS = Library("node-redis", "node", ("redis@6.3.1",), "node_redis.js", topologies=True)
+IOREDIS = Library("ioredis", "node", ("ioredis@6.0.0",), "ioredis.js", topologies=True)
+GO_REDIS = Library("go-redis", "go", ("github.com/redis/go-redis/v9@v9.23.0",), "go_redis.go", topologies=True)
+JEDIS = Library("jedis", "java", ("redis.clients:jedis@8.0.2",), "Jedis.java", topologies=True)
+LETTUCE = Library("lettuce", "java", ("io.lettuce:lettuce-core@7.7.0.RELEASE",), "Lettuce.java", topologies=True)
+REDISSON = Library("redisson", "java", ("org.redisson:redisson@4.7.0",), "RedissonObjects.java", tls=False, topologies=True)
 REDIS_RS = Library("redis-rs", "rust", ("redis@1.8.1",), "redis_rs.rs", tls=False)
+FRED = Library(
+    "fred", "rust", ("fred+i-scripts@10.1.0", "tokio+full@1.54.1", "futures-util@0.3.31"), "fred.rs",
+    own_lanes=True, tls=False,
+)
 BULLMQ = Library("bullmq", "node", ("bullmq@6.7.0", "ioredis@5.11.1"), "bullmq.js", tls=False)
 
 LIBRARIES = [
@@ -48,7 +56,7 @@ LIBRARIES = [
         GO_REDIS, "go-redis-8", "github.com/go-redis/redis/v8@v8.11.5",
         replaced=("github.com/redis/go-redis/v9", "github.com/go-redis/redis/v8", "redis.Z{", "&redis.Z{"),
     ),
-    Library("rueidis", "go", ("github.com/redis/rueidis@v1.0.79",), "rueidis.go", own_lanes=True),
+    Library("rueidis", "go", ("github.com/redis/rueidis@v1.0.79",), "rueidis.go", own_lanes=True, topologies=True),
     Library("redigo", "go", ("github.com/gomodule/redigo@v1.9.3",), "redigo.go"),
     Library(
         "redsync", "go", ("github.com/go-redsync/redsync/v4@v4.18.1", "github.com/redis/go-redis/v9@v9.23.0"),
@@ -66,18 +74,30 @@ LIBRARIES = [
     before(
         REDISSON, "redisson-3", "org.redisson:redisson@3.45.1", replaced=("ReturnType.LIST", "ReturnType.MULTI"),
     ),
+    Library(
+        "spring-data-redis", "java",
+        ("org.springframework.data:spring-data-redis@4.1.2", "io.lettuce:lettuce-core@7.5.2.RELEASE"), "SpringData.java",
+        topologies=True,
+    ),
     REDIS_RS,
     Library(
         "redis-rs-async", "rust", ("redis+tokio-comp@1.8.1", "tokio+full@1.54.1", "futures-util@0.3.31"),
         "redis_rs_async.rs", tls=False,
     ),
+    FRED,
+    # With the setting of Headgate that serves it best.
+    before(FRED, "fred-brief-ids", *FRED.packages, own_lanes=False, settings=(("client_id_timeout", "100ms"),)),
     Library(
-        "fred", "rust", ("fred+i-scripts@10.1.0", "tokio+full@1.54.1", "futures-util@0.3.31"), "fred.rs",
-        own_lanes=True, tls=False,
+        "rslock", "rust", ("rslock+tokio-comp@0.10.0", "tokio+full@1.54.1", "futures-util@0.3.34"), "rslock.rs", tls=False,
     ),
-    Library("phpredis", "php", ("php-redis",), "phpredis.php"),
+    Library("hiredis", "c", ("hiredis@3.5.0",), "hiredis_sync.c", tls=False, topologies=True),
+    Library("hiredis-async", "c", ("hiredis@3.5.0",), "hiredis_async.c", tls=False),
+    Library("hiredis-of-debian", "c", ("libhiredis-dev",), "hiredis_sync.c", of="hiredis", tls=False),
+    Library("redis-plus-plus", "cpp", ("redis++",), "redis_plus_plus.cpp", tls=False, brought=True),
+    Library("phpredis", "php", ("php-redis",), "phpredis.php", topologies=True),
     Library("predis", "php", ("php-predis",), "predis.php", tls=False),
-    Library("redis-rb", "ruby", ("ruby-redis",), "redis_rb.rb"),
+    Library("redis-rb", "ruby", ("ruby-redis",), "redis_rb.rb", topologies=True),
+    Library("sidekiq", "ruby", ("ruby-sidekiq",), "sidekiq_jobs.rb", holds=10, tls=False),
     BULLMQ,
     before(BULLMQ, "bullmq-5", "bullmq@5.81.5", "ioredis@5.11.1"),
     Library("celery", "python", ("celery@5.7.0", "redis@8.1.0", "packaging@25.0"), "celery_jobs.py", holds=6, tls=False),
@@ -100,40 +120,47 @@ class Feature:
     costs: bool = False  # connections are counted behind it, although it is done by all together
     kills: bool = False  # Redis is killed and started again meanwhile
     random: bool = False  # names and values of its data differ each time
-    by_tls: bool = False  # is tried by TLS, too
+    also: tuple = ()  # names of ELSEWHERE that try it, too
+    mode: bool = False  # of ELSEWHERE: it is a function of programs
 
 
 FEATURES = [
-    Feature("strings", by_tls=True),
+    Feature("strings", also=("tls", "cluster", "sentinel")),
     Feature("refused"),
     Feature("hashes"),
     Feature("lists"),
     Feature("sorted_sets"),
-    Feature("pipeline", by_tls=True),
-    Feature("transaction"),
-    Feature("watch"),
-    Feature("script"),
+    Feature("pipeline", also=("tls", "cluster", "sentinel")),
+    Feature("transaction", also=("cluster",)),
+    Feature("watch", also=("cluster",)),
+    Feature("script", also=("cluster",)),
     Feature("functions"),
-    Feature("scan"),
+    Feature("scan", also=("cluster",)),
     Feature("big"),
     Feature("streams", own=True, together=True),
     Feature("greeting", own=True, together=True),
     Feature("concurrent", own=True),
     Feature("abandoned", own=True),
     Feature("timeouts", own=True, together=True),
-    Feature("blocking", together=True, by_tls=True),
-    Feature("subscribe", together=True, holds=True, by_tls=True),
-    Feature("unsubscribe", together=True, by_tls=True),
+    Feature("blocking", together=True, also=("tls", "cluster")),
+    Feature("subscribe", together=True, holds=True, also=("tls",)),
+    Feature("unsubscribe", together=True, also=("tls",)),
     Feature("patterns", together=True),
     Feature("shards", together=True),
     Feature("caching", together=True),
     Feature("newer"),
+    Feature("modules"),
     Feature("locks", together=True, costs=True, random=True),
     Feature("limits", together=True, costs=True, random=True),
     Feature("jobs", together=True, costs=True, random=True),
-    Feature("killed", together=True, kills=True),
+    Feature("killed", together=True, kills=True, also=("sentinel",)),
 ]
 
-# No function of any program: some of the others, by TLS.
-TLS = Feature("tls", together=True)
-FEATURES.append(TLS)
+# What is tried by itself, in another place: some of the features above (also), or a function of its own (mode).
+ELSEWHERE = [
+    Feature("tls", together=True),
+    Feature("cluster", together=True),
+    Feature("cluster_mode", together=True, mode=True),
+    Feature("sentinel", together=True),
+]
+FEATURES += ELSEWHERE

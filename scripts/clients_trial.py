@@ -2,14 +2,15 @@
 
 import collections
 import contextlib
+import pathlib
 import re
+import tempfile
 import threading
 import time
 from dataclasses import dataclass, field
 
 import clients_tls
 from clients_program import Broken, Program
-from clients_table import TLS
 from harness import tls
 from harness.admin import stats
 from harness.certificates import certificates
@@ -75,6 +76,7 @@ class Trial:
         self.options = options
         self.stack = contextlib.ExitStack()
         self.server = server
+        self.redis = self.headgate = self.look = self.folder = None
         self.patience = SETTLE_SECONDS
         self.outcome = Outcome()
         self.feature = options.features[0]  # the one that is tried
@@ -91,29 +93,38 @@ class Trial:
         self.outcome.faults.setdefault(self.feature.name, []).append(f"{self.way}: {fault}")
 
     def _run(self):
-        redis = self.redis = Redis(*self._redis_options(), server=self.server, tls=bool(self.options.tls))
-        self.stack.callback(redis.discard)
-        self.look = redis.connect()
-        self.look("ACL", "SETUSER", "tested", "on", ">secret", "~*", "&*", "+@all")
-        self.headgate = None
-        if self.way != "direct":
-            self.headgate = Headgate(redis, pool=self.way, threads=self.options.threads,
-                                     tls=bool(self.options.tls), **self._headgate_options())  # fmt: skip
-            self.stack.callback(self.headgate.finish)
-        address = (self.headgate or redis).address
+        self.folder = pathlib.Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="headgate-newest-")))
+        address = self._start_servers()
         environment = None
         if self.options.tls:
-            address = self.headgate.address if self.headgate else redis.tls_address
-            environment = clients_tls.environment(self.library.language, redis.directory, self._with_certificates())
-        program = Program(self.command, address, self.options.clients, redis.directory / "program", environment)
+            address = self.headgate.address if self.headgate else self.redis.tls_address
+            environment = clients_tls.environment(self.library.language, self.folder, self._with_certificates())
+        program = Program(self.command, address, self.options.clients, self.folder / "program", environment)
         with program:
             self.outcome.version = program.await_ready()
             for feature in self.options.features:
-                if feature is TLS:
-                    continue
                 self.feature = feature
                 self._try(program)
             program.end()
+
+    def _start_servers(self):
+        """The address for programs."""
+        redis = self._start_redis()
+        return redis.address if self.way == "direct" else self._start_headgate(redis).address
+
+    def _start_redis(self):
+        self.redis = Redis(*self._redis_options(), server=self.server, tls=bool(self.options.tls))
+        self.stack.callback(self.redis.discard)
+        self.look = self.redis.connect()
+        self.look("ACL", "SETUSER", "tested", "on", ">secret", "~*", "&*", "+@all")
+        return self.redis
+
+    def _start_headgate(self, upstream, **more):
+        more.update(self.library.settings)
+        self.headgate = Headgate(upstream, pool=self.way, threads=self.options.threads, tls=bool(self.options.tls),
+                                 **self._headgate_options(), **more)  # fmt: skip
+        self.stack.callback(self.headgate.finish)
+        return self.headgate
 
     def _with_certificates(self):
         return self.options.tls == "certificates"
@@ -136,14 +147,22 @@ class Trial:
             lines = program.run(feature.name, feature.together)
         self.outcome.seconds[feature.name] = time.monotonic() - start
         self.outcome.replies[feature.name] = self._without_losses(lines)
-        self.outcome.digests[feature.name] = shape(self.look) if feature.random else self.look("DEBUG", "DIGEST")
+        self.outcome.digests[feature.name] = self._digest(feature)
+        if self.outcome.lacks(feature):
+            return
         # So that a feature in which the data differ says nothing of the next one. Workers of queues have data of their own.
-        if not self.library.holds and not self.outcome.lacks(feature):
-            self.look("FLUSHALL")
+        if not self.library.holds:
+            self._empty()
         if self.way == "shared":
             self._look_at_lanes(feature)
         if feature.costs or not feature.together and not feature.own:
             self._look_at_connections()
+
+    def _digest(self, feature):
+        return shape(self.look) if feature.random else self.look("DEBUG", "DIGEST")
+
+    def _empty(self):
+        self.look("FLUSHALL")
 
     def _run_and_kill(self, program):
         """Kills Redis when each client has set a key, and starts it again."""
@@ -155,7 +174,7 @@ class Trial:
                 if over.wait(0.02):
                     return
             time.sleep(KEY_SECONDS)
-            self.redis.restart()
+            self._kill_redis()
             killed.set()
 
         killer = threading.Thread(target=kill)
@@ -166,10 +185,16 @@ class Trial:
             over.set()
             killer.join()
         if killed.is_set():
-            self.look = self.redis.connect()
+            self._look_anew()
         elif not lines[0].startswith("unsupported"):
             self._blame("it has ended before Redis was killed")
         return lines
+
+    def _kill_redis(self):
+        self.redis.restart()
+
+    def _look_anew(self):
+        self.look = self.redis.connect()
 
     def _without_losses(self, lines):
         """How many there are differs from one time to the next."""

@@ -1,7 +1,8 @@
 """What the newest libraries send when they connect, with their default settings: it costs none of them a lane.
 
-The words are those of redis-py 8.1.0, node-redis 6.3.1, go-redis 9.23.0 and ioredis 6.0.0, taken down between each of
-them and a redis-server. Debian has none of these; its own are in the other files.
+The words are those of redis-py 8.1.0, node-redis 6.3.1, go-redis 9.23.0, ioredis 6.0.0 and fred 10.1.0, taken down
+between each of them and a redis-server; those of StackExchange.Redis 3.1 are in the order of its documentation and
+sources. Debian has none of these; its own are in the other files.
 """
 
 import pytest
@@ -45,6 +46,28 @@ GREETINGS = {
     "named": [[("HELLO", "3", "SETNAME", "app")], [("CLIENT", "SETNAME", "app"), ("CLIENT", "GETNAME")]],
 }
 
+# These ask for CLIENT ID, and so have a lane of their own for client_id_timeout.
+IDENTIFIED = {
+    "fred": [[("PING",)], [("CLIENT", "ID"), ("INFO", "server")]],
+    "stackexchange-3": [
+        [
+            ("HELLO", "3"),
+            ("CLIENT", "SETNAME", "app(SE.Redis-v3.1.31)"),
+            *setinfo("CLIENT", "SE.Redis", "3.1.31"),
+            ("CLIENT", "ID"),
+            ("CONFIG", "GET", "timeout"),
+            ("CONFIG", "GET", "replica-read-only"),
+            ("CONFIG", "GET", "databases"),
+            ("SENTINEL", "MASTERS"),
+            ("INFO", "replication"),
+            ("INFO", "server"),
+            ("CLUSTER", "NODES"),
+            ("GET", "__Booksleeve_TieBreak"),
+            ("ECHO", b"\x00\x01\r\n-ERR\x02"),
+        ]
+    ],
+}
+
 
 def greet(client, writes):
     """The answers to all of it, and to two ordinary commands."""
@@ -59,15 +82,18 @@ def comparable(reply):
     """Without what differs from one connection to the next."""
     if isinstance(reply, (list, Map)) and b"id" in reply:
         return [value for value in reply if not isinstance(value, int)]
+    if isinstance(reply, int):
+        return "an id"
     return b"INFO" if isinstance(reply, bytes) and b"redis_version" in reply else reply
 
 
-@pytest.mark.parametrize("library", GREETINGS)
+@pytest.mark.parametrize("library", [*GREETINGS, *IDENTIFIED])
 def test_the_answers_are_those_of_redis(target, library):
     """What a server without a feature says is what the libraries go on after."""
-    expected = [comparable(reply) for reply in greet(target.direct(), GREETINGS[library])]
+    writes = {**GREETINGS, **IDENTIFIED}[library]
+    expected = [comparable(reply) for reply in greet(target.direct(), writes)]
     for _ in range(3):
-        replies = [comparable(reply) for reply in greet(target.connect(), GREETINGS[library])]
+        replies = [comparable(reply) for reply in greet(target.connect(), writes)]
         assert all(same(mine, theirs) for mine, theirs in zip(replies, expected)), (replies, expected)
 
 
@@ -86,6 +112,18 @@ def test_twenty_clients_share_one_lane(redis, make_headgate, library):
     wait_for(lambda: lanes()["lanes_exclusive"] == lanes()["lanes_pooled"], what="lanes to be given back")
     facts = lanes()
     assert facts["clients_exclusive"] == 0 and facts["lanes_pooled"] <= 2, facts
+    assert int(stats(headgate)["lanes_shared"]) <= 2
+    for client in clients:
+        assert client("GET", "k") == b"v"
+
+
+@pytest.mark.parametrize("library", IDENTIFIED)
+def test_an_id_costs_a_lane_for_a_while(redis, make_headgate, library):
+    headgate = make_headgate(redis, pool="shared", lanes=1, client_id_timeout="100ms")
+    clients = [headgate.connect() for _ in range(CLIENTS)]
+    for client in clients:
+        assert greet(client, IDENTIFIED[library])[-2:] == [OK, b"v"]
+    wait_for(lambda: int(stats(headgate)["clients_exclusive"]) == 0, what="clients to share again")
     assert int(stats(headgate)["lanes_shared"]) <= 2
     for client in clients:
         assert client("GET", "k") == b"v"

@@ -325,6 +325,58 @@ func killed(client *redis.Client, key string, tell func(any, error)) error {
 	return nil
 }
 
+// clusterMode: it learns where the slots are, and goes to the node of each key.
+func clusterMode(_ *redis.Client, key string, tell func(any, error)) error {
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{address}})
+	defer cluster.Close()
+	tag := "{" + key + "}"
+	var names []string
+	for number := 0; number < 20; number++ {
+		name := fmt.Sprintf("%s:%d", key, number)
+		names = append(names, name)
+		tell(cluster.Set(ctx, name, number, 0).Result())
+		tell(cluster.Get(ctx, name).Result())
+	}
+	tell(replies(cluster.Pipelined(ctx, func(batch redis.Pipeliner) error {
+		for _, name := range names {
+			batch.Append(ctx, name, "!")
+		}
+		return nil
+	})))
+	tell(replies(cluster.TxPipelined(ctx, func(batch redis.Pipeliner) error {
+		batch.Set(ctx, tag+"a", 1, 0)
+		batch.Incr(ctx, tag+"a")
+		return nil
+	})))
+	tell(nil, cluster.Watch(ctx, func(watched *redis.Tx) error {
+		tell(watched.Get(ctx, tag+"a").Result())
+		_, err := watched.TxPipelined(ctx, func(batch redis.Pipeliner) error { return batch.Incr(ctx, tag+"a").Err() })
+		return err
+	}, tag+"a"))
+	tell(cluster.MGet(ctx, tag+"a", tag+"none").Result())
+	tell(add.Run(ctx, cluster, []string{tag + "b"}, 7).Result())
+	tell(cluster.BLPop(ctx, time.Second, tag+"c").Result())
+	var scanned sync.Map
+	tell(nil, cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
+		for each := master.Scan(ctx, 0, key+":*", 0).Iterator(); each.Next(ctx); {
+			scanned.Store(each.Val(), true)
+		}
+		return nil
+	}))
+	found := 0
+	scanned.Range(func(any, any) bool { found++; return true })
+	tell(found, nil)
+	subscriber := cluster.Subscribe(ctx, key)
+	defer subscriber.Close()
+	came, err := subscriber.ReceiveTimeout(ctx, patience)
+	tell(fmt.Sprint(came), err)
+	// How many have heard it, a node knows of itself only.
+	tell(nil, cluster.Publish(ctx, key, "hello").Err())
+	came, err = subscriber.ReceiveTimeout(ctx, patience)
+	tell(fmt.Sprint(came), err)
+	return nil
+}
+
 func unsubscribe(_ *redis.Client, key string, tell func(any, error)) error {
 	subscriber, _ := subscribers.Load(strings.Replace(key, "unsubscribe", "subscribe", 1))
 	tell("asked", subscriber.(*redis.PubSub).Unsubscribe(ctx))
@@ -335,28 +387,29 @@ func unsubscribe(_ *redis.Client, key string, tell func(any, error)) error {
 
 func main() {
 	serve(versionOf("github.com/redis/go-redis/v9"), connect, map[string]feature[*redis.Client]{
-		"strings":     stringsFeature,
-		"refused":     refused,
-		"hashes":      hashes,
-		"lists":       lists,
-		"sorted_sets": sortedSets,
-		"pipeline":    pipeline,
-		"transaction": transaction,
-		"watch":       watch,
-		"script":      script,
-		"scan":        scan,
-		"big":         big,
-		"functions":   functions,
-		"streams":     streams,
-		"greeting":    greeting,
-		"concurrent":  concurrent,
-		"abandoned":   abandoned,
-		"timeouts":    timeouts,
-		"patterns":    patterns,
-		"shards":      shards,
-		"killed":      killed,
-		"blocking":    blocking,
-		"subscribe":   subscribe,
-		"unsubscribe": unsubscribe,
+		"strings":      stringsFeature,
+		"refused":      refused,
+		"hashes":       hashes,
+		"lists":        lists,
+		"sorted_sets":  sortedSets,
+		"pipeline":     pipeline,
+		"transaction":  transaction,
+		"watch":        watch,
+		"script":       script,
+		"scan":         scan,
+		"big":          big,
+		"functions":    functions,
+		"streams":      streams,
+		"greeting":     greeting,
+		"concurrent":   concurrent,
+		"abandoned":    abandoned,
+		"timeouts":     timeouts,
+		"patterns":     patterns,
+		"shards":       shards,
+		"killed":       killed,
+		"cluster_mode": clusterMode,
+		"blocking":     blocking,
+		"subscribe":    subscribe,
+		"unsubscribe":  unsubscribe,
 	}, func(client *redis.Client) { client.Close() })
 }

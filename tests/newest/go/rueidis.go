@@ -396,30 +396,49 @@ func caching(client rueidis.Client, key string, tell func(any, error)) error {
 	return nil
 }
 
+// clusterMode: what it is before a cluster, it finds out by itself when it connects.
+func clusterMode(client rueidis.Client, key string, tell func(any, error)) error {
+	tag := "{" + key + "}"
+	var batch rueidis.Commands
+	for number := 0; number < 20; number++ {
+		name := fmt.Sprintf("%s:%d", key, number)
+		tell(one(client, "SET", name, "there"))
+		batch = append(batch, command(client, "APPEND", name, "!"))
+	}
+	replies, err := all(client.DoMulti(ctx, batch...))
+	tell(replies, err)
+	tell(client.Do(ctx, client.B().Mget().Key(tag+"a", tag+"none").Build()).ToAny())
+	tell(add.Exec(ctx, client, []string{tag + "b"}, []string{"7"}).ToAny())
+	value, err := client.DoCache(ctx, client.B().Get().Key(key+":1").Cache(), time.Minute).ToString()
+	tell(value, err)
+	return nil
+}
+
 func main() {
 	serve(versionOf("github.com/redis/rueidis"), connect, map[string]feature[rueidis.Client]{
-		"strings":     stringsFeature,
-		"refused":     refused,
-		"hashes":      hashes,
-		"lists":       lists,
-		"sorted_sets": sortedSets,
-		"pipeline":    pipeline,
-		"transaction": transaction,
-		"watch":       watch,
-		"script":      script,
-		"scan":        scan,
-		"big":         big,
-		"blocking":    blocking,
-		"subscribe":   subscribe,
-		"unsubscribe": unsubscribe,
-		"caching":     caching,
-		"functions":   functions,
-		"streams":     streams,
-		"greeting":    greeting,
-		"concurrent":  concurrent,
-		"abandoned":   abandoned,
-		"patterns":    patterns,
-		"shards":      shards,
-		"killed":      killed,
+		"strings":      stringsFeature,
+		"refused":      refused,
+		"hashes":       hashes,
+		"lists":        lists,
+		"sorted_sets":  sortedSets,
+		"pipeline":     pipeline,
+		"transaction":  transaction,
+		"watch":        watch,
+		"script":       script,
+		"scan":         scan,
+		"big":          big,
+		"blocking":     blocking,
+		"subscribe":    subscribe,
+		"unsubscribe":  unsubscribe,
+		"caching":      caching,
+		"functions":    functions,
+		"streams":      streams,
+		"greeting":     greeting,
+		"concurrent":   concurrent,
+		"abandoned":    abandoned,
+		"patterns":     patterns,
+		"shards":       shards,
+		"killed":       killed,
+		"cluster_mode": clusterMode,
 	}, func(client rueidis.Client) { client.Close() })
 }

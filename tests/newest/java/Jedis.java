@@ -3,6 +3,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.concurrent.ArrayBlockingQueue;
@@ -13,6 +14,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
+import redis.clients.jedis.AbstractPipeline;
 import redis.clients.jedis.AbstractTransaction;
 import redis.clients.jedis.Connection;
 import redis.clients.jedis.DefaultJedisClientConfig;
@@ -20,7 +22,9 @@ import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.JedisPubSub;
 import redis.clients.jedis.Pipeline;
 import redis.clients.jedis.RedisClient;
+import redis.clients.jedis.RedisClusterClient;
 import redis.clients.jedis.RedisProtocol;
+import redis.clients.jedis.Response;
 import redis.clients.jedis.StreamEntryID;
 import redis.clients.jedis.csc.CacheConfig;
 import redis.clients.jedis.exceptions.JedisDataException;
@@ -347,6 +351,27 @@ public final class Jedis {
         }
     }
 
+    /** It learns where the slots are, and goes to the node of each key. */
+    private static void clusterMode(RedisClient client, String key, Consumer<Object> tell) throws Exception {
+        String tag = "{" + key + "}";
+        try (RedisClusterClient cluster = RedisClusterClient.builder().nodes(Set.of(new HostAndPort(host, port))).build()) {
+            for (int number = 0; number < 20; number++) {
+                tell.accept(cluster.set(key + ":" + number, "there") + cluster.get(key + ":" + number));
+            }
+            try (AbstractPipeline batch = cluster.pipelined()) {
+                List<Response<Long>> lengths = new ArrayList<>();
+                for (int number = 0; number < 20; number++) {
+                    lengths.add(batch.append(key + ":" + number, "!"));
+                }
+                batch.sync();
+                lengths.forEach(length -> tell.accept(length.get()));
+            }
+            tell.accept(cluster.mget(tag + "a", tag + "none"));
+            tell.accept(cluster.eval(ADD, List.of(tag + "b"), List.of("7")));
+            tell.accept(cluster.blpop(1, tag + "c"));
+        }
+    }
+
     public static void main(String[] arguments) throws Exception {
         host = arguments[0];
         port = Integer.parseInt(arguments[1]);
@@ -374,6 +399,7 @@ public final class Jedis {
         features.put("timeouts", Jedis::timeouts);
         features.put("patterns", Jedis::patterns);
         features.put("killed", Jedis::killed);
+        features.put("cluster_mode", Jedis::clusterMode);
         Protocol.serve(Protocol.versionOf(RedisClient.class), Integer.parseInt(arguments[2]), Jedis::connect, features,
                 RedisClient::close);
     }

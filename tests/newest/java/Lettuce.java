@@ -21,6 +21,8 @@ import io.lettuce.core.XReadArgs.StreamOffset;
 import io.lettuce.core.XReadArgs;
 import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.api.sync.RedisCommands;
+import io.lettuce.core.cluster.RedisClusterClient;
+import io.lettuce.core.cluster.api.StatefulRedisClusterConnection;
 import io.lettuce.core.protocol.ProtocolVersion;
 import io.lettuce.core.pubsub.RedisPubSubAdapter;
 import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
@@ -349,6 +351,27 @@ public final class Lettuce {
         front.close();
     }
 
+    /** It learns where the slots are, and goes to the node of each key. */
+    private static void clusterMode(StatefulRedisConnection<String, String> connection, String key, Consumer<Object> tell) {
+        String tag = "{" + key + "}";
+        RedisClusterClient cluster = RedisClusterClient.create(uri);
+        try (StatefulRedisClusterConnection<String, String> own = cluster.connect()) {
+            Map<String, String> all = new TreeMap<>();
+            for (int number = 0; number < 20; number++) {
+                all.put(key + ":" + number, "there");
+            }
+            tell.accept(own.sync().mset(all));
+            tell.accept(own.sync().mget(all.keySet().toArray(new String[0])));
+            List<String> found = own.sync().keys(key + ":*");
+            tell.accept(new TreeSet<>(found));
+            String[] keys = {tag + "b"};
+            tell.accept(own.sync().<List<Object>>eval(ADD, ScriptOutputType.MULTI, keys, "7"));
+            tell.accept(own.sync().blpop(1, tag + "c"));
+            tell.accept(own.sync().del(all.keySet().toArray(new String[0])));
+        }
+        cluster.shutdown(0, 2, TimeUnit.SECONDS);
+    }
+
     public static void main(String[] arguments) throws Exception {
         String scheme = System.getenv("TESTED_BY_TLS") != null ? "rediss://" : "redis://";
         uri = RedisURI.create(scheme + arguments[0] + ":" + arguments[1]);
@@ -377,6 +400,7 @@ public final class Lettuce {
         features.put("timeouts", Lettuce::timeouts);
         features.put("patterns", Lettuce::patterns);
         features.put("killed", Lettuce::killed);
+        features.put("cluster_mode", Lettuce::clusterMode);
         Protocol.serve(Protocol.versionOf(RedisClient.class), Integer.parseInt(arguments[2]), library::connect,
             features, StatefulRedisConnection::close);
     }

@@ -199,6 +199,28 @@ const features = {
     await subscriber.quit();
   },
 
+  // It learns where the slots are, and goes to the node of each key.
+  async *cluster_mode(_client, key) {
+    const names = Array.from({ length: 20 }, (_, number) => `${key}:${number}`);
+    const cluster = new Redis.Cluster([{ host, port }]);
+    cluster.on('error', (error) => process.stderr.write(`${error.stack}\n`));
+    yield Promise.all(names.map((name) => cluster.set(name, name)));
+    yield Promise.all(names.map((name) => cluster.get(name)));
+    const tag = `{${key}}`;
+    yield cluster.multi().set(`${tag}a`, 1).incr(`${tag}a`).get(`${tag}a`).exec();
+    yield cluster.pipeline().rpush(`${tag}l`, 1, 2).lrange(`${tag}l`, 0, -1).exec();
+    yield cluster.mget(`${tag}a`, `${tag}none`);
+    yield cluster.eval("return redis.call('INCRBY', KEYS[1], ARGV[1])", 1, `${tag}b`, 7);
+    yield cluster.blpop(`${tag}c`, 1);
+    const came = message();
+    cluster.on('message', (channel, text) => came.arrive([channel, text]));
+    yield cluster.subscribe(key);
+    await cluster.publish(key, 'hello');
+    yield came.came;
+    yield Promise.all(names.map((name) => cluster.del(name)));
+    await cluster.quit();
+  },
+
   async *killed(client, key) {
     await client.set(key, 'before');
     let lost = 0;

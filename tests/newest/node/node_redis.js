@@ -1,5 +1,5 @@
 // node-redis with its default settings.
-const { createClient, createClientPool, defineScript } = require('redis');
+const { createClient, createClientPool, createCluster, defineScript } = require('redis');
 const { version } = require('@redis/client/package.json');
 const { serve, pause, until, message, blockedIn, FUNCTIONS, host, port, tlsOptions } = require('./protocol');
 
@@ -203,6 +203,27 @@ const features = {
     yield client.sPublish(key, 'hello');
     yield came;
     await subscriber.close();
+  },
+
+  // It learns where the slots are, and goes to the node of each key.
+  async *cluster_mode(_client, key) {
+    const names = Array.from({ length: 20 }, (_, number) => `${key}:${number}`);
+    const cluster = createCluster({ rootNodes: [{ url: `redis://${host}:${port}` }], scripts: { add } });
+    cluster.on('error', (error) => process.stderr.write(`${error.stack}\n`));
+    await cluster.connect();
+    yield Promise.all(names.map((name) => cluster.set(name, name)));
+    yield Promise.all(names.map((name) => cluster.get(name)));
+    yield cluster.multi().set(`{${key}}a`, 1).incr(`{${key}}a`).get(`{${key}}a`).exec();
+    yield cluster.mGet([`{${key}}a`, `{${key}}none`]);
+    yield cluster.add(`{${key}}b`, 7);
+    yield cluster.blPop(`{${key}}c`, 1);
+    const came = message();
+    await cluster.sSubscribe(key, came.arrive);
+    yield cluster.sPublish(key, 'hello');
+    yield came.came;
+    await cluster.sUnsubscribe(key);
+    yield Promise.all(names.map((name) => cluster.del(name)));
+    await cluster.close();
   },
 
   async *killed(client, key) {

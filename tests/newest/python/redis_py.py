@@ -279,6 +279,86 @@ def newer(client, key):
         yield words if command[0] == "GRAPH.QUERY" and not isinstance(reply, Exception) else [words, reply]
 
 
+# Documents, an index over them, and filters: each as words, % for the key.
+MODULES = (
+    'JSON.SET % $ {"name":"gate","size":[1,2],"deep":{"a":1}}|JSON.GET % $..a|JSON.ARRAPPEND % $.size 3'
+    "|JSON.NUMINCRBY % $.deep.a 41|JSON.TYPE % $.size|JSON.OBJKEYS % $|JSON.MERGE % $.deep {\"b\":2}|JSON.GET %"
+    "|JSON.MSET %:one $ 1 %:two $ 2|JSON.MGET %:one %:two %:none $|JSON.DEL % $.deep|JSON.GET % $.none.deeper"
+    "|FT.CREATE %:index ON JSON PREFIX 1 %:d: SCHEMA $.t AS t TEXT $.n AS n NUMERIC SORTABLE $.g AS g TAG"
+    '|JSON.SET %:d:1 $ {"t":"open_gate","n":1,"g":"a"}|JSON.SET %:d:2 $ {"t":"shut_gate","n":2,"g":"b"}'
+    "|FT.SEARCH %:index @n:[1,2] SORTBY n RETURN 1 n|FT.SEARCH %:index @g:{b} NOCONTENT|FT.SEARCH %:index @n:["
+    "|FT.AGGREGATE %:index * GROUPBY 1 @g REDUCE SUM 1 @n AS s SORTBY 1 @g|FT.TAGVALS %:index g|FT.EXPLAIN %:index gate"
+    "|FT.ALTER %:index SCHEMA ADD $.m AS m NUMERIC|FT.DICTADD %:dict a b|FT.DICTDUMP %:dict|FT.SUGADD %:sug word 1"
+    "|FT.SUGGET %:sug wo|FT.ALIASADD %:alias %:index|FT.SEARCH %:alias @g:{a} NOCONTENT|FT.DROPINDEX %:index"
+    "|BF.RESERVE %:bf 0.01 100|BF.MADD %:bf a b|BF.MEXISTS %:bf a c|CF.ADD %:cf a|CF.EXISTS %:cf a"
+    "|CMS.INITBYDIM %:cms 10 2|CMS.INCRBY %:cms a 3|CMS.QUERY %:cms a|TOPK.RESERVE %:top 2|TOPK.ADD %:top a a b"
+    "|TOPK.LIST %:top|TDIGEST.CREATE %:td|TDIGEST.ADD %:td 1 2 3|TDIGEST.MAX %:td"
+)
+
+
+def all_of(client, words, key):
+    for line in words.split("|"):
+        try:
+            yield [line, client.execute_command(*line.replace("%", key).split())]
+        except redis.RedisError as error:
+            yield [line, error]
+
+
+def modules(client, key):
+    """As they are; in a pipeline; as a transaction; a cursor over several requests; and where one waits."""
+    known = {entry[b"name"] if isinstance(entry, dict) else entry[1] for entry in client.execute_command("MODULE", "LIST")}
+    if not {b"ReJSON", b"search", b"bf"} <= known:
+        raise protocol.Unsupported("the modules for JSON, search and filters")
+    yield list(all_of(client, MODULES, key))
+    for whole in (False, True):
+        with client.pipeline(transaction=whole) as batch:
+            for line in MODULES.split("|")[:12]:
+                batch.execute_command(*line.replace("%", key).split())
+            yield batch.execute(raise_on_error=False)
+    client.execute_command("FT.CREATE", key + ":i", "PREFIX", "1", key + ":h:", "SCHEMA", "n", "NUMERIC", "SORTABLE")
+    for number in range(10):
+        client.hset(f"{key}:h:{number}", "n", number)
+    asked = ["FT.AGGREGATE", key + ":i", "*", "LOAD", "1", "@n", "SORTBY", "1", "@n", "WITHCURSOR", "COUNT", "4"]
+    part, cursor = client.execute_command(*asked)
+    while cursor:
+        yield part
+        part, cursor = client.execute_command("FT.CURSOR", "READ", key + ":i", cursor)
+    yield client.execute_command("FT.DROPINDEX", key + ":i", "DD")
+    yield client.exists(key + ":h:1")
+
+
+def cluster_mode(_client, key):
+    """It learns where the slots are, and goes to the node of each key."""
+    names = [f"{key}:{number}" for number in range(20)]
+    with redis.RedisCluster(host=host, port=port) as cluster:
+        yield [[cluster.set(name, name), cluster.get(name)] for name in names]
+        with cluster.pipeline() as batch:
+            for name in names:
+                batch.append(name, "!").get(name)
+            yield batch.execute()
+        with cluster.pipeline(transaction=True) as batch:
+            yield batch.set(f"{{{key}}}a", 1).incr(f"{{{key}}}a").get(f"{{{key}}}a").execute()
+        yield cluster.mget_nonatomic(names)
+        yield cluster.register_script(ADD)(keys=[f"{{{key}}}b"], args=[7])
+        yield cluster.blpop([f"{{{key}}}c"], timeout=1)
+        yield sorted(cluster.scan_iter(match=key + ":*"))
+        subscriber = cluster.pubsub()
+        subscriber.ssubscribe(key)
+        yield sharded_message(subscriber)
+        yield cluster.spublish(key, "hello")
+        yield sharded_message(subscriber)
+        subscriber.close()
+        yield cluster.delete(*names)
+
+
+def sharded_message(subscriber):
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        if came := subscriber.get_sharded_message(timeout=1):
+            return [came["type"], came["channel"], came["data"]]
+    return "nothing came"
+
+
 def locks(client, key):
     lock = client.lock(key, timeout=10)
     yield lock.acquire()
@@ -310,6 +390,6 @@ protocol.serve(
     connect,
     [strings, refused, hashes, lists, sorted_sets, pipeline, transaction, watch, script, functions, scan, big, streams]
     + [greeting, concurrent, abandoned, timeouts, blocking, subscribe, unsubscribe, patterns, shards, caching]
-    + [newer, locks, killed],
+    + [newer, modules, cluster_mode, locks, killed],
     redis.Redis.close,
 )

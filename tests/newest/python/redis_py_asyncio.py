@@ -220,6 +220,23 @@ async def patterns(client, key):
         yield await message(subscriber)
 
 
+async def cluster_mode(_client, key):
+    """It learns where the slots are, and goes to the node of each key."""
+    names = [f"{key}:{number}" for number in range(20)]
+    async with redis.asyncio.RedisCluster(host=host, port=port) as cluster:
+        yield await asyncio.gather(*(cluster.set(name, name) for name in names))
+        yield await asyncio.gather(*(cluster.get(name) for name in names))
+        async with cluster.pipeline() as batch:
+            for name in names:
+                batch.append(name, "!").get(name)
+            yield await batch.execute()
+        yield await cluster.mget_nonatomic(names)
+        yield await cluster.register_script(ADD)(keys=[f"{{{key}}}b"], args=[7])
+        yield await cluster.blpop([f"{{{key}}}c"], timeout=1)
+        yield sorted([name async for name in cluster.scan_iter(match=key + ":*")])
+        yield await cluster.delete(*names)
+
+
 async def locks(client, key):
     lock = client.lock(key, timeout=10)
     yield await lock.acquire()
@@ -246,7 +263,8 @@ async def killed(client, key):
 FEATURES = {
     feature.__name__: feature
     for feature in [strings, refused, hashes, lists, sorted_sets, pipeline, transaction, watch, script, functions, scan]
-    + [big, streams, greeting, concurrent, abandoned, timeouts, blocking, subscribe, unsubscribe, patterns, locks, killed]
+    + [big, streams, greeting, concurrent, abandoned, timeouts, blocking, subscribe, unsubscribe, patterns]
+    + [cluster_mode, locks, killed]
 }
 
 

@@ -1,0 +1,406 @@
+/* hiredis with callbacks, and an event loop of poll() in each thread. */
+#include "protocol.h"
+
+#include <hiredis/async.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BIG (8 * 131072)
+#define AT_ONCE 100
+
+/* A connection, and the lines that its replies are told to. */
+struct client {
+    redisAsyncContext *context; /* NULL as soon as hiredis has let go of it */
+    struct answer *lines;
+    bool reading, writing;
+    bool connected;
+    int expected; /* replies */
+    int failed;
+    int blocked;
+    bool is_nil; /* the last reply */
+};
+
+/* ---- what hiredis wants of an event loop ---- */
+
+static void want_read(void *client)
+{
+    ((struct client *)client)->reading = true;
+}
+
+static void want_no_read(void *client)
+{
+    ((struct client *)client)->reading = false;
+}
+
+static void want_write(void *client)
+{
+    ((struct client *)client)->writing = true;
+}
+
+static void want_no_write(void *client)
+{
+    ((struct client *)client)->writing = false;
+}
+
+static void forget(void *client)
+{
+    ((struct client *)client)->reading = ((struct client *)client)->writing = false;
+}
+
+/* Runs the loop of one connection once, for so long at most. */
+static void turn(struct client *client, int wait_ms)
+{
+    struct pollfd fd = {.fd = client->context->c.fd};
+
+    fd.events = (short)((client->reading ? POLLIN : 0) | (client->writing ? POLLOUT : 0));
+    if (poll(&fd, 1, wait_ms) <= 0)
+        return;
+    if (fd.revents & (POLLIN | POLLERR | POLLHUP))
+        redisAsyncHandleRead(client->context);
+    if (client->context && client->writing && fd.revents & POLLOUT)
+        redisAsyncHandleWrite(client->context);
+}
+
+/* Until so many replies are still to come. */
+static void await(struct client *client, int left)
+{
+    long long end = now_ms() + PATIENCE_MS;
+
+    while (client->context && client->expected > left && now_ms() < end)
+        turn(client, 100);
+    if (client->expected > left && client->lines)
+        tell_error(client->lines, "no reply");
+}
+
+/* ---- connections ---- */
+
+static void on_connected(const redisAsyncContext *context, int status)
+{
+    struct client *client = context->data;
+
+    client->connected = status == REDIS_OK;
+    if (status != REDIS_OK)
+        client->context = NULL;
+}
+
+static void on_disconnected(const redisAsyncContext *context, int status)
+{
+    (void)status;
+    ((struct client *)context->data)->context = NULL;
+}
+
+static bool start(struct client *client)
+{
+    redisAsyncContext *context = redisAsyncConnect(host, port);
+    long long end = now_ms() + PATIENCE_MS;
+
+    if (!context || context->err) {
+        if (context)
+            redisAsyncFree(context);
+        return false;
+    }
+    client->context = context;
+    client->connected = false;
+    context->data = context->ev.data = client;
+    context->ev.addRead = want_read;
+    context->ev.delRead = want_no_read;
+    context->ev.addWrite = want_write;
+    context->ev.delWrite = want_no_write;
+    context->ev.cleanup = forget;
+    redisAsyncSetConnectCallback(context, on_connected);
+    redisAsyncSetDisconnectCallback(context, on_disconnected);
+    while (client->context && !client->connected && now_ms() < end)
+        turn(client, 100);
+    return client->connected;
+}
+
+static void *open_client(void)
+{
+    struct client *client = calloc(1, sizeof(*client));
+
+    if (!client || !start(client)) {
+        fputs("cannot connect\n", stderr);
+        exit(1);
+    }
+    return client;
+}
+
+static void close_client(void *argument)
+{
+    struct client *client = argument;
+
+    if (client->context)
+        redisAsyncFree(client->context);
+    free(client);
+}
+
+/* ---- commands ---- */
+
+static void on_reply(redisAsyncContext *context, void *reply, void *silent)
+{
+    struct client *client = context->data;
+
+    client->expected--;
+    client->is_nil = reply && ((redisReply *)reply)->type == REDIS_REPLY_NIL;
+    if (!reply)
+        client->failed++;
+    else if (silent)
+        client->blocked = blocked_in(reply);
+    else if (client->lines)
+        tell_reply(client->lines, reply, "");
+}
+
+/* Asks, and does not wait. */
+static void send_command(struct client *client, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    if (client->context && redisvAsyncCommand(client->context, on_reply, NULL, format, arguments) == REDIS_OK)
+        client->expected++;
+    else
+        client->failed++;
+    va_end(arguments);
+}
+
+/* The same, and waits for all that is to come. */
+#define ASK(client, ...)                                                                                               \
+    do {                                                                                                               \
+        send_command(client, __VA_ARGS__);                                                                             \
+        await(client, 0);                                                                                              \
+    } while (0)
+
+static struct client *with_lines(void *argument, struct answer *lines)
+{
+    struct client *client = argument;
+
+    client->lines = lines;
+    client->failed = 0;
+    return client;
+}
+
+/* ---- features ---- */
+
+static void strings(void *argument, const char *key, struct answer *lines)
+{
+    struct client *client = with_lines(argument, lines);
+
+    ASK(client, "SET %s first", key);
+    ASK(client, "GET %s", key);
+    ASK(client, "GET %s:none", key);
+    for (int number = 0; number < 3; number++)
+        ASK(client, "INCR %s:count", key);
+    ASK(client, "MGET %s %s:count %s:none", key, key, key);
+}
+
+static void refused(void *argument, const char *key, struct answer *lines)
+{
+    struct client *client = with_lines(argument, lines);
+
+    ASK(client, "SET %s nonumber", key);
+    ASK(client, "INCR %s", key);
+}
+
+static void hashes(void *argument, const char *key, struct answer *lines)
+{
+    struct client *client = with_lines(argument, lines);
+
+    ASK(client, "HSET %s one 1 two 2", key);
+    ASK(client, "HGETALL %s", key);
+}
+
+static void lists(void *argument, const char *key, struct answer *lines)
+{
+    struct client *client = with_lines(argument, lines);
+
+    ASK(client, "RPUSH %s a b c", key);
+    ASK(client, "LRANGE %s 0 -1", key);
+}
+
+static void pipeline(void *argument, const char *key, struct answer *lines)
+{
+    struct client *client = with_lines(argument, lines);
+
+    for (int number = 0; number < 50; number++)
+        send_command(client, "RPUSH %s %d", key, number);
+    ASK(client, "LRANGE %s 0 -1", key);
+}
+
+static void transaction(void *argument, const char *key, struct answer *lines)
+{
+    struct client *client = with_lines(argument, lines);
+
+    send_command(client, "MULTI");
+    send_command(client, "SET %s 1", key);
+    send_command(client, "INCR %s", key);
+    ASK(client, "EXEC");
+}
+
+static void script(void *argument, const char *key, struct answer *lines)
+{
+    struct client *client = with_lines(argument, lines);
+
+    for (int number = 7; number <= 8; number++)
+        ASK(client, "EVAL %s 1 %s %d", ADD, key, number);
+}
+
+static void big(void *argument, const char *key, struct answer *lines)
+{
+    struct client *client = with_lines(argument, lines);
+    char *value = malloc(BIG);
+
+    if (!value)
+        abort();
+    memset(value, 'b', BIG);
+    ASK(client, "SET %s %b", key, value, (size_t)BIG);
+    ASK(client, "STRLEN %s", key);
+    ASK(client, "GETRANGE %s %d -1", key, BIG - 20);
+    client->lines = NULL;
+    ASK(client, "GET %s", key);
+    free(value);
+}
+
+/* Commands of several connections of one thread, none of which waits for another. */
+static void concurrent(void *argument, const char *key, struct answer *lines)
+{
+    struct client *others[3];
+
+    (void)argument;
+    for (int number = 0; number < 3; number++)
+        others[number] = with_lines(open_client(), lines);
+    for (int number = 0; number < AT_ONCE; number++) {
+        for (int other = 0; other < 3; other++)
+            send_command(others[other], "SET %s:%d:%d %d", key, other, number, number);
+        for (int other = 0; other < 3; other++)
+            send_command(others[other], "GET %s:%d:%d", key, other, number);
+    }
+    for (int other = 0; other < 3; other++) {
+        await(others[other], 0);
+        close_client(others[other]);
+    }
+}
+
+static void greeting(void *argument, const char *key, struct answer *lines)
+{
+    static const char *const ways[] = {"CLIENT SETNAME tested", "SELECT 3", "AUTH tested secret", "AUTH tested wrong"};
+    struct client *client = with_lines(argument, lines);
+
+    for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {
+        struct client *own = with_lines(open_client(), lines);
+
+        /* All of it at once. */
+        send_command(own, "%s %s %s", "ECHO", "begins", "wrongly");
+        redisAsyncCommand(own->context, on_reply, NULL, ways[i]);
+        own->expected++;
+        send_command(own, "SET %s %d", key, (int)i);
+        ASK(own, "ACL WHOAMI");
+        close_client(own);
+        ASK(client, "GET %s", key);
+    }
+}
+
+static void await_blocked(struct client *client, int wanted)
+{
+    long long end = now_ms() + PATIENCE_MS;
+
+    for (client->blocked = -1; client->blocked != wanted && client->context && now_ms() < end; pause_ms(5)) {
+        if (redisAsyncCommand(client->context, on_reply, client, "INFO clients") != REDIS_OK)
+            break;
+        client->expected++;
+        await(client, 0);
+    }
+    tell(client->lines, "%d blocked", client->blocked);
+}
+
+static void abandoned(void *argument, const char *key, struct answer *lines)
+{
+    struct client *client = with_lines(argument, lines);
+    struct client *own = with_lines(open_client(), NULL);
+
+    send_command(own, "BLPOP %s 0", key);
+    while (own->writing)
+        turn(own, 100);
+    await_blocked(client, 1);
+    close_client(own);
+    await_blocked(client, 0);
+    ASK(client, "RPUSH %s kept", key);
+    ASK(client, "LRANGE %s 0 -1", key);
+}
+
+static void blocking(void *argument, const char *key, struct answer *lines)
+{
+    struct client *client = with_lines(argument, lines);
+    struct client *other = with_lines(open_client(), NULL);
+
+    ASK(client, "BLPOP %s 1", key);
+    ASK(client, "RPUSH %s there", key);
+    ASK(client, "BLPOP %s 20", key);
+    send_command(client, "BLPOP %s 20", key);
+    turn(client, 100);
+    ASK(other, "RPUSH %s pushed", key);
+    await(client, 0);
+    close_client(other);
+}
+
+/* A subscription has one callback for all that comes. */
+static void hear(void *argument, const char *subscribe_to, const char *publish, const char *key, struct answer *lines)
+{
+    struct client *client = with_lines(argument, lines);
+    struct client *own = with_lines(open_client(), lines);
+
+    redisAsyncCommand(own->context, on_reply, NULL, subscribe_to, key);
+    own->expected = 2;
+    await(own, 1);
+    redisAsyncCommand(client->context, on_reply, NULL, publish, key);
+    client->expected++;
+    await(client, 0);
+    await(own, 0);
+    close_client(own);
+}
+
+static void subscribe(void *argument, const char *key, struct answer *lines)
+{
+    hear(argument, "SUBSCRIBE %s", "PUBLISH %s hello", key, lines);
+}
+
+static void patterns(void *argument, const char *key, struct answer *lines)
+{
+    hear(argument, "PSUBSCRIBE %s:*", "PUBLISH %s:one hello", key, lines);
+}
+
+/* Until the server has been killed and is there again, without its data. */
+static void killed(void *argument, const char *key, struct answer *lines)
+{
+    struct client *client = with_lines(argument, NULL);
+    long long end = now_ms() + PATIENCE_MS;
+
+    ASK(client, "SET %s before", key);
+    for (client->is_nil = false; !client->is_nil && now_ms() < end; pause_ms(10)) {
+        if (!client->context) {
+            client->expected = 0;
+            start(client);
+            continue;
+        }
+        ASK(client, "GET %s", key);
+    }
+    tell(lines, "lost=%d", client->failed);
+    client->lines = lines;
+    ASK(client, "SET %s:after there", key);
+    ASK(client, "GET %s:after", key);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct feature features[] = {
+        {"strings", strings},     {"refused", refused},         {"hashes", hashes},       {"lists", lists},
+        {"pipeline", pipeline},   {"transaction", transaction}, {"script", script},       {"big", big},
+        {"greeting", greeting},   {"concurrent", concurrent},   {"abandoned", abandoned}, {"blocking", blocking},
+        {"subscribe", subscribe}, {"patterns", patterns},       {"killed", killed},       {NULL, NULL},
+    };
+    static const struct program program = {open_client, close_client, features};
+
+    return serve(&program, argc, argv);
+}
