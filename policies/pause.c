@@ -4,7 +4,11 @@
  *
  * Verbs are put to one worker's instance. It notes down what is to be in an object that all instances share; each finds
  * that at its next tick, follows it, and says so. Then the verb is answered: from OK on, no worker sends what is held.
+ *
+ * While one process takes over from another they tell each other what was ordered, with the time of the order, as both
+ * may be asked: the last order counts.
  */
+#include "base/percent.h"
 #include "policy/policy.h"
 
 #include <inttypes.h>
@@ -27,6 +31,8 @@ struct pause_shared {
     _Atomic int scope;           /* enum pause_scope */
     _Atomic int64_t until_us;    /* INT64_MAX: until RESUME */
     _Atomic uint32_t generation; /* of the two above: another one with each change, and written behind them */
+    int64_t ordered_us;          /* when the last order was given, here or in another process; 0: there was none */
+    int64_t untold_us;           /* that of one that other processes do not know of; 0: they know */
     size_t threads;
     _Atomic uint32_t acknowledged[]; /* by the number of a worker: the generation that it follows */
 };
@@ -251,18 +257,27 @@ static void answer_error(struct pause *pause, struct admin_query *admin_query, c
     pause->host->answer(pause->host->context, admin_query, POLICY_ANSWER_ERROR, (struct slice){text, strlen(text)});
 }
 
-/* Has all workers follow, and then the question answered. */
-static void order(struct pause *pause, struct admin_query *admin_query, enum pause_scope scope, int64_t until_us)
+/* Has all workers follow. at_us: when it was ordered. */
+static void order(struct pause *pause, enum pause_scope scope, int64_t until_us, int64_t at_us)
+{
+    pause->shared->ordered_us = at_us;
+    atomic_store(&pause->shared->scope, scope);
+    atomic_store(&pause->shared->until_us, until_us);
+    atomic_store_explicit(&pause->shared->generation, pause->generation + 1, memory_order_release);
+    follow(pause);
+}
+
+/* The same, by a verb of this process, which is answered when they have. */
+static void order_and_tell(struct pause *pause, struct admin_query *admin_query, enum pause_scope scope,
+                           int64_t until_us, int64_t at_us)
 {
     if (pause->question_count == QUESTIONS_MAX) {
         answer_error(pause, admin_query, "too many at once; try again");
         return;
     }
     pause->questions[pause->question_count++] = admin_query;
-    atomic_store(&pause->shared->scope, scope);
-    atomic_store(&pause->shared->until_us, until_us);
-    atomic_store_explicit(&pause->shared->generation, pause->generation + 1, memory_order_release);
-    follow(pause);
+    pause->shared->untold_us = at_us;
+    order(pause, scope, until_us, at_us);
     answer_questions(pause);
 }
 
@@ -295,15 +310,18 @@ static void ask_pause(void *instance, struct admin_query *admin_query, size_t co
         answer_error(pause, admin_query, "usage: PAUSE [WRITE] [ms], with 1 to 86400000 ms");
         return;
     }
-    int64_t until_us = ms > 0 ? pause->host->now_us(pause->host->context) + ms * 1000 : INT64_MAX;
-    order(pause, admin_query, scope, until_us);
+    int64_t now_us = pause->host->now_us(pause->host->context);
+    order_and_tell(pause, admin_query, scope, ms > 0 ? now_us + ms * 1000 : INT64_MAX, now_us);
 }
 
 static void ask_resume(void *instance, struct admin_query *admin_query, size_t count, const struct slice *arguments)
 {
+    struct pause *pause = instance;
+    int64_t now_us = pause->host->now_us(pause->host->context);
+
     (void)count;
     (void)arguments;
-    order(instance, admin_query, PAUSE_NONE, INT64_MAX);
+    order_and_tell(pause, admin_query, PAUSE_NONE, INT64_MAX, now_us);
 }
 
 static const struct policy_verb pause_verbs[] = {
@@ -323,6 +341,55 @@ static const struct policy_verb pause_verbs[] = {
      .help = "ends PAUSE: what was held goes on",
      .effect = POLICY_VERB_CHANGES,
      .ask = ask_resume},
+};
+
+/* ---- another process ---- */
+
+/* "pause SCOPE UNTIL ORDERED", in µs of the clock that both have. One that begins is told what is in force. */
+static enum policy_answer tell_twin(void *instance, size_t count, const struct slice *arguments, FILE *answer)
+{
+    const struct pause *pause = instance;
+    struct pause_shared *shared = pause->shared;
+    bool is_all = slice_is(arguments[1], "ALL");
+    /* One whose time is over is still noted down; one that a drain does not follow is in force. */
+    bool is_active = atomic_load(&shared->scope) != PAUSE_NONE &&
+                     pause->host->now_us(pause->host->context) < atomic_load(&shared->until_us);
+
+    (void)count;
+    fputs("0\n", answer);
+    if (is_all ? is_active : shared->untold_us != 0) {
+        fprintf(answer, "pause %d %" PRId64 " %" PRId64 "\n", atomic_load(&shared->scope),
+                atomic_load(&shared->until_us), shared->ordered_us);
+    }
+    shared->untold_us = is_all ? shared->untold_us : 0;
+    return POLICY_ANSWER_TEXT;
+}
+
+/* Answered when all workers follow; at once if many wait for that already, as an order must not be lost. */
+static void hear_twin(void *instance, struct admin_query *admin_query, size_t count, const struct slice *arguments)
+{
+    struct pause *pause = instance;
+    struct slice line = arguments[1], word;
+    int64_t scope, until_us, ordered_us;
+
+    (void)count;
+    bool is_news = percent_take_word(&line, &word) && slice_is(word, "pause") && percent_take_number(&line, &scope) &&
+                   scope <= PAUSE_ALL && percent_take_number(&line, &until_us) &&
+                   percent_take_number(&line, &ordered_us) && ordered_us > pause->shared->ordered_us;
+    if (is_news) {
+        order(pause, (enum pause_scope)scope, until_us, ordered_us);
+    }
+    if (is_news && pause->question_count < QUESTIONS_MAX) {
+        pause->questions[pause->question_count++] = admin_query;
+        answer_questions(pause);
+    } else {
+        pause->host->answer(pause->host->context, admin_query, POLICY_ANSWER_OK, (struct slice){0});
+    }
+}
+
+static const struct policy_twin pause_twin = {
+    .tell = {.name = "TELL", .least = 3, .most = 3, .run = tell_twin},
+    .hear = {.name = "HEAR", .least = 2, .most = 2, .ask = hear_twin},
 };
 
 /* ---- life ---- */
@@ -396,4 +463,5 @@ const struct policy pause_policy = {
     .on_tick = pause_tick,
     .on_drain = pause_drain,
     .on_stats = pause_stats,
+    .twin = &pause_twin,
 };

@@ -12,6 +12,7 @@
     POLICY(limit)                                                                                                      \
     POLICY(added_commands)                                                                                             \
     POLICY(latency)                                                                                                    \
+    POLICY(route)                                                                                                      \
     POLICY(lease)
 
 #define POLICY(name) extern const struct policy name##_policy;

@@ -3,9 +3,7 @@
 #include "base/log.h"
 #include "base/privileges.h"
 #include "conf/conf_table.h"
-#include "event/file_watch.h"
 #include "http/http.h"
-#include "policy/sections.h"
 #include "process/announce.h"
 #include "process/command_line.h"
 #include "process/descriptors.h"
@@ -13,6 +11,7 @@
 #include "process/handover.h"
 #include "process/pid_file.h"
 #include "process/ping.h"
+#include "process/reload.h"
 #include "process/reload_report.h"
 #include "process/retirement.h"
 #include "process/supervisor.h"
@@ -37,25 +36,18 @@
 #define DRAIN_CHECK_US 50000
 
 struct process {
-    const char *conf_path;     /* NULL: defaults */
     struct port_source source; /* of what it listens on */
     struct port_list ports;    /* all that is listened on */
     struct handover handover;  /* to the next process, and from the one before */
     struct privileges privileges;
     struct conf_faults faults; /* of the first configuration: its warnings */
-    struct conf *conf;
-    struct conf *conf_before;          /* the last one, as long as a worker may still use it */
-    size_t conf_acknowledged;          /* workers that have taken over the new one */
-    void (*conf_taken)(void *context); /* to be called when all have; NULL: nobody waits */
-    void *conf_taken_context;
-    bool reload_wanted; /* by SIGHUP, while the last one was still under way */
-    struct stats stats; /* of the main thread's reactor */
+    struct reload reload;      /* what is in force */
+    struct stats stats;        /* of the main thread's reactor */
     struct reactor reactor;
     struct mailbox mailbox;
     struct servers servers;
     struct admin *admin;
     struct http *http;
-    struct file_watch *watch; /* of the files of the configuration */
     struct event signals[5];
     struct event drain_timer;
     struct retirement retirement; /* when another process serves */
@@ -71,18 +63,10 @@ struct process {
 
 /* ---- configuration ---- */
 
-static struct conf *read_conf(const char *path, struct conf_faults *faults)
-{
-    const struct conf_section *sections[SECTIONS_MAX + 1];
-
-    sections_list(policies, sections);
-    return conf_load(path, sections, faults);
-}
-
 /* The faults are the caller's. */
 static struct conf *load_conf(const char *path, struct conf_faults *faults)
 {
-    struct conf *conf = read_conf(path, faults);
+    struct conf *conf = reload_read(path, policies, faults);
 
     for (size_t i = 0; i < faults->count; i++) {
         fprintf(stderr, "headgate: %s\n", faults->lines[i]);
@@ -90,197 +74,33 @@ static struct conf *load_conf(const char *path, struct conf_faults *faults)
     return conf;
 }
 
-/* ---- reload ---- */
-
-struct acknowledgement {
-    struct message message;
-    struct process *process;
-};
-
-static char *reload(void *context, char **changes);
-
-static void tell_taken(struct process *process)
-{
-    void (*taken)(void *context) = process->conf_taken;
-
-    process->conf_taken = NULL;
-    if (taken != NULL) {
-        taken(process->conf_taken_context);
-    }
-}
-
-/* Who sends a signal is told nothing, so a reload that cannot be done now is done afterwards. */
-static void reload_or_remember(void *context)
-{
-    struct process *process = context;
-
-    process->reload_wanted = process->conf_before != NULL;
-    if (!process->reload_wanted) {
-        free(reload(process, NULL));
-    }
-}
-
-static void run_acknowledgement(struct message *message)
-{
-    struct acknowledgement *acknowledgement = (struct acknowledgement *)(void *)message;
-    struct process *process = acknowledgement->process;
-
-    free(acknowledgement);
-    if (process->ended) {
-        return;
-    }
-    if (++process->conf_acknowledged == servers_workers(&process->servers)) {
-        conf_free(process->conf_before);
-        process->conf_before = NULL;
-        supervisor_ready(&process->supervisor);
-        tell_taken(process);
-        if (process->reload_wanted) {
-            reload_or_remember(process);
-        }
-    }
-}
-
-/* On a worker's thread. */
-static void worker_took_conf(void *context)
-{
-    struct process *process = context;
-    struct acknowledgement *acknowledgement = malloc(sizeof *acknowledgement);
-
-    if (acknowledgement == NULL) {
-        abort();
-    }
-    acknowledgement->message.run = run_acknowledgement;
-    acknowledgement->process = process;
-    mailbox_post(&process->mailbox, &acknowledgement->message);
-}
-
-static void put_in_force(struct process *process, struct conf *conf)
-{
-    process->conf_before = process->conf;
-    process->conf = conf;
-    process->conf_acknowledged = 0;
-    log_set_format((enum log_format)conf->log_format);
-    if (!log_open(conf->log_file, (enum log_level)conf->log_level)) {
-        log_error("main", "cannot open log_file %s: %s; going on with the old one", conf->log_file, strerror(errno));
-    }
-    expiry_follow(&process->expiry, conf);
-    servers_reconfigure(&process->servers, conf, worker_took_conf, process);
-}
-
-/* Also what could not be read: it may be there soon. */
-static void watch_files(struct process *process, struct conf_faults *faults)
-{
-    file_watch_set(process->watch, &faults->files, process->conf->reload_on_change != 0);
-}
-
-/* For STATS of each server: when there is another configuration, as there is at the start. */
-static void note_reload(struct process *process)
-{
-    for (size_t i = 0; i < process->servers.count; i++) {
-        stats_set(&process->servers.list[i].stats, STATS_RELOAD_FAILED, 0);
-        stats_set(&process->servers.list[i].stats, STATS_LAST_RELOAD, (uint64_t)(clock_wall_us() / 1000000));
-    }
-}
-
-static void count_reload(struct process *process)
-{
-    for (size_t i = 0; i < process->servers.count; i++) {
-        stats_add(&process->servers.list[i].stats, STATS_RELOADS, 1);
-    }
-    note_reload(process);
-}
-
-static void count_failed_reload(struct process *process)
-{
-    for (size_t i = 0; i < process->servers.count; i++) {
-        stats_add(&process->servers.list[i].stats, STATS_RELOAD_FAILURES, 1);
-        stats_set(&process->servers.list[i].stats, STATS_RELOAD_FAILED, 1);
-    }
-}
-
-/* NULL if all is well; then *changes, if somebody asks for it, has lines to be freed. */
 static char *reload(void *context, char **changes)
 {
     struct process *process = context;
-    struct conf_faults faults;
-    char *told;
 
-    if (process->conf_before != NULL) {
-        return conf_format("the last reload is still under way; try again\n");
-    }
-    supervisor_reloading(&process->supervisor);
-    struct conf *fresh = read_conf(process->conf_path, &faults);
-    if (fresh == NULL) {
-        char *text = reload_report_log_faults(&faults);
-        log_error("main", "the configuration was not reloaded: nothing was changed");
-        count_failed_reload(process);
-        watch_files(process, &faults);
-        conf_faults_free(&faults);
-        supervisor_ready(&process->supervisor);
-        return text;
-    }
-    reload_report_log_warnings(&faults);
-    struct conf *merged = reload_report_merge(process->conf, fresh, &told);
-    conf_free(fresh);
-    put_in_force(process, merged);
-    count_reload(process);
-    watch_files(process, &faults);
-    conf_faults_free(&faults);
-    log_info("main", "the configuration was reloaded");
-    handover_pass_on(&process->handover, HANDOVER_RELOAD);
-    if (changes != NULL) {
-        *changes = told;
-    } else {
-        free(told);
-    }
-    return NULL;
+    return reload_now(&process->reload, changes);
 }
 
-/* NULL if all is well; then taken is called when all workers have it. */
+static void reload_untold(void *context)
+{
+    struct process *process = context;
+
+    reload_soon(&process->reload);
+}
+
 static char *change(void *context, const struct conf_setting *settings, size_t count, void (*taken)(void *context),
                     void *taken_context)
 {
-    const struct conf_section *sections[SECTIONS_MAX + 1];
-    struct process *process = context;
-    struct conf_faults faults;
-    char *text = NULL;
-
-    if (process->conf_before != NULL) {
-        return conf_format("the last change is still under way; try again\n");
-    }
-    sections_list(policies, sections);
-    struct conf *fresh = conf_change(process->conf, sections, settings, count, &faults);
-    if (fresh != NULL) {
-        reload_report_log_warnings(&faults);
-        reload_report_changes(process->conf, fresh);
-        process->conf_taken = taken;
-        process->conf_taken_context = taken_context;
-        put_in_force(process, fresh);
-        file_watch_turn(process->watch, fresh->reload_on_change != 0);
-    } else {
-        text = reload_report_faults(&faults);
-    }
-    conf_faults_free(&faults);
-    return text;
-}
-
-static bool on_files_changed(void *context)
-{
     struct process *process = context;
 
-    if (process->conf_before != NULL) {
-        return false;
-    }
-    log_info("main", "a file of the configuration has changed: reading it again");
-    free(reload(process, NULL));
-    return true;
+    return reload_change(&process->reload, settings, count, taken, taken_context);
 }
 
 static const struct conf *current_conf(void *context)
 {
     const struct process *process = context;
 
-    return process->conf;
+    return process->reload.conf;
 }
 
 static struct http_process tell_of_process(void *context)
@@ -332,7 +152,7 @@ static void check_drain(evutil_socket_t fd, short what, void *context)
 static void begin_drain(struct process *process)
 {
     const struct timeval interval = {.tv_sec = 0, .tv_usec = DRAIN_CHECK_US};
-    int64_t patience_us = clock_ms_to_us(process->conf->drain_timeout);
+    int64_t patience_us = clock_ms_to_us(process->reload.conf->drain_timeout);
 
     log_info("main", "draining: no new clients; each one is closed when it has no request under way");
     supervisor_stopping(&process->supervisor, patience_us + UNREACHED_PATIENCE_US + SETTLE_PATIENCE_US);
@@ -395,7 +215,7 @@ static void on_given(void *context)
     servers_stop_listening(&process->servers);
     process->servers.has_successor = true;
     if (!retirement_begin(&process->retirement, &process->reactor, &process->servers, &process->handover,
-                          process->conf->upgrade_clients_timeout, drain_once, process)) {
+                          process->reload.conf->upgrade_clients_timeout, drain_once, process)) {
         begin_drain(process);
     }
 }
@@ -427,7 +247,7 @@ static bool open_handover(struct process *process)
         .given = on_given,
         .is_service = on_is_service,
         .drain = drain_once,
-        .reload = reload_or_remember,
+        .reload = reload_untold,
         .reopen_log = reopen_log,
         .context = process,
     };
@@ -442,7 +262,7 @@ static bool open_handover(struct process *process)
 static void reopen_log(void *context)
 {
     struct process *process = context;
-    const struct conf *conf = process->conf;
+    const struct conf *conf = process->reload.conf;
 
     handover_pass_on(&process->handover, HANDOVER_REOPEN);
     if (log_open(conf->log_file, (enum log_level)conf->log_level)) {
@@ -458,7 +278,7 @@ static void on_signal(evutil_socket_t number, short what, void *context)
 
     (void)what;
     if (number == SIGHUP) {
-        reload_or_remember(process);
+        reload_soon(&process->reload);
     } else if (number == SIGUSR2) {
         free(upgrade(process, NULL, NULL)); /* the log says what becomes of it */
     } else if (number == SIGUSR1) {
@@ -491,9 +311,9 @@ static bool open_ports(struct process *process, const struct admin_host *host)
     struct port_source *source = &process->source;
     const struct http_host http_host = {.conf = current_conf, .process = tell_of_process, .context = process};
 
-    process->admin = admin_open(&process->reactor, &process->servers, process->conf, host, source);
+    process->admin = admin_open(&process->reactor, &process->servers, process->reload.conf, host, source);
     if (process->admin != NULL) {
-        process->http = http_open(&process->reactor, &process->servers, process->conf, &http_host, source);
+        process->http = http_open(&process->reactor, &process->servers, process->reload.conf, &http_host, source);
     }
     bool opened = process->http != NULL && servers_listen(&process->servers, &process->reactor, source);
     port_source_close_unused(source, report_unused);
@@ -523,6 +343,19 @@ static bool start_serving(struct process *process, const struct policy *const *p
     return start_workers(process, policies) && open_handover(process);
 }
 
+static bool open_reload(struct process *process)
+{
+    struct reload *reload = &process->reload;
+
+    reload->mailbox = &process->mailbox;
+    reload->servers = &process->servers;
+    reload->expiry = &process->expiry;
+    reload->supervisor = &process->supervisor;
+    reload->handover = &process->handover;
+    reload->has_ended = &process->ended;
+    return reload_open(reload, &process->reactor);
+}
+
 static bool start(struct process *process, const struct policy *const *policies)
 {
     const struct admin_host host = {
@@ -540,20 +373,19 @@ static bool start(struct process *process, const struct policy *const *policies)
         return false;
     }
     watch_signals(process);
-    process->watch = file_watch_new(&process->reactor, on_files_changed, process);
-    if (process->watch == NULL) {
+    if (!open_reload(process)) {
         log_error("main", "out of memory");
         return false;
     }
-    if (!expiry_open(&process->expiry, &process->reactor, &process->stats, process->conf) ||
-        !servers_new(&process->servers, process->conf)) {
+    if (!expiry_open(&process->expiry, &process->reactor, &process->stats, process->reload.conf) ||
+        !servers_new(&process->servers, process->reload.conf)) {
         log_error("main", "out of memory");
         return false;
     }
-    note_reload(process);
+    reload_note(&process->reload);
     event_assign(&process->drain_timer, process->reactor.base, -1, EV_PERSIST, check_drain, process);
     if (!process->privileges.drops) {
-        watch_files(process, &process->faults);
+        reload_watch(&process->reload, &process->faults);
         /* The clients' port comes last: whoever can connect to it finds everything else in place. */
         return start_serving(process, policies) && open_ports(process, &host) &&
                handover_take(&process->handover, &process->source);
@@ -562,15 +394,15 @@ static bool start(struct process *process, const struct policy *const *policies)
     if (!open_ports(process, &host) || !privileges_drop(&process->privileges)) {
         return false;
     }
-    files_warn(process->conf, &process->faults.files);
-    watch_files(process, &process->faults);
+    files_warn(process->reload.conf, &process->faults.files);
+    reload_watch(&process->reload, &process->faults);
     return start_serving(process, policies) && handover_take(&process->handover, &process->source);
 }
 
 /* Whoever waits for it finds everything in place. */
 static void tell_readiness(struct process *process)
 {
-    const char *path = process->conf->pid_file;
+    const char *path = process->reload.conf->pid_file;
 
     if (!pid_file_write(&process->pid_file, path)) {
         log_error("main", "cannot write pid_file %s: %s; going on without", path, strerror(errno));
@@ -591,27 +423,21 @@ static void end(struct process *process)
     }
     handover_close(&process->handover);
     servers_free(&process->servers);
-    if (process->watch != NULL) {
-        file_watch_free(process->watch);
-    }
     expiry_close(&process->expiry);
     if (process->mailbox.fd > 0) {
         mailbox_run(&process->mailbox);
         mailbox_close(&process->mailbox);
     }
     supervisor_close(&process->supervisor);
+    reload_close(&process->reload);
     reactor_free(&process->reactor);
-    conf_free(process->conf);
-    if (process->conf_before != NULL) {
-        conf_free(process->conf_before);
-    }
 }
 
 static bool prepare(struct process *process)
 {
     struct privileges *privileges = &process->privileges;
 
-    if (!privileges_find(privileges, process->conf->user, process->conf->group)) {
+    if (!privileges_find(privileges, process->reload.conf->user, process->reload.conf->group)) {
         return false;
     }
     if (privileges->drops) {
@@ -619,8 +445,8 @@ static bool prepare(struct process *process)
         process->source.owner = privileges->uid;
         process->source.owner_group = privileges->gid;
     }
-    if (!files_open_log(process->conf, privileges)) {
-        fprintf(stderr, "headgate: cannot open log_file %s: %s\n", process->conf->log_file, strerror(errno));
+    if (!files_open_log(process->reload.conf, privileges)) {
+        fprintf(stderr, "headgate: cannot open log_file %s: %s\n", process->reload.conf->log_file, strerror(errno));
         return false;
     }
     return true;
@@ -637,14 +463,14 @@ static int serve(struct process *process)
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
     if (!prepare(process)) {
-        conf_free(process->conf);
+        conf_free(process->reload.conf);
         return 1;
     }
     reload_report_log_warnings(&process->faults);
-    descriptors_raise(process->conf);
+    descriptors_raise(process->reload.conf);
     started = start(process, policies);
     if (started) {
-        announce(process->conf);
+        announce(process->reload.conf);
         tell_readiness(process);
         while (!process->ended && reactor_turn(&process->reactor)) {
         }
@@ -667,7 +493,7 @@ static void report_faults(struct process *process)
 int main(int argc, char **argv)
 {
     const struct command_line line = command_line_read(argc, argv, policies);
-    struct process process = {.conf_path = line.conf_path};
+    struct process process = {.reload = {.path = line.conf_path, .policies = policies}};
     int status = 0;
 
     if (line.task == COMMAND_LINE_EXIT) {
@@ -680,21 +506,21 @@ int main(int argc, char **argv)
             return 1;
         }
     }
-    process.conf = load_conf(process.conf_path, &process.faults);
-    if (process.conf == NULL) {
+    process.reload.conf = load_conf(process.reload.path, &process.faults);
+    if (process.reload.conf == NULL) {
         report_faults(&process);
         status = 1;
     } else if (line.task == COMMAND_LINE_RUN) {
         status = serve(&process);
     } else if (line.task == COMMAND_LINE_UPGRADE) {
-        status = upgrade_run(process.conf);
-        conf_free(process.conf);
+        status = upgrade_run(process.reload.conf);
+        conf_free(process.reload.conf);
     } else if (line.task == COMMAND_LINE_PING) {
-        status = ping_run(process.conf, line.pings_admin);
-        conf_free(process.conf);
+        status = ping_run(process.reload.conf, line.pings_admin);
+        conf_free(process.reload.conf);
     } else {
-        announce_sound(process.conf, process.conf_path, &process.faults, line.task == COMMAND_LINE_SHOW);
-        conf_free(process.conf);
+        announce_sound(process.reload.conf, process.reload.path, &process.faults, line.task == COMMAND_LINE_SHOW);
+        conf_free(process.reload.conf);
     }
     conf_faults_free(&process.faults);
     return status;

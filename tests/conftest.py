@@ -1,11 +1,13 @@
 """Fixtures of the black-box tests. Run: /usr/bin/python3 -m pytest tests  (HEADGATE_BINARY names another build)."""
 
 import os
+import pathlib
 import signal
 import sys
 import tempfile
 
-sys.dont_write_bytecode = True
+# Not beside the sources; scripts/test names another place for it.
+sys.dont_write_bytecode = sys.pycache_prefix is None
 
 import pytest
 
@@ -15,6 +17,18 @@ from harness.servers import Headgate, Redis, Server
 from harness.target import MODES, Target
 
 TEST_TIMEOUT = 300
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def named_in(path):
+    """The files that it has, one a line."""
+    lines = (line.partition("#")[0].strip() for line in path.read_text().splitlines())
+    files = [HERE.parent / line for line in lines if line]
+    assert all(file.is_file() for file in files), f"{path} names a file that is not there"
+    return files
+
+
+LONGEST = {path: rank for rank, path in enumerate(named_in(HERE / "longest.txt"))}
 
 
 def pytest_configure(config):
@@ -26,8 +40,8 @@ def pytest_configure(config):
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """With several processes (-n 8 --dist loadgroup) each test goes to the next that is free; but those that share a
-    server go to one, so that it is started once. The ones that wait for sentinels begin: they take longest."""
-    items.sort(key=lambda item: not item.path.stem.startswith("test_sentinel"))
+    server go to one, so that it is started once. Those that take longest begin."""
+    items.sort(key=lambda item: LONGEST.get(item.path, len(LONGEST)))
     for item in items:
         group = group_of(item)
         if group:

@@ -6,9 +6,10 @@
  * closed.
  *
  *   lease RULE KIND STATE DATABASE LEASE ACQUIRED EXPIRES HOLDS OWNER SHOWN PID STARTED UID TOKEN KEY …
+ *   permit SCORE UNIT RANKED COMPANION, and the rest as above
  *
- * Times are in µs of the clock that both have; UID is one more than that, and 0 if it is not known. Permits of
- * semaphores stay where they are: they end with their owners' last connection to the old process, after grace.
+ * Times are in µs of the clock that both have; UID is one more than that, and 0 if it is not known. A permit's score
+ * was right when its lease would have begun that ends as it is said.
  */
 #include "base/percent.h"
 #include "lease/lease_private.h"
@@ -23,7 +24,18 @@
 /* … which is so much, of what its texts may have in all. Others stay where they are. */
 #define TEXTS_MAX (POLICY_TWIN_TEXT_MAX / 8)
 
-static const enum lease_kind kinds[] = {LEASE_STRING, LEASE_STRINGS, LEASE_HASH, LEASE_READ_LOCK};
+/* What is shown of both kinds of permits is one name. */
+static const struct {
+    enum lease_kind kind;
+    const char *name;
+} kinds[] = {
+    {LEASE_STRING, "string"},
+    {LEASE_STRINGS, "strings"},
+    {LEASE_HASH, "hash"},
+    {LEASE_READ_LOCK, "read-lock"},
+    {LEASE_SEMAPHORE_BY_START, "by-start"},
+    {LEASE_SEMAPHORE_BY_EXPIRY, "by-expiry"},
+};
 #define KINDS (sizeof kinds / sizeof kinds[0])
 
 /* ---- giving ---- */
@@ -47,14 +59,19 @@ static bool has_common_owner(const struct lease_worker *worker, const struct lea
     return has_left && !owner->is_alone && lives;
 }
 
+/* It is known that there is a permit, and what its score is. */
+static bool is_sure(const struct lease *lease)
+{
+    return !lease_kind_is_semaphore(lease->kind) || (lease->confirmed && !lease->trial && !lease->score.guessed);
+}
+
 bool lease_twin_takes(const struct lease_worker *worker, const struct lease *lease)
 {
     bool is_settled = lease->state == LEASE_HELD || lease->state == LEASE_SELF || lease->state == LEASE_EXHAUSTED;
 
     return lease_registry_gives_away(worker->registry, lease_now(worker)) && lease->owner != NULL && is_settled &&
-           !lease_kind_is_semaphore(lease->kind) && !lease->calling && lease->suspected == 0 &&
-           texts_of(lease) <= TEXTS_MAX && !lease_registry_is_touched(worker->registry, lease) &&
-           has_common_owner(worker, lease->owner);
+           is_sure(lease) && !lease->calling && lease->suspected == 0 && texts_of(lease) <= TEXTS_MAX &&
+           !lease_registry_is_touched(worker->registry, lease) && has_common_owner(worker, lease->owner);
 }
 
 static void write_word(FILE *out, struct slice text)
@@ -69,13 +86,37 @@ static size_t size_of(const struct lease *lease)
     return 3 * texts_of(lease) + lease->key_count + 512;
 }
 
+static void write_score(FILE *out, const struct lease *lease)
+{
+    char text[LEASE_SCORE_TEXT_MAX];
+    size_t length = lease_score_write(text, lease->score.value);
+
+    write_word(out, (struct slice){text, length});
+    fprintf(out, " %" PRId64 " %d", lease->score.unit_us, lease->ranked ? 1 : 0);
+    write_word(out, slice_of(lease->companion != NULL ? lease->companion : ""));
+}
+
+static const char *kind_word(enum lease_kind kind)
+{
+    size_t i = 0;
+
+    while (i + 1 < KINDS && kinds[i].kind != kind) {
+        i++;
+    }
+    return kinds[i].name;
+}
+
 static void write_lease(FILE *out, const struct lease *lease)
 {
     const struct lease_owner *owner = lease->owner;
+    bool is_permit = lease_kind_is_semaphore(lease->kind);
 
-    fputs("lease", out);
+    fputs(is_permit ? "permit" : "lease", out);
+    if (is_permit) {
+        write_score(out, lease);
+    }
     write_word(out, slice_of(lease->terms.rule));
-    write_word(out, slice_of(lease_kind_name(lease->kind)));
+    write_word(out, slice_of(kind_word(lease->kind)));
     fprintf(out, " %d %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %" PRIu32, (int)lease->state,
             lease->members[0].key->database, lease->lease_us, lease->acquired_us, lease->expires_us, lease->holds);
     write_word(out, (struct slice){owner->name, owner->length});
@@ -99,6 +140,7 @@ static bool give(struct lease_worker *worker, FILE *out)
         if (lease_twin_takes(worker, lease)) {
             size += size_of(lease);
             write_lease(out, lease);
+            lease_tally_add(lease->terms.tally, LEASE_TALLY_HELD, lease->confirmed ? UINT64_MAX : 0);
             lease_registry_remove(worker->registry, lease, LEASE_REASON_NONE);
         }
         lease = next;
@@ -117,9 +159,9 @@ enum policy_answer lease_verb_tell(void *instance, size_t count, const struct sl
         return POLICY_ANSWER_ERROR;
     }
     lease_registry_lock(worker->registry);
-    if (!slice_is(arguments[1], "ALL")) {
-        lease_registry_set_beside(worker->registry, lease_now(worker) + BESIDE_US, gives);
-    }
+    /* Who leaves from now on may come to the new process, although that does not serve as yet. */
+    bool will_give = gives || slice_is(arguments[1], "ALL");
+    lease_registry_set_beside(worker->registry, lease_now(worker) + BESIDE_US, will_give);
     has_more = gives && give(worker, text.out);
     lease_registry_unlock(worker->registry);
     /* What could not be written is not renewed any more, and ends with its lease. */
@@ -142,6 +184,9 @@ struct given {
     struct policy_peer process;
     struct slice owner, token, keys[LEASE_KEYS_MAX];
     size_t key_count;
+    struct lease_score score; /* of a permit */
+    int64_t ranked;
+    const char *companion;
     size_t used;
     char texts[TEXTS_MAX];
 };
@@ -173,8 +218,8 @@ static const struct lease_rule *find_rule(const struct lease_worker *worker, str
 static bool read_kind(struct given *given, struct slice name)
 {
     for (size_t i = 0; i < KINDS; i++) {
-        if (slice_is(name, lease_kind_name(kinds[i]))) {
-            given->kind = kinds[i];
+        if (slice_is(name, kinds[i].name)) {
+            given->kind = kinds[i].kind;
             return true;
         }
     }
@@ -206,11 +251,38 @@ static bool is_sound(const struct given *given, int64_t now_us)
            (given->kind == LEASE_STRINGS || given->key_count == 1);
 }
 
+/* As the scripts that are known have it; NULL: none of them has. */
+static const char *find_companion(struct slice name)
+{
+    const struct lease_script *script = lease_shape_script(0);
+
+    for (size_t i = 1; script != NULL; i++) {
+        if (script->companion != NULL && slice_is(name, script->companion)) {
+            return script->companion;
+        }
+        script = lease_shape_script(i);
+    }
+    return NULL;
+}
+
+/* What stands ahead of a permit. */
+static bool read_score(struct given *given, struct slice *line)
+{
+    struct slice value, companion;
+
+    if (!read_text(given, line, &value) || !lease_score_read(value, &given->score.value) ||
+        !percent_take_number(line, &given->score.unit_us) || given->score.unit_us == 0 ||
+        !percent_take_number(line, &given->ranked) || !read_text(given, line, &companion)) {
+        return false;
+    }
+    given->companion = find_companion(companion);
+    return companion.length == 0 || given->companion != NULL;
+}
+
 static bool read_lease(const struct lease_worker *worker, struct given *given, struct slice line)
 {
     struct slice rule, kind;
 
-    *given = (struct given){.used = 0};
     bool has_head = read_text(given, &line, &rule) && read_text(given, &line, &kind) && read_kind(given, kind) &&
                     percent_take_number(&line, &given->state) && percent_take_number(&line, &given->database) &&
                     percent_take_number(&line, &given->lease_us) && percent_take_number(&line, &given->acquired_us) &&
@@ -227,6 +299,14 @@ static bool read_lease(const struct lease_worker *worker, struct given *given, s
         given->key_count++;
     }
     return is_sound(given, lease_now(worker));
+}
+
+/* A line without its first word. */
+static bool read_given(const struct lease_worker *worker, struct given *given, bool is_permit, struct slice line)
+{
+    *given = (struct given){.used = 0};
+    return (!is_permit || read_score(given, &line)) && read_lease(worker, given, line) &&
+           lease_kind_is_semaphore(given->kind) == is_permit;
 }
 
 static bool is_known(const struct lease_worker *worker, const struct given *given)
@@ -271,6 +351,13 @@ static void take(struct lease_worker *worker, const struct given *given)
         lease->lease_us = given->lease_us;
         lease->acquired_us = given->acquired_us;
         lease->expires_us = given->expires_us;
+        lease->score = given->score;
+        lease->score.kind = given->kind;
+        lease->score.lease_us = given->lease_us;
+        lease->scored_us = given->expires_us - given->lease_us;
+        lease->ranked = given->ranked != 0;
+        lease->companion = given->companion;
+        lease_tally_add(lease->terms.tally, LEASE_TALLY_HELD, 1);
         lease_move(lease, (enum lease_state)given->state);
         lease_registry_own(registry, lease, owner);
         lease_schedule(worker, lease);
@@ -290,7 +377,8 @@ enum policy_answer lease_verb_hear(void *instance, size_t count, const struct sl
     (void)answer;
     lease_registry_lock(worker->registry);
     while (percent_take_line(&text, &line)) {
-        if (percent_take_word(&line, &kind) && slice_is(kind, "lease") && read_lease(worker, &given, line)) {
+        bool has_kind = percent_take_word(&line, &kind), is_permit = has_kind && slice_is(kind, "permit");
+        if ((is_permit || (has_kind && slice_is(kind, "lease"))) && read_given(worker, &given, is_permit, line)) {
             take(worker, &given);
         }
     }

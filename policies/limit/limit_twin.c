@@ -5,7 +5,7 @@
  * admit between two words. Both have the same clock.
  *
  *   table IDENTITY                        those that follow are of this rule
- *   counts ADMITTED REFUSED DELAYED OBSERVED
+ *   counts ADMITTED REFUSED DELAYED OBSERVED   so far, or since the last time
  *   window NAME REFUSED AT COUNT …        a bucket, with what was admitted when (µs)
  *   funnel NAME REFUSED EMPTY             … with the time when it will be empty (ns)
  *   charged NAME COST                     a bucket has admitted this since the last time
@@ -115,14 +115,26 @@ static void tell_bucket(void *context, struct limit_bucket *bucket)
     bucket->untold = 0;
 }
 
-static void tell_counts(struct telling *telling, const struct limit_bucket_table *bucket_table)
+/* To one that begins, what others have counted, too; else what was counted here since. */
+static void tell_counts(struct telling *telling, struct limit_bucket_table *bucket_table)
 {
-    name_table(telling, bucket_table);
-    fprintf(telling->out, "counts");
+    uint64_t amounts[LIMIT_COUNTS], sum = 0;
+
     for (enum limit_count i = 0; i < LIMIT_COUNTS; i++) {
-        fprintf(telling->out, " %" PRIu64, limit_bucket_table_count(bucket_table, i));
+        uint64_t count = limit_bucket_table_count(bucket_table, i), own = count - bucket_table->counts_heard[i];
+        amounts[i] = telling->all ? count : own - bucket_table->counts_told[i];
+        bucket_table->counts_told[i] = own;
+        sum += amounts[i];
     }
-    fprintf(telling->out, "\n");
+    if (sum == 0) {
+        return;
+    }
+    name_table(telling, bucket_table);
+    telling->written += (size_t)fprintf(telling->out, "counts");
+    for (enum limit_count i = 0; i < LIMIT_COUNTS; i++) {
+        telling->written += (size_t)fprintf(telling->out, " %" PRIu64, amounts[i]);
+    }
+    telling->written += (size_t)fprintf(telling->out, "\n");
 }
 
 /* Returns the step to go on with. A stripe of which there may be more is told of again: what was told is passed over.
@@ -130,16 +142,14 @@ static void tell_counts(struct telling *telling, const struct limit_bucket_table
 static uint64_t tell_step(struct telling *telling, struct limit_share *share, struct limit_bucket_table *bucket_table,
                           uint64_t step)
 {
-    if (bucket_table->is_cache) {
+    if (bucket_table->is_cache && step > 0) {
         return STEPS;
     }
     if (step > 0) {
         limit_bucket_table_visit_stripe(share, bucket_table, step - 1, tell_bucket, telling);
         return telling->written < telling->most ? step + 1 : step;
     }
-    if (telling->all) {
-        tell_counts(telling, bucket_table);
-    }
+    tell_counts(telling, bucket_table);
     return step + 1;
 }
 
@@ -176,7 +186,7 @@ static struct limit_bucket_table *find_table(const struct limit_share *share, st
 
     LIST_FOREACH(bucket_table, &share->bucket_tables, of_share)
     {
-        if (!bucket_table->is_cache && slice_is(identity, bucket_table->identity)) {
+        if (slice_is(identity, bucket_table->identity)) {
             return bucket_table;
         }
     }
@@ -201,6 +211,7 @@ static void hear_counts(struct limit_bucket_table *bucket_table, struct slice li
 
     for (enum limit_count i = 0; i < LIMIT_COUNTS && percent_take_number(&line, &number); i++) {
         bucket_table->counts_of_those_who_left[i] += (uint64_t)number;
+        bucket_table->counts_heard[i] += (uint64_t)number;
     }
 }
 
@@ -289,7 +300,7 @@ void limit_share_hear(struct limit_share *share, struct slice text, int64_t now_
             bucket_table = hear_table(share, line);
         } else if (bucket_table != NULL && slice_is(kind, "counts")) {
             hear_counts(bucket_table, line);
-        } else if (bucket_table != NULL) {
+        } else if (bucket_table != NULL && !bucket_table->is_cache) {
             hear_of_bucket(share, bucket_table, kind, line, now_us);
         }
     }

@@ -68,7 +68,7 @@ static const char *subcommand_of(const struct policy_request *request)
     const struct resp_argument *second = &request->framed->arguments[1];
     struct search search = {.found = NULL};
 
-    if (resp_command_arguments_seen(request->framed) >= 2) {
+    if (command_has_subcommands(request->command) && resp_command_arguments_seen(request->framed) >= 2) {
         search.wanted = (struct slice){request->frame.data + second->offset, (size_t)second->length};
         command_visit_subcommands(request->command, look_at_subcommand, &search);
     }
@@ -79,9 +79,16 @@ void trace_name_operation(const struct policy_request *request, char name[TRACE_
 {
     const struct command *command = request->command != NULL ? request->command : request->learned;
     const char *subcommand = request->command != NULL ? subcommand_of(request) : NULL;
+    const char *first = command != NULL ? command->name : "unknown";
 
-    snprintf(name, TRACE_OPERATION_MAX, "%s%s%s", command != NULL ? command->name : "unknown",
-             subcommand != NULL ? "|" : "", subcommand != NULL ? subcommand : "");
+    /* Of each request, also those that no stream wants: they are not to wait for a format to be read. */
+    if (subcommand == NULL) {
+        size_t length = strnlen(first, TRACE_OPERATION_MAX - 1);
+        memcpy(name, first, length);
+        name[length] = '\0';
+    } else {
+        snprintf(name, TRACE_OPERATION_MAX, "%s|%s", first, subcommand);
+    }
 }
 
 size_t trace_client(const struct policy_client *client, char *text, size_t size)

@@ -4,6 +4,7 @@
  */
 #include "admin/admin_private.h"
 
+#include "conf/conf_table.h"
 #include "net/peer.h"
 
 #include <stdio.h>
@@ -21,17 +22,24 @@ static void add(struct session_entry *session, const char *separator, const char
              (int)(is_cut ? WORD_MAX : length), text, is_cut ? "..." : "");
 }
 
-/* The values of CONFIG SET may be secrets. */
+/* The values of CONFIG SET may be secrets, and so may be what follows one. */
 static void add_settings(struct session_entry *session, size_t count, const struct slice *arguments)
 {
     const struct admin_host *host = &session->admin->host;
+    const struct conf *conf = host->conf(host->context);
+    struct conf_setting settings[ADMIN_WORDS_MAX / 2];
 
-    for (size_t i = 0; i + 1 < count; i += 2) {
-        char *value =
-            conf_setting_shown(host->conf(host->context), &(struct conf_setting){arguments[i], arguments[i + 1]});
-        add(session, " ", arguments[i].data, arguments[i].length);
+    for (size_t i = 0; i < count / 2; i++) {
+        settings[i] = (struct conf_setting){arguments[2 * i], arguments[2 * i + 1]};
+    }
+    const struct conf_doubt doubt = conf_settings_doubt(conf, settings, count / 2);
+    for (size_t i = 0; i < count / 2 && i < doubt.split; i++) {
+        struct slice name = conf_setting_name_shown(conf, &settings[i]);
+        char *value = doubt.split < count / 2 ? conf_format(CONF_SECRET_SHOWN) : conf_setting_shown(conf, &settings[i]);
+        add(session, " ", name.data, name.length);
         add(session, " ", value, strlen(value));
         free(value);
+        session->audit_sure = i == doubt.first ? strlen(session->audit) : session->audit_sure;
     }
 }
 
@@ -41,6 +49,7 @@ static void note(struct session_entry *session, size_t count, const struct slice
     size_t shown = sets ? 2 : count;
 
     session->audit[0] = '\0';
+    session->audit_sure = 0;
     if (session->scope.is_named) {
         const char *server = session->admin->servers->list[session->scope.first].name;
         add(session, "SERVER ", server, strlen(server));
@@ -73,6 +82,14 @@ void admin_audit_begin(struct session_entry *session, size_t count, const struct
 {
     note(session, count, arguments, true);
     tell_who(session, session->audit_who, sizeof session->audit_who);
+}
+
+void admin_audit_hide(struct session_entry *session)
+{
+    if (session->audit_sure > 0 && session->audit[session->audit_sure] != '\0') {
+        session->audit[session->audit_sure] = '\0';
+        add(session, " ", CONF_SECRET_SHOWN, strlen(CONF_SECRET_SHOWN));
+    }
 }
 
 void admin_audit_end(struct session_entry *session, const char *how)

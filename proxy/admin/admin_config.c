@@ -181,6 +181,7 @@ static void set(struct session_entry *session, const struct conf_setting *settin
     session->admin->changing = faults == NULL ? session : session->admin->changing;
     if (faults != NULL) {
         session->gathering = false;
+        admin_audit_hide(session);
         admin_reply_faults(session, faults);
         free(faults);
     }
@@ -199,6 +200,7 @@ void admin_config_set(struct session_entry *session, size_t count, const struct 
     size_t setting_count = (count - 2) / 2;
 
     if (count % 2 != 0) {
+        admin_audit_hide(session);
         admin_reply_error(session, "ERR usage: CONFIG SET name value [name value ...]");
         return;
     }

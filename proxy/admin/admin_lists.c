@@ -75,7 +75,8 @@ static struct filter_value number(int64_t value)
     X("pending", FILTER_NUMBER, number((int64_t)line->lane->requests_waiting))                                         \
     X("obuf", FILTER_NUMBER, number((int64_t)buffer_length(&line->lane->output)))                                      \
     X("idle", FILTER_NUMBER, number((line->place->now_us - line->lane->used_us) / 1000000))                            \
-    X("failures", FILTER_NUMBER, number(line->lane->failures))
+    X("failures", FILTER_NUMBER, number(line->lane->failures))                                                         \
+    X("to", FILTER_TEXT, text(line->lane->settings->target_text))
 
 #define FIELD(name, kind, value) {name, kind},
 static const struct filter_field client_fields[] = {CLIENT_FIELDS(FIELD)};

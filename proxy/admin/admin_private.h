@@ -91,6 +91,7 @@ struct session_entry {
     char name[64];            /* by CLIENT SETNAME */
     enum admin_rights rights; /* by a password */
     char audit[400];          /* the change that is asked for; "": none */
+    size_t audit_sure;        /* so much of it is shown if nothing was changed: see admin_audit_hide(); 0: all */
     char audit_who[120];
     bool gathering;   /* an answer is being gathered, or a policy thinks: nothing else is taken meanwhile */
     bool closed;      /* the connection is gone, but who brings the answer still refers to this */
@@ -175,6 +176,8 @@ bool admin_guard_login(struct session_entry *session, struct slice password);
 /* A change begins, or ends. Without a beginning the end is nothing. */
 void admin_audit_begin(struct session_entry *session, size_t count, const struct slice *arguments);
 void admin_audit_end(struct session_entry *session, const char *how);
+/* Nothing was changed: what follows a secret may be a part of it, and is not to be shown. */
+void admin_audit_hide(struct session_entry *session);
 /* A change that who asks may not make. */
 void admin_audit_refused(struct session_entry *session, size_t count, const struct slice *arguments);
 void admin_audit_wrong_password(struct session_entry *session);

@@ -10,11 +10,18 @@
  */
 #include "admin/admin_private.h"
 
+#include "net/peer.h"
+
 #include <inttypes.h>
+#include <poll.h>
 #include <stdlib.h>
 
 /* Between two rounds of reading. µs. */
 #define ROUND_US 100000
+/* So many looks after the beginning it is sure whether who asked had said all at once. */
+#define FIRST_LOOKS 10
+/* So many looks after the beginning it answers who can no longer be seen to leave. */
+#define LAST_LOOK 100
 /* What a slow reader may leave unread before lines are lost. Bytes. */
 #define UNREAD_MAX ((size_t)256 * 1024)
 /* The most that is gathered for one answer. Bytes. */
@@ -41,6 +48,8 @@ struct admin_stream {
     bool has_room; /* for the lines of the leg that is asked */
     bool goes_on;  /* one of them said so in this round */
     bool has_failed;
+    bool awaits_end; /* who asked sends no more, and waits for the answer */
+    unsigned looks;  /* for whether it has gone */
     uint64_t lines_left;
     uint64_t told;
     uint64_t lost;
@@ -171,15 +180,57 @@ static void begin_round(struct admin_stream *stream, enum phase phase)
     ask_leg(stream);
 }
 
-static bool is_gone(struct session_entry *session)
+/* Whether somebody has the other end of a connection yet that sends no more. False: nobody has, or it is on another
+ * machine, of which that cannot be found out. */
+static bool is_held(const struct connection *connection)
 {
-    struct connection *connections[] = {&session->connection};
+    struct pollfd asked = {.fd = connection->fd};
+    struct peer peer;
+    const char *why;
+
+    return poll(&asked, 1, 0) >= 0 && (asked.revents & POLLHUP) == 0 && peer_find(connection->fd, &peer, &why);
+}
+
+/* Of who is elsewhere nothing can be found out: a program that is ended does not end at once, as a rule, and none is
+ * waited for for long. */
+static bool is_waited_for(struct admin_stream *stream)
+{
+    if (is_held(&stream->session->connection)) {
+        return true;
+    }
+    stream->awaits_end = stream->awaits_end || stream->looks < FIRST_LOOKS;
+    return stream->awaits_end && stream->looks < LAST_LOOK;
+}
+
+/* Who has closed its half of the connection has gone, or has said all ("printf … | nc -N") and waits for the answer.
+ * Who reads line by line is sent one: if nobody is there, the connection is reset. */
+static bool is_half_gone(struct admin_stream *stream)
+{
+    static const char line[] = "input=ended";
+
+    if (stream->stream->gathers) {
+        return !is_waited_for(stream);
+    }
+    if (!stream->awaits_end) {
+        stream->awaits_end = true;
+        tell_line(stream, NULL, line, sizeof line - 1);
+        admin_session_flush(stream->session);
+    }
+    return stream->session->closed;
+}
+
+static bool has_gone(struct admin_stream *stream)
+{
+    struct connection *connections[] = {&stream->session->connection};
     enum connection_end ends[1];
 
-    if (!session->closed) {
-        connection_find_ends(connections, 1, ends);
+    if (stream->session->closed) {
+        return true;
     }
-    return session->closed || ends[0] != CONNECTION_GOES_ON;
+    connection_find_ends(connections, 1, ends);
+    bool is_gone = ends[0] == CONNECTION_RESET || (ends[0] == CONNECTION_HALF_CLOSED && is_half_gone(stream));
+    stream->looks++;
+    return is_gone;
 }
 
 static bool is_enough(const struct admin_stream *stream)
@@ -203,7 +254,7 @@ static void on_pause_over(evutil_socket_t fd, short what, void *context)
 
     (void)fd;
     (void)what;
-    begin_round(stream, is_gone(stream->session) ? PHASE_CLOSE : PHASE_READ);
+    begin_round(stream, has_gone(stream) ? PHASE_CLOSE : PHASE_READ);
 }
 
 static void end_round(struct admin_stream *stream)

@@ -83,9 +83,13 @@
     X(SENTINELS_UP, "Topology", "sentinels_up", GAUGE, "sentinels that answer, and know the master")                   \
     X(UPSTREAM_READONLY, "Topology", "upstream_readonly_total", COUNTER,                                               \
       "times that what Redis sent held a READONLY error; looked for behind sentinels only")                            \
+    X(UPSTREAM_STRANGERS, "Topology", "upstream_strangers_total", COUNTER,                                             \
+      "connections to another node of a cluster, or another server, than should be there; not used")                   \
     X(READS_REPLICA, "Topology", "reads_replica_total", COUNTER, "requests read from replicas: reads")                 \
     X(READS_MOVED, "Topology", "reads_moved_total", COUNTER,                                                           \
       "requests for replicas that were sent anew elsewhere: that one was lost, or could not serve")                    \
+    X(REQUESTS_ELSEWHERE, "Topology", "requests_elsewhere_total", COUNTER,                                             \
+      "requests that a [route:NAME] has sent to another server of the process")                                        \
     X(CONTROL_CALLS, "Control", "control_calls_total", COUNTER, "commands of Headgate's own sent to Redis")            \
     X(CONTROL_ERRORS, "Control", "control_errors_total", COUNTER, "of those, failed or lost")                          \
     X(CONTROL_SCRIPT_LOADS, "Control", "control_script_loads_total", COUNTER, "scripts sent whole after NOSCRIPT")     \

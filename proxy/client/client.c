@@ -1,5 +1,6 @@
 /* All clients of a worker: accepting, time-outs, reports. */
 #include "client/client_cluster_private.h"
+#include "client/client_host_private.h"
 
 #include "base/log.h"
 #include "net/peer_process.h"
@@ -52,6 +53,7 @@ static void free_closed(struct reactor_task *task)
         LIST_REMOVE(client, of_service);
         profile_release(client->profile);
         client_forget_channels(client);
+        client_forget_deferred(client);
         free(client->name);
         free(client->library_name);
         free(client->library_version);
@@ -141,8 +143,9 @@ struct client_service *client_service_new(const struct client_parts *parts, cons
     service->upstream = parts->upstream;
     service->cluster = parts->cluster;
     service->replicas = parts->replicas;
-    service->readings = parts->replicas != NULL || parts->cluster != NULL ? client_readings() : NULL;
-    service->receiver = parts->cluster != NULL    ? &client_cluster_receiver
+    bool is_cluster = parts->cluster != NULL && !parts->cluster->is_by_key;
+    service->readings = parts->replicas != NULL || is_cluster ? client_readings() : NULL;
+    service->receiver = is_cluster                ? &client_cluster_receiver
                         : parts->replicas != NULL ? &client_reads_receiver
                                                   : &client_run_receiver;
     service->control = parts->control;
@@ -308,6 +311,7 @@ void client_service_tick(struct client_service *service)
         }
         client_login_tick(client, now);
         session_review_id(client, now);
+        session_review_weight(client);
         client_watch_unread(&unread, client);
         client = next;
     }

@@ -18,7 +18,8 @@ struct client_settings {
     enum conf_maintenance_notifications maintenance_notifications;
     int64_t drain_timeout;
     bool splits;             /* cross_slot = split: requests with keys in several slots of a cluster are taken apart */
-    enum conf_reads reads;   /* who answers what only reads … */
+    enum conf_reads reads;   /* who answers what only reads, unless a policy says otherwise … */
+    bool reads_replicas;     /* … which may be a replica for some of it … */
     int64_t read_own_writes; /* … but for the master for so long after a write of its client */
     int64_t idle_timeout;
     int64_t upstream_wait;
@@ -32,7 +33,8 @@ struct client_settings {
     struct connection_security tls; /* of clients that speak it; its context may be none */
     /* Of servers that policies have for themselves, but for target, credentials and where lanes are counted. */
     struct upstream_settings servers;
-    int64_t resolve_every; /* how often their names are looked up */
+    int64_t resolve_every;      /* how often their names are looked up */
+    const struct conf *process; /* whose servers policies may ask for; NULL: there are no others */
 };
 
 struct client_service;
@@ -66,6 +68,11 @@ void client_service_free(struct client_service *service);
 /* rules and admission are needed within the call only. */
 void client_service_reconfigure(struct client_service *service, const struct client_settings *settings,
                                 const struct conf_rule *rules, struct admission *admission);
+/* From now on, and for good, requests go by those ways to other servers, whose numbers are those of the servers of the
+ * process, where policies say that their keys are there. Before the rules that say so are given to the service. */
+void client_service_use_ways(struct client_service *service, struct cluster_ways *ways);
+/* Where a key is; NULL: where the clients are. */
+const struct cluster_way *client_service_way_of(const struct client_service *service, struct slice key);
 /* On the worker's thread: brings the policies' gauges, and the counters of their servers, up to date. */
 void client_service_update_gauges(struct client_service *service);
 /* How long requests took, as far as it is measured; see struct policy_observer. */

@@ -1,5 +1,5 @@
 /* Admin queries to policies from the admin port, and those of them that wait for an answer. */
-#include "client/client_private.h"
+#include "client/client_host_private.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * Channels of a client on its exclusive lane: confirmations, messages and pushes are told from replies, and the
  * subscriptions are counted.
  */
-#include "client/client_private.h"
+#include "client/client_cluster_private.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -27,7 +27,13 @@ static bool is_confirmation(const struct resp_reply *reply, char channel_kind, b
 
 bool session_is_subscribed(const struct resp_reply *reply)
 {
-    return is_confirmation(reply, 'c', false) || is_confirmation(reply, 'p', false);
+    return is_confirmation(reply, 'c', false) || is_confirmation(reply, 'p', false) ||
+           is_confirmation(reply, 's', false);
+}
+
+bool session_is_dropped(const struct resp_reply *reply)
+{
+    return is_confirmation(reply, 's', true);
 }
 
 /* The count that ends a confirmation is that of channels and patterns together; shard channels are counted apart. */
@@ -47,6 +53,9 @@ static void confirmed(struct client *client, char channel_kind, int64_t count)
     if (client->exclusive != NULL) {
         client->exclusive->expects_pushes =
             session->channels > 0 || session->patterns > 0 || session->shard_channels > 0;
+        if (session->shard_channels > 0 && client->channels != NULL) {
+            lane_set_owner(client->exclusive, &client_shard_owner, client);
+        }
     }
 }
 

@@ -6,59 +6,14 @@
  * has changed that could make it so (cluster_ways.changes), a client's next request waits until all are answered.
  */
 #include "client/client_cluster_private.h"
+#include "client/client_moves_private.h"
 
 #include "topology/cluster_split.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- keys ---- */
-
-static bool note_key(void *context, struct slice key, uint32_t index)
-{
-    struct client_keys *keys = context;
-    uint16_t slot = cluster_slot_of(key);
-
-    (void)index;
-    if (keys->has_key && slot != keys->slot) {
-        keys->is_split = true;
-        return false;
-    }
-    keys->has_key = true;
-    keys->slot = slot;
-    return true;
-}
-
-struct client_keys client_keys_of(const struct command *command, struct slice frame)
-{
-    struct client_keys keys = {.has_key = false};
-
-    if (command != NULL) {
-        command_visit_slotted(command, frame, note_key, &keys);
-    }
-    return keys;
-}
-
-const struct command *client_command_of(const struct client_service *service, struct slice frame)
-{
-    struct resp_walk walk = resp_walk_start(frame);
-    struct slice name;
-
-    if (!resp_walk_next(&walk, &name)) {
-        return NULL;
-    }
-    const struct command *command = command_find(name);
-    return command != NULL ? command : server_info_find(service->server_info, name);
-}
-
 /* ---- where to ---- */
-
-const struct cluster_way *client_last_way(const struct client *client)
-{
-    const struct cluster_ways *ways = client->service->cluster;
-
-    return client->last_way > 0 && client->last_way <= ways->count ? ways->ways[client->last_way - 1] : NULL;
-}
 
 /* Whether Redis would miss the request that is answered here: it is sent another in its place. */
 static bool is_missed(const struct client *client)
@@ -66,8 +21,7 @@ static bool is_missed(const struct client *client)
     return client->session.sent_transaction || client->session.silent || client->session.silent_next;
 }
 
-/* It spoils a transaction as it does in Redis. */
-static void refuse(struct client *client, struct session_route *route, const char *text)
+void client_cluster_refuse(struct client *client, struct session_route *route, const char *text)
 {
     session_drop_route(client, route);
     route->answer = is_missed(client) ? SESSION_REFUSE : SESSION_ANSWER_HERE;
@@ -91,8 +45,8 @@ static void change_node(struct client *client, struct session_route *route)
         session_drop_route(client, route);
         route->answer = SESSION_CLOSE;
         snprintf(route->text, sizeof route->text, "it said CLIENT REPLY, and what follows is for another node");
-    } else if ((client->session.sent_transaction && !client->session.deferred) || !session_is_portable(client)) {
-        refuse(client, route, CLUSTER_CROSSSLOT);
+    } else if ((client->session.sent_transaction && !client->session.deferred) || !session_may_leave_node(client)) {
+        client_cluster_refuse(client, route, CLUSTER_CROSSSLOT);
     } else {
         session_leave_node(client);
     }
@@ -102,6 +56,7 @@ static void change_node(struct client *client, struct session_route *route)
 static void defer_transaction(struct client *client, struct session_route *route)
 {
     session_drop_route(client, route);
+    client_forget_deferred(client);
     route->answer = SESSION_ANSWER_HERE;
     snprintf(route->text, sizeof route->text, "+OK\r\n");
     client->session.sent_transaction = true;
@@ -117,7 +72,18 @@ static bool is_beginning(const struct client *client, const struct command *comm
 
 static bool may_defer(const struct client *client)
 {
-    return client->exclusive == NULL || session_is_portable(client);
+    if (client->profile->needs_password && client->service->cluster->is_by_key) {
+        return false;
+    }
+    return client->exclusive == NULL || session_may_leave_node(client);
+}
+
+void client_cluster_go(struct client *client, struct session_route *route, const struct cluster_way *way)
+{
+    if (client->exclusive != NULL && way != client->exclusive_way) {
+        change_node(client, route);
+    }
+    route->way = way;
 }
 
 /* It goes to the node of that slot. */
@@ -129,11 +95,18 @@ static void go_to_slot(struct client *client, struct session_route *route, uint1
         wait_for_quiet(client, route);
         return;
     }
-    const struct cluster_way *way = cluster_way_of(ways, slot);
-    if (client->exclusive != NULL && way != client->exclusive_way) {
-        change_node(client, route);
+    client_cluster_go(client, route, cluster_way_of(ways, slot));
+}
+
+/* Any node will do, unless it is part of a transaction that is at none yet: a key may follow. */
+static void go_anywhere(struct client *client, const struct command *command, const struct request *request,
+                        struct session_route *route)
+{
+    if (command != NULL && client_defer_request(client, command, request, route)) {
+        session_drop_route(client, route);
+        route->answer = SESSION_ANSWER_HERE;
+        snprintf(route->text, sizeof route->text, "+QUEUED\r\n");
     }
-    route->way = way;
 }
 
 /* To the node of its keys. What a policy says in its place is another command, with its keys elsewhere. */
@@ -148,20 +121,53 @@ static void go_by_keys(struct client *client, const struct command *command, con
     if (keys.is_split && may_split && cluster_split_can(command)) {
         route->splits = true;
     } else if (keys.is_split) {
-        refuse(client, route, CLUSTER_CROSSSLOT);
+        client_cluster_refuse(client, route, CLUSTER_CROSSSLOT);
     } else if (keys.has_key) {
         go_to_slot(client, route, keys.slot);
+    } else {
+        go_anywhere(client, command, request, route);
     }
 }
 
-/* What is for several nodes, or answered by none, cannot be queued by one. */
+/* Any slot of the only master; CLUSTER_NOBODY: there are several, or none is known. */
+static int32_t slot_of_only_master(const struct cluster_map *map)
+{
+    int32_t slot = 0;
+
+    if (map == NULL || map->master_count != 1) {
+        return CLUSTER_NOBODY;
+    }
+    while (slot < CLUSTER_SLOTS && map->owner[slot] == CLUSTER_NOBODY) {
+        slot++;
+    }
+    return slot < CLUSTER_SLOTS ? slot : CLUSTER_NOBODY;
+}
+
+/* What is for several nodes, or answered by none, cannot be queued by one, unless there is no other. */
 static void go_by_plan(struct client *client, const struct cluster_plan *plan, struct session_route *route)
 {
-    if (client->session.sent_transaction) {
-        refuse(client, route, "-ERR headgate: before a cluster this cannot be part of a transaction\r\n");
+    int32_t slot = slot_of_only_master(client->service->cluster->map);
+
+    if (client->session.sent_transaction && plan->where == CLUSTER_ALL && slot != CLUSTER_NOBODY) {
+        go_to_slot(client, route, (uint16_t)slot);
+    } else if (client->session.sent_transaction) {
+        client_cluster_refuse(client, route,
+                              "-ERR headgate: before a cluster this cannot be part of a transaction\r\n");
     } else {
         route->plan = plan;
     }
+}
+
+/* SUNSUBSCRIBE of a channel that the client has: it is said where the client has it, wherever the map says that the
+ * slot is by now. */
+static bool is_of_own_channel(const struct client *client, const struct command *command, struct slice frame)
+{
+    struct resp_walk walk = resp_walk_start(frame);
+    struct slice channel;
+
+    return command != NULL && command->kind == COMMAND_UNSUBSCRIBE && client->channels != NULL &&
+           client->session.shard_channels > 0 && resp_walk_skip(&walk, 1) && resp_walk_next(&walk, &channel) &&
+           client_channels_have_shard(client->channels, channel);
 }
 
 void client_cluster_route(struct client *client, const struct command *command, const struct request *request,
@@ -174,7 +180,7 @@ void client_cluster_route(struct client *client, const struct command *command, 
     if (route->answer != SESSION_FORWARD || client->session.passthrough) {
         return;
     }
-    if (client->redirects != NULL ||
+    if (client->redirects != NULL || client_is_moving(client) ||
         (client->exclusive != NULL && client->sent_runs > 0 && client->lane_in_use != client->exclusive)) {
         /* What is held has to be sent first; and what went to several nodes took other lanes. */
         wait_for_quiet(client, route);
@@ -195,9 +201,18 @@ void client_cluster_route(struct client *client, const struct command *command, 
         route->way = client_last_way(client);
         return;
     }
+    if (client->service->cluster->is_by_key) {
+        client_elsewhere_route(client, command, request, route);
+        return;
+    }
+    if (client->exclusive != NULL && is_of_own_channel(client, command, request->sent)) {
+        return;
+    }
     const struct cluster_plan *plan = command != NULL ? cluster_command_plan(command, request->sent) : &by_keys;
     switch (plan->where) {
     case CLUSTER_HOME:
+        go_anywhere(client, command, request, route);
+        return;
     case CLUSTER_SESSION:
         return;
     case CLUSTER_KEYS:
@@ -227,24 +242,9 @@ void client_cluster_route(struct client *client, const struct command *command, 
     }
 }
 
-/* What is under way stands in the way of a request for that lane. */
-bool client_cluster_has_to_wait(const struct client *client, const struct lane *lane)
-{
-    const struct client_service *service = client->service;
-    /* What is measured is told of in the order of the requests. */
-    bool is_in_order = !service->reactor->measures || lane == NULL || client->lane_in_use == lane;
-
-    /* What was sent to masters and what was sent to their replicas would not keep their order. */
-    bool is_other_kind = client->at_replicas != (lane != NULL && lane->settings->gives_back);
-
-    return client->redirects != NULL ||
-           (client->sent_runs > 0 &&
-            (is_other_kind || client->routed_changes != *service->cluster->changes || !is_in_order));
-}
-
 bool client_cluster_lane(struct client *client, const struct session_route *route, struct lane **lane)
 {
-    *lane = route->reads ? client_reads_lane_at(client, route->way) : NULL;
+    *lane = route->reads ? client_reads_lane_at(client, route->way, route->reads_by) : NULL;
     if (*lane == NULL) {
         struct profile *profile = client_profile_at(client, route->way);
         *lane = profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
@@ -252,7 +252,7 @@ bool client_cluster_lane(struct client *client, const struct session_route *rout
     if (*lane == NULL) {
         return client_out_of_memory(client);
     }
-    if (client_cluster_has_to_wait(client, *lane)) {
+    if (client_cluster_has_to_wait(client, *lane) || client_reads_mixes(client, *lane, route->reads_by)) {
         return client_wait_for(client, CLIENT_WAIT_QUIET);
     }
     if (lane_is_congested(*lane)) {
@@ -261,6 +261,8 @@ bool client_cluster_lane(struct client *client, const struct session_route *rout
     }
     client->routed_changes = *client->service->cluster->changes;
     client->at_replicas = (*lane)->settings->gives_back;
+    client->reads_by = route->reads_by;
+    client_reads_count_at(client, route->way, *lane);
     client->last_way = route->way != NULL ? route->way->number + 1 : 0;
     return true;
 }
@@ -301,17 +303,17 @@ static bool is_short(const struct client *client, const struct request *request)
            service->cluster->map != NULL;
 }
 
-/* Notes, too, that it may write, if it may. */
-static bool reads_replica(struct client *client, const struct request *request)
+/* Who may answer it. Notes, too, that it may write, if it may. */
+static enum conf_reads reads_by(struct client *client, const struct request *request)
 {
     const struct client_service *service = client->service;
 
     if (!service->reads) {
-        return false;
+        return CONF_READS_MASTER;
     }
-    uint8_t reading = service->readings[command_index(request->command)];
+    enum client_reading reading = (enum client_reading)service->readings[command_index(request->command)];
     client->wrote = client->wrote || reading == CLIENT_READING_NONE;
-    return reading == CLIENT_READING_ANYWHERE;
+    return client_reads_by(client, request, reading);
 }
 
 bool client_cluster_take(struct client *client, const struct request *request)
@@ -323,34 +325,22 @@ bool client_cluster_take(struct client *client, const struct request *request)
     }
     uint16_t slot = cluster_slot_of(session_kept_argument(request->framed, request->frame.data, 1));
     const struct cluster_way *way = cluster_way_of(ways, slot);
-    struct lane *lane = reads_replica(client, request) ? client_reads_lane_at(client, way) : NULL;
+    enum conf_reads by = reads_by(client, request);
+    struct lane *lane = by != CONF_READS_MASTER ? client_reads_lane_at(client, way, by) : NULL;
     if (lane == NULL) {
         struct profile *profile = client_profile_at(client, way);
         lane = profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
     }
-    if (lane == NULL || client_cluster_has_to_wait(client, lane) || lane_is_congested(lane) ||
-        !upstream_may_wait(client->service->upstream, lane)) {
+    if (lane == NULL || client_cluster_has_to_wait(client, lane) || client_reads_mixes(client, lane, by) ||
+        lane_is_congested(lane) || !upstream_may_wait(client->service->upstream, lane)) {
         return false;
     }
     client->routed_changes = *ways->changes;
     client->at_replicas = lane->settings->gives_back;
+    client->reads_by = by;
+    client_reads_count_at(client, way, lane);
     client->last_way = way != NULL ? way->number + 1 : 0;
     client_note_end(client);
     (void)client_send_plain(client, lane, request->frame, 1);
     return true;
-}
-
-/* ---- transactions ---- */
-
-bool client_cluster_begin(struct client *client)
-{
-    static const char multi[] = "*1\r\n$5\r\nMULTI\r\n";
-    static const char bad_arity[] = "*1\r\n$3\r\nGET\r\n";
-    struct session *session = &client->session;
-
-    session->deferred = false;
-    session->sent_transaction = true;
-    session->known_transaction = true;
-    return upstream_send_hidden(client->exclusive, multi, sizeof multi - 1, true) &&
-           (!session->spoiled || upstream_send_hidden(client->exclusive, bad_arity, sizeof bad_arity - 1, false));
 }

@@ -1,10 +1,15 @@
 /*
  * What clients do where there is a Redis Cluster:
  *
- *   client_cluster.c   to which node a request goes
- *   client_redirect.c  what nodes send elsewhere
- *   client_spread.c    what several nodes have to be asked
- *   client_taken.c     runs that are taken out of others, and who hears of the replies to all these
+ *   client_cluster.c      to which node a request goes
+ *   client_elsewhere.c    … or to which other server of the process
+ *   client_keys.c         … by which keys
+ *   client_redirect*.c    what nodes send elsewhere (client_redirect_private.h)
+ *   client_spread.c       what several nodes have to be asked
+ *   client_resubscribe.c, client_shard.c  subscriptions that go to another node (client_moves_private.h)
+ *   client_deferred.c     what is said in a transaction before its first key
+ *   client_taken.c        runs that are taken out of others
+ *   client_cluster_receiver.c  who hears of the replies to all these
  */
 #ifndef HEADGATE_CLIENT_CLUSTER_PRIVATE_H
 #define HEADGATE_CLIENT_CLUSTER_PRIVATE_H
@@ -30,9 +35,35 @@ void client_cluster_route(struct client *client, const struct command *command, 
 /* The shared lane for the route in *lane. False: the client has to wait, or is closed. */
 bool client_cluster_lane(struct client *client, const struct session_route *route, struct lane **lane);
 /* Where the last request of the client went; NULL: home. */
-const struct cluster_way *client_last_way(const struct client *client);
-/* The exclusive lane was just taken: it is told of a MULTI that was answered before. False when memory is short. */
-bool client_cluster_begin(struct client *client);
+static inline const struct cluster_way *client_last_way(const struct client *client)
+{
+    const struct cluster_ways *ways = client->service->cluster;
+
+    return client->last_way > 0 && client->last_way <= ways->count ? ways->ways[client->last_way - 1] : NULL;
+}
+
+/* Whether the client's next request has to wait for those under way, were it to go over that lane (NULL: any). */
+static inline bool client_cluster_has_to_wait(const struct client *client, const struct lane *lane)
+{
+    const struct client_service *service = client->service;
+    /* What is measured is told of in the order of the requests. */
+    bool is_in_order = !service->reactor->measures || lane == NULL || client->lane_in_use == lane;
+
+    /* What was sent to masters and what was sent to their replicas would not keep their order. */
+    bool is_other_kind = client->at_replicas != (lane != NULL && lane->settings->gives_back);
+
+    return client->redirects != NULL ||
+           (client->sent_runs > 0 &&
+            (is_other_kind || client->routed_changes != *service->cluster->changes || !is_in_order));
+}
+
+/* The request goes that way (NULL: home): says so in the route, or that the client has to wait, or that it is refused.
+ */
+void client_cluster_go(struct client *client, struct session_route *route, const struct cluster_way *way);
+/* It is refused, by such an error: it spoils a transaction as it does in Redis. */
+void client_cluster_refuse(struct client *client, struct session_route *route, const char *text);
+
+/* ---- client_keys.c ---- */
 
 struct client_keys {
     bool has_key;
@@ -45,10 +76,16 @@ struct client_keys client_keys_of(const struct command *command, struct slice fr
 /* The command of a frame that was sent; NULL: it is not known. */
 const struct command *client_command_of(const struct client_service *service, struct slice frame);
 
-/* Whether the client's next request has to wait for those under way, were it to go over that lane (NULL: any). */
-bool client_cluster_has_to_wait(const struct client *client, const struct lane *lane);
+/* ---- client_elsewhere.c: only where rules say that keys are at other servers ---- */
 
-/* ---- client_spread.c: the same ---- */
+/* As client_cluster_route() and client_cluster_take(). */
+void client_elsewhere_route(struct client *client, const struct command *command, const struct request *request,
+                            struct session_route *route);
+bool client_elsewhere_take(struct client *client, const struct request *request);
+/* A request was sent that way, which is not home: it is counted if that leads to another server. */
+void client_elsewhere_sent(const struct client *client);
+
+/* ---- client_spread.c: only where there is a cluster ---- */
 
 /* Sends a request that is for several nodes, or that is said otherwise to the one that it is for, as the plan in the
  * route says. */
@@ -70,7 +107,7 @@ static inline void client_spread_leave(struct run *run)
     }
 }
 
-/* ---- client_redirect.c: the same ---- */
+/* ---- client_redirect*.c: the same ---- */
 
 /* Of struct run_receiver. */
 bool client_redirected(struct run *run, struct slice error, struct slice request);
@@ -80,6 +117,8 @@ void client_returned(struct run *run, struct slice requests);
 void client_redirect_ended(struct client *client, const struct run *run);
 /* Something of the client's was answered, or lost: those that were redirected may be sent. */
 void client_redirect_check(struct client *client);
+/* Whether all that the client has under way is held, and on no lane. */
+bool client_redirect_holds(const struct client *client);
 /* Forgets them: the client lets go of its runs. */
 void client_redirect_forget(struct client *client);
 
@@ -87,11 +126,29 @@ void client_redirect_forget(struct client *client);
 
 /* The client asks for subscriptions, or for their end, by that frame. */
 void client_note_channels(struct client *client, const struct expected_reply *expected, struct slice frame);
+/* The client is just being subscribed at another node, or will be: what it asks for has to wait. */
+bool client_is_moving(const struct client *client);
 /* The client is closed. */
 void client_forget_channels(struct client *client);
 /* The exclusive lane is closed: if it had nothing but subscriptions that any node has, the client is subscribed at
  * another one. False: it has to be closed. */
 bool client_move_subscriptions(struct client *client);
+
+/* ---- client_deferred.c ---- */
+
+/* A request without keys, in a transaction whose node is not known. True: it was taken, and is to be answered by
+ * QUEUED. False: it goes to the home node. */
+bool client_defer_request(struct client *client, const struct command *command, const struct request *request,
+                          const struct session_route *route);
+/* MULTI was just said on the exclusive lane: these follow it. False when memory is short. */
+bool client_send_deferred(struct client *client);
+/* Harmless if there are none. */
+void client_forget_deferred(struct client *client);
+
+/* ---- client_shard.c ---- */
+
+/* The owner of an exclusive lane with shard channels, as session_lane_owner; with client->channels. */
+extern const struct lane_owner client_shard_owner;
 
 /* ---- client_withheld.c ---- */
 
@@ -100,12 +157,14 @@ void client_withheld_follow(struct run *run);
 /* It is answered by an error, before a policy has heard of it: that is not withheld. */
 void client_withheld_let_go(struct run *run);
 
-/* ---- client_taken.c ---- */
+/* ---- client_cluster_receiver.c ---- */
 
 /* As client_run_receiver, where redirects are followed. */
 extern const struct run_receiver client_cluster_receiver;
 /* The same for a part of a request for several nodes. */
 extern const struct run_receiver client_spread_receiver;
+
+/* ---- client_taken.c ---- */
 
 /*
  * Takes the next request of a run, which is on a lane, out of it, as a run of its own between the replies before it and

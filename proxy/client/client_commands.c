@@ -18,17 +18,6 @@ static void answer(struct session_route *route, const char *text)
     snprintf(route->text, sizeof route->text, "%s", text);
 }
 
-bool session_expect(struct client *client, struct session_route *route, enum expected_reply_kind kind)
-{
-    route->exclusive = true;
-    route->expected = expected_reply_take(client->service, kind);
-    if (route->expected == NULL) {
-        return false;
-    }
-    route->expected->in_transaction = client->session.sent_transaction;
-    return true;
-}
-
 /* ---- who the client is ---- */
 
 /* Whether it makes the client somebody else, by its user or its name. */
@@ -481,12 +470,4 @@ bool session_route_request(struct client *client, const struct command *command,
         route->unsure = route->unsure || (route->expected->kind == EXPECT_UNKNOWN && !route->expected->is_absent);
     }
     return true;
-}
-
-void session_drop_route(struct client *client, struct session_route *route)
-{
-    if (route->expected != NULL) {
-        expected_reply_give(client->service, route->expected);
-        route->expected = NULL;
-    }
 }

@@ -6,7 +6,7 @@
  * about these. Nobody is closed who may still get replies: a writing half that was closed is no reason, as every
  * request that had come is carried out and answered, unless it waits behind one that Redis may keep for ever.
  */
-#include "client/client_private.h"
+#include "client/client_cluster_private.h"
 
 #include <string.h>
 #include <sys/socket.h>
@@ -42,6 +42,10 @@ void client_hung_up(struct client *client)
 
     if (client->wait == CLIENT_WAIT_POLICY && client->dropped_if_gone) {
         client_end(client, "it has gone while its request was held");
+        return;
+    }
+    if (client_redirect_holds(client)) {
+        /* Nothing of it is in Redis, and it is still to be sent: seen again then. */
         return;
     }
     if (lane == NULL || !(session_may_block(client) || client_login_is_slow(client))) {

@@ -12,13 +12,18 @@ bool session_is_doubtful(const struct client *client)
     return client->session.unsure && chain_wants_any(client->service->chain);
 }
 
-bool session_is_portable(const struct client *client)
+bool session_may_leave_node(const struct client *client)
 {
     const struct session *session = &client->session;
 
     return !client->streaming && (!session->known_transaction || session->deferred) && !session->watching &&
-           !session->tracking && !session->pinned && session->told_id_us == 0 && !session->passthrough &&
-           !session->unsure && session->channels == 0 && session->patterns == 0 && session->shard_channels == 0;
+           !session->tracking && !session->pinned && !session->passthrough && !session->unsure &&
+           session->channels == 0 && session->patterns == 0 && session->shard_channels == 0;
+}
+
+bool session_is_portable(const struct client *client)
+{
+    return session_may_leave_node(client) && client->session.told_id_us == 0 && !client->session.waited;
 }
 
 bool session_is_clean(const struct client *client)
@@ -44,7 +49,7 @@ const char *session_reason(const struct client *client)
            : session->tracking                                                             ? "tracking"
            : session->silent                                                               ? "reply-mode"
            : client->profile->needs_password                                               ? "unauthenticated"
-           : session->pinned                                                               ? "connection-state"
+           : session->pinned || session->waited                                            ? "connection-state"
            : session->told_id_us != 0                                                      ? "client-id"
            : client->heavy > 0                                                             ? "slow-reader"
                                                                                            : "passing";
@@ -123,6 +128,20 @@ static bool write_nothing(const struct client *client)
     return upstream_send_hidden(client->exclusive, hello, (size_t)length, false);
 }
 
+/* The lane was just taken, in a cluster: it is told of a MULTI that was answered before. False when memory is short. */
+static bool begin_deferred(struct client *client)
+{
+    static const char multi[] = "*1\r\n$5\r\nMULTI\r\n";
+    static const char bad_arity[] = "*1\r\n$3\r\nGET\r\n";
+    struct session *session = &client->session;
+
+    session->deferred = false;
+    session->sent_transaction = true;
+    session->known_transaction = true;
+    return upstream_send_hidden(client->exclusive, multi, sizeof multi - 1, true) && client_send_deferred(client) &&
+           (!session->spoiled || upstream_send_hidden(client->exclusive, bad_arity, sizeof bad_arity - 1, false));
+}
+
 bool session_take_lane(struct client *client, const struct session_route *route)
 {
     /* A pinned client would not give a pooled lane back. */
@@ -148,7 +167,7 @@ bool session_take_lane(struct client *client, const struct session_route *route)
         return false;
     }
     return (route->sync || session_give_identity(client, route->identity)) &&
-           (!client->session.deferred || client_cluster_begin(client));
+           (!client->session.deferred || begin_deferred(client));
 }
 
 bool session_take_bare_lane(struct client *client)
@@ -200,7 +219,8 @@ void session_leave_node(struct client *client)
 
 /*
  * Redis gives no id twice, and nobody else gets a lane whose id was told: it is closed when it is left. So an id is the
- * client's or, later, nobody's. Who asks again after that keeps the second lane: its id changes once at most.
+ * client's or, later, nobody's. Who asks again after that keeps the second lane: its id changes once at most. Before a
+ * cluster it changes with the node: there an id is of no use to others, and all nodes are to be reached.
  */
 void session_id_was_told(struct client *client)
 {
@@ -218,7 +238,9 @@ void session_id_was_told(struct client *client)
 
 void session_id_is_used(struct client *client)
 {
-    client->session.pinned = client->session.pinned || client->session.told_id_us != 0;
+    bool stays = client->session.told_id_us != 0 && client->service->cluster == NULL;
+
+    client->session.pinned = client->session.pinned || stays;
 }
 
 /* Whether its next request, if there is one, has not begun. */
@@ -249,98 +271,21 @@ void session_review_id(struct client *client, int64_t now_us)
     }
 }
 
-/* ---- what the exclusive lane tells ---- */
-
-static void owner_bytes(void *owner, const char *data, size_t length)
+void session_review_weight(struct client *client)
 {
-    client_output(owner, data, length, true);
-}
-
-static bool owner_frame(void *owner, const struct resp_reply *reply)
-{
-    struct client *client = owner;
-
-    client_push_ended(client);
-    if (session_is_push(client, reply)) {
-        session_id_is_used(client);
-        return true;
-    }
-    if (client->first == NULL && session_note_confirmation(client, reply)) {
-        /* SUBSCRIBE is confirmed even under CLIENT REPLY OFF. */
-        return true;
-    }
-    if (client->first == NULL && !client->session.passthrough) {
-        /* An answer to nothing that was asked: from here on nobody can tell what answers what. */
-        client->session.pinned = true;
-        client->session.unsure = true;
-    }
-    return false;
-}
-
-static void owner_broken(void *owner, const char *why)
-{
-    struct client *client = owner;
-
-    if (client->exclusive == NULL || client_move_subscriptions(client)) {
+    if (client->heavy == 0 || client->output_congested || !is_between_requests(client)) {
         return;
     }
-    if (client->exclusive == NULL) {
-        client_end(client, why);
-        return;
-    }
-    client->exclusive = NULL;
-    stats_subtract(client->service->reactor->stats, STATS_CLIENTS_EXCLUSIVE, 1);
-    if (client->state == CLIENT_OPEN) {
-        stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_LOST, 1);
-    }
-    client_end(client, why);
-}
-
-/* Whatever is under way, or is of this connection, would be lost with it. What policies hold was not sent, and finds
- * its way anew. */
-static bool owner_leave(void *owner)
-{
-    struct client *client = owner;
-    const struct session *session = &client->session;
-    bool is_unsent = client->wait == CLIENT_WAIT_NOTHING || client->wait == CLIENT_WAIT_POLICY;
-    bool is_waiting = client->state == CLIENT_OPEN && client->first == NULL && is_unsent;
-    bool may_leave = is_waiting && client->told_lane_id != client->exclusive->id && session_is_portable(client) &&
-                     !session->silent && session->blocking == 0 && session->login_us == 0;
-
-    if (may_leave) {
+    client->heavy--;
+    if (client->exclusive != NULL && session_is_clean(client)) {
         session_leave_lane(client);
     }
-    return may_leave;
 }
-
-void session_leave_old_server(struct client *client)
-{
-    if (client->exclusive != NULL && client->exclusive->is_left) {
-        (void)owner_leave(client);
-    }
-}
-
-static void owner_writable(void *owner)
-{
-    struct client *client = owner;
-
-    if (client_wait_is_over(client, CLIENT_WAIT_LANE)) {
-        client_want_flush(client);
-    }
-}
-
-const struct lane_owner session_lane_owner = {
-    .bytes = owner_bytes,
-    .frame = owner_frame,
-    .broken = owner_broken,
-    .leave = owner_leave,
-    .writable = owner_writable,
-};
 
 bool client_enter_exclusive(struct client *client, const struct session_route *route)
 {
     if (client->exclusive != NULL) {
-        return !client->session.deferred || client_cluster_begin(client) || client_out_of_memory(client);
+        return !client->session.deferred || begin_deferred(client) || client_out_of_memory(client);
     }
     if (client->lane_in_use != NULL && !(route->own_writes && session_may_take_home_lane(client))) {
         return client_wait_for(client, CLIENT_WAIT_QUIET);

@@ -16,9 +16,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of a client that has closed its writing half it is waited so long for the answer before Redis is told of the end. */
-#define HANGUP_PATIENCE_US ((int64_t)1000000)
-
 bool client_login_is_watched(const struct client *client, const struct session_route *route)
 {
     return route->logs_in && route->expected != NULL && !client_has_no_answer(client, route);
@@ -106,13 +103,6 @@ void client_login_end(struct client *client)
 }
 
 /* ---- time ---- */
-
-bool client_login_is_slow(const struct client *client)
-{
-    int64_t since = client->session.login_us;
-
-    return since != 0 && reactor_now(client->service->reactor) - since >= HANGUP_PATIENCE_US;
-}
 
 /* Since when it is waited for Redis; 0: it is not. */
 static int64_t waits_since(const struct client *client)

@@ -229,9 +229,8 @@ static size_t longest_to_share(const struct policy_attention *attention)
     return attention->bytes > most ? most : attention->bytes > 0 ? (size_t)attention->bytes - 1 : 0;
 }
 
-/* The request begins another part, or is one by itself. False when memory is short. */
-static bool begin_part(struct client *client, struct client_part *part, int64_t received_us, uint32_t tag,
-                       struct slice frame)
+bool client_measure_begins(struct client *client, struct client_part *part, int64_t received_us, uint32_t tag,
+                           struct slice frame)
 {
     size_t longest = longest_to_share(client->service->attention);
 
@@ -254,7 +253,7 @@ bool client_measure_batched(struct client *client, struct client_part *part, str
 {
     const struct client_note *note = &client->note;
     bool is_kept = client_part_takes(part, note->received_us, note->tag, frame.length) ||
-                   begin_part(client, part, note->received_us, note->tag, frame);
+                   client_measure_begins(client, part, note->received_us, note->tag, frame);
 
     client_note_end(client);
     return is_kept;
@@ -267,7 +266,7 @@ bool client_measure_plain(struct client *client, struct client_part *part, const
     bool is_noted =
         client->note.taken || interest->wanted != 0 || interest->tag == POLICY_TAG_ASK || service->until_spot == 1;
 
-    if (is_noted || !begin_part(client, part, client->framed_us, interest->tag, frame)) {
+    if (is_noted || !client_measure_begins(client, part, client->framed_us, interest->tag, frame)) {
         return false;
     }
     service->until_spot--;

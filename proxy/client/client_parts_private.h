@@ -141,14 +141,16 @@ struct client {
     size_t last_way;                         /* where the last request went: the number of the way + 1; 0: home */
     uint64_t routed_changes;                 /* of the ways, when those under way were routed */
     struct client_channels *channels;        /* the names that it has subscribed to; NULL: none */
+    struct client_deferred *deferred;        /* what was said in MULTI before its first key; NULL: nothing */
     struct client_redirects *redirects;      /* those that nodes have sent elsewhere; NULL: none */
     /* Where replicas may be read from: */
-    size_t reads_at;  /* the number of the way that it reads from; 0: none yet */
-    bool at_replicas; /* in a cluster: all that is under way is at replicas, else at masters */
-    bool wrote;       /* what may write is under way, or was lately … */
-    int64_t wrote_us; /* … and was answered then; 0: never */
-    int64_t late_us;  /* since when what there is for it is late: see client_late.c; 0: it is not */
-    size_t place;     /* which of the profile's shared lanes is home */
+    size_t reads_at;          /* the number of the way that it reads from; 0: none yet */
+    enum conf_reads reads_by; /* who may answer what is under way, if that is at replicas */
+    bool at_replicas;         /* in a cluster: all that is under way is at replicas, else at masters */
+    bool wrote;               /* what may write is under way, or was lately … */
+    int64_t wrote_us;         /* … and was answered then; 0: never */
+    int64_t late_us;          /* since when what there is for it is late: see client_late.c; 0: it is not */
+    size_t place;             /* which of the profile's shared lanes is home */
     struct resp_command command;
     enum client_lookup lookup;
     bool command_whole;   /* `command` is a whole one at the head of the input, which has to wait */
@@ -165,8 +167,9 @@ struct client {
     bool fenced;           /* a fence was set ahead of the AUTH at hand */
     int64_t login_wait_us; /* since when the AUTH at hand waits for its lane; 0: it does not */
     bool gave_up;          /* the AUTH at hand has waited for a lane in vain */
-    uint8_t heavy;         /* it did not keep up with its replies: keep it off the shared lanes for so many runs */
-    uint8_t logins;        /* changes of its credentials since … */
+    uint8_t heavy;  /* it did not keep up with its replies: keep it off the shared lanes for so many runs, or ticks of
+                       rest */
+    uint8_t logins; /* changes of its credentials since … */
     int64_t logins_since_us;
     struct session session;
     struct chain_record *held; /* the policies' record of the request at hand, while it waits */

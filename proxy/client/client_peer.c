@@ -1,5 +1,5 @@
 /* Who is at the other end of a client's connection, for policies. It is looked up when one of them asks, and kept. */
-#include "client/client_private.h"
+#include "client/client_host_private.h"
 
 #include "net/peer_process.h"
 

@@ -1,7 +1,9 @@
 /* What policies may ask of the worker that they run on, and what it tells them. */
-#include "client/client_private.h"
+#include "client/client_host_private.h"
 
 #include "base/log.h"
+
+#include <string.h>
 
 static void happened(void *context, const struct policy_event *event)
 {
@@ -65,6 +67,16 @@ static void answer(void *context, struct admin_query *admin_query, enum policy_a
     client_admin_query_answer(admin_query, kind, text);
 }
 
+static size_t find_server(void *context, const char *name)
+{
+    const struct client_service *service = context;
+    const struct conf *process = service->settings.process;
+    size_t index = process != NULL ? conf_server_find(process, name) : 0;
+    bool is_there = process != NULL && index < conf_server_count(process);
+
+    return is_there && strcmp(conf_server_at(process, index)->server_name, service->server_name) != 0 ? index + 1 : 0;
+}
+
 struct policy_host client_policy_host(struct client_service *service, size_t worker)
 {
     return (struct policy_host){.resume = resume,
@@ -81,6 +93,7 @@ struct policy_host client_policy_host(struct client_service *service, size_t wor
                                 .look_at_peer = client_look_at_peer,
                                 .peer_has = client_peer_has,
                                 .happened = happened,
+                                .find_server = find_server,
                                 .now_us = now_us,
                                 .wall_us = wall_us,
                                 .context = service,

@@ -1,48 +1,40 @@
 /*
  * What the files that make up a client share:
  *
- *   client.c           all clients of a worker: accepting, time-outs, reports
- *   client_life.c      how a client ends, and who it is until then
- *   client_hangup.c    clients that go away while they wait
- *   client_input.c     bytes in: reading, framing
- *   client_request.c   a request's way: looked up, admitted by the policies, then …
- *   client_route.c     … where it goes, and …
- *   client_send.c      … sent there, with its neighbours
- *   client_cluster.c   … to which node of a cluster
- *   client_reads.c     … or to a replica
- *   client_redirect.c nodes send elsewhere
- *   client_spread.c    … and what several nodes have to be asked
- *   client_stream.c    requests that are too long to be held
- *   client_answer.c    answers of Headgate's own
- *   client_gate.c      what a client waits for, and how long policies hold it
- *   client_tls.c       clients that speak TLS, or should
- *   client_stray.c     clients that begin with TLS, or with a PROXY header, where there is none
- *   client_strangers.c what Redis reads of clients that have not authenticated
- *   client_lookup.c    which command a name stands for
- *   client_identity.c  who a client is to the configuration
- *   client_name.c      names that Redis might understand otherwise than Headgate
- *   client_policy.c    what policies may ask for, and are told
- *   client_peer.c      … who is at the other end of a connection
- *   client_script.c    … scripts
- *   client_server.c    … servers of their own, for scripts
- *   client_admin_query.c  what the admin port asks of policies
- *   client_commands.c      what each command needs of the connection to Redis
- *   client_subcommands.c   … and each subcommand of CLIENT
- *   client_moving.c    clients that want to be told when they are to go elsewhere
- *   client_login.c     the lane of AUTH, or HELLO with it
- *   client_channels.c   subscriptions, and what comes of them
- *   client_session.c   the state of that connection: what requests and replies make of it (client_state.h)
- *   client_lane.c      … and of an exclusive lane: when it is taken, and left
- *   client_measure.c   how long requests take
- *   client_reply.c     bytes out: replies in request order, writing, back pressure
- *   client_resubscribe.c  subscriptions that go to another node
- *   client_withheld.c  … and those that a policy gives
- *   client_late.c      … of several nodes, written together
+ *   client.c            all clients of a worker: accepting, time-outs, reports
+ *   client_life.c       how a client ends, and who it is until then
+ *   client_hangup.c     clients that go away while they wait
+ *   client_drain.c      … that are closed at the end
+ *   client_moving.c     … that want to be told when they are to go elsewhere
+ *   client_identity.c   who a client is to the configuration
+ *   client_admission.c  … whether it may come, and its way to other credentials
+ *   client_tls.c        clients that speak TLS, or should
+ *   client_stray.c      … that begin with TLS, or with a PROXY header, where there is none
+ *   client_input.c      bytes in: reading, framing
+ *   client_arrival.c    … when they came
+ *   client_strangers.c  … what Redis reads of clients that have not authenticated
+ *   client_request.c    a request's way: looked up, admitted by the policies, then …
+ *   client_route.c      … where it goes, and …
+ *   client_send.c       … sent there, with its neighbours
+ *   client_reads.c      … or to a replica
+ *   client_stream.c     requests that are too long to be held
+ *   client_lookup.c     which command a name stands for
+ *   client_name.c       names that Redis might understand otherwise than Headgate
+ *   client_policy.c     what policies are told
+ *   client_gate.c       what a client waits for, and how long policies hold it
+ *   client_answer.c     answers of Headgate's own
+ *   client_measure.c    how long requests take
+ *   client_reply.c      bytes out: replies in request order, writing, back pressure
+ *   client_withheld.c   … replies that a policy gives
+ *   client_late.c       … of several nodes, written together
+ *
+ * The connection to Redis is in client_session_private.h, what policies may ask for in client_host_private.h, and
+ * clusters in client_cluster_private.h.
  */
 #ifndef HEADGATE_CLIENT_PRIVATE_H
 #define HEADGATE_CLIENT_PRIVATE_H
 
-#include "client/client_parts_private.h"
+#include "client/client_session_private.h"
 
 /* Has the output written, and requests taken, at the end of this loop iteration. */
 static inline void client_want_flush(struct client *client)
@@ -90,15 +82,24 @@ void expected_reply_give(struct client_service *service, struct expected_reply *
 
 /* Finds its identity by what is known of it now. */
 void client_find_identity(struct client *client);
-/* Its handshake is done, and nothing of it was read yet: who it is is known now. False: it is not let in, and hears so,
- * or was closed. */
-bool client_now_known(struct client *client);
+/* The same, and whether the configuration lets it in. */
+bool client_is_let_in(struct client *client);
 /* The name of its identity; "" for none. */
-const char *client_identity_name(const struct client *client);
+static inline const char *client_identity_name(const struct client *client)
+{
+    return client->who != NULL ? client->who->name : "";
+}
+
 /* The profile with which a client of its identity comes; referenced for the caller. */
 struct profile *client_arrival_profile(const struct client *client);
 /* Goes by that admission from now on. */
 void client_service_admit(struct client_service *service, struct admission *admission);
+
+/* ---- client_admission.c ---- */
+
+/* Its handshake is done, and nothing of it was read yet: who it is is known now. False: it is not let in, and hears so,
+ * or was closed. */
+bool client_now_known(struct client *client);
 /* Ten times a second, if has_moves: clients whose credentials are other ones now. */
 void client_service_move(struct client_service *service);
 
@@ -123,6 +124,10 @@ static inline void client_note_aside(struct client *client)
 bool client_measure_sent(struct client *client, struct slice frame);
 /* The same as one of a batch that will be sent: it joins the part, or begins another. False when memory is short. */
 bool client_measure_batched(struct client *client, struct client_part *part, struct slice frame);
+/* The same of one that came then under that tag, without being noted, if the part does not take it: it begins another,
+ * or is one by itself. False when memory is short. */
+bool client_measure_begins(struct client *client, struct client_part *part, int64_t received_us, uint32_t tag,
+                           struct slice frame);
 /* The same without being noted, if no policy is asked about it or shown it. False: it is to be noted. */
 bool client_measure_plain(struct client *client, struct client_part *part, const struct chain_interest *interest,
                           struct slice frame);
@@ -290,48 +295,17 @@ struct policy_request client_describe(struct client *client, const struct policy
                                       const struct request *asked);
 /* Tells the policies what became of the request at hand, if they want to know. */
 void client_end_record(struct client *client, enum policy_outcome outcome);
-/* What the policies of this worker may ask of it. */
-struct policy_host client_policy_host(struct client_service *service, size_t worker);
 
-/* ---- client_peer.c: as in struct policy_host ---- */
+/* ---- client_input.c ---- */
 
-enum policy_peer_search client_find_peer(void *context, void *connection, bool process, struct policy_peer *peer);
-bool client_peer_lives(void *context, const struct policy_peer *peer);
-void client_forget_peer(void *context, void *connection);
-bool client_look_at_peer(void *context, const struct policy_peer *peer);
-enum policy_peer_search client_peer_has(void *context, void *connection, bool *has);
-/* The name of this sidecar; NULL or empty: the machine's. */
-void client_name_host(struct client_service *service, const char *name);
+/* The task of a client in the stage of clients: writes what there is for it, and takes more of its input. */
+void client_flush_task(struct reactor_task *task);
+/* The callback of a client's connection. */
+void client_readable(evutil_socket_t fd, short what, void *context);
+/* Takes the requests of the client's input; to be called when what they waited for has come. */
+void client_resume(struct client *client);
 
-/* ---- client_script.c ---- */
-
-/* Runs a script for a policy, see struct policy_host. */
-void client_script_run(struct client_service *service, const struct policy_script *script);
-
-/* ---- client_server.c ---- */
-
-/* See struct policy_host. */
-struct policy_server *client_server_change(struct client_service *service, struct policy_server *server,
-                                           const struct policy_server_settings *settings);
-/* For scripts on that server; NULL, and *why says why not, if it cannot be. */
-struct control *client_server_control(struct policy_server *server, const char **why);
-/* Ten times a second. */
-void client_servers_tick(struct client_service *service, int64_t now_us);
-/* STATS was asked for. */
-void client_servers_update_counters(struct client_service *service);
-/* The service has got other settings. */
-void client_servers_reconfigure(struct client_service *service);
-/* All of them, when the policies are gone. */
-void client_servers_free(struct client_service *service);
-
-/* ---- client_admin_query.c ---- */
-
-/* A policy answers: the admin query is void afterwards. */
-void client_admin_query_answer(struct admin_query *admin_query, enum policy_answer kind, struct slice text);
-/* Ten times a second: who has waited for too long is told so. */
-void client_admin_queries_tick(struct client_service *service, int64_t now_us);
-/* The policies are gone: ends the admin queries that they have not answered. */
-void client_admin_queries_end(struct client_service *service);
+/* ---- client_request.c ---- */
 
 /* The requests of the batch, with those that are still to be admitted. */
 static inline uint32_t client_batch_count(const struct client_batch *batch)
@@ -346,17 +320,6 @@ static inline const struct chain_interest *client_interest(const struct client_s
     return &service->interests[command != NULL ? command_index(command) : command_count()];
 }
 
-/* ---- client_input.c ---- */
-
-/* The task of a client in the stage of clients: writes what there is for it, and takes more of its input. */
-void client_flush_task(struct reactor_task *task);
-/* The callback of a client's connection. */
-void client_readable(evutil_socket_t fd, short what, void *context);
-/* Takes the requests of the client's input; to be called when what they waited for has come. */
-void client_resume(struct client *client);
-
-/* ---- client_request.c ---- */
-
 /* Takes the whole request at data, which was framed. */
 enum client_outcome client_take_whole(struct client *client, struct client_batch *batch, const char *data);
 /* Puts the group behind the batch to the policies: those that they admit belong to the batch, the others are refused.
@@ -365,66 +328,6 @@ enum client_outcome client_end_group(struct client *client, struct client_batch 
 /* Puts a request to the policies, unless they have passed it already or do not care. True: go on with it; *outcome is
  * set otherwise. */
 bool client_admit(struct client *client, struct request *request, enum client_outcome *outcome);
-
-/* ---- client_commands.c ---- */
-
-enum session_answer {
-    SESSION_FORWARD,     /* to the lane in *route */
-    SESSION_ANSWER_HERE, /* route->text is the reply (empty: none) */
-    SESSION_LATER,       /* to be planned again when the client's requests are answered */
-    SESSION_REFUSE,      /* the same, in place of what Redis would do: it spoils a transaction */
-    SESSION_CLOSE        /* close the client without a word; route->text says why */
-};
-
-/* How a request is to be handled. */
-struct session_route {
-    enum session_answer answer;
-    bool exclusive;     /* needs an exclusive lane */
-    bool reads;         /* it only reads, and may be answered by a replica … */
-    bool harmless;      /* … or not, and writes nothing */
-    bool own_writes;    /* WAIT: the lane of the client's last request, or a lane that saw a command after it */
-    bool last;          /* the client is closed after the answer (QUIT) */
-    bool silent;        /* Redis will not answer this request */
-    bool silences;      /* nor those behind it (CLIENT REPLY OFF) */
-    bool silences_next; /* nor the one behind it (CLIENT REPLY SKIP) */
-    bool identity;      /* the lane should carry all that the client said of itself */
-    bool passthrough;   /* from this request on */
-    bool sync;          /* if Redis accepts it, what comes from there is no longer RESP */
-    bool pinned;        /* from this request on */
-    bool dirty;         /* the lane is for nobody else after this request */
-    bool unsure;        /* from this request on */
-    bool names_client;  /* it makes the client somebody else */
-    bool barrier;       /* nothing may follow until it is answered */
-    bool logs_in;       /* AUTH, and HELLO with it: see client_login.c */
-    bool begins_transaction;
-    bool ends_transaction;
-    const struct cluster_way *way; /* in a cluster: where it goes; NULL: home */
-    /* … and what is done otherwise; NULL: nothing is */
-    const struct cluster_plan *plan;
-    bool splits; /* it has keys in several slots, and is taken apart */
-    struct expected_reply *expected;
-    char text[256];
-};
-
-/* What a whole multibulk command needs. arguments: the first RESP_ARGUMENTS_KEPT at most. False when memory is short.
- */
-bool session_route_request(struct client *client, const struct command *command, const struct resp_command *framed,
-                           const char *frame, struct session_route *route);
-/* The same for CLIENT. */
-bool session_route_client(struct client *client, const struct resp_command *framed, const char *frame,
-                          struct session_route *route);
-/* Has the route ask for an exclusive lane, on which the reply is watched. False when memory is short. */
-bool session_expect(struct client *client, struct session_route *route, enum expected_reply_kind kind);
-
-static inline struct slice session_kept_argument(const struct resp_command *framed, const char *frame, size_t index)
-{
-    const struct resp_argument *argument = &framed->arguments[index];
-
-    return (struct slice){frame + argument->offset, (size_t)argument->length};
-}
-
-/* The request of the route is not sent: gives back what the route has. */
-void session_drop_route(struct client *client, struct session_route *route);
 
 /* ---- client_strangers.c ---- */
 
@@ -515,45 +418,6 @@ static inline bool client_batch_add(struct client *client, struct client_batch *
  * closed. */
 bool client_batch_send(struct client *client, struct client_batch *batch);
 
-/* ---- client_login.c ---- */
-
-/* Whether the route's request is one that Redis answers, and that is to have its lane to itself until then. */
-bool client_login_is_watched(const struct client *client, const struct session_route *route);
-/* The lane for such a request in *lane. False: the client has to wait, or is closed. */
-bool client_login_lane(struct client *client, const struct session_route *route, struct lane **lane);
-/* Whether such a request has waited in vain for a lane: it is to be answered by an error. */
-bool client_login_was_given_up(const struct client *client);
-/* Forgets its lane, and that it waited. */
-void client_login_end(struct client *client);
-/* Ten times a second: clients whose login is not answered in time, or waits for a lane in vain. */
-void client_login_tick(struct client *client, int64_t now);
-/* Whether Redis has owed the answer for so long that an end of the client is not waited with any more. */
-bool client_login_is_slow(const struct client *client);
-
-/* ---- client_session.c ---- */
-
-/* Whether Redis' answer to this request cannot be waited for. */
-bool client_has_no_answer(const struct client *client, const struct session_route *route);
-/* Whether Redis may wait for ever with a request that is observed so. */
-bool session_kind_may_block(enum expected_reply_kind kind);
-/* Whether Redis may wait for ever with a request that is under way. */
-static inline bool session_may_block(const struct client *client)
-{
-    return client->session.blocking > 0 || client->session.blocking_unseen;
-}
-
-/* The client is that profile's from now on; the reference is taken over. False: memory was short, and the client is
- * closed, with its lane and what was observed. */
-bool session_change_profile(struct client *client, struct profile *profile);
-/* The request is sent, and nothing will tell of its reply. */
-void session_request_unseen(struct client *client, const struct expected_reply *expected);
-/* The request was not sent after all. expected may be NULL. */
-void session_request_unsent(struct client *client, const struct expected_reply *expected);
-/* The request was sent (or answered here): brings the view of what was sent up to date. */
-void session_request_sent(struct client *client, const struct session_route *route);
-/* A reply to an observed request, or a push, has ended: true if it answers the request. */
-bool session_reply(struct client *client, struct expected_reply *expected, const struct resp_reply *reply);
-
 /* ---- client_reads.c: all of it only where there may be replicas ---- */
 
 /* By whom a command may be answered. */
@@ -581,68 +445,25 @@ static inline void client_reads_note(struct client *client, const struct session
 }
 /* A run of the client is answered, and leaves its lane: it may have written. */
 void client_reads_answered(struct client *client);
-/* In a cluster: the lane to a replica of the master there, for what only reads, which is counted; NULL: it goes to the
- * master. */
-struct lane *client_reads_lane_at(struct client *client, const struct cluster_way *way);
+/* Who answers a request of a command of that reading: the master what may not be read elsewhere, else who the server's
+ * option says, or a policy. */
+enum conf_reads client_reads_by(struct client *client, const struct request *request, enum client_reading reading);
+/* Whether the client's next request has to wait: it may be answered by others than those under way, were it to go over
+ * that lane. */
+static inline bool client_reads_mixes(const struct client *client, const struct lane *lane, enum conf_reads by)
+{
+    return client->sent_runs > 0 && lane->settings->gives_back && client->reads_by != by;
+}
+
+/* In a cluster: the lane to a replica of the master there, for what only reads and may be answered by such; NULL: it
+ * goes to the master. */
+struct lane *client_reads_lane_at(struct client *client, const struct cluster_way *way, enum conf_reads by);
+/* A request is sent there over that lane: it is counted if that leads to a replica. */
+void client_reads_count_at(const struct client *client, const struct cluster_way *way, const struct lane *lane);
 /* The same for a request that a replica has not served: it is read from another one only if no master may be. */
 struct lane *client_reads_again_at(struct client *client, const struct cluster_way *way, struct slice request);
 /* As client_run_receiver, where there may be replicas. */
 extern const struct run_receiver client_reads_receiver;
-
-/* ---- client_lane.c ---- */
-
-/* Whether the exclusive lane can be given back. Only meaningful when nothing is under way. */
-bool session_is_clean(const struct client *client);
-/* Whether rules could be asked about somebody else than who the client is to Redis: there are rules, and that can no
- * longer be told. Such a client is closed. */
-bool session_is_doubtful(const struct client *client);
-#define SESSION_DOUBTFUL "who it is to Redis cannot be told, and there are rules"
-/* Whether the lane has nothing that another one, of the client's profile and name, would lack. Only meaningful when
- * nothing is under way. */
-bool session_is_portable(const struct client *client);
-/* The client was told the id of its lane, which it keeps for client_id_timeout; a second lane for life. */
-void session_id_was_told(struct client *client);
-/* Somebody may count on the id by now (CLIENT UNBLOCK, REDIRECT): if the client was told it, it keeps the lane for
- * life. */
-void session_id_is_used(struct client *client);
-/* Gives the lane back if the time of its id is over and nothing else keeps it. Now and then. */
-void session_review_id(struct client *client, int64_t now_us);
-/* Why the client has an exclusive lane, for CLIENTS. */
-const char *session_reason(const struct client *client);
-/* Gives the exclusive lane back if it leads to a server that is no master any more, and has nothing that another would
- * lack: before a request is sent. */
-void session_leave_old_server(struct client *client);
-/* Gives the exclusive lane back or closes it. */
-void session_leave_lane(struct client *client);
-/* The same, as another one is taken at another node: with what is known of requests that were not sent there. */
-void session_leave_node(struct client *client);
-/* Whether the lane of the client's last request can become its exclusive one (for WAIT). */
-bool session_may_take_home_lane(const struct client *client);
-/* Takes one, giving it the client's name. With requests under way: only if it may take the home lane, which it takes
- * then. False when memory is short. */
-bool session_take_lane(struct client *client, const struct session_route *route);
-/* The same for AUTH: one that was told nothing yet, as Redis refuses the client's credentials to those who come. */
-bool session_take_bare_lane(struct client *client);
-/* Tells the exclusive lane the client's name, and its library if whole. False when memory is short. */
-bool session_give_identity(struct client *client, bool whole);
-/* Makes sure that the client has an exclusive lane. False: it has to wait, or is closed. */
-bool client_enter_exclusive(struct client *client, const struct session_route *route);
-/* Redis has taken other credentials on a lane that knew none: it is told what else it lacks. False when memory is
- * short: the client was closed. */
-bool session_complete_lane(struct client *client, const struct expected_reply *expected);
-extern const struct lane_owner session_lane_owner;
-
-/* ---- client_channels.c ---- */
-
-/* Whether it confirms a subscription to a channel or a pattern. */
-bool session_is_subscribed(const struct resp_reply *reply);
-/* Takes note of any confirmation of a subscription or of its end, whatever asked for it. True if it is one. */
-bool session_note_confirmation(struct client *client, const struct resp_reply *reply);
-/* Whether the frame answers no request: a push, a message, or a confirmation among them. */
-bool session_is_push(struct client *client, const struct resp_reply *reply);
-/* True when the last confirmation that this request is owed has come, or anything that is none. */
-bool session_replied_subscription(struct client *client, struct expected_reply *expected,
-                                  const struct resp_reply *reply);
 
 /* ---- client_arrival.c ---- */
 
@@ -667,6 +488,13 @@ void client_withheld_drop(struct client_withheld *withheld);
 /* ---- client_reply.c ---- */
 
 extern const struct run_receiver client_run_receiver;
+/* What it consists of, see struct run_receiver: for those who do the same, and some more. */
+void client_run_bytes(struct run *run, const char *data, size_t length);
+bool client_run_reply(struct run *run, const struct resp_reply *reply);
+struct run_tally client_run_tally(const struct run *run, int64_t read_us);
+void client_run_measured(struct run *run, const struct run_tally *tally, int64_t read_us);
+void client_run_answered(struct run *run);
+void client_run_lost(struct run *run, enum run_loss loss, const char *why);
 
 /* For what answers runs in another way: adds to what waits in the run for its turn; false when memory is short. */
 bool client_add_text(struct client *client, struct run *run, const char *text, size_t length);

@@ -6,6 +6,9 @@
  * overtakes, and no read sees what its client wrote after it. For some time after a write (read_own_writes) the client
  * reads from the master.
  *
+ * A policy may say of requests who answers them. All that is under way at a replica may be answered by the same: what
+ * may go to the master, too, waits for what may not, and the other way round.
+ *
  * What only reads may be sent twice: requests on a replica's lane that breaks, or whose replica says that it cannot
  * serve, go to another one, or to the master.
  */
@@ -76,7 +79,7 @@ static enum client_reading find_reading(const struct client *client, const struc
 
 void client_reads_reconfigure(struct client_service *service)
 {
-    service->reads = service->readings != NULL && service->settings.reads != CONF_READS_MASTER;
+    service->reads = service->readings != NULL && service->settings.reads_replicas;
     service->looks_further = service->cluster != NULL || service->reads;
 }
 
@@ -91,26 +94,41 @@ static bool wants_own_writes(const struct client *client)
            (client->wrote_us != 0 && reactor_now(client->service->reactor) - client->wrote_us < window_us);
 }
 
+enum conf_reads client_reads_by(struct client *client, const struct request *request, enum client_reading reading)
+{
+    enum conf_reads reads = client->service->settings.reads;
+
+    if (reading != CLIENT_READING_ANYWHERE) {
+        return CONF_READS_MASTER;
+    }
+    if (request->interest->routers != 0) {
+        struct policy_client view = client_policy_view(client);
+        struct policy_request asked = client_describe(client, &view, request);
+        (void)chain_route_reads(client->service->chain, &asked, &reads);
+    }
+    return reads;
+}
+
 /* The profile at whose lanes a read is answered: that of a replica, the client's own, or that of nowhere. NULL when
  * memory is short. */
-static struct profile *profile_for_reading(struct client *client)
+static struct profile *profile_for_reading(struct client *client, enum conf_reads by)
 {
     const struct client_service *service = client->service;
     struct replica_ways *ways = service->replicas;
     struct replica_way *way = replica_way_choose(ways, client->reads_at, client->profile, client->place, client->id);
 
-    if (way == NULL && service->settings.reads != CONF_READS_REPLICA) {
+    if (way == NULL && by != CONF_READS_REPLICA) {
         return client->profile;
     }
     client->reads_at = way != NULL ? way->number : client->reads_at;
     return replica_way_profile(way != NULL ? way : ways->ways[0], client->profile);
 }
 
-/* The lane for a request of that kind. NULL when memory is short. */
-static struct lane *find_lane(struct client *client, bool reads)
+/* The lane for a request that may be answered so. NULL when memory is short. */
+static struct lane *find_lane(struct client *client, enum conf_reads by)
 {
-    bool is_master = !reads || wants_own_writes(client);
-    struct profile *profile = is_master ? client->profile : profile_for_reading(client);
+    bool is_master = by == CONF_READS_MASTER || wants_own_writes(client);
+    struct profile *profile = is_master ? client->profile : profile_for_reading(client, by);
 
     return profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
 }
@@ -127,17 +145,19 @@ static void count(const struct client *client, const struct lane *lane)
 
 bool client_reads_lane(struct client *client, const struct session_route *route, struct lane **lane)
 {
-    *lane = find_lane(client, route->reads);
+    *lane = find_lane(client, route->reads ? route->reads_by : CONF_READS_MASTER);
     if (*lane == NULL) {
         return client_out_of_memory(client);
     }
-    if (client->lane_in_use != NULL && client->lane_in_use != *lane) {
+    if ((client->lane_in_use != NULL && client->lane_in_use != *lane) ||
+        client_reads_mixes(client, *lane, route->reads_by)) {
         return client_wait_for(client, CLIENT_WAIT_QUIET);
     }
     if (lane_is_congested(*lane)) {
         lane_await(*lane, &client->lane_waiter);
         return client_wait_for(client, CLIENT_WAIT_LANE);
     }
+    client->reads_by = route->reads_by;
     count(client, *lane);
     return true;
 }
@@ -148,16 +168,17 @@ void client_reads_route(struct client *client, const struct command *command, co
     enum client_reading reading = find_reading(client, command);
     bool is_translated = request->interest->translator != 0;
 
-    route->reads = reading == CLIENT_READING_ANYWHERE && !is_translated && route->answer == SESSION_FORWARD;
+    route->reads_by = is_translated || route->answer != SESSION_FORWARD ? CONF_READS_MASTER
+                                                                        : client_reads_by(client, request, reading);
+    route->reads = route->reads_by != CONF_READS_MASTER;
     route->harmless = reading != CLIENT_READING_NONE && !is_translated;
     client_reads_note(client, route);
 }
 
 /* ---- before a cluster ---- */
 
-struct lane *client_reads_lane_at(struct client *client, const struct cluster_way *way)
+struct lane *client_reads_lane_at(struct client *client, const struct cluster_way *way, enum conf_reads by)
 {
-    const struct client_service *service = client->service;
     struct replica_ways *replicas = way != NULL ? way->replicas : NULL;
     struct profile *master = replicas != NULL && !wants_own_writes(client) ? client_profile_at(client, way) : NULL;
 
@@ -165,25 +186,36 @@ struct lane *client_reads_lane_at(struct client *client, const struct cluster_wa
         return NULL;
     }
     struct replica_way *at = replica_way_choose(replicas, 0, master, client->place, client->id);
-    if (at == NULL && service->settings.reads == CONF_READS_PREFER_REPLICA) {
+    if (at == NULL && by == CONF_READS_PREFER_REPLICA) {
         return NULL;
     }
     struct profile *profile = replica_way_profile(at != NULL ? at : replicas->ways[0], master);
-    struct lane *lane = profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
-    if (lane != NULL && at != NULL) {
+    return profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
+}
+
+void client_reads_count_at(const struct client *client, const struct cluster_way *way, const struct lane *lane)
+{
+    struct replica_way *at = lane->settings->gives_back && way != NULL && way->replicas != NULL
+                                 ? replica_way_by_upstream(way->replicas, lane_profile(lane)->upstream)
+                                 : NULL;
+
+    if (at != NULL && at->number > 0) {
         at->reads++;
-        stats_add(service->reactor->stats, STATS_READS_REPLICA, 1);
+        stats_add(client->service->reactor->stats, STATS_READS_REPLICA, 1);
     }
-    return lane;
 }
 
 struct lane *client_reads_again_at(struct client *client, const struct cluster_way *way, struct slice request)
 {
     const struct client_service *service = client->service;
-    bool is_replicas = service->reads && service->settings.reads == CONF_READS_REPLICA &&
+    bool is_replicas = service->reads && client->at_replicas && client->reads_by == CONF_READS_REPLICA &&
                        find_reading(client, client_command_of(service, request)) == CLIENT_READING_ANYWHERE;
 
-    return is_replicas ? client_reads_lane_at(client, way) : NULL;
+    struct lane *lane = is_replicas ? client_reads_lane_at(client, way, CONF_READS_REPLICA) : NULL;
+    if (lane != NULL) {
+        client_reads_count_at(client, way, lane);
+    }
+    return lane;
 }
 
 /* ---- the short way ---- */
@@ -196,13 +228,16 @@ bool client_reads_take(struct client *client, const struct request *request)
                     !client->service->reactor->measures && !session->sent_transaction && !session->silent &&
                     !session->silent_next && !session->passthrough && !session->unproven && !session->unsure &&
                     !client_needs_exclusive(client);
-    struct lane *lane = is_short ? find_lane(client, reading == CLIENT_READING_ANYWHERE) : NULL;
+    enum conf_reads by = is_short ? client_reads_by(client, request, reading) : CONF_READS_MASTER;
+    struct lane *lane = is_short ? find_lane(client, by) : NULL;
 
-    if (lane == NULL || (client->lane_in_use != NULL && client->lane_in_use != lane) || lane_is_congested(lane) ||
+    if (lane == NULL || (client->lane_in_use != NULL && client->lane_in_use != lane) ||
+        client_reads_mixes(client, lane, by) || lane_is_congested(lane) ||
         !upstream_may_wait(client->service->upstream, lane)) {
         return false;
     }
     client->wrote = client->wrote || reading == CLIENT_READING_NONE;
+    client->reads_by = by;
     count(client, lane);
     client_note_end(client);
     (void)client_send_plain(client, lane, request->frame, 1);
@@ -222,7 +257,7 @@ void client_reads_answered(struct client *client)
 static void on_answered(struct run *run)
 {
     client_reads_answered(run->owner);
-    client_run_receiver.answered(run);
+    client_run_answered(run);
 }
 
 static void on_lost(struct run *run, enum run_loss loss, const char *why)
@@ -230,7 +265,7 @@ static void on_lost(struct run *run, enum run_loss loss, const char *why)
     struct client *client = run->owner;
 
     client->wrote = client->wrote && client->sent_runs > 1;
-    client_run_receiver.lost(run, loss, why);
+    client_run_lost(run, loss, why);
 }
 
 /* Redis says so itself, before it looks at the request: nothing of what it serves can be made up of that. */
@@ -256,7 +291,7 @@ static bool is_too_late(const struct client *client, const struct run *run)
 /* False when memory is short. */
 static bool send_again(struct client *client, struct run *run, struct slice requests)
 {
-    struct profile *profile = profile_for_reading(client);
+    struct profile *profile = profile_for_reading(client, client->reads_by);
     struct lane *lane = profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
     int64_t queued_us = run->queued_us;
 
@@ -295,31 +330,11 @@ static void on_returned(struct run *run, struct slice requests)
     }
 }
 
-static void on_bytes(struct run *run, const char *data, size_t length)
-{
-    client_run_receiver.bytes(run, data, length);
-}
-
-static bool on_reply(struct run *run, const struct resp_reply *reply)
-{
-    return client_run_receiver.reply(run, reply);
-}
-
-static struct run_tally on_tally(const struct run *run, int64_t read_us)
-{
-    return client_run_receiver.tally(run, read_us);
-}
-
-static void on_measured(struct run *run, const struct run_tally *tally, int64_t read_us)
-{
-    client_run_receiver.measured(run, tally, read_us);
-}
-
 const struct run_receiver client_reads_receiver = {
-    .bytes = on_bytes,
-    .reply = on_reply,
-    .tally = on_tally,
-    .measured = on_measured,
+    .bytes = client_run_bytes,
+    .reply = client_run_reply,
+    .tally = client_run_tally,
+    .measured = client_run_measured,
     .answered = on_answered,
     .lost = on_lost,
     .redirected = on_redirected,

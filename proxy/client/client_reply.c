@@ -15,7 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A client that did not keep up with its replies stays off the shared lanes for so many runs of requests. */
+/* A client that did not keep up with its replies stays off the shared lanes for so many runs of requests, or
+ * ticks in which it rests. */
 #define HEAVY_REQUESTS 32
 
 /* Up to here no limit is near: it is that of the lowest client_output_limit. Bytes. */
@@ -451,7 +452,7 @@ static bool is_rest_of_push(const struct client *client)
     return client->first != NULL && is_complete(client->first);
 }
 
-static void on_bytes(struct run *run, const char *data, size_t length)
+void client_run_bytes(struct run *run, const char *data, size_t length)
 {
     struct client *client = run->owner;
 
@@ -462,7 +463,7 @@ static void on_bytes(struct run *run, const char *data, size_t length)
     }
 }
 
-static bool on_reply(struct run *run, const struct resp_reply *reply)
+bool client_run_reply(struct run *run, const struct resp_reply *reply)
 {
     struct client *client = run->owner;
 
@@ -485,17 +486,17 @@ static void note_weight(struct client *client)
     }
 }
 
-static struct run_tally on_tally(const struct run *run, int64_t read_us)
+struct run_tally client_run_tally(const struct run *run, int64_t read_us)
 {
     return client_measure_tally(run->owner, read_us);
 }
 
-static void on_measured(struct run *run, const struct run_tally *tally, int64_t read_us)
+void client_run_measured(struct run *run, const struct run_tally *tally, int64_t read_us)
 {
     client_measure_replies(run->owner, tally, read_us);
 }
 
-static void on_answered(struct run *run)
+void client_run_answered(struct run *run)
 {
     struct client *client = run->owner;
 
@@ -553,7 +554,7 @@ static bool ended_within_frame(const struct client *client)
     return client->exclusive != NULL && !resp_reply_idle(&client->exclusive->reply) && !client->exclusive->swallows;
 }
 
-static void on_lost(struct run *run, enum run_loss loss, const char *why)
+void client_run_lost(struct run *run, enum run_loss loss, const char *why)
 {
     struct client *client = run->owner;
 
@@ -582,10 +583,10 @@ static void on_lost(struct run *run, enum run_loss loss, const char *why)
 }
 
 const struct run_receiver client_run_receiver = {
-    .bytes = on_bytes,
-    .reply = on_reply,
-    .tally = on_tally,
-    .measured = on_measured,
-    .answered = on_answered,
-    .lost = on_lost,
+    .bytes = client_run_bytes,
+    .reply = client_run_reply,
+    .tally = client_run_tally,
+    .measured = client_run_measured,
+    .answered = client_run_answered,
+    .lost = client_run_lost,
 };

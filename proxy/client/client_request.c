@@ -161,6 +161,25 @@ static void join_group(struct client *client, const struct request *request)
     client_note_end(client);
 }
 
+/* Adds a member, which lies at frame, to the batch. False when memory is short: the client was closed. */
+static bool keep_member(struct client *client, struct client_batch *batch, const struct client_member *member,
+                        const char *frame)
+{
+    struct slice bytes = {frame, member->length};
+
+    if (batch->requests == 0) {
+        batch->data = frame;
+    }
+    if (!client_part_takes(&batch->part, member->received_us, member->tag, member->length) &&
+        client->service->reactor->measures &&
+        !client_measure_begins(client, &batch->part, member->received_us, member->tag, bytes)) {
+        return client_out_of_memory(client);
+    }
+    batch->length += member->length;
+    batch->requests++;
+    return true;
+}
+
 /* Notes a member as it was noted when it joined. */
 static void note_again(struct client *client, const struct client_member *member, struct slice frame)
 {
@@ -171,24 +190,6 @@ static void note_again(struct client *client, const struct client_member *member
                                             .request_bytes = frame.length,
                                             .frame = frame};
     }
-}
-
-/* Adds a member, which lies at frame, to the batch. False when memory is short: the client was closed. */
-static bool keep_member(struct client *client, struct client_batch *batch, const struct client_member *member,
-                        const char *frame)
-{
-    struct slice bytes = {frame, member->length};
-
-    if (batch->requests == 0) {
-        batch->data = frame;
-    }
-    if (client_part_takes(&batch->part, member->received_us, member->tag, member->length)) {
-        batch->length += member->length;
-        batch->requests++;
-        return true;
-    }
-    note_again(client, member, bytes);
-    return client_batch_add(client, batch, bytes);
 }
 
 /* Refuses one instead. False when memory is short. */
@@ -382,14 +383,21 @@ static bool has_lane(struct client *client, struct client_batch *batch, const ch
     return batch->lane != NULL;
 }
 
-/* One that there is no lane for without a closer look: in a cluster most are for the node of their only key, and behind
- * sentinels for the master or one replica. */
-static enum client_outcome take_otherwise(struct client *client, struct request *request)
+/* Most that there is no lane for without a closer look are for the node of their only key, in a cluster or at another
+ * server, and behind sentinels for the master or one replica. */
+static bool take_shortly(struct client *client, struct request *request)
 {
     const struct client_service *service = client->service;
-    bool is_taken =
-        request->is_plain && service->looks_further &&
-        (service->cluster != NULL ? client_cluster_take(client, request) : client_reads_take(client, request));
+
+    if (service->cluster == NULL) {
+        return client_reads_take(client, request);
+    }
+    return service->cluster->is_by_key ? client_elsewhere_take(client, request) : client_cluster_take(client, request);
+}
+
+static enum client_outcome take_otherwise(struct client *client, struct request *request)
+{
+    bool is_taken = request->is_plain && client->service->looks_further && take_shortly(client, request);
 
     return is_taken ? CLIENT_TAKEN : take_alone(client, request);
 }

@@ -7,7 +7,7 @@
  * Which names there are is noted when they are asked for, as confirmations are not kept whole. Before and after a move
  * they are counted against what Redis has confirmed: where that differs, the client is closed, as without this.
  */
-#include "client/client_cluster_private.h"
+#include "client/client_moves_private.h"
 
 #include "base/log.h"
 
@@ -16,28 +16,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Names that are kept of a client. Who has more is closed when its node goes. Bytes. */
-#define NAMES_MAX ((size_t)64 * 1024)
+/* Before another try, where the node of shard channels is gone, or is just being found; and how often it is looked
+ * whether there is another node by now. */
+#define PAUSE_US ((int64_t)25000)
 
 /* In front of each name. */
 struct entry {
     uint32_t length;
-    char kind; /* 'c' or 'p' */
-};
-
-struct client_channels {
-    bool is_whole; /* false: there were too many, or memory was short */
-    size_t used;
-    size_t room;
-    char *entries; /* a struct entry and its bytes, one behind the other */
-    struct resubscription *moving;
+    char kind; /* 'c', 'p' or 's' */
 };
 
 /* A move under way. */
 struct resubscription {
     struct client *client;
     struct buffer frame; /* what has come of a frame, until it is known what it is */
+    struct run *run;     /* of the requests that are under way; NULL: between two tries */
     bool failed;
+    bool tries_again; /* it has come to nothing, and may not for long */
+    int64_t until_us; /* as long as that */
+    struct event timer;
 };
 
 /* ---- the names ---- */
@@ -64,7 +61,7 @@ static void take_away(struct client_channels *channels, size_t at)
 }
 
 /* name.data NULL: all of that kind. */
-static void forget(struct client_channels *channels, char kind, struct slice name)
+void client_channels_forget(struct client_channels *channels, char kind, struct slice name)
 {
     size_t at = 0;
 
@@ -86,7 +83,7 @@ static bool make_room(struct client_channels *channels, size_t size)
     while (room < channels->used + size) {
         room *= 2;
     }
-    char *entries = room > NAMES_MAX ? NULL : realloc(channels->entries, room);
+    char *entries = room > CLIENT_CHANNELS_MAX ? NULL : realloc(channels->entries, room);
     if (entries != NULL) {
         channels->entries = entries;
         channels->room = room;
@@ -98,8 +95,8 @@ static void keep(struct client_channels *channels, char kind, struct slice name)
 {
     const struct entry entry = {.length = (uint32_t)name.length, .kind = kind};
 
-    forget(channels, kind, name);
-    if (name.length > NAMES_MAX || !make_room(channels, sizeof entry + name.length)) {
+    client_channels_forget(channels, kind, name);
+    if (name.length > CLIENT_CHANNELS_MAX || !make_room(channels, sizeof entry + name.length)) {
         channels->is_whole = false;
         return;
     }
@@ -125,27 +122,28 @@ void client_note_channels(struct client *client, const struct expected_reply *ex
     bool is_end = expected->kind == EXPECT_UNSUBSCRIBE;
     struct slice name;
 
-    if (channels == NULL || expected->channel_kind == 's' || !resp_walk_skip(&walk, 1)) {
+    if (channels == NULL || !resp_walk_skip(&walk, 1)) {
         return;
     }
-    if (client->first == NULL && client->session.channels == 0 && client->session.patterns == 0) {
+    if (client->first == NULL && client->session.channels == 0 && client->session.patterns == 0 &&
+        client->session.shard_channels == 0) {
         /* What was before is over, however it ended. */
         channels->used = 0;
         channels->is_whole = true;
     }
     if (is_end && walk.left == 0) {
-        forget(channels, expected->channel_kind, (struct slice){0});
+        client_channels_forget(channels, expected->channel_kind, (struct slice){0});
     }
     while (resp_walk_next(&walk, &name)) {
         if (is_end) {
-            forget(channels, expected->channel_kind, name);
+            client_channels_forget(channels, expected->channel_kind, name);
         } else {
             keep(channels, expected->channel_kind, name);
         }
     }
 }
 
-static int64_t count_of(const struct client_channels *channels, char kind)
+int64_t client_channels_count(const struct client_channels *channels, char kind)
 {
     int64_t count = 0;
     struct entry entry;
@@ -157,10 +155,54 @@ static int64_t count_of(const struct client_channels *channels, char kind)
     return count;
 }
 
+/* The slot of all shard channels; CLUSTER_NOBODY: there are none, or they are of several. */
+static int32_t slot_of_shards(const struct client_channels *channels)
+{
+    int32_t slot = CLUSTER_NOBODY;
+    struct entry entry;
+
+    for (size_t at = 0; at < channels->used; at += size_of(entry)) {
+        entry = entry_at(channels, at);
+        struct slice name = {channels->entries + at + sizeof entry, entry.length};
+        int32_t other = entry.kind == 's' ? cluster_slot_of(name) : slot;
+        if (slot != CLUSTER_NOBODY && other != slot) {
+            return CLUSTER_NOBODY;
+        }
+        slot = other;
+    }
+    return slot;
+}
+
+bool client_channels_have_shard(const struct client_channels *channels, struct slice name)
+{
+    bool has_it = false;
+    struct entry entry;
+
+    for (size_t at = 0; at < channels->used && !has_it; at += size_of(entry)) {
+        entry = entry_at(channels, at);
+        struct slice found = {channels->entries + at + sizeof entry, entry.length};
+        has_it = entry.kind == 's' && slice_equal(found, name);
+    }
+    return has_it && slot_of_shards(channels) != CLUSTER_NOBODY;
+}
+
+bool client_is_moving(const struct client *client)
+{
+    const struct client_channels *channels = client->channels;
+
+    return channels != NULL && (channels->moving != NULL || buffer_length(&channels->dropped) > 0);
+}
+
+static void moving_free(struct resubscription *moving);
+
 void client_forget_channels(struct client *client)
 {
     if (client->channels != NULL) {
-        assert(client->channels->moving == NULL);
+        if (client->channels->moving != NULL) {
+            /* Between two tries. */
+            moving_free(client->channels->moving);
+        }
+        buffer_clear(&client->service->reactor->buffers, &client->channels->dropped);
         free(client->channels->entries);
         free(client->channels);
         client->channels = NULL;
@@ -173,6 +215,7 @@ static void moving_free(struct resubscription *moving)
 {
     struct client *client = moving->client;
 
+    event_del(&moving->timer);
     buffer_clear(&client->service->reactor->buffers, &moving->frame);
     client->channels->moving = NULL;
     free(moving);
@@ -192,19 +235,51 @@ static void on_bytes(struct run *run, const char *data, size_t length)
     gather(run->owner, data, length);
 }
 
+/* The node has not got the slot, or not for now. */
+static bool may_pass(struct resubscription *moving)
+{
+    struct client *client = moving->client;
+    struct cluster_ways *ways = client->service->cluster;
+    struct slice error = {buffer_head(&moving->frame), buffer_length(&moving->frame)};
+    struct cluster_redirect there;
+
+    cluster_ways_want_map(ways);
+    if (cluster_redirect_parse(error, &there)) {
+        (void)cluster_way_redirect(ways, cluster_way_by_upstream(ways, lane_profile(client->exclusive)->upstream),
+                                   &there);
+        return true;
+    }
+    return slice_begins(error, "-CLUSTERDOWN ") || slice_begins(error, "-LOADING ") ||
+           slice_begins(error, "-TRYAGAIN ") || slice_begins(error, "-MASTERDOWN ");
+}
+
 /* A message that comes between goes to the client. */
 static bool on_reply(struct run *run, const struct resp_reply *reply)
 {
     struct resubscription *moving = run->owner;
     bool is_confirmed = session_is_subscribed(reply);
     bool is_error = reply->type == '-' || reply->type == '!';
+    bool is_dropped = session_is_dropped(reply);
 
-    moving->failed = moving->failed || is_error;
-    if (!is_confirmed && !is_error) {
+    if (is_error && may_pass(moving)) {
+        moving->tries_again = true;
+    } else if (is_dropped) {
+        /* The slot goes on. */
+        moving->tries_again = true;
+    } else if (is_error) {
+        moving->failed = true;
+    } else if (!is_confirmed) {
         client_output(moving->client, buffer_head(&moving->frame), buffer_length(&moving->frame), false);
     }
     buffer_clear(&moving->client->service->reactor->buffers, &moving->frame);
     return is_confirmed || is_error;
+}
+
+static void look_later(struct resubscription *moving)
+{
+    const struct timeval pause = {.tv_usec = PAUSE_US};
+
+    event_add(&moving->timer, &pause);
 }
 
 static void on_answered(struct run *run)
@@ -214,12 +289,19 @@ static void on_answered(struct run *run)
     bool failed = moving->failed;
 
     run_give(client->service->runs, run);
+    moving->run = NULL;
+    if (!failed && moving->tries_again) {
+        look_later(moving);
+        return;
+    }
     moving_free(moving);
     if (failed) {
         client_end(client, "it could not be subscribed at another node");
         return;
     }
-    lane_set_owner(client->exclusive, &session_lane_owner, client);
+    lane_set_owner(client->exclusive,
+                   client_channels_count(client->channels, 's') > 0 ? &client_shard_owner : &session_lane_owner,
+                   client);
     client_want_flush(client);
 }
 
@@ -254,16 +336,29 @@ static void lane_bytes(void *owner, const char *data, size_t length)
     }
 }
 
-/* There is a request under way, which is asked. */
+/* With a request under way that is asked. Between two tries messages may come of what was confirmed. */
 static bool lane_frame(void *owner, const struct resp_reply *reply)
 {
-    (void)owner;
-    (void)reply;
+    struct client *client = owner;
+    struct resubscription *moving = client->channels->moving;
+
+    if (moving != NULL && !session_is_dropped(reply)) {
+        client_output(client, buffer_head(&moving->frame), buffer_length(&moving->frame), false);
+    }
+    if (moving != NULL) {
+        buffer_clear(&client->service->reactor->buffers, &moving->frame);
+    }
     return true;
 }
 
 static void lane_broken(void *owner, const char *why)
 {
+    struct client *client = owner;
+
+    if (client->channels->moving != NULL) {
+        /* Between two tries. */
+        moving_free(client->channels->moving);
+    }
     session_lane_owner.broken(owner, why);
 }
 
@@ -288,14 +383,16 @@ static bool may_move(struct client *client)
     struct session *session = &client->session;
     const struct session before = *session;
 
-    if (client->service->cluster == NULL || channels == NULL || !channels->is_whole || channels->used == 0 ||
-        client->state != CLIENT_OPEN || client->first != NULL || client->streaming || client->input_ended ||
-        client->service->draining || !resp_reply_idle(&client->exclusive->reply) ||
-        before.channels != count_of(channels, 'c') || before.patterns != count_of(channels, 'p')) {
+    if (client->service->cluster == NULL || client->service->cluster->is_by_key || channels == NULL ||
+        !channels->is_whole || channels->used == 0 || client->state != CLIENT_OPEN || client->first != NULL ||
+        client->streaming || client->input_ended || client->service->draining ||
+        before.channels != client_channels_count(channels, 'c') ||
+        before.patterns != client_channels_count(channels, 'p')) {
         return false;
     }
     session->channels = 0;
     session->patterns = 0;
+    session->shard_channels = 0;
     bool is_all = session_is_portable(client) && !before.silent && !before.silent_next && before.blocking == 0 &&
                   before.login_us == 0 && !before.deferred;
     *session = before;
@@ -304,13 +401,14 @@ static bool may_move(struct client *client)
 
 static bool write_requests(const struct client_channels *channels, FILE *out)
 {
+    static const char *const commands[] = {
+        ['c'] = "$9\r\nSUBSCRIBE\r\n", ['p'] = "$10\r\nPSUBSCRIBE\r\n", ['s'] = "$10\r\nSSUBSCRIBE\r\n"};
     struct entry entry;
 
     for (size_t at = 0; at < channels->used; at += size_of(entry)) {
         entry = entry_at(channels, at);
         const char *name = channels->entries + at + sizeof entry;
-        fputs(entry.kind == 'p' ? "*2\r\n$10\r\nPSUBSCRIBE\r\n" : "*2\r\n$9\r\nSUBSCRIBE\r\n", out);
-        fprintf(out, "$%u\r\n", (unsigned)entry.length);
+        fprintf(out, "*2\r\n%s$%u\r\n", commands[(unsigned char)entry.kind], (unsigned)entry.length);
         fwrite(name, 1, entry.length, out);
         fputs("\r\n", out);
     }
@@ -328,58 +426,152 @@ static bool send_requests(struct client *client, struct resubscription *moving, 
     run->receiver = &moving_receiver;
     run->owner = moving;
     run->expected = moving;
-    run->requests = (uint32_t)(count_of(channels, 'c') + count_of(channels, 'p'));
+    run->requests = (uint32_t)(client_channels_count(channels, 'c') + client_channels_count(channels, 'p') +
+                               client_channels_count(channels, 's'));
     if (!lane_send(client->exclusive, run, requests.data, requests.length)) {
         run_give(client->service->runs, run);
         return false;
     }
+    moving->run = run;
+    look_later(moving);
     return true;
 }
 
-static bool subscribe_again(struct client *client)
+static bool subscribe_again(struct client *client, struct resubscription *moving)
 {
-    struct resubscription *moving = calloc(1, sizeof *moving);
     struct text_stream text;
 
-    if (moving == NULL || !text_open(&text)) {
-        free(moving);
+    if (!text_open(&text)) {
         return false;
     }
-    moving->client = client;
     bool written = write_requests(client->channels, text.out);
     bool sent = text_close(&text) && written && send_requests(client, moving, (struct slice){text.bytes, text.length});
     text_free(&text);
     if (sent) {
-        client->channels->moving = moving;
         lane_set_owner(client->exclusive, &moving_owner, client);
         client->exclusive->expects_pushes = true;
-    } else {
-        free(moving);
     }
     return sent;
 }
 
-bool client_move_subscriptions(struct client *client)
+/* Where shard channels are now, or any node. */
+static const struct cluster_way *destination(const struct client *client)
 {
-    const struct session_route route = {.exclusive = true, .identity = true};
+    int32_t slot = slot_of_shards(client->channels);
+
+    return slot != CLUSTER_NOBODY ? cluster_way_of(client->service->cluster, (uint16_t)slot) : NULL;
+}
+
+/* The client has no exclusive lane. */
+static bool move(struct client *client, struct resubscription *moving)
+{
+    const struct session_route route = {.exclusive = true, .identity = true, .way = destination(client)};
     const struct session before = client->session;
 
-    if (!may_move(client)) {
-        return false;
-    }
-    client->exclusive = NULL;
-    client->exclusive_way = NULL;
-    stats_subtract(client->service->reactor->stats, STATS_CLIENTS_EXCLUSIVE, 1);
     if (!session_take_lane(client, &route)) {
         return false;
     }
     /* It is not given to others as long as it has these. */
     client->session = before;
-    if (!subscribe_again(client)) {
+    client->session.shard_channels = client_channels_count(client->channels, 's');
+    if (!subscribe_again(client, moving)) {
         session_leave_lane(client);
+        return false;
+    }
+    return true;
+}
+
+/* Without its lane: others have to be told of that. */
+static void leave(struct client *client)
+{
+    struct lane *lane = client->exclusive;
+
+    client->exclusive = NULL;
+    client->exclusive_way = NULL;
+    stats_subtract(client->service->reactor->stats, STATS_CLIENTS_EXCLUSIVE, 1);
+    if (lane->state != LANE_CLOSED) {
+        upstream_release_exclusive(lane, false);
+    }
+}
+
+/* Whether the lane does not come to be, while shard channels have another node by now. */
+static bool is_overdue(const struct client *client)
+{
+    return client->exclusive->state != LANE_READY && destination(client) != client->exclusive_way;
+}
+
+/* Another try, if there is need of it. */
+static void on_timer(evutil_socket_t fd, short what, void *context)
+{
+    struct resubscription *moving = context;
+    struct client *client = moving->client;
+
+    (void)fd;
+    (void)what;
+    if (client->state != CLIENT_OPEN || client->exclusive == NULL) {
+        return;
+    }
+    if (moving->run != NULL && !is_overdue(client)) {
+        look_later(moving);
+        return;
+    }
+    if (moving->run != NULL) {
+        /* It was not sent, and is nobody's any more. */
+        moving->run->receiver = NULL;
+        moving->run->expected = NULL;
+        moving->run = NULL;
+    }
+    moving->tries_again = false;
+    leave(client);
+    if (reactor_now(client->service->reactor) >= moving->until_us || !move(client, moving)) {
+        moving_free(moving);
+        client_end(client, "it could not be subscribed at another node");
+    }
+}
+
+/* It has an exclusive lane, which is closed or to be closed. */
+static bool begin_move(struct client *client)
+{
+    struct resubscription *moving = calloc(1, sizeof *moving);
+
+    if (moving == NULL) {
+        return false;
+    }
+    moving->client = client;
+    moving->until_us = reactor_now(client->service->reactor) + clock_ms_to_us(client->service->settings.upstream_wait);
+    evtimer_assign(&moving->timer, client->service->reactor->base, on_timer, moving);
+    client->channels->moving = moving;
+    leave(client);
+    if (!move(client, moving)) {
+        moving_free(moving);
         return false;
     }
     stats_add(client->service->reactor->stats, STATS_SUBSCRIBERS_MOVED, 1);
     log_debug("client", "client %s is subscribed at another node", client->address_text);
+    return true;
+}
+
+bool client_move_subscriptions(struct client *client)
+{
+    const struct client_channels *channels = client->channels;
+
+    /* What has come of a message would be part of what comes next. Shard channels of several slots may come to be at
+     * several nodes. */
+    if (!may_move(client) || !resp_reply_idle(&client->exclusive->reply) || channels->dropped_count > 0 ||
+        client->session.shard_channels != client_channels_count(channels, 's') ||
+        (client->session.shard_channels > 0 && slot_of_shards(channels) == CLUSTER_NOBODY)) {
+        return false;
+    }
+    return begin_move(client);
+}
+
+bool client_move_shards(struct client *client)
+{
+    if (!may_move(client)) {
+        return false;
+    }
+    if (!begin_move(client) && client->exclusive == NULL) {
+        client_end(client, "it could not be subscribed at another node");
+    }
     return true;
 }

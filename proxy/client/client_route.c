@@ -150,6 +150,9 @@ static enum client_outcome carry_out(struct client *client, struct session_route
     if (!client_forward(client, lane, request, route)) {
         return CLIENT_TAKEN;
     }
+    if (route->way != NULL) {
+        client_elsewhere_sent(client);
+    }
     if (barrier && client->sent_runs > 0) {
         (void)client_wait_for(client, CLIENT_WAIT_QUIET);
     }

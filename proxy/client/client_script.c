@@ -1,5 +1,5 @@
 /* Scripts that policies have run in Redis, and what they are shown of the replies. */
-#include "client/client_private.h"
+#include "client/client_host_private.h"
 
 #include <assert.h>
 #include <stdlib.h>

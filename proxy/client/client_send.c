@@ -124,7 +124,8 @@ bool client_forward(struct client *client, struct lane *lane, const struct reque
     struct slice bytes = request->sent;
     bool sent;
 
-    if (client->service->cluster != NULL && route->expected != NULL && is_subscription(route->expected)) {
+    if (client->service->cluster != NULL && !client->service->cluster->is_by_key && route->expected != NULL &&
+        is_subscription(route->expected)) {
         client_note_channels(client, route->expected, bytes);
     }
     if (client_has_no_answer(client, route)) {

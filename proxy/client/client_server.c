@@ -5,7 +5,7 @@
  *
  *   client_server_change() ─► its name is looked up ─► first script: upstream and control ─► left ─► (tick) freed
  */
-#include "client/client_private.h"
+#include "client/client_host_private.h"
 
 #include "net/lookup.h"
 

@@ -444,7 +444,9 @@ bool session_reply(struct client *client, struct expected_reply *expected, const
         break;
     case EXPECT_BLOCKING:
         session->blocking--;
-        session->pinned = session->pinned || (expected->keeps_lane && !resp_reply_is_error(reply));
+        if (expected->keeps_lane && !resp_reply_is_error(reply)) {
+            *(client->service->cluster != NULL ? &session->waited : &session->pinned) = true;
+        }
         session_id_is_used(client);
         break;
     case EXPECT_TRACKING_ON:
@@ -514,6 +516,27 @@ bool client_has_no_answer(const struct client *client, const struct session_rout
         return false;
     }
     return route->silent || client->session.silent || client->session.silent_next || client->session.passthrough;
+}
+
+/* ---- routes ---- */
+
+bool session_expect(struct client *client, struct session_route *route, enum expected_reply_kind kind)
+{
+    route->exclusive = true;
+    route->expected = expected_reply_take(client->service, kind);
+    if (route->expected == NULL) {
+        return false;
+    }
+    route->expected->in_transaction = client->session.sent_transaction;
+    return true;
+}
+
+void session_drop_route(struct client *client, struct session_route *route)
+{
+    if (route->expected != NULL) {
+        expected_reply_give(client->service, route->expected);
+        route->expected = NULL;
+    }
 }
 
 /* ---- what Redis may keep for ever ---- */

@@ -93,44 +93,6 @@ void client_spread_free(void *of, uint32_t place)
 
 /* ---- lanes of parts ---- */
 
-/* Pushes are for nobody: nothing was asked for on it that has any. */
-static void lane_bytes(void *owner, const char *data, size_t length)
-{
-    (void)owner;
-    (void)data;
-    (void)length;
-}
-
-/* What is neither a push nor an answer is the rest of an error in several lines. */
-static bool lane_frame(void *owner, const struct resp_reply *reply)
-{
-    const struct part *part = owner;
-
-    if (reply->type != '>') {
-        part->lane->dirty = true;
-    }
-    return reply->type == '>';
-}
-
-/* Its run has told the client, and the part may be gone since: see client_spread_lost(). */
-static void lane_broken(void *owner, const char *why)
-{
-    (void)owner;
-    (void)why;
-}
-
-static void lane_writable(void *owner)
-{
-    (void)owner;
-}
-
-static const struct lane_owner part_owner = {
-    .bytes = lane_bytes,
-    .frame = lane_frame,
-    .broken = lane_broken,
-    .writable = lane_writable,
-};
-
 void client_spread_release(struct run *run)
 {
     struct spread *spread = run->spread;
@@ -164,7 +126,7 @@ static struct lane *part_lane(struct client *client, struct part *part, const st
     if (profile == NULL || !own) {
         return profile != NULL ? upstream_shared_lane(profile, client->place) : NULL;
     }
-    part->lane = upstream_take_exclusive(profile, false, &part_owner, part);
+    part->lane = upstream_take_exclusive(profile, false, &lane_unheard_owner, &part->lane);
     return part->lane;
 }
 

@@ -80,16 +80,6 @@ static bool on_reply(struct run *run, const struct resp_reply *reply)
     return answers;
 }
 
-static struct run_tally on_tally(const struct run *run, int64_t read_us)
-{
-    return client_run_receiver.tally(run, read_us);
-}
-
-static void on_measured(struct run *run, const struct run_tally *tally, int64_t read_us)
-{
-    client_run_receiver.measured(run, tally, read_us);
-}
-
 static void on_answered(struct run *run)
 {
     struct client *client = run->owner;
@@ -117,8 +107,8 @@ static void on_lost(struct run *run, enum run_loss loss, const char *why)
 static const struct run_receiver receiver = {
     .bytes = on_bytes,
     .reply = on_reply,
-    .tally = on_tally,
-    .measured = on_measured,
+    .tally = client_run_tally,
+    .measured = client_run_measured,
     .answered = on_answered,
     .lost = on_lost,
 };
@@ -126,8 +116,8 @@ static const struct run_receiver receiver = {
 static const struct run_receiver cluster_receiver = {
     .bytes = on_bytes,
     .reply = on_reply,
-    .tally = on_tally,
-    .measured = on_measured,
+    .tally = client_run_tally,
+    .measured = client_run_measured,
     .answered = on_answered,
     .lost = on_lost,
     .redirected = client_redirected,

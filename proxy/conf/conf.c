@@ -316,17 +316,6 @@ static bool has_faulty_option(const struct conf_part *part)
     return false;
 }
 
-void conf_fault_value(struct conf_reading *reading, struct conf_part *part, const char *name, const char *problem,
-                      const char *expected)
-{
-    const struct conf_option *option = conf_section_option(part->section, name);
-    const struct conf_sighting *sighting = sighting_of(part, name);
-    char *value = conf_option_hides(option) ? conf_format(CONF_SECRET_SHOWN) : conf_value_shown(option, part->values);
-
-    conf_fault_option(reading, part, sighting->line > 0 ? sighting->line : part->line, name, value, problem, expected);
-    free(value);
-}
-
 /* A rule whose options contradict each other, or that lacks one. Says nothing if one of them has a fault of its own. */
 static void check_rule(struct conf_reading *reading, struct conf_part *part)
 {
@@ -431,6 +420,8 @@ void conf_check_all(struct conf_reading *reading)
     check_rules(reading);
     if (reading->faults->count == 0) {
         conf_check_beside(reading);
+        conf_check_rules_reads(reading);
+        conf_check_rules_places(reading);
     }
     if (reading->faults->count == 0 && !reading->has_tls) {
         conf_make_tls(reading);
@@ -443,6 +434,7 @@ void conf_check_all(struct conf_reading *reading)
         conf_warn_of_reads(reading);
         conf_warn_of_listeners(reading);
         conf_warn_of_rules(reading);
+        conf_warn_of_rules_places(reading);
         conf_warn_of_users(reading);
     }
 }

@@ -255,6 +255,12 @@ const struct conf *conf_server_at(const struct conf *process, size_t index);
 /* How operators call it: CONF_SERVER_DEFAULT, or the name in [server:NAME]. */
 const char *conf_server_name(const struct conf *server);
 
+/* Whether some requests are answered by replicas, if there are any: by the option reads of the server, or by rules. */
+bool conf_reads_replicas(const struct conf *server);
+
+/* The number of the server of that name among those of the process; conf_server_count() if there is none. */
+size_t conf_server_find(const struct conf *process, const char *name);
+
 /* The address of Headgate's own, as text, to which who connects to that one would get; NULL if to none. */
 const char *conf_own_address(const struct conf *conf, const struct sockaddr *to);
 
@@ -294,13 +300,25 @@ struct conf_fact {
 
 /* One call for each option of all sections; a fact is good within the call. */
 void conf_visit(const struct conf *process, void (*visit)(void *context, const struct conf_fact *fact), void *context);
-/* A value that somebody wants to set, as it may be shown to others. The caller frees it. */
-char *conf_setting_shown(const struct conf *process, const struct conf_setting *setting);
 /* A value that an option is to have from now on. */
 struct conf_setting {
     struct slice name;  /* as in struct conf_fact, with the option in any case of letters */
     struct slice value; /* as it is: nothing in it is quoted, or stands for a variable */
 };
+
+/* A value that somebody wants to set, as it may be shown to others. The caller frees it. */
+char *conf_setting_shown(const struct conf *process, const struct conf_setting *setting);
+/* The same of its name: of one that is none, what stands before a blank or "=", as behind it may stand a value. */
+struct slice conf_setting_name_shown(const struct conf *process, const struct conf_setting *setting);
+
+/* A value with blanks that was not quoted comes as several words, of which the later ones look like names and values.
+ * Of a secret these must not be shown. Places in the list, or its length if there is no such setting. */
+struct conf_doubt {
+    size_t first; /* what follows it may be parts of its value: it has a secret, or a name that is none */
+    size_t split; /* … and so it is: this one behind it has a name that is none */
+};
+
+struct conf_doubt conf_settings_doubt(const struct conf *process, const struct conf_setting *settings, size_t count);
 
 /*
  * A copy of the configuration of a file with these values, if it is sound with all of them: then the caller's. Else
@@ -316,5 +334,8 @@ void conf_settings(const struct conf *process, void (*report)(void *context, con
 /* A copy of new_conf with the values of old where a reload may not change them: what a reload makes effective. Rules
  * are always those of new_conf. */
 struct conf *conf_merge_reloadable(const struct conf *old, const struct conf *new_conf);
+/* Whether the rules of that may go by its servers: a file may be sound that says of them what only a restart makes
+ * true. False: faults says why not. */
+bool conf_check_merged(const struct conf *merged, struct conf_faults *faults);
 
 #endif

@@ -171,6 +171,12 @@ static bool is_plain(struct slice text)
     return true;
 }
 
+/* Of a name that is none: behind it may stand its value. */
+static size_t length_shown(const char *name)
+{
+    return strcspn(name, CONF_BLANKS "=");
+}
+
 static void take_setting(struct conf_reading *reading, const char *name, const char *value)
 {
     const char *option_name;
@@ -182,9 +188,12 @@ static void take_setting(struct conf_reading *reading, const char *name, const c
     }
     const struct conf_option *option = part != NULL ? conf_section_option(part->section, lower) : NULL;
     reading->part = part;
+    reading->hides_values = reading->hides_values || option == NULL;
     if (part == NULL) {
-        conf_fault_line(reading, "%s: there is no such section; expected a name that CONFIG GET * lists", name);
+        conf_fault_line(reading, "%.*s: there is no such section; expected a name that CONFIG GET * lists",
+                        (int)length_shown(name), name);
     } else if (option == NULL) {
+        lower[length_shown(lower)] = '\0';
         conf_fault_unknown_option(reading, lower, value);
     } else {
         take_value(reading, part, option, value);
@@ -207,9 +216,28 @@ static bool is_repeated(const struct conf_setting *settings, size_t index)
     return false;
 }
 
-static void take_settings(struct conf_reading *reading, const struct conf_setting *settings, size_t count)
+/* A value that came as several words. */
+static void fault_split(struct conf_reading *reading, const struct conf_setting *setting)
 {
+    char *name = conf_copy(setting->name.data, setting->name.length);
+
+    conf_fault_line(reading,
+                    "%.*s: what follows its value is no option's name; expected a value with blanks to be quoted",
+                    (int)length_shown(name), is_plain(setting->name) ? name : "");
+    free(name);
+}
+
+static void take_settings(struct conf_reading *reading, const struct conf *process, const struct conf_setting *settings,
+                          size_t count)
+{
+    const struct conf_doubt doubt = conf_settings_doubt(process, settings, count);
+
+    if (doubt.split < count) {
+        fault_split(reading, &settings[doubt.first]);
+        return;
+    }
     for (size_t i = 0; i < count; i++) {
+        reading->hides_values = i > doubt.first;
         bool is_sound = is_plain(settings[i].name) && is_plain(settings[i].value) &&
                         settings[i].name.length <= NAME_MAX_BYTES && settings[i].value.length <= CONF_LINE_MAX;
         char *name = conf_copy(settings[i].name.data, is_sound ? settings[i].name.length : 0);
@@ -300,7 +328,7 @@ struct conf *conf_change(const struct conf *process, const struct conf_section *
     };
 
     *faults = (struct conf_faults){0};
-    take_settings(&reading, settings, count);
+    take_settings(&reading, process, settings, count);
     keep_tls(&reading, process, settings, count);
     if (faults->count == 0) {
         conf_check_all(&reading);

@@ -67,6 +67,7 @@ void conf_fault_line(struct conf_reading *reading, const char *format, ...)
 void conf_fault_option(struct conf_reading *reading, const struct conf_part *part, int line, const char *name,
                        const char *value, const char *what, const char *expected)
 {
+    value = reading->hides_values ? CONF_SECRET_SHOWN : value;
     bool cut = strlen(value) > VALUE_SHOWN;
     int line_of_file;
     const char *path = conf_place(reading, line, &line_of_file);
@@ -76,6 +77,17 @@ void conf_fault_option(struct conf_reading *reading, const struct conf_part *par
 }
 
 /* ---- unknown names ---- */
+
+void conf_fault_value(struct conf_reading *reading, struct conf_part *part, const char *name, const char *problem,
+                      const char *expected)
+{
+    const struct conf_option *option = conf_section_option(part->section, name);
+    const struct conf_sighting *sighting = &part->sightings[option - part->section->options];
+    char *value = conf_option_hides(option) ? conf_format(CONF_SECRET_SHOWN) : conf_value_shown(option, part->values);
+
+    conf_fault_option(reading, part, sighting->line > 0 ? sighting->line : part->line, name, value, problem, expected);
+    free(value);
+}
 
 static size_t min_size(size_t a, size_t b)
 {

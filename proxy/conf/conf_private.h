@@ -17,6 +17,7 @@
  *   conf_tls.c      certificates and keys, from the files that options name
  *   conf_server.c   servers: who says what, which rules concern whom, and what each goes by
  *   conf_reads.c    reading from replicas
+ *   conf_places.c   rules that send keys to another server
  *   conf_beside.c   rules beside others: what contradicts, and what can hardly be meant
  *   conf_listener.c listeners: their section, and their addresses against all others
  *   networks.c      lists of networks
@@ -75,6 +76,7 @@ struct conf_reading {
     struct conf_part *part;                     /* where the line stands; NULL: in none, or in one that is unknown */
     bool has_tls;                               /* what connections with TLS need is made already */
     bool in_unknown;
+    bool hides_values; /* in faults: what was given may be a part of a secret */
     struct conf *conf;
     struct conf_faults *faults;
 };
@@ -136,16 +138,41 @@ void conf_check_all(struct conf_reading *reading);
 /* All is there. */
 void conf_finish(struct conf *conf);
 
-/* Of the option of the name, as it stands in the file or by default. */
-void conf_fault_value(struct conf_reading *reading, struct conf_part *part, const char *name, const char *problem,
-                      const char *expected);
-
 /* ---- conf_reads.c ---- */
 
 /* What [headgate], or a server, says of reading from replicas: what cannot be … */
 void conf_check_reads(struct conf_reading *reading, struct conf_part *part);
+/* … of rules that have replicas read from the same, once each is sound by itself … */
+void conf_check_rules_reads(struct conf_reading *reading);
 /* … and, of all of them, what does nothing. */
 void conf_warn_of_reads(struct conf_reading *reading);
+
+/* A server while the file is read. */
+struct conf_place {
+    const struct conf_part *part;
+    const struct conf *conf;
+    const char *name;
+};
+
+/* How far one has gone through the servers of a file. */
+struct conf_walk {
+    const struct conf_part *part;
+    const struct conf_rule *rule;
+};
+
+static inline struct conf_walk conf_walk_start(const struct conf_reading *reading)
+{
+    return (struct conf_walk){.part = reading->parts};
+}
+
+/* The next server; false: there are no more. */
+bool conf_next_place(const struct conf_reading *reading, struct conf_walk *walk, struct conf_place *place);
+
+/* ---- conf_places.c ---- */
+
+/* What of rules that send keys to another server cannot be, once each is sound by itself; and what does nothing. */
+void conf_check_rules_places(struct conf_reading *reading);
+void conf_warn_of_rules_places(struct conf_reading *reading);
 
 /* ---- conf_faults.c ---- */
 
@@ -165,6 +192,10 @@ void conf_warn_file(struct conf_reading *reading, const char *path, const char *
 void conf_fault_unknown_option(struct conf_reading *reading, const char *name, const char *value);
 /* Whether a name may well be another one misspelt. */
 bool conf_is_like(const char *name, const char *known);
+
+/* Of the option of the name, as it stands in the file or by default. */
+void conf_fault_value(struct conf_reading *reading, struct conf_part *part, const char *name, const char *problem,
+                      const char *expected);
 
 /* ---- conf_address.c ---- */
 

@@ -130,20 +130,63 @@ static void seek(void *context, const struct conf_fact *fact)
     }
 }
 
-/* What nobody knows may be a secret by a name misspelt. */
-char *conf_setting_shown(const struct conf *process, const struct conf_setting *setting)
+/* NULL: there is none of that name. */
+static const struct conf_option *find_option(const struct conf *process, const struct conf_setting *setting)
 {
     struct seeking seeking = {.setting = setting};
 
     conf_visit(process, seek, &seeking);
-    if (seeking.option == NULL || conf_option_hides(seeking.option)) {
+    return seeking.option;
+}
+
+/* An address may have a password in it. */
+static bool is_address(const struct conf_option *option, struct slice value)
+{
+    return option->type == CONF_ADDRESS || option->type == CONF_ADDRESSES ||
+           (value.length > 0 && memmem(value.data, value.length, "://", 3) != NULL);
+}
+
+/* What nobody knows may be a secret by a name misspelt. */
+char *conf_setting_shown(const struct conf *process, const struct conf_setting *setting)
+{
+    const struct conf_option *option = find_option(process, setting);
+
+    if (option == NULL || conf_option_hides(option)) {
         return conf_format(CONF_SECRET_SHOWN);
     }
     char *value = conf_copy(setting->value.data, setting->value.length);
-    bool is_address = seeking.option->type == CONF_ADDRESS || seeking.option->type == CONF_ADDRESSES;
-    char *shown = is_address || strstr(value, "://") != NULL ? conf_hidden_url(value) : conf_format("%s", value);
+    char *shown = is_address(option, setting->value) ? conf_hidden_url(value) : conf_format("%s", value);
     free(value);
     return shown;
+}
+
+struct slice conf_setting_name_shown(const struct conf *process, const struct conf_setting *setting)
+{
+    struct slice name = setting->name;
+    size_t length = 0;
+
+    if (find_option(process, setting) != NULL) {
+        return name;
+    }
+    while (length < name.length && strchr(CONF_BLANKS "=", name.data[length]) == NULL) {
+        length++;
+    }
+    return (struct slice){name.data, length};
+}
+
+struct conf_doubt conf_settings_doubt(const struct conf *process, const struct conf_setting *settings, size_t count)
+{
+    struct conf_doubt doubt = {count, count};
+
+    for (size_t i = 0; i < count && doubt.split == count; i++) {
+        const struct conf_option *option = find_option(process, &settings[i]);
+        if (option == NULL && doubt.first < count) {
+            doubt.split = i;
+        } else if (option == NULL || conf_option_hides(option) || is_address(option, settings[i].value)) {
+            doubt.first = doubt.first < count ? doubt.first : i;
+        }
+    }
+    return doubt;
 }
 
 /* ---- which values were set ---- */

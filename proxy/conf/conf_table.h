@@ -99,6 +99,10 @@ struct conf_section {
                           const char **expected);
     /* May be NULL: never. The option by which the rule tells clients apart by their addresses, or NULL. */
     const char *(*by_address)(const struct conf_rule *rule);
+    /* May be NULL: never. Whether the rule has requests answered by replicas, whatever the server's option reads is. */
+    bool (*reads_replicas)(const struct conf_rule *rule);
+    /* May be NULL: none. The server of the process to which the rule sends keys; "" for none. */
+    const char *(*sends_to)(const struct conf_rule *rule);
 };
 
 /* [headgate]; its values are struct conf. */
@@ -176,6 +180,9 @@ const struct conf_rule *conf_rules_first(const struct conf_rule *list, const str
 
 /* The first of the list that takes scripts in the Redis of the clients; NULL if none does. */
 const struct conf_rule *conf_rules_with_scripts(const struct conf_rule *list);
+
+/* The server to which a rule sends keys; "" for none. */
+const char *conf_rule_sends_to(const struct conf_rule *rule);
 
 /* Whether they are the same place, whatever is spoken there and as whom. */
 bool conf_address_equal(const struct conf_address *a, const struct conf_address *b);

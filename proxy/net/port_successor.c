@@ -31,15 +31,19 @@ static unsigned write_address(const struct sockaddr_storage *own, char text[ADDR
     return ntohs(in6->sin6_port);
 }
 
-/* Whether the table has a socket that listens there, and is another one. */
+/* Whether the table has a socket that listens there, and is another one. Those that listen are its first; how many
+   connections there are behind them, and how many that were closed of late, is not ours to say. */
 static bool has_other(FILE *table, const char *address, unsigned port, ino_t own)
 {
     char line[LINE_MAX_BYTES], there[ADDRESS_TEXT];
-    unsigned its_port, state;
+    unsigned its_port, state = STATE_LISTENS;
     unsigned long inode;
     bool found = false;
 
-    while (!found && fgets(line, sizeof line, table) != NULL) {
+    if (fgets(line, sizeof line, table) == NULL) { /* the head */
+        return false;
+    }
+    while (!found && state == STATE_LISTENS && fgets(line, sizeof line, table) != NULL) {
         found = sscanf(line, " %*u: %32[0-9A-F]:%X %*[0-9A-F]:%*X %X %*s %*s %*s %*s %*s %lu", there, &its_port, &state,
                        &inode) == 4 &&
                 state == STATE_LISTENS && its_port == port && strcmp(there, address) == 0 && inode != own;

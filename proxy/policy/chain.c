@@ -11,12 +11,14 @@ static void compile_interests(struct chain *chain)
         struct chain_interest *interest = &chain->interests[index];
         *interest = (struct chain_interest){
             .translator = chain_find_translator(chain, command),
+            .routers = chain_find_routers(chain, command),
             .tag = chain_tag(chain, command),
         };
         chain_gate_interest(chain, command, interest, interest + chain->unconcerned);
         chain->wants_any = chain->wants_any || (interest->wanted & ~chain->ignoring) != 0;
         chain->measures = chain->measures || interest->tag != POLICY_TAG_NONE;
     }
+    chain->sends_keys = chain_find_senders(chain);
     chain_ask_observers(chain);
 }
 
@@ -62,6 +64,9 @@ static void add_pieces(struct chain *chain, const struct policy *policy, void *i
     }
     if (policy->translator != NULL) {
         chain->translators[chain->translator_count++] = (struct chain_translator){policy->translator, instance};
+    }
+    if (policy->router != NULL) {
+        chain->routers[chain->router_count++] = (struct chain_router){policy->router, instance};
     }
 }
 

@@ -39,6 +39,7 @@ struct chain_interest {
     uint32_t group;      /* see chain_admit(); 0: none */
     uint32_t glances;    /* bit n: gate n tells at first sight whether a request concerns it, see chain_glance() */
     uint32_t translator; /* not 0: chain_translate() may say something else to Redis for it */
+    uint32_t routers;    /* not 0: chain_route_reads() may say who answers its requests */
     uint32_t tag;        /* under which its requests are measured; POLICY_TAG_ASK: chain_measure() says it */
 };
 
@@ -53,6 +54,14 @@ bool chain_wants_any(const struct chain *chain);
 enum policy_translation chain_translate(struct chain *chain, struct policy_request *request,
                                         enum policy_server_has server, struct slice *frame,
                                         struct policy_decision *decision);
+
+/* The place of the server of the process where the key is; 0: it is where the client is. */
+size_t chain_server_of(const struct chain *chain, struct slice key);
+/* Whether that may be another one for any key; changes with a reload only. */
+bool chain_sends_keys(const struct chain *chain);
+
+/* Whether a router says who answers the request, which is whole: *reads is set then. */
+bool chain_route_reads(const struct chain *chain, const struct policy_request *request, enum conf_reads *reads);
 
 /*
  * Requests of commands with the same group, other than 0, may be put to chain_admit() together, which says how many of

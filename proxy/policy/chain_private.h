@@ -25,6 +25,11 @@ struct chain_translator {
     void *instance;
 };
 
+struct chain_router {
+    const struct policy_router *hooks;
+    void *instance;
+};
+
 struct chain {
     const struct policy *list[POLICIES_MAX];
     void *instances[POLICIES_MAX];
@@ -39,6 +44,9 @@ struct chain {
     size_t observer_count;
     struct chain_translator translators[POLICIES_MAX];
     size_t translator_count;
+    struct chain_router routers[POLICIES_MAX];
+    size_t router_count;
+    bool sends_keys; /* any of them sends keys to other servers */
     bool wants_any;
     bool measures;
     const struct chain_observer *measurer; /* NULL: none of them can */
@@ -74,5 +82,12 @@ void chain_ask_observers(struct chain *chain);
 
 /* 1 + the translator of the command; 0: none. */
 uint32_t chain_find_translator(const struct chain *chain, const struct command *command);
+
+/* ---- chain_router.c ---- */
+
+/* Bit n: router n may say who answers requests of the command. */
+uint32_t chain_find_routers(const struct chain *chain, const struct command *command);
+/* Whether any of them sends keys elsewhere. */
+bool chain_find_senders(const struct chain *chain);
 
 #endif

@@ -1,14 +1,15 @@
 /*
  * The policy contract. A policy is one file, or a folder, under policies/ and one line in policies.c. What every policy
  * has is in struct policy: its name, the tables of its options, counters and verbs, and its life on each worker. What
- * it does with requests is in up to three pieces, of which it brings those that it needs:
+ * it does with requests is in up to four pieces, of which it brings those that it needs:
  *
  *   gate        decides about requests: pass, answer, hold, close      deny, limit, lease
  *   observer    measures requests, and hears what happens              latency
+ *   router      says who answers a request that only reads             route
  *   translator  says something else to Redis in place of a command     added_commands
  *
  *   request ─► gates, in the order of policies.c, until one does not let it through
- *           ─► the translator of its command ─► Redis ─► reply ─► the gates that are owed an on_reply
+ *           ─► the routers and the translator of its command ─► Redis ─► reply ─► the gates that are owed an on_reply
  *           ─► the observer
  *
  * A policy does no I/O and knows nothing of connections or of the event loop. Each worker has an instance of its own,
@@ -344,6 +345,9 @@ struct policy_host {
     void (*inform)(void *context, const char *rule, const char *text);
     /* Tells the policies that listen what happened; see policy_tell(). */
     void (*happened)(void *context, const struct policy_event *event);
+    /* The place among the servers of the process of that name, 1 or more; 0: it is the one that the instance is for, or
+     * there is none. For start() and reload(). */
+    size_t (*find_server)(void *context, const char *name);
     /* Whether any policy listens; changes with a reload only. */
     bool listens;
     /* The time of this loop iteration, as in struct policy_request. */
@@ -509,6 +513,21 @@ struct policy_translator {
                                          struct policy_decision *decision);
 };
 
+/* A router says who answers a part of the requests that only read, where replicas are known; and which keys are at
+ * another server of the process. */
+struct policy_router {
+    /* Whether it may say so of a request of a command (NULL: one that Headgate does not know). Asked as wants() is. */
+    bool (*routes)(void *instance, const struct command *command);
+    /* Asked about whole requests of such commands once all gates have let them through, as often as they are looked at.
+     * True: *reads says who; the routers behind this one are not asked. */
+    bool (*reads)(void *instance, const struct policy_request *request, enum conf_reads *reads);
+    /* Whether it sends any keys elsewhere. Asked as wants() is. */
+    bool (*sends_keys)(void *instance);
+    /* The place of the server where the key is, by find_server(); 0: it says nothing of that key. The same for all
+     * clients and commands, as a key is in one place. */
+    size_t (*server_of)(void *instance, struct slice key);
+};
+
 #define POLICY_RULE_COUNTERS_MAX 8
 
 /* What a rule has counted; values are as many as the policy has rule_counters. Needed within the call only. */
@@ -539,6 +558,7 @@ struct policy {
     const struct policy_gate *gate;
     const struct policy_observer *observer;
     const struct policy_translator *translator;
+    const struct policy_router *router;
     /* Its sections of the ini file, up to a NULL; NULL for none. */
     const struct conf_section *const *sections;
     /* Its counters, shown by STATS as the section counter_section. */

@@ -235,6 +235,18 @@ static void on_readable(evutil_socket_t fd, short what, void *context)
     }
 }
 
+void handover_line_hold(struct handover_line *line, bool holds)
+{
+    if (!line->is_watched) {
+        return;
+    }
+    if (holds) {
+        event_del(&line->readable);
+    } else {
+        (void)event_add(&line->readable, NULL);
+    }
+}
+
 static void on_writable(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;

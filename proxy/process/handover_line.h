@@ -57,6 +57,9 @@ bool handover_line_is_open(const struct handover_line *line);
 /* Has the listener told of what comes, and sends what waits as soon as that can be done. False when memory is short. */
 bool handover_line_watch(struct handover_line *line, struct reactor *reactor, const struct handover_listener *listener);
 
+/* Leaves what comes unread, for who is told of it, or reads on. Harmless if it is closed, or not watched. */
+void handover_line_hold(struct handover_line *line, bool holds);
+
 /* word: up to HANDOVER_WORD_MAX bytes. fd: goes along, and must stay open until the message is sent; -1: none. Lost if
  * the other process is gone, if the message is too long, or if memory is short: false. */
 bool handover_line_send(struct handover_line *line, const char *word, struct slice body, int fd);

@@ -98,26 +98,6 @@ static void fail_by_status(struct handover *handover, int status)
     fail(handover, why);
 }
 
-/* Time is over: for the new process to serve, or to end when it has closed the line. */
-static void on_impatient(evutil_socket_t fd, short what, void *context)
-{
-    struct handover *handover = context;
-    char why[96];
-
-    (void)fd;
-    (void)what;
-    bool has_ended = !event_pending(&handover->successor.readable, EV_READ, NULL);
-    int status = end_child(handover);
-    if (has_ended) {
-        fail_by_status(handover, status);
-    } else {
-        (void)snprintf(why, sizeof why,
-                       "the new process did not come to serve within upgrade_start_timeout (%" PRId64 "ms)",
-                       handover->host.conf(handover->host.context)->upgrade_start_timeout);
-        fail(handover, why);
-    }
-}
-
 /* ---- an upgrade that goes on ---- */
 
 static void on_told_all(void *context)
@@ -228,6 +208,7 @@ static void on_ended(void *context)
     if (handover->phase == HANDOVER_GIVEN) {
         log_warning("upgrade", "the process that had taken over has ended; this one goes on with its clients");
         handover->share.has_successor = false;
+        handover->share.is_told = false;
         servers_lose_successor(handover->servers);
         (void)waitpid(handover->child, NULL, WNOHANG);
         handover_line_close(&handover->successor);
@@ -238,6 +219,60 @@ static void on_ended(void *context)
         } else {
             (void)event_add(&handover->patience, &patience);
         }
+    }
+}
+
+/* ---- one that takes too long ---- */
+
+/* A process that is stopped says nothing more, and can go on as if nothing had been. False: it has ended. */
+static bool stop_child(const struct handover *handover)
+{
+    siginfo_t found = {0};
+
+    (void)kill(handover->child, SIGSTOP);
+    while (waitid(P_PID, (id_t)handover->child, &found, WSTOPPED | WEXITED | WNOWAIT) != 0 && errno == EINTR) {
+    }
+    return found.si_code == CLD_STOPPED;
+}
+
+/* Whether the new process serves, as it may have said a moment ago: who serves must not be ended. */
+static bool has_come_to_serve(struct handover *handover)
+{
+    struct handover_message message;
+
+    if (!stop_child(handover)) {
+        return false;
+    }
+    while (handover->phase != HANDOVER_NONE && handover->phase != HANDOVER_GIVEN &&
+           handover_line_read(&handover->successor, &message, 0) == HANDOVER_SAID) {
+        on_said(handover, &message);
+    }
+    if (handover->phase == HANDOVER_GIVEN) {
+        (void)kill(handover->child, SIGCONT);
+    }
+    return handover->phase == HANDOVER_GIVEN;
+}
+
+/* Time is over: for the new process to serve, or to end when it has closed the line. */
+static void on_impatient(evutil_socket_t fd, short what, void *context)
+{
+    struct handover *handover = context;
+    char why[96];
+
+    (void)fd;
+    (void)what;
+    bool has_ended = !event_pending(&handover->successor.readable, EV_READ, NULL);
+    if (!has_ended && (has_come_to_serve(handover) || handover->phase == HANDOVER_NONE)) {
+        return;
+    }
+    int status = end_child(handover);
+    if (has_ended) {
+        fail_by_status(handover, status);
+    } else {
+        (void)snprintf(why, sizeof why,
+                       "the new process did not come to serve within upgrade_start_timeout (%" PRId64 "ms)",
+                       handover->host.conf(handover->host.context)->upgrade_start_timeout);
+        fail(handover, why);
     }
 }
 

@@ -6,7 +6,6 @@
 
 #include <inttypes.h>
 #include <poll.h>
-#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +21,8 @@
 #define REST_US 5000
 /* How often it is looked whether a worker has answered, by who has nothing else to do. */
 #define WAIT_MS 10
+/* How long is waited for policies to hear what another process has said, at most. */
+#define HEARING_US 5000000
 
 /* Something that a policy is asked, or told. It belongs to a worker until it is answered. */
 struct handover_errand {
@@ -84,19 +85,27 @@ static void send_errand(struct handover_errand *errand, const struct policy_verb
 /* ---- telling ---- */
 
 static void go_on(struct handover_errand *errand);
+static bool begin_all(struct handover_share *share, void (*told_all)(void *context));
 
 static void end_round(struct handover_errand *errand)
 {
     struct handover_share *share = errand->share;
     void (*told_all)(void *context) = errand->is_all ? share->told_all : NULL;
+    void (*awaited)(void *context) = share->awaited;
     int64_t now_us = clock_now_us(), rest_us = (now_us - share->begun_us) * REST_TIMES;
 
     share->is_asking = false;
     share->rested_us = now_us + (rest_us < REST_MOST_US ? rest_us : REST_MOST_US);
-    share->told_all = errand->is_all ? NULL : share->told_all;
+    share->told_all = NULL;
+    share->awaited = NULL;
+    handover_line_hold(share->predecessor, false);
     errand_free(errand);
     if (told_all != NULL) {
+        share->is_told = true;
         told_all(share->context);
+    }
+    if (awaited != NULL && share->is_open) {
+        (void)begin_all(share, awaited);
     }
 }
 
@@ -126,7 +135,7 @@ static void send_text(const struct handover_errand *errand, struct slice text)
     if (text.length == 0 || (!errand->is_all && is_for_successor && !share->has_successor)) {
         return;
     }
-    if (errand->is_all || share->has_successor) {
+    if (errand->is_all || share->has_successor || share->is_told) {
         send_policy(share, share->successor, errand->server, errand->policy, text);
     }
     if (!errand->is_all && !is_for_successor) {
@@ -197,7 +206,10 @@ static const char *what_of(const struct handover_errand *errand)
     const struct handover_share *share = errand->share;
     bool is_beside = twin_of(share, errand->policy)->is_for_successor && !share->has_successor;
 
-    return errand->is_all ? "ALL" : is_beside ? "BESIDE" : "NEWS";
+    if (errand->is_all || (is_beside && share->is_told)) {
+        return "ALL";
+    }
+    return is_beside ? "BESIDE" : "NEWS";
 }
 
 static void go_on_later(evutil_socket_t fd, short what, void *context)
@@ -245,11 +257,27 @@ static bool begin_round(struct handover_share *share, bool is_all)
     return true;
 }
 
-bool handover_share_tell_all(struct handover_share *share, void (*told_all)(void *context), void *context)
+/* What the process before this one says meanwhile would be in what is told, or not: it is heard afterwards. */
+static bool begin_all(struct handover_share *share, void (*told_all)(void *context))
 {
     share->told_all = told_all;
+    handover_line_hold(share->predecessor, true);
+    if (!begin_round(share, true)) {
+        share->told_all = NULL;
+        handover_line_hold(share->predecessor, false);
+        return false;
+    }
+    return true;
+}
+
+bool handover_share_tell_all(struct handover_share *share, void (*told_all)(void *context), void *context)
+{
     share->context = context;
-    return begin_round(share, true);
+    if (share->is_asking) {
+        share->awaited = told_all;
+        return true;
+    }
+    return begin_all(share, told_all);
 }
 
 /* ---- counters ---- */
@@ -353,7 +381,9 @@ void handover_share_say_all(struct handover_share *share, int patience_ms)
 void handover_share_forget(struct handover_share *share)
 {
     share->told_all = NULL;
+    share->awaited = NULL;
     share->has_successor = false;
+    share->is_told = false;
     for (size_t i = 0; i < share->servers->count; i++) {
         memset(share->told[i], 0, counter_count(&share->servers->list[i].worker_pool.policies) * sizeof(uint64_t));
     }
@@ -422,7 +452,10 @@ static void hear_clients(struct handover_share *share, struct slice text)
 
 static void forget_errand(struct message *message)
 {
-    errand_free((struct handover_errand *)(void *)message);
+    struct handover_errand *errand = (struct handover_errand *)(void *)message;
+
+    errand->share->hearing--;
+    errand_free(errand);
 }
 
 /* On the worker's thread. */
@@ -452,6 +485,7 @@ static void tell_policy(struct handover_share *share, size_t server, size_t poli
         .share = share, .server = server, .policy = policy, .text = copy, .length = text.length};
     errand->arguments[0] = slice_of("HEAR");
     errand->arguments[1] = (struct slice){copy, text.length};
+    share->hearing++;
     send_errand(errand, &twin_of(share, policy)->hear, heard);
 }
 
@@ -477,7 +511,7 @@ bool handover_share_hear(struct handover_share *share, const struct handover_mes
     if (slice_is(message->word, "POLICY")) {
         /* With one before it and one behind it, each of these hears of the other, too. */
         bool is_for_all = hear_policy(share, message->body);
-        if (is_for_all && (!is_predecessor || share->has_successor)) {
+        if (is_for_all && (!is_predecessor || share->has_successor || share->is_told)) {
             (void)handover_line_send(is_predecessor ? share->successor : share->predecessor, "POLICY", message->body,
                                      -1);
         }
@@ -496,28 +530,15 @@ bool handover_share_hear(struct handover_share *share, const struct handover_mes
 
 /* ---- waiting ---- */
 
-struct waiting {
-    struct message message;
-    sem_t done;
-};
-
-static void run_waiting(struct message *message)
-{
-    (void)sem_post(&((struct waiting *)(void *)message)->done);
-}
-
 void handover_share_settle(struct handover_share *share)
 {
-    for (size_t i = 0; i < share->servers->count; i++) {
-        struct waiting waiting = {.message.run = run_waiting};
-        (void)sem_init(&waiting.done, 0, 0);
-        /* Behind what was posted before. */
-        worker_post(first_worker(share, i), &waiting.message);
-        while (sem_wait(&waiting.done) != 0) {
-        }
-        (void)sem_destroy(&waiting.done);
+    int64_t until_us = clock_now_us() + HEARING_US;
+
+    while (share->hearing > 0 && clock_now_us() < until_us) {
+        struct pollfd waiting = {.fd = share->mailbox.fd, .events = POLLIN};
+        (void)poll(&waiting, 1, WAIT_MS);
+        mailbox_run(&share->mailbox);
     }
-    mailbox_run(&share->mailbox);
 }
 
 /* ---- life ---- */
@@ -555,6 +576,10 @@ void handover_share_begin(struct handover_share *share)
 
     if (!event_pending(&share->timer, EV_TIMEOUT, NULL)) {
         (void)event_add(&share->timer, &interval);
+    }
+    /* At once: what clients do in the first moment is to be told, too. */
+    if (!share->is_asking) {
+        (void)begin_round(share, false);
     }
 }
 

@@ -23,10 +23,13 @@ struct handover_share {
     struct handover_line *predecessor; /* closed: there is none */
     struct handover_line *successor;   /* the same; to be told of only if … */
     bool has_successor;                /* … this is set: it serves */
+    bool is_told;                      /* … or this: it was told all, and does not serve yet */
     bool is_asking;                    /* a policy */
+    size_t hearing;                    /* texts that policies have not heard to the end */
     int64_t begun_us;                  /* when the round began, … */
     int64_t rested_us;                 /* … and when the next one may */
     void (*told_all)(void *context);   /* of handover_share_tell_all(), while that is under way; else NULL */
+    void (*awaited)(void *context);    /* the same, while another round has to end first */
     void *context;
     struct event timer;
     struct event rest;               /* of … */
@@ -62,7 +65,7 @@ void handover_share_say_all(struct handover_share *share, int patience_ms);
 
 /* Takes what another process says. False: it is none of what is said here. is_predecessor: that one says it. */
 bool handover_share_hear(struct handover_share *share, const struct handover_message *message, bool is_predecessor);
-/* Waits until policies have heard what was said to them. For who has nothing else to do. */
+/* Waits until policies have heard what was said to them, for some seconds at most. For who has nothing else to do. */
 void handover_share_settle(struct handover_share *share);
 
 #endif

@@ -6,6 +6,7 @@
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/rand.h>
+#include <openssl/x509v3.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -209,6 +210,21 @@ static bool load_revoked(struct tls_context *context, const char *path, struct t
     return true;
 }
 
+/* What OpenSSL makes of a certificate when it first looks at it, it keeps, also that memory was too short for it: from
+ * then on nobody whom this authority vouches for would be believed. So all is looked at before there are connections.
+ * (Authorities of a directory are read when they are needed.) */
+static void look_at_authorities(const struct tls_context *context)
+{
+    STACK_OF(X509_OBJECT) *objects = X509_STORE_get0_objects(SSL_CTX_get_cert_store(context->ssl));
+
+    for (int i = 0; i < sk_X509_OBJECT_num(objects); i++) {
+        X509 *authority = X509_OBJECT_get0_X509(sk_X509_OBJECT_value(objects, i));
+        if (authority != NULL) {
+            (void)X509_check_purpose(authority, -1, 0);
+        }
+    }
+}
+
 static bool set_trust(struct tls_context *context, const struct tls_settings *settings, struct tls_fault *fault)
 {
     bool asks =
@@ -226,7 +242,11 @@ static bool set_trust(struct tls_context *context, const struct tls_settings *se
         return wrong(fault, TLS_SETTING_CA, "the authorities whose certificates clients may have",
                      "certificates are asked of clients, and nobody is trusted to have given them");
     }
-    return load_authorities(context, settings, fault) && load_revoked(context, settings->crl, fault);
+    if (!load_authorities(context, settings, fault) || !load_revoked(context, settings->crl, fault)) {
+        return false;
+    }
+    look_at_authorities(context);
+    return true;
 }
 
 /* ---- protocols and ciphers ---- */

@@ -219,7 +219,7 @@ void cluster_replicas_follow(struct cluster_replicas *replicas, const struct clu
 static void on_tick(evutil_socket_t fd, short what, void *context)
 {
     struct cluster_replicas *replicas = context;
-    bool reads = replicas->settings.conf->reads != CONF_READS_MASTER;
+    bool reads = conf_reads_replicas(replicas->settings.conf);
     struct group *group;
 
     (void)fd;

@@ -14,8 +14,90 @@
 #define SILENT_US ((int64_t)2000000)
 /* A newer map is not asked for more often than that. */
 #define WANT_PAUSE_US ((int64_t)50000)
+/* What is not the node that should be there is spoken of again after this. */
+#define STRANGER_AGAIN_US ((int64_t)60000000)
 
 static const char why_gone[] = "the node is no master of the cluster any more";
+static const char why_other[] = "another node of the cluster has its address now";
+
+/* ---- who nodes are ---- */
+
+static struct cluster_way *find_by_text(const struct cluster_ways *ways, const char *text)
+{
+    for (size_t i = 0; i < ways->count; i++) {
+        if (ways->ways[i] != NULL && strcasecmp(ways->ways[i]->text, text) == 0) {
+            return ways->ways[i];
+        }
+    }
+    return NULL;
+}
+
+/* NULL: the map has nobody there. */
+static const struct cluster_node *node_at(const struct cluster_ways *ways, const char *text)
+{
+    char address[CLUSTER_TEXT_MAX];
+
+    for (size_t i = 0; ways->map != NULL && i < ways->map->node_count; i++) {
+        const struct cluster_node *node = &ways->map->nodes[i];
+        cluster_map_address_text(node->host, node->port, address);
+        if (strcasecmp(address, text) == 0) {
+            return node;
+        }
+    }
+    return NULL;
+}
+
+static void note_stranger(struct cluster_ways *ways, const char *text, struct slice id)
+{
+    int64_t now = reactor_now(ways->reactor);
+
+    cluster_ways_want_map(ways);
+    if (ways->stranger_us == 0 || now - ways->stranger_us >= STRANGER_AGAIN_US) {
+        ways->stranger_us = now;
+        log_warning("cluster",
+                    "what answers at %s (%.*s) is not the node of the cluster that should be there: it is sent nothing",
+                    text, id.length > 0 ? (int)id.length : 7, id.length > 0 ? id.data : "no node");
+    }
+}
+
+/* Of lane_settings: masters and replicas. Of an address that no map has, the node that has told of it is believed. */
+static bool may_have_id(void *context, const char *text, struct slice id)
+{
+    struct cluster_ways *ways = context;
+    const struct cluster_node *node = node_at(ways, text);
+    struct cluster_way *way = find_by_text(ways, text);
+
+    if (node != NULL && node->id[0] != '\0' && !slice_is(id, node->id)) {
+        note_stranger(ways, text, id);
+        return false;
+    }
+    if (way != NULL && id.length < sizeof way->id) {
+        memcpy(way->id, id.data, id.length);
+        way->id[id.length] = '\0';
+    }
+    return true;
+}
+
+static bool is_in_map(const struct cluster_map *map, struct slice id)
+{
+    bool is_there = false;
+
+    for (size_t i = 0; !is_there && i < map->node_count; i++) {
+        const char *known = map->nodes[i].id;
+        is_there = known[0] == '\0' || slice_is(id, known);
+    }
+    return is_there;
+}
+
+bool cluster_ways_have_id(struct cluster_ways *ways, const char *text, struct slice id)
+{
+    bool is_there = ways->map == NULL || is_in_map(ways->map, id);
+
+    if (!is_there) {
+        note_stranger(ways, text, id);
+    }
+    return is_there;
+}
 
 /* ---- ways ---- */
 
@@ -31,6 +113,8 @@ static struct upstream_settings settings_of(struct cluster_ways *ways, const str
     settings.lane.target_text = way->text;
     settings.lane.host = way->host;
     settings.lane.follows = true;
+    settings.lane.may_have_id = may_have_id;
+    settings.lane.id_context = ways;
     settings.access_check = 0;
     settings.changes = ways->changes;
     settings.first_lane_id = (uint64_t)++ways->made << 32;
@@ -50,6 +134,22 @@ static void on_lost(void *context, const char *why, uint64_t requests)
     ways->lost(ways->context, why, requests);
 }
 
+/* False when memory is short. */
+static bool make_room(struct cluster_ways *ways, size_t count)
+{
+    struct cluster_way **longer =
+        count > ways->count ? realloc(ways->ways, count * sizeof(struct cluster_way *)) : ways->ways;
+
+    if (longer == NULL) {
+        return false;
+    }
+    ways->ways = longer;
+    for (; ways->count < count; ways->count++) {
+        ways->ways[ways->count] = NULL;
+    }
+    return true;
+}
+
 /* A place for one more; SIZE_MAX when memory is short, or when there are too many. */
 static size_t free_number(struct cluster_ways *ways)
 {
@@ -58,14 +158,9 @@ static size_t free_number(struct cluster_ways *ways)
             return i;
         }
     }
-    struct cluster_way **longer =
-        ways->count < CLUSTER_NODES_MAX ? realloc(ways->ways, (ways->count + 1) * sizeof(struct cluster_way *)) : NULL;
-    if (longer == NULL) {
-        return SIZE_MAX;
-    }
-    ways->ways = longer;
-    ways->ways[ways->count] = NULL;
-    return ways->count++;
+    bool has_room = ways->count < CLUSTER_NODES_MAX && make_room(ways, ways->count + 1);
+
+    return has_room ? ways->count - 1 : SIZE_MAX;
 }
 
 static struct cluster_way *way_new(struct cluster_ways *ways, const char *host, uint16_t port,
@@ -93,6 +188,26 @@ static struct cluster_way *way_new(struct cluster_ways *ways, const char *host, 
     upstream_tell_losses(way->upstream, on_lost, ways);
     upstream_tell_connecting(way->upstream, on_connecting, ways);
     ways->ways[number] = way;
+    return way;
+}
+
+struct cluster_way *cluster_ways_add(struct cluster_ways *ways, size_t number, const struct upstream_settings *settings)
+{
+    struct cluster_way *way = make_room(ways, number + 1) ? calloc(1, sizeof *way) : NULL;
+
+    if (way == NULL) {
+        return NULL;
+    }
+    way->number = number;
+    way->is_known = true;
+    snprintf(way->text, sizeof way->text, "%s", settings->lane.target_text);
+    way->upstream = upstream_new(ways->reactor, ways->runs, settings, now_ready, ways);
+    if (way->upstream == NULL) {
+        free(way);
+        return NULL;
+    }
+    ways->ways[number] = way;
+    ++*ways->changes;
     return way;
 }
 
@@ -193,6 +308,25 @@ void cluster_ways_want_map(struct cluster_ways *ways)
     }
 }
 
+static void fail_lane(void *context, struct lane *lane)
+{
+    (void)context;
+    if (lane->state == LANE_READY) {
+        lane_fail(lane, why_other);
+    }
+}
+
+/* The node at the end of the lanes is none of this map: it was met before that came, or has gone since. */
+static void leave_other(struct cluster_way *way, const struct cluster_node *node)
+{
+    bool is_other = way->id[0] != '\0' && node->id[0] != '\0' && strcmp(way->id, node->id) != 0;
+
+    if (is_other) {
+        way->id[0] = '\0';
+        upstream_visit_lanes(way->upstream, fail_lane, NULL);
+    }
+}
+
 /* The way to a node of the map; NULL when memory is short. */
 static struct cluster_way *follow_node(struct cluster_ways *ways, const struct cluster_node *node)
 {
@@ -206,6 +340,7 @@ static struct cluster_way *follow_node(struct cluster_ways *ways, const struct c
         upstream_set_targets(way->upstream, &node->targets);
     }
     if (way != NULL) {
+        leave_other(way, node);
         way->is_known = true;
         way->used_us = reactor_now(ways->reactor);
     }
@@ -260,6 +395,19 @@ static void follow_home(struct cluster_ways *ways, const struct cluster_map *map
     }
 }
 
+/* Retired lanes are at what may be a node without slots, and end by themselves. */
+static void fail_stranger(void *context, struct lane *lane)
+{
+    struct cluster_ways *ways = context;
+    bool is_meant = lane->state == LANE_READY && lane->retired_us == 0 && lane->has_node_id;
+
+    if (is_meant && !is_in_map(ways->map, slice_of(lane->node_id))) {
+        stats_add(lane->settings->stats, STATS_UPSTREAM_STRANGERS, 1);
+        note_stranger(ways, lane->settings->target_text, slice_of(lane->node_id));
+        lane_fail(lane, why_other);
+    }
+}
+
 void cluster_ways_follow(struct cluster_ways *ways, struct cluster_map *map)
 {
     struct cluster_map *before = ways->map;
@@ -280,6 +428,8 @@ void cluster_ways_follow(struct cluster_ways *ways, struct cluster_map *map)
     follow_slots(ways, map, numbers);
     follow_home(ways, map);
     if (before == NULL) {
+        /* Until now nobody knew which nodes there are. */
+        upstream_visit_lanes(ways->home, fail_stranger, ways);
         ways->map_came(ways->context);
     }
 }
@@ -325,7 +475,7 @@ void cluster_ways_free(struct cluster_ways *ways)
 void cluster_ways_reconfigure(struct cluster_ways *ways, const struct upstream_settings *settings)
 {
     ways->settings = *settings;
-    for (size_t i = 0; i < ways->count; i++) {
+    for (size_t i = 0; i < ways->count && !ways->is_by_key; i++) {
         if (ways->ways[i] != NULL) {
             struct upstream_settings own = settings_of(ways, ways->ways[i]);
             upstream_reconfigure(ways->ways[i]->upstream, &own);
@@ -396,8 +546,10 @@ static void give_up(struct cluster_ways *ways)
 
 void cluster_ways_tick(struct cluster_ways *ways)
 {
-    give_up(ways);
-    upstream_give_up_silent(ways->home, true, SILENT_US);
+    if (!ways->is_by_key) {
+        give_up(ways);
+        upstream_give_up_silent(ways->home, true, SILENT_US);
+    }
     for (size_t i = 0; i < ways->count; i++) {
         struct cluster_way *way = ways->ways[i];
         if (way != NULL) {

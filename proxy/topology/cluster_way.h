@@ -22,12 +22,14 @@ struct cluster_way {
     struct upstream *upstream;
     struct connection_targets targets; /* where it is, or was */
     struct replica_ways *replicas;     /* of the master there; NULL: none were told of */
+    char id[CLUSTER_ID_MAX];           /* that the node has told last; "": none */
     bool is_known;                     /* the map has it as a master */
     bool is_left;                      /* its lanes are being closed */
     int64_t used_us;                   /* when it was known last, or a node has told of it */
 };
 
 struct cluster_ways {
+    bool is_by_key; /* no cluster: they are to other servers of the process, which have the keys that rules say */
     struct reactor *reactor;
     struct run_pool *runs;
     struct upstream *home;             /* whose profiles have counterparts at the ways */
@@ -39,9 +41,10 @@ struct cluster_ways {
     int16_t owner[CLUSTER_SLOTS]; /* the number of the slot's way, or CLUSTER_NOBODY */
     /* Counts up whenever requests to come may go elsewhere than those under way of the same slot; the worker's. */
     uint64_t *changes;
-    int64_t made_us;   /* when the first map began to be waited for */
-    bool gave_up;      /* that was for too long: the home upstream's node is asked where things are */
-    int64_t wanted_us; /* when a newer map was asked for last */
+    int64_t made_us;     /* when the first map began to be waited for */
+    bool gave_up;        /* that was for too long: the home upstream's node is asked where things are */
+    int64_t wanted_us;   /* when a newer map was asked for last */
+    int64_t stranger_us; /* when it was said last that another node answers than should; 0: never */
     void (*want_map)(void *context);
     void (*map_came)(void *context);
     void (*lost)(void *context, const char *why, uint64_t requests);
@@ -67,6 +70,10 @@ struct cluster_ways_parts {
 
 /* settings is copied, its texts are not. NULL when memory is short. */
 struct cluster_ways *cluster_ways_new(const struct cluster_ways_parts *parts, const struct upstream_settings *settings);
+/* A way of that number to another server, with these settings, whose texts are not copied; NULL when memory is short.
+ * Where it is, the caller tells the upstream. The ways must be by key. */
+struct cluster_way *cluster_ways_add(struct cluster_ways *ways, size_t number,
+                                     const struct upstream_settings *settings);
 /* Closes all lanes; before the home upstream. */
 void cluster_ways_free(struct cluster_ways *ways);
 void cluster_ways_reconfigure(struct cluster_ways *ways, const struct upstream_settings *settings);
@@ -104,6 +111,10 @@ static inline struct profile *cluster_way_profile(const struct cluster_way *way,
 {
     return profile_at(profile, way->upstream, way->number);
 }
+
+/* Whether a node of that id is in the cluster, as far as is known. If not, a newer map is asked for, and the log says
+ * it of what answers at text. */
+bool cluster_ways_have_id(struct cluster_ways *ways, const char *text, struct slice id);
 
 /* The way of that upstream; NULL: it is none's. */
 struct cluster_way *cluster_way_by_upstream(const struct cluster_ways *ways, const struct upstream *upstream);

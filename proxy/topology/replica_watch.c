@@ -58,12 +58,12 @@ struct replica_watch {
 
 static bool is_wanted(const struct replica_watch *watch)
 {
-    return watch->settings.conf->reads != CONF_READS_MASTER;
+    return conf_reads_replicas(watch->settings.conf);
 }
 
 int64_t replica_watch_interval(const struct conf *conf)
 {
-    int64_t needed = conf->reads != CONF_READS_MASTER ? conf->max_lag / 4 : conf->sentinel_check;
+    int64_t needed = conf_reads_replicas(conf) ? conf->max_lag / 4 : conf->sentinel_check;
 
     return needed < conf->sentinel_check ? needed : conf->sentinel_check;
 }

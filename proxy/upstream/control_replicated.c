@@ -78,44 +78,9 @@ static void finish(struct replicated *call, const redisReply *reply, const char 
 
 /* ---- lanes ---- */
 
-/* Pushes are for nobody. */
-static void lane_bytes(void *owner, const char *data, size_t length)
-{
-    (void)owner;
-    (void)data;
-    (void)length;
-}
-
-static bool lane_frame(void *owner, const struct resp_reply *reply)
-{
-    struct replicated *call = owner;
-
-    call->lane->dirty = call->lane->dirty || reply->type != '>';
-    return reply->type == '>';
-}
-
-/* Its run was told before, and the call may be gone since. */
-static void lane_broken(void *owner, const char *why)
-{
-    (void)owner;
-    (void)why;
-}
-
-static void lane_writable(void *owner)
-{
-    (void)owner;
-}
-
-static const struct lane_owner lane_owner = {
-    .bytes = lane_bytes,
-    .frame = lane_frame,
-    .broken = lane_broken,
-    .writable = lane_writable,
-};
-
 static struct lane *take_lane(struct replicated *call, struct profile *profile)
 {
-    return profile->needs_password ? NULL : upstream_take_exclusive(profile, false, &lane_owner, call);
+    return profile->needs_password ? NULL : upstream_take_exclusive(profile, false, &lane_unheard_owner, &call->lane);
 }
 
 static struct profile *profile_of(const struct control *control, int64_t database)

@@ -571,6 +571,8 @@ void lane_take_over(struct lane *lane, struct lane *from)
 {
     connection_move(&lane->connection, &from->connection, lane_readable, lane_writable, lane);
     lane->named = from->named;
+    lane->has_node_id = from->has_node_id;
+    memcpy(lane->node_id, from->node_id, sizeof lane->node_id);
     lane->target = from->target;
     lane->parked = false;
     lane->refused = false;

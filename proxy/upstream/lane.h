@@ -25,6 +25,9 @@ enum lane_use {
     LANE_POOLED     /* exclusive, clean, without owner */
 };
 
+/* The id of a node of a cluster, and a '\0'. */
+#define LANE_NODE_ID_MAX 41
+
 /* What every lane of a worker has in common; must outlive them. Times in ms. */
 struct lane_settings {
     const struct connection_targets *targets; /* where Redis is; may change, see lane_follow_targets() */
@@ -33,6 +36,10 @@ struct lane_settings {
     struct tls_context *tls; /* NULL: without TLS */
     const char *host;        /* of the server in its address, for TLS */
     bool wants_master;       /* who says of itself that it is a replica is refused; READONLY errors are told of */
+    /* Of a node of a cluster: each new connection is asked for the node's id, and is not used unless this says that the
+     * node at target_text may have it; empty: it is no node of any cluster, as it says. NULL: nobody is asked. */
+    bool (*may_have_id)(void *context, const char *target_text, struct slice id);
+    void *id_context;
     int64_t connect_timeout; /* for all targets together */
     int64_t reconnect_min;
     int64_t reconnect_max;
@@ -51,6 +58,7 @@ struct lane_greeting {
     bool has_credentials; /* its first command says them */
     bool password_known;  /* NOAUTH is a failure, not a finding */
     bool resp3;           /* it begins with HELLO 3 */
+    bool asks_id;         /* the last reply, or the one before that of the tail, is the id of the node */
 };
 
 struct lane;
@@ -85,6 +93,10 @@ struct lane_owner {
     void (*writable)(void *owner);
 };
 
+/* For an exclusive lane on which nothing but replies is waited for. The owner is where its address is (struct lane **);
+ * what answers nothing makes it dirty. A lane that has broken was told of to its runs alone. */
+extern const struct lane_owner lane_unheard_owner;
+
 /* Somebody who waits for a congested shared lane to take bytes again; embedded in who waits. */
 struct lane_waiter {
     LIST_ENTRY(lane_waiter) of_lane;
@@ -116,6 +128,7 @@ struct lane {
     struct reactor_task take;
     struct lane_greeting greeting;
     uint32_t greetings_left;
+    bool may_not_ask_id;      /* the user may not ask for the node's id, as Redis has said to the greeting */
     bool asked_again;         /* HELLO was not understood: PING was asked in its place */
     struct buffer output;     /* position `written` of the stream is its head */
     uint64_t appended;        /* bytes ever given to lane_send */
@@ -160,6 +173,8 @@ struct lane {
     int64_t progress_us;              /* last time a reply came, or the queue ceased to be empty */
     int64_t used_us;                  /* last time something was sent */
     char why[160];                    /* the last failure */
+    bool has_node_id;                 /* may_have_id was asked of this connection, and node_id is … */
+    char node_id[LANE_NODE_ID_MAX];   /* … what the node has told; "": it is no node of any cluster */
 };
 
 /* Output above this makes a lane congested; its owner, or the clients of a shared one, should wait. Bytes. */

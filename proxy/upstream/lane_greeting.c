@@ -110,19 +110,66 @@ static void look_for_role(struct lane *lane, const char *data, size_t length)
     lane->is_replica = replica[lane->role_matched] == '\0';
 }
 
+/* The id that is told, of 40 characters in every version; false: it is none. */
+static bool read_id(const struct resp_reply *reply, struct slice *id)
+{
+    static const char header[] = "$40\r\n";
+    const int length = sizeof header - 1;
+
+    if (!resp_reply_starts(reply, header) || reply->head_length < length + 40) {
+        return false;
+    }
+    *id = (struct slice){reply->head + length, 40};
+    return true;
+}
+
+/* Whether the node is another one than should be there. Who may not ask, or is before what tells no ids, is let on. */
+static bool is_other_node(struct lane *lane)
+{
+    const struct lane_settings *settings = lane->settings;
+    bool is_none = resp_reply_starts(&lane->reply, "-ERR This instance has cluster support disabled");
+    struct slice id = {"", 0};
+
+    lane->has_node_id = is_none || read_id(&lane->reply, &id);
+    snprintf(lane->node_id, sizeof lane->node_id, "%.*s", (int)id.length, id.data);
+    return lane->has_node_id && settings->may_have_id != NULL &&
+           !settings->may_have_id(settings->id_context, settings->target_text, id);
+}
+
+/* False: it is another node, or does not say yet which one, and the lane has gone on to its other addresses. */
+static bool take_id(struct lane *lane)
+{
+    if (resp_reply_starts(&lane->reply, "-LOADING ")) {
+        /* It serves nobody now, and would be somebody by the time that it does. */
+        lane_break(lane, "it loads its data, and does not say which node it is");
+        return false;
+    }
+    if (is_other_node(lane)) {
+        stats_add(lane->settings->stats, STATS_UPSTREAM_STRANGERS, 1);
+        lane_break(lane, "it is not the node of the cluster that should be there");
+        return false;
+    }
+    lane->may_not_ask_id = resp_reply_starts(&lane->reply, "-NOPERM");
+    return true;
+}
+
 /* One reply to the greeting has ended. */
 static void greeting_answered(struct lane *lane)
 {
     bool is_tail = lane->greeting.has_tail && lane->greetings_left == 1;
     bool is_naming = lane->asked_again && lane->greetings_left == 2;
+    bool is_id = lane->greeting.asks_id && !lane->asked_again && lane->greetings_left == 1U + lane->greeting.has_tail;
 
     if (lane->is_replica) {
         lane->events->readonly(lane);
         lane_refused(lane, "it is a replica, and no master");
         return;
     }
-    if (is_unwelcome(lane) || (lane->reply.type == '-' && !is_tail && !is_naming)) {
+    if (is_unwelcome(lane) || (lane->reply.type == '-' && !is_tail && !is_naming && !is_id)) {
         greeting_refused(lane);
+        return;
+    }
+    if (is_id && !take_id(lane)) {
         return;
     }
     if (is_tail) {
@@ -199,5 +246,6 @@ void lane_greet(struct lane *lane)
     lane->role_matched = 0;
     lane->is_replica = false;
     lane->asked_again = false;
+    lane->has_node_id = false;
     say(lane, greeting->bytes, greeting->length);
 }

@@ -9,6 +9,8 @@
 
 /* How long an unused lane keeps the name of its last client. */
 #define NAME_PATIENCE_US ((int64_t)1000000)
+/* How often another server is tried again with credentials that it has refused. */
+#define REFUSED_AGAIN_US ((int64_t)5000000)
 
 static const struct lane_events lane_events;
 
@@ -107,6 +109,18 @@ void upstream_is_down(struct upstream *upstream)
     }
 }
 
+/* The lane, and others from now on, do not ask again. */
+static void learn_that_id_is_denied(struct lane *lane)
+{
+    struct profile *profile = lane_profile(lane);
+
+    if (lane->may_not_ask_id) {
+        lane->may_not_ask_id = false;
+        profile->may_not_ask_id = true;
+        lane->greeting = profile_greeting(profile, lane->greeting.has_tail);
+    }
+}
+
 static void on_ready(struct lane *lane)
 {
     struct upstream *upstream = lane_profile(lane)->upstream;
@@ -114,6 +128,7 @@ static void on_ready(struct lane *lane)
     if (upstream_trial_is_ready(lane)) {
         return;
     }
+    learn_that_id_is_denied(lane);
     upstream_prefer_target(upstream, &lane->target);
     upstream_is_up(upstream);
     if (!upstream->reachable || !upstream->told) {
@@ -297,12 +312,22 @@ static void forget_name(struct lane *lane, int64_t now)
     }
 }
 
+/* At another server no client authenticates for itself, so nobody else would find out that it takes them now. */
+static void try_refused_again(struct upstream *upstream, int64_t now)
+{
+    if (upstream->settings.is_elsewhere && now - upstream->tried_us >= REFUSED_AGAIN_US) {
+        upstream->tried_us = now;
+        upstream_forget_refusals(upstream);
+    }
+}
+
 void upstream_tick(struct upstream *upstream)
 {
     int64_t now = reactor_now(upstream->reactor);
     struct lane *lane = LIST_FIRST(&upstream->lanes);
 
     upstream_look_if_due(upstream);
+    try_refused_again(upstream, now);
     upstream_tend_parked(upstream);
     upstream_tend_renewals(upstream);
     while (lane != NULL) {
@@ -351,6 +376,7 @@ bool upstream_make_base(struct upstream *upstream)
         return false;
     }
     upstream->base = base;
+    base->is_default = true;
     if (before != NULL) {
         upstream_follow_base(upstream, before);
     }

@@ -23,14 +23,15 @@ struct profile {
     char *user;     /* NULL: none was given (the default user) */
     char *password; /* NULL: no credentials */
     int64_t database;
-    int resp;                           /* 2 or 3 */
-    uint32_t generation;                /* see upstream_renew_default() */
-    bool needs_password;                /* Redis wants a password and this profile has none: nobody may share a lane */
-    bool refused;                       /* Redis has refused its credentials last: see upstream_credentials.c */
-    bool may_share;                     /* false: there were too many profiles when it was made */
-    size_t spares_under_way;            /* being opened for the pool */
-    uint8_t granted;                    /* of enum profile_right: Redis has let the user do so … */
-    uint8_t denied;                     /* … and has not */
+    int resp;                /* 2 or 3 */
+    uint32_t generation;     /* see upstream_renew_default() */
+    bool is_default;         /* of the configuration's credentials for who has none of his own, now or once */
+    bool needs_password;     /* Redis wants a password and this profile has none: nobody may share a lane */
+    bool refused;            /* Redis has refused its credentials last: see upstream_credentials.c */
+    bool may_share;          /* false: there were too many profiles when it was made */
+    size_t spares_under_way; /* being opened for the pool */
+    uint8_t granted;         /* of enum profile_right: Redis has let the user do so … */
+    uint8_t denied;          /* … and has not */
     int64_t granted_us[PROFILE_RIGHTS]; /* when it has let him last; 0 for those it has not */
     char *identity;                     /* whose credentials of the configuration they are; NULL: nobody's … */
     size_t adoptions;                   /* … which as many say */
@@ -45,6 +46,8 @@ struct profile {
     size_t elsewhere_count;     /* … places for them */
     char *greeting;
     size_t greeting_length;
+    size_t greeting_id_length;   /* of what asks for the node's id, behind that; 0: it is not asked */
+    bool may_not_ask_id;         /* Redis has said so: it is not asked again, as Redis writes down who was refused */
     size_t greeting_tail_length; /* of what only shared lanes say, at its end: a name, and PING */
     uint32_t greeting_replies;
 };
@@ -67,6 +70,7 @@ struct upstream_settings {
      * who could authenticate. */
     bool serves_clients;
     bool says_readonly; /* its lanes go to a replica of a cluster, which answers reads only to who says that it may */
+    bool is_elsewhere;  /* another server: who has the default credentials of the one has those of the other there */
     bool is_aside;      /* it is one of several ways: whether Redis can be reached is not told by this one */
     /* Of a node of a cluster: counts up when requests to come may find another lane than those under way. NULL: nobody
      * wants to know. */

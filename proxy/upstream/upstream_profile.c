@@ -25,6 +25,8 @@ static const char *const tails[] = {
     [3] = "*4\r\n$5\r\nHELLO\r\n$1\r\n3\r\n$7\r\nSETNAME\r\n$8\r\nheadgate\r\n",
 };
 #define TAIL_REPLIES 1
+/* The id of a node of a cluster. */
+static const char id_question[] = "*2\r\n$7\r\nCLUSTER\r\n$4\r\nMYID\r\n";
 
 /* Appends a command to the profile's greeting. False when memory is short. */
 static bool greeting_add(struct profile *profile, size_t argument_count, const char *const *arguments)
@@ -80,13 +82,19 @@ static bool greeting_build(struct profile *profile)
     if (profile->upstream->settings.says_readonly && !greeting_add(profile, 1, readonly)) {
         return false;
     }
+    const char *question = profile->upstream->settings.lane.may_have_id != NULL ? id_question : "";
     const char *tail = tails[profile->resp];
-    char *text = realloc(profile->greeting, profile->greeting_length + strlen(tail) + 1);
+    const char *start = profile->greeting != NULL ? profile->greeting : "";
+    /* Twice: with the question, and without it for who may not ask. */
+    size_t length = 2 * profile->greeting_length + strlen(question) + 2 * strlen(tail);
+    char *text = malloc(length + 1);
     if (text == NULL) {
         return false;
     }
-    strcpy(text + profile->greeting_length, tail);
+    snprintf(text, length + 1, "%s%s%s%s%s", start, question, tail, start, tail);
+    profile_forget_text(profile->greeting);
     profile->greeting = text;
+    profile->greeting_id_length = strlen(question);
     profile->greeting_tail_length = strlen(tail);
     return true;
 }
@@ -109,6 +117,7 @@ bool profile_set_password(struct profile *profile, const char *password)
     profile->password = copy;
     profile->greeting = NULL;
     profile->greeting_length = 0;
+    profile->greeting_id_length = 0;
     profile->greeting_tail_length = 0;
     profile->greeting_replies = 0;
     if (copy == NULL || !greeting_build(profile)) {
@@ -117,6 +126,7 @@ bool profile_set_password(struct profile *profile, const char *password)
         profile->password = before.password;
         profile->greeting = before.greeting;
         profile->greeting_length = before.greeting_length;
+        profile->greeting_id_length = before.greeting_id_length;
         profile->greeting_tail_length = before.greeting_tail_length;
         profile->greeting_replies = before.greeting_replies;
         return false;
@@ -129,8 +139,30 @@ bool profile_set_password(struct profile *profile, const char *password)
 
 /* ---- the same at the nodes of a cluster ---- */
 
+/* What the counterpart is to be like. At another server the configuration has other credentials for who has none of
+ * his own; those of clients are tried as they are. */
+static struct profile wanted_at(const struct profile *profile, const struct upstream *upstream)
+{
+    const struct profile *base = upstream->base;
+    struct profile wanted = *profile;
+
+    if (upstream->settings.is_elsewhere) {
+        bool is_default = profile->is_default || profile_same_credentials(profile, profile->upstream->base);
+        wanted.user = is_default ? base->user : profile->user;
+        wanted.password = is_default ? base->password : profile->password;
+        wanted.generation = is_default ? base->generation : profile->generation;
+        wanted.needs_password = is_default && base->needs_password;
+        wanted.refused = false;
+        wanted.granted = 0;
+        wanted.denied = 0;
+    }
+    return wanted;
+}
+
 struct profile *profile_make_at(struct profile *profile, struct upstream *upstream, size_t number)
 {
+    const struct profile wanted = wanted_at(profile, upstream);
+
     if (number >= profile->elsewhere_count) {
         size_t count = number + 8;
         struct profile **longer = realloc(profile->elsewhere, count * sizeof(struct profile *));
@@ -141,7 +173,7 @@ struct profile *profile_make_at(struct profile *profile, struct upstream *upstre
         profile->elsewhere = longer;
         profile->elsewhere_count = count;
     }
-    profile->elsewhere[number] = profile_get(upstream, profile);
+    profile->elsewhere[number] = profile_get(upstream, &wanted);
     if (profile->elsewhere[number] != NULL) {
         profile_join(profile->elsewhere[number]);
     }
@@ -231,6 +263,7 @@ static struct profile *profile_create(struct upstream *upstream, const struct pr
     profile->denied = wanted->denied;
     memcpy(profile->granted_us, wanted->granted_us, sizeof profile->granted_us);
     profile->refused = wanted->refused;
+    profile->is_default = wanted->is_default;
     if ((wanted->user != NULL && profile->user == NULL) || (wanted->password != NULL && profile->password == NULL) ||
         profile->shared == NULL || !greeting_build(profile)) {
         profile_free(profile);
@@ -410,6 +443,7 @@ struct profile *profile_with_credentials(struct profile *profile, struct slice u
     wanted.password = strndup(password.data, password.length);
     wanted.needs_password = false;
     wanted.refused = false;
+    wanted.is_default = false;
     wanted.granted = 0;
     wanted.denied = 0;
     wanted.generation = 0;
@@ -483,11 +517,16 @@ const char *profile_user(const struct profile *profile)
 
 struct lane_greeting profile_greeting(const struct profile *profile, bool shared)
 {
+    bool asks_id = profile->greeting_id_length > 0 && !profile->may_not_ask_id;
+    size_t with_id = profile->greeting_length + profile->greeting_id_length + profile->greeting_tail_length;
+
     return (struct lane_greeting){
-        .bytes = profile->greeting,
-        .length = profile->greeting_length + (shared ? profile->greeting_tail_length : 0),
-        .replies = profile->greeting_replies + (shared ? TAIL_REPLIES : 0),
+        .bytes = profile->greeting + (asks_id ? 0 : with_id),
+        .length = profile->greeting_length + (asks_id ? profile->greeting_id_length : 0) +
+                  (shared ? profile->greeting_tail_length : 0),
+        .replies = profile->greeting_replies + asks_id + (shared ? TAIL_REPLIES : 0),
         .has_tail = shared,
+        .asks_id = asks_id,
         .has_credentials = profile->password != NULL,
         .resp3 = profile->resp == 3,
         .password_known = profile->password != NULL || !profile->upstream->settings.serves_clients,

@@ -71,7 +71,7 @@ void upstream_check_outdated(struct lane *lane)
 static void replace_password(struct profile *profile, const char *password)
 {
     struct upstream *upstream = profile->upstream;
-    const char *greeting = profile->greeting;
+    const char *greeting = profile_greeting(profile, true).bytes;
 
     if (!profile_set_password(profile, password)) {
         log_error("upstream", "out of memory: the old password stays");

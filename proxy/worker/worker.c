@@ -1,5 +1,7 @@
 #include "worker/worker.h"
 #include "worker/worker_cluster.h"
+#include "worker/worker_routes.h"
+#include "worker/worker_scripts.h"
 #include "worker/worker_settings.h"
 
 #include "base/log.h"
@@ -45,16 +47,33 @@ struct worker {
     _Atomic int access_found; /* enum upstream_access, or ACCESS_UNKNOWN */
     struct event tick;
     uint32_t ticks;
-    uint64_t gone_at_trim;            /* clients that had gone when memory was given back last */
-    const struct conf_rule *scripted; /* the first rule that takes scripts in Redis, or NULL */
-    char *script_problem;             /* why there are none, or NULL */
-    bool asks_for_eval;               /* EVALSHA is asked for; EVAL comes next */
+    uint64_t gone_at_trim; /* clients that had gone when memory was given back last */
+    struct worker_scripts scripts;
     bool stopping;
 };
 
 static struct upstream_settings upstream_settings(struct worker *worker, const struct conf *conf)
 {
-    return worker_upstream_settings(conf, worker->index, &worker->stats, &worker->cluster.changes);
+    struct upstream_settings settings = worker_upstream_settings(conf, worker->index, &worker->stats, &worker->cluster);
+
+    if (worker->cluster.ways != NULL || worker_routes_are_wanted(conf)) {
+        settings.changes = &worker->cluster.changes;
+    }
+    return settings;
+}
+
+static struct worker_cluster_parts cluster_parts(struct worker *worker)
+{
+    return (struct worker_cluster_parts){
+        .reactor = &worker->reactor,
+        .runs = &worker->runs,
+        .home = worker->upstream,
+        .control = worker->control,
+        .worker = worker->index,
+        .stats = &worker->stats,
+        .want_map = worker->parts.want_map,
+        .pool = worker->parts.pool,
+    };
 }
 
 /* ---- the thread ---- */
@@ -78,57 +97,14 @@ static void trim_memory(struct worker *worker)
     }
 }
 
-/* ---- whether scripts may be run ---- */
-
-/* All workers find the same; one tells. Without them locks are not renewed and figures stay here. */
-static void warn_of_scripts(const struct worker *worker)
-{
-    const struct conf_rule *rule = worker->scripted;
-    const char *why = worker->script_problem;
-
-    if (worker->index != 0 || why == NULL) {
-        return;
-    }
-    if (rule == NULL) {
-        log_info("worker", "scripts do not work on this Redis: %s", why);
-        return;
-    }
-    log_warning("worker",
-                "scripts do not work on this Redis: %s; [%s%s%s] needs them: locks will not be renewed, limits not be "
-                "shared and figures not be written; allow upstream_user +eval +evalsha +time and what docs name",
-                why, rule->section->name, *rule->name != '\0' ? ":" : "", rule->name);
-}
-
-/* why is a constant text or Redis' error. */
-static void find_script_problem(struct worker *worker, const char *why)
-{
-    free(worker->script_problem);
-    worker->script_problem = why != NULL ? strdup(why) : NULL;
-    warn_of_scripts(worker);
-}
-
-/* Comes with every new connection. Where scripts are needed EVAL is asked for, once EVALSHA is known to be allowed. */
-static void on_scripts(void *context, const char *why)
-{
-    struct worker *worker = context;
-    bool is_first = worker->asks_for_eval;
-
-    worker->asks_for_eval = false;
-    find_script_problem(worker, why);
-    if (is_first && why == NULL && worker->scripted != NULL) {
-        server_info_ask_for_scripts(worker->server_info);
-    }
-}
-
 /* Redis wants a password and Headgate has none: then it can run nothing on its own account. */
 static void watch_for_password(struct worker *worker)
 {
     static const char why[] = "Redis wants a password, and upstream_password is not set";
     bool locked = upstream_is_locked(worker->upstream);
-    bool known = worker->script_problem != NULL && strcmp(worker->script_problem, why) == 0;
 
-    if (locked != known) {
-        find_script_problem(worker, locked ? why : NULL);
+    if (locked != worker_scripts_have_problem(&worker->scripts, why)) {
+        worker_scripts_find_problem(&worker->scripts, locked ? why : NULL);
     }
 }
 
@@ -153,7 +129,7 @@ static void on_upstream_ready(void *context)
 {
     struct worker *worker = context;
 
-    worker->asks_for_eval = true;
+    worker_scripts_connected(&worker->scripts);
     server_info_again(worker->server_info);
 }
 
@@ -315,7 +291,7 @@ static void worker_free(struct worker *worker)
     if (worker->server_info != NULL) {
         server_info_free(worker->server_info);
     }
-    free(worker->script_problem);
+    worker_scripts_close(&worker->scripts);
     if (worker->control != NULL) {
         control_free(worker->control);
     }
@@ -349,14 +325,7 @@ static bool build_parts(struct worker *worker, const struct conf *conf)
     if (worker->upstream != NULL) {
         place_upstream(worker);
     }
-    const struct worker_cluster_parts cluster = {
-        .reactor = reactor,
-        .runs = &worker->runs,
-        .home = worker->upstream,
-        .control = worker->control,
-        .want_map = worker->parts.want_map,
-        .pool = worker->parts.pool,
-    };
+    const struct worker_cluster_parts cluster = cluster_parts(worker);
     if (worker->server_info != NULL && !worker_cluster_open(&worker->cluster, &cluster, conf, &upstream)) {
         return false;
     }
@@ -379,8 +348,7 @@ static bool build_parts(struct worker *worker, const struct conf *conf)
         return false;
     }
     worker->cluster.clients = worker->clients;
-    worker->scripted = conf_rules_with_scripts(conf->rules);
-    server_info_tell_scripts(worker->server_info, on_scripts, worker);
+    worker_scripts_open(&worker->scripts, worker->index, worker->server_info, conf);
     upstream_tell_losses(worker->upstream, on_upstream_lost, worker);
     upstream_tell_refusals(worker->upstream, on_upstream_refused, worker);
     upstream_tell_access(worker->upstream, on_access, worker);
@@ -564,30 +532,18 @@ struct conf_message {
     void *context;
 };
 
-/* A reload has brought, or taken, what needs scripts. */
-static void change_scripted(struct worker *worker, const struct conf_rule *scripted)
-{
-    bool is_new = worker->scripted == NULL && scripted != NULL;
-
-    worker->scripted = scripted;
-    if (is_new && worker->script_problem != NULL) {
-        warn_of_scripts(worker);
-    } else if (is_new) {
-        server_info_ask_for_scripts(worker->server_info);
-    }
-}
-
 static void run_reconfigure(struct message *message)
 {
     struct conf_message *order = (struct conf_message *)(void *)message;
     struct upstream_settings upstream = upstream_settings(order->worker, order->conf);
     struct client_settings clients = worker_client_settings(order->conf);
+    const struct worker_cluster_parts cluster = cluster_parts(order->worker);
 
     upstream_reconfigure(order->worker->upstream, &upstream);
-    worker_cluster_reconfigure(&order->worker->cluster, order->conf, &upstream);
+    worker_cluster_reconfigure(&order->worker->cluster, &cluster, order->conf, &upstream);
     client_service_reconfigure(order->worker->clients, &clients, order->conf->rules, order->admission);
     admission_release(order->admission);
-    change_scripted(order->worker, conf_rules_with_scripts(order->conf->rules));
+    worker_scripts_reconfigure(&order->worker->scripts, order->conf);
     order->done(order->context);
     free(order);
 }

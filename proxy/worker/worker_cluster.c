@@ -1,4 +1,5 @@
 #include "worker/worker_cluster.h"
+#include "worker/worker_routes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,6 +7,22 @@
 bool worker_cluster_is_wanted(const struct conf *conf)
 {
     return conf->upstream.topology == CONF_TOPOLOGY_CLUSTER;
+}
+
+/* Any node of it will do. Before the first map nobody knows better. */
+static bool may_have_id(void *context, const char *target_text, struct slice id)
+{
+    const struct worker_cluster *cluster = context;
+
+    return cluster->ways == NULL || cluster_ways_have_id(cluster->ways, target_text, id);
+}
+
+void worker_cluster_ask_ids(struct worker_cluster *cluster, const struct conf *conf, struct lane_settings *settings)
+{
+    if (worker_cluster_is_wanted(conf)) {
+        settings->may_have_id = may_have_id;
+        settings->id_context = cluster;
+    }
 }
 
 static void on_map_wanted(void *context)
@@ -99,7 +116,7 @@ bool worker_cluster_open(struct worker_cluster *cluster, const struct worker_clu
         return cluster->replicas != NULL;
     }
     if (!worker_cluster_is_wanted(conf)) {
-        return true;
+        return worker_routes_follow(cluster, parts, conf, settings);
     }
     cluster->conf = conf;
     cluster->want_map = parts->want_map;
@@ -110,10 +127,13 @@ bool worker_cluster_open(struct worker_cluster *cluster, const struct worker_clu
     return cluster->ways != NULL;
 }
 
-void worker_cluster_reconfigure(struct worker_cluster *cluster, const struct conf *conf,
-                                const struct upstream_settings *settings)
+void worker_cluster_reconfigure(struct worker_cluster *cluster, const struct worker_cluster_parts *parts,
+                                const struct conf *conf, const struct upstream_settings *settings)
 {
     cluster->conf = conf;
+    if (conf->upstream.topology == CONF_TOPOLOGY_SINGLE && !worker_routes_follow(cluster, parts, conf, settings)) {
+        abort();
+    }
     if (cluster->ways != NULL) {
         cluster_ways_reconfigure(cluster->ways, settings);
     }
@@ -160,6 +180,7 @@ void worker_cluster_close(struct worker_cluster *cluster)
         cluster_ways_free(cluster->ways);
         cluster->ways = NULL;
     }
+    worker_routes_close(cluster);
     if (cluster->replicas != NULL) {
         replica_ways_free(cluster->replicas);
         cluster->replicas = NULL;

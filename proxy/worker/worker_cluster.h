@@ -8,11 +8,12 @@
 #include "upstream/control.h"
 
 struct worker_cluster {
-    struct cluster_ways *ways;     /* NULL: there is no cluster */
-    struct replica_ways *replicas; /* behind sentinels; NULL: there are none */
-    uint64_t changes;              /* counted by the ways and by the home upstream */
-    const struct conf *conf;       /* in force */
-    struct client_service *clients;
+    struct cluster_ways *ways;      /* NULL: there is no cluster, and no rule has sent keys to other servers */
+    struct worker_routes *routes;   /* to these; NULL: there are none */
+    struct replica_ways *replicas;  /* behind sentinels; NULL: there are none */
+    uint64_t changes;               /* counted by the ways and by the home upstream */
+    const struct conf *conf;        /* in force */
+    struct client_service *clients; /* NULL: not made yet */
     /* From the worker's thread: the map may be old. */
     void (*want_map)(void *pool);
     void *pool;
@@ -24,20 +25,24 @@ struct worker_cluster_parts {
     struct run_pool *runs;
     struct upstream *home;
     struct control *control;
+    size_t worker; /* its number */
+    struct stats *stats;
     void (*want_map)(void *pool);
     void *pool;
 };
 
 bool worker_cluster_is_wanted(const struct conf *conf);
+/* The lanes of the home upstream, whose settings these are, ask nodes who they are, if there is a cluster. */
+void worker_cluster_ask_ids(struct worker_cluster *cluster, const struct conf *conf, struct lane_settings *settings);
 /* Several times a second. */
 void worker_cluster_tick(struct worker_cluster *cluster);
 /* settings: of the home upstream. Where there is one server it is nothing. clients are set by the caller, before the
  * loop runs. False when memory is short. */
 bool worker_cluster_open(struct worker_cluster *cluster, const struct worker_cluster_parts *parts,
                          const struct conf *conf, const struct upstream_settings *settings);
-/* Another configuration is in force. */
-void worker_cluster_reconfigure(struct worker_cluster *cluster, const struct conf *conf,
-                                const struct upstream_settings *settings);
+/* Another configuration is in force; before the clients go by it. */
+void worker_cluster_reconfigure(struct worker_cluster *cluster, const struct worker_cluster_parts *parts,
+                                const struct conf *conf, const struct upstream_settings *settings);
 /* Calls visit for each lane to a node. */
 void worker_cluster_visit_lanes(struct worker_cluster *cluster, void (*visit)(void *context, struct lane *lane),
                                 void *context);

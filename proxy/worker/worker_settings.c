@@ -1,7 +1,5 @@
 #include "worker/worker_settings.h"
 
-#include "worker/worker_cluster.h"
-
 /* What the clients' upstream and those of policies have in common. */
 static struct upstream_settings common_settings(const struct conf *conf)
 {
@@ -24,7 +22,7 @@ static struct upstream_settings common_settings(const struct conf *conf)
 }
 
 struct upstream_settings worker_upstream_settings(const struct conf *conf, size_t worker, struct stats *stats,
-                                                  uint64_t *changes)
+                                                  struct worker_cluster *cluster)
 {
     struct upstream_settings settings = common_settings(conf);
     bool is_cluster = worker_cluster_is_wanted(conf);
@@ -34,8 +32,9 @@ struct upstream_settings worker_upstream_settings(const struct conf *conf, size_
     settings.lane.host = is_cluster ? conf->upstream.seeds[0].host : conf->upstream.host;
     settings.lane.wants_master = conf->upstream.topology == CONF_TOPOLOGY_SENTINEL;
     settings.lane.follows = is_cluster;
-    settings.changes = is_cluster ? changes : NULL;
+    settings.changes = is_cluster ? &cluster->changes : NULL;
     settings.lane.stats = stats;
+    worker_cluster_ask_ids(cluster, conf, &settings.lane);
     settings.shared_lanes = (size_t)conf->lanes;
     settings.user = conf->upstream_user;
     settings.password = conf->upstream_password;
@@ -54,6 +53,7 @@ struct client_settings worker_client_settings(const struct conf *conf)
         .drain_timeout = conf->process->drain_timeout,
         .splits = conf->cross_slot == CONF_CROSS_SLOT_SPLIT,
         .reads = conf->reads,
+        .reads_replicas = conf_reads_replicas(conf),
         .read_own_writes = conf->read_own_writes,
         .idle_timeout = conf->client_idle_timeout,
         .upstream_wait = conf->upstream_wait,
@@ -69,5 +69,6 @@ struct client_settings worker_client_settings(const struct conf *conf)
                 .most = (uint32_t)conf->tls_handshakes},
         .servers = common_settings(conf),
         .resolve_every = conf->resolve_every,
+        .process = conf->process,
     };
 }

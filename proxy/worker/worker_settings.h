@@ -4,11 +4,11 @@
 
 #include "client/client.h"
 #include "conf/conf.h"
+#include "worker/worker_cluster.h"
 
-/* Texts are those of conf. worker: its number. stats: where lanes are counted. changes: the count of changes of a
- * cluster, used if the upstream is one. */
+/* Texts are those of conf. worker: its number. stats: where lanes are counted. cluster: used if the upstream is one. */
 struct upstream_settings worker_upstream_settings(const struct conf *conf, size_t worker, struct stats *stats,
-                                                  uint64_t *changes);
+                                                  struct worker_cluster *cluster);
 struct client_settings worker_client_settings(const struct conf *conf);
 
 #endif

@@ -10,6 +10,7 @@ from harness.leases import Monitor
 from harness.program import Program, start_with_pid
 from harness.rules import launch
 from harness.servers import BINARY, Headgate
+from harness.upgrade import Line, kill_line
 
 
 @pytest.fixture
@@ -103,6 +104,32 @@ def make_without_rights(redis):
     yield make
     for server in servers:
         server.finish()
+
+
+# ---- upgrades ----
+
+
+@pytest.fixture
+def make_line(make_headgate, redis):
+    """Starts a Headgate that can be replaced by new processes: make_line(rules, option=…)."""
+    lines = []
+
+    def make(rules="", listen=None, admin=None, environment=(), **options):
+        """listen, admin: further addresses."""
+        headgate = make_headgate(redis, start=False, reload_on_change="off", **options)
+        for name, address in (("listen", listen), ("admin", admin)):
+            headgate.options[name] = ", ".join(filter(None, [headgate.options[name], address]))
+        headgate.write_rules(rules)
+        headgate.environment.update(environment)
+        lines.append(Line(headgate))
+        return lines[-1]
+
+    yield make
+    for line in lines:
+        try:
+            line.finish()
+        finally:
+            kill_line(line)
 
 
 # ---- HTTP ----

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from harness.admin import text
+from harness.admin import audits, text
 from harness.http import ask, basic
 from harness.resp import OK, PONG, Client, Error, wait_for
 from harness.servers import run_headgate
@@ -16,11 +16,6 @@ READ = {"admin_password": "all of it", "admin_read_password": "only looking"}
 @pytest.fixture
 def headgate(redis, make_headgate):
     return make_headgate(redis, reload_on_change="off", upstream_password="", **READ)
-
-
-def audits(headgate, start=""):
-    """The lines about changes, without their time and level."""
-    return [line for line in re.findall(r" audit: (.*)", headgate.log()) if line.startswith(start)]
 
 
 def test_who_only_looks_changes_nothing(headgate):
@@ -154,6 +149,57 @@ def test_a_password_within_an_address_is_not_shown(headgate, name, value):
         answer = admin("CONFIG", "SET", name, value)
     assert isinstance(answer, Error) and b"sesame" not in bytes(answer), answer
     assert len(audits(headgate, f"CONFIG SET {name} ")) == 1
+    assert "sesame" not in headgate.log()
+
+
+@pytest.mark.parametrize(
+    "given,shown",
+    [
+        ("upstream_password open sesame friend", "upstream_password ********"),
+        ("upstream_password open sesame", "upstream_password ********"),
+        ("upstream_password open sesame friend or foe", "upstream_password ********"),
+        ("UPSTREAM_PASSWORD open sesame=friend or", "UPSTREAM_PASSWORD ********"),
+        ("upstream_password = open sesame friend", "upstream_password ********"),
+        ("upstream_password=sesame friend", "upstream_password ********"),
+        ("upstream_pasword open sesame friend", "upstream_pasword ********"),
+        ("upstream_password open max_clients sesame", "upstream_password ******** ********"),
+        ("upstream_password open max_clients sesame 7", "upstream_password ******** ********"),
+        ("max_clients 70 upstream_password open sesame friend", "max_clients ******** upstream_password ********"),
+        ("upstream redis://alice:sesame friend@db:6379 or", "upstream ********"),
+        ("limit:serch.limit sesame", "limit:serch.limit ********"),
+        ("limit:serch.limit=sesame friend", "limit:serch.limit ********"),
+    ],
+)
+def test_a_secret_of_several_words_is_not_shown(headgate, given, shown):
+    """Nobody has quoted it, so that it came as further names and values."""
+    with headgate.admin() as admin:
+        assert admin("AUTH", "all of it") == OK
+        answer = admin("CONFIG", "SET", *given.split())
+        assert admin("CONFIG", "GET", "max_clients")[1] != b"70", "nothing was changed"
+    assert isinstance(answer, Error) and b"sesame" not in bytes(answer) and b"friend" not in bytes(answer), answer
+    assert len(audits(headgate, f"CONFIG SET {shown}, by ")) == 1, audits(headgate)
+    assert "sesame" not in headgate.log()
+
+
+def test_what_was_set_behind_a_secret_is_shown(headgate):
+    with headgate.admin() as admin:
+        assert admin("AUTH", "all of it") == OK
+        assert admin("CONFIG", "SET", "upstream_password", "open sesame", "max_clients", "70") == OK
+    assert len(audits(headgate, "CONFIG SET upstream_password ******** max_clients 70, by ")) == 1
+    assert "sesame" not in headgate.log()
+
+
+def test_passwords_that_are_given_in_several_words(headgate):
+    """To log in: neither the answer nor the log has a part of one."""
+    with headgate.admin() as admin:
+        answers = [
+            admin("AUTH", "open", "sesame", "friend"),
+            admin("AUTH", "open", "sesame"),
+            admin("HELLO", "3", "AUTH", "default", "open", "sesame"),
+            admin("HELLO", "3", "AUTH", "default", "sesame", "SETNAME", "x"),
+            admin("SERVER", "x", "AUTH", "sesame"),
+        ]
+    assert all(isinstance(answer, Error) and b"sesame" not in bytes(answer) for answer in answers), answers
     assert "sesame" not in headgate.log()
 
 

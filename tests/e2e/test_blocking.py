@@ -1,7 +1,6 @@
 """Commands that wait: woken, timed out, pipelined behind, abandoned; and WAIT, which speaks of the own writes."""
 
 import signal
-import time
 
 import pytest
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from harness.admin import stats
-from harness.resp import OK, Error, Push, Status, encode, wait_for
+from harness.resp import OK, Error, Status, encode, wait_for
 from harness.rules import launch
 from harness.target import client_list
 

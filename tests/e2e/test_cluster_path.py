@@ -218,6 +218,64 @@ def test_transactions_at_several_nodes_follow_each_other_in_a_pipeline(cluster, 
         assert pipeline(client, said) == wanted
 
 
+def test_what_has_no_key_does_not_decide_where_a_transaction_is(cluster, client):
+    """PUBLISH, and the keys that it is about, of whatever node."""
+    for number, (key,) in enumerate(cluster.keys_at(1, "publish").values()):
+        said = [("MULTI",), ("PUBLISH", "nobody", 1), ("ECHO", "x"), ("SET", key, number), ("PUBLISH", "nobody", 2)]
+        replies = pipeline(client, [*said, ("EXEC",), ("GET", key)])
+        assert replies == [OK, *[b"QUEUED"] * 4, [0, b"x", OK, 0], str(number).encode()]
+    assert pipeline(client, [("MULTI",), ("ECHO", "x"), ("EXEC",)]) == [OK, b"QUEUED", [b"x"]]
+    assert pipeline(client, [("MULTI",), ("ECHO", "x"), ("DISCARD",), ("ECHO", "y")]) == [OK, b"QUEUED", OK, b"y"]
+    # What was given up is not part of the next one.
+    assert pipeline(client, [("MULTI",), ("EXEC",)]) == [OK, []]
+    replies = pipeline(client, [("MULTI",), ("ECHO", "x"), ("ECHO",), ("SET", key, "no"), ("EXEC",), ("GET", key)])
+    assert text(replies[2]) == "ERR wrong number of arguments for 'echo' command"
+    assert text(replies[4]).startswith("EXECABORT")
+    assert replies[5] == str(number).encode()
+
+
+def test_what_has_no_key_and_is_long(cluster, client):
+    """More of it is not kept, and it is at the home node then; all of it is executed, or nothing."""
+    for (key,) in cluster.keys_at(1, "long").values():
+        said = [("MULTI",), *[("ECHO", "x" * 5000)] * 20, ("SET", key, 1), ("EXEC",)]
+        replies = pipeline(client, said)
+        assert replies[:21] == [OK, *[b"QUEUED"] * 20]
+        if replies[21] == b"QUEUED":
+            assert replies[22] == [*[b"x" * 5000] * 20, OK]
+        else:
+            assert text(replies[21]) == CROSS_SLOT and text(replies[22]).startswith("EXECABORT")
+
+
+def test_who_may_not_say_it_is_told_at_the_end(cluster, make_headgate):
+    """QUEUED comes from Headgate then, which does not know."""
+    for node in cluster.masters:
+        node.tell("ACL", "SETUSER", "mute", "on", ">word", "~*", "+@all", "-publish")
+    try:
+        with make_headgate(cluster.url()).connect() as client:
+            assert client("AUTH", "mute", "word") == OK
+            for (key,) in cluster.keys_at(1, "mute").values():
+                replies = pipeline(client, [("MULTI",), ("PUBLISH", "c", 1), ("SET", key, 1), ("EXEC",), ("GET", key)])
+                assert replies[:3] == [OK, b"QUEUED", b"QUEUED"]
+                assert text(replies[3]).startswith("EXECABORT")
+                assert replies[4] is None
+    finally:
+        for node in cluster.masters:
+            node.ask("ACL", "DELUSER", "mute")
+
+
+def test_what_is_for_all_masters_in_a_transaction(cluster, client, make_headgate):
+    """It is refused, unless there is one only."""
+    replies = pipeline(client, [("MULTI",), ("SET", "a", 1), ("FLUSHALL",), ("EXEC",)])
+    assert "cannot be part of a transaction" in text(replies[2]) and text(replies[3]).startswith("EXECABORT")
+    with Cluster(masters=1, replicas=0) as alone:
+        headgate = make_headgate(alone.url())
+        headgate.await_log("1 of them masters with slots")
+        with headgate.connect() as other:
+            for said in (("SET", "a", 1), ("FLUSHALL",), ("GET", "a")), (("FLUSHALL",), ("SET", "a", 1), ("GET", "a")):
+                replies = pipeline(other, [("MULTI",), *said, ("EXEC",)])
+                assert replies == [OK, *[b"QUEUED"] * 3, [OK, OK, b"1" if said[2:] and said[1][0] == "SET" else None]]
+
+
 def test_an_empty_transaction_and_one_that_is_given_up(client):
     assert pipeline(client, [("MULTI",), ("EXEC",)]) == [OK, []]
     assert pipeline(client, [("MULTI",), ("DISCARD",), ("GET", "k")]) == [OK, OK, None]
@@ -240,6 +298,15 @@ def test_blocking_requests_wait_at_their_node(cluster, client, headgate):
         client.request("BLPOP", keys[0], 0)
         assert other("RPUSH", keys[0], "x") in (0, 1)
         assert client.read() == [keys[0].encode(), b"x"]
+
+
+def test_wait_ties_nobody_to_a_node(cluster, client):
+    keys = [key_in(cluster.slots_of(node)) for node in cluster.current_masters()]
+    for turn in range(3):
+        for key in keys:
+            assert client("SET", key, turn) == OK
+            assert client("WAIT", 0, 100) == 0
+        assert pipeline(client, [("GET", key) for key in keys]) == [str(turn).encode()] * len(keys)
 
 
 def test_a_blocked_request_goes_along_with_its_slot(cluster, client, headgate):

@@ -40,16 +40,16 @@ def node_of(cluster, channel):
     return wait_for(find, 30, "a subscriber")
 
 
-def assert_hears(publisher, client, channel, resp=2):
-    """Messages of the moment between may be lost, so one is sent until it comes."""
+def assert_hears(publisher, client, channel, resp=2, publish="PUBLISH", message_type=b"message"):
+    """Messages of the moment between may be lost, so one is sent until it comes; nothing else comes."""
     kind = Push if resp == 3 else list
     for number in range(600):
         with contextlib.suppress(Closed):
-            publisher("PUBLISH", channel, number)
+            publisher(publish, channel, number)
         client.socket.settimeout(0.1)
         try:
             message = client.read()
-            assert type(message) is kind and message[:2] == [b"message", channel.encode()], message
+            assert type(message) is kind and message[:2] == [message_type, channel.encode()], message
             return
         except TimeoutError:
             continue

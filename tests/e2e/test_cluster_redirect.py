@@ -1,5 +1,6 @@
 """Redirects as a node writes them that the test plays: in pieces, behind other replies, and to where nobody is."""
 
+import socket
 import time
 
 import pytest
@@ -207,3 +208,43 @@ def test_lanes_of_parts_that_were_not_sent_are_closed(fake, make_headgate):
         next_of(fake, b"FUNCTION").reply(b"$3\r\none\r\n")
         assert client.read().startswith(b"ERR headgate: no connection to Redis")
     wait_for(lambda: lanes() == 0, what="lanes that are closed")
+
+
+@pytest.mark.parametrize("error", (b"-TRYAGAIN Multiple keys request during rehashing of slot", b"-LOADING Redis is loading"))
+def test_who_has_closed_its_writing_half_is_answered(fake, make_headgate, pool, error):
+    """Redis closes the lane, whose stream was ended behind the request: it is sent again on another."""
+    slots = slots_of(fake)
+    fake.answers["CLUSTER"] = lambda _lane, arguments: slots if arguments[1] == b"SLOTS" else b"$0\r\n\r\n"
+    headgate = make_headgate(f"cluster://{fake.url}", upstream_wait="60s", pool=pool)
+    answers = [error + b"\r\n"] * 2 + [b"*2\r\n$4\r\nlist\r\n$1\r\nv\r\n"]
+    lanes = []
+
+    def answer(lane, _):
+        """When the end of the stream has come, too."""
+        lanes.append(lane)
+        assert lane.socket.recv(1, socket.MSG_PEEK) == b""
+        return answers.pop(0)
+
+    fake.answers["BLPOP"] = answer
+    client = headgate.connect()
+    client.request("BLPOP", "list", 0)
+    client.shutdown_write()
+    assert client.read() == [b"list", b"v"]
+    client.assert_closed()
+    assert len(set(lanes)) == 3
+
+
+def test_who_is_gone_takes_nothing_out_of_a_list(fake, make_headgate):
+    """What Redis keeps behind a request that is held is ended, as that is sent again only after it."""
+    slots = slots_of(fake)
+    fake.answers["CLUSTER"] = lambda _lane, arguments: slots if arguments[1] == b"SLOTS" else b"$0\r\n\r\n"
+    headgate = make_headgate(f"cluster://{fake.url}", upstream_wait="60s", pool="session")
+    client = headgate.connect()
+    client.send(encode("GET", "a") + encode("BLPOP", "list", 0))
+    get, blpop = next_of(fake, b"GET"), next_of(fake, b"BLPOP")
+    assert get.lane is blpop.lane
+    get.reply(b"-TRYAGAIN Multiple keys request during rehashing of slot\r\n")
+    wait_for(lambda: int(stats(headgate)["redirects_total"]) == 1, what="a request that is held")
+    client.request("GET", "b")
+    client.shutdown_write()
+    client.assert_closed()  # as the node has closed the lane, at the end of its stream

@@ -366,6 +366,11 @@ def test_examples_for_prometheus_name_what_there_is(started, redis):
     alerts = (examples / "headgate-alerts.yml").read_text()
     used = set(re.findall(r"\bheadgate_\w+", "\n".join(expressions) + alerts))
     assert len(used) > 40 and used <= names, used - names
+    # What is told by rule is there to be looked at, and what is wrong with a rule raises an alert that names it.
+    by_rule = {name for name in names if "_rule_" in name}
+    assert len(by_rule) == 10 and by_rule <= used, by_rule - used
+    alerts_by_rule = [alert for alert in alerts.split("- alert:")[1:] if "_rule_" in alert]
+    assert len(alerts_by_rule) == 3 and all("$labels.rule" in alert for alert in alerts_by_rule), alerts_by_rule
 
 
 # ---- several servers ----

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from harness.resp import OK, Error, encode, to_bytes
+from harness.resp import OK, Error, to_bytes
 from harness.rules import launch
 
 RULE = "[deny:secret]\nkeys = secret:*\n"

@@ -11,7 +11,6 @@ from harness.leases import (
     LEASE_MS,
     await_counter,
     await_keys,
-    await_lease,
     counters,
     lease_of,
     losses,

@@ -1,19 +1,15 @@
 """[lease:NAME]: semaphores whose clients' clocks differ. A permit that is renewed is never in a newcomer's way less than
 one that was just taken, and is never swept up by it."""
 
-import threading
 import time
 
 import pytest
 
 from harness.leases import (
-    Monitor,
     await_keys,
     counters,
-    leases,
     losses,
     rule,
-    score_of,
     sweep_and_add_fairly,
     transact,
 )

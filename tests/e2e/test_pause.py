@@ -2,7 +2,6 @@
 
 import socket
 import threading
-import time
 
 import pytest
 

@@ -5,7 +5,7 @@ import pytest
 from harness import tls
 from harness.admin import text
 from harness.certificates import certificates
-from harness.resp import OK, Closed, wait_for
+from harness.resp import OK, wait_for
 from harness.sentinel import Group
 
 OPTIONS = {

@@ -3,14 +3,11 @@
 import contextlib
 import concurrent.futures
 import datetime
-import os
-import pathlib
+import functools
 import re
-import resource
 import socket
 import ssl
 import subprocess
-import threading
 import time
 
 import pytest
@@ -20,9 +17,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from harness import tls
 from harness.admin import stats
 from harness.certificates import certificates
-from harness.resp import OK, PONG, QUEUED, Client, Closed, encode, wait_for
+from harness.resp import OK, PONG, QUEUED, Client, encode, wait_for
 from harness.servers import free_port, run_headgate, sanitizer_overhead
-from harness.tls import client_context, s_client, towards_clients
+from harness.tls import client_context, is_refused, s_client, start_with_tls, towards_clients
 
 VERSIONS = ("TLSv1.2", "TLSv1.3")
 MIB = 1 << 20
@@ -36,42 +33,18 @@ def version(request):
 @pytest.fixture
 def make(redis, pool, make_headgate):
     """A Headgate whose clients speak TLS, in front of a Redis that does not."""
-
-    def start(**options):
-        return start_tls(make_headgate, redis, pool=pool, **options)
-
-    return start
+    return functools.partial(start_with_tls, make_headgate, redis, pool=pool)
 
 
 @pytest.fixture
 def make_shared(redis, make_headgate):
     """The same, where the pool has nothing to do with it."""
-
-    def start(**options):
-        return start_tls(make_headgate, redis, **options)
-
-    return start
-
-
-def start_tls(make_headgate, redis, **options):
-    headgate = make_headgate(redis, start=False, tls=True, **options)
-    headgate.write_config(upstream=redis.url, upstream_ca=None)
-    headgate.start()
-    return headgate
+    return functools.partial(start_with_tls, make_headgate, redis)
 
 
 @pytest.fixture
 def headgate(make):
     return make()
-
-
-def fails(action):
-    """Whether the handshake, or what follows it, is refused: TLS 1.3 tells clients only after their handshake."""
-    try:
-        action()("PING")
-        return False
-    except (OSError, Closed):
-        return True
 
 
 # ---- what is served ----
@@ -106,10 +79,10 @@ def test_operators_by_tls(redis, make_headgate):
     headgate = make_headgate(redis, start=False, **towards_clients())
     headgate.write_config(admin=f"rediss://127.0.0.1:{headgate.admin_port}")
     headgate.start()
-    wait_for(lambda: not fails(lambda: tls.connect(headgate.admin_address)), what="operators to be served")
+    wait_for(lambda: not is_refused(lambda: tls.connect(headgate.admin_address)), what="operators to be served")
     with tls.connect(headgate.admin_address) as admin:
         assert b"clients_connected" in admin("STATS")
-    assert fails(lambda: Client(headgate.admin_address))
+    assert is_refused(lambda: Client(headgate.admin_address))
 
 
 def test_each_feature_of_a_session(headgate, version):
@@ -464,7 +437,7 @@ def with_client_certificates(make_shared, wanted, **options):
 def test_certificates_of_clients(make_shared, version, wanted, name):
     headgate = with_client_certificates(make_shared, wanted)
     identity = getattr(certificates(), name) if name else None
-    refused = fails(lambda: headgate.connect(client_context(identity, version)))
+    refused = is_refused(lambda: headgate.connect(client_context(identity, version)))
     expected = wanted != "none" and name in (*BAD, NOT_FOR_CLIENTS) or wanted == "required" and name is None
     assert refused == expected
     assert headgate.connect(client_context(certificates().client))("PING") == PONG
@@ -476,7 +449,7 @@ def test_certificates_of_clients(make_shared, version, wanted, name):
 def test_a_certificate_that_was_revoked(make_shared, version):
     headgate = with_client_certificates(make_shared, "required", tls_crl=certificates().crl)
     assert headgate.connect(client_context(certificates().client, version))("PING") == PONG
-    assert fails(lambda: headgate.connect(client_context(certificates().client_revoked, version)))
+    assert is_refused(lambda: headgate.connect(client_context(certificates().client_revoked, version)))
     wait_for(lambda: re.search(r"127\.0\.0\.1:\d+: .*revoked", headgate.log()), what="a line on it")
 
 
@@ -497,8 +470,8 @@ def test_a_session_does_not_outlive_trust(make_shared, version):
     headgate.write_config(tls_ca=certificates().other_ca)
     with headgate.admin() as admin:
         assert admin("RELOAD") == OK
-    wait_for(lambda: fails(lambda: headgate.connect(client_context(certificates().client, version))), what="the reload")
-    assert fails(lambda: headgate.connect(context, session=session))
+    wait_for(lambda: is_refused(lambda: headgate.connect(client_context(certificates().client, version))), what="the reload")
+    assert is_refused(lambda: headgate.connect(context, session=session))
     # Who was there stays.
     assert first("PING") == PONG
 
@@ -515,7 +488,7 @@ def test_a_session_does_not_outlive_its_certificate(make_shared, version):
     assert again("PING") == PONG and again.socket.tls.session_reused
     session = session_of(again)
     time.sleep(max(0, (end - datetime.datetime.utcnow()).total_seconds()) + 1.5)
-    assert fails(lambda: headgate.connect(context, session=session))
+    assert is_refused(lambda: headgate.connect(context, session=session))
     # As a program that reads its renewed certificate again.
     context.load_cert_chain(*certificates().client)
     renewed = headgate.connect(context, session=session)
@@ -612,111 +585,3 @@ def test_handshakes_are_counted(make_shared, version):
 
 def figures(headgate):
     return {name: value for name, value in stats(headgate).items() if "tls" in name or "certificate" in name}
-
-
-# ---- many at once ----
-
-
-def niceness_by_thread(headgate):
-    """(name, niceness) of each thread, in order."""
-    tasks = pathlib.Path(f"/proc/{headgate.process.pid}/task")
-    # Behind the name, which is in brackets: state, ppid, …, niceness.
-    return sorted(
-        ((task / "comm").read_text().strip(), int((task / "stat").read_text().rpartition(")")[2].split()[16]))
-        for task in tasks.iterdir()
-    )  # fmt: skip
-
-
-def test_handshakes_have_threads_of_their_own_that_stand_back(redis, make_headgate, make_shared):
-    """One for each worker with TLS, of a lower priority; who speaks no TLS has none."""
-    headgate = make_shared(threads=2)
-    clients = [headgate.connect() for _ in range(4)]
-    assert [client("PING") for client in clients] == [PONG] * 4
-    threads = niceness_by_thread(headgate)
-    usual = dict(threads)["worker-0"]
-    assert threads.count(("handshakes", min(19, usual + 10))) == 2, threads
-    assert [name for name, _ in threads if name.startswith("worker")] == ["worker-0", "worker-1"]
-    plain = make_headgate(redis, threads=2, tls=False)
-    assert plain.connect()("PING") == PONG
-    assert "handshakes" not in dict(niceness_by_thread(plain))
-
-
-@contextlib.contextmanager
-def descriptors_left(headgate, count):
-    """About so many, as some that are counted as used may be closed soon."""
-    pid = headgate.process.pid
-    used = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
-    free = [number for number in range(4096) if number not in used]
-    limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (free[count], limits[1]))
-    try:
-        yield
-    finally:
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
-
-
-def test_clients_beyond_the_descriptors_are_refused_and_others_served(make_shared):
-    """What handshakes need is there from the start."""
-    headgate = make_shared(threads=1)
-    with headgate.connect() as first:
-        assert first("PING") == PONG
-    wait_for(lambda: stats(headgate)["clients_connected"] == "0", what="its end")
-    with descriptors_left(headgate, 1):
-        clients = []
-        while len(clients) < 10 and not fails(lambda: clients.append(headgate.connect()) or clients[-1]):
-            assert clients[-1]("PING") == PONG
-        assert 0 < len(clients) < 10
-        for client in clients:
-            client.close()
-        wait_for(lambda: not fails(headgate.connect), what="the next one to be served")
-
-
-def test_an_operator_for_whose_handshake_there_are_no_descriptors(redis, make_headgate):
-    """The main thread has a thread for handshakes from the first one on: that one is closed, and nothing ends."""
-    headgate = make_headgate(redis, start=False, **towards_clients())
-    headgate.write_config(admin=f"rediss://127.0.0.1:{headgate.admin_port}")
-    headgate.start()
-    wait_for(headgate.serves, what="clients to be served")
-    with descriptors_left(headgate, 4):
-        assert fails(lambda: tls.connect(headgate.admin_address))
-        assert headgate.is_alive()
-    wait_for(lambda: not fails(lambda: tls.connect(headgate.admin_address)), what="operators to be served")
-    assert headgate.serves()
-
-
-
-def test_a_thousand_handshakes_at_once(make_shared):
-    """Established clients are served meanwhile, and in the end all of the thousand are."""
-    headgate = make_shared(threads=1, max_clients=3000, tls_handshake_timeout="60s")
-    steady = headgate.connect()
-    assert steady("PING") == PONG
-    sockets = [tls.connect_raw(headgate.address, timeout=60) for _ in range(1000)]
-    context = client_context()
-    waits, ended = [], threading.Event()
-
-    def ping():
-        while not ended.is_set():
-            start = time.monotonic()
-            assert steady("PING") == PONG
-            waits.append(time.monotonic() - start)
-
-    pinger = threading.Thread(target=ping)
-    pinger.start()
-    try:
-        peers = [tls.TlsSocket(raw, context, handshake=False) for raw in sockets]
-        for peer in peers:
-            # The first flight of all, before anybody reads an answer.
-            assert not peer._try(peer.tls.do_handshake)
-            peer._flush()
-        for peer in peers:
-            peer.do_handshake()
-        clients = [Client(peer) for peer in peers]
-        for client in clients:
-            client.request("PING")
-        assert [client.read() for client in clients] == [PONG] * 1000
-    finally:
-        ended.set()
-        pinger.join(60)
-        for raw in sockets:
-            raw.close()
-    assert len(waits) > 20 and max(waits) < 5, (len(waits), max(waits))

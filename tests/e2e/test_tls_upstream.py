@@ -2,13 +2,11 @@
 
 import re
 import socket
-import ssl
 import threading
 import time
 
 import pytest
 
-from harness import tls
 from harness.admin import stats
 from harness.certificates import certificates
 from harness.fake_redis import FakeRedis

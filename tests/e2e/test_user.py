@@ -60,8 +60,8 @@ def test_every_thread_is_that_user(start, threads):
 
 def test_a_group_of_its_own(start):
     headgate = start(group="daemon")
-    assert status(headgate, "Gid") == "1 1 1 1"
     assert headgate.connect()("PING") == PONG
+    assert status(headgate, "Gid") == "1 1 1 1"
 
 
 def test_unix_sockets_are_that_users(redis, make_headgate, directory):

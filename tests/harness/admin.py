@@ -1,5 +1,7 @@
 """Reading the admin port."""
 
+import re
+
 from harness.resp import wait_for
 
 
@@ -28,3 +30,8 @@ def text(reply):
     """A reply as text."""
     assert isinstance(reply, bytes), reply
     return reply.decode()
+
+
+def audits(headgate, start=""):
+    """What the log says of changes that were asked for, without time and level."""
+    return [line for line in re.findall(r" audit: (.*)", headgate.log()) if line.startswith(start)]

@@ -298,6 +298,12 @@ class Cluster:
 
     # ---- nodes ----
 
+    def replicas_of(self, master):
+        """Those that it knows to be its own, and that have found it."""
+        known = master.cluster_nodes()
+        own = [node for node in self.alive() if known.get(node.id, ("", ""))[1] == master.id]
+        return [node for node in own if b"master_link_status:up" in node.ask("INFO", "replication")]
+
     def replica_of(self, master):
         known = master.cluster_nodes()
         return next(node for node in self.alive() if known[node.id][1] == master.id)

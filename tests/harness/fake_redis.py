@@ -186,6 +186,8 @@ class FakeRedis:
         answer = self.answers.get(name) or DEFAULT_ANSWERS.get(name)
         if answer is None and command.arguments[1:] == PROBE:
             answer = always(b":1\r\n")
+        if answer is None and command.arguments == [b"CLUSTER", b"MYID"]:
+            answer = always(b"-ERR unknown command 'CLUSTER'\r\n")
         if answer is None:
             self.pending.put(command)
             return

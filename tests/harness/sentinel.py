@@ -117,7 +117,9 @@ class Group:
     """A master, replicas and sentinels that know of each other."""
 
     def __init__(self, replicas=2, sentinels=3, speaks_tls=False, password=None, sentinel_password=None,
-                 down_after=1000):  # fmt: skip
+                 down_after=1000, server=REDIS_SERVER):  # fmt: skip
+        """server: the binary of master and replicas."""
+        self.server = server
         self.speaks_tls = speaks_tls
         self.password = password
         options = ["--repl-diskless-sync", "yes", "--repl-diskless-load", "on-empty-db", "--repl-timeout", "10"]
@@ -145,7 +147,7 @@ class Group:
             raise
 
     def _add_server(self, options):
-        server = Redis(*options, tls=self.speaks_tls)
+        server = Redis(*options, server=self.server, tls=self.speaks_tls)
         server.password = self.password
         server.sentinel_port = server.tls_port if self.speaks_tls else server.port
         self.servers.append(server)

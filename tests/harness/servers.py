@@ -4,6 +4,7 @@ import os
 import pathlib
 import random
 import re
+import select
 import shutil
 import signal
 import socket
@@ -116,6 +117,21 @@ def sanitizer_overhead():
     return (256 << 20) if b"__asan_init" in content or b"__tsan_init" in content else 0
 
 
+def await_exit(pid, timeout):
+    """Until that child has ended, or the time is over. Popen.wait() with a timeout looks at ever longer intervals, which
+    together were minutes of all tests."""
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return  # nobody has that number any more, or it is not allowed here: then Popen.wait() has to do
+    try:
+        waiting = select.poll()
+        waiting.register(handle, select.POLLIN)
+        waiting.poll(timeout * 1000)
+    finally:
+        os.close(handle)
+
+
 class Server:
     """A child process with a directory and a log. running holds all that are alive, for reports on failure."""
 
@@ -167,13 +183,15 @@ class Server:
         return self.log()[-LOG_TAIL:]
 
     def wait(self, timeout=STOP_TIMEOUT):
+        if self.process.poll() is None:
+            await_exit(self.process.pid, timeout)
         return self.process.wait(timeout)
 
     def kill(self):
         """Ends the process at once; the directory stays until discard()."""
         if self.is_alive():
             self.process.kill()
-            self.process.wait(STOP_TIMEOUT)
+            self.wait()
 
     def discard(self):
         self.kill()

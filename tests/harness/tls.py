@@ -9,7 +9,7 @@ import subprocess
 import threading
 
 from harness.certificates import certificates
-from harness.resp import Client
+from harness.resp import Client, Closed
 
 RECEIVE_SIZE = 1 << 18
 # "tls": all servers and clients of the harness speak TLS, and the tests need not know. Tests may set it for themselves.
@@ -252,3 +252,20 @@ def s_client(address, *arguments, commands=b"PING\r\nQUIT\r\n", ca=None, timeout
         input=commands, capture_output=True, timeout=timeout,
     )  # fmt: skip
     return (result.stdout + result.stderr).decode(errors="replace")
+
+
+def start_with_tls(make_headgate, redis, **options):
+    """A Headgate whose clients speak TLS, in front of a Redis that does not."""
+    headgate = make_headgate(redis, start=False, tls=True, **options)
+    headgate.write_config(upstream=redis.url, upstream_ca=None)
+    headgate.start()
+    return headgate
+
+
+def is_refused(connect):
+    """Whether the handshake, or what follows it, is refused: TLS 1.3 tells clients only after their handshake."""
+    try:
+        connect()("PING")
+        return False
+    except (OSError, Closed):
+        return True

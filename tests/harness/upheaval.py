@@ -325,8 +325,14 @@ class ClusterUpheaval:
         else:
             hold_writes(master.ask)
 
+    def _choose(self):
+        """A master, and the replica that can take its place: one that was started again is known as such after a while."""
+        master = self.random.choice(self.cluster.current_masters())
+        wait_for(lambda: self.cluster.replicas_of(master), 60, "a replica of it")
+        return master, self.cluster.replica_of(master)
+
     def kill(self, crowd, raw):
-        lost = self.random.choice(self.cluster.current_masters())
+        lost, _ = self._choose()
         self._hold(crowd, lost, raw)
         lost.kill()
         self.cluster.await_failover(lost)
@@ -335,12 +341,10 @@ class ClusterUpheaval:
         lost.start()
 
     def stop(self, crowd, raw):
-        lost = self.random.choice(self.cluster.current_masters())
+        lost, replica = self._choose()
         self._hold(crowd, lost, raw)
         lost.pause()
         try:
-            others = [node for node in self.cluster.alive() if node is not lost]
-            replica = next(node for node in others if others[0].cluster_nodes()[node.id][1] == lost.id)
             wait_for(lambda: replica.is_master(), 60, "a replica that takes over")
             crowd.settled = crowd.raw
             crowd.await_rounds()

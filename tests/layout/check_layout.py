@@ -6,13 +6,16 @@
   in proxy/ includes a policy;
 - framing and policies do no I/O and know no event loop;
 - a header with _private in its name is included by its own module only;
-- what a file in proxy/ exports begins with the name of its module.
+- what a file in proxy/ exports begins with the name of its module;
+- files of one folder call one way, but for those that calls.py names.
 """
 
 import pathlib
 import re
 import subprocess
 import sys
+
+from calls import check_calls
 
 # A folder may include those above it here, and itself.
 FOLDERS = ["base", "tls", "conf", "event", "net", "resp", "command", "upstream", "topology", "policy", "client", "worker", "admin", "http", "process"]
@@ -126,6 +129,7 @@ def check(root, library):
         yield from check_policy_file(root, path)
         if path.suffix == ".c":
             yield from check_no_io(path)
+    yield from check_calls(root)
     if library:
         yield from check_exports(library)
 

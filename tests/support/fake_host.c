@@ -158,13 +158,23 @@ static void resume(void *context, void *holder)
     ((struct fake_client *)holder)->resumed = true;
 }
 
+static size_t find_server(void *context, const char *name)
+{
+    (void)context;
+    return strcmp(name, "first") == 0 ? 1 : strcmp(name, "second") == 0 ? 2 : 0;
+}
+
 /* ---- the host ---- */
 
 static struct conf *load_rules(const struct policy *policy, const char *text)
 {
-    static const struct conf_section *const none[] = {NULL};
+    const struct conf_section *sections[POLICY_SECTIONS_MAX + 2] = {&conf_section_server};
     struct conf_faults faults;
-    struct conf *conf = load_conf(text, policy->sections != NULL ? policy->sections : none, &faults);
+
+    for (size_t i = 0; policy->sections != NULL && policy->sections[i] != NULL; i++) {
+        sections[i + 1] = policy->sections[i];
+    }
+    struct conf *conf = load_conf(text, sections, &faults);
 
     cr_assert_not_null(conf, "%s: %s", text, faults.count > 0 ? faults.lines[0] : "");
     conf_faults_free(&faults);
@@ -199,6 +209,7 @@ struct fake_host *fake_host_new(const struct policy *policy, const char *rules, 
             .look_at_peer = look_at_peer,
             .peer_has = peer_has,
             .happened = happened,
+            .find_server = find_server,
             .listens = true,
             .now_us = now,
             .wall_us = wall,
@@ -539,6 +550,28 @@ const char *fake_translation(struct fake_client *client, const char *text, enum 
     fclose(out);
     unmake(&made);
     return said;
+}
+
+const char *fake_reads(struct fake_client *client, const char *text)
+{
+    static const char *const said[] = {[CONF_READS_MASTER] = "master",
+                                       [CONF_READS_PREFER_REPLICA] = "prefer-replica",
+                                       [CONF_READS_REPLICA] = "replica"};
+    const struct policy_router *router = client->host->policy->router;
+    struct slice words[FRAME_WORDS_MAX];
+    struct made made;
+    enum conf_reads reads = CONF_READS_MASTER;
+
+    make_request(&made, client, words, frame_split(text, words), SIZE_MAX);
+    bool is_said = router->routes(instance_of(client), made.request.command) &&
+                   router->reads(instance_of(client), &made.request, &reads);
+    unmake(&made);
+    return is_said ? said[reads] : "unsaid";
+}
+
+size_t fake_server_of(struct fake_host *host, const char *key)
+{
+    return host->policy->router->server_of(host->workers[0].instance, slice_of(key));
 }
 
 /* ---- their ends ---- */

@@ -142,6 +142,12 @@ const char *fake_verdict_again(struct fake_client *client);
  * at once, which begins with "answered: ". Valid until the next call. */
 const char *fake_translation(struct fake_client *client, const char *text, enum policy_server_has server);
 
+/* Who is to answer a request that only reads: "unsaid", or as the option reads says it. */
+const char *fake_reads(struct fake_client *client, const char *text);
+
+/* The place of the server where a key is: 1 is "first", 2 "second"; 0: it is not said. */
+size_t fake_server_of(struct fake_host *host, const char *key);
+
 /* ---- scripts ---- */
 
 /* Of a call that was taken off the queue. */

@@ -5,7 +5,6 @@ import select
 import time
 
 from harness.resp import OK, QUEUED, Error, encode, same
-from party import Party
 
 # CLIENT LIST of a connection on which nothing was left. What a server does not tell is not looked at.
 FRESH = {

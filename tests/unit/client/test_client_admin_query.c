@@ -1,5 +1,5 @@
 /* Admin queries to policies: answered at once, later, too late or never, and told to who asked exactly once. */
-#include "client/client_private.h"
+#include "client/client_host_private.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

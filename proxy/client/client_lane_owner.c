@@ -1,0 +1,88 @@
+/* What a client hears of its exclusive lane, beside replies. */
+#include "client/client_cluster_private.h"
+
+static void owner_bytes(void *owner, const char *data, size_t length)
+{
+    client_output(owner, data, length, true);
+}
+
+static bool owner_frame(void *owner, const struct resp_reply *reply)
+{
+    struct client *client = owner;
+
+    client_push_ended(client);
+    if (session_is_push(client, reply)) {
+        session_id_is_used(client);
+        return true;
+    }
+    if (client->first == NULL && session_note_confirmation(client, reply)) {
+        /* SUBSCRIBE is confirmed even under CLIENT REPLY OFF. */
+        return true;
+    }
+    if (client->first == NULL && !client->session.passthrough) {
+        /* An answer to nothing that was asked: from here on nobody can tell what answers what. */
+        client->session.pinned = true;
+        client->session.unsure = true;
+    }
+    return false;
+}
+
+static void owner_broken(void *owner, const char *why)
+{
+    struct client *client = owner;
+
+    if (client->exclusive == NULL || client_move_subscriptions(client)) {
+        return;
+    }
+    if (client->exclusive == NULL) {
+        client_end(client, why);
+        return;
+    }
+    client->exclusive = NULL;
+    stats_subtract(client->service->reactor->stats, STATS_CLIENTS_EXCLUSIVE, 1);
+    if (client->state == CLIENT_OPEN) {
+        stats_add(client->service->reactor->stats, STATS_CLIENTS_CLOSED_LOST, 1);
+    }
+    client_end(client, why);
+}
+
+/* Whatever is under way, or is of this connection, would be lost with it. What policies hold was not sent, and finds
+ * its way anew. */
+static bool owner_leave(void *owner)
+{
+    struct client *client = owner;
+    const struct session *session = &client->session;
+    bool is_unsent = client->wait == CLIENT_WAIT_NOTHING || client->wait == CLIENT_WAIT_POLICY;
+    bool is_waiting = client->state == CLIENT_OPEN && client->first == NULL && is_unsent;
+    bool may_leave = is_waiting && client->told_lane_id != client->exclusive->id && session_is_portable(client) &&
+                     !session->silent && session->blocking == 0 && session->login_us == 0;
+
+    if (may_leave) {
+        session_leave_lane(client);
+    }
+    return may_leave;
+}
+
+void session_leave_old_server(struct client *client)
+{
+    if (client->exclusive != NULL && client->exclusive->is_left) {
+        (void)owner_leave(client);
+    }
+}
+
+static void owner_writable(void *owner)
+{
+    struct client *client = owner;
+
+    if (client_wait_is_over(client, CLIENT_WAIT_LANE)) {
+        client_want_flush(client);
+    }
+}
+
+const struct lane_owner session_lane_owner = {
+    .bytes = owner_bytes,
+    .frame = owner_frame,
+    .broken = owner_broken,
+    .leave = owner_leave,
+    .writable = owner_writable,
+};

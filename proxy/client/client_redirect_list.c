@@ -1,0 +1,125 @@
+/* Which requests of a client are held, and in which order: that of the client. */
+#include "client/client_redirect_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void client_redirect_free(struct held *held)
+{
+    if (held->question != NULL) {
+        /* Its answer is for nobody. */
+        held->question->receiver = NULL;
+        held->question->owner = NULL;
+    }
+    free(held->error);
+    free(held);
+}
+
+void client_redirect_forget(struct client *client)
+{
+    struct client_redirects *redirects = client->redirects;
+
+    if (redirects == NULL) {
+        return;
+    }
+    while (!TAILQ_EMPTY(&redirects->requests)) {
+        struct held *held = TAILQ_FIRST(&redirects->requests);
+        TAILQ_REMOVE(&redirects->requests, held, of_client);
+        client_redirect_free(held);
+    }
+    event_del(&redirects->timer);
+    reactor_cancel(client->service->reactor, REACTOR_STAGE_CLIENTS, &redirects->task);
+    client->redirects = NULL;
+    free(redirects);
+}
+
+/* From that one on. */
+static struct held *find_from(struct held *held, const struct run *run)
+{
+    while (held != NULL && held->run != run) {
+        held = TAILQ_NEXT(held, of_client);
+    }
+    return held;
+}
+
+/* Nodes answer in the order in which they were asked: one is close behind the other. */
+struct held *client_redirect_find(const struct client *client, const struct run *run)
+{
+    struct client_redirects *redirects = client->redirects;
+
+    if (redirects == NULL || !run->redirected) {
+        return NULL;
+    }
+    struct held *held = find_from(redirects->recent, run);
+    held = held != NULL ? held : find_from(TAILQ_FIRST(&redirects->requests), run);
+    redirects->recent = held;
+    return held;
+}
+
+void client_redirect_drop(struct client *client, struct held *held)
+{
+    struct client_redirects *redirects = client->redirects;
+    struct held *next = TAILQ_NEXT(held, of_client);
+
+    TAILQ_REMOVE(&redirects->requests, held, of_client);
+    redirects->recent = redirects->recent != held ? redirects->recent : next;
+    held->run->redirected = false;
+    redirects->held -= held->is_held;
+    client_redirect_free(held);
+    if (TAILQ_EMPTY(&redirects->requests)) {
+        client_redirect_forget(client);
+    }
+}
+
+void client_redirect_ended(struct client *client, const struct run *run)
+{
+    struct held *held = client_redirect_find(client, run);
+
+    if (held != NULL) {
+        client_redirect_drop(client, held);
+    }
+}
+
+/* Whether it comes behind that one in the client's queue; *last is the last of the list that comes before it then. */
+static bool is_behind(struct held *before, const struct held *held, struct held **last)
+{
+    struct held *next = TAILQ_NEXT(before, of_client);
+    const struct run *run = before->run;
+
+    for (*last = before; run != NULL && run != held->run; run = run->client_next) {
+        if (next != NULL && run == next->run) {
+            *last = next;
+            next = TAILQ_NEXT(next, of_client);
+        }
+    }
+    return run != NULL;
+}
+
+/* Those that are redirected for the first time come in the client's order but for several nodes. */
+void client_redirect_insert(struct client *client, struct held *held)
+{
+    struct client_redirects *redirects = client->redirects;
+    struct held *first = TAILQ_FIRST(&redirects->requests);
+    struct held *before;
+
+    if ((redirects->recent != NULL && is_behind(redirects->recent, held, &before)) ||
+        (first != NULL && is_behind(first, held, &before))) {
+        TAILQ_INSERT_AFTER(&redirects->requests, before, held, of_client);
+    } else {
+        TAILQ_INSERT_HEAD(&redirects->requests, held, of_client);
+    }
+}
+
+struct held *client_redirect_new(const struct client *client, struct slice request)
+{
+    struct held *held = malloc(sizeof *held + request.length);
+
+    if (held == NULL) {
+        return NULL;
+    }
+    *held = (struct held){.since_us = reactor_now(client->service->reactor)};
+    memcpy(held->bytes, request.data, request.length);
+    held->request = (struct slice){held->bytes, request.length};
+    held->keys = client_keys_of(client_command_of(client->service, held->request), held->request);
+    return held;
+}

@@ -1,0 +1,38 @@
+/* The owner of lanes on which nothing but replies is waited for. */
+#include "upstream/lane.h"
+
+/* Pushes are for nobody: nothing was asked for that has any. */
+static void on_bytes(void *owner, const char *data, size_t length)
+{
+    (void)owner;
+    (void)data;
+    (void)length;
+}
+
+/* What is neither a push nor an answer is the rest of an error in several lines. */
+static bool on_frame(void *owner, const struct resp_reply *reply)
+{
+    struct lane *const *lane = owner;
+
+    (*lane)->dirty = (*lane)->dirty || reply->type != '>';
+    return reply->type == '>';
+}
+
+/* Its runs were told before. */
+static void on_broken(void *owner, const char *why)
+{
+    (void)owner;
+    (void)why;
+}
+
+static void on_writable(void *owner)
+{
+    (void)owner;
+}
+
+const struct lane_owner lane_unheard_owner = {
+    .bytes = on_bytes,
+    .frame = on_frame,
+    .broken = on_broken,
+    .writable = on_writable,
+};

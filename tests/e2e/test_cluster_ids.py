@@ -1,0 +1,234 @@
+"""Who answers at a node's address is asked for its id: another cluster's node, or a lone Redis, is never sent a request."""
+
+import pytest
+
+from harness.admin import stats
+from harness.cluster import SLOTS, Cluster, Node, key_in, slot_of
+from harness.fake_redis import FakeRedis
+from harness.resp import OK, Closed, Error, bulk, wait_for
+from harness.servers import Redis
+
+
+@pytest.fixture
+def cluster():
+    """Three masters; the slots of two are served when one is gone."""
+    with Cluster("--cluster-require-full-coverage", "no", masters=3, replicas=0, tls=False) as cluster:
+        yield cluster
+
+
+def other_cluster(port):
+    """A node that has all slots, and takes anybody's requests."""
+    node = Node("--cluster-require-full-coverage", "no", port=port, tls=False)
+    node.tell("CLUSTER", "ADDSLOTSRANGE", 0, SLOTS - 1)
+    wait_for(lambda: node.cluster_info()["cluster_state"] == "ok", 60, "a cluster of one node")
+    return node
+
+
+def lone_redis(port):
+    return Redis(port=port, tls=False)
+
+
+def strangers(headgate):
+    return int(stats(headgate)["upstream_strangers_total"])
+
+
+def ask_for_size(server):
+    with server.connect() as client:
+        return client("DBSIZE")
+
+
+@pytest.mark.parametrize("command", ("SET", "transaction"))
+@pytest.mark.parametrize("stranger", (other_cluster, lone_redis))
+def test_another_server_at_the_address_of_a_node(cluster, make_headgate, pool, stranger, command):
+    headgate = make_headgate(cluster.url("cluster"), pool=pool, upstream_wait="400ms", tls=False)
+    kept, _, lost = cluster.masters
+    here, there = key_in(cluster.slots_of(kept)), key_in(cluster.slots_of(lost))
+    with headgate.connect() as client:
+        assert [client("SET", key, "v") for key in (here, there)] == [OK, OK]
+    lost.kill()
+    other = stranger(lost.port)
+    wait_for(lambda: asks(headgate, there, command) and strangers(headgate) > 0, 60, "a stranger that is noticed")
+    for _ in range(5):
+        assert isinstance(asks(headgate, there, command), Error), "after a bounded time"
+        with headgate.connect() as client:
+            assert client("SET", here, "v") == OK, "the others are none the worse"
+    assert ask_for_size(other) == 0
+    headgate.await_log(f"what answers at {lost.url} (")
+    other.discard()
+    lost.start()
+    wait_for(lambda: asks(headgate, there, command) in (OK, [OK]), 60, "the node that is there again")
+    assert lost.ask("GET", there) == b"new"
+
+
+def asks(headgate, key, command):
+    """The reply, or an error that stands for a connection that was closed."""
+    with headgate.connect() as client:
+        try:
+            if command == "SET":
+                return client("SET", key, "new")
+            return client.pipeline([("MULTI",), ("SET", key, "new"), ("EXEC",)])[-1]
+        except (OSError, EOFError) as error:
+            return Error(str(error).encode())
+
+
+def serves(serve):
+    """Connections that were killed may be heard of only now."""
+
+    def attempt():
+        try:
+            serve()
+            return True
+        except Closed:
+            return False
+
+    return attempt
+
+
+def test_who_may_not_ask_is_served_and_asks_once(cluster, make_headgate):
+    """Redis writes down who was refused (ACL LOG)."""
+    for node in cluster.masters:
+        node.tell("ACL", "SETUSER", "app", "on", ">word", "~*", "+@all", "-cluster")
+        node.ask("ACL", "LOG", "RESET")
+    headgate = make_headgate(cluster.url("cluster"), tls=False)
+    headgate.await_log("3 of them masters with slots")
+    keys = [key for (key,) in cluster.keys_at(1).values()]
+
+    def refused(node):
+        """How often the question was."""
+        entries = [dict(zip(entry[::2], entry[1::2])) for entry in node.ask("ACL", "LOG")]
+        return sum(entry[b"count"] for entry in entries if entry[b"object"] == b"cluster|myid")
+
+    def serve():
+        with headgate.connect() as client:
+            assert client("AUTH", "app", "word") == OK
+            for key in keys:
+                assert client("SET", key, "v") == OK
+                assert client.pipeline([("MULTI",), ("GET", key), ("EXEC",)])[-1] == [b"v"]
+
+    serve()
+    counts = [refused(node) for node in cluster.masters]
+    assert sum(counts) > 0, "it was asked"
+    for _ in range(5):
+        for node in cluster.masters:
+            node.ask("CLIENT", "KILL", "USER", "app")
+        wait_for(serves(serve), 60, "clients that are served")
+    assert [refused(node) for node in cluster.masters] == counts
+
+
+def id_of(number):
+    return f"{number:040d}"
+
+
+def slots_of(nodes):
+    """CLUSTER SLOTS of [(fake, id)], each of which has as many slots as the others."""
+    bounds = [SLOTS * number // len(nodes) for number in range(len(nodes) + 1)]
+    entries = [
+        f"*3\r\n:{first}\r\n:{end - 1}\r\n*3\r\n$9\r\n127.0.0.1\r\n:{fake.port}\r\n$40\r\n{node_id}\r\n"
+        for (fake, node_id), first, end in zip(nodes, bounds, bounds[1:])
+    ]
+    return f"*{len(nodes)}\r\n{''.join(entries)}".encode()
+
+
+class Told:
+    """What the nodes of a cluster that the test plays say of it: changed by the test while they serve."""
+
+    def __init__(self, *fakes):
+        self.ids = {fake: id_of(number) for number, fake in enumerate(fakes)}
+        self.nodes = [(fake, self.ids[fake]) for fake in fakes]
+        for fake in fakes:
+            fake.answers["CLUSTER"] = lambda _lane, arguments, fake=fake: self._answer(fake, arguments)
+
+    def _answer(self, fake, arguments):
+        known = {b"SLOTS": lambda: slots_of(self.nodes), b"MYID": lambda: bulk(self.ids[fake])}
+        return known.get(arguments[1].upper(), lambda: b"-ERR nobody asks for that\r\n")()
+
+
+def test_a_node_that_was_met_before_the_map_had_it(fake, make_headgate):
+    """Who is sent there by MOVED is believed, until the cluster says that another one should be there."""
+    met = FakeRedis()
+    told = Told(fake, met)
+    told.nodes = told.nodes[:1]
+    headgate = make_headgate(f"cluster://{fake.url}", upstream_wait="400ms")
+    client = headgate.connect()
+    client.request("SET", "a", 1)
+    fake.expect("SET", "a", 1).reply(f"-MOVED {slot_of('a')} 127.0.0.1:{met.port}\r\n".encode())
+    met.expect("SET", "a", 1).reply(b"+OK\r\n")
+    assert client.read() == OK
+    assert strangers(headgate) == 0
+    told.nodes = [(fake, id_of(0)), (met, id_of(7))]
+    key = key_in(range(SLOTS // 2, SLOTS))
+    fake.close_lanes()  # a reason to ask again
+    headgate.await_log(f"127.0.0.1:{met.port} has come")
+    wait_for(lambda: strangers(headgate) > 0, 60, "a stranger that is noticed")
+    client = headgate.connect()
+    client.request("SET", key, 2)
+    assert client.read().startswith(b"ERR headgate: no connection to Redis")
+    assert met.pending.qsize() == 0
+    met.close()
+
+
+def test_a_node_may_get_another_id(fake, make_headgate):
+    """What the cluster says of it counts, and not what it was: requests wait meanwhile."""
+    other = FakeRedis()
+    told = Told(fake, other)
+    headgate = make_headgate(f"cluster://{fake.url}", upstream_wait="60s")
+    key = key_in(range(SLOTS // 2, SLOTS))
+    client = headgate.connect()
+    client.request("SET", key, 1)
+    other.expect("SET", key, 1).reply(b"+OK\r\n")
+    assert client.read() == OK
+    told.ids[other] = id_of(8)
+    other.close_lanes()
+    wait_for(lambda: strangers(headgate) > 0, 60, "an id that is not known")
+    client.request("SET", key, 2)
+    told.nodes = [(fake, id_of(0)), (other, id_of(8))]
+    other.expect("SET", key, 2).reply(b"+OK\r\n")
+    assert client.read() == OK
+    other.close()
+
+
+@pytest.mark.parametrize("stranger", (other_cluster, lone_redis))
+def test_another_server_at_the_first_address_of_all(cluster, make_headgate, pool, stranger):
+    """Before it is known which nodes there are, Headgate is connected to it: not for longer."""
+    kept, _, lost = cluster.masters
+    lost.kill()
+    other = stranger(lost.port)
+    if stranger is other_cluster:
+        # It cannot say what is where in the cluster that is meant.
+        other.tell("ACL", "SETUSER", "default", "-cluster|slots", "-cluster|shards", "-cluster|nodes")
+    headgate = make_headgate(f"cluster://{lost.url},{kept.url}", pool=pool, upstream_wait="5s", tls=False)
+    wait_for(lambda: port_of(headgate) != lost.port and strangers(headgate) > 0, 60, "a stranger that is noticed")
+    with headgate.connect() as client:
+        for _ in range(20):
+            assert client("PUBLISH", "news", "hello") == 0
+    assert port_of(headgate) != lost.port
+    with other.connect() as look:
+        assert b"cmdstat_publish" not in look("INFO", "commandstats")
+
+
+def port_of(headgate):
+    """Of the server that answers what needs no certain node."""
+    with headgate.connect() as client:
+        return int(client("INFO", "server").split(b"tcp_port:")[1].split()[0])
+
+
+def test_a_node_that_loads_its_data_is_asked_again(fake, make_headgate):
+    """Meanwhile it does not say who it is, and by then may be another one."""
+    other = FakeRedis()
+    told = Told(fake, other)
+    answer = other.answers["CLUSTER"]
+    loading = [b"-LOADING Redis is loading the dataset in memory\r\n"] * 3
+    other.answers["CLUSTER"] = lambda lane, arguments: (
+        loading.pop() if loading and arguments[1].upper() == b"MYID" else answer(lane, arguments)
+    )
+    headgate = make_headgate(f"cluster://{fake.url}", upstream_wait="60s", reconnect_max="100ms")
+    key = key_in(range(SLOTS // 2, SLOTS))
+    told.ids[other] = id_of(8)
+    client = headgate.connect()
+    client.request("SET", key, 1)
+    wait_for(lambda: strangers(headgate) > 0, 60, "an id that is not known")
+    assert not loading and other.pending.qsize() == 0
+    told.ids[other] = id_of(1)
+    other.expect("SET", key, 1).reply(b"+OK\r\n")
+    assert client.read() == OK
+    other.close()

@@ -1,0 +1,72 @@
+"""What a client has said of its connection, before a cluster: it must not keep it from the other nodes."""
+
+import pytest
+
+from harness.cluster import Cluster
+from harness.resp import OK, Error
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster(masters=3, replicas=0) as made:
+        yield made
+
+
+@pytest.fixture
+def headgate(cluster, make_headgate, pool):
+    made = make_headgate(cluster.url(), pool=pool)
+    made.await_log("3 of them masters with slots")
+    return made
+
+
+def keys_of(cluster):
+    return [key for (key,) in cluster.keys_at(1).values()]
+
+
+@pytest.mark.parametrize("resp", (2, 3))
+@pytest.mark.parametrize("command", ("CLIENT ID", "CLIENT INFO", "WAIT 0 0", "CLIENT GETREDIR", "LATENCY HISTOGRAM"))
+def test_all_nodes_can_be_reached_after(cluster, headgate, command, resp):
+    """Whatever comes first, and whatever comes between."""
+    with headgate.connect() as client:
+        client("HELLO", resp)
+        for _ in range(3):
+            assert not isinstance(client(*command.split()), Error)
+            assert [client("SET", key, "v") for key in keys_of(cluster) * 2] == [OK] * 6
+            assert client.pipeline([("MULTI",), ("SET", keys_of(cluster)[1], 1), ("EXEC",)])[2] == [OK]
+
+
+@pytest.mark.parametrize("command", ("CLIENT ID", "CLIENT INFO", "WAIT 0 0"))
+def test_a_transaction_at_any_node_right_after(cluster, headgate, command):
+    """Nothing that comes between has left the connection."""
+    with headgate.connect() as client:
+        for key in keys_of(cluster) * 2:
+            assert not isinstance(client(*command.split()), Error)
+            replies = client.pipeline([("MULTI",), ("PING",), ("SET", key, "v"), ("EXEC",)])
+            assert replies == [OK, b"QUEUED", b"QUEUED", [b"PONG", OK]]
+
+
+def test_wait_speaks_of_the_last_node(cluster, headgate):
+    with headgate.connect() as client:
+        for key in keys_of(cluster) * 3:
+            assert client("SET", key, "v") == OK
+            assert client("WAIT", 0, 100) == 0
+            assert client("WAIT", 1, 1) == 0, "there is no replica"
+
+
+def test_an_id_is_told_to_nobody_else(cluster, headgate):
+    """The connection that has it is closed when it is left."""
+    told = set()
+    for number in range(30):
+        with headgate.connect() as client:
+            for key in keys_of(cluster)[number % 2 :]:
+                node_id = client("CLIENT", "ID"), client("CLIENT", "INFO").split(b"laddr=")[1].split()[0]
+                assert node_id not in told
+                told.add(node_id)
+                assert client("SET", key, "v") == OK
+                break
+
+
+def test_the_id_stays_while_no_other_node_is_wanted(cluster, headgate):
+    with headgate.connect() as client:
+        first = client("CLIENT", "ID")
+        assert [client("CLIENT", "ID") for _ in range(5)] == [first] * 5

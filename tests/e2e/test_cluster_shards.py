@@ -1,0 +1,187 @@
+"""Shard channels whose slot goes to another node, by resharding or by a failover: their subscribers go along."""
+
+import pytest
+
+from e2e import test_cluster_pubsub
+from harness.admin import stats
+from harness.cluster import Cluster, key_in, slot_of
+from harness.resp import OK, Push, wait_for
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster(masters=3, replicas=1) as made:
+        yield made
+
+
+def channels_of(cluster, count=1):
+    """So many channels of one slot, and its owner."""
+    owner = cluster.current_masters()[0]
+    first = key_in(cluster.slots_of(owner), "shard")
+    return [first, *(f"{{{first}}}{number}" for number in range(1, count))], owner
+
+
+def subscribe(client, *channels):
+    """One after the other."""
+    for channel in channels:
+        client.request("SSUBSCRIBE", channel)
+        assert client.read()[:2] == [b"ssubscribe", channel.encode()]
+
+
+def is_subscribed(node, channel, count=1):
+    return node.ask("PUBSUB", "SHARDNUMSUB", channel)[1] == count
+
+
+def assert_hears(publisher, client, channel, resp):
+    test_cluster_pubsub.assert_hears(publisher, client, channel, resp, "SPUBLISH", b"smessage")
+
+
+def read_all(client, publisher, channel):
+    """What has come up to a last message, which is the first that has this text."""
+    publisher("SPUBLISH", channel, "last")
+    while (message := client.read())[2] != b"last":
+        assert message[0] == b"smessage", message
+
+
+@pytest.mark.parametrize("resp", (2, 3))
+@pytest.mark.parametrize("threads", (1, 4))
+def test_a_subscriber_goes_along_with_its_slot(cluster, make_headgate, pool, threads, resp):
+    headgate = make_headgate(cluster.url(), pool=pool, threads=threads)
+    client, publisher = headgate.connect(), headgate.connect()
+    client("HELLO", resp)
+    channels, owner = channels_of(cluster, 5)
+    subscribe(client, *channels)
+    other = next(node for node in cluster.current_masters() if node is not owner)
+    for target in (other, owner, other, owner):
+        cluster.move_slot(slot_of(channels[0]), target)
+        for channel in channels:
+            wait_for(lambda channel=channel: is_subscribed(target, channel), 60, "a subscriber at the new node")
+        for channel in channels:
+            assert_hears(publisher, client, channel, resp)
+    assert int(stats(headgate)["subscribers_moved_total"]) >= 4
+    read_all(client, publisher, channels[0])
+    client.request("SUNSUBSCRIBE", *channels[:2])
+    assert [client.read() for _ in range(2)] == [
+        [b"sunsubscribe", channels[0].encode(), 4],
+        [b"sunsubscribe", channels[1].encode(), 3],
+    ]
+
+
+def test_channels_of_other_kinds_go_along(cluster, make_headgate):
+    headgate = make_headgate(cluster.url())
+    client, publisher = headgate.connect(), headgate.connect()
+    (channel,), owner = channels_of(cluster)
+    subscribe(client, channel)
+    client.request("SUBSCRIBE", "news")
+    assert client.read() == [b"subscribe", b"news", 1]
+    other = next(node for node in cluster.current_masters() if node is not owner)
+    cluster.move_slot(slot_of(channel), other)
+    wait_for(lambda: is_subscribed(other, channel), 60, "a subscriber at the new node")
+    assert_hears(publisher, client, channel, 2)
+    read_all(client, publisher, channel)
+    publisher("PUBLISH", "news", "hello")
+    assert client.read() == [b"message", b"news", b"hello"]
+    cluster.move_slot(slot_of(channel), owner)
+
+
+def test_who_has_channels_of_two_slots_hears_of_it(cluster, make_headgate):
+    """As from Redis: the other channel stays where it is."""
+    headgate = make_headgate(cluster.url())
+    client, publisher = headgate.connect(), headgate.connect()
+    owner = cluster.current_masters()[0]
+    slots = cluster.slots_of(owner)
+    gone = key_in(slots)
+    kept = key_in(slots - {slot_of(gone)})
+    subscribe(client, gone, kept)
+    other = next(node for node in cluster.current_masters() if node is not owner)
+    cluster.move_slot(slot_of(gone), other)
+    assert client.read() == [b"sunsubscribe", gone.encode(), 1]
+    assert_hears(publisher, client, kept, 2)
+    # With one slot left, that is followed again.
+    read_all(client, publisher, kept)
+    cluster.move_slot(slot_of(kept), other)
+    wait_for(lambda: is_subscribed(other, kept), 60, "a subscriber at the new node")
+    assert_hears(publisher, client, kept, 2)
+    for key in (gone, kept):
+        cluster.move_slot(slot_of(key), owner)
+
+
+def test_who_has_more_than_subscriptions_hears_of_it(cluster, make_headgate):
+    headgate = make_headgate(cluster.url())
+    client = headgate.connect()
+    client("HELLO", 3)
+    (channel,), owner = channels_of(cluster)
+    assert client("WATCH", channel) == OK
+    subscribe(client, channel)
+    other = next(node for node in cluster.current_masters() if node is not owner)
+    cluster.move_slot(slot_of(channel), other)
+    assert client.read() == [b"sunsubscribe", channel.encode(), 0]
+    cluster.move_slot(slot_of(channel), owner)
+
+
+def test_requests_while_the_slot_moves(cluster, make_headgate):
+    """In RESP3 a subscriber may ask for something: each request is answered, in order, whatever its channels do."""
+    headgate = make_headgate(cluster.url(), threads=2)
+    (channel,), owner = channels_of(cluster)
+    other = next(node for node in cluster.current_masters() if node is not owner)
+    client = headgate.connect()
+    client("HELLO", 3)
+    subscribe(client, channel)
+    for target in (other, owner) * 5:
+        cluster.begin_migration(slot_of(channel), target)
+        for number in range(50):
+            client.request("PING", number)
+        cluster.end_migration(slot_of(channel), target)
+        for number in range(50, 100):
+            client.request("PING", number)
+        replies = []
+        while len(replies) < 100:
+            reply = client.read()
+            if isinstance(reply, Push):
+                # It was told, as requests were under way.
+                assert reply[:2] in ([b"sunsubscribe", channel.encode()], [b"ssubscribe", channel.encode()])
+                if reply[0] == b"sunsubscribe":
+                    client.request("SSUBSCRIBE", channel)
+            else:
+                replies.append(int(reply))
+        assert replies == list(range(100))
+    wait_for(lambda: is_subscribed(owner, channel), 60, "a subscriber at the end")
+
+
+def test_a_subscriber_outlives_its_master(make_headgate, pool):
+    with Cluster(masters=3, replicas=1) as cluster:
+        headgate = make_headgate(cluster.url(), pool=pool, upstream_wait="60s")
+        client, publisher = headgate.connect(), headgate.connect()
+        channels, lost = channels_of(cluster, 3)
+        subscribe(client, *channels)
+        lost.kill()
+        successor = cluster.await_failover(lost)
+        for channel in channels:
+            wait_for(lambda channel=channel: is_subscribed(successor, channel), 60, "a subscriber at the new master")
+            assert_hears(publisher, client, channel, 2)
+
+
+def test_a_slot_that_nobody_has(make_headgate):
+    """It is waited for, and not for ever."""
+    with Cluster(masters=3, replicas=0) as cluster:
+        headgate = make_headgate(cluster.url(), upstream_wait="400ms")
+        client = headgate.connect()
+        (channel,), lost = channels_of(cluster)
+        subscribe(client, channel)
+        lost.kill()
+        client.assert_closed()
+        assert headgate.connect()("PING") == b"PONG"
+
+
+def test_subscribers_that_leave_while_they_are_moved(cluster, make_headgate):
+    headgate = make_headgate(cluster.url(), threads=2)
+    channels, owner = channels_of(cluster, 300)
+    other = next(node for node in cluster.current_masters() if node is not owner)
+    for target in (other, owner) * 3:
+        clients = [headgate.connect() for _ in range(10)]
+        for number, client in enumerate(clients):
+            subscribe(client, *channels[number * 30 : number * 30 + 30])
+        cluster.move_slot(slot_of(channels[0]), target)
+        for client in clients:
+            client.close()
+    assert headgate.connect()("PING") == b"PONG"

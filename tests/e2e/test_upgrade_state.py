@@ -1,0 +1,301 @@
+"""What a process knows when another one takes over, which has to know it, too: permits, figures by rule, PAUSE, LIMITS."""
+
+import os
+import re
+import signal
+import socket
+import time
+
+import pytest
+
+from harness.admin import stats, text
+from harness.http import ask, samples
+from harness.leases import counter, leases, losses, rule, score_of, transact
+from harness.resp import OK, wait_for
+from harness.servers import BINARY, free_port
+
+# Renewed after a third of it: a machine may stand still for seconds.
+LEASE = 9
+
+
+def by_start(client, key, token):
+    now = time.time()
+    sent = (("ZREMRANGEBYSCORE", key, "-inf", now - LEASE), ("ZADD", key, now, token), ("ZRANK", key, token))
+    return transact(client, *sent)[2]
+
+
+def by_expiry(client, key, token):
+    now = time.time()
+    sent = (("ZREMRANGEBYSCORE", key, "-inf", now), ("ZADD", key, now + LEASE, token), ("ZRANK", key, token))
+    return transact(client, *sent)[2]
+
+
+def held_by_rule(port, name):
+    with_port = type("Web", (), {"http_port": port})
+    return samples(ask(with_port, "/metrics").text)[f'headgate_lease_rule_held{{rule="{name}"}}']
+
+
+def connect_as(headgate, name):
+    client = headgate.connect()
+    assert client("CLIENT", "SETNAME", name) == OK
+    return client
+
+
+@pytest.mark.parametrize("take", [by_start, by_expiry])
+def test_permits_go_to_the_process_that_their_owner_is_left_with(make_line, redis, take):
+    web = free_port()
+    line = make_line(rule(keys="sem:*", owner="client", limit=3), http=f"127.0.0.1:{web}")
+    headgate = line.headgate
+    old = connect_as(headgate, "worker-3")
+    tokens = [f"id {number}\n%" for number in range(3)]
+    assert [take(old, "sem:a", token) for token in tokens] == [0, 1, 2]
+    wait_for(lambda: counter(headgate, "acquired_total") == 3, 30, "the permits to be watched")
+    line.upgrade()
+    fresh = connect_as(headgate, "worker-3")
+    assert leases(headgate) == []
+    old.close()
+    wait_for(lambda: len(leases(headgate)) == 3, 30, "the permits in the new process")
+    assert {lease["kind"] for lease in leases(headgate)} == {"semaphore"}
+    scores = {token: score_of(redis, "sem:a", token) for token in tokens}
+    wait_for(lambda: all(score_of(redis, "sem:a", token) > scores[token] for token in tokens), 60, "renewals")
+    line.await_end(line.pids[0])
+    assert fresh("ZREM", "sem:a", tokens[0]) == 1
+    wait_for(lambda: held_by_rule(web, "a") == "2" and len(leases(headgate)) == 2, 30, "the release to be seen")
+    assert not losses(headgate)
+    fresh.close()
+    wait_for(lambda: held_by_rule(web, "a") == "0" and leases(headgate) == [], 60, "the end of who has gone")
+
+
+def test_locks_that_were_given_are_counted_by_rule(make_line, redis):
+    web = free_port()
+    line = make_line(rule(owner="client"), http=f"127.0.0.1:{web}")
+    headgate = line.headgate
+    old = connect_as(headgate, "worker-3")
+    assert old("SET", "lock:a", "t", "NX", "PX", LEASE * 1000) == OK
+    line.upgrade()
+    fresh = connect_as(headgate, "worker-3")
+    assert held_by_rule(web, "a") == "0"
+    old.close()
+    wait_for(lambda: held_by_rule(web, "a") == "1", 30, "the lock in the new process")
+    assert fresh("DEL", "lock:a") == 1
+    wait_for(lambda: held_by_rule(web, "a") == "0", 30, "its release")
+
+
+# ---- PAUSE ----
+
+
+def await_held(headgate, count):
+    wait_for(lambda: stats(headgate)["pause_held"] == str(count), 30, f"{count} clients to be held")
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_a_pause_goes_on(make_line, redis, threads):
+    """No write of a client of the new process reaches Redis, from the first one on; RESUME there is for both."""
+    line = make_line(threads=threads)
+    headgate = line.headgate
+    stayer = headgate.connect()
+    with headgate.admin() as admin:
+        assert admin("PAUSE", "WRITE") == OK
+    stayer.request("SET", "stayer", "v")
+    await_held(headgate, 1)
+    line.upgrade()
+    clients = [headgate.connect() for _ in range(8)]
+    for number, client in enumerate(clients):
+        client.request("SET", f"key:{number}", "v")
+    await_held(headgate, 8)
+    assert redis.connect()("DBSIZE") == 0
+    assert headgate.serves(), "reads go on"
+    line.upgrade()
+    with headgate.admin() as admin:
+        assert stats(headgate)["pause_active"] == "1"
+        assert admin("RESUME") == OK
+    assert [client.read() for client in [stayer, *clients]] == [OK] * 9
+    assert redis.connect()("DBSIZE") == 9
+
+
+def test_a_pause_of_the_new_process_holds_clients_of_the_old_one(make_line, redis):
+    line = make_line()
+    headgate = line.headgate
+    stayer = headgate.connect()
+    with headgate.admin() as old:
+        line.upgrade()
+        with headgate.admin() as admin:
+            for _ in range(2):
+                assert admin("PAUSE") == OK
+                wait_for(lambda: b"pause_active:1" in old("STATS", "pause"), 30, "the old process to follow")
+                stayer.request("INCR", "n")
+                wait_for(lambda: b"pause_held:1" in old("STATS", "pause"), 30, "its client to be held")
+                assert admin("RESUME") == OK
+                stayer.read()
+            # An order to the old one counts as well, as it was the last.
+            assert old("PAUSE") == OK
+            wait_for(lambda: b"pause_active:1" in admin("STATS", "pause"), 30, "the new process to follow")
+            assert admin("RESUME") == OK
+            wait_for(lambda: b"pause_active:0" in old("STATS", "pause"), 30, "the old process to follow")
+    assert redis.connect()("GET", "n") == b"2"
+
+
+def test_a_pause_with_a_time_ends_in_both(make_line):
+    line = make_line()
+    stayer = line.headgate.connect()
+    with line.headgate.admin() as admin:
+        assert admin("PAUSE", "8000") == OK
+    stayer.request("INCR", "n")
+    line.upgrade()
+    with line.headgate.connect() as fresh:
+        fresh.request("INCR", "n")
+        assert sorted([stayer.read(), fresh.read()]) == [1, 2]
+    wait_for(lambda: stats(line.headgate)["pause_held_total"] == "2", 30, "both to have been held")
+
+
+def test_no_order_is_lost_among_many(make_headgate, redis):
+    """More than wait for workers at a time. The last one counts."""
+    headgate = make_headgate(redis, start=False, threads=4)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        headgate.environment["HEADGATE_UPGRADE_FD"] = str(theirs.fileno())
+        headgate.launch([BINARY, "-c", str(headgate.config_path)], pass_fds=[theirs.fileno()])
+        theirs.close()
+        ours.settimeout(60)
+        for message in (b"HELLO\n1", b"PORTS\n"):
+            ours.send(message)
+        assert ours.recv(4096).startswith(b"READY\n")
+        for number in range(1, 21):
+            scope = 0 if number == 20 else 2
+            ours.send(b"POLICY\ndefault\npause\npause %d %d %d\n" % (scope, 2**63 - 1, number))
+        ours.send(b"STATE\n")
+        assert ours.recv(4096) == b"SERVING\n"
+    headgate.await_port(headgate.address)
+    assert stats(headgate)["pause_active"] == "0"
+    assert headgate.serves()
+
+
+# ---- LIMITS ----
+
+
+def figures(headgate):
+    """What LIMITS says that each rule has admitted and refused."""
+    with headgate.admin() as admin:
+        lines = text(admin("LIMITS")).splitlines()
+    rules = [dict(word.partition("=")[::2] for word in line.split()) for line in lines if line.startswith("rule=")]
+    return {rule["rule"]: (int(rule["admitted"]), int(rule["refused"])) for rule in rules}
+
+
+LIMITS = """
+[limit:few]
+commands = incr
+per = user
+limit = 3
+window = 1h
+[limit:shared]
+commands = decr
+scope = global
+per = user
+limit = 2
+window = 1h
+"""
+
+
+def test_what_the_old_process_admits_and_refuses_is_counted(make_line):
+    """By LIMITS, and so by the metrics of each rule, of the process that is asked; each request once."""
+    web = free_port()
+    line = make_line(LIMITS, http=f"127.0.0.1:{web}", threads=2)
+    headgate = line.headgate
+    stayers = []
+    for _ in range(3):
+        stayers.append(headgate.connect())
+        for stayer in stayers:
+            for name in ("INCR", "DECR"):
+                stayer(name, "k")
+        requests = len(stayers) * (len(stayers) + 1) // 2
+        expected = {"few": (min(requests, 3), max(requests - 3, 0)), "shared": (min(requests, 2), max(requests - 2, 0))}
+        wait_for(lambda: figures(headgate) == expected, 30, f"{expected}")
+        line.upgrade()
+        wait_for(lambda: figures(headgate) == expected, 30, f"{expected} after the upgrade")
+    for stayer in stayers:
+        stayer("INCR", "k")
+    wait_for(lambda: figures(headgate)["few"] == (3, 6), 30, "the last three")
+    shown = samples(ask(type("Web", (), {"http_port": web}), "/metrics").text)
+    assert shown['headgate_limit_rule_refused_total{rule="few"}'] == "6"
+
+
+# ---- a process with one before it ----
+
+# A new process that takes its time between what it is told and its first client, and notes down what it hears.
+SLOW_TO_SERVE = """
+import pathlib, socket, time
+line = socket.socket(fileno=3)
+line.setblocking(True)
+def hear():
+    message = line.recv(1 << 17)
+    with open("{directory}/heard", "ab") as heard:
+        heard.write(message + b"\\n")
+    assert message, "the old process has gone"
+    return message.split(b"\\n")[0]
+ports = 0
+while (word := hear()) != b"PORTS":
+    ports += word == b"PORT"
+line.send(b"READY\\n" + b"1" * ports)
+while hear() != b"STATE":
+    pass
+while not pathlib.Path("{directory}/go").exists():
+    time.sleep(0.05)
+line.send(b"SERVING\\n")
+while True:
+    hear()
+"""
+
+
+def start_slowly(line):
+    """A process that is to take over, and hears all; and the order for it."""
+    directory = line.headgate.directory
+    (directory / "program.py").write_text(SLOW_TO_SERVE.format(directory=directory))
+    line.install_script(f"exec python3 {directory}/program.py")
+    order = line.order_later()
+    heard = directory / "heard"
+    wait_for(lambda: heard.exists() and b"STATE\n" in heard.read_bytes(), 30, "all to be told")
+    return line.children()[0], order, heard
+
+
+def test_a_pause_whose_time_is_over_is_not_told(make_line):
+    line = make_line(upgrade_start_timeout="120s")
+    with line.headgate.admin() as admin:
+        assert admin("PAUSE", "1") == OK
+    line.headgate.await_log("its time is over")
+    child, order, heard = start_slowly(line)
+    os.kill(child, signal.SIGKILL)
+    order.communicate(timeout=60)
+    assert b"\npause" not in heard.read_bytes()
+
+
+def test_a_third_process_hears_what_the_two_before_it_do_until_it_serves(make_line):
+    line = make_line(LIMITS.replace("limit = 3", "limit = 100"), upgrade_start_timeout="120s")
+    headgate = line.headgate
+    first = headgate.connect()
+    with headgate.admin() as first_admin:
+        line.upgrade()
+        second = headgate.connect()
+        with headgate.admin() as admin:
+            first("INCR", "k")
+            wait_for(lambda: figures(headgate)["few"] == (1, 0), 30, "the second process to hear of the first one")
+            child, order, heard = start_slowly(line)
+            try:
+                assert admin("PAUSE", "WRITE") == OK
+                assert admin("RESUME") == OK
+                for client, times in ((first, 2), (second, 4)):
+                    for _ in range(times):
+                        client("INCR", "k")
+                wait_for(lambda: figures(headgate)["few"] == (7, 0), 30, "the second process to hear of the first one")
+                wait_for(lambda: b"admitted=7" in first_admin("LIMITS"), 30, "the first process to hear")
+                (headgate.directory / "go").touch()
+                assert order.wait(60) == 0
+
+                def counted():
+                    said = re.findall(rb"^counts (\d+)", heard.read_bytes(), re.MULTILINE)
+                    return sum(map(int, said))
+
+                wait_for(lambda: counted() == 7, 30, "the third process to hear of all")
+                wait_for(lambda: b"\npause 0 " in heard.read_bytes(), 30, "the third process to hear of RESUME")
+            finally:
+                os.kill(child, signal.SIGKILL)
+                order.communicate(timeout=60)

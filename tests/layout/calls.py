@@ -1,0 +1,103 @@
+"""Which files of a folder call which: by the text, so what is handed over to be called back does not count."""
+
+import re
+
+# Files that need each other, by folder. No file joins them, and no others come to be.
+KNOTS = {
+    "proxy/client": [{"client_answer.c", "client_reply.c", "client_spread.c"}, {"client_cluster.c", "client_elsewhere.c"}],
+    "proxy/conf": [
+        {"conf_address.c", "conf_topology.c", "conf_url.c"},
+        {"conf_faults.c", "conf_files.c", "conf_modes.c", "conf_sources.c"},
+        {"conf_listener.c", "conf_self.c"},
+        {"conf_origin.c", "conf_rules.c"},
+    ],
+    "proxy/event": [{"handshaker.c", "reactor.c"}],
+    "proxy/net": [{"connection.c", "connection_secure.c"}],
+    "proxy/upstream": [
+        {"lane.c", "lane_follow.c", "lane_greeting.c", "lane_output.c", "lane_replies.c"},
+        {
+            "upstream.c",
+            "upstream_access.c",
+            "upstream_credentials.c",
+            "upstream_exclusive.c",
+            "upstream_profile.c",
+            "upstream_renewal.c",
+            "upstream_target.c",
+        },
+    ],
+    "proxy/topology": [{"sentinel.c", "sentinel_check.c", "sentinel_source.c"}],
+    "proxy/policy": [{"chain.c", "chain_gate.c", "chain_router.c", "chain_translator.c"}],
+    "proxy/worker": [{"worker_cluster.c", "worker_routes.c", "worker_settings.c"}],
+    "proxy/admin": [{"admin_guard.c", "admin_reply.c", "admin_servers.c", "admin_session.c", "admin_verbs.c"}],
+    "proxy/http": [{"http.c", "http_guard.c", "http_page.c", "http_request.c", "http_snapshot.c"}],
+    "policies/lease": [
+        {
+            "lease_call.c",
+            "lease_change.c",
+            "lease_client.c",
+            "lease_confirm.c",
+            "lease_effect.c",
+            "lease_guard.c",
+            "lease_permit.c",
+            "lease_process.c",
+            "lease_request.c",
+            "lease_twin.c",
+            "lease_watch.c",
+        },
+    ],
+    "policies/trace": [{"trace.c", "trace_stream.c", "trace_top.c"}],
+}
+
+# Whoever finds that a client cannot go on calls this one, which lets go of all that the client has.
+CLOSES = "proxy/client/client_life.c"
+
+NO_CODE = re.compile(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
+DEFINITION = re.compile(r"^(?!static\b)[a-z][\w *]*?\b(\w+)\([^;{]*\)\s*\{", re.MULTILINE)
+CALL = re.compile(r"(?<![\w.>])([a-z]\w*)\(")
+
+
+def calls_in(folder):
+    """{file: the files of the folder that it calls}"""
+    texts = {path.name: NO_CODE.sub(" ", path.read_text()) for path in sorted(folder.glob("*.c"))}
+    owners = {name: file for file, text in texts.items() for name in DEFINITION.findall(text)}
+    return {
+        file: {owners[name] for name in CALL.findall(text) if name in owners} - {file}
+        for file, text in texts.items()
+    }  # fmt: skip
+
+
+def reached(calls, start):
+    """All files that may be come to from there."""
+    found, ahead = set(), [start]
+    while ahead:
+        ahead += calls[ahead[0]] - found
+        found |= calls[ahead.pop(0)]
+    return found
+
+
+def knots_of(calls):
+    """Sets of files of which each comes to each."""
+    ways = {file: reached(calls, file) for file in calls}
+    knots = []
+    for file in calls:
+        if file in ways[file] and not any(file in knot for knot in knots):
+            knots.append({other for other in ways[file] if file in ways[other]})
+    return knots
+
+
+def check_calls(root):
+    folders = sorted({path.parent for part in ("proxy", "policies") for path in (root / part).rglob("*.c")})
+    if not any(calls_in(folder) for folder in folders):
+        yield f"{root}: no calls found"
+    for folder in folders:
+        calls = calls_in(folder)
+        if CLOSES.startswith(f"{folder.relative_to(root)}/"):
+            for called in calls.values():
+                called.discard(CLOSES.rpartition("/")[2])
+        allowed = KNOTS.get(str(folder.relative_to(root)), [])
+        for knot in knots_of(calls):
+            if knot not in allowed:
+                yield f"{folder}: these files call each other in a circle, which tests/layout/calls.py does not know: {', '.join(sorted(knot))}"
+        for knot in allowed:
+            if knot not in knots_of(calls):
+                yield f"{folder}: tests/layout/calls.py names a circle that is no more as it says: {', '.join(sorted(knot))}"
