@@ -147,14 +147,6 @@ static int64_t to_ms(int64_t time_us)
     return time_us / 1000;
 }
 
-int64_t lease_margin_us(const struct lease *lease)
-{
-    int64_t part = lease->lease_us / lease->terms.renew_of * lease->terms.renew;
-    int64_t third = lease->lease_us / 3;
-
-    return (lease->lease_us - (part < third ? part : third)) / 2;
-}
-
 /*
  * The lease and, of a semaphore, the score that a renewal gives: never beyond the deadline, and never a lower one.
  *

@@ -1,6 +1,34 @@
 /* What the reply to a request that releases, removes or expires has made of leases. */
 #include "lease/lease_effect.h"
 
+/* ---- what is not certain ---- */
+
+bool lease_may_be_older(const struct effect *effect, const struct lease *lease)
+{
+    return effect->request->sequence <= lease->granted && effect->request->client->id != lease->client;
+}
+
+void lease_doubt(struct effect *effect, struct lease *lease, bool after_release)
+{
+    lease->after_release = lease->after_release || after_release;
+    if (lease->calling) {
+        /* What was asked before is out of date. */
+        lease->proved = lease_registry_sequence(effect->worker->registry);
+    }
+    /* What was never given a time to live is found out by healing, too. */
+    if (lease->state == LEASE_HELD || lease->state == LEASE_DOUBTFUL) {
+        lease_move(lease, LEASE_DOUBTFUL);
+    }
+    lease_schedule(effect->worker, lease);
+}
+
+bool lease_is_shorter(const struct lease *lease, int64_t expires_us)
+{
+    return lease->expires_us - expires_us > lease->lease_us / LEASE_SLACK_PART;
+}
+
+/* ---- one lease ---- */
+
 /* The renewal compares what it finds with what is expected. */
 static void renew_soon(struct effect *effect, struct lease *lease)
 {

@@ -5,27 +5,6 @@
  */
 #include "lease/lease_effect.h"
 
-/* ---- what is not certain ---- */
-
-bool lease_may_be_older(const struct effect *effect, const struct lease *lease)
-{
-    return effect->request->sequence <= lease->granted && effect->request->client->id != lease->client;
-}
-
-void lease_doubt(struct effect *effect, struct lease *lease, bool after_release)
-{
-    lease->after_release = lease->after_release || after_release;
-    if (lease->calling) {
-        /* What was asked before is out of date. */
-        lease->proved = lease_registry_sequence(effect->worker->registry);
-    }
-    /* What was never given a time to live is found out by healing, too. */
-    if (lease->state == LEASE_HELD || lease->state == LEASE_DOUBTFUL) {
-        lease_move(lease, LEASE_DOUBTFUL);
-    }
-    lease_schedule(effect->worker, lease);
-}
-
 /* ---- taking ---- */
 
 /* Another has it now. Who has released it, or is about to, is told so by the answer to that. */
@@ -137,7 +116,7 @@ static void set_terms(struct effect *effect, struct lease *lease)
     lease->scored_us = request->sent_us;
     lease->abandoned = request->is_given_up;
     lease->companion = request->shape.script != NULL ? request->shape.script->companion : NULL;
-    struct lease_owner *owner = lease_client_owner(effect->worker, request->client, &request->terms);
+    struct lease_owner *owner = lease_owner_of(effect->worker, request->client, &request->terms);
     if (owner != NULL) {
         lease_registry_own(effect->worker->registry, lease, owner);
     }
@@ -248,11 +227,6 @@ static void acquire(struct effect *effect)
 }
 
 /* ---- extending ---- */
-
-bool lease_is_shorter(const struct lease *lease, int64_t expires_us)
-{
-    return lease->expires_us - expires_us > lease->lease_us / LEASE_SLACK_PART;
-}
 
 /* ShedLock releases by a shorter lease, with SET XX or a script. Others have just chosen another one. */
 static bool may_release_by_shortening(const struct lease_request *request)
@@ -478,7 +452,7 @@ static void end_one(struct lease_worker *worker, struct lease_request *request, 
     };
 
     if (may_own(&effect)) {
-        lease_client_identify(worker, request->client, &request->terms);
+        lease_owner_identify(worker, request->client, &request->terms);
     }
     lease_registry_lock(worker->registry);
     /* Marks of the others stay as they are: they say whether this one was overtaken. */

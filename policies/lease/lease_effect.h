@@ -21,7 +21,7 @@ static inline int64_t lease_latest(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* ---- lease_effect.c ---- */
+/* ---- lease_change.c ---- */
 
 /* Whether Redis may have executed the request before the one that took the lock, even if it was forwarded later: they
  * were under way together, over two connections. */
@@ -30,8 +30,6 @@ bool lease_may_be_older(const struct effect *effect, const struct lease *lease);
 void lease_doubt(struct effect *effect, struct lease *lease, bool after_release);
 /* Whether a lease until then is shorter than what is on file by more than its slack. */
 bool lease_is_shorter(const struct lease *lease, int64_t expires_us);
-
-/* ---- lease_change.c ---- */
 
 /* The request may have released, removed or expired the locks of its targets. */
 void lease_change(struct effect *effect);

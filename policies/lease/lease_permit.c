@@ -66,11 +66,6 @@ void lease_permit_hide_rank(struct lease *lease)
     }
 }
 
-int64_t lease_permit_settles_us(const struct lease *lease)
-{
-    return lease->acquired_us + lease->lease_us / 3;
-}
-
 /* Those that were given back soon were permits as well. */
 static void count_briefs(struct lease_worker *worker, const struct lease *lease, uint32_t limit)
 {

@@ -2,20 +2,26 @@
  * What the files of the lease policy share:
  *
  *   lease.c            the hooks, and the rules of this configuration
- *   lease_request.c    what a request is about to do to leases: written down before it is forwarded
- *   lease_guard.c      keys that are WATCHed
- *   lease_outcome.c    what has become of it, by its reply
- *   lease_effect.c     what that has made of them: taking, extending, and …
- *   lease_confirm.c    locks that replicas are to have before their owner hears of them
- *   lease_change.c     … releasing, removing, expiring
- *   lease_permit.c     which attempts at a semaphore have got a permit
- *   lease_watch.c      when a lease is to be looked at, what is done then, and how it ends
- *   lease_call.c       the scripts for it, and what their replies say
- *   lease_client.c     whose connections show that a holder lives
- *   lease_process.c    … which processes live, and which connections they have
- *   lease_text.c       what is said of leases: names, keys and owners as they are shown, warnings
- *   lease_twin.c       what becomes of leases when another process takes over
  *   lease_verbs.c      LEASES and LEASE on the admin port
+ *   lease_request.c    what a request is about to do to leases: written down before it is forwarded
+ *   lease_confirm.c    locks that replicas are to have before their owner hears of them
+ *   lease_effect.c     what the reply has made of them: taking, extending, and …
+ *   lease_change.c     … releasing, removing, expiring
+ *   lease_outcome.c    what has become of a request, by its reply
+ *   lease_client.c     connections that come and go
+ *   lease_guard.c      keys that are WATCHed
+ *   lease_process.c    which processes live, and which connections they have
+ *   lease_watch.c      what is done for the leases that are due
+ *   lease_call.c       the scripts for it, and what their replies say
+ *   lease_twin.c       what becomes of leases when another process takes over
+ *   lease_owner.c      whose connections show that a holder lives
+ *   lease_end.c        how a lease ends
+ *   lease_permit.c     which attempts at a semaphore have got a permit
+ *   lease_count.c      from when on a lock counts, and for which rule
+ *   lease_schedule.c   when a lease is to be looked at
+ *   lease_text.c       what is said of leases: names, keys and owners as they are shown, warnings, events
+ *
+ * Calls go down this list.
  */
 #ifndef HEADGATE_LEASE_PRIVATE_H
 #define HEADGATE_LEASE_PRIVATE_H
@@ -161,27 +167,37 @@ static inline bool lease_kind_is_semaphore(enum lease_kind kind)
 /* Says who the client is, from which on its connections count; *attachment is NULL at first. */
 void lease_client_join(struct lease_worker *worker, const struct policy_client *client, void **attachment);
 void lease_client_leave(struct lease_worker *worker, struct lease_client *client);
-/* The client may have taken a lock: finds out who it is, as far as the terms want it. Nothing is locked. */
-void lease_client_identify(struct lease_worker *worker, struct lease_client *client, const struct lease_terms *terms);
 /* Looks on for processes, and for further connections of those whose known ones have gone. Nothing is locked. */
 void lease_client_tick(struct lease_worker *worker);
-/* Whose lease it is, under such terms, that the client takes. The registry is locked. NULL when memory is short. */
-struct lease_owner *lease_client_owner(struct lease_worker *worker, struct lease_client *client,
-                                       const struct lease_terms *terms);
-/* A connection of the owner that there never was has gone. The registry is locked. */
-void lease_client_part(struct lease_worker *worker, struct lease_owner *owner);
-/* The client is of that process, which it was counted with; NULL is harmless. The registry is locked. */
-void lease_client_adopt(struct lease_worker *worker, struct lease_client *client, struct lease_owner *process);
+
+/* ---- lease_owner.c; all but lease_owner_identify() for who has locked the registry ---- */
+
+/* The name that the client shares with all of its address, user and name. What does not fit is cut: such are one. */
+struct slice lease_owner_name(const struct lease_client *client);
+/* The client may have taken a lock: finds out who it is, as far as the terms want it. Nothing is locked. */
+void lease_owner_identify(struct lease_worker *worker, struct lease_client *client, const struct lease_terms *terms);
+/* Whose lease it is, under such terms, that the client takes. NULL when memory is short. */
+struct lease_owner *lease_owner_of(struct lease_worker *worker, struct lease_client *client,
+                                   const struct lease_terms *terms);
+/* The owner has one connection more: it may have come back in time. Returns it; NULL is harmless. */
+struct lease_owner *lease_owner_welcome(struct lease_worker *worker, struct lease_owner *owner);
+/* It has one connection less, or one that there never was has gone. */
+void lease_owner_leave(struct lease_worker *worker, struct lease_owner *owner);
+/* What the client has taken goes to whom it belongs to by now. from: an owner that it had until now, or NULL. */
+void lease_owner_settle(struct lease_worker *worker, struct lease_client *client, struct lease_owner *from);
+/* Whether the client's process is still looked for. Locked or not. */
+void lease_owner_set_searching(struct lease_worker *worker, struct lease_client *client, bool searching);
+/* The client is of that process, which it was counted with; NULL is harmless. */
+void lease_owner_adopt(struct lease_worker *worker, struct lease_client *client, struct lease_owner *process);
 /* The client's process has ended, and its connection is there: somebody else has that, and what was taken by it. Who it
- * is is looked for, and until then the connection stands for him. The registry is locked. */
-void lease_client_forsake(struct lease_worker *worker, struct lease_client *client);
+ * is is looked for, and until then the connection stands for him. */
+void lease_owner_forsake(struct lease_worker *worker, struct lease_client *client);
+/* Whether the process that it is lives. Locked or not. */
+bool lease_owner_lives(const struct lease_worker *worker, const struct lease_owner *owner);
 
 /* ---- lease_process.c ---- */
 
-/* The last connection that was known of the owner has gone just now: if it is a process that lives, it may have others.
- * The registry is locked. */
-void lease_process_left(struct lease_worker *worker, struct lease_owner *owner);
-/* Looks for these, and whether processes live. Nothing is locked. */
+/* Looks for further connections of processes, and whether processes live. Nothing is locked. */
 void lease_process_tick(struct lease_worker *worker);
 
 /* ---- lease_guard.c ---- */
@@ -245,42 +261,64 @@ void lease_permit_try(struct lease *lease);
 void lease_permit_rank(struct lease_worker *worker, struct lease *lease, int64_t rank);
 /* The same, but its rank is not known. */
 void lease_permit_hide_rank(struct lease *lease);
-/* When an attempt that lasts so long is none any more, but a permit. */
-int64_t lease_permit_settles_us(const struct lease *lease);
 /* It has lasted so long. */
 void lease_permit_settle(struct lease_worker *worker, struct lease *lease);
 /* It ends for that reason, and is on file yet: an attempt whose rank nobody asked for was a permit. */
 void lease_permit_end(struct lease_worker *worker, struct lease *lease, enum lease_reason reason);
 
-/* ---- lease_watch.c; all but lease_watch() for who has locked the registry ---- */
+/* ---- lease_schedule.c; for who has locked the registry ---- */
 
 /* Sets when the lease is to be looked at next, after whatever may have changed that. */
 void lease_schedule(struct lease_worker *worker, struct lease *lease);
+/* When it is to be looked at, if nothing stands in the way, … */
+int64_t lease_due_us(const struct lease *lease);
+/* … when a lock that is held is to be renewed, … */
+int64_t lease_renewal_due_us(const struct lease *lease);
+/* … when one without a time to live is to be given one, … */
+int64_t lease_healing_due_us(const struct lease *lease);
+/* … and when an attempt at a semaphore that lasts so long is none any more, but a permit. */
+int64_t lease_permit_settles_us(const struct lease *lease);
+/* When it will have been held for so long as it may be. */
+int64_t lease_deadline_us(const struct lease *lease);
+/* Whether there is nothing to gain any more; leases are given in whole ms. */
+bool lease_reaches_deadline(const struct lease *lease);
+/* Whether it may have no time to live: to give it one comes before all else. */
+bool lease_may_be_endless(const struct lease *lease);
+/* Whether all connections of its owner are gone. */
+bool lease_is_ownerless(const struct lease *lease);
+/* Whether they are, and what there is to be done for it is no more than to let go of it. */
+bool lease_is_orphan(const struct lease *lease);
+/* How far the score of a permit, whose rank counts, is kept from those that are swept up, and from those of newcomers:
+ * each as much. */
+int64_t lease_margin_us(const struct lease *lease);
+
+/* ---- lease_count.c; for who has locked the registry ---- */
+
 /* Redis has said that the lock was taken: it counts from now on. */
 void lease_confirm(struct lease_worker *worker, struct lease *lease);
 /* It is kept by those terms from now on, of its rule as it is now or of another one. */
 void lease_go_over(struct lease *lease, const struct lease_terms *terms);
 /* So many permits of the kind of that one were taken and released, as is known now. */
 void lease_count_briefs(struct lease_worker *worker, const struct lease *lease, uint32_t count);
+
+/* ---- lease_end.c; for who has locked the registry ---- */
+
 /* A script that nobody knows may have ended the lock: Redis is asked soon, and what it says of a script's answer that
  * was asked for before does not count. */
 void lease_suspect(struct lease_worker *worker, struct lease *lease);
 /* Whether such a script may have, or one that did not say which keys it touches. */
 bool lease_is_suspect(const struct lease_worker *worker, const struct lease *lease);
-/* Takes the lease off file, counts why, and logs it if somebody has lost a lock. */
-void lease_end(struct lease_worker *worker, struct lease *lease, enum lease_reason why);
 /* What became of a lock that was gone when its owner was: that may have released it just before. */
 enum lease_reason lease_reason_without_owner(const struct lease_worker *worker, const struct lease *lease);
-/* Looks after the leases of this worker that are due. Nothing is locked. */
+/* Takes the lease off file, counts why, and logs it if somebody has lost a lock. */
+void lease_end(struct lease_worker *worker, struct lease *lease, enum lease_reason why);
+
+/* ---- lease_watch.c; nothing is locked ---- */
+
+/* Looks after the leases of this worker that are due. */
 void lease_watch(struct lease_worker *worker);
-/* Whether it has nothing to wait for. Nothing is locked. */
+/* Whether it has nothing to wait for. */
 bool lease_watch_is_done(struct lease_worker *worker);
-/* Whether it may have no time to live: to give it one comes before all else. */
-bool lease_may_be_endless(const struct lease *lease);
-/* Whether all connections of its owner are gone. */
-bool lease_is_ownerless(const struct lease *lease);
-/* When it will have been held for so long as it may be. */
-int64_t lease_deadline_us(const struct lease *lease);
 
 /* ---- lease_twin.c ---- */
 
@@ -294,6 +332,9 @@ enum policy_answer lease_verb_hear(void *instance, size_t count, const struct sl
 
 const char *lease_reason_name(enum lease_reason reason);
 const char *lease_kind_name(enum lease_kind kind);
+/* Tells those who listen what has happened, so many times, to such a lock. */
+void lease_tell(const struct lease_worker *worker, const struct lease *lease, enum policy_event_kind kind,
+                uint32_t count, const char *what);
 /* Logs, not too often, what became of a lock that somebody has lost or is about to lose. The registry is locked. */
 void lease_warn_of_loss(struct lease_worker *worker, const struct lease *lease, const char *what);
 /* Logs, not too often, that a lock is let go as its owner is gone. The registry is locked. */
@@ -307,10 +348,6 @@ void lease_warn_of_failure(struct lease_worker *worker, const char *error);
 void lease_quote(char quoted[LEASE_QUOTED_MAX], struct slice text);
 
 /* ---- lease_call.c ---- */
-
-/* How far the score of a permit, whose rank counts, is kept from those that are swept up, and from those of newcomers:
- * each as much. */
-int64_t lease_margin_us(const struct lease *lease);
 
 /* What a script is called for. */
 enum lease_script_operation {

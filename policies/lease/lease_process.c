@@ -33,23 +33,10 @@ static void schedule_all(struct lease_worker *worker, struct lease_owner *owner)
     }
 }
 
-static bool lives(const struct lease_worker *worker, const struct lease_owner *owner)
-{
-    return worker->host->peer_lives(worker->host->context, &owner->process);
-}
-
 static void go(struct lease_worker *worker, struct lease_owner *owner)
 {
     owner->gone_us = lease_now(worker);
     schedule_all(worker, owner);
-}
-
-void lease_process_left(struct lease_worker *worker, struct lease_owner *owner)
-{
-    if (owner->process.pid != 0 && owner->gone_us == lease_now(worker) && lives(worker, owner)) {
-        owner->gone_us = 0;
-        lease_registry_search(worker->registry, owner);
-    }
 }
 
 /* ---- further connections ---- */
@@ -70,7 +57,7 @@ static void find(struct lease_worker *worker, struct lease_client *client, uint6
     struct lease_owner *owner = lease_registry_next_search(worker->registry, search - 1);
     if (owner != NULL && owner->search == search) {
         struct slice name = {owner->name, owner->length};
-        lease_client_adopt(worker, client, lease_registry_join(worker->registry, name));
+        lease_owner_adopt(worker, client, lease_registry_join(worker->registry, name));
     }
     lease_registry_unlock(worker->registry);
 }
@@ -168,7 +155,7 @@ static void forsake(struct lease_worker *worker)
     LIST_FOREACH(client, &worker->clients, of_worker)
     {
         if (client->process != NULL && client->process->ended) {
-            lease_client_forsake(worker, client);
+            lease_owner_forsake(worker, client);
         }
     }
 }
@@ -185,7 +172,7 @@ static void check(struct lease_worker *worker)
         }
         checks--;
         owner->checked_us = now;
-        if (!lives(worker, owner)) {
+        if (!lease_owner_lives(worker, owner)) {
             end(worker, owner);
         }
     }

@@ -1,4 +1,4 @@
-/* What is said of leases: names, keys and owners as they are shown, and warnings. */
+/* What is said of leases: names, keys and owners as they are shown, warnings, events. */
 #include "lease/lease_private.h"
 
 #include <inttypes.h>
@@ -155,4 +155,13 @@ void lease_warn_of_failure(struct lease_worker *worker, const char *error)
         worker->failure_warned_us = now;
         worker->host->warn(worker->host->context, "lease", error);
     }
+}
+
+void lease_tell(const struct lease_worker *worker, const struct lease *lease, enum policy_event_kind kind,
+                uint32_t count, const char *what)
+{
+    const struct policy_event event = {
+        .kind = kind, .count = count, .source = lease_section.name, .rule = lease->terms.rule, .what = what};
+
+    policy_tell(worker->host, &event);
 }

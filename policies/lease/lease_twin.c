@@ -363,7 +363,7 @@ static void take(struct lease_worker *worker, const struct given *given)
         lease_schedule(worker, lease);
     }
     if (owner != NULL) {
-        lease_client_part(worker, owner);
+        lease_owner_leave(worker, owner);
     }
 }
 

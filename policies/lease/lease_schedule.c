@@ -1,0 +1,142 @@
+/* When a lease is to be looked at next. */
+#include "lease/lease_private.h"
+
+/* How long a lock that was taken by SETNX may be without a time to live: EXPIRE ought to follow at once. */
+#define HEAL_US INT64_C(1000000)
+#define SHORT_LEASE_US INT64_C(1000000)
+/* Of a key that somebody WATCHes: it is better not to touch it as long as there is time. */
+#define GUARDED_PART 3
+
+int64_t lease_deadline_us(const struct lease *lease)
+{
+    return lease->acquired_us + lease->terms.max_hold_us;
+}
+
+bool lease_is_ownerless(const struct lease *lease)
+{
+    return lease->owner != NULL && lease->owner->gone_us != 0;
+}
+
+bool lease_may_be_endless(const struct lease *lease)
+{
+    return lease->state == LEASE_UNHEALED || (lease->state == LEASE_DOUBTFUL && lease->lease_us == 0);
+}
+
+static int64_t part_of(const struct lease *lease, int64_t lease_us)
+{
+    return lease_us / lease->terms.renew_of * lease->terms.renew;
+}
+
+/* So that locks that were taken together are not renewed together: up to an eighth earlier. */
+static int64_t spread(const struct lease *lease, int64_t part)
+{
+    return part / 8192 * (int64_t)(lease->sequence * UINT64_C(0x9e3779b97f4a7c15) >> 54);
+}
+
+bool lease_reaches_deadline(const struct lease *lease)
+{
+    return lease->expires_us + 1000 >= lease_deadline_us(lease);
+}
+
+int64_t lease_margin_us(const struct lease *lease)
+{
+    int64_t part = lease->lease_us / lease->terms.renew_of * lease->terms.renew;
+    int64_t third = lease->lease_us / 3;
+
+    return (lease->lease_us - (part < third ? part : third)) / 2;
+}
+
+int64_t lease_permit_settles_us(const struct lease *lease)
+{
+    return lease->acquired_us + lease->lease_us / 3;
+}
+
+/* Of a permit that newcomers' scores are compared with: before its score has come as near to those that are swept up as
+ * lease_call.c keeps it away from them. Who is due is looked at up to a step later, and that margin is for clocks. */
+static int64_t ranked_due_us(const struct lease *lease)
+{
+    return lease->expires_us - lease_margin_us(lease) - LEASE_WHEEL_STEP_US;
+}
+
+/* Who is due is looked at up to a step later: of a short lease that is much. */
+static int64_t lateness_us(const struct lease *lease)
+{
+    return lease->lease_us < SHORT_LEASE_US ? LEASE_WHEEL_STEP_US : 0;
+}
+
+int64_t lease_renewal_due_us(const struct lease *lease)
+{
+    int64_t part = part_of(lease, lease->lease_us);
+    int64_t due = lease->expires_us - lease->lease_us + part - spread(lease, part) - lateness_us(lease);
+    int64_t last = lease->expires_us - lease->lease_us / GUARDED_PART - LEASE_WHEEL_STEP_US;
+
+    due = lease->ranked ? ranked_due_us(lease) - spread(lease, part) : due;
+    due = due < last && lease_registry_is_guarded(lease) ? last : due;
+
+    return lease_reaches_deadline(lease) ? lease_deadline_us(lease) : due;
+}
+
+int64_t lease_healing_due_us(const struct lease *lease)
+{
+    int64_t part = part_of(lease, lease->terms.ttl_us);
+
+    return lease->acquired_us + (part < HEAL_US ? part : HEAL_US);
+}
+
+bool lease_is_orphan(const struct lease *lease)
+{
+    return lease_is_ownerless(lease) && !lease_may_be_endless(lease);
+}
+
+/* What was to be tried again for the owner does not cut its grace short, and a failed farewell waits as well. */
+static int64_t farewell_due_us(const struct lease *lease)
+{
+    int64_t due = lease->owner->gone_us + lease->terms.grace_us;
+
+    return due > lease->retry_us ? due : lease->retry_us;
+}
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+int64_t lease_due_us(const struct lease *lease)
+{
+    if (lease_is_orphan(lease)) {
+        return farewell_due_us(lease);
+    }
+    if (lease->retry_us != 0) {
+        return lease->retry_us;
+    }
+    if (lease->suspected != 0 || (lease->state == LEASE_UNHEALED && lease->after_release)) {
+        return 0;
+    }
+    switch (lease->state) {
+    case LEASE_UNHEALED:
+        return lease_is_ownerless(lease) ? lease->owner->gone_us : lease_healing_due_us(lease);
+    case LEASE_HELD:
+        return lease->trial ? earlier(lease_permit_settles_us(lease), lease_renewal_due_us(lease))
+                            : lease_renewal_due_us(lease);
+    case LEASE_SELF:
+    case LEASE_EXHAUSTED:
+        return lease->expires_us;
+    default:
+        return 0;
+    }
+}
+
+void lease_schedule(struct lease_worker *worker, struct lease *lease)
+{
+    /* What stands in its way leads here again when it is over. */
+    if (lease->calling || lease_registry_is_releasing(worker->registry, lease)) {
+        lease_wheel_cancel(&lease->watch);
+        return;
+    }
+    /* A renewal may come a step early, the farewell to an owner may not: it could come back. */
+    int64_t due = lease_due_us(lease) + (lease_is_orphan(lease) ? LEASE_WHEEL_STEP_US : 0);
+    int64_t next_call = lease->called_us + LEASE_WHEEL_STEP_US;
+    /* Whatever it is, asking again at once is not going to help. */
+    due = due > next_call || lease->called_us == 0 ? due : next_call;
+    lease_wheel_set(lease_registry_wheel(worker->registry, lease->worker), &lease->watch, due);
+}
