@@ -109,7 +109,7 @@ static void apply_rules(struct lease_worker *worker)
         if (rule == NULL) {
             lease_end(worker, lease, LEASE_REASON_DROPPED);
         } else {
-            lease_go_over(lease, &rule->terms);
+            lease_count_under(lease, &rule->terms);
             lease_schedule(worker, lease);
         }
         lease = next;

@@ -27,6 +27,7 @@ enum code {
 
 struct lease_call {
     struct lease_worker *worker;
+    lease_call_done *done;
     struct lease *lease;
     enum lease_script_operation operation;
     uint64_t proved;
@@ -400,7 +401,7 @@ static void end_check(const struct lease_call *call, const struct policy_script_
 
     if (code == CODE_PERSISTED && lease->lease_us == 0) {
         /* A SETNX whose answer was lost has taken it. */
-        lease_confirm(call->worker, lease);
+        lease_count_taken(call->worker, lease);
         lease_move(lease, LEASE_UNHEALED);
         return;
     }
@@ -420,7 +421,7 @@ static void end_check(const struct lease_call *call, const struct policy_script_
         lose(call->worker, lease, CODE_GONE);
     } else if (lease->state == LEASE_DOUBTFUL) {
         if (!lease->trial) {
-            lease_confirm(call->worker, lease);
+            lease_count_taken(call->worker, lease);
         }
         hold(call->worker, lease);
     }
@@ -498,6 +499,7 @@ static void on_done(void *context, const struct policy_script_reply *reply)
     struct lease_call *call = context;
     struct lease_worker *worker = call->worker;
     struct lease *lease = call->lease;
+    lease_call_done *done = call->done;
 
     lease_registry_lock(worker->registry);
     worker->calls--;
@@ -516,12 +518,14 @@ static void on_done(void *context, const struct policy_script_reply *reply)
         lease_warn_of_failure(worker, reply->error);
     }
     free(call);
-    lease_watch(worker);
+    done(worker);
 }
 
-void lease_call_send(struct lease_call *call)
+void lease_call_send(struct lease_call *call, lease_call_done *done)
 {
     const struct policy_host *host = call->worker->host;
+
+    call->done = done;
     const struct policy_script script = {
         .script = call->script,
         .arguments = call->arguments,

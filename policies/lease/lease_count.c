@@ -1,7 +1,7 @@
 /* From when on a lock counts, and for which rule. */
 #include "lease/lease_private.h"
 
-void lease_confirm(struct lease_worker *worker, struct lease *lease)
+void lease_count_taken(struct lease_worker *worker, struct lease *lease)
 {
     if (!lease->confirmed) {
         lease->confirmed = true;
@@ -22,7 +22,7 @@ void lease_count_briefs(struct lease_worker *worker, const struct lease *lease, 
     }
 }
 
-void lease_go_over(struct lease *lease, const struct lease_terms *terms)
+void lease_count_under(struct lease *lease, const struct lease_terms *terms)
 {
     if (lease->confirmed && lease->terms.tally != terms->tally) {
         lease_tally_add(lease->terms.tally, LEASE_TALLY_HELD, UINT64_MAX);

@@ -5,6 +5,8 @@
  */
 #include "lease/lease_effect.h"
 
+#include <stdlib.h>
+
 /* ---- taking ---- */
 
 /* Another has it now. Who has released it, or is about to, is told so by the answer to that. */
@@ -103,7 +105,7 @@ static void set_terms(struct effect *effect, struct lease *lease)
 {
     const struct lease_request *request = effect->request;
 
-    lease_go_over(lease, &request->terms);
+    lease_count_under(lease, &request->terms);
     lease->kind = request->shape.kind;
     lease->worker = effect->worker->host->worker;
     lease->client = request->client->id;
@@ -179,7 +181,7 @@ static void grant(struct effect *effect, const struct lease_target *targets, siz
     lease_move(lease, state_of(effect, lease, overtaken));
     lease->after_release = overtaken;
     if (!lease->trial && (effect->outcome == LEASE_OUTCOME_YES || lease->state != LEASE_DOUBTFUL)) {
-        lease_confirm(effect->worker, lease);
+        lease_count_taken(effect->worker, lease);
     }
     if (lease->state != LEASE_DOUBTFUL && (lease->kind == LEASE_STRING || lease->kind == LEASE_STRINGS)) {
         supersede(effect, lease);
@@ -255,7 +257,7 @@ static void extend_one(struct effect *effect, struct lease *lease, bool overtake
     lease->expires_us = expires_us;
     lease->lease_us = adds ? lease_latest(lease_us, request->lease_us) : request->lease_us;
     lease_move(lease, state);
-    lease_confirm(effect->worker, lease);
+    lease_count_taken(effect->worker, lease);
     if (overtaken) {
         lease_doubt(effect, lease, true);
     }
@@ -372,6 +374,13 @@ static void score(struct effect *effect)
 
 /* ---- ranks ---- */
 
+static void take_rank(const struct effect *effect, struct lease *lease, int64_t rank)
+{
+    if (!lease_permit_rank(effect->worker, lease, rank)) {
+        lease_end(effect->worker, lease, LEASE_REASON_NONE);
+    }
+}
+
 /* Of a semaphore with a second set it is that of the token in the other one. */
 static void rank_in_transaction(struct effect *effect, const struct lease_target *asked, bool known, int64_t rank)
 {
@@ -385,7 +394,7 @@ static void rank_in_transaction(struct effect *effect, const struct lease_target
         of_score.request = request;
         struct lease *lease = is_its ? find(&of_score, target) : NULL;
         if (lease != NULL && known) {
-            lease_permit_rank(effect->worker, lease, rank);
+            take_rank(effect, lease, rank);
         } else if (lease != NULL) {
             lease_permit_hide_rank(lease);
         }
@@ -401,7 +410,7 @@ static void rank(struct effect *effect)
         const struct lease_target *target = &effect->request->targets[i];
         struct lease *lease = effect->request->in_transaction ? NULL : find(effect, target);
         if (lease != NULL && known) {
-            lease_permit_rank(effect->worker, lease, value);
+            take_rank(effect, lease, value);
         } else if (effect->request->in_transaction && effect->outcome != LEASE_OUTCOME_REFUSED) {
             rank_in_transaction(effect, target, known, value);
         }
@@ -491,7 +500,7 @@ void lease_request_end(struct lease_worker *worker, struct lease_request *reques
     }
     while (request != NULL) {
         struct lease_request *next = request->next;
-        lease_request_free(request);
+        free(request);
         request = next;
     }
 }

@@ -16,7 +16,7 @@ struct slice lease_owner_name(const struct lease_client *client)
     return (struct slice){text, length < LEASE_OWNER_MAX ? length : LEASE_OWNER_MAX};
 }
 
-static void schedule_all(struct lease_worker *worker, struct lease_owner *owner)
+void lease_owner_schedule(struct lease_worker *worker, struct lease_owner *owner)
 {
     struct lease *lease;
 
@@ -31,7 +31,7 @@ static void schedule_all(struct lease_worker *worker, struct lease_owner *owner)
 struct lease_owner *lease_owner_welcome(struct lease_worker *worker, struct lease_owner *owner)
 {
     if (owner != NULL && owner->connections == 1) {
-        schedule_all(worker, owner);
+        lease_owner_schedule(worker, owner);
     }
     return owner;
 }
@@ -59,7 +59,7 @@ void lease_owner_leave(struct lease_worker *worker, struct lease_owner *owner)
     lease_registry_leave(worker->registry, owner, lease_now(worker));
     if (is_last && stays) {
         search_if_it_lives(worker, owner);
-        schedule_all(worker, owner);
+        lease_owner_schedule(worker, owner);
     }
 }
 

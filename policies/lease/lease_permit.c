@@ -26,7 +26,7 @@ static struct lease_semaphore *semaphore_of(const struct lease_worker *worker, c
 static void admit(struct lease_worker *worker, struct lease *lease)
 {
     lease->trial = false;
-    lease_confirm(worker, lease);
+    lease_count_taken(worker, lease);
 }
 
 static void warn_once(struct lease_worker *worker, const struct lease *lease)
@@ -38,24 +38,24 @@ static void warn_once(struct lease_worker *worker, const struct lease *lease)
     }
 }
 
-void lease_permit_rank(struct lease_worker *worker, struct lease *lease, int64_t rank)
+bool lease_permit_rank(struct lease_worker *worker, struct lease *lease, int64_t rank)
 {
     uint32_t said = lease->terms.limit;
 
     if (!lease->trial || rank < 0) {
-        return;
+        return true;
     }
     lease->rank_asked = true;
     lease->rank = rank < UINT32_MAX ? (uint32_t)rank : UINT32_MAX;
     if (said == 0) {
         warn_once(worker, lease);
     }
-    if (lease->rank < (said != 0 ? said : semaphore_of(worker, lease)->limit)) {
-        admit(worker, lease);
-        lease_schedule(worker, lease);
-    } else if (said != 0) {
-        lease_end(worker, lease, LEASE_REASON_NONE);
+    if (lease->rank >= (said != 0 ? said : semaphore_of(worker, lease)->limit)) {
+        return said == 0;
     }
+    admit(worker, lease);
+    lease_schedule(worker, lease);
+    return true;
 }
 
 void lease_permit_hide_rank(struct lease *lease)

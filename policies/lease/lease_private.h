@@ -179,6 +179,8 @@ void lease_owner_identify(struct lease_worker *worker, struct lease_client *clie
 /* Whose lease it is, under such terms, that the client takes. NULL when memory is short. */
 struct lease_owner *lease_owner_of(struct lease_worker *worker, struct lease_client *client,
                                    const struct lease_terms *terms);
+/* Sets anew when all leases of the owner are to be looked at. */
+void lease_owner_schedule(struct lease_worker *worker, struct lease_owner *owner);
 /* The owner has one connection more: it may have come back in time. Returns it; NULL is harmless. */
 struct lease_owner *lease_owner_welcome(struct lease_worker *worker, struct lease_owner *owner);
 /* It has one connection less, or one that there never was has gone. */
@@ -216,7 +218,6 @@ enum policy_verdict lease_request_begin(struct lease_worker *worker, const struc
 bool lease_request_concerns(const struct lease_worker *worker, const struct policy_glance *glance);
 /* Frees those that MULTI has queued. */
 void lease_request_forget(struct lease_client *client);
-void lease_request_free(struct lease_request *request);
 
 /* ---- lease_outcome.c ---- */
 
@@ -238,7 +239,7 @@ enum lease_outcome lease_outcome_of(const struct lease_request *request, const s
 
 /* ---- lease_effect.c ---- */
 
-/* What has come of the request; frees it. */
+/* What has come of the request, and all of its transaction; frees them. */
 void lease_request_end(struct lease_worker *worker, struct lease_request *request, const struct policy_reply *reply);
 
 /* ---- lease_confirm.c ---- */
@@ -257,8 +258,8 @@ void lease_confirm_tick(struct lease_worker *worker);
 
 /* A ZADD has put the permit into its set: an attempt, of which a ZRANK may say that it was none. */
 void lease_permit_try(struct lease *lease);
-/* Its rank was asked for: less than the limit is a permit. The lease may be off file then. */
-void lease_permit_rank(struct lease_worker *worker, struct lease *lease, int64_t rank);
+/* Its rank was asked for: less than the limit is a permit. False: it is none, and is to end. */
+bool lease_permit_rank(struct lease_worker *worker, struct lease *lease, int64_t rank);
 /* The same, but its rank is not known. */
 void lease_permit_hide_rank(struct lease *lease);
 /* It has lasted so long. */
@@ -295,9 +296,9 @@ int64_t lease_margin_us(const struct lease *lease);
 /* ---- lease_count.c; for who has locked the registry ---- */
 
 /* Redis has said that the lock was taken: it counts from now on. */
-void lease_confirm(struct lease_worker *worker, struct lease *lease);
+void lease_count_taken(struct lease_worker *worker, struct lease *lease);
 /* It is kept by those terms from now on, of its rule as it is now or of another one. */
-void lease_go_over(struct lease *lease, const struct lease_terms *terms);
+void lease_count_under(struct lease *lease, const struct lease_terms *terms);
 /* So many permits of the kind of that one were taken and released, as is known now. */
 void lease_count_briefs(struct lease_worker *worker, const struct lease *lease, uint32_t count);
 
@@ -363,8 +364,9 @@ struct lease_call;
 /* Makes up the call and notes that it is under way; the registry is locked. NULL when memory is short. */
 struct lease_call *lease_call_prepare(struct lease_worker *worker, struct lease *lease,
                                       enum lease_script_operation operation);
-/* Sends it; nothing is locked. */
-void lease_call_send(struct lease_call *call);
+/* Sends it; nothing is locked, neither when its answer was taken and done is called. */
+typedef void lease_call_done(struct lease_worker *worker);
+void lease_call_send(struct lease_call *call, lease_call_done *done);
 
 /* ---- lease_verbs.c ---- */
 

@@ -23,20 +23,10 @@
 #define CHECK_INTERVAL_US INT64_C(1000000)
 #define CHECKS_MAX 20
 
-static void schedule_all(struct lease_worker *worker, struct lease_owner *owner)
-{
-    struct lease *lease;
-
-    LIST_FOREACH(lease, &owner->leases, of_owner)
-    {
-        lease_schedule(worker, lease);
-    }
-}
-
 static void go(struct lease_worker *worker, struct lease_owner *owner)
 {
     owner->gone_us = lease_now(worker);
-    schedule_all(worker, owner);
+    lease_owner_schedule(worker, owner);
 }
 
 /* ---- further connections ---- */

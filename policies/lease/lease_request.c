@@ -346,17 +346,12 @@ static void queue(struct lease_client *client, struct lease_request *request)
     client->queued_count++;
 }
 
-void lease_request_free(struct lease_request *request)
-{
-    free(request);
-}
-
 void lease_request_forget(struct lease_client *client)
 {
     while (client->queued != NULL) {
         struct lease_request *request = client->queued;
         client->queued = request->next;
-        lease_request_free(request);
+        free(request);
     }
     client->queued_count = 0;
     client->queued_place = 0;

@@ -54,7 +54,7 @@ static size_t texts_of(const struct lease *lease)
 static bool has_common_owner(const struct lease_worker *worker, const struct lease_owner *owner)
 {
     bool has_left = owner->connections == 0 && (owner->gone_us != 0 || lease_registry_is_draining(worker->registry));
-    bool lives = owner->process.pid == 0 || worker->host->peer_lives(worker->host->context, &owner->process);
+    bool lives = owner->process.pid == 0 || lease_owner_lives(worker, owner);
 
     return has_left && !owner->is_alone && lives;
 }

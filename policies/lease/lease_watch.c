@@ -164,7 +164,7 @@ void lease_watch(struct lease_worker *worker)
         more = attend_next(worker, &made);
         lease_registry_unlock(worker->registry);
         if (made != NULL) {
-            lease_call_send(made);
+            lease_call_send(made, lease_watch);
         }
     }
     worker->watching = false;

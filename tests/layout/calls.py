@@ -30,11 +30,6 @@ KNOTS = {
     "proxy/worker": [{"worker_cluster.c", "worker_routes.c", "worker_settings.c"}],
     "proxy/admin": [{"admin_guard.c", "admin_reply.c", "admin_servers.c", "admin_session.c", "admin_verbs.c"}],
     "proxy/http": [{"http.c", "http_guard.c", "http_page.c", "http_request.c", "http_snapshot.c"}],
-    "policies/lease": [
-        {"lease_call.c", "lease_watch.c"},
-        {"lease_confirm.c", "lease_effect.c", "lease_request.c"},
-        {"lease_end.c", "lease_permit.c"},
-    ],
     "policies/trace": [{"trace.c", "trace_stream.c", "trace_top.c"}],
 }
 
