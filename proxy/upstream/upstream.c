@@ -12,101 +12,11 @@
 /* How often another server is tried again with credentials that it has refused. */
 #define REFUSED_AGAIN_US ((int64_t)5000000)
 
-static const struct lane_events lane_events;
-
-/* ---- the list of lanes ---- */
-
-struct lane *upstream_open_lane(struct profile *profile, enum lane_use use)
-{
-    struct upstream *upstream = profile->upstream;
-    struct lane *lane = lane_new(upstream->reactor, upstream->runs, &upstream->settings.lane, &lane_events, use,
-                                 profile, ++upstream->last_lane_id);
-
-    if (lane == NULL) {
-        return NULL;
-    }
-    profile_reference(profile);
-    LIST_INSERT_HEAD(&upstream->lanes, lane, of_upstream);
-    return lane;
-}
-
-void upstream_start_lane(struct lane *lane)
-{
-    struct lane_greeting greeting = profile_greeting(lane_profile(lane), lane->use == LANE_SHARED);
-
-    if (upstream_is_refused(lane_profile(lane))) {
-        lane->greeting = greeting;
-        lane_park(lane);
-        upstream_help_soon(lane_profile(lane)->upstream);
-    } else {
-        upstream_note_connecting(lane_profile(lane)->upstream);
-        lane_start(lane, &greeting);
-    }
-}
-
-void upstream_forget_place(struct lane *lane)
-{
-    struct profile *profile = lane_profile(lane);
-
-    for (size_t i = 0; i < profile->upstream->settings.shared_lanes; i++) {
-        if (profile->shared[i] == lane) {
-            profile->shared[i] = NULL;
-        }
-    }
-    if (profile->upstream->settings.changes != NULL) {
-        ++*profile->upstream->settings.changes;
-    }
-}
-
-static void free_closed(struct reactor_task *task)
-{
-    struct upstream *upstream = (struct upstream *)(void *)((char *)task - offsetof(struct upstream, free_closed));
-
-    while (!LIST_EMPTY(&upstream->closed)) {
-        struct lane *lane = LIST_FIRST(&upstream->closed);
-        LIST_REMOVE(lane, of_pool);
-        lane_free(lane);
-    }
-}
-
-void upstream_free_at_turn_end(struct upstream *upstream, struct lane *lane)
-{
-    LIST_INSERT_HEAD(&upstream->closed, lane, of_pool);
-    reactor_at_turn_end(upstream->reactor, REACTOR_STAGE_FREE, &upstream->free_closed);
-}
-
 /* ---- what lanes tell ---- */
-
-/* Whether a shared lane of Headgate's own credentials carries requests. */
-static bool has_ready_lane(const struct upstream *upstream)
-{
-    for (size_t i = 0; i < upstream->settings.shared_lanes; i++) {
-        const struct lane *lane = upstream->base->shared[i];
-        if (lane != NULL && lane->state == LANE_READY) {
-            return true;
-        }
-    }
-    return false;
-}
 
 bool upstream_is_locked(const struct upstream *upstream)
 {
     return upstream->base->needs_password;
-}
-
-void upstream_is_up(struct upstream *upstream)
-{
-    if (!upstream->settings.is_aside) {
-        stats_set(upstream->settings.lane.stats, STATS_UPSTREAM_UP, 1);
-    }
-}
-
-/* That one more could not be made, or one of a client's own credentials, says nothing while requests are carried. */
-void upstream_is_down(struct upstream *upstream)
-{
-    if (!upstream->settings.is_aside && !has_ready_lane(upstream)) {
-        stats_set(upstream->settings.lane.stats, STATS_UPSTREAM_UP, 0);
-    }
 }
 
 /* The lane, and others from now on, do not ask again. */
@@ -258,39 +168,9 @@ static const struct lane_events lane_events = {
     .closed = on_closed,
 };
 
-/* ---- shared lanes ---- */
-
-static struct lane *lane_at(struct profile *profile, size_t place)
-{
-    struct lane **slot = &profile->shared[place];
-
-    if (*slot == NULL) {
-        struct lane *lane = upstream_open_lane(profile, LANE_SHARED);
-        if (lane == NULL) {
-            return NULL;
-        }
-        *slot = lane;
-        upstream_start_lane(lane);
-    }
-    return *slot;
-}
-
-struct lane *upstream_shared_lane(struct profile *profile, size_t place)
-{
-    size_t count = profile->upstream->settings.shared_lanes;
-
-    /* A division takes longer than all the rest, and most have one. */
-    return lane_at(profile, count == 1 ? 0 : place % count);
-}
-
 bool upstream_may_wait(const struct upstream *upstream, const struct lane *lane)
 {
     return lane->state == LANE_READY || lane->requests_waiting < (uint64_t)upstream->settings.wait_requests;
-}
-
-void upstream_warm_up(struct upstream *upstream)
-{
-    (void)upstream_shared_lane(upstream->base, 0);
 }
 
 /* ---- time ---- */
@@ -361,28 +241,6 @@ void upstream_visit_lanes(struct upstream *upstream, void (*visit)(void *context
 
 /* ---- life ---- */
 
-bool upstream_make_base(struct upstream *upstream)
-{
-    struct profile *before = upstream->base;
-    const struct upstream_settings *settings = &upstream->settings;
-    char *user = settings->user[0] != '\0' ? strdup(settings->user) : NULL;
-    char *password = settings->password[0] != '\0' ? strdup(settings->password) : NULL;
-    struct profile wanted = {.user = user, .password = password, .resp = 2, .generation = upstream->generation};
-
-    struct profile *base = profile_get(upstream, &wanted);
-    free(user);
-    free(password);
-    if (base == NULL) {
-        return false;
-    }
-    upstream->base = base;
-    base->is_default = true;
-    if (before != NULL) {
-        upstream_follow_base(upstream, before);
-    }
-    return true;
-}
-
 struct upstream *upstream_new(struct reactor *reactor, struct run_pool *runs, const struct upstream_settings *settings,
                               upstream_ready_callback *ready, void *context)
 {
@@ -395,11 +253,12 @@ struct upstream *upstream_new(struct reactor *reactor, struct run_pool *runs, co
     upstream->runs = runs;
     upstream->settings = *settings;
     upstream->settings.lane.targets = &upstream->targets;
+    upstream->lane_events = &lane_events;
     upstream->last_lane_id = settings->first_lane_id;
     upstream->ready = ready;
     upstream->context = context;
     TAILQ_INIT(&upstream->lingering);
-    upstream->free_closed.run = free_closed;
+    upstream->free_closed.run = upstream_free_closed;
     upstream->help.run = upstream_help_task;
     upstream->looked_us = reactor_now(reactor);
     upstream_prepare_move(upstream);
@@ -495,7 +354,7 @@ void upstream_free(struct upstream *upstream)
     upstream_close_lanes(upstream, "shutting down");
     reactor_cancel(upstream->reactor, REACTOR_STAGE_FREE, &upstream->help);
     reactor_cancel(upstream->reactor, REACTOR_STAGE_FREE, &upstream->free_closed);
-    free_closed(&upstream->free_closed);
+    upstream_free_closed(&upstream->free_closed);
     profile_release(upstream->base);
     assert(LIST_EMPTY(&upstream->profiles));
     event_del(&upstream->leave_timer);

@@ -1,170 +1,10 @@
-/* Exclusive lanes, the pool of clean ones, and commands of Headgate's own ahead of a client's. */
+/* Exclusive lanes: how they are taken and given back, and the fences that show that they owe nothing. */
 #include "upstream/upstream_private.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-
-/* ---- commands of Headgate's own ---- */
-
-static bool hidden_reply(struct run *run, const struct resp_reply *reply)
-{
-    if (reply->type == '>') {
-        return false;
-    }
-    if (reply->type == '-') {
-        char why[96];
-        snprintf(why, sizeof why, "Redis answered %.*s to a command of Headgate's own",
-                 (int)resp_reply_head_line(reply), reply->head);
-        lane_fail(run->lane, why);
-    }
-    return true;
-}
-
-static void hidden_bytes(struct run *run, const char *data, size_t length)
-{
-    (void)run;
-    (void)data;
-    (void)length;
-}
-
-static void hidden_answered(struct run *run)
-{
-    run_give(run->owner, run);
-}
-
-static void hidden_lost(struct run *run, enum run_loss loss, const char *why)
-{
-    (void)loss;
-    (void)why;
-    run_give(run->owner, run);
-}
-
-static const struct run_receiver hidden_receiver = {
-    .bytes = hidden_bytes,
-    .reply = hidden_reply,
-    .answered = hidden_answered,
-    .lost = hidden_lost,
-};
-
-static bool send_hidden(struct lane *lane, uint32_t requests, const char *commands, size_t length, bool must_succeed)
-{
-    struct run *run = run_take(lane->runs);
-
-    if (run == NULL) {
-        return false;
-    }
-    run->requests = requests;
-    if (must_succeed) {
-        run->receiver = &hidden_receiver;
-        run->owner = lane->runs;
-        run->expected = run;
-    }
-    if (!lane_send(lane, run, commands, length)) {
-        run_give(lane->runs, run);
-        return false;
-    }
-    return true;
-}
-
-bool upstream_send_hidden(struct lane *lane, const char *command, size_t length, bool must_succeed)
-{
-    return send_hidden(lane, 1, command, length, must_succeed);
-}
-
-/* What takes a right may be refused since the user has shown to have it: so it is not said again and again. */
-static bool told_reply(struct run *run, const struct resp_reply *reply)
-{
-    const enum profile_right *right = run->expected;
-
-    if (reply->type == '>') {
-        return false;
-    }
-    profile_learn_right(lane_profile(run->lane), *right, reply);
-    return true;
-}
-
-static const struct run_receiver told_receiver = {
-    .bytes = hidden_bytes,
-    .reply = told_reply,
-    .answered = hidden_answered,
-    .lost = hidden_lost,
-};
-
-bool upstream_send_told(struct lane *lane, const char *command, size_t length, enum profile_right right)
-{
-    static const enum profile_right rights[] = {PROFILE_MAY_SETNAME, PROFILE_MAY_GETNAME, PROFILE_MAY_SETINFO};
-    struct run *run = run_take(lane->runs);
-    size_t i = 0;
-
-    if (run == NULL) {
-        return false;
-    }
-    while (rights[i] != right) {
-        i++;
-    }
-    run->requests = 1;
-    run->receiver = &told_receiver;
-    run->owner = lane->runs;
-    run->expected = (void *)(uintptr_t)&rights[i];
-    if (!lane_send(lane, run, command, length)) {
-        run_give(lane->runs, run);
-        return false;
-    }
-    return true;
-}
-
-bool upstream_name_lane(struct lane *lane, const char *name)
-{
-    const struct profile *profile = lane_profile(lane);
-    bool may_set_name = (profile->granted & PROFILE_MAY_SETNAME) != 0;
-    char command[640];
-    int length = may_set_name ? snprintf(command, sizeof command,
-                                         "*3\r\n$6\r\nCLIENT\r\n$7\r\nSETNAME\r\n$%zu\r\n%s\r\n", strlen(name), name)
-                              : snprintf(command, sizeof command,
-                                         "*4\r\n$5\r\nHELLO\r\n$1\r\n%d\r\n$7\r\nSETNAME\r\n$%zu\r\n%s\r\n",
-                                         profile->resp, strlen(name), name);
-
-    /* A name too long for this is not worth a larger buffer: the lane goes without. */
-    if ((size_t)length >= sizeof command) {
-        return true;
-    }
-    return may_set_name ? upstream_send_told(lane, command, (size_t)length, PROFILE_MAY_SETNAME)
-                        : upstream_send_hidden(lane, command, (size_t)length, false);
-}
-
-/* ---- giving lanes to others ---- */
-
-/* The client has nothing to say about it any more. */
-static bool may_be_pooled(const struct lane *lane)
-{
-    const struct profile *profile = lane_profile(lane);
-
-    return lane->use == LANE_EXCLUSIVE && !lane->dirty && !lane->outdated && lane->retired_us == 0 &&
-           lane->state == LANE_READY && !profile->needs_password &&
-           profile->pooled_count < (size_t)profile->upstream->settings.exclusive_idle;
-}
-
-void upstream_pool(struct lane *lane)
-{
-    struct profile *profile = lane_profile(lane);
-    struct stats *stats = lane->settings->stats;
-
-    if (!may_be_pooled(lane)) {
-        lane_close(lane, "not needed any more");
-        return;
-    }
-    lane->use = LANE_POOLED;
-    lane->used_us = reactor_now(lane->reactor);
-    LIST_INSERT_HEAD(&profile->pooled, lane, of_pool);
-    profile->pooled_count++;
-    stats_add(stats, STATS_LANES_POOLED, 1);
-    if (profile->refused) {
-        upstream_help_soon(profile->upstream);
-    }
-}
 
 static void return_to_pool(struct lane *lane)
 {
@@ -269,7 +109,7 @@ static void fence_answered(struct run *run)
     if (is_refused && upstream_send_fence(lane)) {
         return;
     }
-    if (passed && may_be_pooled(lane)) {
+    if (passed && upstream_may_be_pooled(lane)) {
         lane->needs_fence = false;
         return_to_pool(lane);
     } else {
@@ -344,83 +184,9 @@ bool upstream_send_fence(struct lane *lane)
     return true;
 }
 
-/* ---- the pool ---- */
-
-void upstream_forget_pooled(struct lane *lane)
-{
-    struct profile *profile = lane_profile(lane);
-
-    LIST_REMOVE(lane, of_pool);
-    profile->pooled_count--;
-    stats_subtract(lane->settings->stats, STATS_LANES_POOLED, 1);
-}
-
-/*
- * Makes a lane of the same credentials and database speak for the profile: HELLO goes ahead of the owner's commands.
- * The database is never changed like that: were SELECT refused, the commands behind it would be executed in another
- * one.
- */
-static bool adapt(struct lane *lane, struct profile *profile)
-{
-    char command[48];
-    int length = snprintf(command, sizeof command, "*2\r\n$5\r\nHELLO\r\n$1\r\n%d\r\n", profile->resp);
-
-    if (!upstream_send_hidden(lane, command, (size_t)length, true)) {
-        return false;
-    }
-    upstream_lane_speaks_for(lane, profile);
-    return true;
-}
-
-bool profile_fits_pool(const struct profile *other, const struct profile *profile)
-{
-    return other->generation == profile->generation && other->database == profile->database &&
-           profile_same_credentials(other, profile);
-}
-
-void upstream_move_pooled(struct lane *lane, struct profile *profile)
-{
-    upstream_forget_pooled(lane);
-    lane->use = LANE_EXCLUSIVE;
-    if (adapt(lane, profile)) {
-        upstream_pool(lane);
-    } else {
-        lane_close(lane, "out of memory");
-    }
-}
-
-static struct lane *find_pooled(struct profile *profile)
-{
-    struct profile *other = LIST_FIRST(&profile->upstream->profiles);
-
-    if (!LIST_EMPTY(&profile->pooled)) {
-        return LIST_FIRST(&profile->pooled);
-    }
-    while (other != NULL && !(!LIST_EMPTY(&other->pooled) && profile_fits_pool(other, profile))) {
-        other = LIST_NEXT(other, of_upstream);
-    }
-    return other != NULL ? LIST_FIRST(&other->pooled) : NULL;
-}
-
-static struct lane *take_pooled(struct profile *profile)
-{
-    struct lane *lane = find_pooled(profile);
-
-    if (lane == NULL) {
-        return NULL;
-    }
-    upstream_forget_pooled(lane);
-    lane->use = LANE_EXCLUSIVE;
-    if (lane_profile(lane) != profile && !adapt(lane, profile)) {
-        lane_close(lane, "out of memory");
-        return NULL;
-    }
-    return lane;
-}
-
 struct lane *upstream_take_exclusive(struct profile *profile, bool fresh, const struct lane_owner *events, void *owner)
 {
-    struct lane *lane = fresh ? NULL : take_pooled(profile);
+    struct lane *lane = fresh ? NULL : upstream_take_pooled(profile);
 
     stats_add(profile->upstream->settings.lane.stats, STATS_EXCLUSIVE_TAKEN, 1);
     if (lane == NULL) {
@@ -471,28 +237,11 @@ void upstream_release_exclusive(struct lane *lane, bool clean)
     lane_pause(lane, false);
     lane->awaits_quiet = false;
     lane->expects_pushes = false;
-    if (!clean || !resp_reply_idle(&lane->reply) || !may_be_pooled(lane)) {
+    if (!clean || !resp_reply_idle(&lane->reply) || !upstream_may_be_pooled(lane)) {
         lane_close(lane, "not needed any more");
     } else if (!lane->needs_fence) {
         return_to_pool(lane);
     } else if (!upstream_send_fence(lane)) {
         lane_close(lane, "out of memory");
     }
-}
-
-bool upstream_greet_again(struct lane *lane)
-{
-    const struct profile *profile = lane_profile(lane);
-
-    return profile->greeting_replies == 0 ||
-           send_hidden(lane, profile->greeting_replies, profile->greeting, profile->greeting_length, true);
-}
-
-void upstream_lane_speaks_for(struct lane *lane, struct profile *profile)
-{
-    struct profile *before = lane_profile(lane);
-
-    lane->context = profile_reference(profile);
-    lane->resp3 = profile->resp == 3;
-    profile_release(before);
 }

@@ -1,13 +1,19 @@
 /*
  * What the files of the upstream share:
  *
- *   upstream.c            the lanes of a worker: which there are, what they tell, when they go
- *   upstream_profile.c    profiles, and what a connection is told to stand in for their clients
- *   upstream_exclusive.c  exclusive lanes, the pool of clean ones, and commands of Headgate's own
- *   upstream_credentials.c  credentials that Redis refuses; lanes that are kept ready
- *   upstream_renewal.c    a password that the configuration has changed
- *   upstream_access.c     whether Redis wants a password of those who come
- *   upstream_target.c     where Redis is, and lanes to where it is no more
+ *   upstream.c              what lanes tell; time; the life of an upstream
+ *   upstream_renewal.c      a password that the configuration has changed
+ *   upstream_identity.c     credentials that the configuration has for identities
+ *   upstream_target.c       where Redis is, and lanes to where it is no more
+ *   upstream_access.c       whether Redis wants a password of those who come
+ *   upstream_exclusive.c    exclusive lanes: taken, given back, fences
+ *   upstream_parked.c       lanes that cannot be made, and take over what comes to the pool
+ *   upstream_spares.c       lanes that are kept ready
+ *   upstream_pool.c         exclusive lanes that are clean and nobody's
+ *   upstream_hidden.c       commands of Headgate's own
+ *   upstream_lanes.c        lanes: opened, found at their places, freed
+ *   upstream_credentials.c  credentials that Redis refuses
+ *   upstream_profile.c      profiles, and what a connection is told to stand in for their clients
  */
 #ifndef HEADGATE_UPSTREAM_PRIVATE_H
 #define HEADGATE_UPSTREAM_PRIVATE_H
@@ -35,8 +41,9 @@ struct upstream {
     LIST_HEAD(, profile) profiles;
     struct profile *base; /* the default profile */
     TAILQ_HEAD(, profile)
-    lingering;                /* those that their clients have left, and that have lanes; who was left first is first */
-    size_t sharing;           /* profiles that may share lanes */
+    lingering;      /* those that their clients have left, and that have lanes; who was left first is first */
+    size_t sharing; /* profiles that may share lanes */
+    const struct lane_events *lane_events;
     LIST_HEAD(, lane) lanes;  /* all of them */
     LIST_HEAD(, lane) closed; /* to be freed at the end of the loop iteration, linked by of_pool */
     struct reactor_task free_closed;
@@ -58,22 +65,27 @@ struct upstream {
     bool told;         /* whether anything was logged yet */
 };
 
-/* ---- upstream.c ---- */
+/* ---- upstream_lanes.c ---- */
 
 /* A new lane for the profile, on the worker's list; it is not started yet. NULL when memory is short. */
 struct lane *upstream_open_lane(struct profile *profile, enum lane_use use);
+/* Has the lane connect, and say what its profile and its use need. */
+void upstream_start_lane(struct lane *lane);
+/* A lane is to be connected, or could not be: where Redis is may be asked anew. */
+void upstream_note_connecting(struct upstream *upstream);
+/* Something came to the pool, or is wanted from there: it may be what a parked lane waits for. */
+void upstream_help_soon(struct upstream *upstream);
+/* Frees a lane that was closed when nobody can have a pointer to it any more: */
+void upstream_free_at_turn_end(struct upstream *upstream, struct lane *lane);
+/* then. upstream->free_closed. */
+void upstream_free_closed(struct reactor_task *task);
+/* Whether a shared lane is where new requests find it. */
+bool upstream_has_place(const struct lane *lane);
+/* A shared lane is none any more: its place is free for another. */
+void upstream_forget_place(struct lane *lane);
 /* What was found out last of whether Redis can be reached, for the gauge. */
 void upstream_is_up(struct upstream *upstream);
 void upstream_is_down(struct upstream *upstream);
-/* Has the lane connect, and say what its profile and its use need. */
-void upstream_start_lane(struct lane *lane);
-/* A shared lane is none any more: its place is free for another. */
-void upstream_forget_place(struct lane *lane);
-
-/* Frees a lane that was closed when nobody can have a pointer to it any more. */
-void upstream_free_at_turn_end(struct upstream *upstream, struct lane *lane);
-/* Makes the default profile of the settings and the generation. False when memory is short: then it stays as it was. */
-bool upstream_make_base(struct upstream *upstream);
 
 /* ---- upstream_target.c ---- */
 
@@ -81,16 +93,10 @@ bool upstream_make_base(struct upstream *upstream);
 void upstream_prefer_target(struct upstream *upstream, const struct connection_target *target);
 /* Closes the lane if it is retired, and it is time to. */
 void upstream_check_retired(struct lane *lane);
-/* A lane is to be connected, or could not be: where Redis is may be asked anew. */
-void upstream_note_connecting(struct upstream *upstream);
-
 /* A READONLY error: what is taken for a master may be none. */
 void upstream_note_readonly(struct upstream *upstream);
 /* Makes ready for upstream_move(); undone by upstream_free(). */
 void upstream_prepare_move(struct upstream *upstream);
-
-/* Whether a shared lane is where new requests find it. */
-bool upstream_has_place(const struct lane *lane);
 
 /* ---- upstream_renewal.c ---- */
 
@@ -98,8 +104,6 @@ bool upstream_has_place(const struct lane *lane);
 bool upstream_trial_is_ready(struct lane *lane);
 bool upstream_trial_has_failed(struct lane *lane, const char *why);
 void upstream_trial_has_closed(struct lane *lane);
-/* The identity whose credentials of the configuration they are; NULL: none's. */
-const char *upstream_identity_of(const struct profile *profile);
 /* Redis does not take the profile's credentials. If there is a newer password, it is the profile's from now on. */
 void upstream_old_password_refused(struct profile *profile);
 /* Several times a second. */
@@ -119,14 +123,27 @@ void upstream_end_look(struct upstream *upstream);
 
 /* ---- upstream_credentials.c ---- */
 
+/* The identity whose credentials of the configuration they are; NULL: none's. */
+const char *upstream_identity_of(const struct profile *profile);
+/* Whether they are those of the default profile, … */
+bool upstream_is_default(const struct profile *profile);
+/* … or the configuration's at all: an operator's to correct, and tried again and again. */
+bool upstream_is_operators(const struct profile *profile);
+/* All profiles of the same credentials share their fate. True if that is news. */
+bool upstream_mark_refused(const struct profile *marked, bool refused);
+
+/* ---- upstream_parked.c ---- */
+
 /* Redis has refused the credentials of the lane, whose attempt has just failed. True: that was seen to, and the lane
  * may be CLOSED. */
 bool upstream_lane_refused(struct lane *lane);
-/* Something came to the pool: it may be what a parked lane waits for. */
-void upstream_help_soon(struct upstream *upstream);
+/* The task that upstream_help_soon() asks for: upstream->help. */
 void upstream_help_task(struct reactor_task *task);
 /* Several times a second: parked lanes that nothing can be done for. */
 void upstream_tend_parked(struct upstream *upstream);
+
+/* ---- upstream_spares.c ---- */
+
 /* Opens what the profile's pool lacks of lanes that are to be there. */
 void upstream_open_spares(struct profile *profile);
 /* It goes to the pool. */
@@ -152,10 +169,17 @@ void upstream_follow_base(struct upstream *upstream, struct profile *before);
  * needs no PING to find out. */
 struct lane_greeting profile_greeting(const struct profile *profile, bool shared);
 
-/* ---- upstream_exclusive.c ---- */
+/* Makes the default profile of the settings and the generation. False when memory is short: then it stays as it was. */
+bool upstream_make_base(struct upstream *upstream);
 
+/* ---- upstream_pool.c ---- */
+
+/* Whether a lane whose client has nothing to say about it any more may be others'. */
+bool upstream_may_be_pooled(const struct lane *lane);
 /* Puts a lane without an owner into its profile's pool, or closes it if it must not be there. */
 void upstream_pool(struct lane *lane);
+/* Takes one from there that speaks for the profile, or was told to. NULL: there is none, or memory is short. */
+struct lane *upstream_take_pooled(struct profile *profile);
 /* Whether a pooled lane of the other one will do, once it was told the RESP version. */
 bool profile_fits_pool(const struct profile *other, const struct profile *profile);
 /* Has a pooled lane that fits the profile speak its RESP version, in its pool. It is idle when that was answered. */

@@ -456,60 +456,6 @@ struct profile *profile_with_credentials(struct profile *profile, struct slice u
     return found;
 }
 
-/* False when memory is short. */
-static bool adopt(struct profile *profile, const char *identity)
-{
-    char *name = strdup(identity);
-
-    if (name == NULL) {
-        return false;
-    }
-    free(profile->identity);
-    profile->identity = name;
-    profile->adoptions++;
-    return true;
-}
-
-struct profile *upstream_adopt(struct upstream *upstream, const char *identity, const char *user, const char *password)
-{
-    /* profile_get() copies the texts. */
-    struct profile wanted = {
-        .user = *user != '\0' ? (char *)(uintptr_t)user : NULL,
-        .password = (char *)(uintptr_t)password,
-        .resp = 2,
-    };
-    struct profile *profile = profile_get(upstream, &wanted);
-
-    if (profile != NULL && !adopt(profile, identity)) {
-        profile_release(profile);
-        return NULL;
-    }
-    return profile;
-}
-
-struct profile *upstream_adopt_again(struct profile *before, const char *identity, const char *password)
-{
-    if (!adopt(before, identity)) {
-        return NULL;
-    }
-    profile_reference(before);
-    if (password != NULL) {
-        upstream_renew_password(before->upstream, before->user, before->password, password);
-    }
-    return before;
-}
-
-void upstream_disown(struct profile *profile)
-{
-    assert(profile->adoptions > 0);
-    if (--profile->adoptions == 0) {
-        free(profile->identity);
-        profile->identity = NULL;
-        upstream_drop_renewal(profile);
-    }
-    profile_release(profile);
-}
-
 const char *profile_user(const struct profile *profile)
 {
     return profile->user != NULL ? profile->user : "default";
@@ -531,4 +477,26 @@ struct lane_greeting profile_greeting(const struct profile *profile, bool shared
         .resp3 = profile->resp == 3,
         .password_known = profile->password != NULL || !profile->upstream->settings.serves_clients,
     };
+}
+
+bool upstream_make_base(struct upstream *upstream)
+{
+    struct profile *before = upstream->base;
+    const struct upstream_settings *settings = &upstream->settings;
+    char *user = settings->user[0] != '\0' ? strdup(settings->user) : NULL;
+    char *password = settings->password[0] != '\0' ? strdup(settings->password) : NULL;
+    struct profile wanted = {.user = user, .password = password, .resp = 2, .generation = upstream->generation};
+
+    struct profile *base = profile_get(upstream, &wanted);
+    free(user);
+    free(password);
+    if (base == NULL) {
+        return false;
+    }
+    upstream->base = base;
+    base->is_default = true;
+    if (before != NULL) {
+        upstream_follow_base(upstream, before);
+    }
+    return true;
 }

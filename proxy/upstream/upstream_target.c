@@ -23,9 +23,6 @@
 /* READONLY errors come as often as clients write. */
 #define READONLY_PAUSE_US ((int64_t)50000)
 
-/* Who opens lanes all the time does not ask all the time. */
-#define ASK_PAUSE_US ((int64_t)500000)
-
 static const char why_retired[] = "the name of Redis has other addresses now";
 static const char why_silent[] = "another server has taken over, and this one does not answer";
 static const char why_left[] = "another server is the master now";
@@ -48,18 +45,6 @@ void upstream_prefer_target(struct upstream *upstream, const struct connection_t
 }
 
 /* ---- lanes that are retired ---- */
-
-bool upstream_has_place(const struct lane *lane)
-{
-    const struct profile *profile = lane_profile(lane);
-
-    for (size_t i = 0; i < profile->upstream->settings.shared_lanes; i++) {
-        if (profile->shared[i] == lane) {
-            return true;
-        }
-    }
-    return false;
-}
 
 /* The lane may be closed by it. */
 static void retire(struct upstream *upstream, struct lane *lane)
@@ -300,24 +285,6 @@ void upstream_note_readonly(struct upstream *upstream)
     stats_add(upstream->settings.lane.stats, STATS_UPSTREAM_READONLY, 1);
     if (upstream->connecting != NULL && now - upstream->readonly_us >= READONLY_PAUSE_US) {
         upstream->readonly_us = now;
-        upstream->connecting(upstream->connecting_context);
-    }
-}
-
-/* ---- who looks the name up ---- */
-
-void upstream_tell_connecting(struct upstream *upstream, upstream_connecting_callback *connecting, void *context)
-{
-    upstream->connecting = connecting;
-    upstream->connecting_context = context;
-}
-
-void upstream_note_connecting(struct upstream *upstream)
-{
-    int64_t now = reactor_now(upstream->reactor);
-
-    if (upstream->connecting != NULL && now - upstream->asked_us >= ASK_PAUSE_US) {
-        upstream->asked_us = now;
         upstream->connecting(upstream->connecting_context);
     }
 }

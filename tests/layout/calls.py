@@ -15,15 +15,6 @@ KNOTS = {
     "proxy/net": [{"connection.c", "connection_secure.c"}],
     "proxy/upstream": [
         {"lane.c", "lane_follow.c", "lane_greeting.c", "lane_output.c", "lane_replies.c"},
-        {
-            "upstream.c",
-            "upstream_access.c",
-            "upstream_credentials.c",
-            "upstream_exclusive.c",
-            "upstream_profile.c",
-            "upstream_renewal.c",
-            "upstream_target.c",
-        },
     ],
     "proxy/topology": [{"sentinel.c", "sentinel_check.c", "sentinel_source.c"}],
     "proxy/policy": [{"chain.c", "chain_gate.c", "chain_router.c", "chain_translator.c"}],

@@ -1,0 +1,172 @@
+/* Lanes as they are opened, found at their places, and freed; what is known by them of Redis. */
+#include "upstream/upstream_private.h"
+
+/* Who opens lanes all the time does not ask all the time. */
+#define ASK_PAUSE_US ((int64_t)500000)
+
+/* ---- who looks the name up ---- */
+
+void upstream_tell_connecting(struct upstream *upstream, upstream_connecting_callback *connecting, void *context)
+{
+    upstream->connecting = connecting;
+    upstream->connecting_context = context;
+}
+
+void upstream_note_connecting(struct upstream *upstream)
+{
+    int64_t now = reactor_now(upstream->reactor);
+
+    if (upstream->connecting != NULL && now - upstream->asked_us >= ASK_PAUSE_US) {
+        upstream->asked_us = now;
+        upstream->connecting(upstream->connecting_context);
+    }
+}
+
+/* ---- lanes ---- */
+
+struct lane *upstream_open_lane(struct profile *profile, enum lane_use use)
+{
+    struct upstream *upstream = profile->upstream;
+    struct lane *lane = lane_new(upstream->reactor, upstream->runs, &upstream->settings.lane, upstream->lane_events,
+                                 use, profile, ++upstream->last_lane_id);
+
+    if (lane == NULL) {
+        return NULL;
+    }
+    profile_reference(profile);
+    LIST_INSERT_HEAD(&upstream->lanes, lane, of_upstream);
+    return lane;
+}
+
+void upstream_help_soon(struct upstream *upstream)
+{
+    reactor_at_turn_end(upstream->reactor, REACTOR_STAGE_FREE, &upstream->help);
+}
+
+void upstream_start_lane(struct lane *lane)
+{
+    struct lane_greeting greeting = profile_greeting(lane_profile(lane), lane->use == LANE_SHARED);
+
+    if (upstream_is_refused(lane_profile(lane))) {
+        lane->greeting = greeting;
+        lane_park(lane);
+        upstream_help_soon(lane_profile(lane)->upstream);
+    } else {
+        upstream_note_connecting(lane_profile(lane)->upstream);
+        lane_start(lane, &greeting);
+    }
+}
+
+void upstream_free_closed(struct reactor_task *task)
+{
+    struct upstream *upstream = (struct upstream *)(void *)((char *)task - offsetof(struct upstream, free_closed));
+
+    while (!LIST_EMPTY(&upstream->closed)) {
+        struct lane *lane = LIST_FIRST(&upstream->closed);
+        LIST_REMOVE(lane, of_pool);
+        lane_free(lane);
+    }
+}
+
+void upstream_free_at_turn_end(struct upstream *upstream, struct lane *lane)
+{
+    LIST_INSERT_HEAD(&upstream->closed, lane, of_pool);
+    reactor_at_turn_end(upstream->reactor, REACTOR_STAGE_FREE, &upstream->free_closed);
+}
+
+/* ---- the places of shared lanes ---- */
+
+struct lane *upstream_place(const struct profile *profile, size_t place)
+{
+    return profile->shared[place % profile->upstream->settings.shared_lanes];
+}
+
+static struct lane *lane_at(struct profile *profile, size_t place)
+{
+    struct lane **slot = &profile->shared[place];
+
+    if (*slot == NULL) {
+        struct lane *lane = upstream_open_lane(profile, LANE_SHARED);
+        if (lane == NULL) {
+            return NULL;
+        }
+        *slot = lane;
+        upstream_start_lane(lane);
+    }
+    return *slot;
+}
+
+struct lane *upstream_shared_lane(struct profile *profile, size_t place)
+{
+    size_t count = profile->upstream->settings.shared_lanes;
+
+    /* A division takes longer than all the rest, and most have one. */
+    return lane_at(profile, count == 1 ? 0 : place % count);
+}
+
+void upstream_warm_up(struct upstream *upstream)
+{
+    (void)upstream_shared_lane(upstream->base, 0);
+}
+
+bool upstream_may_share(const struct profile *profile, size_t place)
+{
+    const struct lane *lane = upstream_place(profile, place);
+
+    return !upstream_is_refused(profile) || (lane != NULL && lane->state == LANE_READY);
+}
+
+bool upstream_has_place(const struct lane *lane)
+{
+    const struct profile *profile = lane_profile(lane);
+
+    for (size_t i = 0; i < profile->upstream->settings.shared_lanes; i++) {
+        if (profile->shared[i] == lane) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void upstream_forget_place(struct lane *lane)
+{
+    struct profile *profile = lane_profile(lane);
+
+    for (size_t i = 0; i < profile->upstream->settings.shared_lanes; i++) {
+        if (profile->shared[i] == lane) {
+            profile->shared[i] = NULL;
+        }
+    }
+    if (profile->upstream->settings.changes != NULL) {
+        ++*profile->upstream->settings.changes;
+    }
+}
+
+/* ---- whether Redis is there ---- */
+
+/* Whether a shared lane of Headgate's own credentials carries requests. */
+static bool has_ready_lane(const struct upstream *upstream)
+{
+    for (size_t i = 0; i < upstream->settings.shared_lanes; i++) {
+        const struct lane *lane = upstream->base->shared[i];
+        if (lane != NULL && lane->state == LANE_READY) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void upstream_is_up(struct upstream *upstream)
+{
+    if (!upstream->settings.is_aside) {
+        stats_set(upstream->settings.lane.stats, STATS_UPSTREAM_UP, 1);
+    }
+}
+
+/* That one more could not be made, or one of a client's own credentials, says nothing while requests are carried. */
+void upstream_is_down(struct upstream *upstream)
+{
+    if (!upstream->settings.is_aside && !has_ready_lane(upstream)) {
+        stats_set(upstream->settings.lane.stats, STATS_UPSTREAM_UP, 0);
+    }
+}
