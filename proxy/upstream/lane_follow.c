@@ -126,6 +126,18 @@ bool lane_is_redirected(struct lane *lane, struct slice error)
 
 /* ---- the end of a lane that gives back ---- */
 
+void lane_run_was_lost(struct lane *lane, struct run *run, enum run_loss loss, const char *why)
+{
+    if (run->receiver != NULL) {
+        if (loss == RUN_LOST) {
+            stats_add(lane->settings->stats, STATS_REQUESTS_LOST, run->requests - run->answered);
+        }
+        run->receiver->lost(run, loss, why);
+    } else {
+        run_give(lane->runs, run);
+    }
+}
+
 /* The bytes of the lane's first run, which may have been written in part: then they are put together, in *copy. False
  * when memory is short. */
 static bool gather(const struct lane *lane, const struct run *run, char **copy, struct slice *bytes)

@@ -2,7 +2,6 @@
 #include "upstream/lane_private.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* What Redis says, unasked, to a connection that it does not take. */
 static bool is_unwelcome(const struct lane *lane)
@@ -22,6 +21,24 @@ static bool are_credentials_refused(const struct lane *lane)
         found = found || resp_reply_starts(&lane->reply, refusals[i]);
     }
     return found && lane->greeting.has_credentials && lane->greetings_left == lane->greeting.replies;
+}
+
+void lane_now_ready(struct lane *lane)
+{
+    event_del(&lane->timer);
+    lane_move(lane, LANE_READY);
+    lane->silent_us = 0;
+    lane->ready_us = reactor_now(lane->reactor);
+    lane->failures = lane->desynced ? lane->failures : 0;
+    lane->next_target = 0;
+    lane->progress_us = reactor_now(lane->reactor);
+    connection_want_read(&lane->connection, !lane->paused);
+    lane_want_flush(lane);
+    lane_end_stream_when_written(lane);
+    lane->events->ready(lane);
+    if (lane->owner != NULL) {
+        lane->owner_events->writable(lane->owner);
+    }
 }
 
 static void greeting_refused(struct lane *lane)

@@ -1,56 +1,7 @@
-/* What goes to Redis: requests that are sent, when they are written, and who waits when they are too many. */
+/* What goes to Redis: requests that are sent, and when they are written. */
 #include "upstream/lane_private.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <string.h>
-
-/* ---- congestion ---- */
-
-void lane_await(struct lane *lane, struct lane_waiter *waiter)
-{
-    assert(!waiter->waits);
-    waiter->waits = true;
-    LIST_INSERT_HEAD(&lane->waiters, waiter, of_lane);
-}
-
-void lane_waiter_cancel(struct lane_waiter *waiter)
-{
-    if (waiter->waits) {
-        waiter->waits = false;
-        LIST_REMOVE(waiter, of_lane);
-    }
-}
-
-void lane_wake_waiters(struct lane *lane)
-{
-    LIST_HEAD(, lane_waiter) woken = LIST_HEAD_INITIALIZER(woken);
-
-    while (!LIST_EMPTY(&lane->waiters)) {
-        struct lane_waiter *waiter = LIST_FIRST(&lane->waiters);
-        LIST_REMOVE(waiter, of_lane);
-        LIST_INSERT_HEAD(&woken, waiter, of_lane);
-    }
-    while (!LIST_EMPTY(&woken)) {
-        struct lane_waiter *waiter = LIST_FIRST(&woken);
-        lane_waiter_cancel(waiter);
-        waiter->wake(waiter);
-    }
-}
-
-void lane_note_relief(struct lane *lane)
-{
-    if (!lane->was_congested || lane_is_congested(lane)) {
-        return;
-    }
-    lane->was_congested = false;
-    lane_wake_waiters(lane);
-    if (lane->owner != NULL) {
-        lane->owner_events->writable(lane->owner);
-    }
-}
-
-/* ---- sending ---- */
 
 void lane_want_flush(struct lane *lane)
 {

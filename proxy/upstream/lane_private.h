@@ -1,11 +1,16 @@
 /*
  * What the files of the lane share:
  *
- *   lane.c           the life of a lane: connecting, who owns it, breaking, time
- *   lane_greeting.c  what a new connection is told, and what Redis says to that
- *   lane_output.c    sending, writing, and who waits while there is too much to write
- *   lane_replies.c   reading, taking replies apart, measuring
- *   lane_follow.c    what was sent, as long as it may have to be sent elsewhere
+ *   lane_socket.c      what its socket has to say
+ *   lane_replies.c     reading, taking replies apart, measuring
+ *   lane_greeting.c    what a new connection is told, and what Redis says to that
+ *   lane_push.c        pushes that nobody gets
+ *   lane_output.c      sending, writing
+ *   lane.c             the life of a lane: connecting, who owns it, breaking, time
+ *   lane_follow.c      what was sent, as long as it may have to be sent elsewhere; what is lost
+ *   lane_congestion.c  who waits while there is too much to write
+ *
+ * Calls go down this list.
  *
  * After a call of what may break the lane, or tells others, its state may be another one.
  */
@@ -43,13 +48,24 @@ static inline struct run *lane_queue_pop(struct lane *lane)
     return run;
 }
 
+/* ---- lane_congestion.c ---- */
+
+/* In the order in which they came, so that nobody waits longer than others. */
+void lane_wake_waiters(struct lane *lane);
+/* The lane is not congested any more. */
+void lane_tell_relief(struct lane *lane);
+/* To be called when there may be less output than before. */
+static inline void lane_note_relief(struct lane *lane)
+{
+    if (lane->was_congested && !lane_is_congested(lane)) {
+        lane_tell_relief(lane);
+    }
+}
+
 /* ---- lane.c ---- */
 
-/* The only way to another state. Not for a lane that is CLOSED. */
-/* Counts it, too. */
+/* The only way to another state, which is counted, too. Not for a lane that is CLOSED. */
 void lane_move(struct lane *lane, enum lane_state state);
-/* The greeting, if any, was answered: what waits is sent, and who waits is told. */
-void lane_now_ready(struct lane *lane);
 /* The connection, or the attempt to make it, came to an end. reason: one line for a person. Not for a lane that is
  * CLOSED.
  */
@@ -91,6 +107,8 @@ bool lane_is_redirected(struct lane *lane, struct slice error);
 void lane_greet(struct lane *lane);
 /* Takes what came while the lane was in HANDSHAKE. */
 void lane_take_greeting(struct lane *lane, const char *data, size_t length);
+/* The greeting, if any, was answered: what waits is sent, and who waits is told. */
+void lane_now_ready(struct lane *lane);
 
 /* Breaks the lane, as lane_break() does. Before anything was answered, why is not all: whoever speaks TLS says nothing
  * to who does not, and who wants another certificate often has no time to say so. */
@@ -106,8 +124,6 @@ void lane_flush(struct lane *lane);
 void lane_flush_task(struct reactor_task *task);
 /* Ends our side of the stream if lane_end_output() was called and all is written. */
 void lane_end_stream_when_written(struct lane *lane);
-/* To be called when there may be less output than before. */
-void lane_note_relief(struct lane *lane);
 /* Tells whoever waits for an AUTH to go out alone, if the lane owes nothing. */
 static inline void lane_tell_quiet(struct lane *lane)
 {
@@ -116,18 +132,34 @@ static inline void lane_tell_quiet(struct lane *lane)
     }
 }
 
-/* In the order in which they came, so that nobody waits longer than others. */
-void lane_wake_waiters(struct lane *lane);
+/* ---- lane_push.c ---- */
+
+/*
+ * Whether data goes on with, or begins with, a push that nobody gets: inline, as all that is read passes it.
+ *
+ * A client may have the invalidation messages of CLIENT TRACKING sent to any connection. On one without an owner, or
+ * before its owner was heard, they are nobody's. They come in RESP3 only, where their type tells them from replies.
+ */
+static inline bool lane_is_unwanted_push(const struct lane *lane, const char *data)
+{
+    bool is_nobodys = lane->owner == NULL || lane->written == 0;
+
+    return lane->swallows || (is_nobodys && lane->resp3 && *data == '>' && resp_reply_idle(&lane->reply));
+}
+/* Drops such a push, or what there is of it. Returns the bytes that it dealt with. */
+size_t lane_drop_push(struct lane *lane, const char *data, size_t length);
 
 /* ---- lane_replies.c ---- */
 
-/* Whether data goes on with, or begins with, a push that nobody gets. */
-bool lane_is_unwanted_push(const struct lane *lane, const char *data);
-/* Drops such a push, or what there is of it. Returns the bytes that it dealt with. */
-size_t lane_drop_push(struct lane *lane, const char *data, size_t length);
 /* Reads the connection once and hands out what came. The task of the stage of replies: lane->take. */
 void lane_take_task(struct reactor_task *task);
 /* The same where READONLY is looked for: lane_settings.wants_master. */
 void lane_take_watched_task(struct reactor_task *task);
+
+/* ---- lane_socket.c ---- */
+
+/* What libevent calls. Whoever waits to connect has the second one called. */
+void lane_readable(evutil_socket_t fd, short what, void *context);
+void lane_writable(evutil_socket_t fd, short what, void *context);
 
 #endif

@@ -163,38 +163,6 @@ static size_t take_plain_followed(struct lane *lane, const char *data, size_t le
     return take_run(lane, data, length, true);
 }
 
-/*
- * A client may have the invalidation messages of CLIENT TRACKING sent to any connection. On one without an owner, or
- * before its owner was heard, they are nobody's. They come in RESP3 only, where their type tells them from replies.
- */
-bool lane_is_unwanted_push(const struct lane *lane, const char *data)
-{
-    bool is_nobodys = lane->owner == NULL || lane->written == 0;
-
-    return lane->swallows || (is_nobodys && lane->resp3 && *data == '>' && resp_reply_idle(&lane->reply));
-}
-
-size_t lane_drop_push(struct lane *lane, const char *data, size_t length)
-{
-    bool keeps_head = lane->reply.keep_head;
-    size_t taken;
-
-    lane->swallows = true;
-    lane->reply.keep_head = false;
-    enum resp_status status = resp_reply_feed(&lane->reply, data, length, &taken);
-    lane->reply.keep_head = keeps_head;
-    if (status == RESP_FAULT) {
-        lane_desync(lane, "Redis sent bytes that are not RESP");
-        return length;
-    }
-    if (status == RESP_DONE) {
-        lane->swallows = false;
-        resp_reply_reset(&lane->reply);
-        stats_add(lane->settings->stats, STATS_PUSHES_DROPPED, 1);
-    }
-    return taken;
-}
-
 /* A frame has ended on a lane where frames must be looked at: decide what it was. */
 static void frame_ended(struct lane *lane)
 {
