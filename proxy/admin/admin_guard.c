@@ -170,3 +170,10 @@ bool admin_guard_may_change(struct session_entry *session)
     }
     return true;
 }
+
+bool admin_guard_is_trusted(const struct session_entry *session)
+{
+    const struct admin_host *host = &session->admin->host;
+
+    return session->rights != ADMIN_RIGHTS_NONE || host->conf(host->context)->admin_password[0] == '\0';
+}

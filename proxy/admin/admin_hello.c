@@ -163,7 +163,7 @@ void admin_hello(struct session_entry *session, size_t count, const struct slice
         admin_reply_error(session, "WRONGPASS invalid password for the admin port");
         return;
     }
-    if (!admin_session_is_trusted(session)) {
+    if (!admin_guard_is_trusted(session)) {
         admin_reply_error(session,
                           "NOAUTH HELLO must be called with the client already authenticated, or with AUTH user "
                           "password");

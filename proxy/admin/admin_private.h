@@ -5,7 +5,7 @@
  *   admin_session.c  one connection: requests in, answers out
  *   admin_guard.c    what is not obeyed: other protocols, other users
  *   admin_audit.c    who has changed what
- *   admin_reply.c    answers with a shape, by the version of RESP
+ *   admin_reply.c    answers, by the version of RESP
  *   admin_verbs.c    what can be asked
  *   admin_help.c     … and what is told of it
  *   admin_stats.c    what is counted
@@ -100,7 +100,7 @@ struct session_entry {
     bool failed;      /* memory was short within an answer, or it does not speak our protocol: to be closed at once */
 };
 
-/* ---- texts ---- */
+/* ---- admin_reply.c ---- */
 
 /* A text that grows. */
 struct admin_text {
@@ -112,19 +112,6 @@ struct admin_text {
 bool admin_text_open(struct admin_text *text);
 void admin_text_close(struct admin_text *text);
 void admin_text_add(struct admin_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-/* ---- admin_session.c ---- */
-
-/* Takes over fd, of who speaks TLS or not. NULL when memory is short; fd is the caller's then. */
-struct session_entry *admin_session_open(struct admin *admin, int fd, const struct sockaddr_storage *address, bool tls);
-/* Closes the connection now; the session is void, unless somebody is about to bring it an answer. */
-void admin_session_close(struct session_entry *session);
-/* Closes what was idle longest, for another connection. False: all are busy. */
-bool admin_session_make_room(struct admin *admin);
-/* There will be no turn that writes the rest of the output. What the socket does not take is lost. */
-void admin_session_write_rest(struct session_entry *session);
-/* Whether it has given the password; true if there is none. */
-bool admin_session_is_trusted(const struct session_entry *session);
 
 void admin_reply_text(struct session_entry *session, const char *text, size_t length);
 /* An error in its place if it is not whole. */
@@ -138,9 +125,9 @@ void admin_reply_faults(struct session_entry *session, char *faults);
 void admin_reply_verbatim(struct session_entry *session, const char *text, size_t length);
 /* As it is. */
 void admin_reply_bytes(struct session_entry *session, const char *bytes, size_t length);
-/* ---- admin_reply.c: in RESP2 the same as admin_reply_gathered() ---- */
 
-/* Lines of fields, "name=value name=\"value\" …": in RESP3 an array of maps. */
+/* In RESP2 these are the same as admin_reply_gathered().
+ * Lines of fields, "name=value name=\"value\" …": in RESP3 an array of maps. */
 void admin_reply_lines(struct session_entry *session, struct admin_text *text);
 /* Lines "name:value" under "# Section": in RESP3 a map of maps. */
 void admin_reply_sections(struct session_entry *session, struct admin_text *text);
@@ -149,6 +136,14 @@ void admin_reply_pairs(struct session_entry *session, size_t pairs, struct admin
 
 /* ---- admin_session.c ---- */
 
+/* Takes over fd, of who speaks TLS or not. NULL when memory is short; fd is the caller's then. */
+struct session_entry *admin_session_open(struct admin *admin, int fd, const struct sockaddr_storage *address, bool tls);
+/* Closes the connection now; the session is void, unless somebody is about to bring it an answer. */
+void admin_session_close(struct session_entry *session);
+/* Closes what was idle longest, for another connection. False: all are busy. */
+bool admin_session_make_room(struct admin *admin);
+/* There will be no turn that writes the rest of the output. What the socket does not take is lost. */
+void admin_session_write_rest(struct session_entry *session);
 /* Nothing more is taken from the session until admin_session_resume(), which it outlives even if it is closed. */
 void admin_session_pause(struct session_entry *session);
 void admin_session_resume(struct session_entry *session);
@@ -165,6 +160,8 @@ bool admin_guard_is_foreign_line(struct slice line);
 bool admin_guard_is_foreign_name(struct slice name);
 /* Whether who asks may change something. False: it is told why not. */
 bool admin_guard_may_change(struct session_entry *session);
+/* Whether it has given the password; true if there is none. */
+bool admin_guard_is_trusted(const struct session_entry *session);
 /* Whether there is a password to give. */
 bool admin_guard_has_password(const struct session_entry *session);
 /* Takes the password, as the rights that it gives from now on. False: it is none of ours, and nothing changes. There

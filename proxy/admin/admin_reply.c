@@ -1,8 +1,9 @@
-/* Answers with a shape, which is another in RESP3: texts, lines of fields, sections, names with values. */
+/* Answers, of which some have another shape in RESP3: texts, lines of fields, sections, names with values. */
 #include "admin/admin_private.h"
 
 #include "base/fields.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 
 /* Of these fields the values are texts, whatever they look like: clients and operators give them. */
@@ -10,6 +11,112 @@ static const char *const text_fields[] = {"name",    "user",      "identity", "k
                                           "default", "text",      "owner",    "offender", "member", "group",
                                           "option",  "server",    "rule",     "admits",   "cost",   "addr",
                                           "client",  "interface", "lane",     "reason",   "command"};
+
+/* ---- texts that grow ---- */
+
+bool admin_text_open(struct admin_text *text)
+{
+    *text = (struct admin_text){.bytes = evbuffer_new()};
+    return text->bytes != NULL;
+}
+
+void admin_text_close(struct admin_text *text)
+{
+    if (text->bytes != NULL) {
+        evbuffer_free(text->bytes);
+        text->bytes = NULL;
+    }
+}
+
+void admin_text_add(struct admin_text *text, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    text->is_lost = evbuffer_add_vprintf(text->bytes, format, arguments) < 0 || text->is_lost;
+    va_end(arguments);
+}
+
+/* ---- answers of one piece ---- */
+
+void admin_reply_bytes(struct session_entry *session, const char *bytes, size_t length)
+{
+    admin_audit_end(session, "done");
+    session->failed = evbuffer_add(session->output, bytes, length) != 0 || session->failed;
+}
+
+__attribute__((format(printf, 2, 3))) static void reply(struct session_entry *session, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    session->failed = evbuffer_add_vprintf(session->output, format, arguments) < 0 || session->failed;
+    va_end(arguments);
+}
+
+void admin_reply_text(struct session_entry *session, const char *text, size_t length)
+{
+    admin_audit_end(session, "done");
+    reply(session, "$%zu\r\n", length);
+    admin_reply_bytes(session, text, length);
+    admin_reply_bytes(session, "\r\n", 2);
+}
+
+/* RESP3 knows texts that a program shows as they are. */
+static void reply_head(struct session_entry *session, size_t length)
+{
+    if (session->resp == 3) {
+        reply(session, "=%zu\r\ntxt:", length + strlen("txt:"));
+    } else {
+        reply(session, "$%zu\r\n", length);
+    }
+}
+
+void admin_reply_verbatim(struct session_entry *session, const char *text, size_t length)
+{
+    admin_audit_end(session, "done");
+    reply_head(session, length);
+    admin_reply_bytes(session, text, length);
+    admin_reply_bytes(session, "\r\n", 2);
+}
+
+void admin_reply_gathered(struct session_entry *session, struct admin_text *text)
+{
+    if (text->is_lost) {
+        admin_reply_error(session, "ERR out of memory");
+        return;
+    }
+    admin_audit_end(session, "done");
+    reply_head(session, evbuffer_get_length(text->bytes));
+    session->failed = evbuffer_add_buffer(session->output, text->bytes) != 0 || session->failed;
+    admin_reply_bytes(session, "\r\n", 2);
+}
+
+void admin_reply_status(struct session_entry *session, const char *text)
+{
+    admin_audit_end(session, "done");
+    reply(session, "+%s\r\n", text);
+}
+
+void admin_reply_error(struct session_entry *session, const char *text)
+{
+    admin_audit_end(session, text);
+    reply(session, "-%s\r\n", text);
+}
+
+void admin_reply_faults(struct session_entry *session, char *faults)
+{
+    size_t length = strlen(faults);
+
+    while (length > 0 && (faults[length - 1] == '\n' || faults[length - 1] == '\r')) {
+        faults[--length] = '\0';
+    }
+    for (char *c = faults; *c != '\0'; c++) {
+        *c = *c == '\r' || *c == '\n' ? ';' : *c;
+    }
+    admin_audit_end(session, faults);
+    reply(session, "-ERR nothing was changed: %s\r\n", faults);
+}
 
 /* ---- pieces ---- */
 

@@ -1,11 +1,7 @@
 /* One connection to the admin port: requests in, answers out. */
 #include "admin/admin_private.h"
 
-#include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 /* A request to the admin port is a few words. Bytes. */
 #define REQUEST_MAX ((size_t)16384)
@@ -16,112 +12,6 @@
 #define OUTPUT_MARK_UNTRUSTED ((size_t)4096)
 /* Who has sent a part of a request, or not read its answer, is busy for so long. */
 #define STALL_US ((int64_t)10 * 1000000)
-
-/* ---- texts ---- */
-
-bool admin_text_open(struct admin_text *text)
-{
-    *text = (struct admin_text){.bytes = evbuffer_new()};
-    return text->bytes != NULL;
-}
-
-void admin_text_close(struct admin_text *text)
-{
-    if (text->bytes != NULL) {
-        evbuffer_free(text->bytes);
-        text->bytes = NULL;
-    }
-}
-
-void admin_text_add(struct admin_text *text, const char *format, ...)
-{
-    va_list arguments;
-
-    va_start(arguments, format);
-    text->is_lost = evbuffer_add_vprintf(text->bytes, format, arguments) < 0 || text->is_lost;
-    va_end(arguments);
-}
-
-/* ---- replies ---- */
-
-void admin_reply_bytes(struct session_entry *session, const char *bytes, size_t length)
-{
-    admin_audit_end(session, "done");
-    session->failed = evbuffer_add(session->output, bytes, length) != 0 || session->failed;
-}
-
-__attribute__((format(printf, 2, 3))) static void reply(struct session_entry *session, const char *format, ...)
-{
-    va_list arguments;
-
-    va_start(arguments, format);
-    session->failed = evbuffer_add_vprintf(session->output, format, arguments) < 0 || session->failed;
-    va_end(arguments);
-}
-
-void admin_reply_text(struct session_entry *session, const char *text, size_t length)
-{
-    admin_audit_end(session, "done");
-    reply(session, "$%zu\r\n", length);
-    admin_reply_bytes(session, text, length);
-    admin_reply_bytes(session, "\r\n", 2);
-}
-
-/* RESP3 knows texts that a program shows as they are. */
-static void reply_head(struct session_entry *session, size_t length)
-{
-    if (session->resp == 3) {
-        reply(session, "=%zu\r\ntxt:", length + strlen("txt:"));
-    } else {
-        reply(session, "$%zu\r\n", length);
-    }
-}
-
-void admin_reply_verbatim(struct session_entry *session, const char *text, size_t length)
-{
-    admin_audit_end(session, "done");
-    reply_head(session, length);
-    admin_reply_bytes(session, text, length);
-    admin_reply_bytes(session, "\r\n", 2);
-}
-
-void admin_reply_gathered(struct session_entry *session, struct admin_text *text)
-{
-    if (text->is_lost) {
-        admin_reply_error(session, "ERR out of memory");
-        return;
-    }
-    admin_audit_end(session, "done");
-    reply_head(session, evbuffer_get_length(text->bytes));
-    session->failed = evbuffer_add_buffer(session->output, text->bytes) != 0 || session->failed;
-    admin_reply_bytes(session, "\r\n", 2);
-}
-
-void admin_reply_status(struct session_entry *session, const char *text)
-{
-    admin_audit_end(session, "done");
-    reply(session, "+%s\r\n", text);
-}
-
-void admin_reply_error(struct session_entry *session, const char *text)
-{
-    admin_audit_end(session, text);
-    reply(session, "-%s\r\n", text);
-}
-
-void admin_reply_faults(struct session_entry *session, char *faults)
-{
-    size_t length = strlen(faults);
-
-    while (length > 0 && (faults[length - 1] == '\n' || faults[length - 1] == '\r')) {
-        faults[--length] = '\0';
-    }
-    for (char *c = faults; *c != '\0'; c++) {
-        *c = *c == '\r' || *c == '\n' ? ';' : *c;
-    }
-    admin_audit_end(session, faults);
-    reply(session, "-ERR nothing was changed: %s\r\n", faults);
-}
 
 /* ---- the end of a session ---- */
 
@@ -150,21 +40,14 @@ void admin_session_close(struct session_entry *session)
 
 /* ---- requests ---- */
 
-bool admin_session_is_trusted(const struct session_entry *session)
-{
-    const struct admin_host *host = &session->admin->host;
-
-    return session->rights != ADMIN_RIGHTS_NONE || host->conf(host->context)->admin_password[0] == '\0';
-}
-
 static size_t request_max(const struct session_entry *session)
 {
-    return admin_session_is_trusted(session) ? REQUEST_MAX : REQUEST_MAX_UNTRUSTED;
+    return admin_guard_is_trusted(session) ? REQUEST_MAX : REQUEST_MAX_UNTRUSTED;
 }
 
 static size_t output_mark(const struct session_entry *session)
 {
-    return admin_session_is_trusted(session) ? OUTPUT_MARK : OUTPUT_MARK_UNTRUSTED;
+    return admin_guard_is_trusted(session) ? OUTPUT_MARK : OUTPUT_MARK_UNTRUSTED;
 }
 
 /* A browser can be made to send a request of HTTP with words of ours in it, by anybody whose page it shows. */
@@ -449,15 +332,15 @@ static bool may_make_room(const struct session_entry *session, int64_t now_us)
     bool has_stalled = now_us - session->moved_us >= STALL_US;
     bool waits = buffer_length(&session->input) > 0 || evbuffer_get_length(session->output) > 0;
 
-    return !session->gathering && (!waits || has_stalled || !admin_session_is_trusted(session));
+    return !session->gathering && (!waits || has_stalled || !admin_guard_is_trusted(session));
 }
 
 /* Who has not given the password goes first, then who has been idle longer. */
 static bool goes_before(const struct session_entry *session, const struct session_entry *other)
 {
-    bool is_trusted = admin_session_is_trusted(session);
+    bool is_trusted = admin_guard_is_trusted(session);
 
-    return is_trusted != admin_session_is_trusted(other) ? !is_trusted : session->moved_us < other->moved_us;
+    return is_trusted != admin_guard_is_trusted(other) ? !is_trusted : session->moved_us < other->moved_us;
 }
 
 bool admin_session_make_room(struct admin *admin)

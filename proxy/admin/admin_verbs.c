@@ -206,7 +206,7 @@ static void run_in_scope(struct session_entry *session, size_t count, const stru
 {
     const struct verb *verb = find_verb(count, arguments);
 
-    if (!admin_session_is_trusted(session) && verb->run != admin_process_auth && verb->run != admin_hello &&
+    if (!admin_guard_is_trusted(session) && verb->run != admin_process_auth && verb->run != admin_hello &&
         verb->run != admin_process_quit) {
         admin_reply_error(session, "NOAUTH Authentication required.");
     } else if (verb->name == NULL) {

@@ -26,21 +26,6 @@
 
 /* ---- connections ---- */
 
-struct http_connection *http_connection_of(struct http *http, struct evhttp_request *request)
-{
-    struct evhttp_connection *owner = evhttp_request_get_connection(request);
-    const struct bufferevent *stream = owner != NULL ? evhttp_connection_get_bufferevent(owner) : NULL;
-    struct http_connection *connection;
-
-    LIST_FOREACH(connection, &http->connections, of_http)
-    {
-        if (connection->stream == stream) {
-            return connection;
-        }
-    }
-    return NULL;
-}
-
 /* evhttp takes its callbacks off a stream when it lets go of it. */
 static bool is_abandoned(const struct http_connection *connection)
 {

@@ -2,7 +2,8 @@
  * What the files of HTTP share:
  *
  *   http.c           listening; connections, and how long they may stay
- *   http_request.c   what is asked for, and answers
+ *   http_request.c   what is asked for
+ *   http_reply.c     answers
  *   http_guard.c     who is not answered: other sites, wrong names, wrong passwords
  *   http_snapshot.c  what workers tell, gathered
  *   http_metrics.c   a snapshot as text for Prometheus
@@ -199,14 +200,17 @@ static inline const struct chain_roster *http_policies(const struct http *http)
     return &http->servers->list[0].worker_pool.policies;
 }
 
-/* ---- http.c ---- */
-
-/* The connection of a request; NULL: it is gone. */
-struct http_connection *http_connection_of(struct http *http, struct evhttp_request *request);
-
 /* ---- http_request.c ---- */
 
 void http_on_request(struct evhttp_request *request, void *context);
+
+/* ---- http_reply.c ---- */
+
+/* The connection of a request; NULL: it is gone. */
+struct http_connection *http_connection_of(struct http *http, struct evhttp_request *request);
+/* Answers by the text, whose use it takes over; NULL: by none. */
+void http_reply(struct http *http, struct evhttp_request *request, int status, const char *type,
+                struct http_text *text);
 /* Sends the text, of which it takes a use. */
 void http_reply_text(struct http *http, struct evhttp_request *request, const char *type, struct http_text *text);
 /* One line, which may end. */

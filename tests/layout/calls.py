@@ -16,8 +16,6 @@ KNOTS = {
     "proxy/topology": [{"sentinel.c", "sentinel_check.c", "sentinel_source.c"}],
     "proxy/policy": [{"chain.c", "chain_gate.c", "chain_router.c", "chain_translator.c"}],
     "proxy/worker": [{"worker_cluster.c", "worker_routes.c", "worker_settings.c"}],
-    "proxy/admin": [{"admin_guard.c", "admin_reply.c", "admin_servers.c", "admin_session.c", "admin_verbs.c"}],
-    "proxy/http": [{"http.c", "http_guard.c", "http_page.c", "http_request.c", "http_snapshot.c"}],
     "policies/trace": [{"trace.c", "trace_stream.c", "trace_top.c"}],
 }
 
