@@ -153,11 +153,6 @@ void chain_free(struct chain *chain)
     free(chain);
 }
 
-const struct chain_interest *chain_interest(const struct chain *chain, const struct command *command)
-{
-    return &chain->interests[command != NULL ? command_index(command) : command_count()];
-}
-
 bool chain_wants_any(const struct chain *chain)
 {
     return chain->wants_any;

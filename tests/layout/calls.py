@@ -14,7 +14,6 @@ KNOTS = {
     "proxy/event": [{"handshaker.c", "reactor.c"}],
     "proxy/net": [{"connection.c", "connection_secure.c"}],
     "proxy/topology": [{"sentinel.c", "sentinel_check.c", "sentinel_source.c"}],
-    "proxy/policy": [{"chain.c", "chain_gate.c", "chain_router.c", "chain_translator.c"}],
     "proxy/worker": [{"worker_cluster.c", "worker_routes.c", "worker_settings.c"}],
     "policies/trace": [{"trace.c", "trace_stream.c", "trace_top.c"}],
 }
