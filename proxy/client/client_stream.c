@@ -93,6 +93,38 @@ static bool begin_discarding(struct client *client)
     return client->streaming;
 }
 
+/* What the reply will tell of the session. False when memory is short. */
+static bool expect_reply(struct client *client, const struct command *command, struct session_route *route)
+{
+    bool is_script = command != NULL && command->kind == COMMAND_EVAL;
+
+    if ((command != NULL && !is_script) || client->session.passthrough) {
+        return true;
+    }
+    route->expected = expected_reply_take(client->service, is_script ? EXPECT_SCRIPT : EXPECT_UNKNOWN);
+    if (route->expected != NULL && !is_script) {
+        route->expected->is_absent = client->lookup == CLIENT_LOOKUP_ABSENT;
+    }
+    return route->expected != NULL;
+}
+
+/* Whether the rest is to follow. */
+static bool send_beginning(struct client *client, struct lane *lane, struct request *request,
+                           struct session_route *route)
+{
+    size_t measured = client_measured(client);
+
+    client->streaming = client_forward(client, lane, request, route);
+    client_check_room(client);
+    client->stream_measured = client_measured(client) > measured;
+    client_note_end(client);
+    stats_add(client->service->reactor->stats, STATS_REQUESTS, 1);
+    client->admitted = false;
+    client->gathering = false;
+    client->lookup = CLIENT_LOOKUP_NONE;
+    return client->streaming;
+}
+
 bool client_begin_stream(struct client *client, struct client_batch *batch, const char *frame)
 {
     struct slice bytes = {frame, (size_t)client->command.size};
@@ -146,29 +178,10 @@ bool client_begin_stream(struct client *client, struct client_batch *batch, cons
     if (lane->state != LANE_READY) {
         return client_wait_for(client, CLIENT_WAIT_LANE);
     }
-    if (command == NULL && !client->session.passthrough) {
-        route.expected = expected_reply_take(client->service, EXPECT_UNKNOWN);
-        if (route.expected == NULL) {
-            return client_out_of_memory(client);
-        }
-        route.expected->is_absent = client->lookup == CLIENT_LOOKUP_ABSENT;
+    if (!expect_reply(client, command, &route)) {
+        return client_out_of_memory(client);
     }
-    if (command != NULL && command->kind == COMMAND_EVAL && !client->session.passthrough) {
-        route.expected = expected_reply_take(client->service, EXPECT_SCRIPT);
-        if (route.expected == NULL) {
-            return client_out_of_memory(client);
-        }
-    }
-    size_t measured = client_measured(client);
-    client->streaming = client_forward(client, lane, &request, &route);
-    client_check_room(client);
-    client->stream_measured = client_measured(client) > measured;
-    client_note_end(client);
-    stats_add(client->service->reactor->stats, STATS_REQUESTS, 1);
-    client->admitted = false;
-    client->gathering = false;
-    client->lookup = CLIENT_LOOKUP_NONE;
-    return client->streaming;
+    return send_beginning(client, lane, &request, &route);
 }
 
 size_t client_continue_stream(struct client *client, const char *data, size_t length)
