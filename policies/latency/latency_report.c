@@ -17,9 +17,8 @@
 /* 31 days, as from -31d to now, of which both ends count; and minutes of all operations together. */
 #define MINUTES_MAX (INT64_C(31) * 1440 + 1)
 #define MINUTES_OF_ALL_MAX INT64_C(200000)
-/* Operations of one answer; and the same as an argument of a script. */
-#define NAMES_MAX 10000
-#define NAMES_MAX_TEXT "10000"
+/* Operations of one answer, as an argument of a script. */
+#define NAMES_MAX "10000"
 
 struct name {
     char text[LATENCY_NAME_MAX + 1];
@@ -200,7 +199,7 @@ static void ask_names(struct latency_report *report)
 {
     char key[LATENCY_KEY_SIZE];
     int length = snprintf(key, sizeof key, LATENCY_LIST_KEY, report->latency->settings.prefix);
-    const struct slice arguments[] = {{key, (size_t)length}, slice_of(NAMES_MAX_TEXT)};
+    const struct slice arguments[] = {{key, (size_t)length}, slice_of(NAMES_MAX)};
 
     run(report, "latency_listed", arguments, 2, 1);
 }

@@ -2,6 +2,7 @@
 #include "admin/admin_gathering.h"
 
 #include "base/json.h"
+#include "base/resident.h"
 #include "base/text.h"
 #include "version.h"
 
@@ -19,20 +20,6 @@ static void collect_facts(struct admin_gathering *gathering, struct worker *work
     if (facts.redis_version > gathering->facts.redis_version) {
         gathering->facts = facts;
     }
-}
-
-static uint64_t resident_bytes(void)
-{
-    unsigned long long size = 0, resident = 0;
-    FILE *file = fopen("/proc/self/statm", "re");
-
-    if (file != NULL) {
-        if (fscanf(file, "%llu %llu", &size, &resident) != 2) {
-            resident = 0;
-        }
-        fclose(file);
-    }
-    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 static bool section_wanted(const struct admin_gathering *gathering, const char *section)

@@ -4,13 +4,13 @@
  */
 #include "http/http_private.h"
 
+#include "base/resident.h"
 #include "version.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* The first ones have series of their own for as long as the process lives. Several servers share their number, but
  * each has as many as OPERATIONS_LEAST. */
@@ -146,7 +146,7 @@ static void write_process(const struct http *http, const struct metrics *metrics
           "when a configuration was taken over last, Unix time");
     write_number(metrics, "config_last_reload_success_timestamp_seconds", NULL, (uint64_t)process.reloaded_s);
     begin(metrics, "resident_memory_bytes", KIND_GAUGE, "memory of the process that is in RAM");
-    write_number(metrics, "resident_memory_bytes", NULL, http_resident_bytes());
+    write_number(metrics, "resident_memory_bytes", NULL, resident_bytes());
 }
 
 /* ---- Redis ---- */

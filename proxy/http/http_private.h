@@ -258,7 +258,6 @@ void http_metrics_write(const struct http *http, const struct http_snapshot *sna
 void http_stats_write(struct http *http, const struct http_snapshot *snapshot, FILE *out);
 /* All counters with what they mean, as JSON. */
 void http_stats_explain(const struct http *http, FILE *out);
-uint64_t http_resident_bytes(void);
 /* Whether Redis can be reached, of all servers, and clients are served; why not, or "ready", is written to why. */
 #define HTTP_WHY_SIZE 512
 bool http_is_ready(const struct http *http, char why[HTTP_WHY_SIZE]);

@@ -2,6 +2,7 @@
 #include "http/http_private.h"
 
 #include "base/json.h"
+#include "base/resident.h"
 #include "version.h"
 
 #include <inttypes.h>
@@ -14,22 +15,6 @@
 #define DISTRIBUTIONS_MAX 64
 /* Operations that are told at all: those with the lowest numbers. Of both several servers have a share each. */
 #define OPERATIONS_MAX 2000
-
-/* ---- the process ---- */
-
-uint64_t http_resident_bytes(void)
-{
-    unsigned long long size = 0, resident = 0;
-    FILE *file = fopen("/proc/self/statm", "re");
-
-    if (file != NULL) {
-        if (fscanf(file, "%llu %llu", &size, &resident) != 2) {
-            resident = 0;
-        }
-        fclose(file);
-    }
-    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
-}
 
 static bool is_up(const struct server *server)
 {
@@ -161,13 +146,12 @@ static void write_process(const struct http *http, const struct http_snapshot *s
         write_pool(&http->servers->list[0], out);
     }
     write_text(out, "state", why);
-    fprintf(out,
-            "\"ready\":%s,\"reload_ok\":%s,\"reloaded\":%" PRId64
-            ",\"process_id\":%ld,\"threads\":%zu,\"time\":%" PRId64 ",\"uptime\":%" PRId64
-            ",\"resident_bytes\":%" PRIu64 ",\n",
-            is_ready ? "true" : "false", process.reload_has_failed ? "false" : "true", process.reloaded_s,
-            (long)getpid(), servers_workers(http->servers), unix_ms(), (clock_now_us() - http->started_us) / 1000000,
-            http_resident_bytes());
+    fprintf(
+        out,
+        "\"ready\":%s,\"reload_ok\":%s,\"reloaded\":%" PRId64 ",\"process_id\":%ld,\"threads\":%zu,\"time\":%" PRId64
+        ",\"uptime\":%" PRId64 ",\"resident_bytes\":%" PRIu64 ",\n",
+        is_ready ? "true" : "false", process.reload_has_failed ? "false" : "true", process.reloaded_s, (long)getpid(),
+        servers_workers(http->servers), unix_ms(), (clock_now_us() - http->started_us) / 1000000, resident_bytes());
 }
 
 /* ---- counters ---- */

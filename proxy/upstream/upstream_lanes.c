@@ -144,12 +144,10 @@ void upstream_forget_place(struct lane *lane)
 
 /* ---- whether Redis is there ---- */
 
-/* Whether a shared lane of Headgate's own credentials carries requests. */
-static bool has_ready_lane(const struct upstream *upstream)
+bool upstream_has_ready_lane(const struct profile *profile)
 {
-    for (size_t i = 0; i < upstream->settings.shared_lanes; i++) {
-        const struct lane *lane = upstream->base->shared[i];
-        if (lane != NULL && lane->state == LANE_READY) {
+    for (size_t i = 0; i < profile->upstream->settings.shared_lanes; i++) {
+        if (profile->shared[i] != NULL && profile->shared[i]->state == LANE_READY) {
             return true;
         }
     }
@@ -166,7 +164,7 @@ void upstream_is_up(struct upstream *upstream)
 /* That one more could not be made, or one of a client's own credentials, says nothing while requests are carried. */
 void upstream_is_down(struct upstream *upstream)
 {
-    if (!upstream->settings.is_aside && !has_ready_lane(upstream)) {
+    if (!upstream->settings.is_aside && !upstream_has_ready_lane(upstream->base)) {
         stats_set(upstream->settings.lane.stats, STATS_UPSTREAM_UP, 0);
     }
 }

@@ -83,6 +83,8 @@ void upstream_free_closed(struct reactor_task *task);
 bool upstream_has_place(const struct lane *lane);
 /* A shared lane is none any more: its place is free for another. */
 void upstream_forget_place(struct lane *lane);
+/* Whether a shared lane of the profile carries requests. */
+bool upstream_has_ready_lane(const struct profile *profile);
 /* What was found out last of whether Redis can be reached, for the gauge. */
 void upstream_is_up(struct upstream *upstream);
 void upstream_is_down(struct upstream *upstream);

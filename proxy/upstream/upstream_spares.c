@@ -73,16 +73,6 @@ void upstream_spare_ended(struct lane *lane)
     lane_profile(lane)->spares_under_way--;
 }
 
-static bool has_shared(const struct profile *profile)
-{
-    for (size_t i = 0; i < profile->upstream->settings.shared_lanes; i++) {
-        if (profile->shared[i] != NULL && profile->shared[i]->state == LANE_READY) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /*
  * The last unused lanes of a profile with clients are their spares. If these have authenticated, the connections are
  * what they have when their password is refused, so one stays in any case, and the shared lanes do.
@@ -99,6 +89,6 @@ bool upstream_is_kept(const struct lane *lane)
     if (lane->use == LANE_SHARED) {
         return profile == upstream->base || has_password;
     }
-    bool is_needed = has_password && (!has_shared(profile) || upstream->sharing <= PROFILES_WITH_SPARES);
+    bool is_needed = has_password && (!upstream_has_ready_lane(profile) || upstream->sharing <= PROFILES_WITH_SPARES);
     return count_ready(profile) <= spares_of(profile) || (is_needed && profile->pooled_count == 1);
 }

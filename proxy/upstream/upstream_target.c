@@ -29,6 +29,11 @@ static const char why_left[] = "another server is the master now";
 
 /* ---- which of the addresses ---- */
 
+static bool is_target(const struct upstream *upstream, const struct connection_target *target)
+{
+    return connection_targets_find(&upstream->targets, target) < upstream->targets.count;
+}
+
 void upstream_prefer_target(struct upstream *upstream, const struct connection_target *target)
 {
     struct connection_targets *targets = &upstream->targets;
@@ -45,6 +50,20 @@ void upstream_prefer_target(struct upstream *upstream, const struct connection_t
 }
 
 /* ---- lanes that are retired ---- */
+
+/* Lanes that are closed meanwhile keep their place in such a walk: they are freed at the end of the loop iteration. */
+static void visit_all(struct upstream *upstream, void (*visit)(struct upstream *upstream, struct lane *lane))
+{
+    struct lane *lane = LIST_FIRST(&upstream->lanes);
+
+    while (lane != NULL) {
+        struct lane *next = LIST_NEXT(lane, of_upstream);
+        if (lane->state != LANE_CLOSED) {
+            visit(upstream, lane);
+        }
+        lane = next;
+    }
+}
 
 /* The lane may be closed by it. */
 static void retire(struct upstream *upstream, struct lane *lane)
@@ -75,7 +94,7 @@ void upstream_check_retired(struct lane *lane)
 
 static void follow(struct upstream *upstream, struct lane *lane)
 {
-    bool is_there = connection_targets_find(&upstream->targets, &lane->target) < upstream->targets.count;
+    bool is_there = is_target(upstream, &lane->target);
 
     if (lane->state != LANE_READY) {
         lane_follow_targets(lane);
@@ -89,19 +108,10 @@ static void follow(struct upstream *upstream, struct lane *lane)
 void upstream_set_targets(struct upstream *upstream, const struct connection_targets *targets)
 {
     const struct connection_target before = upstream->targets.items[0];
-    struct lane *lane = LIST_FIRST(&upstream->lanes);
 
     upstream->targets = *targets;
     upstream_prefer_target(upstream, &before);
-    while (lane != NULL) {
-        /* Lanes that are closed meanwhile keep their place in this walk: they are freed at the end of the loop
-         * iteration. */
-        struct lane *next = LIST_NEXT(lane, of_upstream);
-        if (lane->state != LANE_CLOSED) {
-            follow(upstream, lane);
-        }
-        lane = next;
-    }
+    visit_all(upstream, follow);
 }
 
 void upstream_give_up_silent(struct upstream *upstream, bool retired_only, int64_t silent_us)
@@ -120,11 +130,6 @@ void upstream_give_up_silent(struct upstream *upstream, bool retired_only, int64
 }
 
 /* ---- a server that is left at once ---- */
-
-static bool leads_elsewhere(const struct upstream *upstream, const struct lane *lane)
-{
-    return connection_targets_find(&upstream->targets, &lane->target) == upstream->targets.count;
-}
 
 /* Its owner may go on without it, or is told that it broke. */
 static void leave_exclusive(struct lane *lane)
@@ -173,25 +178,11 @@ static void begin_to_leave(struct upstream *upstream, struct lane *lane)
     }
 }
 
-/* Lanes that are closed meanwhile keep their place in such a walk: they are freed at the end of the loop iteration. */
-static void visit_all(struct upstream *upstream, void (*visit)(struct upstream *upstream, struct lane *lane))
-{
-    struct lane *lane = LIST_FIRST(&upstream->lanes);
-
-    while (lane != NULL) {
-        struct lane *next = LIST_NEXT(lane, of_upstream);
-        if (lane->state != LANE_CLOSED) {
-            visit(upstream, lane);
-        }
-        lane = next;
-    }
-}
-
 static void leave_or_follow(struct upstream *upstream, struct lane *lane)
 {
     if (lane->state != LANE_READY) {
         lane_follow_targets(lane);
-    } else if (leads_elsewhere(upstream, lane) && !lane->is_left) {
+    } else if (!is_target(upstream, &lane->target) && !lane->is_left) {
         begin_to_leave(upstream, lane);
     }
 }
