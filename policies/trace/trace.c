@@ -132,21 +132,6 @@ static bool trace_wants(void *instance, const struct command *command)
     return trace->stream_count > 0 || trace->top != NULL;
 }
 
-void trace_changed(struct trace *trace)
-{
-    trace->host->reconsider(trace->host->context);
-}
-
-void trace_forget_stream(struct trace *trace, size_t number)
-{
-    struct traced *traced;
-
-    LIST_FOREACH(traced, &trace->pending, of_trace)
-    {
-        traced->streams &= ~(UINT32_C(1) << number);
-    }
-}
-
 /* ---- life ---- */
 
 static void *trace_start(const struct policy_start *start)

@@ -130,11 +130,12 @@ void trace_top_count(struct trace *trace, struct traced *traced, const struct tr
 void trace_top_end(struct trace *trace, const struct traced *traced, const struct policy_reply *reply);
 void trace_top_free(struct trace *trace);
 
-/* ---- trace.c ---- */
+/* ---- all of these ---- */
 
 /* What is wanted may be another now. */
-void trace_changed(struct trace *trace);
-/* No stream of that number wants the requests under way any more. */
-void trace_forget_stream(struct trace *trace, size_t number);
+static inline void trace_changed(struct trace *trace)
+{
+    trace->host->reconsider(trace->host->context);
+}
 
 #endif

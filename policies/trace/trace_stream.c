@@ -172,6 +172,17 @@ static void *stream_open(void *instance, size_t count, const struct slice *argum
     return reading.stream;
 }
 
+/* The requests under way are none of that stream any more. */
+static void forget(struct trace *trace, size_t number)
+{
+    struct traced *traced;
+
+    LIST_FOREACH(traced, &trace->pending, of_trace)
+    {
+        traced->streams &= ~(UINT32_C(1) << number);
+    }
+}
+
 static void stream_close(void *instance, void *opened)
 {
     struct trace *trace = instance;
@@ -182,7 +193,7 @@ static void stream_close(void *instance, void *opened)
     }
     trace->streams[place] = NULL;
     trace->stream_count--;
-    trace_forget_stream(trace, place);
+    forget(trace, place);
     stream_free(opened);
     trace_changed(trace);
 }

@@ -482,3 +482,25 @@ char *conf_value_expected(const struct conf_option *option)
         return expected_number(option, "a number", "");
     }
 }
+
+void conf_value_copy(const struct conf_option *option, void *to, const void *from)
+{
+    char problem[CONF_PROBLEM_MAX];
+    char *text = conf_value_text(option, from);
+    bool set = conf_value_set(option, to, text, problem);
+
+    assert(set);
+    (void)set;
+    free(text);
+}
+
+bool conf_value_equal(const struct conf_option *option, const void *a, const void *b)
+{
+    char *a_text = conf_value_text(option, a);
+    char *b_text = conf_value_text(option, b);
+    bool same = strcmp(a_text, b_text) == 0;
+
+    free(a_text);
+    free(b_text);
+    return same;
+}

@@ -9,13 +9,11 @@ KNOTS = {
         {"conf_address.c", "conf_topology.c", "conf_url.c"},
         {"conf_faults.c", "conf_files.c", "conf_modes.c", "conf_sources.c"},
         {"conf_listener.c", "conf_self.c"},
-        {"conf_origin.c", "conf_rules.c"},
     ],
     "proxy/event": [{"handshaker.c", "reactor.c"}],
     "proxy/net": [{"connection.c", "connection_secure.c"}],
     "proxy/topology": [{"sentinel.c", "sentinel_check.c", "sentinel_source.c"}],
     "proxy/worker": [{"worker_cluster.c", "worker_routes.c", "worker_settings.c"}],
-    "policies/trace": [{"trace.c", "trace_stream.c", "trace_top.c"}],
 }
 
 # Whoever finds that a client cannot go on calls this one, which lets go of all that the client has.
