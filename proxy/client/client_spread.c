@@ -19,6 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* While somebody scans, the map is asked for as often: a scan goes by what has changed. */
+#define SCAN_MAP_AGE_US ((int64_t)1000000)
+
 /* One part. */
 struct part {
     struct lane *lane; /* of its own; NULL: it has none, or no more */
@@ -30,9 +33,9 @@ struct spread {
     struct client_service *service;
     uint32_t references; /* runs */
     const struct cluster_plan *plan;
-    struct cluster_split *split;     /* NULL: it is not taken apart */
-    struct cluster_map *map;         /* of SCAN … */
-    struct cluster_cursor cursor;    /* … and where it goes on */
+    struct cluster_split *split; /* NULL: it is not taken apart */
+    bool is_scan;
+    struct cluster_cursor cursor;    /* where SCAN goes on */
     struct expected_reply *expected; /* what the reply as a whole will mean; NULL: nothing */
     uint32_t count;
     uint32_t most;      /* that there is room for */
@@ -76,7 +79,6 @@ static void end(struct spread *spread)
     if (spread->expected != NULL) {
         expected_reply_give(spread->service, spread->expected);
     }
-    cluster_map_release(spread->map);
     free(spread->parts);
     free(spread);
 }
@@ -214,15 +216,22 @@ static bool send_split(struct client *client, struct spread *spread)
     return sent;
 }
 
+/* To the slot's owner by the map, by which the cursor was read: it means nothing to another node, also where a redirect
+ * has said since that the slot is there. */
 static bool send_scan(struct client *client, struct spread *spread, struct slice frame)
 {
+    struct cluster_ways *ways = client->service->cluster;
+    const struct cluster_node *node = &ways->map->nodes[ways->map->owner[spread->cursor.slot]];
+    const struct cluster_way *way = cluster_way_at(ways, node->host, node->port);
     struct text_stream text;
 
-    if (!text_open(&text)) {
+    if (way == NULL || !text_open(&text)) {
         return false;
     }
+    if (clock_now_us() - ways->wanted_us >= SCAN_MAP_AGE_US) {
+        cluster_ways_want_map(ways);
+    }
     cluster_scan_write_request(&spread->cursor, frame, text.out);
-    const struct cluster_way *way = cluster_way_of(client->service->cluster, spread->cursor.slot);
     bool sent = text_close(&text) && send_part(client, spread, way, (struct slice){text.bytes, text.length}, false);
     text_free(&text);
     return sent;
@@ -311,7 +320,7 @@ static struct slice second_argument(struct slice frame)
 static bool prepare(struct client *client, const struct request *request, const struct session_route *route,
                     struct spread *spread, const char **text)
 {
-    struct cluster_map *map = client->service->cluster->map;
+    const struct cluster_map *map = client->service->cluster->map;
 
     if (route->splits) {
         spread->split = cluster_split_new(client_command_of(client->service, request->sent), request->sent);
@@ -323,10 +332,10 @@ static bool prepare(struct client *client, const struct request *request, const 
     }
     *text = map == NULL || map->master_count == 0 ? "-CLUSTERDOWN Hash slot not served\r\n" : CLUSTER_SCAN_INVALID;
     if (map == NULL || map->master_count == 0 ||
-        !cluster_scan_read(map, second_argument(request->sent), &spread->cursor)) {
+        !cluster_scan_read(map, clock_now_us(), second_argument(request->sent), &spread->cursor)) {
         return true;
     }
-    spread->map = cluster_map_reference(map);
+    spread->is_scan = true;
     return false;
 }
 
@@ -343,8 +352,8 @@ static bool send_parts(struct client *client, const struct request *request, con
     if (spread->split != NULL) {
         return send_split(client, spread);
     }
-    return spread->map != NULL ? send_scan(client, spread, request->sent)
-                               : send_to_all(client, spread, request->sent, route->exclusive);
+    return spread->is_scan ? send_scan(client, spread, request->sent)
+                           : send_to_all(client, spread, request->sent, route->exclusive);
 }
 
 /* Only what concerns all of Headgate is of interest: parts are on no lane of the client. */
@@ -445,8 +454,9 @@ static void write_whole(struct spread *spread, FILE *out)
             cluster_split_take(spread->split, i, reply_of(spread, i));
         }
         cluster_split_write(spread->split, out);
-    } else if (spread->map != NULL) {
-        cluster_scan_write_reply(spread->map, &spread->cursor, reply_of(spread, 0), out);
+    } else if (spread->is_scan) {
+        cluster_scan_write_reply(spread->service->cluster->map, clock_now_us(), &spread->cursor, reply_of(spread, 0),
+                                 out);
     } else {
         for (uint32_t i = 0; i < spread->count; i++) {
             replies[i] = reply_of(spread, i);

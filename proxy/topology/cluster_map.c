@@ -369,24 +369,40 @@ bool cluster_map_equal(const struct cluster_map *a, const struct cluster_map *b)
     return true;
 }
 
-static bool is_in(const struct cluster_node *node, const struct cluster_map *map)
+/* The place in the map of a node of another one, by its id, or by its address where one has none. */
+static int16_t find_node(const struct cluster_node *node, const struct cluster_map *map)
 {
     for (size_t i = 0; i < map->node_count; i++) {
         const struct cluster_node *other = &map->nodes[i];
         bool has_ids = node->id[0] != '\0' && other->id[0] != '\0';
         if (has_ids ? strcmp(node->id, other->id) == 0 : is_same_address(other, slice_of(node->host), node->port)) {
+            return (int16_t)i;
+        }
+    }
+    return CLUSTER_NOBODY;
+}
+
+bool cluster_map_related(const struct cluster_map *a, const struct cluster_map *b)
+{
+    for (size_t i = 0; i < a->node_count; i++) {
+        if (find_node(&a->nodes[i], b) != CLUSTER_NOBODY) {
             return true;
         }
     }
     return false;
 }
 
-bool cluster_map_related(const struct cluster_map *a, const struct cluster_map *b)
+void cluster_map_note_changes(struct cluster_map *map, const struct cluster_map *before, int64_t now_us)
 {
-    for (size_t i = 0; i < a->node_count; i++) {
-        if (is_in(&a->nodes[i], b)) {
-            return true;
+    int16_t owner = CLUSTER_NOBODY, owner_before = CLUSTER_NOBODY; /* as one range of slots follows another */
+
+    for (size_t slot = 0; before != NULL && slot < CLUSTER_SLOTS; slot++) {
+        if (map->owner[slot] != owner) {
+            owner = map->owner[slot];
+            owner_before = owner != CLUSTER_NOBODY ? find_node(&map->nodes[owner], before) : CLUSTER_NOBODY;
         }
+        bool is_new_node = owner != CLUSTER_NOBODY && owner_before == CLUSTER_NOBODY;
+        bool goes_on = !is_new_node && before->owner[slot] == owner_before;
+        map->changed_us[slot] = goes_on ? before->changed_us[slot] : now_us;
     }
-    return false;
 }

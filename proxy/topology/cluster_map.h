@@ -39,6 +39,8 @@ struct cluster_map {
     size_t uncovered;    /* slots that nobody has */
     struct cluster_node *nodes;
     int16_t owner[CLUSTER_SLOTS]; /* the place of the slot's master in nodes, or CLUSTER_NOBODY */
+    /* When the slot was first heard to have that owner, of clock_now_us(); 0: it was the first that was heard of. */
+    int64_t changed_us[CLUSTER_SLOTS];
 };
 
 /* Of a text that says why a map cannot be, with its NUL, in bytes. */
@@ -59,7 +61,10 @@ void cluster_map_release(struct cluster_map *map);
 /* The place of the node with that address (host in any case of letters); CLUSTER_NOBODY: there is none. */
 int16_t cluster_map_find(const struct cluster_map *map, const char *host, uint16_t port);
 
-/* Whether both say the same of nodes, roles and slots. Versions, epochs and targets do not count. */
+/* Notes since when slots have their owners: as long as in the map before, or since now_us. NULL: there was none. */
+void cluster_map_note_changes(struct cluster_map *map, const struct cluster_map *before, int64_t now_us);
+
+/* Whether both say the same of nodes, roles and slots. Versions, epochs, times and targets do not count. */
 bool cluster_map_equal(const struct cluster_map *a, const struct cluster_map *b);
 /* Whether any node is in both, by its id, or by its address where one has none: else they are different clusters. */
 bool cluster_map_related(const struct cluster_map *a, const struct cluster_map *b);

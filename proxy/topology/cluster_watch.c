@@ -250,6 +250,7 @@ static void put_in_force(struct cluster_watch *watch)
     watch->chosen = NULL;
     keep_known_targets(watch, map);
     note_roles(watch, map);
+    cluster_map_note_changes(map, before, clock_now_us());
     bool is_news = before == NULL || !cluster_map_equal(map, before);
     if (is_news) {
         cluster_news_tell(upstream_text(watch), before, map);

@@ -222,7 +222,7 @@ static void way_free(struct cluster_ways *ways, struct cluster_way *way)
     free(way);
 }
 
-static struct cluster_way *find(const struct cluster_ways *ways, const char *host, uint16_t port)
+struct cluster_way *cluster_way_at(const struct cluster_ways *ways, const char *host, uint16_t port)
 {
     for (size_t i = 0; i < ways->count; i++) {
         struct cluster_way *way = ways->ways[i];
@@ -283,7 +283,7 @@ struct cluster_way *cluster_way_redirect(struct cluster_ways *ways, const struct
     if (redirect->is_unknown || *host == '\0') {
         return NULL;
     }
-    struct cluster_way *way = find(ways, host, redirect->port);
+    struct cluster_way *way = cluster_way_at(ways, host, redirect->port);
     if (way == NULL) {
         way = meet(ways, host, redirect->port);
     } else {
@@ -330,7 +330,7 @@ static void leave_other(struct cluster_way *way, const struct cluster_node *node
 /* The way to a node of the map; NULL when memory is short. */
 static struct cluster_way *follow_node(struct cluster_ways *ways, const struct cluster_node *node)
 {
-    struct cluster_way *way = find(ways, node->host, node->port);
+    struct cluster_way *way = cluster_way_at(ways, node->host, node->port);
 
     if (way == NULL) {
         way = way_new(ways, node->host, node->port, &node->targets);
@@ -490,7 +490,7 @@ void cluster_ways_reconfigure(struct cluster_ways *ways, const struct upstream_s
 void cluster_ways_follow_replicas(struct cluster_ways *ways, const char *host, uint16_t port,
                                   const struct replica_list *list)
 {
-    struct cluster_way *way = find(ways, host, port);
+    struct cluster_way *way = cluster_way_at(ways, host, port);
 
     if (way != NULL && way->replicas == NULL) {
         struct upstream_settings settings = settings_of(ways, way);

@@ -116,6 +116,9 @@ static inline struct profile *cluster_way_profile(const struct cluster_way *way,
  * it of what answers at text. */
 bool cluster_ways_have_id(struct cluster_ways *ways, const char *text, struct slice id);
 
+/* The way to the node with that address; NULL: there is none. */
+struct cluster_way *cluster_way_at(const struct cluster_ways *ways, const char *host, uint16_t port);
+
 /* The way of that upstream; NULL: it is none's. */
 struct cluster_way *cluster_way_by_upstream(const struct cluster_ways *ways, const struct upstream *upstream);
 

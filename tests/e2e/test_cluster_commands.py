@@ -158,7 +158,7 @@ def test_a_cursor_means_the_same_to_all(empty, make_headgate):
 
 
 def test_scan_while_slots_move(client, empty):
-    """What does not move is found."""
+    """What does not move is found, whether Headgate has heard of the moves or not yet."""
     keys = fill(client)
     found, cursor = [], b"0"
     moved = [slot for slot in sorted(empty.slots_of(empty.masters[0]))[:20]]

@@ -78,11 +78,12 @@ static void check_merging(struct slice reply, struct slice other)
 
 static void check_scanning(const struct cluster_map *map, struct slice reply)
 {
-    const struct cluster_cursor cursor = {.slot = 5};
+    struct cluster_cursor cursor;
     struct text_stream out;
 
+    require(cluster_scan_read(map, 1, slice_of("5"), &cursor));
     require(text_open(&out));
-    cluster_scan_write_reply(map, &cursor, reply, out.out);
+    cluster_scan_write_reply(map, 1, &cursor, reply, out.out);
     require(text_close(&out));
     check_whole(&out);
     text_free(&out);
@@ -92,9 +93,12 @@ static void check_replies(const char *data, size_t size)
 {
     struct resp_reply reply = {.size = 0};
     struct cluster_map *map = calloc(1, sizeof *map);
+    struct cluster_node node = {.id = "it", .port = 1, .is_master = true};
     size_t taken = 0;
 
     require(map != NULL);
+    map->nodes = &node;
+    map->node_count = 1;
     if (size > 0 && resp_reply_feed(&reply, data, size, &taken) == RESP_DONE) {
         struct slice whole = {data, taken};
         check_merging(whole, whole);

@@ -218,6 +218,35 @@ Test(cluster_map, two_of_them)
                  "*1\r\n" RANGE(4, 0, 5) NODE(LOCAL, ":2\r\n", "b") NODE(LOCAL, ":1\r\n", "a"), false, true);
 }
 
+/* By their ids: another address does not make another owner, nor the same address the same one. */
+Test(cluster_map, since_when_slots_have_their_owners)
+{
+    static const char later[] = "*3\r\n"                                                  /**/
+        RANGE(4, 0, 5460) NODE(LOCAL, ":7009\r\n", "a") NODE(LOCAL, ":7000\r\n", "d")     /**/
+        RANGE(4, 5461, 10999) NODE(LOCAL, ":7001\r\n", "b") NODE(LOCAL, ":7004\r\n", "e") /**/
+        RANGE(3, 11000, 16382) NODE(LOCAL, ":7002\r\n", "f");
+    struct cluster_map *first = parse(three_masters), *second = parse(later), *third = parse(three_masters);
+
+    cluster_map_note_changes(first, NULL, 5);
+    cluster_map_note_changes(second, first, 7);
+    cluster_map_note_changes(third, second, 9);
+    cr_assert_eq(first->changed_us[0], 0);
+    cr_assert_eq(second->changed_us[0], 0, "at another address");
+    cr_assert_eq(second->changed_us[10922], 0);
+    cr_assert_eq(second->changed_us[10923], 7, "it has moved");
+    cr_assert_eq(second->changed_us[11000], 7, "another node at the address");
+    cr_assert_eq(second->changed_us[16383], 7, "nobody has it any more");
+    cr_assert_eq(third->changed_us[0], 0);
+    cr_assert_eq(third->changed_us[10923], 9, "and back");
+    cr_assert_eq(third->changed_us[16383], 9);
+    cluster_map_note_changes(second, third, 11);
+    cluster_map_note_changes(third, third, 13);
+    cr_assert_eq(third->changed_us[10923], 9, "nothing has changed");
+    cluster_map_release(first);
+    cluster_map_release(second);
+    cluster_map_release(third);
+}
+
 Test(cluster_map, addresses_as_text)
 {
     char text[CLUSTER_TEXT_MAX];

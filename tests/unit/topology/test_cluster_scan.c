@@ -1,4 +1,5 @@
-/* SCAN over several masters: each is scanned to its end, in the order of their lowest slots. */
+/* SCAN over several masters: each is scanned to its end, in the order of their lowest slots, and what changes hands
+ * meanwhile once more. Nodes are played: a table of buckets, in which a key has another place at each node. */
 #include "base/text.h"
 #include "topology/cluster_scan.h"
 
@@ -8,6 +9,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#define HOUR_US CLUSTER_SCAN_MEMORY_US
+/* Far from 0, as that means "never". */
+#define NOW (10 * HOUR_US)
 
 /* Three masters; the second one in the reply has the lowest slots. */
 static struct cluster_map *three_masters(void)
@@ -44,7 +49,7 @@ static void write_answer(FILE *out, const void *context)
 {
     const struct answer *answer = context;
 
-    cluster_scan_write_reply(answer->map, answer->cursor, slice_of(answer->reply), out);
+    cluster_scan_write_reply(answer->map, NOW, answer->cursor, slice_of(answer->reply), out);
 }
 
 /* The cursor that the client is given when the node answers that one. */
@@ -69,7 +74,7 @@ static struct cluster_cursor read(const struct cluster_map *map, uint64_t number
     char digits[24];
 
     snprintf(digits, sizeof(digits), "%" PRIu64, number);
-    cr_assert(cluster_scan_read(map, slice_of(digits), &cursor));
+    cr_assert(cluster_scan_read(map, NOW, slice_of(digits), &cursor));
     return cursor;
 }
 
@@ -94,26 +99,119 @@ Test(cluster_scan, goes_over_all_masters_to_the_end_of_each)
 Test(cluster_scan, a_slot_that_nobody_has_any_more_leads_on)
 {
     struct cluster_map *map = three_masters();
+    struct cluster_cursor cursor = read(map, 100);
 
-    map->owner[10000] = CLUSTER_NOBODY;
-    struct cluster_cursor cursor = read(map, 7 * CLUSTER_SLOTS + 10000);
-    cr_assert_eq(cursor.slot, 10001);
+    uint64_t number = answered(map, &cursor, 7);
+    map->owner[100] = CLUSTER_NOBODY;
+    cursor = read(map, number);
+    cr_assert_eq(cursor.slot, 101);
     cr_assert_eq(cursor.node, 0);
-    for (size_t slot = 10001; slot < CLUSTER_SLOTS; slot++)
+    cr_assert_not(cursor.is_over);
+    for (size_t slot = 100; slot < CLUSTER_SLOTS; slot++)
         map->owner[slot] = CLUSTER_NOBODY;
-    cursor = read(map, 10000);
+    cursor = read(map, number);
+    cr_assert_eq(cursor.slot, 5, "somebody says whether the client may");
+    cr_assert(cursor.is_over);
+    cr_assert_eq(answered(map, &cursor, 7), 0);
+    cluster_map_release(map);
+}
+
+Test(cluster_scan, another_owner_is_scanned_from_its_beginning)
+{
+    struct cluster_map *map = three_masters();
+    struct cluster_cursor cursor = read(map, 0);
+
     cr_assert_eq(cursor.slot, 5);
+    uint64_t number = answered(map, &cursor, 7);
+    cr_assert_eq(read(map, number).node, 7);
+    map->owner[5] = map->owner[100];
+    cr_assert_eq(read(map, number).slot, 5);
+    cr_assert_eq(read(map, number).node, 0);
+    /* Also if that has become known only when the node had answered. */
+    cursor = read(map, answered(map, &cursor, 0));
+    cr_assert_eq(cursor.slot, 5);
+    cr_assert_eq(cursor.node, 0);
+    cluster_map_release(map);
+}
+
+/* Slots from 100 on have changed hands, so each is covered by the turn only if it was the owner's all the time. */
+Test(cluster_scan, what_leaves_during_the_turn_has_one_of_its_own)
+{
+    struct cluster_map *map = three_masters();
+    int16_t owner = map->owner[100];
+
+    for (size_t slot = 100; slot < 10000; slot++)
+        map->changed_us[slot] = NOW - 1;
+    struct cluster_cursor cursor = read(map, 100);
+    cr_assert_eq(answered(map, &cursor, 0), 10000, "undisturbed");
+    map->owner[110] = map->owner[5];
+    uint64_t number = answered(map, &cursor, 7);
+    map->owner[110] = owner;
+    cursor = read(map, number);
+    cr_assert_eq(cursor.node, 7);
+    number = answered(map, &cursor, 0);
+    cr_assert_leq(number, 110, "it was away");
+    cr_assert_gt(number, 100);
+    cluster_map_release(map);
+}
+
+Test(cluster_scan, it_does_not_end_when_the_owner_of_slot_0_changes)
+{
+    struct cluster_map *map = three_masters();
+
+    map->owner[0] = map->owner[5];
+    struct cluster_cursor cursor = read(map, 0);
+    cr_assert_eq(cursor.slot, 0);
+    map->owner[0] = map->owner[100];
+    uint64_t number = answered(map, &cursor, 0);
+    cr_assert_neq(number, 0);
+    cr_assert_eq(read(map, number).slot, 0);
+    cr_assert_eq(read(map, number).node, 0);
+    cluster_map_release(map);
+}
+
+Test(cluster_scan, cursors_are_positive_and_have_room)
+{
+    static const uint64_t nodes[] = {1, ((uint64_t)1 << 22) - 1, ((uint64_t)1 << 32) - 1, (uint64_t)1 << 32,
+                                     ((uint64_t)1 << 44) - 1};
+    struct cluster_map *map = three_masters();
+
+    for (uint64_t number = 0; number != 10000; number = number == 0 ? 100 : 10000) {
+        struct cluster_cursor cursor = read(map, number);
+        for (size_t i = 0; i < COUNT_OF(nodes); i++) {
+            uint64_t given = answered(map, &cursor, nodes[i]);
+            cr_assert_leq(given, INT64_MAX);
+            cr_assert(i > 1 || given < (uint64_t)1 << 53, "a double has room for it");
+            cr_assert_eq(read(map, given).node, nodes[i]);
+            cr_assert_eq(read(map, given).slot, cursor.slot);
+        }
+    }
+    cluster_map_release(map);
+}
+
+Test(cluster_scan, any_number_leads_to_an_owner)
+{
+    struct cluster_map *map = three_masters();
+    uint64_t number = 1;
+
+    for (size_t i = 0; i < 20000; i++) {
+        number = number * 6364136223846793005U + 1442695040888963407U;
+        struct cluster_cursor cursor = read(map, number >> (1 + i % 63));
+        cr_assert_neq(map->owner[cursor.slot], CLUSTER_NOBODY);
+        cr_assert_leq(answered(map, &cursor, 0), INT64_MAX);
+    }
     cluster_map_release(map);
 }
 
 Test(cluster_scan, what_is_no_cursor)
 {
-    static const char *const texts[] = {"", "x", "-1", "1x", " 1", "99999999999999999999", "0x10"};
+    static const char *const texts[] = {
+        "", "x", "-1", "1x", " 1", "9223372036854775808", "18446744073709551615", "99999999999999999999", "0x10"};
     struct cluster_map *map = three_masters();
     struct cluster_cursor cursor;
 
     for (size_t i = 0; i < COUNT_OF(texts); i++)
-        cr_expect_not(cluster_scan_read(map, slice_of(texts[i]), &cursor), "%s", texts[i]);
+        cr_expect_not(cluster_scan_read(map, NOW, slice_of(texts[i]), &cursor), "%s", texts[i]);
     cluster_map_release(map);
 }
 
@@ -145,7 +243,7 @@ Test(cluster_scan, options_go_along)
 Test(cluster_scan, errors_go_through)
 {
     struct cluster_map *map = three_masters();
-    struct cluster_cursor cursor = {.slot = 5};
+    struct cluster_cursor cursor = read(map, 5);
     static const char *const replies[] = {"-NOPERM no\r\n", "*0\r\n", "*2\r\n$1\r\nx\r\n*0\r\n", "+OK\r\n"};
 
     for (size_t i = 0; i < COUNT_OF(replies); i++) {
@@ -154,7 +252,7 @@ Test(cluster_scan, errors_go_through)
         cr_expect_str_eq(text, replies[i]);
         free(text);
     }
-    const struct answer large = {map, &cursor, "*2\r\n$18\r\n999999999999999999\r\n*0\r\n"};
+    const struct answer large = {map, &cursor, "*2\r\n$14\r\n17592186044416\r\n*0\r\n"};
     char *text = text_of(write_answer, &large);
     cr_expect_eq(text[0], '-');
     free(text);
