@@ -1,5 +1,6 @@
 #include "command/command.h"
 
+#include "command/command_specs.h"
 #include "resp/word.h"
 
 #include <endian.h>
@@ -67,7 +68,7 @@ static const char names[ROW_COUNT][NAME_SIZE] = {
 
 const struct command command_table[ROW_COUNT] = {
 #define COMMAND(name, kind, arity, keys, first, last, step, categories)                                                \
-    {names[ROW], COMMAND_##kind, arity, COMMAND_KEYS_##keys, first, last, step, categories},
+    {names[ROW], COMMAND_##kind, arity, COMMAND_KEYS_##keys, first, last, step, categories, NULL},
 #include "command/command_table.inc"
 #undef COMMAND
 #undef LETTER
@@ -472,6 +473,9 @@ void command_visit_slotted(const struct command *command, struct slice frame, co
         break;
     case COMMAND_KEYS_MIGRATE:
         visit_migrate(&keys);
+        break;
+    case COMMAND_KEYS_SPECS:
+        command_specs_visit(command->specs, frame, visit, context);
         break;
     }
 }

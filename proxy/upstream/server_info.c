@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "resp/word.h"
+#include "upstream/learned_keys.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 /* A command that the server told of. */
 struct learned {
     struct command command;
+    struct command_specs specs;
     const struct command *renamed; /* the one of our own table that it is, under another name; or NULL */
 };
 
@@ -220,6 +222,10 @@ static bool server_info_one(struct server_info *server_info, const redisReply *e
     command->first_key = key_position(entry->element[3]);
     command->last_key = key_position(entry->element[4]);
     command->key_step = key_position(entry->element[5]);
+    if (has_flag(flags, "movablekeys") && learned_keys_read(entry, &learned->specs)) {
+        command->keys = COMMAND_KEYS_SPECS;
+        command->specs = &learned->specs;
+    }
     command->categories = has_flag(flags, "write") ? CATEGORY_WRITE : CATEGORY_READ;
     server_info->commands[server_info->count++] = learned;
     if (learned->renamed != NULL) {
