@@ -201,6 +201,17 @@ static void send_again(struct client *client, struct held *held)
     }
 }
 
+/* The client has one lane of its own at a time, which is left when what was sent on it is answered: then the next ones
+ * are sent. */
+static bool has_other_lane(struct client *client, const struct held *held)
+{
+    const struct client_redirects *redirects = client->redirects;
+    bool is_answered_here = held->is_overtaken || held->is_refuted;
+
+    return client->exclusive != NULL && held->is_held && !is_answered_here && client->sent_runs > redirects->held &&
+           destination_of(client, held) != client->exclusive_way;
+}
+
 /* One of them is to wait. True: they all do, as they are sent in order. */
 static bool pauses(struct client_redirects *redirects)
 {
@@ -258,7 +269,7 @@ static void resolve_task(struct reactor_task *task)
     }
     /* The list goes with the last of them that is answered here. */
     struct held *held = TAILQ_FIRST(&redirects->requests);
-    while (held != NULL && client->state != CLIENT_CLOSED) {
+    while (held != NULL && client->state != CLIENT_CLOSED && !has_other_lane(client, held)) {
         struct held *next = TAILQ_NEXT(held, of_client);
         if (held->is_held) {
             send_again(client, held);

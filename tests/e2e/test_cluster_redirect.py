@@ -59,6 +59,20 @@ def test_a_request_is_not_sent_behind_one_that_was_executed(fake, headgate, redi
     assert redis.connect()("GET", "a") is None
 
 
+def test_a_pipeline_that_is_sent_to_several_nodes(fake, make_headgate, make_redis, pool):
+    """Over connections of the client's own, too: it has one at a time, and what is under way there comes first."""
+    headgate = make_headgate(f"cluster://{fake.url}", upstream_wait="30s", pool=pool)
+    nodes = [make_redis(), make_redis()]
+    client = headgate.connect()
+    keys = ["a", "b"] * 8
+    client.send(b"".join(encode("INCR", key) for key in keys))
+    for key in keys:
+        node = nodes[key == "b"]
+        next_of(fake, b"INCR").reply(f"-MOVED {slot_of(key)} {node.host}:{node.port}\r\n".encode())
+    assert [client.read() for _ in keys] == [number // 2 + 1 for number in range(16)]
+    assert [node.connect()("MGET", "a", "b") for node in nodes] == [[b"8", None], [None, b"8"]]
+
+
 def test_a_redirect_to_headgate_itself_is_no_circle(fake, headgate):
     client = headgate.connect()
     client.request("SET", "a", 1)
