@@ -242,6 +242,21 @@ void client_cluster_route(struct client *client, const struct command *command, 
     }
 }
 
+bool client_cluster_find(const struct client *client, struct slice frame, const struct cluster_way **way)
+{
+    const struct command *command = client_command_of(client->service, frame);
+    const struct cluster_plan *plan = command != NULL ? cluster_command_plan(command, frame) : NULL;
+    struct client_keys keys = {.has_key = false};
+
+    if (plan != NULL && (plan->where == CLUSTER_SLOT || plan->where == CLUSTER_KEY)) {
+        keys.has_key = cluster_command_argument_slot(plan, frame, &keys.slot);
+    } else if (plan != NULL && plan->where == CLUSTER_KEYS) {
+        keys = client_keys_of(command, frame);
+    }
+    *way = keys.has_key ? cluster_way_of(client->service->cluster, keys.slot) : NULL;
+    return keys.has_key;
+}
+
 bool client_cluster_lane(struct client *client, const struct session_route *route, struct lane **lane)
 {
     *lane = route->reads ? client_reads_lane_at(client, route->way, route->reads_by) : NULL;

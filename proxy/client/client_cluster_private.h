@@ -32,6 +32,8 @@ bool *client_cluster_short_ways(void);
 /* Says in the route where the request goes, by the slot of its keys, or that it goes nowhere. */
 void client_cluster_route(struct client *client, const struct command *command, const struct request *request,
                           struct session_route *route);
+/* Where a whole request would go by its slot, whatever it was when it was sent. False: it has none. */
+bool client_cluster_find(const struct client *client, struct slice frame, const struct cluster_way **way);
 /* The shared lane for the route in *lane. False: the client has to wait, or is closed. */
 bool client_cluster_lane(struct client *client, const struct session_route *route, struct lane **lane);
 /* Where the last request of the client went; NULL: home. */

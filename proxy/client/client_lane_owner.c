@@ -70,6 +70,44 @@ void session_leave_old_server(struct client *client)
     }
 }
 
+/* The node of the first request that has one, of what waits on the client's lane. False: none of them has. */
+static bool find_node(const struct client *client, const struct cluster_way **way)
+{
+    struct slice waiting = lane_waiting(client->exclusive);
+    struct resp_command framed = {0};
+    size_t taken;
+
+    while (waiting.length > 0 &&
+           resp_command_feed(&framed, waiting.data, waiting.length, UINT64_MAX, &taken) == RESP_DONE) {
+        if (client_cluster_find(client, (struct slice){waiting.data, taken}, way)) {
+            return true;
+        }
+        waiting = (struct slice){waiting.data + taken, waiting.length - taken};
+        framed = (struct resp_command){0};
+    }
+    return false;
+}
+
+/* All goes to one node: a client has requests on a lane of its own for one node only. If that has given only some of
+ * their slots to another, the other sends on what is not for it. */
+static void owner_reroute(void *owner)
+{
+    struct client *client = owner;
+    const struct cluster_ways *ways = client->service->cluster;
+    const struct cluster_way *way;
+
+    if (ways == NULL || ways->is_by_key || client->streaming || !find_node(client, &way) ||
+        way == client->exclusive_way) {
+        return;
+    }
+    struct profile *there = client_profile_at(client, way);
+    if (there != NULL) {
+        client->exclusive_way = way;
+        client->last_way = way != NULL ? way->number + 1 : 0;
+        upstream_carry_exclusive(client->exclusive, there);
+    }
+}
+
 static void owner_writable(void *owner)
 {
     struct client *client = owner;
@@ -84,5 +122,6 @@ const struct lane_owner session_lane_owner = {
     .frame = owner_frame,
     .broken = owner_broken,
     .leave = owner_leave,
+    .reroute = owner_reroute,
     .writable = owner_writable,
 };

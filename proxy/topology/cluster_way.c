@@ -253,6 +253,14 @@ static void use(const struct cluster_ways *ways, struct cluster_way *way)
     }
 }
 
+/* It loses a slot; before: CLUSTER_NOBODY is nobody. */
+static void note_lost(struct cluster_ways *ways, int16_t before)
+{
+    if (before != CLUSTER_NOBODY && ways->ways[before] != NULL) {
+        ways->ways[before]->has_lost = true;
+    }
+}
+
 /* ---- redirects ---- */
 
 /* A node that the map does not have: only an address can be believed without asking anybody. */
@@ -290,6 +298,7 @@ struct cluster_way *cluster_way_redirect(struct cluster_ways *ways, const struct
         use(ways, way);
     }
     if (way != NULL && !redirect->ask && ways->owner[redirect->slot] != (int16_t)way->number) {
+        note_lost(ways, ways->owner[redirect->slot]);
         ways->owner[redirect->slot] = (int16_t)way->number;
         ++*ways->changes;
     }
@@ -348,10 +357,11 @@ static struct cluster_way *follow_node(struct cluster_ways *ways, const struct c
 }
 
 /* Requests that wait for a node with fewer slots than before may have to go elsewhere. */
-static void give_back(struct cluster_ways *ways, const bool *has_lost)
+static void give_back(struct cluster_ways *ways)
 {
     for (size_t i = 0; i < ways->count; i++) {
-        if (ways->ways[i] != NULL && has_lost[i]) {
+        if (ways->ways[i] != NULL && ways->ways[i]->has_lost) {
+            ways->ways[i]->has_lost = false;
             upstream_give_back(ways->ways[i]->upstream, why_gone);
         }
     }
@@ -359,7 +369,6 @@ static void give_back(struct cluster_ways *ways, const bool *has_lost)
 
 static void follow_slots(struct cluster_ways *ways, const struct cluster_map *map, const int16_t *numbers)
 {
-    bool has_lost[CLUSTER_NODES_MAX] = {false};
     bool is_other = false;
 
     for (size_t slot = 0; slot < CLUSTER_SLOTS; slot++) {
@@ -368,15 +377,11 @@ static void follow_slots(struct cluster_ways *ways, const struct cluster_map *ma
         if (owner != before) {
             ways->owner[slot] = owner;
             is_other = true;
-            if (before != CLUSTER_NOBODY) {
-                has_lost[before] = true;
-            }
+            note_lost(ways, before);
         }
     }
-    if (is_other) {
-        ++*ways->changes;
-        give_back(ways, has_lost);
-    }
+    *ways->changes += is_other;
+    give_back(ways);
 }
 
 /* So that what needs no certain node is asked of one that is there. */

@@ -25,6 +25,7 @@ struct cluster_way {
     char id[CLUSTER_ID_MAX];           /* that the node has told last; "": none */
     bool is_known;                     /* the map has it as a master */
     bool is_left;                      /* its lanes are being closed */
+    bool has_lost;                     /* a slot, to another: what waits for it may have to go elsewhere */
     int64_t used_us;                   /* when it was known last, or a node has told of it */
 };
 

@@ -421,6 +421,16 @@ void lane_follow_targets(struct lane *lane)
     }
 }
 
+void lane_carry(struct lane *lane, const struct lane_settings *settings)
+{
+    assert(lane->state != LANE_READY && lane->state != LANE_CLOSED);
+    stop_connection(lane);
+    lane->settings = settings;
+    lane->parked = false;
+    lane->failures = 0;
+    lane->next_target = 0;
+}
+
 struct lane *lane_new(struct reactor *reactor, struct run_pool *runs, const struct lane_settings *settings,
                       const struct lane_events *events, enum lane_use use, void *context, uint64_t id)
 {

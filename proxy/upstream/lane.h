@@ -89,6 +89,9 @@ struct lane_owner {
     /* The server is to be left, and the lane has nothing under way. True: there is nothing that only this connection
      * has, and the owner has let go of it; the lane was released. May be NULL: it never has. */
     bool (*leave)(void *owner);
+    /* What it leads to is not to be waited for any more by all who do; it is not READY. What waits on it may go along
+     * to where it belongs by now: upstream_carry_exclusive(). May be NULL: it goes on waiting. */
+    void (*reroute)(void *owner);
     /* The lane became ready, or its output fell below the mark after lane_is_congested() was true. */
     void (*writable)(void *owner);
 };
@@ -242,6 +245,15 @@ void lane_fail(struct lane *lane, const char *why);
 
 /* The targets have changed: a lane that is not READY begins anew with them, unless it is just about to reach one. */
 void lane_follow_targets(struct lane *lane);
+
+/* A lane that is not READY is to go by those settings; the caller starts it again. Of what waits on it nothing was
+ * sent, and it goes along. */
+void lane_carry(struct lane *lane, const struct lane_settings *settings);
+/* The first of what waits to be sent on a lane that is not READY: requests, one behind the other. */
+static inline struct slice lane_waiting(const struct lane *lane)
+{
+    return (struct slice){buffer_head(&lane->output), buffer_length(&lane->output)};
+}
 
 /* Fails what has waited longer than wait_ms to be sent, and closes a lane that has not answered for reply_timeout. */
 void lane_tick(struct lane *lane, int64_t wait_ms);

@@ -326,15 +326,25 @@ bool upstream_has_no_lanes(const struct upstream *upstream)
     return LIST_EMPTY(&upstream->lanes);
 }
 
+/* What a client has on a lane of its own stays together, in its order: its owner says where it goes. */
+static void give_back(struct lane *lane, const char *why)
+{
+    if (lane->use == LANE_SHARED) {
+        lane_give_back(lane, why);
+    } else if (lane->owner != NULL && lane->owner_events->reroute != NULL && !lane->bare) {
+        lane->owner_events->reroute(lane->owner);
+    }
+}
+
 void upstream_give_back(struct upstream *upstream, const char *why)
 {
     struct lane *lane = LIST_FIRST(&upstream->lanes);
 
     while (lane != NULL) {
-        /* Lanes that are closed meanwhile keep their place in this walk. */
+        /* Lanes that are closed meanwhile keep their place in this walk, and those that go elsewhere leave it. */
         struct lane *next = LIST_NEXT(lane, of_upstream);
-        if (lane->use == LANE_SHARED && lane->state != LANE_READY && lane->state != LANE_CLOSED) {
-            lane_give_back(lane, why);
+        if (lane->state != LANE_READY && lane->state != LANE_CLOSED) {
+            give_back(lane, why);
         }
         lane = next;
     }

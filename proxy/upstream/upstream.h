@@ -94,7 +94,8 @@ bool upstream_is_locked(const struct upstream *upstream);
 void upstream_tell_losses(struct upstream *upstream, upstream_lost_callback *lost, void *context);
 /* Whether it has no lane. */
 bool upstream_has_no_lanes(const struct upstream *upstream);
-/* What was not sent yet, on lanes that are not ready, is given back to who has sent it. */
+/* What was not sent yet, on lanes that are not ready, is given back to who has sent it; owners of exclusive ones may
+ * take theirs elsewhere. */
 void upstream_give_back(struct upstream *upstream, const char *why);
 /* Closes all lanes; others are opened when they are needed. */
 void upstream_close_lanes(struct upstream *upstream, const char *why);
@@ -218,6 +219,9 @@ struct lane *upstream_take_exclusive(struct profile *profile, bool fresh, const 
 struct lane *upstream_take_bare(struct profile *profile, const struct lane_owner *events, void *owner);
 /* Makes a shared lane the owner's exclusive one. Its other clients find another in its place. */
 void upstream_make_exclusive(struct lane *lane, const struct lane_owner *events, void *owner);
+/* An exclusive lane on which nothing was sent yet, as it is not READY, is one of that profile from here on, at another
+ * upstream: with all that waits on it, in its order. */
+void upstream_carry_exclusive(struct lane *lane, struct profile *profile);
 /* The owner does not need it any more: a clean lane goes to the pool, any other is closed. Clean means that nothing is
  * under way and that the connection's state is just what its profile says. */
 void upstream_release_exclusive(struct lane *lane, bool clean);

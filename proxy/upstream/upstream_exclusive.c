@@ -1,6 +1,7 @@
 /* Exclusive lanes: how they are taken and given back, and the fences that show that they owe nothing. */
 #include "upstream/upstream_private.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -229,6 +230,19 @@ void upstream_make_exclusive(struct lane *lane, const struct lane_owner *events,
         stats_add(stats, STATS_LANES_EXCLUSIVE, 1);
     }
     stats_add(stats, STATS_EXCLUSIVE_TAKEN, 1);
+}
+
+void upstream_carry_exclusive(struct lane *lane, struct profile *profile)
+{
+    struct profile *before = lane_profile(lane);
+
+    assert(lane->use == LANE_EXCLUSIVE && !lane->bare);
+    lane_carry(lane, &profile->upstream->settings.lane);
+    lane->context = profile_reference(profile);
+    LIST_REMOVE(lane, of_upstream);
+    LIST_INSERT_HEAD(&profile->upstream->lanes, lane, of_upstream);
+    profile_release(before);
+    upstream_start_lane(lane);
 }
 
 void upstream_release_exclusive(struct lane *lane, bool clean)
