@@ -1,7 +1,7 @@
 /*
  * Answers of Headgate's own to the request at hand, in place of Redis': refusals, what it knows itself, and faults.
  */
-#include "client/client_private.h"
+#include "client/client_cluster_private.h"
 
 #include "base/log.h"
 
@@ -85,6 +85,10 @@ void client_answer_unreachable(struct client *client, const struct lane *lane)
 {
     struct session_route route = {0};
 
+    if (client_is_hushed(client)) {
+        client_end(client, "what it has sent for no answer could not be sent on to Redis");
+        return;
+    }
     snprintf(route.text, sizeof route.text, "-ERR headgate: no connection to Redis at %.80s: %.120s\r\n",
              client->service->settings.upstream_text,
              lane->why[0] != '\0' ? lane->why : "too many requests wait for it already");

@@ -6,6 +6,7 @@
  *   client_keys.c         … by which keys
  *   client_redirect*.c    what nodes send elsewhere (client_redirect_private.h)
  *   client_spread.c       what several nodes have to be asked
+ *   client_hush.c         replies that nobody wants
  *   client_resubscribe.c, client_shard.c  subscriptions that go to another node (client_moves_private.h)
  *   client_deferred.c     what is said in a transaction before its first key
  *   client_taken.c        runs that are taken out of others
@@ -107,6 +108,26 @@ static inline void client_spread_leave(struct run *run)
         client_spread_free(run->spread, run->part);
         run->spread = NULL;
     }
+}
+
+/* ---- client_hush.c: where requests of one client may be for different nodes ---- */
+
+/* CLIENT REPLY with that mode. True: Headgate sees to it, and the route says what is answered. False: Redis does. */
+bool client_hush_route(struct client *client, struct slice mode, struct session_route *route);
+/* Whether nobody gets the reply to the request at hand. */
+static inline bool client_is_hushed(const struct client *client)
+{
+    return client->hushed || client->hushes_next;
+}
+/* The same of the reply to one that is sent. */
+bool client_hush_holds(const struct client *client, const struct expected_reply *expected);
+/* The request at hand, of a client that is hushed: some do nothing but answer. */
+void client_hush_drop(struct client *client, const struct command *command, struct session_route *route);
+/* The request at hand was taken. */
+static inline void client_hush_next(struct client *client)
+{
+    client->hushes_next = client->hushes_behind;
+    client->hushes_behind = false;
 }
 
 /* ---- client_redirect*.c: the same ---- */

@@ -140,6 +140,9 @@ struct client {
     const struct cluster_way *exclusive_way; /* where the exclusive lane is; NULL: home */
     size_t last_way;                         /* where the last request went: the number of the way + 1; 0: home */
     uint64_t routed_changes;                 /* of the ways, when those under way were routed */
+    bool hushed;                             /* CLIENT REPLY OFF, of which no node hears: see client_hush.c … */
+    bool hushes_next;                        /* … SKIP: nobody gets the reply to the request at hand … */
+    bool hushes_behind;                      /* … nor to the one behind it */
     struct client_channels *channels;        /* the names that it has subscribed to; NULL: none */
     struct client_deferred *deferred;        /* what was said in MULTI before its first key; NULL: nothing */
     struct client_redirects *redirects;      /* those that nodes have sent elsewhere; NULL: none */

@@ -267,9 +267,9 @@ static void resolve_task(struct reactor_task *task)
     if (client->state == CLIENT_CLOSED || pauses(redirects) || asks(redirects)) {
         return;
     }
-    /* The list goes with the last of them that is answered here. */
+    /* The list goes with the last of them that is answered here, or with all that the client has under way. */
     struct held *held = TAILQ_FIRST(&redirects->requests);
-    while (held != NULL && client->state != CLIENT_CLOSED && !has_other_lane(client, held)) {
+    while (held != NULL && client->redirects == redirects && !has_other_lane(client, held)) {
         struct held *next = TAILQ_NEXT(held, of_client);
         if (held->is_held) {
             send_again(client, held);

@@ -367,6 +367,7 @@ static enum client_outcome end_whole(struct client *client, const struct request
         client->withholds = false;
         client->gathering = false;
         client->lookup = CLIENT_LOOKUP_NONE;
+        client_hush_next(client);
         client_note_end(client);
         resp_command_reset(&client->command);
     }

@@ -181,6 +181,9 @@ static enum client_outcome route_as_it_is(struct client *client, const struct re
         return CLIENT_TAKEN;
     }
     route.exclusive = route.exclusive || client->gathering;
+    if (client_is_hushed(client)) {
+        client_hush_drop(client, command, &route);
+    }
     if (client->service->looks_further) {
         if (client->service->reads) {
             client_reads_route(client, request->command, request, &route);

@@ -11,8 +11,8 @@ static bool may_extend(const struct client *client, const struct lane *lane)
     const struct run *run = client->last;
 
     return run != NULL && run == lane->last && run->expected == NULL && run->policy_record == NULL &&
-           run->measured == client->service->reactor->measures && run->first_byte + run->length == lane->appended &&
-           run->requests < lane->longest_run;
+           run->hushed == client_is_hushed(client) && run->measured == client->service->reactor->measures &&
+           run->first_byte + run->length == lane->appended && run->requests < lane->longest_run;
 }
 
 static void sent_to(struct client *client, struct lane *lane, uint32_t requests)
@@ -36,6 +36,7 @@ static bool send_run(struct client *client, struct lane *lane, const char *data,
     run->expected = expected;
     run->policy_record = record;
     run->measured = client->service->reactor->measures;
+    run->hushed = client_hush_holds(client, expected);
     if (!lane_send(lane, run, data, length)) {
         run_give(client->service->runs, run);
         return client_out_of_memory(client);

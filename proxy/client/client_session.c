@@ -308,6 +308,7 @@ static void replied_reset(struct client *client, const struct resp_reply *reply)
     }
     client->session = (struct session){.unsure = client->session.unsure};
     client->gave_user = false;
+    client->hushed = false;
     client->moving = CLIENT_MOVING_UNASKED;
     client_find_identity(client);
     (void)session_change_profile(client, client_arrival_profile(client));

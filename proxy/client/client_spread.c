@@ -144,6 +144,7 @@ static struct run *add_run(struct client *client, struct spread *spread)
         run->owner = client;
         run->requests = 1;
         run->spread = spread;
+        run->hushed = client_is_hushed(client);
         run->part = spread->count;
         spread->references++;
     }
@@ -514,7 +515,7 @@ bool client_spread_advance(struct client *client, struct run *run)
         return client_out_of_memory(client);
     }
     note_whole(client, run, (struct slice){text.bytes, text.length});
-    client_output(client, text.bytes, text.length, false);
+    client_output(client, text.bytes, run->hushed ? 0 : text.length, false);
     text_free(&text);
     return client->state != CLIENT_CLOSED;
 }

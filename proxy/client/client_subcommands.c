@@ -9,7 +9,7 @@
  *   what tells the id           a lane of its own, for a while if Redis has accepted it (session_id_was_told())
  *   what may leave something    the same, for life
  */
-#include "client/client_private.h"
+#include "client/client_cluster_private.h"
 
 #include "resp/word.h"
 
@@ -233,6 +233,9 @@ static bool route_maintenance(struct client *client, const struct resp_command *
 
 static bool route_reply(struct client *client, struct slice mode, struct session_route *route)
 {
+    if (client_hush_route(client, mode, route)) {
+        return true;
+    }
     route->exclusive = true;
     if (client->session.sent_transaction) {
         route->passthrough = true;

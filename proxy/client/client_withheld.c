@@ -54,7 +54,9 @@ static void let_pass(struct client *client, struct run *run, struct client_withh
     const char *text = buffer_head(&withheld->text);
     size_t length = buffer_length(&withheld->text);
 
-    if (client->first == run) {
+    if (run->hushed) {
+        /* Nobody wants it. */
+    } else if (client->first == run) {
         client_output(client, text, length, false);
     } else if (length > 0 && !client_add_text(client, run, text, length)) {
         client_close(client, "out of memory");
