@@ -170,6 +170,20 @@ static bool is_of_own_channel(const struct client *client, const struct command 
            client_channels_have_shard(client->channels, channel);
 }
 
+/* Whether WAIT is about writes at other nodes than the one that it would go to. What is under way has to be answered
+ * first. */
+static bool waits_for_several(struct client *client, struct session_route *route)
+{
+    const struct cluster_way *way = client->exclusive != NULL ? client->exclusive_way : client_last_way(client);
+    bool is_one = client->service->cluster->is_by_key ||
+                  (!client_wrote_elsewhere(client, way) && !client_written_is_gone(client));
+
+    if (!is_one && client->sent_runs > 0) {
+        wait_for_quiet(client, route);
+    }
+    return !is_one && client->sent_runs == 0;
+}
+
 void client_cluster_route(struct client *client, const struct command *command, const struct request *request,
                           struct session_route *route)
 {
@@ -197,6 +211,13 @@ void client_cluster_route(struct client *client, const struct command *command, 
         return;
     }
     route->exclusive = route->exclusive || client->session.deferred;
+    if (route->own_writes && waits_for_several(client, route)) {
+        route->plan = cluster_command_plan(command, request->sent);
+        return;
+    }
+    if (route->answer == SESSION_LATER) {
+        return;
+    }
     if (route->own_writes && client->exclusive == NULL) {
         route->way = client_last_way(client);
         return;
@@ -230,7 +251,7 @@ void client_cluster_route(struct client *client, const struct command *command, 
         route->answer = is_missed(client) ? SESSION_REFUSE : SESSION_ANSWER_HERE;
         return;
     case CLUSTER_ALL:
-        if (route->own_writes) {
+        if (command->kind == COMMAND_WAIT) {
             return;
         }
         go_by_plan(client, plan, route);
@@ -355,6 +376,7 @@ bool client_cluster_take(struct client *client, const struct request *request)
     client->reads_by = by;
     client_reads_count_at(client, way, lane);
     client->last_way = way != NULL ? way->number + 1 : 0;
+    client_note_written(client, request->command, way);
     client_note_end(client);
     (void)client_send_plain(client, lane, request->frame, 1);
     return true;

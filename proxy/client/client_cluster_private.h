@@ -7,6 +7,7 @@
  *   client_redirect*.c    what nodes send elsewhere (client_redirect_private.h)
  *   client_spread.c       what several nodes have to be asked
  *   client_hush.c         replies that nobody wants
+ *   client_written.c      which nodes WAIT is about
  *   client_resubscribe.c, client_shard.c  subscriptions that go to another node (client_moves_private.h)
  *   client_deferred.c     what is said in a transaction before its first key
  *   client_taken.c        runs that are taken out of others
@@ -96,6 +97,8 @@ enum client_outcome client_spread(struct client *client, const struct request *r
 /* The run is the client's first: its part of the reply is taken, or, if it is the last, the whole reply goes out.
  * False: it is not there yet, or the client was closed. */
 bool client_spread_advance(struct client *client, struct run *run);
+/* Whether all that the client has under way is a WAIT of several nodes. */
+bool client_spread_waits(const struct client *client);
 /* The part is answered: a lane of its own is given back. */
 void client_spread_release(struct run *run);
 /* The part is lost: a lane of its own is let go of. Before the client hears of it. */
@@ -109,6 +112,21 @@ static inline void client_spread_leave(struct run *run)
         run->spread = NULL;
     }
 }
+
+/* ---- client_written.c: where there is a cluster ---- */
+
+/* The request (NULL: nobody knows which) goes that way. */
+void client_note_written(struct client *client, const struct command *command, const struct cluster_way *way);
+/* What was on its way to a node goes that way instead. */
+void client_written_goes(struct client *client, const struct cluster_way *way);
+/* Whether the client may have written at that way. */
+bool client_wrote_at(const struct client *client, const struct cluster_way *way);
+/* Whether WAIT is about other nodes than the one at that way. */
+bool client_wrote_elsewhere(const struct client *client, const struct cluster_way *way);
+/* Whether a node that it may have written to is no master any more: what became of that, nobody knows. */
+bool client_written_is_gone(const struct client *client);
+/* It has been told so: from here on it counts as having written to all that are. */
+void client_written_begin_anew(struct client *client);
 
 /* ---- client_hush.c: where requests of one client may be for different nodes ---- */
 

@@ -48,6 +48,10 @@ void client_hung_up(struct client *client)
         /* Nothing of it is in Redis, and it is still to be sent: seen again then. */
         return;
     }
+    if (client_spread_waits(client)) {
+        client_end(client, "it has gone while it waited for replicas");
+        return;
+    }
     if (lane == NULL || !(session_may_block(client) || client_login_is_slow(client))) {
         return;
     }

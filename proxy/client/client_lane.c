@@ -116,16 +116,16 @@ static void take_home_lane(struct client *client)
 
 /* A command of this connection that changes nothing, and that any user may use: behind one that is refused, WAIT would
  * speak of no writes. Servers that have rights have HELLO. */
-static bool write_nothing(const struct client *client)
+bool session_write_nothing(const struct client *client, struct lane *lane)
 {
     static const char ping[] = "*1\r\n$4\r\nPING\r\n";
     char hello[48];
 
     if (server_info_redis_version(client->service->server_info) < VERSION_WITH_HELLO) {
-        return upstream_send_hidden(client->exclusive, ping, sizeof ping - 1, false);
+        return upstream_send_hidden(lane, ping, sizeof ping - 1, false);
     }
     int length = snprintf(hello, sizeof hello, "*2\r\n$5\r\nHELLO\r\n$1\r\n%d\r\n", client->profile->resp);
-    return upstream_send_hidden(client->exclusive, hello, (size_t)length, false);
+    return upstream_send_hidden(lane, hello, (size_t)length, false);
 }
 
 /* The lane was just taken, in a cluster: it is told of a MULTI that was answered before. False when memory is short. */
@@ -163,7 +163,7 @@ bool session_take_lane(struct client *client, const struct session_route *route)
     client->at_replicas = false;
     /* WAIT is about all that happened before the last command of its connection, so this makes it speak of everything
      * until now: of the client's own writes, too. */
-    if (route->own_writes && !write_nothing(client)) {
+    if (route->own_writes && !session_write_nothing(client, client->exclusive)) {
         return false;
     }
     return (route->sync || session_give_identity(client, route->identity)) &&

@@ -104,6 +104,7 @@ static void owner_reroute(void *owner)
     if (there != NULL) {
         client->exclusive_way = way;
         client->last_way = way != NULL ? way->number + 1 : 0;
+        client_written_goes(client, way);
         upstream_carry_exclusive(client->exclusive, there);
     }
 }

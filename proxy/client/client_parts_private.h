@@ -140,6 +140,8 @@ struct client {
     const struct cluster_way *exclusive_way; /* where the exclusive lane is; NULL: home */
     size_t last_way;                         /* where the last request went: the number of the way + 1; 0: home */
     uint64_t routed_changes;                 /* of the ways, when those under way were routed */
+    uint64_t written;                        /* to which nodes it has written, for WAIT: see client_written.c … */
+    uint64_t written_freed;                  /* … and how many ways had gone by then */
     bool hushed;                             /* CLIENT REPLY OFF, of which no node hears: see client_hush.c … */
     bool hushes_next;                        /* … SKIP: nobody gets the reply to the request at hand … */
     bool hushes_behind;                      /* … nor to the one behind it */

@@ -195,6 +195,7 @@ static void send_again(struct client *client, struct held *held)
     client->redirects->held--;
     client->lane_in_use = lane;
     client->last_lane_id = lane->id;
+    client_note_written(client, client_command_of(client->service, held->request), way);
     if ((held->asks && !upstream_send_hidden(lane, asking, sizeof asking - 1, false)) ||
         !lane_send(lane, held->run, held->request.data, held->request.length)) {
         client_out_of_memory(client);

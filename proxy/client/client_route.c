@@ -195,6 +195,9 @@ static enum client_outcome route_as_it_is(struct client *client, const struct re
     if (route.answer == SESSION_FORWARD && (route.plan != NULL || route.splits)) {
         return client_spread(client, request, &route);
     }
+    if (route.answer == SESSION_FORWARD && client->service->cluster != NULL) {
+        client_note_written(client, command, route.way);
+    }
     return carry_out(client, &route, request);
 }
 

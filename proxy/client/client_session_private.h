@@ -172,6 +172,9 @@ bool session_take_lane(struct client *client, const struct session_route *route)
 bool session_take_bare_lane(struct client *client);
 /* Tells the exclusive lane the client's name, and its library if whole. False when memory is short. */
 bool session_give_identity(struct client *client, bool whole);
+/* Says something on a lane that changes nothing, so that WAIT behind it speaks of all that was done before. False when
+ * memory is short. */
+bool session_write_nothing(const struct client *client, struct lane *lane);
 /* Makes sure that the client has an exclusive lane. False: it has to wait, or is closed. */
 bool client_enter_exclusive(struct client *client, const struct session_route *route);
 /* Redis has taken other credentials on a lane that knew none: it is told what else it lacks. False when memory is

@@ -37,6 +37,7 @@ struct spread {
     bool is_scan;
     struct cluster_cursor cursor;    /* where SCAN goes on */
     struct expected_reply *expected; /* what the reply as a whole will mean; NULL: nothing */
+    bool waits;                      /* it is a WAIT, of what the client has written */
     uint32_t count;
     uint32_t most;      /* that there is room for */
     struct part *parts; /* they do not move: lanes know them */
@@ -162,7 +163,8 @@ static bool send_part(struct client *client, struct spread *spread, const struct
     }
     struct lane *lane = part_lane(client, &spread->parts[spread->count], way, own);
     spread->count++;
-    if (lane == NULL || !lane_send(lane, run, frame.data, frame.length)) {
+    bool is_behind = lane != NULL && (!spread->waits || session_write_nothing(client, lane));
+    if (!is_behind || !lane_send(lane, run, frame.data, frame.length)) {
         run->spread = NULL;
         spread->references--;
         run_give(client->service->runs, run);
@@ -173,6 +175,7 @@ static bool send_part(struct client *client, struct spread *spread, const struct
     client->lane_in_use = lane;
     client->last_lane_id = lane->id;
     client->last_way = way != NULL ? way->number + 1 : 0;
+    client_note_written(client, client_command_of(client->service, frame), way);
     stats_add(client->service->reactor->stats, STATS_REQUESTS_FORWARDED, 1);
     client_queue_run(client, run);
     return true;
@@ -192,16 +195,25 @@ static bool add_whole(struct client *client, struct spread *spread, struct chain
     return true;
 }
 
-/* To all masters; without a map to the home node. */
+/* Whether that node is asked. */
+static bool is_meant(const struct client *client, const struct spread *spread, const struct cluster_way *way)
+{
+    return spread->waits ? client_wrote_at(client, way) : way != NULL && way->is_known;
+}
+
+/* To all masters, or to those that the client has written to; without a map to the home node. */
 static bool send_to_all(struct client *client, struct spread *spread, struct slice frame, bool own)
 {
     const struct cluster_ways *ways = client->service->cluster;
     bool sent = true;
 
     for (size_t i = 0; i < ways->count && sent; i++) {
-        if (ways->ways[i] != NULL && ways->ways[i]->is_known) {
+        if (ways->ways[i] != NULL && is_meant(client, spread, ways->ways[i])) {
             sent = send_part(client, spread, ways->ways[i], frame, own);
         }
+    }
+    if (sent && is_meant(client, spread, NULL)) {
+        sent = send_part(client, spread, NULL, frame, own);
     }
     return sent && (spread->count > 0 || send_part(client, spread, NULL, frame, own));
 }
@@ -328,6 +340,11 @@ static bool prepare(struct client *client, const struct request *request, const 
         *text = CLUSTER_CROSSSLOT;
         return spread->split == NULL;
     }
+    if (spread->waits && client_written_is_gone(client)) {
+        client_written_begin_anew(client);
+        *text = route->plan->merge == CLUSTER_MERGE_EACH ? "*2\r\n:0\r\n:0\r\n" : ":0\r\n";
+        return true;
+    }
     if (route->plan->where != CLUSTER_CURSOR) {
         return false;
     }
@@ -401,6 +418,7 @@ enum client_outcome client_spread(struct client *client, const struct request *r
         client_out_of_memory(client);
         return CLIENT_TAKEN;
     }
+    spread->waits = route->own_writes;
     if (prepare(client, request, route, spread, &text)) {
         session_drop_route(client, route);
         end(spread);
@@ -420,8 +438,18 @@ enum client_outcome client_spread(struct client *client, const struct request *r
     client_spread_free(spread, 0);
     if (!sent) {
         client_out_of_memory(client);
+    } else if (route->own_writes) {
+        /* Redis takes nothing from who waits. */
+        (void)client_wait_for(client, CLIENT_WAIT_QUIET);
     }
     return CLIENT_TAKEN;
+}
+
+bool client_spread_waits(const struct client *client)
+{
+    const struct spread *spread = client->first != NULL ? client->first->spread : NULL;
+
+    return spread != NULL && spread->waits;
 }
 
 /* ---- replies ---- */

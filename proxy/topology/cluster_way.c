@@ -217,6 +217,7 @@ static void way_free(struct cluster_ways *ways, struct cluster_way *way)
         replica_ways_free(way->replicas);
     }
     ways->ways[way->number] = NULL;
+    ways->freed++;
     upstream_leave_node(ways->home, way->number);
     upstream_free(way->upstream);
     free(way);
@@ -515,6 +516,11 @@ static bool has_slots(const struct cluster_ways *ways, size_t number)
         }
     }
     return false;
+}
+
+bool cluster_way_is_master(const struct cluster_ways *ways, const struct cluster_way *way)
+{
+    return way->is_known || has_slots(ways, way->number);
 }
 
 /* A node that no map has, and that nobody is sent to: its lanes go as those do to an address that Redis has left. */

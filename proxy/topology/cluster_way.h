@@ -39,6 +39,7 @@ struct cluster_ways {
     struct cluster_way **ways;         /* by number; NULL: a free one */
     size_t count;
     uint32_t made;                /* in all */
+    uint64_t freed;               /* the same: those that have gone */
     int16_t owner[CLUSTER_SLOTS]; /* the number of the slot's way, or CLUSTER_NOBODY */
     /* Counts up whenever requests to come may go elsewhere than those under way of the same slot; the worker's. */
     uint64_t *changes;
@@ -101,6 +102,9 @@ static inline struct cluster_way *cluster_way_of(const struct cluster_ways *ways
 
     return number != CLUSTER_NOBODY ? ways->ways[number] : NULL;
 }
+
+/* Whether a node is a master, as far as is known: the map says so, or it has a slot. */
+bool cluster_way_is_master(const struct cluster_ways *ways, const struct cluster_way *way);
 
 /* Where the node at the end of `from` sends a request; made if need be. With MOVED the slot is there from now on. NULL:
  * it does not say where, or there is no knowing where that is. */

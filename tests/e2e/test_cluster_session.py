@@ -45,7 +45,7 @@ def test_a_transaction_at_any_node_right_after(cluster, headgate, command):
             assert replies == [OK, b"QUEUED", b"QUEUED", [b"PONG", OK]]
 
 
-def test_wait_speaks_of_the_last_node(cluster, headgate):
+def test_wait_where_there_is_no_replica(cluster, headgate):
     with headgate.connect() as client:
         for key in keys_of(cluster) * 3:
             assert client("SET", key, "v") == OK

@@ -72,7 +72,8 @@ Test(cluster_command, commands_that_are_all_alike)
     expect_plan("SCAN 0", CLUSTER_CURSOR, CLUSTER_MERGE_NONE);
     expect_plan("SCAN \"\"", CLUSTER_CURSOR, CLUSTER_MERGE_NONE);
     expect_plan("SCAN", CLUSTER_KEYS, CLUSTER_MERGE_NONE);
-    expect_plan("WAIT 1 0", CLUSTER_SESSION, CLUSTER_MERGE_NONE);
+    expect_plan("WAIT 1 0", CLUSTER_ALL, CLUSTER_MERGE_LEAST);
+    expect_plan("WAITAOF 1 1 0", CLUSTER_ALL, CLUSTER_MERGE_EACH);
     expect_plan("SSCAN k 0", CLUSTER_KEYS, CLUSTER_MERGE_NONE);
     expect_plan("FLUSHALL", CLUSTER_ALL, CLUSTER_MERGE_AGREED);
     expect_plan("RANDOMKEY", CLUSTER_ALL, CLUSTER_MERGE_CHOICE);
