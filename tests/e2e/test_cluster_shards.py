@@ -121,7 +121,7 @@ def test_who_has_more_than_subscriptions_hears_of_it(cluster, make_headgate):
 
 def test_requests_while_the_slot_moves(cluster, make_headgate):
     """In RESP3 a subscriber may ask for something: each request is answered, in order, whatever its channels do."""
-    headgate = make_headgate(cluster.url(), threads=2)
+    headgate = make_headgate(cluster.url(), threads=2, log_level="debug")
     (channel,), owner = channels_of(cluster)
     other = next(node for node in cluster.current_masters() if node is not owner)
     client = headgate.connect()
