@@ -215,6 +215,25 @@ void session_leave_node(struct client *client)
     upstream_release_exclusive(lane, clean);
 }
 
+/* A lane of its own has to hear what the client says of itself; one on which nothing keeps the client is left first. */
+enum session_place session_place_for(struct client *client, enum profile_right right)
+{
+    if (client->service->settings.session_pool || !profile_has_right(client->profile, right)) {
+        return SESSION_PLACE_LANE;
+    }
+    if (client->exclusive == NULL) {
+        return SESSION_PLACE_HERE;
+    }
+    if (!session_is_clean(client)) {
+        return SESSION_PLACE_LANE;
+    }
+    if (client->first != NULL) {
+        return SESSION_PLACE_LATER;
+    }
+    session_leave_lane(client);
+    return SESSION_PLACE_HERE;
+}
+
 /* ---- the id of the lane ---- */
 
 /*

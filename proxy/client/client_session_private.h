@@ -136,6 +136,17 @@ bool session_replied_subscription(struct client *client, struct expected_reply *
 
 /* ---- client_lane.c ---- */
 
+/* Where what a client says of itself, or asks, is answered. */
+enum session_place {
+    SESSION_PLACE_HERE,  /* by Headgate: the client is on no lane of its own that would have to hear it */
+    SESSION_PLACE_LATER, /* the same, if the client leaves its lane when that has answered */
+    SESSION_PLACE_LANE   /* by Redis */
+};
+
+/* The place of the request at hand, which takes that right: Headgate answers for Redis only where Redis has shown
+ * lately that the user may ask. HERE: the lane was left. */
+enum session_place session_place_for(struct client *client, enum profile_right right);
+
 /* Whether the exclusive lane can be given back. Only meaningful when nothing is under way. */
 bool session_is_clean(const struct client *client);
 /* Whether rules could be asked about somebody else than who the client is to Redis: there are rules, and that can no

@@ -48,35 +48,6 @@ static void answer_unknown(struct session_route *route, struct slice subcommand)
 
 /* ---- what Headgate answers for Redis ---- */
 
-/* Where the request at hand can be answered. */
-enum place {
-    PLACE_HERE,
-    PLACE_LATER, /* here, if the client leaves its lane when that has answered */
-    PLACE_LANE   /* by Redis */
-};
-
-/*
- * Headgate answers for Redis only where Redis has shown lately that this user may ask. A lane of its own has to hear
- * what the client says of itself; one on which nothing keeps the client is left first.
- */
-static enum place place_of(struct client *client, enum profile_right right)
-{
-    if (client->service->settings.session_pool || !profile_has_right(client->profile, right)) {
-        return PLACE_LANE;
-    }
-    if (client->exclusive == NULL) {
-        return PLACE_HERE;
-    }
-    if (!session_is_clean(client)) {
-        return PLACE_LANE;
-    }
-    if (client->first != NULL) {
-        return PLACE_LATER;
-    }
-    session_leave_lane(client);
-    return PLACE_HERE;
-}
-
 /* Redis allows in a name only what cannot break a line of CLIENT LIST. */
 static bool name_is_sound(struct slice name)
 {
@@ -104,13 +75,14 @@ static bool ask_redis(struct client *client, enum expected_reply_kind kind, enum
 
 static bool route_setname(struct client *client, struct slice name, struct session_route *route)
 {
-    enum place place = name.length <= CLIENT_NAME_MAX ? place_of(client, PROFILE_MAY_SETNAME) : PLACE_LANE;
+    enum session_place place =
+        name.length <= CLIENT_NAME_MAX ? session_place_for(client, PROFILE_MAY_SETNAME) : SESSION_PLACE_LANE;
 
-    if (place == PLACE_LATER) {
+    if (place == SESSION_PLACE_LATER) {
         route->answer = SESSION_LATER;
         return true;
     }
-    if (place == PLACE_LANE) {
+    if (place == SESSION_PLACE_LANE) {
         return ask_redis(client, EXPECT_NAME, PROFILE_MAY_SETNAME, &name, route);
     }
     if (!name_is_sound(name)) {
@@ -123,11 +95,11 @@ static bool route_setname(struct client *client, struct slice name, struct sessi
 
 static bool route_getname(struct client *client, struct session_route *route)
 {
-    enum place place = place_of(client, PROFILE_MAY_GETNAME);
+    enum session_place place = session_place_for(client, PROFILE_MAY_GETNAME);
 
-    if (place == PLACE_LATER) {
+    if (place == SESSION_PLACE_LATER) {
         route->answer = SESSION_LATER;
-    } else if (place == PLACE_LANE) {
+    } else if (place == SESSION_PLACE_LANE) {
         return ask_redis(client, EXPECT_RIGHT, PROFILE_MAY_GETNAME, NULL, route);
     } else if (client->name == NULL) {
         answer(route, client->profile->resp == 3 ? "_\r\n" : "$-1\r\n");
@@ -183,13 +155,13 @@ static bool route_setinfo(struct client *client, const struct resp_command *fram
     if (!is_name && !word_is(attribute, "lib-ver")) {
         return session_expect(client, route, EXPECT_STATE);
     }
-    switch (place_of(client, PROFILE_MAY_SETINFO)) {
-    case PLACE_LATER:
+    switch (session_place_for(client, PROFILE_MAY_SETINFO)) {
+    case SESSION_PLACE_LATER:
         route->answer = SESSION_LATER;
         return true;
-    case PLACE_LANE:
+    case SESSION_PLACE_LANE:
         return ask_redis_to_set(client, is_name, value, route);
-    case PLACE_HERE:
+    case SESSION_PLACE_HERE:
         return set_library(client, is_name, value, route);
     }
     return true;
