@@ -167,6 +167,7 @@ struct client {
     bool lost;            /* the lane broke with requests under way: they are all lost */
     bool input_ended;     /* the client has closed its writing half */
     bool output_congested;
+    bool opted_in;         /* it has said CLIENT TRACKING ON OPTIN: see client_tracking.c */
     bool deaf;             /* its connection was reset: what had come of its requests is carried out, for nobody */
     bool owes_identity;    /* the exclusive lane has yet to be told the client's name */
     bool fenced;           /* a fence was set ahead of the AUTH at hand */

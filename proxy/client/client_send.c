@@ -129,7 +129,9 @@ bool client_forward(struct client *client, struct lane *lane, const struct reque
         is_subscription(route->expected)) {
         client_note_channels(client, route->expected, bytes);
     }
-    if (client_has_no_answer(client, route)) {
+    if (!client_tell_tracking(client, lane, route)) {
+        sent = client_out_of_memory(client);
+    } else if (client_has_no_answer(client, route)) {
         if (route->expected != NULL) {
             session_request_unseen(client, route->expected);
             expected_reply_give(client->service, route->expected);

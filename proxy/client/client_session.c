@@ -293,6 +293,12 @@ static void replied_profile(struct client *client, struct expected_reply *expect
     }
 }
 
+static void is_opted_in(struct client *client, bool opted_in)
+{
+    client->opted_in = opted_in;
+    client->exclusive->opted_in = opted_in;
+}
+
 /* After RESET the connection is a new one, but for the credentials that Headgate gives to those who have none. Who was
  * not to be believed before is believed only on another lane. */
 static void replied_reset(struct client *client, const struct resp_reply *reply)
@@ -316,6 +322,7 @@ static void replied_reset(struct client *client, const struct resp_reply *reply)
     client->heavy = 0;
     client->exclusive->expects_pushes = false;
     client->exclusive->dirty = true;
+    is_opted_in(client, false);
     client->exclusive->named = false;
     if (client->service->settings.session_pool && !upstream_greet_again(client->exclusive)) {
         client_close(client, "out of memory");
@@ -409,6 +416,41 @@ static void replied_id(struct client *client, const struct resp_reply *reply)
     }
 }
 
+/* What the client has read is told of to whoever switches tracking on next on this lane. */
+static void may_cache(struct client *client)
+{
+    client->session.tracking = true;
+    client->exclusive->dirty = true;
+}
+
+static void replied_tracking(struct client *client, const struct expected_reply *expected,
+                             const struct resp_reply *reply)
+{
+    expect(client, reply, is_ok(reply));
+    if (expected->kind != EXPECT_CACHING) {
+        profile_learn_right(client->profile, expected->right, reply);
+    }
+    if (resp_reply_is_error(reply)) {
+        return;
+    }
+    switch (expected->kind) {
+    case EXPECT_TRACKING_ON:
+        is_opted_in(client, false);
+        may_cache(client);
+        break;
+    case EXPECT_OPTIN:
+        is_opted_in(client, is_ok(reply));
+        break;
+    case EXPECT_CACHING:
+        may_cache(client);
+        break;
+    default:
+        is_opted_in(client, false);
+        client->session.tracking = client->session.tracking && !is_ok(reply);
+        break;
+    }
+}
+
 static void replied_access(struct client *client, const struct resp_reply *reply)
 {
     if (resp_reply_starts(reply, "+QUEUED")) {
@@ -451,14 +493,10 @@ bool session_reply(struct client *client, struct expected_reply *expected, const
         session_id_is_used(client);
         break;
     case EXPECT_TRACKING_ON:
-        expect(client, reply, is_ok(reply));
-        session->tracking = session->tracking || !resp_reply_is_error(reply);
-        /* What it has read is told of to whoever switches tracking on next on this lane. */
-        client->exclusive->dirty = client->exclusive->dirty || session->tracking;
-        break;
     case EXPECT_TRACKING_OFF:
-        expect(client, reply, is_ok(reply));
-        session->tracking = session->tracking && !is_ok(reply);
+    case EXPECT_OPTIN:
+    case EXPECT_CACHING:
+        replied_tracking(client, expected, reply);
         break;
     case EXPECT_PROFILE:
         replied_profile(client, expected, reply);

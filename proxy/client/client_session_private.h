@@ -3,6 +3,7 @@
  *
  *   client_commands.c     what each command needs of it
  *   client_subcommands.c  … and each subcommand of CLIENT
+ *   client_tracking.c     … and client-side caching
  *   client_login.c        the lane of AUTH, or HELLO with it
  *   client_session.c      its state: what requests and replies make of it (client_state.h)
  *   client_channels.c     … subscriptions, and what comes of them
@@ -45,6 +46,7 @@ struct session_route {
     bool names_client;        /* it makes the client somebody else */
     bool barrier;             /* nothing may follow until it is answered */
     bool logs_in;             /* AUTH, and HELLO with it: see client_login.c */
+    bool shows_tracking;      /* Redis' answer tells whether the connection tracks: see client_tracking.c */
     bool begins_transaction;
     bool ends_transaction;
     const struct cluster_way *way; /* in a cluster: where it goes; NULL: home */
@@ -69,6 +71,19 @@ static inline struct slice session_kept_argument(const struct resp_command *fram
 
     return (struct slice){frame + argument->offset, (size_t)argument->length};
 }
+
+/* ---- client_tracking.c ---- */
+
+/* What CLIENT TRACKING needs, of three arguments at least. False when memory is short. */
+bool client_route_tracking(struct client *client, const struct resp_command *framed, const char *frame,
+                           struct session_route *route);
+/* The same for CLIENT CACHING. */
+bool client_route_caching(struct client *client, struct session_route *route);
+/* The answer to some other subcommands of CLIENT shows whether the connection tracks. */
+void client_note_tracking(const struct client *client, struct slice subcommand, struct session_route *route);
+/* Tells the lane, ahead of the route's request, that the client has opted in, if that would show and was not told yet.
+ * False when memory is short. */
+bool client_tell_tracking(struct client *client, struct lane *lane, const struct session_route *route);
 
 /* ---- client_login.c ---- */
 

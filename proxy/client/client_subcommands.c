@@ -4,6 +4,7 @@
  *
  *   SETNAME, GETNAME, SETINFO   answered here, once Redis has shown that the user may use them
  *   MAINT_NOTIFICATIONS         answered here; mostly as by a server that does not know it
+ *   TRACKING, CACHING           client_tracking.c
  *   what leaves nothing behind  the home lane
  *   what asks about all, or acts upon others   a lane of its own for the command
  *   what tells the id           a lane of its own, for a while if Redis has accepted it (session_id_was_told())
@@ -240,15 +241,6 @@ static bool route_pause(struct client *client, const struct resp_command *framed
     return true;
 }
 
-static bool route_tracking(struct client *client, const struct resp_command *framed, const char *frame,
-                           struct session_route *route)
-{
-    bool off = word_is(session_kept_argument(framed, frame, 2), "off");
-
-    route->identity = true;
-    return session_expect(client, route, off ? EXPECT_TRACKING_OFF : EXPECT_TRACKING_ON);
-}
-
 /* Whether it may be its own connection that is killed. In the old form, of one address, SKIPME is no. */
 static bool may_kill_itself(const struct resp_command *framed, const char *frame)
 {
@@ -291,7 +283,6 @@ struct subcommand {
 };
 
 static const struct subcommand subcommands[] = {
-    {"caching", TREAT_HOME}, /* refused without tracking, and with it there is a lane */
     {"capa", TREAT_STATE},        {"getredir", TREAT_HOME},
     {"help", TREAT_HOME},         {"import-source", TREAT_STATE_ON},
     {"kill", TREAT_ALONE},        {"list", TREAT_ALONE},
@@ -329,6 +320,7 @@ static bool route_by_treatment(struct client *client, const struct resp_command 
     case TREAT_STATE:
         return route_state(client, false, route);
     case TREAT_UNKNOWN:
+        route->shows_tracking = true;
         return route_state(client, true, route);
     }
     return true;
@@ -368,8 +360,12 @@ bool session_route_client(struct client *client, const struct resp_command *fram
         return route_pause(client, framed, frame, route);
     }
     if (word_is(subcommand, "tracking") && count >= 3) {
-        return route_tracking(client, framed, frame, route);
+        return client_route_tracking(client, framed, frame, route);
     }
+    if (word_is(subcommand, "caching")) {
+        return client_route_caching(client, route);
+    }
+    client_note_tracking(client, subcommand, route);
     if (word_is(subcommand, "id") || word_is(subcommand, "info")) {
         route->identity = true;
         return session_expect(client, route, EXPECT_ID);

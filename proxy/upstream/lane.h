@@ -154,6 +154,7 @@ struct lane {
     bool dirty;              /* not to be used again by anybody else */
     bool needs_fence;        /* what came last may have been more replies than it seemed: see upstream_send_fence() */
     bool named;              /* was given the name of a client, perhaps of one that has left it */
+    bool opted_in;           /* was told CLIENT TRACKING ON OPTIN; what its owner then caches makes it dirty */
     bool refused;            /* Redis did not take the credentials, at the last attempt */
     bool parked;             /* in BACKOFF until it can take over a connection, as another attempt would be in vain */
     bool outdated;           /* it has said a password that its profile has no more */

@@ -253,6 +253,8 @@ void upstream_release_exclusive(struct lane *lane, bool clean)
     lane->expects_pushes = false;
     if (!clean || !resp_reply_idle(&lane->reply) || !upstream_may_be_pooled(lane)) {
         lane_close(lane, "not needed any more");
+    } else if (!upstream_opt_out(lane)) {
+        lane_close(lane, "out of memory");
     } else if (!lane->needs_fence) {
         return_to_pool(lane);
     } else if (!upstream_send_fence(lane)) {

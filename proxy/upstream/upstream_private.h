@@ -7,6 +7,7 @@
  *   upstream_target.c       where Redis is, and lanes to where it is no more
  *   upstream_access.c       whether Redis wants a password of those who come
  *   upstream_exclusive.c    exclusive lanes: taken, given back, fences
+ *   upstream_tracking.c     exclusive lanes that are told CLIENT TRACKING ON OPTIN
  *   upstream_parked.c       lanes that cannot be made, and take over what comes to the pool
  *   upstream_spares.c       lanes that are kept ready
  *   upstream_pool.c         exclusive lanes that are clean and nobody's
@@ -99,6 +100,12 @@ void upstream_check_retired(struct lane *lane);
 void upstream_note_readonly(struct upstream *upstream);
 /* Makes ready for upstream_move(); undone by upstream_free(). */
 void upstream_prepare_move(struct upstream *upstream);
+
+/* ---- upstream_tracking.c ---- */
+
+/* The lane, which caches nothing, is to be somebody else's: tracking ends if it is on, and a fence is needed behind
+ * that. False when memory is short. */
+bool upstream_opt_out(struct lane *lane);
 
 /* ---- upstream_renewal.c ---- */
 

@@ -1,7 +1,7 @@
 """What the newest libraries send when they connect, with their default settings: it costs none of them a lane.
 
-The words are those of redis-py 8.1.0, node-redis 6.3.1, go-redis 9.23.0, ioredis 6.0.0 and fred 10.1.0, taken down
-between each of them and a redis-server; those of StackExchange.Redis 3.1 are in the order of its documentation and
+The words are those of redis-py 8.1.0, node-redis 6.3.1, go-redis 9.23.0, rueidis 1.0.79, ioredis 6.0.0 and fred 10.1.0,
+taken down between each of them and a redis-server; those of StackExchange.Redis 3.1 are in the order of its documentation and
 sources. Debian has none of these; its own are in the other files.
 """
 
@@ -43,6 +43,13 @@ GREETINGS = {
     ],
     "go-redis-2": [[("hello", "2")], GO],
     "ioredis": [[("hello", "3"), *reversed(setinfo("client", "ioredis", "6.0.0"))], [("info",)]],
+    "rueidis": [
+        [
+            ("HELLO", "3"),
+            ("CLIENT", "TRACKING", "ON", "OPTIN"),
+            *setinfo("CLIENT", "rueidis", "1.0.79"),
+        ]
+    ],
     "named": [[("HELLO", "3", "SETNAME", "app")], [("CLIENT", "SETNAME", "app"), ("CLIENT", "GETNAME")]],
 }
 

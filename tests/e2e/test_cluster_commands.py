@@ -223,7 +223,7 @@ def test_slots_and_keys_that_are_arguments(client, empty):
     ["SHUTDOWN NOSAVE", "MONITOR", "SYNC", "PSYNC ? -1", "REPLCONF ACK 1", "CLUSTER RESET HARD", "CLUSTER MEET 1.2.3.4 5",
      "CLUSTER FORGET x", "CLUSTER FAILOVER", "CLUSTER ADDSLOTS 1", "CLUSTER SETSLOT 1 STABLE", "FAILOVER",
      "MIGRATE 127.0.0.1 6379 key 0 100", "DEBUG SEGFAULT", "DEBUG RELOAD", "CLIENT KILL ID 1", "CLIENT UNBLOCK 1",
-     "CLIENT TRACKING on", "RESTORE-ASKING key 0 x"],
+     "CLIENT TRACKING on", "CLIENT TRACKING on optin", "RESTORE-ASKING key 0 x"],
 )  # fmt: skip
 def test_what_is_for_one_node_only_is_refused_with_a_reason(client, empty, command):
     words = command.split()

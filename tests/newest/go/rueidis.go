@@ -262,19 +262,22 @@ func abandoned(client rueidis.Client, key string, tell func(any, error)) error {
 }
 
 func patterns(client rueidis.Client, key string, tell func(any, error)) error {
-	return receive(client, client.B().Psubscribe().Pattern(key+":*").Build(), func() {
+	end := client.B().Punsubscribe().Pattern(key + ":*").Build()
+	return receive(client, client.B().Psubscribe().Pattern(key+":*").Build(), end, func() {
 		tell(one(client, "PUBLISH", key+":one", "hello"))
 	}, tell)
 }
 
 func shards(client rueidis.Client, key string, tell func(any, error)) error {
-	return receive(client, client.B().Ssubscribe().Channel(key).Build(), func() {
+	end := client.B().Sunsubscribe().Channel(key).Build()
+	return receive(client, client.B().Ssubscribe().Channel(key).Build(), end, func() {
 		tell(one(client, "SPUBLISH", key, "hello"))
 	}, tell)
 }
 
-// receive tells one message of a subscription, which publish brings about.
-func receive(client rueidis.Client, subscription rueidis.Completed, publish func(), tell func(any, error)) error {
+// receive tells one message of a subscription, which publish brings about. It ends by what is said for that: who only
+// cancels it stays subscribed.
+func receive(client rueidis.Client, subscription, end rueidis.Completed, publish func(), tell func(any, error)) error {
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	messages, ended := make(chan rueidis.PubSubMessage, 1), make(chan error, 1)
@@ -300,8 +303,12 @@ func receive(client rueidis.Client, subscription rueidis.Completed, publish func
 	case <-limited.Done():
 		return fmt.Errorf("no message")
 	}
-	cancel()
-	<-ended
+	tell("asked", client.Do(ctx, end).Error())
+	select {
+	case <-ended:
+	case <-limited.Done():
+		return fmt.Errorf("the subscription has not ended")
+	}
 	return nil
 }
 
@@ -374,10 +381,12 @@ func unsubscribe(client rueidis.Client, key string, tell func(any, error)) error
 	return nil
 }
 
-// caching tells also whether the reply came out of the cache.
+// caching tells also whether the reply came out of the cache, which is that of a client of its own.
 func caching(client rueidis.Client, key string, tell func(any, error)) error {
+	cached := connect()
+	defer cached.Close()
 	get := func() (string, bool, error) {
-		result := client.DoCache(ctx, client.B().Get().Key(key).Cache(), time.Minute)
+		result := cached.DoCache(ctx, cached.B().Get().Key(key).Cache(), time.Minute)
 		value, err := result.ToString()
 		return value, result.IsCacheHit(), err
 	}
@@ -386,9 +395,7 @@ func caching(client rueidis.Client, key string, tell func(any, error)) error {
 		value, hit, err := get()
 		tell([]any{value, hit}, err)
 	}
-	other := connect()
-	defer other.Close()
-	tell(one(other, "SET", key, "new"))
+	tell(one(client, "SET", key, "new"))
 	tell(until(func() (string, error) {
 		value, _, err := get()
 		return value, err
