@@ -275,6 +275,10 @@ static const char *const requests[] = {
     "HAUTH v p",
     "HRESET",
     "NOSUCH",
+    "CLIENT TRACKING ON OPTIN",
+    "CLIENT TRACKING ON! OPTIN!x",
+    "CLIENT TRACKINGINFO",
+    "CLIENT CACHING YES",
 };
 
 #define REQUESTS (sizeof requests / sizeof requests[0])

@@ -27,12 +27,13 @@ struct model {
     char user[16];
     char name[16];
     bool transaction;
-    bool spoiled;   /* the transaction will fail */
-    bool in_exec;   /* what is queued runs now */
-    bool silent;    /* CLIENT REPLY OFF */
-    bool skip_next; /* CLIENT REPLY SKIP came with the last command */
-    bool skipping;  /* … and this one is skipped */
-    bool tracking;
+    bool spoiled;      /* the transaction will fail */
+    bool in_exec;      /* what is queued runs now */
+    bool silent;       /* CLIENT REPLY OFF */
+    bool skip_next;    /* CLIENT REPLY SKIP came with the last command */
+    bool skipping;     /* … and this one is skipped */
+    bool tracking;     /* it is told of what is touched */
+    bool opted_in;     /* CLIENT TRACKING ON OPTIN: it is from CLIENT CACHING YES on */
     bool blocked;      /* takes nothing until model_unblock() */
     bool blocks;       /* whether blocking commands wait for that */
     bool closing;      /* takes nothing any more; to be closed when the output is written */
