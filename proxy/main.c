@@ -158,6 +158,7 @@ static void begin_drain(struct process *process)
     supervisor_stopping(&process->supervisor, patience_us + UNREACHED_PATIENCE_US + SETTLE_PATIENCE_US);
     process->drain_until_us = clock_now_us() + patience_us;
     handover_abandon(&process->handover, "the process is told to end");
+    handover_release(&process->handover);
     admin_stop_listening(process->admin);
     http_drain(process->http);
     servers_drain(&process->servers);
@@ -176,6 +177,7 @@ static void shut_down(void *context, bool at_once)
     if (at_once || process->is_told_to_end) {
         log_info("main", "ending at once");
         supervisor_stopping(&process->supervisor, SETTLE_PATIENCE_US);
+        handover_pass_on(&process->handover, HANDOVER_END);
         process->ended = true;
     } else if (process->drain_until_us != 0) {
         log_info("main", "told to end, too: the drain goes on");
@@ -185,16 +187,39 @@ static void shut_down(void *context, bool at_once)
     process->is_told_to_end = true;
 }
 
+/* Sockets that another process has, and that are kept for the case that it crashes. */
+static void release(void *context)
+{
+    struct process *process = context;
+
+    admin_stop_listening(process->admin);
+    http_stop_listening(process->http);
+    servers_stop_listening(&process->servers);
+}
+
 /* Out of service, but there. The sockets that a new process is to be given are gone then. */
 static void leave_service(void *context)
 {
     struct process *process = context;
 
     handover_abandon(&process->handover, "DRAIN has taken the process out of service meanwhile");
+    if (handover_is_given(&process->handover)) {
+        release(process);
+    }
+    handover_release(&process->handover);
     servers_drain(&process->servers);
 }
 
 /* ---- upgrade ---- */
+
+static void write_pid_file(struct process *process)
+{
+    const char *path = process->reload.conf->pid_file;
+
+    if (!pid_file_write(&process->pid_file, path)) {
+        log_error("main", "cannot write pid_file %s: %s; going on without", path, strerror(errno));
+    }
+}
 
 static void drain_once(void *context)
 {
@@ -206,18 +231,35 @@ static void drain_once(void *context)
 }
 
 /* The new process serves. */
-static void on_given(void *context)
+static void on_given(void *context, bool keeps)
 {
     struct process *process = context;
 
-    admin_stop_listening(process->admin);
-    http_stop_listening(process->http);
-    servers_stop_listening(&process->servers);
+    if (keeps) {
+        admin_leave_listening(process->admin);
+        http_leave_listening(process->http);
+        servers_leave_listening(&process->servers);
+    } else {
+        release(process);
+    }
     process->servers.has_successor = true;
     if (!retirement_begin(&process->retirement, &process->reactor, &process->servers, &process->handover,
                           process->reload.conf->upgrade_clients_timeout, drain_once, process)) {
         begin_drain(process);
     }
+}
+
+/* It has crashed: who waits to be accepted is served again. */
+static void on_taken_back(void *context)
+{
+    struct process *process = context;
+
+    servers_resume_listening(&process->servers);
+    admin_resume_listening(process->admin);
+    http_resume_listening(process->http);
+    retirement_end(&process->retirement);
+    pid_file_remove(&process->pid_file);
+    write_pid_file(process);
 }
 
 static char *upgrade(void *context, handover_done *done, void *done_context)
@@ -245,6 +287,8 @@ static bool open_handover(struct process *process)
     const struct handover_host host = {
         .conf = current_conf,
         .given = on_given,
+        .release = release,
+        .taken_back = on_taken_back,
         .is_service = on_is_service,
         .drain = drain_once,
         .reload = reload_untold,
@@ -402,11 +446,7 @@ static bool start(struct process *process, const struct policy *const *policies)
 /* Whoever waits for it finds everything in place. */
 static void tell_readiness(struct process *process)
 {
-    const char *path = process->reload.conf->pid_file;
-
-    if (!pid_file_write(&process->pid_file, path)) {
-        log_error("main", "cannot write pid_file %s: %s; going on without", path, strerror(errno));
-    }
+    write_pid_file(process);
     handover_serves(&process->handover);
 }
 

@@ -55,6 +55,18 @@ static void on_connection(struct evconnlistener *listener, evutil_socket_t fd, s
     }
 }
 
+/* Those that are closed stay so. */
+static void switch_listeners(const struct admin *admin, bool accepts)
+{
+    for (size_t i = 0; i < admin->listener_count; i++) {
+        if (admin->listeners[i] != NULL && accepts) {
+            evconnlistener_enable(admin->listeners[i]);
+        } else if (admin->listeners[i] != NULL) {
+            evconnlistener_disable(admin->listeners[i]);
+        }
+    }
+}
+
 /* Descriptors have run out. Without a pause, the kernel would report the same connection again and again. */
 static void on_accept_error(struct evconnlistener *listener, void *context)
 {
@@ -65,9 +77,7 @@ static void on_accept_error(struct evconnlistener *listener, void *context)
     if (event_add(&admin->rest, &rest) != 0) {
         return;
     }
-    for (size_t i = 0; i < admin->listener_count; i++) {
-        evconnlistener_disable(admin->listeners[i]);
-    }
+    switch_listeners(admin, false);
 }
 
 static void on_rested(evutil_socket_t fd, short what, void *context)
@@ -76,9 +86,7 @@ static void on_rested(evutil_socket_t fd, short what, void *context)
 
     (void)fd;
     (void)what;
-    for (size_t i = 0; i < admin->listener_count; i++) {
-        evconnlistener_enable(admin->listeners[i]);
-    }
+    switch_listeners(admin, true);
 }
 
 static bool open_address(struct admin *admin, const struct conf_address *address, struct port_source *source)
@@ -146,13 +154,38 @@ bool admin_serve(struct admin *admin)
     return serves;
 }
 
+static void stop_at(struct admin *admin, size_t place)
+{
+    if (admin->listeners[place] != NULL) {
+        evconnlistener_free(admin->listeners[place]);
+        admin->listeners[place] = NULL;
+        port_close(&admin->ports[place]);
+    }
+}
+
 void admin_stop_listening(struct admin *admin)
 {
     event_del(&admin->rest);
-    while (admin->listener_count > 0) {
-        evconnlistener_free(admin->listeners[--admin->listener_count]);
-        port_close(&admin->ports[admin->listener_count]);
+    for (size_t i = 0; i < admin->listener_count; i++) {
+        stop_at(admin, i);
     }
+    admin->listener_count = 0;
+}
+
+void admin_leave_listening(struct admin *admin)
+{
+    event_del(&admin->rest);
+    switch_listeners(admin, false);
+    for (size_t i = 0; i < admin->listener_count; i++) {
+        if (!admin->ports[i].is_left) {
+            stop_at(admin, i);
+        }
+    }
+}
+
+void admin_resume_listening(struct admin *admin)
+{
+    switch_listeners(admin, true);
 }
 
 void admin_close(struct admin *admin)

@@ -39,6 +39,9 @@ struct admin *admin_open(struct reactor *reactor, struct servers *servers, const
 bool admin_serve(struct admin *admin);
 /* Leaves its addresses to others; connections that there are stay. */
 void admin_stop_listening(struct admin *admin);
+/* The same, but the sockets that another process has taken over are kept, for admin_resume_listening(). */
+void admin_leave_listening(struct admin *admin);
+void admin_resume_listening(struct admin *admin);
 /* Closes all connections. What the workers have sent back is told before, as far as the sockets take it at once; they
  * must send nothing more: stop the servers first. */
 void admin_close(struct admin *admin);

@@ -111,7 +111,7 @@
       "when the configuration in force was read: seconds since 1970")                                                  \
     X(UPGRADES, "Upgrade", "upgrades_total", COUNTER, "times that a new process has taken over by an upgrade")         \
     X(UPGRADE_FAILURES, "Upgrade", "upgrade_failures_total", COUNTER,                                                  \
-      "times that a new process did not come to serve, and the old one went on")                                       \
+      "times that a new process did not come to serve, or crashed soon, and the old one serves")                       \
     X(PREDECESSOR_CLIENTS, "Upgrade", "predecessor_clients", GAUGE,                                                    \
       "clients that are with the process before an upgrade, or those before that, yet")                                \
     X(BUFFER_BYTES_USED, "Memory", "buffer_bytes_used", GAUGE, "buffer memory in use")                                 \

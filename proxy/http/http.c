@@ -51,16 +51,23 @@ static void forget(struct http *http, struct http_connection *connection)
     free(connection);
 }
 
+static void switch_listeners(const struct http *http)
+{
+    bool accepts = !http->is_resting && !http->is_left;
+
+    for (size_t i = 0; i < http->port_count; i++) {
+        if (http->bound[i] != NULL && accepts) {
+            evconnlistener_enable(http->listeners[i]);
+        } else if (http->bound[i] != NULL) {
+            evconnlistener_disable(http->listeners[i]);
+        }
+    }
+}
+
 static void rest(struct http *http, bool rests)
 {
     http->is_resting = rests;
-    for (size_t i = 0; i < http->port_count; i++) {
-        if (http->bound[i] != NULL && rests) {
-            evconnlistener_disable(http->listeners[i]);
-        } else if (http->bound[i] != NULL) {
-            evconnlistener_enable(http->listeners[i]);
-        }
-    }
+    switch_listeners(http);
 }
 
 static void forget_abandoned(struct http *http)
@@ -312,6 +319,23 @@ void http_stop_listening(struct http *http)
     for (size_t i = 0; i < http->port_count; i++) {
         stop_listening(http, i);
     }
+}
+
+void http_leave_listening(struct http *http)
+{
+    http->is_left = true;
+    switch_listeners(http);
+    for (size_t i = 0; i < http->port_count; i++) {
+        if (!http->ports[i].is_left) {
+            stop_listening(http, i);
+        }
+    }
+}
+
+void http_resume_listening(struct http *http)
+{
+    http->is_left = false;
+    switch_listeners(http);
 }
 
 void http_close(struct http *http)

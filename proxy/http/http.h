@@ -37,6 +37,9 @@ bool http_serve(struct http *http);
 void http_drain(struct http *http);
 /* Leaves all of its addresses to others at once; connections that there are stay until they are answered once more. */
 void http_stop_listening(struct http *http);
+/* The same, but the sockets that another process has taken over are kept, for http_resume_listening(). */
+void http_leave_listening(struct http *http);
+void http_resume_listening(struct http *http);
 /* Closes all connections. The workers must send nothing more: stop the worker pool first. */
 void http_close(struct http *http);
 

@@ -472,9 +472,21 @@ void port_own(struct port *port)
 
 void port_leave(struct port *port)
 {
+    port->is_left = true;
+    port->was_inherited = port->is_inherited;
+    port->lent = port->file;
     port->may_be_owned = false;
     port->is_inherited = true;
     *port->file.path = '\0';
+}
+
+void port_take_back(struct port *port)
+{
+    if (port->is_left) {
+        port->is_left = false;
+        port->is_inherited = port->was_inherited;
+        port->file = port->lent;
+    }
 }
 
 bool port_serve(struct port *port)

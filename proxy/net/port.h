@@ -53,10 +53,12 @@ struct port {
     int fd;            /* -1: none */
     bool is_inherited; /* somebody else has it, too: its file and who waits there are left alone at the end */
     bool may_be_owned; /* … until port_own() */
+    bool is_left;      /* … from port_leave() on; before that it was as was_inherited says */
+    bool was_inherited;
     int backlog;
     char *place;           /* where the Unix socket is to be, which is beside it as yet; else NULL */
     struct port_file file; /* that is removed at the end */
-    struct port_file lent; /* … that is so from port_own() on */
+    struct port_file lent; /* … that is so from port_own() or port_take_back() on */
 };
 
 /* Reads what the environment says of sockets that are handed over, and takes it out of the environment. To be called
@@ -87,5 +89,7 @@ struct port_inherited port_tell(const struct port *port);
 void port_own(struct port *port);
 /* The other way round: another process has it. */
 void port_leave(struct port *port);
+/* … and has it no more: it is as it was before. Harmless if it was not left. */
+void port_take_back(struct port *port);
 
 #endif

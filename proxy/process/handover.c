@@ -30,6 +30,11 @@ bool handover_is_given(const struct handover *handover)
     return handover->phase == HANDOVER_GIVEN;
 }
 
+bool handover_is_guard(const struct handover *handover)
+{
+    return handover->is_guard;
+}
+
 bool handover_is_told(const struct handover *handover)
 {
     return !handover_line_is_open(&handover->successor) || !handover_share_is_busy(&handover->share);
@@ -49,6 +54,7 @@ void handover_say_goodbye(struct handover *handover)
     if (handover->is_open && handover_line_is_open(&handover->successor)) {
         handover_share_say_all(&handover->share, GOODBYE_PATIENCE_MS);
     }
+    handover_line_flush(&handover->predecessor, GOODBYE_PATIENCE_MS);
 }
 
 void handover_close(struct handover *handover)

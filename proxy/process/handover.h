@@ -12,6 +12,9 @@
  *             ◄────────────── what is new ── … until the clients of the old one are gone
  *
  * Until SERVING has come the old one serves as if nothing were. Whatever befalls the new one till then, ends it alone.
+ * From then on the old one is its guard: it keeps the sockets, without accepting at them, and serves again should the
+ * new one crash. RELEASE tells it that a third one has taken over, or that nobody is to serve any more: then it closes
+ * them.
  * Main thread only.
  */
 #ifndef HEADGATE_HANDOVER_H
@@ -27,9 +30,13 @@
 /* What a hand-over may ask of the process. */
 struct handover_host {
     const struct conf *(*conf)(void *context); /* in force */
-    /* Another process serves from now on: this one is to leave its sockets, which has been done to the ports that it
-     * has taken, and to end when its clients are gone. */
-    void (*given)(void *context);
+    /* Another process serves from now on: this one is to accept nobody, and to end when its clients are gone. Ports
+     * that the other one has taken have been left. keeps: their sockets stay open, until … */
+    void (*given)(void *context, bool keeps);
+    /* … either they are to be closed, or … */
+    void (*release)(void *context);
+    /* … the other one has crashed, and this one is to serve again: the ports have been taken back. */
+    void (*taken_back)(void *context);
     /* The process before this one has said to the service manager that this one is the service. */
     void (*is_service)(void *context);
     /* The new process wants this one to … */
@@ -62,9 +69,12 @@ struct handover {
     struct handover_share share;
     bool is_open;
     bool awaits_service; /* is_service() is yet to be called */
+    bool is_guard;       /* has the sockets of the one behind, and serves should that one crash */
+    bool has_guard;      /* the one before is so to this one */
     enum handover_phase phase;
     pid_t child;
     struct event patience;
+    int64_t ending_us;   /* until when the new process, which has closed its line, may take to end */
     char *taken;         /* of READY: a digit for each socket, 1 if it is used */
     char *faults;        /* what the new process has said of itself */
     handover_done *done; /* … of the upgrade that is under way */
@@ -95,6 +105,9 @@ char *handover_start(struct handover *handover, handover_done *done, void *conte
 /* Ends what is under way, and with it the new process, unless that one serves. */
 void handover_abandon(struct handover *handover, const char *why);
 bool handover_is_given(const struct handover *handover);
+bool handover_is_guard(const struct handover *handover);
+/* This process is none any more, nor has one: it ends, or is taken out of service. */
+void handover_release(struct handover *handover);
 /* Whether nothing is about to be told to the new process. */
 bool handover_is_told(const struct handover *handover);
 

@@ -54,6 +54,8 @@ static const char *take_offer(struct handover *handover, struct port_source *sou
     while (handover_line_read(&handover->predecessor, &message, PATIENCE_MS) == HANDOVER_SAID) {
         if (slice_is(message.word, "HELLO")) {
             is_known = slice_is(message.body, HANDOVER_VERSION);
+        } else if (slice_is(message.word, HANDOVER_GUARDED)) {
+            handover->has_guard = true;
         } else if (slice_is(message.word, "PORTS")) {
             return is_known ? NULL : "the process to take over from speaks another version of the hand-over";
         } else if (slice_is(message.word, "PORT") && is_known) {
@@ -115,7 +117,8 @@ static char *write_taken(const struct port_source *source)
     return taken;
 }
 
-/* Until it has said all. Should it end meanwhile, nobody serves: this one does, with what it has heard. */
+/* Until it has said all. Should it end meanwhile, nobody serves: this one does, with what it has heard. But if the one
+ * had another one before it, that one serves again. */
 static bool hear_all(struct handover *handover)
 {
     struct handover_message message;
@@ -130,6 +133,10 @@ static bool hear_all(struct handover *handover)
     }
     if (reading == HANDOVER_SILENT) {
         log_error("upgrade", "the process to take over from has stopped speaking");
+        return false;
+    }
+    if (reading == HANDOVER_ENDED && handover->has_guard) {
+        log_error("upgrade", "the process to take over from has crashed, and the one before it serves again");
         return false;
     }
     if (reading == HANDOVER_ENDED) {
@@ -194,6 +201,7 @@ static void on_ended(void *context)
     struct handover *handover = context;
 
     log_info("upgrade", "the process before this one has ended");
+    handover->has_guard = false;
     handover_line_close(&handover->predecessor);
     become_service(handover);
 }
@@ -216,7 +224,7 @@ void handover_serves(struct handover *handover)
     }
     count_upgrade(handover);
     handover->awaits_service = true;
-    (void)handover_line_send(&handover->predecessor, "SERVING", (struct slice){"", 0}, -1);
+    handover->has_guard = handover_line_send(&handover->predecessor, "SERVING", slice_of(HANDOVER_KEEP), -1);
     if (!handover_line_watch(&handover->predecessor, handover->reactor, &listener)) {
         log_error("upgrade", "out of memory: nothing more is heard of the process before this one");
         on_ended(handover);

@@ -16,6 +16,10 @@
 
 /* How long a process that has closed its end of the line has to end, so that it can be said how it did. */
 #define ENDING_US 1000000
+/* The same for one that has come to serve: as long as it is there, it accepts, so there is time. */
+#define SERVING_ENDING_US ((int64_t)60000000)
+/* How often it is looked whether it has. */
+#define LOOK_US 1000
 /* What is kept of the faults that the new process tells of. Bytes. */
 #define FAULTS_MAX 4096
 #define WHY_MAX (FAULTS_MAX + 256)
@@ -98,6 +102,17 @@ static void fail_by_status(struct handover *handover, int status)
     fail(handover, why);
 }
 
+/* ---- guarding ---- */
+
+void handover_release(struct handover *handover)
+{
+    handover->is_guard = false;
+    if (handover->has_guard) {
+        handover->has_guard = false;
+        (void)handover_line_send(&handover->predecessor, HANDOVER_RELEASE, (struct slice){"", 0}, -1);
+    }
+}
+
 /* ---- an upgrade that goes on ---- */
 
 static void on_told_all(void *context)
@@ -138,13 +153,16 @@ static void leave_ports(const struct handover *handover)
     }
 }
 
-static void take_serving(struct handover *handover)
+static void take_serving(struct handover *handover, struct slice how)
 {
     if (handover->phase != HANDOVER_TELLING) {
         return;
     }
     event_del(&handover->patience);
     handover->phase = HANDOVER_GIVEN;
+    /* The one before this one need not guard it any more: the new one has a guard in this one. */
+    handover_release(handover);
+    handover->is_guard = slice_is(how, HANDOVER_KEEP);
     log_info("upgrade", "process %ld serves from now on; this one goes on with the clients that it has",
              (long)handover->child);
     leave_ports(handover);
@@ -152,7 +170,7 @@ static void take_serving(struct handover *handover)
     (void)handover_line_send(&handover->successor, "MAIN", (struct slice){"", 0}, -1);
     handover->share.has_successor = true;
     handover_share_begin(&handover->share);
-    handover->host.given(handover->host.context);
+    handover->host.given(handover->host.context, handover->is_guard);
     tell(handover, NULL);
 }
 
@@ -181,11 +199,14 @@ static void on_said(void *context, const struct handover_message *message)
     if (slice_is(message->word, "READY")) {
         take_ready(handover, message->body);
     } else if (slice_is(message->word, "SERVING")) {
-        take_serving(handover);
+        take_serving(handover, message->body);
     } else if (slice_is(message->word, "FAULT")) {
         keep_fault(handover, message->body);
     } else if (handover->phase != HANDOVER_GIVEN) {
         log_debug("upgrade", "the new process says what is not expected yet");
+    } else if (slice_is(message->word, HANDOVER_RELEASE)) {
+        handover_release(handover);
+        host->release(host->context);
     } else if (slice_is(message->word, HANDOVER_DRAIN)) {
         host->drain(host->context);
     } else if (slice_is(message->word, HANDOVER_END)) {
@@ -200,18 +221,70 @@ static void on_said(void *context, const struct handover_message *message)
     }
 }
 
+/* ---- the new process is gone ---- */
+
+static void take_back(struct handover *handover)
+{
+    struct port *port;
+
+    log_error("upgrade", "the process that had taken over, %ld, has crashed: this one serves again",
+              (long)handover->child);
+    LIST_FOREACH(port, handover->ports, of_source)
+    {
+        port_take_back(port);
+    }
+    handover->is_guard = false;
+    handover->phase = HANDOVER_NONE;
+    handover_share_forget(&handover->share);
+    forget_child(handover);
+    count_failure(handover);
+    handover->host.taken_back(handover->host.context);
+    supervisor_take_back(handover->supervisor);
+}
+
+/* Who closes its line is about to end. As long as it has not, it may have clients: two at one socket would share them.
+ */
+static void look_for_end(struct handover *handover)
+{
+    const struct timeval pause = {.tv_usec = LOOK_US};
+    bool is_gone = waitpid(handover->child, NULL, WNOHANG) != 0;
+
+    if (!is_gone && clock_now_us() < handover->ending_us && event_add(&handover->patience, &pause) == 0) {
+        return;
+    }
+    if (is_gone && handover->is_guard) {
+        take_back(handover);
+        return;
+    }
+    if (is_gone) {
+        log_warning("upgrade", "the process that had taken over has ended; this one goes on with its clients");
+    } else {
+        log_error("upgrade",
+                  "the process that has taken over, %ld, speaks no more, and goes on: nothing more is told "
+                  "to it",
+                  (long)handover->child);
+    }
+    handover_release(handover);
+    handover->host.release(handover->host.context);
+}
+
+static void lose_successor(struct handover *handover)
+{
+    handover->share.has_successor = false;
+    handover->share.is_told = false;
+    servers_lose_successor(handover->servers);
+    handover_line_close(&handover->successor);
+    handover->ending_us = clock_now_us() + SERVING_ENDING_US;
+    look_for_end(handover);
+}
+
 static void on_ended(void *context)
 {
     const struct timeval patience = {.tv_sec = ENDING_US / 1000000};
     struct handover *handover = context;
 
     if (handover->phase == HANDOVER_GIVEN) {
-        log_warning("upgrade", "the process that had taken over has ended; this one goes on with its clients");
-        handover->share.has_successor = false;
-        handover->share.is_told = false;
-        servers_lose_successor(handover->servers);
-        (void)waitpid(handover->child, NULL, WNOHANG);
-        handover_line_close(&handover->successor);
+        lose_successor(handover);
     } else {
         int status;
         if (waitpid(handover->child, &status, WNOHANG) == handover->child) {
@@ -261,6 +334,10 @@ static void on_impatient(evutil_socket_t fd, short what, void *context)
 
     (void)fd;
     (void)what;
+    if (handover->phase == HANDOVER_GIVEN) {
+        look_for_end(handover);
+        return;
+    }
     bool has_ended = !event_pending(&handover->successor.readable, EV_READ, NULL);
     if (!has_ended && (has_come_to_serve(handover) || handover->phase == HANDOVER_NONE)) {
         return;
@@ -293,6 +370,9 @@ static void offer(struct handover *handover)
     const struct port *port;
 
     (void)handover_line_send(&handover->successor, "HELLO", slice_of(HANDOVER_VERSION), -1);
+    if (handover->has_guard) {
+        (void)handover_line_send(&handover->successor, HANDOVER_GUARDED, (struct slice){"", 0}, -1);
+    }
     LIST_FOREACH(port, handover->ports, of_source)
     {
         offer_port(handover, port);

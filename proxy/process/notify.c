@@ -102,7 +102,7 @@ void notify_send(const struct notify *notify, const char *format, ...)
     char message[MESSAGE_BYTES];
     va_list arguments;
 
-    if (notify->fd < 0) {
+    if (notify->fd < 0 || notify->is_quiet) {
         return;
     }
     va_start(arguments, format);

@@ -11,7 +11,8 @@
 #include <sys/un.h>
 
 struct notify {
-    int fd; /* -1: nobody listens */
+    int fd;        /* -1: nobody listens */
+    bool is_quiet; /* another process speaks in place of this one */
     struct sockaddr_un address;
     socklen_t address_length;
     int64_t watchdog_us; /* how long the manager waits for a WATCHDOG=1 before it ends the process; 0: it does not */

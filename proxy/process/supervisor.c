@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* How often it is told of clients and Redis, if there is something new. */
 #define STATUS_INTERVAL_US ((int64_t)5000000)
@@ -110,10 +111,10 @@ static bool start_timer(struct supervisor *supervisor, struct reactor *reactor)
     int64_t every_us = supervisor->notify.watchdog_us / QUESTIONS;
 
     every_us = every_us == 0 || every_us > STATUS_INTERVAL_US ? STATUS_INTERVAL_US : every_us;
-    const struct timeval interval = {.tv_sec = (time_t)(every_us / 1000000),
-                                     .tv_usec = (suseconds_t)(every_us % 1000000)};
+    supervisor->interval =
+        (struct timeval){.tv_sec = (time_t)(every_us / 1000000), .tv_usec = (suseconds_t)(every_us % 1000000)};
     event_assign(&supervisor->timer, reactor->base, -1, EV_PERSIST, on_timer, supervisor);
-    supervisor->is_timed = event_add(&supervisor->timer, &interval) == 0;
+    supervisor->is_timed = event_add(&supervisor->timer, &supervisor->interval) == 0;
     return supervisor->is_timed;
 }
 
@@ -164,9 +165,19 @@ void supervisor_stopping(struct supervisor *supervisor, int64_t patience_us)
 void supervisor_hand_over(struct supervisor *supervisor, pid_t process)
 {
     notify_send(&supervisor->notify, "MAINPID=%ld", (long)process);
-    notify_close(&supervisor->notify);
+    supervisor->notify.is_quiet = true;
     if (supervisor->is_timed) {
         event_del(&supervisor->timer);
+    }
+}
+
+void supervisor_take_back(struct supervisor *supervisor)
+{
+    supervisor->notify.is_quiet = false;
+    notify_send(&supervisor->notify, "MAINPID=%ld", (long)getpid());
+    supervisor_ready(supervisor);
+    if (supervisor->is_timed) {
+        (void)event_add(&supervisor->timer, &supervisor->interval);
     }
 }
 

@@ -21,6 +21,7 @@ struct supervisor {
     struct supervisor_group *groups;
     struct event timer;
     bool is_timed;
+    struct timeval interval;
     size_t awaited; /* workers that have not answered yet */
     char status[128];
 };
@@ -39,6 +40,8 @@ void supervisor_reloading(const struct supervisor *supervisor);
 void supervisor_stopping(struct supervisor *supervisor, int64_t patience_us);
 /* Another process is the service's from now on; it is told nothing more of this one. */
 void supervisor_hand_over(struct supervisor *supervisor, pid_t process);
+/* That one has gone: this one is the service's again. */
+void supervisor_take_back(struct supervisor *supervisor);
 /* The workers must have been stopped. */
 void supervisor_close(struct supervisor *supervisor);
 

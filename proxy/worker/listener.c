@@ -363,6 +363,28 @@ void listener_stop(struct listener *listener)
     listener->count = 0;
 }
 
+void listener_leave(struct listener *listener)
+{
+    for (size_t i = 0; i < listener->count; i++) {
+        struct place *place = &listener->places[i];
+        event_del(&place->event);
+        event_del(&place->rest);
+        if (!place->port.is_left) {
+            close_place(place);
+        }
+    }
+}
+
+void listener_resume(struct listener *listener)
+{
+    for (size_t i = 0; i < listener->count; i++) {
+        struct place *place = &listener->places[i];
+        if (place->port.fd >= 0) {
+            event_add(&place->event, NULL);
+        }
+    }
+}
+
 void listener_hasten(struct listener *listener)
 {
     if (listener->reception != NULL) {
@@ -375,7 +397,8 @@ bool listener_has_successor(const struct listener *listener)
     bool has = listener->count > 0;
 
     for (size_t i = 0; i < listener->count && has; i++) {
-        has = port_has_successor(&listener->places[i].port);
+        const struct port *port = &listener->places[i].port;
+        has = port->fd < 0 || port_has_successor(port);
     }
     return has;
 }

@@ -20,6 +20,10 @@ void listener_reconfigure(struct listener *listener, const struct conf *conf);
 /* Stops accepting, when all who have connected were accepted; removes Unix sockets from the file system. Sockets that
  * were handed over are left to who keeps them, with those who wait there. */
 void listener_stop(struct listener *listener);
+/* Accepts nobody where another process does (port_leave()), but keeps these sockets; stops at all other addresses. */
+void listener_leave(struct listener *listener);
+/* Accepts again at the sockets that listener_leave() has kept. */
+void listener_resume(struct listener *listener);
 /* Those whose PROXY header is to come have half a second for it. */
 void listener_hasten(struct listener *listener);
 /* Whether another process has taken all of its addresses over; to be called before listener_stop(). */

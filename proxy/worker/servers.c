@@ -177,6 +177,20 @@ void servers_stop_listening(struct servers *servers)
     }
 }
 
+void servers_leave_listening(struct servers *servers)
+{
+    for (size_t i = 0; i < servers->count; i++) {
+        listener_leave(servers->list[i].listener);
+    }
+}
+
+void servers_resume_listening(struct servers *servers)
+{
+    for (size_t i = 0; i < servers->count; i++) {
+        listener_resume(servers->list[i].listener);
+    }
+}
+
 void servers_drain(struct servers *servers)
 {
     if (servers->is_draining) {

@@ -53,6 +53,9 @@ size_t servers_workers(const struct servers *servers);
 
 /* Ends listening; clients stay. */
 void servers_stop_listening(struct servers *servers);
+/* The same, but the sockets that another process has taken over are kept, for servers_resume_listening(). */
+void servers_leave_listening(struct servers *servers);
+void servers_resume_listening(struct servers *servers);
 /* Ends listening, and has each client closed when nothing of it is under way. Harmless if that was done before. */
 void servers_drain(struct servers *servers);
 /* The process that was given the sockets serves no more: clients that were told to go there are not waited for. */

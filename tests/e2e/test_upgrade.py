@@ -482,7 +482,7 @@ def test_the_old_one_outlives_a_new_one_that_crashes(make_line):
     stayer = line.headgate.connect()
     line.upgrade()
     os.kill(line.pids[1], signal.SIGKILL)
-    line.headgate.await_log("the process that had taken over has ended")
+    line.headgate.await_log("has crashed: this one serves again")
     assert stayer("PING") == PONG
 
 
@@ -536,7 +536,7 @@ def test_clients_are_not_told_to_go_to_a_process_that_has_crashed(make_line):
     line = make_line(drain_timeout="20s")
     client = ask_for_notifications(line)
     os.kill(line.pids[1], signal.SIGKILL)
-    line.headgate.await_log("the process that had taken over has ended")
+    line.headgate.await_log("has crashed: this one serves again")
     os.kill(line.pids[0], signal.SIGTERM)
     client.assert_closed()
 

@@ -164,7 +164,7 @@ def test_no_order_is_lost_among_many(make_headgate, redis):
             scope = 0 if number == 20 else 2
             ours.send(b"POLICY\ndefault\npause\npause %d %d %d\n" % (scope, 2**63 - 1, number))
         ours.send(b"STATE\n")
-        assert ours.recv(4096) == b"SERVING\n"
+        assert ours.recv(4096) == b"SERVING\nKEEP"
     headgate.await_port(headgate.address)
     assert stats(headgate)["pause_active"] == "0"
     assert headgate.serves()
