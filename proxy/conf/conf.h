@@ -314,7 +314,8 @@ struct slice conf_setting_name_shown(const struct conf *process, const struct co
 /* A value with blanks that was not quoted comes as several words, of which the later ones look like names and values.
  * Of a secret these must not be shown. Places in the list, or its length if there is no such setting. */
 struct conf_doubt {
-    size_t first; /* what follows it may be parts of its value: it has a secret, or a name that is none */
+    size_t
+        first; /* what follows it may be parts of its value: it has a secret, or a name that is none or stands for it */
     size_t split; /* … and so it is: this one behind it has a name that is none */
 };
 

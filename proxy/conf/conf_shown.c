@@ -174,6 +174,12 @@ struct slice conf_setting_name_shown(const struct conf *process, const struct co
     return (struct slice){name.data, length};
 }
 
+/* A name in the place of a value: that was forgotten, and what follows is the other one's value. */
+static bool is_name(const struct conf *process, struct slice value)
+{
+    return find_option(process, &(struct conf_setting){.name = value}) != NULL;
+}
+
 struct conf_doubt conf_settings_doubt(const struct conf *process, const struct conf_setting *settings, size_t count)
 {
     struct conf_doubt doubt = {count, count};
@@ -182,7 +188,8 @@ struct conf_doubt conf_settings_doubt(const struct conf *process, const struct c
         const struct conf_option *option = find_option(process, &settings[i]);
         if (option == NULL && doubt.first < count) {
             doubt.split = i;
-        } else if (option == NULL || conf_option_hides(option) || is_address(option, settings[i].value)) {
+        } else if (option == NULL || conf_option_hides(option) || is_address(option, settings[i].value) ||
+                   is_name(process, settings[i].value)) {
             doubt.first = doubt.first < count ? doubt.first : i;
         }
     }

@@ -110,6 +110,20 @@ def test_secrets_are_not_told(redis, make_headgate, tmp_path):
     assert "sesame" not in headgate.log() and "another secret" not in headgate.log()
 
 
+def test_a_secret_behind_a_value_that_was_forgotten_is_not_told(redis, make_headgate):
+    """The words are taken in pairs, so the secret stands where a name is expected."""
+    headgate = make_headgate(redis)
+    with headgate.admin() as admin:
+        for forgotten in ("upstream_password", "UPSTREAM_Password", "admin_password"):
+            answer = change(admin, "log_level", forgotten, "sesame", "debug")
+            assert isinstance(answer, Error) and b"sesame" not in bytes(answer), answer
+            assert b"log_level: what follows its value is no option's name" in bytes(answer)
+        answer = change(admin, "max_clients", "5", "log_level", "upstream_password", "sesame", "debug")
+        assert isinstance(answer, Error) and b"sesame" not in bytes(answer), answer
+        assert get(admin, "max_clients")["max_clients"] != "5"
+    assert "sesame" not in headgate.log()
+
+
 def is_served(headgate):
     """Whether one client more is. With TLS it is closed before it could be told why not."""
     try:
