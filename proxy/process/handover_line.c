@@ -158,14 +158,32 @@ void handover_line_flush(struct handover_line *line, int patience_ms)
 
 /* ---- hearing ---- */
 
-/* The descriptor that came along; -1: none. */
+/* Closes all descriptors of it but the first one. That one; -1: there is none. */
+static int take_first(const struct cmsghdr *part)
+{
+    size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    int first = -1, fd;
+
+    for (size_t i = 0; i < count; i++) {
+        memcpy(&fd, CMSG_DATA(part) + i * sizeof fd, sizeof fd);
+        if (i == 0) {
+            first = fd;
+        } else {
+            close(fd);
+        }
+    }
+    return first;
+}
+
+/* The descriptor that came along; -1: none. The room for one is aligned so that a second one may come; the kernel puts
+ * all into one part, and closes what has no room. */
 static int take_descriptor(struct msghdr *head)
 {
     int fd = -1;
 
     for (struct cmsghdr *part = CMSG_FIRSTHDR(head); part != NULL; part = CMSG_NXTHDR(head, part)) {
-        if (part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_RIGHTS && part->cmsg_len >= CMSG_LEN(sizeof fd)) {
-            memcpy(&fd, CMSG_DATA(part), sizeof fd);
+        if (part->cmsg_level == SOL_SOCKET && part->cmsg_type == SCM_RIGHTS) {
+            fd = take_first(part);
         }
     }
     return fd;

@@ -52,18 +52,19 @@ static const char *take_offer(struct handover *handover, struct port_source *sou
     bool is_known = false;
 
     while (handover_line_read(&handover->predecessor, &message, PATIENCE_MS) == HANDOVER_SAID) {
+        bool is_port = slice_is(message.word, "PORT") && is_known;
+        if (is_port && !take_port(source, &message)) {
+            return "the process to take over from has handed over what is no socket, or too many of them";
+        }
+        if (!is_port && message.fd >= 0) {
+            close(message.fd);
+        }
         if (slice_is(message.word, "HELLO")) {
             is_known = slice_is(message.body, HANDOVER_VERSION);
         } else if (slice_is(message.word, HANDOVER_GUARDED)) {
             handover->has_guard = true;
         } else if (slice_is(message.word, "PORTS")) {
             return is_known ? NULL : "the process to take over from speaks another version of the hand-over";
-        } else if (slice_is(message.word, "PORT") && is_known) {
-            if (!take_port(source, &message)) {
-                return "the process to take over from has handed over what is no socket, or too many of them";
-            }
-        } else if (message.fd >= 0) {
-            close(message.fd);
         }
     }
     return "the process to take over from has gone, or says nothing";
@@ -117,19 +118,27 @@ static char *write_taken(const struct port_source *source)
     return taken;
 }
 
+/* The same as handover_line_read(), for words that take no descriptor. */
+static enum handover_reading hear(struct handover *handover, struct handover_message *message)
+{
+    enum handover_reading reading = handover_line_read(&handover->predecessor, message, PATIENCE_MS);
+
+    if (reading == HANDOVER_SAID && message->fd >= 0) {
+        close(message->fd);
+    }
+    return reading;
+}
+
 /* Until it has said all. Should it end meanwhile, nobody serves: this one does, with what it has heard. But if the one
  * had another one before it, that one serves again. */
 static bool hear_all(struct handover *handover)
 {
     struct handover_message message;
-    enum handover_reading reading = handover_line_read(&handover->predecessor, &message, PATIENCE_MS);
+    enum handover_reading reading = hear(handover, &message);
 
     while (reading == HANDOVER_SAID && !slice_is(message.word, "STATE")) {
-        if (message.fd >= 0) {
-            close(message.fd);
-        }
         (void)handover_share_hear(&handover->share, &message, true);
-        reading = handover_line_read(&handover->predecessor, &message, PATIENCE_MS);
+        reading = hear(handover, &message);
     }
     if (reading == HANDOVER_SILENT) {
         log_error("upgrade", "the process to take over from has stopped speaking");

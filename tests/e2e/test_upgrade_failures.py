@@ -1,5 +1,6 @@
 """Upgrades that fail: the process that was there serves on as if nobody had asked."""
 
+import contextlib
 import os
 import re
 import signal
@@ -250,6 +251,44 @@ def test_a_hand_over_that_is_not_understood(words):
         ours.shutdown(socket.SHUT_WR)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 1 and "headgate: no upgrade: " in errors
+
+
+def test_descriptors_that_are_not_asked_for_are_closed(make_headgate, redis):
+    """Several in one message, and such as come along with a word that takes none."""
+    headgate = make_headgate(redis, start=False)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    stray, _other = pipe = os.pipe()
+    try:
+        headgate.environment["HEADGATE_UPGRADE_FD"] = str(theirs.fileno())
+        headgate.launch([BINARY, "-c", str(headgate.config_path)], pass_fds=[theirs.fileno()])
+        theirs.close()
+        ours.settimeout(60)
+        with socket.create_server(headgate.address, backlog=16) as listening:
+            socket.send_fds(ours, [b"HELLO\n1"], [stray])
+            socket.send_fds(ours, [b"UNKNOWN\n"], [stray, stray])
+            socket.send_fds(ours, [b"GUARDED\n"], [stray, stray])
+            socket.send_fds(ours, [b"PORT\n0 0 0 "], [listening.fileno(), stray])
+            socket.send_fds(ours, [b"PORTS\n"], [stray, stray])
+            assert ours.recv(4096) == b"READY\n1"
+            socket.send_fds(ours, [b"CLIENTS\n0"], [stray, stray])
+            socket.send_fds(ours, [b"STATE\n"], [stray, stray])
+            assert ours.recv(4096).startswith(b"SERVING")
+            socket.send_fds(ours, [b"MAIN\n"], [stray, stray])
+        wait_for(headgate.serves, 30, "the new one to serve")
+        name = os.readlink(f"/proc/self/fd/{stray}")
+        wait_for(lambda: name not in descriptors_of(headgate.process.pid), 30, "all of them to be closed")
+    finally:
+        for fd in pipe:
+            os.close(fd)
+        ours.close()
+
+
+def descriptors_of(pid):
+    names = []
+    for entry in os.scandir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            names.append(os.readlink(entry.path))
+    return names
 
 
 def test_an_old_process_that_ends_half_way(make_headgate, redis):
