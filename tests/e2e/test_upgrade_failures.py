@@ -78,7 +78,7 @@ os.kill(os.getppid(), signal.SIGSTOP)
 for _ in range(5):
     line.send(b"FAULT\\nnot the last word")
 line.send(b"SERVING\\n")
-time.sleep(3)
+time.sleep(11)
 os.kill(os.getppid(), signal.SIGCONT)
 time.sleep(600)
 """
@@ -86,7 +86,7 @@ time.sleep(600)
 
 def test_a_program_that_serves_at_the_last_moment(make_line):
     """It is not ended although the time is over when its word is read: it may have clients."""
-    line = make_line(upgrade_start_timeout="2s")
+    line = make_line(upgrade_start_timeout="10s")
     script = line.headgate.directory / "program.py"
     script.write_text(LAST_MOMENT)
     line.install_script(f"exec python3 {script}")
