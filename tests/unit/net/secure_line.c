@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -111,7 +112,7 @@ void line_open(struct line *line, int64_t timeout_ms)
 void line_open_secure(struct line *line)
 {
     line_open(line, 0);
-    for (int i = 0; i < TURNS_MOST && connection_secrecy(&line->connection) == CONNECTION_SECURING; i++) {
+    while (connection_secrecy(&line->connection) == CONNECTION_SECURING) {
         line_peer_shake_hands(line);
         line_deliver(line);
         line_turn(line);
@@ -144,6 +145,24 @@ void line_turn(struct line *line)
     for (int i = 0; i < 5; i++) {
         cr_assert(reactor_turn(&line->reactor));
     }
+}
+
+void line_await_taken(struct line *line)
+{
+    int left = 1;
+
+    while (left > 0) {
+        line_turn(line);
+        cr_assert_eq(ioctl(line->connection.fd, FIONREAD, &left), 0);
+    }
+}
+
+void line_await_handshake(struct line *line)
+{
+    while (connection_secrecy(&line->connection) == CONNECTION_SECURING) {
+        line_turn(line);
+    }
+    line_turn(line);
 }
 
 bool line_await(struct line *line, size_t length)
