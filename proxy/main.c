@@ -74,11 +74,11 @@ static struct conf *load_conf(const char *path, struct conf_faults *faults)
     return conf;
 }
 
-static char *reload(void *context, char **changes)
+static char *reload(void *context, char **changes, void (*taken)(void *context), void *taken_context)
 {
     struct process *process = context;
 
-    return reload_now(&process->reload, changes);
+    return reload_now(&process->reload, changes, taken, taken_context);
 }
 
 static void reload_untold(void *context)

@@ -13,10 +13,11 @@ struct admin;
 /* What the admin port may ask of the process. */
 struct admin_host {
     /* Reads the configuration again. NULL if all is well, and *changes has one line for each thing that is another now,
-     * or would be after a restart; else the faults. Both are for the caller to free. changes may be NULL. */
-    char *(*reload)(void *context, char **changes);
-    /* Sets values at run time, all or none. NULL if they are sound: then taken is called later, once all workers go by
-     * them, unless the process ends before. Else the faults, for the caller to free. */
+     * or would be after a restart; then taken is called later, once all workers go by it, unless the process ends
+     * before. Else the faults. Both are for the caller to free. */
+    char *(*reload)(void *context, char **changes, void (*taken)(void *context), void *taken_context);
+    /* Sets values at run time, all or none. NULL if they are sound, and taken is called as by a reload. Else the
+     * faults, for the caller to free. */
     char *(*change)(void *context, const struct conf_setting *settings, size_t count, void (*taken)(void *context),
                     void *taken_context);
     /* Has all servers drained (servers_drain()), and gives up an upgrade that is under way. */

@@ -1,4 +1,4 @@
-/* CONFIG: the options one by one, who says what they are, and values that are set at run time. */
+/* CONFIG: the options one by one, who says what they are, and values that are set at run time; and RELOAD. */
 #include "admin/admin_private.h"
 
 #include "conf/conf_table.h"
@@ -158,7 +158,7 @@ void admin_config_show(struct session_entry *session, size_t count, const struct
     admin_text_close(&listing.text);
 }
 
-/* ---- CONFIG SET ---- */
+/* ---- RELOAD and CONFIG SET ---- */
 
 /* All workers go by it. */
 static void on_taken(void *context)
@@ -166,22 +166,23 @@ static void on_taken(void *context)
     struct session_entry *session = context;
 
     session->admin->changing = NULL;
-    if (!session->closed) {
+    if (!session->closed && session->changes != NULL) {
+        admin_reply_verbatim(session, session->changes, strlen(session->changes));
+    } else if (!session->closed) {
         admin_reply_status(session, "OK");
     }
+    free(session->changes);
+    session->changes = NULL;
     admin_session_resume(session);
 }
 
-static void set(struct session_entry *session, const struct conf_setting *settings, size_t count)
+/* The session, which waits, is answered when all is taken, unless there are faults. */
+static void begin_change(struct session_entry *session, char *faults)
 {
-    const struct admin_host *host = &session->admin->host;
-
-    admin_session_pause(session);
-    char *faults = host->change(host->context, settings, count, on_taken, session);
-    session->admin->changing = faults == NULL ? session : session->admin->changing;
-    if (faults != NULL) {
+    if (faults == NULL) {
+        session->admin->changing = session;
+    } else {
         session->gathering = false;
-        admin_audit_hide(session);
         admin_reply_faults(session, faults);
         free(faults);
     }
@@ -192,6 +193,38 @@ void admin_config_end(struct admin *admin)
     if (admin->changing != NULL) {
         on_taken(admin->changing);
     }
+}
+
+void admin_config_reload(struct session_entry *session, size_t count, const struct slice *arguments)
+{
+    const struct admin_host *host = &session->admin->host;
+    char *changes = NULL;
+
+    if (count > 1 && !slice_is_word(arguments[1], "verbose")) {
+        admin_reply_error(session, "ERR usage: RELOAD [VERBOSE]");
+        return;
+    }
+    admin_session_pause(session);
+    char *faults = host->reload(host->context, &changes, on_taken, session);
+    if (faults == NULL && count > 1) {
+        session->changes = changes;
+    } else {
+        free(changes);
+    }
+    begin_change(session, faults);
+}
+
+static void set(struct session_entry *session, const struct conf_setting *settings, size_t count)
+{
+    const struct admin_host *host = &session->admin->host;
+
+    admin_session_pause(session);
+    char *faults = host->change(host->context, settings, count, on_taken, session);
+
+    if (faults != NULL) {
+        admin_audit_hide(session);
+    }
+    begin_change(session, faults);
 }
 
 void admin_config_set(struct session_entry *session, size_t count, const struct slice *arguments)

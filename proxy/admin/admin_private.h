@@ -93,6 +93,7 @@ struct session_entry {
     char audit[400];          /* the change that is asked for; "": none */
     size_t audit_sure;        /* so much of it is shown if nothing was changed: see admin_audit_hide(); 0: all */
     char audit_who[120];
+    char *changes;    /* that RELOAD VERBOSE is to tell of once they are in force; NULL: none */
     bool gathering;   /* an answer is being gathered, or a policy thinks: nothing else is taken meanwhile */
     bool closed;      /* the connection is gone, but who brings the answer still refers to this */
     bool last;        /* no request is taken any more; closed once the output is written */
@@ -210,7 +211,6 @@ static inline bool admin_names_servers(const struct session_entry *session)
 /* ---- admin_process.c ---- */
 
 /* Verbs: each answers at once, but for UPGRADE. */
-void admin_process_reload(struct session_entry *session, size_t count, const struct slice *arguments);
 void admin_process_version(struct session_entry *session, size_t count, const struct slice *arguments);
 void admin_process_shutdown(struct session_entry *session, size_t count, const struct slice *arguments);
 void admin_process_upgrade(struct session_entry *session, size_t count, const struct slice *arguments);
@@ -242,12 +242,13 @@ void admin_run_resetstat(struct session_entry *session, size_t count, const stru
 
 /* The workers are gone: whoever waits for them is told. */
 void admin_config_end(struct admin *admin);
-/* Verbs. CONFIG SET and LOGLEVEL with a level answer once all workers go by it. */
+/* Verbs. RELOAD, CONFIG SET and LOGLEVEL with a level answer once all workers go by it. */
 void admin_config(struct session_entry *session, size_t count, const struct slice *arguments);
 void admin_config_get(struct session_entry *session, size_t count, const struct slice *arguments);
 void admin_config_show(struct session_entry *session, size_t count, const struct slice *arguments);
 void admin_config_set(struct session_entry *session, size_t count, const struct slice *arguments);
 void admin_config_rewrite(struct session_entry *session, size_t count, const struct slice *arguments);
+void admin_config_reload(struct session_entry *session, size_t count, const struct slice *arguments);
 void admin_loglevel(struct session_entry *session, size_t count, const struct slice *arguments);
 
 /* ---- admin_drain.c ---- */

@@ -1,4 +1,4 @@
-/* What the admin port is asked of the process: a reload, its version, its end; and who asks. */
+/* What the admin port is asked of the process: its version, its end; and who asks. */
 #include "admin/admin_private.h"
 
 #include "conf/conf_table.h"
@@ -11,27 +11,6 @@ void admin_process_version(struct session_entry *session, size_t count, const st
     (void)count;
     (void)arguments;
     admin_reply_text(session, HEADGATE_VERSION, strlen(HEADGATE_VERSION));
-}
-
-void admin_process_reload(struct session_entry *session, size_t count, const struct slice *arguments)
-{
-    const struct admin_host *host = &session->admin->host;
-    char *changes = NULL;
-
-    if (count > 1 && !slice_is_word(arguments[1], "verbose")) {
-        admin_reply_error(session, "ERR usage: RELOAD [VERBOSE]");
-        return;
-    }
-    char *faults = host->reload(host->context, &changes);
-    if (faults != NULL) {
-        admin_reply_faults(session, faults);
-    } else if (count > 1) {
-        admin_reply_verbatim(session, changes, strlen(changes));
-    } else {
-        admin_reply_status(session, "OK");
-    }
-    free(faults);
-    free(changes);
 }
 
 void admin_process_shutdown(struct session_entry *session, size_t count, const struct slice *arguments)

@@ -56,7 +56,7 @@ static const struct verb verbs[VERB_COUNT + 1] = {
     {"LOGLEVEL", 1, 1, admin_loglevel, "LOGLEVEL", "the level from which lines are logged", POLICY_VERB_READS, false},
     {"LOGLEVEL", 2, 2, admin_loglevel, "LOGLEVEL level",
      "sets it (debug, info, warning or error), until the file is read again", POLICY_VERB_CHANGES, false},
-    {"RELOAD", 1, 2, admin_process_reload, "RELOAD [VERBOSE]",
+    {"RELOAD", 1, 2, admin_config_reload, "RELOAD [VERBOSE]",
      "reads the configuration file again, like SIGHUP; VERBOSE tells what was changed", POLICY_VERB_CHANGES, false},
     {"VERSION", 1, 1, admin_process_version, "VERSION", "the version of Headgate", POLICY_VERB_READS, false},
     {"DRAIN", 1, 1, admin_run_drain, "DRAIN",

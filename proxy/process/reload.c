@@ -129,7 +129,7 @@ static struct conf *read_anew(struct reload *reload, struct conf_faults *faults)
     return fresh;
 }
 
-char *reload_now(struct reload *reload, char **changes)
+char *reload_now(struct reload *reload, char **changes, void (*taken)(void *context), void *taken_context)
 {
     struct conf_faults faults;
     char *told;
@@ -151,6 +151,8 @@ char *reload_now(struct reload *reload, char **changes)
     reload_report_log_warnings(&faults);
     struct conf *merged = reload_report_merge(reload->conf, fresh, &told);
     conf_free(fresh);
+    reload->taken = taken;
+    reload->taken_context = taken_context;
     put_in_force(reload, merged);
     count_success(reload);
     reload_watch(reload, &faults);
@@ -169,7 +171,7 @@ void reload_soon(struct reload *reload)
 {
     reload->is_wanted = reload->before != NULL;
     if (!reload->is_wanted) {
-        free(reload_now(reload, NULL));
+        free(reload_now(reload, NULL, NULL, NULL));
     }
 }
 
@@ -181,7 +183,7 @@ static bool on_files_changed(void *context)
         return false;
     }
     log_info("main", "a file of the configuration has changed: reading it again");
-    free(reload_now(reload, NULL));
+    free(reload_now(reload, NULL, NULL, NULL));
     return true;
 }
 

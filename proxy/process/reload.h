@@ -40,8 +40,8 @@ void reload_watch(struct reload *reload, struct conf_faults *faults);
 /* For STATS of each server: when there is another configuration, as there is at the start. */
 void reload_note(struct reload *reload);
 
-/* As in struct admin_host. */
-char *reload_now(struct reload *reload, char **changes);
+/* As in struct admin_host; changes and taken may be NULL. */
+char *reload_now(struct reload *reload, char **changes, void (*taken)(void *context), void *taken_context);
 char *reload_change(struct reload *reload, const struct conf_setting *settings, size_t count,
                     void (*taken)(void *context), void *taken_context);
 /* For those who are told nothing, as by a signal: one that cannot be done now is done afterwards. */
