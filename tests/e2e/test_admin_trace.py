@@ -28,10 +28,17 @@ def traces(headgate):
     return int(stats(headgate, "trace")["traces"])
 
 
+def told(headgate):
+    """Lines, of all traces."""
+    return int(stats(headgate, "trace")["trace_lines_total"])
+
+
 @contextlib.contextmanager
-def traced(headgate, *words, verb="TRACE", workers=1):
-    """Yields a list, which has the lines of the answer behind the block, but for the last one; and the whole answer."""
+def traced(headgate, *words, verb="TRACE", workers=1, count=None):
+    """Yields a list, which has the lines of the answer behind the block, but for the last one; and the whole answer.
+    count: how many lines end it, however long they take."""
     lines = []
+    words += ("COUNT", str(count), "FOR", "300") if count else ()
     before = traces(headgate)
     with headgate.admin() as admin:
         admin.request(verb, *words)
@@ -56,7 +63,7 @@ def test_what_clients_do(make, threads):
     headgate = make("", threads=threads)
     client, other = headgate.connect(), headgate.connect()
     assert client("CLIENT", "SETNAME", "web") == OK
-    with traced(headgate, "FOR", "2", workers=threads) as lines:
+    with traced(headgate, workers=threads, count=105) as lines:
         assert client("SET", "k", "value") == OK
         assert client("GET", "k") == b"value"
         assert client("GET", "none") == None
@@ -97,7 +104,7 @@ def test_values_and_secrets_never_appear(make):
         ("MIGRATE", "127.0.0.1", "1", "key1", "0", "10", "AUTH", SECRET),
     ]
     for words in ((), ("KEYS",)):
-        with traced(headgate, "FOR", "2", *words) as lines:
+        with traced(headgate, *words, count=len(requests)) as lines:
             for request in requests:
                 client(*request)
         shown = str(lines)
@@ -109,7 +116,7 @@ def test_values_and_secrets_never_appear(make):
 def test_keys_are_bounded_and_fit_for_a_line(make):
     headgate = make("")
     client = headgate.connect()
-    with traced(headgate, "FOR", "2", "KEYS") as lines:
+    with traced(headgate, "KEYS", count=3) as lines:
         client("MGET", *(f"k{number}" for number in range(1000)))
         client("GET", b"a b\r\n,\"\\\xff\0")
         client("GET", "x" * 100000)
@@ -120,10 +127,10 @@ def test_keys_are_bounded_and_fit_for_a_line(make):
 
 def test_what_policies_decide(make):
     headgate = make(
-        limit("few", limit=1) + "[deny:never]\ncommands = flushall\n"
+        limit("few", limit=1, per="connection") + "[deny:never]\ncommands = flushall\n"
     )
     client = headgate.connect()
-    with traced(headgate, "FOR", "3") as lines:
+    with traced(headgate, count=54) as lines:
         assert client("INCR", "n") == 1
         assert isinstance(client("INCR", "n"), Error)
         assert isinstance(client("FLUSHALL"), Error)
@@ -140,7 +147,7 @@ def test_who_was_held(make):
     client = headgate.connect()
     assert client("PING") == PONG
     assert ask(headgate, "PAUSE") == OK
-    with traced(headgate, "FOR", "2") as lines:
+    with traced(headgate, count=1) as lines:
         client.request("SET", "k", "v")
         wait_for(lambda: stats(headgate, "pause")["pause_held"] == "1", what="the hold")
         assert ask(headgate, "RESUME") == OK
@@ -166,25 +173,32 @@ def test_filters(make):
         (("op=config*",), ["config|get"] * 2),
         (("op=*|get", "name!=web"), ["config|get"]),
         (("addr=127.0.0.0/8", "bytes>1000"), ["set", "set"]),
-        (("addr=10.0.0.0/8",), []),
-        (("verdict=refused",), []),
+        (("addr=10.0.0.0/8", "FOR", "1"), []),
+        (("verdict=refused", "FOR", "1"), []),
         (("verdict=passed", "rbytes=5", "user=default", "db=0", "name=web"), ["set", "get"]),
-        (("redis>-1", "redis<100000", "op=get"), ["get", "get"]),
-        (("redis>100000",), []),
+        (("redis>-1", "redis<100000000", "op=get"), ["get", "get"]),
+        (("redis>100000000", "FOR", "1"), []),
     ):
-        with traced(headgate, "FOR", "1", *words) as lines:
+        # The first time shows what there is too much, the second one ends it.
+        with traced(headgate, *words, count=2 * len(expected)) as lines:
             work()
-        assert [line["op"] for line in lines] == expected, words
+            work()
+        assert [line["op"] for line in lines] == 2 * expected, words
 
 
 def test_samples(make):
     headgate = make("")
     client = headgate.connect()
     for words, least, most in ((("SAMPLE", "1/20"), 30, 200), (("sample", "5%"), 30, 200), (("SAMPLE", "100%"), 2000, 2000)):
-        with traced(headgate, "FOR", "3", "COUNT", "100000", *words) as lines:
+        before = told(headgate)
+        with headgate.admin() as admin:
+            admin.request("TRACE", "FOR", "300", "COUNT", "100000", *words)
+            wait_for(lambda: traces(headgate) == 1, what="the trace to begin")
             client.send(encode("PING") * 2000)
             assert client.read_many(2000) == [PONG] * 2000
-        assert least <= len(lines) <= most, words
+            wait_for(lambda: told(headgate) - before >= least, what="the lines")
+        wait_for(lambda: traces(headgate) == 0, what="the trace to end")
+        assert told(headgate) - before <= most, words
 
 
 def test_count_ends_it(make):
@@ -200,7 +214,7 @@ def test_all_kinds_of_requests(make):
     """Each is told of once, whatever becomes of it."""
     headgate = make("")
     client, left = headgate.connect(), headgate.connect()
-    with traced(headgate, "FOR", "4") as lines:
+    with traced(headgate, "op!=info", count=12) as lines:
         assert client("MULTI") == OK and client("SET", "k", "v") == QUEUED and client("EXEC") == [OK]
         client.send(encode("CLIENT", "REPLY", "SKIP") + encode("SET", "k", "w") + encode("GET", "k"))
         assert client.read() == b"w"
@@ -217,7 +231,7 @@ def test_all_kinds_of_requests(make):
         wait_for(lambda: b"blocked_clients:0" in client("INFO", "clients"), what="its end")
         client.send(encode("QUIT"))
         assert client.read() == OK
-    seen = [line["op"] for line in lines if line["op"] != "info"]
+    seen = [line["op"] for line in lines]
     assert seen.count("set") == 3 and seen.count("blpop") == 1
     assert {"multi", "exec", "client|reply", "get", "subscribe", "unsubscribe", "ping", "quit"} <= set(seen)
     long = next(line for line in lines if int(line["bytes"]) > 1000)
@@ -230,7 +244,7 @@ def test_redis_goes_away(make, redis):
     headgate = make("")
     client = headgate.connect()
     assert client("PING") == PONG
-    with traced(headgate, "FOR", "3") as lines:
+    with traced(headgate, count=1) as lines:
         client.request("BLPOP", "q", "0")
         with redis.connect() as direct:
             wait_for(lambda: b"blocked_clients:1" in direct("INFO", "clients"), what="the wait")
@@ -388,12 +402,12 @@ def test_what_is_said_meanwhile_is_not_taken(make):
 
 
 def test_a_reload_meanwhile(make):
-    headgate = make(limit("few", limit=1))
+    headgate = make(limit("few", limit=1, per="connection"))
     client = headgate.connect()
-    with traced(headgate, "FOR", "3") as lines:
+    with traced(headgate, count=4) as lines:
         assert client("INCR", "n") == 1
         assert isinstance(client("INCR", "n"), Error)
-        reload(headgate, limit("none", limit=1, commands="decr"))
+        reload(headgate, limit("none", limit=1, per="connection", commands="decr"))
         assert client("DECR", "n") == 0
         assert isinstance(client("DECR", "n"), Error)
     assert [line["rule"] for line in lines] == ["", "limit:few", "", "limit:none"]
@@ -457,8 +471,8 @@ def test_several_servers(make_headgate, make_redis):
     several = Several(make_headgate, {"cache": make_redis(), "queue": make_redis()})
     clients = {name: several.connect(name) for name in ("cache", "queue")}
     with several.headgate.admin() as admin, several.headgate.admin() as one:
-        admin.request("TRACE", "FOR", "2")
-        one.request("SERVER", "cache", "TRACE", "FOR", "2")
+        admin.request("TRACE", "COUNT", "2", "FOR", "300")
+        one.request("SERVER", "cache", "TRACE", "COUNT", "1", "FOR", "300")
         wait_for(lambda: several.stat("traces") == 3, what="the traces")
         for client in clients.values():
             assert client("SET", "k", "v") == OK
