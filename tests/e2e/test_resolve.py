@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from harness.admin import stats, text
+from harness.admin import send_and_await, stats, text
 from harness.names import Names
 from harness.resp import OK, PONG, Closed, Error, encode, wait_for
-from harness.servers import elapsed, free_port, run_headgate
+from harness.servers import free_port, run_headgate
 
 NAME = "redis.headgate.test"
 OFTEN = {"resolve_every": "100ms"}
@@ -142,16 +142,15 @@ def test_who_is_busy_is_answered_first(names, places, make_named):
     headgate = make_named(**OFTEN)
     slow, quick = headgate.connect(), headgate.connect()
     assert who(quick) == places[0].host
-    slow.send(encode("DEBUG", "SLEEP", "2") + encode("GET", "who") * 3)
-    time.sleep(0.3)
+    places[0].signal(signal.SIGSTOP)
+    send_and_await(headgate, slow, encode("GET", "who") * 3)
     names.set(NAME, places[1].host)
     wait_for(lambda: upstream(headgate, "lanes_retired_total") >= 1, 30, "the lane to be retired")
     # Those who have nothing under way there do not wait for it.
-    assert elapsed(lambda: who(quick)) < 1.5
     assert who(quick) == places[1].host
     # What was sent is answered by whom it was sent to, in its order.
-    first, *others = slow.read_many(4)
-    assert first == OK and set(others) <= {places[0].host.encode(), places[1].host.encode()}
+    places[0].signal(signal.SIGCONT)
+    assert slow.read_many(3) == [places[0].host.encode()] * 3
     wait_for(lambda: who(slow) == places[1].host, what="it to be there, too")
 
 
@@ -411,20 +410,21 @@ def test_a_slow_resolver_holds_nobody_up(names, places, make_named):
     headgate = make_named(**OFTEN)
     client = headgate.connect()
     assert who(client) == places[0].host
-    names.set(NAME, f"~3000 {places[0].host}")
+    # Whoever waits for that has no answer in the time that a test's client has.
+    names.set(NAME, f"~100000 {places[0].host}")
     time.sleep(0.5)
     for _ in range(5):
-        assert elapsed(lambda: who(client)) < 1.5
+        assert who(client) == places[0].host
         with headgate.connect() as other:
-            assert elapsed(lambda: other("MULTI")) < 1.5
+            assert other("MULTI") == OK
     with headgate.admin() as admin:
-        assert elapsed(lambda: text(admin("LANES"))) < 1.5
+        assert text(admin("LANES"))
 
 
 def test_an_end_does_not_wait_for_the_resolver(names, places, make_named):
-    names.set(NAME, f"~5000 {places[0].host}")
+    names.set(NAME, f"~100000 {places[0].host}")
     headgate = make_named()
-    assert elapsed(lambda: headgate.terminate()) < 4
+    headgate.terminate()
     assert headgate.process.returncode == 0
 
 
