@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import time
 
-from harness.servers import REPOSITORY, free_port
+from harness.servers import FIRST_PORT, PORT_BLOCK, REPOSITORY, free_port
 from harness.terminal import environment
 
 RUN = REPOSITORY / "scripts" / "run"
@@ -27,10 +27,12 @@ def can_be_bound(port):
 
 
 def tour_port():
-    """A port for --port: it, the one before (Redis), the tenth behind it (operators) and the next (the page) are free."""
+    """A port for --port: it, the one before (Redis), the tenth behind it (operators) and the next (the page) are free. All
+    of them belong to this process, so that no test beside it is given one of them."""
     while True:
         port = free_port()
-        if all(can_be_bound(port + offset) for offset in (-1, 10, 11)):
+        is_within = 1 <= (port - FIRST_PORT) % PORT_BLOCK < PORT_BLOCK - 11
+        if is_within and all(can_be_bound(port + offset) for offset in (-1, 10, 11)):
             return port
 
 
