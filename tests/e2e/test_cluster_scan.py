@@ -21,7 +21,7 @@ def calm():
 
 
 def connect(cluster, make_headgate, **options):
-    headgate = make_headgate(cluster.url(), **options)
+    headgate = make_headgate(cluster.url(), connect_timeout="30s", upstream_wait="60s", **options)
     client = headgate.connect()
     wait_for(lambda: client("CLUSTER", "SLOTS") != [], what="a map of slots")
     return headgate, client
