@@ -33,6 +33,11 @@ def given_back(headgate):
     return int(stats(headgate, "upstream")["exclusive_returned_total"])
 
 
+def nobody_has_a_lane(headgate):
+    facts = stats(headgate)
+    return facts["clients_exclusive"] == "0" and facts["lanes_exclusive"] == facts["lanes_pooled"]
+
+
 def opted_in(headgate, resp=3):
     client = headgate.connect()
     assert isinstance(client("HELLO", resp), (Map, list))
@@ -150,6 +155,8 @@ def test_a_transaction_gives_its_lane_back(redis, make_headgate):
     """It costs Redis no new connection."""
     headgate = make_headgate(redis, pool="shared", access_check="1d")
     client = opted_in(headgate)
+    assert client("GET", "n") is NULL
+    wait_for(lambda: nobody_has_a_lane(headgate), what="the lane on which Redis was asked to be given back")
     with redis.connect() as direct:
         returned, connections = given_back(headgate), 0
         for turn in range(10):
