@@ -135,7 +135,10 @@ def test_stats(make, redis):
     assert not counters(headgate)
     for key in ("lock:a", "lock:b"):
         take(client, key)
-    assert counters(headgate) == {"acquired_total": 2, "held": 2}
+    found = counters(headgate)
+    # The first may have been renewed before the second was taken.
+    found.pop("renewals_total", None)
+    assert found == {"acquired_total": 2, "held": 2}
     wait_for(lambda: counters(headgate).get("renewals_total", 0) >= 2, what="renewals")
     assert client("DEL", "lock:a") == 1
     found = counters(headgate)
