@@ -188,12 +188,12 @@ def test_a_reload_changes_nothing(make):
 
 
 def test_the_end_of_the_process_lets_them_go(make):
-    headgate = make("", drain_timeout="20s")
+    headgate = make("", drain_timeout="1h")
     client = headgate.connect()
     assert ask(headgate, "PAUSE") == OK
     client.request("PING")
     await_held(headgate, 1)
-    assert elapsed(lambda: headgate.terminate()) < 15
+    headgate.terminate(timeout=60)
     assert client.read() == PONG
 
 

@@ -2,7 +2,6 @@
 
 import re
 import signal
-import time
 
 import pytest
 
@@ -600,13 +599,11 @@ def _connects(address):
 
 
 def test_a_redis_that_was_never_there_does_not_hold_up_the_end_of_the_others(make_headgate, redis):
-    several = Several(make_headgate, {"cache": redis, "absent": f"127.0.0.1:{free_port()}"}, lease(), drain_timeout="20s")
+    several = Several(make_headgate, {"cache": redis, "absent": f"127.0.0.1:{free_port()}"}, lease(), drain_timeout="1h")
     client = several.connect("cache")
     take(client, "lock:a")
-    begin = time.monotonic()
     client.close()
-    assert several.headgate.terminate(timeout=18) == 0
-    assert time.monotonic() - begin < 15
+    assert several.headgate.terminate(timeout=60) == 0
 
 
 def test_the_next_process_takes_all_over(make_several):
