@@ -239,10 +239,7 @@ def test_local_while_redis_stands_still(make_sidecar, redis, pool):
     headgate = make_sidecar(shared(limit=5, on_error="local", decision_timeout="300ms"), pool=pool)
     clients = [headgate.connect() for _ in range(8)]
     assert [client("PING") for client in clients] == [PONG] * 8
-    start = time.monotonic()
     assert spend(clients[0], count=2) == 2
-    if time.monotonic() - start > 0.3:
-        pytest.skip("too slow a machine to know who decided")
     with Stopped(redis):
         for client in clients:
             client.request("INCR", "n")
