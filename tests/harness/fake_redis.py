@@ -164,7 +164,8 @@ class FakeRedis:
         self.pending = queue.Queue()
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=512)
         self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
+        self.accepting = threading.Thread(target=self._accept, daemon=True)
+        self.accepting.start()
 
     @property
     def url(self):
@@ -236,6 +237,8 @@ class FakeRedis:
             self.listener.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass
+        # Who was let in just now is a lane by then, too.
+        self.accepting.join()
         self.listener.close()
         self.close_lanes()
 
