@@ -44,6 +44,8 @@ from harness.certificates import certificates
 PAGE = ROOT / "docs" / "clients.md"
 # Of what is tried elsewhere, which is about the connection: few clients.
 FEW_CLIENTS = 5
+# Libraries that are tried at the same time: their programs wait most of the time.
+AT_ONCE = 2
 
 
 def parse_arguments():
@@ -54,6 +56,7 @@ def parse_arguments():
     parser.add_argument("--features", nargs="+", metavar="FEATURE", help="instead of all that --list shows")
     parser.add_argument("--newest", action="store_true", help="what the registries have today, of the newest versions")
     parser.add_argument("--clients", type=int, default=20, metavar="N", help="of each program (20)")
+    parser.add_argument("--at-once", type=int, default=AT_ONCE, metavar="N", help=f"try so many libraries at once ({AT_ONCE})")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="Headgate's workers (1)")
     parser.add_argument(
         "--server", action="append", metavar="PATH",
@@ -71,8 +74,9 @@ def parse_arguments():
     parser.add_argument("--commands", action="store_true", help="only show which of the server's commands Headgate guesses")
     parser.add_argument("--list", action="store_true", help="show libraries and features")
     options = parser.parse_args()
-    if options.clients < 1:
-        parser.error("--clients: expected a number from 1")
+    for name in ("clients", "at_once"):
+        if getattr(options, name) < 1:
+            parser.error(f"--{name.replace('_', '-')}: expected a number from 1")
     options.libraries = chosen_libraries(parser, options)
     options.features = chosen(parser, FEATURES, options.features)
     options.server = options.server or ["redis-server"]
@@ -116,23 +120,32 @@ def build(options):
         sys.exit(f"test-clients: the build failed:\n{(done.stdout + done.stderr)[-3000:]}")
 
 
-def prepare(libraries, options):
-    """(library, command or None, why not) for each library, one after the other, while those before are tried."""
-    prepared = queue.Queue()
+class Preparation:
+    """Iterates over (library, command or None, why not), one after the other; seconds: that all of it took so far. What
+    comes is tried while the next ones are fetched and built."""
 
-    def work():
-        for library in libraries:
+    def __init__(self, libraries, options):
+        self.libraries = libraries
+        self.options = options
+        self.seconds = 0.0
+        self.prepared = queue.Queue()
+        threading.Thread(target=self._work, daemon=True).start()
+
+    def __iter__(self):
+        for _ in self.libraries:
+            yield self.prepared.get()
+
+    def _work(self):
+        for library in self.libraries:
+            start = time.monotonic()
             try:
-                command, why_not = clients_libraries.prepare(library, options.fetched, options.newest), None
+                command, why_not = clients_libraries.prepare(library, self.options.fetched, self.options.newest), None
             except Missing as missing:
                 command, why_not = None, str(missing)
             except Exception as fault:
                 command, why_not = None, repr(fault)
-            prepared.put((library, command, why_not))
-
-    threading.Thread(target=work, daemon=True).start()
-    for _ in libraries:
-        yield prepared.get()
+            self.seconds += time.monotonic() - start
+            self.prepared.put((library, command, why_not))
 
 
 def name_of(server):
@@ -164,8 +177,6 @@ class Row:
 
 def in_all_ways(library, command, server, options, trial=Trial):
     """At once, since programs wait most of the time."""
-    if options.tls:
-        certificates()  # made once, before threads ask for them
     with concurrent.futures.ThreadPoolExecutor(len(WAYS)) as executor:
         trials = {way: executor.submit(trial(library, command, way, server, options).run) for way in WAYS}
         return {way: trial.result() for way, trial in trials.items()}
@@ -225,7 +236,8 @@ def judge_elsewhere(row, place, command, server, options, clusters):
         "sentinel": SentinelTrial,
     }
     fewer.tls = "plainly" if place.name == "tls" else None
-    outcomes = in_all_ways(row.library, command, server, fewer, trials[place.name])
+    with clusters.lock if place.name.startswith("cluster") else contextlib.nullcontext():
+        outcomes = in_all_ways(row.library, command, server, fewer, trials[place.name])
     if options.times:
         say_times(row.library, outcomes)
     faults = [f"{feature.name}: {fault}" for feature in features for fault in faults_of(outcomes, feature)]
@@ -266,24 +278,54 @@ def sit(server, options):
     """Tries all libraries before one server, prints the tables, and gives (passed, failed) cells."""
     known = clients_record.recorded(PAGE)
     title, rows, passed, failed = title_of(server, options), [], 0, 0
+    start = time.monotonic()
+    certificates()  # made once, before threads ask for them
+    preparation = Preparation(options.libraries, options)
     with contextlib.closing(Clusters(server)) as clusters:
-        for library, command, why_not in prepare(options.libraries, options):
-            start = time.monotonic()
-            if not command and library.brought:
-                print(f"{library.name}: not tried: {why_not}", flush=True)
-                continue
-            row = try_or_blame(library, command, why_not, server, options, clusters)
+        for row, seconds in as_they_end(preparation, server, options, clusters):
             rows.append(row)
             worse = worse_cells(row, known, options.threads)
             failed += len(worse)
             passed += sum(cell != LACKS and name not in worse for name, cell in row.cells.items())
-            say_row(row, worse, time.monotonic() - start)
+            say_row(row, worse, seconds)
             if options.record:
                 names = [each.name for each in LIBRARIES]
                 clients_record.write(PAGE, title, *tables_of(rows, options), names)
-    features, costs = tables_of(rows, options)
+    features, costs = tables_of(sorted(rows, key=lambda row: LIBRARIES.index(row.library)), options)
     print("\n" + "\n".join([title, "", *clients_record.table(*features), "", *clients_record.table(*costs)]) + "\n", flush=True)
+    print(f"{time.monotonic() - start:.0f} s, {preparation.seconds:.0f} s of it for what was fetched and built meanwhile")
     return passed, failed
+
+
+def as_they_end(preparation, server, options, clusters):
+    """(row, seconds that it took) of each library; several are tried at the same time."""
+    ended = queue.Queue()
+
+    def work(library, command, why_not):
+        begin = time.monotonic()
+        row = try_or_blame(library, command, why_not, server, options, clusters)
+        return row, time.monotonic() - begin
+
+    def start():
+        for library, command, why_not in preparation:
+            if is_over.is_set():
+                return
+            if not command and library.brought:
+                print(f"{library.name}: not tried: {why_not}", flush=True)
+                ended.put(None)
+            else:
+                executor.submit(work, library, command, why_not).add_done_callback(ended.put)
+
+    is_over = threading.Event()
+    executor = concurrent.futures.ThreadPoolExecutor(options.at_once)
+    try:
+        threading.Thread(target=start, daemon=True).start()
+        for _ in options.libraries:
+            if future := ended.get():
+                yield future.result()
+    finally:
+        is_over.set()
+        executor.shutdown(cancel_futures=True)
 
 
 def try_or_blame(library, command, why_not, server, options, clusters):

@@ -21,15 +21,17 @@ PATIENCE = 15.0
 
 
 class Clusters:
-    """One for each way, made when it is first asked for, and emptied each time."""
+    """One for each way, made when it is first asked for, and emptied each time. Who uses them has the lock: they are for
+    one library at a time."""
 
     def __init__(self, server):
         self.server = server
         self.lock = threading.Lock()
+        self.making = threading.Lock()
         self.made = {}
 
     def of(self, way):
-        with self.lock:
+        with self.making:
             if way not in self.made:
                 self.made[way] = Cluster(masters=NODES, replicas=0, server=self.server)
         for node in self.made[way].masters:
